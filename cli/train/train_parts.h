@@ -41,9 +41,10 @@ typedef struct bt_train_plan {
     int world; /* ranks of the job this process is one of; 0: it starts them */
     char run[BT_NAME_MAX];
     char store[PATH_MAX], out[PATH_MAX];
-    char out_made[PATH_MAX]; /* topmost folder of `out` that this command made; "": the run keeps `out` */
-    bool resume;          /* the run's record exists and goes on */
-    bool complete;        /* --continue of a run that has done its steps: nothing is trained */
+    char out_made
+        [PATH_MAX]; /* topmost folder of `out` that this command made; "": the run keeps `out` */
+    bool resume;    /* the run's record exists and goes on */
+    bool complete;  /* --continue of a run that has done its steps: nothing is trained */
     bt_resume_point from; /* checkpoint to start from */
     /* held from before the checkpoint is chosen; -1: not (yet) */
     int run_lock;
@@ -128,8 +129,8 @@ bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX]
 bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 /* out and cache folders, as settings too */
 bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* Makes the folder `out` and locks it for this run; the second call does nothing. BT_BUSY: another process trains there,
- * or a new run finds checkpoints there. Ranks other than 0, and plans that are only printed, take no lock. */
+/* Makes the folder `out` and locks it for this run; the second call does nothing. BT_BUSY: another process trains
+ * there, or a new run finds checkpoints there. Ranks other than 0, and plans that are only printed, take no lock. */
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* Removes the folders that bt_train_lock made, where they hold nothing but lock files: the run did not begin. */
 void bt_train_unmake_out(bt_train_plan *p);

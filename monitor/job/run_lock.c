@@ -78,9 +78,10 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
     struct stat st;
     if (fstat(fd, &st) == 0 && st.st_nlink == 0) { /* removed between open and flock */
         close(fd);
-        return bt_fail(err, BT_BUSY,
-                       "run '%s' was given up by another process in '%s' at this moment (try again)",
-                       run, out_dir);
+        return bt_fail(
+            err, BT_BUSY,
+            "run '%s' was given up by another process in '%s' at this moment (try again)", run,
+            out_dir);
     }
     sign(fd, out_dir);
     *out = fd;

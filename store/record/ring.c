@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -69,7 +70,12 @@ static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
     unlink(path); /* never write into a file that somebody may still read */
     *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
-    const char *far = fstatfs(*fd, &fs) == 0 ? bt_fs_refusal((long)fs.f_type) : NULL;
+    char folder[BT_PATH_BYTES];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash && slash > folder) *slash = '\0';
+    const char *far = fstatfs(*fd, &fs) == 0 ? bt_fs_fault(slash ? folder : ".", (long)fs.f_type)
+                                             : NULL;
     if (far) return bt_fail(err, BT_UNSUPPORTED, "'%s' lies on %s", path, far);
     /* a full disk shows here, not as SIGBUS in a step */
     int rc = bt_file_reserve(*fd, all);

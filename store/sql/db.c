@@ -1,5 +1,6 @@
 /* db.c - opening the file with our settings, and SQLite's result codes in our words. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
+#include "engine/base/log.h"
 #include "store/sql/sql.h"
 
 /* SQLite's own error number is that of its second try, to open the file for reading only */
@@ -104,7 +106,19 @@ static bt_code make_folders(const char *path, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_place(const char *path, bt_err *err) {
+/* once in a process, because a run opens its database several times */
+static void warn_of_fuse(const char *folder) {
+    static atomic_flag told = ATOMIC_FLAG_INIT;
+    if (atomic_flag_test_and_set(&told)) return;
+    bt_log(
+        BT_LOG_WARN,
+        "the metrics database in '%s' is on FUSE, where memory and locks work between the "
+        "processes of this host only: no other host may use that folder (--store FILE on a local "
+        "disk is safe)",
+        folder);
+}
+
+static bt_code check_place(const char *path, bool writes, bt_err *err) {
     char dir[BT_PATH_BYTES];
     snprintf(dir, sizeof dir, "%s", path);
     char *slash = strrchr(dir, '/');
@@ -119,7 +133,16 @@ static bt_code check_place(const char *path, bt_err *err) {
     if (statfs(dir, &fs) != 0)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
                              "cannot look at folder '%s' of the metrics database", dir);
-    const char *name = bt_fs_refusal((long)fs.f_type);
+    const bool fuse = bt_fs_is_fuse((long)fs.f_type);
+    const char *name = bt_fs_fault(dir, (long)fs.f_type);
+    if (name && fuse)
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "metrics database cannot live in '%s': shared memory or locks do not work on "
+            "this FUSE file system, and SQLite's log needs both (use --store FILE on a "
+            "local disk)",
+            dir);
+    if (fuse && writes) warn_of_fuse(dir);
     if (name) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "metrics database cannot live in '%s': %s is shared between hosts and "
@@ -157,7 +180,7 @@ bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) {
     sqlite3 *db = NULL;
     *out = NULL;
     BT_TRY(make_folders(path, err));
-    BT_TRY(check_place(path, err));
+    BT_TRY(check_place(path, true, err));
     BT_TRY(open_with(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path, err));
     /* checkpoints only under the lock file */
     sqlite3_db_config(db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
@@ -218,7 +241,7 @@ bt_code bt_sql_open_ro(sqlite3 **out, const char *path, bt_err *err) {
                 path);
         return bt_fail_errno(err, BT_IO, e, "cannot open metrics database '%s'", path);
     }
-    BT_TRY(check_place(path, err));
+    BT_TRY(check_place(path, false, err));
     bt_code code = open_ro_as(out, path, "mode=ro", err);
     snprintf(wal, sizeof wal, "%s-wal", path);
     /* a finished file in a folder we may not write: without a log there is nobody to coordinate

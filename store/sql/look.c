@@ -41,7 +41,7 @@ bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) {
     if (statfs(out->folder, &fs) != 0 || statvfs(out->folder, &space) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot look at the file system of '%s'",
                              out->folder);
-    out->refused = bt_fs_refusal((long)fs.f_type);
+    out->refused = bt_fs_fault(out->folder, (long)fs.f_type);
     out->writable = access(out->folder, W_OK | X_OK) == 0 &&
                     (access(path, F_OK) != 0 || access(path, R_OK | W_OK) == 0);
     out->free_bytes = (uint64_t)space.f_bavail * space.f_frsize;

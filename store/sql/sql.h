@@ -55,8 +55,14 @@ int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);
 /* runs the statement once; its parameters in order: 't' takes the next of texts (NULL allowed), 'i' the next of ints */
 bt_code bt_sql_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
                        const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
-/* name of a file system WAL cannot live on, or NULL */
+/* name of a file system WAL cannot live on, or NULL; all of FUSE is named */
 const char *bt_fs_refusal(long f_type);
+/* The same for one folder: FUSE is named only where memory or locks are not shared between the processes of this host,
+ * which a file in the folder shows; the file is removed. */
+const char *bt_fs_fault(const char *folder, long f_type);
+bool bt_fs_is_fuse(long f_type);
+/* Two descriptors of one empty file: a mapping, reads, writes and locks of the one have effect on the other. */
+bool bt_fs_shares(int a, int b);
 
 /* a cell as a number; NaN for NULL */
 static inline double bt_sql_number(sqlite3_stmt *st, int i) {

@@ -1,5 +1,6 @@
 /* test_place.c - where a database may be, who may write it, what SQLite's codes mean, and figures and lists of the
  * program's tables in SQL. */
+#include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -154,6 +155,58 @@ static void file_systems_of_others_are_refused(void **state) {
         assert_int_equal(name != NULL, rows[i].name != NULL);
         if (name) assert_string_equal(name, rows[i].name);
     }
+}
+
+/* a file system is usable where two descriptors of a file share memory and locks */
+static void memory_and_locks_are_tried(void **state) {
+    const bt_tmp *t = *state;
+    char path[200];
+    int fd[2][2], ends[2];
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 2; i++) {
+            snprintf(path, sizeof path, "%s/%d", t->dir, k);
+            fd[k][i] = open(path, O_RDWR | O_CREAT, 0600);
+            assert_true(fd[k][i] >= 0);
+        }
+    assert_int_equal(pipe(ends), 0);
+    assert_true(bt_fs_shares(fd[0][0], fd[0][1]));
+    assert_false(bt_fs_shares(fd[1][0], fd[0][1])); /* writes do not appear */
+    assert_false(bt_fs_shares(fd[1][0], fd[1][0])); /* locks do not exclude */
+    assert_false(bt_fs_shares(ends[1], ends[0]));   /* no mapping */
+    for (int i = 0; i < 2; i++) {
+        close(fd[0][i]);
+        close(fd[1][i]);
+        close(ends[i]);
+    }
+    assert_null(bt_fs_fault(t->dir, 0xEF53));
+    assert_null(bt_fs_fault(t->dir, 0x65735546)); /* said to be FUSE; works as the trial shows */
+    assert_string_equal(bt_fs_fault(t->dir, 0x6969), "NFS");
+    snprintf(path, sizeof path, "ls -A '%s' | grep -q probe", t->dir);
+    assert_int_not_equal(system(path), 0);
+}
+
+/* a real FUSE file system, where this machine may mount one */
+static void a_database_lives_on_fuse(void **state) {
+    const bt_tmp *t = *state;
+    char cmd[800], path[200];
+    const char *d = t->dir;
+    snprintf(cmd, sizeof cmd,
+             "cd '%s' && mkdir l u w m && fuse-overlayfs -o lowerdir=l,upperdir=u,workdir=w m "
+             ">/dev/null 2>&1",
+             d);
+    if (system(cmd) != 0) skip();
+    snprintf(path, sizeof path, "%s/m/b.db", d);
+    sqlite3 *db = NULL;
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = bt_sql_open_rw(&db, path, &why);
+    const int rc = code == BT_OK ? sqlite3_exec(db, "PRAGMA journal_mode=wal; CREATE TABLE t(a)",
+                                                NULL, NULL, NULL)
+                                 : -1;
+    sqlite3_close(db);
+    snprintf(cmd, sizeof cmd, "fusermount3 -u '%s/m' || umount -l '%s/m'", d, d);
+    assert_int_equal(system(cmd), 0);
+    if (code != BT_OK) fail_msg("%s", why.msg);
+    assert_int_equal(rc, SQLITE_OK);
 }
 
 static void a_checkpoint_is_there(void **state) {
@@ -578,6 +631,8 @@ int main(void) {
                                        cmocka_unit_test(a_path_has_its_limits),
                                        cmocka_unit_test(a_flag_for_the_shell),
                                        cmocka_unit_test(file_systems_of_others_are_refused),
+                                       TEST(memory_and_locks_are_tried),
+                                       TEST(a_database_lives_on_fuse),
                                        TEST(a_checkpoint_is_there),
                                        TEST(what_is_no_database_is_not_opened),
                                        TEST(connections_have_their_settings),

@@ -1,0 +1,62 @@
+/* fuse_trial.c - whether a file system can hold SQLite's log: by its type, and for FUSE by a trial, because some FUSE
+ * file systems share memory and locks between the processes of a host and others do not. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "store/sql/sql.h"
+
+enum { FUSE_MAGIC = 0x65735546, PAGE = 4096 };
+
+static bool shares_memory(int a, int b) {
+    char *map = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, a, 0), seen = 0;
+    if (map == MAP_FAILED) return false;
+    map[1] = 'm';
+    bool ok = pread(b, &seen, 1, 1) == 1 && seen == 'm';
+    ok = ok && pwrite(b, "w", 1, 2) == 1 && *(volatile char *)(map + 2) == 'w';
+    munmap(map, PAGE);
+    return ok;
+}
+
+/* Open file descriptions hold these locks, so that two of one process exclude each other as two processes do. */
+static bool excludes(int a, int b) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+    if (fcntl(a, F_OFD_SETLK, &lock) != 0) return false;
+    struct flock other = lock;
+    if (fcntl(b, F_OFD_SETLK, &other) == 0 || (errno != EAGAIN && errno != EACCES)) return false;
+    return flock(a, LOCK_EX | LOCK_NB) == 0 && flock(b, LOCK_EX | LOCK_NB) != 0 &&
+           errno == EWOULDBLOCK;
+}
+
+bool bt_fs_shares(int a, int b) {
+    static const char zeros[PAGE];
+    /* The page is written first: a full disk would be SIGBUS in the mapping. SQLite reports a full disk itself. */
+    if (pwrite(a, zeros, PAGE, 0) != PAGE) return errno == ENOSPC || errno == EDQUOT;
+    return shares_memory(a, b) && excludes(a, b);
+}
+
+/* A folder without write permission is not tried: nobody writes a database there through this process. */
+static bool fuse_works(const char *folder) {
+    char path[BT_PATH_BYTES + 40];
+    snprintf(path, sizeof path, "%s/.bitrain-probe-XXXXXX", folder);
+    const int a = mkostemp(path, O_CLOEXEC);
+    if (a < 0) return true;
+    const int b = open(path, O_RDWR | O_CLOEXEC);
+    const bool works = b >= 0 && bt_fs_shares(a, b);
+    if (b >= 0) close(b);
+    close(a);
+    unlink(path);
+    return works;
+}
+
+bool bt_fs_is_fuse(long f_type) { return f_type == FUSE_MAGIC; }
+
+const char *bt_fs_fault(const char *folder, long f_type) {
+    if (bt_fs_is_fuse(f_type) && fuse_works(folder)) return NULL;
+    return bt_fs_refusal(f_type);
+}
