@@ -223,7 +223,8 @@ static void so_many_runs_are_told(void **state) {
                    "host, state, i, 1 FROM "
                    "run, n WHERE name = 'odd'");
     char *text = metrics_of(t->db);
-    assert_true(value_of(text, "\nbitrain_live_runs ") == 64);
+    assert_true(value_of(text, "\nbitrain_live_runs ") == 66);
+    assert_true(value_of(text, "\nbitrain_left_out{run=\"\",of=\"runs\"} ") == 2);
     for (int i = 1; i <= 65; i++) {
         char sample[80];
         snprintf(sample, sizeof sample, "bitrain_ranks{run=\"r%d\"} ", i);
@@ -265,7 +266,8 @@ static void grafana_asks_for_what_is_there(void **state) {
     assert_true(i > 10);
     for (int f = 0; f < families.n; f++) { /* and draws all of it */
         if (strstr(all, families.name[f]) || strcmp(families.name[f], "bitrain_live_runs") == 0 ||
-            strcmp(families.name[f], "bitrain_build_info") == 0 || of_table(families.name[f]))
+            strcmp(families.name[f], "bitrain_build_info") == 0 ||
+            strcmp(families.name[f], "bitrain_left_out") == 0 || of_table(families.name[f]))
             continue;
         fail_msg("no panel draws %s", families.name[f]);
     }

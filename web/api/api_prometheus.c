@@ -12,7 +12,8 @@
 /* so long the last values of a run remain, for scrapers that ask every few minutes */
 #define ENDED_S "300"
 
-enum { LIVE_MAX = 64, RANKS_MAX = 512, TENSORS_MAX = 512 };
+/* series that one answer holds at most; bitrain_left_out says how many more there are, of runs up to COUNTED_MAX */
+enum { LIVE_MAX = 64, RANKS_MAX = 512, TENSORS_MAX = 512, COUNTED_MAX = 100000 };
 
 /* ---- families: one value a run, taken from the head ------------------------------------------ */
 
@@ -40,7 +41,7 @@ static double stamp_of(const bt_view_head *h) {
 static double attempts_of(const bt_view_head *h) { return h->n_attempts; }
 static double ranks_of(const bt_view_head *h) { return h->world_size; }
 
-enum { WIRE, EVENTS, TIMES, PHASES, SCORES, MEMORY, ZEROS, FLIPS, STATE, FIRST_PLAIN };
+enum { WIRE, EVENTS, TIMES, PHASES, SCORES, MEMORY, ZEROS, FLIPS, STATE, LEFT_OUT, FIRST_PLAIN };
 static const family families[] = {
     [WIRE] = {"comm_wire_bytes_total", "counter", "bytes sent on the wire by all ranks", NULL},
     [EVENTS] = {"events_total", "counter", "events of the run by kind and level", NULL},
@@ -57,6 +58,11 @@ static const family families[] = {
                "share of a ternary tensor's codes that differ from the sample before", NULL},
     [STATE] = {"run_state", "gauge",
                "1, with the run's state as a label; an ended run remains for " ENDED_S " s", NULL},
+    [LEFT_OUT] =
+        {"left_out", "gauge",
+         "runs, ranks or tensors that this answer leaves out, because it holds 64 runs (live ones "
+         "first) and 512 ranks and tensors of each",
+         NULL},
     [FIRST_PLAIN] = {"steps_total", "counter", "optimizer updates done", steps_of},
     {"tokens_total", "counter", "tokens trained", tokens_of},
     {"loss", "gauge", "cross-entropy per token in nats", loss_of},
@@ -218,6 +224,12 @@ static void tensor_rows(bt_text *rows, const char *run, const bt_view_layers *l)
     }
 }
 
+static void left_out_row(bt_text *rows, const char *run, const char *of, size_t n, size_t most) {
+    char labels[160];
+    snprintf(labels, sizeof labels, "run=\"%s\",of=\"%s\"", run, of);
+    if (n > most) put(rows, LEFT_OUT, labels, (double)(n - most));
+}
+
 typedef struct event_rows {
     bt_text *rows;
     const char *run;
@@ -267,6 +279,8 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     time_rows(rows, run, &v->head);
     rank_rows(rows, run, &v->ranks);
     tensor_rows(rows, run, &v->layers);
+    left_out_row(rows, run, "ranks", v->ranks.n, RANKS_MAX);
+    left_out_row(rows, run, "tensors", v->layers.n, TENSORS_MAX);
     table_rows(table, run, &v->panel);
     event_rows e = {rows, run};
     return bt_db_query(
@@ -283,13 +297,16 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
 
 typedef struct live {
     char run[LIVE_MAX][BT_NAME_MAX];
-    int n, live;
+    int n, live, left_out;
 } live;
 
 static bool keep_name(void *ctx, const bt_row *row) {
     live *l = ctx;
     if (row->nums[1] > 0) l->live++;
-    snprintf(l->run[l->n++], BT_NAME_MAX, "%s", row->cells[0]);
+    if (l->n == LIVE_MAX)
+        l->left_out++;
+    else
+        snprintf(l->run[l->n++], BT_NAME_MAX, "%s", row->cells[0]);
     return true;
 }
 
@@ -309,10 +326,11 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
                 "SELECT run, ended_s IS NULL AND state <> 'lost' AS live FROM runs WHERE live OR "
                 "coalesce(ended_s, updated_s) > unixepoch() - " ENDED_S
                 " ORDER BY live DESC, started_s DESC",
-            .max_rows = LIVE_MAX,
+            .max_rows = COUNTED_MAX,
             .max_s = 2},
         keep_name, &l, err);
     for (int i = 0; i < l.n && code == BT_OK; i++) code = run_rows(a, rows, table, l.run[i], err);
+    bt_text_printf(&rows[LEFT_OUT], "bitrain_left_out{run=\"\",of=\"runs\"} %d\n", l.left_out);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
     for (int f = 0; f < (int)N_FAMILIES; f++) {
         const family *x = &families[f];
