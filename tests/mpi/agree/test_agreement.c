@@ -49,8 +49,8 @@ static void a_difference_in_a_setting_is_refused_by_name(void **state) {
             fail_msg("%s differs, and the ranks say: %d %s", opt->key, (int)code, err.msg);
         refused++;
     }
-    assert_int_equal(accepted, 40);
-    assert_int_equal(refused, bt_run_opts_n - 40);
+    assert_int_equal(accepted, 39);
+    assert_int_equal(refused, bt_run_opts_n - 39);
 }
 
 static void every_scope_is_of_a_setting(void **state) {
