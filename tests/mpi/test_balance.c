@@ -62,9 +62,9 @@ static void a_slow_rank_gets_less(void **state) {
     for (int r = 0; r < 3; r++)
         assert_true(r == 1 || first.steps[9].r[r][BT_MR_MICRO_BATCHES] > r1[BT_MR_MICRO_BATCHES]);
     assert_true(fake_events_of(&first, "balance") >= 1);
-    const char *rest[] = {"--balance", "5,1,2", "--micro-batch", "2",
-                          "--zero",    "1",     "--lr",          "3e-4",
-                          "--steps",   "20",    "--set",         "data.val_frac=0.1",
+    const char *rest[] = {"--balance", "5,1,2",       "--micro-batch", "2",
+                          "--zero",    "1",           "--lr",          "3e-4",
+                          "--steps",   LAYOUT_LENGTH, "--set",         "data.val_frac=0.1",
                           NULL};
     bt_run_cfg cfg;
     tiny_cfg(&cfg, rest);
