@@ -121,13 +121,8 @@ static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code 
     bt_train_withdraw(p, h->writer);
     if (code == BT_OK) {
         bt_text text;
-        bt_json j;
         bt_text_init(&text);
-        bt_json_begin(&j, &text);
-        bt_json_object(&j, NULL);
-        bt_result_put(&j, r);
-        if (sample->len) bt_json_str(&j, "sample", bt_text_str(sample));
-        bt_json_end(&j, '}');
+        bt_result_text(&text, r, sample);
         bt_train_summary(p, state, attempt, bt_text_str(&text));
         bt_text_release(&text);
     }

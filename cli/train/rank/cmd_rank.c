@@ -93,13 +93,8 @@ static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
 
 static void tell_result(const bt_sink *sink, const bt_train_result *r, const bt_text *sample) {
     bt_text text;
-    bt_json j;
     bt_text_init(&text);
-    bt_json_begin(&j, &text);
-    bt_json_object(&j, NULL);
-    bt_result_put(&j, r);
-    if (sample->len) bt_json_str(&j, "sample", bt_text_str(sample));
-    bt_json_end(&j, '}');
+    bt_result_text(&text, r, sample);
     if (!text.failed && sink->result) sink->result(sink->ctx, bt_text_str(&text));
     bt_text_release(&text);
 }

@@ -136,7 +136,7 @@ void bt_rank_leave(bool in_step, const bt_err *err, int exit_status) {
     bt_comm_abort(exit_status);
 }
 
-void bt_result_put(bt_json *j, const bt_train_result *r) {
+static void put_result(bt_json *j, const bt_train_result *r) {
     bt_json_int(j, "steps", r->steps);
     bt_json_int(j, "tokens", r->tokens);
     bt_json_num(j, "loss", r->loss);
@@ -156,4 +156,13 @@ void bt_result_put(bt_json *j, const bt_train_result *r) {
         if (bt_rank_metrics[i].unit == BT_UNIT_MS)
             bt_json_num(j, bt_rank_metrics[i].key, r->step_ms[i]);
     bt_json_end(j, '}');
+}
+
+void bt_result_text(bt_text *out, const bt_train_result *r, const bt_text *sample) {
+    bt_json j;
+    bt_json_begin(&j, out);
+    bt_json_object(&j, NULL);
+    put_result(&j, r);
+    if (sample->len) bt_json_str(&j, "sample", bt_text_str(sample));
+    bt_json_end(&j, '}');
 }

@@ -37,7 +37,8 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
  * together. */
 void bt_rank_leave(bool in_step, const bt_err *err, int exit_status);
 
-/* the result as people and programs get it; `run` and the like are added by the command */
-void bt_result_put(bt_json *j, const bt_train_result *r);
+/* The result of a training as a JSON object, with the sample of text unless it is empty. Commands add `run` and the
+ * like. out: initialised; out->failed without memory */
+void bt_result_text(bt_text *out, const bt_train_result *r, const bt_text *sample);
 
 #endif

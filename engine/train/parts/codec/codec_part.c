@@ -87,15 +87,12 @@ static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     bt_codec_part *p = self;
     BT_TRY(bt_residual_create(&p->residual, &t->setup, err));
     BT_TRY(bt_codec_choice_create(&p->choice, t, err));
-    if (bt_rank_setup_form(&t->setup).codec == &bt_codec_exact)
-        BT_TRY(create_rounding(&p->rounding, t, err));
-    p->built = true;
-    return BT_OK;
+    const bool exact = bt_rank_setup_form(&t->setup).codec == &bt_codec_exact;
+    return exact ? create_rounding(&p->rounding, t, err) : BT_OK;
 }
 
 static void reducer_cfg(void *self, bt_trainer *t, bt_reducer_cfg *c) {
     bt_codec_part *p = self;
-    if (!p->built) return;
     c->form.codec = bt_codec_choice_now(&p->choice, t);
     c->rounding = p->rounding.n_groups ? &p->rounding : NULL;
     c->state = p->residual.owed;

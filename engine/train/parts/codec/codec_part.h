@@ -11,7 +11,6 @@ typedef struct bt_codec_part {
     bt_unit_rounding
         rounding; /* for reproducible training; without groups, units are not rounded */
     bt_codec_choice choice;
-    bool built;
 } bt_codec_part;
 
 #endif
