@@ -1,4 +1,5 @@
-/* job.h - the inside of a bt_job. Private to monitor/job. */
+/* job.h - state of the supervisor of one run, and the functions of monitor/job that work on it. Private to this folder.
+ * Threads: the supervisor's main thread. */
 #ifndef BT_MONITOR_JOB_JOB_H
 #define BT_MONITOR_JOB_JOB_H
 
@@ -21,120 +22,121 @@ enum { BT_JOB_LOCAL_RANKS = 256, BT_JOB_REMOTE_RANKS = 64 };
 
 /* hot_spare.c */
 typedef struct bt_job_spare {
-    bt_child child; /* pid 0: none */
+    bt_child child; /* pid 0 without a spare */
     bt_spare_socket socket;
     bt_rank_progress places;
     bt_output output;
     int ranks, folder;
-    int started, failed; /* of the run; in a row by themselves */
-    bool told;           /* all its ranks wait */
+    int started,
+        failed; /* spares started in this run; consecutive spares that failed on their own */
+    bool told;  /* the event about waiting ranks was recorded */
 } bt_job_spare;
 
 struct bt_job {
     const bt_job_setup *s;
     bt_job_result *result;
     bt_job_dirs scratch;
-    char memory[300]; /* folder of the newest states; "": none */
-    char map[300];    /* of the machine, in a file for local jobs; "": none */
+    char memory[300]; /* folder of states in memory; "" without */
+    char map[300];    /* file with the machine's topology for local jobs; "" without */
     bt_wire_server *wire;
     bt_control_server *control;
     bt_output output;
     bt_health health;
-    bt_rank_progress places; /* of this attempt */
-    bt_hang_watch hang;      /* of ranks of this host */
-    int64_t hang_look_ns;    /* when to look next */
+    bt_rank_progress places; /* progress of this attempt's ranks */
+    bt_hang_watch hang;      /* detects ranks of this host that hang */
+    int64_t hang_look_ns;    /* time of the next check */
     bt_restart_history history;
-    bt_child child; /* pid 0: none runs */
-    int folder;     /* number of its folder in the scratch: the attempt's, or a spare's */
+    bt_child child; /* mpirun; pid 0 when none runs */
+    int folder;     /* number of the attempt's folder in `scratch` */
     bt_job_spare spare;
-    /* the ranks of this host, where they told who they are and this kernel has pidfds */
+    /* ranks of this host that connected, if the kernel supports pidfds */
     bt_rank_watch watch;
-    bool ended_by_us;    /* a rank was killed, and we ended the others and mpirun */
-    bool died_otherwise; /* a rank ended in another way: what follows is mpirun's matter */
-    /* the attempt before, until its records are kept and its folder is gone; session 0: it is */
+    bool ended_by_us;    /* a rank was killed, so the supervisor ended all ranks and mpirun */
+    bool died_otherwise; /* a rank ended in another way, and mpirun ends the attempt */
+    /* the previous attempt, until its records are stored and its folder is removed; session 0: done */
     struct {
         int folder;
         pid_t session;
-        bool recorded; /* its end was given to the writer */
+        bool recorded; /* the writer has received its end */
     } past;
     bt_viewer viewer;
-    /* what the wire delivers is looked at here, and goes to the writer as it came */
+    /* receives records of the wire, and forwards them to the writer unchanged */
     bt_wire_into into;
     int signals;          /* signalfd */
-    bt_resume_point from; /* where this attempt began */
-    int64_t saved;        /* step of the newest checkpoint that the ranks saved; 0: none yet */
+    bt_resume_point from; /* state from which this attempt began */
+    int64_t saved;        /* step of the newest checkpoint; 0 before the first */
 
-    /* of this attempt: the setup's, or of another layout */
+    /* ranks and command line of this attempt: those of the setup, or of a later layout */
     int world_size;
     const char *const *words;
     size_t n_words;
     struct {
-        bool wanted, by_hosts; /* by_hosts: what the hosts alive take, `to` is empty */
+        bool wanted,
+            by_hosts; /* by_hosts: the layout follows from the available hosts, and `to` is empty */
         bt_job_wish to;
         char why[160];
     } resize;
 
-    bt_hosts hosts;     /* of --hosts */
-    bt_host *lost_host; /* for whose silence this attempt was ended; NULL: none */
-    int stacks;         /* that ranks told since they were asked */
-    int leaving;        /* rank that a signal told to leave in this attempt; -1: none */
+    bt_hosts hosts;     /* hosts of --hosts */
+    bt_host *lost_host; /* host without an answer that ended this attempt, or NULL */
+    int stacks;         /* stacks received since the last request for them */
+    int leaving;        /* rank that received a signal to leave in this attempt, or -1 */
 
-    char where[200]; /* the ranks of this host were when the attempt ended; "": not known */
+    char where[200]; /* positions of this host's ranks at the end of the attempt; "" if unknown */
 
     int attempt;
-    int64_t last_step; /* recorded in this attempt, -1: none */
+    int64_t last_step; /* last recorded step of this attempt, or -1 */
     int64_t started_ns, restart_at_ns;
-    int64_t memory_kills; /* bt_memory_kills_of_group when the attempt began */
+    int64_t memory_kills; /* bt_memory_kills_of_group at the start of the attempt */
     int fence,
-        last_fence; /* of this attempt and of the one before: they grow even where no folder records them */
-    double start_s;    /* longest time from a launch to the first connection so far; 0: none yet */
-    bool launch_named; /* the user was informed that mpirun has started no rank */
+        last_fence; /* of this attempt and the previous one; they also increase without a checkpoint folder */
+    double start_s; /* longest time between a launch and the first connection; 0 before the first */
+    bool launch_named; /* the user was informed that mpirun has not started a rank */
     struct {
         int rank, pid;
     } ranks[BT_JOB_LOCAL_RANKS];
-    int n_ranks; /* of this host, as they told */
-    /* of other hosts, for messages */
+    int n_ranks; /* connected ranks of this host */
+    /* connected ranks of other hosts, for messages */
     struct {
         int rank;
         char host[BT_HOST_MAX];
     } far[BT_JOB_REMOTE_RANKS];
     int n_remote;
-    bool connected; /* a rank greeted in this attempt */
-    bool complete;  /* and told its result */
-    bool unstarted; /* a stop ended this attempt before a rank connected */
+    bool connected; /* a rank of this attempt has connected */
+    bool complete;  /* rank 0 has sent the result */
+    bool unstarted; /* a stop request ended this attempt before a rank connected */
 
     bool stop_asked, stop_now, hung, paused, restarting;
-    bool no_input; /* the keyboard is gone */
-    /* verbs (BT_PENDING) for a rank that is not there yet */
+    bool no_input; /* the terminal can no longer be read */
+    /* verbs (BT_PENDING) that wait for the first connection */
     uint32_t pending;
-    /* when a rank was first seen stopped by a signal, 0: none is; when to look next */
+    /* time at which a rank was first found stopped by a signal, or 0; time of the next check */
     int64_t stopped_ns, stopped_look_ns;
-    int64_t stop_ns; /* when stop_now was asked */
-    int64_t
-        asked_ns; /* when the supervisor first saw a stop without a connected rank; 0: it has not */
-    int64_t signal_ns; /* when the first signal to stop came; 0: none yet */
+    int64_t stop_ns;   /* time of the request stop_now */
+    int64_t asked_ns;  /* time of the first stop request without a connected rank, or 0 */
+    int64_t signal_ns; /* time of the first signal to stop, or 0 */
     bt_alert_rules alerts;
-    struct {                /* the newest evaluation of the ranks */
-        bool waits;         /* the rules have not counted its loss yet */
-        int64_t step;       /* of the record that it belongs to */
-        double loss;        /* from its event; NaN: not finite */
-        int64_t counted_to; /* evaluations of earlier steps have been counted */
+    struct {                /* newest evaluation of the run */
+        bool waits;         /* the alert rules have not processed its loss yet */
+        int64_t step;       /* step of the record that contains it */
+        double loss;        /* loss of its event; NaN if not finite */
+        int64_t counted_to; /* evaluations before this step were processed */
     } evaluation;
-    int64_t alert_disk_ns; /* when to look at the disk next */
-    /* wanted; that the ranks have (from their checkpoint, or told) */
+    int64_t alert_disk_ns; /* time of the next check of the disk */
+    /* requested factor of the learning rate; the factor that the ranks have */
     double lr_factor, told_factor;
 };
 
 /* ---- job_launch.c ---- */
-typedef struct bt_job_ranks { /* how a job of ranks is launched */
+typedef struct bt_job_ranks { /* arguments of a launch of ranks */
     int folder;
-    int attempt, fence;      /* of the run's record, of its checkpoints */
-    const char *resume_from; /* with spare these come later, down the socket of that name */
-    const char *spare;       /* "": they train at once */
+    int attempt, fence;      /* number in the database; fence of the checkpoints */
+    const char *resume_from; /* with `spare`, the spare receives this later through that socket */
+    const char *spare;       /* path of the spare's socket; "": the ranks train at once */
 } bt_job_ranks;
 bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
                       bt_rank_progress *places, bt_err *err) BT_MUST_CHECK;
-/* the number that fences the checkpoints of an attempt that starts now */
+/* fence of the checkpoints of an attempt that starts now */
 int bt_job_next_fence(bt_job *job);
 /* path of a ring of records in the run's folder; false: the run is not recorded, or the path is too long */
 bool bt_job_ring_path(const bt_job *job, const char *name, char *out, size_t size);
@@ -142,36 +144,35 @@ bool bt_job_ring_path(const bt_job *job, const char *name, char *out, size_t siz
 /* ---- job_attempt.c ---- */
 bt_code bt_job_start_attempt(bt_job *job, bt_err *err) BT_MUST_CHECK;
 void bt_job_show_attempt(const bt_job *job);
-/* the ranks have told who they are: from here on their deaths are seen without mpirun */
+/* all ranks have connected: detects their deaths without mpirun from now on */
 void bt_job_watch_ranks(bt_job *job);
 void bt_job_hear_deaths(bt_job *job);
-/* the ranks hang: those of this host say where, and all are ended */
+/* ends ranks that hang, after recording the stacks of those on this host */
 void bt_job_end_hung(bt_job *job);
-/* after mpirun: no rank lives any more */
+/* ends ranks that are still alive after mpirun ended */
 void bt_job_end_ranks(bt_job *job);
-/* nothing of it runs; clear_away sees to its records and its folder */
+/* marks the attempt as ended; bt_job_clear_away stores its records and removes its folder */
 void bt_job_attempt_over(bt_job *job);
 void bt_job_clear_away(bt_job *job);
 void bt_job_end_record(bt_job *job, const char *state, const char *kind, int status);
-/* launches it, then closes the record of the one before as `end` (NULL: closed already) and clears it
- * away */
+/* launches the next attempt, then closes the previous one with `end` (NULL: closed already) and clears it away */
 bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err)
     BT_MUST_CHECK;
 
-/* launch_watch.c. connected: the first rank of this attempt has connected. check: until then, a launch that takes too
- * long is named, then ended; a stop ends it soon, because nothing has to be saved */
+/* launch_watch.c. connected: call when the first rank has connected. check: until then, reports and ends a launch that
+ * takes too long; after a stop request it ends the launch soon, because there is no state to save. */
 void bt_job_launch_connected(bt_job *job, int64_t now);
 void bt_job_launch_check(bt_job *job, int64_t now);
 
-/* hot_spare.c. tick: starts one where launch.hot_spare says so and the run has got on; sees its end. serve:
- * takes the ranks that wait. take: the spare is the next attempt's job, which begins at job->from; false:
- * there is none, or none of this layout */
+/* hot_spare.c. tick: starts a spare if launch.hot_spare is set and the run has made progress, and detects its end.
+ * serve: accepts waiting ranks. take: the spare becomes the next attempt, which begins at job->from; false without a
+ * spare of this layout. */
 void bt_job_spare_tick(bt_job *job);
 void bt_job_spare_serve(bt_job *job);
 bool bt_job_spare_take(bt_job *job);
 void bt_job_spare_end(bt_job *job);
 
-/* alerts.c: the setup's rules against what the run says, does and has room for */
+/* alerts.c: applies the alert rules to events, records, checkpoints and free disk space */
 void bt_job_alerts_open(bt_job *job);
 void bt_job_alerts_tick(bt_job *job, int64_t now);
 void bt_job_alerts_evaluation(bt_job *job, const bt_event *e);
@@ -182,57 +183,56 @@ void bt_job_alerts_end(bt_job *job);
 
 void bt_job_run_sink(bt_job *job); /* fills job->into */
 
-/* job_events.c: into the database, onto the screen, to the alert rules */
+/* job_events.c: passes an event to the database, the screen and the alert rules */
 void bt_job_event(bt_job *job, bt_event_kind kind, int rank, const char *fmt, ...) BT_PRINTF(4, 5);
-/* no record for silent_s, which is longer than usual */
+/* records that no record arrived for silent_s seconds */
 void bt_job_stalled(bt_job *job, int rank, double silent_s, const char *title);
-void bt_job_show(bt_job *job, bt_event_kind kind, const char *text); /* on the screen only */
-/* not on the screen */
+void bt_job_show(bt_job *job, bt_event_kind kind, const char *text); /* screen only */
+/* database and alert rules only */
 void bt_job_record(bt_job *job, bt_event_kind kind, int rank, const char *title);
 void bt_job_event_body(bt_job *job, bt_event_kind kind, const char *title, const char *body);
 
 void bt_job_signal(bt_job *job, int signal);
 
-/* send_verbs.c. waits_for_ranks: no rank is connected. tell: sends a verb to the ranks, now or when they are connected
- * (BT_BUSY: this verb is not offered then). send_pending: sends what was kept */
+/* send_verbs.c. waits_for_ranks: no rank is connected. tell: sends a verb to the ranks, now or after they connect
+ * (BT_BUSY: this verb cannot wait). send_pending: sends the waiting verbs. */
 bool bt_job_waits_for_ranks(const bt_job *job);
 bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) BT_MUST_CHECK;
 void bt_job_send_pending(bt_job *job);
 
-/* resize.c: "4" or "4,tp=2,pp=1,zero=3"; the ranks save and leave */
+/* resize.c. arg: "4" or "4,tp=2,pp=1,zero=3". The ranks save and end, and the next attempt has that layout. */
 bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) BT_MUST_CHECK;
-/* the attempt ended in order because another number of ranks is wanted, and steps are left */
+/* the attempt ended as intended for a new layout, and steps remain */
 bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end);
-/* the ranks saved and left because a signal told them to, and nobody has asked this process for it (yet:
- * a notice comes to all) */
+/* the ranks saved and ended after a signal, without a request to this process so far (a notice of the system reaches
+ * all processes) */
 bool bt_job_left_unasked(const bt_job *job, const bt_end *end);
-/* before an attempt that begins at job->from: the layout that is wanted, if any; true: it is another one,
- * and `told` says so. What cannot be is a warning, and the ranks stay as they were */
+/* Applies a requested layout before an attempt that begins at job->from. true: the layout changed, and `told` describes
+ * it. An impossible layout is a warning and changes nothing. */
 bool bt_job_take_layout(bt_job *job, char *told, size_t size);
-/* the wish for a layout of the hosts in use and those that answer again; list: room for all hosts */
+/* the layout request for the hosts in use and those that answer again; list: space for all hosts */
 bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list);
-/* the next attempt takes that layout */
+/* requests that layout for the next attempt */
 void bt_job_want_hosts(bt_job *job, const char *fmt, ...) BT_PRINTF(2, 3);
 void bt_job_resized_event(bt_job *job, int ranks_before, const char *told);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,
                        bt_text *answer, bt_err *err);
 void bt_job_look(const bt_job *job, bt_job_view *v);
 
-/* host_watch.c. open: reads the host file and asks its hosts; BT_ARG where --elastic does not know their
- * slots */
+/* host_watch.c. open: reads the host file and contacts its hosts. BT_ARG: --elastic needs slots=N of each host. */
 bt_code bt_job_hosts_open(bt_job *job, bt_err *err) BT_MUST_CHECK;
-/* path of a host file of those in use */
+/* writes a host file of the hosts in use */
 bt_code bt_job_hosts_file(bt_job *job, const char *folder, char *path, size_t size, bt_err *err)
     BT_MUST_CHECK;
-/* steps stay away: are all hosts there? One that is not for longer than TCP mends ends the attempt */
+/* without new steps: checks all hosts, and ends the attempt if one is unreachable for longer than TCP can recover */
 void bt_job_hosts_check(bt_job *job, int64_t now);
-void bt_job_hosts_tick(bt_job *job, int64_t now); /* asks those set aside */
-void bt_job_hosts_checkpoint(bt_job *job);        /* takes back those that answer */
-/* true: hosts were set aside, and the run goes on at once without them */
+void bt_job_hosts_tick(bt_job *job, int64_t now); /* contacts hosts that were set aside */
+void bt_job_hosts_checkpoint(bt_job *job);        /* takes hosts back that answer */
+/* true: unreachable hosts were set aside, and the run continues without them */
 bool bt_job_hosts_ended(bt_job *job, const bt_end *end);
-/* the ranks left because one of them was told to: with --elastic its host is set aside, and the run goes
- * on at once without it (true) */
+/* After a rank received a signal to leave: with --elastic, sets its host aside and returns true, and the run continues
+ * without it. */
 bool bt_job_hosts_left(bt_job *job);
-void bt_job_hosts_begin(bt_job *job); /* before an attempt's layout is chosen */
+void bt_job_hosts_begin(bt_job *job); /* call before the layout of an attempt is chosen */
 
 #endif
