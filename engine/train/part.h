@@ -51,7 +51,10 @@ typedef enum bt_weights_check {
     BT_CHECK_SUSPECTED,   /* a bad step may come from damaged weights */
 } bt_check_reason;
 
-enum { BT_PART_NOTES = 16 }; /* maximum of the notes of all parts */
+enum {
+    BT_PARTS_MOST = 32,
+    BT_PART_NOTES = 16
+}; /* rows of the table; notes of all parts together */
 
 typedef struct bt_part {
     const char *name;

@@ -11,3 +11,4 @@ const bt_part *const bt_parts[] = {
 #undef BT_PART
 };
 const size_t bt_parts_n = sizeof bt_parts / sizeof *bt_parts;
+_Static_assert(sizeof bt_parts / sizeof *bt_parts <= BT_PARTS_MOST, "more rows than BT_PARTS_MOST");

@@ -80,8 +80,6 @@ typedef struct bt_part_use { /* one part; self is NULL when this training does n
     int first_note;
 } bt_part_use;
 
-enum { BT_PARTS_MOST = 32 };
-
 typedef struct bt_part_uses {
     bt_part_use at[BT_PARTS_MOST];
     size_t n;

@@ -1,0 +1,178 @@
+/* test_part_table.c - the table of parts, and the rules of part.h, with parts that are defined here: notes keep their
+ * places, the first verdict decides, unused parts are not called, every part ends and is released. */
+#include "tests/tiny_run.h"
+
+#include "engine/train/trainer_impl.h"
+
+typedef struct probe {
+    int64_t sent, received; /* the second of its notes */
+    int judged, ended, acted;
+} probe;
+
+static probe first, third;
+static int released;
+static bt_verdict verdict_of_first;
+static bt_code end_of_first;
+
+static bt_code create_first(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t, (void)s, (void)err;
+    *self = &first;
+    return BT_OK;
+}
+static bt_code create_third(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t, (void)s, (void)err;
+    *self = &third;
+    return BT_OK;
+}
+static bt_code create_unused(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+    (void)t, (void)s, (void)self, (void)err;
+    return BT_OK;
+}
+/* the third part is released before the first */
+static void release(void *self) { released = 10 * released + (self == &first ? 1 : 3); }
+static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
+    (void)t;
+    notes[1] = ((probe *)self)->sent;
+}
+static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
+                         const int64_t *notes, bt_err *err) {
+    (void)t, (void)o, (void)took, (void)err;
+    ((probe *)self)->received = notes[1];
+    return BT_OK;
+}
+static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
+                     bt_err *err) {
+    (void)t, (void)o, (void)err;
+    ((probe *)self)->judged++;
+    *verdict = self == &first ? verdict_of_first : BT_ELSEWHERE;
+    return BT_OK;
+}
+static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
+    (void)t, (void)c, (void)evaluated, (void)err;
+    ((probe *)self)->acted++;
+    return BT_OK;
+}
+static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+    (void)t, (void)out;
+    ((probe *)self)->ended++;
+    const bt_code code = self == &first ? end_of_first : BT_IO;
+    return code == BT_OK ? BT_OK : bt_fail(err, code, "the end of %s", self == &first ? "1" : "3");
+}
+static bool partial(void *self, const bt_trainer *t) {
+    (void)t;
+    return self == &third;
+}
+/* never called: its create leaves self NULL */
+static void no_notes(void *self, bt_trainer *t, int64_t *notes) {
+    (void)self, (void)t;
+    notes[0] = 99;
+}
+
+#define POINTS \
+    .notes = 2, .release = release, .put_notes = put_notes, .exchanged = exchanged, \
+    .judge = judge, .act = act, .end = end
+static const bt_part one = {.name = "one", .create = create_first, POINTS};
+static const bt_part unused = {
+    .name = "unused", .notes = 1, .create = create_unused, .put_notes = no_notes};
+static const bt_part three = {.name = "three", .create = create_third, .partial = partial, POINTS};
+
+static bt_trainer t;
+
+static int begin(void **state) {
+    static const bt_part *const rows[] = {&one, &unused, &three};
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    memset(&t, 0, sizeof t);
+    first = third = (probe){0};
+    released = 0;
+    verdict_of_first = BT_APPLY;
+    end_of_first = BT_OK;
+    return bt_parts_create(&t, rows, 3, NULL, &err) != BT_OK;
+}
+
+static void notes_keep_their_places(void **state) {
+    (void)state;
+    int64_t notes[BT_PART_NOTES] = {0};
+    bt_step_outcome o = {0};
+    bt_err err = BT_ERR_INIT;
+    first.sent = 7, third.sent = 8;
+    assert_int_equal(t.parts.notes, 5);
+    bt_parts_put_notes(&t, notes);
+    static const int64_t want[] = {0, 7, 0, 0, 8};
+    assert_memory_equal(notes, want, sizeof want);
+    assert_int_equal(bt_parts_exchanged(&t, &o, NULL, notes, &err), BT_OK);
+    assert_true(first.received == 7 && third.received == 8);
+}
+
+static void the_first_verdict_decides(void **state) {
+    (void)state;
+    static const bt_verdict rows[][2] = {
+        {BT_APPLY, BT_ELSEWHERE}, {BT_SKIP, BT_SKIP}, {BT_AGAIN, BT_AGAIN}};
+    bt_step_outcome o = {0};
+    bt_err err = BT_ERR_INIT;
+    for (int i = 0; i < 3; i++) {
+        bt_verdict v;
+        third.judged = 0;
+        verdict_of_first = rows[i][0];
+        assert_int_equal(bt_parts_judge(&t, &o, &v, &err), BT_OK);
+        assert_int_equal(v, rows[i][1]);
+        assert_int_equal(third.judged, rows[i][0] == BT_APPLY);
+    }
+}
+
+static void requests_reach_all_parts_in_use(void **state) {
+    (void)state;
+    const bt_control c = {.verbs = BT_REQ_EVAL};
+    bt_err err = BT_ERR_INIT;
+    assert_int_equal(bt_parts_act(&t, &c, false, &err), BT_OK);
+    assert_true(first.acted == 1 && third.acted == 1);
+    assert_true(bt_parts_partial(&t));
+    assert_ptr_equal(bt_trainer_part(&t, "three"), &third);
+    assert_null(bt_trainer_part(&t, "unused"));
+    assert_null(bt_trainer_part(&t, "nowhere"));
+}
+
+static void every_part_ends_and_the_first_failure_counts(void **state) {
+    (void)state;
+    bt_train_result r;
+    bt_err err = BT_ERR_INIT;
+    end_of_first = BT_NOMEM;
+    assert_int_equal(bt_parts_end(&t, &r, &err), BT_NOMEM);
+    assert_string_equal(err.msg, "the end of 1");
+    assert_true(first.ended == 1 && third.ended == 1);
+    end_of_first = BT_OK;
+    assert_int_equal(bt_parts_end(&t, &r, &err), BT_IO);
+    assert_string_equal(err.msg, "the end of 3");
+    bt_parts_release(&t);
+    assert_int_equal(released, 31);
+}
+
+/* what a new row may get wrong */
+static void rows_of_the_table(void **state) {
+    (void)state;
+    int notes = 0;
+    for (size_t i = 0; i < bt_parts_n; i++) {
+        const bt_part *p = bt_parts[i];
+        assert_non_null(p->create);
+        assert_true(p->name[0] != 0 && (p->notes > 0) == (p->put_notes != NULL));
+        assert_true(!p->due || p->after_step);
+        for (size_t k = 0; k < i; k++) assert_string_not_equal(p->name, bt_parts[k]->name);
+        notes += p->notes;
+    }
+    assert_true(bt_parts_n > 0 && notes <= BT_PART_NOTES);
+}
+
+int main(void) {
+    bt_err err = BT_ERR_INIT;
+    if (bt_comm_init(&err) != BT_OK) return 1;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(notes_keep_their_places, begin),
+        cmocka_unit_test_setup(the_first_verdict_decides, begin),
+        cmocka_unit_test_setup(requests_reach_all_parts_in_use, begin),
+        cmocka_unit_test_setup(every_part_ends_and_the_first_failure_counts, begin),
+        cmocka_unit_test(rows_of_the_table),
+    };
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_comm_finalize();
+    return failed;
+}
