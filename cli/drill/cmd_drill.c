@@ -268,7 +268,7 @@ static bt_code compare(drill *d, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- what is told ---------------------------------------------------------------------------- */
+/* ---- report ---------------------------------------------------------------------------- */
 
 typedef struct group { /* the rows of one fault */
     const char *what;

@@ -290,7 +290,7 @@ static int by_speed(const void *a, const void *b) {
     const bt_layout *x = a, *y = b;
     if (x->fits != y->fits) return x->fits ? -1 : 1;
     double dx = x->time.step.step_s, dy = y->time.step.step_s;
-    if ((dx > 0) != (dy > 0)) return dx > 0 ? -1 : 1; /* 0: not looked at */
+    if ((dx > 0) != (dy > 0)) return dx > 0 ? -1 : 1; /* 0: not predicted */
     if (dx < dy || dx > dy) return dx < dy ? -1 : 1;
     return x->rank_bytes < y->rank_bytes ? -1 : x->rank_bytes > y->rank_bytes;
 }

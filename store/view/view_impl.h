@@ -57,7 +57,7 @@ typedef struct bt_rank_row {
 typedef struct bt_judged { /* a step of the rank window */
     int64_t step;
     size_t rows;
-    int blamed; /* rank; -1: nobody */
+    int blamed; /* rank, or -1 without one */
     bt_phase fault;
     double amount, slowest, skew;
     double mean_ms, phase_ms[BT_PHASE_COUNT]; /* over its ranks */

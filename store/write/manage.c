@@ -446,7 +446,7 @@ static int tell_rebuilt(void *ctx) {
     const double now = x->inside ? (double)(bt_roll_newest(x->roll) + 1) : 0;
     x->progress->fn(x->progress->ctx, "making summaries",
                     fmin(1, (x->done + now) / fmax(1, x->steps)));
-    return 0; /* goes on */
+    return 0; /* continue the query */
 }
 
 static bt_code count_attempt(session *s, int64_t aid, int64_t newest, void *ctx, bt_err *err) {

@@ -141,7 +141,7 @@ static void questions_are_limited(void **state) {
         SQLITE_OK); /* what is no question has no limit */
     /* of memory as of time */
     bt_db_limit_memory(8 << 20);
-    for (int k = 0; k < 2; k++) /* it stays */
+    for (int k = 0; k < 2; k++) /* the limit holds for later queries too */
         assert_int_equal(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, &why),
                          BT_BUSY);
     bt_db_limit_memory(0);

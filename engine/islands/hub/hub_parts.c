@@ -1,7 +1,7 @@
-/* hub_parts.c - orders of the first process, and what each of them is.
+/* hub_parts.c - a hub of several processes: the first process sends orders, and all processes execute them.
  *
- * The others begin a reduction and test it while they look at their sockets; the first adds its share when it
- * has an order, and broadcasts that. */
+ * The other processes start a reduction and test its completion between checks of their sockets. The first process
+ * joins the reduction when it has an order, and then broadcasts the order. */
 #include "engine/islands/hub/hub_parts.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ typedef struct order { /* the fields that its kind needs; the others are zero */
 
 static bt_comm *all(void) { return bt_comm_world(); }
 
-/* to the others; nothing in a hub of one process */
+/* broadcasts to the other processes; does nothing in a hub of one process */
 static bt_code give(bt_hub *h, order *o, bt_err *err) {
     if (h->parts == 1) return BT_OK;
     h->order = 1;
@@ -224,7 +224,7 @@ bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, 
 
 /* ---- what is kept ----------------------------------------------------------------------------- */
 
-/* A record in the log of every process: those that wrote theirs wait for the others */
+/* Every process writes a record to its log, then waits until all processes have written theirs. */
 static bt_code log_when_possible(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     bool written = false, waited = false;
     for (;; waited = true) {
@@ -309,7 +309,7 @@ bt_code bt_hub_all_end(bt_hub *h, bt_err *err) {
     return give(h, &o, err);
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- other processes ------------------------------------------------------------------------------ */
 
 static bt_code obey(bt_hub *h, const order *o, bool *end, bt_err *err) {
     bt_member *m = &h->members[o->member];

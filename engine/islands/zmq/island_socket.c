@@ -95,7 +95,7 @@ void bt_island_socket_close(bt_island_socket *s) {
     free(s);
 }
 
-/* ---- why nothing comes ------------------------------------------------------------------------- */
+/* ---- reason of a missing connection ------------------------------------------------------------------------- */
 
 static void listen_to_monitor(bt_island_socket *s) {
     for (;;) {

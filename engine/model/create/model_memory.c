@@ -75,7 +75,8 @@ static size_t widest_table8(const bt_model_setup *s) {
 bool bt_model_fits_q8(const bt_model_setup *s) {
     bt_model_cfg own;
     const size_t leaves = bt_max_size(1, bt_slice_leaves(s->slice, s->leaves));
-    if (bt_slice_cfg(&own, &s->cfg, s->slice, NULL) != BT_OK) return true; /* told elsewhere */
+    if (bt_slice_cfg(&own, &s->cfg, s->slice, NULL) != BT_OK)
+        return true; /* bt_model_create reports it */
     return (size_t)own.C % BT_Q8_BLOCK == 0 &&
            (size_t)own.H * (size_t)own.D % (leaves * BT_Q8_BLOCK) == 0 &&
            (size_t)own.F % (leaves * BT_Q8_BLOCK) == 0;

@@ -271,7 +271,7 @@ static void why_one_is_passed_over(void **state) {
     assert_string_equal(err.msg, says);
 }
 
-/* ---- which stay -------------------------------------------------------------------------------- */
+/* ---- kept checkpoints -------------------------------------------------------------------------------- */
 
 static void the_newest_and_the_best_stay(void **state) {
     world *s = *state;

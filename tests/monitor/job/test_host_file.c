@@ -19,7 +19,7 @@ static const struct {
     const char *more;
     bt_code code;
     const char *message;
-    int slots; /* 0: nobody knows how many */
+    int slots; /* 0 if a host does not state them */
 } rows[] = {
     {"a slots=2\nb slots=2\n", 4, "", BT_OK, "", 4},
     {"a slots=2\nb slots=2\n", 5, "", BT_ARG,

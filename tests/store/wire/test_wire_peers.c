@@ -32,7 +32,7 @@ static scene listening(const bt_tmp *t) {
     scene s = {0};
     snprintf(s.path, sizeof s.path, "%s/sock", t->dir);
     OK(bt_wire_listen(&s.server, s.path, err));
-    assert_false(bt_wire_connected(s.server)); /* nobody has come yet */
+    assert_false(bt_wire_connected(s.server)); /* no peer has connected */
     return s;
 }
 
