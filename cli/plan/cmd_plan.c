@@ -206,11 +206,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                                        .anew = cfg->measure},
                                 err);
     if (p->cfg.hosts[0]) BT_TRY(bt_host_file_check(p->cfg.hosts, 0, "", err));
-    BT_TRY(bt_train_init_from(p, err));
-    BT_TRY(bt_train_tokenizer(p, err));
-    BT_TRY(bt_train_vocab(p, err));
-    BT_TRY(bt_train_template(p, err));
-    BT_TRY(bt_train_labels(p, err));
+    BT_TRY(bt_train_follow_inputs(p, err));
     int ranks = bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     p->ranks = ranks;
     BT_TRY(bt_train_epochs(p, err));

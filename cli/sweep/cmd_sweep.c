@@ -126,7 +126,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
                                 .steps = cfg.steps};
     bt_code code = cfg.find_lr ? bt_sweep_file_find(&file, &find, err)
                                : bt_sweep_file_read(&file, words[0], err);
-    if (code == BT_OK) code = bt_sweep_plan_make(&plan, &file, cfg.store, cfg.out, err);
+    if (code == BT_OK) code = bt_sweep_plan_make(&plan, &file, cfg.store, cfg.out, cfg.quiet, err);
     if (code == BT_OK)
         code = cfg.dry_run ? dry_run(&plan, &cfg, err) : work(&plan, &cfg, exit_status, err);
     bt_sweep_folder_close(&plan);

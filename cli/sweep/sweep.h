@@ -99,9 +99,10 @@ typedef struct bt_sweep_plan {
     int out_lock;
 } bt_sweep_plan;
 
-/* Every run's settings are checked here as `bitrain train` checks them, before the first one begins. */
+/* Checks every run's settings as `bitrain train` checks them, before the first one begins. A tokenizer that has to be
+ * learned, and data whose epochs are counted, are in the cache afterwards. quiet: shows no progress */
 bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store, const char *out,
-                           bt_err *err) BT_MUST_CHECK;
+                           bool quiet, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_plan_release(bt_sweep_plan *p);
 /* how many runs are still in the race at rung k, when n began */
 size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung);

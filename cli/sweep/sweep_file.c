@@ -276,6 +276,8 @@ bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *
     snprintf(range, BT_SWEEP_TEXT, "log %.9g .. %.9g", find->from, find->to);
     f->settings[f->n_settings++] = (bt_sweep_setting){bt_sweep_opt("train.steps"), steps,
                                                       "--steps"};
+    /* the configuration of a run may count its steps in epochs */
+    f->settings[f->n_settings++] = (bt_sweep_setting){bt_sweep_opt("train.epochs"), "0", "--steps"};
     BT_TRY(take_axis(f, bt_sweep_opt("optim.lr"), range, "--from, --to", err));
     return check_head(f, err);
 }

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "cli/common/given_path.h"
+#include "cli/common/progress.h"
 #include "cli/sweep/sweep.h"
+#include "cli/train/train_parts.h"
 #include "engine/base/rng.h"
 #include "engine/kernels/table/cpu.h"
 #include "store/read/lr_range.h"
@@ -114,10 +116,11 @@ static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
 
 /* ---- settings of one run --------------------------------------------------------------------- */
 
-/* the settings as `bitrain train` would find them, for the cores that a run of this sweep has */
-static bt_code settle(const bt_sweep_plan *p, bt_sweep_run *r, bt_run_cfg *cfg, bt_err *err) {
+/* Finds the settings of one run as `bitrain train` does, for the cores that a run of this sweep has. A number of epochs
+ * becomes a number of steps, for which the data is opened. */
+static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_plan *t,
+                            bt_err *err) {
     const bt_sweep_file *f = p->file;
-    static bt_opts o;
     static char words[BT_OPT_MAX][BT_SWEEP_TEXT + 80];
     char *argv[2 * BT_OPT_MAX + 2];
     int argc = 0, n = 0;
@@ -132,24 +135,30 @@ static bt_code settle(const bt_sweep_plan *p, bt_sweep_run *r, bt_run_cfg *cfg, 
         argv[argc++] = (char *)(uintptr_t) "--set";
         argv[argc++] = words[n++];
     }
-    BT_TRY(bt_run_cfg_read(&o, cfg, argc, argv, &help, err));
-    r->ranks = bt_run_cfg_ranks(cfg, p->run_cores);
-    r->threads = cfg->threads > 0 ? (int)cfg->threads : p->run_cores / r->ranks;
+    BT_TRY(bt_run_cfg_read(&t->opts, &t->cfg, argc, argv, &help, err));
+    memcpy(t->store, p->store, sizeof t->store);
+    t->ranks = bt_run_cfg_ranks(&t->cfg, p->run_cores);
+    BT_TRY(bt_train_follow_inputs(t, err));
+    r->ranks = t->ranks = bt_run_cfg_ranks(&t->cfg, p->run_cores);
+    r->threads = t->cfg.threads > 0 ? (int)t->cfg.threads : p->run_cores / r->ranks;
     if (r->threads < 1) r->threads = 1;
-    return bt_run_cfg_settle(&o, cfg, r->ranks, err);
+    BT_TRY(bt_train_epochs(t, err));
+    return bt_run_cfg_settle(&t->opts, &t->cfg, r->ranks, err);
 }
 
 static bt_code check_run(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
-    bt_run_cfg *cfg = calloc(1, sizeof *cfg);
+    bt_train_plan *t = calloc(1, sizeof *t);
     bt_err why = BT_ERR_INIT;
     char point[400];
-    if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for a run");
-    bt_code code = settle(p, r, cfg, &why);
-    r->steps = cfg->steps;
+    if (!t) return bt_fail(err, BT_NOMEM, "no memory for a run");
+    t->run_lock = -1;
+    bt_code code = plan_one_run(p, r, t, &why);
+    r->steps = t->cfg.steps;
     if (code != BT_OK)
         bt_fail(err, code, "%s: run %s (%.120s): %.250s", p->file->path, r->name,
                 bt_sweep_point(p, r, point, sizeof point), why.msg);
-    free(cfg);
+    bt_train_plan_release(t);
+    free(t);
     return code;
 }
 
@@ -339,8 +348,23 @@ static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     return BT_OK;
 }
 
+/* Checks every run. Opening tokenizer and data takes milliseconds a run, so thousands of runs show progress. */
+static bt_code check_runs(bt_sweep_plan *p, bool quiet, bt_err *err) {
+    bt_progress bar;
+    char note[64];
+    bt_code code = BT_OK;
+    bt_progress_begin(&bar, quiet);
+    for (size_t i = 0; i < p->n && code == BT_OK; i++) {
+        code = check_run(p, &p->runs[i], err);
+        snprintf(note, sizeof note, "%zu of %zu runs", i + 1, p->n);
+        bt_progress_show(&bar, "checking", (double)(i + 1) / (double)p->n, note);
+    }
+    bt_progress_end(&bar);
+    return code;
+}
+
 bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store, const char *out,
-                           bt_err *err) {
+                           bool quiet, bt_err *err) {
     size_t most = 0, space = 0;
     memset(p, 0, sizeof *p);
     p->file = f;
@@ -351,7 +375,7 @@ bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store
     BT_TRY(count_random(p, &most, err));
     BT_TRY(make_points(p, most, err));
     if (f->head.method == BT_SWEEP_GRID) p->left_out = space - p->n;
-    for (size_t i = 0; i < p->n; i++) BT_TRY(check_run(p, &p->runs[i], err));
+    BT_TRY(check_runs(p, quiet, err));
     if (f->head.method == BT_SWEEP_FIND_LR &&
         (p->runs[0].steps < BT_LR_RANGE_LEAST || p->runs[0].steps > BT_LR_RANGE_MOST))
         return bt_fail(err, BT_ARG,

@@ -18,8 +18,18 @@ static bool given_now(const bt_opts *o, const char *key) {
     return bt_opts_given(o, key) && !from_record(o, key);
 }
 
+/* The default of a setting that is counted in epochs selects the other setting of its pair. */
+static bool is_default(const bt_opts *o, const char *key) {
+    const size_t i = bt_opt_find(o->table, o->n, key);
+    bt_text value = {0};
+    bt_opt_value(o, i, &value);
+    const bool equal = strcmp(bt_text_str(&value), o->table[i].def) == 0;
+    bt_text_release(&value);
+    return equal;
+}
+
 static bt_code check_one_of(const bt_opts *o, const char *key, const char *other, bt_err *err) {
-    if (!given_now(o, key) || !given_now(o, other)) return BT_OK;
+    if (!given_now(o, key) || !given_now(o, other) || is_default(o, key)) return BT_OK;
     return bt_fail(err, BT_ARG, "%s and %s are two answers to one question: give one of them", key,
                    other);
 }

@@ -120,6 +120,9 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_template(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_vocab.c: data.labels of a classifier, unless they were given, become those of its data */
 bt_code bt_train_labels(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* train_settings.c: calls the five functions above in this order, for every command that plans a training. After the
+ * settings are read, before bt_train_epochs. p->ranks: ranks of the run, or 0 if this machine's cores decide */
+bt_code bt_train_follow_inputs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* train_place.c */
 /* --out, else runs/RUN beside the store */

@@ -164,6 +164,14 @@ static void tell_attention(const bt_run_cfg *c) {
                c->isa);
 }
 
+bt_code bt_train_follow_inputs(bt_train_plan *p, bt_err *err) {
+    if (!p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
+    BT_TRY(bt_train_tokenizer(p, err));
+    BT_TRY(bt_train_vocab(p, err));
+    BT_TRY(bt_train_template(p, err));
+    return bt_train_labels(p, err);
+}
+
 bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, bool *help,
                            bt_err *err) {
     memset(p, 0, sizeof *p);
@@ -174,11 +182,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     bt_code code = read_settings(p, argc, argv, help, err);
     if (world) code = agree_isa(p, code, err);
     if (code != BT_OK || *help) return code;
-    if (!p->from.dir[0]) BT_TRY(bt_train_init_from(p, err));
-    BT_TRY(bt_train_tokenizer(p, err));
-    BT_TRY(bt_train_vocab(p, err));
-    BT_TRY(bt_train_template(p, err));
-    BT_TRY(bt_train_labels(p, err));
+    BT_TRY(bt_train_follow_inputs(p, err));
     BT_TRY(bt_train_alerts(p, err));
     BT_TRY(check_islands(&p->cfg, err));
     BT_TRY(check_spare(&p->cfg, err));

@@ -142,7 +142,9 @@ static const char *not_learned(const bt_train_plan *p) {
 /* a model that begins from nothing takes its preset's values for such tokens */
 static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
     if (p->resume || p->from.dir[0] || p->cfg.init_from[0]) return BT_OK;
-    const int ranks = p->world ? p->world : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
+    const int ranks = p->world   ? p->world
+                      : p->ranks ? p->ranks
+                                 : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     return bt_run_cfg_words(&p->opts, &p->cfg, ranks, err);
 }
 

@@ -47,6 +47,29 @@ says "4 runs, grid over optim.lr, optim.weight_decay; 48 steps in all"
 line 's/^name: lr/name: lr\nbudget: {steps: 30}/'
 ok sweep changed.yaml --dry-run
 says "2 points of the space are left out"
+
+# steps counted in epochs: 101 sequences of 32 bytes, two a step; the size of a step is an axis too
+head -c 3233 "$BT_SRC/tests/cli/sweep/run_sweep.sh" >epochs.txt
+epochs() { line "s/steps: 12/epochs: 2, eval_tokens: 32/; s/, eval_tokens: 64//; s/data.path: .*/data: {path: epochs.txt, val_frac: 0}/; $1"; }
+epochs ""
+ok sweep changed.yaml --dry-run
+says "4 runs, grid over optim.lr, optim.weight_decay; 404 steps in all"
+epochs 's/ batch_tokens: 64,//; s/optim.weight_decay: .*/train.batch_tokens: [64, 128]/'
+ok sweep changed.yaml --dry-run
+says "grid over train.batch_tokens, optim.lr; 304 steps in all"
+epochs 's/^name: lr/name: lr\nbudget: {steps: 210}/'
+ok sweep changed.yaml --dry-run
+says "2 points of the space are left out"
+ok sweep changed.yaml --dry-run --json
+grep -q '"steps":202,"left_out":2' out || fault "two runs of two epochs have other steps: $(cut -c1-300 out)"
+epochs 's/^name: lr/name: lr\nmethod: halving\nruns: 4\nhalving: {keep: 2}/; s/ in 2//'
+ok sweep changed.yaml --dry-run
+says "after 25 steps the best 2 of 4 go on"
+refused 2 "train.epochs: 'synth:chain' is endless and has no epochs" 's/steps: 12/epochs: 2/'
+printf 'data: {path: epochs.txt}\ntrain: {epochs: 2, batch_tokens: 64}\nmodel: {preset: nano, layers: 1, d_model: 32, heads: 2, kv_heads: 2, d_ff: 64, seq_len: 32}\n' >base.yaml
+ok sweep --find-lr base.yaml --steps 40 --dry-run
+says "40 steps"
+
 ok sweep grid.yaml
 says "lr-004     0.004                 0.1"
 [ "$(q "SELECT count(*) FROM runs WHERE state='done' AND steps=12")" = 4 ] || fault "not four runs of 12 steps: $(b runs)"
