@@ -131,7 +131,7 @@ rows=$(cat <<'END'
 2 | hub --listen localhost --keys {tmp}         | --listen 'localhost' has no port
 2 | hub --link-timeout 0                        | --link-timeout must be a number from 1
 2 | hub --islands 0                             | --islands must be a whole number from 1 to 64
-2 | hub --listen 127.0.0.1:0 --keys {junk}      | may be read by others
+2 | hub --listen 127.0.0.1:0 --keys {junk}      | is readable by other users
 2 | train --mode psx                            | sync|ps|diloco
 3 | serve last                                  | none.db
 3 | serve {tmp}                                 | no checkpoint in

@@ -1,9 +1,9 @@
-/* hub_internal.h - what the files of the hub share. Calls go one way:
+/* hub_internal.h - declarations shared by the files of the hub. Calls go one way:
  *
  *     hub_server.c   checks and distributes messages
  *     hub_members.c  islands join, leave, are declared dead
  *     hub_rounds.c   applies updates, lets islands begin
- *     hub_parts.c    what all processes of the hub do together; hub_overdue.c: islands that others wait for
+ *     hub_parts.c    operations of all processes of the hub; hub_overdue.c: islands that delay the job
  *     hub_state.c    job, checkpoints, log
  *     hub_disk.c     waits for a disk
  *     hub_peers.c    messages and events */
@@ -32,30 +32,31 @@ bt_code bt_hub_begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_
 /* hub_parts.c */
 /* bytes of an update of this kind: of this process' tensors, or of all */
 size_t bt_hub_update_bytes(bt_hub *h, const bt_member *m, int64_t kind, bool whole);
-/* the member's chunks, whether all have come or not, are of an update of so many bytes */
+/* true if the member's chunks, received or not, belong to an update of `bytes` bytes */
 bool bt_hub_update_fits(const bt_member *m, size_t bytes);
 
 /* hub_members.c */
 bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_t n, bt_err *err)
     BT_MUST_CHECK;
-/* the member is no more: its update and its data come back */
+/* Removes the member; its update is dropped and its data are returned. */
 bt_code bt_hub_lose(bt_hub *h, bt_member *m, bt_member_state state, const char *why, bt_err *err)
     BT_MUST_CHECK;
 
 /* hub_rounds.c */
 /* an update of the member is complete */
 bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) BT_MUST_CHECK;
-/* somebody came, went or pushed: applies what can be, and lets begin who may */
+/* Called after a member joined, left or pushed: applies all possible updates and sends gos to islands that may
+ * begin. */
 bt_code bt_hub_advance(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 void bt_hub_send_go(bt_hub *h, const bt_member *m);
 
 /* hub_overdue.c */
-/* Reports islands that others wait for, and marks those that take far too long as overdue. true: one more is, so others
- * may begin (bt_hub_advance) */
+/* Reports islands that delay the job and marks those that take far too long as overdue. Returns true if one more
+ * is overdue: the remaining islands may begin (bt_hub_advance). */
 bool bt_hub_watch(bt_hub *h);
-/* the member's update is complete; true: the others had gone on without it */
+/* The member's update is complete. Returns true if the job had continued without it. */
 bool bt_hub_returns(bt_hub *h, bt_member *m);
-/* somebody began, pushed, joined or left: is there an island that waits for another? */
+/* Called after a member began, pushed, joined or left: updates the time since when an island waits. */
 void bt_hub_note_waits(bt_hub *h);
 
 /* hub_disk.c */

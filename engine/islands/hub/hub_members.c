@@ -94,7 +94,8 @@ static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *t
     m->fetch = (bt_island_fetch){.n = 0};
 }
 
-/* what it may have begun with beyond that update; without it those steps are lost, and nothing else */
+/* Leases the data of steps that the island may have begun beyond that update. If this fails only those steps are
+ * lost. */
 static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) {
     const int64_t most = h->leases.next + (INT64_C(1) << 32);
     if (begin < 0 || begin > most || end <= begin ||
@@ -105,8 +106,8 @@ static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) 
     m->next_end = end;
 }
 
-/* A hub that was started again, or had missed the island, may still take the update that it holds: "holds=SEQ
- * BEGIN END BASE KIND STEPS [NEXT_BEGIN NEXT_END]". Its data must be nobody's, so it was never applied. */
+/* Accepts the update of an island that the hub does not remember, after a restart: "holds=SEQ BEGIN END BASE KIND
+ * STEPS [NEXT_BEGIN NEXT_END]". Its data must be free, so the update was never applied. */
 static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
     char line[192];
     long long seq, begin, end, base, kind, steps, next = 0, next_end = 0;
@@ -115,7 +116,7 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
         sscanf(line, "%lld %lld %lld %lld %lld %lld %lld %lld", &seq, &begin, &end, &base, &kind,
                &steps, &next, &next_end) < 6)
         return false;
-    /* of own steps a few rounds late, as any other (apply_late) */
+    /* a delta may be as many rounds late as any other (apply_late) */
     const int64_t late = kind == BT_PUSH_DELTA && h->model->fragments == 1 ? h->cfg.late : 0;
     if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
         steps > c->inner || base < 0 || base > h->model->version ||

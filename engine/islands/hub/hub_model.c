@@ -227,7 +227,8 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
     out->decay = bt_schedule_decay(&m->lr, position);
     out->applied = isfinite(out->grad_norm);
     if (!out->applied) return BT_OK;
-    const double clip = m->cfg.clip / (out->grad_norm + 1e-6); /* as one job (train/step.c) */
+    const double clip = m->cfg.clip /
+                        (out->grad_norm + 1e-6); /* as in a single job (train/step.c) */
     const bt_optim_update how = {.t = m->updates + 1,
                                  .grad_scale = m->cfg.clip > 0 && clip < 1 ? (float)clip : 1.0f,
                                  .lr = (float)out->lr,
@@ -255,7 +256,7 @@ void bt_hub_model_publish(bt_hub_model *m) {
     if (m->published == m->theta) return;
     const size_t at = m->begin, n = m->part;
     bt_vector_subtract(m->work + at, m->theta + at, m->published + at, n);
-    memset(m->mean + at, 0, n * sizeof *m->mean); /* the codec's state: nothing is owed here */
+    memset(m->mean + at, 0, n * sizeof *m->mean); /* state of the codec: the residual is zero */
     m->encoded = -1;
     m->update_bytes = bt_vector_encode(&m->down, m->update, m->work, m->mean);
     if (!bt_vector_decode_into(&m->down, m->work, m->update, m->update_bytes)) return;

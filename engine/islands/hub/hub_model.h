@@ -1,15 +1,15 @@
-/* hub_model.h - what a hub holds of the model: the outer weights, the optimizer's states, and what of
- * them the islands have been told.
+/* hub_model.h - the hub's model: the outer weights, the optimizer states, and the weights published to the
+ * islands.
  *
- * All arrays are flat, as one rank that holds the whole model lays them out (model/shape/params.h). In a hub of
- * several processes (the ranks of bt_comm_world) each has a run of whole tensors, `own`, and touches nothing else
- * of its arrays, so that only that takes memory.
+ * All arrays are flat, in the layout of one rank that holds the whole model (model/shape/params.h). In a hub of
+ * several processes (the ranks of bt_comm_world) each owns a run of whole tensors, `own`, and touches only these
+ * elements, so that only they use memory.
  *     theta       the outer weights
- *     published   what the islands hold: theta, or with a codec theta as far as the published updates have
- *                 brought it. An update is the codec's encoding of theta - published, so that what one
- *                 encoding loses is in the next one: error feedback without a state of its own
+ *     published   the weights of the islands: theta, or with a codec the sum of the published updates. An update
+ *                 encodes theta - published, so that the next one includes the encoding error of the last:
+ *                 error feedback without a state of its own
  * Order:    create -> set_weights | load -> { mean -> gradient_step | outer_step -> publish }* -> destroy.
- * Ranks:    create and gradient_step are collective; the others are each process's own.
+ * Ranks:    create and gradient_step are collective; all other functions are local to a process.
  * Threads:  one, which has the thread pool. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_MODEL_H
@@ -34,16 +34,16 @@ typedef struct bt_hub_model {
     float *theta, *published, *mean, *momentum, *work;
     bool has_weights;
     int64_t version;         /* updates of theta so far */
-    int64_t updates;         /* of them by the optimizer: its clock */
-    bt_vector_code up, down; /* what of the fragment in use is its own */
+    int64_t updates;         /* updates made by the optimizer: its step count */
+    bt_vector_code up, down; /* own part of the fragment in use */
     bt_vector_code all;      /* the fragment in use, of all processes */
-    int64_t fragments;       /* that deltas are cut into */
-    size_t begin, part;      /* elements of the one in use that are its own; part 0: none are */
-    size_t all_part;         /* elements of the one in use, of all processes */
+    int64_t fragments;       /* number of fragments of a delta */
+    size_t begin, part;      /* own elements of the fragment in use; part 0: none */
+    size_t all_part;         /* elements of the fragment in use, of all processes */
     unsigned char *update;   /* (update_bytes) that led to `version`; update_version -1: none */
     size_t update_bytes;
     int64_t update_version;
-    int encoded; /* what `work` holds for fetches (bt_fetch_kind), of which version and length; -1: nothing */
+    int encoded; /* content of `work` for fetches (bt_fetch_kind), with its version and length; -1: none */
     int64_t encoded_version;
     size_t encoded_bytes;
 } bt_hub_model;
@@ -57,16 +57,16 @@ size_t bt_hub_model_memory(const bt_hub_model *m); /* bytes of its arrays */
 /* fp32 values as vector_code has them; false: not that many, or one is not finite */
 bool bt_hub_model_set_weights(bt_hub_model *m, const void *bytes, size_t n);
 
-/* What follows is of one fragment; -1: of all that is its own. Gradients are of all, deltas of the fragment of
- * their round */
+/* Selects the fragment that the following calls use; -1: all own tensors. Gradients cover all, deltas the fragment
+ * of their round. */
 void bt_hub_model_use(bt_hub_model *m, int64_t fragment);
-/* of the round that begins */
+/* fragment of the round that begins */
 int64_t bt_hub_model_fragment(const bt_hub_model *m);
 
-typedef struct bt_hub_part { /* of a mean */
+typedef struct bt_hub_part { /* one update in a mean */
     const void *bytes;
     size_t n;
-    double weight; /* the tokens it is of */
+    double weight; /* its number of tokens */
 } bt_hub_part;
 /* The parts' weighted mean becomes `mean`: added pairwise as a tree over the parts' order, so that 2^k
  * equal islands add up to the bits of one job. false: a part is no encoded array */
@@ -82,13 +82,13 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
                                    bt_hub_step *out, bt_err *err) BT_MUST_CHECK;
 /* one outer step by the mean delta of so many islands, by the job's settings (rules/outer_step.h) */
 void bt_hub_model_outer_step(bt_hub_model *m, double islands);
-/* the mean, which is one island's delta, without momentum */
+/* Subtracts eta times the mean, which is the delta of one island, without momentum. */
 void bt_hub_model_average(bt_hub_model *m, double eta);
-/* what changed becomes `update`, and known to the islands; without a codec published is theta */
+/* Publishes the change since the last call as `update`. Without a codec published is theta. */
 void bt_hub_model_publish(bt_hub_model *m);
 
-/* The bytes that a fetch of this kind is about (bt_fetch_kind); NULL: there are none. fp32 arrays lie in
- * a buffer of the model's that is valid until the next call */
+/* Bytes for a fetch of this kind (bt_fetch_kind); NULL: there are none. fp32 arrays are in a buffer of the model
+ * that is valid until the next call. */
 const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n);
 
 /* islands make own steps and send deltas: DiLoCo after its warm-up */

@@ -1,7 +1,7 @@
-/* hub_overdue.c - islands that the others wait for: named after two seconds, and left behind after three rounds.
+/* hub_overdue.c - islands that delay the job: reported after two seconds, overdue after three rounds.
  *
- * Signs of life alone do not count: an island whose exchange hangs still sends them. An island that was left behind
- * stays a member; its next update is late (hub_rounds.c), and from then on the others wait for it again. */
+ * Signs of life are not enough: an island whose exchange hangs still sends them. An overdue island remains a
+ * member; its next update is late (hub_rounds.c), and from then on the job waits for it again. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ static double round_s(const bt_hub *h, const bt_member *m) {
 
 static bool counts(const bt_member *m) { return m->state == BT_MEMBER_TRAINS && !m->overdue; }
 
-/* its update is what others wait for */
+/* true if other islands wait for its update */
 static bool holds_up(const bt_hub *h, const bt_member *m) {
     int64_t slowest, fastest;
     bt_hub_training(h, &slowest, &fastest);
@@ -85,11 +85,11 @@ static void leave_behind(bt_hub *h, bt_member *m, double waited_s, double usual)
     m->overdue = true;
     if (!isnan(usual)) snprintf(rounds, sizeof rounds, ", where a round takes %.3g s", usual);
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m,
-                 "on '%s' has sent no update for %.1f s%s: the others go on without it", m->host,
+                 "on '%s' has sent no update for %.1f s%s: the job continues without it", m->host,
                  waited_s, rounds);
     snprintf(line, sizeof line,
-             "the job goes on without island '%.60s' on '%.60s' until its update comes", m->name,
-             m->host);
+             "the job continues without island '%.60s' on '%.60s' until its update arrives",
+             m->name, m->host);
     for (size_t i = 0; i < h->n; i++)
         if (counts(&h->members[i])) bt_hub_notice(h, &h->members[i], line);
 }

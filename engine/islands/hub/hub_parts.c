@@ -24,11 +24,11 @@ typedef enum {
     ORDER_END
 } order_kind;
 
-typedef struct order { /* the fields that its kind needs; the others are zero */
+typedef struct order { /* fields not used by its kind are zero */
     order_kind kind;
     uint32_t member;
-    uint64_t seq, job_bytes;         /* job_bytes: of the text that follows */
-    int64_t push, version, fragment; /* fragment: that the member's delta is of */
+    uint64_t seq, job_bytes;         /* job_bytes: length of the text that follows */
+    int64_t push, version, fragment; /* fragment: of the member's delta */
     bt_hub_change change;
     /* MEMBER: of the member; KEEP: `applied` of all members */
     int64_t state;
@@ -72,7 +72,7 @@ bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     return begin_job(h, text, n, err);
 }
 
-/* a refusal, also for want of memory, is the first process' to tell */
+/* The first process reports a refusal, also one for lack of memory. */
 static bt_code obey_job(bt_hub *h, const order *o, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
@@ -222,7 +222,7 @@ bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, 
     return change(h, c, step, err);
 }
 
-/* ---- what is kept ----------------------------------------------------------------------------- */
+/* ---- storage ------------------------------------------------------------------------------------- */
 
 /* Every process writes a record to its log, then waits until all processes have written theirs. */
 static bt_code log_when_possible(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
@@ -241,7 +241,7 @@ static bt_code log_when_possible(bt_hub *h, const bt_hub_applied *a, int64_t ver
 static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     BT_TRY(log_when_possible(h, a, version, err));
     if (a->kind < 0) return BT_OK;
-    /* of a process that is not the first messages may have come since the change */
+    /* other processes than the first may have received messages since the change */
     bt_hub_model_use(h->model, a->kind == BT_PUSH_DELTA ? a->position : -1);
     bt_hub_model_publish(h->model);
     return BT_OK;

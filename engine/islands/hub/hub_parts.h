@@ -1,16 +1,16 @@
 /* hub_parts.h - a hub of several processes, which are the ranks of one MPI job.
  *
- * Each has a run of the model's tensors (hub_model.h) with its optimizer states, takes chunks of updates of
- * it and answers fetches of it at an address of its own. The first process alone knows rounds, clocks and
- * data, as a hub of one process does. What needs all of the model it orders, and all do it together:
+ * Each process owns a run of the model's tensors (hub_model.h) with their optimizer states. It receives the chunks
+ * of updates and serves the fetches of this run at its own address. Only the first process manages rounds, clocks
+ * and data, like a hub of one process. For operations on the whole model it sends an order, which all processes
+ * execute together:
  *
- *     first process         the others
+ *     first process         all other processes
  *     bt_hub_all_X          bt_hub_obey, which does the same X
  *
- * An update counts when all have their part of it, and is acknowledged when all have it on their disks: the
- * processes have the same version of the weights between two orders. They live and die together: a job that
- * was killed goes on from the newest update that all had kept (hub_state.h).
- * In a hub of one process bt_hub_all_X is X.
+ * An update counts when all processes have their part of it. It is acknowledged when all have it on disk, so that
+ * all have the same version of the weights between two orders. They start and end together: a killed job continues
+ * from the newest update that all had stored (hub_state.h). In a hub of one process bt_hub_all_X is X.
  * Threads: one. Errors are the same on all processes. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_PARTS_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_PARTS_H
@@ -19,14 +19,14 @@
 
 /* the island's settings become the job's */
 bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) BT_MUST_CHECK;
-/* who the member is now; what a process holds of another incarnation's update is dropped */
+/* Announces the member's current incarnation; each process drops an update of an earlier incarnation. */
 bt_code bt_hub_all_member(bt_hub *h, const bt_member *m, bt_err *err) BT_MUST_CHECK;
-/* *have: all processes have all chunks of the member's update `seq`, which is of this kind (bt_push_kind) */
+/* *have: all processes have all chunks of the member's update `seq` of this kind (bt_push_kind) */
 bt_code bt_hub_all_have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *have,
                         bt_err *err) BT_MUST_CHECK;
 /* L2 norm of the member's staged update; NaN: it is no encoded array */
 bt_code bt_hub_all_norm(bt_hub *h, const bt_member *m, double *norm, bt_err *err) BT_MUST_CHECK;
-/* the member's staged update becomes the weights; model->has_weights stays false where one is not finite */
+/* Makes the member's staged update the weights. model->has_weights remains false if a value is not finite. */
 bt_code bt_hub_all_weights(bt_hub *h, const bt_member *m, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_hub_change { /* a step by the mean of staged updates */
@@ -48,7 +48,7 @@ bt_code bt_hub_all_save(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 bt_code bt_hub_all_save_first(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 bt_code bt_hub_all_end(bt_hub *h, bt_err *err) BT_MUST_CHECK; /* no order will follow */
 
-/* of the processes that are not the first: does what has been ordered, if anything; *end: that was the end */
+/* On all processes but the first: executes a pending order, if any. *end: it was the last one. */
 bt_code bt_hub_obey(bt_hub *h, bool *end, bt_err *err) BT_MUST_CHECK;
 
 #endif

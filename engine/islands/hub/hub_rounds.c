@@ -1,4 +1,4 @@
-/* hub_rounds.c - whose update is applied when, and who may begin. */
+/* hub_rounds.c - decides when updates are applied and when islands may begin a step. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +27,7 @@ static int64_t inner_steps(const bt_hub *h, int64_t clock) {
 static int64_t bound(const bt_hub *h) { return h->model->cfg.staleness; }
 
 static bool trains(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
-/* the others wait for its update */
+/* other islands wait for its update */
 static bool is_awaited(const bt_member *m) { return trains(m) && !m->overdue; }
 
 /* ---- go ---------------------------------------------------------------------------------------- */
@@ -59,7 +59,7 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
     return BT_OK;
 }
 
-/* Own steps have the data of the round after as well, for an island that goes on while its update travels */
+/* Inner steps get the data of the next round as well, for an island that continues while its update is in flight. */
 static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const int64_t then = m->clock + m->go.steps, most = inner_steps(h, then);
@@ -115,7 +115,7 @@ static void remember_norm(bt_hub *h, double norm) {
     if (isfinite(norm)) h->norms[h->n_norms++ % BT_POISON_NORMS] = norm;
 }
 
-/* gradients say nothing of what deltas are like */
+/* Norms of gradients and of deltas are not comparable: clears them when the kind changes. */
 static void norms_of(bt_hub *h, int64_t kind) {
     if (kind != h->norms_kind) h->n_norms = 0;
     h->norms_kind = kind;
@@ -124,14 +124,14 @@ static void norms_of(bt_hub *h, int64_t kind) {
 /* Compares the norm of what was decoded with the median of the newest good ones. */
 static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt_err *err) {
     BT_TRY(bt_hub_all_norm(h, m, norm, err));
-    /* of an element, so that fragments compare */
+    /* per element, so that fragments are comparable */
     *norm /= sqrt((double)h->model->all_part);
     *poison = bt_poisoned(*norm, h->norms, bt_min_size(h->n_norms, BT_POISON_NORMS),
                           BT_POISON_TIMES);
     return BT_OK;
 }
 
-/* what became of the member's newest update; one without tokens is no update */
+/* Counts the outcome of the member's newest update. A push without tokens is not an update. */
 static void count(bt_hub *h, bt_member *m) {
     const int64_t last = BT_HUB_STALENESS - 1, s = m->go.staleness;
     m->applied = m->staging;
@@ -184,7 +184,7 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
     return bt_hub_all_save_first(h, err);
 }
 
-/* what was applied is on the disk before an island hears of it, and then in what they fetch */
+/* Stores the applied update on disk before an island is informed, then publishes it. */
 static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
                     const bt_hub_step *step, int64_t tokens, bt_err *err) {
     BT_TRY(bt_hub_all_keep(h, a, version_before, err));
@@ -239,7 +239,7 @@ static size_t take_round(bt_hub *h, bt_member **order) {
         if (!h->quorum_ns) h->quorum_ns = h->now_ns > 0 ? h->now_ns : 1;
         if ((double)(h->now_ns - h->quorum_ns) / 1e9 < h->cfg.quorum_s) return 0;
         bt_hub_event(h, BT_EVENT_ISLAND_LATE, NULL,
-                     "update %" PRId64 " goes on with %zu of %zu islands after %.3g s",
+                     "update %" PRId64 " continues with %zu of %zu islands after %.3g s",
                      h->model->version, n, training, h->cfg.quorum_s);
     }
     h->quorum_ns = 0;
@@ -279,7 +279,7 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
     return keep(h, &a, before, &step, tokens, err);
 }
 
-/* The member's update counts for nothing; its data come back */
+/* Drops the member's update and returns its data. */
 static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
@@ -292,8 +292,8 @@ static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
     return keep(h, &a, h->model->version, &none, 0, err);
 }
 
-/* Its round went on without it. A delta is still used, by itself; a gradient of other weights is not, and its
- * data come back: the clock of the island stays. */
+/* Handles an update whose round is closed. A delta is applied separately. A gradient of old weights is dropped,
+ * and its data are returned; the island's clock is unchanged. */
 static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
     const int64_t late = h->round - m->round;
     const bool delta = m->push.kind == BT_PUSH_DELTA, poisoned = m->outcome != BT_UPDATE_APPLIED,
@@ -301,14 +301,14 @@ static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "sent its update %" PRId64 " rounds late: %s", late,
                  poisoned ? "left out as poisoned"
                  : used   ? "used as its share of a plain mean"
-                          : "left out, its data come back");
+                          : "left out, its data are returned");
     if (used || poisoned) return apply_alone(h, m, err);
     m->outcome = delta && h->model->fragments == 1 ? BT_UPDATE_LATE : BT_UPDATE_CLOSED;
     return leave_out(h, m, err);
 }
 
-/* Islands that do not step together went on without it. Within the bound of staleness its update is as good as any;
- * beyond it, the update is left out and the island begins where the slowest is. */
+/* Handles an update of an island that was overdue in an asynchronous job. Within the bound of staleness it is
+ * applied like any other; beyond it, it is left out and the island continues from the slowest island's clock. */
 static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
     int64_t slowest, fastest;
     const int64_t own = m->clock,
@@ -320,18 +320,18 @@ static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
         return apply_alone(h, m, err);
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m,
                  "sent its update of step %" PRId64
-                 " when the slowest of the others had done %" PRId64
-                 ": left out, its data come back",
+                 " when the slowest other island had done %" PRId64
+                 ": left out, its data are returned",
                  own, slowest);
     m->outcome = BT_UPDATE_CLOSED;
     m->clock = slowest;
     return leave_out(h, m, err);
 }
 
-/* ---- who may begin ------------------------------------------------------------------------------- */
+/* ---- which islands may begin --------------------------------------------------------------------- */
 
-/* where a round of own steps begins: its data may have been dealt before those of the round before were all
- * applied */
+/* First sequence of a round of inner steps. Its data may have been leased before all of the previous round were
+ * applied. */
 static int64_t first_lease(bt_member *const *of, size_t n) {
     int64_t first = INT64_MAX;
     for (size_t i = 0; i < n; i++)
@@ -368,7 +368,7 @@ static bt_code release(bt_hub *h, bt_err *err) {
     /* islands that are not in step end one after another: the last rows are those of the last */
     if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
-    /* who has done bound + 1 steps more than the slowest waits, so nobody has ever done more */
+    /* an island that is bound + 1 steps ahead of the slowest waits, so this difference is never exceeded */
     const int64_t most = bound(h) + (bt_hub_model_local_steps(h->model) ? h->model->cfg.inner : 1);
     if (n && !bt_hub_model_together(h->model) && bound(h) >= 0 && fastest - slowest > most)
         return bt_fail(err, BT_CHECK,
@@ -398,7 +398,7 @@ bt_code bt_hub_pushed(bt_hub *h, bt_member *m, bt_err *err) {
         return bt_hub_advance(h, err);
     }
     if (m->push.kind != m->go.kind || !trains(m) || m->waits) {
-        bt_hub_refuse(h, &m->peer, "this update was not asked for");
+        bt_hub_refuse(h, &m->peer, "this update was not requested");
         bt_hub_unstage(m);
         return BT_OK;
     }

@@ -8,7 +8,7 @@
 #include "engine/base/small.h"
 #include "engine/islands/hub/hub_internal.h"
 
-enum { FETCH_PARTS = 64 }; /* that an island may ask for at once */
+enum { FETCH_PARTS = 64 }; /* maximum number of parts in a fetch */
 
 bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) {
     *out = NULL;
@@ -58,7 +58,7 @@ static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, cons
         m->have = calloc(head->chunks, 1);
         if (!m->staged || !m->have) {
             bt_hub_unstage(m);
-            return; /* the push will ask again */
+            return; /* the push repeats the request */
         }
         m->staging = head->seq;
         m->chunks = head->chunks;
@@ -84,7 +84,8 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
         bt_hub_send_go(h, m);
         return BT_OK;
     }
-    if (head->seq <= m->applied || m->pushed) return BT_OK; /* older, or its turn comes */
+    if (head->seq <= m->applied || m->pushed)
+        return BT_OK; /* an older update, or one that is being applied */
     if (head->seq != m->applied + 1) {
         refuse_update(h, m, "an update is out of order");
         return BT_OK;
@@ -136,7 +137,8 @@ static bt_port_state send_parts(bt_hub *h, bt_member *m) {
                                      .bytes = (uint32_t)bt_min_size(BT_ISLAND_CHUNK, n - at)};
         state = bt_hub_send(h, &m->peer, &head, bytes + at);
         if (state == BT_PORT_FULL) return state;
-        if (state == BT_PORT_GONE) break; /* it asks again when it is back */
+        if (state == BT_PORT_GONE)
+            break; /* the island repeats the fetch when it is connected again */
     }
     f->n = 0;
     return state;
@@ -215,7 +217,7 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
     const bool known = m && head.epoch == h->cfg.epoch && head.incarnation == m->incarnation &&
                        strcmp(from->key, m->key) == 0;
     if (!known || (m->state != BT_MEMBER_JOINS && m->state != BT_MEMBER_TRAINS)) {
-        /* of another start of the hub, of an incarnation that was replaced, or declared dead */
+        /* the sender is of an earlier start of the hub, was replaced, or was declared dead */
         if (known && m->state == BT_MEMBER_DEAD)
             bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "too late: '%s' of an island declared dead",
                          bt_island_type_name(head.type));

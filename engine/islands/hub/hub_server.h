@@ -1,8 +1,8 @@
-/* hub_server.h - the hub of a job of islands: who is a member, whose update is applied when, who may begin
- * the next step. It knows no sockets and no clock: frames and times are given to it.
+/* hub_server.h - the hub of a job of islands: it manages members, applies their updates and decides which may
+ * begin the next step. The caller supplies frames and times; the hub itself uses neither sockets nor a clock.
  *
  *     an island            the hub
- *     hello             -> settings equal to the job's? key of the name? then
+ *     hello             -> are the settings equal to the job's? does the key match the name? then
  *                       <- welcome; the first island sends the first weights
  *                       <- go: the step's data, the version of the weights
  *     fetch             -> parts of the weights, or of the newest update
@@ -10,11 +10,11 @@
  *                       <- go: applied; may begin the next step
  *     bye
  *
- * An update has the name (island, incarnation, seq). The hub applies each at most once: a repeated push
- * gets its go again, an older one nothing. What is not known to this start of the hub (the epoch) gets
- * 'stranger', and says hello again.
- * A hub may be several processes (hub_parts.h); all this is of the first of them. The others have the same
- * struct, and of it the model, their chunks of updates, and who may send them.
+ * (island, incarnation, seq) identifies an update. The hub applies each at most once: it repeats the go for a
+ * repeated push and ignores an older one. A sender from before the hub's last start (epoch) receives 'stranger'
+ * and must send hello. A hub may have several processes (hub_parts.h); all this is done by the first. The other
+ * processes have the same struct, and in it the model, their chunks of updates, and the members that may send
+ * them.
  * Threads: one. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_SERVER_H
@@ -43,45 +43,43 @@ typedef struct bt_member { /* one island */
     char name[BT_ISLAND_NAME], host[BT_HOST_MAX], key[44];
     int pid;
     int64_t ranks;
-    int64_t clock;                       /* steps done in the job */
-    int64_t base;                        /* version of the weights it was told to fetch last */
-    int64_t round;                       /* that its next update is of */
-    uint64_t applied;                    /* highest sequence number that is answered */
-    int64_t outcome;                     /* bt_update_outcome of that */
-    uint64_t staging;                    /* sequence number of the update in `staged` */
-    unsigned char *staged, *have;        /* (chunks x BT_ISLAND_CHUNK), (chunks) */
+    int64_t clock;                /* steps done in the job */
+    int64_t base;                 /* version of the weights that it was last instructed to fetch */
+    int64_t round;                /* round of its next update */
+    uint64_t applied;             /* highest sequence number that was acknowledged */
+    int64_t outcome;              /* bt_update_outcome of that */
+    uint64_t staging;             /* sequence number of the update in `staged` */
+    unsigned char *staged, *have; /* (chunks x BT_ISLAND_CHUNK), (chunks) */
     uint32_t chunks, arrived, end_bytes; /* end_bytes: of the last chunk */
     bool pushed;                         /* all of it is there */
     bool waits;                          /* for its go */
     bt_island_push push;
-    bt_island_go go;                     /* the newest */
-    int64_t sequences;                   /* of a step */
-    int64_t lease, lease_end;            /* sequences that it owns and has not been applied */
-    int64_t next, next_end;              /* those of its next round of own steps; equal: none */
-    int64_t seen_ns, pinged_ns, gone_ns; /* gone_ns 0: the connection stands */
+    bt_island_go go;          /* the newest */
+    int64_t sequences;        /* per step */
+    int64_t lease, lease_end; /* sequences that it owns and whose update was not applied */
+    int64_t next, next_end;   /* sequences of its next round of inner steps; equal: none */
+    int64_t seen_ns, pinged_ns, gone_ns; /* gone_ns 0: it is connected */
     int64_t tokens, bytes;               /* applied; received */
     int64_t updates, left_out;           /* applied; not applied, of those with tokens */
-    int64_t told_bytes;                  /* of them in the newest step record */
+    int64_t told_bytes;                  /* value of `bytes` in the newest step record */
     double loss;
     int64_t go_ns,
-        worked_ns; /* when its newest go was sent; its newest message that is no sign of life alone */
-    int64_t pushed_ns;                /* its newest complete update; 0: none yet */
+        worked_ns; /* when its newest go was sent; when its newest message other than a sign of life arrived */
+    int64_t pushed_ns;                /* time of its newest complete update; 0: none yet */
     int64_t rounds_ns[BT_HUB_ROUNDS]; /* between complete updates, the newest of n_rounds */
     size_t n_rounds;
-    bool named, overdue; /* it was reported that others wait for it; they no longer do */
-    bt_island_fetch
-        fetch; /* parts that it asked for and the connection had no room for; n 0: none */
+    bool named, overdue; /* named: the delay was reported; overdue: the job does not wait for it */
+    bt_island_fetch fetch; /* requested parts for which the connection had no room; n 0: none */
 } bt_member;
 
 typedef struct bt_hub_cfg {
     bt_hub_port port;
     int islands;      /* the job begins when so many have joined */
     double grace_s;   /* an island without a connection for so long is declared dead */
-    double silence_s; /* an island that says nothing for so long is, too */
-    double
-        overdue_s; /* the others wait for an update at most so long, and 3 of its rounds; 0: for ever */
-    int quorum;      /* of islands that step together: so many updates may do; 0: all */
-    double quorum_s; /* for so long after them the others are waited for */
+    double silence_s; /* an island without any message for so long is declared dead, too */
+    double overdue_s; /* maximum wait for an update, and 3 of its rounds; 0: no limit */
+    int quorum;       /* number of updates that are enough for islands that step together; 0: all */
+    double quorum_s;  /* time to wait for further updates after the quorum */
     int64_t late; /* a delta so many rounds late is used (bt_outer_average), a later one left out */
     const bt_sink *sink; /* may be NULL; borrowed */
     uint64_t epoch;      /* random, not 0 */
@@ -93,33 +91,34 @@ typedef struct bt_hub_cfg {
 
 typedef struct bt_hub {
     bt_hub_cfg cfg;
-    bt_hub_model *model; /* NULL: no island has said hello yet */
-    bt_text settings;    /* of the job */
+    bt_hub_model *model; /* NULL: no island has sent hello yet */
+    bt_text settings;    /* settings of the job */
     bt_member members[BT_HUB_ISLANDS];
     size_t n;
     bt_leases leases;
-    int64_t round;       /* of islands that step together: how many are over */
+    int64_t round;       /* islands that step together: number of finished rounds */
     int64_t round_begin; /* synchronous: first new sequence of the round */
     bool started, finished;
     int64_t tokens;                       /* applied, all islands */
     uint64_t refused;                     /* messages and updates */
     uint64_t staleness[BT_HUB_STALENESS]; /* updates by staleness; the last: that and more */
     uint32_t part, parts;                 /* this process of the hub, of how many */
-    bt_request ordered; /* of a process that is not the first: what it waits for */
-    int64_t order;      /* what that reduces */
-    double norms[32];   /* of the newest updates of one kind, for bt_poisoned */
+    bt_request ordered; /* processes other than the first: the pending receive of an order */
+    int64_t order;      /* its buffer */
+    double norms[32];   /* norms of the newest updates of one kind, for bt_poisoned */
     size_t n_norms;
     int64_t norms_kind;
-    int64_t quorum_ns; /* since when the quorum of this round is there; 0: it is not */
-    int64_t held_ns;   /* since when an island waits for another; 0: none does */
-    int64_t waits_ns[BT_HUB_ROUNDS]; /* how long islands waited, the newest of n_waits times */
+    int64_t quorum_ns; /* time at which the quorum of this round was reached; 0: not yet */
+    int64_t held_ns;   /* time since when an island waits for another; 0: none does */
+    int64_t waits_ns[BT_HUB_ROUNDS]; /* durations for which islands waited, the newest of n_waits */
     size_t n_waits;
     int64_t now_ns, told_ns; /* told_ns: of the newest step record */
     bool room_again; /* the disk took something that it had refused: a checkpoint is worth a try */
     bt_err unsaved;  /* why the newest checkpoint could not be written; code BT_OK: it was */
     struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
-    int awaited;                /* of a hub that was started again: islands that trained before */
-    int64_t resumed_ns; /* when it was read from a checkpoint; 0: it was not, or all is as before */
+    int awaited; /* after a restart of the hub: number of islands that trained before */
+    int64_t
+        resumed_ns; /* time of resuming from a checkpoint; 0: not resumed, or all islands are back */
     unsigned char *frame; /* (BT_ISLAND_FRAME) */
 } bt_hub;
 
@@ -128,17 +127,18 @@ void bt_hub_destroy(bt_hub *h); /* accepts NULL */
 /* An error is the hub's own end (memory, a broken invariant); what a peer does wrong is answered */
 bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
                        int64_t now_ns, bt_err *err) BT_MUST_CHECK;
-/* a message of several frames came from this peer, and was thrown away (hub_socket.h) */
+/* Reports a message of several frames of this peer, which was discarded (hub_socket.h). */
 void bt_hub_refuse_frames(bt_hub *h, const bt_hub_peer *from);
 /* all connections were closed because the process took `mib` more than bt_hub_bytes, more than `most` */
 void bt_hub_refuse_memory(bt_hub *h, double mib, double most);
-/* bytes of the model's arrays and of the updates that have come */
+/* memory of the model's arrays and of the received updates */
 size_t bt_hub_bytes(const bt_hub *h);
-uint32_t bt_hub_chunks(size_t bytes); /* of an update, or of weights, of so many bytes */
+uint32_t bt_hub_chunks(
+    size_t bytes); /* number of chunks of an update, or of weights, of so many bytes */
 /* every 100 ms or so: pings, the dead, the overdue */
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
-/* Sends parts that a connection had no room for when an island asked for them. true: some still wait, so the hub is
- * to call this again within a millisecond or so, and not only when a message comes */
+/* Sends parts for which a connection had no room when an island requested them. true: some are still pending, so
+ * the hub must call this again within about a millisecond, even if no message arrives. */
 bool bt_hub_serve(bt_hub *h);
 /* islands that train and are not overdue; steps of the slowest and fastest of them */
 size_t bt_hub_training(const bt_hub *h, int64_t *slowest, int64_t *fastest);

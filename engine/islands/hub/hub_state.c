@@ -29,10 +29,11 @@ struct bt_hub_state {
     bt_hub *hub;
     char dir[1024];
     int attempt, log;
-    int64_t log_bytes, passed_bytes; /* passed_bytes: behind them, of damaged records */
-    bool missing;                    /* a damaged one was of an update */
+    int64_t log_bytes,
+        passed_bytes; /* passed_bytes: end of the damaged records that were skipped */
+    bool missing;     /* a damaged record was an update */
     bt_state rows;
-    bt_code loaded; /* of the row's load, which returns nothing */
+    bt_code loaded; /* result of the row's load callback, which returns nothing */
     bt_err why;
 };
 
@@ -160,7 +161,7 @@ static void load_members(bt_hub *h, const bt_state_values *v) {
     }
 }
 
-/* all that was out comes back: an island that joins again gets data anew */
+/* Marks all leased data as returned; an island that rejoins gets a new lease. */
 static bt_code load_leases(bt_hub *h, const bt_state_values *v, bt_err *err) {
     const size_t most = bt_state_count(v, "leases");
     int64_t *ends = calloc(most + 1, sizeof *ends); /* begin, end; begin, end; ... */
@@ -249,7 +250,7 @@ static int64_t log_most(const bt_hub_model *m) {
     return models > DUE_LEAST ? models : DUE_LEAST;
 }
 
-/* of the weights and the optimizer's states */
+/* size of the weights and the optimizer states */
 static int64_t checkpoint_bytes(const bt_hub_model *m) {
     return (int64_t)(m->n * sizeof(float)) * (1 + BT_OPTIM_STATES);
 }
@@ -269,7 +270,7 @@ bool bt_hub_state_due(const bt_hub_state *s) {
 }
 
 int64_t bt_hub_state_need(const bt_hub_model *m) {
-    /* as many checkpoints as are kept and the one that is written */
+    /* the checkpoints that are kept and the one being written */
     return (KEEP + 1) * checkpoint_bytes(m) + log_most(m) + (int64_t)(m->n * sizeof(float));
 }
 
@@ -300,7 +301,7 @@ static bt_code write_all(int fd, struct iovec *v, int n, const char *dir, bt_err
     return BT_OK;
 }
 
-/* of what this process adds to a record */
+/* size of this process's part of a record */
 static size_t mean_bytes(const bt_hub_model *m) {
     return (m->own.end - m->own.begin) * sizeof *m->mean;
 }
@@ -332,7 +333,8 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
         if (code == BT_OK)
             s->log_bytes += (int64_t)(sizeof head + json.len + head.mean_bytes);
         else if (ftruncate(s->log, s->log_bytes) != 0 || lseek(s->log, s->log_bytes, SEEK_SET) < 0)
-            code = BT_FORMAT; /* half a record stays, behind which nothing may be written */
+            code =
+                BT_FORMAT; /* part of a record remains at the end; nothing may be appended to it */
     }
     bt_text_release(&json);
     return code;
@@ -404,15 +406,16 @@ static bt_code read_record(bt_hub_state *s, log_head *head, char **json, record_
     return BT_OK;
 }
 
-/* One record. A damaged one is passed over: of an update that was applied, the next says that it is missing;
- * anything else is in the next as well. *more false: no further one that all processes have can be applied */
+/* Applies one record. A damaged record is skipped: if it was an applied update, the next record reports the gap;
+ * all other content is repeated in the next record. *more is false if no further record that all processes have
+ * can be applied. */
 static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_err *err) {
     bt_comm *all = bt_comm_world();
     log_head head = {.version = -1};
     char *json = NULL;
     record_kind kind = RECORD_NONE;
     bt_code code = bt_agree(all, read_record(s, &head, &json, &kind, err), err);
-    /* that all have, and all have as the same */
+    /* the same kind and version on all processes */
     int64_t same[3] = {kind, head.version, -head.version};
     if (code == BT_OK) code = bt_all_reduce_i64(all, same, 3, BT_MIN, err);
     const bool whole = same[0] == RECORD_WHOLE && same[1] == -same[2];
@@ -432,15 +435,15 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
     return code;
 }
 
-/* what a death cut off was never acknowledged; more than that is a damaged disk's */
+/* The end of a log cut off by a death was never acknowledged; more than that is caused by a damaged disk. */
 static void tell_rest(const bt_hub_state *s) {
     struct stat info;
     if (fstat(s->log, &info) != 0 || info.st_size <= s->log_bytes) return;
     bt_log(BT_LOG_WARN, "the last %" PRId64 " bytes of the log of updates in '%s' %s",
            (int64_t)info.st_size - s->log_bytes, s->dir,
            s->missing ? "begin with a damaged update, without which those after it cannot be "
-                        "applied: they are dropped, and the job goes on from before"
-                      : "are no whole record: they are dropped");
+                        "applied: they are dropped, and the job continues from the update before"
+                      : "are not a whole record: they are dropped");
 }
 
 /* ---- open ------------------------------------------------------------------------------------- */
@@ -536,7 +539,7 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
     if (code == BT_OK) code = bt_agree(all, open_log(s, err), err);
     if (code == BT_OK) code = resume(s, replayed, err);
     if (code == BT_OK) code = begin_attempt(s, err);
-    /* what was replayed, and the rest of a torn record, are behind a checkpoint again */
+    /* a new checkpoint covers the replayed records and replaces a torn one */
     if (code == BT_OK && h->model) code = save_when_possible(s, err);
     if (code != BT_OK) {
         bt_hub_state_close(s);

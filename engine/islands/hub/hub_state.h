@@ -1,14 +1,15 @@
-/* hub_state.h - what of a hub survives its death: checkpoints in the native format, and a log of the updates
- * since the newest.
+/* hub_state.h - the persistent state of a hub: checkpoints in the native format, and a log of the updates since
+ * the newest one.
  *
- *     DIR/step-000000000120/   a checkpoint (ckpt/ckpt.h): weights, optimizer's states, and in its values the
- *                              settings, the members, whose update was applied last, the data that are out
- *     DIR/updates.log          records, each {head, values as of a checkpoint, the mean that was applied}
- *     DIR/updates-K.log        of process K of a hub of several: {head, the mean of its tensors}
- * A record is on the disk before any island hears that its update was applied. A hub that starts in DIR
- * again reads the checkpoint, applies the log's means with the same rules and so has the same bits; a record
- * cut off by the death was never acknowledged. Of several processes a record counts that all of them have; a log is
- * for as many processes as wrote it, a checkpoint for any number.
+ *     DIR/step-000000000120/   a checkpoint (ckpt/ckpt.h): weights, optimizer states and, in its values, the
+ *                              settings, the members, the last update of each, the leased data
+ *     DIR/updates.log          records, each {head, values like a checkpoint's, the mean that was applied}
+ *     DIR/updates-K.log        records of process K of a hub of several: {head, the mean of its tensors}
+ *
+ * A record is on disk before any island is informed that its update was applied. A hub that restarts in DIR reads
+ * the checkpoint and applies the means of the log with the same rules, so that it computes the same bits. A record
+ * cut off by a death was never acknowledged. With several processes only records that all of them have count; a
+ * log can only be read by the same number of processes, a checkpoint by any number.
  * Ranks:   open, log and save are collective over the processes of the hub. Threads: the hub's. */
 #ifndef BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
 #define BT_ENGINE_ISLANDS_HUB_HUB_STATE_H
@@ -26,12 +27,13 @@ void bt_hub_state_close(bt_hub_state *s); /* accepts NULL */
 enum { BT_APPLIED_NOTHING = -1, BT_APPLIED_AVERAGE = 3 };
 typedef struct bt_hub_applied { /* one update of the weights */
     int64_t kind;               /* bt_push_kind, or as above */
-    int64_t position;           /* of the schedule; of a delta: its fragment */
+    int64_t position;           /* position in the schedule; for a delta: its fragment */
     double
-        factor; /* on the learning rate; of an average: its eta; of a delta: the islands whose mean it is */
+        /* factor of the learning rate; of an average: its eta; of a delta: the number of islands in the mean */
+        factor;
 } bt_hub_applied;
-/* After the step and the members' bookkeeping, before anybody is told; the model's mean is still that of the
- * step. Nothing without a state */
+/* Appends a record, after the step and the members' bookkeeping and before any island is informed; model->mean is
+ * still that of the step. Does nothing without a state. */
 bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t version_before,
                          bt_err *err) BT_MUST_CHECK;
 /* a checkpoint; the log begins anew */

@@ -21,13 +21,13 @@ typedef struct bt_exchange_thread {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool ready, started, busy; /* busy: under the lock */
-    bt_code code;              /* of work, as err */
+    bt_code code;              /* result of work, like err */
     bt_err err;
-    atomic_bool cancel; /* work shall end; it looks at this itself */
+    atomic_bool cancel; /* work must return soon; it polls this flag */
     struct {
         bool warning;
         char line[BT_EXCHANGE_LINE];
-    } notes[BT_EXCHANGE_NOTES]; /* not yet taken; under the lock */
+    } notes[BT_EXCHANGE_NOTES]; /* lines not yet taken; under the lock */
     int n_notes;
 } bt_exchange_thread;
 
@@ -41,7 +41,7 @@ bool bt_exchange_thread_wait(bt_exchange_thread *x, int timeout_ms);
 bt_code bt_exchange_thread_end(bt_exchange_thread *x, bt_err *err)
     BT_MUST_CHECK; /* waits; work's result */
 
-/* from the thread: a line for the training thread, which takes it later into line (BT_EXCHANGE_LINE) */
+/* Called by the thread: queues a line, which the training thread takes later into line (BT_EXCHANGE_LINE bytes). */
 void bt_exchange_thread_note(bt_exchange_thread *x, bool warning, const char *line);
 bool bt_exchange_thread_take_note(bt_exchange_thread *x, bool *warning, char *line);
 

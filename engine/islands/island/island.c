@@ -14,24 +14,24 @@
 #include "engine/islands/rules/outer_step.h"
 #include "engine/islands/zmq/island_socket.h"
 
-static const double welcome_s = 60; /* for the first one */
-enum { LOOK_MS = 50 };              /* between two looks at who asks to stop */
+static const double welcome_s = 60; /* timeout of the first welcome */
+enum { LOOK_MS = 50 };              /* interval of polling for a stop request */
 
 struct bt_island {
     bt_island_cfg cfg;
     bt_whole_array all;
     bt_island_go go;
     bool gave_up;
-    bool first;          /* rank 0; the rest is its alone */
-    bt_island_go coming; /* what the hub said last; `go` when all ranks take it over */
+    bool first;          /* rank 0; the following fields are used there alone */
+    bt_island_go coming; /* newest go of the hub; becomes `go` when all ranks take it over */
     bt_exchange_thread thread;
-    bool in_thread;            /* it has the client, coming, hub, the residual and all.x */
-    bool rejoined;             /* what it found */
-    bt_update_outcome outcome; /* of the newest push */
-    bool away;                 /* steps are done because the hub does not answer */
+    bool in_thread;            /* the thread owns the client, coming, hub, the residual and all.x */
+    bool rejoined;             /* the thread found that the island had to rejoin */
+    bt_update_outcome outcome; /* outcome of the newest push */
+    bool away;                 /* steps are being done because the hub does not respond */
     bt_island_push push;
-    float *sent; /* the weights of the newest delta; NULL: this mode has none */
-    bool whole;  /* all of hub.x is new, not only the newest delta's fragment */
+    float *sent; /* weights of the newest delta; NULL: this mode has none */
+    bool whole;  /* all of hub.x is new, not only the fragment of the newest delta */
     int64_t fragments;
     size_t begin, part; /* elements of the fragment of the newest delta; all: 0, total */
     bt_island_socket *sockets[BT_HUB_PARTS]; /* (n_sockets) one for each process of the hub */
@@ -39,12 +39,12 @@ struct bt_island {
     bt_island_client client;
     bt_text hello;
     bt_hub_copy hub;
-    float *residual; /* what encoding has lost so far; NULL: the codec loses nothing for good */
+    float *residual; /* accumulated encoding error; NULL: the codec has none */
     float *kept;     /* the residual before the push that is on its way */
     bt_island_count count;
 };
 
-/* ---- what the client asks and tells, from whichever thread has it --------------------------------- */
+/* ---- callbacks of the client, from the thread that owns it --------------------------------------- */
 
 static bool interrupted(void *ctx) {
     bt_island *i = ctx;
@@ -191,7 +191,8 @@ bool bt_island_gave_up(const bt_island *i) { return i->gave_up; }
 
 /* ---- the hub's weights --------------------------------------------------------------------------- */
 
-/* hub.x becomes the weights of coming.version. client.stranger: it does not, the hub knows nobody any more */
+/* Updates hub.x to the weights of coming.version. If client.stranger is set, hub.x is unchanged: the hub has no
+ * members. */
 static bt_code follow(bt_island *i, bt_err *err) {
     BT_TRY(bt_hub_copy_follow(&i->hub, &i->client, i->coming.version, i->all.x, &i->whole, err));
     i->whole |= i->fragments == 1;
@@ -202,7 +203,7 @@ static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
     bool gone;
     BT_TRY(bt_hub_copy_moment(&i->hub, &i->client, (bt_fetch_kind)(BT_FETCH_MOMENT1 + k),
                               i->go.version, i->all.x, &gone, err));
-    /* the next push meets the new hub; meanwhile the states begin at zero, as those of an optimizer do */
+    /* the next push finds the new hub; until then the optimizer states are zero, as at the start of a training */
     if (gone) memset(i->all.x, 0, i->all.params.total * sizeof *i->all.x);
     return BT_OK;
 }
@@ -218,8 +219,8 @@ static bt_code take_moments(bt_island *i, bt_err *err) {
     return BT_OK;
 }
 
-/* The newest weights of the hub, and what this island did since it sent its own; of a fragment's delta, the
- * other fragments stay. x: the weights now */
+/* Adds the change since the push was sent to the hub's newest weights. For the delta of a fragment, the other
+ * fragments keep their values. The result is in x. */
 static void add_own_steps(bt_island *i) {
     const size_t n = i->all.params.total, begin = i->whole ? 0 : i->begin,
                  end = i->whole ? n : i->begin + i->part;
@@ -227,7 +228,8 @@ static void add_own_steps(bt_island *i) {
     for (size_t k = begin; k < end; k++) x[k] = i->hub.x[k] + (x[k] - i->sent[k]);
 }
 
-/* the newest weights of the hub; of a fragment's delta, the others are as they were sent */
+/* Takes the hub's newest weights; for the delta of a fragment, the other fragments return to the values that were
+ * sent. */
 static void take_start(bt_island *i) {
     const size_t size = sizeof *i->hub.x;
     if (i->whole) {
@@ -238,7 +240,7 @@ static void take_start(bt_island *i) {
     memcpy(i->all.x + i->begin, i->hub.x + i->begin, i->part * size);
 }
 
-/* what the next update is made of, for a hub that is started again meanwhile */
+/* Records what the next update is made of, for a hub that restarts meanwhile. */
 static void put_claim(bt_island *i) {
     const bt_island_go *g = &i->go;
     i->client.claim = (bt_island_claim){.begin = g->begin,
@@ -250,8 +252,7 @@ static void put_claim(bt_island *i) {
                                         .steps = g->steps};
 }
 
-/* All ranks take what rank 0 was told, or fail as it did. own: steps that were done ahead stay in the
- * weights */
+/* All ranks take over rank 0's go, or fail like rank 0. own: steps done ahead are kept in the weights. */
 static bt_code take_over(bt_island *i, bool own, bt_err *err) {
     if (i->first) i->go = i->coming;
     BT_TRY(bt_broadcast(i->cfg.world, &i->go, sizeof i->go, 0, err));
@@ -264,7 +265,7 @@ static bt_code take_over(bt_island *i, bool own, bt_err *err) {
     return i->go.moments ? take_moments(i, err) : BT_OK;
 }
 
-/* what rank 0's conversation came to, on all ranks */
+/* Gives all ranks the result of rank 0's exchange. */
 static bt_code agree(bt_island *i, bt_code code, bt_err *err) {
     int64_t gave_up = i->first && i->client.given_up;
     code = bt_agree(i->cfg.world, code, err);
@@ -304,7 +305,7 @@ static void use_fragment(bt_island *i, bt_push_kind kind) {
         bt_vector_fragment(code, i->go.fragment, i->fragments, &i->begin, &i->part);
 }
 
-/* rank 0; all.x is the gradient, or `sent` the weights that own steps came to */
+/* On rank 0: all.x holds the gradient, or `sent` the weights after the inner steps. */
 static void make_push(bt_island *i, bt_push_kind kind, const bt_island_work *w) {
     use_fragment(i, kind);
     i->push = (bt_island_push){.kind = kind,
@@ -316,7 +317,7 @@ static void make_push(bt_island *i, bt_push_kind kind, const bt_island_work *w) 
                                .grad_norm = w ? w->grad_norm : NAN};
 }
 
-/* what the push is of, encoded: for a delta by the thread, beside the next steps */
+/* Encodes the payload of the push. For a delta the thread does this during the next steps. */
 static void encode_push(bt_island *i) {
     const size_t at = i->begin, n = i->part;
     if (i->push.tokens == 0) return;
@@ -326,7 +327,7 @@ static void encode_push(bt_island *i) {
     i->push.bytes = (int64_t)bt_vector_encode(&i->hub.code, i->hub.bytes, i->all.x, i->residual);
 }
 
-/* What encoding lost before it is owed again, and the weights are to be all the hub's where it was not applied */
+/* If the update was not applied, restores the residual from before it and fetches all of the hub's weights. */
 static void take_outcome(bt_island *i) {
     const size_t at = i->begin, n = i->part;
     i->outcome = i->rejoined ? BT_UPDATE_LOST : (bt_update_outcome)i->coming.outcome;
@@ -340,12 +341,13 @@ static void take_outcome(bt_island *i) {
     if (!i->rejoined) tell(i, true, bt_update_outcome_help(i->outcome));
 }
 
-/* of a fragment's delta the weights are all fetched where it was not applied: in the others they hold its steps */
+/* If the delta of a fragment was not applied, all weights are fetched, because the other fragments include its
+ * steps. */
 static bool whole_needed(const bt_island *i) {
     return i->rejoined || (i->fragments > 1 && i->coming.outcome != BT_UPDATE_APPLIED);
 }
 
-/* the update goes up, the hub's weights come down */
+/* Sends the update and fetches the hub's weights. */
 static bt_code talk(void *ctx, bt_err *err) {
     bt_island *i = ctx;
     encode_push(i);
@@ -371,7 +373,7 @@ static bool goes_back(const bt_island *i) {
     return i->rejoined || i->outcome == BT_UPDATE_CLOSED || i->outcome == BT_UPDATE_LATE;
 }
 
-/* what rank 0 found, on all ranks */
+/* Gives all ranks the result that rank 0 found. */
 static bt_code share_outcome(bt_island *i, bool *back, bool *own, bt_err *err) {
     int64_t found[3] = {*back, *own, i->outcome};
     BT_TRY(bt_broadcast(i->cfg.world, found, sizeof found, 0, err));
@@ -445,7 +447,7 @@ static void tell_away(bt_island *i, int64_t most) {
     i->away = true;
     snprintf(
         line, sizeof line,
-        "training goes on without it for at most %lld steps; the update of before is kept for it",
+        "training continues without it for at most %lld steps; the previous update is kept for it",
         (long long)most);
     if (i->cfg.tell) i->cfg.tell(i->cfg.ctx, true, line);
 }
@@ -487,7 +489,7 @@ bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_
     int64_t done = 1;
     *state = BT_ISLAND_AHEAD;
     const bool looks = i->cfg.cfg->island_overlap < 0;
-    /* the same steps in every run, whenever the answer comes */
+    /* every run does the same steps, whenever the reply arrives */
     if (steps < overlap && !looks) return BT_OK;
     if (i->first) done = steps < overlap ? is_answered(i) : wait_for_answer(i, steps < away);
     if (i->first && !done) tell_away(i, away);

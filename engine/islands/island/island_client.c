@@ -1,4 +1,4 @@
-/* island_client.c - questions that are asked until they are answered. */
+/* island_client.c - requests to the hub, repeated until a reply arrives. */
 #include "engine/islands/island/island_client.h"
 
 #include <stdio.h>
@@ -10,11 +10,11 @@
 #include "engine/base/text.h"
 
 enum {
-    POLL_MS = 100,       /* between two looks at `interrupted` */
-    ASK_AGAIN_MS = 2000, /* an answer may have been lost with its connection */
-    LOST_MS = 3000,      /* without any word of the hub: it is told */
-    HELLO_MS = 2000,     /* between two steps: for a welcome */
-    DRAIN = 16           /* between two steps: messages that are read */
+    POLL_MS = 100,       /* interval of polling `interrupted` */
+    ASK_AGAIN_MS = 2000, /* a request or its reply may have been lost with the connection */
+    LOST_MS = 3000,      /* time without any message of the hub after which this is reported */
+    HELLO_MS = 2000,     /* between two steps: time to wait for a welcome */
+    DRAIN = 16           /* between two steps: maximum number of messages read */
 };
 
 bt_code bt_island_client_init(bt_island_client *c, const bt_island_client_cfg *cfg, bt_err *err) {
@@ -36,7 +36,7 @@ void bt_island_client_release(bt_island_client *c) {
 
 static bt_code check_interrupted(const bt_island_client *c, bt_err *err) {
     if (!c->cfg.interrupted || !c->cfg.interrupted(c->cfg.ctx)) return BT_OK;
-    return bt_fail(err, BT_STOPPED, "asked to stop while waiting for the hub");
+    return bt_fail(err, BT_STOPPED, "stop requested while waiting for the hub");
 }
 
 static void tell(bt_island_client *c, bool lost, const char *line) {
@@ -71,7 +71,7 @@ static void pass_notice_on(const bt_island_client *c, const bt_island_head *head
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, plain);
 }
 
-/* the next message of process `part` of the hub; head->type BT_ISLAND_TYPES: none came within the time */
+/* Receives the next message of hub process `part`. head->type is BT_ISLAND_TYPES after a timeout. */
 static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_island_head *head,
                          const void **payload, bt_err *err) {
     const bt_island_port *port = &c->cfg.ports[part];
@@ -83,9 +83,9 @@ static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_is
     if (n == 0) return BT_OK;
     const bt_code code = bt_island_parse(c->in, n, BT_SENT_BY_HUB, head, payload, &why);
     if (code == BT_UNSUPPORTED) return bt_fail(err, code, "the hub sent %s", why.msg);
-    if (code != BT_OK) head->type = BT_ISLAND_TYPES; /* damaged: it will be asked for again */
+    if (code != BT_OK) head->type = BT_ISLAND_TYPES; /* damaged: the request will be repeated */
     if (code == BT_OK) c->heard_ns = bt_now_ns();
-    if (code == BT_OK) tell(c, false, "the hub answers again");
+    if (code == BT_OK) tell(c, false, "the hub responds again");
     if (code == BT_OK && head->type == BT_ISLAND_NOTICE) pass_notice_on(c, head, *payload);
     return BT_OK;
 }
@@ -99,7 +99,7 @@ static bt_code refused(const bt_island_head *head, const void *payload, bt_err *
                    (const char *)payload);
 }
 
-/* when the question was asked last. A silence that has been told goes on from one question to the next */
+/* Time at which a wait begins. A silence that was reported continues from one request to the next. */
 static int64_t wait_begin(bt_island_client *c) {
     const int64_t now = bt_now_ns();
     if (!atomic_load(&c->lost)) c->heard_ns = now;
@@ -109,11 +109,11 @@ static int64_t wait_begin(bt_island_client *c) {
 static const char *silence(const bt_island_client *c) {
     for (size_t k = 0; k < c->cfg.n_ports; k++)
         if (c->cfg.ports[k].closed && c->cfg.ports[k].closed(c->cfg.ports[k].ctx))
-            return "nothing accepts connections at the hub's address; trying on";
-    return "the hub does not answer; asking on";
+            return "nothing accepts connections at the hub's address; still trying";
+    return "the hub does not respond; still trying";
 }
 
-/* *again: it is time to ask again. An error: the hub has been silent for too long */
+/* Sets *again if the request is due for repetition. Fails if the hub has been silent for too long. */
 static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt_err *err) {
     const int64_t now = bt_now_ns(), ms = 1000000;
     const double silent_s = (double)(now - c->heard_ns) / 1e9;
@@ -130,7 +130,8 @@ static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt
 
 /* ---- hello ------------------------------------------------------------------------------------- */
 
-/* what the island holds, as hub_members.c reads it: the data, the weights and the number of its next update */
+/* Writes the data, the weights and the number of the next update that this island holds, in the form read by
+ * hub_members.c. */
 static void put_claim(const bt_island_client *c, uint64_t seq, char *out, size_t size) {
     const bt_island_claim *x = &c->claim;
     snprintf(out, size, "was=%lu\nholds=%llu %lld %lld %lld %lld %lld %lld %lld\n",
@@ -192,10 +193,10 @@ static uint32_t chunks_of(size_t bytes) {
     return (uint32_t)((bytes + BT_ISLAND_CHUNK - 1) / BT_ISLAND_CHUNK);
 }
 
-typedef struct send_state {          /* of the newest update */
+typedef struct send_state {          /* progress of sending the newest update */
     const char *bytes[BT_HUB_PARTS]; /* for each process of the hub */
     size_t n[BT_HUB_PARTS];
-    uint32_t at[BT_HUB_PARTS]; /* chunks that have been sent */
+    uint32_t at[BT_HUB_PARTS]; /* chunks sent so far */
 } send_state;
 
 static void begin_send(const bt_island_client *c, const bt_island_payload *p, bool any,
@@ -238,7 +239,7 @@ static bool send_chunks(bt_island_client *c, send_state *s) {
     }
 }
 
-/* What processes of the hub that are not the first have to say while its answer is waited for */
+/* Handles messages of hub processes other than the first while waiting for its reply. */
 static bt_code look_at_others(bt_island_client *c, bt_err *err) {
     for (size_t k = 1; k < c->cfg.n_ports; k++) {
         bt_island_head head;
@@ -249,7 +250,7 @@ static bt_code look_at_others(bt_island_client *c, bt_err *err) {
     return BT_OK;
 }
 
-/* until the hub's go; *stranger: it does not know this island */
+/* Waits for the hub's go. *stranger: the hub has no such member. */
 static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
                            const bt_island_payload *payload, bt_island_go *go, bool *stranger,
                            bt_err *err) {
@@ -283,7 +284,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
         }
         BT_TRY(wait_more(c, &asked_ns, &again, err));
         if (again && push)
-            asked = false; /* the push alone: the chunks are sent again if the hub says so */
+            asked = false; /* repeat the push alone; the hub requests missing chunks */
         else if (!push && head.type == BT_ISLAND_TYPES)
             post(c, (bt_island_head){.type = BT_ISLAND_BEAT, .chunks = 1}, NULL);
     }
@@ -303,13 +304,13 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt
     }
 }
 
-/* the update is in nobody's weights: what this island does next is what any that joins does */
+/* The update is lost. The island continues like one that joins anew. */
 static void leave_out(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, bt_update_outcome_help(BT_UPDATE_LOST));
 }
 
-/* Until a go, of the update or of a join. payload NULL: it cannot be sent again */
+/* Sends an update, or joins, until a go arrives. payload NULL: the update cannot be sent again. */
 static bt_code offer(bt_island_client *c, const bt_island_push *push,
                      const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
                      bt_err *err) {
@@ -324,7 +325,9 @@ static bt_code offer(bt_island_client *c, const bt_island_push *push,
             continue;
         }
         wanted &= c->resend;
-        c->seq += wanted || c->want_weights; /* of the update again; of the first weights */
+        c->seq +=
+            wanted ||
+            c->want_weights; /* number of the update that is sent again, or of the first weights */
         if (!wanted && !had) {
             if (!*rejoined) leave_out(c, rejoined);
             if (c->want_weights) return BT_OK;
@@ -372,11 +375,11 @@ static void note_version(bt_island_fetched *got, int64_t version) {
     if (version > got->newest) got->newest = version;
 }
 
-/* what process `part` of the hub has of them */
+/* Fetches the part of the array that hub process `part` holds. */
 static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetch *what, void *out,
                           size_t bytes, bt_island_fetched *fetched, bt_err *err) {
     const uint32_t n = chunks_of(bytes);
-    uint32_t got = 0, wanted = 0; /* parts come in order; [got, wanted) are on their way */
+    uint32_t got = 0, wanted = 0; /* chunks arrive in order; [got, wanted) are in flight */
     int64_t asked_ns = wait_begin(c);
     while (got < n) {
         bt_island_head head;
@@ -398,7 +401,7 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
             memcpy((char *)out + at, in, head.bytes);
             note_version(fetched, (int64_t)head.version);
             got++;
-            if (wanted < got) wanted = got; /* a late answer to a question that was asked again */
+            if (wanted < got) wanted = got; /* a late reply to a repeated request */
         }
         if (head.type == BT_ISLAND_REFUSED)
             snprintf(c->refusal, sizeof c->refusal, "%.*s", (int)head.bytes, (const char *)in);
@@ -438,7 +441,7 @@ static void say_what_it_holds(bt_island_client *c) {
 }
 
 void bt_island_client_beat(bt_island_client *c) {
-    bt_err ignored = BT_ERR_INIT; /* the push meets it again */
+    bt_err ignored = BT_ERR_INIT; /* the next push reports the error */
     c->between_steps = true;
     post(c, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
     for (int k = 0; k < DRAIN && c->between_steps; k++) {

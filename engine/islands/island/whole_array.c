@@ -53,7 +53,7 @@ void bt_whole_array_release(bt_whole_array *a) {
     *a = (bt_whole_array){.x = NULL};
 }
 
-/* of latent weights */
+/* storage type of the latent weights' optimizer state */
 static bt_moment_form form_of(const bt_ckpt_slice *s) {
     return s->type == bt_ckpt_type_of(BT_MOMENT_BF16) ? BT_MOMENT_BF16 : BT_MOMENT_F32;
 }
@@ -71,7 +71,7 @@ static bool next(const bt_ckpt_slice *s, size_t at, size_t *row, stretch *out) {
     return true;
 }
 
-/* the gradients of a slice of weights, which lie in the flat array as the weights in their tensors */
+/* Gradients of a slice of weights; the flat array has the layout of the weights. */
 static const float *gradients_of(const bt_whole_array *a, const bt_ckpt_slice *s) {
     const bt_model *m = a->update->model;
     const bt_params *p = bt_model_params(m);

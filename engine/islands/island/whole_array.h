@@ -12,10 +12,11 @@
 typedef struct bt_whole_array {
     bt_update *update; /* borrowed, as the next */
     bt_comm *world;
-    bt_params params; /* of the whole model */
+    bt_params params; /* layout of the whole model */
     float *x;         /* (params.total) the array; the same on all ranks after collect and place */
-    bt_slices own, held;      /* elements this rank alone contributes; that it computes with */
-    size_t *own_at, *held_at; /* where in the array they begin */
+    bt_slices own,
+        held; /* elements that only this rank contributes; elements that it computes with */
+    size_t *own_at, *held_at; /* their offsets in the array */
 } bt_whole_array;
 
 bt_code bt_whole_array_create(bt_whole_array *a, bt_update *update, bt_comm *world, bt_err *err)

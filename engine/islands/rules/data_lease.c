@@ -53,7 +53,7 @@ bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
     return false;
 }
 
-/* neighbours that came back become one stretch, which may fit a larger step */
+/* Merges adjacent returned ranges, so that the result may fit a larger step. */
 static void grow_together(bt_leases *l) {
     for (size_t i = 0; i < l->n; i++)
         for (size_t k = 0; k < l->n; k++) {
@@ -84,7 +84,7 @@ bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) 
     return BT_OK;
 }
 
-/* [begin, end) is in one stretch that came back: cut out of it */
+/* If [begin, end) is inside one returned range, removes it from that range. */
 static bool cut_out(bt_leases *l, int64_t begin, int64_t end) {
     for (size_t i = 0; i < l->n; i++) {
         bt_lease *x = &l->at[i];

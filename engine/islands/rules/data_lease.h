@@ -1,9 +1,9 @@
-/* data_lease.h - which island owns which training sequences: every sequence number belongs to one island
- * at most at a time, and to none after its update was applied.
+/* data_lease.h - which island owns which training sequences. Every sequence number belongs to at most one island
+ * at a time, and to none after its update was applied.
  *
- * The data are a line of sequence numbers (data/shards/loader.h). What was never dealt begins at
- * `next`; stretches that came back, of islands that died or left, lie in front of it and are dealt first
- * to whoever they are large enough for.
+ * The data are a line of sequence numbers (data/shards/loader.h). Numbers that were never leased begin at `next`.
+ * Ranges returned by islands that died or left are below `next`; they are leased first, to any island whose step
+ * they can hold.
  * Threads: one owner. */
 #ifndef BT_ENGINE_ISLANDS_RULES_DATA_LEASE_H
 #define BT_ENGINE_ISLANDS_RULES_DATA_LEASE_H
@@ -16,7 +16,7 @@
 
 typedef struct bt_lease {
     int64_t begin, end;
-    int64_t owner; /* of an island; -1: it came back */
+    int64_t owner; /* number of the island; -1: the range was returned */
 } bt_lease;
 
 typedef struct bt_leases {
@@ -29,15 +29,14 @@ void bt_leases_release(bt_leases *l); /* accepts an all-zero struct */
 /* n sequences in a row for an island: *begin is the first */
 bt_code bt_leases_take(bt_leases *l, int64_t owner, int64_t n, int64_t *begin, bt_err *err)
     BT_MUST_CHECK;
-/* the update made of [begin, end) was applied: nobody owns them any more. false: the island does not own
- * them all */
+/* Marks [begin, end) as done after its update was applied. Returns false if the island does not own all of it. */
 bool bt_leases_done(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
-/* what the island owns comes back; how many sequences */
+/* Returns all ranges of the island; the result is the number of sequences. */
 int64_t bt_leases_give_back(bt_leases *l, int64_t owner);
-/* [begin, end) of another time comes back (a hub that starts again) */
+/* Adds [begin, end) to the returned ranges, when a restarted hub restores its state. */
 bt_code bt_leases_return(bt_leases *l, int64_t begin, int64_t end, bt_err *err) BT_MUST_CHECK;
-/* An island says that it has [begin, end) from a time that the hub does not remember: it gets them if nobody
- * owns any of them and none was done. false: it does not */
+/* Leases [begin, end) to an island that holds it from before a restart of the hub. Returns false, and leases
+ * nothing, if any of it is leased or done. */
 bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end);
 
 #endif

@@ -1,4 +1,4 @@
-/* job_settings.c - which settings islands share, out and in. */
+/* job_settings.c - the settings that all islands of a job share: written to text and read back. */
 #include "engine/islands/rules/job_settings.h"
 
 #include <inttypes.h>
@@ -62,7 +62,7 @@ bt_code bt_job_settings_read(bt_run_cfg *out, const char *text, size_t n, bt_err
         const char *key = o.table[i].key;
         if (!is_shared(key)) continue;
         if (!bt_island_line(text, n, key, value, sizeof value))
-            return bt_fail(err, BT_ARG, "the island does not say its setting '%s'", key);
+            return bt_fail(err, BT_ARG, "the island did not send its setting '%s'", key);
         change_breaks(value, WORD_END, '\n');
         BT_TRY(bt_opts_set(&o, key, value, BT_FROM_FLAG, "island", err));
     }

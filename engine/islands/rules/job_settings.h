@@ -13,9 +13,10 @@
 /* values of islands.mode */
 enum { BT_ISLANDS_SYNC, BT_ISLANDS_PS, BT_ISLANDS_DILOCO };
 
-/* what settings alone do not say */
+/* hashes of model and data, because equal settings do not imply equal tensors or tokens */
 typedef struct bt_job_hashes {
-    uint64_t model, data; /* of the tensors; of the training tokens, which the tokenizer made */
+    uint64_t model,
+        data; /* model: of the names and shapes of the tensors; data: of the training tokens */
 } bt_job_hashes;
 
 /* appends lines 'key=value' */

@@ -26,9 +26,9 @@ void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, f
  * islands (engine/README.md), not of theory: with 0.5 two islands of `small` ended 11 % above one job, with 0 1.3 %. */
 double bt_outer_momentum(double islands);
 
-/* One island's delta by itself: theta -= eta delta, eta 1/N of N islands, so that an arrival of each is plain
- * averaging. Without momentum: on every arrival it compounds, and asynchronous islands diverge
- * (Liu et al., arXiv:2401.09135) */
+/* Applies the delta of one island without momentum: theta -= eta delta. With eta = 1/N for N islands this is plain
+ * averaging. Momentum would compound with every arrival, and asynchronous islands diverge (Liu et al.,
+ * arXiv:2401.09135). */
 void bt_outer_average(float *theta, const float *delta, size_t n, float eta);
 
 /* the factor on the learning rate of an update that is `staleness` versions old: 1 / (1 + staleness)

@@ -14,8 +14,8 @@ static size_t tensor_bytes(const bt_vector_code *c, const bt_tensor *x) {
 
 static size_t end_of(const bt_vector_code *c) { return c->end ? c->end : c->params->n; }
 
-/* where fragment k begins: at the first tensor beyond its share of the elements, with a tensor left for each
- * fragment before and after it */
+/* Tensor at which fragment k begins: the first one beyond k/of of the elements, with at least one tensor for each
+ * fragment. */
 static size_t fragment_begin(const bt_params *p, size_t k, size_t of) {
     size_t at = 0, sum = 0;
     if (k == 0 || k == of) return k == 0 ? 0 : p->n;

@@ -1,8 +1,8 @@
-/* hub_port.h - what the hub and an island need of a transport, which may be ZeroMQ or a test's queue.
+/* hub_port.h - the transport between the hub and an island: ZeroMQ, or a queue in tests.
  *
- * Frames arrive whole or not at all, in order while a connection lasts; any of them may be lost when
- * it is made anew.
- * Threads: of one thread, which owns both ends of the struct. */
+ * A frame arrives whole or not at all. Frames arrive in order while a connection lasts; a reconnect may lose any
+ * of them.
+ * Threads: one thread owns both ends of the struct. */
 #ifndef BT_ENGINE_ISLANDS_WIRE_HUB_PORT_H
 #define BT_ENGINE_ISLANDS_WIRE_HUB_PORT_H
 
@@ -27,14 +27,15 @@ typedef struct bt_hub_port {
 
 typedef struct bt_island_port {
     void *ctx;
-    /* until there is room, at most timeout_ms; FULL: there was none */
+    /* Waits at most timeout_ms for room in the queue; returns FULL if there was none. */
     bt_port_state (*send)(void *ctx, const void *frame, size_t bytes, int timeout_ms);
-    /* *bytes 0: nothing came. frame: room for BT_ISLAND_FRAME. An error says that nothing will come: a
-     * key that the hub does not have, another key than it should have */
+    /* frame: room for BT_ISLAND_FRAME bytes. *bytes is 0 after a timeout. An error is permanent: the hub does not
+     * accept this island's key, or has an unexpected key itself. */
     bt_code (*receive)(void *ctx, void *frame, size_t *bytes, int timeout_ms, bt_err *err);
     /* connects anew; what was on its way may be lost */
     bt_code (*reconnect)(void *ctx, bt_err *err);
-    bool (*closed)(void *ctx); /* nothing accepts connections there; NULL: it is not known */
+    /* true: the peer refuses connections. The pointer is NULL if the transport cannot detect this. */
+    bool (*closed)(void *ctx);
 } bt_island_port;
 
 #endif

@@ -1,4 +1,4 @@
-/* island_message.c - frames in and out; what a frame must be to be believed. */
+/* island_message.c - writes and reads frames, and validates every frame that is received. */
 #include "engine/islands/wire/island_message.h"
 
 #include <string.h>
@@ -7,7 +7,7 @@
 
 enum { MAGIC = 0x53495442 }; /* "BTIS" */
 
-/* as it travels */
+/* byte layout of the head */
 typedef struct head_bytes {
     uint32_t magic;
     uint16_t version, type;
@@ -98,8 +98,8 @@ bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
     if (h.part >= BT_HUB_PARTS)
         return bt_fail(err, BT_FORMAT, "'%s' of process %u of a hub", rows[h.type].name, h.part);
     if (h.bytes != bytes - sizeof h)
-        return bt_fail(err, BT_FORMAT, "'%s' says %u bytes and has %zu", rows[h.type].name, h.bytes,
-                       bytes - sizeof h);
+        return bt_fail(err, BT_FORMAT, "'%s' announces %u bytes but has %zu", rows[h.type].name,
+                       h.bytes, bytes - sizeof h);
     if (h.bytes < rows[h.type].least || h.bytes > rows[h.type].most)
         return bt_fail(err, BT_FORMAT, "'%s' of %u bytes: %zu to %zu are allowed",
                        rows[h.type].name, h.bytes, rows[h.type].least, rows[h.type].most);

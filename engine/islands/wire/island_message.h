@@ -1,8 +1,8 @@
 /* island_message.h - one message between the hub and an island: a frame of a 64-byte head and a payload.
  *
- * Little-endian, as the processors this program runs on. Every byte is under the head's checksum
- * (XXH3-64 of the frame with the checksum's field zero). A parser accepts a frame whole or says in
- * one line why not; it never reads beyond the frame.
+ * Little-endian, as are the processors this program runs on. The head's checksum (XXH3-64 of the frame with the
+ * checksum field zero) covers every byte. A parser accepts a frame whole or returns an error line; it never reads
+ * beyond the frame.
  *
  * Threads: pure functions. */
 #ifndef BT_ENGINE_ISLANDS_WIRE_ISLAND_MESSAGE_H
@@ -14,36 +14,36 @@
 #include "engine/base/status.h"
 
 enum {
-    BT_ISLAND_VERSION = 4,       /* of this protocol */
+    BT_ISLAND_VERSION = 4,       /* protocol version */
     BT_ISLAND_CHUNK = 256 << 10, /* bytes of a chunk's payload: CURVE copies a frame three times */
     BT_ISLAND_HEAD = 64,
     BT_ISLAND_FRAME = BT_ISLAND_HEAD + BT_ISLAND_CHUNK, /* the largest frame */
     BT_ISLAND_WINDOW =
-        4, /* chunks of weights that an island asks for ahead of those that have come */
-    BT_ISLAND_CHUNKS = 1 << 20, /* of one update, at most: 256 GiB */
+        4, /* weight chunks that an island requests before earlier ones have arrived */
+    BT_ISLAND_CHUNKS = 1 << 20, /* maximum number of chunks of one update: 256 GiB */
     BT_ISLAND_NAME = 64,
-    BT_ISLAND_LINE = 240, /* of a notice, at most, with its zero */
+    BT_ISLAND_LINE = 240, /* maximum length of a notice, including its zero */
     BT_HUB_PARTS = 16     /* processes of a hub, at most */
 };
 
 /* ---- payloads -------------------------------------------------------------------------------- */
 
-/* what an update is: of sequence number head.seq */
+/* kind of an update; its sequence number is head.seq */
 typedef enum { BT_PUSH_WEIGHTS, BT_PUSH_GRADIENT, BT_PUSH_DELTA } bt_push_kind;
 
 typedef struct bt_island_push {
     int64_t kind;  /* bt_push_kind */
-    int64_t bytes; /* of all chunks; 0 with applied_none */
+    int64_t bytes; /* sum over all chunks; 0 with applied_none */
     int64_t base;  /* version of the weights it was computed from */
     int64_t
         tokens; /* the island's weight in the mean; 0: nothing is to be applied (a skipped step) */
     int64_t steps;     /* inner steps in it */
-    int64_t sequences; /* that the next lease shall have for each step */
+    int64_t sequences; /* sequences per step that the next lease must cover */
     double loss;       /* the island's mean of these steps; NaN: unknown */
     double grad_norm;
 } bt_island_push;
 
-/* what of the hub is asked for */
+/* what an island can fetch from the hub */
 typedef enum {
     BT_FETCH_WEIGHTS, /* as fp32 */
     BT_FETCH_UPDATE,  /* the newest published change of the weights, encoded by the codec */
@@ -60,13 +60,13 @@ typedef struct bt_island_fetch {
 typedef struct bt_island_welcome {
     int64_t island, incarnation; /* for the heads of all messages from now on */
     int64_t applied;      /* highest sequence number of this island that the hub has answered */
-    int64_t elements;     /* of the flat array */
+    int64_t elements;     /* length of the flat array */
     int64_t want_weights; /* 1: the hub has none yet; push the first ones */
-    int64_t resend;       /* 1: the update that the hello speaks of is wanted: push it again */
-    int64_t had;          /* 1: it was answered before: its go follows */
+    int64_t resend;       /* 1: push the update named in the hello again */
+    int64_t had;          /* 1: that update was handled before; its go follows */
 } bt_island_welcome;
 
-/* what became of an update */
+/* result of an update */
 #define BT_UPDATE_OUTCOME(id, name, help) BT_UPDATE_##id,
 typedef enum bt_update_outcome {
 #include "engine/islands/wire/update_outcomes.def"
@@ -75,25 +75,25 @@ typedef enum bt_update_outcome {
 #undef BT_UPDATE_OUTCOME
 
 typedef struct bt_island_go {
-    int64_t seq;     /* of the push that it answers; 0: of the hello */
+    int64_t seq;     /* the push that this go acknowledges; 0: the hello */
     int64_t outcome; /* bt_update_outcome of that push */
-    int64_t version; /* of the hub's weights now */
+    int64_t version; /* current version of the hub's weights */
     int64_t clock;   /* steps that this island has done in the job */
-    int64_t kind;    /* bt_push_kind that the next push shall be */
+    int64_t kind;    /* bt_push_kind of the next push */
     int64_t steps;   /* inner steps until the next push; 0: the job is done */
     /* the sequences of the next step are [begin, begin + n), those of the step after it
      * [begin + stride, ...): the island's alone, for `steps` steps */
     int64_t begin, stride, n;
-    int64_t offset;    /* sequences of the same round that come before them */
-    int64_t staleness; /* updates of others between this island's fetch and its push */
+    int64_t offset;    /* sequences of the same round that precede them */
+    int64_t staleness; /* updates of other islands between this island's fetch and its push */
     int64_t islands;   /* members that train */
-    int64_t tokens;    /* of the update that the push became part of */
+    int64_t tokens;    /* tokens of the update that includes this push */
     int64_t moments;   /* 1: fetch the optimizer's states as well */
-    /* the update after the next one will have `next_steps` steps on [next_begin, ...), laid out as these: the
-     * island may begin with them while the hub has not answered its push. 0: none are dealt yet */
+    /* The update after the next one has `next_steps` steps on [next_begin, ...), in the same layout. The island
+     * may start them before the hub has acknowledged its push. 0: none are leased yet */
     int64_t next_begin, next_steps;
-    int64_t fragment;            /* that the next delta is of (islands.fragments) */
-    double lr, grad_norm, decay; /* of that update; NaN: none */
+    int64_t fragment;            /* fragment of the next delta (islands.fragments) */
+    double lr, grad_norm, decay; /* values of that update; NaN: none */
 } bt_island_go;
 
 /* ---- frames ---------------------------------------------------------------------------------- */
@@ -107,13 +107,13 @@ typedef enum bt_island_type {
 
 typedef struct bt_island_head {
     bt_island_type type;
-    uint64_t epoch; /* of the hub: a random number of each start; 0 in the first hello */
+    uint64_t epoch; /* random number drawn at each start of the hub; 0 in the first hello */
     uint32_t island, incarnation;
-    uint64_t seq;     /* of the island's update */
-    uint64_t version; /* PART: of the weights it is of */
+    uint64_t seq;     /* sequence number of the update */
+    uint64_t version; /* PART: version of the weights in the chunk */
     uint32_t chunk, chunks;
-    uint32_t bytes; /* of the payload */
-    uint32_t part;  /* which process of the hub it is for, or from */
+    uint32_t bytes; /* size of the payload */
+    uint32_t part;  /* hub process that receives or sends the message */
 } bt_island_head;
 
 typedef enum { BT_SENT_BY_ISLAND, BT_SENT_BY_HUB } bt_island_sender;

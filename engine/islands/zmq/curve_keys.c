@@ -24,7 +24,7 @@ static bt_code write_file(const char *path, const char *text, mode_t mode, bt_er
     char tmp[PATH_MAX];
     if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%s' is too long", path);
-    unlink(tmp); /* of a death */
+    unlink(tmp); /* left by a process that died */
     const int fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
     const size_t n = strlen(text);
@@ -82,7 +82,8 @@ static bt_code read_file(const char *path, char text[FILE_MAX], bool secret, bt_
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
         code = bt_fail(err, BT_ARG, "'%s' is no key file", path);
     else if (secret && (st.st_mode & 077) && st.st_uid == geteuid())
-        code = bt_fail(err, BT_ARG, "the key file '%s' may be read by others (chmod 600)", path);
+        code = bt_fail(err, BT_ARG, "the key file '%s' is readable by other users (chmod 600)",
+                       path);
     ssize_t n = code == BT_OK ? read(fd, text, FILE_MAX - 1) : 0;
     close(fd);
     text[n > 0 ? n : 0] = 0;
@@ -109,7 +110,7 @@ static bt_code make_hub(const char *dir, bt_curve_keys *hub, bt_err *err) {
     return code;
 }
 
-/* An island that is there must know this hub: keys of one that is gone would be refused without a word */
+/* An existing key file must belong to this hub; the hub would silently refuse keys made for another one. */
 static bt_code check_island(const char *path, const bt_curve_keys *hub, bt_err *err) {
     bt_curve_keys k;
     bt_code code = bt_curve_read(&k, path, "", true, err);

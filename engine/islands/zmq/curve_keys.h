@@ -1,12 +1,12 @@
-/* curve_keys.h - the files of keys by which the hub and its islands know each other.
+/* curve_keys.h - the key files by which the hub and its islands authenticate each other.
  *
- *     DIR/hub.key          public and secret key of the hub; 0600
+ *     DIR/hub.key          public and secret key of the hub; mode 0600
  *     DIR/hub.pub          its public key, for islands whose keys are made elsewhere
- *     DIR/NAME.key         an island's keys and the hub's public one; 0600. The one file an island needs
+ *     DIR/NAME.key         an island's keys and the hub's public key; mode 0600. The only file an island needs
  *     DIR/allowed/NAME.pub public keys that the hub accepts; read at every connection
  *
- * A file is lines 'word = key' of Z85 text. A secret file that others may read is refused.
- * Threads: none shared. */
+ * A file has lines 'word = key' of Z85 text. A secret file that is readable by other users is refused.
+ * Threads: no shared state. */
 #ifndef BT_ENGINE_ISLANDS_ZMQ_CURVE_KEYS_H
 #define BT_ENGINE_ISLANDS_ZMQ_CURVE_KEYS_H
 
@@ -18,7 +18,7 @@ enum { BT_CURVE_KEY = 41 }; /* 40 characters of Z85 and the end */
 
 typedef struct bt_curve_keys {
     char own_public[BT_CURVE_KEY], own_secret[BT_CURVE_KEY];
-    char hub[BT_CURVE_KEY]; /* of an island: the hub's public key; of the hub: "" */
+    char hub[BT_CURVE_KEY]; /* in an island: the hub's public key; in the hub: "" */
 } bt_curve_keys;
 
 /* makes the hub's keys in dir where there are none, and those of an island; made: the island's are new. An

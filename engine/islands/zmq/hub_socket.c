@@ -41,7 +41,7 @@ static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
         return bt_fail(err, errno == EADDRINUSE ? BT_BUSY : BT_ARG, "cannot listen on '%s': %s",
                        address, zmq_strerror(zmq_errno()));
     if (zmq_getsockopt(s->router, ZMQ_LAST_ENDPOINT, endpoint, &n) != 0)
-        return fail("cannot ask for the hub's address", err);
+        return fail("cannot read the hub's address", err);
     snprintf(s->address, sizeof s->address, "%.120s", endpoint + strlen("tcp://"));
     return BT_OK;
 }
@@ -55,7 +55,7 @@ static bt_code open_sockets(bt_hub_socket *s, const char *address, bt_err *err) 
     return listen_on(s, address, err);
 }
 
-/* until all connections and what they hold are gone */
+/* Blocks until all connections are closed and their queues are empty. */
 static void close_sockets(bt_hub_socket *s) {
     if (s->has_frame) zmq_msg_close(&s->frame);
     if (s->router) zmq_close(s->router);
@@ -103,7 +103,7 @@ uint64_t bt_hub_socket_refused(const bt_hub_socket *s, char key[BT_CURVE_KEY]) {
     return s->refused;
 }
 
-/* ---- who may connect --------------------------------------------------------------------------- */
+/* ---- authentication ------------------------------------------------------------------------------ */
 
 /* version, request id, domain, address, identity, mechanism, then for CURVE the raw public key */
 enum { ZAP_PARTS = 7, ZAP_PART = 256, ZAP_KEY = 6 };

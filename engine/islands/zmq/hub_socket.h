@@ -13,8 +13,8 @@ typedef struct bt_hub_socket bt_hub_socket;
 typedef struct bt_hub_socket_cfg {
     const char *listen;        /* "127.0.0.1:8160"; port 0: any free one */
     const bt_curve_keys *keys; /* copied */
-    const char *allowed_dir;   /* of public keys; copied */
-    double link_s;             /* of bt_zmq_options */
+    const char *allowed_dir;   /* directory of public keys; copied */
+    double link_s;             /* see bt_zmq_options */
 } bt_hub_socket_cfg;
 
 bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt_err *err)
@@ -27,8 +27,8 @@ void bt_hub_socket_close(bt_hub_socket *s);                /* accepts NULL */
 const char *bt_hub_socket_address(const bt_hub_socket *s); /* "127.0.0.1:8160" */
 bt_hub_port bt_hub_socket_port(bt_hub_socket *s);
 
-/* Answers connections, and takes one frame: *bytes 0, nothing came within timeout_ms. *frame belongs to
- * the socket until the next call. *many: it was of several frames, and has been thrown away */
+/* Handles connection requests and takes one frame. *bytes is 0 if none arrived within timeout_ms. The socket owns
+ * *frame until the next call. *many: a message of several frames arrived and was discarded. */
 bt_code bt_hub_socket_receive(bt_hub_socket *s, int timeout_ms, bt_hub_peer *from,
                               const void **frame, size_t *bytes, bool *many, bt_err *err)
     BT_MUST_CHECK;

@@ -10,10 +10,11 @@
 #include "engine/islands/wire/island_message.h"
 #include "engine/islands/zmq/socket_options.h"
 
-/* so many handshakes in a row that end without a reason are a wrong key, not a hub that just died */
+/* After so many handshakes in a row that fail without a reason, the key is wrong; fewer can be a hub that just
+ * died. */
 enum { FAILED_HANDSHAKES = 5, FAILED_CONNECTS = 5 };
-/* A connect that nobody answers is given up and begun anew. The system would send its packet again after 1, 2, 4 ...
- * 64 s, and so find a link that is back a minute late */
+/* A connect without a reply is abandoned and restarted after this time. The kernel would repeat its packet after
+ * 1, 2, 4 ... 64 s, and so use a restored link up to a minute late. */
 enum { REACH_MS = 3000 };
 
 struct bt_island_socket {
@@ -118,15 +119,15 @@ static void listen_to_monitor(bt_island_socket *s) {
 static bt_code verdict(const bt_island_socket *s, bt_err *err) {
     if (s->not_listed)
         return bt_fail(err, BT_BUSY,
-                       "the hub at '%s' does not know this island's key '%s' (put it into the "
+                       "the hub at '%s' does not accept this island's key '%s' (put it into the "
                        "hub's folder 'allowed')",
                        s->hub, s->keys.own_public);
     if (s->no_curve)
-        return bt_fail(err, BT_FORMAT, "what listens at '%s' is no hub with keys", s->hub);
+        return bt_fail(err, BT_FORMAT, "the server at '%s' is not a hub with keys", s->hub);
     if (s->failed >= FAILED_HANDSHAKES)
         return bt_fail(err, BT_BUSY,
-                       "what listens at '%s' does not have the hub's key '%s' of this island's "
-                       "key file (islands.keys), or is no hub",
+                       "the server at '%s' does not have the hub's key '%s' of this island's "
+                       "key file (islands.keys), or is not a hub",
                        s->hub, s->keys.hub);
     return BT_OK;
 }

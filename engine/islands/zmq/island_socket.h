@@ -1,5 +1,5 @@
-/* island_socket.h - an island's end of ZeroMQ: one DEALER socket that connects by itself again, and a
- * monitor that knows why it cannot.
+/* island_socket.h - an island's end of ZeroMQ: a DEALER socket that reconnects automatically, and a monitor that
+ * records why a connection failed.
  *
  * Threads: one. Create it after the process has forked for the last time. */
 #ifndef BT_ENGINE_ISLANDS_ZMQ_ISLAND_SOCKET_H

@@ -1,4 +1,4 @@
-/* socket_options.h - what both ends of a connection between hub and island set before they connect. */
+/* socket_options.h - socket options that hub and island set before they connect. */
 #ifndef BT_ENGINE_ISLANDS_ZMQ_SOCKET_OPTIONS_H
 #define BT_ENGINE_ISLANDS_ZMQ_SOCKET_OPTIONS_H
 
@@ -10,22 +10,19 @@
 
 typedef enum { BT_ZMQ_HUB, BT_ZMQ_ISLAND } bt_zmq_end;
 
-/* not 0: libzmq refused one.
+/* Returns nonzero if libzmq refused an option.
  *
- * The hub's queues hold few frames. What an island may have on its way, BT_ISLAND_WINDOW parts of the weights, and a go
- * and a ping beside them shall find room; a part that does not waits for it (bt_hub_serve). A queue counts as free what
- * its reader has told, and that tells in batches of half the queue: so it is three times as long, of which 64 islands
- * with whole windows use 64 MB.
+ * The send queue of the hub holds 3 x BT_ISLAND_WINDOW frames. It must have room for a window of weight chunks, a
+ * go and a ping; a chunk without room waits (bt_hub_serve). libzmq returns credit in batches of half the
+ * high-water mark, hence the factor 3. 64 islands with full windows use 64 MB.
  *
- * link_s: a connection is closed, and made anew by the island, when its other end has acknowledged nothing for so
- * long: neither data (TCP_USER_TIMEOUT) nor, where none are on their way, the probes that keep-alives send, to
- * which the system applies the same time (tcp(7)). So a cut link and a machine that was switched off are missed on
- * both sides. 0: the system's times, hours.
+ * link_s: a connection is closed, and reconnected by the island, when its peer has acknowledged neither data
+ * (TCP_USER_TIMEOUT) nor keep-alive probes for this time; the kernel applies the same limit to both (tcp(7)). So
+ * both sides detect a cut link and a machine that was switched off. 0: the kernel's default, hours.
  *
- * The system finds that out, not libzmq's heartbeats: libzmq 4.3.4 aborts the process (stream_engine_base.cpp:
- * !_io_error) when a heartbeat is due, or one that has come is to be answered, on a connection that broke while the
- * queue of received frames was full. The island's queue has no limit: what a hub sends unasked is a ping each half
- * second. */
+ * libzmq's own heartbeats are not used: libzmq 4.3.4 aborts the process (stream_engine_base.cpp: !_io_error) when
+ * a heartbeat is sent or handled on a connection that broke while the receive queue was full. The island's queue
+ * has no limit: the only unsolicited message of a hub is a ping every 0.5 s. */
 static inline int bt_zmq_options(void *socket, bt_zmq_end end, double link_s) {
     const int link_ms = link_s < 1e6 ? (int)(link_s * 1000) : 1000000000,
               probe_s = link_s < 3     ? 1

@@ -12,8 +12,8 @@ start_island a "${own[@]}" --set islands.away=150; process[a]=$island
 start_island b "${own[@]}" --set islands.away=150 --set islands.patience=8; process[b]=$island
 until_step a 210
 kill_hub
-until_says a.err 'training goes on without it for at most 150 steps'
-until_says b.err 'training goes on without it for at most 150 steps'
+until_says a.err 'training continues without it for at most 150 steps'
+until_says b.err 'training continues without it for at most 150 steps'
 n=$(($(steps a) / 200 * 200))                   # at most 150 steps since the update that waits
 until_step a $((n + 20))
 hub_again --islands 2 --name hub

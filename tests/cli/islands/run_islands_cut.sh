@@ -71,12 +71,12 @@ for how in down far; do
     until_count $k hub.err "island 'isl-b' is declared dead after step [0-9]* (its connection is gone)"
     n=$(steps a)
     until_step a $((n + 20))
-    until_count $k b.err "the hub does not answer; asking on\|nothing accepts connections at the hub's address"
+    until_count $k b.err "the hub does not respond; still trying\|nothing accepts connections at the hub's address"
     m=$(steps b)
     mend_link $how
     until_step b $((m + 20))
-    n=$(BITRAIN_STORE=b.db q "SELECT count(*) FROM events WHERE run='isl-b' AND title LIKE '%the hub answers again'")
-    [ "$n" = $k ] || fault "island b says $n times that the hub answers again, not $k"
+    n=$(BITRAIN_STORE=b.db q "SELECT count(*) FROM events WHERE run='isl-b' AND title LIKE '%the hub responds again'")
+    [ "$n" = $k ] || fault "island b says $n times that the hub responds again, not $k"
 done
 [ "$(grep -c 'is declared dead' hub.err)" = 2 ] || fault "others were lost as well: $(grep 'declared dead' hub.err)"
 grep 'is declared dead' hub.err | grep -qv ' 0 sequences come back' || fault "no data came back: $(grep 'declared dead' hub.err)"
@@ -106,7 +106,7 @@ end_and_count a                                 # b was started again: it does n
 begin 100 --mode diloco --inner 200 --batch-tokens 128 --set islands.warmup=0 --set islands.outer_momentum=0 --codec int8 --set islands.away=150
 until_step b 210
 cut_link near
-until_says b.err 'training goes on without it for at most 150 steps'
+until_says b.err 'training continues without it for at most 150 steps'
 until_broken 1
 until_broken 2
 n=$(($(steps b) / 200 * 200))

@@ -30,7 +30,7 @@ run() {                                         # AFTER STEPS WORDS...: three is
     until_step c "$after"
     kill -STOP "$(rank_of c)"
     n=$(steps a)
-    until_says hub.err 'goes on with 2 of 3 islands'
+    until_says hub.err 'continues with 2 of 3 islands'
     until_step a $((n + further))
     kill -CONT "$(rank_of c)"
 }

@@ -37,9 +37,9 @@ start_island a --steps 2000 --lr 1e-5; a=$island
 refuse 2 "--hub needs this island's keys" --hub "$address"
 refuse 3 'nothing.key' --hub "$address" --keys nothing.key
 cp keys/b.key open.key; chmod 644 open.key
-refuse 2 'may be read by others' --hub "$address" --keys open.key
+refuse 2 'is readable by other users' --hub "$address" --keys open.key
 mv keys/allowed/b.pub b.pub
-refuse 4 "does not know this island's key" --hub "$address" --keys keys/b.key
+refuse 4 "does not accept this island's key" --hub "$address" --keys keys/b.key
 mv b.pub keys/allowed/b.pub
 b hub --keys else b >/dev/null 2>err
 refuse 4 "does not have the hub's key" --hub "$address" --keys else/b.key

@@ -175,14 +175,14 @@ static void a_quorum_goes_on(void **state) {
     assert_int_equal(w->hub->model->version, 0);
     pass(w, 0.2);
     assert_int_equal(w->hub->model->version, 1);
-    assert_non_null(strstr(newest_event(w), "goes on with 2 of 3 islands"));
+    assert_non_null(strstr(newest_event(w), "continues with 2 of 3 islands"));
     assert_int_equal(w->at[0].go.clock, 1);
     /* the third's gradient is of other weights */
     const int64_t tokens = w->hub->tokens;
     send_update(w, 2, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->hub->tokens, tokens);
-    assert_non_null(strstr(newest_event(w), "left out, its data come back"));
+    assert_non_null(strstr(newest_event(w), "left out, its data are returned"));
     assert_int_equal(w->at[2].go.outcome, BT_UPDATE_CLOSED);
     counted(w, 2, 0, 1);
     assert_int_equal(w->at[2].go.version, 1);
@@ -274,7 +274,7 @@ static void a_frozen_island_is_named_and_left_behind(void **state) {
     assert_int_equal(w->hub->model->version, 4);
     only_beats(w, 1, 1); /* 3 usual rounds are over */
     assert_int_equal(w->hub->model->version, 5);
-    assert_true(has_event(w, "the others go on without it"));
+    assert_true(has_event(w, "the job continues without it"));
     /* nobody waits for it in the rounds after */
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < 3; i += 2) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);

@@ -363,7 +363,7 @@ static void a_hub_that_dies_goes_on(void **state) {
     assert_string_equal(warned, "");
     assert_int_equal(bt_hub_state_open(&second, other, dir, &replayed, &err), BT_OK);
     bt_log_set(NULL, NULL, BT_LOG_WARN);
-    assert_non_null(strstr(warned, "are no whole record: they are dropped"));
+    assert_non_null(strstr(warned, "are not a whole record: they are dropped"));
     assert_int_equal(other->model->version, 3); /* the fourth was never acknowledged then */
     bt_hub_state_close(second);
     bt_hub_destroy(other);
