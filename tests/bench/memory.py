@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""memory.py: memory of a rank by layout: what --dry-run plans beside what a run takes; prints the table of engine/LAYOUTS.md.
+"""memory.py: memory of a rank by layout: what --dry-run plans beside what a run takes; prints the table of tests/bench/results/layouts.md.
 
   tests/bench/memory.py --bitrain build/bitrain [--preset base] [--ranks 4] [--seq-len 1024] [--tp] [--pp] [--only WORDS]
 
