@@ -15,6 +15,7 @@
 #include "engine/base/rng.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "tests/engine/kernels/asked_set.h"
 
 enum { GUARD = 64, BUFFERS = 64 };
 
@@ -128,6 +129,7 @@ static inline void near_rms(const char *what, const float *got, const float *wan
 
 static inline void same_bits(const char *what, const void *got, const void *want, size_t bytes) {
     const unsigned char *a = got, *b = want;
+    if (bytes == 0 || memcmp(got, want, bytes) == 0) return;
     for (size_t i = 0; i < bytes; i++) {
         if (a[i] != b[i])
             fail_msg("%s: byte %zu of %zu is %02x, not %02x", what, i, bytes, a[i], b[i]);

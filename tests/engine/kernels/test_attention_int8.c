@@ -121,13 +121,13 @@ static void each_set(void **state) {
     int seen = 0;
     for (size_t i = 0; i < N_SETS; i++) {
         bt_err err = BT_ERR_INIT;
-        if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
+        if (!set_is_asked_for(sets[i]) || bt_kernels_select(sets[i], &err) != BT_OK) continue;
         all_heads(bt_k());
         seen++;
     }
-    assert_true(seen > 0);
+    assert_true(seen > 0 || !set_is_asked_for("generic"));
     bt_kernels amx;
-    if (emulated_amx(&amx)) all_heads(&amx);
+    if (set_is_asked_for("emulated-amx") && emulated_amx(&amx)) all_heads(&amx);
 }
 
 /* One key has a weight that leaves all others below half a step, but together these have four times as much: their

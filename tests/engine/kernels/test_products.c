@@ -1,4 +1,5 @@
 /* timeout: 300
+ * optimised: yes
  * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward
  * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv: equal bits.
  * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with
@@ -518,6 +519,7 @@ static void run_slots(const bt_kernels *k) {
 }
 
 static void run_set(const char *isa) {
+    if (!set_is_asked_for(isa)) skip();
     bt_err err = BT_ERR_INIT;
     if (bt_kernels_select(isa, &err) != BT_OK) {
         print_message("skipped: no %s (%s)\n", isa, err.msg);
@@ -558,7 +560,7 @@ static void test_amx(void **state) {
 static void test_emulated_amx(void **state) {
     (void)state;
     bt_kernels k;
-    if (!emulated_amx(&k)) skip();
+    if (!set_is_asked_for("emulated-amx") || !emulated_amx(&k)) skip();
     run_slots(&k);
     assert_true(k.peak_ops(BT_PEAK_INT8, 1) > 0 && k.peak_ops(BT_PEAK_BF16, 1) > 0);
 }

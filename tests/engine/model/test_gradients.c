@@ -1,4 +1,5 @@
 /* timeout: 120
+ * optimised: yes
  * Every gradient of every variant: the engine against the plain double reference, the reference
  * against finite differences (dense, where the loss is smooth), and the engine's own loss against
  * its own gradient. */
