@@ -7,23 +7,23 @@
  *                             slices of named tensors
  *     a section: {tensor name, state name ("weight", "exp_avg", ...), first element, count,
  *     XXH3-64}, then the data; the file ends with an index and a footer; every byte is covered by a
- *     hash named in the manifest or the file itself (drawn in format.h). GENERATION is a random
- *     number of the save: saving a step again never touches the older files before the new manifest
- *     replaces the old one.
+ *     hash in the manifest or the file itself (drawn in format.h). GENERATION is a random number of the
+ *     save: saving a step again does not change the older files before the new manifest replaces the
+ *     old one.
  *
- * Commit:   reserve the space (a full disk shows before any byte), write beside (.tmp), fsync,
- *           rename, fsync folder, read back; gather hashes; rank 0 writes and renames the manifest.
- *           A commit by an attempt older than the newest that began in DIR is refused (BT_BUSY). A
- *           failed save leaves nothing behind and every older checkpoint untouched.
- * Load:     newest (attempt, step) that all ranks together can verify, by agreement: every rank
- *           checks heads and indices of all files, file i is read whole by rank i mod world size,
- *           and what a rank loads it hashes again. Ranks that are given one checkpoint, which their
- *           supervisor has verified, read it once: what they load, hashed. Why others were passed
- *           over goes to the caller. Any rank reads any slice.
+ * Commit:   reserve the space (detects a full disk before any write), write beside (.tmp), fsync, rename, fsync
+ *           folder, read back; gather hashes; rank 0 writes and renames the manifest. A commit by an attempt older
+ *           than the newest that began in DIR is refused (BT_BUSY). A failed save removes its files and leaves
+ *           every older checkpoint unchanged.
+ * Load:     all ranks agree on the newest (attempt, step) that they can verify together: every rank checks heads
+ *           and indices of all files, file i is read whole by rank i mod world size, and a rank verifies the
+ *           hashes of the data it loads again. If the supervisor has verified a checkpoint, ranks verify only the
+ *           data they load. The caller receives the reasons for which other checkpoints were skipped. Any rank
+ *           reads any slice.
  * Versions: 2 is written; 1 (without element types and the state registry) is read as well.
- * Keep:     the newest `keep` by (attempt, step), and the best; older ones go only after the new one was
- *           read back and committed. Where the disk of rank 0 has no room for another, fewer are kept: the oldest
- *           go before the save, never the best, nor the newest, which is read back whole first.
+ * Keep:     the newest `keep` by (attempt, step), and the best; older ones are removed only after the new one was
+ *           read back and committed. If the disk of rank 0 has no room for another, fewer are kept: the oldest are
+ *           removed before the save, but never the best, nor the newest, which is read back whole first.
  * Threads:  the training thread; collective over the communicator given. */
 #ifndef BT_ENGINE_CKPT_CKPT_H
 #define BT_ENGINE_CKPT_CKPT_H
@@ -47,10 +47,10 @@ typedef enum {
     BT_CKPT_TYPES
 } bt_ckpt_type;
 
-typedef struct bt_ckpt_slice { /* what this rank contributes (save) or wants (load) */
+typedef struct bt_ckpt_slice { /* a slice that this rank contributes (save) or requests (load) */
     const char *tensor;        /* "layers.3.attn_q" */
     const char *state;         /* "weight", "exp_avg", "exp_avg_sq", ... */
-    uint64_t tensor_elems;     /* of the whole tensor */
+    uint64_t tensor_elems;     /* elements of the whole tensor */
     uint64_t first, count;     /* elements of the whole tensor */
     void *data;                /* (count) of `type` */
     /* a block of columns: `width` elements, every `stride`; 0, 0: one contiguous stretch */
@@ -95,8 +95,8 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
     const bt_ckpt_meta *meta;
     const bt_ckpt_slice *slices; /* (n) what this rank contributes */
     size_t n;
-    int keep;      /* so many of the newest checkpoints stay, at least 1; and the best one */
-    bool best;     /* DIR/best is this one from its commit on */
+    int keep;  /* number of the newest checkpoints that are kept, at least 1, besides the best */
+    bool best; /* DIR/best is this one from its commit on */
     bool announce; /* bt_ckpt_begin failed for this attempt: the commit announces it */
     /* makes elements first .. first+count of a slice without data (one stretch, no width) where they
      * are written, a section at a time; NULL: all slices have data */
@@ -106,11 +106,11 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
 } bt_ckpt_job;
 
 typedef struct bt_ckpt_saved {
-    char path[4096]; /* of the checkpoint's folder */
-    int64_t bytes;   /* of all ranks' files */
+    char path[4096]; /* path of the checkpoint's folder */
+    int64_t bytes;   /* sum over all ranks' files */
     int replaced;   /* older checkpoints that were removed before it because the disk lacked room */
     char hash[33];  /* the manifest's seal */
-    int64_t cpu_ns; /* that this rank's threads took, of a save beside training */
+    int64_t cpu_ns; /* processor time of this rank's threads, for an asynchronous save */
 } bt_ckpt_saved;
 
 /* collective over c; out may be NULL */
@@ -124,7 +124,7 @@ bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, 
 /* attempt and step of the newest checkpoint whose manifest is whole, its data unread; false: none.
  * One process */
 bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step);
-/* reads the slices; every wanted element must be covered */
+/* reads the slices; fails unless every requested element is covered */
 bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;
 /* a checkpoint that was found, for one slice after the other; one owner */

@@ -1,4 +1,4 @@
-/* ckpt_list.c - which checkpoints a folder holds. */
+/* ckpt_list.c - lists the checkpoints of a folder. */
 #include "engine/ckpt/ckpt_list.h"
 
 #include <dirent.h>
@@ -61,7 +61,7 @@ bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
         if (!x->committed || snprintf(path, sizeof path, "%s/%s", dir, x->name) >= (int)sizeof path)
             continue;
         const bt_code read = ckpt_manifest_read(path, &m, &why);
-        if (read == BT_NOMEM) { /* says nothing of the checkpoint */
+        if (read == BT_NOMEM) { /* not a fault of the checkpoint */
             code = read;
             if (err) *err = why;
             break;

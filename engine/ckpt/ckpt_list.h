@@ -10,7 +10,7 @@ typedef struct ckpt_entry {
     int64_t step;
     int attempt;    /* -1 when the manifest cannot be read */
     bool committed; /* has a manifest */
-    bool readable;  /* whose seal holds */
+    bool readable;  /* its seal is valid */
 } ckpt_entry;
 
 typedef struct ckpt_list {
@@ -18,11 +18,11 @@ typedef struct ckpt_list {
     size_t n;
 } ckpt_list;
 
-/* newest first: unreadable ones (so that their reason is told), then by (attempt, step) */
+/* newest first: unreadable ones (so that their reasons are reported), then by (attempt, step) */
 bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) BT_MUST_CHECK;
 void ckpt_list_release(ckpt_list *l);
-/* manifest first (un-commits), then our files, then the folder; foreign files stay and keep the
- * folder. err may be NULL */
+/* Removes the manifest first (which un-commits), then our files, then the folder. Foreign files and then the
+ * folder are kept. err may be NULL */
 void ckpt_remove(const char *folder, bt_err *err);
 void ckpt_remove_file(const char *folder, const char *name);
 void ckpt_remove_other_generations(const char *folder, uint64_t generation);

@@ -40,10 +40,9 @@ static bool finite_slice(const bt_ckpt_slice *s) {
 bt_code ckpt_check_finite(const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     for (size_t i = 0; i < n; i++)
         if (!finite_slice(&slices[i]))
-            return bt_fail(
-                err, BT_DAMAGED,
-                "'%s' (%s) holds a number that is not finite: no checkpoint is made of it "
-                "(go on from the newest one)",
-                slices[i].tensor, slices[i].state);
+            return bt_fail(err, BT_DAMAGED,
+                           "'%s' (%s) holds a number that is not finite and is not saved "
+                           "(continue from the newest checkpoint)",
+                           slices[i].tensor, slices[i].state);
     return BT_OK;
 }

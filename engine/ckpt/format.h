@@ -1,15 +1,13 @@
-/* format.h - the bytes of one data file (.btck), and reading and writing them. Private to
- * engine/ckpt.
+/* format.h - the bytes of one data file (.btck), and reading and writing them. Private to engine/ckpt.
  *
  *     file_head    64 bytes   magic, version, generation, step, rank, number of sections, hash of itself
- *     section_head 144 bytes  tensor, state, where in the tensor, hash of the data, hash of itself    \ n times
+ *     section_head 144 bytes  tensor, state, position in the tensor, hash of the data, hash of itself  \ n times
  *     data         count * elem_bytes bytes, little-endian                                            /
  *     index        n * 8 bytes: offset of each section_head
  *     file_foot    48 bytes   magic, size of the file, offset and hash of the index, hash of itself
  *
- * Every byte lies under one of these hashes, and the manifest holds the XXH3-128 of the whole file
- * besides. The generation is a random number made per save: a file of another save cannot slip into
- * a manifest. */
+ * Every byte is covered by one of these hashes, and the manifest holds the XXH3-128 of the whole file as well. The
+ * generation is a random number of the save, so that a manifest cannot refer to a file of another save. */
 #ifndef BT_ENGINE_CKPT_FORMAT_H
 #define BT_ENGINE_CKPT_FORMAT_H
 
@@ -43,7 +41,7 @@ typedef struct section_head {
     uint64_t tensor_elems, first, count;
     /* XXH3-64 of the count * elem_bytes bytes that follow */
     uint64_t data_hash;
-    uint32_t width, stride; /* of a block of columns, as in bt_ckpt_slice */
+    uint32_t width, stride; /* block of columns, as in bt_ckpt_slice */
     uint64_t self_hash;
 } section_head;
 
@@ -85,8 +83,8 @@ bool ckpt_form_of(uint32_t type, bt_moment_form *form);
 /* elements from the first to the last of a slice or section, those between its rows included; 0:
  * impossible */
 uint64_t ckpt_span(uint64_t count, uint32_t width, uint32_t stride);
-/* a head that fits its tensor, with data of at most `room` bytes. Whatever reads one asks before it uses
- * a field: a right hash says only who wrote it */
+/* true if a head fits its tensor and its data fit `room` bytes. Every reader must check this before it uses a
+ * field, because a valid hash does not imply valid values. */
 bool ckpt_section_possible(const section_head *h, uint64_t room);
 /* every byte against the manifest's hash; a mismatch is located (section, byte range, likely
  * cause) */
@@ -94,8 +92,8 @@ bt_code ckpt_file_verify(const char *folder, const ckpt_file *f, uint64_t genera
                          bt_err *err) BT_MUST_CHECK;
 typedef struct ckpt_reading {
     const _Atomic bool *stop; /* BT_STOPPED soon after it becomes true; NULL: never */
-    bool from_disk;           /* what the file cache holds of it is dropped first */
-    double share; /* of a processor, at most: it sleeps between two pieces; 0: all of one */
+    bool from_disk;           /* drops the cached pages of the file first */
+    double share; /* maximum share of a processor: it sleeps between two pieces; 0: no limit */
 } ckpt_reading;
 bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t generation,
                              int64_t step, const ckpt_reading *how, bt_err *err) BT_MUST_CHECK;

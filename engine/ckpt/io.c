@@ -54,7 +54,7 @@ bt_code ckpt_sync_folder(const char *folder, bt_err *err) {
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open folder '%s'", folder);
     int rc = fsync(fd), e = errno;
     close(fd);
-    /* some file systems know no fsync of a folder */
+    /* some file systems do not support fsync of a folder */
     if (rc != 0 && e != EINVAL)
         return bt_fail_errno(err, BT_IO, e, "cannot sync folder '%s'", folder);
     return BT_OK;
@@ -114,7 +114,8 @@ bt_code ckpt_replace_file(const char *folder, const char *name, const void *data
 bt_code ckpt_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err) {
     *data = NULL;
     *n = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes to */
+    int fd = open(path, O_RDONLY | O_CLOEXEC |
+                            O_NONBLOCK); /* does not block on a pipe without a writer */
     if (fd < 0)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
                              path);

@@ -1,4 +1,4 @@
-/* load.c - which checkpoint to load, agreed by all ranks, and its files as a source of slices. */
+/* load.c - all ranks agree on the checkpoint to load, and read its files as a source of slices. */
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -114,7 +114,7 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
         done = tried == BT_OK;
         if (done) {
             snprintf(path, path_size, "%s", folder);
-        } else if (tried == BT_NOMEM || tried == BT_MPI) { /* says nothing of the checkpoint */
+        } else if (tried == BT_NOMEM || tried == BT_MPI) { /* not a fault of the checkpoint */
             if (err) *err = last;
             code = tried;
         } else {
@@ -161,7 +161,7 @@ struct bt_ckpt_reader {
     ckpt_source from;
     char folder[PATH_MAX];
     ckpt_manifest m;
-    int fd; /* of file `open`, -1 */
+    int fd; /* descriptor of file `open`, or -1 */
     uint32_t open;
 };
 typedef struct bt_ckpt_reader reader;

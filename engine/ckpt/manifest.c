@@ -40,7 +40,7 @@ static json_t *hex64(uint64_t v) {
     return json_string(buf);
 }
 
-/* JSON object text of others; empty text is an empty object */
+/* Parses a JSON object; empty text is an empty object. */
 static json_t *object_of(const bt_text *t, const char *what, bt_err *err) {
     if (t->len == 0) return json_object();
     json_error_t e;
@@ -130,7 +130,7 @@ static bool get_object(const json_t *o, const char *key, bt_text *out) {
     return !out->failed;
 }
 
-/* what version 1 kept in places of its own, as values of the state registry's rows */
+/* Converts the fields of version 1 to values of the rows of the state registry. */
 static bool state_of_version_1(const json_t *body, bt_text *out) {
     const json_t *extra = json_object_get(body, "extra"),
                  *factor = json_object_get(body, "lr_factor"),
@@ -253,7 +253,7 @@ bt_code ckpt_manifest_read(const char *folder, ckpt_manifest *m, bt_err *err) {
     const char *from = text + head + 32 + middle;
     ckpt_hash_hex(m->seal, from, n - frame);
     if (memcmp(m->seal, text + head, 32) != 0) {
-        code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, its seal says %.32s (damaged)", path,
+        code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, its seal is %.32s (damaged)", path,
                        m->seal, text + head);
         goto done;
     }

@@ -18,19 +18,19 @@ typedef struct memory_head {
     uint32_t version, rank, world_size, values_bytes;
     int64_t attempt, number, step, tokens, disk_ns;
     uint64_t params_hash, data_hash;
-    uint64_t n_sections, bytes; /* of the segment */
+    uint64_t n_sections, bytes; /* of the segment: number of sections, size */
     uint64_t table_hash;        /* XXH3-64 of the table, in which every section's hash is */
     char run[64], isa[32], build[64];
     char values[MEMORY_VALUES];
-    uint32_t spread; /* 1: the parts of the state lie on several hosts */
+    uint32_t spread; /* 1: the parts of the state are on several hosts */
     uint32_t unused_word;
-    uint64_t vocab_hash; /* of the tokenizer; 0: an older build wrote the state */
+    uint64_t vocab_hash; /* hash of the tokenizer; 0: the state was written by an older build */
     char unused[736];
     uint64_t self_hash; /* XXH3-64 of what precedes; 0 while the segment is written */
 } memory_head;
 _Static_assert(sizeof(memory_head) == 65536, "whole pages");
 
-/* where the data of section i + 1 begin, when those of section i begin at `at` */
+/* Offset of the data of section i + 1, if those of section i begin at `at`. */
 static inline uint64_t memory_next(uint64_t at, const section_head *h) {
     return (at + h->count * h->elem_bytes + 63) & ~UINT64_C(63);
 }
@@ -44,14 +44,14 @@ static inline uint64_t memory_data_begin(uint64_t n_sections) {
 typedef struct memory_segment {
     char path[4096];
     unsigned char *at; /* mapped; NULL: not taken */
-    bool made;         /* by us, just now */
+    bool made;         /* created by this call */
 } memory_segment;
 /* makes or takes over the file of that name and length, mapped */
 bt_code ckpt_segment_take(memory_segment *s, uint64_t bytes, bt_err *err) BT_MUST_CHECK;
 typedef struct memory_pair {
     memory_segment seg[2];
-    uint64_t bytes; /* of a segment */
-    int next;       /* which is written next */
+    uint64_t bytes; /* size of one segment */
+    int next;       /* index of the segment to write next */
 } memory_pair;
 
 typedef struct memory_pair_name {
@@ -66,8 +66,8 @@ uint64_t ckpt_pair_missing(const memory_pair *p);
 /* Takes both. The state that this attempt began from (NULL: none) must outlive the first one of its own:
  * the segment that does not hold it is written first, and ranks may choose differently */
 bt_code ckpt_pair_take(memory_pair *p, const bt_memory_id *begun_from, bt_err *err) BT_MUST_CHECK;
-void ckpt_pair_close(memory_pair *p); /* accepts all-zero; the segments stay */
-/* those that were just made */
+void ckpt_pair_close(memory_pair *p); /* accepts all-zero; the segment files remain */
+/* removes the segments that were created by take */
 void ckpt_pair_remove(memory_pair *p);
 static inline memory_head *ckpt_pair_head(const memory_pair *p) {
     return (memory_head *)p->seg[p->next].at;
@@ -75,14 +75,14 @@ static inline memory_head *ckpt_pair_head(const memory_pair *p) {
 
 /* ---- memory_mirror.c: copies of the parts of another host's ranks ---- */
 typedef struct memory_mirror memory_mirror;
-/* Which parts this rank keeps, and their bytes; takes no room yet. own: of this rank. Collective */
+/* Computes the parts that this rank keeps, and their bytes, without allocating. own: part of this rank. Collective */
 bt_code ckpt_mirror_create(memory_mirror **out, bt_comm *world, const memory_pair_name *own,
                            uint64_t bytes, bt_err *err) BT_MUST_CHECK;
 uint64_t ckpt_mirror_missing(const memory_mirror *m);
 bt_code ckpt_mirror_take(memory_mirror *m, const bt_memory_id *begun_from, bt_err *err)
     BT_MUST_CHECK;
-/* This rank's segment, whose head is `valid`, goes to the rank that keeps it, and those that this rank
- * keeps come. Collective; returns when all that this rank sends and keeps has arrived */
+/* Sends this rank's segment, whose head is `valid`, to its keeper, and receives the segments that this rank keeps.
+ * Collective; returns when all of them have arrived */
 bt_code ckpt_mirror_exchange(memory_mirror *m, const unsigned char *segment,
                              const memory_head *valid, bt_err *err) BT_MUST_CHECK;
 size_t ckpt_mirror_total(const memory_mirror *m); /* bytes of both segments of all that are kept */
@@ -101,15 +101,15 @@ typedef struct memory_segments {
 static inline const memory_head *memory_head_of(const memory_mapped *s) {
     return (const memory_head *)s->at;
 }
-/* head and table are as they were written, and every section lies inside */
+/* true if head and table are valid, and every section is inside the segment */
 bool ckpt_memory_is_whole(const memory_mapped *s);
-/* those of a folder; no memory for the list: as many as there is memory for */
+/* opens the segments of a folder; if memory for the list runs out, as many as fit */
 void ckpt_memory_open(memory_segments *all, const char *dir);
 /* takes over the mapping; false: no memory for the list */
 bool ckpt_memory_add(memory_segments *all, memory_mapped s);
 void ckpt_memory_close(memory_segments *all);
 bool ckpt_memory_is_of(const memory_head *h, const bt_memory_id *id);
-/* of the newest state that is complete, NULL: none */
+/* head of the newest complete state; NULL: none */
 const memory_head *ckpt_memory_newest(const memory_segments *all);
 void ckpt_memory_describe(const memory_head *h, bt_memory_id *id, bt_ckpt_meta *meta);
 /* the part of that rank of a state; NULL: it is not among them. A part may be there twice */
@@ -119,19 +119,19 @@ const memory_mapped *ckpt_memory_part(const memory_segments *all, const bt_memor
 bt_code ckpt_memory_load(const memory_segments *all, const char *name, const bt_memory_id *id,
                          const bt_ckpt_slice *slices, size_t n, bool some, bt_err *err)
     BT_MUST_CHECK;
-/* whether a slice has elements in a segment with this head and table. BT_NOMEM */
+/* Sets *touches if a slice has elements in a segment with this head and table. BT_NOMEM */
 bt_code ckpt_memory_touches(const memory_head *h, const section_head *table,
                             const bt_ckpt_slice *slices, size_t n, bool *touches, bt_err *err)
     BT_MUST_CHECK;
 /* ---- memory_gather.c ---- */
-typedef struct memory_spread { /* a state whose parts lie on several hosts */
-    const char *dir;           /* on this host */
+typedef struct memory_spread { /* a state whose parts are on several hosts */
+    const char *dir;           /* folder on this host */
     bt_comm *world;
     bt_memory_id id;
     int parts; /* ranks of the world that wrote it */
 } memory_spread;
-/* `all`, the segments of dir, becomes what the ranks of this host need for the slices: parts that are not
- * there come from another host. Collective; the same code on all ranks, BT_FORMAT where a part is nowhere */
+/* Adds to `all`, the segments of dir, the parts that the ranks of this host need for the slices, from another
+ * host. Collective; the same code on all ranks, BT_FORMAT if no host has a part */
 bt_code ckpt_memory_gather(memory_segments *all, const memory_spread *s,
                            const bt_ckpt_slice *slices, size_t n, bt_err *err) BT_MUST_CHECK;
 

@@ -27,14 +27,14 @@ static size_t cell(const gather *g, int rank, int part) {
 static uint64_t has(const gather *g, int rank, int part) { return g->bytes[cell(g, rank, part)]; }
 static bool takes(const gather *g, int rank, int part) { return g->takes[cell(g, rank, part)]; }
 
-/* the lowest rank that has it; -1: nobody */
+/* The lowest rank that has the part; -1: none. */
 static int giver(const gather *g, int part) {
     for (int r = 0; r < g->size; r++)
         if (has(g, r, part)) return r;
     return -1;
 }
 
-/* ---- what there is, and what is wanted --------------------------------------------------------- */
+/* ---- available and needed parts ---------------------------------------------------------------------- */
 
 static bt_code take_tables(gather *g, bt_err *err) {
     const size_t parts = (size_t)g->s->parts, n = (size_t)g->size * parts;
@@ -73,7 +73,7 @@ static bt_code take_stock(gather *g, bt_err *err) {
                                     g->s->dir, found, parts, (long long)g->s->id.step);
 }
 
-/* the head and the table of a part, which say what is in it, at every rank */
+/* Sends the head and the table of a part, which describe its content, to every rank. */
 static bt_code look_into(gather *g, int part, const bt_ckpt_slice *slices, size_t n, bool *touches,
                          bt_err *err) {
     const int from = giver(g, part);
@@ -128,7 +128,7 @@ static bt_code take_room(gather *g, bt_err *err) {
         BT_TRY(bt_memory_dir_make(g->s->dir, err));
         snprintf(g->coming[p].path, sizeof g->coming[p].path,
                  "%.4000s/" MEMORY_PREFIX "%05d-%d-copy-%d", g->s->dir, p, g->s->parts, g->rank);
-        unlink(g->coming[p].path); /* of a start that was interrupted */
+        unlink(g->coming[p].path); /* left by an interrupted start */
         BT_TRY(ckpt_segment_take(&g->coming[p], has(g, giver(g, p), p), err));
     }
     return BT_OK;

@@ -13,21 +13,21 @@ enum { PIECE = 64 << 20 }; /* bytes of one message */
 /* ---- their segments ---------------------------------------------------------------------------- */
 
 typedef struct kept {
-    int rank; /* whose part it is */
+    int rank; /* rank that wrote the part */
     memory_pair pair;
-    memory_head head; /* as it arrives, before it makes the segment valid */
+    memory_head head; /* received head, before it makes the segment valid */
 } kept;
 
 struct memory_mirror {
     bt_comm *comm; /* the ranks that write, for these messages alone */
     bt_mailbox *box;
-    int keeper; /* of this rank's part; -1: nobody */
+    int keeper; /* rank that keeps this rank's part; -1: none */
     uint64_t bytes;
     kept *part; /* (n) */
     size_t n;
 };
 
-typedef struct offer { /* what every rank tells of its part */
+typedef struct offer { /* every rank's description of its part */
     uint64_t layout, bytes;
 } offer;
 
@@ -116,7 +116,7 @@ static bt_code receive(memory_mirror *m, kept *k, bt_err *err) {
     return bt_mailbox_recv(m->box, k->rank, &k->head, sizeof k->head, err);
 }
 
-/* what arrived becomes a state: its head is written last */
+/* Makes the received segment valid by writing its head last. */
 static void settle(kept *k) {
     memory_head *there = ckpt_pair_head(&k->pair);
     const uint64_t hash = k->head.self_hash;

@@ -1,4 +1,4 @@
-/* memory_read.c - which state in shared memory is whole and newest, and slices out of it. */
+/* memory_read.c - finds the newest complete state in shared memory, and reads slices from it. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>

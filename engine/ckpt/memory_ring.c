@@ -9,7 +9,7 @@ static int ranks_of(int host, int size) {
     return n;
 }
 
-/* how many ranks of its host come before it */
+/* Index of a rank among the ranks of its host. */
 static int place_of(int rank) {
     const int host = bt_comm_host(rank);
     int n = 0;

@@ -1,4 +1,4 @@
-/* memory_share.c - the state that the ranks of a job go on from: where it is, and copies for other hosts. */
+/* memory_share.c - the state from which the ranks of a job restart: its location, and copies for other hosts. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@ struct bt_memory_found {
     const char *name; /* borrowed, as the next */
     bt_comm *world;
     bool spread;
-    int parts; /* of the state: ranks of the world that wrote it */
+    int parts; /* number of parts of the state: ranks of the world that wrote it */
 };
 
 bool bt_memory_is_here(int rank) { return bt_comm_host(rank) == bt_comm_host(0); }
@@ -90,12 +90,12 @@ static bt_code share(bt_memory_found *f, bt_comm *world, bt_err *err) {
 
 /* ---- which state ------------------------------------------------------------------------------- */
 
-typedef struct choice { /* as it is sent */
+typedef struct choice { /* message format */
     bt_memory_id id;
     int64_t spread, parts;
 } choice;
 
-/* All ranks of the first host look, and must find the same. */
+/* All ranks of the first host search, and must find the same state. */
 static bt_code look(bt_memory_found *f, bt_err *err) {
     bt_comm *world = f->world;
     const bool here = bt_memory_is_here(bt_comm_rank(world));
@@ -121,12 +121,12 @@ static bt_code look(bt_memory_found *f, bt_err *err) {
     return bt_agree(world, code, err);
 }
 
-/* every part of a state says the same: what rank 0 of those who wrote it said */
+/* Broadcasts the metadata of the state, which is the same in every part, from the part of rank 0. */
 static bt_code describe(const bt_memory_found *f, bt_ckpt_meta *meta, bt_err *err) {
     bt_memory_id id;
     memory_head h;
     if (bt_comm_rank(f->world) == 0)
-        h = *memory_head_of(ckpt_memory_part(&f->all, &f->id, 0)); /* which look found */
+        h = *memory_head_of(ckpt_memory_part(&f->all, &f->id, 0)); /* found by `look` */
     BT_TRY(bt_broadcast(f->world, &h, sizeof h, 0, err));
     ckpt_memory_describe(&h, &id, meta);
     return BT_OK;

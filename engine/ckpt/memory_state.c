@@ -1,4 +1,4 @@
-/* memory_state.c - what a rank keeps of a state: the table of its sections, filled, made valid. */
+/* memory_state.c - writes a rank's part of a state: fills the sections of the table, then makes it valid. */
 #include <errno.h>
 #include <limits.h>
 #include <linux/magic.h>
@@ -15,18 +15,18 @@
 #include "engine/ckpt/memory_format.h"
 #include "engine/ckpt/memory_state.h"
 
-/* left to others of the same file system: segments of MPI, of other jobs */
+/* left free in the file system for segments of MPI and of other jobs */
 static const uint64_t SPARE_BYTES = UINT64_C(32) << 20;
 
 struct bt_memory_state {
     bt_comm *world;
-    section_head *table;        /* (n) as every state has it, but for the hashes of the data */
+    section_head *table;        /* (n) the same for every state, except the hashes of the data */
     const unsigned char **from; /* (n) where the data of a section are */
     uint64_t *to;               /* (n) their place in a segment */
     size_t n;
     memory_pair own;
-    memory_mirror *mirror; /* NULL: all parts lie on this host */
-    bt_comm *host;         /* those of the world that write here; NULL: all */
+    memory_mirror *mirror; /* NULL: all parts are on this host */
+    bt_comm *host;         /* ranks of the world that write on this host; NULL: all */
     int64_t attempt, number;
     memory_head *waiting; /* written, not valid yet; NULL: none */
     char dir[PATH_MAX];
@@ -96,7 +96,7 @@ static bool is_memory(const char *dir) {
     return statfs(dir, &fs) == 0 && (fs.f_type == TMPFS_MAGIC || fs.f_type == RAMFS_MAGIC);
 }
 
-/* those of all ranks of this host together against what is free there */
+/* Compares the memory needed by all ranks of this host with the free space. */
 static bt_code check_room(bt_memory_state *m, bt_err *err) {
     struct statvfs v;
     int64_t all =
@@ -141,7 +141,7 @@ bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt
         code = make_table(m, cfg->slices, cfg->n, err);
     }
     if (code == BT_OK && !is_memory(cfg->dir))
-        code = bt_fail(err, BT_UNSUPPORTED, "'%s' does not lie in memory", cfg->dir);
+        code = bt_fail(err, BT_UNSUPPORTED, "'%s' is not a file system in memory", cfg->dir);
     code = bt_agree(cfg->world, code, err);
     if (code == BT_OK) code = name_segments(m, cfg, err);
     if (code == BT_OK) code = bt_agree(cfg->world, take_segments(m, cfg->begun_from, err), err);
@@ -188,7 +188,7 @@ static void copy_sections(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t i = begin; i < end; i++) {
         const size_t bytes = m->table[i].count * m->table[i].elem_bytes;
         table[i] = m->table[i];
-        /* which brings it into the second cache; the copy goes past the caches */
+        /* this loads the data into the second-level cache; the copy bypasses the caches */
         table[i].data_hash = XXH3_64bits(m->from[i], bytes);
         bt_stream_copy(c->at + m->to[i], m->from[i], bytes);
     }
@@ -228,7 +228,7 @@ bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int6
     h->values_bytes = (uint32_t)meta->state.len;
     memcpy(h->values, bt_text_str(&meta->state), meta->state.len);
     h->spread = m->mirror != NULL;
-    memcpy(there, h, sizeof *h); /* its attempt stays readable (ckpt_memory_drop_older) */
+    memcpy(there, h, sizeof *h); /* its attempt field must be readable (ckpt_memory_drop_older) */
     m->waiting = there;
     m->own.next = 1 - m->own.next;
     if (!m->mirror) return BT_OK;

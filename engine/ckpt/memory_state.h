@@ -1,31 +1,30 @@
-/* memory_state.h - the state after each of the newest steps in shared memory, from which a restart on
- * the same host goes on.
+/* memory_state.h - the state after each of the newest steps in shared memory, for a restart on the same host.
  *
  *     DIR/state-RANK-LAYOUT-0, -1      two segments a rank, written in turn
  *     segment = head (64 KiB) | table of sections (section_head each) | data, 64-byte aligned
  *
- * What a rank writes are the slices that it would write to a checkpoint (every element of a tensor by
- * exactly one rank), so any layout can read them. The head is written last and covers every byte
- * by hashes: a rank that is killed while it writes leaves no valid head. A state counts when all ranks
- * of its world have one with the same attempt and number. As no rank can finish a step before all
- * have begun it, ranks are at most one state apart: with two segments each, one state is whole in
- * every rank at any moment.
+ * A rank writes the slices that it would write to a checkpoint (every element of a tensor by exactly one rank), so
+ * any layout can read them. The head is written last and covers every byte by hashes: a rank killed during a write
+ * leaves no valid head. A state counts if all ranks of its world have one with the same attempt and number.
+ * Because no rank can finish a step before all have begun it, ranks are at most one state apart: with two segments
+ * each, one state is complete in every rank at any moment.
  *
- * A run on several hosts keeps states on rank 0's alone, where the supervisor is, if its ranks hold
- * everything (plain data parallelism): they write the parts of their replicas on other hosts too, so that
- * whichever other host is lost, none is missing. Otherwise (ZeRO, tensor and pipeline parallelism, codecs
- * with error feedback) a state is *spread*: every rank writes its part on its own host, and a rank of the
- * next host (in turn, of the first host's parts nobody) keeps a copy of it, sent in the same step. So
- * the loss of any one host but the first leaves all parts; of two neighbours it does not. Rank 0's head is
- * made valid only when all ranks have written and sent theirs, so that it speaks for all.
+ * A run on several hosts stores states on rank 0's host only, where the supervisor runs, if the ranks of this host
+ * have the whole state (plain data parallelism): they also write the parts of their replicas on other hosts, so
+ * that the loss of another host loses no part. Otherwise (ZeRO, tensor and pipeline parallelism, codecs with error
+ * feedback) a state is *spread*: every rank writes its part on its own host, and a rank of the next host in a ring
+ * keeps a copy of it, sent in the same step (parts of the first host are not copied). So all parts survive the
+ * loss of any one host but the first, but not of two neighbours. Rank 0's head is made valid only after all ranks
+ * have written and sent theirs, so that it is valid for all.
  *
- * It survives the death of ranks, not of the first host. DIR is made by the supervisor, in its scratch
- * folder in /dev/shm, and by the ranks on other hosts (bt_memory_dir_make); segments of the same layout are
- * taken over by the next attempt, as their first use costs ten times a later one.
+ * A state survives the death of ranks, not of the first host. The supervisor creates DIR in its scratch folder in
+ * /dev/shm; on other hosts ranks create it (bt_memory_dir_make). The next attempt reuses segments of the same
+ * layout, because their first use costs ten times a later one.
  *
- * Order:    open -> {write -> publish}* -> close. The next attempt, before it opens: the supervisor finds, its ranks
- *           found_open -> found_load -> found_close.
- * Ranks:    open, found_open and found_load are collective, and write where the state is spread; all else is not.
+ * Order:    open -> {write -> publish}* -> close. In the next attempt, before open: the supervisor calls find, its
+ *           ranks found_open -> found_load -> found_close.
+ * Ranks:    open, found_open and found_load are collective, and so is write if the state is spread; all other
+ *           functions are not.
  * Threads:  the training thread; write copies with the thread pool. No allocation after open. */
 #ifndef BT_ENGINE_CKPT_MEMORY_STATE_H
 #define BT_ENGINE_CKPT_MEMORY_STATE_H
@@ -34,7 +33,7 @@
 
 typedef struct bt_memory_state bt_memory_state;
 
-/* which state it is; the attempt is that of the fence, and `number` counts the attempt's states */
+/* identifies a state: attempt as in the fence, `number` counts the attempt's states */
 typedef struct bt_memory_id {
     int64_t attempt, number, step;
     int64_t disk_ns; /* clock of the newest checkpoint on disk (bt_now_ns), 0: none yet */
@@ -52,7 +51,7 @@ typedef struct bt_memory_cfg {
 
 /* DIR on a host without a supervisor: NAME/states in /dev/shm, both this user's alone. BT_IO */
 bt_code bt_memory_dir_make(const char *dir, bt_err *err) BT_MUST_CHECK;
-/* what bt_memory_dir_make made, with all states; does nothing to a folder that a supervisor holds */
+/* Removes the folder made by bt_memory_dir_make, with all states; does nothing to a folder that a supervisor holds */
 void bt_memory_dir_remove(const char *dir);
 
 /* bytes of this rank's two segments, for slices of `data` bytes in n pieces */
@@ -61,7 +60,7 @@ size_t bt_memory_state_bytes(size_t data, size_t n);
  * left behind */
 bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
-void bt_memory_state_close(bt_memory_state *m); /* accepts NULL; the segments stay */
+void bt_memory_state_close(bt_memory_state *m); /* accepts NULL; the segment files remain */
 size_t bt_memory_state_total(
     const bt_memory_state *m); /* bytes of this rank's segments, copies that it keeps too */
 
@@ -79,9 +78,9 @@ bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta)
 /* reads slices out of that state, every section that is used checked against its hash: BT_FORMAT */
 bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
                              size_t n, bt_err *err) BT_MUST_CHECK;
-/* ---- by the ranks that go on from it --------------------------------------------------------- */
+/* ---- called by the ranks that restart from it --------------------------------------------------------- */
 
-/* on rank 0's host, as far as ranks of the world are asked for; all of them */
+/* true if the rank is on rank 0's host; if all ranks are */
 bool bt_memory_is_here(int rank);
 bool bt_memory_all_here(const bt_comm *world);
 
@@ -91,9 +90,9 @@ typedef struct bt_memory_found bt_memory_found;
  * meta, which the caller releases, are the same on all ranks. dir is borrowed */
 bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *world,
                              bt_memory_id *id, bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
-/* As bt_memory_state_load. Parts of a spread state that a host lacks and its ranks' slices touch come from
- * another host, one copy a host, in DIR while it is read: BT_FORMAT where a part is nowhere. Collective;
- * codes are the same on all ranks */
+/* Like bt_memory_state_load. Parts of a spread state that a host lacks and its ranks' slices touch are received
+ * from another host, one copy a host, and stored in DIR while reading: BT_FORMAT if no host has a part.
+ * Collective; the code is the same on all ranks */
 bt_code bt_memory_found_load(bt_memory_found *f, const bt_ckpt_slice *slices, size_t n, bt_err *err)
     BT_MUST_CHECK;
 void bt_memory_found_close(bt_memory_found *f); /* accepts NULL */

@@ -153,7 +153,7 @@ bt_code bt_ckpt_check(const char *dir, bool fresh, bt_err *err) {
     for (size_t i = 0; i < list.n && code == BT_OK; i++)
         if (list.entries[i].committed)
             code = bt_fail(err, BT_BUSY,
-                           "'%s' holds checkpoints already (go on with --resume '%s', choose "
+                           "'%s' holds checkpoints already (continue with --resume '%s', choose "
                            "another --name or --out, or remove them: rm -r '%s')",
                            dir, dir, dir);
     ckpt_list_release(&list);
@@ -237,7 +237,7 @@ static void read_best(const char *dir, char name[64]) {
     name[n > 0 ? n : 0] = '\0';
 }
 
-/* only the newest `keep` and the best stay; a failure here costs disk space, not the checkpoint */
+/* Removes all but the newest `keep` and the best; an error here costs disk space, not the checkpoint. */
 static void retire(const ckpt_save *s) {
     const char *dir = s->job.dir;
     char best[64];
@@ -270,7 +270,7 @@ static bt_code put_manifest(ckpt_save *s, const ckpt_file *files, size_t n, bt_e
                                  fence_before_rename, &fence, err);
     bt_err why = BT_ERR_INIT;
     const bt_code back = read_back(s->folder, s->seal, &why);
-    /* what may be in place keeps its data */
+    /* keep the data of a manifest that may be in place */
     s->renamed = fence.passed && (back == BT_OK || back == BT_NOMEM);
     if (fence.lock >= 0) close(fence.lock);
     if (code == BT_OK) code = ckpt_sync_folder(s->job.dir, err);
@@ -298,7 +298,7 @@ bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) {
 
 /* ---- room -------------------------------------------------------------------------------------- */
 
-/* Whether the disk has room for one more checkpoint as large as the newest; on failure to find out, true. */
+/* True if the disk has room for one more checkpoint as large as the newest, or if this cannot be determined. */
 static bool has_room(const char *dir, uint64_t bytes) {
     enum { SLACK = 256 << 10 }; /* blocks that are not full, folders */
     struct statvfs v;
@@ -327,9 +327,9 @@ static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
     return bytes;
 }
 
-/* Where the disk has no room for another checkpoint, older ones give theirs, the oldest first: all but the newest,
- * once it is read back whole, and the best. Without this a run whose disk holds ckpt.keep checkpoints and no more
- * would never save again. Returns how many were removed. */
+/* If the disk has no room for another checkpoint, removes older ones, the oldest first, except the best and the
+ * newest, which is read back whole first. Otherwise a run whose disk holds exactly ckpt.keep checkpoints could
+ * never save again. Returns the number removed. */
 static int make_room(const char *dir) {
     char best[64];
     ckpt_list list;
@@ -409,15 +409,14 @@ bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_e
     return BT_OK;
 }
 
-/* Nothing of a failed save stays. But an error after the rename (a sync that failed) leaves a
- * checkpoint that is in place and loads, which only a power cut may take: it stays, and so do the
- * older ones. */
+/* Removes all files of a failed save. An error after the rename (a failed sync) leaves a committed checkpoint that
+ * loads, and only a power failure can destroy it: it is kept, and so are the older ones. */
 static void roll_back(ckpt_save *s) {
     bt_err ignored;
     if (bt_broadcast(s->c, &s->renamed, sizeof s->renamed, 0, &ignored) == BT_OK && s->renamed)
         return;
     if (s->mine.name[0]) ckpt_remove_file(s->folder, s->mine.name);
-    /* the folder stays when an older commit is inside */
+    /* the folder is not empty if it holds an older commit */
     if (bt_barrier(s->c, &ignored) == BT_OK && s->rank == 0) rmdir(s->folder);
     if (bt_barrier(s->c, &ignored) != BT_OK)
         bt_log(BT_LOG_WARN, "after a failed checkpoint: %s", ignored.msg);

@@ -29,15 +29,15 @@ typedef struct copy_piece {
 struct bt_ckpt_async {
     unsigned char *room;
     size_t room_bytes;
-    bt_ckpt_slice *slices; /* of the job, pointing into the room */
+    bt_ckpt_slice *slices; /* slices of the job, pointing into the room */
     bt_ckpt_meta meta;
     ckpt_save save;
     stage at;
     pthread_t thread;
     bool started; /* the thread is to be joined */
     _Atomic bool busy;
-    bt_code code;   /* of the thread's step; valid once joined, as the next */
-    int64_t cpu_ns; /* of the save's threads */
+    bt_code code;   /* result of the thread's step; valid once joined, like the next two */
+    int64_t cpu_ns; /* processor time of the save's threads */
     bt_err err;
 };
 
@@ -125,7 +125,7 @@ static void over(bt_ckpt_async *a, bt_code code) {
 void bt_ckpt_async_destroy(bt_ckpt_async *a) {
     if (!a) return;
     join(a);
-    if (a->at != IDLE) { /* alone: the others may be gone */
+    if (a->at != IDLE) { /* without communication: other ranks may be gone */
         a->save.made = false;
         over(a, BT_STOPPED);
     }
@@ -156,7 +156,7 @@ static void *in_thread(void *arg) {
     return NULL;
 }
 
-/* Without a thread the work is done here: late, not lost. */
+/* If no thread can be started, the work is done in the caller. */
 static void begin_stage(bt_ckpt_async *a, stage at) {
     sigset_t all, old;
     a->at = at;

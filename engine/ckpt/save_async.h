@@ -1,18 +1,19 @@
-/* save_async.h - a checkpoint that is written while training goes on.
+/* save_async.h - writes a checkpoint during training.
  *
- *     start      copies what this rank saves, in memory taken once      the only part that training waits for
+ *     start      copies the data of this rank to preallocated memory      the only part that training waits for
  *     MAKING     rank 0's thread makes the folder
  *     WRITING    each rank's thread writes its file from the copy, syncs it and reads it back
- *     COMMITTING rank 0's thread writes the manifest (ckpt.h: Commit), and older checkpoints go
- * Between two stages all ranks must know that the stage is done everywhere: the trainer tells it with the
- * exchange of gradients (`busy`), and when no rank is busy all call `advance`, which takes a few small
- * collectives. A kill at any moment leaves what a kill in a synchronous save leaves.
+ *     COMMITTING rank 0's thread writes the manifest (ckpt.h: Commit), and removes older checkpoints
  *
- * Order:    create -> { start -> advance* until it says finished }* -> destroy.
- * Ranks:    start and advance are collective. Their failures are agreed: the save is over, nothing of
- *           it stays, the next may start.
- * Threads:  the training thread; a stage's thread is started and joined by it and makes no MPI call.
- *           Its scheduling priority is lower (nice 10). */
+ * Between two stages all ranks must agree that the stage is done everywhere: the trainer sends `busy` with the
+ * exchange of gradients, and when no rank is busy all call `advance`, which takes a few small collectives. A kill
+ * at any moment has the same effect as in a synchronous save.
+ *
+ * Order:    create -> { start -> advance* until *finished }* -> destroy.
+ * Ranks:    start and advance are collective. Errors are agreed: the save is over, its files are removed, the next
+ *           may start.
+ * Threads:  the training thread; a stage's thread is started and joined by it and makes no MPI call. Its
+ *           scheduling priority is lower (nice 10). */
 #ifndef BT_ENGINE_CKPT_SAVE_ASYNC_H
 #define BT_ENGINE_CKPT_SAVE_ASYNC_H
 
@@ -33,7 +34,7 @@ bt_code bt_ckpt_async_start(bt_ckpt_async *a, bt_comm *c, const bt_ckpt_job *job
                             bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
 bool bt_ckpt_async_pending(const bt_ckpt_async *a); /* the same on all ranks. false for NULL */
 bool bt_ckpt_async_busy(bt_ckpt_async *a);          /* this rank's thread works. false for NULL */
-/* Waits for this rank's thread, then begins the next stage. *finished: out tells of the checkpoint. */
+/* Waits for this rank's thread, then begins the next stage. *finished: out describes the checkpoint. */
 bt_code bt_ckpt_async_advance(bt_ckpt_async *a, bool *finished, bt_ckpt_saved *out, bt_err *err)
     BT_MUST_CHECK;
 

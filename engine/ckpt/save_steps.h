@@ -1,15 +1,16 @@
-/* save_steps.h - one save of a checkpoint, step by step: what all ranks do together, and what one rank
- * does without the others, at once or in a thread. Private to engine/ckpt.
+/* save_steps.h - one save of a checkpoint, step by step: collective steps, and steps of a single rank, which may
+ * run in a thread. Private to engine/ckpt.
  *
  *     begin          collective    a random generation, the same on all ranks
- *     make_folder    rank 0        older checkpoints go first where the disk lacks room
+ *     make_folder    rank 0        removes older checkpoints first if the disk lacks room
  *     write          each rank     its file
- *     gather         collective    rank 0 has the rows of all files
- *     commit         rank 0        the manifest; older checkpoints go
+ *     gather         collective    rank 0 receives the rows of all files
+ *     commit         rank 0        the manifest; removes older checkpoints
  *     tell           collective    seal and bytes
- *     end            collective    nothing of a failed save stays
- * Where one of the local steps fails the next collective one gets its code, and all ranks fail alike;
- * `end` follows any failure after begin.
+ *     end            collective    removes a failed save
+ *
+ * If one of the local steps fails, the next collective one receives its code, and all ranks fail alike; `end`
+ * follows any failure after begin.
  * Threads: make_folder, write and commit make no MPI call. */
 #ifndef BT_ENGINE_CKPT_SAVE_STEPS_H
 #define BT_ENGINE_CKPT_SAVE_STEPS_H
@@ -20,14 +21,14 @@
 
 typedef struct ckpt_save {
     bt_comm *c;
-    bt_ckpt_job job; /* what it points to is borrowed */
+    bt_ckpt_job job; /* its pointers are borrowed */
     int rank, size;
     char folder[PATH_MAX];
     uint64_t generation;
     ckpt_file mine, *rows; /* rows: of all ranks, on rank 0 */
     char seal[40];
     int replaced; /* rank 0: older checkpoints that were removed because the disk lacked room */
-    bool made;    /* the folder is there: set by the caller when all ranks know */
+    bool made;    /* the folder exists: set by the caller once all ranks agree */
     bool renamed; /* rank 0: the manifest is in place */
 } ckpt_save;
 
@@ -38,7 +39,7 @@ bt_code ckpt_save_write(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
 /* written: this rank's code of write */
 bt_code ckpt_save_gather(ckpt_save *s, bt_code written, bt_err *err) BT_MUST_CHECK;
 bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) BT_MUST_CHECK;
-/* committed: rank 0's code of commit, BT_OK on the others. out may be NULL */
+/* committed: rank 0's code of commit, BT_OK on all other ranks. out may be NULL */
 bt_code ckpt_save_tell(ckpt_save *s, bt_code committed, bt_ckpt_saved *out, bt_err *err)
     BT_MUST_CHECK;
 void ckpt_save_end(ckpt_save *s, bt_code code);

@@ -229,7 +229,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
     out_file o = {fd, tmp, 0, hash, NULL};
     code = write_body(&o, f, generation, job, index, err);
     free(o.made);
-    /* after a failed fsync the page cache may lie: the file is void, never retried */
+    /* after a failed fsync the page cache is unreliable: the file is void, never retried */
     if (code == BT_OK && fsync(fd) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot sync '%s'", tmp);
     int rc = close(fd);
@@ -258,7 +258,7 @@ static bt_code read_head(int fd, const char *path, const ckpt_file *f, uint64_t 
     if (fstat(fd, &st) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
     if (!S_ISREG(st.st_mode)) return bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
     if ((uint64_t)st.st_size != f->bytes)
-        return bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, the manifest says %llu (%s)", path,
+        return bt_fail(err, BT_FORMAT, "'%s' is %lld bytes, the manifest lists %llu (%s)", path,
                        (long long)st.st_size, (unsigned long long)f->bytes,
                        (uint64_t)st.st_size < f->bytes ? "truncated" : "something was appended");
     if (f->bytes < sizeof(file_head) + sizeof(file_foot))
@@ -319,7 +319,7 @@ bool ckpt_section_possible(const section_head *h, uint64_t room) {
 
 static bt_code read_sections(int fd, const char *path, const ckpt_file *f, const uint64_t *index,
                              uint64_t index_offset, ckpt_section *out, bt_err *err) {
-    uint64_t expected = sizeof(file_head); /* sections lie without holes */
+    uint64_t expected = sizeof(file_head); /* sections are contiguous */
     for (uint64_t i = 0; i < f->n_sections; i++) {
         section_head *h = &out[i].head;
         if (index[i] != expected || index_offset - index[i] < sizeof *h)
@@ -457,7 +457,7 @@ bt_code ckpt_file_read_whole(const char *folder, const ckpt_file *f, uint64_t ge
     if (strcmp(found, f->hash) != 0) {
         code = locate(fd, path, f, sections, buf, err);
         if (code == BT_OK)
-            code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, the manifest says %s", path, found,
+            code = bt_fail(err, BT_FORMAT, "'%s' has hash %s, the manifest lists %s", path, found,
                            f->hash);
     }
 done:

@@ -35,7 +35,7 @@ static size_t lower_bound(const ckpt_source *r, const ckpt_section *key) {
     return lo;
 }
 
-/* a slice or section as rows of elements of its tensor; its data lie without the gaps */
+/* a slice or section as rows of elements of its tensor; its data are contiguous */
 typedef struct rows {
     uint64_t first, count, width, stride;
 } rows;
@@ -54,7 +54,7 @@ static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) 
     return *data < x->count;
 }
 
-/* how elements of a section become a slice's */
+/* conversion of elements of a section to those of a slice */
 typedef struct copying {
     size_t to_bytes, from_bytes;
     bool convert;
@@ -95,7 +95,7 @@ static uint64_t common(const rows *want, unsigned char *to, const rows *have,
     return n;
 }
 
-/* what stands before all sections of the slice's tensor and state; false: no section has such a name */
+/* Makes a key that sorts before all sections of the slice's tensor and state; false: no section has such a name. */
 static bool key_of(const bt_ckpt_slice *w, ckpt_section *key) {
     memset(key, 0, sizeof *key);
     if (strlen(w->tensor) >= sizeof key->head.tensor || strlen(w->state) >= sizeof key->head.state)
@@ -170,7 +170,7 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
     }
     if (filled != w->count)
         return bt_fail(err, BT_FORMAT,
-                       "checkpoint '%s' holds %llu of the %llu elements asked for of '%s' (%s)",
+                       "checkpoint '%s' holds %llu of the %llu requested elements of '%s' (%s)",
                        r->name, (unsigned long long)filled, (unsigned long long)w->count, w->tensor,
                        w->state);
     return BT_OK;

@@ -1,4 +1,4 @@
-/* section_source.h - slices for any layout out of sections that others wrote, in files or in memory.
+/* section_source.h - reads slices of any layout from sections written by another one, in files or in memory.
  * Private to engine/ckpt. */
 #ifndef BT_ENGINE_CKPT_SECTION_SOURCE_H
 #define BT_ENGINE_CKPT_SECTION_SOURCE_H
@@ -12,7 +12,7 @@ typedef struct ckpt_source {
     size_t n;
     /* data of a section, checked against its hash, into out (count elements) */
     bt_code (*read)(struct ckpt_source *s, const ckpt_section *x, void *out, bt_err *err);
-    unsigned char *scratch; /* of the longest section, on first need */
+    unsigned char *scratch; /* room for the longest section, allocated on first need */
     size_t in_scratch;      /* the section whose data it holds, where it holds any */
     bool holds_any;
 } ckpt_source;

@@ -1,10 +1,10 @@
-/* state.h - the registry of everything that must survive a restart.
+/* state.h - the registry of all state that must survive a restart.
  *
- * Whoever owns such state adds a row; the saver knows only the rows. A row holds tensors (slices of
- * arrays that belong to named tensors, which any layout can read), or values (a JSON object in the
- * manifest, the same on all ranks), or both.
+ * The owner of such state adds a row; the saver uses only the rows. A row holds tensors (slices of arrays that
+ * belong to named tensors, which any layout can read), or values (a JSON object in the manifest, the same on all
+ * ranks), or both.
  *
- *     tensors   "weight", "exp_avg", ...; a name a state, as bt_ckpt_slice has it
+ *     tensors   "weight", "exp_avg", ...; one name per state, as in bt_ckpt_slice
  *     values    {"progress": {"updates": 120, ...}, "loss_scale": {...}}
  *
  * Threads: the training thread. */
@@ -19,7 +19,7 @@ enum { BT_STATE_ROWS = 24 };
 typedef struct bt_slices {
     bt_ckpt_slice *at;
     size_t n, cap;
-    bool failed; /* no memory: bt_slices_done says so */
+    bool failed; /* no memory; bt_slices_done returns the error */
 } bt_slices;
 void bt_slices_add(bt_slices *l, const bt_ckpt_slice *s);
 bt_code bt_slices_done(const bt_slices *l, bt_err *err) BT_MUST_CHECK;
@@ -33,15 +33,17 @@ bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise);
 /* the last `most` elements of an array, in order; how many there are. 0: there is no such array, or
  * an element of it is no number */
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most);
-size_t bt_state_count(const bt_state_values *v, const char *key); /* of an array's elements */
+size_t bt_state_count(const bt_state_values *v,
+                      const char *key); /* number of elements of an array */
 /* NULL: there is no such text. Valid as long as the values */
 const char *bt_state_text(const bt_state_values *v, const char *key);
 
 typedef enum {
-    BT_STATE_SAVE, /* what this rank writes: every element of a tensor by exactly one rank */
-    BT_STATE_SAVE_HOST, /* the same by the ranks of rank 0's host alone, as far as they hold it: nothing on others */
-    BT_STATE_RESUME, /* what this rank needs to go on */
-    BT_STATE_WEIGHTS /* what it needs to begin a new training from these weights */
+    BT_STATE_SAVE, /* slices that this rank writes: every element of a tensor by exactly one rank */
+    /* the same, written by the ranks of rank 0's host only, as far as they have the state; nothing on other hosts */
+    BT_STATE_SAVE_HOST,
+    BT_STATE_RESUME, /* state that this rank needs to resume */
+    BT_STATE_WEIGHTS /* weights that this rank needs for a new training */
 } bt_state_use;
 static inline bool bt_state_saves(bt_state_use use) {
     return use == BT_STATE_SAVE || use == BT_STATE_SAVE_HOST;
@@ -63,7 +65,7 @@ typedef struct bt_state {
 } bt_state;
 
 void bt_state_add(bt_state *s, const bt_state_row *row);
-/* of all rows; release them when BT_OK */
+/* slices of all rows; release them after BT_OK */
 bt_code bt_state_slices(const bt_state *s, bt_state_use use, bt_slices *out, bt_err *err)
     BT_MUST_CHECK;
 bt_code bt_state_save_values(const bt_state *s, bt_text *out, bt_err *err) BT_MUST_CHECK;

@@ -1,9 +1,9 @@
-/* verify_idle.h - reads a checkpoint again from the disk, in a thread that takes 1 % of a processor at most,
- * and compares every byte with its hashes.
+/* verify_idle.h - reads a checkpoint again from the disk, in a thread that uses at most 1 % of a processor, and
+ * compares every byte with its hashes.
  *
- * What was read back when it was written came from the file cache; a disk that has lost or changed bytes
- * since shows only to a reading that does not. The cached pages are dropped first (posix_fadvise), which
- * the kernel may decline. Its reads are of the idle class of input and output.
+ * The read-back after writing used the file cache; bytes that a disk has lost or changed since are detected only
+ * by reading the disk. The cached pages are dropped first (posix_fadvise), which the kernel may decline. The reads
+ * have the idle class of input and output.
  * Order:    start -> done* -> destroy. One process, no MPI. Threads: one caller. */
 #ifndef BT_ENGINE_CKPT_VERIFY_IDLE_H
 #define BT_ENGINE_CKPT_VERIFY_IDLE_H

@@ -242,7 +242,7 @@ rows=$(cat <<'END'
 2 | tokenizer trian                             | did you mean 'train'?
 2 | tokenizer train {empty}                     | no --out FILE
 2 | tokenizer train {empty} --out {tmp}/t.json  | no text to train a tokenizer on
-2 | tokenizer train {conf} --vocab 9000 --out {tmp}/t.json | are wanted: ask for fewer or give more text
+2 | tokenizer train {conf} --vocab 9000 --out {tmp}/t.json | are requested: request fewer or give more text
 2 | tokenizer train {conf} --vocab 256 --out {tmp}/t.json | --vocab
 4 | tokenizer train {conf} --out {conf}         | exists already
 3 | tokenizer inspect {tmp}/t.json              | there is no tokenizer

@@ -30,7 +30,7 @@ bt_code bt_chat_find(const bt_chat_template **out, const char *name, bt_err *err
     return bt_fail(err, BT_NOTFOUND, "there is no chat template '%.30s' (%s)", name, names);
 }
 
-/* how many marks a row has; 0: one of them is no token here */
+/* Number of marks of a row; 0: one of them is not a token of this tokenizer. */
 static size_t marks_there(const bt_chat_template *c, const bt_tokenizer *t) {
     size_t n = 0;
     for (const char *p = c->marks ? c->marks : ""; *p; n++) {
@@ -147,7 +147,7 @@ static bt_code check_order(const bt_chat_message *m, size_t n, bool prompt, bt_e
     }
     bt_chat_role end = prompt ? BT_CHAT_USER : BT_CHAT_ASSISTANT;
     if (m[n - 1].role == end) return BT_OK;
-    return bt_fail(err, BT_FORMAT, "the last message is of '%s' where one of '%s' is wanted",
+    return bt_fail(err, BT_FORMAT, "the last message is of '%s', expected is one of '%s'",
                    roles[m[n - 1].role], roles[end]);
 }
 

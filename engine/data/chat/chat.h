@@ -1,9 +1,9 @@
-/* chat.h - from a conversation to the text, and the tokens, that a model sees: chat.def's templates.
+/* chat.h - renders a conversation to the text and the tokens that a model reads, by the templates of chat.def.
  *
- * A rendering is a row of pieces. Markup (a template's own text) may hold the names of special
- * tokens, which become these tokens where the tokenizer has them; in what people wrote, names of
- * special tokens are plain text. Names of other added tokens (<think>) become tokens in both. Each
- * piece is encoded by itself, so that no token spans the border of an answer.
+ * A rendering is a sequence of pieces. Markup (a template's own text) may contain names of special tokens, which
+ * become these tokens if the tokenizer has them; in the text of messages, names of special tokens are plain text.
+ * Names of other added tokens (<think>) become tokens in both. Each piece is encoded separately, so that no token
+ * spans the border of an answer.
  * Threads: constant tables; the callers' output only. */
 #ifndef BT_ENGINE_DATA_CHAT_CHAT_H
 #define BT_ENGINE_DATA_CHAT_CHAT_H
@@ -43,17 +43,17 @@ typedef struct bt_chat_message {
     bt_chat_role role;
     const char *text;
     size_t n;
-    bool muted; /* not learned, whatever bt_chat_learn says */
+    bool muted; /* never learned, whatever bt_chat_learn selects */
 } bt_chat_message;
 
 typedef struct bt_chat_piece {
     const char *text;
     size_t n;
-    /* markup: names of special tokens stand for these; bos: left out where there is none */
+    /* markup: names of special tokens become tokens; bos: omitted if there is no such token */
     bool markup, bos;
-    /* of an answer's text or its end of turn: what a model learns to write */
+    /* part of an answer's text or its end of turn, which a model learns to write */
     bool learned;
-    size_t message; /* whose it is */
+    size_t message; /* index of its message */
 } bt_chat_piece;
 
 /* BT_NOTFOUND with the list of names */
@@ -63,22 +63,22 @@ void bt_chat_names(char *out, size_t size);
 
 /* the rows in order; NULL behind the last */
 const bt_chat_template *bt_chat_at(size_t i);
-/* The row of a Jinja text as tokenizers carry it: by its hash, else by its structure; *how says which. BT_ARG,
- * with the list of rows: it is none of these, and Jinja is not read here */
+/* Finds the row of the Jinja text of a tokenizer: by its hash, else by its structure, as *how reports. BT_ARG,
+ * with the list of rows: there is none, and Jinja itself is not executed. */
 bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const char **how,
                          bt_err *err) BT_MUST_CHECK;
 /* the row for a tokenizer's special tokens (the column marks), "plain" where it has those of none */
 const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t);
-/* What ends an answer: a token (-1: the tokenizer has no such special), and where it has none the
- * texts that do, at most BT_CHAT_STOPS; how many. */
+/* End of an answer: a token (-1: the tokenizer has no such special token), and in that case texts, at most
+ * BT_CHAT_STOPS; returns their number. */
 enum { BT_CHAT_STOPS = 2 };
 int32_t bt_chat_end_token(const bt_chat_template *t, const bt_tokenizer *tokenizer);
 size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
                      const char *stops[BT_CHAT_STOPS]);
 
-/* A conversation is [system] (user assistant)*, for a prompt with a user's turn at the end; another
- * order is refused. prompt: what the assistant is to go on from, otherwise a whole conversation.
- * `emit` gets the pieces in order and may stop with an error. */
+/* A conversation is [system] (user assistant)*; a prompt ends with a user's turn. Another order is refused.
+ * prompt: renders up to the answer, otherwise a whole conversation. `emit` receives the pieces in order and may
+ * stop with an error. */
 typedef bt_code (*bt_chat_emit_fn)(void *ctx, const bt_chat_piece *piece, bt_err *err);
 bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_emit_fn emit, void *ctx, bt_err *err) BT_MUST_CHECK;
@@ -95,7 +95,7 @@ typedef struct bt_chat_ids {
     unsigned char *learned; /* one byte an id */
     size_t n, cap;
 } bt_chat_ids;
-/* what of a conversation is learned: the answers with their ends, the last answer, every token */
+/* learned part of a conversation: the answers with their ends, the last answer, every token */
 typedef enum { BT_CHAT_LEARN_ANSWERS, BT_CHAT_LEARN_LAST, BT_CHAT_LEARN_ALL } bt_chat_learn;
 /* appends to *out, which the caller zeroes first and releases */
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,

@@ -1,19 +1,21 @@
-/* chat_jinja.c - which row of chat.def a tokenizer's own template is. Its Jinja is not run: a text is known by its
- * hash, or by holding what a row's rendering consists of and nothing that would render more. */
+/* chat_jinja.c - finds the row of chat.def that equals a tokenizer's own template. Its Jinja is not executed: a
+ * text is identified by its hash, or by containing the parts of a row's rendering and nothing that would render
+ * more. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/base/numbers/sha256.h"
 #include "engine/data/chat/chat.h"
 
-/* what rows with signs do not render: thoughts, dates, system texts of their own, other kinds of turns */
+/* parts that rows with signs do not render: thoughts, dates, default system texts, other kinds of turns */
 static const char *const strangers[] = {"<think>",      "reasoning_content", "enable_thinking",
                                         "strftime_now", "CuttingKnowledge",  "Youare",
                                         "[INST]",       "[SYSTEM_PROMPT]",   "<|user|>",
                                         "<|channel|>",  "<|start|>",         "###",
                                         "TodayDate"};
 
-/* without blanks, quotes, + and ~, which join pieces; line feeds as \n. The caller's to free; NULL: no memory */
+/* Removes blanks, quotes, + and ~, which join pieces; line feeds become
+ * . The caller frees the result; NULL: no memory */
 static char *squeezed(const char *jinja) {
     char *out = malloc(2 * strlen(jinja) + 1), *to = out;
     for (const char *p = jinja; out && *p; p++) {
@@ -42,7 +44,7 @@ static bool same_beginning(const bt_chat_template *t, const char *text) {
     return (strstr(text, "bos_token") || (t->bos && strstr(text, t->bos))) == (t->bos != NULL);
 }
 
-/* the one row whose signs are all there; NULL: why tells what keeps the text from being one */
+/* The only row whose signs are all present. NULL: `why` gets the reason. */
 static const bt_chat_template *by_structure(const char *text, bt_text *why) {
     const bt_chat_template *found = NULL;
     bool several = false;

@@ -16,7 +16,7 @@ typedef struct conversation {
     bt_chat_message m[MAX_MESSAGES];
     size_t n;
     bt_text joined[2]; /* texts made of several fields */
-    bt_text *parts;    /* (MAX_MESSAGES) contents that came in parts; NULL: none did */
+    bt_text *parts;    /* (MAX_MESSAGES) contents that consist of parts; NULL: none */
 } conversation;
 
 static void release_conversation(conversation *c) {
@@ -209,7 +209,7 @@ static json_t *side_of(json_t *o, int which, const char **field) {
 
 static bool whole(json_t *answer) { return json_is_array(answer) && json_array_size(answer) > 1; }
 
-/* what comes before the answer: a text, or messages; in the fields of several tools */
+/* Adds the part before the answer: a text or messages, in the fields used by several tools. */
 static bt_code question(const bt_form *f, json_t *o, conversation *c, bool answered, bt_err *err) {
     static const char *const lists[] = {"messages", "conversations", "conversation"};
     const char *system, *text;
@@ -218,7 +218,7 @@ static bt_code question(const bt_form *f, json_t *o, conversation *c, bool answe
     BT_TRY(optional_text(o, "system", &system, err));
     if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
     if (json_is_array(prompt)) return list_of(c, prompt, "prompt", err);
-    json_t *asked = json_object_get(json_object_get(o, "input"), "messages"); /* as OpenAI has it */
+    json_t *asked = json_object_get(json_object_get(o, "input"), "messages"); /* OpenAI's format */
     if (asked) return list_of(c, asked, "input.messages", err);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         json_t *list = json_object_get(o, lists[i]);

@@ -1,7 +1,7 @@
-/* instruct.h - what a line of an instruction set holds, and its tokens.
+/* instruct.h - the content of a line of an instruction set, and its tokens.
  *
- * A line gives one document, a preference two: the chosen one, then the rejected one. Each token of
- * it has a mark: whether a model learns to write it.
+ * A line gives one document; a preference gives two: the chosen one, then the rejected one. Each token has a mark:
+ * whether a model learns to write it.
  * Threads: constant after init; encode needs the caller's output only. */
 #ifndef BT_ENGINE_DATA_CHAT_INSTRUCT_H
 #define BT_ENGINE_DATA_CHAT_INSTRUCT_H
@@ -28,7 +28,7 @@ typedef enum { BT_LEARN_ANSWERS, BT_LEARN_LAST, BT_LEARN_ALL } bt_learn;
 typedef struct bt_form_cfg {
     bt_form_kind kind;
     bt_learn learn;
-    const char *template_name; /* of chat.def */
+    const char *template_name; /* name of a row of chat.def */
     const char *field;  /* COMPLETION, LABEL: the one that holds the text; NULL or "": "text" */
     const char *labels; /* LABEL: the classes (labels.h) */
 } bt_form_cfg;
@@ -45,8 +45,7 @@ bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tok
 int bt_form_documents(const bt_form *f);
 /* the keys of a row that the form reads; borrows cfg's field */
 bt_json_wanted bt_form_keys(const bt_form_cfg *cfg);
-/* appends the tokens of document number `which`. The message names the field that is not what the
- * form wants */
+/* Appends the tokens of document `which`. The error names the field that has the wrong form. */
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err)
     BT_MUST_CHECK;
 /* changes when the same lines give other tokens or marks */

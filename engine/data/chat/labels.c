@@ -80,7 +80,7 @@ bt_code bt_labels_check(const char *list, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- of the data ----------------------------------------------------------------------------- */
+/* ---- labels found in the data -------------------------------------------------------------------- */
 
 typedef struct found {
     char (*names)[BT_LABEL_BYTES];
@@ -140,8 +140,8 @@ static bt_code put_names(found *f, const char *path, uint64_t lines, bt_text *ou
         return bt_fail(err, BT_ARG, "'%.200s' has no labels: name them with data.labels", path);
     if (f->n == 1)
         return bt_fail(err, BT_ARG,
-                       "all %llu lines of '%.200s' have the label '%s': there is nothing to tell "
-                       "apart",
+                       "all %llu lines of '%.200s' have the label '%s': a classifier needs at "
+                       "least two",
                        (unsigned long long)lines, path, f->names[0]);
     for (size_t i = 0; i < f->n; i++) numbers = numbers && whole_number(f->names[i]);
     qsort(f->names, f->n, sizeof *f->names, numbers ? by_number : by_bytes);

@@ -12,7 +12,7 @@
 
 enum { PIECE = 1 << 20, LINE_MAX_BYTES = 256 << 20, JSON_DEPTH = 64 };
 
-/* how the rows of a JSON file are written */
+/* layout of the rows of a JSON file */
 typedef enum { ROWS_IN_LINES, ROWS_IN_LIST, ROWS_AFTER_EACH_OTHER } rows_form;
 
 struct bt_documents {
@@ -29,9 +29,9 @@ struct bt_documents {
     bool eof;
     rows_form rows;
     bool list_open;
-    uint64_t line;  /* of ROWS_IN_LINES the line, else the row; 1-based */
+    uint64_t line;  /* line number for ROWS_IN_LINES, else row number; 1-based */
     json_t *object; /* owns the current row */
-    /* what is told at the end */
+    /* statistics for the final notes */
     uint64_t n_rows, n_bad;
     char first_bad[240];
     uint64_t not_utf8, files_not_utf8;          /* bytes, and the files that have some */
@@ -92,7 +92,7 @@ static bt_code close_file(bt_documents *d, bt_err *err) {
     return BT_OK;
 }
 
-/* until `want` unconsumed bytes are there, or the file ends */
+/* Reads until `want` unconsumed bytes are available, or the file ends. */
 static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
     if (d->begin && d->end - d->begin < want) {
         memmove(d->buf, d->buf + d->begin, d->end - d->begin);
@@ -281,7 +281,7 @@ static void object_place(const bt_documents *d, char *out, size_t size) {
              (unsigned long long)d->line);
 }
 
-/* of a row without a field that its form needs: the form whose own key it has */
+/* If a row lacks a field that its form needs, suggests the form whose key it has. */
 static void hint_of(const bt_documents *d, const char *what, char *out, size_t size) {
     const char *form = d->unread.form, *now = d->wanted.form;
     out[0] = '\0';

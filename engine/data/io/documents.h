@@ -1,12 +1,12 @@
 /* documents.h - reads files of text and of JSON document by document, in pieces of bounded size.
  *
- * A text file is one document; each row of a JSON file is one: a line of JSON lines, an object of a list, or one of
- * objects that follow each other. A piece ends where every pre-tokeniser splits anyway (bt_text_cut), so tokens do
- * not depend on the size of the pieces.
- * Refuses:  files that are no text by their first bytes (file_kind.h), NUL bytes in text, rows that are not JSON
- *           objects with the field as a string; in what is read of them nesting deeper than 64 and duplicate keys.
- *           The message names file and byte, line or row. Keys that are not read may have any values.
- * Owns:     one open file and its buffers; a piece stays valid until the following `next`. */
+ * A text file is one document; so is each row of a JSON file: a line of JSON lines, an object of a list, or one of
+ * concatenated objects. A piece ends where every pre-tokeniser splits anyway (bt_text_cut), so tokens do not
+ * depend on the size of the pieces.
+ * Refuses:  files that are not text by their first bytes (file_kind.h), NUL bytes in text, rows that are not JSON
+ *           objects with the field as a string; in used values nesting deeper than 64 and duplicate keys. The
+ *           message names file and byte, line or row. Keys that are not used may have any values.
+ * Owns:     one open file and its buffers; a piece is valid until the following `next`. */
 #ifndef BT_ENGINE_DATA_IO_DOCUMENTS_H
 #define BT_ENGINE_DATA_IO_DOCUMENTS_H
 
@@ -25,7 +25,7 @@ struct json_t;
 typedef struct bt_piece {
     const char *text;              /* NULL: no more files */
     size_t n;                      /* may be 0 */
-    bool document_ends, file_ends; /* behind this piece */
+    bool document_ends, file_ends; /* the document or file ends behind this piece */
 } bt_piece;
 
 /* files: of kind TEXT or JSONL, borrowed; field: "text", or "meta.body" for a nested one */
@@ -34,19 +34,19 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
 bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) BT_MUST_CHECK;
 double bt_documents_done(const bt_documents *d); /* share of the bytes read, 0..1 */
 void bt_documents_close(bt_documents *d);        /* accepts NULL */
-/* Which keys of rows are read (NULL: the field of `open`), and whether bad rows are left out and counted, or refused.
- * Before the first piece or object. What `wanted` points to is borrowed */
+/* Sets the keys of rows that are read (NULL: the field of `open`), and whether bad rows are skipped and counted,
+ * or refused. Call it before the first piece or object. `wanted` and its strings are borrowed. */
 void bt_documents_rows(bt_documents *d, const bt_json_wanted *wanted, bool skip_bad);
-/* What a reader makes of a row it cannot use: BT_OK where bad rows are left out; else `code`, and the message names
- * file and row. Failures that are not the row's (BT_NOMEM, ...) are never left out */
+/* Called by a reader for a row that it cannot use. Returns BT_OK if bad rows are skipped; else `code`, with file
+ * and row in the message. Errors not caused by the row (BT_NOMEM, ...) are always returned. */
 bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err)
     BT_MUST_CHECK;
 /* Appends a line each for rows that were left out, bytes that are not UTF-8, and keys that were not read. A warning
  * begins with '!', other lines with a blank */
 void bt_documents_notes(const bt_documents *d, bt_text *out);
 
-/* of JSON files alone, instead of `next`: the next row's object, borrowed until the following call.
- * Behind the last row of each file *object is NULL; at the end of all, *files_end is set as well */
+/* For JSON files only, instead of `next`: the next row's object, borrowed until the following call. Behind the
+ * last row of each file *object is NULL; after the last file *files_end is set as well. */
 bt_code bt_documents_object(bt_documents *d, struct json_t **object, bool *files_end, bt_err *err)
     BT_MUST_CHECK;
 

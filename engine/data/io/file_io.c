@@ -43,7 +43,8 @@ bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint
 bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err) {
     *data = NULL;
     *n = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes to */
+    int fd = open(path, O_RDONLY | O_CLOEXEC |
+                            O_NONBLOCK); /* does not block on a pipe without a writer */
     if (fd < 0)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
                              path);

@@ -17,9 +17,9 @@ typedef struct bt_file_kind {
     size_t n, at;       /* its length, and its offset in the file */
     const char *inside; /* NULL, or what the first bytes contain as well */
     const char *what;   /* "a Parquet file" */
-    const char *remedy; /* "{}" stands for the path */
+    const char *remedy; /* "{}" is replaced by the path */
     bool text;          /* the file itself is text */
-    bool model;         /* a form of models that is read here */
+    bool model;         /* a model format that this program reads */
 } bt_file_kind;
 
 /* the kind of a file that begins with head[0..n); NULL: none of the table */

@@ -10,7 +10,7 @@
 /* *out is NULL on failure */
 bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
-/* the same, whole numbers beyond 64 bits as reals: files of others say 1e30 as 1000...0 */
+/* the same, with whole numbers beyond 64 bits as reals: some programs write 1e30 as 1000...0 */
 bt_code bt_json_parse_big(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
 /* The same with the character \u0000 inside texts, which are then read by json_string_length. */

@@ -29,7 +29,7 @@ static char skip_space(scan *p) {
     return p->i < p->n ? p->s[p->i] : '\0';
 }
 
-/* from a quote to behind the closing one */
+/* Skips from a quote to behind the closing one. */
 static bool skip_string(scan *p) {
     for (p->i++; p->i < p->n; p->i++) {
         if (p->s[p->i] == '\\')
@@ -81,7 +81,7 @@ static bool in_list(const char *const *list, const char *key, size_t n) {
     return false;
 }
 
-/* the path is the key, or goes on behind it; inner: from one of its dots on */
+/* The path is the key, or begins with it and a dot; inner: compares from each of its dots on. */
 static bool on_path(const char *path, bool inner, const char *key, size_t n) {
     for (const char *p = path; p; p = strchr(p, '.')) {
         if (p != path) p++;
@@ -93,12 +93,12 @@ static bool on_path(const char *path, bool inner, const char *key, size_t n) {
 
 static bool wants(const bt_json_wanted *w, bool inner, const char *key, size_t n) {
     return in_list(inner ? w->inner : w->row, key, n) || on_path(w->path, inner, key, n) ||
-           memchr(key, '\\', n); /* what an escaped key means, the parser finds out */
+           memchr(key, '\\', n); /* an escaped key is left to the parser */
 }
 
 static void count_unread(bt_json_unread *u, bool inner, const char *key, size_t n) {
     if (n >= BT_UNREAD_NAME) n = BT_UNREAD_NAME - 1;
-    for (size_t k = 0; k < u->n; k++) { /* rows have their keys in one order */
+    for (size_t k = 0; k < u->n; k++) { /* rows usually have their keys in one order */
         const size_t i = (u->next + k) % u->n;
         if (u->keys[i].inner != inner || strncmp(u->keys[i].name, key, n) != 0 ||
             u->keys[i].name[n])
@@ -127,9 +127,9 @@ static void note_sign(scan *p, const char *key, size_t n) {
 
 static bool keep_value(scan *p, int level);
 
-/* from '{' to behind '}' */
+/* Processes an object from '{' to behind '}'. */
 static bool keep_object(scan *p, int level) {
-    size_t comma = 0; /* behind the last member that stays */
+    size_t comma = 0; /* position behind the last member that is kept */
     for (p->i++;;) {
         char c = skip_space(p);
         if (c == '}') return p->i++, true;

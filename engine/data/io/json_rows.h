@@ -1,8 +1,8 @@
 /* json_rows.h - rows of data as JSON text: where one ends, and which of its keys are read.
  *
- * Keys that no reader uses are blanked out in the text before a parser sees it. So their values may be anything that
- * other programs write: whole numbers beyond 64 bits, NaN, Infinity, 1e999, keys twice, deep nesting, halves of
- * surrogate pairs. Columns of messages stay those of the file.
+ * Unused keys are replaced by blanks before the text is parsed. So their values may be anything that other
+ * programs write: whole numbers beyond 64 bits, NaN, Infinity, 1e999, duplicate keys, deep nesting, halves of
+ * surrogate pairs. Columns in messages are still those of the file.
  * Threads: the caller's text and counts only. */
 #ifndef BT_ENGINE_DATA_IO_JSON_ROWS_H
 #define BT_ENGINE_DATA_IO_JSON_ROWS_H
@@ -14,7 +14,7 @@
 #include "engine/base/text.h"
 
 typedef struct bt_json_wanted {
-    const char *form;         /* of data.form; NULL: text */
+    const char *form;         /* value of data.form; NULL: text */
     const char *const *row;   /* keys of a row that are read, NULL behind the last; may be NULL */
     const char *const *inner; /* keys of the objects in their values */
     const char *path;         /* one more key, or keys joined by dots: "meta.body"; may be NULL */
@@ -26,16 +26,16 @@ enum { BT_UNREAD_MAX = 64, BT_UNREAD_NAME = 48 };
 typedef struct bt_json_unread {
     struct {
         char name[BT_UNREAD_NAME];
-        bool inner; /* of an object inside a row */
+        bool inner; /* key of an object inside a row */
         uint64_t count;
     } keys[BT_UNREAD_MAX];
     size_t n, next;   /* next: where the search for the next key begins */
     uint64_t others;  /* occurrences of keys beyond BT_UNREAD_MAX */
-    const char *form; /* what the last row looks like; NULL: none of data.form */
+    const char *form; /* likely value of data.form for the last row; NULL: none */
 } bt_json_unread;
 
-/* Blanks out the members of the object s[0..n) that w does not want, and counts them. Text that is no object stays
- * as it is from where that shows: the parser reports it. */
+/* Replaces the members of the object s[0..n) that w does not list by blanks, and counts them. Text that is not an
+ * object is left unchanged from the point of the error: the parser reports it. */
 void bt_json_drop_unread(char *s, size_t n, const bt_json_wanted *w, bt_json_unread *u);
 
 /* Length of the object that begins at s[0], '{'; 0: it does not end within n bytes, or not as JSON. *lines: it holds

@@ -1,4 +1,4 @@
-/* sources.c - walks folders in the order of names and tells files by their endings. */
+/* sources.c - walks folders in the order of names and classifies files by their name endings. */
 #include "engine/data/io/sources.h"
 
 #include <dirent.h>
@@ -101,7 +101,8 @@ static const char *no_data(const char *path, bt_source_kind as) {
 
 static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err);
 
-/* what save_to_disk of Hugging Face's datasets writes: its JSON files describe the data, which are in Arrow streams */
+/* Refuses folders written by save_to_disk of Hugging Face's datasets: their JSON files describe the data, which
+ * are in Arrow streams. */
 static bt_code refuse_datasets_folder(const char *folder, bt_err *err) {
     static const char *const marks[][2] = {{"dataset_dict.json", "['train']"}, {"state.json", ""}};
     char path[PATH_MAX];
@@ -159,7 +160,7 @@ static bt_code add_found(const walk *w, const char *path, const struct stat *st,
     return add(w->s, path, kind, st, w->word, err);
 }
 
-/* what a word that names no file was meant for; NULL: not known */
+/* Suggests the intended form of a word that is not a file; NULL: unknown. */
 static const char *hint_for(const char *word) {
     char first[PATH_MAX];
     const size_t n = strcspn(word, " ,");

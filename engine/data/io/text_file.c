@@ -14,7 +14,7 @@
 
 enum { RAW = 1 << 18, GZIP_ONLY = 16 + MAX_WBITS, LONGEST_WINDOW = sizeof(size_t) > 4 ? 31 : 30 };
 
-/* what a decoder did with f->raw[begin..end): the text it wrote, and whether a member or frame has ended */
+/* result of decoding f->raw[begin..end): number of bytes written, and whether a member or frame has ended */
 typedef struct decoded {
     size_t n;
     bool ends;
@@ -35,7 +35,7 @@ struct bt_text_file {
     const decoder *how; /* NULL: plain */
     unsigned char *raw;
     size_t begin, end; /* raw bytes that are not decoded yet */
-    bool eof;          /* of the raw bytes */
+    bool eof;          /* end of the raw bytes */
     bool between;      /* no member or frame has begun */
     bool ended;        /* a member or frame has ended */
     z_stream gzip;

@@ -1,5 +1,4 @@
-/* utf8.h - what is UTF-8 and what is not (Unicode table 3-7: no overlong forms, no surrogates, at
- * most U+10FFFF). */
+/* utf8.h - validates UTF-8 (Unicode table 3-7: no overlong forms, no surrogates, at most U+10FFFF). */
 #ifndef BT_ENGINE_DATA_IO_UTF8_H
 #define BT_ENGINE_DATA_IO_UTF8_H
 

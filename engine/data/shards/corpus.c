@@ -27,7 +27,7 @@ struct bt_corpus {
     size_t oldest, n_open;
     uint64_t T;
     bt_row_set *rows; /* NULL: a stream */
-    /* of packed shards: learned ids and their source bytes; and room for one row */
+    /* packed shards: learned ids and their source bytes; room for one row */
     double learned, learned_bytes;
     uint64_t documents, documents_of_split;
     int32_t *ids; /* (T + 1) */
@@ -118,10 +118,11 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
     const bool pairs = cfg->form.kind == BT_FORM_PREFERENCE;
     uint64_t at = 0, d = 0, facts[4] = {info->content_hash, info->tables_hash, cfg->packing, c->T};
     if (!info->has_documents)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "token shard '%.100s' does not say where its documents end, which packing "
-                       "needs: make it again with 'bitrain data prepare'",
-                       bt_shard_name(s));
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "token shard '%.100s' does not contain the ends of its documents, which packing "
+            "needs: make it again with 'bitrain data prepare'",
+            bt_shard_name(s));
     for (uint64_t i = 0; i < info->n_segments; i++) {
         uint64_t count, bytes, from = d;
         bt_shard_segment(s, i, &count, &bytes);
@@ -129,7 +130,7 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
         if (pairs && (d - from) % 2)
             return bt_fail(err, BT_ARG,
                            "token shard '%.100s' has an odd number of documents: preferences are "
-                           "pairs of them (data.form says preference)",
+                           "pairs of them (data.form is preference)",
                            bt_shard_name(s));
         uint64_t each = pairs ? 2 : 1,
                  val = whole ? 0 : (uint64_t)((double)((d - from) / each) * cfg->val_frac) * each;

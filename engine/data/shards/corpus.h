@@ -22,21 +22,21 @@ bt_code bt_corpus_open(bt_corpus **out, const bt_sources *sources, const bt_load
 uint64_t bt_corpus_count(const bt_corpus *c);
 uint64_t bt_corpus_hash(const bt_corpus *c);
 const bt_text *bt_corpus_notes(
-    const bt_corpus *c); /* of its files, as bt_documents_notes has them */
+    const bt_corpus *c); /* notes on its files, as by bt_documents_notes */
 /* tokens are a stream: whole rows of T tokens and the one that follows; packed: rows */
 uint64_t bt_corpus_rows(const bt_corpus *c);
-/* what a model trains on, T of each. positions: of a token in its document, -1 behind the last
- * document; NULL of a stream. targets: -1 is not learned */
+/* training data, T of each. positions: of a token in its document, -1 behind the last document; NULL for a stream.
+ * targets: -1 is not learned */
 typedef struct bt_corpus_row {
     int32_t *inputs, *targets, *positions;
 } bt_corpus_row;
 bt_code bt_corpus_read_row(bt_corpus *c, uint64_t row, const bt_corpus_row *out, bt_err *err)
     BT_MUST_CHECK;
-/* what a loss is divided by: targets that are learned, or pairs of preferences */
+/* divisor of the loss: learned targets, or pairs of preferences */
 uint32_t bt_corpus_row_counted(const bt_corpus *c, uint64_t row);
 /* source bytes of a learned token, on average */
 double bt_corpus_bytes_per_token(const bt_corpus *c);
-const bt_row_facts *bt_corpus_row_facts(const bt_corpus *c); /* NULL of a stream */
+const bt_row_facts *bt_corpus_row_facts(const bt_corpus *c); /* NULL for a stream */
 void bt_corpus_close(bt_corpus *c);                          /* accepts NULL */
 
 #endif

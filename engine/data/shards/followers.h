@@ -1,4 +1,4 @@
-/* followers.h - which tokens follow which in the data that a run begins with: the statistics of a bigram model.
+/* followers.h - counts which tokens follow which in the first data of a run: the statistics of a bigram model.
  * Threads: one. */
 #ifndef BT_ENGINE_DATA_SHARDS_FOLLOWERS_H
 #define BT_ENGINE_DATA_SHARDS_FOLLOWERS_H
@@ -8,9 +8,9 @@
 
 enum { BT_FOLLOWERS_TOKENS = 1 << 22 };
 
-/* Of the learned targets of the first sequences of `cfg`, in the order of training: an epoch of them, of at most
- * BT_FOLLOWERS_TOKENS tokens. A function of the data, V and T: the same on every rank of every layout. Takes 16
- * bytes a token while it counts, and keeps 8 for each pair that occurs */
+/* Counts learned targets of the first sequences of `cfg`, in the order of training: one epoch, at most
+ * BT_FOLLOWERS_TOKENS tokens. A function of the data, V and T: the same on every rank of every layout. Uses 16
+ * bytes a token while counting, and keeps 8 bytes for each pair that occurs. */
 bt_code bt_followers_count(bt_followers *out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_followers_release(bt_followers *f);
 

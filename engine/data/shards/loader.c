@@ -27,14 +27,14 @@ struct bt_loader {
     int B, T;
     bool shuffle;
     uint64_t seed;
-    int64_t step; /* of the next micro-batch the reader makes */
+    int64_t step; /* step of the reader's next micro-batch */
     int64_t base; /* sequence number of step 0's first; not 0 where the data are dealt out */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
     bt_corpus **corpora; /* (n_corpora) 0: synth; several: of a mixture */
     size_t n_corpora;
     bt_mixture *mixture; /* NULL: one corpus */
     char **names;        /* (n_corpora) of a mixture: the first file of each */
-    bt_row_facts facts;  /* of all, where they are packed */
+    bt_row_facts facts;  /* sum over all corpora, if they are packed */
     bt_text notes;
     bt_synth synth;
     uint64_t n_epoch; /* sequences of an epoch of all corpora */

@@ -1,13 +1,12 @@
-/* loader.h - hands each rank its own stream of token batches.
+/* loader.h - deterministic stream of token batches for one rank.
  *
- * The stream is a pure function of (sources, split, seed, global sample index): sample g of a step
- * is sequence number step * (sequences per step) + g of the epoch order; a resumed run, even on
- * another number of ranks, sees the tokens it would have seen. `synth:chain` reproduces
- * bench/peer_torch.py's stream exactly (sequence j is the j-th stretch of T+1 tokens of the chain,
- * seed = the run's seed, no shuffling, no end).
- * Order:    open -> { next* -> [move] }* -> close. A batch stays valid until the following `next`.
- * Owns:     its sources and two batch buffers; a private reader thread stays one batch ahead.
- * Cost:     `next` is O(1) when the reader keeps up. */
+ * The stream is a pure function of (sources, split, seed, global sample index): sample g of a step is sequence
+ * number step * (sequences per step) + g of the epoch order. A resumed run, even with another number of ranks,
+ * reads the same tokens as an uninterrupted one. `synth:chain` reproduces bench/peer_torch.py's stream exactly
+ * (sequence j is the j-th range of T+1 tokens of the chain, seed = the run's seed, no shuffling, no end).
+ * Order:    open -> { next* -> [move] }* -> close. A batch is valid until the following `next`.
+ * Owns:     its sources and two batch buffers; a private reader thread prefetches one batch.
+ * Cost:     `next` is O(1) unless the reader is late. */
 #ifndef BT_ENGINE_DATA_SHARDS_LOADER_H
 #define BT_ENGINE_DATA_SHARDS_LOADER_H
 
@@ -27,7 +26,7 @@ typedef struct bt_batch {
     /* (B, T) of each token in its document, -1 behind the last one; NULL: sequences are not made of
      * documents */
     const int32_t *positions;
-    /* what a loss of these is divided by: learned targets, or pairs of preferences; of a stream -1 */
+    /* divisor of the loss: learned targets, or pairs of preferences; -1 for a stream */
     int64_t counted;
 } bt_batch;
 
@@ -40,16 +39,16 @@ typedef struct bt_loader_cfg {
     const char *val_paths;
     /* the remedy in the message that the validation data are too short; NULL: in words of `train` */
     const char *val_remedy;
-    /* weights of the words of `paths` in training (mixture.h); NULL or "": they follow each other */
+    /* weights of the words of `paths` in training (mixture.h); NULL or "": concatenated */
     const char *mixture;
-    const char *glob;      /* of folders only files whose name fits; NULL: all */
+    const char *glob;      /* in folders, read only files matching this pattern; NULL: all */
     const char *tokenizer; /* "bytes" or a tokenizer file */
-    const char *field;     /* of JSONL objects */
-    bt_form_cfg form;      /* what their lines hold */
+    const char *field;     /* text field of JSONL objects */
+    bt_form_cfg form;      /* form of the lines */
     bt_packing packing;    /* AUTO is STREAM here */
     bt_too_long too_long;
-    bool skip_bad_rows; /* rows that cannot be used are left out and counted, not refused */
-    /* where tokenised shards of text are kept (created); "" keeps them in memory */
+    bool skip_bad_rows; /* rows that cannot be used are skipped and counted, not refused */
+    /* folder for tokenised shards of text (created); "" keeps them in memory */
     const char *cache_dir;
     bt_split split;
     double val_frac;
@@ -57,8 +56,8 @@ typedef struct bt_loader_cfg {
     /* B sequences of T tokens a micro-batch; every id must be < V */
     int B, T, V;
     uint64_t seed;
-    int64_t first_step;     /* where a resumed run begins */
-    int sequences_per_step; /* of all ranks */
+    int64_t first_step;     /* first step of a resumed run */
+    int sequences_per_step; /* sum over all ranks */
     /* this rank's part of a step: [first, first + n); n is a multiple of B */
     int first_sequence, n_sequences;
     /* while text is tokenised; may be NULL */
@@ -69,13 +68,12 @@ typedef struct bt_loader_cfg {
 bt_code bt_loader_open(bt_loader **out, const bt_loader_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* micro-batches of a step in order, then those of the next step */
 bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) BT_MUST_CHECK;
-/* goes on with sequences [first, first + n) of `step`, whatever was read ahead: a rank's share of
- * the batch has changed */
+/* Continues with sequences [first, first + n) of `step` and drops prefetched data: a rank's share of the batch has
+ * changed */
 bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err)
     BT_MUST_CHECK;
-/* goes on with sequences [begin + first, begin + first + n), then with the same of begin + stride, and
- * so on: the data are dealt out by somebody else (islands). What `first` and `n` are of a step, they
- * are here of `stride` */
+/* Continues with sequences [begin + first, begin + first + n), then the same of begin + stride, and so on, for
+ * data leased by a hub of islands. `first` and `n` are relative to `stride`, instead of a step. */
 bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err)
     BT_MUST_CHECK;
 int64_t bt_loader_tokens(const bt_loader *l); /* tokens of the split; -1: endless */
@@ -89,18 +87,18 @@ typedef struct bt_loader_share {
 } bt_loader_share;
 size_t bt_loader_sources(const bt_loader *l);
 bt_loader_share bt_loader_source(const bt_loader *l, size_t k, int64_t step);
-/* targets that are learned, or pairs, in a step of all ranks: what its loss is divided by. A function of the
- * data: every rank knows it without asking. -1: all of them (a stream) */
+/* Learned targets, or pairs, in a step of all ranks: the divisor of its loss. A function of the data, so that
+ * every rank computes it without communication. -1: all targets (a stream) */
 int64_t bt_loader_counted(const bt_loader *l, int64_t step);
 /* the same of the sequences [begin, begin + n) */
 int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n);
-/* of the documents of a packed split; NULL: a stream */
+/* statistics of the documents of a packed split; NULL: a stream */
 const bt_row_facts *bt_loader_row_facts(const bt_loader *l);
 /* source text bytes per token of the split (bits per byte); 1 for synth */
 double bt_loader_bytes_per_token(const bt_loader *l);
-/* of the sources: a checkpoint refuses other data unless told */
+/* hash of the sources: a checkpoint refuses other data by default */
 uint64_t bt_loader_hash(const bt_loader *l);
-/* what was left out of the files or not used, a line each (bt_documents_notes); "": nothing */
+/* notes on skipped or unused parts of the files, a line each (bt_documents_notes); "": none */
 const char *bt_loader_notes(const bt_loader *l);
 void bt_loader_close(bt_loader *l); /* accepts NULL */
 

@@ -66,8 +66,8 @@ static bt_code read_weights(stage *s, const char **at, size_t n, bt_err *err) {
     for (k = 0; k < n; k++) s->period += s->weights[k] /= common;
     if (s->period > MAX_PERIOD)
         return bt_fail(err, BT_ARG,
-                       "data.mixture: the weights of '%.40s' come out even only after %llu "
-                       "sequences (give rounder ones)",
+                       "data.mixture: the weights of '%.40s' have a period of %llu "
+                       "sequences, which is too long (give rounder ones)",
                        from, (unsigned long long)s->period);
     return BT_OK;
 }

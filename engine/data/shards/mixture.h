@@ -1,9 +1,8 @@
-/* mixture.h - which source each sequence of a run comes from, by weights that may change at given steps.
+/* mixture.h - the source of each sequence of a run, by weights that may change at given steps.
  *
- * A pure function of the sequence's number: in any stretch that is a whole period (the sum of the
- * weights, reduced) each source has exactly its weight; inside a period sources take turns as evenly
- * as whole numbers allow (smooth weighted round robin). So a resumed run, on any layout, goes on with
- * the very sequence that came next.
+ * A pure function of the sequence's number: in every whole period (the sum of the weights, reduced) each source
+ * has exactly its weight; inside a period sources alternate as evenly as whole numbers allow (smooth weighted
+ * round robin). So a resumed run, on any layout, continues with exactly the next sequence.
  * Text: "3:1", or "3:1,5000=1:1" for other weights from step 5000 on. Up to four decimals.
  * Threads: constant after create. */
 #ifndef BT_ENGINE_DATA_SHARDS_MIXTURE_H
@@ -17,17 +16,17 @@
 
 typedef struct bt_mixture bt_mixture;
 
-/* n sources; sequences_per_step of all ranks. BT_ARG says what of the text is wrong */
+/* n sources; sequences_per_step: of all ranks. BT_ARG: err describes the fault in the text */
 bt_code bt_mixture_create(bt_mixture **out, const char *text, size_t n, int sequences_per_step,
                           bt_err *err) BT_MUST_CHECK;
 void bt_mixture_destroy(bt_mixture *m); /* accepts NULL */
 
-/* how many of the first n sequences of the run come from source k */
+/* how many of the first n sequences of the run are from source k */
 uint64_t bt_mixture_count(const bt_mixture *m, size_t k, uint64_t n);
 
 typedef struct bt_mixture_pick {
     size_t source;
-    uint64_t index; /* so many sequences of this source came before */
+    uint64_t index; /* number of earlier sequences from this source */
 } bt_mixture_pick;
 bt_mixture_pick bt_mixture_at(const bt_mixture *m, uint64_t sequence);
 

@@ -26,11 +26,11 @@ typedef struct run { /* one call of bt_prepare */
     uint32_t *lengths;
     int32_t *ids;
     size_t ids_cap;
-    uint64_t document_bytes; /* of the current document so far */
+    uint64_t document_bytes; /* bytes of the current document so far */
     bool holds;              /* tokens may span the ends of pieces: */
     bt_text held;            /* the text that is not encoded yet */
     char last;               /* its last byte */
-    bt_form form;            /* of instruction sets */
+    bt_form form;            /* form of instruction sets */
     bt_chat_ids row[2];      /* the documents of one row of them */
     bt_prepare_result sum;
 } run;
@@ -247,7 +247,7 @@ static void cache_name(const bt_prepare_cfg *cfg, const char *cache_dir, char *o
     snprintf(out, size, "%s/%s-%016llx.bts", cache_dir, safe, (unsigned long long)cache_key(cfg));
 }
 
-/* what a killed process left behind; only under the lock */
+/* Removes files of killed processes; called only under the lock. */
 static void remove_leftovers(const char *path) {
     char pattern[PATH_MAX + 8];
     glob_t found;
@@ -261,7 +261,7 @@ static void notes_path(const char *shard, char *out, size_t size) {
     snprintf(out, size, "%.*s.notes", (int)strlen(shard), shard);
 }
 
-/* A note that cannot be kept is told once only: by the process that made the shard. */
+/* Stores the notes. Notes that cannot be stored are reported only once, by the process that made the shard. */
 static void keep_notes(const char *shard, const bt_text *notes) {
     char path[PATH_MAX + 8];
     bt_err ignored = BT_ERR_INIT;
@@ -285,7 +285,7 @@ static bt_code open_kept(const bt_prepare_cfg *cfg, const char *shard, bt_shard 
     return BT_OK;
 }
 
-/* under the lock: still not there, or damaged */
+/* Called under the lock: makes the shard if it is still missing, or damaged. */
 static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shard **opened,
                             bt_err *err) {
     bt_err why;
@@ -344,7 +344,7 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
         return bt_prepare(&c, NULL, opened, err);
     }
     code = open_or_make(&c, path, opened, err);
-    /* the lock file stays: removing it would let a waiter and a newcomer both hold "the" lock */
+    /* the lock file is not removed: otherwise a waiter and a new process could both hold "the" lock */
     close(fd);
     return code;
 }

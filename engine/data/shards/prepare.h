@@ -1,12 +1,12 @@
-/* prepare.h - text to token ids: documents through a tokenizer into a token shard, streaming.
+/* prepare.h - tokenises text: documents through a tokenizer into a token shard, streaming.
  *
- * Around each document come the tokens that the tokenizer puts around a text (BOS), behind it a
- * separator: the end-of-text token, or a newline where the vocabulary has none (bytes) and the document
- * does not end with one already. Empty documents vanish. Lines of
- * an instruction set (instruct.h) become documents as their template has them, with what is learned.
- * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a
- * lock file lets one process of many do the work while the others wait; a damaged cache file is
- * made again. The notes of a cached shard are kept in a file beside it. */
+ * Each document is surrounded by the tokens that the tokenizer adds to a text (BOS) and followed by a separator:
+ * the end-of-text token, or a newline if the vocabulary has none (bytes) and the document does not end with one.
+ * Empty documents are dropped. Lines of an instruction set (instruct.h) become documents by their template, with
+ * marks of learned tokens.
+ * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a lock file lets one
+ * of several processes do the work; a damaged cache file is made again. The notes of a cached shard are in a file
+ * beside it. */
 #ifndef BT_ENGINE_DATA_SHARDS_PREPARE_H
 #define BT_ENGINE_DATA_SHARDS_PREPARE_H
 
@@ -19,12 +19,12 @@
 typedef struct bt_prepare_cfg {
     const bt_source *files; /* TEXT and JSONL */
     size_t n_files;
-    const char *field; /* of rows of JSON */
-    bool skip_bad;     /* rows that cannot be used are left out and counted, not refused */
-    /* what a line holds; NULL, or of kind TEXT: the text in `field` */
+    const char *field; /* text field of JSON rows */
+    bool skip_bad;     /* rows that cannot be used are skipped and counted, not refused */
+    /* form of a line; NULL, or of kind TEXT: the text in `field` */
     const bt_form_cfg *form;
     const bt_tokenizer *tokenizer;
-    const char *path; /* of the shard; NULL: anonymous memory */
+    const char *path; /* path of the shard; NULL: anonymous memory */
     /* > 0: begin another shard behind the document that reaches this many ids; x.bts then
      * becomes x-00000.bts, x-00001.bts, ... */
     uint64_t split_ids;

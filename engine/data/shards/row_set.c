@@ -36,7 +36,7 @@ void bt_row_set_destroy(bt_row_set *r) {
     free(r);
 }
 
-/* ---- what is learned ------------------------------------------------------------------------- */
+/* ---- learned targets ------------------------------------------------------------------------------ */
 
 /* the first span that ends behind `id` */
 static uint64_t span_at(const bt_shard *s, uint64_t id) {
@@ -132,7 +132,7 @@ static bt_code put_piece(bt_row_set *r, const bt_shard *s, uint32_t shard, uint6
     return add_piece(r, (bt_row_piece){first, shard, n, counted}, counted, err);
 }
 
-/* of two documents that follow each other */
+/* Adds two successive documents as a pair. */
 static bt_code put_pair(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t d,
                         const char *name, bt_err *err) {
     const uint64_t *ends = bt_shard_document_ends(s), first = d ? ends[d - 1] : 0,

@@ -1,12 +1,12 @@
-/* row_set.h - documents laid into rows of T tokens, so that none runs on into another row.
+/* row_set.h - packs documents into rows of T tokens, so that none continues in another row.
  *
- * A document that fits is whole in one row. A longer one is cut into pieces of T tokens where all of
- * it is learned; a conversation is refused, left out, or cut to its beginning, as data.too_long says.
- * A text with a class is cut to its end, which is where the class is learned.
- * Documents of which nothing is learned are left out. What is left out or cut is counted.
- * In their order (next fit): a row ends where the next document does not fit whole. So a row is a
- * function of its number and the data alone. Of preferences two documents that follow each other are a
- * pair, the chosen answer first: both are in one row, or neither is.
+ * A document that fits is in one row as a whole. A longer one is cut into pieces of T tokens if all of it is
+ * learned; a conversation is refused, skipped, or truncated, as data.too_long selects. A text with a class keeps
+ * its end, where the class is learned. Documents without learned targets are skipped. Skipped and cut documents
+ * are counted.
+ * In their order (next fit): a row ends where the next document does not fit. So a row is a function of its number
+ * and the data alone. Of preferences two successive documents are a pair, the chosen answer first: both are in one
+ * row, or neither is.
  * Memory: 24 bytes a document, 16 a row.
  * Threads: one caller; constant after finish. */
 #ifndef BT_ENGINE_DATA_SHARDS_ROW_SET_H
@@ -19,20 +19,20 @@ typedef enum {
     BT_PACKING_AUTO,
     BT_PACKING_STREAM,   /* tokens one after the other, whatever the document (corpus.h) */
     BT_PACKING_PAD,      /* a row for each document */
-    BT_PACKING_DOCUMENTS /* as many documents in a row as fit */
+    BT_PACKING_DOCUMENTS /* each row has as many documents as fit */
 } bt_packing;
 /* data.too_long: order of options.def */
 typedef enum { BT_TOO_LONG_REFUSE, BT_TOO_LONG_SKIP, BT_TOO_LONG_TRUNCATE } bt_too_long;
 
-typedef struct bt_row_piece { /* of a document */
+typedef struct bt_row_piece { /* part of a document */
     uint64_t first;           /* id of the shard */
     uint32_t shard, n;        /* n ids of the shard number `shard` */
     uint32_t counted;         /* targets among them that are learned */
 } bt_row_piece;
 
 typedef struct bt_row_facts {
-    uint64_t documents; /* that are in rows */
-    uint64_t tokens;    /* of these in all rows, which have room for rows * T */
+    uint64_t documents; /* documents in rows */
+    uint64_t tokens;    /* their tokens in all rows, which have room for rows * T */
     uint64_t counted;   /* targets that are learned */
     uint64_t longest;   /* tokens of a document */
     uint64_t skipped, truncated,
@@ -42,11 +42,11 @@ typedef struct bt_row_facts {
 
 typedef struct bt_row_set bt_row_set;
 
-/* what documents are to each other */
+/* relation of documents */
 typedef enum {
     BT_ROWS_TEXTS,
-    BT_ROWS_PAIRS,   /* preferences */
-    BT_ROWS_LABELLED /* texts with the number of their class at the end: cut, they keep their end */
+    BT_ROWS_PAIRS, /* preferences */
+    BT_ROWS_LABELLED /* texts with the number of their class at the end, which is kept when a text is cut */
 } bt_row_kind;
 
 bt_code bt_row_set_create(bt_row_set **out, int T, bt_packing packing, bt_too_long too_long,
@@ -56,7 +56,7 @@ bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_
                        const char *name, bt_err *err) BT_MUST_CHECK;
 bt_code bt_row_set_finish(bt_row_set *r, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_row_set_rows(const bt_row_set *r);
-/* what a loss is divided by: targets that are learned, or pairs */
+/* divisor of the loss: learned targets, or pairs */
 uint32_t bt_row_set_counted(const bt_row_set *r, uint64_t row);
 const bt_row_piece *bt_row_set_pieces(const bt_row_set *r, uint64_t row, size_t *n);
 const bt_row_facts *bt_row_set_facts(const bt_row_set *r);

@@ -1,4 +1,4 @@
-/* shard.c - reading .bts files: nothing in them is believed before it is checked. */
+/* shard.c - reads .bts files; all content is checked before use. */
 #include "engine/data/shards/shard.h"
 
 #include <errno.h>
@@ -16,8 +16,9 @@
 struct bt_shard {
     int fd; /* -1: parked */
     char *name;
-    struct stat seen; /* the newest that was examined; while it stays, checked blocks are whole */
-    uint64_t header_hash; /* of the content: it covers the hash of every block and table */
+    struct stat
+        seen; /* the newest status that was examined; while it is unchanged, checked blocks are valid */
+    uint64_t header_hash; /* hash of the content: it covers the hash of every block and table */
     bool touched;         /* its dates changed, or another file of this header replaced it */
     bt_shard_info info;
     uint64_t tables_at;
@@ -76,7 +77,7 @@ static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const
         return CORRUPT(err, name, "is corrupt: flags %u at byte 84 for %llu spans", h->flags,
                        (unsigned long long)h->n_spans);
     if (h->file_bytes != file_bytes)
-        return CORRUPT(err, name, "is %s: it has %llu bytes, its header says %llu",
+        return CORRUPT(err, name, "is %s: it has %llu bytes, its header gives %llu",
                        file_bytes < h->file_bytes ? "truncated" : "corrupt (trailing bytes)",
                        (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
     /* counts against the bytes that are there, before anything is multiplied */
@@ -139,7 +140,7 @@ static bt_code check_tables(const bt_shard *s, const bt_shard_header *h, bt_err 
     }
     if (before != h->source_bytes)
         return CORRUPT(err, s->name,
-                       "is corrupt: the blocks hold %llu source bytes, the header says %llu",
+                       "is corrupt: the blocks hold %llu source bytes, the header gives %llu",
                        (unsigned long long)before, (unsigned long long)h->source_bytes);
     if (content != h->content_hash)
         return CORRUPT(err, s->name,

@@ -41,8 +41,8 @@ typedef struct bt_shard_info {
     uint64_t count;      /* ids */
     uint64_t source_bytes, documents;
     uint64_t n_segments, n_blocks, file_bytes;
-    uint64_t content_hash; /* of all ids: equal content, equal hash */
-    /* of the tables: with content_hash, of all that the shard says */
+    uint64_t content_hash; /* hash of all ids: equal for equal content */
+    /* hash of the tables: with content_hash it covers all data of the shard */
     uint64_t tables_hash;
     bool has_documents, has_spans;
     uint64_t n_spans;
@@ -56,8 +56,8 @@ typedef struct bt_shard_span {
 
 bt_code bt_shard_open(bt_shard **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_shard_close(bt_shard *s); /* accepts NULL */
-/* gives the file descriptor back until the next read, which opens a file of the same content again, else fails;
- * a shard in memory, or one already replaced, stays open */
+/* Closes the file descriptor until the next read, which opens a file of the same content again, or fails. A shard
+ * in memory, or one already replaced, is not closed. */
 void bt_shard_park(bt_shard *s);
 bool bt_shard_is_parked(const bt_shard *s);
 const bt_shard_info *bt_shard_about(const bt_shard *s);
@@ -66,7 +66,7 @@ bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_er
     BT_MUST_CHECK;
 /* ids and source bytes of segment i */
 void bt_shard_segment(const bt_shard *s, uint64_t i, uint64_t *count, uint64_t *source_bytes);
-/* where each document ends, counted in ids; NULL without them. As long as s is open */
+/* end of each document, in ids; NULL if unknown. Valid while s is open */
 const uint64_t *bt_shard_document_ends(const bt_shard *s);
 const bt_shard_span *bt_shard_spans(const bt_shard *s); /* likewise */
 /* source bytes of the ids before `first`: exact at block borders, else id_lengths (bytes of each

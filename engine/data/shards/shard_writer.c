@@ -1,5 +1,5 @@
-/* shard_writer.c - writing .bts files: ids stream through one block; header and tables come last,
- * then the name. */
+/* shard_writer.c - writes .bts files: ids stream through one block; header and tables are written last, then the
+ * file gets its name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-/* synth.c - runs the recurrence up to the token asked for, 16 steps a division. */
+/* synth.c - runs the recurrence up to the requested token, 16 steps a division. */
 #include "engine/data/shards/synth.h"
 
 #include <string.h>

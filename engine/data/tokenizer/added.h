@@ -30,7 +30,7 @@ void bt_added_names_destroy(bt_added_names *a); /* accepts NULL */
 
 typedef struct bt_added_hit {
     size_t begin, end; /* bytes that the token replaces */
-    size_t scanned;    /* the search has come this far; begin with 0 */
+    size_t scanned;    /* end of the part searched so far; initially 0 */
     int32_t id;
 } bt_added_hit;
 

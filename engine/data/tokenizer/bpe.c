@@ -1,6 +1,5 @@
-/* bpe.c - a text is cut into words (pretok.h); a word seen before comes from the cache,
- * another is merged pair by pair, lowest rank first, leftmost first. Short words search the best
- * pair linearly, long ones keep a heap. */
+/* bpe.c - cuts a text into words (pretok.h). The ids of a repeated word are cached; a new word is merged pair by
+ * pair, lowest rank first, leftmost first. Short words search the best pair linearly, long ones keep a heap. */
 #include "engine/data/tokenizer/bpe.h"
 
 #include <pthread.h>
@@ -33,7 +32,7 @@ typedef struct candidate {
     int32_t rank, at, left, right;
 } candidate;
 
-typedef struct encoder { /* what one encoding call works with */
+typedef struct encoder { /* working memory of one encoding call */
     bt_pretok *pretok;
     cached *slots;
     size_t used;
@@ -211,7 +210,7 @@ static void look_up(const bt_bpe *b, const int32_t *ids, size_t i, int32_t *rank
 }
 
 static size_t merge_short(const bt_tokenizer *t, const char *word, size_t n, int32_t *ids) {
-    int32_t rank[SHORT_WORD], made[SHORT_WORD]; /* of the pair that begins at i */
+    int32_t rank[SHORT_WORD], made[SHORT_WORD]; /* rank and result of the pair that begins at i */
     for (size_t i = 0; i < n; i++) ids[i] = t->byte_id[(unsigned char)word[i]];
     for (size_t i = 0; i + 1 < n; i++) look_up(t->bpe, ids, i, rank, made);
     while (n > 1) {
@@ -371,7 +370,7 @@ static bt_code encode_with(const bt_tokenizer *t, encoder *e, const char *text, 
 typedef struct encoding { /* one call of bt_bpe_encode */
     const bt_tokenizer *t;
     encoder *e;
-    bool special; /* names of special tokens stand for these tokens */
+    bool special; /* names of special tokens are encoded as these tokens */
     int32_t **ids;
     size_t *count, *cap;
 } encoding;

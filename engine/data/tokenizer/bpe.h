@@ -16,7 +16,7 @@ struct bt_tokenizer;
  * the vocabulary and double tokens */
 bt_code bt_bpe_create(bt_bpe **out, struct bt_tokenizer *t, bt_err *err) BT_MUST_CHECK;
 void bt_bpe_destroy(bt_bpe *b); /* accepts NULL */
-/* appends the tokens of a text to (*ids)[*count..]; special: names of special tokens stand for these */
+/* appends the tokens of a text to (*ids)[*count..]; special: names of special tokens become these tokens */
 bt_code bt_bpe_encode(const struct bt_tokenizer *t, bool special, const char *text, size_t n,
                       int32_t **ids, size_t *count, size_t *cap, bt_err *err) BT_MUST_CHECK;
 

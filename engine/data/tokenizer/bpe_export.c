@@ -1,7 +1,7 @@
-/* bpe_export.c - our tables to Hugging Face's tokenizer.json.
+/* bpe_export.c - writes a tokenizer as Hugging Face's tokenizer.json.
  *
- * An added token is written to the vocabulary as well as to the list of added tokens: Hugging Face's
- * library numbers one that is only in the latter by itself, and hides a token behind it. */
+ * An added token is written to the vocabulary as well as to the list of added tokens: if it is only in the latter,
+ * Hugging Face's library assigns its own number, which hides another token. */
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>

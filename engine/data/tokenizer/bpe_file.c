@@ -34,8 +34,8 @@
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer_impl.h"
 
-/* GPT-2's alphabet: printable Latin-1 stands for itself, the other 68 bytes (0x00-0x20, 0x7F-0xA0,
- * 0xAD) are U+0100.. in order */
+/* GPT-2's alphabet: printable Latin-1 characters are unchanged, the other 68 bytes (0x00-0x20, 0x7F-0xA0, 0xAD)
+ * are U+0100.. in order */
 static bool stands_for_itself(unsigned c) {
     return (c >= 0x21 && c <= 0x7E) || (c >= 0xA1 && c <= 0xAC) || (c >= 0xAE && c <= 0xFF);
 }
@@ -124,7 +124,7 @@ static void put_roles(bt_json *j, const bt_token_roles *r) {
 
 static void put_tokens(bt_json *j, const bt_tokenizer *t) {
     bt_text word = {0};
-    size_t next = 0; /* of the added tokens */
+    size_t next = 0; /* index of the next added token */
     bt_json_array(j, "tokens");
     for (int32_t id = 0; id < t->V; id++) {
         size_t n;

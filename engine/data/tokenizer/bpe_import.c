@@ -218,7 +218,7 @@ static bt_code read_post_processor(json_t *o, bt_tokenizer *t, bt_err *err) {
 
 /* ---- tokens ---- */
 
-typedef struct names { /* by id; borrowed from the JSON tree */
+typedef struct names { /* indexed by id; borrowed from the JSON tree */
     const char **text;
     json_t **added;          /* the entry of `added_tokens`; NULL: none */
     unsigned char *ordinary; /* merges make it, or it is a single byte */
@@ -388,8 +388,8 @@ static bt_code draft_merges(json_t *vocab, json_t *merges, bt_tokenizer_draft *d
     return BT_OK;
 }
 
-/* Hugging Face's library takes the id of an added token from the vocabulary and, where it is not
- * there, the next free one behind it, whatever `id` says: another number would hide a token. */
+/* Hugging Face's library uses the id of an added token in the vocabulary or, if it is not there, the next free one
+ * behind it, and ignores `id`: another number would hide a token. */
 static bt_code check_added_ids(json_t *vocab, json_t *added, bt_err *err) {
     json_int_t next = (json_int_t)json_object_size(vocab);
     json_t *token;
@@ -401,7 +401,7 @@ static bt_code check_added_ids(json_t *vocab, json_t *added, bt_err *err) {
                          expected = json_is_integer(there) ? json_integer_value(there) : next;
         if (id != expected)
             return bt_fail(err, BT_FORMAT,
-                           "the added token '%.40s' says id %lld, but Hugging Face's library "
+                           "the added token '%.40s' has id %lld, but Hugging Face's library "
                            "gives it %lld",
                            text, (long long)id, (long long)expected);
         if (id >= next) next = id + 1;

@@ -1,13 +1,10 @@
-/* bpe_train.c - learns merges: count the words of a text once, then join the commonest pair again
- * and again.
+/* bpe_train.c - learns merges: counts the words of a text once, then repeatedly joins the commonest pair.
  *
- * Ids: 0..255 bytes, 256 end of text, 257.. merges in the order learnt. Ties go to the smaller
- *      (left, right), so the result
- * is a function of the text alone. Each pair knows the words it occurs in; a merge touches only
- * those. The heap holds pairs with the count they had when pushed; a popped one whose count has
- * changed is pushed again with the new count.
- * Cost: one pass over the text, memory for its distinct words; then ~log of the number of pairs per
- *       changed count. */
+ * Ids: 0..255 bytes, 256 end of text, 257.. merges in the order learnt. Ties go to the smaller (left, right), so
+ *      the result is a function of the text alone. Each pair has a list of the words in which it occurs; a merge
+ *      changes only those. The heap holds pairs with the count at the time of the push; if the count of a popped
+ *      pair has changed, it is pushed again with the new count.
+ * Cost: one pass over the text, memory for its distinct words; then ~log of the number of pairs per changed count. */
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
@@ -57,7 +54,7 @@ static bt_code no_memory(bt_err *err) {
                    "cannot take memory to train a tokenizer (train it on less text)");
 }
 
-/* rows with room for `want`; NULL when there is no memory (the old ones stay) */
+/* Grows rows to room for `want`; NULL if there is no memory (the old rows are unchanged). */
 static void *grown(void *rows, size_t *cap, size_t want, size_t row_bytes) {
     if (want <= *cap) return rows;
     size_t size = want + want / 2 + 8;
@@ -384,10 +381,10 @@ static bt_code train(trainer *t, const bt_sources *sources, bt_tokenizer **out, 
     if (code == BT_OK) code = bt_draft_token(&d, "<|endoftext|>", 13, BT_TOKEN_SPECIAL, err);
     if (code == BT_OK) code = learn(t, &d, err);
     if (code == BT_OK && d.t->V < t->cfg->vocab)
-        code =
-            bt_fail(err, BT_ARG,
-                    "the text gives only %d tokens, %d are wanted: ask for fewer or give more text",
-                    d.t->V, t->cfg->vocab);
+        code = bt_fail(
+            err, BT_ARG,
+            "the text gives only %d tokens, %d are requested: request fewer or give more text",
+            d.t->V, t->cfg->vocab);
     if (code == BT_OK) return bt_draft_seal(&d, out, err);
     bt_draft_release(&d);
     return code;

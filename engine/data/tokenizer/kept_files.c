@@ -1,4 +1,4 @@
-/* kept_files.c - the files that came with a tokenizer, kept byte for byte and packed. */
+/* kept_files.c - stores a tokenizer's original files byte for byte, compressed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ bt_code bt_tokenizer_keep_file(bt_tokenizer *t, const char *name, const char *da
 bt_code bt_tokenizer_kept_file(const bt_tokenizer *t, const char *name, bt_text *out, bt_err *err) {
     const size_t i = place_of(name);
     if (i == BT_KEPT_FILES || !t->kept[i])
-        return bt_fail(err, BT_NOTFOUND, "the tokenizer came without '%.60s'", name);
+        return bt_fail(err, BT_NOTFOUND, "the tokenizer has no file '%.60s'", name);
     return bt_packed_get(out, t->kept[i], MAX_FILE, err);
 }
 

@@ -20,7 +20,7 @@ bt_code bt_pretok_next(bt_pretok *p, const char *text, size_t n, size_t at, size
 void bt_pretok_destroy(bt_pretok *p); /* accepts NULL */
 
 const char *bt_pattern_name(bt_pattern p); /* "gpt2", "llama3", "qwen2" */
-/* as Hugging Face's tokenizer.json writes it */
+/* the form in Hugging Face's tokenizer.json */
 const char *bt_pattern_regex(bt_pattern p);
 
 #endif

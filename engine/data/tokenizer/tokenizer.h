@@ -20,8 +20,8 @@ int bt_tokenizer_vocab(const bt_tokenizer *t);
 uint64_t bt_tokenizer_hash(const bt_tokenizer *t);
 /* end-of-text token, -1: none (bytes) */
 int32_t bt_tokenizer_eot(const bt_tokenizer *t);
-/* A control token or a hole: it stands for no bytes of a text and is not shown. Added tokens that are
- * not special (<think>, <tool_call>) are shown. */
+/* true for a control token or a hole: it has no bytes of a text and is not shown. Added tokens that are not
+ * special (<think>, <tool_call>) are shown. */
 bool bt_tokenizer_is_special(const bt_tokenizer *t, int32_t id);
 /* made from its name in text, not by merges, and shown */
 bool bt_tokenizer_is_added(const bt_tokenizer *t, int32_t id);
@@ -41,9 +41,9 @@ bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *
 const int32_t *bt_tokenizer_affix(const bt_tokenizer *t, bool behind, size_t *n);
 /* "begins with '<|begin_of_text|>' (token 0)", and what it ends with; nothing where there is neither */
 void bt_tokenizer_tell_affixes(const bt_tokenizer *t, bt_text *out);
-/* Where a text that continues can be cut without changing a token: 0 <= cut < n, 0 where there is no
- * such place. bt_text_cut alone is enough unless bt_tokenizer_spans_space: an added token that is not
- * special takes white space. */
+/* Largest position at which a text that continues can be cut without changing a token: 0 <= cut < n, 0 if there is
+ * none. bt_text_cut alone is enough unless bt_tokenizer_spans_space: an added token that is not special includes
+ * white space. */
 bool bt_tokenizer_has_flags(const bt_tokenizer *t); /* lstrip, rstrip or single_word */
 bool bt_tokenizer_spans_space(const bt_tokenizer *t);
 size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n);
@@ -68,8 +68,8 @@ void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out);
 const char *bt_tokenizer_chat_template(const bt_tokenizer *t);
 bt_code bt_tokenizer_set_chat_template(bt_tokenizer *t, const char *text, bt_err *err)
     BT_MUST_CHECK;
-/* What the model's files name: the first token of texts, the padding, and all tokens that end a text. -1:
- * none. It decides no id of a text and is not part of the hash. */
+/* Tokens named by the model's files: the first token of texts, the padding, and all tokens that end a text. -1:
+ * none. They do not affect the ids of a text and are not part of the hash. */
 enum { BT_ENDS_MAX = 16 };
 typedef struct bt_token_roles {
     bool known; /* false: no file of a model has been read */
@@ -87,13 +87,13 @@ bool bt_tokenizer_is_end(const bt_tokenizer *t, int32_t id);
 /* all of these, as the model's files have them; else the end-of-text token. The number of tokens */
 size_t bt_tokenizer_ends(const bt_tokenizer *t, int32_t ends[BT_ENDS_MAX]);
 
-/* ---- files that came with the tokenizer: kept byte for byte, in checkpoints too ---- */
+/* ---- original files of the tokenizer, stored byte for byte, in checkpoints too ---- */
 enum { BT_KEPT_FILES = 7 };
 /* "tokenizer.json", "tokenizer_config.json", ..; NULL behind the last */
 const char *bt_kept_file_name(size_t i);
 bt_code bt_tokenizer_keep_file(bt_tokenizer *t, const char *name, const char *data, size_t n,
                                bt_err *err) BT_MUST_CHECK;
-/* appends the file; BT_NOTFOUND: the tokenizer came without it */
+/* appends the file; BT_NOTFOUND: the tokenizer has no such file */
 bt_code bt_tokenizer_kept_file(const bt_tokenizer *t, const char *name, bt_text *out, bt_err *err)
     BT_MUST_CHECK;
 bool bt_tokenizer_keeps(const bt_tokenizer *t, const char *name);
@@ -123,12 +123,12 @@ void bt_tokenizer_merge(const bt_tokenizer *t, size_t i, int32_t *left, int32_t 
 bool bt_tokenizer_ignores_merges(const bt_tokenizer *t);
 
 typedef struct bt_tok_train_cfg {
-    const char *paths, *glob; /* as the loader's */
+    const char *paths, *glob; /* as in bt_loader_cfg */
     const char *field;
     bool skip_bad_rows;    /* rows that cannot be read are left out, not refused */
-    const char *cache_dir; /* where "builtin" is */
+    const char *cache_dir; /* folder of "builtin" */
     int vocab;             /* 257 .. 1048576 */
-    double share;          /* of every file, from its beginning, that is learned from; 0: all */
+    double share;          /* share of every file, from its beginning, used for training; 0: all */
     bt_text *notes;        /* bt_documents_notes appends to it; may be NULL */
     void (*progress)(void *ctx, double done, const char *what);
     void *ctx;

@@ -142,7 +142,7 @@ static bt_code seal(bt_tokenizer *t, bt_err *err) {
     for (int i = 0; i < 256; i++)
         if (!seen[i])
             return bt_fail(err, BT_FORMAT,
-                           "no token stands for the byte 0x%02x: not a byte-level vocabulary",
+                           "no token represents the byte 0x%02x: not a byte-level vocabulary",
                            (unsigned)i);
     BT_TRY(check_affix(t, t->prefix, t->n_prefix, err));
     BT_TRY(check_affix(t, t->suffix, t->n_suffix, err));

@@ -41,7 +41,7 @@ struct bt_tokenizer {
     char *chat_template; /* NULL: none */
     uint64_t hash;
 
-    char *bytes;            /* of all tokens, one after the other */
+    char *bytes;            /* bytes of all tokens, concatenated */
     uint32_t *at;           /* [V + 1] token i is bytes[at[i] .. at[i+1]) */
     unsigned char *special; /* [V] BT_TOKEN_PLAIN, .. */
     /* [n_added] by id: all SPECIAL and ADDED tokens, and PLAIN ones that a text can name as well */
@@ -66,8 +66,8 @@ typedef struct bt_tokenizer_draft {
 bt_code bt_draft_begin(bt_tokenizer_draft *d, bt_err *err) BT_MUST_CHECK;
 bt_code bt_draft_token(bt_tokenizer_draft *d, const char *bytes, size_t n, int kind, bt_err *err)
     BT_MUST_CHECK;
-/* how text names the token that was added last (`id` is ignored). SPECIAL and ADDED tokens have an entry
- * without flags where this is not called. */
+/* Sets how text names the token that was added last (`id` is ignored). Without this call SPECIAL and ADDED tokens
+ * have an entry without flags. */
 bt_code bt_draft_name(bt_tokenizer_draft *d, const bt_added *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_draft_merge(bt_tokenizer_draft *d, int32_t left, int32_t right, bt_err *err)
     BT_MUST_CHECK;

@@ -14,7 +14,7 @@ static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     return (bt_gain){.tensor = t, .w = m->latents[t - m->params.tensors].at};
 }
 
-/* of the frozen layer `id` */
+/* adapter of the frozen layer `id` */
 static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *ta = bt_params_get(&m->adapters, layer, bt_adapter_a(id)),
                     *tb = bt_params_get(&m->adapters, layer, bt_adapter_b(id));
@@ -31,7 +31,7 @@ static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
                         .du = m->lora_du};
 }
 
-/* of a frozen base, (rows, cols) in `memory`; blocks: a scale for each, otherwise for each row */
+/* Table of a frozen base, (rows, cols) in `memory`; blocks: a scale for each block, otherwise for each row. */
 static bt_table int8_of(const bt_model *m, const bt_model_memory *p, const void *memory,
                         size_t rows, size_t cols, bool blocks) {
     return (bt_table){.i8 = (const int8_t *)memory + bt_net_int8_values(rows, cols, blocks),

@@ -1,4 +1,4 @@
-/* model_memory.c - how much memory a model takes, and where in it everything lies. */
+/* model_memory.c - memory of a model: sizes and positions of all arrays. */
 #include "engine/model/create/model_memory.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ bool bt_model_head_rows(const bt_model_setup *s) {
            bt_slice_is_last_stage(s->slice) && !bt_tp_needed(s);
 }
 
-/* a rank's vocabulary: as rows, or in leaves, each packed by itself */
+/* Bytes of a rank's vocabulary: as rows, or in leaves that are packed separately. */
 static size_t head8_bytes(const bt_model_setup *s, const bt_model_cfg *whole) {
     size_t leaves = bt_slice_leaves(s->slice, s->leaves), bytes = 0;
     if (s->leaves <= 1) return bt_op_w8_bytes((size_t)s->cfg.V, (size_t)s->cfg.C);
@@ -86,14 +86,14 @@ bool bt_model_tied_bf16(const bt_model_setup *s) {
     return s->weight_source != BT_WEIGHTS_LOCAL && bt_net_reads_bf16(s->prec);
 }
 
-/* the slice's first layer, whose panels all others use in their turn */
+/* The slice's first layer; all other layers reuse its panels. */
 static int first_layer(const bt_params *params) {
     int first = -1;
     for (size_t i = 0; i < params->n && first < 0; i++) first = params->tensors[i].layer;
     return first;
 }
 
-/* what comes from the owners of values that are no codes */
+/* Plans the values received from their owners that are not codes. */
 static void plan_values(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
     const int first = first_layer(params);
     for (size_t i = 0; i < params->n && s->weight_source != BT_WEIGHTS_LOCAL; i++) {
@@ -119,7 +119,7 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         const bt_tensor *t = &params->tensors[i];
         if (!t->tern) continue;
         if (t->count > longest) longest = t->count;
-        /* where the first layer's are */
+        /* reuses the panels of the first layer */
         bool again = s->weight_source == BT_WEIGHTS_PREFETCHED && t->layer > first;
         size_t codes = s->weight_source == BT_WEIGHTS_LOCAL
                            ? bt_arena_reserve(&p->quant, t->count, 1)
@@ -142,7 +142,7 @@ static void plan_ternary(bt_model_memory *p, const bt_model_setup *s, const bt_p
         p->taken = bt_arena_reserve(&p->quant, longest, 1);
 }
 
-/* one flat array, or where some are bf16 each tensor by itself */
+/* Plans one flat array, or, if some are bf16, an array for each tensor. */
 static void plan_latent(bt_model_memory *p, const bt_model_setup *s, const bt_params *params) {
     if (!bt_net_latent_apart(s)) {
         p->w = bt_arena_reserve(&p->params, params->total, sizeof(float));

@@ -9,8 +9,8 @@
 typedef struct bt_model_memory {
     bt_arena params, grads, quant, acts, scratch;
     size_t w, g;
-    /* per tensor; NULL when only sizes are wanted. latent: its latent weights, where they are not all fp32;
-     * packed: its packed weights, or the values that its owners send */
+    /* per tensor; NULL if only sizes are computed. latent: its latent weights, if not all are fp32; packed: its
+     * packed weights, or the values received from its owners */
     size_t *latent, *codes, *packed, *packed2;
     size_t taken, fade;
     bt_acts_plan acts_plan;
@@ -19,12 +19,12 @@ typedef struct bt_model_memory {
         class_rows, class_picked, confusion;
     size_t head_packed, head_scale, head_xq, head_dq; /* bt_head8 */
     size_t logits_rows;
-    size_t tied, d_tied; /* of a last stage */
+    size_t tied, d_tied; /* copies on a last stage */
     bt_tp_memory tp;
 } bt_model_memory;
 
 /* s->cfg is the slice's */
-/* of the model, and of its adapters (n 0: it has none) */
+/* tables of the model and of its adapters (n 0: it has none) */
 bt_code bt_model_tables(bt_params *params, bt_params *adapters, const bt_model_cfg *whole,
                         bt_model_slice slice, bt_err *err) BT_MUST_CHECK;
 void bt_model_memory_plan(bt_model_memory *p, const bt_model_setup *s, const bt_params *params,

@@ -29,9 +29,8 @@ typedef struct bt_acts_plan {
     bool present[BT_ACTS_FIELDS];
 } bt_acts_plan;
 
-/* rows of one feed-forward block: its intermediate floats stay in cache. A multiple of
- * BT_GLU_BLOCK, or M: sums over rows go by those blocks, and do not depend on the number of
- * threads */
+/* rows of one feed-forward block, so that its intermediate floats fit the cache. A multiple of BT_GLU_BLOCK, or M:
+ * sums over rows use these blocks and do not depend on the number of threads */
 size_t bt_acts_block(const bt_model_setup *s, size_t M);
 
 /* backward reads activations rounded to bf16 */

@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-typedef struct bt_cached { /* of one head */
+typedef struct bt_cached { /* keys and values of one head */
     const float *k, *v;    /* (seen, D), rows `ld` apart */
     size_t ld, seen, D;
 } bt_cached;

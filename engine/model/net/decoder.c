@@ -19,9 +19,9 @@
  * products, where these are of bf16 */
 enum { LOGITS_BLOCK = 64, HEAD_ROWS = 16 };
 
-typedef struct row { /* of a step */
+typedef struct row { /* a row of one step */
     int slot;
-    size_t seen; /* tokens that its attention sees, itself included */
+    size_t seen; /* tokens in its attention, itself included */
 } row;
 
 struct bt_decoder {
@@ -30,8 +30,8 @@ struct bt_decoder {
     bt_arena arena;
     float *k, *v;  /* (slots, L, T, KV * D) */
     float *scores; /* (threads, T) */
-    float *wanted; /* (logits_rows, C) normed rows whose logits are wanted */
-    /* (V, C) the head in 16 bits, where that loses nothing that products do not; else the model's */
+    float *wanted; /* (logits_rows, C) normed rows whose logits are requested */
+    /* (V, C) the head in 16 bits, if products lose nothing by it; else the model's */
     const void *head;
     bt_stored_as head_as;
     row *rows;      /* (M) */
@@ -74,8 +74,8 @@ static bool all_are(const bt_model *m, bt_stored_as as) {
     return !atomic_load(&j.other);
 }
 
-/* Half of the bytes, where products round the head to bf16 anyway, or where all its values come from
- * a file that held 16 bits each. A model that trains keeps its memory, and its head may change. */
+/* Format of the head: 16 bits if products round it to bf16 anyway, or if all its values were read from a file with
+ * 16 bits each. A model that trains keeps fp32, as its head may change. */
 static bt_stored_as head_form(const bt_model *m) {
     if (m->setup.train || !m->head.f32) return BT_AS_F32;
     if (m->head.rounded || all_are(m, BT_AS_BF16)) return BT_AS_BF16;
@@ -88,9 +88,10 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
         return bt_fail(err, BT_UNSUPPORTED,
                        "one slice of a model cannot generate: load its checkpoint as a whole");
     if (m->setup.weight_source != BT_WEIGHTS_LOCAL)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "a model whose weights lie with several ranks cannot generate: load its "
-                       "checkpoint as a whole");
+        return bt_fail(
+            err, BT_UNSUPPORTED,
+            "a model whose weights are distributed over several ranks cannot generate: load its "
+            "checkpoint as a whole");
     bt_decoder *d = calloc(1, sizeof *d);
     if (!d) return bt_fail(err, BT_NOMEM, "cannot take memory for generation");
     d->m = m;
@@ -284,7 +285,7 @@ typedef struct wanted {
     size_t part, token;
 } wanted;
 
-/* rows whose logits are wanted, on their way through the head */
+/* rows collected for the head */
 typedef struct collected {
     bt_decoder *d;
     bt_logits_fn fn;

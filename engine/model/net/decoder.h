@@ -23,30 +23,30 @@ typedef struct bt_decoder bt_decoder;
 
 typedef enum { BT_LOGITS_NONE, BT_LOGITS_LAST, BT_LOGITS_ALL } bt_logits_want;
 
-typedef struct bt_decode_part { /* of one step; a slot at most once */
+typedef struct bt_decode_part { /* tokens of one slot in a step; a slot may occur once */
     int slot;
     const int32_t *tokens; /* (n) n >= 1, borrowed */
     size_t n;
     bt_logits_want want;
 } bt_decode_part;
 
-/* logits (V) after token i of part p; valid during the call. Parts and tokens come in order. */
+/* called with the logits (V) after token i of part p, valid during the call, in the order of parts and tokens */
 typedef void (*bt_logits_fn)(void *ctx, size_t p, size_t i, const float *logits);
 
 bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) BT_MUST_CHECK;
 void bt_decoder_destroy(bt_decoder *d); /* accepts NULL */
-/* what a slot takes when its context is full */
+/* bytes of a slot with a full context */
 size_t bt_decoder_slot_bytes(const bt_model_cfg *c);
 size_t bt_decoder_length(const bt_decoder *d, int slot); /* tokens in the slot's cache */
-/* bytes of weights that a step reads at least: of the ternary layers in 2 bits, of the head */
+/* minimum bytes of weights that a step reads: of the ternary layers in 2 bits, of the head */
 void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head);
 void bt_decoder_clear(bt_decoder *d, int slot);
 /* forgets all but the first `keep` <= length tokens */
 void bt_decoder_rewind(bt_decoder *d, int slot, size_t keep);
-/* rows of a step at most, all parts together: B T of the model */
+/* maximum number of rows of a step, all parts together: B T of the model */
 size_t bt_decoder_rows(const bt_decoder *d);
-/* The caller sees to it that every slot has room for its tokens (bt_decoder_length + n <= T), that
- * tokens are in the vocabulary and that the rows fit. fn may be NULL where nothing is wanted. */
+/* Preconditions: every slot has room for its tokens (bt_decoder_length + n <= T), tokens are in the vocabulary,
+ *                and the rows fit. fn may be NULL if no part wants logits. */
 void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
                      void *ctx);
 

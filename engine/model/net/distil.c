@@ -43,14 +43,14 @@ static double log_sum(const float *x, size_t n) {
     return (double)most + log(sum);
 }
 
-/* of the tokens that were kept: the logarithms of the teacher's probabilities over tau among them */
+/* Logarithms of the teacher's probabilities over tau, normalized over the kept tokens. */
 static void kept_logs(const rows_job *j, const bt_top_row *t, double *out) {
     const size_t k = (size_t)j->how.k;
     float logs[BT_TOP_MOST];
     double sum = 0;
     bt_k()->from_half(logs, t->logs, k);
     for (size_t i = 0; i < k; i++) out[i] = (double)logs[i] / j->how.tau;
-    const double most = out[0]; /* the likeliest comes first */
+    const double most = out[0]; /* the likeliest is first */
     for (size_t i = 0; i < k; i++) sum += exp(out[i] - most);
     for (size_t i = 0; i < k; i++) out[i] -= most + log(sum);
 }
@@ -122,7 +122,7 @@ static void add_kept(bt_distil_part *p, const rows_job *j, const float *s, const
     }
 }
 
-/* where the target is among the tokens here; V or more: it is not */
+/* Index of the target among the tokens of this rank; V or more: it is not among them. */
 static size_t target_here(const rows_job *j, size_t r) {
     return (size_t)j->targets[r] - j->vocab.first;
 }
@@ -155,7 +155,7 @@ static void do_parts(void *ctx, int thread, size_t begin, size_t end) {
 
 /* ---- loss and gradient of a row ---------------------------------------------------------------- */
 
-/* of a logit that was capped, by what it was before */
+/* Derivative of a soft-capped logit, from its capped value x. */
 static double slope(const rows_job *j, double x) {
     const double cap = (double)j->form.cap;
     return cap > 0 ? 1 - x / cap * (x / cap) : 1;
@@ -299,7 +299,7 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
     return loss;
 }
 
-/* ---- what is kept of a teacher's pass (tune/logit_file.h) -------------------------------------- */
+/* ---- storing a teacher's pass (tune/logit_file.h) --------------------------------------------------- */
 
 typedef struct top_job {
     const float *logits;

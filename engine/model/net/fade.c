@@ -59,7 +59,7 @@ void bt_net_fade_rows(const bt_linear_input *in, size_t r0, size_t rows) {
     bt_parallel_for(rows, 8, mix_rows, &j);
 }
 
-/* of the same input as floats */
+/* functions for the same input as floats */
 static const bt_input_ops *floats_of(const bt_linear_input *in) {
     bt_linear_input dense = *in;
     dense.tern = false;

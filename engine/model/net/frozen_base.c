@@ -1,5 +1,4 @@
-/* frozen_base.c - the base beside which adapters train: its tensors come in, and are kept as products read
- * them. */
+/* frozen_base.c - the frozen base of trained adapters: converts its tensors to the format that products read. */
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"

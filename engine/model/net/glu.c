@@ -36,8 +36,8 @@ static void plain_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r
 
 /* ---- backward -------------------------------------------------------------------------------- */
 
-/* from gate and up in bf16, through the norm of whole rows: h and the floats of gate and up are not
- * needed again */
+/* Backward from gate and up in bf16, through the norm of whole rows: h and the floats of gate and up are not
+ * computed again. */
 static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y,
                            size_t r0, size_t rows) {
     (void)y;
@@ -58,7 +58,7 @@ static void fused_norm_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_ga
                                           .F = F});
 }
 
-/* from gate and up in bf16, without norm */
+/* Backward from gate and up in bf16, without norm. */
 static void saved_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
                       size_t rows) {
     (void)y;

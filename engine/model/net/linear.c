@@ -53,8 +53,8 @@ static const bt_linear_ops decoding = {.fwd = decode_fwd};
 
 /* ---- ternary, gradients in int8 -------------------------------------------------------------- */
 
-/* Rows of dy are rounded by a noise of their own in every range of a tensor's outputs: a range knows
- * nothing of the others. */
+/* Every range of a tensor's outputs rounds its rows of dy with noise of its own, so that ranges are independent of
+ * each other. */
 static void int8_dx(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0,
                     size_t rows, int flags) {
     size_t n = l->N / l->ranges;

@@ -1,5 +1,5 @@
-/* linear_input.c - what linear layers read, where whole rows of it are here: normed or not, as int8
- * per token (ternary) or as floats (dense). */
+/* linear_input.c - inputs of linear layers whose whole rows are on this rank: normed or not, as int8 per token
+ * (ternary) or as floats (dense). */
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 

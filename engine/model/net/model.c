@@ -1,5 +1,4 @@
-/* model.c - what a model tells about itself, where its activations and gradients lie, and one
- * micro-batch. */
+/* model.c - properties of a model, pointers to its activations and gradients, and one micro-batch. */
 #include "engine/model/net/model.h"
 
 #include <string.h>
@@ -30,7 +29,7 @@ void bt_net_point(bt_model *m, int layer, int slot) {
     xn = m->setup.cfg.linear != BT_LIN_DENSE && !m->setup.fades ? NULL : a->xn;
     if (m->dxn) a->dxn = m->dxn;
     if (layer > c->first) m->layers[layer - 1].x_out = a->x;
-    /* of a chunk's last layer; others are wired by the next */
+    /* output of a chunk's last layer; all other layers are connected by the next one */
     l->x_out = m->x_final ? m->x_final : a->x;
     point_input(&l->attn_in, a->attn_rstd, a->attn_xq, a->attn_dq, xn);
     point_input(&l->o_in, a->o_rstd, a->o_xq, a->o_dq, a->on);
@@ -90,7 +89,7 @@ static double loss_and_gradient(bt_model *m, const int32_t *inputs, const int32_
     bt_span_begin(BT_MR_BWD);
     int64_t begin = bt_span_ns(BT_MR_BWD);
     double loss = bt_net_head_loss(m, targets, (float)grad_scale);
-    /* of the head's three products one is forward */
+    /* one of the head's three products is forward */
     bt_span_transfer(BT_MR_FWD, (bt_span_ns(BT_MR_BWD) - begin) / 3);
     bt_span_end();
     return loss;

@@ -33,35 +33,34 @@
 
 typedef struct bt_model bt_model;
 
-/* what backward finds kept: everything; all but gate and up; only the residual entering each layer.
- * The same bits each way. */
-/* order of options.def */
+/* activations saved for backward: all; all but gate and up; only the residual entering each layer. All give the
+ * same bits. */
+/* in the order of options.def */
 typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;
 
-/* How the products read a tensor, and so what the ranks that own pieces of it send (ZeRO-3): fp32;
- * bf16, where products round their operands to it anyway; or ternary codes. */
+/* Format in which products read a tensor, and so the format in which owners of its pieces send it (ZeRO-3): fp32;
+ * bf16, if products round their operands to it anyway; or ternary codes. */
 typedef enum { BT_READ_FP32, BT_READ_BF16, BT_READ_CODES } bt_read;
 bt_read bt_model_read(const bt_tensor *t, bt_prec prec);
-/* of n elements on the way, and of own codes */
+/* bytes of n elements on the wire, and of own codes */
 size_t bt_read_bytes(bt_read as, size_t n);
-/* whether ZeRO-3 leaves a tensor's latent weights with their owners: those of all linear layers; and
- * embedding and head where they are read as bf16. The rest, norms above all, every rank holds. */
+/* true if ZeRO-3 leaves the latent weights of a tensor with their owners: all linear layers, and embedding and
+ * head if they are read as bf16. All other tensors, mainly norms, are replicated. */
 bool bt_model_shares_out(const bt_tensor *t, bt_prec prec);
 
-/* Where the weights that the products of linear layers read (panels: packed codes, or the values of
- * dense layers) come from. LOCAL: made here by bt_model_quantise, with the codes beside them; dense
- * layers read the latent weights. Otherwise their owners have them (ZeRO-3), and this model holds
- * no codes: GATHERED, panels of all layers, or PREFETCHED, of one at a time, which a bt_layer_source
- * fills before the layer is computed with. Embedding and head that are shared out are tables of
- * bf16 (bt_model_table), whole all the time. */
+/* Source of the weights that products of linear layers read (panels: packed codes, or the values of dense layers).
+ * LOCAL: made here by bt_model_quantise, together with the codes; dense layers read the latent weights. Otherwise
+ * their owners have them (ZeRO-3), and this model holds no codes: GATHERED, panels of all layers, or PREFETCHED,
+ * of one at a time, which a bt_layer_source fills before the layer is used. Sharded embedding and head are tables
+ * of bf16 (bt_model_table), always complete. */
 typedef enum { BT_WEIGHTS_LOCAL, BT_WEIGHTS_GATHERED, BT_WEIGHTS_PREFETCHED } bt_weight_source;
 
 typedef struct bt_layer_source bt_layer_source;
 struct bt_layer_source {
-    /* a pass comes to the layer: forward 0, 1, ...; backward ..., 1, 0. Returns with its panels
-     * in place */
+    /* called before a pass uses the layer: forward 0, 1, ...; backward ..., 1, 0. Returns when its panels are
+     * complete */
     void (*need)(bt_layer_source *s, int layer);
-    /* now and then between: what is on its way may need it */
+    /* called regularly between, to let messages progress */
     void (*poll)(bt_layer_source *s);
 };
 
@@ -73,7 +72,7 @@ typedef struct bt_model_setup {
     int in_flight, micros_in_flight;
     bt_prec prec;
     bool train; /* false: no gradients, no saved activations */
-    /* that work on it, for the size of blocks; 0: those there are now */
+    /* number of threads, for the size of blocks; 0: the current number */
     int n_threads;
     bt_recompute recompute;
     /* ternary layers: dy of the backward products as int8, rounded at random (bt_model_noise) */
@@ -86,7 +85,7 @@ typedef struct bt_model_setup {
      * slice.tp_size. 0 or 1: they are not */
     int leaves;
     bool sequence; /* slices: each rank has the residual and the norms of its own tokens */
-    /* of slices, or of leaves that one rank holds all; borrowed. Plans need none */
+    /* for slices, or for leaves that one rank holds all; borrowed. Plans need none */
     bt_tp_group *tp_group;
     bt_weight_source weight_source;
     bool fades; /* bt_model_lambda will be called; ternary, LOCAL or PREFETCHED, no adapters */
@@ -117,24 +116,23 @@ typedef struct bt_arena_row {
     const char *why;
 } bt_arena_row;
 
-/* what create would take, without taking it; rows (at most max) for --dry-run. Optimizer moments
- * are the optimizer's. */
+/* Computes the memory of create without allocating; rows (at most max) for --dry-run. Excludes optimizer moments. */
 size_t bt_model_plan(const bt_model_setup *s, bt_arena_row *rows, size_t max);
-/* whether base_q8 is possible: every input of a layer, in every leaf, ends with a block */
+/* true if base_q8 is possible: every input of a layer, in every leaf, ends with a block */
 bool bt_model_fits_q8(const bt_model_setup *s);
-/* of the frozen base, as base_memory has it; 0: the model keeps none */
+/* bytes of the frozen base, as in base_memory; 0: the model keeps none */
 size_t bt_model_base_bytes(const bt_model_setup *s);
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
 void bt_model_destroy(bt_model *m); /* accepts NULL */
 
-const bt_model_cfg *bt_model_config(const bt_model *m); /* of the whole model */
+const bt_model_cfg *bt_model_config(const bt_model *m); /* configuration of the whole model */
 bt_model_slice bt_model_slice_of(const bt_model *m);    /* as given */
 /* the tensor table: names, shapes, offsets */
 const bt_params *bt_model_params(const bt_model *m);
 float *bt_model_weights(bt_model *m); /* (params) latent fp32; NULL with setup.latent_bf16 */
 float *bt_model_grads(bt_model *m);   /* (params) */
-/* Latent weights of one tensor of params: fp32 in the flat array; with setup.latent_bf16 each tensor lies
- * by itself, ternary ones as bf16. */
+/* Latent weights of one tensor of params: fp32 in the flat array; with setup.latent_bf16 in an array for each
+ * tensor, ternary ones as bf16. */
 typedef struct bt_latent {
     void *at;            /* the block's first element */
     bt_moment_form form; /* BT_MOMENT_F32 or BT_MOMENT_BF16 */
@@ -147,14 +145,14 @@ static inline void *bt_latent_at(bt_latent w, size_t element) {
 const float *bt_latent_read(bt_latent w, size_t first, size_t n, float *spare);
 /* element `at` of the flat array, of a tensor; padding: 0 */
 float bt_model_weight_at(const bt_model *m, size_t at);
-/* how a tensor's are kept */
+/* storage type of a tensor's latent weights */
 bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t);
-/* With adapters (cfg.lora) params, weights and grads are theirs, and bt_model_base is the table of the
- * frozen base; without: NULL, as params and weights are all there is. A base beside which adapters train
- * is kept as its products read it: ternary layers in 2 bits a weight, from which one layer's panels are
- * made at a time; dense layers, embedding and head as bf16 where products round to it (with setup.lean
- * embedding and head as int8, with setup.base_q8 all of them). Offsets in the
- * table mean nothing to others. Without training, and for bitnet1, it is fp32 and its panels. */
+/* With adapters (cfg.lora) params, weights and grads belong to the adapters, and bt_model_base is the table of the
+ * frozen base; without adapters it is NULL. A base with trained adapters is kept in the format that its products
+ * read: ternary layers in 2 bits a weight, from which one layer's panels are made at a time; dense layers,
+ * embedding and head as bf16 if products round to it (with setup.lean embedding and head as int8, with
+ * setup.base_q8 all of them). The offsets in its table are for internal use. Without training, and for bitnet1, it
+ * is fp32 and its panels. */
 const bt_params *bt_model_base(const bt_model *m);
 /* values first .. first+n of the block that this slice has of one of its tensors, in any order, whole rows
  * of embedding and head. Ternary: all of them, and scale is the absmean of the whole tensor */
@@ -174,14 +172,14 @@ void bt_model_init_range(bt_model *m, uint64_t seed, size_t begin, size_t end);
 void bt_model_init_weights(bt_model *m, uint64_t seed);
 
 /* From the next pass on ternary layers compute with x + lambda (Q(x) - x) and W + lambda (Q(W) - W),
- * straight-through, 0 <= lambda <= 1 (arXiv:2502.11895 and the conversions of Hugging Face's 1.58-bit
- * models): 0 is the dense twin, bit for bit, 1, which a model begins with, the ternary model. Other
- * values than 1 need setup.fades. Collective in no layout: every rank calls it with the same value. */
+ * straight-through, 0 <= lambda <= 1 (arXiv:2502.11895 and the conversions of Hugging Face's 1.58-bit models): 0
+ * is the dense twin, bit for bit, 1, the initial value, is the ternary model. Values other than 1 need
+ * setup.fades. Not collective, but every rank must call it with the same value. */
 void bt_model_lambda(bt_model *m, double lambda);
 
-/* Under BT_WEIGHTS_PREFETCHED the owners make W + lambda (Q(W) - W) of their pieces, which travel as the
- * products read them, while lambda is below 1 (bt_model_fading): own, of a run's codes as bt_model_quant_own
- * has left them, then take, of every run of a layer. The bits are those of bt_model_quantise */
+/* Under BT_WEIGHTS_PREFETCHED and while lambda is below 1 (bt_model_fading), owners compute W + lambda (Q(W) - W)
+ * of their pieces and send them in the format of the products: `own` uses the codes of a run, as left by
+ * bt_model_quant_own; then `take` for every run of a layer. The bits are those of bt_model_quantise. */
 typedef struct bt_fade_run {
     size_t tensor, first, n;
     const uint8_t *packed; /* codes of first .. first+n */
@@ -234,9 +232,9 @@ typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
  * 0, row). */
 void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row);
 
-/* The next passes compute with sequences made of documents: positions (B, T) of each token in its
- * document, -1 behind the last one of a sequence; attention stays inside documents. NULL: each
- * sequence is one. Before the forward and before the backward pass of a micro-batch. */
+/* The next passes use sequences of documents: positions (B, T) of each token in its document, -1 behind the last
+ * one of a sequence; attention is restricted to documents. NULL: each sequence is one document. Called before the
+ * forward and before the backward pass of a micro-batch. */
 void bt_model_documents(bt_model *m, const int32_t *positions);
 
 /* Direct preference optimisation (arXiv:2305.18290): documents are pairs, the chosen answer, then the
@@ -255,8 +253,8 @@ void bt_model_dpo(bt_model *m, bt_dpo how);
  * slice of the student learns from the same slice of the teacher, of its group. Evaluations have the
  * cross-entropy alone. */
 enum { BT_TOP_MOST = 4096 };
-/* of a learned target the k likeliest tokens by the teacher, and the logarithms of their probabilities as
- * fp16; NULL: the target is not learned */
+/* for a learned target: the k likeliest tokens of the teacher, and the logarithms of their probabilities as fp16;
+ * NULL: the target is not learned */
 typedef struct bt_top_row {
     const uint32_t *ids;
     const uint16_t *logs;
@@ -270,34 +268,34 @@ typedef struct bt_distil {
     int k;
     double mix, tau;
 } bt_distil;
-/* Of the pass before (bt_model_eval_micro): the k likeliest tokens at each target >= 0, the likeliest
- * first, and the logarithms of their probabilities; ids, logs (B, T, k). A whole model on one rank */
+/* Results of the previous pass (bt_model_eval_micro): the k likeliest tokens at each target >= 0, in descending
+ * order, and the logarithms of their probabilities; ids, logs (B, T, k). For a whole model on one rank */
 void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t *ids, float *logs);
 void bt_model_distil(bt_model *m, bt_distil how);
-/* Of the passes to come the head's gradient has this weight of all that follows a token in the text (ops.h; borrowed).
- * Without attention they are those of a bigram model: x + attention is x, and its tensors' gradients stay as they
- * are. followers NULL: neither. On all ranks alike; not by decoding; no soft cap, adapters, classes, teacher. */
+/* In the following passes the gradient of the head gives this weight to all followers of a token in the text
+ * (ops.h; borrowed). Without attention the passes are those of a bigram model: x + attention is x, and gradients
+ * of attention tensors are unchanged. followers NULL: neither. All ranks must pass the same. Not used by decoding;
+ * not combined with a soft cap, adapters, classes or a teacher. */
 typedef struct bt_shares {
     const bt_followers *followers;
     float weight; /* 0 to 1 */
     bool attention;
 } bt_shares;
 void bt_model_shares(bt_model *m, bt_shares how);
-/* on: passes from now on are those of a training step, whose attention is in int8 where the setup says so; off: those
- * of validation, in floats. A backward pass is made as the forward pass was. At first off */
+/* on: the following passes are training steps, with attention in int8 if set up so; off (initial): validation, in
+ * floats. A backward pass uses the mode of its forward pass. */
 void bt_model_round_attention(bt_model *m, bool on);
-/* of the micro-batches since the last call: how many were judged, how many were right (a chosen answer's
- * reward above the rejected one's; a classifier's likeliest class), and the sum of the reward margins
- * beta m */
+/* Counts over the micro-batches since the last call: number scored, number right (the reward of the chosen answer
+ * is above the rejected one's; the likeliest class is the true one), and the sum of the reward margins beta m. */
 typedef struct bt_score {
     double n, right, margin;
 } bt_score;
 bt_score bt_model_take_score(bt_model *m);
-/* A classifier (cfg.classes): the target of a text's last token is the number of its class, all others are
- * -1; losses are cross-entropies over the classes. confusion (classes, classes): texts since the last
- * take_score by what they are and what was picked, none on a stage without a head; NULL: no classifier */
+/* A classifier (cfg.classes): the target of a text's last token is the number of its class, all other targets are
+ * -1; losses are cross-entropies over the classes. confusion (classes, classes): texts since the last take_score
+ * by true and predicted class, zeros on a stage without a head; NULL: no classifier */
 const double *bt_model_confusion(const bt_model *m);
-/* of the text of n tokens that bt_model_forward_tokens was given; out (classes) */
+/* class probabilities of the n tokens passed to bt_model_forward_tokens; out (classes) */
 void bt_model_class_probabilities(bt_model *m, size_t n, float *out);
 
 /* One micro-batch: inputs, targets (B, T), targets < 0 are not trained. Adds gradients of
@@ -311,9 +309,9 @@ void bt_model_zero_grads(bt_model *m);
 /* forward only: sum of token losses over (B, T) */
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets);
 
-/* Which token follows: the one with the largest logit / temperature + Gumbel noise, which draws from
- * softmax(logits / temperature) (Gumbel-max trick: Maddison et al. 2014, arXiv:1411.0030). The noise
- * is a function of (seed, index, token), so that every slice of a model draws alike. */
+/* Draws the next token: the one with the largest logit / temperature + Gumbel noise, which samples softmax(logits
+ * / temperature) (Gumbel-max trick: Maddison et al. 2014, arXiv:1411.0030). The noise is a function of (seed,
+ * index, token), so that every slice of a model draws the same. */
 typedef struct bt_draw {
     double temperature; /* 0: the likeliest token */
     uint64_t seed, index;

@@ -1,5 +1,5 @@
-/* model_weights.c - which weights are trained and how they are kept; initial weights and the keys of gradient rounding:
- * functions of the seed and of places; and how the products read weights. */
+/* model_weights.c - which weights are trained and their formats; initial weights and the keys of gradient
+ * rounding, which are functions of the seed and of positions. */
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
@@ -7,7 +7,7 @@
 #include "engine/kernels/table/ternary.h"
 #include "engine/model/net/net.h"
 
-/* ---- which weights are trained -------------------------------------------------------------------- */
+/* ---- trained weights ------------------------------------------------------------------------------------ */
 
 const bt_params *bt_model_params(const bt_model *m) {
     return m->adapters.n ? &m->adapters : &m->params;
@@ -115,7 +115,7 @@ void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_ro
         m->noise_rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
 }
 
-/* ---- as products read them -------------------------------------------------------------------- */
+/* ---- formats of products --------------------------------------------------------------------------- */
 
 bool bt_net_reads_bf16(bt_prec prec) { return prec == BT_PREC_BF16 && bt_kernels_multiply_bf16(); }
 

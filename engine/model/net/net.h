@@ -1,9 +1,9 @@
-/* net.h - the inside of a bt_model, for the files of engine/model only: its linear layers, the
- * inputs they read, its layers, and the functions of the pass that training and decoding share.
+/* net.h - internals of a bt_model, for the files of engine/model only: its linear layers, their inputs, its
+ * layers, and the functions of a pass shared by training and decoding.
  *
- * What depends on the kind of a layer or on tensor parallelism is chosen once, when the model is
- * wired: bt_linear.ops, bt_linear_input.ops, bt_layer.glu and bt_model.tp are tables of functions,
- * and the pass (transformer.c) calls them without asking. */
+ * Choices that depend on the kind of a layer or on tensor parallelism are made once, when the model is created:
+ * bt_linear.ops, bt_linear_input.ops, bt_layer.glu and bt_model.tp are tables of functions, which the pass
+ * (transformer.c) calls unconditionally. */
 #ifndef BT_ENGINE_MODEL_NET_NET_H
 #define BT_ENGINE_MODEL_NET_NET_H
 
@@ -44,7 +44,7 @@ typedef struct bt_adapter {
     size_t rank, chunk;
     float scale;
     float *x, *u, *du; /* (chunk, K), (chunk, rank), (chunk, rank) */
-    /* whose products they are where the model is a slice or has leaves; NULL otherwise */
+    /* state for products of a slice or of leaves; NULL: none */
     struct bt_tp_state *tp;
 } bt_adapter;
 
@@ -66,21 +66,21 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     size_t ranges;
     /* false: another tensor-parallel rank holds a replica of this kv head and adds all of dx */
     bool contributes_dx;
-    size_t packed_bytes; /* of one range */
-    /* (ranges, packed_bytes); BT_WEIGHTS_PREFETCHED: the same place in every layer */
+    size_t packed_bytes; /* bytes of one range */
+    /* (ranges, packed_bytes); BT_WEIGHTS_PREFETCHED: memory shared by all layers */
     unsigned char *packed;
-    bool thin; /* of a frozen base: `packed` has 2 bits a code (BT_THIN) */
+    bool thin; /* frozen base: `packed` has 2 bits a code (BT_THIN) */
     /* 2-bit form for few tokens, models without training; NULL otherwise */
     uint8_t *packed2;
-    float scale, mean; /* of |w|; of w, which b1 takes off */
+    float scale, mean; /* means of |w|, and of w, which b1 subtracts */
     bt_tern_stats counts;
-    size_t counted; /* weights that counts are of */
+    size_t counted; /* number of weights in counts */
     bt_quant_stat stat;
     /* int8 gradients: of the micro-batch's rows; rows is NULL without them */
     bt_noise noise;
-    size_t first_row; /* of the outputs, in the tensor */
-    /* of a frozen layer: `ops` are `adapted`, those of adapter.c or tp_adapter.c, which call `frozen`; or,
-     * while the adapters are left out, these */
+    size_t first_row; /* first output row of this part, in the tensor */
+    /* frozen layer: `ops` are `adapted`, those of adapter.c or tp_adapter.c, which call `frozen`; or `frozen`
+     * itself while adapters are disabled */
     const bt_linear_ops *frozen, *adapted;
     bt_adapter adapter;
 };
@@ -101,8 +101,7 @@ typedef struct bt_input_ops {
                       float *sums, size_t r0, size_t rows);
 } bt_input_ops;
 
-/* What a group of linear layers reads: an optional norm, then int8 per token (ternary) or floats
- * (dense). */
+/* Input of a group of linear layers: an optional norm, then int8 per token (ternary) or floats (dense). */
 struct bt_linear_input {
     const bt_input_ops *ops;
     size_t K;
@@ -117,7 +116,7 @@ struct bt_linear_input {
      * them */
     float *xn;
     size_t whole_K; /* columns of whole rows; K are here */
-    /* whose rows they are, where K < whole_K; NULL otherwise */
+    /* state for rows divided over ranks, if K < whole_K; NULL otherwise */
     struct bt_tp_state *tp;
 };
 
@@ -130,7 +129,7 @@ typedef struct bt_gate_and_up {
 
 /* The gated activation h = act(gate) * up of rows r0 .. r0+rows, and the input of ffn_down */
 typedef struct bt_glu {
-    /* y, of which gate and up are saved where backward wants them -> the input of ffn_down */
+    /* y, of which gate and up are saved if backward needs them -> the input of ffn_down */
     void (*fwd)(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows);
     /* gradient of the input of ffn_down, in a.dhn (normed) or a.dh -> d; y: memory for gate, up */
     void (*bwd)(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_and_up y, size_t r0,
@@ -150,19 +149,20 @@ struct bt_layer {
 typedef struct bt_fade {
     bt_layer_source source;
     bt_model *m;
-    int layer;    /* whose weights are in the panel, -1: none */
+    int layer;    /* layer whose weights are in the panel; -1: none */
     float *panel; /* one layer's linear weights */
 } bt_fade;
 
-typedef struct bt_class_head { /* of a classifier */
+typedef struct bt_class_head { /* head of a classifier */
     const bt_tensor *tensor;   /* NULL: none, or another stage's */
     float *w, *dw;             /* (classes, C) */
-    int32_t *rows, *picked; /* (M) of the texts of a pass: where each ends, the likeliest class */
-    double *confusion;      /* (classes, classes) texts: row what is, column what was picked */
+    int32_t *rows, *picked;    /* (M) for the texts of a pass: last row, likeliest class */
+    double *
+        confusion; /* (classes, classes) number of texts by true class (row) and predicted class (column) */
 } bt_class_head;
 
-/* of the logits of a row, a range of the vocabulary: what distillation joins (distil.c); `soft` and
- * `taught` are of the student's and the teacher's logits over tau */
+/* Partial sums of a row's logits over a range of the vocabulary, which distillation joins (distil.c); `soft` and
+ * `taught` refer to the student's and the teacher's logits over tau */
 typedef struct bt_distil_part {
     double top, sum; /* the student's largest logit x, the sum of exp(logit - x) */
     double soft_top, soft_sum, taught_top, taught_sum;
@@ -172,9 +172,9 @@ typedef struct bt_distil_part {
 enum { BT_DISTIL_ROWS = 256 }; /* at a time; their parts fit in one exchange of a group */
 
 typedef struct
-    bt_chunk {    /* layers that a pass goes through: of a whole model, or of one stage, all */
-    int first, n; /* of bt_model.layers */
-    int number;   /* of the first of them, in the whole model */
+    bt_chunk { /* layers that one pass covers: all layers of a whole model or of a stage with one chunk */
+    int first, n; /* indices in bt_model.layers */
+    int number;   /* index of the first one in the whole model */
 } bt_chunk;
 
 struct bt_model {
@@ -183,7 +183,7 @@ struct bt_model {
     const bt_tp_ops *tp; /* bt_tp_one_rank, or of engine/model/tp, whose state follows */
     struct bt_tp_state *tp_state;
     bt_params params;
-    /* what trains instead of params, and their weights and gradients; n is 0: params train */
+    /* tables, weights and gradients of the adapters, which train instead of params; n 0: params train */
     bt_params adapters;
     float *adapter_w, *adapter_g;
     float *lora_x, *lora_u, *lora_du; /* scratch of adapters */
@@ -195,19 +195,19 @@ struct bt_model {
     float *own_g;       /* the arena's */
     bt_layer *layers;
     bt_chunk *chunks;      /* (n_chunks) */
-    const bt_chunk *chunk; /* that the passes to come go through */
+    const bt_chunk *chunk; /* chunk of the following passes */
     int n_chunks;
     bt_gain final_norm;
-    /* (V, C); the same when tied. Of a stage: NULL where another has it */
+    /* (V, C); the same when tied. NULL if another stage has it */
     bt_table embed, head;
     float *d_embed, *d_head;
     /* a last stage's copy of the first's embedding, empty otherwise; its gradient */
     bt_table tied;
     float *d_tied;
     bt_acts_plan acts_plan;
-    float *dxn;         /* a.dxn of every slot; NULL: as acts_plan says */
+    float *dxn;         /* a.dxn of every slot; NULL: as in acts_plan */
     double *quant_sums; /* (bt_model_quant_sums) */
-    /* (tensors) of |w|; of w, for b1. In a tensor-parallel group, then (size, tensors): of its
+    /* (tensors) sums of |w|; of w, for b1. In a tensor-parallel group followed by (size, tensors): sums of its
      * ranks */
     double (*totals)[2];
     /* codes of one tensor on their way to its packed form; NULL with BT_WEIGHTS_LOCAL */
@@ -220,8 +220,8 @@ struct bt_model {
     double *reference;            /* (M) of each document: summed log-probabilities of the base */
     bt_class_head classes;
     bt_score score;
-    double lambda; /* of bt_model_lambda, 1 without it */
-    /* codes hold an earlier quantisation: flips mean something */
+    double lambda; /* value set by bt_model_lambda; initially 1 */
+    /* codes hold an earlier quantisation, so flips can be counted */
     bool quantised;
 
     float *x_final;               /* (S, C) residual after the last layer */
@@ -234,7 +234,7 @@ struct bt_model {
     bt_head_form head_form;
     float *rope_cos, *rope_sin; /* (T, D/2) */
     int32_t *pos;               /* (M) position of each token in its sequence or document */
-    /* (n_documents) of the passes to come; room for M, NULL without setup.documents */
+    /* (n_documents) documents of the following passes; room for M, NULL without setup.documents */
     bt_attn_document *documents;
     size_t n_documents;    /* 0: each sequence is one document */
     bool bigram;           /* passes leave attention out */
@@ -274,8 +274,8 @@ void bt_adapter_add(const bt_linear *l, float *y, const float *u, size_t n);
 void bt_net_adapters(bt_model *m, bool on);
 
 /* ---- preference.c ---- */
-/* before it, the pass through the base: what its documents are judged against. A whole model makes it by
- * itself (stage.h) */
+/* Runs the pass through the base first, whose results are the reference of the documents. A whole model does this
+ * itself (stage.h). */
 void bt_net_reference(bt_model *m, const int32_t *inputs, const int32_t *targets);
 /* sum of the pairs' losses of one micro-batch; with grad_scale not 0 a.dxn is the gradient of the
  * grad_scale-fold of the tokens' losses, which becomes the pairs' by scale, and the activations are those of
@@ -291,30 +291,30 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
                           double grad_scale);
 
 /* ---- frozen_base.c ---- */
-/* beside which adapters train, kept as products read it */
+/* true if the model keeps a frozen base with trained adapters, in the format of its products */
 static inline bool bt_net_keeps_base(const bt_model_setup *s) {
     return s->train && s->cfg.lora.rank > 0 && s->cfg.linear != BT_LIN_BITNET1;
 }
-/* of it, embedding and head as int8: with a scale for each token (lean), or for each block */
+/* true for embedding and head of such a base as int8: with a scale for each token (lean), or for each block */
 static inline bool bt_net_table8(const bt_model_setup *s, const bt_tensor *t) {
     return (s->lean || s->base_q8) && bt_net_keeps_base(s) &&
            (t->id == BT_P_EMBED || t->id == BT_P_HEAD);
 }
-/* of it, layers as int8 with a scale for each block */
+/* true for layers of such a base as int8 with a scale for each block */
 static inline bool bt_net_layers8(const bt_model_setup *s) {
     return s->base_q8 && bt_net_keeps_base(s) && s->cfg.linear == BT_LIN_DENSE;
 }
-/* of (rows, cols) in int8 by rows, or by blocks: scales, then values from here on */
+/* Offset of the values behind the scales of (rows, cols) in int8, by rows or by blocks. */
 static inline size_t bt_net_int8_values(size_t rows, size_t cols, bool blocks) {
     const size_t bytes = blocks ? rows * cols / BT_Q8_BLOCK * sizeof(uint16_t)
                                 : rows * sizeof(float);
     return (bytes + 63) / 64 * 64;
 }
-/* the table's offsets: of what stays fp32 alone */
+/* sets the offsets of the table to those of the tensors that remain fp32 */
 void bt_net_compact_base(bt_params *p, const bt_model_setup *s);
 
 /* ---- fade.c ---- */
-/* of one layer's linear weights */
+/* elements of one layer's linear weights */
 size_t bt_net_fade_elems(const bt_params *p);
 /* x' from the floats and the codes of rows r0 .. r0+rows */
 void bt_net_fade_rows(const bt_linear_input *in, size_t r0, size_t rows);
@@ -324,9 +324,9 @@ static inline bool bt_net_ternary(const bt_model *m) {
 }
 
 /* ---- linear_input.c ---- */
-/* of an input whose whole rows are here */
+/* functions for an input whose whole rows are on this rank */
 const bt_input_ops *bt_input_ops_of(const bt_linear_input *in);
-/* dense: what its linear layers read */
+/* dense: the floats that its linear layers read */
 static inline const float *bt_input_floats(const bt_linear_input *in, const float *src) {
     return in->xn ? in->xn : src;
 }
@@ -351,14 +351,14 @@ static inline int bt_net_layer(const bt_model *m, int number) {
     while (number < c->number || number >= c->number + c->n) c++;
     return c->first + number - c->number;
 }
-/* whether a pass begins with the embedding, and whether it ends with the head */
+/* true if a pass begins with the embedding; if it ends with the head */
 static inline bool bt_net_begins(const bt_model *m) {
     return bt_slice_is_first_stage(m->setup.slice) && m->chunk == m->chunks;
 }
 static inline bool bt_net_ends(const bt_model *m) {
     return bt_slice_is_last_stage(m->setup.slice) && m->chunk == m->chunks + m->n_chunks - 1;
 }
-/* where a tensor lies in a flat array; NULL if either is */
+/* position of a tensor in a flat array; NULL if either is NULL */
 static inline float *bt_at_tensor(float *flat, const bt_tensor *t) {
     return flat && t ? flat + t->offset : NULL;
 }
@@ -369,10 +369,10 @@ void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first);
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M);
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M); /* o -> x_mid */
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M);      /* x_mid -> x_out */
-float *bt_net_q(const bt_layer *l);                       /* what attention sees */
+float *bt_net_q(const bt_layer *l);                       /* inputs of attention */
 float *bt_net_k(const bt_layer *l);
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T); /* -> x_final */
-/* from a.dx */
+/* begins at a.dx */
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx);
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx);

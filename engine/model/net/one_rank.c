@@ -5,8 +5,8 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* Int8 products only (the others unpack weights per call): a thread takes a block of rows through
- * all terms before the next, so many that its dx, in bytes, stays in L2. */
+/* Block sizes for int8 products, so that a block's dx fits L2: a thread computes all terms of a block before the
+ * next one. All other products unpack weights in every call. */
 enum { DX_BYTES = 7 << 16, DX_ROWS_LEAST = 64 };
 
 static bt_rows own_rows(const bt_model *m, size_t M) {
@@ -122,7 +122,7 @@ static counted_rows counted(bt_model *m, const int32_t *targets, size_t M) {
     return c;
 }
 
-/* from the last row on: none is overwritten before it has been moved */
+/* Runs from the last row on, so that no row is overwritten before it is moved. */
 static void counted_back(bt_model *m, const counted_rows *c, float *dx, size_t M) {
     const size_t C = (size_t)m->setup.cfg.C;
     for (size_t r = M, left = c->n; r-- > 0;) {

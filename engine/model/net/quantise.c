@@ -160,7 +160,7 @@ typedef struct wire_job {
     int8_t *codes;   /* take: to */
     uint8_t *packed; /* own: old codes to new ones, in place */
     bt_latent w;
-    size_t first; /* of its elements */
+    size_t first; /* index of its first element */
     float mean, inv_scale;
     int sign;
     size_t n;

@@ -91,8 +91,8 @@ static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
     return n;
 }
 
-/* The n candidates that are left lie at the end of c, in no order or likeliest last; those of a
- * smaller weight than min are passed over. The likeliest weighs 1. */
+/* Drops candidates of a weight below min. The n candidates are at the end of c, in no order or likeliest last. The
+ * likeliest has weight 1. */
 static size_t drop_unlikely(candidate *c, size_t V, size_t n, double min, double *held) {
     size_t left = 0;
     *held = 0;

@@ -1,13 +1,12 @@
-/* sampler.h - which token follows, drawn from logits.
+/* sampler.h - draws the next token from logits.
  *
- * Order:    repetition penalty -> temperature -> top-k -> top-p -> min-p -> draw. Each works on what
- *           the one before it left: temperature divides all logits; top-k keeps the k likeliest
- *           tokens; top-p the smallest set of the likeliest that holds this share of their
- *           probability; min-p drops those less likely than this share of the likeliest. The draw is
- *           in proportion to what is left. At least one token is always left. This is the order of
- *           transformers' logits processors.
- * Exact:    a function of (logits, bt_sampling, history, index): the same on every machine and for any
- *           number of threads.
+ * Order:    repetition penalty -> temperature -> top-k -> top-p -> min-p -> draw. Each uses the result of the
+ *           previous: temperature divides all logits; top-k keeps the k likeliest tokens; top-p the smallest set
+ *           of the likeliest with this share of their probability; min-p drops tokens less likely than this share
+ *           of the likeliest. The draw is proportional to the remaining probabilities. At least one token always
+ *           remains. This is the order of transformers' logits processors.
+ * Exact:    a function of (logits, bt_sampling, history, index): the same on every machine and for any number of
+ *           threads.
  * Owns:     memory for one vocabulary. Threads: one caller. No allocation after create. */
 #ifndef BT_ENGINE_MODEL_NET_SAMPLER_H
 #define BT_ENGINE_MODEL_NET_SAMPLER_H

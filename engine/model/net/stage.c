@@ -20,9 +20,9 @@ float *bt_model_stage_in(bt_model *m) { return m->layers[m->chunk->first].a.x; }
 const float *bt_model_stage_out(const bt_model *m) { return m->x_final; }
 float *bt_model_stage_dx(bt_model *m) { return m->layers[0].a.dx; }
 
-/* A whole model's passes follow each other so that a tensor-parallel group's memory is never
- * written before all have read it; forward after forward, and backward after backward, would:
- * therefore the ranks meet before each. */
+/* In a whole model the order of passes ensures that the memory of a tensor-parallel group is never written before
+ * all ranks have read it. Several forward passes in a row, or backward passes, would not; therefore each is
+ * preceded by a barrier. */
 void bt_model_stage_forward(bt_model *m, const int32_t *inputs) {
     m->tp->meet(m);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);

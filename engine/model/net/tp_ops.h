@@ -1,13 +1,13 @@
-/* tp_ops.h - what a pass through the network leaves to tensor parallelism: a table of functions that
- * is chosen once, when the model is wired.
+/* tp_ops.h - the operations of a pass that depend on tensor parallelism: a table of functions that is chosen once,
+ * when the model is created.
  *
- *     bt_tp_one_rank   (one_rank.c) the whole model on one rank: nothing is exchanged, products and
- *                      norms are the fused kernels
- *     engine/model/tp  a slice of the model on each rank of a tensor-parallel group; or a model
- *                      whose sums are added as a tree of leaves (reproducible training)
+ *     bt_tp_one_rank   (one_rank.c) the whole model on one rank: no exchange, products and norms are the
+ *                      fused kernels
+ *     engine/model/tp  a slice of the model on each rank of a tensor-parallel group; or a model whose
+ *                      sums are added as a tree of leaves (reproducible training)
  *
- * Rows are tokens. With sequence parallelism a rank holds the residual of its own rows only, else of
- * all. Every function is collective over the tensor-parallel group. */
+ * Rows are tokens. With sequence parallelism a rank holds the residual of its own rows only, otherwise of all.
+ * Every function is collective over the tensor-parallel group. */
 #ifndef BT_ENGINE_MODEL_NET_TP_OPS_H
 #define BT_ENGINE_MODEL_NET_TP_OPS_H
 
@@ -28,7 +28,7 @@ typedef struct bt_dx_term {
     bt_grads dy;
 } bt_dx_term;
 
-/* own rows of dx (+)= what comes back through a norm whose input was x; rstd: of all M rows */
+/* backward of a norm: own rows of dx (+)= its gradient for input x; rstd: of all M rows */
 typedef struct bt_norm_bwd {
     const struct bt_gain *gain;
     float *dx;
@@ -39,8 +39,8 @@ typedef struct bt_norm_bwd {
     size_t M;
 } bt_norm_bwd;
 
-/* The tokens whose logits are here: a range of the vocabulary, made of leaves (leaf i: at[i] .. at[i + 1];
- * of one leaf `at` is not read). group: the ranks that have the others, NULL: none */
+/* Tokens whose logits this rank has: a range of the vocabulary, made of leaves (leaf i: at[i] .. at[i + 1]; for
+ * one leaf `at` is not read). group: the ranks with the other ranges, NULL: none */
 typedef struct bt_vocab_part {
     size_t first, leaves;
     const size_t *at;
@@ -56,8 +56,8 @@ typedef struct bt_tp_ops {
     const float *(*gather_grad)(bt_model *m, const float *own, size_t M);
     /* (M, C) sums over what this rank holds -> own rows of the sum over all ranks */
     float *(*reduce_grad)(bt_model *m, float *x, size_t M);
-    /* y += product of a layer whose inputs (columns) lie with the ranks, for own rows of y: `add`
-     * for each block of rows, then `finish`. src is what the input was made from */
+    /* y += product of a layer whose inputs (columns) are divided over the ranks, for own rows of y: `add` for each
+     * block of rows, then `finish`. src: source of the input */
     void (*add_product)(bt_model *m, float *y, const struct bt_linear *l,
                         const struct bt_linear_input *in, const float *src, size_t r0, size_t rows);
     void (*finish_product)(bt_model *m, float *y, const struct bt_linear *l,
@@ -88,7 +88,7 @@ typedef struct bt_tp_ops {
     void (*complete_grad)(const bt_model *m, const bt_tensor *t);
     /* (tensors, 2) sums over what this rank holds of each tensor -> over whole tensors */
     void (*total_sums)(const bt_model *m, double (*totals)[2]);
-    /* returns when all ranks have come here */
+    /* barrier of all ranks */
     void (*meet)(const bt_model *m);
 } bt_tp_ops;
 

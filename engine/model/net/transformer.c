@@ -1,17 +1,18 @@
-/* transformer.c - the network as prose: forward, and backward by hand.
+/* transformer.c - the network: forward, and backward by hand.
  *
  * A layer, with n = RMSNorm, Q = quantise (ternary layers), W* = BitLinear:
  *     q, k, v = W{q,k,v} Q(n(x))         q, k = rope([qk-norm] q, k)      o = attention(q, k, v)
  *     x_mid   = x + Wo Q([n] o)
  *     gate,up = W{gate,up} Q(n(x_mid))   h = act(gate) * up
  *     x_out   = x_mid + Wdown Q([n] h)
- * The norms in brackets exist for `subln` (with gain) and `bitlinear` (without; there the first and
- * third have none either). Backward walks the same lines upwards and reports every tensor's
- * gradient when it is final, from the end of the flat array to its beginning. The feed-forward part
- * runs in blocks of rows, so that its widest floats stay in cache.
  *
- * m->tp is what tensor parallelism does at a place (tp_ops.h); on one rank nothing, or the product or
- * norm that its name says. */
+ * The norms in brackets exist for `subln` (with gain) and `bitlinear` (without; there the first and third have
+ * none either). Backward runs through the same lines in reverse and reports every tensor's gradient when it is
+ * final, from the end of the flat array to its beginning. The feed-forward part runs in blocks of rows, so that
+ * its widest floats fit the cache.
+ *
+ * m->tp has the operations of tensor parallelism (tp_ops.h); on one rank these do nothing, or compute the named
+ * product or norm. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* Layers that come from others: this one must be here; the next may be on its way. */
+/* Layers received from their owners: waits for this one; the next may be in flight. */
 static void need(const bt_model *m, int layer) {
     if (m->source) m->source->need(m->source, layer);
 }
@@ -137,7 +138,7 @@ static bt_turned turned(const bt_model *m, size_t row) {
     return (bt_turned){m->rope_cos, m->rope_sin, m->pos + row};
 }
 
-/* q, k, v as bf16 alone, by blocks of rows whose floats stay in cache */
+/* Computes q, k, v as bf16 only, by blocks of rows whose floats fit the cache. */
 static void qkv_kept(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
@@ -193,7 +194,7 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     bt_acts *a = &l->a;
     size_t C = (size_t)c->C;
     read_residual(m, &l->ffn_in, a->x_mid, a->x_mid_saved, M);
-    if (!x_out && m->again) return; /* as backward comes to it */
+    if (!x_out && m->again) return; /* backward repeats this part */
     if (x_out) bt_net_copy(x_out, a->x_mid, m->tp->own_rows(m, M).n * C);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
@@ -275,7 +276,7 @@ static void done(const backward *p, const bt_tensor *t) {
     bt_net_ready(p->m, t, p->ready, p->ready_ctx);
 }
 
-/* of a linear layer: its tensor's, or its adapter's */
+/* Reports the gradient of a linear layer: its tensor's, or its adapter's. */
 static void linear_done(const backward *p, const bt_linear *l) {
     done(p, l->adapter.b_tensor);
     done(p, l->adapter.a_tensor);
@@ -351,7 +352,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     const bool kept = norms_kept(m, &l->ffn_in, a->x_mid_saved);
     if (!kept) load_residual(m, a->x_mid, a->x_mid_saved, own.n * C);
     reread_residual(m, &l->ffn_in, a->x_mid, p->M);
-    /* all of it at once, or rows whose dgate and dup stay in L3 (bt_acts_wide) */
+    /* all of it at once, or blocks of rows whose dgate and dup fit L3 (bt_acts_wide) */
     for (size_t w0 = 0, n; w0 < p->M; w0 += n) {
         n = p->M - w0 < wide ? p->M - w0 : wide;
         for (size_t i = 0; i < n; i += m->block) {

@@ -176,7 +176,7 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* of all adapters: rank x (inputs + outputs) beside each layer that has one */
+/* Parameters of all adapters: rank x (inputs + outputs) for each layer that has one. */
 static uint64_t adapter_params(const bt_model_cfg *c) {
     const uint64_t C = (uint64_t)c->C, F = (uint64_t)c->F, HD = (uint64_t)c->H * (uint64_t)c->D,
                    KVD = (uint64_t)c->KV * (uint64_t)c->D;

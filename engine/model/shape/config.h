@@ -13,7 +13,8 @@
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
 typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
 
-/* of attn_o and ffn_down: deviation init_std / sqrt(2 L), init_std, or zeros; options.def's order */
+/* initialization of attn_o and ffn_down: deviation init_std / sqrt(2 L), init_std, or zeros; in the order of
+ * options.def */
 typedef enum { BT_INIT_OUT_DEPTH, BT_INIT_OUT_PLAIN, BT_INIT_OUT_ZERO } bt_init_out;
 
 /* Low-rank adapters beside frozen linear layers: y = base(x) + scale B (A x), A (rank, inputs), B
@@ -37,10 +38,10 @@ enum {
 typedef struct bt_model_cfg {
     /* layers, width, heads, kv heads, head size, ffn width, sequence length, vocabulary */
     int L, C, H, KV, D, F, T, V;
-    /* of a part (bt_slice_cfg): query heads to a kv head (0: H / KV), of the first one's how
-     * many come before the part */
+    /* in a part (bt_slice_cfg): query heads per kv head (0: H / KV); number of query heads of the first kv head
+     * that precede the part */
     int group, skip;
-    int chunk_L; /* of a part: layers of its longest chunk (params.h); of a whole model 0 */
+    int chunk_L; /* in a part: layers of its longest chunk (params.h); in a whole model 0 */
     bt_norm_kind norm;
     bt_act act;
     bt_linear_kind linear;
@@ -49,8 +50,8 @@ typedef struct bt_model_cfg {
     bt_init_out init_out;
     double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: they are unchanged */
     bt_lora lora;
-    /* a classifier: so many classes, judged at the last token of a text by a head of its own; what it
-     * has of the vocabulary is the embedding (tied). 0: the model writes tokens */
+    /* a classifier with this number of classes: a head of its own scores the last token of a text, and the
+     * vocabulary is used for the embedding only (tied). 0: a language model */
     int classes;
 } bt_model_cfg;
 
@@ -60,13 +61,12 @@ typedef struct bt_preset {
     double lr;
     /* model.init_std on text with sub-norms, where measured to be better (0: model.init_std) */
     double text_std;
-    int64_t steps, warmup; /* of the preset's default run */
+    int64_t steps, warmup; /* default run of the preset */
     int64_t batch_tokens;
-    /* where tokens are parts of words (embed_lr 0: as above): the default run with smaller steps (0: as above)
-     * and projections to the residual that begin as zeros; and where they were learned unasked from long text, with
-     * AdamW, a factor on the embedding's learning rate, a decay of the first moment, the tokens in which
-     * shares of what follows fade (train.share_steps) and, at the preset's length, sequences that grow
-     * (train.seq_ramp) */
+    /* default run if tokens are parts of words: smaller steps (0: as above) and residual projections that begin as
+     * zeros. With a tokenizer trained automatically from long text and AdamW also: a factor on the embedding's
+     * learning rate (0: as above), beta1, the tokens over which follower shares fade (train.share_steps) and, at
+     * the preset's length, growing sequences (train.seq_ramp) */
     int64_t word_steps, word_batch_tokens, word_share_tokens;
     double word_embed_lr, word_beta1;
     const char *word_seq_ramp;
@@ -79,14 +79,14 @@ typedef struct bt_model_counts {
     /* 6*(linear + head weights) + 6*L*T*H*D; beside adapters 4*(linear + head weights) + 6*adapters +
      * 6*L*T*H*D, as frozen weights have no gradient. What full recompute repeats does not count */
     double flop_token;
-    double flop_forward; /* of them those of the forward pass */
-    double flop_bigram;  /* of a token in a pass that leaves attention out (train.bigram_steps) */
+    double flop_forward; /* forward pass only */
+    double flop_bigram;  /* per token in a pass without attention (train.bigram_steps) */
 } bt_model_counts;
 
 const bt_preset *bt_preset_find(const char *name); /* NULL when unknown */
 size_t bt_preset_count(void);
 const bt_preset *bt_preset_at(size_t i);
-/* says which numbers divide which */
+/* the error lists the numbers that do not divide */
 bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 bt_model_counts bt_model_count(const bt_model_cfg *c);
 

@@ -1,4 +1,4 @@
-/* leaves.c - which leaves a model can have, and how they and its kv heads lie to each other. */
+/* leaves.c - possible numbers of leaves of a model, and the assignment of kv heads to leaves. */
 #include "engine/model/shape/leaves.h"
 
 bool bt_leaves_fit(const bt_model_cfg *c, int n) {

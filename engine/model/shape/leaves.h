@@ -9,8 +9,8 @@
 
 enum { BT_LEAVES_MAX = 64, BT_LEAVES_AUTO = 8 };
 
-/* the model has n equal leaves (vocabularies up to one token), and each kv head lies in one leaf or
- * is shared evenly */
+/* true if the model has n equal leaves (vocabularies up to one token), and each kv head is in one leaf or is
+ * shared evenly */
 bool bt_leaves_fit(const bt_model_cfg *whole, int n);
 /* the largest power of two up to BT_LEAVES_AUTO that fits */
 int bt_leaves_auto(const bt_model_cfg *whole);

@@ -55,7 +55,7 @@ typedef struct table {
     param_row whole[BT_P_COUNT], block[BT_P_COUNT];
 } table;
 
-/* where the block lies, and who else holds it */
+/* Sets the position of the block and the number of its replicas. */
 static void place(bt_tensor *t, const table *b) {
     size_t n = (size_t)b->slice.tp_size, i = (size_t)b->slice.tp_rank, kv = (size_t)b->c->KV,
            shared = kv < n ? n / kv : 1;
@@ -96,8 +96,9 @@ static uint64_t hash_number(uint64_t h, size_t x) {
     return h;
 }
 
-/* of "NAME ROWS COLS\n". The planner makes tables by the ten thousand, and printing was four fifths of their
- * time: therefore neither this nor the names are printed */
+/* Adds "NAME ROWS COLS
+ * " to the hash. The planner makes tens of thousands of tables, and printing took four fifths of their time:
+ * therefore neither this nor the names are printed. */
 static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
     for (const char *s = t->name; *s; s++) h = hash_byte(h, *s);
     h = hash_number(hash_byte(h, ' '), t->whole_rows);
@@ -105,8 +106,8 @@ static uint64_t hash_shape(uint64_t h, const bt_tensor *t) {
     return hash_byte(h, '\n');
 }
 
-/* rows of a stage: what lies before its layers comes with the first, what lies after them with the
- * last */
+/* true if the row belongs to the stage: rows before the layers are in the first stage, rows after them in the
+ * last. */
 static bool in_stage(const table *b, const param_row *r, int layer) {
     if (layer >= 0) return b->own[layer];
     return r->id == BT_P_EMBED ? bt_slice_is_first_stage(b->slice)
@@ -137,7 +138,7 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
     bool adapter = bt_adapter_layer(r->id) != BT_P_COUNT,
-         trains = adapter || r->id == BT_P_SCORE; /* beside a frozen base */
+         trains = adapter || r->id == BT_P_SCORE; /* trains beside a frozen base */
     if (!r->when || (c->lora.rank > 0 ? !trains : adapter)) return true;
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
@@ -196,14 +197,14 @@ int bt_slice_chunks(bt_model_slice slice) {
     return slice.pp_size > 1 && slice.virtual_stages > 1 ? slice.virtual_stages : 1;
 }
 
-/* of a forward and a backward pass, in layers */
+/* Work of the head's forward and backward pass, in layers. */
 static double head_work(const bt_model_cfg *c) {
     bt_model_counts n = bt_model_count(c);
     return n.flop_head * c->L / (n.flop_linear + n.flop_attention);
 }
 
-/* The last stage has the head besides its layers: of all numbers of layers for it the one that makes
- * the slowest stage fastest. At least one for each of its chunks, and for each of the others'. */
+/* Number of layers of the last stage, which also has the head, that makes the slowest stage fastest. At least one
+ * for each of its chunks, and for each chunk of the other stages. */
 static int last_stage_layers(const bt_model_cfg *c, int stages, int chunks, double head) {
     double best = INFINITY;
     int others = stages - 1, last = chunks;
@@ -215,11 +216,11 @@ static int last_stage_layers(const bt_model_cfg *c, int stages, int chunks, doub
     return last;
 }
 
-/* of n layers in so many equal runs those before run k */
+/* First layer of run k if n layers are cut into equal runs. */
 static int before(int n, int runs, int k) { return (int)((int64_t)n * k / runs); }
 
-/* of the last stage's layers those before its chunk k: as many with the head as make its work that of the
- * stage's other chunks */
+/* First of the last stage's layers in its chunk k. The chunk with the head has as many layers as equal work
+ * permits. */
 static int last_before(int n, int chunks, int k, double head) {
     const double even = (n + head) / chunks - head;
     const int with_head = chunks == 1 ? n : even > 1 ? (int)even : 1;
@@ -367,7 +368,7 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
     return BT_OK;
 }
 
-/* of the first tensor of the chunk's layers, or of those after it */
+/* Offset of the first tensor in or after the chunk's layers. */
 static size_t chunk_begins(const bt_params *p, const bt_model_cfg *c, bt_model_slice slice,
                            int chunk) {
     const int first = bt_slice_chunk(c, slice, chunk).first;

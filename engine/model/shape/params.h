@@ -1,9 +1,7 @@
-/* params.h - the tensor table of one model: made from params.def, names and flat offsets, layer by
- * layer.
+/* params.h - the tensor table of one model: made from params.def, names and flat offsets, layer by layer.
  *
- * A tensor's full name is "layers.3.attn_q" or "embed". Offsets are elements in the flat arrays,
- * each tensor aligned to 16 elements (64 bytes); padding is zero and stays zero. Threads: constant
- * after init. */
+ * A tensor's full name is "layers.3.attn_q" or "embed". Offsets are elements in the flat arrays, each tensor
+ * aligned to 16 elements (64 bytes); padding is always zero. Threads: constant after init. */
 #ifndef BT_ENGINE_MODEL_SHAPE_PARAMS_H
 #define BT_ENGINE_MODEL_SHAPE_PARAMS_H
 
@@ -25,12 +23,12 @@ typedef enum {
     BT_SHARD_VOCAB
 } bt_shard_axis;
 
-/* What one rank holds of a model: the slice of rank tp_rank of a tensor-parallel group of tp_size, and
- * of it the layers of stage pp_stage of a pipeline of pp_size, the first with the embedding, the last
- * with final norm and head (or a classifier's score). All zero: the whole model.
- * virtual_stages v > 1: the pipeline has v * pp_size virtual stages, dealt out in turn, so that a rank
- * has v chunks of layers that do not follow each other: chunk k is virtual stage k * pp_size + pp_stage
- * (Narayanan et al. 2021, arXiv:2104.04473, section 2.2). 0 or 1: a stage's layers are one chunk. */
+/* Part of a model on one rank: the slice of rank tp_rank of a tensor-parallel group of tp_size, and of it the
+ * layers of stage pp_stage of a pipeline of pp_size. The first stage has the embedding, the last has final norm
+ * and head (or a classifier's score). All zero: the whole model.
+ * virtual_stages v > 1: the pipeline has v * pp_size virtual stages, assigned in turn, so that a rank has v
+ * separate chunks of layers: chunk k is virtual stage k * pp_size + pp_stage (Narayanan et al. 2021,
+ * arXiv:2104.04473, section 2.2). 0 or 1: a stage's layers are one chunk. */
 typedef struct bt_model_slice {
     int tp_rank, tp_size, pp_stage, pp_size, virtual_stages;
 } bt_model_slice;
@@ -39,14 +37,14 @@ typedef struct bt_tensor {
     char name[48];
     bt_param_id id;
     int layer;     /* -1: global */
-    size_t number; /* of the tensor, among those of all stages */
-    /* of the block in this slice of the model; count = rows * cols */
+    size_t number; /* index among the tensors of all stages */
+    /* size of the block in this slice of the model; count = rows * cols */
     size_t rows, cols, count;
-    size_t whole_rows, whole_cols; /* of the tensor */
-    size_t row0, col0;             /* where in it the block begins */
+    size_t whole_rows, whole_cols; /* size of the whole tensor */
+    size_t row0, col0;             /* position of the block in the tensor */
     int copies;                    /* tensor-parallel ranks that hold this very block */
-    /* elements before it are replicated on a lower tensor-parallel rank and must not be counted
-     * twice: none, all, or those of a kv head */
+    /* elements before it are replicated on a lower tensor-parallel rank and must not be counted twice: none, all,
+     * or the elements of a kv head */
     size_t first_counted;
     size_t offset;  /* elements, in the flat arrays */
     float init_std; /* 0: initialised to one, unless `adapter` or `zero` */
@@ -64,7 +62,7 @@ typedef struct bt_params {
     size_t total;   /* elements of the flat arrays, padding included */
     uint64_t count; /* parameters proper, of this slice */
     size_t whole_n; /* tensors of all stages */
-    uint64_t hash;  /* of all stages' tensors: bt_params_hash */
+    uint64_t hash;  /* hash of all stages' tensors: bt_params_hash */
     /* index[layer + 1][id]: tensor index, SIZE_MAX when absent; row 0 is global */
     size_t (*index)[BT_P_COUNT];
 } bt_params;
@@ -90,11 +88,11 @@ bt_code bt_slice_cfg(bt_model_cfg *out, const bt_model_cfg *whole, bt_model_slic
                      bt_err *err) BT_MUST_CHECK;
 /* first token id of the slice */
 size_t bt_slice_vocab(const bt_model_cfg *whole, bt_model_slice slice);
-/* n slices have equally many heads, and every kv head lies in one of them, in two neighbours, or in
- * equally many that have no other */
+/* true if n slices have equally many heads, and every kv head is in one slice, in two neighbours, or in equally
+ * many slices that have no other */
 bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
-/* kv heads that two neighbours share, of those between the slices 0 .. slice.tp_rank: one at most
- * between two */
+/* number of kv heads shared by two neighbouring slices, among the slices 0 .. slice.tp_rank; at most one for each
+ * pair */
 size_t bt_slice_shared_kv(const bt_model_cfg *whole, bt_model_slice slice);
 /* The tensors that train: those of the model, or with whole->lora its adapters and a classifier's score
  * alone, whose base has the table of bt_params_base */

@@ -1,13 +1,15 @@
-/* tp_adapter.c - low-rank adapters beside layers of which each rank of a tensor-parallel group has a part.
+/* tp_adapter.c - low-rank adapters beside layers that are divided over a tensor-parallel group.
  *
- *     q k v gate up   outputs lie with the ranks: B is divided, every rank has all of A and of u = s x A^T.
- *                     What the ranks have of du = s dy B adds up to it
- *     o down          inputs lie with the ranks: A is divided, every rank has all of B. What the ranks have
- *                     of u adds up to it, an exchange of (M, rank) floats beside that of the base's product
+ *     q k v gate up   outputs are divided: B is divided, every rank has all of A and of u = s x A^T. The sum of
+ *     the
+ *                     ranks' s dy B is du
+ *     o down          inputs are divided: A is divided, every rank has all of B. The sum of the ranks' parts of u
+ *                     is
+ *                     an exchange of (M, rank) floats beside the exchange of the base's product
  *
- * So the gradient of the matrix that every rank has is a sum over the ranks: once a step, when it is
- * complete (bt_tp_complete_grad). With leaves u and du themselves are summed, as a tree over the leaves
- * and then over the ranks, before a gradient is made of them: then it has the same bits in any slice. */
+ * So the gradient of the replicated matrix is a sum over the ranks: once a step, when it is complete
+ * (bt_tp_complete_grad). With leaves u and du themselves are summed, as a tree over the leaves and then over the
+ * ranks, before a gradient is computed from them: then it has the same bits in any slice. */
 #include <string.h>
 
 #include "engine/base/small.h"

@@ -15,7 +15,7 @@ static size_t depth_at(const depth_job *j, size_t leaf) {
     return j->p->vocab ? j->s->vocab_at[leaf] : leaf * (j->p->K / j->leaves);
 }
 
-/* the head's words of a leaf as int8: leaves lie one after another */
+/* int8 weights of a leaf's part of the head; leaves follow one another */
 static bt_w8 words_of(const depth_job *j, size_t leaf) {
     const bt_head8 *h = j->p->int8;
     size_t before = 0;

@@ -1,19 +1,18 @@
-/* tp_exchange.c - what a rank does that holds one slice of a model: the exchanges of tensor and
- * sequence parallelism.
+/* tp_exchange.c - the exchanges of tensor and sequence parallelism, of a rank that holds one slice of a model.
  *
- *     tokens (rows) of the residual lie with their owners       blocks of columns lie with the ranks
+ *     each rank owns tokens (rows) of the residual              each rank has a block of columns
  *
  *     x own --norm, int8--> gather --> q k v | gate up  --> o, h columns --{sum x^2, absmax}
  *                            shared--> int8 columns
  *                            1 byte + scale a token                              |
  *     x own <-- * scales <-- reduce <-- whole numbers of the columns' product ---+
  *
- * and backward the same way: dx gathered for o and down, gradients of a normed residual reduced to
- * their owners.
- * Exact: a scale is made of all ranks' |w|; a row's statistics of all its columns, added as a tree
- * over the ranks. A ternary product's partial sums travel as whole numbers in fp32, exact below
- * 2^24, so their sum has the bits of one rank's product. Without `sequence` every rank owns all
- * rows: what was reduced is gathered at once. */
+ * Backward is analogous: dx is gathered for o and down, gradients of a normed residual are reduced to their
+ * owners.
+ * Exact: a scale is computed from |w| of all ranks; a row's statistics from all its columns, added as a tree over
+ *        the ranks. Partial sums of a ternary product are sent as whole numbers in fp32, exact below 2^24, so
+ *        their sum has the bits of one rank's product. Without `sequence` every rank owns all rows: reduced data
+ *        are gathered at once. */
 #include <assert.h>
 #include <string.h>
 
@@ -105,9 +104,9 @@ void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
 
 /* ---- gradients and scales -------------------------------------------------------------------- */
 
-/* Norms see a rank's own tokens only, heads' norms its own heads, shared kv heads the queries of
- * one rank, and of an adapter the matrix that every rank holds what comes through the rank's own part
- * of the other. */
+/* The gradient of some tensors is a partial sum on each rank: norms process a rank's own tokens only, norms of
+ * heads its own heads, shared kv heads the queries of one rank, and the replicated matrix of an adapter the rank's
+ * part of the other matrix. */
 void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW ||
                  t->adapter;

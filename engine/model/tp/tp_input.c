@@ -1,12 +1,11 @@
-/* tp_input.c - norms and int8 of rows whose columns lie with the ranks of a tensor-parallel group: the
- * inputs of o and down. A row's statistics are those of all its columns, added as a tree over the
- * leaves and then over the ranks. */
+/* tp_input.c - norms and int8 of rows whose columns are divided over a tensor-parallel group: the inputs of o and
+ * down. A row's statistics cover all its columns, added as a tree over the leaves and then over the ranks. */
 #include <math.h>
 
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 
-/* what n ranks from `first` say of a row, rows apart */
+/* Joins the statistics of a row from n ranks, `rows` elements apart, starting at rank `first`. */
 static bt_row_stat whole_row(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     int left = bt_tp_left(n);

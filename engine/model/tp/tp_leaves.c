@@ -20,8 +20,8 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/tp/tp_state.h"
 
-/* Int8 products only (the others unpack weights per call): a thread takes a block of rows through
- * all terms before the next. So many rows of a tree's terms stay in L2. */
+/* Rows per block, so that the rows of a tree's terms fit L2: a thread computes all terms of a block before the
+ * next one. Used for int8 products only, because all other products unpack weights in every call. */
 enum { LEAF_ROWS = 64 };
 
 /* rows r0.., the at-th of dy */

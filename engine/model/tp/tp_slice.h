@@ -11,8 +11,8 @@
 /* offsets in the model's scratch arena */
 typedef struct bt_tp_memory {
     size_t ones, mine, all, a, b, index;
-    size_t spare, gains;   /* of leaves */
-    size_t shared_kv_sums; /* of kv heads that two neighbours share */
+    size_t spare, gains;   /* partial sums of leaves */
+    size_t shared_kv_sums; /* partial sums of kv heads shared by two neighbours */
     size_t adapter_rows, adapter_spare;
 } bt_tp_memory;
 

@@ -1,5 +1,5 @@
-/* tp_state.h - what a rank keeps for tensor parallelism and sums over leaves, and the functions of
- * its tables. Private to engine/model/tp. */
+/* tp_state.h - state of a rank for tensor parallelism and sums over leaves, and the functions of its tables.
+ * Private to engine/model/tp. */
 #ifndef BT_ENGINE_MODEL_TP_TP_STATE_H
 #define BT_ENGINE_MODEL_TP_TP_STATE_H
 
@@ -11,10 +11,10 @@ typedef struct bt_tp_state {
     bool sequence;
     /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
     size_t leaves, total_leaves;
-    size_t first_leaf; /* of those here */
-    /* where the leaves of this rank's vocabulary begin; they may differ by one token */
+    size_t first_leaf; /* index of the first leaf of this rank */
+    /* first tokens of the leaves of this rank's vocabulary; leaves may differ by one token */
     size_t vocab_at[BT_LEAVES_MAX + 1];
-    float *spare; /* (log2 leaves, M, C) sums on their way */
+    float *spare; /* (log2 leaves, M, C) partial sums */
     float *gains; /* (total_leaves, C or D), or (KV, D) */
     /* kv heads that two ranks share, of the whole model; the first one of this rank among them */
     size_t shared_kv, first_shared_kv;
@@ -25,12 +25,12 @@ typedef struct bt_tp_state {
     float *a, *b;            /* (M) */
     int32_t *index;          /* (M) */
     double (*totals)[2];     /* (size, tensors) of all ranks */
-    /* of adapters: (M, rank) x A^T or dy B, summed over the ranks; sums over leaves on their way */
+    /* adapters: (M, rank) x A^T or dy B, summed over the ranks; partial sums over leaves */
     float *adapter_rows, *adapter_spare;
 } bt_tp_state;
 
 /* ---- tp_shares.c ---- */
-/* of M rows those that this rank owns; without sequence parallelism all */
+/* rows (of M) that this rank owns; without sequence parallelism all */
 bt_rows bt_tp_own_rows(const bt_model *m, size_t M);
 /* the layer's ranges of outputs (bt_linear.ranges) that a leaf adds */
 typedef struct bt_tp_ranges {
@@ -60,14 +60,14 @@ void bt_tp_sum_shared_kv(const bt_model *m, float *x, size_t rows, size_t ld, si
 /* ---- tp_adapter.c: adapters beside the layers of a slice, or of a model with leaves ---------- */
 /* instead of bt_adapter_ops */
 void bt_tp_wire_adapter(bt_model *m, bt_linear *l);
-/* of a layer whose inputs lie with the ranks: after its base product of rows r0 .. r0+rows; after all of
- * them, before the ranks' products are added; own rows of y += what the adapter gives */
+/* For a layer whose inputs are divided over the ranks: called after its base product of rows r0 .. r0+rows; after
+ * all of them, before the ranks' products are added; adds the adapter's output to own rows of y */
 void bt_tp_adapter_rows(bt_model *m, const bt_linear *l, const bt_linear_input *in,
                         const float *src, size_t r0, size_t rows);
 void bt_tp_adapter_sum(bt_model *m, const bt_linear *l, size_t M);
 void bt_tp_adapter_add(bt_model *m, float *y, const bt_linear *l, size_t M);
 
-/* ---- tp_input.c: rows whose columns lie with the ranks ---- */
+/* ---- tp_input.c: rows whose columns are divided over the ranks ---- */
 extern const bt_input_ops bt_tp_input_ops;
 
 /* ---- tp_vocab.c: a range of the vocabulary on each rank ---- */

@@ -49,7 +49,7 @@ static const bt_tp_ops slices_of_leaves = {.own_rows = bt_tp_own_rows,
 
 static size_t levels(size_t leaves) { return leaves > 1 ? 1 + levels(leaves / 2) : 0; }
 
-/* of the whole model */
+/* number of shared kv heads in the whole model */
 static size_t shared_kv(const bt_model_setup *s, const bt_model_cfg *whole) {
     int n = s->slice.tp_size;
     return bt_slice_shared_kv(whole, (bt_model_slice){.tp_rank = n, .tp_size = n});
@@ -136,14 +136,15 @@ void bt_tp_wire(bt_model *m, const bt_tp_memory *p) {
     x->b = bt_arena_at(scratch, p->b);
     x->index = bt_arena_at(scratch, p->index);
     for (size_t i = 0; i < M; i++) x->ones[i] = 1.0f;
-    m->dxn = x->group->partial; /* where the group adds it up */
+    m->dxn = x->group->partial; /* the group adds up this array */
 }
 
 void bt_tp_wire_layer(bt_model *m, bt_layer *l) {
     bt_linear *linears[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     for (size_t i = 0; m->adapters.n && i < sizeof linears / sizeof *linears; i++)
         bt_tp_wire_adapter(m, linears[i]);
-    bt_linear_input *inputs[] = {&l->o_in, &l->down_in}; /* their columns lie with the ranks */
+    bt_linear_input *inputs[] = {&l->o_in,
+                                 &l->down_in}; /* their columns are divided over the ranks */
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
         if (!inputs[i]->normed && !inputs[i]->tern) continue; /* no statistics of rows */
         inputs[i]->tp = m->tp_state;

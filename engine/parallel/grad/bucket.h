@@ -15,7 +15,7 @@
 
 typedef struct bt_buckets {
     size_t total; /* elements of the array */
-    size_t elems; /* of every bucket but bucket 0 */
+    size_t elems; /* elements of every bucket except bucket 0 */
     size_t n;
     size_t low; /* everything from here to the end is finished */
 } bt_buckets;

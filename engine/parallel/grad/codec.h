@@ -1,17 +1,15 @@
-/* codec.h - how gradients are encoded on the wire: one interface; a codec is a file and a row of
- * codec.def.
+/* codec.h - how gradients are encoded on the wire: one interface; a codec is a file and a row of codec.def.
  *
- * A payload is the encoding of n gradients, a part of a bucket. The exchange encodes what goes from
- * one host group to another (exchange_route.h): on one host every rank's gradients, on several the
- * sums of hosts, whose ranks exchange fp32 among themselves. Receivers add decoded values in fp32.
- * The way back is encoded as well: the owner of a sum encodes it once, sends that payload to all, and
- * keeps what the payload decodes to, so that all ranks hold the same bits.
- * So a rank encodes every element of the gradient array at most once a step, on one way or the
- * other, and error feedback needs one state for each element: what encoding has lost so far, which
- * the next encoding adds (update/residual.h keeps it, in checkpoints too).
- * A payload of a codec with error feedback is cut at tensors and sealed (payload.h).
- * Threads: the training thread, also from the pool's idle hook: a codec does not use the pool and
- * allocates nothing. */
+ * A payload is the encoding of n gradients, a part of a bucket. The exchange encodes data between host groups
+ * (exchange_route.h): on one host the gradients of every rank, on several hosts the sums of hosts, whose ranks
+ * exchange fp32 among themselves. Receivers add decoded values in fp32. The owner of a sum encodes it once, sends
+ * this payload to all ranks and keeps its decoded values, so that all ranks hold the same bits.
+ * So a rank encodes every element of the gradient array at most once a step, either as an addend or as a sum, and
+ * error feedback needs one state per element: the accumulated encoding error, which the next encoding adds
+ * (update/residual.h keeps it, in checkpoints too). A payload of a codec with error feedback is cut at tensors and
+ * sealed (payload.h).
+ * Threads: the training thread, also from the pool's idle hook: a codec does not use the pool and does not
+ *          allocate. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_CODEC_H
 #define BT_ENGINE_PARALLEL_GRAD_CODEC_H
 
@@ -29,16 +27,16 @@ typedef struct bt_codec {
     bool sealed;
     /* loses so much at first that a run begins without it (parallel.codec_warmup) */
     bool warms_up;
-    /* decoded values say little of each gradient's magnitude: meanwhile AdamW divides by the second
-     * moment of the warm-up (1-bit Adam, arXiv:2102.02888) */
+    /* decoded values carry little of each gradient's magnitude: meanwhile AdamW divides by the second moment of
+     * the warm-up (1-bit Adam, arXiv:2102.02888) */
     bool holds_variance;
-    /* what takes its place in reproducible training; NULL: nothing */
+    /* codec used instead in reproducible training; NULL: none */
     const struct bt_codec *reproducible;
-    /* what encodes the way back, with the same state; NULL: the codec itself. Who encodes a sum encodes what
-     * has been encoded before, noise and all, for all ranks: bits are worth more there */
+    /* codec of the sums, with the same state; NULL: the codec itself. A sum contains the noise of the first
+     * encoding and is encoded for all ranks, so that more bits are worthwhile. */
     const struct bt_codec *back;
 
-    /* the functions are NULL where gradients travel as they lie in memory, without a copy */
+    /* the functions are NULL if gradients are sent directly from their array */
     /* bytes of a payload of n gradients, at most; with error feedback: exactly */
     size_t (*bound)(size_t n);
     /* Returns the bytes of the payload. state: of x[0]; NULL without error feedback. Where several
@@ -59,10 +57,10 @@ typedef enum bt_codec_id {
 #define BT_CODEC(id, name) extern const bt_codec bt_codec_##name;
 #include "engine/parallel/grad/codec.def"
 #undef BT_CODEC
-extern const bt_codec bt_codec_exact; /* of no row: int8's in reproducible training */
+extern const bt_codec bt_codec_exact; /* has no row: replaces int8 in reproducible training */
 
 const bt_codec *bt_codec_at(bt_codec_id id);
-/* the row that encodes the way back; its own where no other does */
+/* codec that encodes sums; id itself if it has no other */
 bt_codec_id bt_codec_back(bt_codec_id id);
 
 #endif

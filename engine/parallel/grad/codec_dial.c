@@ -39,7 +39,7 @@ bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest) {
 
 /* ---- the dial -------------------------------------------------------------------------------- */
 
-/* wire_s: by the link, where it was asked for, else as long as exchanges were in flight */
+/* wire_s: time by the measured link, if requested, else the time in flight */
 typedef struct per_step {
     double compute_s, busy_s, exposed_s, wire_s, bytes;
     bool asked;
@@ -52,7 +52,7 @@ static double exposed_share(const bt_codec_dial *d, const bt_codec_ladder *l, in
     return exposed / (s->compute_s + exposed);
 }
 
-/* the first rung that meets the limit; most: none does */
+/* The first rung within the limit; most: there is none. */
 static int first_within(const bt_codec_dial *d, const bt_codec_ladder *l, int now, int most,
                         const per_step *s, double limit) {
     for (int rung = 0; rung < most; rung++) {
@@ -102,10 +102,10 @@ int bt_codec_dial_turn(bt_codec_dial *d, const bt_codec_ladder *l, int now, int 
         up = first_within(d, l, now, most, &s, given ? 1 : BT_DIAL_UP);
     else
         down = first_within(d, l, now, now, &s, given ? BT_DIAL_MARGIN : BT_DIAL_DOWN);
-    /* of two windows the more cautious rung */
+    /* chooses the more cautious rung of two windows */
     d->calm = down < now ? d->calm + 1 : 0;
     d->calm_at = d->calm > 1 && d->calm_at > down ? d->calm_at : down;
-    /* what the link said against the times, the next window's link confirms */
+    /* a decision from the link must be confirmed by the next window's link */
     if (d->calm == 1 && s.asked) d->unasked = BT_DIAL_ASK - 1;
     int rung = up > now ? up : d->calm > 1 ? d->calm_at : now;
     if (rung != now) d->calm = 0;

@@ -1,26 +1,25 @@
-/* codec_dial.h - which of the run's codecs gradients travel by, from what their exchange has cost.
+/* codec_dial.h - chooses one of the run's codecs by the cost of the gradient exchange.
  *
- * A ladder holds the codecs that the run may use, the one that loses nothing first, each next one
- * with fewer bits. Training begins at the first. After its first step and then after every window of
- * BT_DIAL_WINDOW steps the dial is told, of the window's least delayed step, the time that exchanges were in
- * flight and the part that no compute hid, and says which rung to use:
+ * A ladder holds the codecs that the run may use: the lossless one first, each next one with fewer bits. Training
+ * begins at the first. After the first step and then after every window of BT_DIAL_WINDOW steps the dial receives,
+ * for the window's least delayed step, the time that exchanges were in flight and the part not hidden by
+ * computation, and returns the rung to use:
  *
  *     exposed(c) = max(0, busy * bits(c) / bits(now) - room)
  *
- * room is the time of a step that compute hides: the most that it was seen to hide (busy - exposed), or
- * just that where something was exposed that the link needs. Up, to the first rung whose exposed time is
- * at most BT_DIAL_UP of a step, or to the last, as soon as more than BT_DIAL_UP is exposed. Down, to the
- * first rung of which BT_DIAL_DOWN at most would be, when two windows in a row have said so.
+ * room is the time of a step that computation hides: the maximum hidden so far (busy - exposed), or the current
+ * value if time was exposed that the link needs. Up: to the first rung whose exposed time is at most BT_DIAL_UP of
+ * a step, or to the last, as soon as more than BT_DIAL_UP is exposed. Down: to the first rung with at most
+ * BT_DIAL_DOWN, when two successive windows agree.
  *
- * A rank that other work keeps from its core is late to answer as well, and its exchange looks like one
- * over a slow link. So before the dial goes up it asks for the time that the bytes of a step take by the
- * link while nothing else runs (parallel/mpi/link.h, the shortest of some rounds), which then takes the
- * place of busy: what the link cannot explain is no matter of the codec. On a rung above the first it asks
- * every BT_DIAL_ASK windows too, as the same delays would keep it there.
+ * A rank that does not get its core replies late, which looks like a slow link. So before it goes up the dial
+ * requests the time that the bytes of a step take on an idle link (parallel/mpi/link.h, minimum of several
+ * rounds), which then replaces busy: a delay not explained by the link is no reason for another codec. On a rung
+ * above the first it also requests this every BT_DIAL_ASK windows, because the same delays would keep it there.
  *
- * A budget in bytes a second replaces all times: the first rung whose bytes, sent in the time of a step
- * without exposed exchange, stay within it (with a margin of BT_DIAL_MARGIN for the way down).
- * Pure: ranks that give it the same numbers get the same answer. */
+ * A budget in bytes per second replaces all times: the dial chooses the first rung whose bytes, sent in the time
+ * of a step without exposed exchange, are within it (with a margin of BT_DIAL_MARGIN for going down).
+ * Pure: ranks that pass the same numbers get the same result. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_CODEC_DIAL_H
 #define BT_ENGINE_PARALLEL_GRAD_CODEC_DIAL_H
 
@@ -40,7 +39,7 @@ typedef struct bt_codec_ladder {
     int n;
 } bt_codec_ladder;
 
-/* Up to `strongest`, which may be a reproducible codec: then nothing lies between it and none. */
+/* Ladder up to `strongest`. If that is a reproducible codec, only none is below it. */
 bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest);
 /* bits a gradient of long payloads on its way to its owner, and of its sum back; of a codec whose payloads
  * vary in length, a guess */
@@ -53,21 +52,21 @@ double bt_codec_bits(const bt_codec *c); /* their mean */
 /* the step of a window that was held up least: what other work on the machine delays now and then
  * is no matter of the network */
 typedef struct bt_dial_window {
-    int64_t steps; /* of the window; 0: nothing is known */
-    /* busy: without the time that this rank waited for the last one to come */
+    int64_t steps; /* steps in the window; 0: no measurement */
+    /* busy: without the time that this rank waited for the last one to arrive */
     double step_s, busy_s, exposed_s;
-    double link_s; /* that its exchange takes by the link; 0: not asked for, NaN: not to be told */
-    double bytes;  /* of gradients, sent by a rank */
+    double link_s; /* time of the exchange on an idle link; 0: not requested, NaN: not measurable */
+    double bytes;  /* bytes of gradients sent by a rank */
 } bt_dial_window;
 
 typedef struct bt_codec_dial {
     double budget;     /* bytes a second; 0: by measured times */
-    double room_s;     /* of a step; 0: not known */
+    double room_s;     /* per step; 0: unknown */
     int calm, calm_at; /* windows in a row that would do with rung calm_at */
-    int unasked;       /* windows above the first rung since the link was asked for */
+    int unasked;       /* windows above the first rung since the link was measured */
 } bt_codec_dial;
 
-/* whether turn wants to know link_s of this window */
+/* true if bt_codec_dial_turn needs link_s of this window */
 bool bt_codec_dial_asks(bt_codec_dial *d, int now, int most, const bt_dial_window *w);
 
 /* The rung for the steps that follow, of rungs 0 .. most; now: the rung of this window. share: of a

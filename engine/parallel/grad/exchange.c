@@ -1,7 +1,6 @@
-/* exchange.c - items on their way, each in a slot with staging memory: a round begins when this
- * rank's messages of the round before it have come and gone. A round without messages takes no
- * time, so that ranks that are host groups by themselves know two rounds, or (sharded, without replicas)
- * one; so do ranks that share memory. */
+/* exchange.c - items in flight, each in a slot with staging memory. A round begins when this rank's messages of
+ * the previous round have been sent and received. A round without messages takes no time: ranks that are host
+ * groups of their own, or share memory, have two rounds, or one (sharded, without replicas). */
 #include <assert.h>
 
 #include "engine/base/clock.h"
@@ -27,7 +26,7 @@ static bt_code begin_round(bt_exchange *x, bt_exchange_slot *s, bt_round round, 
     return BT_OK;
 }
 
-/* Finishes rounds whose messages have come and gone, and begins the next ones. */
+/* Finishes rounds whose messages are complete, and begins the next ones. */
 static bt_code next_rounds(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     while (s->round != BT_ROUND_NONE && s->n_left == 0) {
         const bt_round_ops *ops = ops_of(x, s->round);
@@ -81,7 +80,7 @@ bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) {
     return BT_OK;
 }
 
-/* Messages come only while MPI is called, so a rank that waits for one does not sleep. */
+/* MPI receives only inside its calls, so a rank that waits for a message must not sleep. */
 void bt_exchange_rest(const bt_exchange *x) {
     if (!x->host.memory.at || x->still_since_ns == 0) return;
     for (uint64_t i = x->done; i < x->posted; i++)

@@ -1,18 +1,18 @@
-/* exchange_host.c - the rounds inside a host: ranks of a host group exchange through memory that all of
- * them map.
+/* exchange_host.c - the rounds inside a host: ranks of a host group exchange through shared memory.
  *
  *     | marks of rank 0: a line per slot | rank 1: ... || boxes of rank 0: slot 0 | slot 1 ... || rank 1: ...
  *
- * The boxes of a rank are what it receives (inside_at of exchange_rounds.c): senders write their nodes
- * straight into them. When a relay has added an owner's boxes, the first of them takes the sum, and the
- * others copy it from there.
+ * The boxes of a rank are its receive buffers (inside_at of exchange_rounds.c): senders write their nodes directly
+ * into them. When a relay has added an owner's boxes, the first of them holds the sum, and the other ranks copy it
+ * from there.
  *
- * Nothing but marks says who may read and write: the number of the last item (exchange_internal.h), and
- * one, for which a rank has, in this slot,
- *     sent     written its nodes into the others' boxes
- *     back     written its sums into its own boxes; so it has read what was in them
- *     taken    read the others' sums: they may write into its boxes, and reuse their own
- * A rank that waits for long sleeps on the other's mark, so that a late rank gets the core it needs. */
+ * The marks synchronize access. A mark is the number of the last item (exchange_internal.h) plus one for which a
+ * rank has, in this slot,
+ *     sent     written its nodes into the boxes of other ranks
+ *     back     written its sums into its own boxes, after it has read their content
+ *     taken    read all sums: other ranks may write into its boxes, and it may reuse its own
+ *
+ * A rank that waits for long sleeps on a futex of the mark, so that a late rank gets the core it needs. */
 #include <limits.h>
 #include <linux/futex.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@
 
 enum { NAP_NS = 1000000 };
 
-typedef struct mark { /* of a rank and a slot, alone on its cache line */
+typedef struct mark { /* state of one rank and slot, on a cache line of its own */
     _Atomic uint32_t sent, back, taken;
     _Atomic uint32_t sleepers; /* ranks asleep on one of them */
     char rest[BT_ALIGN - 4 * sizeof(uint32_t)];
@@ -36,7 +36,7 @@ typedef struct mark { /* of a rank and a slot, alone on its cache line */
 static int group_size(const bt_route *r) { return r->first[r->mine + 1] - r->first[r->mine]; }
 static int group_first(const bt_route *r) { return r->first[r->mine]; }
 
-/* the k-th of the others, from this rank on */
+/* The k-th other rank of the host group, counted from this rank. */
 static int other(const bt_route *r, int k) {
     return group_first(r) + (r->me - group_first(r) + k) % group_size(r);
 }
@@ -89,7 +89,7 @@ static float *boxes(const bt_exchange *x, int relay, size_t slot, int owner) {
            slot * slot_elems(x, relay) + h->number[owner] * places * x->piece;
 }
 
-/* where node i of this rank arrives */
+/* Buffer of the relay for node i of this rank. */
 static float *box_of_mine(const bt_exchange *x, const bt_exchange_slot *s, int relay, int owner,
                           size_t i) {
     const bt_route *r = &x->route;
@@ -219,7 +219,7 @@ const bt_round_ops bt_host_rounds[BT_ROUND_COUNT] = {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-/* of the ranks that still use the slot for the item before */
+/* A rank that still uses the slot for the previous item; -1: none. */
 static int busy_rank(const bt_exchange *x, uint64_t item) {
     const bt_route *r = &x->route;
     if (!x->host.memory.at || item < x->n_slots) return -1;
@@ -270,7 +270,7 @@ bt_code bt_exchange_host_plan(bt_exchange_host *h, const bt_route *r, bt_err *er
     return BT_OK;
 }
 
-/* Whether the memory is there, all ranks of the host group learn together. */
+/* Opens the shared memory. All ranks of the host group get the same result. */
 bt_code bt_exchange_host_open(bt_exchange *x, bt_err *err) {
     bt_exchange_host *h = &x->host;
     const bt_route *r = &x->route;

@@ -1,15 +1,16 @@
-/* exchange_internal.h - what the files of the exchange share.
+/* exchange_internal.h - declarations shared by the files of the exchange.
  *
- *     exchange.c           buckets in slots, one round after another: the interface but create
- *     exchange_rounds.c    what each round sends, receives and adds
- *     exchange_host.c      the rounds inside a host, through memory that its ranks share
+ *     exchange.c           buckets in slots, one round after another: the interface except create
+ *     exchange_rounds.c    data sent, received and added in each round
+ *     exchange_host.c      the rounds inside a host, through shared memory
  *     exchange_messages.c  messages, payloads and their counts
- *     exchange_memory.c    create, destroy, and the plan of what they take
- * Included by these alone (it shows MPI types).
+ *     exchange_memory.c    create, destroy, and the memory plan
  *
- * Items: buckets go one after another, in one item each; where all ranks share memory in several, a
- * stretch of every part each, so that what one rank has written is still in a cache when another reads it.
- * Items are counted from create on; item i is in slot i % n_slots. */
+ * Included by these alone, because it exposes MPI types.
+ *
+ * Items: a bucket is one item. If all ranks share memory it is several, each with a piece of every part, so that
+ *        data written by one rank are still cached when another reads them. Items are counted from create on; item
+ *        i is in slot i % n_slots. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_INTERNAL_H
 #define BT_ENGINE_PARALLEL_GRAD_EXCHANGE_INTERNAL_H
 
@@ -20,28 +21,28 @@
 #include "engine/parallel/mpi/comm_internal.h"
 #include "engine/parallel/mpi/host_memory.h"
 
-enum { BT_EXCHANGE_SLOTS = 16 }; /* items on their way at most */
+enum { BT_EXCHANGE_SLOTS = 16 }; /* maximum number of items in flight */
 
-/* SUM_INSIDE     the ranks of a host group -> its relay for every owner: nodes of the owner's part
+/* SUM_INSIDE     ranks of a host group -> its relay for every owner: nodes of the owner's part
  * SUM_ACROSS     relays -> owners: the host group's nodes; the owner adds all, in the order of the tree
  * BACK_ACROSS    owners -> relays: the sum
  * BACK_INSIDE    owners and relays -> their host group: the sum
- * What goes ACROSS is encoded (codec.h), what stays INSIDE a host is fp32, in messages, or in memory that
- * the ranks share (exchange_host.c). */
+ * Messages ACROSS are encoded (codec.h); data INSIDE a host are fp32, in messages or in shared memory
+ * (exchange_host.c). */
 typedef enum bt_round {
     BT_ROUND_SUM_INSIDE,
     BT_ROUND_SUM_ACROSS,
     BT_ROUND_BACK_ACROSS,
     BT_ROUND_BACK_INSIDE,
     BT_ROUND_COUNT,
-    BT_ROUND_NONE = BT_ROUND_COUNT /* of a slot: it is free */
+    BT_ROUND_NONE = BT_ROUND_COUNT /* the slot is free */
 } bt_round;
 
-/* rank of the world; 0 bytes: one that leaves */
+/* from: rank in the world; bytes 0: a message being sent */
 typedef struct bt_exchange_message {
     int from;
     size_t bytes;
-    size_t *arrived; /* a payload: how many bytes came, at most `bytes`; else NULL */
+    size_t *arrived; /* of a payload: number of bytes received, at most `bytes`; else NULL */
 } bt_exchange_message;
 
 typedef struct bt_exchange_slot {
@@ -55,18 +56,17 @@ typedef struct bt_exchange_slot {
     /* payloads, or, where nothing is encoded, parts: (nodes of the other host groups) that arrive,
      * then this rank's sum that goes back */
     unsigned char *in;
-    /* encoded only: (nodes of the host group for every owner relayed) payloads that leave, then sums
-     * that come back */
+    /* encoded only: (nodes of the host group for every owner relayed) payloads to send, then received sums */
     unsigned char *out;
-    size_t *payload_bytes; /* of the payloads that arrived in this round */
+    size_t *payload_bytes; /* sizes of the payloads received in this round */
     MPI_Request *requests;
-    bt_exchange_message *messages; /* what each request brings */
+    bt_exchange_message *messages; /* the message of each request */
     int n_requests, n_left;
     uint64_t logical, wire; /* bytes sent in this round */
     int64_t asked_ns;
 } bt_exchange_slot;
 
-/* what the ranks of the host group share; indices of its ranks are from its first */
+/* shared state of the ranks of the host group; its ranks are counted from its first */
 typedef struct bt_exchange_host {
     bt_host_memory memory; /* memory.at NULL: they send messages */
     size_t *region;        /* (ranks) where a rank's boxes begin, bytes */
@@ -80,8 +80,8 @@ struct bt_exchange {
     bt_route route;
     bt_exchange_host host;
     const bt_codec *codec;
-    bt_payload_form back; /* of BACK_ACROSS; of SUM_ACROSS the plan's */
-    size_t part, piece;   /* elements; piece: of a part in one item */
+    bt_payload_form back; /* encoding of BACK_ACROSS; SUM_ACROSS uses the plan's */
+    size_t part, piece;   /* elements; piece: part of an item */
     size_t pieces;        /* items of a bucket */
     size_t place_bytes;   /* bytes between two places of in or out */
     float *scratch;       /* (nodes that wait at the same time) parts: decoded */
@@ -90,25 +90,25 @@ struct bt_exchange {
     bt_arena arena;
     bt_exchange_slot slots[BT_EXCHANGE_SLOTS]; /* n_slots of them are used */
     size_t n_slots;
-    int *arrived; /* requests that came in this poll, */
+    int *arrived; /* requests completed in this poll */
     MPI_Status *statuses;
     /* items: of the first bucket; started by the caller, on their way, arrived */
     uint64_t first, asked, posted, done;
-    bool moved; /* something went or came */
+    bool moved; /* a message was sent or received */
     int64_t still_since_ns;
 };
 
 /* ---- exchange_rounds.c ----------------------------------------------------------------------- */
 
-/* post sends, and asks for, the messages of a round; when they have come and gone, and what does not come
- * in messages has come (NULL: all does), finish (NULL: nothing) */
+/* post sends and receives the messages of a round. When these are complete and came returns true (NULL: always),
+ * finish is called (NULL: nothing). */
 typedef struct bt_round_ops {
     bt_code (*post)(bt_exchange *x, bt_exchange_slot *s, bt_err *err);
     bt_code (*finish)(bt_exchange *x, bt_exchange_slot *s, bt_err *err);
     bool (*came)(bt_exchange *x, bt_exchange_slot *s);
 } bt_round_ops;
 extern const bt_round_ops bt_rounds[BT_ROUND_COUNT];
-/* what an owner owns of the slot's item; empty in a short bucket's last parts */
+/* Range that an owner owns in the slot's item; empty in the last parts of a short bucket. */
 bt_range bt_exchange_owned_by(const bt_exchange *x, const bt_exchange_slot *s, int owner);
 bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *err);
 
@@ -124,7 +124,7 @@ void bt_exchange_host_release(bt_exchange_host *h); /* accepts an all-zero struc
 float *bt_exchange_host_inside(const bt_exchange *x, size_t slot);
 /* the other ranks have done with what the item's slot held before */
 bool bt_exchange_host_free(const bt_exchange *x, uint64_t item);
-/* until another rank may have come, or a millisecond has passed */
+/* sleeps until another rank may have arrived, at most 1 ms */
 void bt_exchange_host_sleep(const bt_exchange *x);
 
 /* ---- exchange_messages.c --------------------------------------------------------------------- */
@@ -135,8 +135,8 @@ bt_code bt_exchange_receive_part(bt_exchange *x, bt_exchange_slot *s, float *to,
                                  bt_err *err) BT_MUST_CHECK;
 bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *from, size_t n,
                               int to, bt_err *err) BT_MUST_CHECK;
-/* the gradients r in a payload (fp32 where nothing is encoded), at place i of a region; the bytes that
- * came will stand in s->payload_bytes[i] */
+/* Receives the gradients r in a payload (fp32 if not encoded) at place i of a region; s->payload_bytes[i] gets the
+ * number of bytes. */
 bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigned char *region,
                                     size_t i, bt_range r, int from, bt_err *err) BT_MUST_CHECK;
 /* n gradients in `bytes` bytes */
@@ -145,10 +145,10 @@ bt_code bt_exchange_send(bt_exchange *x, bt_exchange_slot *s, const void *from, 
 /* the gradients r of the flat array, from `from` on, into a payload of this round. Returns its bytes */
 size_t bt_exchange_encode(const bt_exchange *x, const bt_exchange_slot *s, unsigned char *payload,
                           const float *from, bt_range r);
-/* what decoding said of a payload of n gradients, as an error */
+/* Turns the result of decoding a payload of n gradients into an error. */
 bt_code bt_exchange_check_payload(bool valid, const bt_exchange *x, size_t n, size_t bytes,
                                   bt_err *err) BT_MUST_CHECK;
-/* the messages that have come since the last look */
+/* handles the messages received since the last call */
 bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *err) BT_MUST_CHECK;
 void bt_exchange_count_sent(const bt_exchange *x, const bt_exchange_slot *s);
 

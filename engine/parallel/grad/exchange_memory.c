@@ -1,4 +1,4 @@
-/* exchange_memory.c - what an exchange takes: its plan, create and destroy. */
+/* exchange_memory.c - memory of an exchange: its plan, create and destroy. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 
 size_t bt_exchange_piece_bytes = 256 << 10;
 
-/* what a slot holds: pieces from ranks of the host group, payloads that arrive and that leave */
+/* Pieces in a slot: from ranks of the host group, received payloads, payloads to send. */
 static size_t inside_pieces(const bt_route *r) { return r->n_relayed * bt_route_places(r); }
 static size_t out_places(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? (r->n_relayed - 1) * r->sums[r->mine].n : 0;
@@ -49,7 +49,7 @@ static bool on_one_host(const int *hosts, int n) {
     return true;
 }
 
-/* how buckets are cut into items, and how many items are on their way at a time */
+/* how buckets are cut into items, and the number of items in flight */
 typedef struct cut {
     size_t part, piece, pieces, slots;
 } cut;
@@ -176,7 +176,7 @@ static bt_code lay_out(bt_exchange *x, bool together, bt_err *err) {
     return bt_exchange_host_plan(&x->host, &x->route, err);
 }
 
-/* Collective: all ranks come to the same calls. */
+/* Collective: all ranks make the same calls. */
 static bt_code share_memory(bt_exchange *x, bt_err *err) {
     const bool one_group = x->route.n_host_groups == 1;
     if (x->route.n_host_groups == x->route.n) return BT_OK;

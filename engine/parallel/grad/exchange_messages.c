@@ -71,7 +71,7 @@ void bt_exchange_count_sent(const bt_exchange *x, const bt_exchange_slot *s) {
                                  .bytes_wire = (int64_t)s->wire});
 }
 
-/* what has come since the last look, and how long it took */
+/* Handles messages received since the last call and measures their time in flight. */
 bt_code bt_exchange_take_arrivals(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     int n = 0;
     BT_TRY(bt_mpi_check(MPI_Testsome(s->n_requests, s->requests, &n, x->arrived, x->statuses),

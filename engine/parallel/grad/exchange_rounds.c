@@ -1,7 +1,7 @@
-/* exchange_rounds.c - what the rounds of a bucket send and receive, and how sums are added.
+/* exchange_rounds.c - messages of the rounds of a bucket, and how sums are added.
  *
- * Each rank begins with another peer, so that no rank is crowded. Senders and receivers go through
- * owners and nodes in the same order, so messages with one tag match. */
+ * Each rank begins with another peer, which spreads the load. Senders and receivers iterate over owners and nodes
+ * in the same order, so that messages with one tag match. */
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static int relay_here(const bt_exchange *x, int owner) {
     return bt_route_relay(&x->route, x->route.mine, owner);
 }
 
-/* an owner of another host group whose messages come and go through this rank */
+/* true for an owner of another host group whose messages this rank relays */
 static bool relays(const bt_exchange *x, int owner) {
     return x->route.host_group[owner] != x->route.mine && x->route.relayed[owner] >= 0;
 }
@@ -42,7 +42,7 @@ static float *part_at(float *base, const bt_exchange *x, size_t i) { return base
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* where node i of another rank of this host group arrives */
+/* Buffer for node i of another rank of this host group. */
 static float *inside_at(const bt_exchange *x, const bt_exchange_slot *s, int owner, int from,
                         size_t i) {
     const bt_route *r = &x->route;
@@ -192,7 +192,7 @@ static bool goes_back(const bt_exchange *x, const bt_exchange_slot *s, int to) {
            bt_route_needs(r, to, r->me) && length(bt_exchange_owned_by(x, s, r->me)) > 0;
 }
 
-/* One payload for all that get the sum; the owner goes on with what they will decode. */
+/* Sends one payload to all ranks that get the sum; the owner keeps its decoded values, like the receivers. */
 static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     bt_range own = bt_exchange_owned_by(x, s, r->me);
@@ -228,7 +228,7 @@ static bt_code back_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return send_back(x, s, err);
 }
 
-/* payloads in the order in which back_across asked for them */
+/* Decodes payloads in the order in which back_across posted their receives. */
 static bt_code take_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     size_t places = 0;
@@ -280,7 +280,7 @@ static void drop(float *from, float *to) {
     memset((void *)b, 0, hi - b);
 }
 
-/* with the last item of a bucket: what the others own of all its items has gone */
+/* After the last item of a bucket: returns the pages of parts owned by other ranks, which have been sent. */
 bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     (void)err;
     if (!x->cfg.discard || s->piece + 1 < x->pieces) return BT_OK;

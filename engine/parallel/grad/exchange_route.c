@@ -22,7 +22,7 @@ bool bt_route_needs(const bt_route *r, int rank, int owner) {
     return rank % r->shards == owner % r->shards;
 }
 
-/* Of a host group without the owner: a rank that needs the sum, where there is one. */
+/* The relay of a host group without the owner is a rank that needs the sum, if there is one. */
 int bt_route_relay(const bt_route *r, int host_group, int owner) {
     int first = r->first[host_group], size = r->first[host_group + 1] - first;
     if (r->host_group[owner] == host_group) return owner;
@@ -58,7 +58,7 @@ static void make_nodes(bt_route *r, const bt_route_cfg *cfg) {
     }
 }
 
-/* what arrives here, and where among the other arrivals */
+/* Counts the received nodes and their positions. */
 static void count_arrivals(bt_route *r) {
     bt_tree_sum all = {.n = 0};
     for (int d = 0; d < r->n; d++) {

@@ -1,9 +1,9 @@
-/* exchange_route.h - who sends which part of a bucket to whom, in one data-parallel group.
+/* exchange_route.h - which rank sends which part of a bucket to which rank, in one data-parallel group.
  *
- * Every rank owns one part of a bucket: it gets that part's sum first. In a job on several hosts the
- * neighbouring ranks of one host are a host group: they add their gradients before anything leaves
- * the host, so that a part crosses the network once for a host instead of once for a rank. A host
- * group has a relay for every owner outside it; different owners have different relays.
+ * Every rank owns one part of a bucket: it computes that part's sum. In a job on several hosts the neighbouring
+ * ranks of one host are a host group: they add their gradients before anything leaves the host, so that a part
+ * crosses the network once per host instead of once per rank. A host group has a relay for every owner outside it;
+ * different owners have different relays.
  *
  *     ranks 0 1 | 2 3 on two hosts, the part of rank 3      -> within a host   => between hosts
  *     inside         0 -> 1 (the relay), 2 -> 3
@@ -11,12 +11,11 @@
  *     back           3 => 1
  *     inside again   1 -> 0, 3 -> 2
  *
- * The order of the sum stays that of tree_sum.h: a host group combines the subtrees that are complete
- * within it and sends what is left as several nodes. On one host, unless its ranks go together, and where
- * no two neighbouring ranks share a host, every rank is a host group by itself, and all messages go
- * straight to the owner and back.
- * Pure arithmetic; all ranks of the data-parallel group must give the same numbers.
- * Private to engine/parallel/grad. */
+ * The order of the sum is that of tree_sum.h: a host group combines the subtrees that are complete within it and
+ * sends the remainder as several nodes. On one host, unless its ranks are grouped, and if no two neighbouring
+ * ranks share a host, every rank is a host group of its own, and all messages go directly to the owner and back.
+ * Pure arithmetic; all ranks of the data-parallel group must pass the same numbers. Private to
+ * engine/parallel/grad. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_EXCHANGE_ROUTE_H
 #define BT_ENGINE_PARALLEL_GRAD_EXCHANGE_ROUTE_H
 
@@ -43,14 +42,14 @@ typedef struct bt_route_cfg {
 typedef struct bt_route {
     int n, me, shards;
     int n_host_groups, mine; /* host groups, and this rank's */
-    int *host_group;         /* (n) of each rank */
-    int *first;              /* (n_host_groups + 1) first rank of each host group */
-    bt_tree_sum *nodes;      /* (n) what each rank has of the tree; shapes without arrays */
-    bt_tree_sum *sums;   /* (n_host_groups) what is left when a host group has added its nodes */
-    int *relayed;        /* (n) the owners that this rank relays, numbered from 0; others: -1 */
-    size_t n_relayed;    /* with itself: the owner adds for its own host group */
-    size_t *before;      /* (n) nodes of the ranks before d here, without this rank's */
-    size_t inside;       /* nodes of the other ranks of this host group */
+    int *host_group;
+    int *first;         /* (n_host_groups + 1) first rank of each host group */
+    bt_tree_sum *nodes; /* (n) what each rank has of the tree; shapes without arrays */
+    bt_tree_sum *sums;  /* (n_host_groups) remaining nodes after a host group has added its nodes */
+    int *relayed;       /* (n) index of each owner that this rank relays; -1: not relayed */
+    size_t n_relayed;   /* includes itself: the owner adds for its own host group */
+    size_t *before; /* (n) nodes of the ranks before d in this host group, without this rank's */
+    size_t inside;  /* nodes of the other ranks of this host group */
     size_t *sums_before; /* (n_host_groups) nodes of the host groups before g, without this one */
     size_t across;       /* nodes of the other host groups */
     size_t waiting;      /* nodes that wait for a sibling at the same time, at most */
@@ -58,7 +57,7 @@ typedef struct bt_route {
 
 bt_code bt_route_init(bt_route *r, const bt_route_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_route_release(bt_route *r); /* accepts an all-zero struct */
-/* which of the n parts of a bucket an owner owns */
+/* index of the part that an owner owns, of the n parts of a bucket */
 size_t bt_route_part(const bt_route *r, int owner);
 /* the rank of a host group that sends its nodes of an owner's part to the owner (which is its own
  * host group's relay), and gets the sum where the host group needs it */

@@ -1,8 +1,8 @@
-/* grad_digest.h - what tells a rank's own gradients of two computations of one step apart, and
- * whether they are finite, at the price of reading them once.
+/* grad_digest.h - detects whether two computations of a rank's gradients of one step differ, and whether they are
+ * finite, by reading them once.
  *
- * The sum is of the floats' bits as integers, modulo 2^32, so that it depends neither on the order of
- * reading nor on the number of threads; one changed element changes it always, several almost always.
+ * The sum is over the bits of the floats as integers, modulo 2^32, so that it depends neither on the order nor on
+ * the number of threads; one changed element always changes it, several almost always.
  * Threads: the training thread; uses the pool. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_GRAD_DIGEST_H
 #define BT_ENGINE_PARALLEL_GRAD_GRAD_DIGEST_H
@@ -12,8 +12,9 @@
 #include <stdint.h>
 
 typedef struct bt_grad_digest {
-    uint32_t sum;     /* of the bits; 0 of nothing */
-    uint32_t largest; /* of the bits without signs: the largest magnitude, or infinity, or NaN */
+    uint32_t sum; /* sum of the bits; 0 for no elements */
+    uint32_t
+        largest; /* maximum of the bits without signs: the largest magnitude, or infinity, or NaN */
 } bt_grad_digest;
 
 void bt_grad_digest_add(bt_grad_digest *d, const float *x, size_t n);

@@ -69,7 +69,7 @@ size_t bt_payload_bound(const bt_payload_form *f, bt_range r) {
 
 /* ---- fp32 ------------------------------------------------------------------------------------ */
 
-/* what is owed goes with it */
+/* Encodes as fp32 and adds the residual. */
 static void encode_plain(unsigned char *to, const float *x, size_t n, float *owed) {
     memcpy(to, x, n * sizeof *x);
     for (size_t i = 0; owed && i < n; i++) {

@@ -1,16 +1,15 @@
-/* payload.h - a stretch of the gradient array as the bytes of one message.
+/* payload.h - a range of the gradient array as the bytes of one message.
  *
- * A codec that is not sealed encodes the stretch as it is. Of a sealed one a payload is
+ * A codec that is not sealed encodes the range as it is. A sealed payload is
  *
- *     | hash of what follows, 4 bytes | length of what follows, 4 bytes | tensor | tensor | ...
+ *     | hash of the rest, 4 bytes | length of the rest, 4 bytes | tensor | tensor | ...
  *
- * With error feedback it is cut at tensors, so that blocks that share a scale lie in one tensor, and
- * the padding between tensors (zeros) does not travel. Each tensor is encoded, or is plain: fp32. Plain
- * are norm gains, which are few, and whatever several tensor-parallel ranks hold alike: their copies
- * must stay equal, and blocks would mix them with different neighbours. A codec that loses nothing
- * encodes the stretch as one.
- * A payload that is cut short, or whose hash (XXH3) differs, is refused before anything is added.
- * Threads: pure. Private to engine/parallel; tables of tensors come from config/rank_setup.h. */
+ * With error feedback it is cut at tensors, so that blocks with a common scale are in one tensor, and the padding
+ * between tensors (zeros) is not sent. Each tensor is encoded, or is plain: fp32. Norm gains are plain, because
+ * they are few, and so are all tensors replicated over tensor-parallel ranks: their copies must be equal, and
+ * blocks would mix them with different neighbours. A lossless codec encodes the range as one.
+ * A payload that is truncated, or whose hash (XXH3) differs, is refused before anything is added.
+ * Threads: pure. Private to engine/parallel; tables of tensors are made by config/rank_setup.h. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_PAYLOAD_H
 #define BT_ENGINE_PARALLEL_GRAD_PAYLOAD_H
 
@@ -18,7 +17,7 @@
 #include "engine/parallel/grad/codec.h"
 
 typedef struct bt_payload_tensor {
-    bt_range range; /* of the flat array */
+    bt_range range; /* elements of the flat array */
     bool plain;     /* fp32 */
 } bt_payload_tensor;
 

@@ -27,8 +27,8 @@ struct bt_reducer {
     size_t started, done;
     int64_t busy_since, busy_ns, polled_at;
     bt_clock_sync clock;
-    bt_grad_digest digest; /* of the buckets that left */
-    bt_err failure;        /* of a callback, kept for finish */
+    bt_grad_digest digest; /* digest of the buckets that were sent */
+    bt_err failure;        /* error of a callback, returned by finish */
     bool failed;
 };
 
@@ -44,7 +44,7 @@ static void cut(bt_buckets *b, const bt_reducer_cfg *c, int dp_size) {
     assert(!sharded(c) || b->elems == c->shards->stripe);
 }
 
-/* without units a rank's gradient is one leaf of the tree */
+/* Plan of the exchange. Without units a rank's gradient is one leaf of the tree. */
 static bt_exchange_plan plan_of(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank,
                                 const bt_buckets *buckets) {
     bt_payload_form form = c->form;

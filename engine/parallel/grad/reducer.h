@@ -1,5 +1,4 @@
-/* reducer.h - sums the gradients of the data-parallel ranks while backward still runs, and measures
- * what that costs.
+/* reducer.h - sums the gradients of the data-parallel ranks during backward, and measures the cost.
  *
  *     last micro-batch's backward          finish
  *     |--layer L-1--|--layer L-2--|-- ... --|......|
@@ -7,25 +6,23 @@
  *                     bucket 1 ~~~~~~~~~~~~~~~~~
  *     busy   =  first start .. last done        blocked = finish .. last done = wait + exposed
  *
- * Order:    create -> { begin -> [unit -> unit_done -> ...] -> last -> ready* (from backward) ->
- *           finish }* -> destroy. `ready` has the shape of bt_grad_ready_fn. Between last and
- *           finish the reducer is the idle hook of the thread pool: MPI moves data only inside its
- *           calls.
- * Result:   plain: every rank holds the sum. Sharded (ZeRO): a rank holds the sum of its own
- *           pieces; the rest of the array is rubbish, or zero and without memory where discard is
- *           set.
- * Units:    reproducible training hands in every logical micro-batch by itself (written where
- *           `unit` says, then unit_done, for all but the last, which is written in the array of
- *           gradients); the sum is then the same bits for any number of ranks (tree_sum.h). Each lane of the
- *           array (unit_accumulator.h) sees them by itself; backward finishes the last lane first.
- * Wait:     ranks tell each other when they arrived at `finish`; what was lost to the last of them is `wait`, only the
- *           rest of the blocked time is `exposed`. Skews below three times the clock error count as
- *           exposed.
- * Notes:    small integers that travel with the arrival times; every rank of the world gets the largest of each.
- * Errors:   a failure inside ready is reported by finish. No allocation after create.
- * Bits:     the same layout gives the same bits on any MPI; units give them for any layout, with a
- *           codec that is order-exact.
- * A rank that is alone exchanges nothing and reports zeros. */
+ * Order:    create -> { begin -> [unit -> unit_done -> ...] -> last -> ready* (from backward) -> finish }* ->
+ *           destroy. `ready` has the type bt_grad_ready_fn. Between last and finish the reducer is the idle hook
+ *           of the thread pool, because MPI moves data only inside its calls.
+ * Result:   plain: every rank holds the sum. Sharded (ZeRO): a rank holds the sum of its own pieces; the rest of
+ *           the array is undefined, or zero and without memory if discard is set.
+ * Units:    reproducible training adds every logical micro-batch separately: gradients are written to the array
+ *           returned by `unit`, then unit_done is called; the last unit is written to the array of gradients. The
+ *           sum has the same bits for any number of ranks (tree_sum.h). Units are counted separately in each lane
+ *           of the array (unit_accumulator.h); backward finishes the last lane first.
+ * Wait:     ranks exchange the times at which they arrived at `finish`. `wait` is the time until the last one
+ *           arrived; only the rest of the blocked time is `exposed`. Skews below three times the clock error count
+ *           as exposed.
+ * Notes:    small integers sent with the arrival times; every rank of the world gets the maximum of each.
+ * Errors:   an error inside ready is returned by finish. No allocation after create.
+ * Bits:     the same layout gives the same bits on any MPI; units give them for any layout, with a codec that is
+ *           order-exact.
+ * A single rank exchanges nothing and reports zeros. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 #define BT_ENGINE_PARALLEL_GRAD_REDUCER_H
 
@@ -49,18 +46,18 @@ typedef struct bt_reducer_cfg {
     size_t n;
     size_t bucket_bytes;     /* sharded: the stripe is the bucket */
     bool overlap;            /* false: everything is exchanged in finish */
-    bt_payload_form form;    /* on the wire. codec NULL: none */
-    void *state;             /* of the codec, as bt_exchange_cfg has it */
+    bt_payload_form form;    /* encoding on the wire; codec NULL: none */
+    void *state;             /* state of the codec, as in bt_exchange_cfg */
     const bt_shards *shards; /* NULL or one shard: plain. Borrowed */
-    /* sharded: give back the memory of the others' pieces (ZeRO-2) */
+    /* sharded: returns the memory of pieces owned by other ranks (ZeRO-2) */
     bool discard;
     /* reproducible: logical micro-batches of the step; 0: a rank's gradient is one sum */
     int64_t units;
-    /* units of each dp rank, in order; NULL: even. Read by create only: other shares, another
-     * reducer */
+    /* units per dp rank, in order; NULL: even. Read by create only: another distribution needs another reducer */
     const int64_t *shares;
-    bt_unit_rounding *rounding; /* of units; NULL: none. Borrowed */
-    const bt_range *lanes;      /* (n_lanes) of units; n_lanes 0: one. Read by create only */
+    bt_unit_rounding *rounding; /* rounding of units; NULL: none. Borrowed */
+    const bt_range
+        *lanes; /* (n_lanes) ranges with separate units; n_lanes 0: one. Read by create only */
     int n_lanes;
 } bt_reducer_cfg;
 
@@ -68,9 +65,9 @@ typedef struct bt_reduce_times {
     int64_t busy_ns, wait_ns, exposed_ns;
 } bt_reduce_times;
 
-/* Of the time for which a rank was blocked in an exchange: wait, while the last rank had not come
- * (skew: by how much it came later than this one, below 0 for the last itself); exposed, the rest.
- * error_ns: of the ranks' common clock; a skew within three of it is none. */
+/* Splits the time for which a rank was blocked in an exchange: wait until the last rank arrived (skew: how much
+ * later than this one, below 0 for the last itself), and exposed, the rest. error_ns: error of the ranks' common
+ * clock; a skew within three times that is ignored. */
 bt_reduce_times bt_reduce_split(int64_t blocked_ns, int64_t skew_ns, int64_t error_ns);
 
 /* collective over world */
@@ -80,9 +77,10 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
 size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank);
 void bt_reducer_destroy(bt_reducer *r); /* accepts NULL */
 void bt_reducer_begin(bt_reducer *r);   /* a step begins */
-/* where the gradients of a lane's next unit are to be added; zeros. Without units: the array of gradients */
+/* Returns the array to which the gradients of a lane's next unit are added; it is zeroed. Without units: the array
+ * of gradients. */
 float *bt_reducer_unit(bt_reducer *r, int lane);
-void bt_reducer_unit_done(bt_reducer *r, int lane); /* it is written there */
+void bt_reducer_unit_done(bt_reducer *r, int lane); /* the unit is complete in that array */
 /* the backward that follows is the step's last, of the last lane */
 void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);

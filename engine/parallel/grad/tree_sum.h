@@ -23,7 +23,7 @@ typedef struct bt_node {
     /* sum of the units [index << level, (index + 1) << level) */
     int64_t index;
     int level;
-    float *x; /* NULL: only the shape is wanted */
+    float *x; /* NULL: shape only */
 } bt_node;
 
 typedef struct bt_tree_sum {
@@ -33,8 +33,8 @@ typedef struct bt_tree_sum {
 
 typedef void (*bt_tree_sum_add)(float *into, const float *x, size_t n); /* into += x */
 
-/* Appends a node of n elements, right of all others, and adds siblings. A sum lands in its left
- * part's array, or, where the right part's array is `keep`, in that. */
+/* Appends a node of n elements, right of all existing nodes, and adds siblings. A sum is stored in the array of
+ * its left part, or, if the array of the right part is `keep`, in that. */
 void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
                       bt_tree_sum_add add);
 /* the node is the right sibling of the last one: a push would add them */

@@ -1,4 +1,4 @@
-/* unit_accumulator.c - keeps sums of complete subtrees of units until their neighbours come. */
+/* unit_accumulator.c - keeps sums of complete subtrees of units until their siblings are complete. */
 #include "engine/parallel/grad/unit_accumulator.h"
 
 #include <assert.h>
@@ -15,8 +15,8 @@ enum { GRAIN = 16384 };
 typedef struct lane { /* a part of the array */
     bt_range range;
     int64_t done;
-    float *unit;      /* where the unit at work is written */
-    bt_tree_sum fold; /* of the units done so far, their arrays from their beginnings */
+    float *unit;      /* array of the current unit */
+    bt_tree_sum fold; /* the units done so far; arrays from their beginnings */
 } lane;
 
 struct bt_unit_accumulator {
@@ -37,7 +37,7 @@ typedef struct pass {
     float *into, *unit;
     size_t first;               /* element of the arrays */
     bt_unit_rounding *rounding; /* NULL: none */
-    int64_t index;              /* of the unit */
+    int64_t index;              /* index of the unit */
 } pass;
 
 static void round_range(void *ctx, int thread, size_t begin, size_t end) {
@@ -173,8 +173,7 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p, int i) {
     push(f, node, l->range);
 }
 
-/* the nodes with the last unit, their arrays beginning at `begin`; adds n elements, or nothing when
- * only the shape is wanted */
+/* The nodes including the last unit, with arrays from `begin` on. Adds n elements; n 0: shape only. */
 static bt_tree_sum with_last(const bt_unit_accumulator *p, const lane *l, size_t begin, size_t n) {
     bt_tree_sum f = l->fold;
     for (size_t i = 0; i < f.n; i++) f.at[i].x += begin;

@@ -9,8 +9,8 @@
 #include "engine/base/small.h"
 #include "engine/kernels/table/noise.h"
 
-/* FINER: log2 of quanta in the largest gradient. MOST: beyond so many quanta a value is left as it
- * is; sums of less stay exact */
+/* FINER: log2 of the number of quanta in the largest gradient. MOST: a value of more quanta is not rounded; sums
+ * of fewer are exact. */
 enum { FINER = 6, FINITE = 0x7f800000, LEAST_EXPONENT = -140 };
 #define MOST 0x1p20f
 
@@ -64,7 +64,7 @@ static void round_row(float *x, size_t n, size_t first, quantum q, uint32_t key)
         uint32_t word = bt_noise_word(key, (uint32_t)(column / 64 * 16 + column % 16)),
                  u = word >> (column / 16 % 4 * 8) & 0xff;
         float v = x[i] * q.over;
-        /* NaN stays as well */
+        /* also keeps NaN */
         if (fabsf(v) < MOST) x[i] = (float)bt_noise_round(v, u) * q.size;
     }
 }
@@ -118,7 +118,7 @@ void bt_rounding_range(bt_unit_rounding *r, float *x, bt_range range, int64_t un
 
 /* ---- between two steps ------------------------------------------------------------------------- */
 
-/* A gradient that is not finite says nothing of those to come. */
+/* A gradient that is not finite is no estimate of later ones. */
 static void follow(int16_t *exponent, uint32_t largest, int scale) {
     int e;
     if (largest == 0 || largest >= FINITE) return;

@@ -1,19 +1,18 @@
-/* unit_rounding.h - gradients of units (logical micro-batches) rounded at random to multiples of a
- * power of two, the same on any number of ranks: what makes `--codec int8` short in reproducible
- * training (codec_exact.c).
+/* unit_rounding.h - rounds gradients of units (logical micro-batches) stochastically to multiples of a power of
+ * two, identically for any number of ranks: this makes `--codec int8` short in reproducible training
+ * (codec_exact.c).
  *
- * A whole tensor's rows are cut into groups. The quantum of a group is a power of two that all ranks
- * know before the step: the largest gradient of a unit that the group has had lately is 64 to 127 of
- * them. A gradient x of a unit becomes
+ * The rows of a whole tensor are cut into groups. The quantum of a group is a power of two, the same on all ranks:
+ * the largest recent gradient of a unit in the group is 64 to 127 quanta. A gradient x of a unit becomes
  *
  *     floor(x / quantum + u) quantum        u in [0, 1), a function of (seed, step, unit, tensor, row, column)
  *
- * so its mean is x (but for 2^-9 of a quantum: noise.h), and the sum of units is a sum of integers,
- * exact in fp32 below 2^24 quanta. Larger gradients than usual stay what they are: they cost bits, not
- * range. Groups that had no gradient yet are not rounded.
+ * so its mean is x (within 2^-9 of a quantum: noise.h), and the sum of units is a sum of integers, exact in fp32
+ * below 2^24 quanta. Gradients much larger than usual are not rounded: they cost bits, not range. Groups without a
+ * gradient so far are not rounded.
  *
- * After a step all ranks learn each group's largest gradient. A quantum follows a larger one at once, a
- * smaller one by a factor of two a step. Quanta are state: with them a run goes on bit for bit.
+ * After a step all ranks agree on each group's largest gradient. A quantum follows a larger one immediately, a
+ * smaller one by a factor of two per step. Quanta are saved state, so that a resumed run computes the same bits.
  *
  * Order:    create -> { begin -> range* -> agree }* -> release.
  * Ranks:    agree is collective over the world; all ranks have the groups of all tensors.
@@ -26,13 +25,13 @@
 #include "engine/base/range.h"
 #include "engine/parallel/mpi/comm.h"
 
-enum { BT_ROUNDING_GROUPS = 64 }; /* of a tensor */
+enum { BT_ROUNDING_GROUPS = 64 }; /* maximum number per tensor */
 
 /* a tensor's block in the flat array of this rank */
 typedef struct bt_rounding_tensor {
-    size_t offset, rows, cols;     /* of the block, row after row */
-    size_t row0, col0, whole_rows; /* where in the tensor it begins; rows of the tensor */
-    size_t first_group;            /* among those of all tensors of all ranks */
+    size_t offset, rows, cols;     /* position in the flat array; size, row after row */
+    size_t row0, col0, whole_rows; /* position of the block in the tensor; rows of the tensor */
+    size_t first_group;            /* index among the groups of all tensors of all ranks */
     uint64_t name;                 /* hash of its name */
 } bt_rounding_tensor;
 

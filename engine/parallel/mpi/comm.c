@@ -40,7 +40,7 @@ bool bt_comm_am_rank(void) {
             (have("PMI_JOBID") || have("PMIX_NAMESPACE")));
 }
 
-/* of the first variable that is set; -1: none is */
+/* Value of the first variable that is set; -1: none is. */
 static int first_number(const char *const *names, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (have(names[i])) return atoi(getenv(names[i]));
@@ -63,7 +63,7 @@ bt_code bt_mpi_check(int rc, const char *what, bt_err *err) {
     if (rc == MPI_SUCCESS) return BT_OK;
     char text[MPI_MAX_ERROR_STRING + 1] = "";
     int n = 0;
-    (void)MPI_Error_string(rc, text, &n); /* of an unknown one: nothing */
+    (void)MPI_Error_string(rc, text, &n); /* leaves text empty for an unknown error */
     bt_code code = bt_fail(err, BT_MPI, "%s failed: %s", what,
                            text[0] ? text : "unknown MPI error");
     if (err) err->rank = world.rank;
@@ -93,9 +93,9 @@ bt_code bt_comm_init(bt_err *err) {
     int provided = 0;
     /* MPI maps the machine; its search for a display can wait for a name server */
     setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);
-    /* Before Open MPI 4.1 sends a message above this limit, it asks the receiver; two ranks that send
-     * each other such messages use the TCP link in one direction at a time, at half its speed.
-     * Messages of gradients are 4 MiB at most (train.bucket_bytes), so none of them is above it. */
+    /* Before Open MPI 4.1 sends a message above this limit, it waits for the receiver's reply; two ranks that send
+     * each other such messages use the TCP link in one direction at a time, at half its speed. Messages of
+     * gradients are 4 MiB at most (train.bucket_bytes), so none of them is above it. */
     setenv("OMPI_MCA_btl_tcp_eager_limit", TCP_EAGER_BYTES, 0);
     BT_TRY(bt_mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided),
                         "MPI_Init_thread", err));

@@ -15,9 +15,9 @@
 
 typedef struct bt_comm bt_comm; /* a communicator; opaque */
 
-/* the environment says: started by mpirun, hydra or srun with PMI */
+/* true if the environment was set by mpirun, hydra or srun with PMI */
 bool bt_comm_am_rank(void);
-/* the rank and the number of ranks that the environment names, before MPI starts; 0 and 1 where it names none */
+/* rank and number of ranks from the environment, before MPI starts; 0 and 1 if it has none */
 void bt_comm_env_place(int *rank, int *size);
 void bt_comm_library(char *out, size_t size); /* "Open MPI v4.1.4, ..."; before init as well */
 bt_code bt_comm_init(bt_err *err) BT_MUST_CHECK;
@@ -28,16 +28,16 @@ int bt_comm_rank(const bt_comm *c);
 int bt_comm_size(const bt_comm *c);
 int bt_comm_local_rank(void); /* on this host */
 int bt_comm_local_size(void);
-/* the host of a rank of the world: the lowest rank that shares its memory. Of a rank that this world does not
- * have, as bt_comm_expect_hosts said, else 0: a job that has not been started is taken for one host */
+/* Host of a rank of the world: the lowest rank that shares its memory. For a rank beyond this world the host is as
+ * declared by bt_comm_expect_hosts, else 0: a job that has not started counts as one host. */
 int bt_comm_host(int rank);
-/* A process without MPI plans a job whose ranks fill hosts of so many slots one after the other, the last
- * host with all that are left. slots: (n) borrowed for good; n 0: one host */
+/* Declares the hosts of a job that a process without MPI plans: its ranks fill hosts of slots[i] ranks in order;
+ * the last host takes all further ranks. slots: (n) must remain valid; n 0: one host */
 void bt_comm_expect_hosts(const int *slots, int n);
 /* collective over parent, whose ranks agree on a failure */
 bt_code bt_comm_split(bt_comm **out, bt_comm *parent, int color, int key, bt_err *err)
     BT_MUST_CHECK;
-/* whose row in traffic.h its exchanges are; BT_AXIS_WORLD otherwise */
+/* Selects the row of traffic.h in which exchanges of this communicator count; the default is BT_AXIS_WORLD. */
 void bt_comm_set_axis(bt_comm *c, bt_axis axis);
 void bt_comm_free(bt_comm *c);
 
@@ -79,7 +79,7 @@ uint64_t bt_comm_bytes_wire(void);
  * failing rank, its code and message, and returns the same error. Returns BT_OK only if all ranks
  * passed BT_OK. */
 bt_code bt_agree(bt_comm *c, bt_code mine, bt_err *err);
-#ifdef __clang_analyzer__ /* which cannot see that a rank's own failure is never answered by BT_OK */
+#ifdef __clang_analyzer__ /* the analyzer cannot see that the result is never BT_OK for a rank that failed */
 #define bt_agree(c, mine, err) bt_analyzed_agree(c, mine, err)
 static inline bt_code bt_analyzed_agree(bt_comm *c, bt_code mine, bt_err *err) {
     bt_code all = (bt_agree)(c, mine, err);

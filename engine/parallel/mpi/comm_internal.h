@@ -1,5 +1,5 @@
-/* comm_internal.h - what the files of engine/parallel share: the communicator's fields, MPI error
- * texts. Included by engine/parallel only (it shows MPI types). */
+/* comm_internal.h - internals of engine/parallel: the communicator's fields, MPI error texts. Included by
+ * engine/parallel only, because it exposes MPI types. */
 #ifndef BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
 #define BT_ENGINE_PARALLEL_MPI_COMM_INTERNAL_H
 
@@ -12,10 +12,10 @@ struct bt_comm {
     /* MPI_COMM_NULL when size == 1: such a communicator never calls MPI */
     MPI_Comm mpi;
     int rank, size;
-    bt_axis axis; /* of the mesh: names its row in traffic.h */
+    bt_axis axis; /* axis of the mesh: selects the row in traffic.h */
 };
 
-/* BT_MPI with MPI's own words when rc is not MPI_SUCCESS */
+/* BT_MPI with MPI's error text unless rc is MPI_SUCCESS */
 bt_code bt_mpi_check(int rc, const char *what, bt_err *err) BT_MUST_CHECK;
 /* takes over `mpi`: reads rank and size, makes its errors return codes */
 bt_code bt_comm_describe(bt_comm *c, MPI_Comm mpi, bt_err *err) BT_MUST_CHECK;

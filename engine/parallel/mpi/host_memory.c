@@ -30,8 +30,8 @@ static bool map(bt_host_memory *m, int fd) {
     return at != MAP_FAILED;
 }
 
-/* where the file is, and what it ends with: a process number may stand for another process in another
- * rank's /proc */
+/* Location of the file and its last bytes. The token detects a process number that belongs to another process in
+ * another rank's /proc. */
 typedef struct ticket {
     int64_t pid, fd;
     uint64_t token;
@@ -73,7 +73,7 @@ bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const
     if (code == BT_OK && seen && c->rank != 0) fd = others_open(m, &t);
     seen = m->at != NULL;
     if (code == BT_OK) code = bt_all_reduce_i64(c, &seen, 1, BT_MIN, err);
-    if (fd >= 0) close(fd); /* the mapping stays */
+    if (fd >= 0) close(fd); /* the mapping remains valid */
     if (code != BT_OK || !seen) bt_host_memory_release(m);
     return code;
 }

@@ -1,20 +1,20 @@
-/* host_memory.h - one mapping that ranks of a host have in common.
+/* host_memory.h - one mapping shared by ranks of a host.
  *
- * It is an anonymous file of the first rank, which the others open through /proc while it is alive: nothing
- * is left behind by a kill, and no limit of /dev/shm applies. Zeroed.
- * Threads:  one caller; the mapping from any. */
+ * It is an anonymous file of the first rank, which the other ranks open through /proc while that rank is alive: a
+ * kill leaves nothing behind, and no limit of /dev/shm applies. The memory is zeroed.
+ * Threads:  one caller; any thread may use the mapping. */
 #ifndef BT_ENGINE_PARALLEL_MPI_HOST_MEMORY_H
 #define BT_ENGINE_PARALLEL_MPI_HOST_MEMORY_H
 
 #include "engine/parallel/mpi/comm.h"
 
 typedef struct bt_host_memory {
-    unsigned char *at; /* at a page; NULL: none */
-    size_t bytes;      /* mapped: what was asked for, and more */
+    unsigned char *at; /* page-aligned; NULL: none */
+    size_t bytes;      /* mapped size, which may be larger than requested */
 } bt_host_memory;
 
-/* collective. m->at is NULL on all ranks, which is no error, where they are not of one host or the system refuses;
- * name: of the file in /proc/PID/maps */
+/* Collective. If the ranks are on several hosts or the system refuses, m->at is NULL on all ranks and the result
+ * is BT_OK. name: name of the file in /proc/PID/maps */
 bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const char *name,
                               bt_err *err) BT_MUST_CHECK;
 void bt_host_memory_release(bt_host_memory *m); /* accepts an all-zero struct */

@@ -94,7 +94,8 @@ bool bt_mesh_first_host_has_all(const bt_mesh_shape *s, bool sharded) {
     for (int r = 0; r < size; r++) {
         bt_mesh_coord c = bt_mesh_coord_of(s, r);
         int which;
-        if (c.dp_replicate > 0 || (!sharded && c.dp_shard > 0)) continue; /* as the first of them */
+        /* same group as its first member, which was checked */
+        if (c.dp_replicate > 0 || (!sharded && c.dp_shard > 0)) continue;
         if (bt_mesh_sharers(s, &c, sharded, true, &which) == 0) return false;
     }
     return true;

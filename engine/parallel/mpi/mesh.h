@@ -20,7 +20,7 @@ typedef struct bt_mesh {
     bt_comm *world, *dp, *shard, *replicate, *tp, *pp;
 } bt_mesh;
 
-/* fills a 0 dp_replicate with what is left; says which numbers do not multiply to world_size */
+/* Sets a dp_replicate of 0 to the remaining factor. The error lists numbers whose product is not world_size. */
 bt_code bt_mesh_resolve(bt_mesh_shape *s, int world_size, bt_err *err) BT_MUST_CHECK;
 bt_mesh_coord bt_mesh_coord_of(const bt_mesh_shape *s, int rank);
 int bt_mesh_rank_of(const bt_mesh_shape *s, const bt_mesh_coord *c);
@@ -29,9 +29,9 @@ int bt_mesh_peer(const bt_mesh *m, bt_axis axis, int rank);
 /* the hosts of the data-parallel group in which a rank of the world is, in the group's order:
  * (dp_replicate * dp_shard) as bt_comm_host names them */
 void bt_mesh_dp_hosts(const bt_mesh_shape *s, int rank, int *hosts);
-/* How many ranks hold what the one at `me` holds, itself included: all of its data-parallel group, or
- * where states are sharded those along dp_replicate. first_host: only those on rank 0's host. *which: the
- * one at `me` among them, -1: it is not */
+/* Number of ranks with the same state as the one at `me`, itself included: its data-parallel group, or with
+ * sharded states the ranks along dp_replicate. first_host: counts only those on rank 0's host. *which: index of
+ * the one at `me` among them; -1: not among them */
 int bt_mesh_sharers(const bt_mesh_shape *s, const bt_mesh_coord *me, bool sharded, bool first_host,
                     int *which);
 /* the ranks of rank 0's host hold among them what all ranks hold */

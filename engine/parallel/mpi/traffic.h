@@ -1,16 +1,15 @@
-/* traffic.h - what each kind of exchange along each axis has cost this rank since the last look.
+/* traffic.h - cost of each kind of exchange along each axis for this rank since the last reset.
  *
- * bytes   as comm.h counts them
- * rounds  of messages between every two ranks of the axis, where link.h says how long one takes
- * busy    time in flight. Of a blocking exchange: from the call to its end without wait, and all of it is exposed
- * exposed time in which nothing was computed; wait is not part of it
- * wait    time until the last rank arrived, where arrival times are known (gradients, tensor-parallel groups in shared
- *         memory, pipelines): what a span of base/span.h charges as WAIT
- * The same three as comm_busy_ms, comm_exposed_ms and wait_ms of a rank's step. An exchange of an evaluation or a pause
- * (BT_SPAN_EXCLUDED) belongs to no step and is not counted.
- * Small exchanges that run beside a larger one (arrival times, measurements) are counted, their
- * time is the larger one's.
- * Threads: the training thread. Cost: two readings of the clock an exchange. */
+ * bytes   as counted by comm.h
+ * rounds  messages between every two ranks of the axis, the unit of link.h
+ * busy    time in flight. For a blocking exchange: the duration of the call without wait, all of it exposed
+ * exposed time without computation; does not include wait
+ * wait    time until the last rank arrived, if arrival times are measured (gradients, tensor-parallel groups in
+ *         shared memory, pipelines): the time that base/span.h charges as WAIT
+ * The same times are comm_busy_ms, comm_exposed_ms and wait_ms of a rank's step. Exchanges of an evaluation or a
+ * pause (BT_SPAN_EXCLUDED) are not counted.
+ * For small exchanges that run beside a larger one (arrival times, measurements) bytes are counted, but no time.
+ * Threads: the training thread. Cost: two readings of the clock per exchange. */
 #ifndef BT_ENGINE_PARALLEL_MPI_TRAFFIC_H
 #define BT_ENGINE_PARALLEL_MPI_TRAFFIC_H
 
@@ -45,10 +44,10 @@ void bt_traffic_add(bt_coll c, bt_axis a, const bt_traffic *more);
 const bt_traffic *bt_traffic_get(bt_coll c, bt_axis a);
 void bt_traffic_reset(void);
 
-/* What this rank received from each other rank of the world, where an exchange goes straight
- * between two ranks: gradients, gathered weights, tensor-parallel groups over MPI. flight: from
- * asking for a message until it was seen to be here, of the `timed` ones (gradients). */
-/* in larger worlds nothing is counted: n^2 numbers are no picture */
+/* Messages that this rank received from each other rank of the world, for exchanges between pairs of ranks:
+ * gradients, gathered weights, tensor-parallel groups over MPI. flight: time from posting the receive to detecting
+ * its completion, for the `timed` messages (gradients). */
+/* larger worlds count nothing, because n^2 numbers cannot be displayed */
 enum { BT_PAIRS_MAX = 32 };
 typedef struct bt_pair {
     int64_t messages, bytes, timed, flight_ns;
@@ -57,10 +56,10 @@ void bt_pair_add(int from, const bt_pair *more); /* `from`: rank of the world */
 const bt_pair *bt_pair_get(int from);            /* below BT_PAIRS_MAX */
 void bt_pairs_reset(void);
 
-/* *at: how many exchanges this rank has begun, of all kinds, for whoever looks from outside; NULL: nobody. Ranks in
- * the same place of a data-parallel job have begun as many */
+/* Sets a counter *at, readable by other processes, of the exchanges of all kinds that this rank has begun; NULL:
+ * none. Ranks at the same position of a data-parallel job have equal counts. */
 void bt_traffic_count_in(_Atomic int64_t *at);
-void bt_traffic_next(void); /* another one begins; of bt_traffic_begin too */
+void bt_traffic_next(void); /* counts the begin of an exchange; bt_traffic_begin calls it, too */
 
 /* bytes that this rank sends; bt_comm_bytes_logical and _wire (comm.h) are the sums */
 void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);

@@ -168,7 +168,7 @@ static bt_code wait_for(MPI_Request *r, int64_t *waited_ns, const char *what, bt
     return BT_OK;
 }
 
-/* what this rank spends on moving a message itself */
+/* Begins the time that this rank spends moving a message. */
 static int64_t begin_move(void) {
     bt_span_begin(BT_MR_COMM_EXPOSED);
     return bt_now_ns();

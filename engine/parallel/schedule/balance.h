@@ -1,14 +1,13 @@
 /* balance.h - how many micro-batches of a step each data-parallel rank takes.
  *
- *     even     equal numbers, or as equal as they can be
- *     shares   as given (parallel.balance=3,1): for machines whose speeds are known
- *     auto     by measured speed: every rank's time per micro-batch, smoothed, goes to all ranks
- *              every BT_BALANCE_EVERY steps; all make the same plan from the same numbers, and take
- *              it when it promises BT_BALANCE_GAIN
- * The step's micro-batches stay in order and each rank takes one run of them, so which samples a
- * step has never depends on the plan; gradients and losses are sums over the samples of the whole
- * batch, so their weights do not either. What changes is the order of the sum: the last bits. Pure
- * arithmetic, no communication. Threads: one owner. */
+ *     even     equal numbers, or as equal as possible
+ *     shares   as given (parallel.balance=3,1): for machines of known speed
+ *     auto     by measured speed: every BT_BALANCE_EVERY steps all ranks exchange their smoothed time per
+ *              micro-batch, compute the same plan, and adopt it if its gain is at least BT_BALANCE_GAIN
+ *
+ * Each rank takes one contiguous run of the step's micro-batches. So the samples of a step do not depend on the
+ * plan, nor do the weights of gradients and losses, which are sums over the samples of the whole batch. Only the
+ * order of summation changes: the last bits. Pure arithmetic, no communication. Threads: one owner. */
 #ifndef BT_ENGINE_PARALLEL_BALANCE_H
 #define BT_ENGINE_PARALLEL_BALANCE_H
 
@@ -25,8 +24,8 @@ enum { BT_BALANCE_EVERY = 8, BT_BALANCE_SETTLE = 2 };
 
 typedef enum { BT_BALANCE_EVEN, BT_BALANCE_SHARES, BT_BALANCE_AUTO } bt_balance_kind;
 
-/* the kind a setting asks for; shares (may be NULL) gets n relative shares. BT_ARG names what is
- * wrong with the text */
+/* Parses a setting into its kind; shares (may be NULL) gets n relative shares. BT_ARG: err describes the fault in
+ * the text. */
 bt_code bt_balance_parse(const char *text, bt_balance_kind *kind, int64_t *shares, size_t n,
                          bt_err *err) BT_MUST_CHECK;
 
@@ -35,9 +34,9 @@ void bt_balance_even(int64_t *count, size_t n, int64_t total);
 /* total units to n ranks, cost[i] seconds a unit on rank i (> 0, finite): the slowest rank's time
  * is the least possible */
 void bt_balance_plan(int64_t *count, const double *cost, size_t n, int64_t total);
-/* of the slowest rank */
+/* time of the slowest rank */
 double bt_balance_time(const int64_t *count, const double *cost, size_t n);
-/* true when `next` is enough of a gain over `now` */
+/* true if the gain of `next` over `now` is large enough */
 bool bt_balance_worth(const int64_t *now, const int64_t *next, const double *cost, size_t n);
 
 typedef struct bt_balance_meter { /* one rank's time per micro-batch */
@@ -46,9 +45,9 @@ typedef struct bt_balance_meter { /* one rank's time per micro-batch */
 } bt_balance_meter;
 
 void bt_balance_saw(bt_balance_meter *m, double seconds_per_micro);
-/* what was measured stays; the next steps settle */
+/* keeps the measurements; the next steps are not measured */
 void bt_balance_changed(bt_balance_meter *m);
-/* the same on all ranks: counts steps only */
+/* the same on all ranks, as it depends on the number of steps only */
 bool bt_balance_due(const bt_balance_meter *m);
 
 #endif

@@ -1,22 +1,23 @@
-/* pass_order.h - which passes a stage of a pipeline makes in a step, and in which order.
+/* pass_order.h - the passes of a pipeline stage in a step, and their order.
  *
- *     one chunk of layers (1F1B, PipeDream-Flush): stage s of n goes forward n-1-s times, then forward and
- *     backward in turn, then backward
- *         stage 0   F0 F1 F2 F3 .. .. B0 F4 B1 F5 B2 ...        of m micro-batches (n-1) / (m+n-1) of the time is
+ *     one chunk of layers (1F1B, PipeDream-Flush): stage s of n makes n-1-s forward passes, then forward and
+ *     backward passes in turn, then backward passes
+ *         stage 0   F0 F1 F2 F3 .. .. B0 F4 B1 F5 B2 ...        with m micro-batches (n-1) / (m+n-1) of the time
+ *                   is
  *         stage 1      F0 F1 F2 .. B0 F3 B1 F4 B2               the pipeline filling and draining
  *         stage 2         F0 F1 B0 F2 B1 F3 B2
  *         stage 3            F0 B0 F1 B1 F2 B2
- *     v chunks (interleaved; Narayanan et al. 2021, arXiv:2104.04473, section 2.2): n micro-batches go through
- *     chunk 0 of all stages, then through chunk 1 and so on, before the next n come; backward the same from the
- *     last chunk to the first. A stage goes forward 2 (n-1-s) + (v-1) n times before its first backward pass.
+ *     v chunks (interleaved; Narayanan et al. 2021, arXiv:2104.04473, section 2.2): n micro-batches pass
+ *     chunk 0 of all stages, then chunk 1 and so on, before the next n start; backward the same from the
+ *     last chunk to the first. A stage makes 2 (n-1-s) + (v-1) n forward passes before its first backward pass.
  *     The pipeline fills and drains v times as fast: (n-1) / (v m + n-1) of the time
  *         stage 0   F0 F1 f0 f1 B.. ...                         n = 2, v = 2; f: chunk 1
  *         stage 1      F0 F1 f0 b0 ...
  *
- * Both orders of passes, forward and backward, are the same on all stages, so messages between two of them
- * are sent and received in one order. Each forward pass of the last virtual stage is followed by the
- * same micro-batch's backward pass.
- * Pure arithmetic. Threads: none shared. */
+ * The orders of forward passes and of backward passes are the same on all stages, so that two stages send and
+ * receive their messages in one order. Each forward pass of the last virtual stage is followed by the backward
+ * pass of the same micro-batch.
+ * Pure arithmetic. Threads: no shared state. */
 #ifndef BT_ENGINE_PARALLEL_PASS_ORDER_H
 #define BT_ENGINE_PARALLEL_PASS_ORDER_H
 
@@ -25,7 +26,7 @@
 
 typedef struct bt_pass_order {
     int stages, stage, chunks;
-    int64_t micros; /* with several chunks a multiple of `stages` */
+    int64_t micros; /* with several chunks: a multiple of `stages` */
 } bt_pass_order;
 
 typedef struct bt_pass {
@@ -38,9 +39,9 @@ typedef struct bt_pass {
 int64_t bt_pass_count(const bt_pass_order *o);
 /* the i-th of them, 0 <= i < bt_pass_count */
 bt_pass bt_pass_at(const bt_pass_order *o, int64_t i);
-/* the k-th forward pass, 0 <= k < chunks * micros; `micros` may be any number where nobody goes backward */
+/* the k-th forward pass, 0 <= k < chunks * micros; without backward passes `micros` may be any number */
 bt_pass bt_pass_forward(const bt_pass_order *o, int64_t k);
-/* forward passes whose activations backward has yet to read, at most: min(chunks * micros, ahead + 1) */
+/* maximum number of forward passes whose activations backward has yet to read: min(chunks * micros, ahead + 1) */
 int64_t bt_passes_in_flight(const bt_pass_order *o);
 /* micro-batches that have begun and are not done, at most: from the lowest of them to the highest */
 int64_t bt_micros_in_flight(const bt_pass_order *o);

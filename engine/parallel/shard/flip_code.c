@@ -5,7 +5,7 @@
 
 #include "engine/base/hash.h"
 
-enum { LONGEST_PARAMETER = 24, FIELDS = 4 /* of a byte */ };
+enum { LONGEST_PARAMETER = 24, FIELDS = 4 /* fields per byte */ };
 
 /* ---- bits ------------------------------------------------------------------------------------ */
 
@@ -102,8 +102,8 @@ static unsigned become(unsigned from, unsigned bit) {
     return bit ? 2 - from : 1;
 }
 
-/* how many differ; BT_FLIPS_ALL: a field is no ternary code, or more than half do: then their gaps
- * and bits are hardly shorter than all */
+/* Number of changed fields. BT_FLIPS_ALL: a field is not a ternary code, or more than half differ, so that their
+ * gaps and bits are hardly shorter than all fields. */
 static uint32_t count(const unsigned char *from, const unsigned char *to, size_t fields) {
     uint32_t n = 0;
     for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields; i++, n++)

@@ -22,12 +22,12 @@
 enum { BT_FLIPS_HEAD = 12 };
 #define BT_FLIPS_ALL UINT32_MAX
 
-/* from: the fields that the receivers have; to: these; `bytes` of each. message has room for
- * BT_FLIPS_HEAD + bytes. Returns its length */
+/* from: the fields of the receivers; to: the new fields; `bytes` each. message has room for BT_FLIPS_HEAD + bytes.
+ * Returns its length. */
 size_t bt_flip_encode(unsigned char *message, const unsigned char *from, const unsigned char *to,
                       size_t bytes);
-/* fields: as the sender's `from`; become its `to`. false: no message of so many fields; then they are
- * as they were, or (a message that was never encoded) of no use */
+/* fields: equal to the sender's `from`; become its `to`. Returns false for a message that does not have this many
+ * fields; then they are unchanged, or undefined if the message was never encoded. */
 bool bt_flip_decode(unsigned char *fields, size_t bytes, const unsigned char *message,
                     size_t length);
 

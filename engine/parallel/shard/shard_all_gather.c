@@ -17,7 +17,7 @@ struct bt_shard_all_gather {
     int started;
 };
 
-/* a message: values where they lie */
+/* a message: values in place */
 typedef struct part {
     char *at;
     size_t n, elem;
@@ -49,7 +49,7 @@ static size_t most_requests(const bt_shard_all_gather *p) {
             }
         }
     }
-    /* own parts go to n - 1 others, the others' come once */
+    /* own parts are sent to n - 1 ranks and the parts of all other ranks received once */
     return parts * (size_t)p->shards->n;
 }
 

@@ -1,6 +1,5 @@
-/* shard_all_gather.h - what shards own, to all ranks of the shard axis: values of ranges of the flat
- * array, in place, each range in memory and of an element size of its own (the latent weights
- * themselves, or a table of them as bf16).
+/* shard_all_gather.h - all-gathers the values that shards own to all ranks of the shard axis, in place. Each range
+ * of the flat array has its own memory and element size (the latent weights, or a table of them as bf16).
  * Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_SHARD_ALL_GATHER_H
 #define BT_ENGINE_PARALLEL_SHARD_SHARD_ALL_GATHER_H
@@ -11,8 +10,8 @@
 typedef struct bt_shard_all_gather bt_shard_all_gather;
 
 typedef struct bt_gathered {
-    bt_range range; /* of the flat array */
-    void *values;   /* that of range.begin; borrowed */
+    bt_range range; /* elements of the flat array */
+    void *values;   /* the value of range.begin; borrowed */
     size_t elem;    /* bytes of a value: 2 or 4 */
 } bt_gathered;
 

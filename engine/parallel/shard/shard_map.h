@@ -1,12 +1,14 @@
-/* shard_map.h - who owns which part of the flat arrays when optimizer state is sharded (ZeRO).
+/* shard_map.h - which rank owns which part of the flat arrays when optimizer state is sharded (ZeRO).
  *
- *     stripe 0                 stripe 1                 ...           every stripe is cut into one piece per shard:
- *     | 0 | 1 | 2 | 3 |        | 0 | 1 | 2 | 3 |                      backward finishes stripes from the end, and every
+ *     stripe 0                 stripe 1                 ...           every stripe is cut into one piece per
+ *                              shard:
+ *     | 0 | 1 | 2 | 3 |        | 0 | 1 | 2 | 3 |                      backward finishes stripes from the end, and
+ *     every
  *                                                                     owner has its share of each
- * Pieces begin at multiples of BT_SUM_BLOCK elements, so that block sums never cross an owner; in
- * models of some size at multiples of a huge page, so that memory that is given back or never
- * touched is whole pages. Without shards there is one stripe and one piece: everything. Pure
- * arithmetic. */
+ *
+ * Pieces begin at multiples of BT_SUM_BLOCK elements, so that block sums never cross an owner; in larger models at
+ * multiples of a huge page, so that freed or untouched memory is whole pages. Without shards there is one stripe
+ * with one piece. Pure arithmetic. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_SHARD_MAP_H
 #define BT_ENGINE_PARALLEL_SHARD_SHARD_MAP_H
 
@@ -29,7 +31,7 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
 bool bt_shards_ragged(const bt_shards *s);
 /* may be empty (in the last stripe) */
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);
-/* of all its pieces */
+/* sum over all its pieces */
 size_t bt_shards_elems(const bt_shards *s, int shard);
 
 #endif

@@ -1,9 +1,9 @@
-/* weight_prefetch.c - messages of one part straight between each two shards; see weight_prefetch.h.
+/* weight_prefetch.c - messages of one part between each pair of shards; see weight_prefetch.h.
  *
- * Nobody deadlocks: before a rank waits for visit v it has sent what the others need up to v +
- * BT_PREFETCH_AHEAD, so whoever is at the least visit finds everything on its way. What a message needs of
- * its sender beyond that is MPI's progress, and a rank that waits for something else (a tensor-parallel
- * group) calls the idle hooks. */
+ * There is no deadlock: before a rank waits for visit v it has sent all data needed by other ranks up to v +
+ * BT_PREFETCH_AHEAD, so that the rank at the least visit finds all its data in flight. Beyond that a message needs
+ * MPI's progress at its sender; a rank that waits for something else (a tensor-parallel group) calls the idle
+ * hooks. */
 #include "engine/parallel/shard/weight_prefetch.h"
 
 #include <assert.h>
@@ -14,8 +14,8 @@
 #include "engine/base/threads.h"
 #include "engine/parallel/mpi/comm_internal.h"
 
-/* SENDS: to one rank on their way; nobody gets more than BT_PREFETCH_AHEAD visits before another, so a rank that
- *        still visits never waits for room */
+/* SENDS: maximum number in flight to one rank. No rank is more than BT_PREFETCH_AHEAD visits ahead of another, so
+ * a rank that still visits never waits for room. */
 enum { TAG = 30001, RING = 2, SENDS = 4 * BT_PREFETCH_AHEAD, POLL_NS = 50000 };
 
 struct bt_prefetch {
@@ -28,8 +28,8 @@ struct bt_prefetch {
     bt_passes walk;
     size_t *visits; /* (shards) of this walk */
     size_t most_visits;
-    size_t sent;                  /* visits that everybody was sent what they need for */
-    size_t asked, arrived, place; /* own visits: asked for, here, and being used */
+    size_t sent;                  /* visits whose data were sent to all ranks */
+    size_t asked, arrived, place; /* own visits: requested, received, in use */
     int64_t busy_since, busy_ns, polled_at;
 };
 
@@ -56,7 +56,7 @@ static size_t bytes_of(const bt_prefetch *f, int shard, size_t part) {
     return begin_of(f, shard, part + 1) - begin_of(f, shard, part);
 }
 
-/* where a shard's bytes of the part lie in a slot; of `size`: their sum */
+/* Offset of a shard's bytes of the part in a slot; for shard `size`: their sum. */
 static size_t place_in_slot(const bt_prefetch *f, int shard, size_t part) {
     size_t at = 0;
     for (int s = 0; s < shard; s++)
@@ -162,8 +162,7 @@ static bt_code progress(bt_prefetch *f, bt_err *err) {
     return BT_OK;
 }
 
-/* What fails here fails again in `wait`, which tells. With nothing to come it still moves what
- * others wait for. */
+/* An error here recurs in `wait`, which returns it. Without own messages this still moves those of other ranks. */
 void bt_prefetch_poll(void *feed) {
     bt_prefetch *f = feed;
     int64_t now = bt_now_ns();

@@ -1,24 +1,24 @@
-/* weight_prefetch.h - parts of every shard's bytes to all ranks of the shard axis, one part after
- * another, each a little ahead of its use: a layer's weights as its products read them (ZeRO-3). Non-owners have
- * room for two parts, not for all.
+/* weight_prefetch.h - sends parts of every shard's bytes to all ranks of the shard axis, one part after another,
+ * shortly before its use: ZeRO-3 gathers a layer's weights in the form that its products read. A rank that does
+ * not own them needs room for two parts, not for all.
  *
  *     own bytes       | part 0 | 1 | 2 | ... | n-1 |     the same bytes in every visit; sent up to
- *                     BT_PREFETCH_AHEAD visits before this rank's own
- *                                                        place in its walk, so that a rank that is
- *                                                        late does not stop the others
- *     others' bytes   | here | next |                    a ring: while one part is used, the next is on its way
+ *                                                        BT_PREFETCH_AHEAD visits before this rank's own
+ *                                                        position, so that a late rank does not stop other ranks
+ *     remote bytes    | current | next |                 a ring: while one part is used, the next is in flight
  *
- * A rank visits parts in a walk; a part visited twice running is gathered once:
+ * A rank visits parts in a walk; a part visited twice in a row is gathered once:
  *     forth             0 1 .. n-1   0 1 .. n-1   ...                      passes x n visits
  *     forth and back    0 1 .. n-1 .. 1 0 1 .. n-1 .. 1 0   ...            passes x 2 (n-1) + 1
- * All ranks of the axis walk alike, but may pass differently often (unequal micro-batches):
- * everybody knows how often. In every visit a rank gets the whole part but its own bytes: of N
- * shards (N-1)/N, so it sends as much.
  *
- * Order:    create -> { begin -> (wait -> bytes* -> next)* -> serve -> end }* -> destroy. Own bytes
- *           do not change from begin to end. serve: this rank makes no more visits; it owes the
- *           others what they still come for. After it all of them will arrive without this rank's
- *           help beyond MPI's progress, so it may wait for something else.
+ * All ranks of the axis use the same walk, but may have different numbers of passes (unequal micro-batches), which
+ * all ranks have in their configuration. In every visit a rank receives the part without its own bytes: with N
+ * shards (N-1)/N of it, and sends as much.
+ *
+ * Order:    create -> { begin -> (wait -> bytes* -> next)* -> serve -> end }* -> destroy. Own bytes do not change
+ *           from begin to end. serve: this rank makes no more visits and sends the data that other ranks still
+ *           need. Afterwards these arrive without this rank's help beyond MPI's progress, so that it may wait for
+ *           something else.
  * Progress: in its own calls and as an idle hook of the thread pool, from begin to end.
  * Collective over the shard axis. Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_PARALLEL_SHARD_WEIGHT_PREFETCH_H
@@ -26,7 +26,7 @@
 
 #include "engine/parallel/mpi/mesh.h"
 
-/* visits, of a rank's own walk, by which its bytes leave before it comes there itself */
+/* how many visits ahead of its own position a rank sends its bytes */
 enum { BT_PREFETCH_AHEAD = 8 };
 
 typedef struct bt_prefetch bt_prefetch;
@@ -41,7 +41,7 @@ typedef struct bt_prefetch_cfg {
 } bt_prefetch_cfg;
 
 size_t bt_prefetch_visits(bt_passes walk, size_t n_parts, size_t passes);
-/* that create takes for parts of at most so many bytes of others */
+/* memory used by create for parts of at most `longest` remote bytes */
 size_t bt_prefetch_bytes(size_t longest);
 bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
@@ -59,7 +59,7 @@ bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
 void bt_prefetch_poll(void *feed);
 bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
 bt_code bt_prefetch_end(bt_prefetch *f, bt_err *err) BT_MUST_CHECK;
-/* from asking until it was seen to be here, since begin */
+/* sum of the times from request to detected arrival, since begin */
 int64_t bt_prefetch_busy_ns(const bt_prefetch *f);
 
 #endif

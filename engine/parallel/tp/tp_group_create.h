@@ -1,13 +1,15 @@
-/* tp_group_create.h - the exchanges of a tensor-parallel group (engine/base/tp_group.h) over the tp
- * axis of a mesh.
+/* tp_group_create.h - the exchanges of a tensor-parallel group (engine/base/tp_group.h) over the tp axis of a
+ * mesh.
  *
- *     one host      through memory that all ranks map: products are written where the other ranks
- *                   add them, gathered rows of gradients lie there once; a rank waits for a late
- *                   one with a futex, so that the late one gets the core it needs
- *     otherwise     messages between each two ranks
- * Both give the same bits. Both count bytes as if they were sent, by a rank of n:
+ *     one host      shared memory: products are written where the other ranks add them, and gathered rows of
+ *                   gradients are stored once; a rank waits for a late one with a futex, so that the late one
+ *                   gets the core it needs
+ *     otherwise     messages between each pair of ranks
+ *
+ * Both give the same bits. Both count bytes as if they were sent, for a rank of n:
  *     all_gather_rows  (n-1) times own rows     reduce_scatter_rows  (n-1)/n of the matrix
  *     all_gather       (n-1) times own bytes    all_reduce           2 (n-1)/n of the array
+ *
  * No allocation after create. Called by the training thread. */
 #ifndef BT_ENGINE_PARALLEL_TP_TP_GROUP_CREATE_H
 #define BT_ENGINE_PARALLEL_TP_TP_GROUP_CREATE_H

@@ -10,7 +10,7 @@
 bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
                                     bt_err *err) BT_MUST_CHECK;
 size_t bt_tp_group_messages_bytes(int size, size_t rows, size_t cols);
-/* *out is NULL on every rank when any of them cannot see the others' memory */
+/* *out is NULL on every rank if any rank cannot map the memory */
 bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols,
                                bt_err *err) BT_MUST_CHECK;
 size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols);

@@ -11,14 +11,14 @@
 #include "engine/parallel/mpi/comm_internal.h"
 
 enum { TAG = 30100, SLOTS = 8, CHUNK_BYTES = 256 << 10 };
-/* SLOTS: chunks on their way at most. A chunk is below the eager limit that
- *        bt_comm_init sets between hosts: it leaves without asking,
- * so a receiver that computes, or waits for a core, holds nobody up twice. */
+/* SLOTS: maximum number of chunks in flight. A chunk is below the eager limit that bt_comm_init sets between
+ * hosts: it is sent without a handshake, so that a receiver that computes, or waits for a core, delays the sender
+ * only once. */
 
 typedef struct message_group {
     bt_tp_group t; /* first: a bt_tp_group is this */
     bt_comm *comm;
-    size_t slots;          /* up to SLOTS: a sum has no more chunks */
+    size_t slots;          /* at most SLOTS: a sum has no more chunks */
     float *staging;        /* (slots, size, CHUNK_BYTES) */
     float **parts;         /* (size) of a sum */
     MPI_Request *requests; /* (SLOTS, 2 size BT_TP_ARRAYS) */

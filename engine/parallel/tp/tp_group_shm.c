@@ -1,11 +1,11 @@
-/* tp_group_shm.c - a tensor-parallel group on one host: one mapping that all its ranks see.
+/* tp_group_shm.c - a tensor-parallel group on one host: a mapping shared by all its ranks.
  *
  *     | a line per rank | common (M, C) | rank 0: partial (M, C), two outboxes | rank 1: ... |
  *
- * An exchange is one meeting: whoever comes has written what the others want; whoever leaves may
- * read it. Nobody waits for readers: `partial` and `common` are written again after the next
- * meeting only, by the contract of base/tp_group.h, and outboxes take turns, so that one is written
- * again after two meetings. */
+ * An exchange is one barrier: a rank writes its data before it arrives and reads the data of other ranks after it
+ * leaves. There is no second barrier for readers: `partial` and `common` are written again after the next barrier
+ * only, by the contract of base/tp_group.h, and two outboxes alternate, so that one is written again after two
+ * barriers. */
 #include "engine/parallel/tp/tp_group_internal.h"
 
 #include <linux/futex.h>
@@ -33,8 +33,8 @@ enum {
     SUM_LEVELS = 16
 };
 
-typedef struct line {          /* of one rank, alone on its cache lines */
-    _Atomic uint32_t arrived;  /* futex: meetings this rank has come to */
+typedef struct line {          /* state of one rank, on cache lines of its own */
+    _Atomic uint32_t arrived;  /* futex: number of barriers at which this rank has arrived */
     _Atomic uint32_t sleepers; /* ranks asleep on it */
     char rest[120];
 } line;
@@ -72,7 +72,7 @@ static float *partial_of(const shm_group *m, int rank) {
     return (float *)(void *)(m->base + m->ranks_at + (size_t)rank * m->per_rank);
 }
 
-/* of the meeting to come */
+/* outbox for the next barrier */
 static unsigned char *outbox_of(const shm_group *m, int rank) {
     return m->base + m->ranks_at + (size_t)rank * m->per_rank + m->outbox_at +
            (m->meetings & 1) * m->outbox_bytes;
@@ -187,8 +187,8 @@ static const float *box_of(const shm_group *m, int rank) {
 }
 static const float *matrix_of(const shm_group *m, int rank) { return partial_of(m, rank); }
 
-/* sum := elements at .. of n ranks from `first`, as a tree; behind it lies room for a sum at every
- * level */
+/* Sets sum to the elements at .. of n ranks from `first`, added as a tree. Behind it there is room for a sum of
+ * every level. */
 static void add_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int), int first,
                      int n, size_t at, size_t elems, float *sum) {
     if (n == 1) {

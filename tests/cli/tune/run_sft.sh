@@ -120,7 +120,7 @@ code 6 train "${kinds[@]}" --ranks 1 --data bad.jsonl
 says "bad.jsonl' line 4: field 'label' is missing"
 grep '"yes"' labels.jsonl >bad.jsonl
 code 2 train "${shape[@]}" --init-from base --data bad.jsonl --form label --steps 6 --ranks 1
-says "have the label 'yes': there is nothing to tell apart"
+says "have the label 'yes': a classifier needs at least two"
 
 # validation, generation and evaluation of it
 ok eval one --json

@@ -198,7 +198,7 @@ static void every_damaged_part_is_named(void **state) {
     other.hash[31] ^= 1;
     err = (bt_err)BT_ERR_INIT;
     assert_int_equal(ckpt_file_verify(path, &other, m.generation, 1, &err), BT_FORMAT);
-    assert_non_null(strstr(err.msg, "the manifest says"));
+    assert_non_null(strstr(err.msg, "the manifest lists"));
     for (int more = -1; more < 2; more += 2) {
         other = *f;
         other.bytes = (uint64_t)((int64_t)other.bytes + more);

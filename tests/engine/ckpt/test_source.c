@@ -142,7 +142,7 @@ static void drawn_slices_of_drawn_sections(void **state) {
             if (code == BT_OK) continue;
             char says[120];
             snprintf(says, sizeof says,
-                     "checkpoint 'fake' holds %d of the %d elements asked for of 'w' (weight)",
+                     "checkpoint 'fake' holds %d of the %d requested elements of 'w' (weight)",
                      (int)found, (int)want.count);
             assert_string_equal(err.msg, says);
         }

@@ -460,7 +460,7 @@ static void import_refuses(void **state) {
          "two added tokens", BT_FORMAT},
         {"\"added_tokens\":[", "\"added_tokens\":[{\"id\":501},", "no content or id", BT_FORMAT},
         {"\"added_tokens\":[", "\"added_tokens\":[{\"id\":700,\"content\":\"x\"},",
-         "'x' says id 700, but Hugging Face's library gives it", BT_FORMAT},
+         "'x' has id 700, but Hugging Face's library gives it", BT_FORMAT},
     };
     char path[300];
     char *json;

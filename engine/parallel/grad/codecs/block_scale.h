@@ -1,5 +1,5 @@
-/* block_scale.h - what gives a block of gradients its scale, for the codecs with error feedback: the largest
- * magnitude, or the mean. */
+/* block_scale.h - the scale of a block of gradients for codecs with error feedback: the largest magnitude, or the
+ * mean. */
 #ifndef BT_ENGINE_PARALLEL_GRAD_CODECS_BLOCK_SCALE_H
 #define BT_ENGINE_PARALLEL_GRAD_CODECS_BLOCK_SCALE_H
 
@@ -9,8 +9,8 @@
 
 #include "engine/kernels/table/noise.h"
 
-/* v[i] = x[i] + owed[i], n of them; returns max|v| / most, where `most` is the largest integer. NaN: a
- * value is infinite or no number. 0: all are zeros, or too small for a float's full precision */
+/* Computes v[i] = x[i] + owed[i] for n elements and returns max|v| / most, where `most` is the largest integer.
+ * NaN: a value is infinite or NaN. 0: all are zero, or too small for a float's full precision */
 static inline float bt_block_scale(float *v, const float *x, const float *owed, size_t n,
                                    float most) {
     static const uint32_t not_finite = 0x7f800000;
@@ -25,8 +25,8 @@ static inline float bt_block_scale(float *v, const float *x, const float *owed, 
 
 enum { BT_BLOCK_LANES = 8 };
 
-/* v[i] = x[i] + owed[i], n of them; returns the mean of |v|, in BT_BLOCK_LANES sums, which a processor adds to
- * at once. NaN: a value is infinite or no number */
+/* Computes v[i] = x[i] + owed[i] for n elements and returns the mean of |v|, in BT_BLOCK_LANES sums that a
+ * processor adds at once. NaN: a value is infinite or NaN */
 static inline float bt_block_mean(float *v, const float *x, const float *owed, size_t n) {
     double part[BT_BLOCK_LANES] = {0}, sum = 0;
     size_t whole = n / BT_BLOCK_LANES * BT_BLOCK_LANES;

@@ -1,13 +1,13 @@
-/* codec_bf16.c - gradients rounded to bf16, half to even: half the bytes. A value is within 2^-8 of
- * itself (8 significant bits), or within 2^-134 where it is subnormal; infinities and NaN stay what
- * they are, and what rounds above the largest bf16 becomes infinite. No error feedback: what
- * rounding loses in a step is far below the noise of a batch. Which sums are rounded depends on
- * the layout, so the codec is not order-exact. The same bits on every kernel set. */
+/* codec_bf16.c - gradients rounded to bf16, half to even: half the bytes. The error of a value is at most 2^-8 of
+ * it (8 significant bits), or 2^-134 if it is subnormal. Infinities and NaN are preserved, and a value that rounds
+ * above the largest bf16 becomes infinite. No error feedback: the rounding error of a step is far below the noise
+ * of a batch. The layout determines which sums are rounded, so the codec is not order-exact. The bits are the same
+ * on every kernel set. */
 #include "engine/base/small.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/grad/codec.h"
 
-/* elements decoded at a time before they are added: they stay in the first-level cache */
+/* elements decoded at a time before they are added; they fit the first-level cache */
 enum { BLOCK = 1024 };
 
 static size_t bound(size_t n) { return n * sizeof(uint16_t); }

@@ -1,12 +1,12 @@
-/* codec_int8.c - gradients as int8 in blocks of 256 under a scale of their own, with error feedback:
- * v = x + e; q = round(v 127 / max|v|); e becomes v - q max|v| / 127 (numerics: the error-feedback
- * scheme of 1-bit SGD, Seide et al. 2014, with 8 bits). 8.125 bits a gradient. A value is off by
- * half a step of its block at most, and the next step sends what it was off.
+/* codec_int8.c - gradients as int8 in blocks of 256, each with its own scale, with error feedback: v = x + e; q =
+ * round(v 127 / max|v|); e becomes v - q max|v| / 127 (numerics: the error-feedback scheme of 1-bit SGD, Seide et
+ * al. 2014, with 8 bits). 8.125 bits per gradient. The error of a value is at most half a quantization step of its
+ * block, and is added to the next gradient.
  *
  *     payload   | scale, fp32, of each block | q, int8, of each gradient |
  *
- * A block with an infinity or a NaN becomes NaN as a whole, and its state stays: a step that
- * overflows must be seen by all, and must not spoil the steps after it. */
+ * A block with an infinity or a NaN becomes all NaN, and its state is unchanged: all ranks must detect a step that
+ * overflows, and it must not affect later steps. */
 #include <string.h>
 
 #include "engine/base/small.h"

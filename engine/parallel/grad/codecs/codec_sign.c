@@ -1,12 +1,12 @@
-/* codec_sign.c - the signs of gradients, in blocks of 256 under a scale of their own, with error
- * feedback: v = x + e; c = mean|v| sign(v); e becomes v - c (1-bit Adam, arXiv:2102.02888; the mean
- * magnitude is the scale that loses least). 1.125 bits a gradient. A zero has a sign as well: where a
- * whole block is zero, its scale is, and zeros arrive; elsewhere error feedback repays it. Sums go back
- * as codec_ternary.c has them: the noise of signs encoded as signs again costs several times as much.
+/* codec_sign.c - the signs of gradients, in blocks of 256, each with its own scale, with error feedback: v = x +
+ * e; c = mean|v| sign(v); e becomes v - c (1-bit Adam, arXiv:2102.02888; the mean magnitude is the scale of least
+ * error). 1.125 bits per gradient. A zero has a sign as well: a block of zeros has the scale zero and decodes to
+ * zeros; otherwise error feedback corrects it. Sums are encoded by codec_ternary.c: signs of sums of signs have
+ * several times as much noise.
  *
  *     payload   | scale, fp32, of each block | sign, a bit of each gradient: 1 is minus |
  *
- * A block with an infinity or a NaN becomes NaN as a whole, and its state stays. */
+ * A block with an infinity or a NaN becomes all NaN, and its state is unchanged. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>

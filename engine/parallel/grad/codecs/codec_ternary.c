@@ -1,11 +1,11 @@
-/* codec_ternary.c - gradients as -1, 0 or +1, in blocks of 256 under a scale of their own, with error
- * feedback: v = x + e; c = s v / |v| where |v| > 0.7 mean|v|, else 0; e becomes v - c. s is the mean
- * magnitude of the first (ternary weight networks, arXiv:1605.04711, whose threshold this is). 1.75 bits a
- * gradient, half a bit more than signs; and what is small next to its neighbours is not sent as noise.
+/* codec_ternary.c - gradients as -1, 0 or +1, in blocks of 256, each with its own scale, with error feedback: v =
+ * x + e; c = s v / |v| where |v| > 0.7 mean|v|, else 0; e becomes v - c. s is the mean magnitude of the values
+ * above this threshold (ternary weight networks, arXiv:1605.04711). 1.75 bits per gradient, half a bit more than
+ * signs; values small relative to their neighbours are not sent as noise.
  *
  *     payload   | scale, fp32 | five gradients in a byte, in base 3: 0, 1, 2 for 0, +s, -s | scale | ...
  *
- * A block with an infinity or a NaN becomes NaN as a whole, and its state stays. */
+ * A block with an infinity or a NaN becomes all NaN, and its state is unchanged. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static size_t bound(size_t n) {
     return n / BLOCK * block_bytes(BLOCK) + (n % BLOCK ? block_bytes(n % BLOCK) : 0);
 }
 
-/* the block's values with what is owed, and the magnitude that stands for the large ones */
+/* Adds the residual to the block's values and returns the magnitude that represents the large ones. */
 static float scale_of(float *v, const float *x, const float *owed, size_t n, float *threshold) {
     const float mean = bt_block_mean(v, x, owed, n);
     float of_large[BLOCK + BT_BLOCK_LANES];

@@ -1,12 +1,12 @@
-/* codec_topk.c - of every block of 512 gradients the 16 of the largest magnitude (of a shorter block
- * one in 32, rounded up), as an index and a bf16 value, with error feedback: v = x + e; what is not
- * sent, and what bf16 loses of the rest, is e (deep gradient compression, arXiv:1712.01887, without
- * its momentum terms). 1 bit a gradient.
+/* codec_topk.c - the 16 gradients of largest magnitude in every block of 512 (in a shorter block one in 32,
+ * rounded up), as an index and a bf16 value, with error feedback: v = x + e; e becomes the values not sent and the
+ * rounding error of bf16 (deep gradient compression, arXiv:1712.01887, without its momentum terms). 1 bit per
+ * gradient.
  *
  *     payload   | of each value sent: index in its block, 16 bits; value, 16 bits | in ascending order
  *
- * Of equal magnitudes the first are sent. A block with an infinity or a NaN sends those first, and its
- * state stays. */
+ * Of equal magnitudes the first are sent. A block with an infinity or a NaN sends those first, and its state is
+ * unchanged. */
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
