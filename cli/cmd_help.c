@@ -15,18 +15,10 @@ typedef struct help_cfg {
 } help_cfg;
 
 static const bt_opt help_opts[] = {
-    {"markdown", "--markdown", BT_OPT_BOOL, offsetof(help_cfg, markdown), sizeof(bool), "false", 0,
-     0, NULL, NULL, "the generated blocks of cli/REFERENCE.md"},
-    {"man", "--man", BT_OPT_BOOL, offsetof(help_cfg, man), sizeof(bool), "false", 0, 0, NULL, NULL,
-     "the man page, as roff"},
-    {"completion", "--completion", BT_OPT_TEXT, offsetof(help_cfg, completion), 16, "", 0, 0, NULL,
-     NULL, "completion script of a shell: bash"},
+    BT_ROW_FLAG(help_cfg, markdown, "--markdown", "the generated blocks of cli/REFERENCE.md"),
+    BT_ROW_FLAG(help_cfg, man, "--man", "the man page, as roff"),
+    BT_ROW_TEXT(help_cfg, completion, "--completion", "", "completion script of a shell: bash"),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof help_opts / sizeof help_opts[0];
-    return help_opts;
-}
 
 /* of a command, or of one of its verbs (words behind the command) */
 static bt_code of_command(const bt_command *c, const char *const *words, size_t n, bt_err *err) {
@@ -36,8 +28,8 @@ static bt_code of_command(const bt_command *c, const char *const *words, size_t 
     int argc = 0;
     if (n && c->verb_at) argv[argc++] = (char *)"RUN"; /* stands before the verb, not in help */
     for (size_t i = 0; i < n; i++) argv[argc++] = (char *)words[i];
-    if (n > (c->verb ? 1 : 0))
-        return bt_fail(err, BT_ARG, "unexpected word '%s'", words[c->verb ? 1 : 0]);
+    const size_t most = c->verb || c->verbs ? 1 : 0;
+    if (n > most) return bt_fail(err, BT_ARG, "unexpected word '%s'", words[most]);
     BT_TRY(bt_command_verb(c, argc, argv, &verb, &found, err));
     bt_help_command(c, found ? &verb : NULL, stdout);
     return BT_OK;
@@ -76,28 +68,22 @@ static bt_code topic(const char *const *words, size_t n_words, bt_text *out, bt_
                           word);
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    help_cfg cfg;
-    bt_opts o;
-    const char *words[MAX_WORDS];
-    size_t n_words = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, help_opts, sizeof help_opts / sizeof help_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, MAX_WORDS, &n_words, &help, err));
+static bt_code run(bt_call *call, bt_err *err) {
+    help_cfg *cfg = call->cfg;
+    const char *const *words = call->words;
     bt_text out;
     bt_text_init(&out);
     bt_code code = BT_OK;
-    if (cfg.markdown)
+    if (cfg->markdown)
         bt_help_markdown(&out);
-    else if (cfg.man)
+    else if (cfg->man)
         bt_help_man(&out);
-    else if (strcmp(cfg.completion, "bash") == 0)
+    else if (strcmp(cfg->completion, "bash") == 0)
         bt_help_completion_bash(&out);
-    else if (cfg.completion[0])
-        code = bt_fail(err, BT_ARG, "no completion for '%s': only bash", cfg.completion);
-    else if (n_words)
-        code = topic(words, n_words, &out, err);
+    else if (cfg->completion[0])
+        code = bt_fail(err, BT_ARG, "no completion for '%s': only bash", cfg->completion);
+    else if (call->n)
+        code = topic(words, call->n, &out, err);
     else
         bt_help_overview(stdout);
     if (code == BT_OK && out.failed) code = bt_fail(err, BT_NOMEM, "no memory for the help text");
@@ -119,6 +105,7 @@ const bt_command bt_cmd_help = {
         "bitrain help metrics # every figure that is recorded\n"
         "bitrain help keys # the keys of bitrain top\n"
         "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
-    .options = options,
+    .options = BT_OPTION_SET(help_opts, help_cfg),
+    .max_words = MAX_WORDS,
     .run = run,
 };

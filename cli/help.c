@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/common/verbs.h"
 #include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/tables/time_part.h"
@@ -78,11 +79,10 @@ static void put_options(const bt_opt *options, size_t n, const char *of, bt_text
 static void put_verbs(const bt_command *c, bt_text *out) {
     enum { COLUMN = 22 };
     bt_verb_help v;
-    size_t n_all = 0;
-    if (c->options) c->options(&n_all);
+    const size_t n_all = bt_option_count(&c->options);
     bool differ = false;
     bt_text_put(out, "\nverbs:\n");
-    for (size_t i = 0; c->verb(i, &v); i++) {
+    for (size_t i = 0; bt_command_verb_at(c, i, &v); i++) {
         const int width = (int)(strlen(v.name) + 1 + strlen(v.words));
         bt_text_printf(out, "  %s %s%*s  %s\n", v.name, v.words,
                        width < COLUMN ? COLUMN - width : 0, "", v.summary);
@@ -94,7 +94,6 @@ static void put_verbs(const bt_command *c, bt_text *out) {
 
 void bt_help_command(const bt_command *c, const bt_verb_help *verb, FILE *to) {
     bt_text out;
-    size_t n = 0;
     bt_text_init(&out);
     if (verb)
         bt_text_printf(&out, "bitrain %s %s - %s\n\nusage: bitrain %s%s %s%s%s [options]\n",
@@ -108,8 +107,9 @@ void bt_help_command(const bt_command *c, const bt_verb_help *verb, FILE *to) {
     if (c->examples) bt_help_examples(c, verb && !c->verb_at ? verb->name : NULL, "  ", &examples);
     if (examples.len) bt_text_printf(&out, "\nexamples:\n%s", bt_text_str(&examples));
     bt_text_release(&examples);
-    if (c->verb && !verb) put_verbs(c, &out);
-    const bt_opt *options = verb ? verb->options : c->options ? c->options(&n) : NULL;
+    if ((c->verb || c->verbs) && !verb) put_verbs(c, &out);
+    const bt_opt *options = verb ? verb->options : c->options.rows;
+    const size_t n = bt_option_count(&c->options);
     if (verb)
         put_options(options, verb->n_options, verb->name, &out);
     else if (options == bt_run_opts && n)

@@ -2,6 +2,7 @@
  * completion. */
 #include <string.h>
 
+#include "cli/common/verbs.h"
 #include "cli/help.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/tables/verb.h"
@@ -140,10 +141,10 @@ static void man_command(bt_text *out, const bt_command *c) {
         bt_text_release(&examples);
     }
     bt_verb_help v;
-    for (size_t i = 0; c->verb && c->verb(i, &v); i++)
+    for (size_t i = 0; (c->verb || c->verbs) && bt_command_verb_at(c, i, &v); i++)
         man_item(out, v.name, v.words, v.summary, "", NULL);
-    size_t n = 0;
-    const bt_opt *o = c->options ? c->options(&n) : NULL;
+    const size_t n = bt_option_count(&c->options);
+    const bt_opt *o = c->options.rows;
     for (size_t i = 0; i < n; i++) {
         bool flagged = o[i].flag != NULL;
         if (flagged)
@@ -190,8 +191,8 @@ void bt_help_man(bt_text *out) {
 /* ---- bash completion ------------------------------------------------------------------------- */
 
 static void completion_words(bt_text *out, const bt_command *c) {
-    size_t n = 0;
-    const bt_opt *o = c->options ? c->options(&n) : NULL;
+    const size_t n = bt_option_count(&c->options);
+    const bt_opt *o = c->options.rows;
     bt_text_printf(out, "        %s) words='--help", c->name);
     for (size_t i = 0; i < n; i++)
         if (o[i].flag) bt_text_printf(out, " %s", o[i].flag);

@@ -200,7 +200,7 @@ static int run(int argc, char **argv) {
     if (!command->hidden && strcmp(command->name, "doctor") != 0) warn_of_unknown_variables();
     int status = -1;
     drop_report(command, argc - 2, argv + 2);
-    bt_code code = command->run(argc - 2, argv + 2, &status, &err);
+    bt_code code = bt_command_run(command, argc - 2, argv + 2, &status, &err);
     if (code != BT_OK && code != BT_STOPPED) show_error(command->name, code, &err);
     return status >= 0 ? status : bt_exit_code(code);
 }

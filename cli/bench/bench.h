@@ -3,29 +3,25 @@
 #ifndef BT_CLI_BENCH_BENCH_H
 #define BT_CLI_BENCH_BENCH_H
 
-#include "engine/base/opt.h"
-#include "engine/base/status.h"
+#include "cli/common/command.h"
 
 typedef struct bt_bench_verb {
     const char *name, *summary;
-    /* argv after the verb */
-    bt_code (*run)(int argc, char **argv, int *exit_status, bt_err *err);
-    const bt_opt *(*options)(size_t *n); /* those of `train`: bt_run_opts */
+    const bt_option_set *options;
+    bt_code (*run)(bt_call *call, bt_err *err);
+    /* instead of run: those that start ranks with their own arguments, which are those of `train` */
+    bt_code (*run_argv)(int argc, char **argv, int *exit_status, bt_err *err);
 } bt_bench_verb;
 
-bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *err);
+bt_code bt_bench_kernels_verb(bt_call *call, bt_err *err);
+bt_code bt_bench_learn(bt_call *call, bt_err *err);
+bt_code bt_bench_decode(bt_call *call, bt_err *err);
+bt_code bt_bench_http(bt_call *call, bt_err *err);
+bt_code bt_bench_store(bt_call *call, bt_err *err);
 bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err);
-bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err);
-bt_code bt_bench_decode(int argc, char **argv, int *exit_status, bt_err *err);
 bt_code bt_bench_comm(int argc, char **argv, int *exit_status, bt_err *err);
-bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err);
-bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err);
 
-/* their option tables */
-const bt_opt *bt_bench_kernels_opts(size_t *n);
-const bt_opt *bt_bench_learn_opts(size_t *n);
-const bt_opt *bt_bench_decode_opts(size_t *n);
-const bt_opt *bt_bench_http_opts(size_t *n);
-const bt_opt *bt_bench_store_opts(size_t *n);
+extern const bt_option_set bt_bench_kernels_opts, bt_bench_learn_opts, bt_bench_decode_opts,
+    bt_bench_http_opts, bt_bench_store_opts;
 
 #endif

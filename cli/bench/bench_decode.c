@@ -33,27 +33,18 @@ typedef struct decode_cfg {
 } decode_cfg;
 
 static const bt_opt decode_opts[] = {
-    {"preset", "--preset", BT_OPT_TEXT, offsetof(decode_cfg, preset), 32, "base", 0, 0, NULL, NULL,
-     "nano small base bitnet-2b4t qwen3-0.6b"},
-    {"threads", "--threads", BT_OPT_INT, offsetof(decode_cfg, threads), sizeof(int64_t), "1", 1,
-     1024, NULL, NULL, "threads"},
-    {"tokens", "--tokens", BT_OPT_INT, offsetof(decode_cfg, tokens), sizeof(int64_t), "64", 4,
-     100000, "tokens", NULL, "tokens written after a prompt of 16"},
-    {"batch", "--batch", BT_OPT_INT, offsetof(decode_cfg, batch), sizeof(int64_t), "1", 1, 256,
-     NULL, "texts", "written at once"},
-    {"precision", "--precision", BT_OPT_ENUM, offsetof(decode_cfg, precision), sizeof(int), "fp32",
-     0, 0, "fp32|bf16|fp16", NULL,
-     "operands of products with floats (fp32: as 'generate' and 'serve')"},
-    {"isa", "--isa", BT_OPT_TEXT, offsetof(decode_cfg, isa), 16, "auto", 0, 0, NULL, NULL,
-     "fastest kernel set allowed: " BT_ISA_WORDS},
-    {"json", "--json", BT_OPT_BOOL, offsetof(decode_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
+    BT_ROW_TEXT(decode_cfg, preset, "--preset", "base", "nano small base bitnet-2b4t qwen3-0.6b"),
+    BT_ROW_INT(decode_cfg, threads, "--threads", "1", 1, 1024, NULL, "threads"),
+    BT_ROW_INT(decode_cfg, tokens, "--tokens", "64", 4, 100000, "tokens",
+               "tokens written after a prompt of 16"),
+    BT_ROW_INT(decode_cfg, batch, "--batch", "1", 1, 256, "texts", "written at once"),
+    BT_ROW_ENUM(decode_cfg, precision, "--precision", "fp32", "fp32|bf16|fp16",
+                "operands of products with floats (fp32: as 'generate' and 'serve')"),
+    BT_ROW_TEXT(decode_cfg, isa, "--isa", "auto", "fastest kernel set allowed: " BT_ISA_WORDS),
+    BT_ROW_JSON(decode_cfg),
 };
 
-const bt_opt *bt_bench_decode_opts(size_t *n) {
-    *n = sizeof decode_opts / sizeof decode_opts[0];
-    return decode_opts;
-}
+const bt_option_set bt_bench_decode_opts = BT_OPTION_SET(decode_opts, decode_cfg);
 
 typedef struct decoded {
     /* median of a step; of its products with packed weights */
@@ -210,25 +201,19 @@ done:
     return code;
 }
 
-bt_code bt_bench_decode(int argc, char **argv, int *exit_status, bt_err *err) {
-    static bt_opts o;
-    decode_cfg cfg;
-    bool help = false;
-    size_t words = 0;
-    (void)exit_status;
-    BT_TRY(bt_opts_init(&o, decode_opts, sizeof decode_opts / sizeof *decode_opts, &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &words, &help, err));
-    const bt_preset *p = bt_preset_find(cfg.preset);
+bt_code bt_bench_decode(bt_call *call, bt_err *err) {
+    decode_cfg *cfg = call->cfg;
+    const bt_preset *p = bt_preset_find(cfg->preset);
     if (!p)
         return bt_fail(err, BT_ARG, "unknown preset '%s' (nano small base bitnet-2b4t qwen3-0.6b)",
-                       cfg.preset);
-    if (p->model.T < 16 + cfg.tokens)
+                       cfg->preset);
+    if (p->model.T < 16 + cfg->tokens)
         return bt_fail(err, BT_ARG,
                        "--tokens %d and a prompt of 16 are more than the context of '%s', %d",
-                       (int)cfg.tokens, p->name, p->model.T);
-    BT_TRY(bt_kernels_select(cfg.isa, err));
-    BT_TRY(bt_threads_init((int)cfg.threads, err));
-    bt_code code = run_preset(&cfg, p, err);
+                       (int)cfg->tokens, p->name, p->model.T);
+    BT_TRY(bt_kernels_select(cfg->isa, err));
+    BT_TRY(bt_threads_init((int)cfg->threads, err));
+    bt_code code = run_preset(cfg, p, err);
     bt_threads_release();
     return code;
 }

@@ -34,24 +34,19 @@ typedef struct http_cfg {
 } http_cfg;
 
 static const bt_opt http_opts[] = {
-    {"ranks", "--ranks", BT_OPT_INT, offsetof(http_cfg, ranks), sizeof(int64_t), "8", 1, 4096, NULL,
-     NULL, "ranks of the run that is looked at"},
-    {"steps", "--steps", BT_OPT_INT, offsetof(http_cfg, steps), sizeof(int64_t), "50000", 100, 1e8,
-     NULL, "steps", "its length"},
-    {"load_s", "--load-s", BT_OPT_INT, offsetof(http_cfg, load_s), sizeof(int64_t), "3", 1, 3600,
-     NULL, "s", "how long each load lasts; the attack twice that"},
-    {"stream_s", "--stream-s", BT_OPT_INT, offsetof(http_cfg, stream_s), sizeof(int64_t), "10", 1,
-     86400, NULL, "s", "how long a client follows a live run"},
-    {"dir", "--dir", BT_OPT_TEXT, offsetof(http_cfg, dir), 512, "", 0, 0, NULL, NULL,
-     "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(http_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
+    BT_ROW_INT(http_cfg, ranks, "--ranks", "8", 1, 4096, NULL,
+               "ranks of the run that is looked at"),
+    BT_ROW_INT(http_cfg, steps, "--steps", "50000", 100, 1e8, "steps", "its length"),
+    BT_ROW_INT(http_cfg, load_s, "--load-s", "3", 1, 3600, "s",
+               "how long each load lasts; the attack twice that"),
+    BT_ROW_INT(http_cfg, stream_s, "--stream-s", "10", 1, 86400, "s",
+               "how long a client follows a live run"),
+    BT_ROW_TEXT(http_cfg, dir, "--dir", "",
+                "folder for the database of the measurement (default: $TMPDIR or /tmp)"),
+    BT_ROW_JSON(http_cfg),
 };
 
-const bt_opt *bt_bench_http_opts(size_t *n) {
-    *n = sizeof http_opts / sizeof http_opts[0];
-    return http_opts;
-}
+const bt_option_set bt_bench_http_opts = BT_OPTION_SET(http_opts, http_cfg);
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 enum { CLIENTS = 16, SLOW = 200, IDLE = 1000, ZOOMS = 60, BYTES_PROBES = 40 };
@@ -460,21 +455,15 @@ static bt_code measure(http_bench *b, bt_err *err) {
     return attacked(b, err);
 }
 
-bt_code bt_bench_http(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    http_cfg cfg;
-    bt_opts o;
-    size_t n = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, http_opts, sizeof http_opts / sizeof http_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err));
+bt_code bt_bench_http(bt_call *call, bt_err *err) {
+    http_cfg *cfg = call->cfg;
 #ifndef BITRAIN_HAVE_WEB
     return bt_fail(err, BT_UNSUPPORTED,
                    "cannot measure the dashboard: this program was built without it "
                    "(./bootstrap build makes it where there is a network)");
 #endif
-    http_bench b = {.cfg = &cfg};
-    BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
+    http_bench b = {.cfg = cfg};
+    BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg->dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
     bt_code code = measure(&b, err);
     bt_viewer_stop(&b.server);

@@ -21,22 +21,15 @@ typedef struct kernels_cfg {
 } kernels_cfg;
 
 static const bt_opt kernels_opts[] = {
-    {"isa", "--isa", BT_OPT_TEXT, offsetof(kernels_cfg, isa), 16, "all", 0, 0, NULL, NULL,
-     "kernel set: all (the plain ones left out), or one of " BT_ISA_WORDS},
-    {"slot", "--slot", BT_OPT_TEXT, offsetof(kernels_cfg, slot), 32, "", 0, 0, NULL, NULL,
-     "only slots whose name begins so"},
-    {"threads", "--threads", BT_OPT_INT, offsetof(kernels_cfg, threads), sizeof(int64_t), "1", 1,
-     1024, NULL, NULL, "threads"},
-    {"seconds", "--seconds", BT_OPT_REAL, offsetof(kernels_cfg, seconds), sizeof(double), "0.1", 0,
-     60, "s", NULL, "spent on each row"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(kernels_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
+    BT_ROW_TEXT(kernels_cfg, isa, "--isa", "all",
+                "kernel set: all (the plain ones left out), or one of " BT_ISA_WORDS),
+    BT_ROW_TEXT(kernels_cfg, slot, "--slot", "", "only slots whose name begins so"),
+    BT_ROW_INT(kernels_cfg, threads, "--threads", "1", 1, 1024, NULL, "threads"),
+    BT_ROW_REAL(kernels_cfg, seconds, "--seconds", "0.1", 0, 60, "s", "spent on each row"),
+    BT_ROW_JSON(kernels_cfg),
 };
 
-const bt_opt *bt_bench_kernels_opts(size_t *n) {
-    *n = sizeof kernels_opts / sizeof kernels_opts[0];
-    return kernels_opts;
-}
+const bt_option_set bt_bench_kernels_opts = BT_OPTION_SET(kernels_opts, kernels_cfg);
 
 typedef struct report {
     bool json;
@@ -79,41 +72,36 @@ static void put_row(void *ctx, const bt_bench_row *r) {
     bt_json_end(&p->j, '}');
 }
 
-bt_code bt_bench_kernels_verb(int argc, char **argv, int *exit_status, bt_err *err) {
-    static bt_opts o;
-    kernels_cfg cfg;
+bt_code bt_bench_kernels_verb(bt_call *call, bt_err *err) {
+    kernels_cfg *cfg = call->cfg;
     report p = {0};
-    bool help = false;
-    size_t words = 0;
-    (void)exit_status;
-    BT_TRY(bt_opts_init(&o, kernels_opts, sizeof kernels_opts / sizeof *kernels_opts, &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &words, &help, err));
-    p.json = cfg.json;
-    BT_TRY(bt_threads_init((int)cfg.threads, err));
+    p.json = cfg->json;
+    BT_TRY(bt_threads_init((int)cfg->threads, err));
     if (p.json) {
         bt_json_begin(&p.j, &p.text);
         bt_json_object(&p.j, NULL);
         bt_json_str(&p.j, "cpu", bt_cpu_get()->model);
-        bt_json_int(&p.j, "threads", cfg.threads);
+        bt_json_int(&p.j, "threads", cfg->threads);
         bt_json_array(&p.j, "rows");
     } else {
-        printf("%s, %d thread%s\n%-8s %-18s %-15s %9s %9s\n", bt_cpu_get()->model, (int)cfg.threads,
-               cfg.threads == 1 ? "" : "s", "isa", "slot", "size", "best", "median");
+        printf("%s, %d thread%s\n%-8s %-18s %-15s %9s %9s\n", bt_cpu_get()->model,
+               (int)cfg->threads, cfg->threads == 1 ? "" : "s", "isa", "slot", "size", "best",
+               "median");
     }
-    bt_bench_kernels_cfg bench = {.isa = cfg.isa,
-                                  .slot = cfg.slot[0] ? cfg.slot : NULL,
-                                  .seconds = cfg.seconds,
+    bt_bench_kernels_cfg bench = {.isa = cfg->isa,
+                                  .slot = cfg->slot[0] ? cfg->slot : NULL,
+                                  .seconds = cfg->seconds,
                                   .before = show_next,
                                   .row = put_row,
                                   .ctx = &p};
-    bt_progress_begin(&p.bar, cfg.json);
+    bt_progress_begin(&p.bar, cfg->json);
     bt_code code = bt_bench_kernels(&bench, err);
     bt_progress_end(&p.bar);
     bt_threads_release();
     if (code == BT_OK && p.rows == 0)
         code = bt_fail(err, BT_ARG,
                        "no slot begins with '%s' (bitrain bench kernels --isa auto lists them)",
-                       cfg.slot);
+                       cfg->slot);
     if (code == BT_OK && p.json) {
         bt_json_end(&p.j, ']');
         bt_json_end(&p.j, '}');

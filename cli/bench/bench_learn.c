@@ -31,39 +31,36 @@
 
 enum { SETTINGS = 64, POLL_MS = 50, TIMED = 20 /* steps */ };
 
-#define TEXT(f) offsetof(bt_learn_cfg, f), sizeof(((bt_learn_cfg *)0)->f)
 static const bt_opt learn_opts[] = {
-    {"recipes", "--recipe", BT_OPT_LIST, TEXT(recipes), "default:", 0, 0, NULL, NULL,
-     "'NAME: key=value key=value', what `train` is told besides; may be given several times, the "
-     "others are held against the first"},
-    {"corpora", "--corpus", BT_OPT_LIST, TEXT(corpora), "builtin", 0, 0, NULL, NULL,
-     "NAME=PATH, text, folder or shards to train on; 'builtin' is the built-in corpus"},
-    {"with", "--with", BT_OPT_LIST, TEXT(with), "", 0, 0, NULL, NULL,
-     "key=value, settings of all runs, such as model.preset=nano train.steps=1000"},
-    {"minutes", "--minutes", BT_OPT_REAL, TEXT(minutes), "0", 0, 1e5, NULL, "minutes",
-     "minutes of training steps for every run: a short run measures how many steps of each recipe "
-     "fit (0: train.steps decides)"},
-    {"seeds", "--seeds", BT_OPT_INT, TEXT(seeds), "3", 1, 100, NULL, NULL,
-     "runs of each, with the seeds 1, 2, ..."},
-    {"goal", "--goal", BT_OPT_REAL, TEXT(goal), "1.88", 0.01, 100, NULL, "bits",
-     "validation loss in bits per byte whose time is told"},
-    {"store", "--store", BT_OPT_TEXT, TEXT(store), "", 0, 0, NULL, NULL,
-     "database that keeps the runs, and takes those that are done from there (default: none "
-     "stays)"},
-    {"dir", "--dir", BT_OPT_TEXT, TEXT(dir), "", 0, 0, NULL, NULL,
-     "folder for what the runs write (default: $TMPDIR or /tmp)"},
-    {"curves", "--curves", BT_OPT_TEXT, TEXT(curves), "", 0, 0, NULL, NULL,
-     "file for all validations as a table, which 'bitrain plot --curves FILE' draws"},
-    {"force", "--force", BT_OPT_BOOL, TEXT(force), "false", 0, 0, NULL, NULL,
-     "--curves: replace a file that exists"},
-    {"json", "--json", BT_OPT_BOOL, TEXT(json), "false", 0, 0, NULL, NULL,
-     "one JSON object, with the curves"},
+    BT_ROW_LIST(bt_learn_cfg, recipes, "--recipe", "default:",
+                "'NAME: key=value key=value', what `train` is told besides; may be given several "
+                "times, the "
+                "others are held against the first"),
+    BT_ROW_LIST(bt_learn_cfg, corpora, "--corpus", "builtin",
+                "NAME=PATH, text, folder or shards to train on; 'builtin' is the built-in corpus"),
+    BT_ROW_LIST(bt_learn_cfg, with, "--with", "",
+                "key=value, settings of all runs, such as model.preset=nano train.steps=1000"),
+    BT_ROW_REAL(bt_learn_cfg, minutes, "--minutes", "0", 0, 1e5, "minutes",
+                "minutes of training steps for every run: a short run measures how many steps of "
+                "each recipe "
+                "fit (0: train.steps decides)"),
+    BT_ROW_INT(bt_learn_cfg, seeds, "--seeds", "3", 1, 100, NULL,
+               "runs of each, with the seeds 1, 2, ..."),
+    BT_ROW_REAL(bt_learn_cfg, goal, "--goal", "1.88", 0.01, 100, "bits",
+                "validation loss in bits per byte whose time is told"),
+    BT_ROW_TEXT(
+        bt_learn_cfg, store, "--store", "",
+        "database that keeps the runs, and takes those that are done from there (default: none "
+        "stays)"),
+    BT_ROW_TEXT(bt_learn_cfg, dir, "--dir", "",
+                "folder for what the runs write (default: $TMPDIR or /tmp)"),
+    BT_ROW_TEXT(bt_learn_cfg, curves, "--curves", "",
+                "file for all validations as a table, which 'bitrain plot --curves FILE' draws"),
+    BT_ROW_FLAG(bt_learn_cfg, force, "--force", "--curves: replace a file that exists"),
+    BT_ROW_FLAG(bt_learn_cfg, json, "--json", "one JSON object, with the curves"),
 };
 
-const bt_opt *bt_bench_learn_opts(size_t *n) {
-    *n = sizeof learn_opts / sizeof learn_opts[0];
-    return learn_opts;
-}
+const bt_option_set bt_bench_learn_opts = BT_OPTION_SET(learn_opts, bt_learn_cfg);
 
 /* ---- what was asked for ------------------------------------------------------------------------ */
 
@@ -366,17 +363,10 @@ static bt_code prepare(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    bt_learn_cfg *cfg = calloc(1, sizeof *cfg);
+bt_code bt_bench_learn(bt_call *call, bt_err *err) {
+    bt_learn_cfg *cfg = call->cfg;
     bt_learn *b = calloc(1, sizeof *b);
-    static bt_opts o;
-    size_t n = 0;
-    bool help;
-    bt_code code = cfg && b ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the recipes");
-    if (code == BT_OK)
-        code = bt_opts_init(&o, learn_opts, sizeof learn_opts / sizeof learn_opts[0], cfg, err);
-    if (code == BT_OK) code = bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err);
+    bt_code code = b ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the recipes");
     if (code == BT_OK && cfg->curves[0]) code = bt_may_write(cfg->curves, cfg->force, err);
     if (code == BT_OK) b->cfg = cfg, code = prepare(b, cfg, err);
     if (code == BT_OK) bt_child_signals(true);
@@ -387,6 +377,5 @@ bt_code bt_bench_learn(int argc, char **argv, int *exit_status, bt_err *err) {
     if (b && b->folder[0]) (void)nftw(b->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (b) free(b->runs);
     free(b);
-    free(cfg);
     return code;
 }

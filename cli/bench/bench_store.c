@@ -31,24 +31,17 @@ typedef struct store_cfg {
 } store_cfg;
 
 static const bt_opt store_opts[] = {
-    {"ranks", "--ranks", BT_OPT_INT, offsetof(store_cfg, ranks), sizeof(int64_t), "8", 1, 4096,
-     NULL, NULL, "ranks of the run that is written"},
-    {"steps", "--steps", BT_OPT_INT, offsetof(store_cfg, steps), sizeof(int64_t), "50000", 100, 1e8,
-     NULL, "steps", "its length"},
-    {"runs", "--runs", BT_OPT_INT, offsetof(store_cfg, runs), sizeof(int64_t), "1000", 1, 1e5, NULL,
-     NULL, "runs that are listed"},
-    {"dir", "--dir", BT_OPT_TEXT, offsetof(store_cfg, dir), 512, "", 0, 0, NULL, NULL,
-     "folder for the database of the measurement (default: $TMPDIR or /tmp)"},
-    {"keep", "--keep", BT_OPT_TEXT, offsetof(store_cfg, keep), 512, "", 0, 0, NULL, NULL,
-     "leave the database behind as this file (for tests/bench/top_cost.py)"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(store_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
+    BT_ROW_INT(store_cfg, ranks, "--ranks", "8", 1, 4096, NULL, "ranks of the run that is written"),
+    BT_ROW_INT(store_cfg, steps, "--steps", "50000", 100, 1e8, "steps", "its length"),
+    BT_ROW_INT(store_cfg, runs, "--runs", "1000", 1, 1e5, NULL, "runs that are listed"),
+    BT_ROW_TEXT(store_cfg, dir, "--dir", "",
+                "folder for the database of the measurement (default: $TMPDIR or /tmp)"),
+    BT_ROW_TEXT(store_cfg, keep, "--keep", "",
+                "leave the database behind as this file (for tests/bench/top_cost.py)"),
+    BT_ROW_JSON(store_cfg),
 };
 
-const bt_opt *bt_bench_store_opts(size_t *n) {
-    *n = sizeof store_opts / sizeof store_opts[0];
-    return store_opts;
-}
+const bt_option_set bt_bench_store_opts = BT_OPTION_SET(store_opts, store_cfg);
 
 /* 60 ms apart: each finds the writer asleep, as steps slower than 20/s do */
 enum { PROBES = 60 };
@@ -257,24 +250,18 @@ static void remove_files(const bench *b) {
     rmdir(b->dir);
 }
 
-bt_code bt_bench_store(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    store_cfg cfg;
-    bt_opts o;
-    size_t n = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, store_opts, sizeof store_opts / sizeof store_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err));
-    bench b = {.cfg = &cfg};
-    BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg.dir, err));
+bt_code bt_bench_store(bt_call *call, bt_err *err) {
+    store_cfg *cfg = call->cfg;
+    bench b = {.cfg = cfg};
+    BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg->dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
-    bt_progress_begin(&b.bar, cfg.json);
+    bt_progress_begin(&b.bar, cfg->json);
     bt_code code = measure(&b, err);
     bt_progress_end(&b.bar);
-    if (code == BT_OK && cfg.keep[0] && rename(b.db, cfg.keep) != 0)
+    if (code == BT_OK && cfg->keep[0] && rename(b.db, cfg->keep) != 0)
         code = bt_fail_errno(
             err, BT_IO, errno,
-            "cannot move the database to '%s' (name a file in the folder of --dir)", cfg.keep);
+            "cannot move the database to '%s' (name a file in the folder of --dir)", cfg->keep);
     remove_files(&b);
     return code == BT_OK ? print_result(&b, err) : code;
 }

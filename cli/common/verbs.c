@@ -11,16 +11,33 @@
 #include "monitor/job/launch/builtin.h"
 #include "store/store.h"
 
-enum { MAX_WORDS = 1024 };
-
 enum { MAX_VERBS = 16 };
+
+static bool understands(const bt_cli_verb *v, const char *option) {
+    char key[80];
+    snprintf(key, sizeof key, " %s ", option);
+    return strstr(v->options, key) != NULL;
+}
+
+bool bt_command_verb_at(const bt_command *command, size_t i, bt_verb_help *out) {
+    static bt_opt kept[BT_OPT_MAX];
+    const bt_option_set *set = &command->options;
+    if (command->verb) return command->verb(i, out);
+    if (i >= command->n_verbs) return false;
+    const bt_cli_verb *v = &command->verbs[i];
+    *out =
+        (bt_verb_help){.name = v->name, .words = v->words, .summary = v->summary, .options = kept};
+    for (size_t k = 0; k < set->n; k++)
+        if (understands(v, set->rows[k].key)) kept[out->n_options++] = set->rows[k];
+    return true;
+}
 
 bt_code bt_no_verb(const bt_command *command, const char *word, bt_err *err) {
     const char *names[MAX_VERBS];
     bt_verb_help v;
     char all[200] = "", plain[96];
     size_t n = 0;
-    for (; n < MAX_VERBS && command->verb(n, &v); n++) {
+    for (; n < MAX_VERBS && bt_command_verb_at(command, n, &v); n++) {
         names[n] = v.name;
         snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", n ? ", " : "", v.name);
     }
@@ -36,30 +53,13 @@ bt_code bt_no_verb(const bt_command *command, const char *word, bt_err *err) {
 bt_code bt_command_verb(const bt_command *command, int argc, char *const *argv, bt_verb_help *out,
                         bool *found, bt_err *err) {
     *found = false;
-    if (!command->verb || argc <= command->verb_at) return BT_OK;
+    if ((!command->verb && !command->verbs) || argc <= command->verb_at) return BT_OK;
     for (int i = 0; i <= command->verb_at; i++)
         if (argv[i][0] == '-') return BT_OK;
     const char *word = argv[command->verb_at];
-    for (size_t i = 0; !*found && command->verb(i, out); i++) *found = strcmp(out->name, word) == 0;
+    for (size_t i = 0; !*found && bt_command_verb_at(command, i, out); i++)
+        *found = strcmp(out->name, word) == 0;
     return *found ? BT_OK : bt_no_verb(command, word, err);
-}
-
-static bool understands(const bt_cli_verb *v, const char *option) {
-    char key[80];
-    snprintf(key, sizeof key, " %s ", option);
-    return strstr(v->options, key) != NULL;
-}
-
-bool bt_verbs_help(const bt_cli_verb *verbs, size_t n_verbs, const bt_opt *table, size_t n,
-                   size_t i, bt_opt *kept, bt_verb_help *out) {
-    if (i >= n_verbs) return false;
-    *out = (bt_verb_help){.name = verbs[i].name,
-                          .words = verbs[i].words,
-                          .summary = verbs[i].summary,
-                          .options = kept};
-    for (size_t k = 0; k < n; k++)
-        if (understands(&verbs[i], table[k].key)) kept[out->n_options++] = table[k];
-    return true;
 }
 
 static bt_code check_options(const char *command, const bt_cli_verb *v, const bt_opts *o,
@@ -71,25 +71,22 @@ static bt_code check_options(const char *command, const bt_cli_verb *v, const bt
     return BT_OK;
 }
 
-bt_code bt_verbs_run(const bt_command *command, const bt_cli_verb *verbs, size_t n_verbs,
-                     const bt_opt *table, size_t n, void *cfg, int argc, char **argv, bt_err *err) {
-    static const char *words[MAX_WORDS];
-    bt_opts o;
-    size_t n_words = 0, i = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, table, n, cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, MAX_WORDS, &n_words, &help, err));
+bt_code bt_verbs_run(bt_call *call, bt_err *err) {
+    const bt_command *command = call->command;
+    const char **words = call->words;
+    const size_t n_words = call->n;
+    size_t i = 0;
     if (!n_words) return bt_no_verb(command, NULL, err);
-    while (i < n_verbs && strcmp(verbs[i].name, words[0]) != 0) i++;
-    if (i == n_verbs) return bt_no_verb(command, words[0], err);
-    const bt_cli_verb *v = &verbs[i];
-    BT_TRY(check_options(command->name, v, &o, err));
+    while (i < command->n_verbs && strcmp(command->verbs[i].name, words[0]) != 0) i++;
+    if (i == command->n_verbs) return bt_no_verb(command, words[0], err);
+    const bt_cli_verb *v = &command->verbs[i];
+    BT_TRY(check_options(command->name, v, &call->opts, err));
     if (n_words - 1 > v->max_words)
         return bt_fail(err, BT_ARG, "unexpected word '%s' behind '%s %s %s'",
                        words[1 + v->max_words], command->name, v->name, v->words);
     if (n_words - 1 < v->min_words)
         return bt_fail(err, BT_ARG, "'bitrain %s %s' needs %s", command->name, v->name, v->words);
-    return v->run(cfg, words + 1, n_words - 1, err);
+    return v->run(call->cfg, words + 1, n_words - 1, err);
 }
 
 bt_code bt_verbs_paths(bt_text *out, const char *list, const char *const *words, size_t n,

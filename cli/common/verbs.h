@@ -6,6 +6,8 @@
 #include "cli/common/command.h"
 #include "engine/base/opt.h"
 
+enum { BT_VERB_WORDS = 1024 }; /* with the verb itself */
+
 typedef struct bt_cli_verb {
     const char *name;
     /* keys it understands: " json out " with blanks around each */
@@ -22,14 +24,11 @@ bt_code bt_command_verb(const bt_command *command, int argc, char *const *argv, 
                         bool *found, bt_err *err) BT_MUST_CHECK;
 /* the failure of a word that is none of the command's verbs; word NULL: that there is none */
 bt_code bt_no_verb(const bt_command *command, const char *word, bt_err *err) BT_MUST_CHECK;
-/* bt_command.verb of a table: the options that verb i understands go to kept, which has room for n */
-bool bt_verbs_help(const bt_cli_verb *verbs, size_t n_verbs, const bt_opt *table, size_t n,
-                   size_t i, bt_opt *kept, bt_verb_help *out);
-/* parses argv into cfg and runs the verb; wrong verbs, words and options of other verbs are
- * named */
-bt_code bt_verbs_run(const bt_command *command, const bt_cli_verb *verbs, size_t n_verbs,
-                     const bt_opt *table, size_t n, void *cfg, int argc, char **argv, bt_err *err)
-    BT_MUST_CHECK;
+/* Describes the i-th verb; false past the last one, and where the command has none. What *out points to is valid until
+ * the next call. */
+bool bt_command_verb_at(const bt_command *command, size_t i, bt_verb_help *out);
+/* runs the verb that the first word names; wrong verbs, words and options of other verbs are named */
+bt_code bt_verbs_run(bt_call *call, bt_err *err) BT_MUST_CHECK;
 /* '\n'-separated list of words, and the list of an option before it (may be ""); released by the
  * caller */
 bt_code bt_verbs_paths(bt_text *out, const char *list, const char *const *words, size_t n,

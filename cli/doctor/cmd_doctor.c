@@ -18,25 +18,17 @@ typedef struct doctor_cfg {
     char store[1024], isa[16], hosts[1024];
 } doctor_cfg;
 
-#define FIELD(f) offsetof(doctor_cfg, f), sizeof(((doctor_cfg *)0)->f)
 static const bt_opt doctor_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
-     "print one JSON object"},
-    {"quick", "--quick", BT_OPT_BOOL, FIELD(quick), "false", 0, 0, NULL, NULL, "start no MPI job"},
-    {"ranks", "--ranks", BT_OPT_INT, FIELD(ranks), "2", 1, 4096, NULL, NULL,
-     "ranks of the MPI job that visits the nodes"},
-    {"hosts", "--hosts", BT_OPT_TEXT, FIELD(hosts), "", 0, 0, NULL, NULL,
-     "host file, one 'host slots=N' per line: the nodes to visit"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL,
-     "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"},
-    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL,
-     "fastest kernel set allowed: " BT_ISA_WORDS},
+    BT_ROW_FLAG(doctor_cfg, json, "--json", "print one JSON object"),
+    BT_ROW_FLAG(doctor_cfg, quick, "--quick", "start no MPI job"),
+    BT_ROW_INT(doctor_cfg, ranks, "--ranks", "2", 1, 4096, NULL,
+               "ranks of the MPI job that visits the nodes"),
+    BT_ROW_TEXT(doctor_cfg, hosts, "--hosts", "",
+                "host file, one 'host slots=N' per line: the nodes to visit"),
+    BT_ROW_TEXT(doctor_cfg, store, "--store", "",
+                "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"),
+    BT_ROW_TEXT(doctor_cfg, isa, "--isa", "auto", "fastest kernel set allowed: " BT_ISA_WORDS),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof doctor_opts / sizeof doctor_opts[0];
-    return doctor_opts;
-}
 
 static const char *const state_names[] = {"info", "ok", "warn", "fail"};
 
@@ -94,28 +86,23 @@ static bt_code print_json(const bt_doctor *d, bt_err *err) {
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    doctor_cfg cfg;
-    bt_opts o;
-    const char *word = NULL;
-    size_t n_words = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    doctor_cfg *cfg = call->cfg;
+    const char *word = call->words[0];
     char path[1024];
-    (void)exit_status;
-    BT_TRY(bt_opts_init(&o, doctor_opts, sizeof doctor_opts / sizeof doctor_opts[0], &cfg, err));
-    if (argc == 1 && strcmp(argv[0], "mpi-probe") == 0 && bt_comm_am_rank())
+    if (word && strcmp(word, "mpi-probe") == 0 && bt_comm_am_rank())
         return bt_doctor_probe_rank(err);
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 0, &n_words, &help, err));
-    if (cfg.hosts[0] && access(cfg.hosts, R_OK) != 0)
-        BT_TRY(bt_host_file_check(cfg.hosts, 0, "", err));
-    BT_TRY(bt_store_path(path, sizeof path, cfg.store, err));
+    if (word) return bt_fail(err, BT_ARG, "unexpected word '%s'", bt_text_shown(word));
+    if (cfg->hosts[0] && access(cfg->hosts, R_OK) != 0)
+        BT_TRY(bt_host_file_check(cfg->hosts, 0, "", err));
+    BT_TRY(bt_store_path(path, sizeof path, cfg->store, err));
 
     static bt_doctor d; /* 70 KiB: not for a stack */
     d.store = path;
-    d.isa = cfg.isa;
-    d.quick = cfg.quick;
-    d.hosts = cfg.hosts;
-    d.ranks = (int)cfg.ranks;
+    d.isa = cfg->isa;
+    d.quick = cfg->quick;
+    d.hosts = cfg->hosts;
+    d.ranks = (int)cfg->ranks;
     bt_doctor_processor(&d);
     bt_doctor_energy(&d);
     bt_doctor_kernels(&d);
@@ -124,7 +111,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     bt_doctor_store(&d);
     bt_doctor_screens(&d);
     bt_doctor_environment(&d);
-    if (cfg.json)
+    if (cfg->json)
         BT_TRY(print_json(&d, err));
     else
         print_text(&d);
@@ -143,6 +130,7 @@ const bt_command bt_cmd_doctor = {
         "bitrain doctor --json | jq '.findings[] | select(.state == \"warn\")'\n"
         "bitrain doctor --hosts nodes.txt --ranks 8 # starts 8 ranks there and compares the "
         "nodes",
-    .options = options,
+    .options = BT_OPTION_SET(doctor_opts, doctor_cfg),
+    .max_words = 1, /* the probe that this command starts on ranks */
     .run = run,
 };

@@ -25,30 +25,21 @@ typedef struct drill_cfg {
 } drill_cfg;
 
 static const bt_opt drill_opts[] = {
-    {"quick", "--quick", BT_OPT_BOOL, offsetof(drill_cfg, quick), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "every fault once, in about a minute"},
-    {"repeat", "--repeat", BT_OPT_INT, offsetof(drill_cfg, repeat), sizeof(int64_t), "3", 1, 1000,
-     NULL, NULL, "every fault so many times"},
-    {"elastic", "--elastic", BT_OPT_TEXT, offsetof(drill_cfg, elastic), 32, "", 0, 0, NULL, NULL,
-     "MIN:MAX: the proof instead, resizes and kills of one run of --steps"},
-    {"resizes", "--resizes", BT_OPT_INT, offsetof(drill_cfg, resizes), sizeof(int64_t), "20", 0,
-     10000, NULL, NULL, "with --elastic: other numbers of ranks, and other layouts"},
-    {"kills", "--kills", BT_OPT_INT, offsetof(drill_cfg, kills), sizeof(int64_t), "20", 0, 10000,
-     NULL, NULL, "with --elastic: kills of a rank, rank 0 and mpirun"},
-    {"steps", "--steps", BT_OPT_INT, offsetof(drill_cfg, steps), sizeof(int64_t), "300", 20, 1e6,
-     "steps", NULL, "with --elastic: length of the run"},
-    {"seed", "--seed", BT_OPT_INT, offsetof(drill_cfg, seed), sizeof(int64_t), "1", 0, 1e15, NULL,
-     NULL, "of what is hurt when; the same seed does the same"},
-    {"keep", "--keep", BT_OPT_BOOL, offsetof(drill_cfg, keep), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "leave the folder with database, logs and checkpoints"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(drill_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
+    BT_ROW_FLAG(drill_cfg, quick, "--quick", "every fault once, in about a minute"),
+    BT_ROW_INT(drill_cfg, repeat, "--repeat", "3", 1, 1000, NULL, "every fault so many times"),
+    BT_ROW_TEXT(drill_cfg, elastic, "--elastic", "",
+                "MIN:MAX: the proof instead, resizes and kills of one run of --steps"),
+    BT_ROW_INT(drill_cfg, resizes, "--resizes", "20", 0, 10000, NULL,
+               "with --elastic: other numbers of ranks, and other layouts"),
+    BT_ROW_INT(drill_cfg, kills, "--kills", "20", 0, 10000, NULL,
+               "with --elastic: kills of a rank, rank 0 and mpirun"),
+    BT_ROW_INT(drill_cfg, steps, "--steps", "300", 20, 1e6, "steps",
+               "with --elastic: length of the run"),
+    BT_ROW_INT(drill_cfg, seed, "--seed", "1", 0, 1e15, NULL,
+               "of what is hurt when; the same seed does the same"),
+    BT_ROW_FLAG(drill_cfg, keep, "--keep", "leave the folder with database, logs and checkpoints"),
+    BT_ROW_JSON(drill_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof drill_opts / sizeof drill_opts[0];
-    return drill_opts;
-}
 
 enum { ROWS_MOST = 20000, QUIET_STEPS = 12 };
 static const double START_S = 60, CALM_S = 600;
@@ -429,16 +420,11 @@ static bt_code check_words(const drill_cfg *c, bt_elastic *range, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    bt_opts o;
-    size_t n = 0;
-    bool help = false;
+static bt_code run(bt_call *call, bt_err *err) {
     drill *d = calloc(1, sizeof *d);
     if (!d) return bt_fail(err, BT_NOMEM, "no memory for the drill");
-    bt_code code = bt_opts_init(&o, drill_opts, sizeof drill_opts / sizeof drill_opts[0], &d->cfg,
-                                err);
-    if (code == BT_OK) code = bt_opts_argv(&o, argc, argv, NULL, 0, &n, &help, err);
-    if (code == BT_OK) code = check_words(&d->cfg, &d->range, err);
+    d->cfg = *(const drill_cfg *)call->cfg;
+    bt_code code = check_words(&d->cfg, &d->range, err);
     if (code == BT_OK) code = prepare(d, err);
     bool ok = false;
     if (code == BT_OK) {
@@ -457,7 +443,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
             code !=
                 BT_OK) { /* told as an error is, but with the signal's exit code: nothing was shown */
             fprintf(stderr, "bitrain drill: %s\n", why.msg[0] ? why.msg : "stopped");
-            *exit_status = 128 + (int)told;
+            *call->exit_status = 128 + (int)told;
             code = BT_OK;
         } else if (code != BT_OK)
             *err = why;
@@ -483,6 +469,6 @@ const bt_command bt_cmd_drill = {
         "bitrain drill --repeat 20 --json # medians of twenty\n"
         "bitrain drill --elastic 1:4 --resizes 20 --kills 20 # a run of 300 steps, and its weights "
         "compared\n",
-    .options = options,
+    .options = BT_OPTION_SET(drill_opts, drill_cfg),
     .run = run,
 };

@@ -17,55 +17,51 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
 
-#define FIELD(f) offsetof(bt_hub_settings, f), sizeof(((bt_hub_settings *)0)->f)
 static const bt_opt hub_opts[] = {
-    {"listen", "--listen", BT_OPT_TEXT, FIELD(listen), "", 0, 0, NULL, NULL,
-     "HOST:PORT to serve islands at (PORT: this machine only; 0: any); under mpirun process K at "
-     "PORT + K, or a list"},
-    {"keys", "--keys", BT_OPT_TEXT, FIELD(keys), "", 0, 0, NULL, NULL,
-     "folder of keys, or the file hub.key; without --listen keys are made there"},
-    {"allow", "--allow", BT_OPT_TEXT, FIELD(allow), "", 0, 0, NULL, NULL,
-     "folder of the islands' public keys (default: 'allowed' beside the hub's key)"},
-    {"islands", "--islands", BT_OPT_INT, FIELD(islands), "1", 1, BT_HUB_ISLANDS, NULL, NULL,
-     "begin the job when so many have joined"},
-    {"grace", "--grace", BT_OPT_REAL, FIELD(grace_s), "5", 0, 1e6, NULL, "seconds",
-     "an island without a connection for so long is declared dead"},
-    {"link_timeout", "--link-timeout", BT_OPT_REAL, FIELD(link_s), "10", 1, 1e6, NULL, "seconds",
-     "a connection that acknowledges nothing for so long (a cut link) is closed"},
-    {"silence", "--silence", BT_OPT_REAL, FIELD(silence_s), "600", 1, 1e6, NULL, "seconds",
-     "an island that says nothing for so long is declared dead"},
-    {"overdue", "--overdue", BT_OPT_REAL, FIELD(overdue_s), "2", 0, 1e6, NULL, "seconds",
+    BT_ROW_TEXT(bt_hub_settings, listen, "--listen", "",
+                "HOST:PORT to serve islands at (PORT: this machine only; 0: any); under mpirun "
+                "process K at "
+                "PORT + K, or a list"),
+    BT_ROW_TEXT(bt_hub_settings, keys, "--keys", "",
+                "folder of keys, or the file hub.key; without --listen keys are made there"),
+    BT_ROW_TEXT(bt_hub_settings, allow, "--allow", "",
+                "folder of the islands' public keys (default: 'allowed' beside the hub's key)"),
+    BT_ROW_INT(bt_hub_settings, islands, "--islands", "1", 1, BT_HUB_ISLANDS, NULL,
+               "begin the job when so many have joined"),
+    {"grace", "--grace", BT_OPT_REAL, BT_FIELD(bt_hub_settings, grace_s), "5", 0, 1e6, NULL,
+     "seconds", "an island without a connection for so long is declared dead"},
+    {"link_timeout", "--link-timeout", BT_OPT_REAL, BT_FIELD(bt_hub_settings, link_s), "10", 1, 1e6,
+     NULL, "seconds", "a connection that acknowledges nothing for so long (a cut link) is closed"},
+    {"silence", "--silence", BT_OPT_REAL, BT_FIELD(bt_hub_settings, silence_s), "600", 1, 1e6, NULL,
+     "seconds", "an island that says nothing for so long is declared dead"},
+    {"overdue", "--overdue", BT_OPT_REAL, BT_FIELD(bt_hub_settings, overdue_s), "2", 0, 1e6, NULL,
+     "seconds",
      "a round waits this long, and 3 usual rounds, for a missing update (0: without limit)"},
-    {"quorum", "--quorum", BT_OPT_INT, FIELD(quorum), "0", 0, BT_HUB_ISLANDS, NULL, NULL,
-     "islands whose updates are enough for a round of all (0: all that train)"},
-    {"quorum_wait", "--quorum-wait", BT_OPT_REAL, FIELD(quorum_s), "1", 0, 1e6, NULL, "seconds",
-     "a round with its quorum waits so long for the other islands"},
-    {"late", "--late", BT_OPT_INT, FIELD(late), "2", 0, 1e6, NULL, "rounds",
-     "diloco: rounds by which an update may be late and still be used, as 1 / islands of it"},
-    {"memory", "--memory", BT_OPT_REAL, FIELD(memory_mib), "512", 0, 1e9, NULL, "MiB",
+    BT_ROW_INT(bt_hub_settings, quorum, "--quorum", "0", 0, BT_HUB_ISLANDS, NULL,
+               "islands whose updates are enough for a round of all (0: all that train)"),
+    {"quorum_wait", "--quorum-wait", BT_OPT_REAL, BT_FIELD(bt_hub_settings, quorum_s), "1", 0, 1e6,
+     NULL, "seconds", "a round with its quorum waits so long for the other islands"},
+    BT_ROW_INT(
+        bt_hub_settings, late, "--late", "2", 0, 1e6, "rounds",
+        "diloco: rounds by which an update may be late and still be used, as 1 / islands of it"),
+    {"memory", "--memory", BT_OPT_REAL, BT_FIELD(bt_hub_settings, memory_mib), "512", 0, 1e9, NULL,
+     "MiB",
      "beyond the model and whole updates; above it all connections are made anew (0: no limit)"},
-    {"restarts", "--restarts", BT_OPT_INT, FIELD(restarts), "12", 0, 1e6, NULL, NULL,
-     "a hub whose process a signal ended goes on in another; so many in a row without an update "
-     "(0: never)"},
-    {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
-     "of the hub's run in the database; made up when not given"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
-    {"out", "--out", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
-     "folder of the hub's checkpoints (default: runs/NAME beside the database)"},
-    {"threads", "--threads", BT_OPT_INT, FIELD(threads), "1", 1, 1024, NULL, NULL,
-     "threads of the optimizer's step"},
-    {"isa", "--isa", BT_OPT_TEXT, FIELD(isa), "auto", 0, 0, NULL, NULL,
-     "fastest kernel set allowed"},
-    {"no_monitor", "--no-monitor", BT_OPT_BOOL, FIELD(no_monitor), "false", 0, 0, NULL, NULL,
-     "record nothing in a database"},
-    {"quiet", "--quiet", BT_OPT_BOOL, FIELD(quiet), "false", 0, 0, NULL, NULL,
-     "print the address, warnings and errors only"},
+    BT_ROW_INT(
+        bt_hub_settings, restarts, "--restarts", "12", 0, 1e6, NULL,
+        "a hub whose process a signal ended goes on in another; so many in a row without an update "
+        "(0: never)"),
+    BT_ROW_TEXT(bt_hub_settings, name, "--name", "",
+                "of the hub's run in the database; made up when not given"),
+    BT_ROW_STORE(bt_hub_settings),
+    BT_ROW_TEXT(bt_hub_settings, out, "--out", "",
+                "folder of the hub's checkpoints (default: runs/NAME beside the database)"),
+    BT_ROW_INT(bt_hub_settings, threads, "--threads", "1", 1, 1024, NULL,
+               "threads of the optimizer's step"),
+    BT_ROW_TEXT(bt_hub_settings, isa, "--isa", "auto", "fastest kernel set allowed"),
+    BT_ROW_FLAG(bt_hub_settings, no_monitor, "--no-monitor", "record nothing in a database"),
+    BT_ROW_FLAG(bt_hub_settings, quiet, "--quiet", "print the address, warnings and errors only"),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof hub_opts / sizeof hub_opts[0];
-    return hub_opts;
-}
 
 enum { NAMES = 64 };
 
@@ -211,36 +207,31 @@ static void end_all(bt_code code, const bt_err *err) {
 
 static void tell_guard(const char *line) { fprintf(stderr, "hub: %s\n", line); }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    static bt_hub_settings s;
-    const char *names[NAMES];
-    bt_opts o;
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    bt_hub_settings *s = call->cfg;
+    const char *const *names = call->words;
     bt_guarded *guarded;
-    BT_TRY(bt_opts_init(&o, hub_opts, sizeof hub_opts / sizeof hub_opts[0], &s, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, names, NAMES, &n, &help, err));
-    if (!s.listen[0] && !s.keys[0])
+    if (!s->listen[0] && !s->keys[0])
         return bt_fail(err, BT_ARG,
                        "say --keys DIR to make keys, or --listen HOST:PORT --keys DIR to serve "
                        "islands");
-    if (!s.listen[0]) return make_keys(s.keys, names, n, err);
-    if (s.quorum > s.islands)
+    if (!s->listen[0]) return make_keys(s->keys, names, call->n, err);
+    if (s->quorum > s->islands)
         return bt_fail(
             err, BT_ARG,
             "--quorum %lld is more than the %lld of --islands: no round would ever have it",
-            (long long)s.quorum, (long long)s.islands);
-    if (n)
+            (long long)s->quorum, (long long)s->islands);
+    if (call->n)
         return bt_fail(err, BT_ARG, "'%s': names are for making keys, without --listen", names[0]);
-    BT_TRY(complete_address(&s, err));
-    BT_TRY(bt_hub_name(&s, err)); /* the same for every process of this hub */
-    BT_TRY(
-        bt_guard_begin(&guarded, bt_comm_am_rank() ? 0 : s.restarts, tell_guard, exit_status, err));
-    if (*exit_status >= 0) return BT_OK;
+    BT_TRY(complete_address(s, err));
+    BT_TRY(bt_hub_name(s, err)); /* the same for every process of this hub */
+    BT_TRY(bt_guard_begin(&guarded, bt_comm_am_rank() ? 0 : s->restarts, tell_guard,
+                          call->exit_status, err));
+    if (*call->exit_status >= 0) return BT_OK;
     BT_TRY(bt_comm_init(err)); /* of one process as a rule; of several under mpirun */
-    bt_code code = bt_kernels_select(s.isa, err);
-    if (code == BT_OK) code = bt_threads_init((int)s.threads, err);
-    if (code == BT_OK) code = serve(&s, guarded, err);
+    bt_code code = bt_kernels_select(s->isa, err);
+    if (code == BT_OK) code = bt_threads_init((int)s->threads, err);
+    if (code == BT_OK) code = serve(s, guarded, err);
     if (code != BT_OK && bt_comm_size(bt_comm_world()) > 1) end_all(code, err);
     bt_comm_finalize();
     return code;
@@ -255,7 +246,8 @@ const bt_command bt_cmd_hub = {
                 "bitrain train --hub 127.0.0.1:8160 --keys keys/a.key --mode diloco --inner 50\n"
                 "mpirun -n 3 bitrain hub --listen 127.0.0.1:8160 --keys keys # the model over "
                 "three processes\n",
-    .options = options,
+    .options = BT_OPTION_SET(hub_opts, bt_hub_settings),
+    .max_words = NAMES,
     .run = run,
     .ranked = true,
 };

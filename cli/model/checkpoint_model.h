@@ -50,20 +50,17 @@ typedef struct bt_trained_how {
 /* rows of an option table, for a struct s with these fields: how a trained model is used */
 /* clang-format off */
 #define BT_TRAINED_OPTS(s) \
-    {"threads", "--threads", BT_OPT_INT, offsetof(s, threads), sizeof(((s *)0)->threads), "0", 0, 1024, NULL, NULL, \
-     "threads (0: all cores)"}, \
-    {"tokenizer", "--tokenizer", BT_OPT_TEXT, offsetof(s, tokenizer), sizeof(((s *)0)->tokenizer), "", 0, 0, NULL, \
-     NULL, "tokenizer of a model that comes without one"}, \
-    {"base", "--base", BT_OPT_TEXT, offsetof(s, base), sizeof(((s *)0)->base), "", 0, 0, NULL, NULL, \
-     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"}, \
-    {"add", "--add", BT_OPT_TEXT, offsetof(s, add), sizeof(((s *)0)->add), "", 0, 0, NULL, NULL, \
-     "of adapters: use others of the same base at the same time, RUN[:WEIGHT],.."}, \
-    {"weight", "--weight", BT_OPT_REAL, offsetof(s, weight), sizeof(((s *)0)->weight), "1", -100, 100, NULL, NULL, \
-     "of adapters: what the product of the first ones is multiplied by"}, \
-    {"precision", "--precision", BT_OPT_ENUM, offsetof(s, precision), sizeof(((s *)0)->precision), "fp32", 0, 0, \
-     "fp32|bf16|fp16", NULL, "operands of products with floats; bf16 is faster where the processor multiplies it"}, \
-    {"isa", "--isa", BT_OPT_TEXT, offsetof(s, isa), sizeof(((s *)0)->isa), "", 0, 0, NULL, NULL, \
-     "fastest kernel set allowed (default: as the run)"}
+    BT_ROW_INT(s, threads, "--threads", "0", 0, 1024, NULL, "threads (0: all cores)"), \
+    BT_ROW_TEXT(s, tokenizer, "--tokenizer", "", "tokenizer of a model that comes without one"), \
+    BT_ROW_TEXT(s, base, "--base", "", \
+     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"), \
+    BT_ROW_TEXT(s, add, "--add", "", \
+     "of adapters: use others of the same base at the same time, RUN[:WEIGHT],.."), \
+    BT_ROW_REAL(s, weight, "--weight", "1", -100, 100, NULL, \
+     "of adapters: what the product of the first ones is multiplied by"), \
+    BT_ROW_ENUM(s, precision, "--precision", "fp32", "fp32|bf16|fp16", \
+     "operands of products with floats; bf16 is faster where the processor multiplies it"), \
+    BT_ROW_TEXT(s, isa, "--isa", "", "fastest kernel set allowed (default: as the run)")
 /* clang-format on */
 
 /* everything but the model, which bt_trained_model makes of it; or both */

@@ -39,51 +39,48 @@ static const char types[] = "auto"
 #undef BT_NAME
 #undef BT_NUMBER
 
-#define FIELD(f) offsetof(convert_cfg, f), sizeof(((convert_cfg *)0)->f)
 static const bt_opt convert_opts[] = {
-    {"to", "--to", BT_OPT_ENUM, FIELD(to), "bitrain", 0, 0, "bitrain|hf|gguf", NULL,
-     "format to write: a checkpoint, a folder of Hugging Face, a GGUF file"},
-    {"out", "--out", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
-     "what to write; it must not exist yet (default: NAME-bitrain, NAME-hf, NAME.gguf in this "
-     "folder)"},
-    {"type", "--type", BT_OPT_ENUM, FIELD(type), "auto", 0, 0, types, NULL,
-     "type of the matrices (auto: the most exact one that fits)"},
-    {"scale", "--scale", BT_OPT_ENUM, FIELD(scale), "multiply", 0, 0, "multiply|divide", NULL,
-     "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"},
-    {"merge", "--merge", BT_OPT_ENUM, FIELD(merge), "none", 0, 0, "none|dense|latent|keep|fit",
-     NULL,
-     "adapters into their base: dense (--merge alone), or ternary with a new scale, the base's, "
-     "the best one"},
-    {"add", "--add", BT_OPT_TEXT, FIELD(add), "", 0, 0, NULL, NULL,
-     "--merge: other adapters of the same base, RUN[:WEIGHT],..: their products are added too"},
-    {"weight", "--weight", BT_OPT_REAL, FIELD(weight), "1", -100, 100, NULL, NULL,
-     "--merge: what the first adapters' product is multiplied by"},
-    {"base", "--base", BT_OPT_TEXT, FIELD(base), "", 0, 0, NULL, NULL,
-     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"},
-    {"shard_bytes", "--shard-bytes", BT_OPT_INT, FIELD(shard_bytes), "5000000000", 1, 1e15, NULL,
-     "bytes", "longest file of a folder of Hugging Face"},
-    {"scale_tensors", "--scale-tensors", BT_OPT_BOOL, FIELD(scale_tensors), "false", 0, 0, NULL,
-     NULL, "GGUF: scales of ternary layers as tensors of their own, in fp32: more exact"},
-    {"any_activation", "--any-activation", BT_OPT_BOOL, FIELD(any_activation), "false", 0, 0, NULL,
-     NULL, "GGUF: write a model with relu2 too, which llama.cpp computes as silu"},
-    {"verify", "--verify", BT_OPT_BOOL, FIELD(verify), "false", 0, 0, NULL, NULL,
-     "read the result back and compare what both models say"},
-    {"tokenizer", "--tokenizer", BT_OPT_TEXT, FIELD(tokenizer), "", 0, 0, NULL, NULL,
-     "tokenizer of a model that comes without one"},
-    {"context", "--context", BT_OPT_INT, FIELD(context), "0", 0, 1048576, NULL, "tokens",
-     "longest sequence of the result (0: the model's, of other programs' models 4096 at most)"},
-    {"threads", "--threads", BT_OPT_INT, FIELD(threads), "0", 0, 1024, NULL, NULL,
-     "threads (0: all cores)"},
-    {"allow_older", "--allow-older", BT_OPT_BOOL, FIELD(allow_older), "false", 0, 0, NULL, NULL,
-     "where the newest checkpoint is damaged, convert an older one (otherwise refused)"},
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+    BT_ROW_ENUM(convert_cfg, to, "--to", "bitrain", "bitrain|hf|gguf",
+                "format to write: a checkpoint, a folder of Hugging Face, a GGUF file"),
+    BT_ROW_TEXT(
+        convert_cfg, out, "--out", "",
+        "what to write; it must not exist yet (default: NAME-bitrain, NAME-hf, NAME.gguf in this "
+        "folder)"),
+    BT_ROW_ENUM(convert_cfg, type, "--type", "auto", types,
+                "type of the matrices (auto: the most exact one that fits)"),
+    BT_ROW_ENUM(convert_cfg, scale, "--scale", "multiply", "multiply|divide",
+                "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"),
+    BT_ROW_ENUM(
+        convert_cfg, merge, "--merge", "none", "none|dense|latent|keep|fit",
+        "adapters into their base: dense (--merge alone), or ternary with a new scale, the base's, "
+        "the best one"),
+    BT_ROW_TEXT(
+        convert_cfg, add, "--add", "",
+        "--merge: other adapters of the same base, RUN[:WEIGHT],..: their products are added too"),
+    BT_ROW_REAL(convert_cfg, weight, "--weight", "1", -100, 100, NULL,
+                "--merge: what the first adapters' product is multiplied by"),
+    BT_ROW_TEXT(convert_cfg, base, "--base", "",
+                "of adapters: RUN or path of the model they were trained beside (default: where it "
+                "was then)"),
+    BT_ROW_INT(convert_cfg, shard_bytes, "--shard-bytes", "5000000000", 1, 1e15, "bytes",
+               "longest file of a folder of Hugging Face"),
+    BT_ROW_FLAG(convert_cfg, scale_tensors, "--scale-tensors",
+                "GGUF: scales of ternary layers as tensors of their own, in fp32: more exact"),
+    BT_ROW_FLAG(convert_cfg, any_activation, "--any-activation",
+                "GGUF: write a model with relu2 too, which llama.cpp computes as silu"),
+    BT_ROW_FLAG(convert_cfg, verify, "--verify",
+                "read the result back and compare what both models say"),
+    BT_ROW_TEXT(convert_cfg, tokenizer, "--tokenizer", "",
+                "tokenizer of a model that comes without one"),
+    BT_ROW_INT(
+        convert_cfg, context, "--context", "0", 0, 1048576, "tokens",
+        "longest sequence of the result (0: the model's, of other programs' models 4096 at most)"),
+    BT_ROW_INT(convert_cfg, threads, "--threads", "0", 0, 1024, NULL, "threads (0: all cores)"),
+    BT_ROW_FLAG(convert_cfg, allow_older, "--allow-older",
+                "where the newest checkpoint is damaged, convert an older one (otherwise refused)"),
+    BT_ROW_JSON(convert_cfg),
+    BT_ROW_STORE(convert_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof convert_opts / sizeof convert_opts[0];
-    return convert_opts;
-}
 
 typedef struct outcome {
     bt_text notes;
@@ -280,28 +277,20 @@ static bt_code name_result(convert_cfg *cfg, const char *which, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    static convert_cfg cfg;
-    bt_opts o;
-    const char *which = NULL;
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    convert_cfg *cfg = call->cfg;
+    const char *which = call->words[0];
     bt_model_file *s = NULL;
     outcome result = {0};
-    BT_TRY(bt_opts_init(&o, convert_opts, sizeof convert_opts / sizeof convert_opts[0], &cfg, err));
-    name_merge(argc, argv);
-    BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
-    if (n == 0) return bt_fail(err, BT_ARG, "which model? (a run, 'last', a folder or a file)");
-    BT_TRY(name_result(&cfg, which, err));
+    BT_TRY(name_result(cfg, which, err));
     BT_TRY(bt_kernels_select("auto", err));
-    BT_TRY(bt_threads_init(cfg.threads ? (int)cfg.threads : bt_cpu_get()->cores, err));
-    bt_code code = open_model(&s, which, &cfg, err);
-    if (code == BT_OK) code = convert(s, &cfg, &result, err);
-    if (code == BT_OK && cfg.json)
-        print_json(s, &cfg, &result);
+    BT_TRY(bt_threads_init(cfg->threads ? (int)cfg->threads : bt_cpu_get()->cores, err));
+    bt_code code = open_model(&s, which, cfg, err);
+    if (code == BT_OK) code = convert(s, cfg, &result, err);
+    if (code == BT_OK && cfg->json)
+        print_json(s, cfg, &result);
     else if (code == BT_OK)
-        print(s, &cfg, &result);
+        print(s, cfg, &result);
     bt_text_release(&result.notes);
     bt_model_file_close(s);
     bt_threads_release();
@@ -324,6 +313,9 @@ const bt_command bt_cmd_convert = {
         "one "
         "model\n"
         "bitrain convert last --to hf --type bf16 -o model # a folder for transformers\n",
-    .options = options,
+    .options = BT_OPTION_SET(convert_opts, convert_cfg),
+    .max_words = 1,
+    .no_word = "which model? (a run, 'last', a folder or a file)",
+    .edit = name_merge,
     .run = run,
 };

@@ -24,40 +24,25 @@ typedef struct data_cfg {
 } data_cfg;
 
 static const bt_opt data_opts[] = {
-    {"data", "--data", BT_OPT_LIST, offsetof(data_cfg, data), 4096, "", 0, 0, NULL, NULL,
-     "text, .jsonl, .bts, folders, builtin (words behind the verb do the same)"},
-    {"glob", "--glob", BT_OPT_TEXT, offsetof(data_cfg, glob), 128, "", 0, 0, NULL, NULL,
-     "of folders only files whose name fits, as '*.txt'"},
-    {"out", "--out", BT_OPT_TEXT, offsetof(data_cfg, out), 1024, "", 0, 0, NULL, NULL,
-     "token shard to write (.bts)"},
-    {"force", "--force", BT_OPT_BOOL, offsetof(data_cfg, force), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "replace the file"},
-    {"tokenizer", "--tokenizer", BT_OPT_TEXT, offsetof(data_cfg, tokenizer), 1024, "bytes", 0, 0,
-     NULL, NULL, "bytes, or a tokenizer file"},
-    {"field", "--field", BT_OPT_TEXT, offsetof(data_cfg, field), 64, "text", 0, 0, NULL, NULL,
-     "field of a JSONL object that holds the text"},
-    {"bad_rows", "--bad-rows", BT_OPT_ENUM, offsetof(data_cfg, bad_rows), sizeof(int), "refuse", 0,
-     0, "refuse|skip", NULL,
-     "rows of JSON that cannot be read: stop, or leave them out and count them"},
-    {"shard_tokens", "--shard-tokens", BT_OPT_INT, offsetof(data_cfg, shard_tokens),
-     sizeof(int64_t), "0", 0, 1e15, NULL, "tokens",
-     "begin another shard (x-00000.bts, x-00001.bts, ...) behind a document (0: one shard)"},
-    {"sample", "--sample", BT_OPT_INT, offsetof(data_cfg, sample), sizeof(int64_t), "0", 0, 100000,
-     NULL, "tokens", "show the first tokens of each shard as text"},
-    {"verify", "--verify", BT_OPT_BOOL, offsetof(data_cfg, verify), sizeof(bool), "true", 0, 0,
-     NULL, NULL, "check every byte of shards (--no-verify: header and tables only)"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(data_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
-    {"quiet", "--quiet", BT_OPT_BOOL, offsetof(data_cfg, quiet), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "no progress bar"},
+    BT_ROW_LIST(data_cfg, data, "--data", "",
+                "text, .jsonl, .bts, folders, builtin (words behind the verb do the same)"),
+    BT_ROW_TEXT(data_cfg, glob, "--glob", "", "of folders only files whose name fits, as '*.txt'"),
+    BT_ROW_TEXT(data_cfg, out, "--out", "", "token shard to write (.bts)"),
+    BT_ROW_FLAG(data_cfg, force, "--force", "replace the file"),
+    BT_ROW_TEXT(data_cfg, tokenizer, "--tokenizer", "bytes", "bytes, or a tokenizer file"),
+    BT_ROW_TEXT(data_cfg, field, "--field", "text", "field of a JSONL object that holds the text"),
+    BT_ROW_ENUM(data_cfg, bad_rows, "--bad-rows", "refuse", "refuse|skip",
+                "rows of JSON that cannot be read: stop, or leave them out and count them"),
+    BT_ROW_INT(
+        data_cfg, shard_tokens, "--shard-tokens", "0", 0, 1e15, "tokens",
+        "begin another shard (x-00000.bts, x-00001.bts, ...) behind a document (0: one shard)"),
+    BT_ROW_INT(data_cfg, sample, "--sample", "0", 0, 100000, "tokens",
+               "show the first tokens of each shard as text"),
+    BT_ROW_BOOL(data_cfg, verify, "--verify", "true",
+                "check every byte of shards (--no-verify: header and tables only)"),
+    BT_ROW_JSON(data_cfg),
+    BT_ROW_QUIET(data_cfg),
 };
-enum { N_OPTS = sizeof data_opts / sizeof data_opts[0] };
-
-static const bt_opt *options(size_t *n) {
-    *n = N_OPTS;
-    return data_opts;
-}
-
 /* ---- prepare ---- */
 
 typedef struct watch {
@@ -393,20 +378,6 @@ static const bt_cli_verb verbs[] = {
     {"inspect", " data glob tokenizer field bad_rows sample verify json quiet ", 0, 1000, "PATH...",
      "what files of data hold, and whether shards are sound", inspect},
 };
-enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
-
-extern const bt_command bt_cmd_data;
-
-static bool verb_help(size_t i, bt_verb_help *out) {
-    static bt_opt kept[N_OPTS];
-    return bt_verbs_help(verbs, N_VERBS, data_opts, N_OPTS, i, kept, out);
-}
-
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    static data_cfg cfg;
-    (void)exit_status;
-    return bt_verbs_run(&bt_cmd_data, verbs, N_VERBS, data_opts, N_OPTS, &cfg, argc, argv, err);
-}
 
 const bt_command bt_cmd_data = {
     .name = "data",
@@ -417,7 +388,7 @@ const bt_command bt_cmd_data = {
         "bitrain data prepare crawl.jsonl --field content --shard-tokens 1e9 --out crawl.bts\n"
         "bitrain data inspect books.bts --tokenizer books.json --sample 200\n"
         "bitrain data inspect builtin --json\n",
-    .options = options,
-    .verb = verb_help,
-    .run = run,
+    .options = BT_OPTION_SET(data_opts, data_cfg),
+    .verbs = verbs,
+    .n_verbs = sizeof verbs / sizeof *verbs,
 };

@@ -36,43 +36,39 @@ typedef struct eval_cfg {
     bool json, quiet, force;
 } eval_cfg;
 
-#define FIELD(f) offsetof(eval_cfg, f), sizeof(((eval_cfg *)0)->f)
 static const bt_opt eval_opts[] = {
-    {"data", "--data", BT_OPT_LIST, FIELD(data), "", 0, 0, NULL, NULL,
-     "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"},
-    {"field", "--field", BT_OPT_TEXT, FIELD(field), "", 0, 0, NULL, NULL,
-     "field of a JSONL object that holds the text (default: as the run)"},
-    {"form", "--form", BT_OPT_ENUM, FIELD(form), "auto", 0, 0,
-     "auto|text|completion|alpaca|messages|sharegpt|preference|label", NULL,
-     "what a line of .jsonl data holds (auto: as the run)"},
-    {"template", "--template", BT_OPT_TEXT, FIELD(chat_template), "", 0, 0, NULL, NULL,
+    BT_ROW_LIST(
+        eval_cfg, data, "--data", "",
+        "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"),
+    BT_ROW_TEXT(eval_cfg, field, "--field", "",
+                "field of a JSONL object that holds the text (default: as the run)"),
+    BT_ROW_ENUM(eval_cfg, form, "--form", "auto",
+                "auto|text|completion|alpaca|messages|sharegpt|preference|label",
+                "what a line of .jsonl data holds (auto: as the run)"),
+    {"template", "--template", BT_OPT_TEXT, BT_FIELD(eval_cfg, chat_template), "", 0, 0, NULL, NULL,
      "chat template of conversations (default: as the run)"},
-    {"task", "--task", BT_OPT_ENUM, FIELD(task), "text", 0, 0, "text|" BT_CHOICE_TASKS, NULL,
-     "what --data holds: text, or questions (JSON lines) in the form of ARC, HellaSwag, MMLU"},
-    {"shots", "--shots", BT_OPT_INT, FIELD(shots), "0", 0, 1000, NULL, NULL,
-     "questions: examples with their answers before each"},
-    {"shot_data", "--shot-data", BT_OPT_TEXT, FIELD(shot_data), "", 0, 0, NULL, NULL,
-     "questions: file of the examples; the first ones are taken (of the subject)"},
-    {"limit", "--limit", BT_OPT_INT, FIELD(limit), "0", 0, 1e12, NULL, NULL,
-     "questions: at most this many (0: all)"},
-    {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "0", 0, 1e12, NULL, "tokens",
-     "at most this many (0: all there are; of endless data what the run used)"},
-    {"logits", "--logits", BT_OPT_TEXT, FIELD(logits), "", 0, 0, NULL, NULL,
-     "write the likeliest tokens at each token of --data to this file, for students (tune.logits)"},
-    {"force", "--force", BT_OPT_BOOL, FIELD(force), "false", 0, 0, NULL, NULL,
-     "--logits: replace a file that exists"},
-    {"top_k", "--top-k", BT_OPT_INT, FIELD(top_k), "32", 1, BT_TOP_MOST, NULL, NULL,
-     "with --logits: so many of each token"},
+    BT_ROW_ENUM(
+        eval_cfg, task, "--task", "text", "text|" BT_CHOICE_TASKS,
+        "what --data holds: text, or questions (JSON lines) in the form of ARC, HellaSwag, MMLU"),
+    BT_ROW_INT(eval_cfg, shots, "--shots", "0", 0, 1000, NULL,
+               "questions: examples with their answers before each"),
+    BT_ROW_TEXT(eval_cfg, shot_data, "--shot-data", "",
+                "questions: file of the examples; the first ones are taken (of the subject)"),
+    BT_ROW_INT(eval_cfg, limit, "--limit", "0", 0, 1e12, NULL,
+               "questions: at most this many (0: all)"),
+    BT_ROW_INT(eval_cfg, tokens, "--tokens", "0", 0, 1e12, "tokens",
+               "at most this many (0: all there are; of endless data what the run used)"),
+    BT_ROW_TEXT(eval_cfg, logits, "--logits", "",
+                "write the likeliest tokens at each token of --data to this file, for students "
+                "(tune.logits)"),
+    BT_ROW_FLAG(eval_cfg, force, "--force", "--logits: replace a file that exists"),
+    BT_ROW_INT(eval_cfg, top_k, "--top-k", "32", 1, BT_TOP_MOST, NULL,
+               "with --logits: so many of each token"),
     BT_TRAINED_OPTS(eval_cfg),
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL, "one JSON object"},
-    {"quiet", "--quiet", BT_OPT_BOOL, FIELD(quiet), "false", 0, 0, NULL, NULL, "no progress bar"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+    BT_ROW_JSON(eval_cfg),
+    BT_ROW_QUIET(eval_cfg),
+    BT_ROW_STORE(eval_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof eval_opts / sizeof eval_opts[0];
-    return eval_opts;
-}
 
 /* The loader reads its tokenizer from a file; the checkpoint carries its own, which may be nowhere
  * else any more. */
@@ -373,37 +369,31 @@ static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, 
     return BT_OK;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    static eval_cfg cfg;
-    bt_opts o;
+static bt_code run(bt_call *call, bt_err *err) {
+    eval_cfg *cfg = call->cfg;
     bt_trained t;
     bt_eval_result r;
     double *confusion = NULL;
-    const char *which = "last";
-    size_t n = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, eval_opts, sizeof eval_opts / sizeof eval_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
+    const char *which = call->n ? call->words[0] : "last";
     bt_trained_how how = {.which = which,
-                          .store = cfg.store,
-                          .isa = cfg.isa,
-                          .base = cfg.base,
-                          .weight = cfg.weight,
-                          .add = cfg.add,
-                          .tokenizer = cfg.tokenizer,
-                          .threads = cfg.threads,
-                          .precision = cfg.precision,
-                          .quiet = cfg.quiet || cfg.json};
-    if (cfg.task) return run_choices(&how, &cfg, err);
+                          .store = cfg->store,
+                          .isa = cfg->isa,
+                          .base = cfg->base,
+                          .weight = cfg->weight,
+                          .add = cfg->add,
+                          .tokenizer = cfg->tokenizer,
+                          .threads = cfg->threads,
+                          .precision = cfg->precision,
+                          .quiet = cfg->quiet || cfg->json};
+    if (cfg->task) return run_choices(&how, cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
-    if (code == BT_OK) take_form(&t, &cfg);
-    if (code == BT_OK && !cfg.quiet && !cfg.json) bt_trained_tell_affixes(&t);
-    if (code == BT_OK) code = fit_short_text(&t, &cfg, &how.T, err);
+    if (code == BT_OK) take_form(&t, cfg);
+    if (code == BT_OK && !cfg->quiet && !cfg->json) bt_trained_tell_affixes(&t);
+    if (code == BT_OK) code = fit_short_text(&t, cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
-    if (code == BT_OK) code = measure(&t, &cfg, &r, &confusion, err);
-    if (code == BT_OK) print(&t, &cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9);
+    if (code == BT_OK) code = measure(&t, cfg, &r, &confusion, err);
+    if (code == BT_OK) print(&t, cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9);
     bt_trained_release(&t);
     free(confusion);
     return code;
@@ -421,6 +411,7 @@ const bt_command bt_cmd_eval = {
                 "bitrain eval big --data chat.jsonl --logits big.btl # a file for tune.logits of "
                 "students\n"
                 "bitrain eval spam --data test.jsonl # a classifier: accuracy, and F1 by label\n",
-    .options = options,
+    .options = BT_OPTION_SET(eval_opts, eval_cfg),
+    .max_words = 1,
     .run = run,
 };

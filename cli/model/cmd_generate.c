@@ -25,35 +25,28 @@ typedef struct generate_cfg {
     bool chat, json, no_special;
 } generate_cfg;
 
-#define FIELD(f) offsetof(generate_cfg, f), sizeof(((generate_cfg *)0)->f)
 static const bt_opt generate_opts[] = {
-    {"prompt", "--prompt", BT_OPT_TEXT, FIELD(prompt), "", 0, 0, NULL, NULL,
-     "text to go on from ('-' reads it from standard input)"},
-    {"no_special", "--no-special", BT_OPT_BOOL, FIELD(no_special), "false", 0, 0, NULL, NULL,
-     "--prompt: names of special tokens are plain text (default: they become these tokens)"},
-    {"chat", "--chat", BT_OPT_BOOL, FIELD(chat), "false", 0, 0, NULL, NULL,
-     "converse: every line of standard input is a question"},
-    {"message", "--message", BT_OPT_TEXT, FIELD(message), "", 0, 0, NULL, NULL,
-     "the only question of a conversation (with --chat)"},
-    {"system", "--system", BT_OPT_TEXT, FIELD(system), "", 0, 0, NULL, NULL,
-     "system message of a conversation"},
-    {"template", "--template", BT_OPT_TEXT, FIELD(template), "", 0, 0, NULL, NULL,
-     "chat template (default: as in training, or by the tokenizer's special tokens)"},
-    {"tokens", "--tokens", BT_OPT_INT, FIELD(tokens), "256", 1, 1e9, NULL, "tokens",
-     "how many to write at most"},
-    {"stop", "--stop", BT_OPT_LIST, FIELD(stop), "", 0, 0, NULL, NULL,
-     "end before any of these texts (\\n is a line feed)"},
+    BT_ROW_TEXT(generate_cfg, prompt, "--prompt", "",
+                "text to go on from ('-' reads it from standard input)"),
+    BT_ROW_FLAG(
+        generate_cfg, no_special, "--no-special",
+        "--prompt: names of special tokens are plain text (default: they become these tokens)"),
+    BT_ROW_FLAG(generate_cfg, chat, "--chat",
+                "converse: every line of standard input is a question"),
+    BT_ROW_TEXT(generate_cfg, message, "--message", "",
+                "the only question of a conversation (with --chat)"),
+    BT_ROW_TEXT(generate_cfg, system, "--system", "", "system message of a conversation"),
+    BT_ROW_TEXT(generate_cfg, template, "--template", "",
+                "chat template (default: as in training, or by the tokenizer's special tokens)"),
+    BT_ROW_INT(generate_cfg, tokens, "--tokens", "256", 1, 1e9, "tokens",
+               "how many to write at most"),
+    BT_ROW_LIST(generate_cfg, stop, "--stop", "",
+                "end before any of these texts (\\n is a line feed)"),
     BT_SAMPLING_OPTS(generate_cfg),
     BT_TRAINED_OPTS(generate_cfg),
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
-     "one JSON object at the end"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+    BT_ROW_FLAG(generate_cfg, json, "--json", "one JSON object at the end"),
+    BT_ROW_STORE(generate_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof generate_opts / sizeof generate_opts[0];
-    return generate_opts;
-}
 
 static bt_code read_stdin(bt_text *out, bt_err *err) {
     char buf[4096];
@@ -187,17 +180,10 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    static generate_cfg cfg;
-    bt_opts o;
-    const char *which = "last";
-    size_t n = 0;
-    bool help;
-    BT_TRY(
-        bt_opts_init(&o, generate_opts, sizeof generate_opts / sizeof generate_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
-    return generate(&cfg, which, err);
+static bt_code run(bt_call *call, bt_err *err) {
+    generate_cfg *cfg = call->cfg;
+    const char *which = call->n ? call->words[0] : "last";
+    return generate(cfg, which, err);
 }
 
 const bt_command bt_cmd_generate = {
@@ -211,6 +197,7 @@ const bt_command bt_cmd_generate = {
                 "bitrain generate style --weight 0.5 --add facts:0.5 # two adapters of one base\n"
                 "echo 'And God said' | bitrain generate last --prompt -\n"
                 "bitrain generate spam --prompt 'You have won' # of a classifier: the label\n",
-    .options = options,
+    .options = BT_OPTION_SET(generate_opts, generate_cfg),
+    .max_words = 1,
     .run = run,
 };

@@ -26,39 +26,28 @@ typedef struct tokenizer_cfg {
 } tokenizer_cfg;
 
 static const bt_opt tokenizer_opts[] = {
-    {"data", "--data", BT_OPT_LIST, offsetof(tokenizer_cfg, data), 4096, "", 0, 0, NULL, NULL,
-     "text, .jsonl, folders, builtin (words behind 'train' do the same)"},
-    {"glob", "--glob", BT_OPT_TEXT, offsetof(tokenizer_cfg, glob), 128, "", 0, 0, NULL, NULL,
-     "of folders only files whose name fits, as '*.txt'"},
-    {"vocab", "--vocab", BT_OPT_INT, offsetof(tokenizer_cfg, vocab), sizeof(int64_t), "8192", 257,
-     1048576, NULL, "tokens", "size of the vocabulary: 256 bytes, end of text, merges"},
-    {"out", "--out", BT_OPT_TEXT, offsetof(tokenizer_cfg, out), 1024, "", 0, 0, NULL, NULL,
-     "tokenizer file to write"},
-    {"force", "--force", BT_OPT_BOOL, offsetof(tokenizer_cfg, force), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "replace the file"},
-    {"field", "--field", BT_OPT_TEXT, offsetof(tokenizer_cfg, field), 64, "text", 0, 0, NULL, NULL,
-     "field of a JSONL object that holds the text"},
-    {"text", "--text", BT_OPT_TEXT, offsetof(tokenizer_cfg, text), 4096, "", 0, 0, NULL, NULL,
-     "a text to show in tokens (inspect) or to encode"},
-    {"prompt", "--prompt", BT_OPT_BOOL, offsetof(tokenizer_cfg, prompt), sizeof(bool), "false", 0,
-     0, NULL, NULL,
-     "encode as a prompt: names of special tokens become these tokens, BOS and EOS as the "
-     "tokenizer "
-     "puts them"},
-    {"top", "--top", BT_OPT_INT, offsetof(tokenizer_cfg, top), sizeof(int64_t), "12", 0, 1048576,
-     NULL, "tokens", "longest tokens shown by inspect"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(tokenizer_cfg, json), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "one JSON object"},
-    {"quiet", "--quiet", BT_OPT_BOOL, offsetof(tokenizer_cfg, quiet), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "no progress bar"},
+    BT_ROW_LIST(tokenizer_cfg, data, "--data", "",
+                "text, .jsonl, folders, builtin (words behind 'train' do the same)"),
+    BT_ROW_TEXT(tokenizer_cfg, glob, "--glob", "",
+                "of folders only files whose name fits, as '*.txt'"),
+    BT_ROW_INT(tokenizer_cfg, vocab, "--vocab", "8192", 257, 1048576, "tokens",
+               "size of the vocabulary: 256 bytes, end of text, merges"),
+    BT_ROW_TEXT(tokenizer_cfg, out, "--out", "", "tokenizer file to write"),
+    BT_ROW_FLAG(tokenizer_cfg, force, "--force", "replace the file"),
+    BT_ROW_TEXT(tokenizer_cfg, field, "--field", "text",
+                "field of a JSONL object that holds the text"),
+    BT_ROW_TEXT(tokenizer_cfg, text, "--text", "",
+                "a text to show in tokens (inspect) or to encode"),
+    BT_ROW_FLAG(
+        tokenizer_cfg, prompt, "--prompt",
+        "encode as a prompt: names of special tokens become these tokens, BOS and EOS as the "
+        "tokenizer "
+        "puts them"),
+    BT_ROW_INT(tokenizer_cfg, top, "--top", "12", 0, 1048576, "tokens",
+               "longest tokens shown by inspect"),
+    BT_ROW_JSON(tokenizer_cfg),
+    BT_ROW_QUIET(tokenizer_cfg),
 };
-enum { N_OPTS = sizeof tokenizer_opts / sizeof tokenizer_opts[0] };
-
-static const bt_opt *options(size_t *n) {
-    *n = N_OPTS;
-    return tokenizer_opts;
-}
-
 /* ---- shared ---- */
 
 /* a token as people read it: newlines and what is not text made visible */
@@ -419,21 +408,6 @@ static const bt_cli_verb verbs[] = {
     {"import", " out force json ", 1, 1, "tokenizer.json", "a tokenizer of Hugging Face to ours",
      import},
 };
-enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
-
-extern const bt_command bt_cmd_tokenizer;
-
-static bool verb_help(size_t i, bt_verb_help *out) {
-    static bt_opt kept[N_OPTS];
-    return bt_verbs_help(verbs, N_VERBS, tokenizer_opts, N_OPTS, i, kept, out);
-}
-
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    static tokenizer_cfg cfg;
-    (void)exit_status;
-    return bt_verbs_run(&bt_cmd_tokenizer, verbs, N_VERBS, tokenizer_opts, N_OPTS, &cfg, argc, argv,
-                        err);
-}
 
 const bt_command bt_cmd_tokenizer = {
     .name = "tokenizer",
@@ -445,7 +419,7 @@ const bt_command bt_cmd_tokenizer = {
         "bitrain tokenizer encode books.json < a.txt | bitrain tokenizer decode books.json\n"
         "bitrain tokenizer import tokenizer.json --out llama3.json # Hugging Face, byte-level "
         "BPE\n",
-    .options = options,
-    .verb = verb_help,
-    .run = run,
+    .options = BT_OPTION_SET(tokenizer_opts, tokenizer_cfg),
+    .verbs = verbs,
+    .n_verbs = sizeof verbs / sizeof *verbs,
 };

@@ -24,40 +24,37 @@ typedef struct plan_cfg { /* what `train` does not have */
     bool measure, trial_given, rows_given, force;
 } plan_cfg;
 
-#define FIELD(f) offsetof(plan_cfg, f), sizeof(((plan_cfg *)0)->f)
 static const bt_opt plan_opts[] = {
-    {"write", "--write", BT_OPT_TEXT, FIELD(write), "", 0, 0, NULL, NULL,
-     "write the settings with the best layout to this configuration file, for 'bitrain train'"},
-    {"force", "--force", BT_OPT_BOOL, FIELD(force), "false", 0, 0, NULL, NULL,
-     "--write: replace a file that exists"},
-    {"simulate", "--simulate", BT_OPT_TEXT, FIELD(simulate), "", 0, 0, NULL, NULL,
-     "simulate a cluster of HOSTSxRANKS that is not here, from one host to all of them"},
-    {"link", "--link", BT_OPT_TEXT, FIELD(link), "", 0, 0, NULL, NULL,
-     "simulated: rate and latency of a host's link, as 25Gbit,5us (default 100Gbit,3us)"},
-    {"memory", "--memory", BT_OPT_TEXT, FIELD(memory), "", 0, 0, NULL, NULL,
-     "simulated: memory of a host, as 64GiB (default: not checked)"},
-    {"mtbf", "--mtbf", BT_OPT_TEXT, FIELD(mtbf), "", 0, 0, NULL, NULL,
-     "simulated: mean time between failures of the whole job, as 8h (default: none)"},
-    {"stragglers", "--stragglers", BT_OPT_REAL, FIELD(stragglers), "0", 0, 10, NULL, NULL,
-     "simulated: each rank computes slower by |normal| of this width, as 0.05"},
-    {"watts", "--watts", BT_OPT_REAL, FIELD(watts), "0", 0, 1e6, "W", NULL,
-     "of a machine at work, for the run's energy (0: as its processors count it while they are "
-     "measured)"},
-    {"price", "--price", BT_OPT_REAL, FIELD(price), "0", 0, 1e6, NULL, NULL,
-     "of a machine for an hour, in any currency, for what the run costs (0: not told)"},
-    {"rows", "--rows", BT_OPT_INT, FIELD(rows), "12", 1, 100000, NULL, NULL, "layouts shown"},
-    {"trial", "--trial", BT_OPT_REAL, FIELD(trial), "10", 0, 600, "s", NULL,
-     "seconds for trying layouts that are predicted about as fast, by real steps; less after long "
-     "measuring (0: none)"},
-    {"measure", "--measure", BT_OPT_BOOL, FIELD(measure), "false", 0, 0, NULL, NULL,
-     "measure this machine's rates anew, although they are known"},
+    BT_ROW_TEXT(
+        plan_cfg, write, "--write", "",
+        "write the settings with the best layout to this configuration file, for 'bitrain train'"),
+    BT_ROW_FLAG(plan_cfg, force, "--force", "--write: replace a file that exists"),
+    BT_ROW_TEXT(plan_cfg, simulate, "--simulate", "",
+                "simulate a cluster of HOSTSxRANKS that is not here, from one host to all of them"),
+    BT_ROW_TEXT(
+        plan_cfg, link, "--link", "",
+        "simulated: rate and latency of a host's link, as 25Gbit,5us (default 100Gbit,3us)"),
+    BT_ROW_TEXT(plan_cfg, memory, "--memory", "",
+                "simulated: memory of a host, as 64GiB (default: not checked)"),
+    BT_ROW_TEXT(plan_cfg, mtbf, "--mtbf", "",
+                "simulated: mean time between failures of the whole job, as 8h (default: none)"),
+    BT_ROW_REAL(plan_cfg, stragglers, "--stragglers", "0", 0, 10, NULL,
+                "simulated: each rank computes slower by |normal| of this width, as 0.05"),
+    BT_ROW_REAL(
+        plan_cfg, watts, "--watts", "0", 0, 1e6, "W",
+        "of a machine at work, for the run's energy (0: as its processors count it while they are "
+        "measured)"),
+    BT_ROW_REAL(plan_cfg, price, "--price", "0", 0, 1e6, NULL,
+                "of a machine for an hour, in any currency, for what the run costs (0: not told)"),
+    BT_ROW_INT(plan_cfg, rows, "--rows", "12", 1, 100000, NULL, "layouts shown"),
+    BT_ROW_REAL(plan_cfg, trial, "--trial", "10", 0, 600, "s",
+                "for trying layouts that are predicted about as fast, by real steps; less "
+                "after long "
+                "measuring (0: none)"),
+    BT_ROW_FLAG(plan_cfg, measure, "--measure",
+                "measure this machine's rates anew, although they are known"),
 };
 enum { N_OPTS = sizeof plan_opts / sizeof plan_opts[0] };
-
-static const bt_opt *options(size_t *n) {
-    *n = N_OPTS;
-    return plan_opts;
-}
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
@@ -271,6 +268,6 @@ const bt_command bt_cmd_plan = {
         "bitrain plan conf.yaml --write best.yaml # then: bitrain train best.yaml\n"
         "bitrain plan --preset base --measure --json\n"
         "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n",
-    .options = options,
-    .run = run,
+    .options = BT_OPTION_SET(plan_opts, plan_cfg),
+    .run_argv = run,
 };

@@ -23,18 +23,11 @@ typedef struct autopsy_cfg {
 } autopsy_cfg;
 
 static const bt_opt autopsy_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(autopsy_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
-    {"all", "--all", BT_OPT_BOOL, offsetof(autopsy_cfg, all), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "the evidence of every attempt, not of the last that failed"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(autopsy_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_JSON(autopsy_cfg),
+    BT_ROW_FLAG(autopsy_cfg, all, "--all",
+                "the evidence of every attempt, not of the last that failed"),
+    BT_ROW_STORE(autopsy_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof autopsy_opts / sizeof autopsy_opts[0];
-    return autopsy_opts;
-}
 
 enum {
     ATTEMPTS_MOST = 1000,
@@ -461,28 +454,19 @@ static bt_code print_json(autopsy *a, bool all, bt_err *err) {
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    autopsy_cfg cfg;
-    bt_opts o;
-    const char *word = NULL;
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    autopsy_cfg *cfg = call->cfg;
+    const char *word = call->words[0];
     char name[BT_NAME_MAX];
-    BT_TRY(bt_opts_init(&o, autopsy_opts, sizeof autopsy_opts / sizeof autopsy_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (!word)
-        return bt_fail(err, BT_ARG,
-                       "no run given (`bitrain runs` lists them, `bitrain autopsy last` looks into "
-                       "the newest)");
     autopsy *a = calloc(1, sizeof *a);
     if (!a) return bt_fail(err, BT_NOMEM, "no memory for the autopsy");
-    bt_code code = bt_cli_open(&a->db, cfg.store, err);
+    bt_code code = bt_cli_open(&a->db, cfg->store, err);
     if (code == BT_OK) code = bt_db_run(a->db, word, name, err);
     a->run = name;
     if (code == BT_OK) code = load(a, err);
     if (code == BT_OK) read_folder(a);
-    if (code == BT_OK) code = cfg.json ? print_json(a, cfg.all, err) : print_text(a, cfg.all, err);
+    if (code == BT_OK)
+        code = cfg->json ? print_json(a, cfg->all, err) : print_text(a, cfg->all, err);
     bt_view_close(a->view);
     bt_db_close(a->db);
     free(a->list);
@@ -498,6 +482,9 @@ const bt_command bt_cmd_autopsy = {
     .examples = "bitrain autopsy last # the newest run\n"
                 "bitrain autopsy abl-3 --all # the evidence of every attempt\n"
                 "bitrain autopsy abl-3 --json | jq .why\n",
-    .options = options,
+    .options = BT_OPTION_SET(autopsy_opts, autopsy_cfg),
+    .max_words = 1,
+    .no_word = "no run given (`bitrain runs` lists them, `bitrain autopsy last` looks into "
+               "the newest)",
     .run = run,
 };

@@ -24,26 +24,18 @@ typedef struct compare_cfg {
 } compare_cfg;
 
 static const bt_opt compare_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(compare_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
-    {"metric", "--metric", BT_OPT_TEXT, offsetof(compare_cfg, metric), 64, "loss", 0, 0, NULL, NULL,
-     "metric compared at matched progress"},
-    {"at", "--at", BT_OPT_TEXT, offsetof(compare_cfg, at), 64, "", 0, 0, NULL, NULL,
-     "tokens=N, step=N or time=N (default: the end of the shortest run, in tokens)"},
-    {"window", "--window", BT_OPT_INT, offsetof(compare_cfg, window), sizeof(int64_t), "20", 1,
-     1000, NULL, "records", "values averaged"},
-    {"fail_if", "--fail-if", BT_OPT_LIST, offsetof(compare_cfg, fail_if), 2048, "", 0, 0, NULL,
-     NULL, "exit 5 when a run fulfils this against the first: 'loss > +0.5% @ tokens=2M'"},
-    {"group_by", "--group-by", BT_OPT_TEXT, offsetof(compare_cfg, group_by), 256, "", 0, 0, NULL,
-     NULL, "KEY or KEY,KEY: mean and spread over the runs that share the value of these settings"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(compare_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_JSON(compare_cfg),
+    BT_ROW_TEXT(compare_cfg, metric, "--metric", "loss", "metric compared at matched progress"),
+    BT_ROW_TEXT(compare_cfg, at, "--at", "",
+                "tokens=N, step=N or time=N (default: the end of the shortest run, in tokens)"),
+    BT_ROW_INT(compare_cfg, window, "--window", "20", 1, 1000, "records", "values averaged"),
+    BT_ROW_LIST(compare_cfg, fail_if, "--fail-if", "",
+                "exit 5 when a run fulfils this against the first: 'loss > +0.5% @ tokens=2M'"),
+    BT_ROW_TEXT(
+        compare_cfg, group_by, "--group-by", "",
+        "KEY or KEY,KEY: mean and spread over the runs that share the value of these settings"),
+    BT_ROW_STORE(compare_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof compare_opts / sizeof compare_opts[0];
-    return compare_opts;
-}
 
 typedef struct result {
     char run[BT_NAME_MAX], state[16];
@@ -452,31 +444,25 @@ static bt_code groups(const compare_cfg *cfg, const char *const *words, size_t n
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    compare_cfg cfg;
-    bt_opts o;
-    const char *words[WORDS_MAX];
-    size_t n = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, compare_opts, sizeof compare_opts / sizeof compare_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, WORDS_MAX, &n, &help, err));
-    if (cfg.group_by[0]) return groups(&cfg, words, n, err);
-    if (n > RUNS_MAX)
+static bt_code run(bt_call *call, bt_err *err) {
+    compare_cfg *cfg = call->cfg;
+    const char *const *words = call->words;
+    if (cfg->group_by[0]) return groups(cfg, words, call->n, err);
+    if (call->n > RUNS_MAX)
         return bt_fail(err, BT_ARG, "at most %d runs side by side (many: --group-by KEY)",
                        RUNS_MAX);
-    if (n < 2)
+    if (call->n < 2)
         return bt_fail(
             err, BT_ARG,
             "two runs at least are needed, the first is the base (`bitrain runs` lists them)");
     comparison *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot compare: out of memory");
-    c->cfg = &cfg;
-    c->metric = cfg.metric;
-    c->metric_given = bt_opts_given(&o, "metric");
-    bt_code code = bt_cli_open(&c->db, cfg.store, err);
-    if (code == BT_OK) code = load(c, words, n, err);
-    if (code == BT_OK) code = cfg.json ? print_json(c, err) : print_text(c, err);
+    c->cfg = cfg;
+    c->metric = cfg->metric;
+    c->metric_given = bt_opts_given(&call->opts, "metric");
+    bt_code code = bt_cli_open(&c->db, cfg->store, err);
+    if (code == BT_OK) code = load(c, words, call->n, err);
+    if (code == BT_OK) code = cfg->json ? print_json(c, err) : print_text(c, err);
     if (code == BT_OK && c->n_failed)
         code = bt_fail(err, BT_CHECK, "%zu check%s failed", c->n_failed,
                        c->n_failed == 1 ? "" : "s");
@@ -495,6 +481,7 @@ const bt_command bt_cmd_compare = {
                 "-5%'   # exit 5\n"
                 "bitrain compare group=lr --group-by optim.lr # mean and spread of the runs of a "
                 "sweep\n",
-    .options = options,
+    .options = BT_OPTION_SET(compare_opts, compare_cfg),
+    .max_words = WORDS_MAX,
     .run = run,
 };

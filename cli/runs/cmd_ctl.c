@@ -24,21 +24,15 @@ typedef struct ctl_cfg {
 enum { WAIT_S = 60, EVERY_MS = 50 };
 
 static const bt_opt ctl_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(ctl_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object: run, verb, answer"},
-    {"wait", "--wait", BT_OPT_BOOL, offsetof(ctl_cfg, wait), sizeof(bool), "true", 0, 0, NULL, NULL,
-     "stop: until the checkpoint is written and the run has ended; sample: until its text is there "
-     "(--no-wait: do not)"},
-    {"force", "--force", BT_OPT_BOOL, offsetof(ctl_cfg, force), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "set: a learning rate above 10 times the configured peak, too"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(ctl_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_FLAG(ctl_cfg, json, "--json", "one JSON object: run, verb, answer"),
+    BT_ROW_BOOL(ctl_cfg, wait, "--wait", "true",
+                "stop: until the checkpoint is written and the run has ended; sample: until its "
+                "text is there "
+                "(--no-wait: do not)"),
+    BT_ROW_FLAG(ctl_cfg, force, "--force",
+                "set: a learning rate above 10 times the configured peak, too"),
+    BT_ROW_STORE(ctl_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof ctl_opts / sizeof ctl_opts[0];
-    return ctl_opts;
-}
 
 /* the answer to `status`, an object, as a sentence */
 static void print_status(const char *run, const char *answer) {
@@ -227,24 +221,17 @@ static bool verb_help(size_t i, bt_verb_help *out) {
     if (i >= BT_VERB_COUNT) return false;
     *out = (bt_verb_help){
         .name = bt_verbs[i].word, .words = bt_verbs[i].argument, .summary = bt_verbs[i].help};
-    out->options = options(&out->n_options);
+    out->options = ctl_opts;
+    out->n_options = sizeof ctl_opts / sizeof *ctl_opts;
     return true;
 }
 
-extern const bt_command bt_cmd_ctl;
-
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    ctl_cfg cfg;
-    bt_opts o;
-    const char *words[3];
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    ctl_cfg *cfg = call->cfg;
+    const char *const *words = call->words;
     bt_db *db = NULL;
-    BT_TRY(bt_opts_init(&o, ctl_opts, sizeof ctl_opts / sizeof ctl_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, 3, &n, &help, err));
     char verbs[160];
-    if (n < 2)
+    if (call->n < 2)
         return bt_fail(err, BT_ARG, "ctl wants a run and a verb: bitrain ctl RUN %s",
                        bt_verb_list(verbs, sizeof verbs, "|", true));
     bt_verb verb = bt_verb_find(words[1]);
@@ -252,23 +239,24 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "the run comes before the verb (did you mean 'bitrain ctl %.64s %s'?)",
                        words[1], words[0]);
-    if (verb == BT_VERB_COUNT) return bt_no_verb(&bt_cmd_ctl, words[1], err);
+    if (verb == BT_VERB_COUNT) return bt_no_verb(call->command, words[1], err);
     const bt_verb_row *row = &bt_verbs[verb];
-    if (n == 3 && !row->argument[0]) return bt_fail(err, BT_ARG, "'%s' takes no value", words[1]);
-    if (n < 3 && row->argument[0])
+    if (call->n == 3 && !row->argument[0])
+        return bt_fail(err, BT_ARG, "'%s' takes no value", words[1]);
+    if (call->n < 3 && row->argument[0])
         return bt_fail(err, BT_ARG, "'%s' wants %s, to %s", words[1], row->argument, row->help);
     char request[BT_CONTROL_LINE], answer[16 * BT_CONTROL_LINE], name[BT_NAME_MAX];
     double since = 0;
     char forced[BT_CONTROL_LINE];
-    const char *value = n == 3 ? words[2] : NULL;
-    if (cfg.force && verb != BT_VERB_LR)
+    const char *value = call->n == 3 ? words[2] : NULL;
+    if (cfg->force && verb != BT_VERB_LR)
         return bt_fail(err, BT_ARG, "'%s' takes no --force: it confirms a learning rate", words[1]);
-    if (cfg.force) {
+    if (cfg->force) {
         snprintf(forced, sizeof forced, "%.200s,force", value);
         value = forced;
     }
     BT_TRY(bt_control_line(request, sizeof request, words[1], value, "ctl", err));
-    BT_TRY(bt_cli_open(&db, cfg.store, err));
+    BT_TRY(bt_cli_open(&db, cfg->store, err));
     bt_code code = bt_db_run(db, words[0], name, err);
     if (code == BT_OK && verb == BT_VERB_SAMPLE)
         code = bt_db_value(db, "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?1", name,
@@ -276,11 +264,11 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code == BT_OK && verb == BT_VERB_MIXTURE) code = has_mixture(db, name, err);
     if (code == BT_OK) code = bt_control_request(db, name, request, answer, sizeof answer, err);
     bt_db_close(db);
-    if (code == BT_OK && verb == BT_VERB_STOP && cfg.wait)
-        code = stop_and_wait(&cfg, name, answer, sizeof answer, err);
-    if (code == BT_OK && verb == BT_VERB_SAMPLE && cfg.wait)
-        code = wait_for_sample(&cfg, name, since, answer, sizeof answer, err);
-    if (code == BT_OK) print(name, words[1], answer, cfg.json);
+    if (code == BT_OK && verb == BT_VERB_STOP && cfg->wait)
+        code = stop_and_wait(cfg, name, answer, sizeof answer, err);
+    if (code == BT_OK && verb == BT_VERB_SAMPLE && cfg->wait)
+        code = wait_for_sample(cfg, name, since, answer, sizeof answer, err);
+    if (code == BT_OK) print(name, words[1], answer, cfg->json);
     return code;
 }
 
@@ -295,7 +283,8 @@ const bt_command bt_cmd_ctl = {
                 "bitrain ctl last sample 'In the beginning' # what the model writes behind it\n"
                 "bitrain ctl last mixture 3:1 # of two sources in data.path\n"
                 "bitrain ctl last resize 4,tp=2\n",
-    .options = options,
+    .options = BT_OPTION_SET(ctl_opts, ctl_cfg),
+    .max_words = 3,
     .verb = verb_help,
     .verb_at = 1,
     .run = run,

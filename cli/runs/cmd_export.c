@@ -25,33 +25,24 @@ typedef struct export_cfg {
 } export_cfg;
 
 static const bt_opt export_opts[] = {
-    {"format", "--format", BT_OPT_ENUM, offsetof(export_cfg, format), sizeof(int), "csv", 0, 0,
-     "csv|jsonl|tensorboard|trace", NULL, "kind of file"},
-    {"what", "--what", BT_OPT_ENUM, offsetof(export_cfg, what), sizeof(int), "steps", 0, 0,
-     "steps|rank_steps|layers|events|all_steps|comm_ops|comm_pairs", NULL,
-     "view to export as csv or jsonl"},
-    {"from", "--from", BT_OPT_INT, offsetof(export_cfg, from), sizeof(int64_t), "0", 0, 1e15, NULL,
-     NULL,
-     "first step, counted from 1, as column step is not (0: the beginning; trace: the newest 20 "
-     "steps)"},
-    {"to", "--to", BT_OPT_INT, offsetof(export_cfg, to), sizeof(int64_t), "0", 0, 1e15, NULL, NULL,
-     "last step (0: the end)"},
-    {"out", "--out", BT_OPT_TEXT, offsetof(export_cfg, out), 1024, "", 0, 0, NULL, NULL,
-     "file, or folder of event files (default: standard output; tensorboard: runs_tb)"},
-    {"force", "--force", BT_OPT_BOOL, offsetof(export_cfg, force), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "replace a file that exists"},
-    {"per_rank", "--per-rank", BT_OPT_BOOL, offsetof(export_cfg, per_rank), sizeof(bool), "false",
-     0, 0, NULL, NULL, "tensorboard: a folder for each rank as well"},
-    {"follow", "--follow", BT_OPT_BOOL, offsetof(export_cfg, follow), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "tensorboard: add each new step until the run has ended"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(export_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_ENUM(export_cfg, format, "--format", "csv", "csv|jsonl|tensorboard|trace",
+                "kind of file"),
+    BT_ROW_ENUM(export_cfg, what, "--what", "steps",
+                "steps|rank_steps|layers|events|all_steps|comm_ops|comm_pairs",
+                "view to export as csv or jsonl"),
+    BT_ROW_INT(
+        export_cfg, from, "--from", "0", 0, 1e15, NULL,
+        "first step, counted from 1, as column step is not (0: the beginning; trace: the newest 20 "
+        "steps)"),
+    BT_ROW_INT(export_cfg, to, "--to", "0", 0, 1e15, NULL, "last step (0: the end)"),
+    BT_ROW_TEXT(export_cfg, out, "--out", "",
+                "file, or folder of event files (default: standard output; tensorboard: runs_tb)"),
+    BT_ROW_FLAG(export_cfg, force, "--force", "replace a file that exists"),
+    BT_ROW_FLAG(export_cfg, per_rank, "--per-rank", "tensorboard: a folder for each rank as well"),
+    BT_ROW_FLAG(export_cfg, follow, "--follow",
+                "tensorboard: add each new step until the run has ended"),
+    BT_ROW_STORE(export_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof export_opts / sizeof export_opts[0];
-    return export_opts;
-}
 
 static const char *const queries[] = {
     "SELECT * FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS INTEGER) AND CAST(?3 AS "
@@ -203,31 +194,23 @@ static bt_code write_events(bt_db *db, const char *run, const export_cfg *cfg, b
     return BT_OK;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    export_cfg cfg;
-    bt_opts o;
-    const char *word = NULL;
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    export_cfg *cfg = call->cfg;
+    const char *word = call->words[0];
     char name[BT_NAME_MAX];
     bt_db *db = NULL;
-    BT_TRY(bt_opts_init(&o, export_opts, sizeof export_opts / sizeof export_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (!word)
-        return bt_fail(err, BT_ARG,
-                       "no run given (`bitrain runs` lists them, 'last' is the newest)");
-    if (cfg.from > 0 && cfg.to > 0 && cfg.from > cfg.to)
-        return bt_fail(err, BT_ARG, "--from %" PRId64 " is after --to %" PRId64, cfg.from, cfg.to);
-    if (cfg.follow && cfg.format != TENSORBOARD)
+    if (cfg->from > 0 && cfg->to > 0 && cfg->from > cfg->to)
+        return bt_fail(err, BT_ARG, "--from %" PRId64 " is after --to %" PRId64, cfg->from,
+                       cfg->to);
+    if (cfg->follow && cfg->format != TENSORBOARD)
         return bt_fail(err, BT_ARG, "--follow is for --format tensorboard");
-    cfg.from--;
-    cfg.to--;
-    BT_TRY(bt_cli_open(&db, cfg.store, err));
+    cfg->from--;
+    cfg->to--;
+    BT_TRY(bt_cli_open(&db, cfg->store, err));
     bt_code code = bt_db_run(db, word, name, err);
     if (code == BT_OK)
-        code = cfg.format == TENSORBOARD ? write_events(db, name, &cfg, err)
-                                         : write_file(db, name, &cfg, err);
+        code = cfg->format == TENSORBOARD ? write_events(db, name, cfg, err)
+                                          : write_file(db, name, cfg, err);
     bt_db_close(db);
     return code;
 }
@@ -241,6 +224,8 @@ const bt_command bt_cmd_export = {
                 "bitrain export abl-3 --format tensorboard --out tb && tensorboard --logdir tb\n"
                 "bitrain export abl-3 --format trace --out trace.json # chrome://tracing, "
                 "ui.perfetto.dev\n",
-    .options = options,
+    .options = BT_OPTION_SET(export_opts, export_cfg),
+    .max_words = 1,
+    .no_word = "no run given (`bitrain runs` lists them, 'last' is the newest)",
     .run = run,
 };

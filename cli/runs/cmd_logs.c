@@ -15,27 +15,19 @@ typedef struct logs_cfg {
     bool follow, json;
 } logs_cfg;
 
-#define FIELD(f) offsetof(logs_cfg, f), sizeof(((logs_cfg *)0)->f)
 static const bt_opt logs_opts[] = {
-    {"rank", "--rank", BT_OPT_INT, FIELD(rank), "-1", -1, 1e9, NULL, NULL,
-     "lines that name this rank only (-1: all lines)"},
-    {"attempt", "--attempt", BT_OPT_INT, FIELD(attempt), "-1", -1, 1e9, NULL, NULL,
-     "lines of this launch of the run only (-1: of all)"},
-    {"grep", "--grep", BT_OPT_TEXT, FIELD(grep), "", 0, 0, NULL, NULL,
-     "lines that contain this text only; ASCII letters match in either case"},
-    {"tail", "--tail", BT_OPT_INT, FIELD(tail), "0", 0, 1e15, NULL, "lines",
-     "the newest lines only (0: all)"},
-    {"follow", "--follow", BT_OPT_BOOL, FIELD(follow), "false", 0, 0, NULL, NULL,
-     "print further lines until the run has ended"},
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
-     "one object a line: attempt, time, rank, host, level, text"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+    BT_ROW_INT(logs_cfg, rank, "--rank", "-1", -1, 1e9, NULL,
+               "lines that name this rank only (-1: all lines)"),
+    BT_ROW_INT(logs_cfg, attempt, "--attempt", "-1", -1, 1e9, NULL,
+               "lines of this launch of the run only (-1: of all)"),
+    BT_ROW_TEXT(logs_cfg, grep, "--grep", "",
+                "lines that contain this text only; ASCII letters match in either case"),
+    BT_ROW_INT(logs_cfg, tail, "--tail", "0", 0, 1e15, "lines", "the newest lines only (0: all)"),
+    BT_ROW_FLAG(logs_cfg, follow, "--follow", "print further lines until the run has ended"),
+    BT_ROW_FLAG(logs_cfg, json, "--json",
+                "one object a line: attempt, time, rank, host, level, text"),
+    BT_ROW_STORE(logs_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof logs_opts / sizeof logs_opts[0];
-    return logs_opts;
-}
 
 static const int64_t poll_ns = 300000000;
 
@@ -122,18 +114,12 @@ static bt_code print_log(bt_db *db, const char *wanted, const logs_cfg *cfg, bt_
     return BT_OK;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    static logs_cfg cfg;
-    bt_opts o;
+static bt_code run(bt_call *call, bt_err *err) {
+    logs_cfg *cfg = call->cfg;
     bt_db *db = NULL;
-    const char *wanted = "last";
-    size_t n = 0;
-    bool help;
-    (void)exit_status;
-    BT_TRY(bt_opts_init(&o, logs_opts, sizeof logs_opts / sizeof logs_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &wanted, 1, &n, &help, err));
-    BT_TRY(bt_cli_open(&db, cfg.store, err));
-    const bt_code code = print_log(db, wanted, &cfg, err);
+    const char *wanted = call->n ? call->words[0] : "last";
+    BT_TRY(bt_cli_open(&db, cfg->store, err));
+    const bt_code code = print_log(db, wanted, cfg, err);
     bt_db_close(db);
     return code;
 }
@@ -145,6 +131,7 @@ const bt_command bt_cmd_logs = {
     .examples = "bitrain logs last\n"
                 "bitrain logs book --rank 1 --grep 'out of memory'\n"
                 "bitrain logs book --tail 20 --follow\n",
-    .options = options,
+    .options = BT_OPTION_SET(logs_opts, logs_cfg),
+    .max_words = 1,
     .run = run,
 };

@@ -21,37 +21,28 @@ typedef struct plot_cfg {
 } plot_cfg;
 
 static const bt_opt plot_opts[] = {
-    {"rank", "--rank", BT_OPT_INT, offsetof(plot_cfg, rank), sizeof(int64_t), "-1", -1, 1e6, NULL,
-     NULL, "a metric of one rank (-1: of the step as a whole)"},
-    {"x", "--x", BT_OPT_TEXT, offsetof(plot_cfg, x), 16, "step", 0, 0, NULL, NULL,
-     "x axis: step tokens time active bytes"},
-    {"steps", "--steps", BT_OPT_TEXT, offsetof(plot_cfg, from_to), 48, "", 0, 0, NULL, NULL,
+    BT_ROW_INT(plot_cfg, rank, "--rank", "-1", -1, 1e6, NULL,
+               "a metric of one rank (-1: of the step as a whole)"),
+    BT_ROW_TEXT(plot_cfg, x, "--x", "step", "x axis: step tokens time active bytes"),
+    {"steps", "--steps", BT_OPT_TEXT, BT_FIELD(plot_cfg, from_to), "", 0, 0, NULL, NULL,
      "only these steps, as 100..200"},
-    {"smooth", "--smooth", BT_OPT_REAL, offsetof(plot_cfg, smooth), sizeof(double), "0", 0, 0.9999,
-     NULL, NULL, "centred average: a step counts this share of the step beside it"},
-    {"log", "--log", BT_OPT_BOOL, offsetof(plot_cfg, log_y), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "logarithmic y axis"},
-    {"all-y", "--all-y", BT_OPT_BOOL, offsetof(plot_cfg, all_y), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "y axis of every value, outliers too (default: of the usual ones)"},
-    {"baseline", "--baseline", BT_OPT_TEXT, offsetof(plot_cfg, baseline), BT_NAME_MAX, "", 0, 0,
-     NULL, NULL, "a second run, drawn faintly behind"},
-    {"size", "--size", BT_OPT_TEXT, offsetof(plot_cfg, size), 24, "", 0, 0, NULL, NULL,
-     "size as 100x20 (default: the terminal's width, 18 rows)"},
-    {"ascii", "--ascii", BT_OPT_BOOL, offsetof(plot_cfg, ascii), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "draw with ASCII characters only"},
-    {"curves", "--curves", BT_OPT_TEXT, offsetof(plot_cfg, curves), 1024, "", 0, 0, NULL, NULL,
-     "instead of a run the curves of a file of 'bitrain bench learn --curves FILE': the mean over "
-     "seeds of each recipe"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(plot_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "the points instead of a picture"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(plot_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_REAL(plot_cfg, smooth, "--smooth", "0", 0, 0.9999, NULL,
+                "centred average: a step counts this share of the step beside it"),
+    {"log", "--log", BT_OPT_BOOL, BT_FIELD(plot_cfg, log_y), "false", 0, 0, NULL, NULL,
+     "logarithmic y axis"},
+    {"all-y", "--all-y", BT_OPT_BOOL, BT_FIELD(plot_cfg, all_y), "false", 0, 0, NULL, NULL,
+     "y axis of every value, outliers too (default: of the usual ones)"},
+    BT_ROW_TEXT(plot_cfg, baseline, "--baseline", "", "a second run, drawn faintly behind"),
+    BT_ROW_TEXT(plot_cfg, size, "--size", "",
+                "size as 100x20 (default: the terminal's width, 18 rows)"),
+    BT_ROW_FLAG(plot_cfg, ascii, "--ascii", "draw with ASCII characters only"),
+    BT_ROW_TEXT(plot_cfg, curves, "--curves", "",
+                "instead of a run the curves of a file of 'bitrain bench learn --curves FILE': the "
+                "mean over "
+                "seeds of each recipe"),
+    BT_ROW_FLAG(plot_cfg, json, "--json", "the points instead of a picture"),
+    BT_ROW_STORE(plot_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof plot_opts / sizeof plot_opts[0];
-    return plot_opts;
-}
 
 static bt_code find_metric(const char *word, bool of_rank, int *out, bt_err *err) {
     const bt_metric *list = of_rank ? bt_rank_metrics : bt_step_metrics;
@@ -235,25 +226,19 @@ static bt_code show_curves(const plot_cfg *cfg, bt_err *err) {
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    plot_cfg cfg;
-    bt_opts o;
-    const char *words[2] = {NULL, NULL};
-    size_t n_words = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    plot_cfg *cfg = call->cfg;
+    const char *const *words = call->words;
     int metric = 0;
-    BT_TRY(bt_opts_init(&o, plot_opts, sizeof plot_opts / sizeof plot_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, 2, &n_words, &help, err));
-    if (cfg.curves[0] && n_words > 0)
+    if (cfg->curves[0] && call->n > 0)
         return bt_fail(err, BT_ARG, "plot takes a run or --curves FILE, not both");
-    if (cfg.curves[0]) return show_curves(&cfg, err);
-    if (n_words == 0)
+    if (cfg->curves[0]) return show_curves(cfg, err);
+    if (call->n == 0)
         return bt_fail(err, BT_ARG, "plot needs a run (as in: bitrain plot last loss)");
-    BT_TRY(find_metric(n_words > 1 ? words[1] : "loss", cfg.rank >= 0, &metric, err));
+    BT_TRY(find_metric(call->n > 1 ? words[1] : "loss", cfg->rank >= 0, &metric, err));
     bt_db *db = NULL;
-    BT_TRY(bt_cli_open(&db, cfg.store, err));
-    bt_code code = show(&cfg, db, words[0], metric, err);
+    BT_TRY(bt_cli_open(&db, cfg->store, err));
+    bt_code code = show(cfg, db, words[0], metric, err);
     bt_db_close(db);
     return code;
 }
@@ -267,6 +252,7 @@ const bt_command bt_cmd_plot = {
                 "bitrain plot demo wait_ms --rank 1\n"
                 "bitrain plot --curves tests/bench/curves/nano-150.tsv --x tokens\n"
                 "bitrain plot demo loss --json | jq '.view.series[0].last[-1]'",
-    .options = options,
+    .options = BT_OPTION_SET(plot_opts, plot_cfg),
+    .max_words = 2,
     .run = run,
 };

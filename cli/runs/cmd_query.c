@@ -22,30 +22,20 @@ typedef struct query_cfg {
 } query_cfg;
 
 static const bt_opt query_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(query_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "an array of objects, one a row"},
-    {"json_table", "--json-table", BT_OPT_BOOL, offsetof(query_cfg, json_table), sizeof(bool),
-     "false", 0, 0, NULL, NULL, "one object: columns, rows as arrays, truncated; 4 MiB at most"},
-    {"csv", "--csv", BT_OPT_BOOL, offsetof(query_cfg, csv), sizeof(bool), "false", 0, 0, NULL, NULL,
-     "comma-separated values with a heading"},
-    {"limit", "--limit", BT_OPT_INT, offsetof(query_cfg, limit), sizeof(int64_t), "10000", 0, 1e15,
-     NULL, "rows", "at most this many rows (0: all)"},
-    {"timeout", "--timeout", BT_OPT_REAL, offsetof(query_cfg, timeout), sizeof(double), "10", 0,
-     1e6, NULL, "s", "stop the query after this time (0: never)"},
-    {"memory", "--memory", BT_OPT_INT, offsetof(query_cfg, memory), sizeof(int64_t), "1024", 0, 1e6,
-     NULL, "MiB", "stop the query when it takes more memory than this (0: any)"},
-    {"lens", "--lens", BT_OPT_TEXT, offsetof(query_cfg, lens), 64, "", 0, 0, NULL, NULL,
-     "a named question about RUN instead of SQL"},
-    {"lenses", "--lenses", BT_OPT_BOOL, offsetof(query_cfg, lenses), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "list the named questions"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(query_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_FLAG(query_cfg, json, "--json", "an array of objects, one a row"),
+    BT_ROW_FLAG(query_cfg, json_table, "--json-table",
+                "one object: columns, rows as arrays, truncated; 4 MiB at most"),
+    BT_ROW_FLAG(query_cfg, csv, "--csv", "comma-separated values with a heading"),
+    BT_ROW_INT(query_cfg, limit, "--limit", "10000", 0, 1e15, "rows",
+               "at most this many rows (0: all)"),
+    BT_ROW_REAL(query_cfg, timeout, "--timeout", "10", 0, 1e6, "s",
+                "stop the query after this time (0: never)"),
+    BT_ROW_INT(query_cfg, memory, "--memory", "1024", 0, 1e6, "MiB",
+               "stop the query when it takes more memory than this (0: any)"),
+    BT_ROW_TEXT(query_cfg, lens, "--lens", "", "a named question about RUN instead of SQL"),
+    BT_ROW_FLAG(query_cfg, lenses, "--lenses", "list the named questions"),
+    BT_ROW_STORE(query_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof query_opts / sizeof query_opts[0];
-    return query_opts;
-}
 
 enum { OBJECT_BYTES = 4 << 20 }; /* of --json-table */
 
@@ -234,24 +224,18 @@ static bt_code ask_sql(const query_cfg *cfg, bt_db *db, const char *word, bt_err
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    query_cfg cfg;
-    bt_opts o;
-    const char *word = NULL;
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    query_cfg *cfg = call->cfg;
+    const char *word = call->words[0];
     bt_db *db = NULL;
-    BT_TRY(bt_opts_init(&o, query_opts, sizeof query_opts / sizeof query_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (cfg.json + cfg.json_table + cfg.csv > 1)
+    if (cfg->json + cfg->json_table + cfg->csv > 1)
         return bt_fail(err, BT_ARG, "--json, --json-table and --csv exclude each other");
-    if (cfg.lenses) return print_lenses(&cfg, err);
-    if (!word && !cfg.lens[0])
+    if (cfg->lenses) return print_lenses(cfg, err);
+    if (!word && !cfg->lens[0])
         return bt_fail(err, BT_ARG,
                        "no query given (try: bitrain query \"SELECT run, loss FROM runs\")");
-    BT_TRY(bt_cli_open(&db, cfg.store, err));
-    bt_code code = cfg.lens[0] ? ask_lens(&cfg, db, word, err) : ask_sql(&cfg, db, word, err);
+    BT_TRY(bt_cli_open(&db, cfg->store, err));
+    bt_code code = cfg->lens[0] ? ask_lens(cfg, db, word, err) : ask_sql(cfg, db, word, err);
     bt_db_close(db);
     return code;
 }
@@ -270,6 +254,7 @@ const bt_command bt_cmd_query = {
         "bitrain query --lens slow-ranks demo\n"
         "bitrain query \"SELECT view, key, unit, meaning FROM metrics\"\n"
         "bitrain query \"SELECT name FROM sqlite_schema WHERE type = 'view'\"\n",
-    .options = options,
+    .options = BT_OPTION_SET(query_opts, query_cfg),
+    .max_words = 1,
     .run = run,
 };

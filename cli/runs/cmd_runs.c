@@ -18,35 +18,20 @@ typedef struct runs_cfg {
 } runs_cfg;
 
 static const bt_opt runs_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(runs_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object with all columns of the view 'runs'"},
-    {"limit", "--limit", BT_OPT_INT, offsetof(runs_cfg, limit), sizeof(int64_t), "30", 0, 1e9, NULL,
-     "runs", "at most this many (0: all)"},
-    {"sort", "--sort", BT_OPT_TEXT, offsetof(runs_cfg, sort), 64, "started", 0, 0, NULL, NULL,
-     "column to sort by; newest or largest first"},
-    {"reverse", "--reverse", BT_OPT_BOOL, offsetof(runs_cfg, reverse), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "oldest or smallest first"},
-    {"wide", "--wide", BT_OPT_BOOL, offsetof(runs_cfg, wide), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "every column, also beyond the terminal's width"},
-    {"yes", "--yes", BT_OPT_BOOL, offsetof(runs_cfg, yes), sizeof(bool), "false", 0, 0, NULL, NULL,
-     "rm: do not ask"},
-    {"clear", "--clear", BT_OPT_BOOL, offsetof(runs_cfg, clear), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "note: delete the note"},
-    {"checkpoints", "--checkpoints", BT_OPT_BOOL, offsetof(runs_cfg, checkpoints), sizeof(bool),
-     "false", 0, 0, NULL, NULL, "rm: delete their checkpoints too"},
-    {"keep_steps", "--keep-steps", BT_OPT_INT, offsetof(runs_cfg, keep_steps), sizeof(int64_t),
-     "-1", -1, 1e15, NULL, "steps",
-     "gc: rank rows stay for the newest N steps of a run, from now on (0: for ever, -1: as it is)"},
-    {"rebuild", "--rebuild", BT_OPT_BOOL, offsetof(runs_cfg, rebuild), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "gc: make the summaries again from the rows"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(runs_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_FLAG(runs_cfg, json, "--json", "one JSON object with all columns of the view 'runs'"),
+    BT_ROW_INT(runs_cfg, limit, "--limit", "30", 0, 1e9, "runs", "at most this many (0: all)"),
+    BT_ROW_TEXT(runs_cfg, sort, "--sort", "started", "column to sort by; newest or largest first"),
+    BT_ROW_FLAG(runs_cfg, reverse, "--reverse", "oldest or smallest first"),
+    BT_ROW_FLAG(runs_cfg, wide, "--wide", "every column, also beyond the terminal's width"),
+    BT_ROW_FLAG(runs_cfg, yes, "--yes", "rm: do not ask"),
+    BT_ROW_FLAG(runs_cfg, clear, "--clear", "note: delete the note"),
+    BT_ROW_FLAG(runs_cfg, checkpoints, "--checkpoints", "rm: delete their checkpoints too"),
+    BT_ROW_INT(runs_cfg, keep_steps, "--keep-steps", "-1", -1, 1e15, "steps",
+               "gc: rank rows stay for the newest N steps of a run, from now on (0: for ever, -1: "
+               "as it is)"),
+    BT_ROW_FLAG(runs_cfg, rebuild, "--rebuild", "gc: make the summaries again from the rows"),
+    BT_ROW_STORE(runs_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof runs_opts / sizeof runs_opts[0];
-    return runs_opts;
-}
 
 static const char *figure(char *buf, size_t size, const bt_row *row, const char *column,
                           bt_unit unit) {
@@ -304,6 +289,6 @@ const bt_command bt_cmd_runs = {
         "hold\n"
         "bitrain runs import nano-150.tsv # curves of 'bench learn --curves' as ended runs, "
         "which all views draw\n",
-    .options = options,
-    .run = run,
+    .options = BT_OPTION_SET(runs_opts, runs_cfg),
+    .run_argv = run,
 };

@@ -20,20 +20,12 @@ typedef struct show_cfg {
 } show_cfg;
 
 static const bt_opt show_opts[] = {
-    {"json", "--json", BT_OPT_BOOL, offsetof(show_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "one JSON object"},
-    {"all", "--all", BT_OPT_BOOL, offsetof(show_cfg, all), sizeof(bool), "false", 0, 0, NULL, NULL,
-     "every setting, rank, fact and event, not the telling ones"},
-    {"wide", "--wide", BT_OPT_BOOL, offsetof(show_cfg, wide), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "whole lines, also beyond the terminal's width"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(show_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_JSON(show_cfg),
+    BT_ROW_FLAG(show_cfg, all, "--all",
+                "every setting, rank, fact and event, not the telling ones"),
+    BT_ROW_FLAG(show_cfg, wide, "--wide", "whole lines, also beyond the terminal's width"),
+    BT_ROW_STORE(show_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof show_opts / sizeof show_opts[0];
-    return show_opts;
-}
 
 enum { FEW = 10 };
 
@@ -522,26 +514,16 @@ static bt_code print_json(shown *s, bt_err *err) {
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    show_cfg cfg;
-    bt_opts o;
-    const char *word = NULL;
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    show_cfg *cfg = call->cfg;
+    const char *word = call->words[0];
     char name[BT_NAME_MAX];
-    BT_TRY(bt_opts_init(&o, show_opts, sizeof show_opts / sizeof show_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (!word)
-        return bt_fail(
-            err, BT_ARG,
-            "no run given (`bitrain runs` lists them, `bitrain show last` shows the newest)");
-    shown s = {.all = cfg.all, .width = cfg.wide ? 0 : bt_table_terminal_width()};
-    BT_TRY(bt_cli_open(&s.db, cfg.store, err));
+    shown s = {.all = cfg->all, .width = cfg->wide ? 0 : bt_table_terminal_width()};
+    BT_TRY(bt_cli_open(&s.db, cfg->store, err));
     bt_code code = bt_db_run(s.db, word, name, err);
     s.run = name;
     if (code == BT_OK) code = load_view(&s, err);
-    if (code == BT_OK) code = cfg.json ? print_json(&s, err) : print_text(&s, err);
+    if (code == BT_OK) code = cfg->json ? print_json(&s, err) : print_text(&s, err);
     bt_view_close(s.view);
     bt_db_close(s.db);
     return code;
@@ -554,6 +536,8 @@ const bt_command bt_cmd_show = {
     .examples = "bitrain show last # the newest run\n"
                 "bitrain show abl-3 --all # every setting, event, fact and rank\n"
                 "bitrain show abl-3 --json | jq .phases\n",
-    .options = options,
+    .options = BT_OPTION_SET(show_opts, show_cfg),
+    .max_words = 1,
+    .no_word = "no run given (`bitrain runs` lists them, `bitrain show last` shows the newest)",
     .run = run,
 };

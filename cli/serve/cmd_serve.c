@@ -27,43 +27,32 @@ typedef struct serve_cfg {
     bool open, any_model, json, allow_older;
 } serve_cfg;
 
-#define FIELD(f) offsetof(serve_cfg, f), sizeof(((serve_cfg *)0)->f)
 static const bt_opt serve_opts[] = {
-    {"port", "--port", BT_OPT_INT, FIELD(port), "8159", 0, 65535, NULL, NULL,
-     "port (0: any free one)"},
-    {"listen", "--listen", BT_OPT_TEXT, FIELD(host), "127.0.0.1", 0, 0, NULL, NULL,
+    BT_ROW_INT(serve_cfg, port, "--port", "8159", 0, 65535, NULL, "port (0: any free one)"),
+    {"listen", "--listen", BT_OPT_TEXT, BT_FIELD(serve_cfg, host), "127.0.0.1", 0, 0, NULL, NULL,
      "address to listen on"},
-    {"allow_host", "--allow-host", BT_OPT_TEXT, FIELD(allow), "", 0, 0, NULL, NULL,
+    {"allow_host", "--allow-host", BT_OPT_TEXT, BT_FIELD(serve_cfg, allow), "", 0, 0, NULL, NULL,
      "further names it may be reached by, separated by commas"},
-    {"allow_origin", "--allow-origin", BT_OPT_TEXT, FIELD(origins), "", 0, 0, NULL, NULL,
-     "web pages that may use it, as http://localhost:3000, separated by commas (*: all)"},
-    {"api_key", "--api-key", BT_OPT_TEXT, FIELD(key), "", 0, 0, NULL, NULL,
+    {"allow_origin", "--allow-origin", BT_OPT_TEXT, BT_FIELD(serve_cfg, origins), "", 0, 0, NULL,
+     NULL, "web pages that may use it, as http://localhost:3000, separated by commas (*: all)"},
+    {"api_key", "--api-key", BT_OPT_TEXT, BT_FIELD(serve_cfg, key), "", 0, 0, NULL, NULL,
      "the token, instead of a random one; process lists show it, $BITRAIN_SERVE_TOKEN is not "
      "shown"},
-    {"open", "--open", BT_OPT_BOOL, FIELD(open), "false", 0, 0, NULL, NULL,
-     "answer without a token (on this machine only)"},
-    {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
-     "of the model, for clients (default: the run's)"},
-    {"any_model", "--any-model", BT_OPT_BOOL, FIELD(any_model), "false", 0, 0, NULL, NULL,
-     "answer requests for other model names, too"},
-    {"template", "--template", BT_OPT_TEXT, FIELD(template), "", 0, 0, NULL, NULL,
-     "chat template (default: as in training, or by the tokenizer's special tokens)"},
-    {"parallel", "--parallel", BT_OPT_INT, FIELD(parallel), "0", 0, 1024, NULL, "texts",
-     "written at once (0: 64, or what a quarter of the memory holds)"},
-    {"queue", "--queue", BT_OPT_INT, FIELD(queue), "1024", 0, 1000000, NULL, "texts",
-     "that may wait; further requests get status 429"},
+    BT_ROW_FLAG(serve_cfg, open, "--open", "answer without a token (on this machine only)"),
+    BT_ROW_TEXT(serve_cfg, name, "--name", "", "of the model, for clients (default: the run's)"),
+    BT_ROW_FLAG(serve_cfg, any_model, "--any-model", "answer requests for other model names, too"),
+    BT_ROW_TEXT(serve_cfg, template, "--template", "",
+                "chat template (default: as in training, or by the tokenizer's special tokens)"),
+    BT_ROW_INT(serve_cfg, parallel, "--parallel", "0", 0, 1024, "texts",
+               "written at once (0: 64, or what a quarter of the memory holds)"),
+    BT_ROW_INT(serve_cfg, queue, "--queue", "1024", 0, 1000000, "texts",
+               "that may wait; further requests get status 429"),
     BT_TRAINED_OPTS(serve_cfg),
-    {"allow_older", "--allow-older", BT_OPT_BOOL, FIELD(allow_older), "false", 0, 0, NULL, NULL,
-     "where the newest checkpoint is damaged, serve an older one (otherwise refused)"},
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
-     "print address and token as one JSON object"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+    BT_ROW_FLAG(serve_cfg, allow_older, "--allow-older",
+                "where the newest checkpoint is damaged, serve an older one (otherwise refused)"),
+    BT_ROW_FLAG(serve_cfg, json, "--json", "print address and token as one JSON object"),
+    BT_ROW_STORE(serve_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof serve_opts / sizeof serve_opts[0];
-    return serve_opts;
-}
 
 enum { PARALLEL = 64, REPLIES = 512, BODY_MAX = 16 << 20 };
 static const int64_t grace_ns = 5000000000;
@@ -241,36 +230,30 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    static serve_cfg cfg;
-    bt_opts o;
+static bt_code run(bt_call *call, bt_err *err) {
+    serve_cfg *cfg = call->cfg;
     bt_trained t;
-    const char *which = "last";
-    size_t n = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, serve_opts, sizeof serve_opts / sizeof serve_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &which, 1, &n, &help, err));
-    if (cfg.open && !is_loopback(cfg.host))
+    const char *which = call->n ? call->words[0] : "last";
+    if (cfg->open && !is_loopback(cfg->host))
         return bt_fail(err, BT_ARG,
-                       "--open answers everybody: only with --listen 127.0.0.1, not %s", cfg.host);
+                       "--open answers everybody: only with --listen 127.0.0.1, not %s", cfg->host);
     memset(&t, 0, sizeof t);
     sigset_t ends;
     block_signals(&ends);
     const bt_trained_how how = {.which = which,
-                                .store = cfg.store,
-                                .isa = cfg.isa,
-                                .base = cfg.base,
-                                .weight = cfg.weight,
-                                .add = cfg.add,
-                                .tokenizer = cfg.tokenizer,
-                                .threads = cfg.threads,
-                                .precision = cfg.precision,
+                                .store = cfg->store,
+                                .isa = cfg->isa,
+                                .base = cfg->base,
+                                .weight = cfg->weight,
+                                .add = cfg->add,
+                                .tokenizer = cfg->tokenizer,
+                                .threads = cfg->threads,
+                                .precision = cfg->precision,
                                 .B = 1,
-                                .newest = !cfg.allow_older};
+                                .newest = !cfg->allow_older};
     bt_code code = bt_trained_load(&t, &how, err);
     if (code == BT_OK) code = bt_classifier_refuse(&t, err);
-    if (code == BT_OK) code = serve(&cfg, &t, err);
+    if (code == BT_OK) code = serve(cfg, &t, err);
     bt_trained_release(&t);
     bt_ops_release();
     return code;
@@ -284,6 +267,7 @@ const bt_command bt_cmd_serve = {
                 "curl -H \"Authorization: Bearer TOKEN\" localhost:8159/v1/completions \\\n"
                 "    -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 40}'\n"
                 "bitrain serve abl-3 --port 0 --parallel 16 --template chatml\n",
-    .options = options,
+    .options = BT_OPTION_SET(serve_opts, serve_cfg),
+    .max_words = 1,
     .run = run,
 };

@@ -13,35 +13,27 @@ typedef struct sweep_cfg {
     int64_t steps;
 } sweep_cfg;
 
-#define FIELD(f) offsetof(sweep_cfg, f), sizeof(((sweep_cfg *)0)->f)
 static const bt_opt sweep_opts[] = {
-    {"dry_run", "--dry-run", BT_OPT_BOOL, FIELD(dry_run), "false", 0, 0, NULL, NULL,
-     "print the runs that the file asks for; train nothing"},
-    {"find_lr", "--find-lr", BT_OPT_BOOL, FIELD(find_lr), "false", 0, 0, NULL, NULL,
-     "find a learning rate: one run whose rate rises; the file is its configuration, or left out"},
-    {"from", "--from", BT_OPT_REAL, FIELD(from), "1e-6", 0, 100, NULL, NULL,
-     "with --find-lr: the first rate"},
-    {"to", "--to", BT_OPT_REAL, FIELD(to), "1", 0, 100, NULL, NULL,
-     "with --find-lr: the last rate"},
-    {"steps", "--steps", BT_OPT_INT, FIELD(steps), "200", 1, 1e6, NULL, "steps",
-     "with --find-lr: how many steps the rate takes"},
-    {"name", "--name", BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL,
-     "with --find-lr: of the group (default: find-lr); its run is NAME-001"},
-    {"retry_failed", "--retry-failed", BT_OPT_BOOL, FIELD(retry), "false", 0, 0, NULL, NULL,
-     "go on with runs that have failed, too"},
-    {"quiet", "--quiet", BT_OPT_BOOL, FIELD(quiet), "false", 0, 0, NULL, NULL,
-     "print the results only"},
-    {"json", "--json", BT_OPT_BOOL, FIELD(json), "false", 0, 0, NULL, NULL,
-     "print the results as one JSON object, the best run first"},
-    {"out", "--out", BT_OPT_TEXT, FIELD(out), "", 0, 0, NULL, NULL,
-     "folder of the sweep (default: sweeps/NAME beside the database)"},
-    {"store", "--store", BT_OPT_TEXT, FIELD(store), "", 0, 0, NULL, NULL, "metrics database"},
+    BT_ROW_FLAG(sweep_cfg, dry_run, "--dry-run",
+                "print the runs that the file asks for; train nothing"),
+    BT_ROW_FLAG(sweep_cfg, find_lr, "--find-lr",
+                "find a learning rate: one run whose rate rises; the file is its configuration, or "
+                "left out"),
+    BT_ROW_REAL(sweep_cfg, from, "--from", "1e-6", 0, 100, NULL, "with --find-lr: the first rate"),
+    BT_ROW_REAL(sweep_cfg, to, "--to", "1", 0, 100, NULL, "with --find-lr: the last rate"),
+    BT_ROW_INT(sweep_cfg, steps, "--steps", "200", 1, 1e6, "steps",
+               "with --find-lr: how many steps the rate takes"),
+    BT_ROW_TEXT(sweep_cfg, name, "--name", "",
+                "with --find-lr: of the group (default: find-lr); its run is NAME-001"),
+    {"retry_failed", "--retry-failed", BT_OPT_BOOL, BT_FIELD(sweep_cfg, retry), "false", 0, 0, NULL,
+     NULL, "go on with runs that have failed, too"},
+    BT_ROW_FLAG(sweep_cfg, quiet, "--quiet", "print the results only"),
+    BT_ROW_FLAG(sweep_cfg, json, "--json",
+                "print the results as one JSON object, the best run first"),
+    BT_ROW_TEXT(sweep_cfg, out, "--out", "",
+                "folder of the sweep (default: sweeps/NAME beside the database)"),
+    BT_ROW_STORE(sweep_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof sweep_opts / sizeof sweep_opts[0];
-    return sweep_opts;
-}
 
 static size_t count(const bt_sweep_plan *p, bt_sweep_at at) {
     size_t n = 0;
@@ -108,27 +100,23 @@ static bt_code check_options(const bt_opts *o, const sweep_cfg *cfg, size_t n, b
     return BT_OK;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+static bt_code run(bt_call *call, bt_err *err) {
     static bt_sweep_file file;
     static bt_sweep_plan plan = {.out_lock = -1};
-    sweep_cfg cfg;
-    bt_opts o;
-    const char *words[1];
-    size_t n = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, sweep_opts, sizeof sweep_opts / sizeof sweep_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, words, 1, &n, &help, err));
-    BT_TRY(check_options(&o, &cfg, n, err));
-    const bt_sweep_find find = {.name = cfg.name[0] ? cfg.name : "find-lr",
-                                .config = n ? words[0] : "",
-                                .from = cfg.from,
-                                .to = cfg.to,
-                                .steps = cfg.steps};
-    bt_code code = cfg.find_lr ? bt_sweep_file_find(&file, &find, err)
-                               : bt_sweep_file_read(&file, words[0], err);
-    if (code == BT_OK) code = bt_sweep_plan_make(&plan, &file, cfg.store, cfg.out, cfg.quiet, err);
+    sweep_cfg *cfg = call->cfg;
+    const char *const *words = call->words;
+    BT_TRY(check_options(&call->opts, cfg, call->n, err));
+    const bt_sweep_find find = {.name = cfg->name[0] ? cfg->name : "find-lr",
+                                .config = call->n ? words[0] : "",
+                                .from = cfg->from,
+                                .to = cfg->to,
+                                .steps = cfg->steps};
+    bt_code code = cfg->find_lr ? bt_sweep_file_find(&file, &find, err)
+                                : bt_sweep_file_read(&file, words[0], err);
     if (code == BT_OK)
-        code = cfg.dry_run ? dry_run(&plan, &cfg, err) : work(&plan, &cfg, exit_status, err);
+        code = bt_sweep_plan_make(&plan, &file, cfg->store, cfg->out, cfg->quiet, err);
+    if (code == BT_OK)
+        code = cfg->dry_run ? dry_run(&plan, cfg, err) : work(&plan, cfg, call->exit_status, err);
     bt_sweep_folder_close(&plan);
     bt_sweep_plan_release(&plan);
     bt_sweep_file_release(&file);
@@ -152,6 +140,7 @@ const bt_command bt_cmd_sweep = {
                 "#   settings: {model.preset: nano, train.steps: 200}\n"
                 "#   space:\n"
                 "#     optim.lr: [1e-3, 2e-3, 4e-3]      # or: log 1e-4 .. 1e-2 in 5\n",
-    .options = options,
+    .options = BT_OPTION_SET(sweep_opts, sweep_cfg),
+    .max_words = 1,
     .run = run,
 };

@@ -7,31 +7,29 @@
 
 #include "cli/sweep/sweep.h"
 
-#define FIELD(f) offsetof(bt_sweep_head, f), sizeof(((bt_sweep_head *)0)->f)
 static const bt_opt head_rows[] = {
-    {"name", NULL, BT_OPT_TEXT, FIELD(name), "", 0, 0, NULL, NULL, "of the group"},
-    {"method", NULL, BT_OPT_ENUM, FIELD(method), "grid", 0, 0, "grid|random|halving|find-lr", NULL,
-     "how runs are chosen"},
-    {"goal", NULL, BT_OPT_TEXT, FIELD(goal), "", 0, 0, NULL, NULL,
-     "metric of a step, or best_val (default: best_val where all runs have one, else loss)"},
-    {"better", NULL, BT_OPT_ENUM, FIELD(better), "smaller", 0, 0, "smaller|larger", NULL,
-     "which goal wins"},
-    {"config", NULL, BT_OPT_TEXT, FIELD(config), "", 0, 0, NULL, NULL,
-     "configuration file of all runs"},
-    {"runs", NULL, BT_OPT_INT, FIELD(runs), "0", 0, BT_SWEEP_RUNS, NULL, "runs", "at most so many"},
-    {"seed", NULL, BT_OPT_INT, FIELD(seed), "1", 0, 9007199254740992.0, NULL, NULL,
-     "of what is drawn"},
-    {"on", NULL, BT_OPT_ENUM, FIELD(on), "auto", 0, 0, "auto|local|slurm", NULL,
-     "where runs are trained: auto takes the nodes of the Slurm job that the sweep is started in"},
-    {"parallel", NULL, BT_OPT_INT, FIELD(parallel), "0", 0, 1024, NULL, "runs", "at a time"},
-    {"budget.steps", NULL, BT_OPT_INT, FIELD(budget_steps), "0", 0, 1e15, NULL, "steps",
-     "of all runs together"},
-    {"budget.hours", NULL, BT_OPT_REAL, FIELD(budget_hours), "0", 0, 1e6, NULL, "hours",
-     "of wall clock"},
-    {"halving.keep", NULL, BT_OPT_INT, FIELD(keep), "3", 2, 100, NULL, NULL,
+    BT_ROW_TEXT(bt_sweep_head, name, NULL, "", "of the group"),
+    BT_ROW_ENUM(bt_sweep_head, method, NULL, "grid", "grid|random|halving|find-lr",
+                "how runs are chosen"),
+    BT_ROW_TEXT(
+        bt_sweep_head, goal, NULL, "",
+        "metric of a step, or best_val (default: best_val where all runs have one, else loss)"),
+    BT_ROW_ENUM(bt_sweep_head, better, NULL, "smaller", "smaller|larger", "which goal wins"),
+    BT_ROW_TEXT(bt_sweep_head, config, NULL, "", "configuration file of all runs"),
+    BT_ROW_INT(bt_sweep_head, runs, NULL, "0", 0, BT_SWEEP_RUNS, "runs", "at most so many"),
+    BT_ROW_INT(bt_sweep_head, seed, NULL, "1", 0, 9007199254740992.0, NULL, "of what is drawn"),
+    BT_ROW_ENUM(bt_sweep_head, on, NULL, "auto", "auto|local|slurm",
+                "where runs are trained: auto takes the nodes of the Slurm job that the sweep is "
+                "started in"),
+    BT_ROW_INT(bt_sweep_head, parallel, NULL, "0", 0, 1024, "runs", "at a time"),
+    {"budget.steps", NULL, BT_OPT_INT, BT_FIELD(bt_sweep_head, budget_steps), "0", 0, 1e15, NULL,
+     "steps", "of all runs together"},
+    {"budget.hours", NULL, BT_OPT_REAL, BT_FIELD(bt_sweep_head, budget_hours), "0", 0, 1e6, NULL,
+     "hours", "of wall clock"},
+    {"halving.keep", NULL, BT_OPT_INT, BT_FIELD(bt_sweep_head, keep), "3", 2, 100, NULL, NULL,
      "one of so many goes on"},
-    {"halving.first_steps", NULL, BT_OPT_INT, FIELD(first_steps), "0", 0, 1e12, NULL, "steps",
-     "before the first judgement"},
+    {"halving.first_steps", NULL, BT_OPT_INT, BT_FIELD(bt_sweep_head, first_steps), "0", 0, 1e12,
+     NULL, "steps", "before the first judgement"},
 };
 enum { HEAD_ROWS = sizeof head_rows / sizeof head_rows[0] };
 

@@ -224,11 +224,6 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     return code;
 }
 
-static const bt_opt *options(size_t *n) {
-    *n = bt_run_opts_n;
-    return bt_run_opts;
-}
-
 const bt_command bt_cmd_train = {
     .ranked = true,
     .name = "train",
@@ -245,7 +240,7 @@ const bt_command bt_cmd_train = {
         "bitrain train --resume last\n"
         "bitrain train conf.yaml --print-config # every setting and where it came from\n"
         "bitrain train conf.yaml --dry-run # memory, layout and time; trains nothing\n",
-    .options = options,
-    .run = run,
+    .options = {.rows = bt_run_opts},
+    .run_argv = run,
     .reports = true,
 };

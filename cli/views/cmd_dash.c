@@ -22,28 +22,19 @@ typedef struct dash_cfg {
 } dash_cfg;
 
 static const bt_opt dash_opts[] = {
-    {"port", "--port", BT_OPT_INT, offsetof(dash_cfg, port), sizeof(int64_t), "8158", 0, 65535,
-     NULL, NULL, "port (0: any free one)"},
-    {"host", "--host", BT_OPT_TEXT, offsetof(dash_cfg, host), 128, "127.0.0.1", 0, 0, NULL, NULL,
-     "address to listen on"},
-    {"allow_host", "--allow-host", BT_OPT_TEXT, offsetof(dash_cfg, allow), 512, "", 0, 0, NULL,
-     NULL, "further names this page may be reached by, separated by commas"},
-    {"socket", "--socket", BT_OPT_TEXT, offsetof(dash_cfg, socket), 108, "", 0, 0, NULL, NULL,
-     "listen on this Unix socket, open to you alone, instead of a port"},
-    {"enable_query", "--enable-query", BT_OPT_BOOL, offsetof(dash_cfg, query), sizeof(bool),
-     "false", 0, 0, NULL, NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
-    {"control", "--control", BT_OPT_BOOL, offsetof(dash_cfg, control), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "buttons that start, steer, resume, tag, note and remove runs"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(dash_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "print address and token as one JSON object"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(dash_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_INT(dash_cfg, port, "--port", "8158", 0, 65535, NULL, "port (0: any free one)"),
+    BT_ROW_TEXT(dash_cfg, host, "--host", "127.0.0.1", "address to listen on"),
+    {"allow_host", "--allow-host", BT_OPT_TEXT, BT_FIELD(dash_cfg, allow), "", 0, 0, NULL, NULL,
+     "further names this page may be reached by, separated by commas"},
+    BT_ROW_TEXT(dash_cfg, socket, "--socket", "",
+                "listen on this Unix socket, open to you alone, instead of a port"),
+    {"enable_query", "--enable-query", BT_OPT_BOOL, BT_FIELD(dash_cfg, query), "false", 0, 0, NULL,
+     NULL, "take read-only SQL at /api/v1/query (10 000 rows, 2 s)"},
+    BT_ROW_FLAG(dash_cfg, control, "--control",
+                "buttons that start, steer, resume, tag, note and remove runs"),
+    BT_ROW_FLAG(dash_cfg, json, "--json", "print address and token as one JSON object"),
+    BT_ROW_STORE(dash_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof dash_opts / sizeof dash_opts[0];
-    return dash_opts;
-}
 
 static void say_mode(const dash_cfg *c) {
     fprintf(stderr, "%s; Ctrl-C ends it\n",
@@ -132,16 +123,10 @@ static bt_code start(void *ctx, int n, const char *const *words, char *name, bt_
     return bt_cli_start_run(ctx, n, words, name, 1, err);
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    dash_cfg c;
-    bt_opts o;
-    bool help = false;
-    size_t n_pos = 0;
+static bt_code run(bt_call *call, bt_err *err) {
+    dash_cfg *c = call->cfg;
     char store[1024], token_file[1024] = "";
-    (void)exit_status;
-    BT_TRY(bt_opts_init(&o, dash_opts, sizeof dash_opts / sizeof dash_opts[0], &c, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, NULL, 0, &n_pos, &help, err));
-    BT_TRY(bt_store_path(store, sizeof store, c.store, err));
+    BT_TRY(bt_store_path(store, sizeof store, c->store, err));
     BT_TRY(check_store(store, err));
     /* blocked before any thread exists, so all inherit it */
     sigset_t ends;
@@ -153,28 +138,28 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     signal(SIGPIPE, SIG_IGN);
     bt_web *web = NULL;
     bt_web_cfg cfg = {.store = store,
-                      .host = c.host,
-                      .port = (int)c.port,
-                      .socket = c.socket,
-                      .control = c.control,
-                      .query_program = c.query ? "/proc/self/exe" : NULL,
+                      .host = c->host,
+                      .port = (int)c->port,
+                      .socket = c->socket,
+                      .control = c->control,
+                      .query_program = c->query ? "/proc/self/exe" : NULL,
                       .resume = resume,
                       .resume_ctx = store,
                       .remove = remove_run,
                       .start = start,
-                      .allow_hosts = c.allow,
+                      .allow_hosts = c->allow,
                       .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));
-    bt_code code = c.socket[0]
+    bt_code code = c->socket[0]
                        ? BT_OK
                        : bt_token_file_keep(store, "dash", bt_web_port(web), bt_web_token(web),
                                             token_file, sizeof token_file, err);
     if (code == BT_OK) {
         int got = 0;
-        if (c.socket[0])
-            print_socket(&c);
+        if (c->socket[0])
+            print_socket(c);
         else
-            print_address(&c, web, token_file);
+            print_address(c, web, token_file);
         sigwait(&ends, &got);
         if (token_file[0]) unlink(token_file);
     }
@@ -191,6 +176,6 @@ const bt_command bt_cmd_dash = {
         "bitrain dash --port 0 --control # any free port, with buttons that steer live runs\n"
         "bitrain dash --socket ~/bt.sock # a socket that only you can open: for machines "
         "that others share\n",
-    .options = options,
+    .options = BT_OPTION_SET(dash_opts, dash_cfg),
     .run = run,
 };

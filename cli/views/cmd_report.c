@@ -18,41 +18,24 @@ typedef struct report_cfg {
 } report_cfg;
 
 static const bt_opt report_opts[] = {
-    {"out", "--out", BT_OPT_TEXT, offsetof(report_cfg, out), 1024, "", 0, 0, NULL, NULL,
-     "file to write (default: standard output)"},
-    {"force", "--force", BT_OPT_BOOL, offsetof(report_cfg, force), sizeof(bool), "false", 0, 0,
-     NULL, NULL, "replace a file that exists"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(report_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_TEXT(report_cfg, out, "--out", "", "file to write (default: standard output)"),
+    BT_ROW_FLAG(report_cfg, force, "--force", "replace a file that exists"),
+    BT_ROW_STORE(report_cfg),
 };
 
-static const bt_opt *options(size_t *n) {
-    *n = sizeof report_opts / sizeof report_opts[0];
-    return report_opts;
-}
-
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
-    report_cfg cfg;
-    bt_opts o;
-    const char *word = NULL;
-    size_t n = 0;
-    bool help;
+static bt_code run(bt_call *call, bt_err *err) {
+    report_cfg *cfg = call->cfg;
+    const char *word = call->words[0];
     char store[1024], size[40];
     bt_text page;
     bt_out_text file;
     bt_progress bar;
-    BT_TRY(bt_opts_init(&o, report_opts, sizeof report_opts / sizeof report_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n, &help, err));
-    if (!word)
-        return bt_fail(err, BT_ARG,
-                       "no run given (`bitrain runs` lists them, 'last' is the newest)");
-    if (!cfg.out[0] && isatty(STDOUT_FILENO))
+    if (!cfg->out[0] && isatty(STDOUT_FILENO))
         return bt_fail(err, BT_ARG,
                        "a report is a page for browsers: give it a file (-o %.64s.html)",
                        bt_name_ok(word) ? word : "report");
-    BT_TRY(bt_store_path(store, sizeof store, cfg.store, err));
-    BT_TRY(bt_out_text_open(&file, cfg.out, cfg.force, err));
+    BT_TRY(bt_store_path(store, sizeof store, cfg->store, err));
+    BT_TRY(bt_out_text_open(&file, cfg->out, cfg->force, err));
     bt_text_init(&page);
     bt_progress_begin(&bar, false);
     bt_code code = bt_report(&page, store, word, &(bt_store_progress){bt_progress_of, &bar}, err);
@@ -60,9 +43,9 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (code == BT_OK && fwrite(page.data, 1, page.len, file.to) != page.len)
         code = bt_fail_errno(err, BT_IO, errno, "cannot write the report");
     code = bt_out_text_close(&file, code, err);
-    if (code == BT_OK && cfg.out[0])
+    if (code == BT_OK && cfg->out[0])
         fprintf(stderr, "%s in '%s': open it in a browser, no server needed\n",
-                bt_metric_format(size, sizeof size, (double)page.len, BT_UNIT_BYTES), cfg.out);
+                bt_metric_format(size, sizeof size, (double)page.len, BT_UNIT_BYTES), cfg->out);
     bt_text_release(&page);
     return code;
 }
@@ -73,6 +56,8 @@ const bt_command bt_cmd_report = {
     .args = "RUN",
     .examples = "bitrain report demo -o demo.html # then open demo.html\n"
                 "bitrain report last > newest.html\n",
-    .options = options,
+    .options = BT_OPTION_SET(report_opts, report_cfg),
+    .max_words = 1,
+    .no_word = "no run given (`bitrain runs` lists them, 'last' is the newest)",
     .run = run,
 };

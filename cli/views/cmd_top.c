@@ -34,40 +34,29 @@ static const char screen_names[] =
 #undef BT_SCREEN
 
 static const bt_opt top_opts[] = {
-    {"once", "--once", BT_OPT_BOOL, offsetof(top_cfg, once), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "print one frame and end"},
-    {"json", "--json", BT_OPT_BOOL, offsetof(top_cfg, json), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "the numbers of the frame as one JSON object"},
-    {"plain", "--plain", BT_OPT_BOOL, offsetof(top_cfg, plain), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "frames as plain text, one after the other, no keys"},
-    {"watch", "--watch", BT_OPT_REAL, offsetof(top_cfg, watch), sizeof(double), "0", 0, 86400, NULL,
-     "s", "with --plain or --json: a frame every so many seconds"},
-    {"screen", "--screen", BT_OPT_TEXT, offsetof(top_cfg, screen), 16, "", 0, 0, NULL, NULL,
+    BT_ROW_FLAG(top_cfg, once, "--once", "print one frame and end"),
+    BT_ROW_FLAG(top_cfg, json, "--json", "the numbers of the frame as one JSON object"),
+    BT_ROW_FLAG(top_cfg, plain, "--plain", "frames as plain text, one after the other, no keys"),
+    BT_ROW_REAL(top_cfg, watch, "--watch", "0", 0, 86400, "s",
+                "with --plain or --json: a frame every so many seconds"),
+    {"screen", "--screen", BT_OPT_TEXT, BT_FIELD(top_cfg, screen), "", 0, 0, NULL, NULL,
      screen_names},
-    {"x", "--x", BT_OPT_TEXT, offsetof(top_cfg, x), 16, "step", 0, 0, NULL, NULL,
-     "x axis: step tokens time active bytes"},
-    {"span", "--span", BT_OPT_REAL, offsetof(top_cfg, span), sizeof(double), "0", 0, 1e9, NULL, "s",
-     "show this much time (0: all)"},
-    {"step", "--step", BT_OPT_INT, offsetof(top_cfg, step), sizeof(int64_t), "0", 0, 1e15, NULL,
-     NULL, "the screen as it was at this step (0: now)"},
-    {"baseline", "--baseline", BT_OPT_TEXT, offsetof(top_cfg, baseline), BT_NAME_MAX, "", 0, 0,
-     NULL, NULL, "a run drawn as a ghost in every chart"},
-    {"size", "--size", BT_OPT_TEXT, offsetof(top_cfg, size), 24, "", 0, 0, NULL, NULL,
-     "size of printed frames, as 120x40 (default: the terminal's)"},
-    {"ascii", "--ascii", BT_OPT_BOOL, offsetof(top_cfg, ascii), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "draw with ASCII characters only"},
-    {"theme", "--theme", BT_OPT_TEXT, offsetof(top_cfg, theme), 1024, "", 0, 0, NULL, NULL,
-     "dark, light, or a file of lines 'ROLE INDEX' (default: $BITRAIN_THEME, else dark)"},
-    {"home", "--home", BT_OPT_BOOL, offsetof(top_cfg, home), sizeof(bool), "false", 0, 0, NULL,
-     NULL, "open on the list of runs, also when there is none (plain `bitrain` on a terminal)"},
-    {"store", "--store", BT_OPT_TEXT, offsetof(top_cfg, store), 1024, "", 0, 0, NULL, NULL,
-     "metrics database"},
+    BT_ROW_TEXT(top_cfg, x, "--x", "step", "x axis: step tokens time active bytes"),
+    BT_ROW_REAL(top_cfg, span, "--span", "0", 0, 1e9, "s", "show this much time (0: all)"),
+    BT_ROW_INT(top_cfg, step, "--step", "0", 0, 1e15, NULL,
+               "the screen as it was at this step (0: now)"),
+    BT_ROW_TEXT(top_cfg, baseline, "--baseline", "", "a run drawn as a ghost in every chart"),
+    BT_ROW_TEXT(top_cfg, size, "--size", "",
+                "size of printed frames, as 120x40 (default: the terminal's)"),
+    BT_ROW_FLAG(top_cfg, ascii, "--ascii", "draw with ASCII characters only"),
+    BT_ROW_TEXT(
+        top_cfg, theme, "--theme", "",
+        "dark, light, or a file of lines 'ROLE INDEX' (default: $BITRAIN_THEME, else dark)"),
+    BT_ROW_FLAG(
+        top_cfg, home, "--home",
+        "open on the list of runs, also when there is none (plain `bitrain` on a terminal)"),
+    BT_ROW_STORE(top_cfg),
 };
-
-static const bt_opt *options(size_t *n) {
-    *n = sizeof top_opts / sizeof top_opts[0];
-    return top_opts;
-}
 
 /* ---- size ------------------------------------------------------------------------------------ */
 
@@ -209,41 +198,36 @@ static bt_code open_store(bt_db **db, const char *store, bool home, bt_err *err)
     return bt_db_open(db, store, err);
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
-    (void)exit_status;
+static bt_code run(bt_call *call, bt_err *err) {
     doing d = {NULL, ""};
-    top_cfg cfg;
-    bt_opts o;
-    const char *word = NULL;
-    size_t n_words = 0;
-    bool help;
-    BT_TRY(bt_opts_init(&o, top_opts, sizeof top_opts / sizeof top_opts[0], &cfg, err));
-    BT_TRY(bt_opts_argv(&o, argc, argv, &word, 1, &n_words, &help, err));
+    top_cfg *cfg = call->cfg;
+    const char *word = call->words[0];
     bt_top_cfg view = {.store = d.store,
                        .run = word ? word : "last",
-                       .span_s = cfg.span,
-                       .at_step = cfg.step > 0 ? cfg.step - 1 : -1,
-                       .baseline = cfg.baseline};
-    if (!bt_x_axis_parse(cfg.x, &view.x))
-        return bt_fail(err, BT_ARG, "no x axis '%s' (step, tokens, time, active, bytes)", cfg.x);
-    view.screen = cfg.screen[0] ? bt_top_screen_by_name(cfg.screen) : 0;
-    if (cfg.screen[0] && view.screen == 0)
-        return bt_fail(err, BT_ARG, "no screen '%s' (%s)", cfg.screen, screen_names);
-    const char *term = getenv("TERM"), *theme = cfg.theme[0] ? cfg.theme : getenv("BITRAIN_THEME");
+                       .span_s = cfg->span,
+                       .at_step = cfg->step > 0 ? cfg->step - 1 : -1,
+                       .baseline = cfg->baseline};
+    if (!bt_x_axis_parse(cfg->x, &view.x))
+        return bt_fail(err, BT_ARG, "no x axis '%s' (step, tokens, time, active, bytes)", cfg->x);
+    view.screen = cfg->screen[0] ? bt_top_screen_by_name(cfg->screen) : 0;
+    if (cfg->screen[0] && view.screen == 0)
+        return bt_fail(err, BT_ARG, "no screen '%s' (%s)", cfg->screen, screen_names);
+    const char *term = getenv("TERM"),
+               *theme = cfg->theme[0] ? cfg->theme : getenv("BITRAIN_THEME");
     if (theme && *theme) BT_TRY(bt_color_theme(theme, err));
     bool screen = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term && term[0] &&
                   strcmp(term, "dumb") != 0;
     bt_db *db = NULL;
-    BT_TRY(bt_store_path(d.store, sizeof d.store, cfg.store, err));
-    BT_TRY(open_store(&db, d.store, cfg.home, err));
+    BT_TRY(bt_store_path(d.store, sizeof d.store, cfg->store, err));
+    BT_TRY(open_store(&db, d.store, cfg->home, err));
     d.db = view.db = db;
     view.actions = (bt_top_actions){&d, control, start, mark, tag, remove_run, note, rename_run};
-    if (cfg.home && !word) view.run = "";
+    if (cfg->home && !word) view.run = "";
     bt_code code;
-    if (cfg.once || cfg.plain || cfg.json || !screen)
-        code = print_frames(&cfg, &view, err);
+    if (cfg->once || cfg->plain || cfg->json || !screen)
+        code = print_frames(cfg, &view, err);
     else
-        code = interactive(&cfg, &view, err);
+        code = interactive(cfg, &view, err);
     bt_db_close(db);
     return code;
 }
@@ -257,6 +241,7 @@ const bt_command bt_cmd_top = {
                 "bitrain top demo --once # one frame of text\n"
                 "bitrain top demo --once --json | jq '.stragglers[0]'\n"
                 "bitrain top demo --plain --watch 5 # for logs and dumb terminals",
-    .options = options,
+    .options = BT_OPTION_SET(top_opts, top_cfg),
+    .max_words = 1,
     .run = run,
 };

@@ -48,6 +48,23 @@ typedef struct bt_opt {
     const char *help;    /* one line */
 } bt_opt;
 
+/* Rows of an option table. The key is the name of the field f of the struct S; where the names differ, the row is
+ * written out with BT_FIELD. */
+#define BT_FIELD(S, f) offsetof(S, f), sizeof(((S *)0)->f)
+#define BT_ROW_FLAG(S, f, flag, help) BT_ROW_BOOL(S, f, flag, "false", help)
+#define BT_ROW_BOOL(S, f, flag, def, help) \
+    { #f, flag, BT_OPT_BOOL, BT_FIELD(S, f), def, 0, 0, NULL, NULL, help }
+#define BT_ROW_TEXT(S, f, flag, def, help) \
+    { #f, flag, BT_OPT_TEXT, BT_FIELD(S, f), def, 0, 0, NULL, NULL, help }
+#define BT_ROW_LIST(S, f, flag, def, help) \
+    { #f, flag, BT_OPT_LIST, BT_FIELD(S, f), def, 0, 0, NULL, NULL, help }
+#define BT_ROW_ENUM(S, f, flag, def, choices, help) \
+    { #f, flag, BT_OPT_ENUM, BT_FIELD(S, f), def, 0, 0, choices, NULL, help }
+#define BT_ROW_INT(S, f, flag, def, min, max, unit, help) \
+    { #f, flag, BT_OPT_INT, BT_FIELD(S, f), def, min, max, NULL, unit, help }
+#define BT_ROW_REAL(S, f, flag, def, min, max, unit, help) \
+    { #f, flag, BT_OPT_REAL, BT_FIELD(S, f), def, min, max, NULL, unit, help }
+
 /* A key that the files of other programs have, at their top level */
 typedef struct bt_opt_alias {
     const char *key;

@@ -221,5 +221,5 @@ const bt_command bt_cmd_rank = {.ranked = true,
                                 .summary = "one MPI rank of a run (started by train)",
                                 .args = "",
                                 .examples = "",
-                                .run = run,
+                                .run_argv = run,
                                 .hidden = 1};
