@@ -2,12 +2,13 @@
 # A rank, rank 0 or mpirun is killed, a rank is stopped: the run goes on from the newest checkpoint and its losses are those of
 # a run that nobody disturbed, bit for bit; nothing is left behind; a failure that comes again is not repeated for ever.
 # timeout: 240
+# waits: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_DELAY=60                    # a fast machine is not to reach the next checkpoint between a look and a kill
 # from the disk, as after the loss of a host; cli.recovery.kill_memory has the states in memory
 run=(train "${slow[@]}" --batch-tokens 256 --steps 40 --ckpt-every 15 --set ckpt.memory=off)
-ok "${run[@]}" --name calm
+BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
 [ "$(wc -l <calm.txt)" = 40 ] || fault "the calm run has $(wc -l <calm.txt) steps"
 
@@ -63,7 +64,6 @@ disturbed frozen "no progress"
 q "SELECT title FROM events WHERE run='frozen'" | grep -q "rank 1 (pid .*) is stopped by a signal" || fault "the stopped rank is not named"
 q "SELECT title FROM events WHERE run='frozen' AND kind='failure'" | grep -Eq "(in (data|the exchange|forward and backward|the optimizer|a checkpoint)|recording measurements) of step" || fault "nobody says where the ranks were: $(q "SELECT title FROM events WHERE run='frozen'")"
 
-# no restart allowed
 # with the defaults (600 s without a step): a stopped rank is known and ended soon
 start halted 18
 kill -STOP "$(rank_pid halted 1)"
@@ -76,6 +76,7 @@ kill -STOP "$pid"; sleep 1; kill -CONT "$pid"
 wait $job || fault "waited: exit $?"
 [ "$(q "SELECT count(*) FROM attempts WHERE run='waited'")" = 1 ] || fault "a rank that was stopped for a second cost a restart"
 
+# no restart allowed
 start mourned 18 --max-restarts 0
 kill -9 "$(rank_pid mourned 1)"
 wait "$job"

@@ -2,6 +2,7 @@
 # `mpirun bitrain train`: every process is a rank, rank 0 writes the database; the same losses as under the supervisor;
 # resumed by either way; SIGUSR1 and SIGTERM save and stop; errors are told once.
 # timeout: 180
+# waits: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}")                       # without "--ranks 2", the last two words

@@ -3,7 +3,6 @@
 # so. Whatever lies where, the losses have the bits of the same layout on one host, and reproducible ones those of one rank. Needs root.
 # timeout: 180
 # labels: mpi
-# mpi: 4
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${tiny[@]}" --precision fp32 --steps 12 --set ckpt.final=false)

@@ -2,7 +2,8 @@
 # Ranks with unlike processors train together, with the best kernels that all have, and say so once; what does not fit is
 # refused by name; weights that differ between replicas end a run and leave a checkpoint that is worth resuming from.
 # timeout: 120
-# mpi: 2
+# waits: yes
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}" --steps 12)            # without "--ranks 2", the last two words

@@ -1,6 +1,7 @@
 #!/bin/bash
 # bench http: every figure is there and possible, and neither files nor processes stay behind.
 # timeout: 90
+# waits: yes
 # labels: web
 set -u
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi

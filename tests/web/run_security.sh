@@ -1,6 +1,7 @@
 #!/bin/bash
 # The dashboard against a hostile client, over raw sockets: traversal, foreign Host and Origin, tokens, methods, sizes, slow requests.
 # timeout: 120
+# waits: yes
 # labels: web
 set -u
 dir=$(mktemp -d)

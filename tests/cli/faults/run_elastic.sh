@@ -2,6 +2,7 @@
 # --elastic and `ctl resize`: a run goes on with other numbers of ranks, in layouts with tensor parallelism, ZeRO-3 and a pipeline,
 # and its losses are those of one rank that nobody disturbed; resizes count as no restart; what cannot be is refused.
 # timeout: 150
+# waits: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 same=("${slow[@]}" --batch-tokens 512 --set train.reproducible=true --set train.unit=2 --steps 120 --set ckpt.minutes=0)
 

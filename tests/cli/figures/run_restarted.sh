@@ -2,6 +2,7 @@
 # The figures of a run, computed a second time in SQL from its raw rows: what became of the wall clock of a run that is paused,
 # validated, saved, killed and restarted, and its speed and communication; `runs`, `show`, `top` and the lens say the same.
 # timeout: 240
+# waits: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/figures/figures_lib.sh"
 

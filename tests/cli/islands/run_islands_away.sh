@@ -1,7 +1,8 @@
 # run_islands_away.sh - own steps go on while the hub is away, up to a bound, and are part of what the hub gets when it is back; a hub that
 # never comes back ends its island in one line, with a checkpoint.
 # timeout: 120
-# mpi: 2
+# waits: yes
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

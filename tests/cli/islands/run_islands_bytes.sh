@@ -2,7 +2,7 @@
 # int8 both ways: at most 1/190 of what a rank of data parallel training with fp32 gradients sends and receives.
 # What joining costs once (the weights as fp32) is left out: it is the difference between a longer run and a shorter one.
 # timeout: 240
-# mpi: 2
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

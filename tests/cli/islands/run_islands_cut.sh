@@ -2,7 +2,8 @@
 # machines that are switched off: both sides miss each other. The hub declares the island dead and deals out its data, the other island goes
 # on; the island tells, waits or goes on with own steps, and comes back when the link does. No update is lost or applied twice.
 # timeout: 400
-# mpi: 3
+# waits: yes
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hub_at=10.77.$id.1:0

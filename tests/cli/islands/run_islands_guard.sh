@@ -2,7 +2,8 @@
 # same address, with no update twice and none lost that was acknowledged; it is told, and given up where it helps nothing; the process that
 # serves does not outlive the one that waits for it.
 # timeout: 240
-# mpi: 2
+# waits: yes
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

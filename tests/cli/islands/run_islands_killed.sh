@@ -1,7 +1,8 @@
 # run_islands_killed.sh - an island killed with -9 costs the others no step and comes back; a hub killed with -9 goes on from its log, with
 # nothing applied twice and nothing lost that was acknowledged.
 # timeout: 120
-# mpi: 3
+# waits: yes
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

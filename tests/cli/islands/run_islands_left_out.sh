@@ -1,7 +1,8 @@
 # run_islands_left_out.sh - a round of three islands goes on with two of them while the third does not compute; what comes too late, and a
 # delta that a flipped bit has spoilt, are left out by the hub, told by the island, counted the same by both, and harm no later update.
 # timeout: 240
-# mpi: 3
+# waits: yes
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed

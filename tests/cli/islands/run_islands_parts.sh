@@ -2,7 +2,7 @@
 # fragments too; a process killed with -9 costs no update, its checkpoint is of the whole; addresses that are missing or in another order
 # are refused in one line.
 # timeout: 240
-# mpi: 5
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

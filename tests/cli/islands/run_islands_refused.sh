@@ -1,6 +1,7 @@
 # run_islands_refused.sh - who may not join is told in one line: no key, a wrong one, one that is not listed, a file that others may read,
 # another hub's, another model, an address where nothing listens; and the hub goes on. A hub closes connections that take too much memory.
 # timeout: 120
+# waits: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed

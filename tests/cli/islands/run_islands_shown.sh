@@ -1,7 +1,7 @@
 # run_islands_shown.sh - three islands with bounded staleness, of which one is killed and one is four times slower, and a fourth that joins
 # meanwhile: nobody is ever further ahead than the bound, and SQL, `bitrain top` and JSON show who is there and what happened.
 # timeout: 120
-# mpi: 4
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 240
 # labels: mpi
-# mpi: 2
 # bitrain plan: rates are measured once and kept, layouts are ranked, what is written can be trained with, and what nobody can
 # train is refused.
 . "$(dirname "$0")/../train_lib.sh"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 240
 # labels: mpi
-# mpi: 2
 # train --layout auto: the planner chooses what was left open, says so in a line, an event and facts; the steps' time is held
 # against its prediction; --dry-run predicts where no run is recorded.
 . "$(dirname "$0")/../train_lib.sh"

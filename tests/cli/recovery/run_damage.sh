@@ -50,17 +50,15 @@ BITRAIN_TEST_NAN=1:21:embed ok "${run[@]}" --name nan
 like_calm nan calm2 1
 event nan hardware | grep -q "gradient of embed is not finite, but not when computed again: a fault of the hardware of rank 1 (host '$host')" || fault "nan: rank 1 is not named: $(event nan hardware)"
 
-# the newest checkpoint is read again when the run waits, and when the machine is idle; one that the disk has damaged is told, and
-# another is written
+# The newest checkpoint is read again when the machine is idle, and at once when the run is paused. One that the disk has damaged
+# is reported, and another is written.
 BITRAIN_TEST_DELAY=20 "$BITRAIN" train "${slow[@]}" --steps 100000 --set ckpt.minutes=0 --name disk >disk.out 2>disk.err &
 job=$!
 started+=($job)
 until_event() { local i; for i in $(seq 900); do [ "$(q "SELECT count(*) FROM events WHERE run='disk' AND $1")" -gt 0 ] && return; sleep 0.1; done; fault "never: $1"; return 1; }
 if wait_step disk 3; then
-    ok ctl disk pause
     ok ctl disk checkpoint
     until_event "kind='ckpt_verified' AND title LIKE 'checkpoint after step % read again from the disk: whole (%'"
-    ok ctl disk resume
     for i in 1 2 3 4 5; do                      # before it is read: on a slow machine a later one
         n=$(q "SELECT count(*) FROM checkpoints WHERE run='disk'")
         ok ctl disk checkpoint
@@ -68,7 +66,9 @@ if wait_step disk 3; then
         file=$(ls runs/disk/step-*/data-00001-* | tail -n 1)
         printf '\125\252' | dd of="$file" bs=1 seek=$(($(stat -c %s "$file") / 2)) conv=notrunc status=none
         step=$(basename "$(dirname "$file")" | sed 's/step-0*//')
+        ok ctl disk pause
         until_event "kind IN ('ckpt_verified', 'ckpt_damaged') AND title LIKE 'checkpoint after step $step %'" || break
+        ok ctl disk resume
         [ "$(q "SELECT count(*) FROM events WHERE run='disk' AND kind='ckpt_damaged'")" = 0 ] || break
     done
     until_event "kind='ckpt_damaged' AND title LIKE 'checkpoint after step $step has become damaged on the disk, another is written: %'"

@@ -3,6 +3,7 @@
 # again, and the losses are those of a run that nobody disturbed, bit for bit. Where there is no such state, or a damaged one, it
 # goes on from the disk.
 # timeout: 400
+# waits: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_DELAY=60                    # a step is there to be killed in, whatever the processor
@@ -43,7 +44,7 @@ same() {                                        # NAME CALM
 
 layout() {                                      # NAME WORDS...: a calm run, and one with two kills before its first checkpoint on disk
     local name=$1; shift
-    ok "${run[@]}" --name "$name-calm" --set ckpt.memory=off "$@"
+    BITRAIN_TEST_DELAY='' ok "${run[@]}" --name "$name-calm" --set ckpt.memory=off "$@"
     losses "$name-calm" >"$name.txt"
     start "$name" $((12 + RANDOM % 6)) "$@"          # beside load a state may come every tenth step only
     kill_one "$name"

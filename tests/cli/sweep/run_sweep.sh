@@ -2,6 +2,7 @@
 # `bitrain sweep`: a grid is trained as one group and compared, halving is killed with -9 and goes on to the same end, the budget
 # and the folder hold, bad input gives one line each.
 # timeout: 120
+# waits: yes
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 cat > grid.yaml <<'EOF'

@@ -2,7 +2,7 @@
 # A dense base in int8 (tune.base_type=q8): from a GGUF file of Q8_0 the losses of its values, from others nearly those; half of bf16's
 # memory; the same bits on two tensor-parallel ranks, one copy for two data-parallel ones; what has no use for it is refused.
 # timeout: 150
-# mpi: 2
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 80; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);

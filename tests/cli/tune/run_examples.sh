@@ -2,7 +2,7 @@
 # The example files of fine-tuning train on a tiny base and learn; files with other tools' keys say the same as ours, or are refused by
 # name.
 # timeout: 200
-# mpi: 2
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 mkdir -p tests engine
 cp -r "$BT_SRC/tests/examples" tests/

@@ -2,7 +2,7 @@
 # Low-rank adapters end to end: the base stays as it is, the checkpoints hold the adapters alone, the losses have the same bits on 1, 2
 # and 4 ranks, with a sharded optimizer, tensor and pipeline parallelism, and after a resume in another layout; evaluation and generation find the base; another base is refused.
 # timeout: 300
-# mpi: 4
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);

@@ -2,7 +2,7 @@
 # Sources by weight: what each gave is counted and told, the losses have the same bits on one rank and two and after a resume; other
 # weights from a step on; compressed files train as plain ones do. What cannot be.
 # timeout: 120
-# mpi: 2
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "the light of day %d was upon the face of the waters\n", i }' >a.txt

@@ -2,7 +2,7 @@
 # The modes of fine-tuning in layouts that divide the model: preferences, classes, learning from a teacher and from a file of its logits have
 # the bits of one rank with --tp, --pp, virtual stages and both, go on from either in another layout, and after a kill. A teacher is wider than its student.
 # timeout: 300
-# mpi: 4
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 shape=(--preset nano --set model.layers=4 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64

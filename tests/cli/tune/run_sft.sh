@@ -2,7 +2,7 @@
 # Supervised fine-tuning end to end: a base, then chats from JSONL with the loss on the answers alone; the same bits on 1, 2 and 4
 # ranks, in a pipeline and after a resume; what is longer than a sequence is told; bad lines are named.
 # timeout: 300
-# mpi: 4
+# labels: mpi
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
