@@ -12,9 +12,9 @@
 
 enum { PROMPT_ROWS = 256 };
 
-typedef struct text { /* one that was asked for */
-    bt_ask ask;       /* its prompt and stops are this text's own */
-    int32_t *tokens;  /* prompt, then what was written */
+typedef struct text { /* one requested text */
+    bt_ask ask;       /* its prompt and stops are copies owned by this text */
+    int32_t *tokens;  /* prompt, then generated tokens */
     size_t n, fed;    /* known; in the cache */
     size_t written;
     int slot; /* -1: waiting */
@@ -218,7 +218,7 @@ bt_batch_load bt_batch_now(bt_batch *b) {
     return l;
 }
 
-/* ---- what is said ---------------------------------------------------------------------------- */
+/* ---- token events ------------------------------------------------------------------------------------- */
 static void say(bt_batch *b, text *t, int32_t token, bool echoed, const float *logits) {
     bt_ranked ranked[BT_TOP_MAX];
     int32_t top[BT_TOP_MAX];
@@ -306,8 +306,8 @@ static text *next_waiting(const bt_batch *b) {
     return best;
 }
 
-/* tokens at the beginning of a slot's cache that a prompt begins with; its last is always read, for
- * the logits after it, and all are where their log probabilities are asked for */
+/* Number of tokens at the beginning of a slot's cache with which a prompt begins. The last token of a prompt is
+ * always computed, for the logits after it, and all are if their log probabilities are requested. */
 static size_t same_beginning(const bt_batch *b, const text *t, int i) {
     const size_t have = bt_decoder_length(b->decoder, i);
     size_t n = 0;
@@ -339,14 +339,14 @@ static void begin(bt_batch *b, text *t, int i) {
     b->load.reused += t->fed;
 }
 
-/* what of a prompt needs no logits is said before it is read */
+/* Reports the tokens of a prompt that need no logits before it is read. */
 static void echo(bt_batch *b, text *t) {
     if (!t->ask.echo) return;
     const size_t n = t->ask.logprobs ? 1 : t->ask.n;
     for (size_t i = 0; i < n; i++) say(b, t, t->tokens[i], true, NULL);
 }
 
-/* under the lock; false: there is nothing to do and the batch is stopping */
+/* Called under the lock. Returns false if there is no work and the batch is stopping. */
 static bool wait_and_admit(bt_batch *b, text **begun) {
     while (!b->texts && !b->stopping) pthread_cond_wait(&b->news, &b->lock);
     b->cut = b->stopping && bt_now_ns() > b->stop_at_ns;
@@ -365,7 +365,7 @@ static bool cancelled(const bt_batch *b, const text *t) {
     return b->cut || (t->ask.cancel && atomic_load(t->ask.cancel));
 }
 
-/* takes those that are done or cancelled out of the list, and tells */
+/* Removes finished and cancelled texts from the list and calls their `done`. */
 static void leave(bt_batch *b) {
     pthread_mutex_lock(&b->lock);
     text *gone = NULL, **end = &gone;

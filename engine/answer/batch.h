@@ -1,17 +1,17 @@
-/* batch.h - many texts written at once: continuous batching over one model.
+/* batch.h - generates many texts at once: continuous batching over one model.
  *
- * Any thread submits; one thread, which owns the model's kernels, runs. Every step takes one token of
- * each text that is being written and a limited number of tokens of prompts that are being read, all
- * through the layers together. A text that is done leaves between two steps and another one joins.
+ * Any thread submits; one thread, which owns the model's kernels, runs. Every step takes one token of each text
+ * being generated and a limited number of tokens of prompts being read, all through the layers together. A
+ * finished text leaves between two steps and another one joins.
  *
- * Order of the waiting: the one whose group (a request, a client) has the fewest texts at work, then
- *           the one that came first; a group of a hundred prompts leaves room for others.
- * Prompts:  a slot keeps its tokens after its text is done; a prompt that begins as they do is read
- *           from there on.
+ * Order of waiting texts: first by the number of running texts of their group (a request, a client), the least
+ * first, then by arrival, so that a group of a hundred prompts leaves room for other groups.
+ * Prompts:  a slot keeps its tokens after its text is finished; a prompt with the same beginning is read from
+ *           there on.
  * Order:    create -> { submit }* beside one run, which returns after stop -> destroy.
- * Owns:     a decoder, a sampler, the texts. Callbacks come from the running thread, never from
- *           submit, and must not call submit or stop.
- * Exact:    within the rounding of the kernels a text does not depend on its company (decoder.h). */
+ * Owns:     a decoder, a sampler, the texts. Callbacks are called by the running thread, never by submit, and must
+ *           not call submit or stop.
+ * Exact:    within the rounding of the kernels a text does not depend on texts in the same batch (decoder.h). */
 #ifndef BT_ENGINE_ANSWER_BATCH_H
 #define BT_ENGINE_ANSWER_BATCH_H
 
@@ -31,9 +31,9 @@ enum { BT_TOP_MAX = 20 };
 
 typedef struct bt_said { /* a token of a text; valid during the call */
     int32_t token;
-    bool echoed; /* of the prompt */
-    /* natural logarithm of the model's probability, before temperature and limits; NaN: not asked
-     * for, or the first token of a prompt */
+    bool echoed; /* token of the prompt */
+    /* natural logarithm of the model's probability, before temperature and limits; NaN: not requested, or the
+     * first token of a prompt */
     double logprob;
     /* (n_top) the likeliest at this place, likeliest first: top_logprob[0] and logprob are the same
      * number where they are the same token */
@@ -45,7 +45,7 @@ typedef struct bt_said { /* a token of a text; valid during the call */
     size_t n_text;
 } bt_said;
 
-typedef struct bt_ask {    /* what submit copies, and whom it tells */
+typedef struct bt_ask {    /* request, copied by submit, with its callbacks */
     const int32_t *prompt; /* (n) n >= 1 */
     size_t n;
     size_t max_tokens;
@@ -53,13 +53,13 @@ typedef struct bt_ask {    /* what submit copies, and whom it tells */
     int32_t end; /* ends the text, beside the tokenizer's ends; -1: none */
     const char *const *stops;
     size_t n_stops;
-    bool echo;     /* the prompt's tokens are said first */
-    bool logprobs; /* of every token that is said, with the `top` likeliest, <= BT_TOP_MAX */
+    bool echo;     /* the prompt's tokens are reported first */
+    bool logprobs; /* of every reported token, with the `top` likeliest, <= BT_TOP_MAX */
     size_t top;
     uint64_t group;
-    const atomic_bool *cancel; /* true: done comes soon; NULL: nobody cancels */
+    const atomic_bool *cancel; /* true: done is called soon; NULL: not cancellable */
     void (*said)(void *ctx, const bt_said *s);
-    /* the last call; text that was held back for a stop string or a character comes with it */
+    /* the last call; includes text that was held back for a stop string or a character */
     void (*done)(void *ctx, bt_finish why, const char *text, size_t n_text);
     void *ctx;
 } bt_ask;
@@ -75,9 +75,8 @@ typedef struct bt_batch_cfg {
 bt_code bt_batch_create(bt_batch **out, const bt_batch_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_batch_destroy(bt_batch *b); /* accepts NULL; after run has returned */
 
-/* All n of them or none; the first callback may come before this returns. BT_ARG: a prompt that does
- * not fit the context, a token outside the vocabulary; BT_BUSY: too many are waiting, or the batch is
- * stopping */
+/* Accepts all n of them or none; the first callback may be called before this returns. BT_ARG: a prompt that does
+ * not fit the context, a token outside the vocabulary; BT_BUSY: too many are waiting, or the batch is stopping */
 bt_code bt_batch_submit(bt_batch *b, const bt_ask *asks, size_t n, bt_err *err) BT_MUST_CHECK;
 
 void bt_batch_run(bt_batch *b);

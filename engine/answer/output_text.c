@@ -64,7 +64,7 @@ const char *bt_output_next(bt_output *o, bool last, size_t *n) {
         end -= bt_utf8_unfinished(o->text.data, end);
     }
     const char *s = o->text.data ? o->text.data + o->given : "";
-    /* what was handed out stays: a character that is finished later is longer, not shorter */
+    /* text already returned remains: a character that is completed later is longer, not shorter */
     *n = end > o->given ? end - o->given : 0;
     o->given += *n;
     return s;

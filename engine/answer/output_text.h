@@ -1,9 +1,8 @@
-/* output_text.h - text that a model is writing: whole characters only, cut before a stop string.
+/* output_text.h - text of a model during generation: whole characters only, cut before a stop string.
  *
- * Bytes of tokens come in, in any portions: one character may lie in several tokens, one token may
- * end within a stop string. What is handed out never ends inside a character of UTF-8 and never
- * holds the beginning of a stop string that may still be completed. Bytes that are no UTF-8 are
- * handed out as they are.
+ * Input is the bytes of tokens, in any portions: one character may be divided over several tokens, one token may
+ * end within a stop string. Returned text never ends inside a character of UTF-8 and never holds the beginning of
+ * a stop string that may still be completed. Bytes that are not UTF-8 are returned unchanged.
  *
  * Order:    init -> { add -> next }* -> next(last) -> release.
  * Owns:     the text; the stop strings are borrowed. Threads: one owner. */
@@ -18,15 +17,15 @@ typedef struct bt_output {
     const char *const *stop;
     size_t n_stop;
     size_t stop_from; /* a stop string begins here or later: 0 after init */
-    bool stopped;     /* by a stop string: later bytes are ignored */
+    bool stopped;     /* a stop string was found: later bytes are ignored */
 } bt_output;
 
 /* stop: (n) texts, empty ones ignored */
 void bt_output_init(bt_output *o, const char *const *stop, size_t n);
 void bt_output_release(bt_output *o); /* accepts an all-zero struct */
 void bt_output_add(bt_output *o, const char *bytes, size_t n);
-/* what may be shown and was not yet; n may be 0. last: nothing follows, so all that is left. Valid
- * until the next add */
+/* returns new text that can be shown; n may be 0. last: the input is complete, returns the rest. Valid until the
+ * next add */
 const char *bt_output_next(bt_output *o, bool last, size_t *n);
 
 /* bytes at the end of s[0..n) that begin a character without completing it; 0..3 */

@@ -1,11 +1,11 @@
-/* arena.h - big memory: planned, then taken once, freed as one block.
+/* arena.h - large memory: planned, then allocated once, freed as one block.
  *
  * Order:    plan -> reserve* -> commit -> at* -> release. `reserve` only adds sizes and returns an offset;
- *           `commit` maps the whole block (zeroed, huge pages asked for); `at` turns an offset into
- *           a pointer.
- * Owns:     one mapping. Pointers into it live until `release`.
+ *           `commit` maps the whole block (zeroed, with huge pages requested); `at` turns an offset into a
+ *           pointer.
+ * Owns:     one mapping. Pointers into it are valid until `release`.
  * Threads:  one caller until commit; `at` from any thread afterwards.
- * Errors:   overflow of the plan shows at commit (BT_NOMEM), naming the arena and its size. */
+ * Errors:   overflow of the plan is reported by commit (BT_NOMEM), with the arena and its size. */
 #ifndef BT_ENGINE_BASE_ARENA_H
 #define BT_ENGINE_BASE_ARENA_H
 

@@ -31,7 +31,7 @@ int64_t bt_thread_cpu_ns(void) {
 
 /* ---- wall time ------------------------------------------------------------------------------- */
 
-/* what is added to the time since boot; 0: not read yet */
+/* offset from the time since boot; 0: not read yet */
 static _Atomic int64_t wall_offset_us;
 
 static int64_t clock_us(clockid_t id) {

@@ -1,9 +1,9 @@
 /* clock.h - monotonic time for durations, wall time for records. Logic uses the monotonic clock only.
  *
- * The wall clock of the system is read once in a process: bt_wall_us counts on from there by the time since boot, so
- * that the times of a run keep their order and their distances when the system's clock is set. Processes that record
- * or show the same run share one clock by its name: a resumed run's supervisor joins the clock of the record, its ranks
- * inherit the name in BITRAIN_CLOCK, and a view asks what time it is by the clock of each run. Any thread. */
+ * The wall clock of the system is read once in a process: bt_wall_us adds the time since boot to it, so that the
+ * times of a run keep their order and their distances when the system's clock is set. Processes that record or
+ * show the same run share one clock by its name: a resumed run's supervisor joins the clock of the record, its
+ * ranks inherit the name in BITRAIN_CLOCK, and a view computes the time by the clock of each run. Any thread. */
 #ifndef BT_ENGINE_BASE_CLOCK_H
 #define BT_ENGINE_BASE_CLOCK_H
 
@@ -23,8 +23,7 @@ const char *bt_clock_name(char buf[BT_CLOCK_NAME]);
 /* Now by the clock of that name, microseconds since 1970; by this process's clock when the name is NULL or of another
  * boot. */
 int64_t bt_clock_now_us(const char *name);
-/* From now on bt_wall_us counts by the clock of that name, if it is of this boot, and never returns less than
- * `not_before_us`. */
+/* Makes bt_wall_us use the clock of that name, if it is of this boot, and never return less than `not_before_us`. */
 void bt_clock_join(const char *name, int64_t not_before_us);
 
 #endif

@@ -49,7 +49,7 @@ static inline XXH_errorcode bt_hash_128_update(XXH3_state_t *state, const void *
     return code;
 }
 
-/* as the library's header does */
+/* the library's header defines the same names */
 #undef XXH3_64bits
 #define XXH3_64bits bt_hash_64
 #undef XXH3_64bits_withSeed

@@ -14,7 +14,7 @@
 
 #include "engine/base/rng.h"
 
-/* of a block */
+/* pairs per block */
 enum { PAIRS = 32 };
 
 static const double TWO_PI = 6.283185307179586;

@@ -168,7 +168,7 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
     }
     if (!keep) {
         o->origin[i] = from;
-        /* the end of a long path says more than its beginning */
+        /* keep the end of a long path, which is more specific than its beginning */
         size_t n = strlen(where);
         const size_t room = sizeof o->where[i] - 1;
         if (n <= room)
@@ -240,7 +240,7 @@ const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key) {
         names[i] = table[i].key;
         last[i] = dot ? dot + 1 : table[i].key;
     }
-    /* of several with this last word, the one of the same group */
+    /* of several keys with this last word, prefer the one of the same group */
     const size_t group = strcspn(key, ".") + 1;
     for (int same_group = 1; same_group >= 0; same_group--)
         for (size_t i = 0; i < n; i++)

@@ -1,9 +1,8 @@
 /* opt.h - typed options declared in tables: parsing, defaults, validation, origins, help.
  *
- * A table describes the fields of one struct. Settings may come from several sources; a later
- * `bt_opt_set` with a stronger origin wins, a weaker one is ignored: flag > set > env > file >
- * preset > default. Text decides nothing: the table's type does (YAML scalars arrive as text too).
- * Threads: none shared. */
+ * A table describes the fields of one struct. Settings may have several sources; a later `bt_opt_set` with a
+ * stronger origin wins, a weaker one is ignored: flag > set > env > file > preset > default. The type in the table
+ * determines how text is parsed (YAML scalars are text too). Threads: no shared state. */
 #ifndef BT_ENGINE_BASE_OPT_H
 #define BT_ENGINE_BASE_OPT_H
 
@@ -40,7 +39,7 @@ typedef struct bt_opt {
     const char *key;
     const char *flag; /* "--lr", or NULL: reachable by --set only */
     bt_opt_type type;
-    size_t offset, size; /* of the field in the struct */
+    size_t offset, size; /* position of the field in the struct */
     const char *def;     /* default as text; "" for empty text */
     double min, max;     /* INT and REAL, inclusive */
     const char *choices; /* ENUM: "bf16|fp32|fp16" */
@@ -68,12 +67,12 @@ typedef struct bt_opt {
 /* A key that the files of other programs have, at their top level */
 typedef struct bt_opt_alias {
     const char *key;
-    const char *ours; /* "": it becomes no option */
-    /* "a=b|c=|*": a becomes b, c is taken and changes nothing, all others stay. "a=b;k=v" also makes v the
-     * default of option k. "@": a name, or names in lines, of files that exist. "~": the key has no meaning here, it is
-     * ignored whatever its value and added to bt_opts.ignored */
+    const char *ours; /* "": there is no equivalent option */
+    /* "a=b|c=|*": value a becomes b, c is accepted without effect, all other values are unchanged. "a=b;k=v" also
+     * makes v the default of option k. "@": a name, or names in lines, of files that exist. "~": the key has no
+     * meaning here; any value is ignored and added to bt_opts.ignored */
     const char *values;
-    const char *why; /* of values that are not among them: the way out, behind "'key: value' " */
+    const char *why; /* remedy for values that are not listed, appended to "'key: value' " */
 } bt_opt_alias;
 
 /* A setting of an earlier version. Its former default is accepted and changes nothing, any other value is refused.
@@ -107,8 +106,8 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
 /* sets defaults */
 bt_code bt_opts_init(bt_opts *o, const bt_opt *table, size_t n, void *values, bt_err *err)
     BT_MUST_CHECK;
-/* sets one key; unknown key names the nearest; wrong type or range says what is allowed. where: for
- * messages and origins */
+/* Sets one key. For an unknown key the error suggests the nearest, for a wrong type or range it lists the allowed
+ * values. where: source of the setting, for messages and origins */
 bt_code bt_opts_set(bt_opts *o, const char *key, const char *text, bt_opt_origin from,
                     const char *where, bt_err *err) BT_MUST_CHECK;
 /* *found: key is a removed setting; BT_ARG when text is not its former default, or a removed value */
@@ -133,7 +132,7 @@ const char *bt_origin_name(bt_opt_origin origin);
 /* "N", "X", "a|b", "TEXT", "PATH...", "" */
 const char *bt_opt_argument(const bt_opt *opt);
 size_t bt_opt_find(const bt_opt *table, size_t n, const char *key); /* n when absent */
-/* by a flag, a configuration file or the environment; an unknown key is not */
+/* true if set by a flag, a configuration file or the environment; false for an unknown key */
 bool bt_opts_given(const bt_opts *o, const char *key);
 /* "  --lr X   help (default 2e-3)" lines */
 void bt_opt_help(const bt_opt *table, size_t n, bt_text *out);

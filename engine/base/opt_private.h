@@ -1,4 +1,4 @@
-/* opt_private.h - what opt.c shares with opt_argv.c and opt_yaml.c. */
+/* opt_private.h - internals of opt.c used by opt_argv.c and opt_yaml.c. */
 #ifndef BT_ENGINE_BASE_OPT_PRIVATE_H
 #define BT_ENGINE_BASE_OPT_PRIVATE_H
 

@@ -1,11 +1,10 @@
-/* opt_yaml.c - a configuration file into an option table.
+/* opt_yaml.c - reads a configuration file into an option table.
  *
- * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars
- * or lists of scalars. Keys of other programs (bt_opts.aliases) stand at the top level and may hold lists
- * of flat mappings. Mapping keys join with dots ("optim:" over "lr:" is optim.lr; "optim.lr:"
- * works as well). Scalars stay text; the option's type decides. A key without a value is as if it were not there.
- * Anchors, aliases, tags, directives,
- * duplicate keys and further documents are refused with file:line:column. */
+ * A strict subset of YAML through libyaml's event parser: nested mappings whose leaves are scalars or lists of
+ * scalars. Keys of other programs (bt_opts.aliases) are at the top level and may hold lists of flat mappings.
+ * Mapping keys are joined by dots ("optim:" over "lr:" is optim.lr; "optim.lr:" works as well). Scalars are text,
+ * parsed by the option's type. A key without a value is ignored. Anchors, aliases, tags, directives, duplicate
+ * keys and further documents are refused with file:line:column. */
 #include "engine/base/opt.h"
 #include "engine/base/system/ascii.h"
 
@@ -168,7 +167,7 @@ static bool all_exist(const char *names) {
     return true;
 }
 
-/* what a value becomes, in out; false: it is not taken */
+/* Translates a value into out; false: it is not accepted. */
 static bool translate(const bt_opt_alias *a, const char *text, char *out, size_t size) {
     for (const char *item = a->values; *item;) {
         const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
@@ -211,7 +210,7 @@ typedef struct map_list { /* a list of mappings */
     size_t n;
 } map_list;
 
-/* every mapping of the list says the same of a key besides the path */
+/* Requires that every mapping of the list has the same value of a key, except the path. */
 static bt_code keep_item(reader *r, map_list *l, const bt_opt_alias *a, const char *text,
                          yaml_mark_t mark) {
     char what[200];
@@ -364,7 +363,7 @@ static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mar
     const bt_opt_alias *alias = depth ? NULL : alias_of(r, key);
     const yaml_event_type_t type = r->event.type;
     const char *text = (const char *)r->event.data.scalar.value;
-    if (is_empty(&r->event)) { /* as if the key were not there */
+    if (is_empty(&r->event)) { /* a key without a value is ignored */
         note_ignored(r, key);
         return BT_OK;
     }

@@ -1,11 +1,10 @@
-/* place.h - the black box of a rank: where its training thread is, readable by another process,
- * also after kill -9.
+/* place.h - current activity of a rank's training thread, readable by another process, also after kill -9.
  *
- * One slot a rank, 64 bytes, in a file that the ranks of a host and their supervisor map. A rank
- * that has no file writes into memory of its own: nobody looks, nothing else changes.
- * Order in a step: data and compute alternate, once a micro-batch; then exchange .. record.
- * Cost: two stores and a reading of the clock (CLOCK_MONOTONIC, the same for all processes of a
- *       host) a change of place. */
+ * One slot of 64 bytes per rank, in a file that the ranks of a host and their supervisor map. A rank without such
+ * a file writes to private memory.
+ * Order in a step: data and compute alternate, once per micro-batch; then exchange .. record.
+ * Cost: two stores and a reading of the clock (CLOCK_MONOTONIC, the same for all processes of a host) per change
+ *       of place. */
 #ifndef BT_ENGINE_BASE_PLACE_H
 #define BT_ENGINE_BASE_PLACE_H
 
@@ -15,7 +14,7 @@
 #include "engine/base/clock.h"
 
 typedef enum {
-    BT_AT_NOWHERE, /* the rank has not come yet */
+    BT_AT_NOWHERE, /* the rank has not started yet */
     BT_AT_START,
     BT_AT_DATA,
     BT_AT_COMPUTE,
@@ -26,7 +25,7 @@ typedef enum {
     BT_AT_RECORD,
     BT_AT_PAUSE,
     BT_AT_END,
-    BT_AT_HUB, /* of an island: waits for the hub */
+    BT_AT_HUB, /* an island waits for its hub */
     BT_AT_COUNT
 } bt_place_id;
 
@@ -34,8 +33,8 @@ typedef struct bt_place {
     _Atomic int32_t at; /* bt_place_id */
     _Atomic int32_t pid;
     _Atomic int64_t step, since_ns;
-    _Atomic int32_t failed;    /* 1: it ends by itself, and says why */
-    _Atomic int64_t exchanges; /* with other ranks that it has begun, of all kinds */
+    _Atomic int32_t failed;    /* 1: it is about to end with an error message */
+    _Atomic int64_t exchanges; /* number of exchanges of all kinds that it has begun */
     char unused[24];
 } bt_place;
 _Static_assert(sizeof(bt_place) == 64, "slots of two ranks share no cache line");

@@ -1,9 +1,9 @@
-/* sink.h - the only door out of the engine: what a run says of itself.
+/* sink.h - the only output interface of the engine: records and events of a run.
  *
- * Called on rank 0, from the training thread only. A sink must not block a step: it copies into a
- * bounded queue and returns. store implements it twice (straight into SQLite; as frames to the
- * supervisor), tests fake it. Values are in the unit of their metric (metrics.def); NaN means
- * unknown. Pointers live until the call returns. A NULL function means: not interested. */
+ * Called on rank 0, from the training thread only. A sink must not block a step: it copies into a bounded queue
+ * and returns. store implements it twice (directly into SQLite; as frames to the supervisor), tests replace it.
+ * Values are in the unit of their metric (metrics.def); NaN means unknown. Pointers are valid until the call
+ * returns. A NULL function ignores its records. */
 #ifndef BT_ENGINE_BASE_SINK_H
 #define BT_ENGINE_BASE_SINK_H
 
@@ -30,7 +30,7 @@ typedef struct bt_step_record {
     const double *rank_values; /* (n_ranks, BT_MR_COUNT) */
 } bt_step_record;
 
-/* a key of a row: which of the two, the scope's row in scopes.def says */
+/* key of a row; the scope's row in scopes.def determines which member is used */
 typedef union bt_key {
     int64_t i;
     const char *s; /* "attn_q" */
@@ -59,18 +59,18 @@ typedef struct bt_ckpt_record {
     int64_t step;    /* steps completed */
     int64_t wall_us; /* when it was complete, microseconds since 1970 */
     const char *path;
-    int64_t bytes, took_us; /* took_us: for which training stood still */
-    const char *hash;       /* of the manifest, hex */
+    int64_t bytes, took_us; /* took_us: duration for which training stopped */
+    const char *hash;       /* hash of the manifest, hex */
 } bt_ckpt_record;
 
 typedef struct bt_sink {
     void *ctx;
     /* once per attempt, before the first step */
     void (*ranks)(void *ctx, const bt_rank_info *ranks, size_t n);
-    /* what is true of the run: "params", "kernel.gemm", "peak_flops" */
+    /* a property of the run: "params", "kernel.gemm", "peak_flops" */
     void (*fact)(void *ctx, const char *key, const char *value);
     void (*step)(void *ctx, const bt_step_record *r);
-    /* of all ranks, every so many steps */
+    /* rows of all ranks, at an interval of steps */
     void (*rows)(void *ctx, const bt_row_record *r);
     void (*event)(void *ctx, const bt_event *e);
     void (*checkpoint)(void *ctx, const bt_ckpt_record *c);

@@ -1,9 +1,9 @@
-/* status.h - how every function of bitrain reports failure.
+/* status.h - error reporting of every function of bitrain.
  *
- * A failing function fills one bt_err where the cause is known and returns its code; callers carry
- * it upwards untouched; cli shows it once. Messages: what failed first, lower case, no full stop,
- * subject in single quotes, numbers with units and, where known, the way out.
- * Threads: a bt_err belongs to its caller; nothing here is shared. */
+ * A failing function fills one bt_err where the cause is known and returns its code; callers return it unchanged;
+ * cli prints it once. Messages: what failed first, lower case, no full stop, subject in single quotes, numbers
+ * with units and, if known, the remedy.
+ * Threads: a bt_err belongs to its caller; there is no shared state. */
 #ifndef BT_ENGINE_BASE_STATUS_H
 #define BT_ENGINE_BASE_STATUS_H
 
@@ -22,10 +22,10 @@ typedef enum {
     BT_MPI,         /* communication                                                       1 */
     BT_DB,          /* SQLite                                                              1 */
     BT_UNSUPPORTED, /* understood, but not on this build or machine                        1 */
-    BT_STOPPED,     /* asked to stop; not a fault                                          0 */
+    BT_STOPPED,     /* stopped by request; not an error                                    0 */
     BT_NOTFOUND,    /* run, file or key does not exist                                     3 */
-    BT_BUSY,        /* somebody else holds it, or refused                                  4 */
-    BT_CHECK,       /* a check the user asked for did not hold                             5 */
+    BT_BUSY,        /* held by another process, or refused                                 4 */
+    BT_CHECK,       /* a check requested by the user failed                                5 */
     /* state in memory is damaged: the newest checkpoint has it undamaged                   5 */
     BT_DAMAGED,
     BT_CODE_COUNT
@@ -50,7 +50,7 @@ bt_code bt_fail_errno(bt_err *err, bt_code code, int errnum, const char *fmt, ..
 int bt_exit_code(bt_code code); /* the public exit code of a failure */
 const char *bt_code_name(bt_code code);
 
-#ifdef __clang_analyzer__ /* which cannot see that these return the code they are given */
+#ifdef __clang_analyzer__ /* the analyzer cannot see that these return the code they are given */
 #define bt_fail(err, code, ...) ((void)(bt_fail)(err, code, __VA_ARGS__), (code))
 #define bt_fail_errno(err, code, errnum, ...) \
     ((void)(bt_fail_errno)(err, code, errnum, __VA_ARGS__), (code))

@@ -1,7 +1,7 @@
-/* stream_copy.h - a copy that nobody reads soon: past the caches.
+/* stream_copy.h - copies data that are not read soon, bypassing the caches.
  *
- * An ordinary store first reads the line that it fills, and drives out of the cache what the next step needs.
- * Where the processor has no such store it is memcpy. Threads: any; visible to others when it returns, as memcpy. */
+ * An ordinary store first reads the line that it fills, and evicts lines that the next step needs. On processors
+ * without such stores it is memcpy. Threads: any; visible to all threads when it returns, like memcpy. */
 #ifndef BT_ENGINE_BASE_STREAM_COPY_H
 #define BT_ENGINE_BASE_STREAM_COPY_H
 

@@ -310,7 +310,7 @@ void bt_json_raw(bt_json *j, const char *key, const char *json) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-/* longer words are nobody's typing mistake */
+/* longer words are not typing errors */
 enum { NAME_LIMIT = 64 };
 
 /* optimal string alignment: insert, delete, replace, swap neighbours, each costs 1 */

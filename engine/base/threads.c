@@ -1,11 +1,10 @@
-/* threads.c - a fixed pool: one generation counter, one countdown of units, a span of units for each
- * thread. Whoever waits spins a little, then sleeps on a futex: a waiter that spins on holds the very
- * core its late partner needs when the machine has other work.
+/* threads.c - a fixed pool: one generation counter, one countdown of units, a span of units for each thread. A
+ * waiter spins briefly, then sleeps on a futex, because a spinning waiter occupies the core that its late partner
+ * needs when the machine has other work.
  *
- * A thread takes units from the front of its own span, then from the back of the others'. A region is
- * over when all its units are done, whoever did them: a thread that comes late finds nothing and is
- * not waited for. What a thread reads of a region (fn, ctx, grain) it reads after it has taken units,
- * which keep the region from ending. */
+ * A thread takes units from the front of its own span, then from the back of other spans. A region is over when
+ * all its units are done by any thread: a late thread finds no units and is not waited for. A thread reads fn, ctx
+ * and grain of a region only after it has taken units, which prevent the end of the region. */
 #include "engine/base/threads.h"
 
 #include <assert.h>
@@ -36,10 +35,10 @@ typedef struct hook {
  * after two signs within NEAR regions, until CALM regions pass without one. */
 enum { SHARE = 8, NEAR = 64, CALM = 256, UNEVEN_NS = 20000 };
 
-/* of a span's begin: units that its own thread alone may take */
+/* flag in a span's begin: units that only its own thread may take */
 static const uint32_t OWN_ONLY = 1u << 31;
 
-typedef struct slot { /* of a thread; begin << 32 | end, in units */
+typedef struct slot { /* state of a thread; begin << 32 | end, in units */
     _Alignas(64) _Atomic uint64_t span;
     _Atomic int64_t done_ns; /* when it last found nothing to do */
 } slot;
@@ -50,11 +49,11 @@ static struct {
     slot *slots;                 /* (count) */
     _Atomic uint32_t generation; /* futex: a new job, or quit */
     _Atomic uint32_t left;       /* futex: units that are not done */
-    /* workers in futex_wait, and the caller: nobody asleep saves the system call */
+    /* number of workers in futex_wait, and the caller; 0 saves the system call */
     _Atomic uint32_t asleep;
     _Atomic int quit;
     _Atomic int uneven;      /* regions until threads take whole spans again */
-    _Atomic uint32_t stolen; /* units that threads have taken of others' spans in this region */
+    _Atomic uint32_t stolen; /* units that threads have taken from other spans in this region */
     int since;               /* regions since the last sign of unevenness */
     size_t n, grain;
     bt_range_fn fn;
@@ -102,7 +101,7 @@ static uint64_t span_of(uint64_t begin, uint64_t end) { return begin << 32 | end
 static uint32_t span_begin(uint64_t s) { return (uint32_t)(s >> 32); }
 static uint32_t span_end(uint64_t s) { return (uint32_t)s; }
 
-/* what a thread may take at a time of a span of so many units, of which some are left */
+/* Maximum number of units to take at a time from a span of `units`, of which `left` remain. */
 static uint32_t share_of(uint32_t units, uint32_t left) {
     if (atomic_load_explicit(&pool.uneven, memory_order_relaxed) == 0) return left;
     return left / 2 > units / SHARE ? left / 2 : units / SHARE ? units / SHARE : 1;
@@ -132,7 +131,7 @@ static void do_units(int thread, uint32_t begin, uint32_t end) {
     if (atomic_fetch_sub(&pool.left, end - begin) == end - begin) futex_wake_all(&pool.left);
 }
 
-/* until there is nothing to be taken */
+/* Takes and runs units until there are none. */
 static void work(int thread) {
     slot *own = &pool.slots[thread];
     uint32_t begin, end;

@@ -1,16 +1,14 @@
-/* threads.h - the one place that knows about compute threads: a fixed pool that shares out ranges.
+/* threads.h - the only interface to compute threads: a fixed pool that divides ranges.
  *
  * Order:    init once per process, then bt_parallel_for from the training thread only, release at the end.
- * Split:    [0, n) is cut at multiples of `grain` into as many stretches as there are threads, one for each; a
- *           thread that has done its own takes of the others'. So `fn` may be called several times for a
- *           thread, and which thread does what is not known before: a core that other programs use does
- *           less of the work, and a thread that does not come to a core at all is not waited for.
- *           Kernels keep results independent of it: a range owns its outputs, sums over what is split go
- *           through fixed blocks, `thread` chooses scratch memory alone.
- * Idle:     while the training thread waits for the others it calls the idle hooks (MPI needs
- *           polling to progress); so does whoever else lets it wait, with `poll`. At most four
- *           hooks; the same twice is one.
- * Cost:     about a microsecond per call when the workers spin; they sleep after ~50 us without work. */
+ * Split:    [0, n) is cut at multiples of `grain` into one part per thread; a thread that has finished its own
+ *           part takes units from other parts. So `fn` may be called several times by a thread, and the assignment
+ *           is not deterministic: a core that other programs use does less of the work, and a thread that gets no
+ *           core is not waited for. Kernels compute results that do not depend on it: a range owns its outputs,
+ *           sums over divided dimensions use fixed blocks, `thread` selects scratch memory only.
+ * Idle:     while the training thread waits for workers it calls the idle hooks (MPI needs polling to progress);
+ *           other waiting code calls `poll`. At most four hooks; adding the same twice has no effect.
+ * Cost:     about a microsecond per call while the workers spin; they sleep after ~50 us without work. */
 #ifndef BT_ENGINE_BASE_THREADS_H
 #define BT_ENGINE_BASE_THREADS_H
 

@@ -38,8 +38,8 @@ typedef struct bt_tp_group bt_tp_group;
 struct bt_tp_group {
     int rank, size;
     float *partial, *common; /* matrices of the size that was given to create */
-    /* time in exchanges since it was taken (bt_tp_group_take_busy_ns), without waits for ranks that
-     * arrived later (where the implementation knows them) */
+    /* time in exchanges since it was last read (bt_tp_group_take_busy_ns), without waits for ranks that arrived
+     * later (if the implementation measures them) */
     int64_t busy_ns;
     bt_code failed; /* BT_OK until an exchange fails */
     bt_err why;
@@ -50,7 +50,7 @@ struct bt_tp_group {
     void (*destroy)(bt_tp_group *t);
 };
 
-/* of n ranks in a tree those on its left side; n > 1 */
+/* size of the left subtree of a tree of n ranks; n > 1 */
 static inline int bt_tp_left(int n) {
     int left = 1;
     while (2 * left < n) left *= 2;

@@ -55,7 +55,7 @@ static void run_tern_dw8(const work *w) {
     bt_noise noise = {(const uint32_t *)w->index, 1, 0};
     bt_op_tern_dw8(w->f[0], bt_grads_f32(w->f[1], w->N), w->xq, w->scale, w->M, w->N, w->K, &noise);
 }
-/* of a frozen base: 2 bits a code, and int8 rows */
+/* kernels of a frozen base: 2 bits a code, and int8 rows */
 static void run_thin_fwd(const work *w) {
     bt_op_tern_fwd(w->f[0], w->N, w->xq, w->scale, w->packed, 0.5f, w->M, w->N, w->K, BT_THIN);
 }
@@ -297,7 +297,7 @@ static void measure(const kcase *c, const work *w, double seconds, double *best,
 
 typedef struct bounds {
     double rate[3], triad;
-} bounds; /* by bt_peak, G/s */
+} bounds; /* indexed by bt_peak, G/s */
 
 static const char *const peak_names[] = {"fp32 peak", "bf16 peak", "int8 peak"};
 

@@ -14,7 +14,7 @@ typedef struct bt_bench_row {
     /* "avx512", "tern_dx bf16", "4096x512x512"; slot "peak ...": a bound itself */
     const char *isa, *slot, *size;
     const char *unit;       /* "GOP/s" or "GB/s" */
-    double best, median;    /* of the repetitions, in unit */
+    double best, median;    /* over the repetitions, in unit */
     double bound;           /* in unit; 0 when unknown */
     const char *bound_name; /* "int8 peak", "triad", ... */
 } bt_bench_row;

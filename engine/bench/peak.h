@@ -1,9 +1,7 @@
-/* peak.h - what this machine can do at most, measured: the denominator of mfu and of every "percent
- * of peak".
+/* peak.h - measured peak rates of this machine: the denominator of mfu and of every "percent of peak".
  *
- * Call after bt_kernels_select and bt_threads_init, from the training thread while the pool is
- * idle. Best of several short bursts on all threads at once, so another program's noise lowers it
- * little. */
+ * Call after bt_kernels_select and bt_threads_init, from the training thread while the pool is idle. The result is
+ * the best of several short bursts on all threads at once, so that other programs' load has little effect. */
 #ifndef BT_ENGINE_BENCH_PEAK_H
 #define BT_ENGINE_BENCH_PEAK_H
 

@@ -12,8 +12,8 @@
 enum { BT_CHOICES_MAX = 26 };
 
 typedef struct bt_choice_item {
-    bt_text context;                 /* what the model reads, without trailing blanks */
-    bt_text choices[BT_CHOICES_MAX]; /* what may follow, after one blank */
+    bt_text context;                 /* text read by the model, without trailing blanks */
+    bt_text choices[BT_CHOICES_MAX]; /* continuations to score, after one blank */
     size_t n;
     size_t gold;      /* the right one */
     char subject[96]; /* mmlu; "" elsewhere */
@@ -21,10 +21,10 @@ typedef struct bt_choice_item {
 
 typedef struct bt_choice_task {
     const char *name;
-    const char *fields; /* of a line, for messages */
-    /* fields of a JSON object to a question; BT_FORMAT says which field is wrong */
+    const char *fields; /* fields of a line, for messages */
+    /* parses the fields of a JSON object into a question; BT_FORMAT: err has the name of the wrong field */
     bt_code (*read)(json_t *line, bt_choice_item *out, bt_err *err);
-    /* what stands before all questions of a subject, NULL: nothing */
+    /* appends text that precedes all questions of a subject, NULL: none */
     void (*describe)(const char *subject, bt_text *out);
     bool norm; /* acc_norm and acc_bytes are figures of the task */
 } bt_choice_task;

@@ -1,9 +1,9 @@
-/* convert.h - one model from one format to another, and what the result says compared with what it
- * was made of.
+/* convert.h - converts a model from one format to another, and compares the predictions of the result with those
+ * of the source.
  *
- * Cost:     tensors pass through a buffer; only a linear layer that becomes codes is in memory as a
- *           whole. verify holds one whole model at a time.
- * Failure:  nothing is left of DEST, and an older DEST is never touched: it is refused (BT_BUSY). */
+ * Cost:     tensors pass through a buffer; only a linear layer that becomes codes is in memory as a whole. verify
+ *           holds one whole model at a time.
+ * Failure:  DEST is removed, and an existing DEST is never changed: it is refused (BT_BUSY). */
 #ifndef BT_ENGINE_INTEROP_CONVERT_H
 #define BT_ENGINE_INTEROP_CONVERT_H
 
@@ -14,18 +14,18 @@ typedef enum { BT_TO_BITRAIN, BT_TO_HF, BT_TO_GGUF } bt_convert_to;
 typedef struct bt_convert_job {
     bt_convert_to to;
     const char *dest;
-    bt_number number;     /* of the matrices; BT_NUM_COUNT: chosen */
+    bt_number number;     /* type of the matrices; BT_NUM_COUNT: automatic */
     bool inverse_scale;   /* PACKED: the scale divides (linear_class bitlinear) */
     uint64_t shard_bytes; /* longest safetensors file, 0: 5 GB */
     bool scale_tensors;   /* GGUF: codes of ternary layers times 1, their scales as fp32 tensors */
     bool any_activation;  /* GGUF: write a model whose activation no runtime computes */
 } bt_convert_job;
 
-/* notes: one line each about what a person should know of the result; bytes: written */
+/* notes: one line for each property of the result that the user should check; bytes: number written */
 bt_code bt_convert(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
                    bt_err *err) BT_MUST_CHECK;
 
-/* of bt_convert: a folder, a file */
+/* writers used by bt_convert: a folder, a file */
 bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
                     bt_err *err) BT_MUST_CHECK;
 bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
@@ -45,9 +45,9 @@ bt_code bt_model_file_log_probs(bt_model_file *s, const int32_t *ids, size_t n, 
 void bt_probe_release(bt_probe *p);
 typedef struct bt_probe_difference {
     double largest, mean; /* of |difference| of log probabilities, nats */
-    int same_first;       /* prompts after which both find the same token likeliest */
+    int same_first; /* number of prompts after which both models have the same likeliest token */
 } bt_probe_difference;
-/* V may differ by padding: compared is what both have */
+/* the vocabularies may differ by padding: compares the tokens that both have */
 bt_probe_difference bt_probe_compare(const bt_probe *a, const bt_probe *b);
 
 #endif

@@ -86,7 +86,7 @@ bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_
 
 /* ---- to codes -------------------------------------------------------------------------------- */
 
-/* whether x is the one size of a tensor's elements that are not 0; the first is */
+/* True if x is the common size of a tensor's nonzero elements; the first one defines it. */
 static bool is_size(float x, float *size) {
     if (*size == 0) *size = x;
     return x == *size && isfinite(x);
@@ -166,7 +166,7 @@ static void encode_16(bt_number t, unsigned char *out, const float *in, size_t n
     }
 }
 
-/* as the packers of ggml: 1/d of the unrounded d, halves away from zero */
+/* Rounds like the packers of ggml: 1/d of the unrounded d, halves away from zero. */
 static void encode_q8(unsigned char *out, const float *in, size_t n) {
     for (size_t b = 0; b < n / Q8; b++, out += 34) {
         float most = 0;

@@ -64,11 +64,10 @@ void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suf
 
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
     if (c->classes)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "it is a classifier of %d labels, for which these formats have no place (ask "
-            "it with 'bitrain generate' and 'bitrain eval')",
-            c->classes);
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "it is a classifier of %d labels, which these formats do not support (use "
+                       "it with 'bitrain generate' and 'bitrain eval')",
+                       c->classes);
     if (c->linear == BT_LIN_BITNET1)
         return bt_fail(err, BT_UNSUPPORTED,
                        "no other program computes binary, centred weights (model.linear=bitnet1)");

@@ -30,7 +30,7 @@ typedef struct bt_arch_row {
     const char *hf_class, *model_type, *gguf;
     bt_norm_kind norm;
     bool qk_norm, turned;
-    bool tied; /* from here on: what a missing key of config.json means */
+    bool tied; /* from here on: defaults for keys missing in config.json */
     double theta, eps;
     const char *act;
     int kv;
@@ -49,7 +49,7 @@ const bt_number_row *bt_number_at(bt_number n);
 /* BT_NUM_COUNT when there is none; NULL is no name */
 bt_number bt_number_of_safetensors(const char *name);
 bt_number bt_number_of_ggml(uint32_t type);
-/* of n elements, a multiple of the block */
+/* bytes of n elements, a multiple of the block */
 size_t bt_number_bytes(bt_number t, size_t n);
 
 /* "model.layers.3.mlp.up_proj.weight", "blk.3.ffn_up.weight"; suffix is ".weight" or another */
@@ -57,17 +57,16 @@ enum { BT_FOREIGN_NAME = 96 };
 void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
 void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix);
 
-/* the architecture that computes what the model does; BT_UNSUPPORTED says why there is none */
+/* the architecture that computes the same as the model; BT_UNSUPPORTED: there is none, err has the reason */
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) BT_MUST_CHECK;
 
 /* ---- elements ---- */
-/* n elements, whole blocks; PACKED is not among them (its rows are interleaved). BT_FORMAT: a code
- * that stands for nothing */
+/* Decodes n elements, whole blocks; PACKED is not supported (its rows are interleaved). BT_FORMAT: an invalid code */
 bt_code bt_number_decode(bt_number t, float *out, const unsigned char *in, size_t n, bt_err *err)
     BT_MUST_CHECK;
-/* Codes -1, 0, 1 of n elements that are 0 or +-*size, without their floats. *size 0: not known yet, and
- * set by the first element that is not 0. false, and nothing is told: an element has another size, or
- * bt_number_decode has an error to report */
+/* Decodes n elements that are 0 or +-*size to codes -1, 0, 1, without floats. *size 0: unknown, set by the first
+ * nonzero element. Returns false without an error if an element has another size, or if bt_number_decode would
+ * report an error */
 bool bt_number_codes(bt_number t, int8_t *codes, const unsigned char *in, size_t n, float *size)
     BT_MUST_CHECK;
 /* F32, F16, BF16, Q8_0 */

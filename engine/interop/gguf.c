@@ -24,7 +24,7 @@ static const unsigned char sizes[BT_GGUF_TYPES] = {
 
 typedef struct cursor {
     const bt_foreign_file *f;
-    uint64_t at; /* of the next byte to take */
+    uint64_t at; /* offset of the next byte to read */
     uint64_t from;
     size_t have;
     unsigned char *buf; /* bytes from .. from + have of the file */
@@ -85,7 +85,7 @@ static bt_code take_text(cursor *c, char **out, size_t *length, uint64_t most, c
     BT_TRY(take_u64(c, &n, err));
     if (n > most || n > c->f->bytes - c->at)
         return bt_fail(err, BT_FORMAT,
-                       "%s at byte %llu is said to have %llu bytes (at most %llu, and the file "
+                       "%s at byte %llu has a length of %llu bytes (at most %llu, and the file "
                        "has %llu more)",
                        what, (unsigned long long)at, (unsigned long long)n,
                        (unsigned long long)most, (unsigned long long)(c->f->bytes - c->at));
@@ -136,8 +136,8 @@ static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
         return bt_fail(err, BT_FORMAT, "'%s' is an array of the type %u", kv->key, element);
     if (n > (c->f->bytes - c->at) / sizes[element])
         return bt_fail(err, BT_FORMAT,
-                       "'%s' is said to have %llu elements, more than the file has bytes for",
-                       kv->key, (unsigned long long)n);
+                       "'%s' has a count of %llu elements, more than fit into the file", kv->key,
+                       (unsigned long long)n);
     kv->element = (bt_gguf_type)element;
     kv->count = n;
     kv->at = c->at;
@@ -146,7 +146,7 @@ static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
         uint64_t length = 0;
         BT_TRY(take_u64(c, &length, err));
         if (length > TEXT_MAX)
-            return bt_fail(err, BT_FORMAT, "text %llu of '%s' is said to have %llu bytes",
+            return bt_fail(err, BT_FORMAT, "text %llu of '%s' has a length of %llu bytes",
                            (unsigned long long)i, kv->key, (unsigned long long)length);
         BT_TRY(skip(c, length, err));
     }
@@ -173,7 +173,7 @@ static int by_key(const void *a, const void *b) {
 
 static bt_code take_keys(bt_gguf *g, cursor *c, uint64_t n, bt_err *err) {
     if (n > (c->f->bytes - c->at) / KV_LEAST)
-        return bt_fail(err, BT_FORMAT, "it is said to have %llu keys, more than it has bytes for",
+        return bt_fail(err, BT_FORMAT, "it has a count of %llu keys, more than fit into the file",
                        (unsigned long long)n);
     g->kv = calloc((size_t)n + 1, sizeof *g->kv);
     if (!g->kv) return bt_fail(err, BT_NOMEM, "cannot take memory for its keys");
@@ -244,7 +244,7 @@ static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
     return BT_OK;
 }
 
-/* as llama.cpp wants them: one behind the other, each padded to the alignment */
+/* Checks that tensors are contiguous, each padded to the alignment, as llama.cpp requires. */
 static bt_code place_tensors(bt_stored *t, size_t n, uint64_t data, uint64_t alignment,
                              uint64_t end, bt_err *err) {
     uint64_t at = 0;
@@ -276,7 +276,9 @@ static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint
         return bt_fail(err, BT_FORMAT, "general.alignment is no power of two up to %d",
                        ALIGNMENT_MAX);
     if (n > (c->f->bytes - c->at) / INFO_LEAST || n > BT_STORED_MAX)
-        return bt_fail(err, BT_FORMAT, "it is said to have %llu tensors", (unsigned long long)n);
+        return bt_fail(err, BT_FORMAT,
+                       "it has a count of %llu tensors, more than fit into the file",
+                       (unsigned long long)n);
     for (uint64_t i = 0; i < n; i++) {
         bt_stored t = {.file = g->file};
         BT_TRY(take_info(c, &t, err));

@@ -2,11 +2,11 @@
  *
  *     magic "GGUF" | u32 version | u64 tensors | u64 keys | keys | tensor infos | padding | data
  *
- * Every count is compared with the bytes that are left before anything is allocated. Refused:
- * versions but 2 and 3, double keys and names, arrays in arrays, keys of more than 256 bytes, texts
- * of more than 1 MiB, an alignment that is no power of two up to 64 KiB, more than four dimensions,
- * unknown types, tensors that do not lie one behind the other within the file.
- * Owns: keys and short values; arrays stay in the file. Threads: one caller. */
+ * Every count is compared with the remaining bytes before anything is allocated. Refused: versions except 2 and 3,
+ * duplicate keys and names, nested arrays, keys of more than 256 bytes, texts of more than 1 MiB, an alignment
+ * that is not a power of two up to 64 KiB, more than four dimensions, unknown types, tensors that are not
+ * contiguous within the file.
+ * Owns: keys and short values; arrays remain in the file. Threads: one caller. */
 #ifndef BT_ENGINE_INTEROP_GGUF_H
 #define BT_ENGINE_INTEROP_GGUF_H
 
@@ -35,7 +35,7 @@ typedef struct bt_gguf_kv {
     char *text;                 /* TEXT */
     int64_t whole;              /* integers, BOOL */
     double real;                /* F32, F64, and integers */
-    uint64_t count, at;         /* ARRAY: elements, where in the file the first lies */
+    uint64_t count, at;         /* ARRAY: number of elements, offset of the first in the file */
 } bt_gguf_kv;
 
 typedef struct bt_gguf {

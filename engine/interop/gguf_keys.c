@@ -19,7 +19,7 @@ const size_t bt_gguf_pres_n = sizeof bt_gguf_pres / sizeof *bt_gguf_pres;
 
 /* ---- keys -------------------------------------------------------------------------------------- */
 
-/* of the file and its origin; gguf_read.c reads the vocabulary */
+/* keys of the file and its origin; gguf_read.c reads the vocabulary */
 static const char *const known[] = {"general.architecture",
                                     "general.type",
                                     "general.alignment",
@@ -82,7 +82,7 @@ static const char *const known[] = {"general.architecture",
                                     BT_KEY_NFC,
                                     NULL};
 
-/* of the model, behind "llama."; numeric_keys are known as well */
+/* keys of the model, behind "llama."; numeric_keys are accepted as well */
 static const char *const known_of_model[] = {"vocab_size",
                                              "context_length",
                                              "embedding_length",
@@ -140,7 +140,7 @@ static bt_code check_numeric(const bt_gguf_kv *kv, const char *name, bt_err *err
     double neutral, also;
     const bool number = kv->type != BT_GGUF_TEXT && kv->type != BT_GGUF_ARRAY;
     if (strcmp(name, "rope.scaling.type") == 0) {
-        /* "linear" by a factor of 1 changes nothing; rope.scaling.factor is checked by itself */
+        /* "linear" by a factor of 1 changes nothing; rope.scaling.factor is checked separately */
         if (kv->text && (strcmp(kv->text, "none") == 0 || strcmp(kv->text, "linear") == 0))
             return BT_OK;
         return bt_fail(err, BT_UNSUPPORTED,

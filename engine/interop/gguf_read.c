@@ -1,5 +1,4 @@
-/* gguf_read.c - a GGUF file as a source: what its keys say of the model, its tensors, its
- * vocabulary. */
+/* gguf_read.c - a GGUF file as a source: the model's configuration from its keys, its tensors, its vocabulary. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@ static const bt_gguf_kv *model_key(const reader *r, const char *name) {
     return bt_gguf_find(&r->g, key);
 }
 
-/* least 0: the key may be missing, and *out stays */
+/* least 0: the key is optional, and *out is unchanged if it is missing */
 static bt_code whole(const reader *r, const char *name, int least, int most, int *out,
                      bt_err *err) {
     const bt_gguf_kv *kv = model_key(r, name);
@@ -101,7 +100,7 @@ static bt_code read_sizes(reader *r, bt_err *err) {
     return BT_OK;
 }
 
-/* what llama.cpp computes is SiLU, whatever the file says; what the model was trained with is ours */
+/* llama.cpp always computes SiLU; our own key has the activation with which the model was trained */
 static bt_code read_act(reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
     const bt_gguf_kv *theirs = model_key(r, "hidden_activation");
@@ -115,7 +114,7 @@ static bt_code read_act(reader *r, bt_err *err) {
     return BT_OK;
 }
 
-/* ternary, by what the file says of itself; else by what it holds */
+/* Ternary if the file's key states it; otherwise if its tensors are codes. */
 static void find_linear(reader *r) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_LINEAR);
     bool codes = r->s->arch == BT_ARCH_BITNET;
@@ -136,7 +135,7 @@ static bt_code read_model(reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     *m = (bt_model_cfg){.norm = row->norm,
                         .qk_norm = row->qk_norm,
-                        .rope_theta = 10000, /* what llama.cpp takes for a missing key */
+                        .rope_theta = 10000, /* llama.cpp's default for a missing key */
                         .init_std = 0.02};
     BT_TRY(read_sizes(r, err));
     BT_TRY(real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
@@ -262,7 +261,7 @@ static bt_code take_lists(reader *r, vocab *v, bt_err *err) {
     return bt_gguf_walk(merges, f, take_merge, v, err);
 }
 
-/* its word pattern, and whether words that are tokens stay whole */
+/* Finds the word pattern, and whether words that are tokens are not split. */
 static bt_code find_pattern(const reader *r, const char **pattern, bool *ignore_merges,
                             bt_err *err) {
     const char *model = bt_gguf_text(&r->g, "tokenizer.ggml.model"),

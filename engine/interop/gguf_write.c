@@ -1,8 +1,8 @@
-/* gguf_write.c - a GGUF file that llama.cpp loads: keys with the types it asks for, norms in fp32,
- * tensors one behind the other.
+/* gguf_write.c - writes a GGUF file that llama.cpp loads: keys with the required types, norms in fp32, contiguous
+ * tensors.
  *
- * What would make llama.cpp end the process, or compute another model without a word, is refused:
- * tokens with one text, an untied BitNet head, an activation that it does not have. */
+ * Models that would make llama.cpp abort, or silently compute something else, are refused: tokens with the same
+ * text, an untied BitNet head, an activation that it does not have. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,8 +83,8 @@ static bt_code choose(gguf_out *g, bt_err *err) {
                        "embedding (model.tied=false)");
     if (c->act != BT_ACT_SILU && !g->job->any_activation)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "llama.cpp computes silu, whatever the file says; this model has relu2 and "
-                       "would answer with other words (--any-activation writes it for programs "
+                       "llama.cpp computes silu for every file; this model has relu2 and "
+                       "would generate other text (--any-activation writes it for programs "
                        "that read the key)");
     return check_rows(g, err);
 }
@@ -110,7 +110,7 @@ static bt_code make_plan(gguf_out *g, bt_err *err) {
     if (!g->e || !g->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
     for (size_t i = 0; i < p->n; i++) {
         const bt_tensor *t = &p->tensors[i];
-        bt_form form = {.number = BT_NUM_F32}; /* norms: llama.cpp aborts at others */
+        bt_form form = {.number = BT_NUM_F32}; /* norms: llama.cpp aborts for other types */
         if (t->linear)
             form = (bt_form){.number = g->number,
                              .order = turned && (t->id == BT_P_ATTN_Q || t->id == BT_P_ATTN_K)
@@ -298,7 +298,7 @@ static void token_key(gguf_out *g, const char *name, int32_t id) {
     put_number(&g->head, (uint64_t)id, 4);
 }
 
-/* true: one token, which llama.cpp can put there by itself */
+/* True if there is one token, which llama.cpp can add itself. */
 static bool is_one(const bt_tokenizer *t, bool behind, int32_t *id) {
     size_t n;
     const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
@@ -357,7 +357,7 @@ static void put_infos(gguf_out *g) {
     }
 }
 
-/* keys first: their number stands before them */
+/* the keys are written first, because their number precedes them */
 static bt_code make_head(gguf_out *g, const char *name, bt_err *err) {
     put_model_keys(g, name);
     BT_TRY(put_vocabulary(g, err));
@@ -381,7 +381,7 @@ static bt_code put_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
     for (size_t k = 0; k < g->n; k++) {
         const entry *e = &g->e[k];
         const uint64_t at = g->head.len + e->at, end = at + e->bytes;
-        if (e->is_scale) /* behind its tensor */
+        if (e->is_scale) /* follows its tensor */
             BT_TRY(bt_out_put(f, &g->scales[e->tensor], sizeof(float), at, err));
         else
             BT_TRY(bt_tensor_write(g->s, e->tensor, &e->form, f, at, &g->scales[e->tensor], err));
@@ -402,7 +402,7 @@ static bt_code write_file(gguf_out *g, const char *part, bt_err *err) {
     return code;
 }
 
-/* what the file cannot say of the tokenizer */
+/* Adds a note for each property of the tokenizer that the file cannot represent. */
 static void tell_tokenizer(const bt_tokenizer *t, bt_text *notes) {
     int32_t ends[BT_ENDS_MAX], id = -1;
     size_t before, behind;
@@ -419,7 +419,7 @@ static void tell_tokenizer(const bt_tokenizer *t, bt_text *notes) {
     if (bt_tokenizer_has_flags(t))
         bt_text_put(notes,
                     "llama.cpp finds added tokens by their text alone; this tokenizer has some "
-                    "that take white space or stand alone as words\n");
+                    "that include white space or must be separate words\n");
 }
 
 static void tell(const gguf_out *g, bt_text *notes) {
@@ -428,8 +428,8 @@ static void tell(const gguf_out *g, bt_text *notes) {
     bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
                    bt_arch_at(g->arch)->gguf, bt_number_at(g->number)->word);
     if (g->s->cfg.act != BT_ACT_SILU)
-        bt_text_put(notes, "llama.cpp computes silu where this model has relu2: what it writes "
-                           "there is not what the model says\n");
+        bt_text_put(notes, "llama.cpp computes silu where this model has relu2: the text that "
+                           "it generates is not the model's\n");
     if (g->ternary && bt_number_at(g->number)->coded)
         bt_text_put(notes, "llama.cpp rounds the inputs of ternary layers to int8 by 256, here a "
                            "whole row has one scale: log probabilities differ by up to 0.25\n");

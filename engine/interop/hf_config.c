@@ -83,11 +83,10 @@ static bt_code read_arch(json_t *o, bt_arch *out, const bt_arch_row **row, bt_er
             *out = (bt_arch)a, *row = bt_arch_at((bt_arch)a);
     if (!*row && is_class(&mistral, name, type)) *out = BT_ARCH_LLAMA, *row = &mistral;
     if (*row && type && strcmp(type, (*row)->model_type) != 0)
-        return bt_fail(
-            err, BT_UNSUPPORTED,
-            "'model_type' is '%.40s', but 'architectures' says '%s', whose type is '%s': "
-            "the two may compute different things",
-            type, (*row)->hf_class, (*row)->model_type);
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "'model_type' is '%.40s', but 'architectures' is '%s', whose type is '%s': "
+                       "the two may compute different things",
+                       type, (*row)->hf_class, (*row)->model_type);
     if (*row) return BT_OK;
     bt_text known = {0};
     known_classes(&known);
@@ -163,8 +162,8 @@ static bt_code read_rope(json_t *o, double otherwise, double *theta, bt_text *no
     BT_TRY(real_or(now, "rope_theta", top, theta, err));
     if (notes && *theta != top && !absent(json_object_get(o, "rope_theta")))
         bt_text_printf(notes,
-                       "config.json says rope_theta %g in rope_parameters and %g beside it: the "
-                       "former is taken, as transformers 5 does\n",
+                       "config.json has rope_theta %g in rope_parameters and %g beside it: the "
+                       "former is used, as in transformers 5\n",
                        *theta, top);
     return BT_OK;
 }
@@ -220,7 +219,7 @@ static bt_code read_act(json_t *o, const char *otherwise, bt_act *out, bt_err *e
     return BT_OK;
 }
 
-/* -1: null, absent, or no token id, which a note tells */
+/* Token id, or -1 if the key is null, absent, or not a token id, which adds a note. */
 static int32_t token_of(json_t *v, const char *key, bt_text *notes) {
     const double id = json_number_value(v); /* parsers of long numbers make reals of all */
     if (absent(v)) return -1;
@@ -259,7 +258,7 @@ static bt_code read_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt
     return whole_or(o, "max_position_embeddings", 2048, 1 << 30, &m->T, err);
 }
 
-/* of Mistral: a window that is at least as long as every text that is read changes nothing */
+/* For Mistral: a window that is at least as long as every text has no effect. */
 static bt_code check_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_text *notes,
                             bt_err *err) {
     json_t *v = json_object_get(o, "sliding_window");
@@ -336,7 +335,7 @@ static const char *dtype_of(bt_number number) {
     return number == BT_NUM_BF16 ? "bfloat16" : number == BT_NUM_F16 ? "float16" : "float32";
 }
 
-/* with a point, also where a whole number would do: typed readers tell 10000 from 10000.0 */
+/* Writes a decimal point, even for a whole number: typed readers distinguish 10000 from 10000.0. */
 static void write_real(bt_json *j, const char *key, double v) {
     char text[40];
     if (fabs(v) < 1e15 && v == floor(v))

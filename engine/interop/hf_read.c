@@ -20,14 +20,13 @@ static bt_code place(bt_model_file *s, const bt_hf_config *c, size_t i, bt_err *
     char name[BT_FOREIGN_NAME];
     bt_name_hf(name, t, ".weight");
     bt_stored *f = bt_stored_find(&s->stored, name), *scale;
-    if (!f) return BT_OK; /* bt_model_file_complete says so */
+    if (!f) return BT_OK; /* reported by bt_model_file_complete */
     const bool coded = t->linear && (c->linear == BT_HF_CODES || c->linear == BT_HF_CODES_INVERSE);
     p->stored = f;
     f->used = true;
     if ((f->number == BT_NUM_PACKED) != coded)
-        return bt_fail(err, BT_FORMAT,
-                       "tensor '%s' is %s, but config.json says that linear layers are %s", name,
-                       coded ? "not packed" : "U8", coded ? "packed codes" : "floats");
+        return bt_fail(err, BT_FORMAT, "tensor '%s' is %s, but by config.json linear layers are %s",
+                       name, coded ? "not packed" : "U8", coded ? "packed codes" : "floats");
     if (!coded) return bt_model_file_check_shape(t, f, BT_ROWS_PLAIN, err);
     bt_name_hf(name, t, ".weight_scale");
     scale = bt_stored_find(&s->stored, name);
@@ -101,7 +100,7 @@ static bt_code read_tokenizer(bt_model_file *s, bt_err *err) {
     }
     bt_code code = bt_hf_tokenizer_read(&s->tokenizer, path, &s->notes, &s->no_tokenizer);
     if (code == BT_NOMEM || code == BT_IO) return bt_fail(err, code, "%s", s->no_tokenizer.msg);
-    if (code != BT_OK) return BT_OK; /* who needs one says why there is none */
+    if (code != BT_OK) return BT_OK; /* a caller that needs one reports s->no_tokenizer */
     bt_model_file_give_roles(s);
     return BT_OK;
 }

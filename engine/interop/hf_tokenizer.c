@@ -143,8 +143,8 @@ static void tell_add(const companions *c, json_t *root, const char *key, bool be
     (void)bt_tokenizer_affix(c->t, behind, &n);
     if (c->notes && json_is_boolean(v) && json_is_true(v) != (n > 0))
         bt_text_printf(c->notes,
-                       "tokenizer_config.json says %s: %s, the post-processor of tokenizer.json "
-                       "decides: %s token is put %s a text, as in transformers 5\n",
+                       "tokenizer_config.json has %s: %s, but the post-processor of tokenizer.json "
+                       "is used: %s token is put %s a text, as in transformers 5\n",
                        key, json_is_true(v) ? "true" : "false", n ? "a" : "no",
                        behind ? "behind" : "in front of");
 }

@@ -1,8 +1,8 @@
-/* hf_write.c - a folder of Hugging Face: config.json, safetensors in one file or in shards,
- * tokenizer.json and what belongs to it.
+/* hf_write.c - writes a folder of Hugging Face: config.json, safetensors in one file or in shards, tokenizer.json
+ * and the files beside it.
  *
- * In a file tensors lie by the size of their type, then by name, as `safetensors` itself orders
- * them; the header is filled with blanks to a multiple of 8. */
+ * In a file tensors are sorted by the size of their type, then by name, like `safetensors` itself; the header is
+ * padded with blanks to a multiple of 8. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,7 +166,7 @@ static bt_code write_shard(folder *f, int shard, bt_err *err) {
     if (code == BT_OK) code = bt_out_put(&file, head, 8, 0, err);
     if (code == BT_OK) code = bt_out_put(&file, header.data, header.len, 8, err);
     f->bytes += (int64_t)(8 + header.len + data);
-    /* codes before scales: which only the codes' pass knows */
+    /* codes before scales, which are computed when codes are written */
     for (int scales = 0; scales < 2; scales++)
         for (size_t k = 0; code == BT_OK && k < f->n; k++)
             if (f->e[k].shard == shard && f->e[k].is_scale == (scales == 1))
@@ -245,7 +245,7 @@ static void put_tokenizer_config(const folder *f, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-/* the files that the tokenizer came with, byte for byte */
+/* Writes the tokenizer's original files byte for byte. */
 static bt_code put_kept_files(folder *f, bt_text *text, bt_err *err) {
     for (size_t i = 0; bt_kept_file_name(i); i++) {
         const char *name = bt_kept_file_name(i);
@@ -259,8 +259,8 @@ static bt_code put_kept_files(folder *f, bt_text *text, bt_err *err) {
     return BT_OK;
 }
 
-/* those of a tokenizer that was trained here, or came from another format; and what is missing among kept
- * ones */
+/* Writes files for a tokenizer that was trained here, or was read from another format, and files missing among the
+ * original ones. */
 static bt_code put_own_files(folder *f, bt_text *text, bt_err *err) {
     const bt_tokenizer *t = f->s->tokenizer;
     if (!keeps(f, "generation_config.json")) {
@@ -315,8 +315,7 @@ static void remove_folder(const folder *f) {
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
-/* As the source has them. A tokenizer that was trained here names its one end for both, as GPT-2's
- * does. */
+/* Roles as in the source. A tokenizer that was trained here uses its end token for both, as GPT-2's does. */
 static bt_token_roles roles_of(const bt_model_file *s) {
     if (s->tokenizer && bt_tokenizer_roles(s->tokenizer)->known)
         return *bt_tokenizer_roles(s->tokenizer);
@@ -325,7 +324,7 @@ static bt_token_roles roles_of(const bt_model_file *s) {
     return (bt_token_roles){.bos = eot, .pad = -1, .ends = {eot}, .n_ends = eot >= 0};
 }
 
-/* what the class computes with linear layers, from what ours are */
+/* Chooses the quantisation method of the class from our kind of linear layers. */
 static bt_code choose(folder *f, const bt_convert_job *job, bt_err *err) {
     const bool ternary = f->s->cfg.linear == BT_LIN_BITNET158;
     const bt_number_row *row = job->number < BT_NUM_COUNT ? bt_number_at(job->number) : NULL;
@@ -351,12 +350,12 @@ static void tell(const folder *f, bt_text *notes) {
                    f->config.linear == BT_HF_DENSE ? "" : " (ternary layers need 'accelerate')");
     if (f->config.linear == BT_HF_LATENT && f->number != BT_NUM_F32)
         bt_text_printf(notes,
-                       "latent weights are rounded to %s: a code that lay at a tie may differ "
+                       "latent weights are rounded to %s: a code at a tie may differ "
                        "(--type f32 keeps all)\n",
                        bt_number_at(f->number)->word);
     if (keeps(f, "tokenizer.json"))
-        bt_text_put(notes, "tokenizer files: those that the model came with, unchanged\n");
-    if (!f->s->tokenizer) bt_text_put(notes, "without tokenizer files: the source has none\n");
+        bt_text_put(notes, "tokenizer files: the model's original ones, unchanged\n");
+    if (!f->s->tokenizer) bt_text_put(notes, "no tokenizer files: the source has none\n");
 }
 
 bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,

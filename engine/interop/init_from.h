@@ -5,8 +5,8 @@
 
 #include "engine/interop/model_file.h"
 
-/* The file has every matrix of the model, in its shape (BT_ARG otherwise, by name). told: one line each
- * about norms that are missing and begin at one, about tensors the model does not have, and about
+/* Checks that the file has every matrix of the model, in its shape (BT_ARG otherwise, with its name). told: one
+ * line each for norms that are missing and begin at one, for tensors that the model does not have, and for
  * settings that differ. */
 bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt_text *told,
                            bt_err *err) BT_MUST_CHECK;

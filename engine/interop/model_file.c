@@ -177,7 +177,7 @@ static bt_code packed_row(bt_model_file *s, const bt_stored *f, uint64_t row, fl
     return BT_OK;
 }
 
-/* as stored: values, or codes */
+/* Reads rows as stored: values, or codes. */
 static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
                            float *out, unsigned char *raw, bt_err *err) {
     const bt_stored *f = p->stored;
@@ -191,8 +191,8 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t 
     return BT_OK;
 }
 
-/* As codes, where the file holds such; *alike stays when all have one size (bt_number_codes), else it
- * is false, and stored_rows says what is wrong, if anything is. */
+/* Reads rows as codes, if the file has codes; *alike is unchanged if all have one size (bt_number_codes), else it
+ * becomes false, and stored_rows reports the error, if any. */
 static bt_code stored_codes(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
                             int8_t *codes, unsigned char *raw, float *size, bool *alike,
                             bt_err *err) {
@@ -222,13 +222,13 @@ typedef struct rows_job {
     uint64_t row;
     float *out;
     bool weights; /* codes become latent weights, values are checked */
-    /* of codes_range, which has no out */
+    /* for codes_range, which has no out */
     int8_t *codes; /* NULL: counted only */
     bool alike;
-    float size;    /* of the codes that are not 0; 0: there are none */
-    uint64_t some; /* how many are not */
+    float size;    /* size of the nonzero codes; 0: there are none */
+    uint64_t some; /* number of nonzero codes */
     pthread_mutex_t lock;
-    bt_code code; /* of the first rows that fail, and why */
+    bt_code code; /* error of the first rows that fail */
     size_t failed;
     bt_err *err;
 } rows_job;
@@ -277,7 +277,7 @@ static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
     bt_code code = raw ? BT_OK
                        : bt_fail(&why, BT_NOMEM, "cannot take memory to read '%s'", f->name);
     (void)thread;
-    for (size_t r = begin, n; r < end && code == BT_OK; r += n) { /* pieces that stay in cache */
+    for (size_t r = begin, n; r < end && code == BT_OK; r += n) { /* pieces that fit the cache */
         float *out = j->out + r * cols;
         bool alike = latent;
         n = bt_min_size(step, end - r);
@@ -319,8 +319,8 @@ static bt_code read_scale(bt_model_file *s, bt_stored_place *p, float *scale, bt
     if (p->order == BT_ROWS_PACKED && p->inverse != (*scale > 1) && !s->doubted) {
         s->doubted = true;
         bt_text_printf(&s->notes,
-                       "'%s' is %g, which looks like the other convention of the scale (its "
-                       "'linear_class' says that it %s): look at what the model writes\n",
+                       "'%s' is %g, which suggests the other convention of the scale (by its "
+                       "'linear_class' it %s): check the text that the model generates\n",
                        p->scale->name, (double)*scale, p->inverse ? "divides" : "multiplies");
     }
     if (p->inverse) *scale = 1 / *scale;
@@ -356,8 +356,8 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
     pthread_mutex_unlock(&j->lock);
 }
 
-/* All rows of tensor i once: their codes (codes NULL: counted only), and what a place knows of them.
- * *alike false: they are no codes of one size, and as floats they say why. */
+/* Reads all rows of tensor i once: their codes (codes NULL: counted only), and the statistics of its place. *alike
+ * is false if they are not codes of one size. */
 static bt_code read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_place *p = &s->places[i];
@@ -393,7 +393,7 @@ static bt_code unlike_piece(const bt_stored_place *p, const float *x, size_t n, 
     return BT_OK;
 }
 
-/* what keeps a tensor from being codes of one size */
+/* Reports why a tensor is not codes of one size. */
 static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_place *p = &s->places[i];
@@ -414,7 +414,7 @@ static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
                    p->stored->name, (double)most);
 }
 
-/* the scale, how many codes are not zero, and the latent weight that stands for one */
+/* Computes the scale, the number of nonzero codes, and the latent weight that represents one. */
 static bt_code count_codes(bt_model_file *s, size_t i, bt_err *err) {
     bool alike = true;
     BT_TRY(read_codes(s, i, NULL, &alike, err));
@@ -426,7 +426,7 @@ bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *dir
     if (!*direct) return BT_OK;
     BT_TRY(read_codes(s, i, codes, direct, err));
     if (!*direct) return explain_codes(s, i, err);
-    /* as absmean reads latent weights: a scale below its least makes other codes of them */
+    /* absmean of latent weights has a minimum, so that a smaller scale would give other codes */
     *direct = isfinite(s->places[i].level) && s->places[i].s >= 1e-5f;
     return BT_OK;
 }

@@ -18,23 +18,22 @@
 
 typedef enum { BT_IN_NATIVE, BT_IN_HF, BT_IN_GGUF } bt_container;
 
-/* in what order the rows of a tensor lie in its file: as ours; GGUF's pairs (rows of q and k of the
- * architecture llama); Hugging Face's four rows in a byte */
+/* order of a tensor's rows in its file: ours; GGUF's pairs (rows of q and k of the architecture llama); Hugging
+ * Face's four rows in a byte */
 typedef enum { BT_ROWS_PLAIN, BT_ROWS_TURNED, BT_ROWS_PACKED } bt_row_order;
 
-typedef struct bt_stored_place {     /* where one of our tensors lies */
+typedef struct bt_stored_place {     /* location of one of our tensors */
     const bt_stored *stored, *scale; /* scale: a tensor of one element, or NULL */
     bt_row_order order;
     bool inverse; /* the scale divides */
     bool coded;   /* only -s, 0, s occur */
-    bool counted; /* what follows is known */
+    bool counted; /* the following fields are set */
     float s, level;
 } bt_stored_place;
 
 typedef struct bt_model_file bt_model_file;
 
-/* what is read of a linear layer's tensor instead of what the file holds (tune/merge.h). All NULL: the
- * file's */
+/* replaces the reading of a linear layer's tensor (tune/merge.h). All NULL: the file's values */
 typedef struct bt_model_view {
     void *ctx;
     bt_code (*read)(void *ctx, bt_model_file *s, size_t i, uint64_t first, uint64_t count,
@@ -43,10 +42,9 @@ typedef struct bt_model_view {
     void (*release)(void *ctx);
 } bt_model_view;
 
-/* Who is told how far a conversion of the model is, or how much of it has been read into memory. told NULL:
- * nobody */
+/* Receives the progress of a conversion, or of reading a model into memory. told NULL: no reports */
 typedef struct bt_model_watch {
-    void (*told)(void *ctx, double done); /* 0..1, from the working thread, now and then */
+    void (*told)(void *ctx, double done); /* 0..1, called by the working thread at intervals */
     void *ctx;
     uint64_t elems; /* so far */
 } bt_model_watch;
@@ -54,19 +52,20 @@ typedef struct bt_model_watch {
 struct bt_model_file {
     bt_container container;
     char path[4096];
-    bt_arch arch; /* of a native checkpoint BT_ARCH_COUNT */
+    bt_arch arch; /* for a native checkpoint BT_ARCH_COUNT */
     bt_model_cfg cfg;
     bt_params params;
     bt_tokenizer *tokenizer; /* NULL: there is none, or none that can be used: */
     bt_err no_tokenizer;     /* why */
-    bt_token_roles roles; /* by the files beside the weights; a tokenizer that was read has them */
-    bt_text notes;        /* one line each: what a person should know about what was read */
-    bt_number number;     /* type of most elements of the matrices */
+    bt_token_roles
+        roles; /* from the files beside the weights; the tokenizer, if there is one, has them as well */
+    bt_text notes;    /* one line for each property of the file that the user should check */
+    bt_number number; /* type of most elements of the matrices */
     /* foreign files */
     bt_stored_list stored;
     bt_stored_place *places; /* [params.n] */
     float *row;
-    bool doubted; /* a note says that scales look wrong */
+    bool doubted; /* a note reports implausible scales */
     /* a native checkpoint */
     bt_ckpt_reader *ckpt;
     bt_ckpt_meta meta;
@@ -75,11 +74,11 @@ struct bt_model_file {
     bt_model_watch watch;
 };
 
-/* what a path holds, without opening it: a folder with config.json, a GGUF file, or else a native
+/* Kind of the model at a path, without opening it: a folder with config.json, a GGUF file, or else a native
  * checkpoint */
 bt_container bt_model_file_kind(const char *path);
 bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) BT_MUST_CHECK;
-/* gives a tokenizer the roles that the model's files name; a note tells which do not fit */
+/* Sets the tokenizer's roles from the model's files; a note lists those that do not fit. */
 void bt_model_file_give_roles(bt_model_file *s);
 void bt_model_file_close(bt_model_file *s); /* accepts NULL */
 /* elements first .. first+count of tensor i of `params` */

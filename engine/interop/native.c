@@ -19,7 +19,7 @@ static bt_code check_unknown(const char *key, const char *value, const char *pat
     if (strncmp(key, "model.", 6) != 0 || bt_key_in(off, value)) return BT_OK;
     return bt_fail(
         err, BT_UNSUPPORTED,
-        "checkpoint '%s' is of a model with %.60s=%.60s, which this version does not know "
+        "checkpoint '%s' is of a model with %.60s=%.60s, which this version does not support "
         "(use the version that trained it)",
         path, key, value);
 }

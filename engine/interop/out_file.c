@@ -69,7 +69,7 @@ uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form) {
 typedef struct sum_job {
     const float *x;
     double *sums;
-    size_t offset, end, first; /* of the flat array; the block of sums[0] */
+    size_t offset, end, first; /* elements of the flat array; the block of sums[0] */
 } sum_job;
 
 static void sum_blocks(void *ctx, int thread, size_t begin, size_t end) {
@@ -114,7 +114,7 @@ typedef struct tensor_job {
     size_t D, step; /* rows of a piece: whole heads */
     unsigned char *bytes, *turned;
     float *x;
-    int8_t *codes; /* of the whole tensor */
+    int8_t *codes; /* codes of the whole tensor */
     float scale;
 } tensor_job;
 
@@ -189,7 +189,7 @@ static bt_code put_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
 
 /* ---- a tensor ------------------------------------------------------------------------------------ */
 
-/* of latent weights */
+/* Quantises latent weights. */
 static bt_code quantise_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
     float *x = malloc(t->count * sizeof *x);

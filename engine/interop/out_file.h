@@ -18,12 +18,12 @@ bt_code bt_out_put(const bt_out_file *f, const void *data, size_t n, uint64_t at
 /* synced and closed; a file that failed (code) is closed only */
 bt_code bt_out_close(bt_out_file *f, bt_code code, bt_err *err) BT_MUST_CHECK;
 
-/* how a tensor is written */
+/* format of a written tensor */
 typedef struct bt_form {
     bt_number number;
     bt_row_order order;
     bool quantise; /* codes times their scale instead of latent weights */
-    bool unit;     /* with quantise: codes times 1; the scale is written elsewhere */
+    bool unit;     /* with quantise: codes times 1; the scale is written separately */
 } bt_form;
 
 uint64_t bt_form_bytes(const bt_tensor *t, const bt_form *form);

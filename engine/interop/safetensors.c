@@ -83,11 +83,11 @@ static bt_code read_entry(const char *name, json_t *o, uint64_t data_at, uint64_
     BT_TRY(count_of(json_array_get(offsets, 1), &end, name, "the end", err));
     if (begin > end || end > data_bytes)
         return bt_fail(err, BT_FORMAT,
-                       "tensor '%s' is said to lie at bytes %llu..%llu of the data, which has %llu",
-                       name, (unsigned long long)begin, (unsigned long long)end,
+                       "tensor '%s' is at bytes %llu..%llu of the data, which has %llu", name,
+                       (unsigned long long)begin, (unsigned long long)end,
                        (unsigned long long)data_bytes);
     if (!bt_stored_bytes(t, &bytes) || bytes != end - begin)
-        return bt_fail(err, BT_FORMAT, "tensor '%s' (%llu x %llu, %s) lies in %llu bytes", name,
+        return bt_fail(err, BT_FORMAT, "tensor '%s' (%llu x %llu, %s) has %llu bytes", name,
                        (unsigned long long)t->rows, (unsigned long long)t->cols, dtype,
                        (unsigned long long)(end - begin));
     t->at = data_at + begin;
@@ -147,7 +147,7 @@ static bt_code slurp_header(const bt_foreign_file *f, char **text, size_t *n, bt
     for (int i = 7; i >= 0; i--) length = length << 8 | head[i];
     if (length > f->bytes - sizeof head)
         return bt_fail(err, BT_FORMAT,
-                       "its header is said to have %llu bytes, the file has %llu (truncated, or "
+                       "its header has a length of %llu bytes, the file has %llu (truncated, or "
                        "not safetensors)",
                        (unsigned long long)length, (unsigned long long)f->bytes);
     if (length < 2 || length > HEADER_MAX)
@@ -188,7 +188,7 @@ static bool shard_name_ok(const char *name) {
            strcmp(name + n - 12, ".safetensors") == 0;
 }
 
-/* every tensor of the index lies in the file that it names, and no other tensor is there */
+/* Checks that every tensor of the index is in the file listed for it, and that there is no other tensor. */
 static bt_code read_shards(bt_stored_list *l, const char *folder, json_t *map, bt_err *err) {
     const char *name;
     json_t *v;
@@ -197,8 +197,8 @@ static bt_code read_shards(bt_stored_list *l, const char *folder, json_t *map, b
         const char *shard = json_string_value(v);
         size_t f = 0;
         if (!shard || !shard_name_ok(shard))
-            return bt_fail(err, BT_FORMAT, "tensor '%.90s' is said to lie in no file of the folder",
-                           name);
+            return bt_fail(err, BT_FORMAT,
+                           "tensor '%.90s' is in the index without a file of the folder", name);
         snprintf(path, sizeof path, "%.3800s/%.200s", folder, shard);
         while (f < l->n_files && strcmp(l->files[f].path, path) != 0) f++;
         if (f == l->n_files) BT_TRY(bt_safetensors_read(l, path, err));
@@ -208,7 +208,8 @@ static bt_code read_shards(bt_stored_list *l, const char *folder, json_t *map, b
         const char *shard = json_string_value(json_object_get(map, l->at[i].name));
         const char *base = strrchr(l->files[l->at[i].file].path, '/') + 1;
         if (!shard || strcmp(shard, base) != 0)
-            return bt_fail(err, BT_FORMAT, "tensor '%s' lies in '%.200s', not where the index says",
+            return bt_fail(err, BT_FORMAT,
+                           "tensor '%s' is in '%.200s', not in the file listed by the index",
                            l->at[i].name, base);
     }
     if (l->n != json_object_size(map)) {

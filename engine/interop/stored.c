@@ -11,7 +11,7 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/file_kind.h"
 
-/* A model's file that is well known to be something else: a Git LFS pointer, a pickle of PyTorch, an archive. */
+/* Refuses files of other known kinds: a Git LFS pointer, a pickle of PyTorch, an archive. */
 static bt_code refuse_other_kinds(int fd, const char *path, bt_err *err) {
     char head[BT_FILE_KIND_HEAD];
     size_t n;

@@ -1,7 +1,7 @@
-/* stored.h - the tensors of a foreign model as they lie in its files: name, shape, type, place.
+/* stored.h - the tensors of a foreign model in its files: name, shape, type, location.
  *
- * Every place has been checked against the size of its file before it gets here, so reading one can
- * fail only with the file system, or because the file became shorter since.
+ * Every location was checked against the size of its file, so reading can only fail because of the file system, or
+ * because the file was truncated since.
  * Owns: the list and the open files. Threads: reading is thread-safe once the list is complete. */
 #ifndef BT_ENGINE_INTEROP_STORED_H
 #define BT_ENGINE_INTEROP_STORED_H

@@ -30,25 +30,25 @@ typedef struct bt_micro {
     /* Tokens that attention sees together; shorter than a sequence, sequences fall into so many documents. 0:
      * whole sequences, always */
     int64_t stretch, seq_len;
-    int32_t *positions; /* (rows) of tokens in their stretch; NULL: stretch is 0 */
+    int32_t *positions; /* (rows) positions of tokens in their stretch; NULL: stretch is 0 */
     uint64_t seed;
-    int64_t before_rows; /* of the same step, that other islands compute: for the noise */
+    int64_t before_rows; /* rows of the same step computed by other islands: for the noise */
     int64_t step;        /* the step that is computed */
-    /* what the loss of this rank's micro-batches of the step so far is divided by: learned targets, or
-     * pairs of preferences */
+    /* divisor of the loss of this rank's micro-batches of the step so far: learned targets, or pairs of
+     * preferences */
     int64_t counted;
-    /* given each micro-batch before its pass; NULL: nobody is */
+    /* called with each micro-batch before its pass; NULL: none */
     bt_code (*look_up)(void *ctx, const bt_batch *b, bt_err *err);
     void *look_up_ctx;
-    double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's place */
-    double slowdown;     /* 1, or more: sleep as if the processor were so much slower */
+    double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's index */
+    double slowdown;     /* at least 1: sleeps to simulate a processor slower by this factor */
     int64_t delay_ns;    /* sleep so long in each pass besides */
     int64_t computed_ns; /* forward and backward of this step, when the pass began */
 } bt_micro;
 
 bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) BT_MUST_CHECK;
 void bt_micro_release(bt_micro *m);
-/* that create takes; rows: with a stretch, else 0 */
+/* memory used by create; rows: with a stretch, else 0 */
 size_t bt_micro_bytes(int64_t micros, int64_t rows);
 
 /* this rank's i-th micro-batch of the step, 0 <= i < plan->n; its loss goes here */

@@ -1,8 +1,8 @@
-/* micro_plan.h - which micro-batches of a step each data-parallel rank computes.
+/* micro_plan.h - assigns the micro-batches of a step to data-parallel ranks.
  *
- * A step's micro-batches stand in one order; rank d takes one contiguous range of them. The plan is
- * even, as given (parallel.balance=3,1), or follows measured speed (balance.h). Which samples a
- * step has, and what each weighs, never depends on the plan.
+ * A step's micro-batches have one order; rank d takes one contiguous range of them. The plan is even, as given
+ * (parallel.balance=3,1), or follows measured speed (balance.h). The samples of a step and their weights never
+ * depend on the plan.
  *
  * Order:    create -> { adjust, collective, after a step }* -> release.
  * Threads:  the training thread. No allocation after create. */
@@ -14,7 +14,7 @@
 #include "engine/parallel/schedule/balance.h"
 
 typedef struct bt_micro_plan {
-    int64_t sequences, micros; /* of a step, all ranks */
+    int64_t sequences, micros; /* per step, all ranks */
     int64_t first, n;          /* this rank's micro-batches, in the step's order */
     size_t dp;                 /* data-parallel ranks */
     int64_t *shares;           /* (2, dp) micro-batches of each rank; room for the next plan */
@@ -27,7 +27,7 @@ typedef struct bt_micro_plan {
 bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *cfg, const bt_mesh *mesh,
                              bt_err *err) BT_MUST_CHECK;
 void bt_micro_plan_release(bt_micro_plan *p); /* accepts an all-zero struct */
-size_t bt_micro_plan_bytes(size_t dp);        /* that create takes */
+size_t bt_micro_plan_bytes(size_t dp);        /* memory used by create */
 
 /* parallel.balance=auto: takes this rank's seconds a micro-batch of the step just done; every
  * BT_BALANCE_EVERY steps all ranks make the next plan from all ranks' speeds. *gain: 0, or the

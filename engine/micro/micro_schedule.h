@@ -28,12 +28,12 @@ struct bt_micro_schedule {
 bt_code bt_micro_schedule_create(bt_micro_schedule **out, const bt_model_setup *model,
                                  const bt_mesh *mesh, bt_err *err) BT_MUST_CHECK;
 void bt_micro_schedule_destroy(bt_micro_schedule *s); /* accepts NULL */
-/* that create takes */
+/* memory used by create */
 size_t bt_micro_schedule_bytes(const bt_model_setup *model, const bt_mesh_shape *shape);
 
-/* Preferences: a chunk's part of the pass that a micro-batch makes through the base, whose messages come
- * before those of its own pass; nothing without them, or where one stage makes this pass by itself.
- * documents, chunk and slot are set. messages: that a micro-batch sends down */
+/* Preferences: a chunk's part of a micro-batch's pass through the base, whose messages precede those of its own
+ *              pass. Does nothing without preferences, or if one stage makes this pass itself. documents, chunk
+ *              and slot are set by the caller. messages: number that a micro-batch sends down */
 bt_code bt_micro_reference(bt_pipe *pipe, bt_model *model, const int32_t *inputs,
                            const int32_t *targets, bt_err *err) BT_MUST_CHECK;
 int64_t bt_micro_messages(const bt_model *model);

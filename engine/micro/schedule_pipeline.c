@@ -1,12 +1,11 @@
-/* schedule_pipeline.c - a step's micro-batches through the stages of a pipeline, in the order of
- * pass_order.h: one forward and one backward in turn (1F1B), with several chunks of layers a stage
- * interleaved.
+/* schedule_pipeline.c - runs a step's micro-batches through the stages of a pipeline, in the order of
+ * pass_order.h: one forward and one backward in turn (1F1B), interleaved with several chunks of layers per stage.
  *
- * With preferences a micro-batch's pass through the base goes right before its own forward pass.
- * The gradients of a micro-batch are those of one rank: residuals and their gradients travel as
- * floats. The last stage computes the head's contribution to a tied embedding's gradient and sends
- * it to the first, which expects it from the step's beginning on and computes meanwhile; there the
- * embedding is updated; its new values come back. */
+ * With preferences a micro-batch's pass through the base immediately precedes its own forward pass. The gradients
+ * of a micro-batch are those of one rank: residuals and their gradients are sent as floats. The last stage
+ * computes the head's contribution to a tied embedding's gradient and sends it to the first, which posts its
+ * receive at the beginning of the step and computes meanwhile. The first stage updates the embedding and sends its
+ * new values back. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -21,12 +20,12 @@ typedef struct pipeline {
     bt_micro_schedule base; /* first: a bt_micro_schedule is this */
     bool last;              /* stage */
     bt_pass_order order;
-    int slots, ring; /* passes, and micro-batches, in flight at most */
-    size_t tokens;   /* of a micro-batch */
+    int slots, ring; /* maximum number of passes, and of micro-batches, in flight */
+    size_t tokens;   /* per micro-batch */
     size_t tied;     /* elements of a table that first and last stage share */
     int32_t
-        *inputs; /* (ring, tokens) the embedding's backward needs them again, and the head's loss */
-    int32_t *positions; /* (ring, tokens) of documents: every pass needs them */
+        *inputs; /* (ring, tokens) needed again by the embedding's backward and the head's loss */
+    int32_t *positions; /* (ring, tokens) positions in documents: needed by every pass */
     int32_t *targets;   /* (ring, tokens) last stage */
     bool documents;     /* the batches have positions */
     float *head_grads;  /* (tied) first stage; (sent, tied) last stage: on their way */
@@ -36,9 +35,10 @@ typedef struct pipeline {
     int *slot_of; /* (chunks, ring) of passes in flight */
 } pipeline;
 
-/* Where a stage has several chunks the first one cannot come for the head's gradients before the last has
- * gone on: they leave while it does. In reproducible training those of each micro-batch do, and until
- * the first stage has come for them, so many others follow (pass_order.h); otherwise one sum. */
+/* Number of gradients of the head in flight. If a stage has several chunks, the first stage cannot receive these
+ * gradients before the last one has continued, so they are sent asynchronously. Reproducible training sends one
+ * per micro-batch, and up to this many follow before the first stage receives them (pass_order.h); otherwise there
+ * is one sum. */
 static int tables_sent(const bt_model_setup *s) {
     if (bt_slice_chunks(s->slice) == 1 || bt_stage_tied_elems(s) == 0) return 0;
     return s->leaves > 1 ? s->slice.pp_size : 1;
@@ -68,7 +68,7 @@ size_t bt_schedule_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *
            tables_kept(s) * bt_stage_tied_elems(s) * sizeof(float);
 }
 
-/* ---- what is kept of a micro-batch ----------------------------------------------------------- */
+/* ---- stored micro-batches ----------------------------------------------------------------------------- */
 
 static size_t ring_at(const pipeline *p, int64_t i) { return (size_t)(i % p->ring) * p->tokens; }
 
@@ -80,7 +80,7 @@ static void keep(const int32_t *from, int32_t *kept, size_t at, size_t n) {
     if (kept) memcpy(kept + at, from, n * sizeof *from);
 }
 
-/* as the pass needs it, whichever chunk it goes through */
+/* Tokens of micro-batch i as needed by the pass of any chunk. */
 static bt_batch kept_batch(const pipeline *p, int64_t i) {
     const size_t at = ring_at(p, i);
     return (bt_batch){.inputs = p->inputs + at,
@@ -88,7 +88,7 @@ static bt_batch kept_batch(const pipeline *p, int64_t i) {
                       .positions = p->documents ? p->positions + at : NULL};
 }
 
-/* a micro-batch comes in */
+/* Takes the next micro-batch and stores its tokens. */
 static bt_code take_tokens(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
     const size_t at = ring_at(p, i);
     bt_batch batch;
@@ -114,7 +114,7 @@ bt_code bt_micro_reference(bt_pipe *pipe, bt_model *model, const int32_t *inputs
                                 : bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(model), err);
 }
 
-/* of the micro-batch in this slot; its time counts as this rank's own */
+/* Pass through the base of the micro-batch in this slot; its time counts as this rank's own. */
 static bt_code reference(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err) {
     bt_micro_pass_begin(m);
     BT_TRY(bt_micro_reference(p->base.pipe, m->model, b->inputs, b->targets, err));
@@ -131,8 +131,8 @@ static bt_code forward(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err)
     return bt_pipe_send(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_out(m->model), err);
 }
 
-/* One table a step comes while the first stage computes; of those that each micro-batch sends, one is awaited
- * at a time. */
+/* Posts the receive of the only table of a step while the first stage computes. If each micro-batch sends one,
+ * they are received one at a time. */
 static bt_code expect_head_grads(pipeline *p, const bt_micro *m, bt_err *err) {
     return p->tied && p->order.stage == 0 && !m->reproducible
                ? bt_pipe_expect(p->base.pipe, p->head_grads, err)
@@ -204,7 +204,7 @@ static bt_code backward(pipeline *p, bt_micro *m, const bt_pass *x, double scale
         BT_TRY(back(p, m, b, tie, ready, err));
     if (!bt_model_begins(m->model))
         BT_TRY(bt_pipe_send(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
-    /* after the message without which the first stage could not come to take them */
+    /* after the message without which the first stage could not proceed to receive them */
     if (tie && ends)
         BT_TRY(p->sent ? start_head_grads(p, m->model, x->micro, err)
                        : send_head_grads(p, m->model, err));
@@ -213,9 +213,10 @@ static bt_code backward(pipeline *p, bt_micro *m, const bt_pass *x, double scale
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* Slots are given out as passes come, so that there are no more of them than passes in flight. */
+/* Assigns slots as passes begin, so that there are no more than passes in flight. */
 static bt_code run_pass(pipeline *p, bt_micro *m, bt_pass x, double scale, bt_err *err) {
-    const bool tail = p->last && x.chunk == p->order.chunks - 1; /* with its backward pass */
+    const bool tail = p->last &&
+                      x.chunk == p->order.chunks - 1; /* together with its backward pass */
     if (x.chunk == 0 && !x.backward) BT_TRY(take_tokens(p, m, x.micro, err));
     if (tail && !x.backward) return BT_OK;
     bt_batch b = kept_batch(p, x.micro);

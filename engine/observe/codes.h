@@ -1,13 +1,13 @@
-/* codes.h - what the ternary codes do from one statistics sample to the next.
+/* codes.h - changes of the ternary codes from one statistics sample to the next.
  *
  *     flip          the code differs from that of the previous sample
  *     sign flip     -1 <-> +1 since then
- *     oscillation   it differs, and is again what it was two samples ago: a weight that cannot decide
- *     boundary      the latent weight lies within BT_CODES_BAND scales of a threshold: it could
- *                   flip at this learning rate. Gaussian latents have 5.9 % there
- * The codes of the last two samples are kept in 4 bits a weight; the ranks that hold a tensor alike
- * share it out, so that a rank keeps, and looks at, 1/dp of the weights. Cost: about 2 ns for each
- * of these weights and sample, on all threads.
+ *     oscillation   a flip back to the code of two samples ago
+ *     boundary      the latent weight is within BT_CODES_BAND scales of a threshold: it could flip at this
+ *                   learning rate. Of Gaussian latents 5.9 % are there
+ *
+ * The codes of the last two samples are stored in 4 bits a weight; replicas divide a tensor, so that a rank stores
+ * and examines 1/dp of the weights. Cost: about 2 ns for each of these weights and sample, on all threads.
  * Order: create -> sample* -> destroy, after the model's quantise. No allocation after create. */
 #ifndef BT_ENGINE_OBSERVE_CODES_H
 #define BT_ENGINE_OBSERVE_CODES_H
@@ -25,14 +25,14 @@ typedef struct bt_code_counts {
 
 typedef struct bt_codes_cfg {
     const bt_shards *shards;
-    int shard;       /* whose latent weights are here */
-    int part, parts; /* of the ranks that hold the same */
-    /* who has the codes; NULL: the model, all of them. Plans need none */
+    int shard;       /* shard whose latent weights are on this rank */
+    int part, parts; /* index among the ranks with the same weights, and their number */
+    /* owner of the codes; NULL: the model has all of them. Plans need none */
     const bt_weights *weights;
 } bt_codes_cfg;
 
-/* the part of tensor t in stripe i that this rank looks at; empty: none. Of the ranks of a
- * tensor-parallel group the one that counts t looks */
+/* the part of tensor t in stripe i that this rank examines; empty: none. In a tensor-parallel group the rank that
+ * counts t examines it */
 bt_range bt_codes_slice(const bt_codes_cfg *cfg, const bt_tensor *t, size_t i);
 size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *cfg);
 bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt_err *err)

@@ -91,7 +91,7 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
         }
     }
     if (folder) closedir(folder);
-    if (e->n < found) { /* a part of the machine would be told as the whole */
+    if (e->n < found) { /* otherwise a part of the machine would be reported as the whole */
         bt_energy_close(e);
         snprintf(why, size,
                  "the processors count their energy, but only root may read it (chmod a+r "
@@ -123,7 +123,7 @@ void bt_energy_close(bt_energy *e) {
     e->stat = -1;
 }
 
-/* of this process; its own time where the machine's is not known or coarser */
+/* Share of this process; 1 if the machine's busy time is unknown or coarser. */
 static double share(const bt_energy *e, int64_t own_ns, uint64_t busy_ticks) {
     const double own = (double)(own_ns - e->own_ns) / 1e9,
                  busy = (double)(busy_ticks - e->busy_ticks) / (double)e->ticks_per_s;

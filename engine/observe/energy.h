@@ -19,17 +19,17 @@
 enum { BT_ENERGY_ZONES = 32, BT_ENERGY_WHY = 240 };
 
 typedef struct bt_energy {
-    int n, fd[BT_ENERGY_ZONES], stat; /* files that stay open; n = 0: there is no counter */
+    int n, fd[BT_ENERGY_ZONES], stat; /* open files; n = 0: there is no counter */
     uint64_t at[BT_ENERGY_ZONES];     /* microjoules when they were read last */
-    uint64_t range[BT_ENERGY_ZONES];  /* a counter begins anew above it */
+    uint64_t range[BT_ENERGY_ZONES];  /* maximum, after which the counter restarts at 0 */
     int64_t read_ns, own_ns;          /* clock and processor time of this process then */
     uint64_t busy_ticks;
     long ticks_per_s;
 } bt_energy;
 
-/* root: folder of the counters, NULL for the system's; of a test, with a file `stat` in /proc/stat's place
- * where it has one. false: none can be read, and `why` says so in a
- * sentence, with what to do where that helps (BT_ENERGY_WHY bytes hold it); `take` then gives NaN */
+/* root: folder of the counters, NULL for the system's; in a test it may have a file `stat` in place of /proc/stat.
+ * Returns false if no counter can be read, with the reason and, if known, the remedy in `why` (BT_ENERGY_WHY
+ * bytes); `take` then returns NaN */
 bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size);
 void bt_energy_close(bt_energy *e);
 /* joules since the value before it, NaN where there is no counter, or less than a quarter of a second has

@@ -9,8 +9,8 @@
 enum { CHUNK = 16384, BLOCK = 4096 };
 
 typedef struct look {
-    bool ternary;      /* weights are looked at */
-    bt_latent weights; /* of the tensor, from element `first` on */
+    bool ternary;      /* weights are counted */
+    bt_latent weights; /* weights of the tensor, from element `first` on */
     size_t first;
     const float *gradients;
     size_t n;
@@ -63,7 +63,7 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
 
 bool bt_histogram_due(int64_t step, int64_t every, int64_t steps, int64_t most) {
     if (most <= 0 || every <= 0 || steps <= 0) return false;
-    /* part of the run that a step lies in, of `most` */
+    /* index of the part of the run, of `most`, that contains a step */
     const int64_t part = steps > most ? steps / most : 1;
     return step < every || step / part != (step - every) / part;
 }

@@ -1,12 +1,12 @@
-/* histograms.h - how the latent weights and the gradients of every tensor are distributed: exact counts
- * in the bins of engine/base/tables/histogram.h.
+/* histograms.h - distributions of the latent weights and the gradients of every tensor: exact counts in the bins
+ * of engine/base/tables/histogram.h.
  *
- * Latent weights are those of ternary tensors; of the others (embedding, norms) there are gradients
- * alone. Ranks that hold the same elements share them out as in codes.h, so that the sum over all ranks
- * counts every element of the whole tensor once.
- * Cost: a pass over this rank's share of weights and gradients, on all threads. A sample of `nano` takes
- * 19 ms of processor time and 44 kB of the database, its rows' way there included; nothing is written to
- * what is trained. Threads: the training thread. */
+ * Latent weights are counted for ternary tensors; for all other tensors (embedding, norms) gradients alone. Ranks
+ * with the same elements divide them as in codes.h, so that the sum over all ranks counts every element of the
+ * whole tensor once.
+ * Cost: a pass over this rank's share of weights and gradients, on all threads. A sample of `nano` takes 19 ms of
+ *       processor time, including the transfer of its rows, and 44 kB of the database. Trained state is not
+ *       written. Threads: the training thread. */
 #ifndef BT_ENGINE_OBSERVE_HISTOGRAMS_H
 #define BT_ENGINE_OBSERVE_HISTOGRAMS_H
 
@@ -21,8 +21,8 @@ typedef struct bt_histogram {
 void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float unscale,
                       bt_histogram *out);
 
-/* Whether distributions are due at the statistics of `step` (0-based): in each of `most` equal parts of
- * `steps` steps the first statistics, which are taken every `every` steps. most 0: never. */
+/* True if distributions are due at the statistics of `step` (0-based): in each of `most` equal parts of `steps`
+ * steps the first statistics, which are taken every `every` steps. most 0: never. */
 bool bt_histogram_due(int64_t step, int64_t every, int64_t steps, int64_t most);
 
 #endif

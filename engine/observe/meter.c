@@ -27,7 +27,7 @@ double bt_rss_mib(void) {
 }
 
 double bt_machine_load(void) {
-    static long processors; /* asking costs more than reading the load */
+    static long processors; /* sysconf costs more than reading the load */
     char text[96];
     int fd = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return NAN;
@@ -54,7 +54,7 @@ double bt_machine_load_of_others(void) {
     return others < 0 ? 0 : others;
 }
 
-/* of a line "KEY:   123 kB"; NaN: there is none */
+/* Value of a line "KEY:   123 kB"; NaN: there is none. */
 static double kib_in(const char *path, const char *key) {
     char line[256];
     double kib = NAN;
@@ -105,8 +105,8 @@ void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]) {
         m->values[metric] = (double)spans[metric] / 1e6;
     }
     m->values[BT_MR_STEP_TIME] = (double)step_ns / 1e6;
-    /* What was exposed was in flight, also where the exchange has no account of its own (losses, norms, a hub), and
-     * transfers that run beside each other take no more than the step. */
+    /* Exposed time was in flight, also for exchanges without an account of their own (losses, norms, a hub), and
+     * concurrent transfers take no more than the step. */
     m->values[BT_MR_COMM_BUSY] = fmin(fmax((double)m->busy_ns / 1e6, m->values[BT_MR_COMM_EXPOSED]),
                                       m->values[BT_MR_STEP_TIME]);
     memcpy(out, m->values, sizeof m->values);

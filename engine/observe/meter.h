@@ -1,10 +1,10 @@
-/* meter.h - where the time of a step goes, on this rank: a conservation law.
+/* meter.h - the time of a step by phase, on this rank: a conservation law.
  *
  *     step = the sum of its phases (base/tables/phases.def)
  *
- * The phases come from the spans of the training thread (base/span.h); a window is a cut of them.
- * One window follows the other without a gap: what is done after `close` (recording) is charged to
- * the next window, except excluded time (a pause, an evaluation), which belongs to no step.
+ * The phases are the spans of the training thread (base/span.h); a window is a cut of them. Windows follow one
+ * another without a gap: work after `close` (recording) is charged to the next window, except excluded time (a
+ * pause, an evaluation), which belongs to no step.
  * Order:    open -> { add*, set* -> close }*. Threads: the training thread. */
 #ifndef BT_ENGINE_OBSERVE_METER_H
 #define BT_ENGINE_OBSERVE_METER_H
@@ -17,7 +17,7 @@ typedef struct bt_meter {
     int64_t cpu_ns;
     uint64_t bytes_logical, bytes_wire; /* counters at the window's beginning */
     int64_t busy_ns;                    /* transfers in flight, hidden or not */
-    double values[BT_MR_COUNT];         /* what was set, in the metric's unit */
+    double values[BT_MR_COUNT];         /* values set explicitly, in the metric's unit */
 } bt_meter;
 
 /* the first window begins now */
@@ -31,9 +31,9 @@ double bt_rss_mib(void); /* resident now */
  * in each of them: the sum over the ranks of a host is what they take together. Reads the page tables:
  * milliseconds */
 double bt_memory_peak_mib(void);
-/* tasks of this machine that run or want to, over its processors; NaN: not known */
+/* runnable tasks of this machine per processor; NaN: unknown */
 double bt_machine_load(void);
-/* the same without the calling task: the mean of samples over 50 ms, in which this thread sleeps; NaN: not known */
+/* the same without the calling task: the mean of samples over 50 ms, in which this thread sleeps; NaN: unknown */
 double bt_machine_load_of_others(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* observe_tensors.c - what the ternary codes, gradients and updates of every tensor are like. */
+/* observe_tensors.c - statistics of ternary codes, gradients and updates of every tensor. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +53,7 @@ static const char *short_name(const bt_tensor *x) {
 
 enum { LOOK = 4096 };
 
-/* of tensor x, in its elements, what lies in this rank's i-th piece */
+/* Elements of tensor x in this rank's i-th piece, relative to the tensor. */
 static bt_range own_piece(const bt_update *u, const bt_tensor *x, size_t i) {
     bt_range r = u->pieces[i];
     if (r.begin < x->offset) r.begin = x->offset;
@@ -86,7 +86,7 @@ static void count_codes(const bt_tensor_watch *w, size_t k, double *row) {
     row[COUNT_POS] = rint(q.pos_frac * q.n) - pos;
 }
 
-/* what the step did to this rank's slices of tensor k */
+/* Adds the change made by the step in this rank's slices of tensor k. */
 static void add_change(const bt_tensor_watch *w, size_t k, double *row) {
     const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
     for (size_t i = 0; i < w->update->n_pieces; i++)

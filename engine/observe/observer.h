@@ -1,10 +1,10 @@
-/* observer.h - what is sampled every train.stats_every steps: ternary codes, gradients and updates per
- * tensor; exchanges per rank and kind; messages per pair of ranks; and the speed of the links.
+/* observer.h - samples every train.stats_every steps: ternary codes, gradients and updates per tensor; exchanges
+ * per rank and kind; messages per pair of ranks; and the speed of the links.
  *
  * Order:    create -> links | set_links -> begin -> sample* -> release.
- * Ranks:    links and sample are collective over the world; rank 0 hands records to the sink.
- * Threads:  the training thread. No allocation after create. Cost of a sample: about 2 ns for each
- *           ternary weight this rank looks at, on all threads, and a few small collectives. */
+ * Ranks:    links and sample are collective over the world; rank 0 passes records to the sink.
+ * Threads:  the training thread. No allocation after create. Cost of a sample: about 2 ns for each ternary weight
+ *           that this rank examines, on all threads, and a few small collectives. */
 #ifndef BT_ENGINE_OBSERVE_OBSERVER_H
 #define BT_ENGINE_OBSERVE_OBSERVER_H
 
@@ -27,7 +27,7 @@ typedef struct bt_sample_step { /* the step that is sampled */
     int64_t step;
     bool applied;
     double unscale; /* 1 / the loss scale of the gradients that are there */
-    /* of the tensors of all stages, NaN: none; NULL: of no tensor. Borrowed for the call */
+    /* values of the tensors of all stages, NaN: none; NULL: for no tensor. Borrowed for the call */
     const double *residual_ratio, *grad_bits;
 } bt_sample_step;
 
@@ -35,10 +35,10 @@ bt_code bt_observer_create(bt_observer **out, const bt_observer_cfg *cfg, bt_err
     BT_MUST_CHECK;
 void bt_observer_destroy(bt_observer *o); /* accepts NULL */
 size_t bt_observer_bytes(
-    const bt_rank_setup *s); /* of what grows with the model, that create takes */
+    const bt_rank_setup *s); /* memory used by create that grows with the model */
 /* measures the links along which ranks exchange directly; nothing without statistics */
 bt_code bt_observer_links(bt_observer *o, bt_err *err) BT_MUST_CHECK;
-/* instead of measuring: links that another attempt measured in the same place */
+/* sets links measured by another attempt in the same layout, instead of measuring */
 void bt_observer_set_links(bt_observer *o, const bt_link links[BT_AXIS_COUNT]);
 const bt_link *bt_observer_link(const bt_observer *o, bt_axis axis); /* rates zero: not measured */
 /* steps after `step` are observed */

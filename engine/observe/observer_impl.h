@@ -12,8 +12,9 @@ typedef struct bt_exchange_watch {
     double (*comm_mine)[BT_MC_COUNT], (*comm_all)[BT_MC_COUNT]; /* (kinds), (ranks, kinds) */
     /* (ranks), (ranks, ranks); NULL in a world too large for it */
     double (*pair_mine)[BT_MP_COUNT], (*pair_all)[BT_MP_COUNT];
-    int64_t comm_step, pair_step; /* of the newest such records: theirs begin after it */
-    int64_t samples;              /* of this attempt */
+    int64_t comm_step,
+        pair_step;   /* steps of the newest such records; the next ones begin after them */
+    int64_t samples; /* number in this attempt */
     bt_link links[BT_AXIS_COUNT];
 } bt_exchange_watch;
 
@@ -25,8 +26,8 @@ bt_code bt_exchange_watch_sample(bt_exchange_watch *w, const bt_telemetry *t, in
                                  bt_err *err) BT_MUST_CHECK;
 
 /* ---- observe_tensors.c: codes, gradients and updates ----------------------------------------- */
-/* of a tensor: codes by kind, squares of the step's change and of the weights before it, and its
- * scale, once */
+/* statistics of a tensor: codes by kind, squares of the step's change and of the weights before it, and its scale,
+ * once */
 enum {
     COUNT_ZERO,
     COUNT_POS,
@@ -45,8 +46,8 @@ typedef struct bt_tensor_watch {
     bt_model *model;
     bt_update *update;
     bt_sample rows;              /* (tensors of all stages), as the next */
-    double (*counts)[COUNTS];    /* of all ranks */
-    bt_codes_cfg slices;         /* of each tensor this rank looks at one */
+    double (*counts)[COUNTS];    /* sums over all ranks */
+    bt_codes_cfg slices;         /* parts of the tensors that this rank examines */
     bt_codes *codes;             /* NULL: no statistics */
     bt_code_counts *code_counts; /* (tensors of this rank) */
     /* distributions: due by bt_histogram_due; rows of all tensors and bins, counts of all tensors */

@@ -1,9 +1,9 @@
-/* profile.h - where a step goes, per operation (train.profile): rank 0's operations against what
- * its cores could do at most.
+/* profile.h - time of a step by operation (train.profile): rank 0's operations compared with the peak of its
+ * cores.
  *
- * Order:    step after every step, hold around what belongs to no step, tell once at the end. The
- *           first two steps of an attempt are warm-up (one, where there are only two). Cost: two
- *           clock reads an operation, two of the processor's clock a phase. */
+ * Order:    step after every step, hold around work that belongs to no step, tell once at the end. The first two
+ *           steps of an attempt are warm-up (one, if there are only two). Cost: two clock readings per operation,
+ *           two of the processor's clock per phase. */
 #ifndef BT_ENGINE_OBSERVE_PROFILE_H
 #define BT_ENGINE_OBSERVE_PROFILE_H
 
@@ -18,7 +18,7 @@ enum { BT_PROFILE_ROWS = 41 };
 
 typedef struct bt_profile_row {
     const char *name;
-    double ms, frac; /* of a step */
+    double ms, frac; /* per step */
     double calls;    /* a step */
     /* G/s; bound: the measured peak; 0 where there is nothing to count */
     double rate, bound;
@@ -26,14 +26,14 @@ typedef struct bt_profile_row {
 } bt_profile_row;
 
 typedef struct bt_profile {
-    double step_ms; /* of the profiled steps together */
+    double step_ms; /* mean duration of the profiled steps */
     int64_t steps;
     /* processor time of the training thread in each phase, of the step that took least of it (waits
      * apart): of that from which other programs took least of the caches */
     double processor_ms[BT_PHASE_COUNT];
-    double processor_before_ms[BT_PHASE_COUNT]; /* of all steps until now */
+    double processor_before_ms[BT_PHASE_COUNT]; /* mean over all steps so far */
     size_t n;
-    /* by time, the largest first; "other" is the last */
+    /* sorted by time, the largest first; "other" is the last */
     bt_profile_row rows[BT_PROFILE_ROWS];
 } bt_profile;
 

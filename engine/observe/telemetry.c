@@ -33,7 +33,7 @@ void bt_telemetry_release(bt_telemetry *t) {
     memset(t, 0, sizeof *t);
 }
 
-/* ---- from the ranks' values to the step's ---------------------------------------------------- */
+/* ---- combines the ranks' values to the step's --------------------------------------------------------- */
 
 static void combine(bt_telemetry *t, double *step, double *mean) {
     int n = bt_comm_size(t->comm), overlapping = 0;

@@ -18,7 +18,7 @@ enum { BT_HISTORY = 1024 };
 
 typedef struct bt_telemetry {
     bt_comm *comm;
-    bt_sink sink;       /* all NULL where nobody listens */
+    bt_sink sink;       /* all NULL if there is no receiver */
     double *mine, *all; /* (BT_MR_COUNT), on rank 0 (size, BT_MR_COUNT) */
     double step_values[BT_MS_COUNT];
     int64_t step, wall_us;
@@ -26,7 +26,7 @@ typedef struct bt_telemetry {
     bool pending;
     double flop_token, peak_flops; /* peak of all ranks together; 0: unknown */
     int64_t step_tokens;
-    double predicted_ms; /* of a step, by the planner; 0: none */
+    double predicted_ms; /* duration of a step predicted by the planner; 0: none */
     double last_loss;
     /* steps recorded; the first `warmup` are left out of the history */
     int64_t seen, warmup;
@@ -43,17 +43,16 @@ static inline double bt_telemetry_mfu(const bt_telemetry *t, double tokens_per_s
     const double mfu = bt_derived_mfu(t->flop_token, tokens_per_s, t->peak_flops);
     return mfu <= 1 ? mfu : (double)NAN;
 }
-/* the steps so far were of another kind than those to come: the history begins with the next one */
+/* the following steps are of another kind: clears the history */
 void bt_telemetry_forget(bt_telemetry *t);
-/* step_values: what rank 0 knows (loss is made from the ranks' losses here); rank_values: this
- * rank's */
+/* step_values: values of rank 0 (loss is computed from the ranks' losses here); rank_values: of this rank */
 bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT],
                           const double rank_values[BT_MR_COUNT], bt_err *err) BT_MUST_CHECK;
 bt_code bt_telemetry_poll(bt_telemetry *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_telemetry_flush(bt_telemetry *t, bt_err *err) BT_MUST_CHECK;
 /* NaN before the first record */
 double bt_telemetry_median(const bt_telemetry *t, bt_rank_metric metric);
-/* of the same steps */
+/* minimum and maximum over the same steps */
 void bt_telemetry_extremes(const bt_telemetry *t, bt_rank_metric metric, double *least,
                            double *most);
 /* an event about a rank (-1: about none); reaches the sink on rank 0 only. body: JSON object or NULL */

@@ -1,12 +1,11 @@
-/* loss_scale.h - fp16 training: the loss is multiplied by a power of two before backward, so that
- * small gradients survive fp16's range, and gradients are divided by it before the norm and the
- * update.
+/* loss_scale.h - fp16 training: the loss is multiplied by a power of two before backward, so that small gradients
+ * are within fp16's range, and gradients are divided by it before the norm and the update.
  *
  *     all gradients finite        good step; after `every` of them in a row the scale doubles
  *     some gradient is not        overflow: the step is not applied, the scale is halved
- * Every rank holds the same scale, because every rank sees the same gradient norm; a power of two
- * changes no bit of a gradient that stays inside the range of fp32. Latent weights, moments and
- * sums are fp32 always. */
+ *
+ * Every rank has the same scale, because every rank computes the same gradient norm; a power of two changes no bit
+ * of a gradient that is inside the range of fp32. Latent weights, moments and sums are always fp32. */
 #ifndef BT_ENGINE_OPTIM_LOSS_SCALE_H
 #define BT_ENGINE_OPTIM_LOSS_SCALE_H
 

@@ -75,7 +75,7 @@ double bt_muon_flops(size_t rows, size_t cols) {
 typedef struct copy_job {
     uint16_t *half;
     float *x;
-    size_t rows, cols; /* of the matrix in bf16 */
+    size_t rows, cols; /* size of the matrix in bf16 */
     bool transposed;   /* x is (cols, rows) */
 } copy_job;
 

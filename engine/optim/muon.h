@@ -25,11 +25,11 @@ typedef struct bt_muon bt_muon;
 /* for matrices of at most max_short x max_long elements, the shorter side first */
 bt_code bt_muon_create(bt_muon **out, size_t max_short, size_t max_long, bt_err *err) BT_MUST_CHECK;
 void bt_muon_destroy(bt_muon *m); /* accepts NULL */
-/* that create takes, without the kernels' scratch */
+/* memory used by create, without the kernels' scratch */
 size_t bt_muon_bytes(size_t max_short, size_t max_long);
-/* x (rows, cols) in bf16: the momentum, then its direction, in place. Zeros stay zeros */
+/* Replaces the momentum x (rows, cols) in bf16 by its direction. A zero matrix is unchanged */
 void bt_muon_direction(bt_muon *m, uint16_t *x, size_t rows, size_t cols);
-/* what the direction is multiplied by beside the learning rate */
+/* factor of the direction, besides the learning rate */
 float bt_muon_scale(size_t rows, size_t cols);
 /* multiply-adds of a direction, counted twice: to share matrices out */
 double bt_muon_flops(size_t rows, size_t cols);

@@ -11,7 +11,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/kernels/table/exact.h"
 
-enum { PARTS = 64 }; /* of a range, over the threads */
+enum { PARTS = 64 }; /* number of parts of a range, over the threads */
 
 struct bt_norm {
     bt_norm_cfg cfg;

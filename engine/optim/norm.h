@@ -22,7 +22,7 @@ typedef struct bt_norm_cfg {
     bool sharded;          /* other ranks of the shard axis hold other pieces */
     bool exact;
     size_t total;           /* elements of the flat array */
-    double whole_elements;  /* of the whole model */
+    double whole_elements;  /* elements of the whole model */
     const bt_range *pieces; /* (n_pieces) what this rank holds, ascending */
     size_t n_pieces;
     /* (n_counted) what of it this rank counts, ascending, one range a tensor and piece */
@@ -36,8 +36,8 @@ typedef struct bt_norm_cfg {
 bt_code bt_norm_create(bt_norm **out, const bt_norm_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_norm_destroy(bt_norm *n); /* accepts NULL */
 size_t bt_norm_bytes(size_t total,
-                     int ranks); /* that create takes; ranks: the larger of tp and pp */
-/* the L2 norm of all ranks' gradients times `unscale`; not finite where one of them is not */
+                     int ranks); /* memory used by create; ranks: the larger of tp and pp */
+/* the L2 norm of all ranks' gradients times `unscale`; not finite if one of them is not */
 bt_code bt_norm_compute(bt_norm *n, const float *grads, double unscale, double *norm, bt_err *err)
     BT_MUST_CHECK;
 

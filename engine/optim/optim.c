@@ -19,13 +19,13 @@ bt_optim_update bt_optim_update_of(const bt_optim_span *s, const bt_optim_update
 struct bt_optim {
     bt_optim_cfg cfg;
     const bt_optim_span *spans;
-    size_t first, n; /* spans that meet the range */
+    size_t first, n; /* spans that overlap the range */
     bt_range range;
     bt_arena arena;
     size_t (*offsets)[BT_OPTIM_STATES]; /* (n) in the arena */
 };
 
-/* what the range has of a span */
+/* Intersection of a span and the range. */
 static bt_range clip(const bt_optim_span *s, bt_range range) {
     bt_range r = {bt_max_size(s->begin, range.begin), bt_min_size(s->end, range.end)};
     return r.begin < r.end ? r : (bt_range){range.begin, range.begin};
@@ -118,7 +118,7 @@ bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out
     return state;
 }
 
-/* where a span that has weights of its own keeps that of element `at` */
+/* Address of the weight of element `at`, for a span with weights of its own. */
 static void *own_weights(const bt_optim_span *s, size_t at) {
     return (unsigned char *)s->weights + (at - s->begin) * bt_moment_bytes(s->form);
 }
@@ -185,7 +185,7 @@ void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update 
     }
 }
 
-/* ---- what an update did ---------------------------------------------------------------------- */
+/* ---- change made by an update ------------------------------------------------------------------------- */
 
 enum { PARTS = 64 }; /* a fixed number, so that the sums do not depend on the threads */
 

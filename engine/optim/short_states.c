@@ -1,5 +1,5 @@
-/* short_states.c - which elements share a key of the noise, the step of a few hundred, and how weights are
- * rounded. */
+/* short_states.c - groups elements by their noise key, and makes the step and the rounding of a few hundred
+ * elements at a time. */
 #include "engine/optim/short_states.h"
 
 #include "engine/base/rng.h"
@@ -40,14 +40,14 @@ typedef struct noise_keys {
 
 typedef struct neighbours {
     size_t at, n;  /* elements begin + at .. */
-    uint32_t lane; /* of the first */
+    uint32_t lane; /* noise lane of the first element */
     noise_keys keys;
 } neighbours;
 
-/* what is made of them */
+/* called for each group */
 typedef void (*neighbours_use)(void *ctx, const neighbours *some);
 
-/* what follows element i of the span as its neighbours in the whole tensor; place: of element i */
+/* Number of elements from i on that are adjacent in the whole tensor; place: position of element i. */
 static size_t run_of(const bt_optim_span *span, size_t i, size_t *place) {
     *place = span->first + i;
     if (span->cols == span->stride) return SIZE_MAX;

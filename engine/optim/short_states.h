@@ -10,12 +10,12 @@
 
 #include "engine/optim/optim.h"
 
-typedef struct bt_short_states { /* of one tensor in one range; all borrowed */
+typedef struct bt_short_states { /* states of one tensor in one range; all borrowed */
     const bt_optim_rule *rule;
     const bt_optim_cfg *cfg;
     const bt_optim_span *span;
     size_t begin, n; /* elements of the flat array */
-    void *w;         /* of element `begin`, as g and state; kept as `form` */
+    void *w;         /* address of element `begin`, like g and state; stored as `form` */
     bt_moment_form form;
     const float *g;
     void *state[BT_OPTIM_STATES];

@@ -19,12 +19,12 @@ static void release(void *ctx) {
     free(s);
 }
 
-/* (rank, inputs); the others are B, (outputs, rank) */
+/* (rank, inputs); all other tensors are B, (outputs, rank) */
 static bool is_a(const bt_tensor *t) { return bt_adapter_a(bt_adapter_layer(t->id)) == t->id; }
 
 /* ---- one tensor -------------------------------------------------------------------------------- */
 
-/* what part p has of tensor t, whose rank begins at `at` in x */
+/* Writes part p of tensor t, whose rank begins at `at`, to x. */
 static bt_code place(const bt_adapter_part *p, const bt_tensor *t, size_t at, double scale,
                      float *x, bt_err *err) {
     const bt_params *own = &p->adapters->params;

@@ -16,10 +16,10 @@ typedef struct bt_adapter_part { /* a checkpoint of adapters, and how much of it
 } bt_adapter_part;
 enum { BT_ADAPTER_PARTS = 8 };
 
-/* The adapters of n <= BT_ADAPTER_PARTS parts as a model file: cfg.lora has their rank together, the layers
- * of any of them, and `scale`; no tokenizer. Whether all were trained beside the same base is the caller's
- * to ask (bt_base_weights_of). Takes the parts' files, also after an error. BT_ARG: a part is a
- * classifier, or its layers have other sizes than those of the first */
+/* Opens the adapters of n <= BT_ADAPTER_PARTS parts as a model file: cfg.lora has the sum of their ranks, the
+ * layers of any of them, and `scale`; no tokenizer. The caller must check that all were trained with the same base
+ * (bt_base_weights_of). Takes ownership of the parts' files, also after an error. BT_ARG: a part is a classifier,
+ * or its layers have other sizes than those of the first */
 bt_code bt_adapter_sum_open(bt_model_file **out, const bt_adapter_part *parts, size_t n,
                             double scale, bt_err *err) BT_MUST_CHECK;
 /* closes the files; a part may have none */

@@ -9,9 +9,9 @@ typedef struct bt_adapter_base {
     int64_t hash;     /* bt_base_weights.hash; 0: unknown */
 } bt_adapter_base;
 
-/* path: a checkpoint of adapters, or a folder with adapter_config.json and adapter_model.safetensors.
- * They must be those of `model` (rank, layers, scale) and, where the checkpoint says so, have been trained
- * beside the base of this hash: else BT_ARG. bt_model_file_read gives their tensors */
+/* path: a checkpoint of adapters, or a folder with adapter_config.json and adapter_model.safetensors. They must
+ * fit `model` (rank, layers, scale) and, if the checkpoint records it, the base of this hash: else BT_ARG.
+ * bt_model_file_read reads their tensors */
 bt_code bt_adapters_open(bt_model_file **out, const char *path, const bt_model_cfg *model,
                          const bt_adapter_base *base, bt_err *err) BT_MUST_CHECK;
 

@@ -14,8 +14,8 @@ enum { PIECE = 1 << 20 }; /* elements */
 
 static int64_t as_kept(uint64_t h) { return (int64_t)(h >> 11) + 1; }
 
-/* Tensors pass through `x`, a linear layer's as a whole (its scale is a mean), others in whole rows; m NULL:
- * only the hash is wanted */
+/* Tensors are read through `x`, a linear layer's as a whole (its scale is a mean), other tensors in whole rows; m
+ * NULL: only the hash is computed */
 typedef struct reading {
     bt_model_file *file;
     bt_model *m;
@@ -31,7 +31,7 @@ static size_t room_for(const bt_params *p) {
     return most;
 }
 
-/* ---- what this rank's slice of the model has of a tensor -------------------------------------- */
+/* ---- this rank's slice of a tensor -------------------------------------------------------------------- */
 
 /* a run of the block that is one of the whole tensor too: a row of it, or all of its rows */
 typedef struct block_run {
@@ -69,7 +69,7 @@ static void give_block(reading *r, size_t i, uint64_t at, uint64_t n, float scal
     }
 }
 
-/* what of it the model has: none on another stage of a pipeline, or a copy of a tied embedding */
+/* Stores the part of it that the model has: none on another stage of a pipeline, or a copy of a tied embedding. */
 static void give(reading *r, const bt_tensor *t, uint64_t at, uint64_t n, float scale) {
     const bt_params *base = bt_model_base(r->m);
     const bt_tensor *own = bt_params_get(base, t->layer, t->id);

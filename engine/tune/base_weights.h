@@ -1,10 +1,9 @@
-/* base_weights.h - the frozen base of low-rank adapters: read from its own model file, and told apart
- * by a hash of its weights.
+/* base_weights.h - the frozen base of low-rank adapters: read from its own model file, and identified by a hash of
+ * its weights.
  *
- * Order:    load -> (resume: add_state before it, check after it). The model computes with the base from
- *           load on.
- * Ranks:    load reads on every rank, from the file alone, and keeps what the rank's slice of the model
- *           has of it; the hash is of all of it. The caller agrees on the result and on the hash.
+ * Order:    load -> (resume: add_state before it, check after it). The model computes with the base from load on.
+ * Ranks:    load reads the file on every rank and keeps the part in the rank's slice of the model; the hash covers
+ *           the whole base. The caller must agree on the result and on the hash.
  * Threads:  the training thread. */
 #ifndef BT_ENGINE_TUNE_BASE_WEIGHTS_H
 #define BT_ENGINE_TUNE_BASE_WEIGHTS_H
@@ -14,17 +13,17 @@
 #include "engine/model/net/model.h"
 
 typedef struct bt_base_weights {
-    /* of every tensor of the base, and of that which the adapters were trained beside; 0: unknown.
-     * 53 bits: checkpoints keep whole numbers as JSON */
+    /* hash of every tensor of the base, and of the base with which the adapters were trained; 0: unknown. 53 bits:
+     * checkpoints store whole numbers as JSON */
     int64_t hash, trained_on;
-    bt_model_watch watch; /* of load */
+    bt_model_watch watch; /* progress of load */
 } bt_base_weights;
 
 /* hash of the weights in a file, in pieces */
 bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *err) BT_MUST_CHECK;
-/* Reads the base of m out of a checkpoint, a folder of Hugging Face or a GGUF file, and quantises it;
- * does nothing for a model without adapters. told: a line for each difference that does no harm.
- * BT_ARG: the file holds a model of another shape, or adapters */
+/* Reads the base of m from a checkpoint, a folder of Hugging Face or a GGUF file, and quantises it; does nothing
+ * for a model without adapters. told: a line for each harmless difference. BT_ARG: the file holds a model of
+ * another shape, or adapters */
 bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, bt_text *told,
                              bt_err *err) BT_MUST_CHECK;
 /* the row "base": keeps the hash in checkpoints of the adapters */

@@ -21,7 +21,7 @@ typedef struct header {
     char magic[8];
     uint32_t k, V;
     uint64_t tokenizer, n_documents, n_rows;
-    uint64_t hash; /* of the header with this field 0, and the index */
+    uint64_t hash; /* hash of the header with this field 0, and the index */
     uint64_t spare[2];
 } header;
 _Static_assert(sizeof(header) == HEADER_BYTES, "the header has no padding");
@@ -99,7 +99,7 @@ static bt_code put(bt_logit_writer *w, const void *data, size_t n, bt_err *err) 
     return fwrite(data, 1, n, w->file) == n ? BT_OK : cannot_write(w, err);
 }
 
-/* its header is written again when what it says is known */
+/* Creates the file; its header is written again when its values are known. */
 static bt_code open_part(bt_logit_writer *w, bt_err *err) {
     w->file = fopen(w->part, "wbx");
     return w->file ? put(w, &w->head, sizeof w->head, err) : cannot_write(w, err);

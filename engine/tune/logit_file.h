@@ -19,7 +19,7 @@
 #include "engine/model/net/model.h"
 
 typedef struct bt_logit_shape {
-    int k, V, B, T;     /* B sequences of T tokens come at a time */
+    int k, V, B, T;     /* batches of B sequences of T tokens */
     uint64_t tokenizer; /* bt_tokenizer_hash */
 } bt_logit_shape;
 
@@ -30,8 +30,8 @@ bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt
 /* the documents of a micro-batch, in which m passes forward; m is a whole model */
 bt_code bt_logit_writer_add(bt_logit_writer *w, bt_model *m, const bt_batch *b, bt_err *err)
     BT_MUST_CHECK;
-/* Writes the index and gives the file its name; after a failure (code) removes it. told: how many tokens
- * and documents it has */
+/* Writes the index and gives the file its name; after a failure (code) removes it. told: a line with its numbers
+ * of tokens and documents */
 bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, bt_err *err)
     BT_MUST_CHECK;
 
@@ -44,7 +44,7 @@ bt_code bt_logit_file_open(bt_logit_file **out, const char *path, const bt_logit
 const bt_top_row *bt_logit_file_rows(const bt_logit_file *f, int *k);
 /* the rows of this micro-batch; BT_ARG: the file lacks one of its documents */
 bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
-uint64_t bt_logit_file_hash(const bt_logit_file *f); /* of the header and the index */
+uint64_t bt_logit_file_hash(const bt_logit_file *f); /* hash of the header and the index */
 void bt_logit_file_close(bt_logit_file *f);          /* accepts NULL */
 
 #endif

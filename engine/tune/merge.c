@@ -1,4 +1,4 @@
-/* merge.c - reads a tensor of the base, adds its adapters, and quantises the sum where that is asked for. */
+/* merge.c - reads a tensor of the base, adds its adapters, and quantises the sum if requested. */
 #include "engine/tune/merge.h"
 
 #include <math.h>
@@ -71,7 +71,7 @@ static bt_code add_parts(const merged *m, const bt_tensor *t, bt_err *err) {
     return BT_OK;
 }
 
-/* as bt_op_tern_codes rounds; inv: 1 / scale */
+/* Rounds like bt_op_tern_codes; inv: 1 / scale. */
 static float code_of(float x, float inv) { return fminf(fmaxf(rintf(x * inv), -1.0f), 1.0f); }
 
 /* codes of w with their scale, as weights of which absmean makes both again */
@@ -145,7 +145,7 @@ static bt_code scale_of(void *ctx, bt_model_file *s, size_t i, float *scale, bt_
 
 static bt_code check(const bt_model_file *s, bt_merge_kind kind, bt_err *err) {
     if (s->cfg.lora.rank)
-        return bt_fail(err, BT_ARG, "'%.200s' holds adapters, and is no base of others", s->path);
+        return bt_fail(err, BT_ARG, "'%.200s' holds adapters and cannot be a base", s->path);
     if (s->cfg.linear == BT_LIN_BITNET1)
         return bt_fail(err, BT_UNSUPPORTED,
                        "adapters of a model with binary weights (model.linear=bitnet1) are not "

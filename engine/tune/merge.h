@@ -1,15 +1,16 @@
-/* merge.h - adapters added to the weights of the model that they were trained beside, as a model to
- * read (interop/model_file.h) and so to write in any format.
+/* merge.h - a model with its adapters added to its weights, readable like a file (interop/model_file.h) and so
+ * writable in any format.
  *
- * With W the latent weights of a ternary layer, c their codes, g their scale (absmean), and
- * D = scale B A, or of several adapters the sum of weight scale B A:
- *     DENSE    g c + D, in a model without quantisers. A dense base: W + D, exactly what was trained.
- *              Of a ternary base the layers then read floats where they read int8 before
- *     LATENT   W + D, quantised again by whoever reads it
+ * With W the latent weights of a ternary layer, c their codes, g their scale (absmean), and D = scale B A, or for
+ * several adapters the sum of weight scale B A:
+ *     DENSE    g c + D, in a model without quantisers. A dense base: W + D, exactly the trained model.
+ *              For a ternary base the layers then read floats where they read int8 before
+ *     LATENT   W + D, quantised again by its readers
  *     KEEP     the codes of (g c + D) / g, and the scale g
  *     FIT      those codes c', and the scale <g c + D, c'> / <c', c'> that fits them best
- * Quantising again loses a part of what was learned, since D turns a code only where it reaches g / 2:
- * bt_merge_tell says how many did.
+ *
+ * Quantising again loses a part of the training, since D changes a code only if it reaches g / 2: bt_merge_tell
+ * reports how many changed.
  * Cost:     one tensor in memory at a time.
  * Threads:  one caller. */
 #ifndef BT_ENGINE_TUNE_MERGE_H
@@ -26,8 +27,8 @@ typedef enum {
     BT_MERGE_FIT
 } bt_merge_kind;
 
-/* Takes the adapters of n <= BT_ADAPTER_PARTS parts, also after an error. BT_ARG: the base is not theirs; it is
- * dense, and kind asks for codes. Close with bt_model_file_close */
+/* Takes ownership of the adapters of n <= BT_ADAPTER_PARTS parts, also after an error. BT_ARG: they have another
+ * base; or it is dense, and kind needs codes. Close with bt_model_file_close */
 bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t n, const char *base,
                       bt_merge_kind kind, bt_err *err) BT_MUST_CHECK;
 /* lines on the tensors that have been read: adapters, and codes that turned */

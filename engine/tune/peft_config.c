@@ -29,7 +29,7 @@ static const char *const used[] = {"peft_type",
                                    "init_lora_weights",
                                    NULL};
 
-/* of training, or about which modules have adapters: the weights' file says that */
+/* keys of training, or listing the modules with adapters, which the weights' file contains */
 static const char *const harmless[] = {"peft_version",
                                        "revision",
                                        "inference_mode",
@@ -90,8 +90,8 @@ static bt_code refuse_key(json_t *o, const char *key, bt_err *err) {
     return code;
 }
 
-/* initialisations that leave the base as it is; the others (pissa, olora, corda, loftq, ...) subtract from it what the
- * adapters begin with, which PEFT does again when it loads them */
+/* True for initialisations that do not change the base; all other ones (pissa, olora, corda, loftq, ...) subtract the
+ * initial adapters from it, which PEFT repeats when it loads them. */
 static bool keeps_base(const json_t *init) {
     static const char *const words[] = {"gaussian", "eva", "orthogonal", NULL};
     return is_off(init) || json_is_true(init) ||

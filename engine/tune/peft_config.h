@@ -1,8 +1,8 @@
 /* peft_config.h - adapter_config.json of PEFT: rank, scale and layers of the adapters in a folder.
  *
- * Used: r, lora_alpha, use_rslora, alpha_pattern, base_model_name_or_path. Refused by name: every setting with which
- * PEFT computes something else (rank_pattern, modules_to_save, bias, DoRA, an initialisation that changes the base).
- * Any other key that is not known to be harmless is reported. */
+ * Used: r, lora_alpha, use_rslora, alpha_pattern, base_model_name_or_path. Refused by name: every setting with
+ *       which PEFT computes something else (rank_pattern, modules_to_save, bias, DoRA, an initialisation that
+ *       changes the base). Any other key that is not in a list of harmless ones is reported. */
 #ifndef BT_ENGINE_TUNE_PEFT_CONFIG_H
 #define BT_ENGINE_TUNE_PEFT_CONFIG_H
 
@@ -31,7 +31,7 @@ typedef struct bt_peft {
 bool bt_peft_is(const char *folder);
 /* notes (may be NULL) gets one line each. BT_UNSUPPORTED names the key */
 bt_code bt_peft_read(bt_peft *out, const char *folder, bt_text *notes, bt_err *err) BT_MUST_CHECK;
-/* what B A of all modules is multiplied by, and of one: "model.layers.3.self_attn.q_proj" */
+/* factor of B A of all modules, and of one: "model.layers.3.self_attn.q_proj" */
 double bt_peft_scale(const bt_peft *p);
 double bt_peft_scale_of(const bt_peft *p, const char *module);
 /* a line if the configuration names another base than the one at `path` (by its last component) */

@@ -5,7 +5,7 @@
 
 #include "engine/interop/model_file.h"
 
-/* of an adapter's tensor: "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight" */
+/* name of an adapter's tensor: "base_model.model.model.layers.3.self_attn.q_proj.lora_A.weight" */
 enum { BT_PEFT_NAME = 160 };
 void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t);
 

@@ -1,4 +1,4 @@
-/* teacher.c - reads a teacher as the base of adapters is read, and never asks for its gradients. */
+/* teacher.c - reads a teacher in the same way as the base of adapters; it has no gradients. */
 #include "engine/tune/teacher.h"
 
 #include <math.h>
@@ -80,7 +80,7 @@ bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup
     for (int i = 0; i < 2 && !t->model && !t->logits; i++) hash[i] = -INFINITY;
     BT_TRY(bt_all_reduce_f64(world, hash, 2, BT_MAX, err));
     if (hash[0] == -hash[1]) return BT_OK;
-    return bt_fail(err, BT_ARG, "%s for some ranks than for others (give all of them the same)",
+    return bt_fail(err, BT_ARG, "%s for some ranks than for the rest (give the same to all)",
                    c->logits[0] ? "tune.logits holds other logits"
                                 : "tune.teacher holds other weights");
 }

@@ -13,13 +13,13 @@
 
 typedef struct bt_teacher {
     bt_model *model;       /* NULL: none */
-    int64_t hash;          /* of its weights, or of the file */
+    int64_t hash;          /* hash of its weights, or of the file */
     bt_logit_file *logits; /* NULL: none */
 } bt_teacher;
 
-/* The one that the settings name, for the micro-batches of `student`, on the ranks that have a head (a
- * slice of the student: the same slice); nothing where they name none. told: lines about the file.
- * Collective; BT_ARG: another tokenizer or vocabulary, adapters alone, or ranks have different ones */
+/* Loads the teacher selected by the settings, for the micro-batches of `student`, on the ranks that have a head
+ * (for a slice of the student: the same slice); does nothing if none is selected. told: lines about the file.
+ * Collective; BT_ARG: another tokenizer or vocabulary, adapters alone, or different teachers on the ranks */
 bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                         bt_comm *world, bt_text *told, bt_err *err) BT_MUST_CHECK;
 bt_distil bt_teacher_distil(const bt_teacher *t, const bt_run_cfg *c);

@@ -7,7 +7,7 @@
 #include "engine/base/small.h"
 #include "engine/optim/muon.h"
 
-/* ---- who owns what --------------------------------------------------------------------------- */
+/* ---- ownership of matrices ------------------------------------------------------------------------- */
 
 typedef struct ranked {
     double flops;

@@ -1,22 +1,22 @@
-/* matrix_map.h - who holds which elements of a pipeline stage's matrices, and who owns which matrix.
+/* matrix_map.h - which rank holds which elements of a pipeline stage's matrices, and which rank owns which matrix.
  *
  *     ranks of the stage     g = (replica * shards + shard) * tp + tp_rank
- *     replica                one after the other holds the same elements
- *     stream                 what (shard, tp_rank) holds of one matrix, in ascending order of its
- *                            block, packed; `counted`: its end, without what another rank of the
+ *     replica                all replicas hold the same elements
+ *     stream                 the elements of (shard, tp_rank) in one matrix, in ascending order of its
+ *                            block, packed; `counted`: its end, without elements that another rank of the
  *                            tensor-parallel group counts (params.h, first_counted)
  *     wave                   as many matrices as the stage has ranks; the j-th belongs to rank j
  *
- * Matrices go to waves by work, the largest first, so that a wave's are about equal. The counted
+ * Matrices are assigned to waves by work, the largest first, so that those of a wave are about equal. The counted
  * streams of one replica make up the matrix.
- * Pure arithmetic, any rank can be asked for. Threads: constant after init. */
+ * Pure arithmetic for any rank. Threads: constant after init. */
 #ifndef BT_ENGINE_UPDATE_MATRIX_MAP_H
 #define BT_ENGINE_UPDATE_MATRIX_MAP_H
 
 #include "engine/config/rank_setup.h"
 
 typedef struct bt_matrix_map {
-    int replicas, shards, tp, ranks; /* of the stage; ranks is their product */
+    int replicas, shards, tp, ranks; /* numbers in the stage; ranks is their product */
     bt_params *params;               /* (tp) the tensors of each tensor-parallel rank */
     bt_shards *cuts;                 /* (tp) their shards */
     size_t *order;                   /* (n) the tensors that are matrices, wave by wave */

@@ -18,7 +18,7 @@ struct bt_matrix_update {
     bt_matrix_update_cfg cfg; /* setup: not after create */
     bt_matrix_map map;
     bt_mesh_coord me;
-    int rank, replica, shard; /* of this rank, in its stage */
+    int rank, replica, shard; /* position of this rank in its stage */
     float momentum;
     bt_comm *stage;
     bt_mailbox *mailbox;
@@ -124,11 +124,11 @@ void bt_matrix_update_destroy(bt_matrix_update *m) {
     free(m);
 }
 
-/* ---- what this rank holds -------------------------------------------------------------------- */
+/* ---- elements of this rank ---------------------------------------------------------------------------- */
 
-typedef struct stretch { /* of one tensor in one piece, and where its direction is */
+typedef struct stretch { /* part of one tensor in one piece, and its direction */
     size_t piece;
-    bt_range r; /* of the flat array */
+    bt_range r; /* elements of the flat array */
     uint16_t *direction;
 } stretch;
 
@@ -340,7 +340,7 @@ bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt
     return BT_OK;
 }
 
-/* ---- what an update did ---------------------------------------------------------------------- */
+/* ---- change made by an update ------------------------------------------------------------------------- */
 
 typedef struct change_job {
     bt_range r;

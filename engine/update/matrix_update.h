@@ -1,20 +1,20 @@
-/* matrix_update.h - updates that need whole matrices (Muon), whoever holds which elements of them.
+/* matrix_update.h - updates that need whole matrices (Muon), for any distribution of their elements.
  *
- *     momentum of my pieces      -> owner of the matrix    bf16, from one replica's ranks
+ *     momentum of own pieces     -> owner of the matrix    bf16, from one replica's ranks
  *     owner: direction of the whole matrix (muon.h)
  *     direction of their pieces  <- owner                  bf16, to all ranks that hold some
  *     weights -= lr (scale direction + decay weights)
  *
- * The ranks of a pipeline stage share the matrices out by work (matrix_map.h): in a wave every rank
- * owns at most one, so that all compute at once and memory is that of one matrix. Momentum and
- * direction are rounded to bf16 whether they travel or not, and a direction is a function of the
- * whole matrix: all layouts get the same bits where the gradients have them.
+ * The ranks of a pipeline stage divide the matrices by work (matrix_map.h): in a wave every rank owns at most one,
+ * so that all compute at once and memory is that of one matrix. Momentum and direction are always rounded to bf16,
+ * also without communication, and a direction is a function of the whole matrix: all layouts get the same bits if
+ * their gradients have the same bits.
  *
- * Bytes that all ranks of a stage together send a step, for E elements in matrices and R replicas of
- * D ranks each:     gather 2 E (1 - 1/D)     scatter 2 E (R - 1/D)
+ * Bytes that all ranks of a stage together send per step, for E elements in matrices and R replicas of D ranks
+ * each:     gather 2 E (1 - 1/D)     scatter 2 E (R - 1/D)
  *
  * Order:    create -> meet -> { (the rules' step: momentum) -> apply }* -> destroy.
- * Ranks:    meet is collective over all ranks, which have created theirs; apply over those of a stage.
+ * Ranks:    meet is collective over all ranks, after each has called create; apply over those of a stage.
  * Threads:  the training thread. No allocation after meet. */
 #ifndef BT_ENGINE_UPDATE_MATRIX_UPDATE_H
 #define BT_ENGINE_UPDATE_MATRIX_UPDATE_H
@@ -40,7 +40,7 @@ bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_c
 /* accepts NULL; all ranks return the same */
 bt_code bt_matrix_update_meet(bt_matrix_update *m, bt_err *err) BT_MUST_CHECK;
 void bt_matrix_update_destroy(bt_matrix_update *m);    /* accepts NULL */
-size_t bt_matrix_update_bytes(const bt_rank_setup *s); /* that create takes */
+size_t bt_matrix_update_bytes(const bt_rank_setup *s); /* memory used by create */
 bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt_err *err)
     BT_MUST_CHECK;
 /* adds the squares of what the newest apply changed in elements of tensor k inside r (of the flat

@@ -17,11 +17,11 @@
 /* elements, one thread's at a time: of fp32 1 MiB, and what fits the first cache */
 enum { RANGE = 1 << 18, BLOCK = 4096 };
 
-/* how often, in steps, and what it may cost of the time */
+/* interval in steps, and maximum share of the time */
 enum { EVERY_FIRST = 10, EVERY_MOST = 50 };
 static const double COST_FRAC = 0.0025;
 
-/* ---- what is hashed -------------------------------------------------------------------------- */
+/* ---- hashed ranges ------------------------------------------------------------------------------------ */
 
 /* adds [begin, end) of tensor k in ranges of at most RANGE; with ranges NULL it only counts */
 static void add_range(bt_hashed_range *ranges, size_t *n, size_t k, size_t begin, size_t end) {
@@ -68,7 +68,7 @@ static bt_latent latent_of(const bt_replica_check *c, const bt_hashed_range *r) 
     return bt_model_latent(c->update->model, r->tensor);
 }
 
-/* which of the tensor's elements a range begins with */
+/* Index of a range's first element in its tensor. */
 static size_t first_of(const bt_replica_check *c, const bt_hashed_range *r) {
     return r->begin - bt_model_params(c->update->model)->tensors[r->tensor].offset;
 }
@@ -87,7 +87,7 @@ static void hash_ranges(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-/* of what this rank holds of tensor k; 0 where that is nothing */
+/* Hash of this rank's part of tensor k; 0 if it has none. */
 static int64_t tensor_hash(const bt_replica_check *c, size_t k) {
     uint64_t hash = 0;
     for (size_t i = 0; i < c->n_ranges; i++)
@@ -117,15 +117,14 @@ typedef struct holder { /* a rank of the group and its hash */
     char host[BT_HOST_MAX];
 } holder;
 
-/* how many ranks hold what rank r holds */
+/* Number of ranks with the same hash as rank r. */
 static int holders(const holder *all, int n, int r) {
     int same = 0;
     for (int q = 0; q < n; q++) same += all[q].hash == all[r].hash;
     return same;
 }
 
-/* who is to blame of a group's ranks: the odd one where a majority holds something else, else the first
- * two that differ */
+/* Rank to blame in a group: the odd one if a majority agrees, else the first two that differ. */
 static bt_replica_blame judge(const bt_replica_check *c, const holder *all, int n, bt_axis axis,
                               const char *tensor) {
     int good = 0, bad = 0;
@@ -235,7 +234,7 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame
     const int me = bt_comm_rank(world);
     const bt_code code = bt_agree(world, compare(c, step, &found, err), err);
     if (code != BT_DAMAGED || !blame) return code;
-    /* of several groups that differ, the lowest rank's; bt_agree chose the same */
+    /* of several groups that differ, the one with the lowest rank, like bt_agree */
     int64_t lowest = found.found ? -me : -(int64_t)bt_comm_size(world);
     bt_err ignored;
     if (bt_all_reduce_i64(world, &lowest, 1, BT_MAX, &ignored) == BT_OK &&
@@ -279,7 +278,7 @@ bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err 
         err, BT_DAMAGED,
         "a weight of '%s' on rank %" PRId64
         " is not finite after step %lld: a fault of memory or processor, or an update that "
-        "was too large (go on from the newest checkpoint)",
+        "was too large (continue from the newest checkpoint)",
         c->update->table.tensors[(worst & 0xffffffff) - 1].name,
         bt_comm_size(mesh->world) - (worst >> 32), (long long)step);
 }

@@ -1,39 +1,38 @@
-/* replica_check.h - data-parallel replicas hold the same weights, compared by hash.
+/* replica_check.h - verifies by hash that data-parallel replicas hold the same weights.
  *
- * Gradients are the same on all ranks because they are sums of all; what each rank then makes of them
- * is compared by nothing else. A bit that flips in one rank's memory would stay in its weights, and
- * the sums would hide it.
+ * Gradients are the same on all ranks because they are sums over all, but nothing else verifies each rank's
+ * update. A flipped bit in one rank's memory would remain in its weights, hidden by the sums.
  *
- * What is compared, tensor by tensor, bit by bit:
+ * Compared tensor by tensor, bit by bit:
  *     without shards, ZeRO 1, 2   all latent weights, among the data-parallel ranks
  *     ZeRO 3                      embedding, norms and head among the data-parallel ranks; of ternary
- *                                 tensors this rank's own pieces, among the ranks that hold the same
- *                                 ones (dp_replicate > 1), and otherwise not: nobody else has them
- * Optimizer states are not compared, nor what tensor-parallel ranks and the stages of a pipeline hold
- * twice.
+ *                                 tensors this rank's own pieces, among the ranks with the same pieces
+ *                                 (dp_replicate > 1); with one replica they are not compared
+ *
+ * Optimizer states are not compared, nor data replicated over tensor-parallel ranks or pipeline stages.
  *
  * Order:    init -> run* -> release. `run` between an update and the next.
  * Ranks:    run is collective over the world; a difference is an error on all ranks.
- * Cost:     one reading of the weights, shared out over the threads, and an all-reduce of 16 bytes a
- *           tensor. 24 bytes of memory a MiB of weights. */
+ * Cost:     one reading of the weights, divided over the threads, and an all-reduce of 16 bytes per tensor. 24
+ *           bytes of memory per MiB of weights. */
 #ifndef BT_ENGINE_UPDATE_REPLICA_CHECK_H
 #define BT_ENGINE_UPDATE_REPLICA_CHECK_H
 
 #include "engine/base/sink.h"
 #include "engine/update/update.h"
 
-typedef struct bt_hashed_range { /* of one tensor */
+typedef struct bt_hashed_range { /* part of one tensor */
     size_t tensor, begin, end;   /* elements of the flat arrays */
 } bt_hashed_range;
 
-typedef struct bt_replica_blame { /* who disagrees: the same on all ranks of the world */
+typedef struct bt_replica_blame { /* ranks that disagree; the same on all ranks of the world */
     bool found,
-        majority; /* majority: rank[0] alone is not what most hold; else one of the two is damaged */
+        majority; /* majority: rank[0] alone differs from a majority; else one of the two is damaged */
     char tensor[48];
-    int rank[2]; /* of the world; rank[1] holds other weights than rank[0] */
+    int rank[2]; /* ranks in the world; rank[1] holds other weights than rank[0] */
     char host[2][BT_HOST_MAX];
     int64_t hash[2];
-    /* where there is no majority: the first element that differs, of the flat array, and its values */
+    /* without a majority: the first element of the flat array that differs, and its values */
     int64_t element;
     double value[2];
 } bt_replica_blame;
@@ -60,7 +59,7 @@ int64_t bt_replica_check_every(double cost_ns, double step_ns);
  * holds another. Collective over the world */
 bt_code bt_replica_check_finite(const bt_replica_check *c, int64_t step, bt_err *err) BT_MUST_CHECK;
 
-/* flips a bit where bt_testing_flip says so */
+/* flips a bit if bt_testing_flip requests it */
 void bt_replica_check_test_flip(const bt_replica_check *c, int64_t step);
 
 #endif

@@ -93,8 +93,8 @@ static void save(void *ctx, bt_json *j) {
     bt_json_num(j, "scale", r->scale);
 }
 
-/* Before the slices are asked for: what the checkpoint has decides where they go. No memory for what
- * would be carried: it is left behind, as without error feedback. */
+/* Called before the slices are requested, because the checkpoint's content determines them. Without memory for
+ * carried residuals they are dropped, as without error feedback. */
 static void load(void *ctx, const bt_state_values *v) {
     bt_residual *r = ctx;
     const bt_rank_setup *s = r->setup;

@@ -1,13 +1,12 @@
-/* residual.h - what this rank's codec has lost of the gradients so far, and has yet to send (error
- * feedback): one fp32 for each element of the flat array, in units of the gradient (so multiplied by
- * the loss scale). The exchange adds to it and takes from it (codec.h).
+/* residual.h - this rank's accumulated encoding error of the gradients (error feedback): one fp32 for each element
+ * of the flat array, in units of the gradient (so multiplied by the loss scale). The exchange reads and updates it
+ * (codec.h).
  *
- * Checkpoints hold every data-parallel rank's residual, as states "residual.0", "residual.1", ... of
- * the tensors. A run that goes on with the same ranks, shards and hosts takes up each rank's own, and
- * has the bits of a run that was not interrupted. In any other layout, or with another codec that
- * keeps nothing, who encodes what is another: then the residuals are shared out among the ranks,
- * which add them to the gradients of the first step, so that nothing of a gradient is lost. (Reproducible
- * training has no residuals and takes none up.)
+ * Checkpoints hold every data-parallel rank's residual, as states "residual.0", "residual.1", ... of the tensors.
+ * A run resumed with the same ranks, shards and hosts restores each rank's own, and has the bits of an
+ * uninterrupted run. In any other layout, or with a codec without residual, other ranks encode other elements:
+ * then the residuals are divided among the ranks, which add them to the gradients of the first step, so that no
+ * part of a gradient is lost. (Reproducible training has no residuals and ignores them.)
  *
  * Order:    create -> (state rows: save, load) -> { begin -> exchange [-> undo] }* -> release.
  * Threads:  the training thread. */
@@ -21,36 +20,35 @@
 typedef struct bt_residual {
     const bt_rank_setup *setup; /* borrowed */
     bt_arena arena;
-    float *owed;    /* (params.total); NULL: this run's codec keeps nothing, or the rank is alone */
-    float *before;  /* (params.total) as it was when the step began; NULL as owed */
-    double scale;   /* loss scale of the residuals */
-    int64_t layout; /* hash of all that decides who encodes what */
-    char (*names)[32]; /* (n_names) of states */
+    float *owed; /* (params.total); NULL: this run's codec has no residual, or the rank is alone */
+    float *before;     /* (params.total) copy from the beginning of the step; NULL like owed */
+    double scale;      /* loss scale of the residuals */
+    int64_t layout;    /* hash of all settings that determine which rank encodes which element */
+    char (*names)[32]; /* (n_names) names of states */
     int n_names;
     float **
         carried; /* (n_carried) residuals of a checkpoint of another layout, until a step had them */
     int n_carried;
     bool given; /* a step had them */
-    /* nothing is owed: a step without error feedback had all of it */
+    /* the residual is zero: a step without error feedback has sent all of it */
     bool paid;
-    bool kept;   /* `before` is of the step that began last; else nothing was owed then */
-    bool *plain; /* (params.n) of which nothing is ever owed */
+    bool kept; /* `before` is valid for the step that began last; else the residual was zero then */
+    bool *plain; /* (params.n) tensors that never have a residual */
 } bt_residual;
 
-/* of a rank, for the memory plan; it takes twice as much */
+/* bytes of a residual, for the memory plan; a rank needs twice as much */
 size_t bt_residual_bytes(const bt_rank_setup *s);
 bt_code bt_residual_create(bt_residual *r, const bt_rank_setup *s, bt_err *err) BT_MUST_CHECK;
 void bt_residual_release(bt_residual *r); /* accepts an all-zero struct */
 /* row "residual" */
 void bt_residual_add_state(bt_residual *r, bt_state *s);
-/* A step begins, its gradients are zero: gives them what was carried over, and, where the codec that
- * is in use has no error feedback, what is owed. */
+/* Begins a step, whose gradients are zero: adds carried residuals to them and, if the current codec has no error
+ * feedback, the residual. */
 void bt_residual_begin(bt_residual *r, float *grads, double loss_scale, bool feedback);
-/* The step that began last is not applied, or computed again: what it sent is owed again. */
+/* Restores the residual of the last step, which is not applied, or computed again. */
 void bt_residual_undo(bt_residual *r);
-/* adds the squares of what is owed of each tensor of this rank's model to squares (of all stages'
- * tensors, by number),
- * divided by the square of the loss scale */
+/* adds the squares of the residual of each tensor of this rank's model to squares (of all stages' tensors, by
+ * number), divided by the square of the loss scale */
 void bt_residual_squares(const bt_residual *r, double *squares);
 
 #endif

@@ -1,13 +1,14 @@
-/* suspect.h - two replicas disagreed, and two cannot outvote each other: which of them was damaged is
- * known when the same step has been done again from a checkpoint of before.
+/* suspect.h - identifies the damaged one of two replicas that differ, by repeating the step from an earlier
+ * checkpoint; two replicas have no majority.
  *
- *     ranks differ after step s      suspect.json: the values of an element that the two hold otherwise
- *     started again, step s is done  whose value is far from what the element is now was damaged
- * Both values are off: the gradients of the damaged rank had their part in both. Far is: FAR times as far
- * as the other. A flip of a low bit stays undecided.
- * Elements have the same place only in the same layout; in another one the file is removed.
- * Order:    write, before the run ends. In the next attempt: read -> (when `step` steps are done) settle.
- * Ranks:    write is of rank 0; read and settle are collective over the world.
+ *     ranks differ after step s      suspect.json: the two values of an element
+ *     after a restart, step s done   the replica whose value differs far more from the new one is blamed
+ *
+ * Both values are wrong, because the damaged rank's gradients are part of both. The larger difference must be FAR
+ * times the other one. A flip of a low bit remains undecided. Elements have the same position only in the same
+ * layout; in another one the file is removed.
+ * Order:    write, before the run ends. In the next attempt: read -> (after `step` steps) settle.
+ * Ranks:    write is called on rank 0; read and settle are collective over the world.
  * Threads:  the training thread. */
 #ifndef BT_ENGINE_UPDATE_SUSPECT_H
 #define BT_ENGINE_UPDATE_SUSPECT_H
@@ -16,13 +17,13 @@
 #include "engine/update/replica_check.h"
 
 typedef struct bt_suspect {
-    int64_t step; /* steps done when they differed; -1: nobody is suspected */
+    int64_t step; /* number of steps after which they differed; -1: no suspicion */
     bt_replica_blame blame;
 } bt_suspect;
 
-/* DIR/suspect.json; what cannot be written is not remembered */
+/* writes DIR/suspect.json; if this fails, the suspicion is lost */
 void bt_suspect_write(const char *dir, const bt_mesh *mesh, const bt_suspect *s);
-/* takes the file away where it can tell nothing any more: of another layout, or at_step is behind it */
+/* removes the file if it is no longer useful: for another layout, or if at_step is beyond it */
 bt_code bt_suspect_read(const char *dir, const bt_mesh *mesh, int64_t at_step, bt_suspect *out,
                         bt_err *err) BT_MUST_CHECK;
 /* The step has been done again: *which is 0 or 1, the index of the one that was damaged, or -1: not

@@ -6,7 +6,7 @@
 typedef struct block {
     const bt_tensor *x;
     const char *state;
-    unsigned char *data; /* of element `begin` of the block */
+    unsigned char *data; /* address of element `begin` of the block */
     size_t begin;
     bt_moment_form form;
 } block;

@@ -1,4 +1,4 @@
-/* update.c - who updates which elements, and the few operations whose meaning depends on it. */
+/* update.c - divides the elements among ranks, and the operations that depend on this division. */
 #include "engine/update/update.h"
 
 #include <stdlib.h>
@@ -171,7 +171,7 @@ bt_code bt_update_quantise(bt_update *u, bt_err *err) {
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 
-/* What the exchange has given back to the system is zero already; touching it would take the memory
+/* Skips pages that the exchange has returned to the system: they are already zero, and a write would allocate them
  * again. */
 void bt_update_zero_grads(bt_update *u) {
     float *grads = bt_model_grads(u->model);

@@ -1,14 +1,14 @@
-/* update.h - the sharded update: gradient norm, optimizer step, weights to all who compute with
- * them, quantisation; ZeRO 0 to 3 and tensor parallelism behind one face.
+/* update.h - the sharded update: gradient norm, optimizer step, exchange of weights, quantisation; one interface
+ * for ZeRO 0 to 3 and tensor parallelism.
  *
- * The flat arrays are cut into stripes and each stripe into one piece per shard (shard_map.h). A
- * rank updates its own pieces, from the last stripe to the first; while it updates one, the piece
- * before travels to the ranks that need it (weights.h). Where the optimizer needs whole matrices,
- * all pieces are updated first (matrix_update.h) and travel then.
+ * The flat arrays are cut into stripes and each stripe into one piece per shard (shard_map.h). A rank updates its
+ * own pieces, from the last stripe to the first; while it updates one, the previous piece is sent to the ranks
+ * that need it (weights.h). If the optimizer needs whole matrices, all pieces are updated first (matrix_update.h)
+ * and sent then.
  *
- * Order:    create -> meet -> (init_weights or loading) -> quantise -> { zero_grads -> ... gradients ... ->
- *           norm -> apply }* -> destroy.
- * Ranks:    meet (of ranks that have all created theirs), norm, apply, quantise and tensor_squares are collective.
+ * Order:    create -> meet -> (init_weights or loading) -> quantise -> { zero_grads -> ... gradients ... -> norm
+ *           -> apply }* -> destroy.
+ * Ranks:    meet (after all ranks have called create), norm, apply, quantise and tensor_squares are collective.
  * Threads:  the training thread. No allocation after meet. */
 #ifndef BT_ENGINE_UPDATE_UPDATE_H
 #define BT_ENGINE_UPDATE_UPDATE_H
@@ -37,7 +37,7 @@ typedef struct bt_update {
     bt_matrix_update *matrices; /* NULL: no rule needs whole matrices */
     bt_norm *norm;
     double *tensor_squares; /* (table.n) */
-    bool keep_others_zero;  /* ZeRO-2: the exchange gives the others' gradients back */
+    bool keep_others_zero;  /* ZeRO-2: the exchange frees gradients owned by other ranks */
     bt_optim_id optimizer;
     bt_states_kind states, latent; /* optim.states, optim.weights */
     bt_optim_update last;          /* the newest update applied; t 0: none */
@@ -54,7 +54,7 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) BT
 bt_code bt_update_meet(bt_update *u, bt_err *err) BT_MUST_CHECK; /* all ranks return the same */
 void bt_update_release(bt_update *u);                            /* accepts an all-zero struct */
 
-/* what a rank's optimizer states and weight exchange take, for the memory plan */
+/* memory of a rank's optimizer states and weight exchange, for the memory plan */
 typedef struct bt_update_sizes {
     size_t optimizer, exchange, work; /* bytes */
 } bt_update_sizes;
@@ -66,7 +66,7 @@ void bt_update_zero_grads(bt_update *u);
 void bt_update_init_weights(bt_update *u, uint64_t seed);
 /* scales, codes and packed weights from the latent weights: before the first step; part of apply */
 bt_code bt_update_quantise(bt_update *u, bt_err *err) BT_MUST_CHECK;
-/* of the gradients divided by the loss scale: `unscale` is one over it */
+/* norm of the gradients divided by the loss scale: `unscale` is one over it */
 bt_code bt_update_norm(bt_update *u, double unscale, double *norm, bt_err *err) BT_MUST_CHECK;
 bt_code bt_update_apply(bt_update *u, const bt_optim_update *how, bt_err *err) BT_MUST_CHECK;
 /* time that exchanges of weights and of whole matrices took since the last call, hidden or not */

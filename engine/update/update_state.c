@@ -27,8 +27,8 @@ static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, b
                             bt_optim_form(rule, u->states, s), r, out);
 }
 
-/* What this rank writes of a piece: an equal part, as its replicas hold the piece too. HOST: those on
- * rank 0's host share it out among themselves. */
+/* Part of a piece that this rank writes: an equal part, as its replicas hold the piece too. HOST: the replicas on
+ * rank 0's host divide it among themselves. */
 static bt_range own_part(const bt_update *u, bt_state_use use, bt_range piece) {
     int which;
     const size_t n = piece.end - piece.begin,

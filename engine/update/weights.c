@@ -13,8 +13,8 @@
 #include "engine/kernels/table/ternary.h"
 #include "engine/parallel/shard/flip_gather.h"
 
-/* What is sent: weights as products read them; and, while layers are on their way from full precision to
- * ternary (bt_model_lambda), the mixtures of values and codes that they read until then. */
+/* forms in which weights are sent: as read by products; and, while layers change from full precision to ternary
+ * (bt_model_lambda), mixtures of values and codes */
 enum { AS_READ, FADING, FORMS };
 
 /* one run of a linear layer's tensor, as ranks send it (codes, or values of a dense layer): elements
@@ -36,24 +36,24 @@ struct bt_weights {
     bt_model *model;
     const bt_mesh *mesh;
     const bt_shards *shards;
-    bool apart; /* ZeRO 3: latent weights lie with their owners only */
+    bool apart; /* ZeRO 3: latent weights are stored by their owners only */
     bt_prec prec;
     bt_weight_source weight_source;
-    bt_shard_all_gather *pieces; /* what all ranks hold, and tables of bf16; NULL: one shard */
-    bool gathering;              /* pieces are on their way */
-    double *sums;                /* of |w|, by blocks; exchanged */
-    code_run *runs;              /* of all shards, in the order of the flat array */
+    bt_shard_all_gather *pieces; /* replicated tensors, and tables of bf16; NULL: one shard */
+    bool gathering;              /* an exchange of pieces is in flight */
+    double *sums;                /* sums of |w|, by blocks; exchanged */
+    code_run *runs;              /* runs of all shards, in the order of the flat array */
     size_t n_runs, n_layers;
     size_t *layer_run;      /* (layers + 1) first run of each */
     sent_form forms[FORMS]; /* FADING: empty unless the model fades */
-    int form;               /* of this walk */
+    int form;               /* form in this walk */
     bool fades;
-    bt_flip_gather *flips; /* NULL: codes come through the feed */
+    bt_flip_gather *flips; /* NULL: codes are received by the prefetch */
     size_t *passes;        /* (shards) */
-    int64_t busy_ns;       /* transfers in flight since they were taken */
+    int64_t busy_ns;       /* time of transfers in flight since it was last taken */
     int64_t blocked_ns;    /* waits for layers in this walk */
     int placed;            /* layer whose panels are in place; -1: none */
-    bt_code failed;        /* in a pass, where nobody can be told */
+    bt_code failed;        /* error in a pass, which cannot return it */
     bt_err why;
 };
 
@@ -123,7 +123,7 @@ size_t bt_weights_bytes(const bt_rank_setup *s) {
     return bytes + m.own + bt_prefetch_bytes(m.longest);
 }
 
-/* of a tensor's latent weights, those in own pieces */
+/* Bytes of a tensor's latent weights in own pieces. */
 static size_t own_bytes(const bt_rank_setup *s, const bt_tensor *t) {
     size_t elems = 0;
     for (size_t i = 0; i < s->shards.n_stripes; i++) {
@@ -214,8 +214,8 @@ static bt_code plan_flips(bt_weights *w, bt_err *err) {
     return code;
 }
 
-/* what travels once a step, in pieces: all latent weights as they are kept; or what all ranks hold, and the
- * tables of embedding and head */
+/* Plans the data sent once a step, in pieces: all latent weights as stored; or replicated tensors, and the tables
+ * of embedding and head. */
 static bt_code plan_pieces(bt_weights *w, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
     float *flat = bt_model_weights(w->model);
@@ -239,8 +239,8 @@ static bt_code plan_pieces(bt_weights *w, bt_err *err) {
     return code;
 }
 
-/* Latent weights lie in pieces, and each layer's norms, which all ranks hold, lie between:
- * huge pages would bring the others' pieces in with them. */
+/* Latent weights are stored in pieces, with each layer's replicated norms between them: huge pages would allocate
+ * pieces of other ranks as well. */
 static void use_small_pages(bt_weights *w) {
     bt_model *m = w->model;
     const bt_params *p = bt_model_params(m);
@@ -328,7 +328,7 @@ const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first,
 
 /* ---- once a step ----------------------------------------------------------------------------- */
 
-/* own values of a stripe into the tables that others read */
+/* Converts own values of a stripe for the tables that all ranks read. */
 static void fill_tables(bt_weights *w, size_t stripe) {
     const bt_params *p = bt_model_params(w->model);
     bt_range own = bt_shards_piece(w->shards, stripe, w->mesh->me.dp_shard);
@@ -357,7 +357,7 @@ static bt_code gather_all(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
-/* what blocks this rank is charged as exposed communication, and counts as busy */
+/* Begins blocked time, charged as exposed communication and counted as busy. */
 static int64_t begin_blocked(void) {
     bt_span_begin(BT_MR_COMM_EXPOSED);
     return bt_now_ns();
@@ -457,7 +457,7 @@ static bt_code place_all(bt_weights *w, bt_err *err) {
     return end_walk(w, err);
 }
 
-/* own latents to what is sent of them; the others' come when they are needed */
+/* Quantises own latent weights into the form that is sent; the parts of other ranks are received when needed. */
 static bt_code quantise_shards(bt_weights *w, bt_err *err) {
     BT_TRY(sum_of_all(w, err));
     for (size_t k = 0; k < w->n_runs; k++) {

@@ -1,12 +1,12 @@
-/* bigrams.h - which tokens follow which in a text, and how often: a bigram model as counted shares.
- * Made by data/shards/followers.h, read by the head (kernels/ops/ops.h). */
+/* bigrams.h - counts of the tokens that follow each token in a text: a bigram model as shares. Made by
+ * data/shards/followers.h, read by the head (kernels/ops/ops.h). */
 #ifndef BT_ENGINE_BASE_NUMBERS_BIGRAMS_H
 #define BT_ENGINE_BASE_NUMBERS_BIGRAMS_H
 
 #include <stdint.h>
 
-/* Of token t: token[at[t]] to token[at[t + 1]], ascending, with shares that add up to 1; a token that nothing
- * follows has none. token and share have room for at[V] */
+/* The followers of token t are token[at[t]] to token[at[t + 1]], ascending, with shares that add up to 1; a token
+ * without followers has none. token and share have room for at[V] */
 typedef struct bt_followers {
     uint32_t *at; /* (V + 1); NULL: nothing was counted */
     int32_t *token;

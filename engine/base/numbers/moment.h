@@ -1,4 +1,4 @@
-/* moment.h - an optimizer's state in fewer bytes: the upper bits of an fp32, rounded at random.
+/* moment.h - an optimizer's state in fewer bytes: the upper bits of an fp32, rounded stochastically.
  *
  *     form    bits                     least magnitude   largest
  *     f32     32                       as fp32
@@ -6,17 +6,17 @@
  *     log8    1 + 5 + 2 (sign)         2^-29             14       first moment, momentum
  *     ulog8   6 + 2 (never negative)   2^-58             112      second moment
  *
- * The 8-bit forms have four codes an octave, evenly spaced within it, and below their first octave
- * (from 2^-27, 2^-56) go on evenly to zero. What is larger than the largest, or not finite, becomes
- * the largest: updates with gradients that are not finite are not made at all.
+ * The 8-bit forms have four codes an octave, evenly spaced within it, and below their first octave (from 2^-27,
+ * 2^-56) equal steps down to zero. Values that are larger than the largest, or not finite, become the largest:
+ * updates with gradients that are not finite are never made.
  *
- * Between two codes the upper one is taken with a probability that makes the mean right: a code is
- * (bits + noise) >> shift, as values between neighbours are evenly spaced in the bits of an fp32. 16
- * bits of noise; the error of the mean is below 2^-16 of the distance of two codes. A value that has
- * a code gets it whatever the noise. Noise 0x8000 rounds to the nearest.
+ * Between two codes the upper one is chosen with a probability that makes the mean right: a code is (bits + noise)
+ * >> shift, as values between neighbours are evenly spaced in the bits of an fp32. With 16 bits of noise the error
+ * of the mean is below 2^-16 of the distance of two codes. A value that is a code is exact for any noise. Noise
+ * 0x8000 rounds to the nearest.
  *
- * No scale is shared by several elements: a state's bits do not depend on how tensors are cut.
- * Plain loops over these functions compile to vectors. Any thread. */
+ * Elements share no scale: a state's bits do not depend on the division of tensors. Plain loops over these
+ * functions compile to vectors. Any thread. */
 #ifndef BT_ENGINE_BASE_NUMBERS_MOMENT_H
 #define BT_ENGINE_BASE_NUMBERS_MOMENT_H
 
@@ -39,9 +39,9 @@ static inline size_t bt_moment_bytes(bt_moment_form f) {
 #define BT_MOMENT_NEAREST 0x8000u
 
 enum {
-    BT_MOMENT_SHIFT = 21,  /* of the 8-bit forms: two bits of the fraction stay */
-    BT_MOMENT_FIRST = 100, /* exponent of log8's first octave, as fp32 has it: 2^-27 */
-    BT_MOMENT_UFIRST = 71  /* of ulog8's: 2^-56 */
+    BT_MOMENT_SHIFT = 21,  /* 8-bit forms: keeps two bits of the fraction */
+    BT_MOMENT_FIRST = 100, /* biased exponent of log8's first octave: 2^-27 */
+    BT_MOMENT_UFIRST = 71  /* of ulog8's first octave: 2^-56 */
 };
 
 static inline float bt_moment_float(uint32_t bits) {
@@ -61,7 +61,7 @@ static inline uint32_t bt_moment_pick(uint32_t mask, uint32_t yes, uint32_t no) 
     return (yes & mask) | (no & ~mask);
 }
 
-/* noise: 16 bits; NaN stays NaN */
+/* noise: 16 bits; NaN is preserved */
 static inline uint16_t bt_moment_to_bf16(float x, uint32_t noise) {
     const uint32_t bits = bt_moment_bits(x);
     uint32_t size = bits & 0x7fffffffu;

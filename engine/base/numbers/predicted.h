@@ -1,7 +1,7 @@
-/* predicted.h - what the planner predicted of a step, as the text of the setting launch.predicted_parts: "step_ms=153
- * tried_ms=160 fwd_ms=40 bwd_ms=80 ...". The setting takes it from the process that plans to rank 0, which records
- * it as facts ("plan.step_ms", ...) and holds the steps' phases against it, and into a written configuration.
- * Pure. Threads: any. */
+/* predicted.h - the planner's prediction of a step, as the text of the setting launch.predicted_parts:
+ * "step_ms=153 tried_ms=160 fwd_ms=40 bwd_ms=80 ...". The setting passes it from the planning process to rank 0,
+ * which records it as facts ("plan.step_ms", ...) and compares the steps' phases with it, and to a written
+ * configuration. Pure. Threads: any. */
 #ifndef BT_ENGINE_BASE_NUMBERS_PREDICTED_H
 #define BT_ENGINE_BASE_NUMBERS_PREDICTED_H
 
@@ -11,8 +11,8 @@
 #include "engine/base/text.h"
 
 typedef struct bt_predicted {
-    double step_ms;  /* by the model; NaN: not known, as the others */
-    double tried_ms; /* when a few steps of the layout were tried, before the run */
+    double step_ms;  /* by the model; NaN: unknown, like all fields */
+    double tried_ms; /* measured, if a few steps of the layout were tried before the run */
     double phase_ms[BT_PHASE_COUNT];
 } bt_predicted;
 

@@ -1,4 +1,4 @@
-/* sha256.c - by libsodium. */
+/* sha256.c - SHA-256 by libsodium. */
 #include "engine/base/numbers/sha256.h"
 
 #include <sodium.h>

@@ -1,8 +1,9 @@
 /* ascii.h - character classes and comparisons of ASCII, the same in every locale.
  *
- * The functions of <ctype.h> and <strings.h> depend on LC_CTYPE: in a Turkish locale toupper('i') is not 'I'. Names of
- * settings, HTTP headers, hosts and formats are ASCII, so the sources use these functions instead; the test lint.locale
- * refuses the others. A byte above 127 belongs to no class and is its own upper and lower case. Threads: any. */
+ * The functions of <ctype.h> and <strings.h> depend on LC_CTYPE: in a Turkish locale toupper('i') is not 'I'.
+ * Names of settings, HTTP headers, hosts and formats are ASCII, so the sources use these functions instead; the
+ * test lint.locale rejects those of the C library. A byte above 127 belongs to no class and is its own upper and
+ * lower case. Threads: any. */
 #ifndef BT_ENGINE_BASE_SYSTEM_ASCII_H
 #define BT_ENGINE_BASE_SYSTEM_ASCII_H
 

@@ -1,7 +1,8 @@
-/* cpu_quota.h - how many processors the control groups of this process allow it, whatever it may see.
+/* cpu_quota.h - number of processors that the control groups of this process allow, which may be fewer than are
+ * visible.
  *
- * A container or a service with a quota sees all processors of the machine and is stopped when it has used its share.
- * Threads: any. */
+ * A container or a service with a quota sees all processors of the machine and is suspended when it has used its
+ * share. Threads: any. */
 #ifndef BT_ENGINE_BASE_SYSTEM_CPU_QUOTA_H
 #define BT_ENGINE_BASE_SYSTEM_CPU_QUOTA_H
 

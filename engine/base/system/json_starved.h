@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* of a failed json_load*: jansson has words for every fault of a text, and none for memory */
+/* True if json_load* failed for lack of memory: jansson describes every fault of a text, but not this one. */
 static inline bool bt_json_starved(const json_error_t *why) {
     return !why->text[0] || json_error_code(why) == json_error_out_of_memory;
 }

@@ -1,8 +1,8 @@
-/* locale.h - the process's locale: only whether the terminal takes UTF-8 is read from the user's.
+/* locale.h - the process's locale: the user's locale only determines if the terminal supports UTF-8.
  *
- * All categories but LC_CTYPE stay "C", so numbers have a decimal point. LC_CTYPE becomes C.UTF-8 or "C", not the
- * user's own: a library that compares letters by locale would otherwise find in Turkish that 'i' and 'I' are different
- * letters. This is the only caller of setlocale. Threads: call before others start. */
+ * All categories except LC_CTYPE are "C", so numbers have a decimal point. LC_CTYPE becomes C.UTF-8 or "C", not
+ * the user's own: otherwise a library that compares letters by locale would treat 'i' and 'I' as different letters
+ * in Turkish. This is the only caller of setlocale. Threads: call before any thread is started. */
 #ifndef BT_ENGINE_BASE_SYSTEM_LOCALE_H
 #define BT_ENGINE_BASE_SYSTEM_LOCALE_H
 

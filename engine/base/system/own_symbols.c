@@ -15,7 +15,7 @@ static struct {
     size_t n;
     const char *names;
     size_t names_bytes;
-    uintptr_t base; /* where the program is loaded */
+    uintptr_t base; /* load address of the program */
 } own;
 
 /* the program's first bytes where it is loaded; the linker defines it */

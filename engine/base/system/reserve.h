@@ -1,4 +1,4 @@
-/* reserve.h - room for a file, whatever signals come meanwhile. Threads: any. */
+/* reserve.h - reserves disk space for a file, restarting after signals. Threads: any. */
 #ifndef BT_ENGINE_BASE_SYSTEM_RESERVE_H
 #define BT_ENGINE_BASE_SYSTEM_RESERVE_H
 

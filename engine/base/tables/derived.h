@@ -1,6 +1,5 @@
-/* derived.h - figures made from others, as derived.def defines them. Nobody computes them another way:
- * the engine, the view model, SQL (store/sql/expand.h) and through them every screen, page and
- * command.
+/* derived.h - metrics computed from others, as defined by derived.def. All users share these definitions: the
+ * engine, the view model, SQL (store/sql/expand.h) and through them every screen, page and command.
  *
  *     double bt_derived_overlap(double exposed, double inflight);        one function a row
  *
@@ -11,7 +10,7 @@
 #include <math.h>
 #include <stddef.h>
 
-/* as SQL's max, min and ifnull: unknown when either is */
+/* like SQL's max, min and ifnull: unknown if either is */
 static inline double bt_known_max(double a, double b) {
     return isnan(a) || isnan(b) ? NAN : fmax(a, b);
 }

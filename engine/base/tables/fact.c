@@ -23,7 +23,7 @@ static const fact_row rows[] = {
 };
 #undef BT_FACT
 
-/* one `*` in a pattern stands for what lies between its two ends */
+/* One `*` in a pattern matches any text between its two ends. */
 static bool fits(const char *pattern, const char *key) {
     const char *star = strchr(pattern, '*');
     if (!star) return strcmp(pattern, key) == 0;
@@ -79,7 +79,7 @@ double bt_fact_noise(const char *key) {
 bool bt_fact_same(const char *key, const char *a, const char *b) {
     double noise = bt_fact_noise(key), x = number(a), y = number(b);
     if (a && b && strcmp(a, b) == 0) return true;
-    /* a link that one of the runs could not measure says nothing of a difference */
+    /* a link that one of the runs could not measure is not a difference */
     if (noise > 0 && (!(x > 0) || !(y > 0))) return true;
     if (!a || !b || !(noise > 0)) return !a && !b;
     return fmax(x, y) <= noise * fmin(x, y);

@@ -1,11 +1,12 @@
-/* histogram.h - the bins in which the distributions of weights and gradients are counted: by the engine,
- * which fills them, and by whoever draws them.
+/* histogram.h - bins of the distributions of weights and gradients, for the engine, which fills them, and for the
+ * views, which draw them.
  *
  *     weights     latent weights of a ternary tensor as (w - mean) / scale, in quarters of a scale:
  *                 bin i holds [i - 16, i - 15) / 4. The thresholds of rounding, -0.5 and 0.5, are edges.
  *     gradients   |g| in octaves: bin i holds [2^(i - 28), 2^(i - 27))
- * The first and the last bin also hold what lies beyond; a gradient of 0 is in the first, one that is not
- * finite in the last. */
+ *
+ * The first and the last bin also hold values beyond; a gradient of 0 is in the first, one that is not finite in
+ * the last. */
 #ifndef BT_ENGINE_BASE_TABLES_HISTOGRAM_H
 #define BT_ENGINE_BASE_TABLES_HISTOGRAM_H
 
@@ -14,7 +15,7 @@
 
 enum { BT_HIST_BINS = 32, BT_HIST_MIDDLE = 16, BT_HIST_PER_SCALE = 4, BT_HIST_OCTAVE = -28 };
 
-/* of a weight that is scaled already */
+/* bin of a weight that is already scaled */
 static inline int bt_hist_weight_bin(float scaled) {
     const float x = scaled * BT_HIST_PER_SCALE; /* exact: a power of two */
     if (x < -BT_HIST_MIDDLE) return 0;

@@ -1,5 +1,5 @@
-/* metric.h - what is measured: enums and descriptors made from metrics.def, scopes.def, phases.def
- * and panels.def, and the one formatter of values for people. */
+/* metric.h - the metrics: enums and descriptors made from metrics.def, scopes.def, phases.def and panels.def, and
+ * the one formatter of values for people. */
 #ifndef BT_ENGINE_BASE_TABLES_METRIC_H
 #define BT_ENGINE_BASE_TABLES_METRIC_H
 
@@ -22,7 +22,7 @@ typedef enum {
 typedef enum {
 #include "engine/base/tables/panels.def"
     BT_PANEL_COUNT,
-    BT_PANEL_NONE = BT_PANEL_COUNT /* of a metric: no list of metrics shows it */
+    BT_PANEL_NONE = BT_PANEL_COUNT /* no list of metrics shows it */
 } bt_metric_panel;
 #undef BT_PANEL
 
@@ -47,7 +47,7 @@ typedef struct bt_metric {
 #undef BT_METRICS_END
 /* clang-format on */
 
-/* of all scopes together */
+/* indices over all scopes */
 #define BT_METRICS_BEGIN(scope, S)
 #define BT_METRIC(S, id, key, unit, panel, help) BT_METRIC_##S##_##id,
 #define BT_METRICS_END(scope, S)

@@ -6,7 +6,7 @@
 
 typedef struct bt_start_field {
     const char *name, *flag;
-    const char *first;   /* what the field holds at first */
+    const char *first;   /* initial content of the field */
     const char *choices; /* "a|b"; "": any text */
     const char *help;
 } bt_start_field;

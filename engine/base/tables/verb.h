@@ -1,4 +1,4 @@
-/* verb.h - what can be asked of a live run (verbs.def), and the states it may be in (states.def). */
+/* verb.h - requests to a live run (verbs.def), and the states of a run (states.def). */
 #ifndef BT_ENGINE_BASE_TABLES_VERB_H
 #define BT_ENGINE_BASE_TABLES_VERB_H
 
@@ -35,8 +35,9 @@ typedef struct bt_verb_row {
     const char *word, *argument; /* "set", "KEY=VALUE" or "" */
     bool ranks;                  /* a request to the ranks; else the supervisor answers */
     uint32_t offered;            /* a bit a state */
-    char key;                    /* of `train`, 0: none */
-    bt_event_kind outcome;       /* tells what became of it; BT_EVENT_COUNT: the answer says all */
+    char key;                    /* key in `train`, 0: none */
+    bt_event_kind
+        outcome; /* kind of event that reports the outcome; BT_EVENT_COUNT: the reply is complete */
     const char *label, *help;
 } bt_verb_row;
 extern const bt_verb_row bt_verbs[BT_VERB_COUNT];
@@ -47,8 +48,7 @@ bool bt_verb_offered(bt_verb verb, bt_run_state state);
 /* the verb of a key of `train` in this state: the first that is offered, else the first that has the
  * key; BT_VERB_COUNT: none has it */
 bt_verb bt_verb_of_key(char key, bt_run_state state);
-/* "pause|resume|...|set KEY=VALUE|status": the words, with their arguments when asked for. Returns
- * buf. */
+/* "pause|resume|...|set KEY=VALUE|status": the words, with their arguments if requested. Returns buf. */
 const char *bt_verb_list(char *buf, size_t size, const char *between, bool arguments);
 
 #endif

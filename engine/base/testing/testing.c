@@ -40,7 +40,7 @@ int bt_testing_host(int rank) {
     }
 }
 
-/* what follows "NUMBER:" where the number is the wanted one; NULL otherwise */
+/* Returns the text after "NUMBER:" if the number is the wanted one; NULL otherwise. */
 static const char *after_number(const char *text, int64_t wanted) {
     char *end;
     return text && strtoll(text, &end, 10) == wanted && end > text && *end == ':' ? end + 1 : NULL;
@@ -52,7 +52,7 @@ const char *bt_testing_processor(int rank) {
 
 const char *bt_testing_cpu(void) { return getenv("BITRAIN_TEST_CPU"); }
 
-/* false: BITRAIN_TEST_ONCE says that it has come already */
+/* False if BITRAIN_TEST_ONCE is set and the fault was injected before. */
 static bool comes(void) {
     const char *file = getenv("BITRAIN_TEST_ONCE");
     if (!file) return true;

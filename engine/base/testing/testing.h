@@ -13,9 +13,8 @@ double bt_testing_slowness(int rank);
  * pass: a test that does something while a run trains needs steps of a known length on any processor. In
  * nanoseconds; 0: the variable is not set */
 int64_t bt_testing_delay_ns(void);
-/* BITRAIN_TEST_HOSTS=N,N,... lets the gradient exchange believe that the first N ranks of the world
- * are one host, the next N another; the last number repeats. The host of this rank, from 0; -1: the
- * variable is not set */
+/* BITRAIN_TEST_HOSTS=N,N,... makes the gradient exchange treat the first N ranks of the world as one host, the
+ * next N as another; the last number repeats. Returns the host of this rank, from 0; -1: the variable is not set */
 int bt_testing_host(int rank);
 /* BITRAIN_TEST_PROCESSOR=RANK:ISA pretends that a rank's processor has nothing better than the kernel
  * set ISA: the word for this rank, else NULL */
@@ -27,12 +26,11 @@ const char *bt_testing_cpu(void);
  * exponent's) of the first weight of TENSOR that a rank holds, after it has done so many steps: true,
  * with the tensor's name and the bit, for this rank and step */
 bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit);
-/* With BITRAIN_TEST_ONCE=FILE the flip, or the NaN, comes only where FILE is not there yet, and makes
- * it: so it comes in one attempt of a run, and not again in the next */
-/* BITRAIN_TEST_NAN=RANK:STEP:TENSOR puts a NaN into a rank's own gradient of TENSOR when it computes
- * that step (counted from 0): true for this rank, step and tensor. It comes once, as from a fault of
- * the hardware; with =RANK:STEP-LAST:TENSOR each time one of these steps is computed, as from the
- * data. */
+/* With BITRAIN_TEST_ONCE=FILE the flip, or the NaN, is injected only if FILE does not exist, and FILE is created:
+ * so it occurs in one attempt of a run, and not in the next */
+/* BITRAIN_TEST_NAN=RANK:STEP:TENSOR puts a NaN into a rank's own gradient of TENSOR when it computes that step
+ * (counted from 0): true for this rank, step and tensor. It is injected once, like a fault of the hardware; with
+ * =RANK:STEP-LAST:TENSOR each time one of these steps is computed, like a fault of the data. */
 bool bt_testing_nan(int rank, int64_t step, const char *tensor);
 /* BITRAIN_TEST_HANG=RANK:STEP:HOW:FILE lets a rank hang in that step, HOW is busy or asleep; once, as FILE
  * is made then and must not be there */

@@ -164,7 +164,7 @@ static bt_code refuse_numeric(json_t *root, bt_err *err) {
         free(value);
         return code;
     }
-    /* false: attention also reads what comes after a token, as embedding models do */
+    /* false: attention also reads later tokens, as in embedding models */
     v = json_object_get(root, "is_causal");
     if (v && json_is_false(v))
         return bt_fail(err, BT_UNSUPPORTED,

@@ -1,16 +1,15 @@
-/* blas.c - products through OpenBLAS sgemm, for processors without a vector set of ours, and as an
- * independent judge.
+/* blas.c - products through OpenBLAS sgemm, for processors without one of our vector sets, and as an independent
+ * reference.
  *
- * The library is opened at run time with its core type in the environment (blas.h says why), one
- * BLAS thread. Ternary weights stay one byte; blocks of them are widened to floats in scratch just
- *     before the sgemm that eats them: fwd  y tile (MB, NB) = xq block (MB, K) as floats . w block
- *     (NB, K)^T, then the row scale
+ * The library is opened at run time with its core type in the environment (see blas.h) and one BLAS thread.
+ * Ternary weights are stored as one byte; blocks of them are widened to floats in scratch before their sgemm:
+ *     fwd  y tile (MB, NB) = xq block (MB, K) as floats . w block (NB, K)^T, then the row scale
  *     dx   (rows, K) += dy (rows, NB) . w block (NB, K)
  *     dw   (outputs, K) += dy block (MB, outputs)^T . dq xq block (MB, K)
- * What sgemm rounds depends on how many rows it is given (other kernels at the edges), so it always
- * gets the same CHUNK of rows, whatever range a thread has.
- * int8 and codes are exact in fp32 and |sum| <= 128 K < 2^24 for K <= 131071, so tern_fwd equals
- * the integer result. */
+ *
+ * The rounding of sgemm depends on its number of rows (other kernels at the edges), so it always gets the same
+ * CHUNK of rows, whatever range a thread has. int8 values and codes are exact in fp32 and |sum| <= 128 K < 2^24
+ * for K <= 131071, so tern_fwd equals the integer result. */
 #include "engine/kernels/isa/blas.h"
 
 #include <dlfcn.h>
@@ -48,7 +47,7 @@ static void copy_text(char *out, size_t size, char *(*get)(void)) {
 static bt_code load(bt_err *err) {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
     const char *core = bt_cpu_blas_core();
-    if (core) setenv("OPENBLAS_CORETYPE", core, 0); /* a setting of the user's stays */
+    if (core) setenv("OPENBLAS_CORETYPE", core, 0); /* does not override the user's setting */
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     for (size_t i = 0; i < 2 && !blas.handle; i++)
         blas.handle = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);

@@ -1,6 +1,5 @@
-/* blas.h - OpenBLAS, loaded at run time: its core type must be in the environment before its
- * constructor runs, because Debian's 0.3.21 does not know recent CPUs (it takes them for a
- * Prescott: a fifth of the speed). */
+/* blas.h - OpenBLAS, loaded at run time: its core type must be in the environment before its constructor runs,
+ * because Debian's 0.3.21 does not recognize recent CPUs (it uses its Prescott kernels: a fifth of the speed). */
 #ifndef BT_ENGINE_KERNELS_ISA_BLAS_H
 #define BT_ENGINE_KERNELS_ISA_BLAS_H
 
@@ -9,7 +8,7 @@
 /* loads once, sets one BLAS thread (our pool does the splitting). BT_UNSUPPORTED when the library
  * is missing. */
 bt_code bt_blas_load(bt_err *err) BT_MUST_CHECK;
-const char *bt_blas_corename(void); /* what the library says it uses, "" when not loaded */
+const char *bt_blas_corename(void); /* core name reported by the library, "" if not loaded */
 const char *bt_blas_config(void);   /* its version and options */
 
 #endif

@@ -26,7 +26,7 @@ static const char *const slot_names[SLOT_COUNT] = {
 
 enum { SETS = 5, AVX2 = 2, AVX512 = 3, AMX = 4 };
 
-/* what --isa may say: the fastest set, and instructions it is to do without */
+/* a word of --isa: the fastest set, and the extensions to hide */
 typedef struct cap {
     const char *name;
     size_t set;
@@ -154,7 +154,7 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
                        bt_cpu_get()->model, missing(wanted->set));
     }
     bt_cpu_hide(wanted ? wanted->hide : 0);
-    /* a vector set serves every product itself: OpenBLAS stays unloaded */
+    /* a vector set has every product, so OpenBLAS is not loaded */
     bool vector = false;
     for (size_t i = 2; i <= best; i++)
         if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd)

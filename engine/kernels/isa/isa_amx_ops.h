@@ -19,7 +19,7 @@ _Static_assert(sizeof(amx_config) == 64, "ldtilecfg reads 64 bytes");
 
 #if !defined(BT_AMX_EMULATED)
 
-/* gcc 12 believes that _tile_loadconfig reads 8 bytes only and drops the stores to the rest */
+/* gcc 12 assumes that _tile_loadconfig reads only 8 bytes, and drops the stores to the rest */
 static void amx_configure(const amx_config *c) {
     __asm__ volatile("" ::"r"(c) : "memory");
     _tile_loadconfig(c);

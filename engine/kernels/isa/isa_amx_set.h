@@ -1,16 +1,14 @@
-/* isa_amx_set.h - the AMX set, included by isa_amx.c (instructions) and isa_emulated_amx.c
- * (software tiles, tests only).
+/* isa_amx_set.h - the AMX set, included by isa_amx.c (instructions) and isa_emulated_amx.c (software tiles, tests
+ * only).
  *
- * It is the AVX-512 set with other tiles: 32 x 32 results in four tile registers instead of 14 x 32
- * in vectors. Forward and int8 gradients run on tdpbsud, few rows by 2-bit weights on tdpbusd
- * (isa_amx_gemv.h), bf16 products and attention on tdpbf16ps; fp32 operands stay on vectors; rows
- * come from avx512.
+ * It is the AVX-512 set with other tiles: 32 x 32 results in four tile registers instead of 14 x 32 in vectors.
+ * Forward and int8 gradients use tdpbsud, few rows by 2-bit weights tdpbusd (isa_amx_gemv.h), bf16 products and
+ * attention tdpbf16ps; fp32 operands use vectors; row slots are those of avx512.
  *
- * Blocking (isa_products.h, isa_int8.h), from the probe of a Xeon with 2 MiB of L2 and 48 KiB of L1
- * a core: operands as tiles of 1 KiB on end (74-81 % of peak from L2 against about 50 % for rows
- * with a stride), A in blocks of 128 rows x 4 KiB that stay in L2, K cut at 4 KiB only, results
- * written once in row order. That probe reached 49-61 % of the int8 peak with a fused epilogue;
- * this code reaches 14-31 % forward (engine/README.md, "On tiles"). */
+ * Blocking (isa_products.h, isa_int8.h), from a probe of a Xeon with 2 MiB of L2 and 48 KiB of L1 a core: operands
+ * as contiguous tiles of 1 KiB (74-81 % of peak from L2 against about 50 % for rows with a stride), A in blocks of
+ * 128 rows x 4 KiB in L2, K cut at 4 KiB only, results written once in row order. That probe reached 49-61 % of
+ * the int8 peak with a fused epilogue; this code reaches 14-31 % forward (engine/README.md, "On tiles"). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 
@@ -27,7 +25,7 @@
 #include "engine/kernels/isa/isa_products.h"
 #include "engine/kernels/isa/isa_rows.h"
 
-/* four independent results; operands stay where they are */
+/* four independent results; operands remain loaded */
 #define PEAK_LOOP(name, dot) \
     static void name(size_t rounds) { \
         amx_shape(32, CHUNK); \

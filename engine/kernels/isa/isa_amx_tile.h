@@ -1,18 +1,18 @@
-/* isa_amx_tile.h - register tiles of the AMX products, in place of the vector tiles of
- * isa_avx512_tile.h (which includes this). Operand forms, epilogues and blocking are those of the
- * vector sets:
+/* isa_amx_tile.h - register tiles of the AMX products, in place of the vector tiles of isa_avx512_tile.h (which
+ * includes this). Operand forms, epilogues and blocking are those of the vector sets:
  *
- *                          B: 16 groups x 32 columns, 2 KiB on end    | tile 6 | tile 7 |
- *     A: 32 rows x 16 groups, two tiles of 1 KiB on end    tile 4 ->  | C 0    | C 1    |
+ *                          B: 16 groups x 32 columns, 2 KiB contiguous | tile 6 | tile 7 |
+ *     A: 32 rows x 16 groups, two contiguous tiles of 1 KiB tile 4 ->  | C 0    | C 1    |
  *                                                          tile 5 ->  | C 2    | C 3    |
  *
- * 4 tile products (16 x 16 x 64 bytes each) against 4 tile loads. One tile product takes 16 cycles, a load from L1 10;
- * with both operands in L1/L2 the loop alone runs at 82 % of the int8 peak (Xeon with AMX, 2 MiB of L2; 512 x 512 x
- * 512). int8 and scaled C leave through 4 KiB of stack (L1), where the epilogue of the vector set takes them: with it
- * the same product runs at 44 %, with C in L2, and 20 to 25 % where C goes to memory. Deferring the epilogue of a tile
- * behind the products of the next, B as tiles of 1 KiB on end, and asking for the next A tile ahead gained nothing or
- * lost. Where the core's other hardware thread works, a tile product takes 34 to 40 cycles: a third of all this.
- * Other C is loaded and stored by the tiles. Edges go through the tile configuration: fewer rows, fewer groups; nothing
+ * 4 tile products (16 x 16 x 64 bytes each) against 4 tile loads. One tile product takes 16 cycles, a load from L1
+ * 10; with both operands in L1/L2 the loop alone runs at 82 % of the int8 peak (Xeon with AMX, 2 MiB of L2; 512 x
+ * 512 x 512). int8 and scaled C are stored to 4 KiB of stack (L1), where the epilogue of the vector set reads
+ * them: with it the same product runs at 44 %, with C in L2, and 20 to 25 % with C in memory. Three variants
+ * gained nothing or lost: deferring the epilogue of a tile behind the products of the next, B as contiguous tiles
+ * of 1 KiB, and prefetching the next A tile. If the core's other hardware thread is busy, a tile product takes 34
+ * to 40 cycles: a third of all this.
+ * Other C is loaded and stored by the tiles. Edges use the tile configuration: fewer rows, fewer groups; nothing
  * is read beyond an operand. int8: tdpbsud, signed A by unsigned B (code + 1, or xq + 128). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_TILE_H
@@ -99,8 +99,8 @@ static void amx_in(const char *c, size_t ldc, int low) {
 AMX_PRODUCT(amx_product_i8, amx_dot_su8)
 AMX_PRODUCT(amx_product_bf16, amx_dot_bf16)
 
-/* Without a scale and with all columns there (dW, attention's dQ, dK, dV, most of the head) tiles
- * load and store C itself. */
+/* Without a scale and with all columns present (dW, attention's dQ, dK, dV, most of the head) tiles load and store
+ * C itself. */
 static void amx_bf16(size_t rows, const tile_out *o, const uint32_t *a, size_t lda,
                      const uint32_t *b, size_t groups) {
     const int whole = o->cols >= NR, direct = groups && whole && o->alpha == 1.0f;

@@ -1,21 +1,23 @@
-/* isa_attention.h - causal attention of one head over a set's tiles: exact softmax forward,
- * flash-style backward. Included once by each set's file.
+/* isa_attention.h - causal attention of one head over a set's tiles: exact softmax forward, flash-style backward.
+ * Included once by each set's file.
  *
- * Forward, TQ = 64 queries at a time (n: keys they may see; all operands packed once per head):
+ * Forward, TQ = 64 queries at a time (n: their visible keys; all operands packed once per head):
  *     S (TQ, n) = scale Q K^T       panels of NR keys; those above the diagonal are skipped
  *     rows of S -> exp(S - max)     in L2; converted to an A operand in place of S's bf16
  *     O (TQ, D) = P V / sum         depth n, one register tile per 14 queries and 32 columns of O
- * Backward, KB = 128 keys outside, TQ queries inside, NR keys of them at a time, so that scores never
- *     leave L1, and dK^T and dV^T of a key block stay in L1/L2 while queries stream:
+ *
+ * Backward, KB = 128 keys in the outer loop, TQ queries in the inner one, NR of the keys at a time, so that scores
+ * are always in L1, and dK^T and dV^T of a key block are in L1/L2 while queries stream:
  *     S = scale Q K^T, dP = dO V^T                   (TQ, NR) each, 8 KiB
  *     P = exp(S - lse), dS = P (dP - delta)          one pass over both
  *     dK^T += scale Q^T dS      dV^T += dO^T P       (D, NR) each
  *     dQ += scale dS K                               once for all KB keys
- * dS and P serve as B operands in the layout they are computed in (rows = depth), so nothing is
- * transposed per tile; dK^T and dV^T are transposed once at the end of a key block. 5 products of
- * 2 TQ NR D operations against ~25 vector instructions per 16 scores: products run at the peak of
- * their instruction and take 60 % of the time at D = 32, T = 256, packing and transposing 15 to 20.
- * With int8 in the shape forward, S and dP are products of int8 (attention/isa_attention_int8.h). */
+ *
+ * dS and P serve as B operands in the layout in which they are computed (rows = depth), so nothing is transposed
+ * per tile; dK^T and dV^T are transposed once at the end of a key block. 5 products of 2 TQ NR D operations
+ * against ~25 vector instructions per 16 scores: products run at the peak of their instruction and take 60 % of
+ * the time at D = 32, T = 256, packing and transposing 15 to 20. With int8 in the shape forward, S and dP are
+ * products of int8 (attention/isa_attention_int8.h). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 #define BT_ENGINE_KERNELS_ISA_ISA_ATTENTION_H
 
@@ -48,7 +50,7 @@ typedef struct scores {
     size_t t, j, rows, n;
     /* (rows, NR): scores in powers of two, dP; columns beyond n hold anything */
     const float *s, *dp;
-    const float *lse, *delta; /* of query t; lse in powers of two */
+    const float *lse, *delta; /* values of query t; lse in powers of two */
     /* dS as A rows of ld_a; dS and P as B panels */
     uint32_t *sa, *sb, *pb;
     size_t ld_a;

@@ -11,7 +11,7 @@
 #include "engine/kernels/isa/isa_rows.h"
 #include "engine/kernels/isa/isa_split.h"
 
-/* 12 independent chains: x -> 0.5 x + 0.5 stays finite, integer sums wrap harmlessly */
+/* 12 independent chains: x -> 0.5 x + 0.5 is always finite, and integer overflow is harmless */
 enum { CHAINS = 12, TURNS = 64 };
 
 static void peak_f32(size_t rounds) {

@@ -306,7 +306,7 @@ static void b_i8_f32(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, 
     }
 }
 
-/* from codes + 1 in fours along k; writes whole fours */
+/* Converts codes + 1 in fours along k; writes whole fours. */
 static void b_codes_f32(uint32_t *dst, const uint8_t *fours, size_t k) {
     const __m256i low = _mm256_set1_epi32(255), one = _mm256_set1_epi32(1);
     for (size_t j = 0; j < k; j += 4, fours += 4 * NR, dst += 4 * NR) {

@@ -18,7 +18,7 @@
 #include "engine/kernels/isa/isa_rows.h"
 #include "engine/kernels/isa/isa_split.h"
 
-/* 16 independent chains; x -> 0.5 x + 0.5 stays finite, integer sums wrap harmlessly */
+/* 16 independent chains; x -> 0.5 x + 0.5 is always finite, and integer overflow is harmless */
 enum { CHAINS = 16, TURNS = 64 };
 #define PEAK_LOOP(name, vec, zero, term) \
     static void name(size_t rounds) { \

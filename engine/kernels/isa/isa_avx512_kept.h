@@ -1,5 +1,5 @@
-/* isa_avx512_kept.h - bf16 operands from values that lie as bf16 already: the forms of
- * isa_avx512_tile.h without a conversion, and with their bits. */
+/* isa_avx512_kept.h - bf16 operands from values stored as bf16: the forms of isa_avx512_tile.h without conversion,
+ * with the same bits. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AVX512_KEPT_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AVX512_KEPT_H
 

@@ -1,20 +1,21 @@
 /* isa_avx512_tile.h - register tiles and operand forms of the AVX-512 products (isa_tile.h).
  *
- * One idea carries every product:
+ * All products have one form:
  *     C tile (MR, NR) += sum over groups of   broadcast A[row][group]  (.)  B[group][NR columns]
- * with one instruction per (row, 16 columns): vfmadd231ps, vdpbf16ps or vpdpbusd. 14 rows x 2
- * vectors of columns fill 28 registers; 2 hold B, 1 the broadcast. Per group: 28 multiply-adds
- * against 16 loads, so two units a cycle stay fed:
+ * with one instruction per (row, 16 columns): vfmadd231ps, vdpbf16ps or vpdpbusd. 14 rows x 2 vectors of columns
+ * fill 28 registers; 2 hold B, 1 the broadcast. Per group there are 28 multiply-adds and 16 loads, so that two
+ * units are busy in every cycle:
  *
- *            B group: | 16 columns | 16 columns |      <- panel [groups][32], streams from L1/L2: 128 B a 14 cycles
+ *            B group: | 16 columns | 16 columns |      <- panel [groups][32], streams from L1/L2: 128 B per 14
+ *            cycles
  *     A row 0  . ->   |  acc 0,0   |  acc 0,1   |
  *     A row 1  . ->   |  acc 1,0   |  acc 1,1   |      <- rows at a padded stride: no two in one cache set
  *       ...           |    ...     |    ...     |
  *     A row 13 . ->   |  acc 13,0  |  acc 13,1  |
  *
- * bf16 and VNNI instructions are written as asm: the file needs no flags for them, so the compiler
- * cannot use them by itself on a processor without; and gcc 12 spills vpdpbusd accumulators when
- * given the intrinsic. */
+ * bf16 and VNNI instructions are written as asm, for two reasons: the file needs no compiler flags for them, so
+ * that the compiler cannot emit them for a processor without; and gcc 12 spills vpdpbusd accumulators with the
+ * intrinsic. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AVX512_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AVX512_TILE_H
 
@@ -81,7 +82,7 @@ BT_INLINE const void *walk_row(const a_walk *w, const int i) {
 }
 BT_INLINE void walk_on(a_walk *w) { BT_UNROLL for (int i = 0; i < 3; i++) w->at[i] += 4; }
 
-/* of 16 * half .. 16 * half + 15, those below cols */
+/* Mask of the columns 16 * half .. 16 * half + 15 that are below cols. */
 BT_INLINE __mmask16 columns(size_t cols, int half) {
     size_t from = (size_t)half * 16;
     return cols >= from + 16 ? 0xffff : cols > from ? v_first(cols - from) : 0;
@@ -179,10 +180,9 @@ BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, 
     TILE_STORE(tile_store_i8, tile_i8_out, rows, acc);
 }
 
-/* Without VNNI: vpmaddubsw gives pairs within +-2*2*128 = 512, so 63 groups add up in 16 bits
- *               without saturating (32 used);
- * then vpmaddwd widens into the 32-bit sums kept in L1. Two instructions a group instead of the
- * usual three. */
+/* Without VNNI: vpmaddubsw gives pairs within +-2*2*128 = 512, so 63 groups add up in 16 bits without saturating
+ * (32 are used); then vpmaddwd widens into the 32-bit sums in L1. This takes two instructions a group instead of
+ * the usual three. */
 BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                             const uint8_t *b, size_t groups) {
     __m512i total[14][2];
@@ -396,7 +396,7 @@ BT_INLINE void a_cols(uint32_t *dst, size_t ld, const float *src, size_t lds, co
                       size_t rows, size_t k, const bt_prec prec) {
     const int bf16 = prec == BT_PREC_BF16;
     const size_t group = bf16 ? 2 : 1, groups = (k + group - 1) / group;
-    /* along a row of src first, its next line asked for ahead */
+    /* along a row of src first, prefetching its next line */
     for (size_t g = 0; g < groups; g += 16) {
         __mmask16 m = groups - g < 16 ? v_first(groups - g) : 0xffff;
         for (size_t r = 0; r < rows; r += 16) {
@@ -466,8 +466,7 @@ BT_INLINE __m512i b_col(const float *s, size_t have, const bt_prec prec, const i
     }
     return _mm512_castps_si512(rounded(whole ? v_load(s) : load_tail(s, have), prec));
 }
-/* 16 columns from src; whole: there are so many, and 16 groups of each. The rows after these are
- * asked for. */
+/* 16 columns from src; whole: all 16 exist, with 16 groups each. Prefetches the rows after these. */
 BT_INLINE void b_square(uint32_t *dst, const float *src, size_t lds, size_t cols, size_t have,
                         size_t groups, const bt_prec prec, const int whole) {
     const size_t group = prec == BT_PREC_BF16 ? 2 : 1;

@@ -9,7 +9,7 @@
 
 #include "engine/kernels/table/exact.h"
 
-/* independent chains: what the latency of an addition asks for */
+/* number of independent chains that hides the latency of an addition */
 enum { EXACT_LANES = 32, MOST_LANES = 64 };
 
 static inline double exact_value(float x, const bt_exact_of of) {

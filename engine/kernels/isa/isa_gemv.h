@@ -1,14 +1,14 @@
-/* isa_gemv.h - decoding: few rows of inputs x matrices that are read once, straight from memory: 2-bit
- * ternary weights x int8, and the head (fp32, bf16, fp16) x fp32. Included once by each set's file.
+/* isa_gemv.h - decoding: few rows of inputs x matrices that are read once, directly from memory: 2-bit ternary
+ * weights x int8, and the head (fp32, bf16, fp16) x fp32. Included once by each set's file.
  *
- * A ternary row is blocks of 32 bytes for 128 inputs: bits 2i, 2i+1 of byte j hold code + 1 of input
- * 32 i + j (kernels/table/ternary.h), so a shift and a mask give 32 consecutive unsigned operands.
- * sum w x = sum (w + 1) x - sum x.
+ * A ternary row is blocks of 32 bytes for 128 inputs: bits 2i, 2i+1 of byte j hold code + 1 of input 32 i + j
+ * (kernels/table/ternary.h), so a shift and a mask give 32 consecutive unsigned operands. sum w x = sum (w + 1) x
+ * - sum x.
  *
- * Roofline: one byte carries four weights; a core that reads B bytes/s multiplies 4 B weights/s.
- *           AVX-512 with VNNI, one row of inputs, per 64 bytes: 4 masks, 4 vpdpbusd, ~3 cycles, above
- *           what memory delivers to one core. With more rows of inputs four rows of weights are
- *           unpacked once for four rows of inputs, and stay in L1 for the next four. */
+ * Roofline: one byte holds four weights; a core that reads B bytes/s multiplies 4 B weights/s. AVX-512 with VNNI,
+ *           one row of inputs, per 64 bytes: 4 masks, 4 vpdpbusd, ~3 cycles, more than memory delivers to one
+ *           core. With more rows of inputs four rows of weights are unpacked once for four rows of inputs, and are
+ *           in L1 for the next four. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 #define BT_ENGINE_KERNELS_ISA_ISA_GEMV_H
 
@@ -97,7 +97,7 @@ static void gemv_256(const few_rows *p) {
     }
 }
 
-/* bytes of the inputs in the order in which 64 bytes of weights meet them */
+/* bytes of the inputs, in the order used with 64 bytes of weights */
 static size_t few_stride(size_t K) { return up(K, 256); }
 
 #if defined(__AVX512F__)
@@ -129,8 +129,8 @@ BT_INLINE int32_t hsum_512(__m512i v) {
     return hsum_i32(_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1)));
 }
 
-/* One row of inputs: the two bits stay where they are; place i counts 4^i, in an accumulator of its
- * own that is shifted down at the end (every term is a multiple). */
+/* One row of inputs: the two bits are not shifted; position i has the factor 4^i, in an accumulator of its own
+ * that is shifted down at the end (every term is a multiple). */
 BT_INLINE void gemv_one_512(const int rows, int32_t *sum, const int8_t *xs, const uint8_t *w,
                             size_t stride) {
     __m512i acc[4][4], place[4];
@@ -199,7 +199,7 @@ static void gemv_512(const few_rows *p, int8_t *xs) {
         const size_t rows = least(4, p->N - n);
         const uint8_t *w = p->w + n * stride;
         int32_t sum[16];
-        /* may lie beyond the end */
+        /* may be beyond the end */
         for (size_t o = 0; o < 4 * stride; o += 64)
             _mm_prefetch((const char *)w + o + GEMV_AHEAD, _MM_HINT_T0);
         for (size_t m = 0; m < p->M; m += 4) {
@@ -280,7 +280,7 @@ BT_INLINE void head_block(const int rows, const int few, const bt_stored_as as, 
         BT_UNROLL for (int m = 0; m < few; m++) v[m] = v_load(x + (size_t)m * K + k);
         BT_UNROLL for (int r = 0; r < rows; r++) {
             const size_t at = first + (size_t)r * K + k;
-            /* the next rows, which may lie beyond the end */
+            /* prefetches the next rows, which may be beyond the end */
             _mm_prefetch((const char *)w + (at + (size_t)rows * K) * (as == BT_AS_F32 ? 4 : 2),
                          _MM_HINT_T0);
             vf a = head_weights(w, at, as);

@@ -318,8 +318,7 @@ static void row_softmax(float *logits, const float *top, const float *k, const i
     }
 }
 
-/* independent chains of whatever vectors the baseline has; the values stay finite: x -> 0.5 x +
- * 1 */
+/* independent chains of the vectors of the baseline; the values are always finite: x -> 0.5 x + 1 */
 static double peak_ops(bt_peak kind, size_t rounds) {
     enum { CHAINS = 32, TURNS = 64 };
     float x[CHAINS] = {0};

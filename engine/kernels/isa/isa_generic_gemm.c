@@ -1,6 +1,6 @@
-/* isa_generic_gemm.c - the products of the generic set. Operands stay fp32 or are rounded to fp16
- * (bt_prec is a permission, not a duty: bf16 is not used, attention is fp32 always); the packed
- * form of a ternary matrix is a copy of its codes, the thin one that of kernels/table/ternary.h. */
+/* isa_generic_gemm.c - the products of the generic set. Operands are fp32 or rounded to fp16 (bt_prec is a
+ * permission, not an obligation: bf16 is not used, attention is always fp32); the packed form of a ternary matrix
+ * is a copy of its codes, the thin one that of kernels/table/ternary.h. */
 #include "engine/kernels/isa/isa_generic.h"
 
 #include <math.h>
@@ -93,7 +93,7 @@ static float to_int8(uint32_t top) { return 127.0f / bt_noise_bits(top); }
 static float from_int8(uint32_t top) { return bt_noise_bits(top) / 127.0f; }
 
 static int rounded(float v, uint32_t word, size_t byte) {
-    /* not finite: the scale says so */
+    /* not finite: the scale is NaN or infinite */
     return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;
 }
 
@@ -279,7 +279,7 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
                          const float *lse, const void *q_, const void *k_, const void *v_,
                          const bt_attn_shape *s, bt_prec prec, void *scratch) {
     const float *o = o_, *q = q_, *k = k_, *v = v_;
-    /* of the products over D */
+    /* operands of the products over D */
     const float *q8 = q, *k8 = k, *v8 = v, *g8 = dout;
     size_t ldq = s->ldq, ldk = s->ldk, ldv = s->ldv, ldg = s->ldo;
     (void)prec;

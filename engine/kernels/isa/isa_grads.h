@@ -72,7 +72,7 @@ BT_INLINE vf load_bf16_tail(const uint16_t *p, size_t have) {
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* gradients as they lie, and whether each is times its own factor */
+/* storage type of gradients, and whether each is multiplied by its own factor */
 typedef enum { GRADS_F32, GRADS_BF16, GRADS_SCALED } grads_form;
 
 /* a row of n gradients -> q, zeros up to a group, its sum and its scale; `step` bytes from one chunk of
@@ -151,7 +151,7 @@ typedef struct grad_block { /* scratch: G_ROWS outputs of a block of tokens */
      * set */
     float *strip;
 } grad_block;
-/* outputs whose scales stay in registers */
+/* number of outputs whose scales are in registers */
 enum { G_STRIP = 4 * VL };
 enum {
     G_PANEL = BT_GRAD_BLOCK * NR,
@@ -178,7 +178,7 @@ typedef struct grad_source {
     uint32_t salt, first; /* first: the output's number in the tensor */
 } grad_source;
 
-/* tokens asked for ahead */
+/* AHEAD: number of tokens prefetched */
 enum { AHEAD = 8, G_PLANE = BT_GRAD_BLOCK * VL };
 
 /* outputs j..j+cols, at most a strip: out of memory into the strip, and their scales */

@@ -1,17 +1,20 @@
-/* isa_int8.h - the products of int8 operands over a set's tiles: forward, and backward with
- * gradients rounded to int8 (noise.h). Included once by each set's file.
+/* isa_int8.h - the products of int8 operands over a set's tiles: forward, and backward with gradients rounded to
+ * int8 (noise.h). Included once by each set's file.
  *
- *     tern_fwd   xq (rows, K) x panels of W        rows of a block stay in L2, panels (K, NR) stream: one byte a weight
+ *     tern_fwd   xq (rows, K) x panels of W        rows of a block are in L2, panels (K, NR) stream: one byte a
+ *                weight
  *     tern_dx8   dy -> int8 rows (rows, N) x panels of W^T      the same product; rows are rounded
- *                on their way into the block
- *     w8_dx8     the same for int8 weights, whose scales multiply the gradients before they are rounded
- *     w8_fwd     the first one for int8 weights; their scales multiply what leaves
+ *                when they are copied into the block
+ *     w8_dx8     the same for int8 weights, whose scales multiply the gradients before rounding
+ *     w8_fwd     the first one for int8 weights; their scales multiply the results
  *     tern_dw8   for each G_ROWS outputs                        dy -> int8, transposed: (G_ROWS,
  *                  tokens) of G_DEPTH blocks in L2
  *                  for each panel of NR inputs                  xq + 128 in fours of tokens:
  *                    G_DEPTH (tokens, NR), 16 KiB each, in L1
- *                    tiles of MR outputs                        C (MR, NR) comes and goes once, asked for a tile ahead
+ *                    tiles of MR outputs                        C (MR, NR) is read and written once, prefetched
+ *                                                               one tile ahead
  *                      for each BT_GRAD_BLOCK tokens            registers, then C; the depth is not split
+ *
  * Sums are exact in int32, so results are the same bits on every set. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_INT8_H
 #define BT_ENGINE_KERNELS_ISA_ISA_INT8_H
@@ -34,16 +37,16 @@ typedef struct i8_product {
     float scale;
     int acc;
     size_t a_step;
-    /* what `panels` are: panels; or thin weights (isa_thin.h), or rows of int8, of which panels of outputs, or
-     * of inputs (across), are made one after the other in `room` */
+    /* form of `panels`: panels; or thin weights (isa_thin.h), or rows of int8, from which panels of outputs, or of
+     * inputs (across), are made one after the other in `room` */
     enum { READY, THIN, THIN_ACROSS, ROWS, ROWS_ACROSS } form;
     uint8_t *room;
     size_t depth;    /* groups of four are whole */
     const float *by; /* multiplies each column at last; NULL: nothing does */
 } i8_product;
 
-/* Panels of inputs that are made together of rows: each row gives a line or two of memory. Rows are asked
- * for ahead. */
+/* Number of panels of inputs made together from rows, each row of which is a line or two of memory; rows are
+ * prefetched. */
 enum { ROWS_TOGETHER = 128 / NR, ROWS_DEPTH = 1024, ROWS_AHEAD = 16 };
 
 static size_t rows_together(size_t depth) { return depth <= ROWS_DEPTH ? ROWS_TOGETHER : 1; }
@@ -99,9 +102,9 @@ static void run_i8(const i8_product *p) {
     }
 }
 
-/* Rows of int8 that stay in L2, `length` long: where a set wants chunks they are copied into them;
- * else a padded copy where the length is no multiple of a group, or rows would fall into the same
- * cache sets. More of them where panels are opened for each block. */
+/* Rows of int8 in L2, `length` long: copied into chunks if the set needs them; otherwise a padded copy if the
+ * length is not a multiple of a group, or rows would use the same cache sets. The block has more rows if panels
+ * are unpacked for each block. */
 enum { I8_ROWS = 16 * MR, I8_BYTES = 262144 };
 
 typedef struct i8_block { /* scratch of a block of rows */
@@ -109,7 +112,7 @@ typedef struct i8_block { /* scratch of a block of rows */
     int32_t *sums;
     float *dq;
     int8_t *rows;
-    uint8_t *room; /* of an opened panel */
+    uint8_t *room; /* room for an unpacked panel */
 } i8_block;
 
 static size_t i8_rows(size_t K, int thin) {
@@ -292,8 +295,8 @@ BT_INLINE void dw8_move(float *to, size_t ld_to, const float *from, size_t ld_fr
             v_store(to + i * ld_to + j * VL, v_load(from + i * ld_from + j * VL));
 }
 
-/* A panel's blocks tile by tile: of C, whose rows may lie a power of two apart, each tile is
- * fetched and put back once. */
+/* Processes a panel's blocks tile by tile, so that each tile of C, whose rows may be a power of two apart, is read
+ * and written once. */
 static void dw8_tiles(float *c, size_t K, const grad_span *s, const uint8_t *panels, size_t cols,
                       void *scratch) {
     size_t blocks = (s->tokens + BT_GRAD_BLOCK - 1) / BT_GRAD_BLOCK,

@@ -1,10 +1,9 @@
-/* isa_moments.h - optimizer states in few bytes and the noise they are rounded with, and AdamW between
- * the two: plain loops that every set compiles with its own instructions, and vectors for the bytes,
- * which compilers widen at length. The same bits on all sets: no fused multiply-add, division and root
- * are exact.
+/* isa_moments.h - optimizer states in few bytes, their stochastic rounding, and AdamW on them: plain loops that
+ * every set compiles with its own instructions, and vectors for the bytes, for which compilers generate long code.
+ * The same bits on all sets: no fused multiply-add; division and root are exact.
  *
- * Callers take a few hundred elements at a time, which stay in the first cache: memory moves the
- * states' own bytes once. */
+ * Callers pass a few hundred elements at a time, which fit the first-level cache, so that only the states' own
+ * bytes move through memory, once. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_MOMENTS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_MOMENTS_H
 
@@ -20,7 +19,7 @@ static void moments_noise(uint32_t *restrict words, uint32_t key, uint32_t lane,
 #if defined(__AVX2__)
 #include "engine/kernels/isa/isa_vec.h"
 
-/* how a byte stands for a number: moment.h */
+/* representation of a number in a byte: moment.h */
 typedef struct moment_byte {
     uint32_t first, size, sign; /* exponent of the first octave; the code's bits; the sign's */
 } moment_byte;
@@ -66,7 +65,7 @@ BT_INLINE size_t moment_bytes_store(uint8_t *y, const float *x, const uint32_t *
                                vi_add(base, vi_and(low, vi_set(0u - 4u)))),
                  byte = vi_or(vi_min(code, vi_set(b.size)),
                               vi_and(vi_srl(bits, 24), vi_set(b.sign)));
-        /* as int8, which is what bytes are stored as */
+        /* as int8, the type with which bytes are stored */
         vi_store_i8_n((int8_t *)y + i, vi_sra(vi_sll(byte, 24), 24), VL);
     }
     return i;

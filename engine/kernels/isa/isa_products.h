@@ -1,15 +1,15 @@
-/* isa_products.h - the dense and ternary products over a set's tiles and operand forms: blocking
- * and edges. Included once by each set's file.
+/* isa_products.h - the dense and ternary products over a set's tiles and operand forms: blocking and edges.
+ * Included once by each set's file.
  *
  * Blocking of the float products (BLIS order), sizes in groups of one dword along K:
- *     for each NC columns                         C columns stay in L3 while K passes
- *       for each KC groups                        pack B block (KC, NC): lives in L2
- *         for each MC rows                        pack A block (MC, KC): lives in L2
- *           for each panel of NR columns          (KC, NR): 32 KiB, lives in L1
+ *     for each NC columns                         C columns in L3 for the whole of K
+ *       for each KC groups                        pack B block (KC, NC): in L2
+ *         for each MC rows                        pack A block (MC, KC): in L2
+ *           for each panel of NR columns          (KC, NR): 32 KiB, in L1
  *             for each tile of MR rows            registers
- * Rows are cut evenly into tiles of at most MR. The sum for one element runs over K in ascending
- * order in blocks of KC whatever the tile, so results do not depend on how rows were divided among
- * threads. Products of int8: isa_int8.h. */
+ *
+ * Rows are cut evenly into tiles of at most MR. The sum of an element runs over K in ascending order in blocks of
+ * KC for any tile, so results do not depend on the division of rows among threads. Products of int8: isa_int8.h. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_PRODUCTS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_PRODUCTS_H
 
@@ -67,7 +67,7 @@ static void widen(float *restrict out, const uint16_t *restrict x, size_t n) {
     for (size_t i = 0; i < n; i++) bits[i] = (uint32_t)x[i] << 16;
 }
 
-/* bf16 by way of floats that stay in L1: the bits of the same values given as floats */
+/* Packs bf16 through floats in L1, with the bits of the same values given as floats. */
 static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, size_t k,
                      size_t depth) {
     enum { SOME = 64 }; /* a whole number of groups */
@@ -92,7 +92,7 @@ static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, siz
     }
 }
 
-/* by way of bytes that stay in L1 */
+/* Packs thin weights through bytes in L1. */
 static void pack_thin(const product *p, uint32_t *dst, size_t n, size_t k, size_t depth) {
     enum { SOME = 64 };
     _Alignas(64) uint8_t some[NR * SOME];
@@ -268,7 +268,7 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
     uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
     for (size_t n = n0; n < n1; n += NR)
         pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n), 1);
-    /* panels lie far apart: a run of rows goes to one before the next */
+    /* panels are far apart in memory: writes a run of rows to one before the next */
     for (size_t r = n0, end; r < n1; r = end) {
         end = least(r + BT_TERN_ROWS, n1);
         for (size_t k = 0; k < K; k += NR) {

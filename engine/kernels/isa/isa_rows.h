@@ -1,9 +1,8 @@
-/* isa_rows.h - row and flat slots over isa_vec.h: one text for AVX2 and AVX-512, included once by
- * each set's file.
+/* isa_rows.h - row and flat slots over isa_vec.h: one source for AVX2 and AVX-512, included once by each set's
+ * file.
  *
- * Roofline: every slot here moves its arrays once (a row fits L1, so a second look at it is free);
- *           the bound is memory
- * bandwidth, and for softmax and silu the ~14 instructions of exp per vector. */
+ * Roofline: every slot here moves its arrays once (a row fits L1, so a second pass over it is free); the bound is
+ *           memory bandwidth, and for softmax and silu the ~14 instructions of exp per vector. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_ROWS_H
 #define BT_ENGINE_KERNELS_ISA_ISA_ROWS_H
 
@@ -139,7 +138,7 @@ static void rows_rmsnorm_dx(float *dx, const float *dy, const float *x, const fl
     }
 }
 
-/* columns in strips of four vectors that stay in registers over all rows */
+/* Processes columns in strips of four vectors, which remain in registers over all rows. */
 static void rows_rmsnorm_dgain(float *dgain, const float *dy, const float *x, const float *rstd,
                                size_t rows, size_t C, size_t c0, size_t c1) {
     size_t c = c0;
@@ -250,9 +249,8 @@ static void rows_glu_bwd(float *dgate, float *dup, const float *dy, const float 
     }
 }
 
-/* Two looks at the row: sums of exp against a fixed reference need the maximum, the gradient needs
- *                       the sum. Partial sums run
- * in vectors over BT_SUM_BLOCK logits, then in double. */
+/* Two passes over the row: sums of exp relative to a reference need the maximum, the gradient needs the sum.
+ * Partial sums are in vectors over BT_SUM_BLOCK logits, then in double. */
 static void rows_softmax_xent(float *loss, float *logits, const int32_t *targets, float dscale,
                               size_t rows, size_t V) {
     for (size_t r = 0; r < rows; r++) {
@@ -362,8 +360,7 @@ static void rows_from_half(float *y, const uint16_t *x, size_t count) {
 #define TERM_SQUARE(v, s) v_fma(v, v, s)
 SUM_SLOT(rows_sum_squares, TERM_SQUARE)
 
-/* Sums that make a weight's scale run in double: it is the same float however the tensor lies in
- * ranks. */
+/* Sums for a weight's scale are in double: the result as float does not depend on the distribution over ranks. */
 #define PRECISE_SUM_SLOT(name, term) \
     static double name(const float *x, size_t count) { \
         vd low = d_zero(), high = low; \

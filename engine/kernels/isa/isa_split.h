@@ -1,8 +1,7 @@
-/* isa_split.h - row slots of which a rank has some columns only, over isa_vec.h: one text for AVX2
- * and AVX-512.
+/* isa_split.h - row slots for ranks that have only some columns of a row, over isa_vec.h: one source for AVX2 and
+ * AVX-512.
  *
- * Roofline: as in isa_rows.h every array moves once. What a row needs of the other ranks' columns
- *           comes between two slots. */
+ * Roofline: as in isa_rows.h every array moves once. Data of other ranks' columns are exchanged between two slots. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_SPLIT_H
 #define BT_ENGINE_KERNELS_ISA_ISA_SPLIT_H
 

@@ -1,10 +1,10 @@
-/* isa_stats.h - what the statistics of a training look at, and Lion, in plain loops: one text that
- * every set compiles with its own instructions.
+/* isa_stats.h - statistics of a training, and Lion, in plain loops: one source that every set compiles with its
+ * own instructions.
  *
  *     code_history   n codes and the history of two codes each, two weights a byte: byte i has
- *                    weight i below and weight (n + 1) / 2 + i above. A weight's four bits: the
- *                    code before the last << 2 | the last one, two bits each
- *     code_near      weights whose |w - mean| / scale lies within `band` of a threshold
+ *                    weight i in the low bits and weight (n + 1) / 2 + i in the high bits. A weight's four bits:
+ *                    the code before the last << 2 | the last one, two bits each
+ *     code_near      number of weights whose |w - mean| / scale is within `band` of a threshold
  *     adamw_undo     the last update of AdamW from the moments after it: w was (w + step m /
  *                    (sqrt(v) root + eps)) / keep */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_STATS_H

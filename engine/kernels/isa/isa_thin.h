@@ -1,17 +1,17 @@
-/* isa_thin.h - ternary weights in 2 bits a code, out of which a product makes one panel of bytes at a time in
- * its scratch (isa_products.h has the panels). Included once by each set's file.
+/* isa_thin.h - ternary weights in 2 bits a code, from which a product makes one panel of bytes at a time in its
+ * scratch (panels: isa_products.h). Included once by each set's file.
  *
  *     thin       [N/NR panels][K/16][NR][4] bytes; byte b of an output's four holds the codes + 1 of the inputs
  *                16 q + b, 16 q + 4 + b, 16 q + 8 + b and 16 q + 12 + b, the lowest bits first
  *     forward    a shift and a mask make four groups of a panel [K/4][NR][4] of each vector
  *     backward   a panel [N/4][NR][4] of the transposed codes: the 16 bytes of four outputs are 4 x 4 inputs for
- *                each shift; transposed as bytes once they are, shifted by 0, 2, 4 and 6, what 16 inputs of the
- *                panel want
+ *                each shift; transposed once as bytes and shifted by 0, 2, 4 and 6, they are 16 inputs of the
+ *                panel
  *
  * Roofline: a panel of (NR, K) codes takes K NR / 4 bytes from memory and about K NR / 60 (forward) or K NR / 30
- * (backward) cycles; the product with one tile of MR rows K NR MR / 64 with VNNI. With the 70 rows of a block at
- * 6912 inputs that is 2 and 4 %, against panels kept as bytes, which stream four times as much from memory for
- * every block. */
+ *           (backward) cycles; the product with one tile of MR rows K NR MR / 64 with VNNI. With the 70 rows of a
+ *           block at 6912 inputs that is 2 and 4 %; panels stored as bytes stream four times as much from memory
+ *           for every block. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_THIN_H
 #define BT_ENGINE_KERNELS_ISA_ISA_THIN_H
 
@@ -25,7 +25,7 @@ enum { THIN_K = 16, THIN_STEP = NR * 4 }; /* inputs of a step along K, its bytes
 static size_t thin_steps(size_t K) { return (K + THIN_K - 1) / THIN_K; }
 static size_t thin_panel(size_t K) { return thin_steps(K) * THIN_STEP; }
 static size_t prod_thin_bytes(size_t N, size_t K) { return (N + NR - 1) / NR * thin_panel(K); }
-/* of a panel of bytes, either way */
+/* bytes of a panel of bytes, in either direction */
 static size_t thin_room(size_t depth) { return (depth + THIN_K - 1) / THIN_K * THIN_K * NR; }
 
 /* four codes as bytes, + 1 each */
@@ -87,7 +87,7 @@ BT_INLINE void thin_square(uint8_t *dst, const uint8_t *four) {
 #endif
 }
 
-/* panels of outputs that are asked for ahead */
+/* number of panels of outputs prefetched */
 enum { THIN_AHEAD = 4 };
 
 /* one panel of inputs k .. k+NR (k a multiple of NR), outputs n0 .. n1 (n0 a multiple of 4): [(n1 - n0)/4][NR][4].

@@ -1,9 +1,9 @@
-/* isa_tile.h - what a set's tiles and operand forms look like to the blocking in isa_products.h.
+/* isa_tile.h - the interface between a set's tiles and operand forms and the blocking in isa_products.h.
  *
- * A "group" is one dword along K: one float, two bf16 or four int8. fp16 operands are floats
- * rounded to fp16 as they are packed: no instruction here multiplies fp16 into fp32 sums. An A
- * operand is rows of groups [rows][ld dwords], a B operand panels of NR columns [groups][NR]. Tails
- * along K are zero in A, so B may hold anything finite there. */
+ * A "group" is one dword along K: one float, two bf16 or four int8. fp16 operands are floats rounded to fp16 as
+ * they are packed: no instruction here multiplies fp16 into fp32 sums. An A operand is rows of groups [rows][ld
+ * dwords], a B operand panels of NR columns [groups][NR]. Tails along K are zero in A, so B may hold any finite
+ * value there. */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_TILE_H
 #define BT_ENGINE_KERNELS_ISA_ISA_TILE_H
 
@@ -55,7 +55,7 @@ typedef void (*tile_i8_fn)(size_t rows, const tile_i8_out *o, const int8_t *a, s
 
 typedef struct form { /* one operand type */
     size_t group;     /* elements of K in a dword */
-    bt_prec prec;     /* as which they are rounded */
+    bt_prec prec;     /* precision to which they are rounded */
     /* A from a row-major (rows, k) matrix; from a (k, rows) matrix, its row j times scale[j] unless
      * scale is NULL */
     void (*a_rows)(uint32_t *dst, size_t ld, const float *src, size_t lds, size_t rows, size_t k);
@@ -68,7 +68,7 @@ typedef struct form { /* one operand type */
     void (*b_i8)(uint32_t *dst, const int8_t *src, size_t lds, size_t cols, size_t k);
     void (*b_codes)(uint32_t *dst, const uint8_t *fours, size_t k);
     tile_fn tile;
-    /* of bf16: the first four from values that lie as bf16, without scale; NULL in other forms */
+    /* for bf16: the first four from values stored as bf16, without scale; NULL in other forms */
     void (*a_rows_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
                         size_t k);
     void (*a_cols_kept)(uint32_t *dst, size_t ld, const uint16_t *src, size_t lds, size_t rows,
@@ -78,8 +78,8 @@ typedef struct form { /* one operand type */
 } form;
 
 #if defined(__AVX2__)
-/* C misses the caches more often than not: its lines are asked for when a tile begins, and are
- * there when it ends. prefetchw does nothing on processors without it. */
+/* Prefetches the lines of C, which usually miss the caches, when a tile begins, so that they are present when it
+ * ends. prefetchw does nothing on processors without it. */
 BT_INLINE void ask_for(const float *c, size_t ldc, const size_t rows) {
     BT_UNROLL for (size_t i = 0; i < rows; i++) {
         BT_UNROLL for (size_t j = 0; j < NR;

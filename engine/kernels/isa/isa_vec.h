@@ -84,7 +84,7 @@ BT_INLINE vf v_from_i8_n(const int8_t *p, size_t n) {
 }
 
 typedef __m512i vi; /* VL lanes of 32 bits */
-/* what both widths have by one name; sixteen bytes in each quarter, or half, of a vector */
+/* operations with the same names for both widths; sixteen bytes in each quarter, or half, of a vector */
 #define VI_OP(name) _mm512_##name
 #define VI_QUARTERS(q) _mm512_broadcast_i32x4(q)
 BT_INLINE vi vi_set(uint32_t a) { return _mm512_set1_epi32((int)a); }
@@ -250,8 +250,8 @@ BT_INLINE void v_store_i8_n(int8_t *p, vf a, size_t n) {
 }
 #endif
 
-/* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is
- * finite and positive. NaN stays: of a NaN and another number, v_min and v_max give the second */
+/* exp, relative error below 2e-7 for |x| <= 87; arguments are clamped there, so the result is finite and positive.
+ * NaN is preserved: v_min and v_max return their second operand if one is NaN */
 BT_INLINE vf v_exp(vf x) {
     x = v_min(v_set(87.0f), v_max(v_set(-87.0f), x));
     vf n = v_rint(v_mul(x, v_set(1.44269504f)));
@@ -266,8 +266,8 @@ BT_INLINE vf v_exp(vf x) {
     return v_pow2(p, n);
 }
 
-/* 2^x, relative error below 2e-7 for x in [-126, 127], where arguments are clamped: the attention's
- * exp, whose scores come in powers of two. NaN stays. Minimax on [-1/2, 1/2] */
+/* 2^x, relative error below 2e-7 for x in [-126, 127], where arguments are clamped: the exp of attention, whose
+ * scores are in powers of two. NaN is preserved. Minimax on [-1/2, 1/2] */
 BT_INLINE vf v_exp2(vf x) {
     x = v_min(v_set(127.0f), v_max(v_set(-126.0f), x));
     vf n = v_rint(x), f = v_sub(x, n);
@@ -279,9 +279,9 @@ BT_INLINE vf v_exp2(vf x) {
     return v_pow2(p, n);
 }
 
-/* 2^x within 8e-5 of it, for what is rounded to bf16 (2e-3) next; x below -125 becomes that, above 127
- * it may not be. NaN stays. Minimax on [-1/2, 1/2]. The sum's low bits are the whole number: shifted
- * into the exponent they need no conversion */
+/* 2^x with an error below 8e-5 of it, for values that are rounded to bf16 (2e-3) next; x below -125 is clamped, x
+ * above 127 is not allowed. NaN is preserved. Minimax on [-1/2, 1/2]. The low bits of the sum are the whole
+ * number: shifted into the exponent they need no conversion */
 BT_INLINE vf v_exp2_coarse(vf x) {
     const vf whole = v_set(12582912.0f); /* 1.5 * 2^23: one unit is its last bit */
     x = v_max(v_set(-125.0f), x);

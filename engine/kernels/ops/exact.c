@@ -14,7 +14,7 @@ bt_exact bt_exact_units(double most, double n) {
     (void)frexp(n > 1 ? n : 1, &many);
     /* sums below 2^(top + many): 2^51 units */
     bt_exact u = {ldexp(1, top + many - 51), 0};
-    /* what is left of a value is half a unit at most */
+    /* the rest of a value is at most half a unit */
     u.fine = ldexp(u.coarse, many - 51);
     return u;
 }

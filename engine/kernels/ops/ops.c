@@ -58,7 +58,7 @@ void *bt_ops_scratch(int thread) {
     return bt_arena_at(&scratch.arena, (size_t)thread * scratch.per_thread);
 }
 
-/* ---- profile: what each operation costs, when asked ------------------------------------------ */
+/* ---- profile: cost of each operation, if enabled -------------------------------------------------- */
 static struct {
     bool on, held;
     size_t n;
@@ -236,7 +236,7 @@ void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const flo
 
 static void do_rmsnorm_quant_save(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
-    const size_t some = bt_max_size(1, 4096 / j->C); /* rows that stay in L1 */
+    const size_t some = bt_max_size(1, 4096 / j->C); /* rows that fit L1 */
     for (size_t r = a; r < b; r += some) {
         const size_t end = bt_min_size(b, r + some);
         do_rmsnorm_quant(ctx, thread, r, end);

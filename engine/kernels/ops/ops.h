@@ -17,9 +17,8 @@ bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *by
     BT_MUST_CHECK;
 void bt_ops_release(void);
 
-/* what each operation has cost since bt_ops_profile(true): wall time on the training thread,
- * operations (two per multiply-add; attention: its causal half) and the bytes memory must move at
- * least; 0 where a count means nothing */
+/* cost of each operation since bt_ops_profile(true): wall time on the training thread, operations (two per
+ * multiply-add; attention: its causal half) and the minimum of bytes moved by memory; 0 if a count is meaningless */
 typedef struct bt_op_profile {
     const char *name;
     uint64_t calls;
@@ -45,7 +44,7 @@ void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const flo
 /* rmsnorm_quant of x, which also goes to `saved` as bf16 */
 void bt_op_rmsnorm_quant_save(uint16_t *saved, int8_t *xq, float *dq, float *rstd, const float *x,
                               const float *gain, float eps, size_t rows, size_t C);
-/* rmsnorm_bwd, and its bits, in one pass over rows of x that lie as bf16; dx may be dy. sums: memory of
+/* rmsnorm_bwd, with the same bits, in one pass over rows of x stored as bf16; dx may be dy. sums: memory of
  * bt_op_norm_sums(rows, C) floats */
 typedef struct bt_rmsnorm_bwd_saved {
     float *dx, *dgain, *sums;
@@ -55,18 +54,19 @@ typedef struct bt_rmsnorm_bwd_saved {
     size_t rows, C;
 } bt_rmsnorm_bwd_saved;
 static inline size_t bt_op_norm_sums(size_t rows, size_t C) {
-    return (rows + BT_NORM_BLOCK - 1) / BT_NORM_BLOCK * 2 * C; /* of each block also one row of x */
+    return (rows + BT_NORM_BLOCK - 1) / BT_NORM_BLOCK * 2 *
+           C; /* each block also needs one row of x */
 }
 void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j);
 void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
                 int inverse, size_t rows, size_t heads, size_t D);
-/* the same of (rows, heads D), whose turned values are wanted as bf16 alone: x is undefined afterwards */
+/* rope of (rows, heads D) with results as bf16 only: x is undefined afterwards */
 void bt_op_rope_save(uint16_t *saved, float *x, const bt_turned *by, size_t rows, size_t heads,
                      size_t D);
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
-/* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass: what glu makes is nobody
- * else's. gate_saved, up_saved (NULL: not wanted) receive gate and up as bf16. h: memory of (rows,
- * F), its contents undefined afterwards */
+/* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass; the result of glu is not returned.
+ * gate_saved, up_saved (NULL: not needed) receive gate and up as bf16. h: memory of (rows, F), undefined
+ * afterwards */
 typedef struct bt_glu_quant {
     int8_t *xq;
     float *dq, *rstd, *h;
@@ -77,17 +77,17 @@ typedef struct bt_glu_quant {
     size_t rows, F;
 } bt_glu_quant;
 void bt_op_glu_quant(const bt_glu_quant *j);
-/* where the gradients of gate and up go: floats, or, these being NULL, bf16 that they are rounded to */
+/* destination of the gradients of gate and up: floats, or, if these are NULL, rounded to bf16 */
 typedef struct bt_glu_grads {
     float *gate, *up;
     uint16_t *gate_bf16, *up_bf16;
 } bt_glu_grads;
-/* glu_bwd where gate and up lie as bf16 */
+/* glu_bwd with gate and up stored as bf16 */
 void bt_op_glu_bwd_saved(bt_glu_grads d, const float *dy, const uint16_t *gate, const uint16_t *up,
                          bt_act act, size_t n);
-/* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up lie as bf16:
- * act(gate) * up is made again. dgain (NULL: no gain) is added to by blocks of BT_GLU_BLOCK rows in
- * order. h, sums: memory of (rows, F), undefined afterwards */
+/* rmsnorm_bwd over glu, then glu_bwd, in one pass over rows whose gate and up are stored as bf16: act(gate) * up
+ * is computed again. dgain (NULL: no gain) is accumulated by blocks of BT_GLU_BLOCK rows in order. h, sums: memory
+ * of (rows, F), undefined afterwards */
 enum { BT_GLU_BLOCK = BT_NORM_BLOCK };
 typedef struct bt_glu_norm_bwd {
     bt_glu_grads d;
@@ -114,7 +114,7 @@ void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale,
 void bt_op_lion(float *w, const float *g, float *m, const bt_lion *h, size_t n);
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
                                size_t n);
-/* of weights kept as bf16: the codes of the same values as floats */
+/* for weights stored as bf16: the codes of the same values as floats */
 bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean, float inv_scale,
                                     int sign, size_t n);
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
@@ -159,7 +159,8 @@ typedef struct bt_table {
     void *wide;                 /* (BT_TABLE8_ROWS, width) of the caller's memory */
     size_t width;               /* elements from one row to the next */
 } bt_table;
-/* with i8: the first element of a row; or of a block, for a product that reads columns from there on */
+/* with i8: the table from the first element of a row on; or of a block, for a product that reads columns from
+ * there on */
 static inline bt_table bt_table_from(bt_table t, size_t element) {
     bt_table from = t;
     if (t.f32) from.f32 = t.f32 + element;
@@ -171,22 +172,22 @@ static inline bt_table bt_table_from(bt_table t, size_t element) {
 }
 /* n values from `element` on; with i8 of one row, with half_scale whole blocks */
 void bt_table_read(float *out, const bt_table *t, size_t element, size_t n);
-/* Each block of BT_Q8_BLOCK values as int8 and a scale, its largest |value| / 127 rounded to fp16; n is a
- * multiple of it. Values that came from such blocks come back exactly, if one of theirs is +-127 */
+/* Stores each block of BT_Q8_BLOCK values as int8 and a scale, its largest |value| / 127 rounded to fp16; n is a
+ * multiple of BT_Q8_BLOCK. Values from such blocks are reproduced exactly, if one of them is +-127 */
 void bt_op_q8_put(int8_t *codes, uint16_t *scales, const float *x, size_t n);
 void bt_op_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b, size_t ldb,
                 int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec, int flags);
-/* with a table as b; a table that is rounded needs a product that rounds its operands; one of
- * int8 has its own ld, the width, of which the product may read fewer columns */
+/* with a table as b; a rounded table needs a product that rounds its operands; an int8 table has its own ld, the
+ * width, of which the product may read fewer columns */
 void bt_op_gemm_table(float *c, size_t ldc, const float *a, size_t lda, bt_table b, size_t ldb,
                       int tb, size_t M, size_t N, size_t K, bt_prec prec, int flags);
 /* B sequences of T tokens, H query heads over KV kv heads. q (B*T, ldq), k, v likewise, head h at
  * column h*D; o (B*T, ldo), lse (B, H, T) */
 void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const void *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, bt_prec prec);
-/* writes dq, dk, dv (same layout as q, k, v), dq and dk turned back by s->turned, which wants one run; with
- * several runs, dk and dv of each run of a kv head's queries by themselves, as arrays of B T rows on end;
- * zeros where a head has fewer */
+/* writes dq, dk, dv (same layout as q, k, v), with dq and dk rotated back by s->turned, which needs a single run;
+ * with several runs, dk and dv of each run of a kv head's queries separately, as arrays of B T rows on end; zeros
+ * if a head has fewer */
 void bt_op_attn_bwd(float *dq, float *dk, float *dv, const float *dout, const void *o,
                     const float *lse, const void *q, const void *k, const void *v,
                     const bt_attn_shape *s, size_t B, size_t H, size_t KV, size_t runs,
@@ -209,12 +210,12 @@ void bt_op_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, const bt
 /* y (M, N) of xq (M, K) with a scale for each row; w.rows */
 void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_w8 *w, size_t M,
                   size_t N, size_t K);
-/* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities, whose first column is
- * word noise.first. The target's own term is not rounded: it is as large as all the others
- * together. Memory is the caller's: xq (chunk, C), dq (chunk). */
+/* The head's gradients in int8: w8_dx8 and tern_dw8 of the probabilities, whose first column is word noise.first.
+ * The target's own term is not rounded, because it is as large as the sum of all other terms. The caller
+ * allocates: xq (chunk, C), dq (chunk). */
 typedef struct bt_head8 {
-    /* (V, C); each call that makes gradients fills it, unless w.rows: a frozen head that is kept as int8, from
-     * which all logits are made as well */
+    /* (V, C); filled by each call that makes gradients, unless w.rows is set: a frozen head stored as int8, from
+     * which all logits are computed as well */
     bt_w8 w;
     int8_t *xq;
     float *dq;
@@ -238,17 +239,18 @@ typedef struct bt_head_targets {
 void bt_op_head_targets(const bt_head_targets *j);
 /* changes of the logits before the softmax, and of the targets */
 typedef struct bt_head_form {
-    float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: they stay */
+    float cap; /* logits become cap tanh(logits / cap) (Gemma 2, arXiv:2408.00118); 0: unchanged */
     float *slopes; /* (M) with cap: its derivative at each row's target. The caller's memory */
-    /* The gradient is that of the cross-entropy with weight x the shares of all that follows a row's input in the
-     * text + (1 - weight) x its one target. The loss stays that of the targets. inputs (M); NULL: not. No cap */
+    /* Mixes targets: the gradient is that of the cross-entropy with weight x the shares of all followers of a
+     * row's input in the text + (1 - weight) x its target. The loss is that of the targets. inputs (M); NULL: no
+     * mixing. Not combined with cap */
     const bt_followers *followers;
     const int32_t *inputs;
     float weight;
 } bt_head_form;
-/* logits (rows, V) every ld floats, dscale times the softmax of each row, of tokens first .. first + V: minus
- * dscale times (weight x the shares of what follows the row's input + (1 - weight) x its target, which is alone where
- * nothing follows). A row whose target is below 0 stays */
+/* logits (rows, V) every ld floats, dscale times the softmax of each row, for tokens first .. first + V: subtracts
+ * dscale times (weight x the shares of the followers of the row's input + (1 - weight) x its target; only the
+ * target if there are no followers). A row whose target is below 0 is unchanged */
 typedef struct bt_head_shares {
     float *logits;
     const bt_followers *followers;

@@ -1,5 +1,5 @@
-/* ops_attention.c - attention over the thread pool: one unit is a head of a sequence, or of a
- * document where attention stays inside these. */
+/* ops_attention.c - attention over the thread pool: one unit is a head of a sequence, or of a document if
+ * attention is restricted to documents. */
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops_internal.h"
 
@@ -14,9 +14,9 @@ typedef struct attn_job {
 
 static size_t group_of(const attn_job *j) { return j->s->group ? j->s->group : j->H / j->KV; }
 
-/* what attends to itself: number i of the shape's sequences or documents */
+/* a unit of attention: number i of the shape's sequences or documents */
 typedef struct range {
-    size_t row, lse; /* its first row; where the (B, H, T) normalisers of head 0 begin */
+    size_t row, lse; /* its first row; offset of the (B, H, T) normalisers of head 0 */
     bool padding;
     bt_attn_shape shape; /* T: its length */
 } range;
@@ -74,7 +74,7 @@ void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const vo
                  do_attn_fwd, &j);
 }
 
-/* a head's gradient as it lies in memory, near as it is now */
+/* rotates a head's gradient back while it is in the cache */
 static void turn_back(const bt_attn_shape *s, float *d, size_t ld, size_t row) {
     const bt_turned *t = s->turned;
     if (t) bt_k()->rope(d, ld, t->cos, t->sin, t->pos + row, 1, s->T, 1, s->D);

@@ -41,7 +41,7 @@ void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate,
 
 static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
     const bt_glu_quant *j = ctx;
-    float *h = j->h + a * j->F; /* one row, which stays in L1 */
+    float *h = j->h + a * j->F; /* one row, which fits L1 */
     (void)thread;
     for (size_t r = a; r < b; r++) {
         size_t at = r * j->F;
@@ -61,7 +61,7 @@ void bt_op_glu_quant(const bt_glu_quant *j) {
                bt_ops_row_grain(j->F), do_glu_quant, (void *)(uintptr_t)j);
 }
 
-/* gate and up as bf16 in pieces: their floats stay in L1 */
+/* gate and up as bf16 in pieces whose floats fit L1 */
 typedef struct glu_saved {
     const uint16_t *gate, *up;
     bt_act act;
@@ -122,7 +122,7 @@ static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) { /* bloc
     for (size_t block = a; block < b; block++) {
         size_t first = block * BT_GLU_BLOCK,
                end = first + BT_GLU_BLOCK < j->rows ? first + BT_GLU_BLOCK : j->rows;
-        /* one row each, which stay in L1 */
+        /* one row each, which fit L1 */
         float *h = j->h + first * j->F, *sums = j->sums + first * j->F;
         memset(sums, 0, j->F * sizeof *sums);
         for (size_t r = first; r < end; r++) {

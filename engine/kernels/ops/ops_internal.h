@@ -8,7 +8,7 @@
 
 enum { BT_OPS_MAX_THREADS = 1024 };
 
-void *bt_ops_scratch(int thread); /* what bt_ops_plan took for this thread of the pool */
+void *bt_ops_scratch(int thread); /* memory allocated by bt_ops_plan for this thread of the pool */
 /* bt_parallel_for, timed under `name` when the profile is on: ops are multiply-adds counted twice,
  * bytes what memory must move */
 void bt_ops_timed(const char *name, double ops, double bytes, size_t n, size_t grain,

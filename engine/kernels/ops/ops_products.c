@@ -5,7 +5,7 @@
 /* ---- ternary weights ------------------------------------------------------------------------- */
 typedef struct codes_job {
     const float *w;
-    const uint16_t *half; /* where w is NULL */
+    const uint16_t *half; /* used if w is NULL */
     int8_t *codes;
     float mean, inv_scale;
     int sign;
@@ -55,7 +55,7 @@ bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean
 typedef struct product_job {
     float *y;
     const float *x, *dq;
-    bt_grads grads; /* of products of int8 */
+    bt_grads grads; /* for products of int8 */
     const void *b;
     const int8_t *xq;
     void *packed;
@@ -95,7 +95,7 @@ void bt_op_thin_pack(void *packed, const float *w, float inv_scale, size_t N, si
     bt_ops_timed("thin_pack", 0, 4.25 * product(N, K, 1), N, BT_TERN_ROWS, do_thin_pack, &j);
 }
 
-/* rows that stay on one thread */
+/* minimum number of rows for one thread */
 static size_t product_grain(void) { return bt_k()->row_grain > 16 ? bt_k()->row_grain : 16; }
 
 static void do_tern_fwd(void *ctx, int thread, size_t a, size_t b) {

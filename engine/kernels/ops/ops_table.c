@@ -79,7 +79,7 @@ void bt_table_read(float *out, const bt_table *t, size_t element, size_t n) {
 
 typedef struct widen_job {
     const bt_table *t;
-    size_t cols; /* of each row, from the table's first element on */
+    size_t cols; /* columns of each row, from the table's first element on */
     bool half;
 } widen_job;
 

@@ -17,11 +17,11 @@
 #include <cpuid.h>
 #endif
 
-/* what is there; what is admitted to (bt_cpu_hide) */
+/* features of the processor; features reported (bt_cpu_hide) */
 static bt_cpu found, cpu;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* the first hardware thread of its core; itself where nothing is told */
+/* The first hardware thread of its core; itself if the system does not list it. */
 static int core_of(int cpu_number, const char *root) {
     char path[256];
     int first = cpu_number;

@@ -1,6 +1,5 @@
-/* half.h - floats, fp16 (IEEE 754 binary16) and bf16, rounded to the nearest, ties to even, without
- * an instruction for it. fp16 is infinity beyond 65504, below 2^-14 multiples of 2^-24; NaN stays
- * NaN. */
+/* half.h - conversions of floats to and from fp16 (IEEE 754 binary16) and bf16 in plain C, rounded to the nearest,
+ * ties to even. fp16 is infinity beyond 65504, and multiples of 2^-24 below 2^-14; NaN is preserved. */
 #ifndef BT_ENGINE_KERNELS_TABLE_HALF_H
 #define BT_ENGINE_KERNELS_TABLE_HALF_H
 

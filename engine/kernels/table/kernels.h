@@ -40,7 +40,7 @@ typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
  * sets with `multiplies_bf16`. BT_THIN: `packed` is of thin_pack, not of tern_pack; the same bits */
 enum { BT_ACC = 1, BT_B_BF16 = 2, BT_THIN = 4 };
 
-/* how the weights of `gemv` are stored: float, or uint16_t that stand for bf16 or fp16 */
+/* storage type of the weights of `gemv`: float, or uint16_t with bf16 or fp16 */
 typedef enum { BT_AS_F32, BT_AS_BF16, BT_AS_F16 } bt_stored_as;
 
 /* gradients of a layer's outputs, rows ld elements apart: floats, or bf16, which only products of int8
@@ -62,7 +62,7 @@ static inline bt_grads bt_grads_from(bt_grads g, size_t row, size_t col) {
 typedef struct bt_code_seen {
     uint64_t flips, sign_flips, back;
 } bt_code_seen;
-typedef struct bt_tern_stats { /* of one call over a range of codes */
+typedef struct bt_tern_stats { /* statistics of one call over a range of codes */
     /* flips: codes that differ from what `codes` held before */
     uint64_t zero, pos, flips;
 } bt_tern_stats;
@@ -73,10 +73,10 @@ typedef struct bt_attn_document {
     bool padding; /* no document: outputs and gradients are zeros */
 } bt_attn_document;
 
-/* how queries and keys were turned by their position: bt_op_rope's arguments */
+/* rotation of queries and keys by their position: bt_op_rope's arguments */
 typedef struct bt_turned {
     const float *cos, *sin;
-    const int32_t *pos; /* of each of the B T rows */
+    const int32_t *pos; /* positions of the B T rows */
 } bt_turned;
 
 typedef struct bt_attn_shape {
@@ -85,15 +85,15 @@ typedef struct bt_attn_shape {
     size_t ldq, ldk, ldv, ldo;
     float scale;   /* 1/sqrt(D) */
     size_t window; /* 0: whole causal prefix */
-    /* query heads to a kv head, 0: H / KV; of the first kv head's how many come before q */
+    /* query heads per kv head, 0: H / KV; number of query heads of the first kv head before q */
     size_t group, skip;
     /* bt_op_attn_bwd with several runs: query heads of each, 0: equal parts of a kv head's */
     size_t run;
-    /* bt_op_attn_*: attention stays inside documents, which cover all rows in order; the bits are
-     * those of each document by itself. NULL: each sequence is one */
+    /* bt_op_attn_*: attention is restricted to documents, which cover all rows in order; the bits are those of
+     * each document separately. NULL: each sequence is one document */
     const bt_attn_document *documents;
     size_t n_documents;
-    /* q, k, v, and of the backward pass o, lie as bf16 (uint16_t): for sets with `multiplies_bf16`, in
+    /* q, k, v, and in the backward pass o, are stored as bf16 (uint16_t): for sets with `multiplies_bf16`, in
      * BT_PREC_BF16. The bits are those of the same values as floats */
     bool bf16;
     /* Four of the seven products are of int8, with exact sums; the other three of the backward pass are those of
@@ -105,13 +105,13 @@ typedef struct bt_attn_shape {
     const bt_turned *turned; /* bt_op_attn_bwd: dq and dk are turned back so; NULL: they are not */
 } bt_attn_shape;
 
-/* of some columns of a row: row_stats, row_lse */
+/* partial results over some columns of a row: row_stats, row_lse */
 typedef struct bt_row_stat {
     double sum;
     float a, b;
 } bt_row_stat;
 
-/* of two ranges of columns, left and right: of row_stats, of row_lse */
+/* joins results of two ranges of columns, left and right: of row_stats, of row_lse */
 static inline bt_row_stat bt_row_stat_join(bt_row_stat x, bt_row_stat y) {
     bool right = y.a * y.b > x.a * x.b;
     return (bt_row_stat){x.sum + y.sum, right ? y.a : x.a, right ? y.b : x.b};
@@ -136,7 +136,8 @@ typedef struct bt_kernels {
     /* products are cut over threads at multiples of this many rows (0: anywhere); then a result
      * does not depend on the cut */
     size_t row_grain;
-    /* whether gemm rounds operands to bf16 where allowed, here; NULL: never, and BT_B_BF16 is unknown */
+    /* true if gemm rounds operands to bf16 where allowed, on this processor; NULL: never, and BT_B_BF16 is not
+     * supported */
     bool (*multiplies_bf16)(void);
 
     /* ---- rows of a (rows, C) matrix ---------------------------------------------------------- */
@@ -177,9 +178,8 @@ typedef struct bt_kernels {
     /* sum of x^2; x and gain (NULL: 1) where |x gain| is largest, so that absmax has the bits of
      * the whole row's */
     void (*row_stats)(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
-    /* y = x * rstd * gain (y, gain, rstd may be NULL: not wanted, 1, 1); xq (may be NULL): y as
-     * absmax int8, where dq[r] holds max |y| of the whole row when called and the scale afterwards,
-     * both as in quant_rows */
+    /* y = x * rstd * gain (y, gain, rstd may be NULL: not needed, 1, 1); xq (may be NULL): y as absmax int8, where
+     * dq[r] holds max |y| of the whole row when called and the scale afterwards, both as in quant_rows */
     void (*row_apply)(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
                       const float *rstd, size_t rows, size_t C);
     /* out[r] = sum of g dy x */
@@ -201,7 +201,7 @@ typedef struct bt_kernels {
     /* ---- flat arrays ------------------------------------------------------------------------- */
     void (*add)(float *y, const float *x, size_t n); /* y += x */
     void (*scale)(float *y, float a, size_t n);      /* y *= a */
-    /* half to even; NaN stays NaN, the same bits on every set */
+    /* half to even; NaN is preserved, the same bits on every set */
     void (*to_bf16)(uint16_t *y, const float *x, size_t n);
     void (*from_bf16)(float *y, const uint16_t *x, size_t n); /* exact */
     /* the same two with fp16: half.h */
@@ -252,8 +252,8 @@ typedef struct bt_kernels {
      * so threads share the work. */
     size_t (*tern_bytes)(size_t N, size_t K);
     void (*tern_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
-    /* The same in 2 bits a code, for weights that seldom change: products open it panel by panel. Rows
-     * n0..n1, any, lie at `codes` */
+    /* The same in 2 bits a code, for weights that rarely change: products unpack it panel by panel. Rows n0..n1,
+     * at any n0, are at `codes` */
     size_t (*thin_bytes)(size_t N, size_t K);
     void (*thin_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
     /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] * w[n, k]; sum exact in int32, then (float)sum *
@@ -281,8 +281,8 @@ typedef struct bt_kernels {
                      size_t K, size_t n0, size_t n1, const bt_noise *noise, void *scratch);
 
     /* ---- int8 weights: the head's, for its gradients ----------------------------------------- */
-    /* Packed form of int8 codes (N, K), private to the set that made it, good for w8_dx8 of the
-     * same set. Rows n0..n1 (n0 a multiple of 4) lie at `codes`; they are packed by one call. */
+    /* Packed form of int8 codes (N, K), private to its set, for w8_dx8 of the same set. Rows n0..n1 (n0 a multiple
+     * of 4) are at `codes`; they are packed by one call. */
     size_t (*w8_bytes)(size_t N, size_t K);
     void (*w8_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
     /* dx8 for weights code[n, k] * row_scale[n]: g = dy[m, n] * row_scale[n] is rounded; s = max|g|
@@ -304,7 +304,7 @@ typedef struct bt_kernels {
                  int flags, void *scratch);
 
     /* ---- causal attention of one head of one sequence, tiled over keys: never T x T in memory ---- */
-    /* q, k, v, o of the backward pass: floats, or what shape->bf16 says */
+    /* q, k, v, o of the backward pass: floats, or bf16 if shape->bf16 */
     /* o = softmax(scale q k^T) v for query rows t0..t1; lse[t] = log of the row's normaliser
      * (natural log, of scaled scores); t0 is a multiple of BT_ATTN_ROWS */
     void (*attn_fwd)(float *o, float *lse, const void *q, const void *k, const void *v,
@@ -357,12 +357,10 @@ extern const bt_kernels bt_kernels_amx;
 extern const bt_kernels bt_kernels_emulated_amx;
 #endif
 
-/* dispatch.c - merges the sets this CPU and `isa` allow: "auto", or the fastest allowed set. A
- * plain set does without the extensions its first processors lack (avx2-plain: AVX-VNNI;
- * avx512-plain: VNNI and bf16; avx512-vnni: bf16), as if this one lacked them; "auto" takes such a set where the
- * extension is slow. Call once, before any model exists;
- * later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always come from one
- * set. */
+/* dispatch.c - merges the sets allowed by this CPU and `isa`: "auto", or the fastest allowed set. A plain set
+ * hides the extensions that its first processors lack (avx2-plain: AVX-VNNI; avx512-plain: VNNI and bf16;
+ * avx512-vnni: bf16); "auto" chooses such a set if the extension is slow. Call once, before any model exists;
+ * later calls replace the choice (tests). tern_bytes/pack/fwd/dx/dx8 and w8_* always belong to one set. */
 bt_code bt_kernels_select(const char *isa, bt_err *err) BT_MUST_CHECK;
 /* the word of --isa that "auto" means on processor `c`; "auto" itself where the choice is between blas and generic,
  * which depends on OpenBLAS */
@@ -370,10 +368,10 @@ struct bt_cpu;
 const char *bt_kernels_auto_isa(const struct bt_cpu *c);
 #define BT_ISA_WORDS "auto generic blas avx2-plain avx2 avx512-plain avx512-vnni avx512 amx"
 const char *bt_kernels_isa_name(size_t i); /* the words one by one; NULL after the last */
-/* What decides the bits that a kernel set computes, in the order of speed. Processors of one level
- * compute the same: VNNI makes no level, because products of integers are exact without it too. A
- * processor that has a level also has those below it, BLAS excepted (OpenBLAS may be missing, and
- * computes other bits on another processor). */
+/* Level that determines the bits computed by a kernel set, in the order of speed. Processors of one level compute
+ * the same bits: VNNI is not a level, because products of integers are exact without it too. A processor that has
+ * a level also has all below it, except BLAS (OpenBLAS may be missing, and computes other bits on another
+ * processor). */
 typedef enum bt_isa_level {
     BT_LEVEL_GENERIC,
     BT_LEVEL_BLAS,
@@ -388,14 +386,14 @@ typedef enum bt_isa_level {
 bt_isa_level bt_kernels_level(const char *isa);
 /* the fastest word of --isa that has this level */
 const char *bt_kernels_level_isa(bt_isa_level level);
-/* whether the fastest set of `isa` trains faster with int8 gradients: every vector set does, by 1.3
- * times even without VNNI */
+/* true if the fastest set of `isa` trains faster with int8 gradients: every vector set does, by a factor of 1.3
+ * even without VNNI */
 bool bt_kernels_int8_pays(const char *isa);
-/* whether it trains faster with int8 attention: VNNI multiplies int8 four times as fast as fp32. Without VNNI int8
- * attention is slower, and beside products of bf16 it was not measured where those are fast */
+/* true if it trains faster with int8 attention: VNNI multiplies int8 four times as fast as fp32. Without VNNI int8
+ * attention is slower; with fast bf16 products it was not measured */
 bool bt_kernels_int8_attention_pays(const char *isa);
-/* whether `gemm` rounds its operands to bf16 where the precision allows it: AVX-512 with bf16, and
- * AMX. The others multiply fp32 */
+/* true if `gemm` rounds its operands to bf16 where the precision allows it: AVX-512 with bf16, and AMX. All other
+ * sets multiply fp32 */
 bool bt_kernels_multiply_bf16(void);
 const bt_kernels *bt_k(void);                 /* the merged table; generic before select */
 const char *bt_kernels_isa(void);             /* name of the fastest set in use */

@@ -1,10 +1,10 @@
-/* noise.h - rounding of gradients to int8 at random, the same on every kernel set: q = floor(v +
- * u), u uniform in [0, 1), so that the expected q is v. u has 8 bits; v is rounded to nearest in
- * steps of 1/256 first, so the bias is below 2^-9 of a step.
+/* noise.h - stochastic rounding of gradients to int8, the same on every kernel set: q = floor(v + u), u uniform in
+ * [0, 1), so that the expected q is v. u has 8 bits; v is rounded to nearest in steps of 1/256 first, so the bias
+ * is below 2^-9 of a step.
  *
- * u is a function of (row key, salt, column) alone. A row key stands for a token of the global
- * batch in one step, the salt for a tensor: the noise does not depend on threads, blocking or
- *     kernel set. Four values come out of one 32-bit word:
+ * u is a function of (row key, salt, column) alone. A row key represents a token of the global batch in one step,
+ * the salt a tensor: the noise does not depend on threads, blocking or kernel set. A 32-bit word gives four
+ * values:
  *     dx (rows of dy):     word of (row m, lane n / 64 * 16 + n % 16), byte n / 16 % 4
  *     dw (columns of dy):  word of (row m / 4 * 4, lane first + n), salt flipped, byte m % 4 */
 #ifndef BT_ENGINE_KERNELS_TABLE_NOISE_H
@@ -41,7 +41,7 @@ static inline int bt_noise_round(float v, uint32_t u) {
     return ((int)rintf(v * 256.0f) + (int)u) >> 8;
 }
 
-/* the largest magnitude seen so far, as bits: a NaN is larger than everything and stays */
+/* the largest magnitude so far, as bits: NaN is larger than all numbers and is preserved */
 static inline uint32_t bt_noise_absmax(uint32_t top, float x) {
     uint32_t bits;
     memcpy(&bits, &x, 4);

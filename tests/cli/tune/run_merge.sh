@@ -151,7 +151,7 @@ says "holds adapters alone: merge them"
 code 2 convert lora-bitnet158 --merge dense --base base-dense -o nothing
 says "trained beside another base"
 code 2 convert lora-bitnet158 --merge dense --base lora-dense -o nothing
-says "holds adapters, and is no base"
+says "holds adapters and cannot be a base"
 code 2 convert base-dense --merge dense -o nothing
 says "holds no adapters"
 [ -e nothing ] && fault "a refused conversion left something"

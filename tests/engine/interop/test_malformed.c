@@ -31,8 +31,8 @@ static void headers_of_safetensors(void **state) {
         size_t data;
         const char *words;
     } bad[] = {
-        {"{" T("a", "F32", "[2]", "[0,8]") "}", 1000, 8, "said to have 1000 bytes"},
-        {"{" T("a", "F32", "[2]", "[0,8]") "}", UINT64_MAX, 8, "said to have"},
+        {"{" T("a", "F32", "[2]", "[0,8]") "}", 1000, 8, "has a length of 1000 bytes"},
+        {"{" T("a", "F32", "[2]", "[0,8]") "}", UINT64_MAX, 8, "has a length of"},
         {"{" T("a", "F32", "[2]", "[0,8]") "}", 1, 8, "allowed are 2"},
         {" {" T("a", "F32", "[2]", "[0,8]") "}", 0, 8, "does not begin with '{'"},
         {"[1,2]", 0, 8, "does not begin with '{'"},
@@ -57,10 +57,10 @@ static void headers_of_safetensors(void **state) {
         {"{" T("a", "F32", "[1,1,2]", "[0,8]") "}", 0, 8, "3 dimensions"},
         {"{" T("a", "F32", "[0]", "[0,0]") "}", 0, 0, "no elements"},
         {"{" T("a", "F32", "[\"2\"]", "[0,8]") "}", 0, 8, "a size of tensor 'a'"},
-        {"{" T("a", "F32", "[2]", "[8,0]") "}", 0, 8, "said to lie at bytes 8..0"},
-        {"{" T("a", "F32", "[2]", "[0,12]") "}", 0, 8, "said to lie at bytes 0..12"},
-        {"{" T("a", "F32", "[3]", "[0,8]") "}", 0, 8, "(1 x 3, F32) lies in 8 bytes"},
-        {"{" T("a", "F32", "[4611686018427387904,4]", "[0,8]") "}", 0, 8, "lies in 8 bytes"},
+        {"{" T("a", "F32", "[2]", "[8,0]") "}", 0, 8, "is at bytes 8..0"},
+        {"{" T("a", "F32", "[2]", "[0,12]") "}", 0, 8, "is at bytes 0..12"},
+        {"{" T("a", "F32", "[3]", "[0,8]") "}", 0, 8, "(1 x 3, F32) has 8 bytes"},
+        {"{" T("a", "F32", "[4611686018427387904,4]", "[0,8]") "}", 0, 8, "has 8 bytes"},
         {"{" T("a", "F32", "[2]", "[0,8]") "," T("b", "F32", "[1]", "[4,8]") "}", 0, 8,
          "overlaps the one before it"},
         {"{" T("a", "F32", "[1]", "[0,4]") "," T("b", "F32", "[1]", "[8,12]") "}", 0, 12,
@@ -105,13 +105,13 @@ static void shards_and_their_index(void **state) {
     (void)state;
     size_t n;
     write_folder("s1", "{\"weight_map\":{\"a\":\"../x.safetensors\"}}");
-    opens_not("s1", "lie in no file of the folder");
+    opens_not("s1", "is in the index without a file");
     write_folder("s2", "{\"weight_map\":{}}");
     opens_not("s2", "no 'weight_map'");
     write_folder("s3", "{\"weight_map\":");
     opens_not("s3", "not valid JSON");
     write_folder("s4", "{\"weight_map\":{\"a\":\"model-00001-of-00003.safetensors\"}}");
-    opens_not("s4", "not where the index says");
+    opens_not("s4", "not in the file listed by the index");
     write_folder("s5", "{\"weight_map\":{\"a\":\"model-00009-of-00009.safetensors\"}}");
     opens_not("s5", "cannot open");
     write_folder("s6", NULL);
@@ -178,7 +178,7 @@ static void configurations(void **state) {
          "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, "
          "Qwen3ForCausalLM, MistralForCausalLM)"},
         {"\"model_type\": \"llama\"", "\"model_type\": \"mistral\"",
-         "'model_type' is 'mistral', but 'architectures' says 'LlamaForCausalLM'"},
+         "'model_type' is 'mistral', but 'architectures' is 'LlamaForCausalLM'"},
         {"\"use_cache\": true", "\"logit_scale\": 0.0625",
          "'logit_scale' is 0.0625, which changes"},
         {"\"use_cache\": true", "\"num_local_experts\": 8", "'num_local_experts' is 8"},

@@ -1,10 +1,12 @@
-/* isa_attention_int8.h - products of attention in int8 (bt_attn_shape.int8): those of the forward pass, and the two
- * of depth D backward. Included once by each set's file, by isa_attention.h.
+/* isa_attention_int8.h - products of attention in int8 (bt_attn_shape.int8): those of the forward pass, and the
+ * two of depth D in backward. Included once by each set's file, by isa_attention.h.
  *
- *     q, k, dout, v   rounded by rows, rows as A, panels of NR rows as B of u8 (+ 128)
- *     v               of the forward pass by columns over all keys, in panels whose depth are keys
- *     P               exp(S - max) in steps of 1/126, rounded so that sums stay; divided by a row's own sum
- * Sums are exact; S of forward and backward are the same bits. Keys and values are packed once a head. */
+ *     q, k, dout, v   rounded by rows; rows as A, panels of NR rows as B of u8 (+ 128)
+ *     v               in the forward pass by columns over all keys, in panels whose depth is the keys
+ *     P               exp(S - max) in steps of 1/126, rounded so that sums are preserved; divided by a row's own
+ *                     sum
+ *
+ * Sums are exact; S of forward and backward has the same bits. Keys and values are packed once per head. */
 #ifndef BT_ENGINE_KERNELS_ISA_ATTENTION_ISA_ATTENTION_INT8_H
 #define BT_ENGINE_KERNELS_ISA_ATTENTION_ISA_ATTENTION_INT8_H
 
@@ -23,7 +25,7 @@ typedef struct rows8 {
 /* y (rows, cols) = scale a_scale[row] by[col] (a b) */
 typedef struct small8 {
     const rows8 *a;
-    size_t row; /* of a: the first */
+    size_t row; /* first row in a */
     const uint8_t *b;
     size_t panel, rows, cols, groups;
     float *y, scale;
@@ -48,7 +50,7 @@ static void small_i8(const small8 *p, size_t diagonal) {
     }
 }
 
-/* as small_deep */
+/* like small_deep */
 static void small_deep_i8(const small8 *p, size_t diagonal) {
     const size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t t = 0; t < tiles; t++) {
@@ -90,7 +92,7 @@ BT_INLINE vf steps_of(vf top) {
     return v_where_eq(top, v_set(0), v_set(0), v_div(v_set(127), top));
 }
 
-/* `some` <= VL rows from t on: what is one number a row lies in one vector. even: VL rows of whole vectors */
+/* `some` <= VL rows from t on; per-row numbers of a batch are in one vector. even: VL rows of whole vectors */
 BT_INLINE void head_batch8(const rows8 *to, size_t at, const head *h, size_t t, size_t some,
                            size_t D, const bool even) {
     const size_t rows = even ? VL : some;
@@ -174,8 +176,8 @@ static void head_depth8(uint8_t *panels, float *by, const head *h, size_t low, s
 
 /* ---- the forward pass ------------------------------------------------------------------------ */
 
-/* 2^(row - max) in whole steps, as bytes, and their sum; what rounding leaves goes on to a later key of the same lane,
- * so that many small weights keep their sum. `from`: the key that row[0] is of */
+/* 2^(row - max) in whole steps, as bytes, and their sum. The rounding error is carried to a later key of the same
+ * lane, so that many small weights keep their sum. `from`: key of row[0] */
 BT_INLINE float softmax_row8(int8_t *dst, const float *row, size_t from, size_t a, size_t b,
                              size_t n, float *max, int32_t *weight, const bt_prec prec) {
     enum { LANES = BT_ATTN_LANES };
@@ -241,7 +243,7 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
             float top, sum = softmax_put8(p, sc + i * n, from, first_key(s, t + i) - from,
                                           t + i + 1 - from, n, &top, &whole, f->prec);
             pa.sums[i] = 128 * whole;
-            /* the largest of a row has nearly all steps: it is never without weight. NaN stays what it is */
+            /* the largest value of a row has nearly all steps, so its sum is never 0. NaN is preserved */
             pa.scale[i] = 1.0f / (float)whole + 0.0f * sum;
             lse[t + i] = (float)((double)top * LN_2) + logf(sum);
         }
@@ -261,7 +263,7 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
 
 /* ---- the backward pass ----------------------------------------------------------------------- */
 
-/* what the backward pass rounds: queries and dout, whole; keys and values of a block, in panels */
+/* rounded operands of the backward pass: queries and dout, whole; keys and values of a block, in panels */
 typedef struct left8 {
     rows8 q, g, room;
     uint8_t *k, *v;

@@ -1,5 +1,5 @@
-/* isa_attention_operands.h - what attention of floats and of int8 share: scratch, rows of a head in the forms of
- * products, products of one head, the exponential. Included once by each set's file, by isa_attention.h. */
+/* isa_attention_operands.h - parts shared by attention of floats and of int8: scratch, operand forms of a head's
+ * rows, products of one head, the exponential. Included once by each set's file, by isa_attention.h. */
 #ifndef BT_ENGINE_KERNELS_ISA_ATTENTION_ISA_ATTENTION_OPERANDS_H
 #define BT_ENGINE_KERNELS_ISA_ATTENTION_ISA_ATTENTION_OPERANDS_H
 
@@ -27,7 +27,7 @@ static size_t attn_dwords(size_t T, size_t D) {
            forward = keys * D + up(D, NR) * keys + TQ * D + TQ * keys + TQ * (keys + PAD) + 8 * PAD;
     size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + up(D, NR) * KB +
                       TQ * (KB + PAD) + 5 * TQ * NR + 2 * D * KB + 2 * keys + 24 * PAD;
-    /* of int8 there are bytes in the place of elements, and rows of a whole vector */
+    /* for int8: bytes instead of elements, and rows of a whole vector */
     size_t deep = up(D, 4 * VL), rows = 2 * T + TQ + KB + 3 * NR;
     size_t of_int8 = rows * (deep / 4 + 2) + (2 * KB + keys) * (deep / 4 + 1) +
                      TQ * (keys / 4 + PAD) + 4 * up(D, NR) + deep + 40 * PAD;
@@ -50,8 +50,8 @@ typedef struct small_product {
     int acc;
 } small_product;
 
-/* tiles whose first column lies beyond `diagonal` + their last row are all masked: not computed
- * (SIZE_MAX: compute all) */
+/* Tiles whose first column is beyond `diagonal` + their last row are all masked and are not computed (SIZE_MAX:
+ * compute all). */
 static void small(const small_product *p, size_t diagonal) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t j = 0; j < p->cols; j += NR) {
@@ -81,15 +81,15 @@ static void small_deep(const small_product *p, size_t diagonal) {
     }
 }
 
-/* rows of a head: (rows, D) of floats, or of what lies as bf16, `ld` apart */
+/* rows of a head: (rows, D) of floats, or stored as bf16, `ld` apart */
 typedef struct head {
     const void *x;
     size_t ld;
     bool bf16;
-    bool rounds; /* floats that int8 takes become bf16 first, as they would lie if they were kept */
+    bool rounds; /* floats for int8 are first rounded to bf16, as if they had been stored so */
 } head;
 
-/* q, k or v: the bits are the same however they lie */
+/* q, k or v; the bits do not depend on the storage type */
 static head head_of(const void *x, size_t ld, const bt_attn_shape *s, const form *f) {
     return (head){x, ld, s->bf16, !s->bf16 && f->prec == BT_PREC_BF16};
 }
