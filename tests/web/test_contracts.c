@@ -399,11 +399,6 @@ static void the_documentation_names_the_routes(void **state) {
         listed++;
     }
     int in_doc = 0;
-    char *served = strstr(doc,
-                          "/v1/models`"); /* the table of `bitrain serve`, which is no route here */
-    assert_non_null(served);
-    while (strncmp(served, "\n\n", 2) != 0) served--;
-    *served = 0;
     for (char *line = doc; line; line = strchr(line, '\n') ? strchr(line, '\n') + 1 : NULL) {
         if (strncmp(line, "| `GET /", 8) != 0 && strncmp(line, "| `POST /", 9) != 0) continue;
         char *end = strchr(line + 2, '|');
