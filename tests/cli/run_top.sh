@@ -48,7 +48,7 @@ if command -v sqlite3 > /dev/null; then
     for size in 80x24 80x30; do "$BITRAIN" top demo --once --size $size --store "$d/figure.db"; done | titles > "$d/shown"
     [ "$(wc -l < "$d/figure")" -ge 8 ] || fail "no titles in the figure"
     old=$(comm -23 "$d/figure" "$d/shown")
-    [ -z "$old" ] || fail "the figure of monitor/README.md has titles that the screen has not: $(echo $old); tests/README.md says how it is made"
+    [ -z "$old" ] || fail "the figure of monitor/README.md has titles that the screen has not: $(echo $old); tests/bench/README.md says how it is made"
 fi
 expect 0 "step 51/200" "$BITRAIN" top demo --step 51 --once
 expect 0 "^base-1 ○ DONE" "$BITRAIN" top base-1 --once --size 60x10

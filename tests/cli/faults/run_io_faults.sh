@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The N-th call on a run's files fails, for every kind of call: the run ends with a documented exit code and one line, what it
 # recorded is right, and resumed without the fault it ends with the bits of the calm run. A seeded sample of the calls here, each
-# of them with FULL=1 (tests/README.md).
+# of them with FULL=1 (tests/HOOKS.md).
 # timeout: 400
 . "$BT_SRC/tests/cli/train_lib.sh"
 ! ldd "$BITRAIN" | grep -q libasan || skip "a preloaded library and AddressSanitizer exclude each other"
