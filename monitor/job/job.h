@@ -92,6 +92,13 @@ struct bt_job {
         last_fence; /* of this attempt and the previous one; they also increase without a checkpoint folder */
     double start_s; /* longest time between a launch and the first connection; 0 before the first */
     bool launch_named; /* the user was informed that mpirun has not started a rank */
+    struct { /* the time between the first connection and the first step (start_watch.c) */
+        int64_t look_ns, alive_ns; /* time of the next check; time of the last sign of life */
+        uint64_t seen;         /* hash of places, exchanges and file traffic at the last check */
+        int64_t first_step;    /* step in which rank 0 was seen first, or -1 */
+        int awaited;           /* rank that was named as the one all others wait for, or -1 */
+        bool stalled, stepped; /* the silence was reported; rank 0 was seen in a second step */
+    } start;
     struct {
         int rank, pid;
     } ranks[BT_JOB_LOCAL_RANKS];
@@ -104,7 +111,7 @@ struct bt_job {
     int n_remote;
     bool connected; /* a rank of this attempt has connected */
     bool complete;  /* rank 0 has sent the result */
-    bool unstarted; /* a stop request ended this attempt before a rank connected */
+    bool unstarted; /* a stop request ended this attempt before it finished a step */
 
     bool stop_asked, stop_now, hung, paused, restarting;
     bool no_input; /* the terminal can no longer be read */
@@ -112,8 +119,9 @@ struct bt_job {
     uint32_t pending;
     /* time at which a rank was first found stopped by a signal, or 0; time of the next check */
     int64_t stopped_ns, stopped_look_ns;
-    int64_t stop_ns;   /* time of the request stop_now */
-    int64_t asked_ns;  /* time of the first stop request without a connected rank, or 0 */
+    int64_t stop_ns; /* time of the request stop_now */
+    int64_t
+        asked_ns; /* time of the first stop request in this attempt before its first step, or 0 */
     int64_t signal_ns; /* time of the first signal to stop, or 0 */
     bt_alert_rules alerts;
     struct {                /* newest evaluation of the run */
@@ -160,9 +168,19 @@ bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, 
     BT_MUST_CHECK;
 
 /* launch_watch.c. connected: call when the first rank has connected. check: until then, reports and ends a launch that
- * takes too long; after a stop request it ends the launch soon, because there is no state to save. */
+ * takes too long; after a stop request it ends an attempt without a step soon, because there is no state to save. */
 void bt_job_launch_connected(bt_job *job, int64_t now);
 void bt_job_launch_check(bt_job *job, int64_t now);
+
+/* start_watch.c. has_stepped: this attempt has finished a step. check: from the first connection until then, names
+ * who is waited for, and ends ranks that show no sign of life for launch.hang_s. */
+bool bt_job_has_stepped(const bt_job *job);
+void bt_job_start_check(bt_job *job, int64_t now);
+
+/* stopped_ranks.c. check: reports a rank of this host that a signal stopped, and ends it where a restart is allowed.
+ * name_culprit: writes "; " and who is stopped, "; " and who is where; *rank: the rank at fault, or -1. */
+void bt_job_check_stopped(bt_job *job, int64_t now);
+void bt_job_name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t size, int *rank);
 
 /* hot_spare.c. tick: starts a spare if launch.hot_spare is set and the run has made progress, and detects its end.
  * serve: accepts waiting ranks. take: the spare becomes the next attempt, which begins at job->from; false without a

@@ -175,6 +175,8 @@ static void begin_to_watch(bt_job *job) {
         job->died_otherwise = job->unstarted = false;
     job->stopped_ns = job->stopped_look_ns = 0;
     job->launch_named = false;
+    memset(&job->start, 0, sizeof job->start);
+    job->start.first_step = job->start.awaited = -1;
     job->memory_kills = bt_memory_kills_of_group();
     job->started_ns = bt_now_ns();
     bt_health_start(&job->health);

@@ -1,4 +1,5 @@
-/* launch_watch.c - the time between the launch of an attempt and the first connection of its ranks.
+/* launch_watch.c - the time between the launch of an attempt and the first connection of its ranks, and a request to
+ * stop before the first step.
  *
  * mpirun can hang before it starts a rank (too few file descriptors, a name server that does not answer). No rank
  * exists then that could report it or save anything, so the supervisor has a deadline of its own. */
@@ -10,9 +11,10 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
-/* DEADLINE: times the limit after which the launch is named. A stop waits for ranks that may be about to connect:
- * shortly, or longer where they hold a state that is in no checkpoint. */
-static const double NAMED_S = 30, DEADLINE = 4, STOP_S = 0.5, STOP_WITH_STATE_S = 10;
+/* DEADLINE: times the limit after which the launch is named. A stop waits for ranks that may be about to connect or to
+ * finish their first step: shortly, or longer where they hold a state that is in no checkpoint. */
+static const double NAMED_S = 30, DEADLINE = 4, STOP_S = 0.5, STOP_STEP_S = 1,
+                    STOP_WITH_STATE_S = 10;
 
 void bt_job_launch_connected(bt_job *job, int64_t now) {
     job->start_s = fmax(job->start_s, (double)(now - job->started_ns) / 1e9);
@@ -27,15 +29,22 @@ static const char *words_of_mpirun(bt_job *job) {
     return job->output.said[0] ? job->output.said : job->output.last_line;
 }
 
-static void stop_launch(bt_job *job, int64_t now) {
-    const double patience = job->from.memory ? fmax(STOP_WITH_STATE_S, 4 * job->start_s) : STOP_S;
+/* Ranks that are to save a state from memory have time as long as they show signs of life. */
+static double stop_waited_s(const bt_job *job, int64_t now) {
+    const bool alive = job->from.memory && job->start.alive_ns > job->asked_ns;
+    return (double)(now - (alive ? job->start.alive_ns : job->asked_ns)) / 1e9;
+}
+
+static void stop_start(bt_job *job, int64_t now) {
+    const double patience = job->from.memory ? fmax(STOP_WITH_STATE_S, 4 * job->start_s)
+                            : job->connected ? STOP_STEP_S
+                                             : STOP_S;
     if (!job->asked_ns) job->asked_ns = now;
-    if (job->unstarted || (double)(now - job->asked_ns) / 1e9 < patience) return;
-    bt_job_event(job, BT_EVENT_WARNING, -1,
-                 job->from.memory
-                     ? "no rank has connected: the run stops, and the steps after the "
-                       "newest checkpoint are lost"
-                     : "no rank has connected: the run stops, there is nothing to save");
+    if (job->unstarted || stop_waited_s(job, now) < patience) return;
+    bt_job_event(job, BT_EVENT_WARNING, -1, "%s: the run stops, %s",
+                 job->connected ? "no step is finished" : "no rank has connected",
+                 job->from.memory ? "and the steps after the newest checkpoint are lost"
+                                  : "there is nothing to save");
     job->unstarted = true;
     bt_proc_kill_session(job->child.pid, 0);
 }
@@ -43,11 +52,12 @@ static void stop_launch(bt_job *job, int64_t now) {
 void bt_job_launch_check(bt_job *job, int64_t now) {
     const double waited = (double)(now - job->started_ns) / 1e9,
                  named = fmax(job->s->launch_s > 0 ? job->s->launch_s : NAMED_S, 10 * job->start_s);
-    if (job->connected || job->hung || job->stop_now || job->child.pid <= 0) return;
-    if (job->stop_asked) {
-        stop_launch(job, now);
+    if (job->hung || job->stop_now || job->child.pid <= 0) return;
+    if (job->stop_asked && !job->complete && !bt_job_has_stepped(job)) {
+        stop_start(job, now);
         return;
     }
+    if (job->connected) return;
     if (waited > named && !job->launch_named) {
         const char *words = words_of_mpirun(job);
         job->launch_named = true;

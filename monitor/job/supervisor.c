@@ -31,7 +31,7 @@
 enum { VIEWER_NICE = 10 };
 /* a notice to leave comes to every process, not in order */
 static const double NOTICE_S = 1;
-static const int64_t STOPPED_LOOK_NS = 100000000, HANG_LOOK_NS = 100000000;
+static const int64_t HANG_LOOK_NS = 100000000;
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
 
 /* ---- signals --------------------------------------------------------------------------------- */
@@ -105,43 +105,6 @@ static void serve_wire(bt_job *job) {
     }
 }
 
-/* who is stopped, for the message about a silent run */
-static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
-    bt_proc list[BT_JOB_LOCAL_RANKS + 1];
-    size_t n = 0;
-    /* all processes are searched only where a rank is not known */
-    if (job->n_ranks == job->world_size) {
-        for (int r = 0; r < job->n_ranks; r++) n += bt_proc_look(job->ranks[r].pid, &list[n]);
-        n += bt_proc_look(job->child.pid, &list[n]);
-    } else
-        n = bt_proc_session(job->child.pid, list, BT_JOB_LOCAL_RANKS);
-    out[0] = '\0';
-    *rank = -1;
-    for (size_t i = 0; i < n; i++) {
-        if (list[i].state != 'T' && list[i].state != 't') continue;
-        for (int r = 0; r < job->n_ranks; r++)
-            if (job->ranks[r].pid == list[i].pid) *rank = job->ranks[r].rank;
-        if (*rank >= 0)
-            snprintf(out, size, "; rank %d (pid %d) is stopped by a signal", *rank,
-                     (int)list[i].pid);
-        else
-            snprintf(out, size, "; pid %d (%s) is stopped by a signal", (int)list[i].pid,
-                     list[i].name);
-        return;
-    }
-}
-
-/* what can be said of a silent run: who is stopped, who is where */
-static void name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t size, int *rank) {
-    char where[200];
-    int behind;
-    name_stopped(job, out, size, rank);
-    if (!bt_rank_progress_tell(&job->places, now_ns, where, sizeof where, &behind)) return;
-    size_t n = strlen(out);
-    snprintf(out + n, size - n, "; %s", where);
-    if (*rank < 0) *rank = behind;
-}
-
 static const char *host_of(const bt_job *job, int rank) {
     for (int i = 0; i < job->n_remote; i++)
         if (job->far[i].rank == rank) return job->far[i].host;
@@ -160,42 +123,6 @@ static void check_slow(bt_job *job, int64_t now) {
              bt_rank_progress_missing(&job->places, now, limit, what, sizeof what, &rank))
         bt_job_event(job, BT_EVENT_SLOW, rank, "%s%s%s%s", what, rank >= 0 ? " (host " : "",
                      rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
-}
-
-/* A rank that a signal stopped does not go on by itself, and all wait for it: where a restart is
- * allowed it is ended soon. (One under a debugger is in another state.) */
-static void check_stopped(bt_job *job, int64_t now) {
-    char who[400];
-    int rank;
-    const double median = bt_health_median_s(&job->health),
-                 quiet = bt_health_silence_s(&job->health, now);
-    if (now < job->stopped_look_ns || job->stop_asked || job->paused || !job->connected) return;
-    /* only where steps stay away */
-    if (!job->stopped_ns && quiet < fmax(2 * median, 0.2)) return;
-    job->stopped_look_ns = now + STOPPED_LOOK_NS;
-    name_stopped(job, who, sizeof who, &rank);
-    if (rank < 0) {
-        if (job->stopped_ns)
-            bt_job_event(job, BT_EVENT_RECOVERED, -1, "no rank is stopped any more");
-        job->stopped_ns = 0;
-        return;
-    }
-    double limit = 5 * median;
-    const bool ends = job->s->hang_s > 0 && job->s->max_restarts > 0;
-    if (limit < 2) limit = 2;
-    if (!job->stopped_ns) {
-        char what[80] = "the run waits for it";
-        if (ends) snprintf(what, sizeof what, "the ranks are started again in %.0f s", ceil(limit));
-        /* it may have been so since the newest step */
-        job->stopped_ns = now - (int64_t)(fmin(quiet, 0.5) * 1e9);
-        bt_job_event(job, BT_EVENT_STALLED, rank, "%s; %s, unless it goes on (kill -CONT)", who + 2,
-                     what);
-    } else if (ends && (double)(now - job->stopped_ns) / 1e9 > limit) {
-        name_culprit(job, now, who, sizeof who, &rank);
-        bt_job_event(job, BT_EVENT_FAILURE, rank, "%s: the ranks are ended after %.0f s",
-                     who[0] ? who + 2 : "a rank is stopped", limit);
-        bt_job_end_hung(job);
-    }
 }
 
 /* Where a restart is allowed, a rank of this host that hangs is ended soon (hang_watch.h). */
@@ -221,23 +148,24 @@ static void check_health(bt_job *job) {
     int rank;
     const int64_t now = bt_now_ns();
     bt_job_launch_check(job, now);
+    if (!job->hung) bt_job_start_check(job, now);
     check_slow(job, now);
     bt_job_hosts_check(job, now);
     /* an island: how long the hub may be waited for is islands.patience */
     if (job->places.n > 0 && bt_rank_progress_look(&job->places, 0).at == BT_AT_HUB)
         bt_health_sign(&job->health, now);
-    if (!job->hung) check_stopped(job, now);
+    if (!job->hung) bt_job_check_stopped(job, now);
     if (!job->hung) check_hang(job, now);
     switch (bt_health_check(&job->health, now, job->stop_asked ? 0 : job->s->hang_s)) {
     case BT_HEALTH_LATE:
-        name_culprit(job, now, who, sizeof who, &rank);
+        bt_job_name_culprit(job, now, who, sizeof who, &rank);
         snprintf(told, sizeof told, "no step for %.0f s (expected within %.0f s)%s",
                  bt_health_silence_s(&job->health, now), bt_health_limit_s(&job->health), who);
         bt_job_stalled(job, rank, bt_health_silence_s(&job->health, now), told);
         break;
     case BT_HEALTH_RECOVERED: bt_job_event(job, BT_EVENT_RECOVERED, -1, "steps come again"); break;
     case BT_HEALTH_DEAD:
-        name_culprit(job, now, who, sizeof who, &rank);
+        bt_job_name_culprit(job, now, who, sizeof who, &rank);
         bt_job_event(job, BT_EVENT_FAILURE, rank, "no step for %.0f s: the ranks are ended%s",
                      bt_health_silence_s(&job->health, now), who);
         bt_job_end_hung(job);

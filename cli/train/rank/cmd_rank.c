@@ -145,6 +145,11 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
     static bt_isa_agreement isa;
     bool help = false;
     bt_comm *world = bt_comm_world();
+    place = bt_rank_progress_map(w->places, bt_comm_rank(world));
+    if (place) {
+        bt_place_enter(place, BT_AT_START, 0);
+        bt_traffic_count_in(&place->exchanges);
+    }
     bt_code code = bt_run_cfg_read(&opts, &cfg, argc, argv, &help, err);
     BT_TRY(bt_agree(world, code, err));
     BT_TRY(bt_agree_isa(world, cfg.isa, &isa, err));
@@ -162,8 +167,6 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_train_result result;
         bt_text sample;
         bt_text_init(&sample);
-        place = bt_rank_progress_map(w->places, bt_comm_rank(world));
-        if (place) bt_traffic_count_in(&place->exchanges);
         bt_rank_stack_on_signal(bt_comm_rank(world));
         const bt_rank_run run = {.cfg = &cfg,
                                  .isa = &isa,

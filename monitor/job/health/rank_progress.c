@@ -19,7 +19,7 @@ static const struct {
     bool waits;
 } places[BT_AT_COUNT] = {
     [BT_AT_NOWHERE] = {"not there yet", 0, false},
-    [BT_AT_START] = {"at its start", 0, true},
+    [BT_AT_START] = {"at the start", 0, true},
     [BT_AT_DATA] = {"in data", 1, false},
     [BT_AT_COMPUTE] = {"in forward and backward", 1, false},
     [BT_AT_EXCHANGE] = {"in the exchange", 2, true},
@@ -28,7 +28,7 @@ static const struct {
     [BT_AT_EVALUATION] = {"in an evaluation", 4, true},
     [BT_AT_RECORD] = {"recording measurements", 5, true},
     [BT_AT_PAUSE] = {"in a pause", 7, true},
-    [BT_AT_END] = {"at its end", 8, true},
+    [BT_AT_END] = {"at the end", 8, true},
     [BT_AT_HUB] = {"in the exchange with the hub", 3, true},
 };
 
@@ -136,8 +136,13 @@ bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out,
         *rank = say_unseen(p, who_not, sizeof who_not);
         snprintf(out, size, "the ranks of this host are %s%s; rank%s %s %s not", here, since,
                  *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
+    } else if (together && known < p->n) {
+        char unseen[64];
+        const int only = say_unseen(p, unseen, sizeof unseen);
+        snprintf(out, size, "the ranks of this host are %s%s; rank%s %s %s not seen from here",
+                 here, since, only < 0 ? "s" : "", unseen, only < 0 ? "are" : "is");
     } else if (together)
-        snprintf(out, size, "%s %s%s", known == 1 ? "the rank is" : "all ranks are", here, since);
+        snprintf(out, size, "%s %s%s", p->n == 1 ? "the rank is" : "all ranks are", here, since);
     else if (n_last == 1) {
         *rank = who;
         snprintf(out, size, "rank %d is %s%s; %s %s", who, here, since,
@@ -145,6 +150,27 @@ bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out,
     } else
         snprintf(out, size, "%d ranks (first of them rank %d) are %s%s; others wait %s", n_last,
                  who, here, since, there);
+    return true;
+}
+
+bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size,
+                              int *rank) {
+    int64_t least = INT64_MAX, most = -1;
+    int n_least = 0, n_start = 0, who = -1;
+    for (int r = 0; p->slot && r < p->n; r++) {
+        const seen s = look(&p->slot[r]);
+        if (s.at == BT_AT_START) n_start++;
+        if (s.exchanges > most) most = s.exchanges;
+        if (s.exchanges < least) least = s.exchanges, n_least = 0, who = r;
+        if (s.exchanges == least) n_least++;
+    }
+    if (n_start < 2 || n_start < p->n || n_least != 1)
+        return bt_rank_progress_tell(p, now_ns, out, size, rank);
+    *rank = who;
+    snprintf(out, size,
+             "rank %d (pid %d) is at the start, after %lld exchanges; the others wait for it in "
+             "exchange %lld",
+             who, look(&p->slot[who]).pid, (long long)least, (long long)most);
     return true;
 }
 

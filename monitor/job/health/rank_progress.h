@@ -48,6 +48,10 @@ bt_place *bt_rank_progress_map(const char *path, int rank);
  * rank: the only one behind, or -1. false: nothing known */
 bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size,
                            int *rank);
+/* the rank that all others wait for, before the first step too: ranks at their start are in the same place, so the one
+ * that has begun the fewest exchanges is behind. Text and *rank as for bt_rank_progress_tell. */
+bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size,
+                              int *rank);
 /* a rank that is alone behind and has been where it is for longer than limit_s; once a stay. false:
  * none */
 bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out,

@@ -76,6 +76,16 @@ static inline void be_late(const rank *r, int ms) {
     munmap(first, 2 * sizeof *first);
 }
 
+/* both ranks are at their start, and rank 0 has begun an exchange that rank 1 has not */
+static inline void start_late(const rank *r) {
+    bt_place *first = bt_rank_progress_map(r->places, 0);
+    if (!first) exit(95);
+    for (int i = 0; i < 2; i++) {
+        bt_place_enter(first + i, BT_AT_START, 0);
+        atomic_store(&first[i].exchanges, 8 - i);
+    }
+}
+
 /* "steps 3;die 9": one thing after the other */
 static inline int act(rank *r, char *what) {
     double values[BT_MS_COUNT];
@@ -95,6 +105,8 @@ static inline int act(rank *r, char *what) {
         be_two(r, to);
     } else if (strcmp(what, "stops") == 0) {
         kill(r->second, SIGSTOP);
+    } else if (strcmp(what, "starts_late") == 0) {
+        start_late(r);
     } else if (strcmp(what, "late") == 0) {
         be_late(r, number);
     } else if (strcmp(what, "steps") == 0) {

@@ -141,7 +141,8 @@ static void of_two_ranks_one_is_slow(void **state) {
     open_places(&p, 2);
     put(&p, 1, BT_AT_DATA, 3, 9);
     assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));
-    assert_string_equal(told(&p, 9.5, &rank), "the rank is in data of step 4");
+    assert_string_equal(told(&p, 9.5, &rank), "the ranks of this host are in data of step 4; "
+                                              "rank 0 is not seen from here");
     put(&p, 0, BT_AT_EXCHANGE, 3, 8);
     assert_string_equal(
         told(&p, 10, &rank),
@@ -152,7 +153,7 @@ static void of_two_ranks_one_is_slow(void **state) {
     put(&p, 0, BT_AT_START, 3, 8);
     put(&p, 1, BT_AT_END, 3, 9);
     assert_string_equal(told(&p, 10, &rank),
-                        "rank 0 is at its start since 2.0 s; the other at its end");
+                        "rank 0 is at the start since 2.0 s; the other at the end");
     bt_rank_progress_close(&p);
 }
 
@@ -306,7 +307,7 @@ static void each_place_in_words(void **state) {
         bt_place_id at;
         const char *words;
         bool accused;
-    } rows[] = {{BT_AT_START, "at its start", false},
+    } rows[] = {{BT_AT_START, "at the start", false},
                 {BT_AT_DATA, "in data of step 4", true},
                 {BT_AT_COMPUTE, "in forward and backward of step 4", true},
                 {BT_AT_EXCHANGE, "in the exchange of step 4", false},
@@ -315,7 +316,7 @@ static void each_place_in_words(void **state) {
                 {BT_AT_EVALUATION, "in an evaluation of step 4", false},
                 {BT_AT_RECORD, "recording measurements of step 4", false},
                 {BT_AT_PAUSE, "in a pause of step 4", false},
-                {BT_AT_END, "at its end", false},
+                {BT_AT_END, "at the end", false},
                 {BT_AT_HUB, "in the exchange with the hub of step 4", false}};
     bt_rank_progress p;
     char out[200], want[200];
@@ -373,7 +374,8 @@ static void places_where_ranks_wait_for_the_unseen(void **state) {
         }
         snprintf(want, sizeof want,
                  waits[at] ? "the ranks of this host are %s since 2.0 s; rank 1 is not"
-                           : "all ranks are %s since 2.0 s",
+                           : "the ranks of this host are %s since 2.0 s; rank 1 is not seen "
+                             "from here",
                  here);
         assert_string_equal(told(&p, 4, &rank), want);
         assert_int_equal(rank, waits[at] ? 1 : -1);
