@@ -56,8 +56,8 @@ static inline bt_trainer *tiny_create(const bt_run_cfg *cfg, fake_sink *f, bt_re
                                       const char *resume_dir) {
     static bt_sink sink;
     bt_err err = BT_ERR_INIT;
-    if (bt_kernels_select(cfg->isa, &err) != BT_OK) fail_msg("%s", err.msg);
-    if (bt_threads_init((int)cfg->threads, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_kernels_select(cfg->launch.isa, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_threads_init((int)cfg->launch.threads, &err) != BT_OK) fail_msg("%s", err.msg);
     if (f) sink = fake_sink_of(f);
     bt_trainer_setup s = {.cfg = cfg,
                           .sink = f ? &sink : NULL,

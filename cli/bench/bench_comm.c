@@ -314,7 +314,7 @@ static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv,
     BT_TRY(bt_opts_set(o, "mesh.zero", "1", BT_FROM_PRESET, "bench", err));
     BT_TRY(
         bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), err));
-    if (cfg->dp_replicate * cfg->dp_shard < 2 || cfg->zero < 1)
+    if (cfg->mesh.dp_replicate * cfg->mesh.dp_shard < 2 || cfg->mesh.zero < 1)
         return bt_fail(err, BT_ARG,
                        "bench comm measures what data-parallel ranks send each other: it needs "
                        "--ranks 2 or more, and --zero 1 or more");
@@ -367,7 +367,7 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bt_err *err) {
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_text out;
         bt_text_init(&out);
-        if (cfg->json)
+        if (cfg->run.json)
             put_json(&out, &b);
         else
             put_text(&out, &b);

@@ -40,14 +40,14 @@ bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_
     words[0] = "bench";
     words[1] = verb;
     for (int i = 0; i < argc; i++) words[2 + i] = argv[i];
-    const bt_run_once once = {.ranks = (int)cfg->ranks,
-                              .hosts = cfg->hosts,
-                              .mpirun_args = cfg->mpirun_args,
+    const bt_run_once once = {.ranks = (int)cfg->launch.ranks,
+                              .hosts = cfg->launch.hosts,
+                              .mpirun_args = cfg->launch.mpirun_args,
                               .words = words,
                               .n_words = (size_t)argc + 2};
     bt_text result;
     bt_text_init(&result);
-    bt_code code = bt_run_shown(&once, "measuring", cfg->quiet || cfg->json, &result, err);
+    bt_code code = bt_run_shown(&once, "measuring", cfg->run.quiet || cfg->run.json, &result, err);
     if (code == BT_OK) {
         for (char *p = result.data; p && *p; p++)
             if (*p == '\t') *p = '\n';

@@ -42,13 +42,13 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json j;
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
-    bt_json_str(&j, "preset", c->preset);
-    bt_json_str(&j, "precision", precisions[c->precision]);
+    bt_json_str(&j, "preset", c->model.preset);
+    bt_json_str(&j, "precision", precisions[c->train.precision]);
     bt_json_num(&j, "tokens_per_s", r->tokens_per_s);
     bt_json_num(&j, "tokens_per_s_min",
-                bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_max));
+                bt_derived_tokens_per_s((double)c->train.batch_tokens, r->step_ms_max));
     bt_json_num(&j, "tokens_per_s_max",
-                bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_min));
+                bt_derived_tokens_per_s((double)c->train.batch_tokens, r->step_ms_min));
     bt_json_num(&j, "mfu", r->mfu);
     bt_json_num(&j, "gflops", r->flop_token * r->tokens_per_s / 1e9);
     bt_json_num(&j, "peak_gflops", r->peak_flops > 0 ? r->peak_flops / 1e9 : NAN);
@@ -66,9 +66,9 @@ static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_int(&j, "threads", bt_threads_count());
     bt_json_int(&j, "ranks", bt_comm_size(bt_comm_world()));
-    bt_json_int(&j, "batch_tokens", c->batch_tokens);
-    bt_json_int(&j, "micro_batch", c->micro_batch);
-    bt_json_int(&j, "accum", c->accum);
+    bt_json_int(&j, "batch_tokens", c->train.batch_tokens);
+    bt_json_int(&j, "micro_batch", c->train.micro_batch);
+    bt_json_int(&j, "accum", c->train.accum);
     bt_json_int(&j, "steps", r->steps - WARMUP);
     bt_json_str(&j, "cpu", bt_cpu_get()->model);
     if (r->profile.n > 0) {
@@ -102,14 +102,14 @@ static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r
     char rate[32], ms[32], percent[32] = "unknown";
     const int ranks = bt_comm_size(bt_comm_world());
     bt_text_printf(out, "%s, %lld tokens a step, %d rank%s x %d thread%s, %s kernels, %s\n",
-                   c->preset, (long long)c->batch_tokens, ranks, ranks == 1 ? "" : "s",
+                   c->model.preset, (long long)c->train.batch_tokens, ranks, ranks == 1 ? "" : "s",
                    bt_threads_count(), bt_threads_count() == 1 ? "" : "s", bt_kernels_isa(),
                    bt_cpu_get()->model);
     if (isfinite(r->mfu)) bt_metric_format(percent, sizeof percent, r->mfu, BT_UNIT_FRAC);
     bt_text_printf(out, "  %-14s %s tokens (%.0f to %.0f), mfu %s, %.1f GFLOP/s\n", "speed",
                    bt_metric_format(rate, sizeof rate, r->tokens_per_s, BT_UNIT_PER_S),
-                   bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_max),
-                   bt_derived_tokens_per_s((double)c->batch_tokens, r->step_ms_min), percent,
+                   bt_derived_tokens_per_s((double)c->train.batch_tokens, r->step_ms_max),
+                   bt_derived_tokens_per_s((double)c->train.batch_tokens, r->step_ms_min), percent,
                    r->flop_token * r->tokens_per_s / 1e9);
     bt_text_printf(out, "  %-14s %s", "step",
                    bt_metric_format(ms, sizeof ms, r->step_ms[BT_MR_STEP_TIME], BT_UNIT_MS));
@@ -161,7 +161,7 @@ static void show_step(void *ctx, const bt_step_record *r) {
 static bt_code measure(const bt_run_cfg *cfg, shown_steps *shown, bt_train_result *r, bt_err *err) {
     bt_trainer *t = NULL;
     const bt_sink sink = {.ctx = shown, .step = show_step};
-    shown->steps = cfg->steps;
+    shown->steps = cfg->train.steps;
     bt_bench_bar_show(&shown->bar, (double)shown->round / shown->rounds,
                       "memory, data, rates of this machine");
     const bt_trainer_setup setup = {
@@ -214,14 +214,14 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err),
                             err);
     bt_isa_agreement isa;
-    if (code == BT_OK) code = bt_agree_isa(world, cfg->isa, &isa, err);
+    if (code == BT_OK) code = bt_agree_isa(world, cfg->launch.isa, &isa, err);
     if (code == BT_OK) bt_isa_agreement_apply(&isa, cfg);
     if (code == BT_OK) code = bt_agree_settings(world, cfg, err);
     reproducible_cost cost = {0};
     bt_run_cfg *plain = NULL;
     shown_steps shown = {.rounds = 1};
-    bt_bench_bar_begin(&shown.bar, marked, cfg->quiet || cfg->json);
-    if (code == BT_OK && cfg->reproducible) {
+    bt_bench_bar_begin(&shown.bar, marked, cfg->run.quiet || cfg->run.json);
+    if (code == BT_OK && cfg->train.reproducible) {
         code = bt_agree(world, read_plain(&plain, argc, argv, bt_comm_size(world), err), err);
         if (code == BT_OK) bt_isa_agreement_apply(&isa, plain);
         if (code == BT_OK) code = measure_cost(cfg, plain, &shown, &r, &cost, err);
@@ -231,11 +231,11 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     bt_bench_bar_end(&shown.bar);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_text_init(&out);
-        if (cfg->json)
+        if (cfg->run.json)
             put_json(&out, cfg, &r, &cost);
         else
             put_text(&out, cfg, &r, &cost);
-        if (cfg->json && !marked) bt_text_put(&out, "\n");
+        if (cfg->run.json && !marked) bt_text_put(&out, "\n");
         bt_bench_print_result(&out, marked);
         bt_text_release(&out);
     }
@@ -253,6 +253,6 @@ bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err) {
         return BT_OK;
     }
     BT_TRY(read_settings(&o, &cfg, argc, argv, 0, err));
-    if (cfg.ranks > 1) return bt_bench_on_ranks("train", argc, argv, &cfg, err);
+    if (cfg.launch.ranks > 1) return bt_bench_on_ranks("train", argc, argv, &cfg, err);
     return as_rank(argc, argv, &cfg, false, err);
 }

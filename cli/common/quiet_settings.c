@@ -17,12 +17,13 @@ static const struct {
 /* the built-in text lies where runs have it, beside the metrics database; the first to ask puts it there */
 static bt_code prepare_builtin(bt_opts *o, const bt_run_cfg *cfg, bool first, bt_err *err) {
     char db[PATH_MAX], path[PATH_MAX];
-    if (!bt_names_builtin(cfg->data)) return BT_OK;
-    BT_TRY(bt_store_path(db, sizeof db, cfg->store, err));
-    if (!bt_cli_beside(path, sizeof cfg->cache, db, "cache"))
+    if (!bt_names_builtin(cfg->data.path)) return BT_OK;
+    BT_TRY(bt_store_path(db, sizeof db, cfg->run.store, err));
+    if (!bt_cli_beside(path, sizeof cfg->data.cache, db, "cache"))
         return bt_fail(err, BT_ARG, "folder '%.200s' is too long", path);
-    if (!cfg->cache[0]) BT_TRY(bt_opts_set(o, "data.cache", path, BT_FROM_PRESET, "bench", err));
-    bt_builtin_path(path, sizeof path, cfg->cache);
+    if (!cfg->data.cache[0])
+        BT_TRY(bt_opts_set(o, "data.cache", path, BT_FROM_PRESET, "bench", err));
+    bt_builtin_path(path, sizeof path, cfg->data.cache);
     return first ? bt_builtin_make(path, err) : BT_OK;
 }
 
@@ -33,10 +34,10 @@ bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **arg
     for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
         BT_TRY(bt_opts_set(o, quiet[i].key, quiet[i].value, BT_FROM_PRESET, "bench", err));
     size_t given = bt_opt_find(o->table, o->n, "train.steps");
-    if (o->origin[given] <= BT_FROM_PRESET) cfg->steps = steps;
-    cfg->steps += warmup;
-    cfg->out[0] = '\0';
-    cfg->stop_after = 0;
+    if (o->origin[given] <= BT_FROM_PRESET) cfg->train.steps = steps;
+    cfg->train.steps += warmup;
+    cfg->run.out[0] = '\0';
+    cfg->train.stop_after = 0;
     BT_TRY(prepare_builtin(o, cfg, ranks == 0, err));
     return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores),
                              err);

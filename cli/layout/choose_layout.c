@@ -49,8 +49,8 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
                     .cores = bt_cpu_get()->cores,
                     .binds = bt_cpu_get()->visible_cores == bt_cpu_get()->hw_threads &&
                              (long)bt_cpu_get()->cores * ranks > sysconf(_SC_NPROCESSORS_ONLN)};
-    if (cfg->hosts[0]) place_ranks(&c, cfg->hosts);
-    if (room.host != SIZE_MAX && cfg->memory_check) c.memory_bytes = (double)room.host;
+    if (cfg->launch.hosts[0]) place_ranks(&c, cfg->launch.hosts);
+    if (room.host != SIZE_MAX && cfg->launch.memory_check) c.memory_bytes = (double)room.host;
     return c;
 }
 
@@ -159,7 +159,7 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
                                    .may = bt_layout_freedom_of(job->opts),
                                    .cluster = bt_cluster_here(job->cfg, job->ranks)};
     /* packed forms, and so memory, are the kernel set's own */
-    bt_code code = bt_kernels_select(job->cfg->isa, err);
+    bt_code code = bt_kernels_select(job->cfg->launch.isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
     if (code == BT_OK) code = check_any_fits(&c->layouts, &c->search, err);
     if (code == BT_OK) code = measure(c, job, told, err);

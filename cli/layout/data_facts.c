@@ -11,7 +11,8 @@ static bool short_enough(const bt_run_cfg *cfg) {
     bt_sources files = {0};
     bt_err ignored = BT_ERR_INIT;
     double bytes = 0;
-    if (bt_sources_list_glob(&files, cfg->data, cfg->glob, cfg->cache, &ignored) != BT_OK)
+    if (bt_sources_list_glob(&files, cfg->data.path, cfg->data.glob, cfg->data.cache, &ignored) !=
+        BT_OK)
         return false;
     for (size_t i = 0; i < files.n; i++) bytes += (double)files.items[i].bytes;
     bt_sources_release(&files);
@@ -20,7 +21,7 @@ static bool short_enough(const bt_run_cfg *cfg) {
 
 /* a token attends to as many tokens as its position says, in whole sequences to half of them on average */
 static double attended(bt_loader *l, const bt_run_cfg *cfg) {
-    const int64_t T = cfg->seq_len, B = cfg->micro_batch, all = bt_loader_sequences(l);
+    const int64_t T = cfg->model.seq_len, B = cfg->train.micro_batch, all = bt_loader_sequences(l);
     const int64_t n = all < SEQUENCES_MOST ? all : SEQUENCES_MOST;
     bt_err ignored = BT_ERR_INIT;
     double seen = 0;
@@ -37,12 +38,12 @@ bt_data_facts bt_data_facts_of(const bt_run_cfg *cfg) {
     bt_loader *l = NULL;
     bt_err ignored = BT_ERR_INIT; /* what is wrong with the data the ranks say */
     bt_loader_cfg data = bt_run_data(cfg);
-    if (cfg->packing <= BT_PACKED_STREAM || !short_enough(cfg)) return out;
+    if (cfg->data.packing <= BT_PACKED_STREAM || !short_enough(cfg)) return out;
     data.cache_dir = "";
     data.sequences_per_step = data.n_sequences = data.B;
     if (bt_loader_open(&l, &data, &ignored) != BT_OK) return out;
     const bt_row_facts *f = bt_loader_row_facts(l);
-    const double room = (double)bt_loader_sequences(l) * (double)cfg->seq_len;
+    const double room = (double)bt_loader_sequences(l) * (double)cfg->model.seq_len;
     if (f && room > 0) out.learned_frac = (double)f->counted / room;
     out.attended_frac = attended(l, cfg);
     bt_loader_close(l);

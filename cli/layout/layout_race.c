@@ -51,8 +51,8 @@ static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
         return bt_fail(err, BT_ARG, "a layout to be tried has no steps");
     BT_TRY(bt_quiet_settings_read(&x->opts, &x->cfg, argc - RACER_WORDS, argv + RACER_WORDS,
                                   bt_comm_size(bt_comm_world()), STEPS_MOST, 0, err));
-    x->cfg.steps = STEPS_MOST;
-    x->cfg.bigram_steps = x->cfg.share_steps = 0; /* most steps of the run are others */
+    x->cfg.train.steps = STEPS_MOST;
+    x->cfg.train.bigram_steps = x->cfg.train.share_steps = 0; /* most steps of the run are others */
     return BT_OK;
 }
 
@@ -171,9 +171,10 @@ static void put_result(const bt_race *r) {
 
 /* as in training; ranks of the largest group are neighbours */
 static bt_code take_cores(const layouts *l, bt_err *err) {
-    const int threads = (int)(l->at[0].cfg.threads > 1 ? l->at[0].cfg.threads : 1);
+    const int threads = (int)(l->at[0].cfg.launch.threads > 1 ? l->at[0].cfg.launch.threads : 1);
     int64_t group = 1;
-    for (size_t i = 0; i < l->n; i++) group = l->at[i].cfg.tp > group ? l->at[i].cfg.tp : group;
+    for (size_t i = 0; i < l->n; i++)
+        group = l->at[i].cfg.mesh.tp > group ? l->at[i].cfg.mesh.tp : group;
     const bt_place_job place = {.ranks = bt_comm_local_size(),
                                 .rank = bt_comm_local_rank(),
                                 .threads = threads,
@@ -186,7 +187,7 @@ static bt_code prepare(layouts *l, int argc, char **argv, bt_err *err) {
     bt_comm *world = bt_comm_world();
     bt_isa_agreement isa;
     BT_TRY(bt_agree(world, read_words(l, argc, argv, err), err));
-    BT_TRY(bt_agree_isa(world, l->at[0].cfg.isa, &isa, err));
+    BT_TRY(bt_agree_isa(world, l->at[0].cfg.launch.isa, &isa, err));
     for (size_t i = 0; i < l->n; i++) {
         bt_isa_agreement_apply(&isa, &l->at[i].cfg);
         BT_TRY(bt_agree_settings(world, &l->at[i].cfg, err));

@@ -77,7 +77,7 @@ static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg, int6
     char vocab[32], number[32];
     bt_text_init(&value);
     put(w, "--preset", "");
-    put(w, cfg->preset, "");
+    put(w, cfg->model.preset, "");
     for (size_t i = 0; i < o->n; i++) {
         if (!of_the_work(o->table[i].key) || o->origin[i] <= BT_FROM_PRESET) continue;
         if (layers > 0 && strcmp(o->table[i].key, "model.layers") == 0) continue;
@@ -86,13 +86,13 @@ static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg, int6
         put_set(w, o->table[i].key, bt_text_str(&value));
     }
     bt_text_release(&value);
-    snprintf(vocab, sizeof vocab, "%" PRId64, (int64_t)cfg->vocab);
+    snprintf(vocab, sizeof vocab, "%" PRId64, (int64_t)cfg->model.vocab);
     put_set(w, "model.vocab", vocab);
     snprintf(number, sizeof number, "%" PRId64, layers);
     if (layers > 0) put_set(w, "model.layers", number);
     put(w, "--isa", "");
-    put(w, cfg->isa, "");
-    put_flag(w, "--threads", cfg->threads);
+    put(w, cfg->launch.isa, "");
+    put_flag(w, "--threads", cfg->launch.threads);
 }
 
 static void put_layout(words *w, const bt_layout *l) {
@@ -124,7 +124,7 @@ static void put_run(words *w, const tried_work *of, const bt_layout *l, int64_t 
     put(w, "synth:chain", "");
     put_flag(w, "--ranks", of->ranks);
     put_settings(w, of->opts, of->settings, layers);
-    put_flag(w, "--batch-tokens", of->settings->batch_tokens / l->accum * micros);
+    put_flag(w, "--batch-tokens", of->settings->train.batch_tokens / l->accum * micros);
     put_layout(w, l);
 }
 
@@ -153,13 +153,13 @@ const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, in
                                      const bt_rates *rates) {
     char key[sizeof rates->trials[0].key];
     words w = {.text = calloc(WORDS_MOST, sizeof *w.text)};
-    bt_layout l = {.virtual_stages = (int)cfg->virtual_stages,
-                   .zero = (int)cfg->zero,
-                   .recompute = cfg->recompute,
-                   .gather = cfg->gather,
-                   .codec = cfg->codec,
-                   .micro_batch = cfg->micro_batch,
-                   .accum = cfg->accum};
+    bt_layout l = {.virtual_stages = (int)cfg->parallel.virtual_stages,
+                   .zero = (int)cfg->mesh.zero,
+                   .recompute = cfg->train.recompute,
+                   .gather = cfg->parallel.gather,
+                   .codec = cfg->parallel.codec,
+                   .micro_batch = cfg->train.micro_batch,
+                   .accum = cfg->train.accum};
     if (!w.text) return NULL;
     bt_run_cfg_mesh(cfg, &l.shape);
     whole_step_key(&w, &(tried_work){o, cfg, ranks}, &l, key, sizeof key);
@@ -171,8 +171,8 @@ const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, in
 
 static bool plain_training(const bt_layout_job *job) {
     const bt_run_cfg *c = job->cfg;
-    return c->form == BT_FORMED_TEXT && c->tune == BT_TUNE_FULL && !c->teacher[0] &&
-           !c->logits[0] && !c->hub[0];
+    return c->data.form == BT_FORMED_TEXT && c->tune.mode == BT_TUNE_FULL && !c->tune.teacher[0] &&
+           !c->tune.logits[0] && !c->islands.hub[0];
 }
 
 typedef struct candidate {
@@ -203,7 +203,7 @@ static bt_trial_length length_of(const bt_layout_choice *c, const bt_layout *l) 
                                        (l->virtual_stages > 1 ? l->virtual_stages : 1),
                              .make_s = make_s(&c->settings),
                              .micros = l->accum,
-                             .layers = c->settings.n_layers,
+                             .layers = c->settings.model.layers,
                              .run_s = l->time.step.step_s};
 }
 
@@ -231,11 +231,11 @@ static bool shorter_step(const bt_layout_choice *c, const bt_layout *l, bt_trial
     if (all && cfg) {
         bt_layout_search s = c->search;
         *all = *c->search.cfg;
-        all->batch_tokens = c->settings.batch_tokens / l->accum * x->micros;
-        all->n_layers = x->layers;
+        all->train.batch_tokens = c->settings.train.batch_tokens / l->accum * x->micros;
+        all->model.layers = x->layers;
         s.cfg = all;
         s.may.micro_batch = true;
-        there_is = bt_layout_settings(&s, l, cfg, NULL) == BT_OK && cfg->accum == x->micros &&
+        there_is = bt_layout_settings(&s, l, cfg, NULL) == BT_OK && cfg->train.accum == x->micros &&
                    bt_time_predict(cfg, &c->rates, &s.cluster, &time, NULL) == BT_OK;
         if (there_is) x->run_s = time.step.step_s;
         if (there_is) x->make_s = make_s(cfg);
@@ -302,13 +302,13 @@ static void put_race(trials *t, size_t k, double seconds) {
         put_real(w, l->time.step.step_s / t->all[i].length.run_s);
         const int64_t layers = t->all[i].length.layers;
         put_run(w, &(tried_work){t->job->opts, &t->c->settings, t->job->ranks}, l,
-                t->all[i].length.micros, layers < t->c->settings.n_layers ? layers : 0);
+                t->all[i].length.micros, layers < t->c->settings.model.layers ? layers : 0);
     }
 }
 
 static void tell(const trials *t, const candidate *tried, const json_t *x, bt_text *told) {
     const bt_layout *l = tried->layout;
-    const int64_t layers = t->c->settings.n_layers;
+    const int64_t layers = t->c->settings.model.layers;
     char layout[160], a[32], b[32], of[64] = "";
     const long long runs = json_integer_value(json_object_get(x, "runs"));
     const int64_t micros = tried->length.micros;
@@ -366,8 +366,8 @@ static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *
     put_race(t, n, seconds);
     t->load = bt_machine_load_of_others();
     const bt_run_once once = {.ranks = t->job->ranks,
-                              .hosts = t->job->cfg->hosts,
-                              .mpirun_args = t->job->cfg->mpirun_args,
+                              .hosts = t->job->cfg->launch.hosts,
+                              .mpirun_args = t->job->cfg->launch.mpirun_args,
                               .words = t->w->at,
                               .n_words = t->w->n};
     bt_text_init(&result);

@@ -141,9 +141,9 @@ static bt_code run_job(const bt_rates_wanted *w, const job *j, bt_rates *out, bt
     bt_text_init(&result);
     bt_code code = words && shapes ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %zu shapes", n);
     if (code == BT_OK) {
-        snprintf(threads, sizeof threads, "%" PRId64, w->cfg->threads);
+        snprintf(threads, sizeof threads, "%" PRId64, w->cfg->launch.threads);
         snprintf(budget, sizeof budget, "%.3f", j->budget_s);
-        const char *const first[] = {"plan",   BT_RATES_PROBE_WORD,    w->cfg->isa,
+        const char *const first[] = {"plan",   BT_RATES_PROBE_WORD,    w->cfg->launch.isa,
                                      threads,  question_words[j->ask], budget,
                                      j->folder};
         size_t n_words = sizeof first / sizeof *first;
@@ -155,8 +155,8 @@ static bt_code run_job(const bt_rates_wanted *w, const job *j, bt_rates *out, bt
             words[n_words++] = shapes[i];
         }
         const bt_run_once once = {.ranks = j->ranks,
-                                  .hosts = w->cfg->hosts,
-                                  .mpirun_args = w->cfg->mpirun_args,
+                                  .hosts = w->cfg->launch.hosts,
+                                  .mpirun_args = w->cfg->launch.mpirun_args,
                                   .words = words,
                                   .n_words = n_words};
         code = bt_run_shown(&once, "measuring this machine", w->quiet, &result, err);
@@ -208,8 +208,8 @@ static bt_code ask(const bt_rates_wanted *w, const job *j, bt_rates *r, bt_text 
                            "measured   %s%zu shape%s of layers and heads on %d rank%s x %d "
                            "thread%s in %.1f s (machine load %.2f)\n",
                            what[j->ask], shapes, shapes == 1 ? "" : "s", j->ranks,
-                           j->ranks == 1 ? "" : "s", (int)w->cfg->threads,
-                           w->cfg->threads == 1 ? "" : "s", found->probe_s, found->load);
+                           j->ranks == 1 ? "" : "s", (int)w->cfg->launch.threads,
+                           w->cfg->launch.threads == 1 ? "" : "s", found->probe_s, found->load);
     }
     free(found);
     return code;

@@ -43,8 +43,8 @@ void bt_chat_note_unknown(bt_trained *t, const char *used) {
 
 bt_code bt_chat_choose(const bt_chat_template **out, const char *name, bt_trained *t, bool quiet,
                        bt_err *err) {
-    const bool trained = !*name && t->cfg.form > BT_FORM_COMPLETION;
-    if (trained) name = t->cfg.chat_template;
+    const bool trained = !*name && t->cfg.data.form > BT_FORM_COMPLETION;
+    if (trained) name = t->cfg.data.template;
     if (*name) {
         const bt_code code = bt_chat_find(out, name, err);
         if (trained && !quiet && code == BT_OK)

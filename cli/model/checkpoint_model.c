@@ -60,7 +60,7 @@ static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     if (!jinja || bt_chat_of_jinja(&row, jinja, &how, &unknown) != BT_OK)
         row = bt_chat_of_tokenizer(s->tokenizer);
     if (jinja || row->marks) /* otherwise the setting's default */
-        (void)snprintf(t->cfg.chat_template, sizeof t->cfg.chat_template, "%s", row->name);
+        (void)snprintf(t->cfg.data.template, sizeof t->cfg.data.template, "%s", row->name);
     bt_text_init(&t->meta.tokenizer);
     bt_tokenizer_save(s->tokenizer, &t->meta.tokenizer);
     t->meta.vocab_hash = bt_tokenizer_hash(s->tokenizer);
@@ -101,14 +101,14 @@ static bt_code open_peft(bt_trained *t, const bt_trained_how *how, const char *f
     bt_model_file_close(b);
     BT_TRY(code);
     const bt_lora *l = &t->file->cfg.lora;
-    t->cfg.tune = BT_TUNE_LORA;
-    t->cfg.lora_rank = l->rank;
-    t->cfg.lora_alpha = l->scale * l->rank;
-    t->cfg.rslora = false;
-    bt_tune_targets_write(l->targets, t->cfg.lora_targets, sizeof t->cfg.lora_targets);
-    if (strlen(base) >= sizeof t->cfg.base)
+    t->cfg.tune.mode = BT_TUNE_LORA;
+    t->cfg.tune.rank = l->rank;
+    t->cfg.tune.alpha = l->scale * l->rank;
+    t->cfg.tune.rslora = false;
+    bt_tune_targets_write(l->targets, t->cfg.tune.targets, sizeof t->cfg.tune.targets);
+    if (strlen(base) >= sizeof t->cfg.tune.base)
         return bt_fail(err, BT_ARG, "--base: the path '%.100s...' is too long", base);
-    memcpy(t->cfg.base, base, strlen(base) + 1);
+    memcpy(t->cfg.tune.base, base, strlen(base) + 1);
     (void)snprintf(t->path, sizeof t->path, "%s", folder);
     bt_native_name(t->meta.run, folder);
     bt_notes_take(&t->notes, &t->file->notes, folder);
@@ -120,7 +120,7 @@ static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char 
     struct stat st;
     if (how->base && how->base[0])
         return bt_trained_folder(how->base, how->store ? how->store : "", path, err);
-    (void)snprintf(path, PATH_MAX, "%s", t->cfg.base);
+    (void)snprintf(path, PATH_MAX, "%s", t->cfg.tune.base);
     if (stat(path, &st) == 0) return BT_OK;
     return bt_fail(err, BT_NOTFOUND,
                    "'%s' holds adapters, and the model that they were trained beside is not at "
@@ -203,13 +203,13 @@ static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int6
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     int64_t hashes[BT_ADAPTER_PARTS];
     size_t n_hashes;
-    BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.isa, err));
+    BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.launch.isa, err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
-    bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.micro_batch,
+    bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.train.micro_batch,
                             .prec = (bt_prec)how->precision,
                             .train = false,
-                            .documents = t->cfg.packing > BT_PACKED_STREAM,
-                            .pairs = t->cfg.form == BT_FORMED_PREFERENCE,
+                            .documents = t->cfg.data.packing > BT_PACKED_STREAM,
+                            .pairs = t->cfg.data.form == BT_FORMED_PREFERENCE,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
     BT_TRY(add_adapters(t, how, hashes, &n_hashes, err));

@@ -9,7 +9,7 @@
 #include "engine/data/chat/labels.h"
 
 bt_code bt_classifier_refuse(const bt_trained *t, bt_err *err) {
-    const size_t n = bt_labels_count(t->cfg.labels);
+    const size_t n = bt_labels_count(t->cfg.data.labels);
     if (!n) return BT_OK;
     return bt_fail(
         err, BT_ARG,
@@ -28,11 +28,11 @@ typedef struct label_figures {
 } label_figures;
 
 static label_figures figures_of(const bt_trained *t, const double *confusion, size_t k) {
-    const size_t classes = bt_labels_count(t->cfg.labels);
+    const size_t classes = bt_labels_count(t->cfg.data.labels);
     label_figures x = {.mistaken = k};
     double picked = 0;
     const double right = confusion[k * classes + k];
-    bt_labels_name(t->cfg.labels, k, x.name);
+    bt_labels_name(t->cfg.data.labels, k, x.name);
     for (size_t i = 0; i < classes; i++) {
         const double as = confusion[k * classes + i];
         x.n += as;
@@ -57,11 +57,11 @@ static const char *share(char out[16], double x) {
 }
 
 void bt_classifier_print(const bt_trained *t, const double *confusion) {
-    const size_t classes = bt_labels_count(t->cfg.labels);
+    const size_t classes = bt_labels_count(t->cfg.data.labels);
     int wide = 5;
     char a[16], b[16], c[16], other[BT_LABEL_BYTES];
     for (size_t k = 0; k < classes; k++) {
-        bt_labels_name(t->cfg.labels, k, other);
+        bt_labels_name(t->cfg.data.labels, k, other);
         wide = (int)strlen(other) > wide ? (int)strlen(other) : wide;
     }
     printf("%-*s %7s %9s %7s %7s  taken for\n", wide, "label", "texts", "precision", "recall",
@@ -70,14 +70,14 @@ void bt_classifier_print(const bt_trained *t, const double *confusion) {
         const label_figures x = figures_of(t, confusion, k);
         printf("%-*s %7.0f %9s %7s %7s", wide, x.name, x.n, share(a, x.precision),
                share(b, x.recall), share(c, x.f1));
-        bt_labels_name(t->cfg.labels, x.mistaken, other);
+        bt_labels_name(t->cfg.data.labels, x.mistaken, other);
         if (x.mistakes > 0) printf("  %s (%.0f)", other, x.mistakes);
         printf("\n");
     }
 }
 
 void bt_classifier_json(const bt_trained *t, const double *confusion, bt_json *j) {
-    const size_t classes = bt_labels_count(t->cfg.labels);
+    const size_t classes = bt_labels_count(t->cfg.data.labels);
     bt_json_array(j, "labels");
     for (size_t k = 0; k < classes; k++) {
         const label_figures x = figures_of(t, confusion, k);
@@ -105,11 +105,11 @@ static void put_answer(const bt_trained *t, const float *p, size_t classes, bool
     bt_json j;
     for (size_t k = 1; k < classes; k++)
         if (p[k] > p[best]) best = k;
-    bt_labels_name(t->cfg.labels, best, name);
+    bt_labels_name(t->cfg.data.labels, best, name);
     if (!json) {
         printf("%s", name);
         for (size_t k = 0; k < classes && k < 16; k++) {
-            bt_labels_name(t->cfg.labels, k, name);
+            bt_labels_name(t->cfg.data.labels, k, name);
             printf("%s%s %.4f", k ? ", " : "  (", name, (double)p[k]);
         }
         printf(")\n");
@@ -123,7 +123,7 @@ static void put_answer(const bt_trained *t, const float *p, size_t classes, bool
     bt_json_str(&j, "label", name);
     bt_json_object(&j, "probabilities");
     for (size_t k = 0; k < classes; k++) {
-        bt_labels_name(t->cfg.labels, k, name);
+        bt_labels_name(t->cfg.data.labels, k, name);
         bt_json_num(&j, name, (double)p[k]);
     }
     bt_json_end(&j, '}');

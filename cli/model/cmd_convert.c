@@ -97,7 +97,7 @@ static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path
         return bt_peft_base_of(s->path, cfg->base, cfg->store, path, err);
     if (cfg->base[0]) return bt_trained_folder(cfg->base, cfg->store, path, err);
     BT_TRY(bt_native_settings(&trained, &s->meta, s->path, err));
-    (void)snprintf(path, PATH_MAX, "%s", trained.base);
+    (void)snprintf(path, PATH_MAX, "%s", trained.tune.base);
     return BT_OK;
 }
 

@@ -75,7 +75,7 @@ static const bt_opt eval_opts[] = {
 static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool *made,
                               bt_err *err) {
     *made = false;
-    snprintf(path, size, "%s", t->cfg.tokenizer);
+    snprintf(path, size, "%s", t->cfg.data.tokenizer);
     if (strcmp(path, "bytes") == 0) return BT_OK;
     bt_tokenizer *file = NULL;
     bt_err ignored = BT_ERR_INIT;
@@ -110,8 +110,8 @@ static void show_share(void *ctx, double done) {
 
 static bt_code run_evaluator(bt_evaluator *e, const bt_trained *t, const eval_cfg *cfg,
                              bt_eval_result *out, bt_err *err) {
-    watch w = {.tokens = (double)bt_evaluator_micros(e) * (double)t->cfg.micro_batch *
-                         (double)t->cfg.seq_len};
+    watch w = {.tokens = (double)bt_evaluator_micros(e) * (double)t->cfg.train.micro_batch *
+                         (double)t->cfg.model.seq_len};
     bt_progress_begin(&w.bar, cfg->quiet);
     bt_evaluator_watch(e, show_share, &w);
     bt_code code = bt_evaluator_run(e, t->model, NULL, out, err);
@@ -151,23 +151,23 @@ static bt_code check_logits(const bt_trained *t, const eval_cfg *cfg, bt_err *er
     if (!cfg->data[0])
         return bt_fail(err, BT_ARG, "--logits needs --data FILE, what the student trains on");
     BT_TRY(bt_may_write(cfg->logits, cfg->force, err));
-    if (t->cfg.form == BT_FORMED_LABEL || t->cfg.form == BT_FORMED_PREFERENCE)
+    if (t->cfg.data.form == BT_FORMED_LABEL || t->cfg.data.form == BT_FORMED_PREFERENCE)
         return bt_fail(err, BT_ARG,
                        "--logits keeps probabilities of tokens, and these data have %s",
-                       t->cfg.form == BT_FORMED_LABEL ? "labels" : "preferences");
+                       t->cfg.data.form == BT_FORMED_LABEL ? "labels" : "preferences");
     return BT_OK;
 }
 
 /* what is measured must be what the model was trained to tell */
 static bt_code check_kind(const bt_trained *t, bt_err *err) {
-    if (t->cfg.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
+    if (t->cfg.data.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
         return bt_fail(err, BT_ARG,
                        "'%.100s' has no adapters: preferences are judged by what adapters change "
                        "in the probabilities of their base",
                        t->meta.run);
-    if (t->cfg.form == BT_FORMED_LABEL && !t->cfg.labels[0])
+    if (t->cfg.data.form == BT_FORMED_LABEL && !t->cfg.data.labels[0])
         return bt_fail(err, BT_ARG, "'%.100s' is no classifier: it has no labels", t->meta.run);
-    return t->cfg.form == BT_FORMED_LABEL ? BT_OK : bt_classifier_refuse(t, err);
+    return t->cfg.data.form == BT_FORMED_LABEL ? BT_OK : bt_classifier_refuse(t, err);
 }
 
 /* confusion: of a classifier, the caller's to free; else NULL */
@@ -184,8 +184,8 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
     /* a model that was not trained here has no cache folder yet */
-    if (!own && !t->cfg.cache[0] && code == BT_OK)
-        code = bt_verbs_corpus(t->cfg.data, cache, sizeof cache, err);
+    if (!own && !t->cfg.data.cache[0] && code == BT_OK)
+        code = bt_verbs_corpus(t->cfg.data.path, cache, sizeof cache, err);
     bt_loader_cfg data = bt_run_data(&t->cfg);
     data.progress = bt_progress_tokenising;
     data.ctx = &bar;
@@ -199,7 +199,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     data.T = m->T;
     data.V = m->V;
     const bool endless = strncmp(data.val_paths[0] ? data.val_paths : data.paths, "synth:", 6) == 0;
-    const int64_t all = endless ? t->cfg.eval_tokens : INT64_MAX / 2;
+    const int64_t all = endless ? t->cfg.train.eval_tokens : INT64_MAX / 2;
     if (code == BT_OK)
         code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
     bt_progress_end(&bar);
@@ -215,7 +215,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
 
 static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
                   const double *confusion, double seconds) {
-    const bool pairs = t->cfg.form == BT_FORMED_PREFERENCE;
+    const bool pairs = t->cfg.data.form == BT_FORMED_PREFERENCE;
     const char *precision = bt_trained_precision(t),
                *source = cfg->data[0] ? "the data given" : "the validation split";
     if (!cfg->json && pairs) {
@@ -330,15 +330,15 @@ static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_er
 /* of a model that was trained elsewhere, the run's settings say nothing of conversations */
 static void take_form(bt_trained *t, const eval_cfg *cfg) {
     bt_run_cfg *run = &t->cfg;
-    const bool trained = run->form > BT_FORMED_TEXT;
+    const bool trained = run->data.form > BT_FORMED_TEXT;
     if (cfg->chat_template[0])
-        (void)snprintf(run->chat_template, sizeof run->chat_template, "%s", cfg->chat_template);
+        (void)snprintf(run->data.template, sizeof run->data.template, "%s", cfg->chat_template);
     if (!cfg->form) return;
-    run->form = cfg->form - 1;
-    if (!trained && !cfg->chat_template[0] && run->form > BT_FORM_COMPLETION &&
-        run->form != BT_FORM_LABEL)
-        bt_chat_note_unknown(t, run->chat_template);
-    run->packing = run->form ? BT_PACKED_DOCUMENTS : BT_PACKED_STREAM;
+    run->data.form = cfg->form - 1;
+    if (!trained && !cfg->chat_template[0] && run->data.form > BT_FORM_COMPLETION &&
+        run->data.form != BT_FORM_LABEL)
+        bt_chat_note_unknown(t, run->data.template);
+    run->data.packing = run->data.form ? BT_PACKED_DOCUMENTS : BT_PACKED_STREAM;
 }
 
 /* A text that is shorter than the model's sequences is measured as one sequence of its own length, *T. */
@@ -357,7 +357,7 @@ static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, 
     data.T = 1;
     if (cfg->field[0]) data.field = data.form.field = cfg->field;
     bt_code code = BT_OK;
-    if (bytes < (uint64_t)t->cfg.seq_len * BYTES)
+    if (bytes < (uint64_t)t->cfg.model.seq_len * BYTES)
         code = bt_corpus_open(&corpus, &sources, &data, t->tokenizer, true, err);
     bt_sources_release(&sources);
     if (!corpus) return code;
@@ -365,7 +365,7 @@ static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, 
     bt_corpus_close(corpus);
     if (tokens < 2)
         return bt_fail(err, BT_ARG, "--data has fewer than two tokens: nothing can be measured");
-    if (tokens <= (uint64_t)t->cfg.seq_len) *T = (int)tokens - 1;
+    if (tokens <= (uint64_t)t->cfg.model.seq_len) *T = (int)tokens - 1;
     return BT_OK;
 }
 

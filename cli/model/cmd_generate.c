@@ -162,7 +162,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     else
         bt_text_put(&prompt, cfg->prompt);
     if (code == BT_OK) code = bt_trained_load(&t, &how, err);
-    const bool classifier = code == BT_OK && t.cfg.labels[0];
+    const bool classifier = code == BT_OK && t.cfg.data.labels[0];
     if (classifier && cfg->chat) code = bt_classifier_refuse(&t, err);
     if (classifier && code == BT_OK)
         code = bt_classify_text(&t, bt_text_str(&prompt), prompt.len, cfg->json, err);

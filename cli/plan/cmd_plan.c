@@ -110,7 +110,7 @@ static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool 
     cfg->trial_given = bt_opts_given(&o, "trial");
     cfg->rows_given = bt_opts_given(&o, "rows");
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, w->n_train, w->train, help, err));
-    return bt_store_path(p->store, sizeof p->store, p->cfg.store, err);
+    return bt_store_path(p->store, sizeof p->store, p->cfg.run.store, err);
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
@@ -202,7 +202,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                                        .price = cfg->price,
                                                        .anew = cfg->measure},
                                 err);
-    if (p->cfg.hosts[0]) BT_TRY(bt_host_file_check(p->cfg.hosts, 0, "", err));
+    if (p->cfg.launch.hosts[0]) BT_TRY(bt_host_file_check(p->cfg.launch.hosts, 0, "", err));
     BT_TRY(bt_train_follow_inputs(p, err));
     int ranks = bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
     p->ranks = ranks;
@@ -214,7 +214,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                .anew = cfg->measure,
                                .trial_s = cfg->trial,
                                .trial_given = cfg->trial_given,
-                               .quiet = p->cfg.quiet};
+                               .quiet = p->cfg.run.quiet};
     bt_out_text file; /* that it cannot be written is known before the machine is measured */
     BT_TRY(bt_out_text_open(&file, cfg->write, cfg->force, err));
     bt_text_init(&told);
@@ -223,7 +223,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_text_release(&told);
     if (code == BT_OK) {
         bt_train_time time;
-        const bool json = p->cfg.json;
+        const bool json = p->cfg.run.json;
         first_time(p, choice, &time);
         code = print(choice, cfg, &time, json, err);
     }

@@ -8,7 +8,7 @@
 #include "engine/base/tables/metric.h"
 #include "engine/optim/optim.h"
 
-static int64_t dp_of(const bt_run_cfg *cfg) { return cfg->dp_replicate * cfg->dp_shard; }
+static int64_t dp_of(const bt_run_cfg *cfg) { return cfg->mesh.dp_replicate * cfg->mesh.dp_shard; }
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -70,7 +70,7 @@ enum { N_FACTORS = sizeof factors / sizeof factors[0] };
 
 /* of a batch `factor` times as large; NaN: no rule is known */
 static double lr_of(const bt_run_cfg *cfg, int factor) {
-    return cfg->optimizer == BT_OPTIM_ADAMW ? cfg->lr * sqrt(factor) : (double)NAN;
+    return cfg->optim.name == BT_OPTIM_ADAMW ? cfg->optim.lr * sqrt(factor) : (double)NAN;
 }
 
 static double exchange_frac(const bt_layout_choice *c) {
@@ -85,10 +85,10 @@ static void put_batch(const bt_layout_choice *c, bt_text *out) {
     bt_text_printf(out,
                    "batch      %" PRId64
                    " tokens a rank, then an exchange of gradients that takes %.0f %% of a step%s; ",
-                   cfg->batch_tokens / dp_of(cfg), 100 * share,
+                   cfg->train.batch_tokens / dp_of(cfg), 100 * share,
                    share < 0.1 ? ": a larger batch gains little" : "");
-    if (cfg->optimizer == BT_OPTIM_ADAMW) {
-        bt_text_printf(out, "--lr %.3g now", cfg->lr);
+    if (cfg->optim.name == BT_OPTIM_ADAMW) {
+        bt_text_printf(out, "--lr %.3g now", cfg->optim.lr);
         for (int i = 0; i < N_FACTORS; i++)
             bt_text_printf(out, ", %.3g with a batch %d times as large", lr_of(cfg, factors[i]),
                            factors[i]);
@@ -97,7 +97,7 @@ static void put_batch(const bt_layout_choice *c, bt_text *out) {
         bt_text_printf(out,
                        "for a larger batch with --optimizer %s find --lr anew: the rule of the "
                        "square root is AdamW's (" SOURCE ")\n",
-                       bt_optim_info_of((bt_optim_id)cfg->optimizer)->name);
+                       bt_optim_info_of((bt_optim_id)cfg->optim.name)->name);
     }
 }
 
@@ -109,7 +109,7 @@ void bt_plan_put_advice(const bt_layout_choice *c, bt_text *out) {
 
 void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j) {
     const bt_run_cfg *cfg = &c->settings;
-    const bool alone = dp_of(cfg) < 2, rule = !alone && cfg->optimizer == BT_OPTIM_ADAMW;
+    const bool alone = dp_of(cfg) < 2, rule = !alone && cfg->optim.name == BT_OPTIM_ADAMW;
     bt_json_array(j, "codecs");
     for (int k = 0; k < BT_CODEC_COUNT && !alone; k++) {
         if (k == c->layouts.at[0].codec) continue;
@@ -120,13 +120,13 @@ void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j) {
     }
     bt_json_end(j, ']');
     bt_json_num(j, "exchange_frac", exchange_frac(c));
-    bt_json_num(j, "lr", cfg->lr);
+    bt_json_num(j, "lr", cfg->optim.lr);
     bt_json_str(j, "lr_rule", rule ? "sqrt" : NULL);
     bt_json_str(j, "lr_source", rule ? SOURCE : NULL);
     bt_json_array(j, "larger_batches");
     for (int i = 0; i < N_FACTORS && !alone; i++) {
         bt_json_object(j, NULL);
-        bt_json_int(j, "batch_tokens", factors[i] * cfg->batch_tokens);
+        bt_json_int(j, "batch_tokens", factors[i] * cfg->train.batch_tokens);
         bt_json_num(j, "lr", lr_of(cfg, factors[i]));
         bt_json_end(j, '}');
     }

@@ -106,14 +106,15 @@ static void put_head(const bt_layout_choice *c, bt_text *out) {
     bt_model_cfg m;
     const bt_run_cfg *cfg = &c->settings;
     bt_run_cfg_model(cfg, &m);
-    bt_text_printf(
-        out,
-        "plan       %s: %s parameters, vocabulary %d, %" PRId64
-        " tokens a step, %d rank%s x %" PRId64 " thread%s, %s kernels\n",
-        cfg->preset,
-        bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params, BT_UNIT_COUNT),
-        m.V, cfg->batch_tokens, c->search.cluster.ranks, c->search.cluster.ranks == 1 ? "" : "s",
-        cfg->threads, cfg->threads == 1 ? "" : "s", bt_kernels_isa());
+    bt_text_printf(out,
+                   "plan       %s: %s parameters, vocabulary %d, %" PRId64
+                   " tokens a step, %d rank%s x %" PRId64 " thread%s, %s kernels\n",
+                   cfg->model.preset,
+                   bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params,
+                                    BT_UNIT_COUNT),
+                   m.V, cfg->train.batch_tokens, c->search.cluster.ranks,
+                   c->search.cluster.ranks == 1 ? "" : "s", cfg->launch.threads,
+                   cfg->launch.threads == 1 ? "" : "s", bt_kernels_isa());
     const bt_cluster *k = &c->search.cluster;
     if (bt_cluster_hosts(k) > 1)
         bt_text_printf(out, "hosts      %d of %s%d rank%s each%s\n", bt_cluster_hosts(k),
@@ -141,8 +142,8 @@ static void put_head(const bt_layout_choice *c, bt_text *out) {
 /* the longest time between two checkpoints; 0: at the end only */
 static double interval_s(const bt_layout_choice *c) {
     const bt_run_cfg *cfg = &c->settings;
-    return cfg->ckpt_every > 0 ? (double)cfg->ckpt_every * bt_layout_step_s(&c->layouts.at[0])
-                               : 60 * cfg->ckpt_minutes;
+    return cfg->ckpt.every > 0 ? (double)cfg->ckpt.every * bt_layout_step_s(&c->layouts.at[0])
+                               : 60 * cfg->ckpt.minutes;
 }
 
 /* the disk's share of the time: what is written over what it can write */
@@ -165,8 +166,8 @@ static void put_storage(const bt_layout_choice *c, bt_text *out) {
         out,
         "storage    a checkpoint of %s (%s for the %" PRId64 " kept) takes %s at %s/s of the disk",
         bt_metric_format(bytes, sizeof bytes, ckpt_bytes(c), BT_UNIT_BYTES),
-        bt_metric_format(kept, sizeof kept, (double)cfg->ckpt_keep * ckpt_bytes(c), BT_UNIT_BYTES),
-        cfg->ckpt_keep, bt_duration(took, sizeof took, ckpt_s),
+        bt_metric_format(kept, sizeof kept, (double)cfg->ckpt.keep * ckpt_bytes(c), BT_UNIT_BYTES),
+        cfg->ckpt.keep, bt_duration(took, sizeof took, ckpt_s),
         bt_metric_format(rate, sizeof rate, c->rates.disk_per_s, BT_UNIT_BYTES));
     if (share > 0)
         bt_text_printf(out, ": of every %s, %.2g %% of what the disk can write%s",
@@ -187,7 +188,8 @@ static bt_bill bill(const bt_layout_choice *c, const bt_train_time *time, const 
                      .host_price = asked->host_price,
                      .hosts = bt_cluster_hosts(k),
                      .seconds = time->seconds,
-                     .tokens = (double)c->settings.steps * (double)c->settings.batch_tokens};
+                     .tokens = (double)c->settings.train.steps *
+                               (double)c->settings.train.batch_tokens};
 }
 
 void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *time,
@@ -206,7 +208,7 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *
     bt_text_put(out, "\n");
     bt_plan_put_advice(c, out);
     put_storage(c, out);
-    bt_train_time_put(time, c->settings.steps, "", out);
+    bt_train_time_put(time, c->settings.train.steps, "", out);
     const bt_bill paid = bill(c, time, asked);
     bt_bill_put_text(&paid, out);
 }
@@ -225,13 +227,13 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *
     bt_json_int(&j, "version", 1);
     bt_json_bool(&j, "simulation", false);
     bt_json_bool(&j, "prediction", true);
-    bt_json_str(&j, "preset", cfg->preset);
+    bt_json_str(&j, "preset", cfg->model.preset);
     bt_json_int(&j, "params", (int64_t)bt_model_count(&m).params);
     bt_json_int(&j, "ranks", c->search.cluster.ranks);
-    bt_json_int(&j, "threads", cfg->threads);
+    bt_json_int(&j, "threads", cfg->launch.threads);
     bt_json_int(&j, "cores", c->search.cluster.cores);
-    bt_json_int(&j, "batch_tokens", cfg->batch_tokens);
-    bt_json_int(&j, "steps", cfg->steps);
+    bt_json_int(&j, "batch_tokens", cfg->train.batch_tokens);
+    bt_json_int(&j, "steps", cfg->train.steps);
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_int(&j, "legal", (int64_t)c->layouts.n);
     bt_json_int(&j, "fitting", (int64_t)c->layouts.fitting);

@@ -39,7 +39,7 @@ static bt_code read_cluster(simulation *s, bt_err *err) {
     int hosts;
     *c = (bt_cluster){.simulated = true,
                       .straggler_frac = s->w->straggler_frac,
-                      .seed = (uint64_t)s->p->cfg.seed};
+                      .seed = (uint64_t)s->p->cfg.run.seed};
     BT_TRY(bt_sim_parse_hosts(s->w->hosts, &hosts, &c->ranks_per_host, err));
     c->ranks = hosts * c->ranks_per_host;
     BT_TRY(bt_sim_parse_link(s->w->link[0] ? s->w->link : DEFAULT_LINK, "--link", &c->bytes_per_s,
@@ -58,8 +58,8 @@ static void read_batch(simulation *s) {
     int64_t sequences = 1;
     if (bt_opts_given(&s->p->opts, "train.batch_tokens")) return;
     while (sequences * 4 < s->search.cluster.ranks) sequences *= 2;
-    if (sequences * cfg->seq_len <= cfg->batch_tokens) return;
-    cfg->batch_tokens = sequences * cfg->seq_len;
+    if (sequences * cfg->model.seq_len <= cfg->train.batch_tokens) return;
+    cfg->train.batch_tokens = sequences * cfg->model.seq_len;
     s->batch_made_up = true;
 }
 
@@ -105,7 +105,7 @@ static bt_code measure(simulation *s, bt_err *err) {
                                         .no_links = s->search.cluster.ranks_per_host == 1,
                                         .anew = s->w->anew,
                                         .budget_s = PROBE_S,
-                                        .quiet = s->p->cfg.quiet};
+                                        .quiet = s->p->cfg.run.quiet};
         bt_text_init(&told);
         code = bt_machine_rates(&wanted, s->rates, &told, err);
         fputs(bt_text_str(&told), stderr);
@@ -124,7 +124,7 @@ static bt_code walk_sizes(simulation *s, bt_err *err) {
     bt_layout_search at = s->search;
     bt_progress bar;
     bt_code code = BT_OK;
-    bt_progress_begin(&bar, s->p->cfg.quiet);
+    bt_progress_begin(&bar, s->p->cfg.run.quiet);
     for (int h = 1; code == BT_OK && s->n < POINTS_MOST; h = h * 2 < hosts ? h * 2 : hosts) {
         at.cluster.ranks = h * whole.ranks_per_host;
         bt_progress_show(&bar, "simulating", log2(h) / log2(2 * hosts), "");
@@ -154,14 +154,15 @@ static void put_head(const simulation *s, bt_text *out) {
     const int hosts = c->ranks / c->ranks_per_host;
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
-    bt_text_printf(
-        out,
-        "SIMULATION %d host%s x %d rank%s: %s, %s parameters, vocabulary %d, %" PRId64
-        " tokens a step%s\n",
-        hosts, hosts == 1 ? "" : "s", c->ranks_per_host, c->ranks_per_host == 1 ? "" : "s",
-        cfg->preset,
-        bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params, BT_UNIT_COUNT),
-        m.V, cfg->batch_tokens, s->batch_made_up ? " (chosen: a sequence for four ranks)" : "");
+    bt_text_printf(out,
+                   "SIMULATION %d host%s x %d rank%s: %s, %s parameters, vocabulary %d, %" PRId64
+                   " tokens a step%s\n",
+                   hosts, hosts == 1 ? "" : "s", c->ranks_per_host,
+                   c->ranks_per_host == 1 ? "" : "s", cfg->model.preset,
+                   bt_metric_format(params, sizeof params, (double)bt_model_count(&m).params,
+                                    BT_UNIT_COUNT),
+                   m.V, cfg->train.batch_tokens,
+                   s->batch_made_up ? " (chosen: a sequence for four ranks)" : "");
     bt_text_printf(out, "given      link of a host %s/s and %.3g us%s; memory of a host %s; ",
                    bt_metric_format(rate, sizeof rate, c->bytes_per_s, BT_UNIT_BYTES),
                    1e6 * c->latency_s, s->w->link[0] ? "" : " (default " DEFAULT_LINK ")",
@@ -224,9 +225,10 @@ static void put_failures(const bt_sim_point *p, bt_text *out) {
 }
 
 static int64_t steps_of(const bt_run_cfg *cfg) {
-    const bt_preset *preset = bt_preset_find(cfg->preset);
-    if (cfg->tokens) return (cfg->tokens + cfg->batch_tokens - 1) / cfg->batch_tokens;
-    return cfg->steps ? cfg->steps : preset ? preset->steps : 0;
+    const bt_preset *preset = bt_preset_find(cfg->model.preset);
+    if (cfg->train.tokens)
+        return (cfg->train.tokens + cfg->train.batch_tokens - 1) / cfg->train.batch_tokens;
+    return cfg->train.steps ? cfg->train.steps : preset ? preset->steps : 0;
 }
 
 /* Of the whole cluster: as this machine's ranks take it, unless its watts are given. */
@@ -238,7 +240,7 @@ static bt_bill bill(const simulation *s) {
                  .given = given,
                  .host_price = s->w->price,
                  .hosts = (double)c->ranks / c->ranks_per_host,
-                 .tokens = (double)steps_of(&s->p->cfg) * (double)s->p->cfg.batch_tokens};
+                 .tokens = (double)steps_of(&s->p->cfg) * (double)s->p->cfg.train.batch_tokens};
     b.seconds = b.tokens / full->tokens_per_s / full->goodput.frac;
     return b;
 }
@@ -304,10 +306,10 @@ static void put_json(const simulation *s, bt_text *out) {
     bt_json_object(&j, NULL);
     bt_json_int(&j, "version", 1);
     bt_json_bool(&j, "simulation", true);
-    bt_json_str(&j, "preset", s->p->cfg.preset);
+    bt_json_str(&j, "preset", s->p->cfg.model.preset);
     bt_json_int(&j, "params", (int64_t)bt_model_count(&m).params);
     bt_json_int(&j, "vocab", m.V);
-    bt_json_int(&j, "batch_tokens", s->p->cfg.batch_tokens);
+    bt_json_int(&j, "batch_tokens", s->p->cfg.train.batch_tokens);
     bt_json_int(&j, "hosts", c->ranks / c->ranks_per_host);
     bt_json_int(&j, "ranks_per_host", c->ranks_per_host);
     bt_json_num(&j, "link_bytes_per_s", c->bytes_per_s);
@@ -331,7 +333,7 @@ static void put_json(const simulation *s, bt_text *out) {
 static bt_code print(const simulation *s, bt_err *err) {
     bt_text out;
     bt_text_init(&out);
-    if (s->p->cfg.json)
+    if (s->p->cfg.run.json)
         put_json(s, &out);
     else
         put_text(s, &out);
@@ -347,12 +349,12 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
     s.search.may = bt_layout_freedom_of(&p->opts);
     BT_TRY(read_cluster(&s, err));
     /* a host's memory is the simulated one's */
-    if (p->cfg.threads == 0) p->cfg.threads = 1;
-    if (p->cfg.hosts[0])
+    if (p->cfg.launch.threads == 0) p->cfg.launch.threads = 1;
+    if (p->cfg.launch.hosts[0])
         return bt_fail(err, BT_ARG, "--simulate is of hosts that are not here (leave --hosts out)");
     /* failures decide when checkpoints are written, and the goodput counts them */
-    p->cfg.ckpt_minutes = 0;
-    p->cfg.ckpt_every = 0;
+    p->cfg.ckpt.minutes = 0;
+    p->cfg.ckpt.every = 0;
     BT_TRY(bt_train_init_from(p, err));
     /* the model's own vocabulary, unless text or tokenizer were named */
     if (bt_opts_given(&p->opts, "data.path") || bt_opts_given(&p->opts, "data.tokenizer")) {
@@ -362,7 +364,7 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
         BT_TRY(bt_train_labels(p, err));
     }
     read_batch(&s);
-    BT_TRY(bt_kernels_select(p->cfg.isa, err));
+    BT_TRY(bt_kernels_select(p->cfg.launch.isa, err));
     s.rates = calloc(1, sizeof *s.rates);
     s.points = calloc(POINTS_MOST, sizeof *s.points);
     bt_code code = s.rates && s.points ? measure(&s, err)

@@ -140,7 +140,7 @@ static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_pl
     t->ranks = bt_run_cfg_ranks(&t->cfg, p->run_cores);
     BT_TRY(bt_train_follow_inputs(t, err));
     r->ranks = t->ranks = bt_run_cfg_ranks(&t->cfg, p->run_cores);
-    r->threads = t->cfg.threads > 0 ? (int)t->cfg.threads : p->run_cores / r->ranks;
+    r->threads = t->cfg.launch.threads > 0 ? (int)t->cfg.launch.threads : p->run_cores / r->ranks;
     if (r->threads < 1) r->threads = 1;
     BT_TRY(bt_train_epochs(t, err));
     return bt_run_cfg_settle(&t->opts, &t->cfg, r->ranks, err);
@@ -153,7 +153,7 @@ static bt_code check_run(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
     if (!t) return bt_fail(err, BT_NOMEM, "no memory for a run");
     t->run_lock = -1;
     bt_code code = plan_one_run(p, r, t, &why);
-    r->steps = t->cfg.steps;
+    r->steps = t->cfg.train.steps;
     if (code != BT_OK)
         bt_fail(err, code, "%s: run %s (%.120s): %.250s", p->file->path, r->name,
                 bt_sweep_point(p, r, point, sizeof point), why.msg);

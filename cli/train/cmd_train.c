@@ -127,17 +127,17 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
                       .run = p->run,
                       .out_dir = p->out,
                       .ranks = p->ranks,
-                      .hosts = p->cfg.hosts,
-                      .mpirun_args = p->cfg.mpirun_args,
-                      .max_restarts = p->cfg.max_restarts,
-                      .hang_s = p->cfg.hang_s,
-                      .hot_spare = p->cfg.hot_spare,
-                      .lr = p->cfg.lr,
+                      .hosts = p->cfg.launch.hosts,
+                      .mpirun_args = p->cfg.launch.mpirun_args,
+                      .max_restarts = p->cfg.launch.max_restarts,
+                      .hang_s = p->cfg.launch.hang_s,
+                      .hot_spare = p->cfg.launch.hot_spare,
+                      .lr = p->cfg.optim.lr,
                       .from = p->from,
                       .resume_point = resume_point,
                       .fence = fence,
                       .resume_ctx = p,
-                      .alert = {&p->alerts, p->cfg.alert_command, p->cfg.alert_webhook, p->curl}};
+                      .alert = {&p->alerts, p->cfg.alert.command, p->cfg.alert.webhook, p->curl}};
     BT_TRY(own_path(program, sizeof program, err));
     bt_job_block_signals();
     bt_train_layouts *layouts = calloc(1, sizeof *layouts);
@@ -158,7 +158,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     if (code == BT_OK) code = bt_train_inputs(p, NULL, err);
     if (code == BT_OK) code = bt_train_lock(p, err);
     s.run_lock = p->run_lock;
-    if (code == BT_OK && !p->cfg.no_monitor) {
+    if (code == BT_OK && !p->cfg.run.no_monitor) {
         code = bt_writer_open(&writer, p->store, 10, err);
         if (code == BT_OK && p->resume) bt_train_recover(p, writer);
         if (code == BT_OK) code = bt_writer_begin(writer, &s.start, &s.attempt, err);
@@ -168,16 +168,16 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     if (code == BT_OK) bt_train_record_passed(p, writer ? bt_writer_sink(writer) : NULL);
     s.writer = writer;
     char port[16];
-    snprintf(port, sizeof port, "%" PRId64, p->cfg.port);
+    snprintf(port, sizeof port, "%" PRId64, p->cfg.run.port);
     const char *const viewer[] = {program,  "dash", "--store",   p->store,
                                   "--port", port,   "--control", NULL};
-    if (p->cfg.dash) s.viewer = viewer;
+    if (p->cfg.run.dash) s.viewer = viewer;
     if (code == BT_OK)
-        code = bt_live_open(&live, p->cfg.steps, bt_text_str(&greeting),
-                            p->cfg.quiet || p->cfg.json, err);
+        code = bt_live_open(&live, p->cfg.train.steps, bt_text_str(&greeting),
+                            p->cfg.run.quiet || p->cfg.run.json, err);
     if (code == BT_OK) {
         s.ui = bt_live_ui(live);
-        bt_live_bell(live, p->cfg.alert_bell);
+        bt_live_bell(live, p->cfg.alert.bell);
         code = bt_job_run(&s, &result, err);
         bt_live_finish(live);
         if (code == BT_OK)
@@ -216,7 +216,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
             bt_train_tell_complete(p);
         else if (code == BT_OK)
             code = bt_train_only_prints(p) ? bt_train_print_plan(p, err)
-                   : p->cfg.detach         ? bt_train_detach(p, argc, argv, err)
+                   : p->cfg.run.detach     ? bt_train_detach(p, argc, argv, err)
                                            : supervise(p, exit_status, err);
     }
     bt_train_plan_release(p);

@@ -21,12 +21,12 @@ static bool find_program(const char *name, char path[PATH_MAX]) {
 
 bt_code bt_train_alerts(bt_train_plan *p, bt_err *err) {
     const bt_run_cfg *c = &p->cfg;
-    BT_TRY(bt_alert_parse(&p->alerts, c->alert_rules, err));
-    if (!c->alert_webhook[0]) return BT_OK;
-    if (strncmp(c->alert_webhook, "http://", 7) != 0 &&
-        strncmp(c->alert_webhook, "https://", 8) != 0)
+    BT_TRY(bt_alert_parse(&p->alerts, c->alert.rules, err));
+    if (!c->alert.webhook[0]) return BT_OK;
+    if (strncmp(c->alert.webhook, "http://", 7) != 0 &&
+        strncmp(c->alert.webhook, "https://", 8) != 0)
         return bt_fail(err, BT_ARG, "alert.webhook '%.100s' must begin with http:// or https://",
-                       c->alert_webhook);
+                       c->alert.webhook);
     if (!find_program("curl", p->curl))
         return bt_fail(
             err, BT_UNSUPPORTED,

@@ -15,12 +15,12 @@ static bt_code recorded(const bt_train_plan *p, bool *is, bt_err *err) {
     double steps = 0;
     *is = false;
     bt_code code = bt_db_open(&db, p->store, &why);
-    if (code == BT_OK) code = bt_db_run(db, p->cfg.name, name, &why);
+    if (code == BT_OK) code = bt_db_run(db, p->cfg.run.name, name, &why);
     if (code == BT_OK)
         code = bt_db_value(db, "SELECT EXISTS (SELECT 1 FROM steps WHERE run = ?1)", name, &steps,
                            &why);
     bt_db_close(db);
-    *is = code == BT_OK && strcmp(name, p->cfg.name) == 0 && steps > 0;
+    *is = code == BT_OK && strcmp(name, p->cfg.run.name) == 0 && steps > 0;
     if (code == BT_OK || code == BT_NOTFOUND) return BT_OK;
     if (err) *err = why;
     return code;
@@ -29,28 +29,29 @@ static bt_code recorded(const bt_train_plan *p, bool *is, bt_err *err) {
 bt_code bt_train_continue(bt_train_plan *p, bt_err *err) {
     bool known;
     char out[PATH_MAX];
-    if (p->cfg.resume[0])
+    if (p->cfg.run.resume[0])
         return bt_fail(err, BT_ARG,
                        "--continue chooses between a new run and --resume: give only one of them");
-    if (!p->cfg.name[0])
+    if (!p->cfg.run.name[0])
         return bt_fail(err, BT_ARG, "--continue needs --name: the run to go on with, or to start");
     BT_TRY(recorded(p, &known, err));
     if (known) {
-        snprintf(p->cfg.resume, sizeof p->cfg.resume, "%s", p->cfg.name);
+        snprintf(p->cfg.run.resume, sizeof p->cfg.run.resume, "%s", p->cfg.run.name);
         return bt_train_resume(p, err);
     }
-    snprintf(p->run, sizeof p->run, "%s", p->cfg.name);
+    snprintf(p->run, sizeof p->run, "%s", p->cfg.run.name);
     BT_TRY(bt_train_out(p, p->run, out, err));
     bt_code code = bt_ckpt_check(out, true, err);
     if (code != BT_BUSY) return code;
     /* checkpoints without a record: the store is another one than before, or was lost */
-    if ((size_t)snprintf(p->cfg.resume, sizeof p->cfg.resume, "%s", out) >= sizeof p->cfg.resume)
+    if ((size_t)snprintf(p->cfg.run.resume, sizeof p->cfg.run.resume, "%s", out) >=
+        sizeof p->cfg.run.resume)
         return bt_fail(err, BT_ARG, "folder '%.200s' is too long", out);
     return bt_train_resume(p, err);
 }
 
 void bt_train_tell_complete(const bt_train_plan *p) {
-    if (p->cfg.json) {
+    if (p->cfg.run.json) {
         bt_text out;
         bt_json j;
         bt_text_init(&out);
@@ -58,10 +59,10 @@ void bt_train_tell_complete(const bt_train_plan *p) {
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", p->run);
         bt_json_str(&j, "state", "done");
-        bt_json_int(&j, "steps", p->cfg.steps);
+        bt_json_int(&j, "steps", p->cfg.train.steps);
         bt_json_end(&j, '}');
         puts(bt_text_str(&out));
         bt_text_release(&out);
     } else
-        printf("run %s has done its %lld steps already\n", p->run, (long long)p->cfg.steps);
+        printf("run %s has done its %lld steps already\n", p->run, (long long)p->cfg.train.steps);
 }

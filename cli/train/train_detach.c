@@ -11,7 +11,7 @@
 #define PATIENCE_S 2.0
 
 static void tell(const bt_train_plan *p) {
-    if (p->cfg.json) {
+    if (p->cfg.run.json) {
         bt_text out;
         bt_json j;
         bt_text_init(&out);
@@ -46,7 +46,7 @@ bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_
     words[n++] = "--no-detach";
     const size_t name = bt_opt_find(p->opts.table, p->opts.n, "run.name");
     const bool given = strcmp(p->opts.where[name], "auto") != 0;
-    if (!p->cfg.resume[0] && !given) { /* a made-up name is made up once */
+    if (!p->cfg.run.resume[0] && !given) { /* a made-up name is made up once */
         words[n++] = "--name";
         words[n++] = p->run;
     }

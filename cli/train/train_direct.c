@@ -66,7 +66,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     BT_TRY(bt_train_corpus(p, err));
     BT_TRY(bt_train_lock(p, err));
     bt_train_fill_start(p, &start, host, user);
-    if (!p->cfg.no_monitor) {
+    if (!p->cfg.run.no_monitor) {
         BT_TRY(bt_writer_open(&h->writer, p->store, 10, err));
         if (p->resume) bt_train_recover(p, h->writer);
         BT_TRY(bt_writer_begin(h->writer, &start, &d->attempt, err));
@@ -80,8 +80,8 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     bt_text greeting;
     bt_text_init(&greeting);
     bt_train_greeting(p, &greeting);
-    bt_code code = bt_live_open(&h->live, p->cfg.steps, bt_text_str(&greeting),
-                                p->cfg.quiet || p->cfg.json, err);
+    bt_code code = bt_live_open(&h->live, p->cfg.train.steps, bt_text_str(&greeting),
+                                p->cfg.run.quiet || p->cfg.run.json, err);
     bt_text_release(&greeting);
     BT_TRY(code);
     p->out_made[0] = '\0';
@@ -185,7 +185,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
                                .resume_dir = d.resume_dir,
                                .attempt = d.fence,
                                .number = d.attempt};
-        code = bt_rank_train(&r, &result, p->cfg.quiet ? NULL : &sample, &in_step, err);
+        code = bt_rank_train(&r, &result, p->cfg.run.quiet ? NULL : &sample, &in_step, err);
     }
     bt_direct_watch_close(watch);
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);

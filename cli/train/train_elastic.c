@@ -85,22 +85,23 @@ bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layou
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     bt_code code = bt_elastic_layout(&p->given, &p->cfg, &wish, cfg, err);
     /* --stop-after counts from where this process began, not from where the new ranks do */
-    if (code == BT_OK && cfg->stop_after > 0) {
-        const int64_t left = p->from.step + p->cfg.stop_after - w->from_step;
+    if (code == BT_OK && cfg->train.stop_after > 0) {
+        const int64_t left = p->from.step + p->cfg.train.stop_after - w->from_step;
         if (w->from_step > 0 && left <= 0)
             code = bt_fail(err, BT_STOPPED,
                            "step %" PRId64 " was the last of --stop-after %" PRId64, w->from_step,
-                           p->cfg.stop_after);
+                           p->cfg.train.stop_after);
         else if (w->from_step > 0)
-            cfg->stop_after = left;
+            cfg->train.stop_after = left;
     }
     /* what was predicted was of the first layout */
     if (code == BT_OK && !bt_elastic_same(cfg, &p->cfg)) {
-        cfg->predicted_ms = 0;
-        cfg->predicted_parts[0] = '\0';
+        cfg->launch.predicted_ms = 0;
+        cfg->launch.predicted_parts[0] = '\0';
     }
     if (code == BT_OK) {
-        *out = (bt_job_layout){.ranks = (int)cfg->ranks, .same = bt_elastic_same(cfg, &l->now)};
+        *out = (bt_job_layout){.ranks = (int)cfg->launch.ranks,
+                               .same = bt_elastic_same(cfg, &l->now)};
         bt_elastic_tell(cfg, out->told, sizeof out->told);
         if (take) code = put_words(&l->ranks, p, cfg, err);
     }
@@ -115,14 +116,14 @@ bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layou
 
 bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) {
     const bt_elastic *e = &p->elastic;
-    BT_TRY(bt_elastic_parse(p->cfg.elastic, &p->elastic, err));
+    BT_TRY(bt_elastic_parse(p->cfg.launch.elastic, &p->elastic, err));
     p->ranks = bt_run_cfg_ranks(&p->cfg, cores);
     if (!e->max) return BT_OK;
-    if (p->cfg.ranks && (p->ranks < e->min || p->ranks > e->max))
+    if (p->cfg.launch.ranks && (p->ranks < e->min || p->ranks > e->max))
         return bt_fail(err, BT_ARG, "--ranks %d is outside --elastic %d:%d", p->ranks, e->min,
                        e->max);
-    if (p->cfg.ranks) return BT_OK;
-    if (p->cfg.hosts[0]) p->ranks = bt_host_file_slots(p->cfg.hosts);
+    if (p->cfg.launch.ranks) return BT_OK;
+    if (p->cfg.launch.hosts[0]) p->ranks = bt_host_file_slots(p->cfg.launch.hosts);
     if (p->ranks < e->min) p->ranks = e->min;
     if (p->ranks > e->max) p->ranks = e->max;
     return BT_OK;

@@ -51,10 +51,10 @@ static bt_code resolve_copy(const bt_train_plan *p, bt_run_cfg **out, bt_err *er
     bt_run_cfg *c = *out = malloc(sizeof *c); /* lists make it large */
     if (!c) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *c = p->cfg;
-    c->steps = INT32_MAX;
-    c->tokens = 0;
+    c->train.steps = INT32_MAX;
+    c->train.tokens = 0;
     BT_TRY(bt_train_cache(p, cache, err));
-    if (strlen(cache) < sizeof c->cache) memcpy(c->cache, cache, strlen(cache) + 1);
+    if (strlen(cache) < sizeof c->data.cache) memcpy(c->data.cache, cache, strlen(cache) + 1);
     return bt_run_cfg_resolve(c, p->ranks, err);
 }
 
@@ -75,22 +75,23 @@ static bt_code set_count(bt_train_plan *p, const char *key, const char *of, int6
 }
 
 static int64_t steps_of_epochs(const bt_run_cfg *c, int64_t sequences) {
-    const double all = ceil(c->epochs * (double)sequences - 1e-6);
-    const double each = (double)c->batch_tokens / (double)c->seq_len;
+    const double all = ceil(c->train.epochs * (double)sequences - 1e-6);
+    const double each = (double)c->train.batch_tokens / (double)c->model.seq_len;
     return (int64_t)ceil(all / each - 1e-9);
 }
 
 static bt_code set_counts(bt_train_plan *p, const bt_run_cfg *c, int64_t sequences, bt_err *err) {
-    const double epoch = (double)sequences * (double)c->seq_len / (double)c->batch_tokens;
+    const double epoch = (double)sequences * (double)c->model.seq_len /
+                         (double)c->train.batch_tokens;
     if (given_now(&p->opts, "train.epochs"))
         BT_TRY(set_count(p, "train.steps", "train.epochs", steps_of_epochs(c, sequences), sequences,
                          err));
-    if (given_now(&p->opts, "train.evals_per_epoch") && c->evals_per_epoch > 0)
+    if (given_now(&p->opts, "train.evals_per_epoch") && c->train.evals_per_epoch > 0)
         BT_TRY(set_count(p, "train.eval_every", "train.evals_per_epoch",
-                         llround(epoch / c->evals_per_epoch), sequences, err));
-    if (given_now(&p->opts, "ckpt.saves_per_epoch") && c->saves_per_epoch > 0)
+                         llround(epoch / c->train.evals_per_epoch), sequences, err));
+    if (given_now(&p->opts, "ckpt.saves_per_epoch") && c->ckpt.saves_per_epoch > 0)
         BT_TRY(set_count(p, "ckpt.every", "ckpt.saves_per_epoch",
-                         llround(epoch / c->saves_per_epoch), sequences, err));
+                         llround(epoch / c->ckpt.saves_per_epoch), sequences, err));
     return BT_OK;
 }
 
@@ -98,14 +99,16 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
     bt_run_cfg *c = NULL;
     int64_t sequences = 0;
     BT_TRY(check_pairs(&p->opts, err));
-    const bool epochs = given_now(&p->opts, "train.epochs") && p->cfg.epochs > 0,
-               evals = given_now(&p->opts, "train.evals_per_epoch") && p->cfg.evals_per_epoch > 0,
-               saves = given_now(&p->opts, "ckpt.saves_per_epoch") && p->cfg.saves_per_epoch > 0;
+    const bool epochs = given_now(&p->opts, "train.epochs") && p->cfg.train.epochs > 0,
+               evals = given_now(&p->opts, "train.evals_per_epoch") &&
+                       p->cfg.train.evals_per_epoch > 0,
+               saves = given_now(&p->opts, "ckpt.saves_per_epoch") &&
+                       p->cfg.ckpt.saves_per_epoch > 0;
     if (!epochs && !evals && !saves) return BT_OK; /* of a resumed run: the record has the steps */
     const char *key = epochs  ? "train.epochs"
                       : evals ? "train.evals_per_epoch"
                               : "ckpt.saves_per_epoch";
-    if (p->cfg.hub[0])
+    if (p->cfg.islands.hub[0])
         return bt_fail(err, BT_ARG,
                        "%s with --hub is not possible: the hub deals out the data (use --steps)",
                        key);
@@ -113,7 +116,7 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
     if (code == BT_OK) code = bt_train_sequences(p, c, &sequences, err);
     if (code == BT_OK && sequences < 0)
         code = bt_fail(err, BT_ARG, "%s: '%.100s' is endless and has no epochs (use --steps)", key,
-                       c->data);
+                       c->data.path);
     if (code == BT_OK) code = set_counts(p, c, sequences, err);
     free(c);
     return code;

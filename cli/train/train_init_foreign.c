@@ -31,7 +31,7 @@ static bt_code take_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
 }
 
 static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *err) {
-    char path[sizeof p->cfg.tokenizer];
+    char path[sizeof p->cfg.data.tokenizer];
     if (!s->tokenizer) {
         if (bt_opts_given(&p->opts, "data.tokenizer")) return BT_OK;
         return bt_fail(err, s->no_tokenizer.code,
@@ -51,7 +51,8 @@ static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *
 /* A training reports them when its ranks read the weights; a plan ends before that. */
 static void print_notes(const bt_train_plan *p, const bt_model_file *s) {
     const char *line = bt_text_str(&s->notes);
-    for (size_t n; (p->cfg.dry_run || p->cfg.print_config) && *line; line += n + (line[n] != 0)) {
+    for (size_t n; (p->cfg.run.dry_run || p->cfg.run.print_config) && *line;
+         line += n + (line[n] != 0)) {
         n = strcspn(line, "\n");
         bt_log(BT_LOG_WARN, "%s: %.*s", s->path, (int)n, line);
     }
@@ -65,7 +66,8 @@ bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) {
     if (model.T > BT_CONTEXT_MOST) model.T = BT_CONTEXT_MOST;
     bt_code code = bt_native_settings_of(&of, &model, "", err);
     if (code == BT_OK) code = take_shape(p, &of, err);
-    if (code == BT_OK && strncmp(p->cfg.data, "synth:", 6) != 0) code = take_tokenizer(p, s, err);
+    if (code == BT_OK && strncmp(p->cfg.data.path, "synth:", 6) != 0)
+        code = take_tokenizer(p, s, err);
     if (code == BT_OK) print_notes(p, s);
     bt_model_file_close(s);
     return code;

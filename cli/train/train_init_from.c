@@ -17,7 +17,7 @@
 /* what the weights fix, and their tokenizer */
 static bool follows(const bt_run_cfg *c, const char *key) {
     /* of a classifier that goes on: a row of its head for each */
-    if (strcmp(key, "data.labels") == 0) return c->form == BT_FORMED_LABEL;
+    if (strcmp(key, "data.labels") == 0) return c->data.form == BT_FORMED_LABEL;
     if (strcmp(key, "data.tokenizer") == 0) return true;
     return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.init_from") != 0 &&
            strcmp(key, "model.preset") != 0;
@@ -90,11 +90,11 @@ static bt_code find_model(bt_train_plan *p, const char *key, const char *given, 
 /* what the plan of memory needs to know of it. A file that cannot be read is refused by the ranks, who
  * say why */
 static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
-    char shape[sizeof p->cfg.teacher_shape];
+    char shape[sizeof p->cfg.tune.teacher_shape];
     bt_model_file *file = NULL;
     bt_err why = BT_ERR_INIT;
-    BT_TRY(find_model(p, "tune.teacher", p->cfg.teacher, err));
-    if (!p->cfg.teacher[0] || bt_model_file_open(&file, p->cfg.teacher, &why) != BT_OK)
+    BT_TRY(find_model(p, "tune.teacher", p->cfg.tune.teacher, err));
+    if (!p->cfg.tune.teacher[0] || bt_model_file_open(&file, p->cfg.tune.teacher, &why) != BT_OK)
         return BT_OK;
     bt_tune_teacher_write(&file->cfg, shape, sizeof shape);
     bt_model_file_close(file);
@@ -131,7 +131,7 @@ static bt_code take_adapters(bt_train_plan *p, const char *folder, bt_err *err) 
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_text why = {0};
-    if (!folder[0] || p->cfg.tune != BT_TUNE_LORA) return BT_OK;
+    if (!folder[0] || p->cfg.tune.mode != BT_TUNE_LORA) return BT_OK;
     if (bt_peft_is(folder)) return take_peft(p, folder, err);
     bt_code code = bt_ckpt_find(NULL, folder, path, sizeof path, &meta, &why, err);
     bt_text_release(&why);
@@ -149,8 +149,8 @@ static bt_code take_adapters(bt_train_plan *p, const char *folder, bt_err *err) 
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
     char folder[PATH_MAX];
     BT_TRY(find_teacher(p, err));
-    if (!p->cfg.init_from[0]) return BT_OK;
-    BT_TRY(find_folder(p, "model.init_from", p->cfg.init_from, folder, err));
+    if (!p->cfg.model.init_from[0]) return BT_OK;
+    BT_TRY(find_folder(p, "model.init_from", p->cfg.model.init_from, folder, err));
     if (bt_peft_is(folder))
         return bt_fail(
             err, BT_ARG,
@@ -159,11 +159,11 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
             folder);
     BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)
                                                       : bt_train_init_foreign(p, folder, err));
-    if (p->cfg.tune == BT_TUNE_LORA && !p->cfg.base[0])
+    if (p->cfg.tune.mode == BT_TUNE_LORA && !p->cfg.tune.base[0])
         BT_TRY(
             bt_opts_set(&p->opts, "tune.base", folder, BT_FROM_PRESET, "as model.init_from", err));
-    BT_TRY(find_model(p, "tune.adapters", p->cfg.adapters, err));
-    BT_TRY(take_adapters(p, p->cfg.adapters, err));
+    BT_TRY(find_model(p, "tune.adapters", p->cfg.tune.adapters, err));
+    BT_TRY(take_adapters(p, p->cfg.tune.adapters, err));
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);

@@ -33,7 +33,7 @@ static void tell(bt_train_plan *p, const bt_layout_choice *c) {
 
 bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
     bt_layout_choice *choice = NULL;
-    if (p->cfg.layout != BT_LAYOUT_AUTO || p->resume) return BT_OK;
+    if (p->cfg.launch.layout != BT_LAYOUT_AUTO || p->resume) return BT_OK;
     if (p->world)
         return bt_fail(err, BT_ARG,
                        "--layout auto measures the machine before ranks start, and these have been "
@@ -45,7 +45,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
                                .store = p->store,
                                .never = bt_train_only_prints(p),
                                .trial_s = BT_LAYOUT_TRIAL_S,
-                               .quiet = p->cfg.quiet || p->cfg.json};
+                               .quiet = p->cfg.run.quiet || p->cfg.run.json};
     bt_code code = bt_layout_choose(&choice, &job, &p->layout_notes, err);
     if (code == BT_NOTFOUND && job.never) { /* what is only printed measures nothing */
         *err = (bt_err)BT_ERR_INIT;

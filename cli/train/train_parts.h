@@ -65,7 +65,7 @@ void bt_train_plan_release(bt_train_plan *p);
 
 /* --print-config or --dry-run */
 static inline bool bt_train_only_prints(const bt_train_plan *p) {
-    return p->cfg.print_config || p->cfg.dry_run;
+    return p->cfg.run.print_config || p->cfg.run.dry_run;
 }
 
 /* train_settings.c: the plan of this command line. world: ranks of the job that this process is one of; 0: it starts

@@ -53,16 +53,17 @@ static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
 }
 
 bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) {
-    if (p->cfg.cache[0]) return bt_absolute_path(p->cfg.cache, out, err);
-    if (bt_cli_beside(out, sizeof p->cfg.cache, p->store, "cache")) return BT_OK;
+    if (p->cfg.data.cache[0]) return bt_absolute_path(p->cfg.data.cache, out, err);
+    if (bt_cli_beside(out, sizeof p->cfg.data.cache, p->store, "cache")) return BT_OK;
     return bt_fail(err, BT_ARG, "folder '%.200s' is too long", out);
 }
 
 bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err) {
     char name[BT_NAME_MAX + 8];
-    if (p->cfg.out[0]) return bt_absolute_path(p->cfg.out, out, err);
+    if (p->cfg.run.out[0]) return bt_absolute_path(p->cfg.run.out, out, err);
     snprintf(name, sizeof name, "runs/%s", run);
-    const size_t room = sizeof p->out < sizeof p->cfg.out ? sizeof p->out : sizeof p->cfg.out;
+    const size_t room = sizeof p->out < sizeof p->cfg.run.out ? sizeof p->out
+                                                              : sizeof p->cfg.run.out;
     if (bt_cli_beside(out, room, p->store, name)) return BT_OK;
     return bt_fail(err, BT_ARG, "folder '%.200s' is too long", out);
 }
@@ -71,14 +72,14 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     static const char *const files[] = {"data.path",  "data.val_path",   "data.tokenizer",
                                         "data.cache", "model.init_from", "tune.base",
                                         "tune.logits"};
-    for (size_t i = 0; i < sizeof files / sizeof files[0] && !p->cfg.print_config; i++)
+    for (size_t i = 0; i < sizeof files / sizeof files[0] && !p->cfg.run.print_config; i++)
         BT_TRY(make_absolute(p, files[i], err));
     char cache[PATH_MAX];
     if (!p->out[0]) BT_TRY(bt_train_out(p, p->run, p->out, err));
     BT_TRY(bt_opts_set(&p->opts, "run.out", p->out, BT_FROM_FLAG, "auto", err));
-    if (strcmp(p->cfg.name, p->run) != 0) /* else it was given, and says where */
+    if (strcmp(p->cfg.run.name, p->run) != 0) /* else it was given, and says where */
         BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
-    if (p->cfg.cache[0]) return BT_OK;
+    if (p->cfg.data.cache[0]) return BT_OK;
     BT_TRY(bt_train_cache(p, cache, err));
     return bt_opts_set(&p->opts, "data.cache", cache, BT_FROM_FLAG, "auto", err);
 }
@@ -97,7 +98,7 @@ static void find_missing(const char *path, char out[PATH_MAX]) {
 }
 
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) {
-    if (p->run_lock >= 0 || p->cfg.print_config || p->cfg.dry_run ||
+    if (p->run_lock >= 0 || p->cfg.run.print_config || p->cfg.run.dry_run ||
         bt_comm_rank(bt_comm_world()) != 0)
         return BT_OK;
     find_missing(p->out, p->out_made);
@@ -138,7 +139,8 @@ void bt_train_unmake_out(bt_train_plan *p) {
 
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) {
     char path[PATH_MAX], cache[PATH_MAX];
-    if (p->cfg.data[0] && !bt_names_builtin(p->cfg.data) && !bt_names_builtin(p->cfg.val_data))
+    if (p->cfg.data.path[0] && !bt_names_builtin(p->cfg.data.path) &&
+        !bt_names_builtin(p->cfg.data.val_path))
         return BT_OK;
     BT_TRY(bt_train_cache(p, cache, err));
     bt_builtin_path(path, sizeof path, cache);
@@ -155,23 +157,24 @@ typedef struct split_size {
 static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, bt_err *err) {
     bt_loader *loader = NULL;
     bt_progress bar;
-    const int all = (int)(c->batch_tokens / c->seq_len), mine = split == BT_SPLIT_TRAIN ? all : 1;
+    const int all = (int)(c->train.batch_tokens / c->model.seq_len),
+              mine = split == BT_SPLIT_TRAIN ? all : 1;
     bt_loader_cfg cfg = bt_run_data(c);
     cfg.progress = bt_progress_tokenising;
     cfg.ctx = &bar;
     cfg.split = split;
     cfg.B = 1;
     cfg.sequences_per_step = cfg.n_sequences = mine;
-    bt_progress_begin(&bar, c->quiet || c->json);
+    bt_progress_begin(&bar, c->run.quiet || c->run.json);
     bt_code code = bt_loader_open(&loader, &cfg, err);
     bt_progress_end(&bar);
     BT_TRY(code);
     const int64_t sequences = bt_loader_sequences(loader);
-    const bool of_tokens = c->form > BT_FORMED_TEXT && c->form < BT_FORMED_PREFERENCE;
+    const bool of_tokens = c->data.form > BT_FORMED_TEXT && c->data.form < BT_FORMED_PREFERENCE;
     *out = (split_size){
         .tokens = bt_loader_tokens(loader),
         .counted = of_tokens && sequences > 0 ? bt_loader_counted_in(loader, 0, sequences) : -1,
-        .epoch_tokens = sequences < 0 ? -1 : sequences * c->seq_len};
+        .epoch_tokens = sequences < 0 ? -1 : sequences * c->model.seq_len};
     bt_loader_close(loader);
     return BT_OK;
 }
@@ -180,7 +183,7 @@ bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t 
     split_size train;
     BT_TRY(bt_train_corpus(p, err));
     BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
-    *out = train.epoch_tokens < 0 ? -1 : train.epoch_tokens / c->seq_len;
+    *out = train.epoch_tokens < 0 ? -1 : train.epoch_tokens / c->model.seq_len;
     return BT_OK;
 }
 
@@ -203,13 +206,13 @@ static void tell_files(const bt_sources *s, const char *words) {
 
 /* once, by the process that starts the ranks: they pass over the same files */
 static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
-    const char *const lists[] = {c->data, c->val_data};
+    const char *const lists[] = {c->data.path, c->data.val_path};
     for (size_t i = 0; i < 2; i++) {
         bt_sources found;
         if (!lists[i][0]) continue;
-        BT_TRY(bt_sources_list_glob(&found, lists[i], c->glob, c->cache, err));
-        if (!c->quiet) tell_files(&found, lists[i]);
-        if (!c->quiet) bt_cli_tell_skipped(&found);
+        BT_TRY(bt_sources_list_glob(&found, lists[i], c->data.glob, c->data.cache, err));
+        if (!c->run.quiet) tell_files(&found, lists[i]);
+        if (!c->run.quiet) bt_cli_tell_skipped(&found);
         bt_sources_release(&found);
     }
     return BT_OK;
@@ -217,12 +220,13 @@ static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
 
 /* the tokens that the tokenizer puts around each document; conversations have those of their template */
 static bt_code tell_affixes(const bt_run_cfg *c, bt_err *err) {
-    const bool texts = c->form == BT_FORM_TEXT || c->form == BT_FORM_COMPLETION ||
-                       c->form == BT_FORM_LABEL;
+    const bool texts = c->data.form == BT_FORM_TEXT || c->data.form == BT_FORM_COMPLETION ||
+                       c->data.form == BT_FORM_LABEL;
     bt_tokenizer *t;
     bt_text around = {0};
-    if (c->quiet || c->json || !texts || strncmp(c->data, "synth:", 6) == 0) return BT_OK;
-    BT_TRY(bt_tokenizer_load(&t, c->tokenizer[0] ? c->tokenizer : "bytes", err));
+    if (c->run.quiet || c->run.json || !texts || strncmp(c->data.path, "synth:", 6) == 0)
+        return BT_OK;
+    BT_TRY(bt_tokenizer_load(&t, c->data.tokenizer[0] ? c->data.tokenizer : "bytes", err));
     bt_tokenizer_tell_affixes(t, &around);
     if (around.len)
         fprintf(stderr,
@@ -238,19 +242,19 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     const bt_run_cfg *c = &p->cfg;
     bt_db *db = NULL;
     /* a file that is no database of ours must not leave a run's folder behind */
-    if (!c->no_monitor) {
+    if (!c->run.no_monitor) {
         bt_code code = bt_db_open(&db, p->store, err);
         bt_db_close(db);
         if (code != BT_OK && code != BT_NOTFOUND) return code;
     }
     BT_TRY(bt_train_corpus(p, err));
     if (data) *data = all;
-    if (c->hosts[0]) return BT_OK; /* the ranks' disks are not ours */
+    if (c->launch.hosts[0]) return BT_OK; /* the ranks' disks are not ours */
     BT_TRY(tell_skipped(c, err));
     BT_TRY(tell_affixes(c, err));
     split_size train, val = {0};
     BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
-    if (c->val_frac > 0 || c->val_data[0]) BT_TRY(open_split(c, BT_SPLIT_VAL, &val, err));
+    if (c->data.val_frac > 0 || c->data.val_path[0]) BT_TRY(open_split(c, BT_SPLIT_VAL, &val, err));
     all = (bt_train_data){.seen = true,
                           .tokens = train.tokens,
                           .counted = train.counted,

@@ -68,12 +68,12 @@ static double free_bytes(const char *out) {
 static void print_disk(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     char one[32], all[32], left[32];
     const double bytes = checkpoint_bytes(cfg, mesh, p->ranks), room = free_bytes(p->out),
-                 wanted = (double)(cfg->ckpt_keep + 1) * bytes;
+                 wanted = (double)(cfg->ckpt.keep + 1) * bytes;
     /* a resumed run has checkpoints there already; other hosts have other disks */
-    if (p->resume || cfg->hosts[0] || !(bytes > 0) || !isfinite(room)) return;
+    if (p->resume || cfg->launch.hosts[0] || !(bytes > 0) || !isfinite(room)) return;
     printf("disk       a checkpoint takes %s, the %" PRId64
            " that are kept and a new one %s; '%s' has %s free%s\n",
-           bt_metric_format(one, sizeof one, bytes, BT_UNIT_BYTES), cfg->ckpt_keep,
+           bt_metric_format(one, sizeof one, bytes, BT_UNIT_BYTES), cfg->ckpt.keep,
            bt_metric_format(all, sizeof all, wanted, BT_UNIT_BYTES), p->out,
            bt_metric_format(left, sizeof left, room, BT_UNIT_BYTES),
            room < bytes    ? ": none can be saved there (another --out)"
@@ -102,7 +102,7 @@ static const char *part_of(char *buf, size_t size, int64_t counted, const char *
 static void print_data(const bt_train_plan *p, const bt_train_data *data) {
     char buf[32], part[64];
     if (!data->seen)
-        printf("data       on the hosts of '%s': not looked at\n", p->cfg.hosts);
+        printf("data       on the hosts of '%s': not looked at\n", p->cfg.launch.hosts);
     else if (data->tokens < 0)
         printf("data       endless\n");
     else {
@@ -139,7 +139,7 @@ static void print_plan_command(const bt_train_plan *p) {
     static const char dry[] = " --dry-run", train[] = "bitrain train";
     const char *words = bt_text_str(&p->argv), *cut = strstr(words, dry);
     if (p->resume || strncmp(words, train, strlen(train)) != 0) {
-        printf("bitrain plan --preset %s --ranks %d\n", p->cfg.preset, p->ranks);
+        printf("bitrain plan --preset %s --ranks %d\n", p->cfg.model.preset, p->ranks);
         return;
     }
     words += strlen(train);
@@ -152,7 +152,7 @@ static void print_time(const bt_train_plan *p) {
     bt_text line;
     time_of(p, &t);
     bt_text_init(&line);
-    bt_train_time_put(&t.time, p->cfg.steps - p->from.step,
+    bt_train_time_put(&t.time, p->cfg.train.steps - p->from.step,
                       t.has_rates ? bt_text_str(&t.rates) : "", &line);
     fputs(bt_text_str(&line), stdout);
     bt_text_release(&line);
@@ -160,12 +160,13 @@ static void print_time(const bt_train_plan *p) {
         printf("time       not known yet: no run of such a size on %d rank%s x %" PRId64
                " is recorded here; to measure the speed: bitrain bench train --preset %s --ranks "
                "%d\n",
-               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads, p->cfg.preset, p->ranks);
+               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.launch.threads, p->cfg.model.preset,
+               p->ranks);
     if (!t.has_rates) {
         fputs(bt_text_str(&t.rates), stdout); /* a line of its own */
         printf("prediction none: the planner has no rates of this machine for %d rank%s x %" PRId64
                "; to measure them: ",
-               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.threads);
+               p->ranks, p->ranks == 1 ? "" : "s", p->cfg.launch.threads);
         print_plan_command(p);
     }
     bt_text_release(&t.rates);
@@ -180,27 +181,27 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
            bt_text_shown(p->store));
     printf("model      %s: %d layers, width %d, %d heads (%d kv) of %d, feed-forward %d, sequences "
            "of %d, vocabulary %d (%s): %s parameters\n",
-           p->cfg.preset, m.L, m.C, m.H, m.KV, m.D, m.F, m.T, m.V,
+           p->cfg.model.preset, m.L, m.C, m.H, m.KV, m.D, m.F, m.T, m.V,
            bt_train_setting_where(p, "model.vocab"),
            bt_metric_format(buf, sizeof buf, (double)counts.params, BT_UNIT_COUNT));
     if (counts.adapters)
         printf("training   %s parameters of adapters; those of the model stay as they are\n",
                bt_metric_format(buf, sizeof buf, (double)counts.adapters, BT_UNIT_COUNT));
-    printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.steps,
-           p->cfg.batch_tokens,
+    printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.train.steps,
+           p->cfg.train.batch_tokens,
            bt_metric_format(buf, sizeof buf, (double)bt_run_cfg_tokens(&p->cfg), BT_UNIT_COUNT));
     bt_metric_format(buf, sizeof buf, counts.flop_token * (double)bt_run_cfg_tokens(&p->cfg),
                      BT_UNIT_COUNT);
     printf(" tokens, %sFLOP\n", buf);
     char chunks[32] = "";
-    if (p->cfg.virtual_stages > 1)
-        snprintf(chunks, sizeof chunks, " (%" PRId64 " virtual)", p->cfg.virtual_stages);
+    if (p->cfg.parallel.virtual_stages > 1)
+        snprintf(chunks, sizeof chunks, " (%" PRId64 " virtual)", p->cfg.parallel.virtual_stages);
     printf(
         "layout     %d rank%s: pp %d%s x dp_replicate %d x dp_shard %d x tp %d; a rank has %" PRId64
         " micro-batch%s of %" PRId64 " sequence%s a step\n",
         p->ranks, p->ranks == 1 ? "" : "s", mesh->pp, chunks, mesh->dp_replicate, mesh->dp_shard,
-        mesh->tp, p->cfg.accum, p->cfg.accum == 1 ? "" : "es", p->cfg.micro_batch,
-        p->cfg.micro_batch == 1 ? "" : "s");
+        mesh->tp, p->cfg.train.accum, p->cfg.train.accum == 1 ? "" : "es", p->cfg.train.micro_batch,
+        p->cfg.train.micro_batch == 1 ? "" : "s");
 }
 
 /* what the stages of ZeRO make of P parameters, T of them in linear layers and E in an embedding and
@@ -216,37 +217,37 @@ typedef struct shares {
 static size_t state_bytes(const bt_optim_rule *rule, const bt_run_cfg *cfg) {
     size_t bytes = 0;
     for (size_t k = 0; k < rule->n_states; k++)
-        bytes += bt_moment_bytes(bt_optim_form(rule, (bt_states_kind)cfg->optim_states, k));
+        bytes += bt_moment_bytes(bt_optim_form(rule, (bt_states_kind)cfg->optim.states, k));
     return bytes;
 }
 
 static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     bt_model_cfg m;
     bt_params p;
-    shares s = {.S = cfg->zero > 0 ? mesh->dp_shard : 1};
+    shares s = {.S = cfg->mesh.zero > 0 ? mesh->dp_shard : 1};
     bt_run_cfg_model(cfg, &m);
     if (bt_params_init(&p, &m, (bt_model_slice){.tp_size = mesh->tp, .pp_size = mesh->pp}, NULL) !=
         BT_OK)
         return s;
-    const bt_optim_info *optim = bt_optim_info_of((bt_optim_id)cfg->optimizer);
+    const bt_optim_info *optim = bt_optim_info_of((bt_optim_id)cfg->optim.name);
     s.P = (double)p.count;
-    s.weight = cfg->optim_weights == BT_STATES_BF16 ? 2 : 4;
+    s.weight = cfg->optim.weights == BT_STATES_BF16 ? 2 : 4;
     s.matrix_state = state_bytes(optim->matrices, cfg);
     s.state = state_bytes(optim->rest, cfg);
     s.latent = bt_run_cfg_weight_source(cfg) != BT_WEIGHTS_LOCAL;
-    s.dense = cfg->linear == BT_LIN_DENSE;
-    s.adapters = cfg->tune == BT_TUNE_LORA;
-    s.half = cfg->precision == BT_PREC_BF16 && bt_kernels_multiply_bf16();
+    s.dense = cfg->model.linear == BT_LIN_DENSE;
+    s.adapters = cfg->tune.mode == BT_TUNE_LORA;
+    s.half = cfg->train.precision == BT_PREC_BF16 && bt_kernels_multiply_bf16();
     for (size_t i = 0; i < p.n; i++)
         if (p.tensors[i].linear)
             s.T += (double)p.tensors[i].count;
-        else if (s.latent && bt_model_shares_out(&p.tensors[i], (bt_prec)cfg->precision))
+        else if (s.latent && bt_model_shares_out(&p.tensors[i], (bt_prec)cfg->train.precision))
             s.E += (double)p.tensors[i].count;
     bt_params_release(&p);
-    s.L = (double)cfg->n_layers;
+    s.L = (double)cfg->model.layers;
     s.weight_source = bt_run_cfg_weight_source(cfg);
-    s.grads = cfg->zero >= 2 && mesh->dp_shard > 1 && cfg->accum == 1 &&
-              strcmp(cfg->balance, "even") == 0;
+    s.grads = cfg->mesh.zero >= 2 && mesh->dp_shard > 1 && cfg->train.accum == 1 &&
+              strcmp(cfg->parallel.balance, "even") == 0;
     return s;
 }
 
@@ -328,7 +329,7 @@ static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, cons
     printf("  %-14s %10s\n", "together",
            bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
     const size_t needed = needed_bytes(r);
-    if (needed < r->bytes && !cfg->hot_spare)
+    if (needed < r->bytes && !cfg->launch.hot_spare)
         printf("  %-14s %10s  %-30s  %s\n", "needed",
                bt_metric_format(buf, sizeof buf, (double)needed, BT_UNIT_BYTES), "",
                "without checkpoint and memory states, for which a run takes what is left");
@@ -370,15 +371,15 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
         printf("%11s the other %d are replicas: each holds what the rank %d before it holds\n", "",
                alike, replica);
     printf("%11s %s\n", "all ranks", bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
-    if (cfg->hot_spare)
+    if (cfg->launch.hot_spare)
         printf("%11s %s at most, beside them\n", "hot spare",
                bt_metric_format(buf, sizeof buf, sum, BT_UNIT_BYTES));
 }
 
 static void print_launch(const bt_train_plan *p) {
     const bt_launch l = {.ranks = p->ranks,
-                         .hosts = p->cfg.hosts,
-                         .mpirun_args = p->cfg.mpirun_args,
+                         .hosts = p->cfg.launch.hosts,
+                         .mpirun_args = p->cfg.launch.mpirun_args,
                          .tmp = "TMP",
                          .shm = "SHM",
                          .program = "bitrain"};
@@ -418,12 +419,12 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     bt_json_begin(&j, &out);
     bt_json_object(&j, NULL);
     bt_json_str(&j, "run", p->run);
-    bt_json_str(&j, "preset", cfg->preset);
+    bt_json_str(&j, "preset", cfg->model.preset);
     bt_json_int(&j, "params", (int64_t)bt_model_count(&m).params);
-    bt_json_int(&j, "steps", cfg->steps);
-    bt_json_int(&j, "batch_tokens", cfg->batch_tokens);
-    bt_json_int(&j, "micro_batch", cfg->micro_batch);
-    bt_json_int(&j, "accum", cfg->accum);
+    bt_json_int(&j, "steps", cfg->train.steps);
+    bt_json_int(&j, "batch_tokens", cfg->train.batch_tokens);
+    bt_json_int(&j, "micro_batch", cfg->train.micro_batch);
+    bt_json_int(&j, "accum", cfg->train.accum);
     time_of(p, &t);
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
     bt_json_num(&j, "epochs", epochs(p, data));
@@ -455,8 +456,8 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
 static void expect_hosts(const bt_train_plan *p) {
     enum { HOSTS_MOST = 4096 };
     static int slots[HOSTS_MOST];
-    if (p->cfg.hosts[0])
-        bt_comm_expect_hosts(slots, bt_host_file_each(p->cfg.hosts, slots, HOSTS_MOST));
+    if (p->cfg.launch.hosts[0])
+        bt_comm_expect_hosts(slots, bt_host_file_each(p->cfg.launch.hosts, slots, HOSTS_MOST));
 }
 
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
@@ -467,12 +468,12 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     bt_run_cfg *cfg = malloc(sizeof *cfg); /* lists make it large */
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *cfg = p->cfg;
-    if (cfg->threads < 1) cfg->threads = 1; /* other hosts decide for themselves */
+    if (cfg->launch.threads < 1) cfg->launch.threads = 1; /* other hosts decide for themselves */
     expect_hosts(p);
     bt_run_cfg_mesh(cfg, &mesh);
     /* the packed form of weights is the set's own */
-    bt_code code = bt_kernels_select(cfg->isa, err);
-    if (code == BT_OK && cfg->json) {
+    bt_code code = bt_kernels_select(cfg->launch.isa, err);
+    if (code == BT_OK && cfg->run.json) {
         code = print_json(p, cfg, &mesh, &data, err);
     } else if (code == BT_OK) {
         rank_plan first = plan_of(cfg, &mesh, 0);
@@ -497,6 +498,6 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
 }
 
 bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) {
-    return p->cfg.print_config ? bt_print_config(&p->opts, p->cfg.json, stdout, err)
-                               : bt_train_dry_run(p, err);
+    return p->cfg.run.print_config ? bt_print_config(&p->opts, p->cfg.run.json, stdout, err)
+                                   : bt_train_dry_run(p, err);
 }

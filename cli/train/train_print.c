@@ -44,10 +44,10 @@ void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_H
                         .user = user,
                         .build = "bitrain " BITRAIN_VERSION " (" __VERSION__ ")",
                         .mpi = BITRAIN_MPI,
-                        .note = p->cfg.note,
+                        .note = p->cfg.run.note,
                         .out_dir = p->out,
                         .world_size = p->ranks,
-                        .seed = (uint64_t)p->cfg.seed,
+                        .seed = (uint64_t)p->cfg.run.seed,
                         .pid = (int)getpid()};
 }
 
@@ -64,14 +64,14 @@ void bt_train_place_line(const bt_train_plan *p, bt_text *out) {
 
 void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     bt_text_printf(out, "run %s: %s for %" PRId64 " steps of %" PRId64 " tokens, %d rank%s", p->run,
-                   p->cfg.preset, p->cfg.steps, p->cfg.batch_tokens, p->ranks,
+                   p->cfg.model.preset, p->cfg.train.steps, p->cfg.train.batch_tokens, p->ranks,
                    p->ranks == 1 ? "" : "s");
-    if (p->cfg.threads)
-        bt_text_printf(out, " x %" PRId64 " thread%s", p->cfg.threads,
-                       p->cfg.threads == 1 ? "" : "s");
-    const bt_preset *preset = bt_preset_find(p->cfg.preset);
-    if (preset && preset->model.V != p->cfg.vocab)
-        bt_text_printf(out, ", vocabulary %" PRId64 " (%s)", p->cfg.vocab,
+    if (p->cfg.launch.threads)
+        bt_text_printf(out, " x %" PRId64 " thread%s", p->cfg.launch.threads,
+                       p->cfg.launch.threads == 1 ? "" : "s");
+    const bt_preset *preset = bt_preset_find(p->cfg.model.preset);
+    if (preset && preset->model.V != p->cfg.model.vocab)
+        bt_text_printf(out, ", vocabulary %" PRId64 " (%s)", p->cfg.model.vocab,
                        bt_train_setting_where(p, "model.vocab"));
     if (p->from.dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
     bt_text_put(out, "\n");
@@ -129,7 +129,7 @@ static void print_sample(const char *sample) {
 
 /* how a model of these data is asked something */
 static const char *first_question(const bt_run_cfg *c) {
-    switch (c->form) {
+    switch (c->data.form) {
     case BT_FORMED_TEXT:
     case BT_FORMED_COMPLETION: return "--prompt 'In the beginning'";
     case BT_FORMED_LABEL: return "--prompt 'who is there?'";
@@ -142,7 +142,7 @@ static void print_best(const bt_train_plan *p, const char *in) {
     bt_db *db = NULL;
     bt_err ignored;
     char better[120];
-    if (!p->cfg.no_monitor && bt_db_open(&db, p->store, &ignored) == BT_OK &&
+    if (!p->cfg.run.no_monitor && bt_db_open(&db, p->store, &ignored) == BT_OK &&
         bt_cli_best_is_older(db, p->run, better, sizeof better))
         printf("  bitrain generate %s@best%s %s   (%s)\n", p->run, in, first_question(&p->cfg),
                better);
@@ -154,7 +154,7 @@ static void print_next(const bt_train_plan *p, bool done) {
     bt_text_init(&store);
     bt_store_flag(&store, p->store);
     const char *in = bt_text_str(&store), *run = p->run;
-    const bool adapters = p->cfg.tune == BT_TUNE_LORA && p->cfg.form != BT_FORMED_LABEL;
+    const bool adapters = p->cfg.tune.mode == BT_TUNE_LORA && p->cfg.data.form != BT_FORMED_LABEL;
     printf("\ntry next:\n");
     if (done)
         printf("  bitrain show %s%s\n  bitrain generate %s%s %s\n", run, in, run, in,
@@ -162,7 +162,7 @@ static void print_next(const bt_train_plan *p, bool done) {
     else
         printf("  bitrain train --resume %s%s\n  bitrain show %s%s\n", run, in, run, in);
     if (done) print_best(p, in);
-    if (done && p->cfg.form >= BT_FORMED_PREFERENCE) printf("  bitrain eval %s%s\n", run, in);
+    if (done && p->cfg.data.form >= BT_FORMED_PREFERENCE) printf("  bitrain eval %s%s\n", run, in);
     if (done && adapters)
         printf("  bitrain convert %s%s --merge --to hf   (adapters and their base as one model)\n",
                run, in);
@@ -180,7 +180,7 @@ static void print_speed(const bt_train_plan *p, double of_attempt) {
     bt_err ignored;
     char text[32];
     double v = NAN;
-    if (!p->cfg.no_monitor && bt_db_open(&db, p->store, &ignored) == BT_OK &&
+    if (!p->cfg.run.no_monitor && bt_db_open(&db, p->store, &ignored) == BT_OK &&
         bt_db_value(db, "SELECT tokens_per_s FROM runs WHERE run = ?1", p->run, &v, &ignored) !=
             BT_OK)
         v = NAN;
@@ -196,7 +196,7 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
                       const char *result_json) {
     json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
     if (!r) r = json_object();
-    if (p->cfg.json) {
+    if (p->cfg.run.json) {
         print_json(p, state, attempt, r);
         json_decref(r);
         return;
@@ -220,7 +220,7 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
     if (isfinite(bpb)) printf("validation: %.4f bits per byte (%.4f nats per token)\n", bpb, val);
     if (ckpt && ckpt[0]) printf("checkpoint: %s\n", ckpt);
     const char *done = strcmp(state, "done") == 0 ? "yes" : NULL;
-    if (sample && sample[0] && done && !p->cfg.quiet) print_sample(sample);
-    if (!p->cfg.quiet && ckpt && ckpt[0]) print_next(p, done != NULL);
+    if (sample && sample[0] && done && !p->cfg.run.quiet) print_sample(sample);
+    if (!p->cfg.run.quiet && ckpt && ckpt[0]) print_next(p, done != NULL);
     json_decref(r);
 }

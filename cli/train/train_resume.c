@@ -381,9 +381,9 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
  * checkpoint of its own. `config` may be NULL. */
 static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err) {
     static const char *const key = "model.init_from";
-    if (p->from.dir[0] && p->cfg.init_from[0])
+    if (p->from.dir[0] && p->cfg.model.init_from[0])
         return bt_opts_set(&p->opts, key, "", BT_FROM_FLAG, "the run's record", err);
-    if (p->from.dir[0] || p->cfg.init_from[0] || !config) return BT_OK;
+    if (p->from.dir[0] || p->cfg.model.init_from[0] || !config) return BT_OK;
     json_t *stored = json_loads(config, 0, NULL);
     bt_text value;
     bt_text_init(&value);
@@ -425,7 +425,7 @@ static bt_code resume_place(bt_train_plan *p, const row *r, bt_err *err) {
     BT_TRY(apply_config(p, config, false, err));
     p->resume = true;
     snprintf(p->out, sizeof p->out, "%s", r->out);
-    if (p->cfg.out[0]) BT_TRY(bt_absolute_path(p->cfg.out, p->out, err));
+    if (p->cfg.run.out[0]) BT_TRY(bt_absolute_path(p->cfg.run.out, p->out, err));
     BT_TRY(check_recorded(p, r, err)); /* before the lock, which makes the folder */
     BT_TRY(bt_train_lock(p, err));
     bt_code code = bt_train_newest(p->out, &p->from, &p->tokenizer_of, &p->why, err);
@@ -442,11 +442,11 @@ static bt_code resume_place(bt_train_plan *p, const row *r, bt_err *err) {
 
 static bt_code resume_run(bt_train_plan *p, bt_err *err) {
     row r;
-    if (p->cfg.name[0] && strcmp(p->cfg.name, p->run) != 0)
+    if (p->cfg.run.name[0] && strcmp(p->cfg.run.name, p->run) != 0)
         return bt_fail(err, BT_BUSY,
                        "a resumed run keeps its name '%s' (to branch off under '%s', resume its "
                        "checkpoint folder)",
-                       p->run, p->cfg.name);
+                       p->run, p->cfg.run.name);
     bt_code code = read_run(p->store, p->run, &r, err);
     if (code == BT_OK && !r.config.len)
         code = bt_fail(err, BT_FORMAT, "run '%s' has no stored settings", p->run);
@@ -465,11 +465,11 @@ static bool same_place(const char *a, const char *b) {
 static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     char where[PATH_MAX], parent[PATH_MAX];
     bt_ckpt_meta meta;
-    BT_TRY(bt_absolute_path(p->cfg.resume, where, err));
+    BT_TRY(bt_absolute_path(p->cfg.run.resume, where, err));
     BT_TRY(bt_ckpt_find(NULL, where, p->from.dir, sizeof p->from.dir, &meta, &p->why, err));
     p->from.step = meta.step;
     p->from.lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
-    snprintf(p->run, sizeof p->run, "%s", p->cfg.name[0] ? p->cfg.name : meta.run);
+    snprintf(p->run, sizeof p->run, "%s", p->cfg.run.name[0] ? p->cfg.run.name : meta.run);
     bt_code code = apply_config(p, bt_text_str(&meta.config), true, err);
     bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));
     bt_ckpt_meta_release(&meta);
@@ -481,8 +481,8 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     bt_err ignored = BT_ERR_INIT;
     const bool known = read_run(p->store, p->run, &r, &ignored) == BT_OK;
     bt_text_release(&r.config);
-    if (p->cfg.out[0])
-        BT_TRY(bt_absolute_path(p->cfg.out, p->out, err));
+    if (p->cfg.run.out[0])
+        BT_TRY(bt_absolute_path(p->cfg.run.out, p->out, err));
     else if (known)
         snprintf(p->out, sizeof p->out, "%s", r.out);
     if (known && !same_place(r.out, parent))
@@ -498,7 +498,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
 
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) {
     bool folder;
-    const char *what = p->cfg.resume, *at = strrchr(what, '@');
+    const char *what = p->cfg.run.resume, *at = strrchr(what, '@');
     bt_code code = bt_run_or_path(p->store, what, what, &folder, p->run, err);
     if (code == BT_NOTFOUND && at && strcmp(at, "@best") == 0)
         return bt_fail(
@@ -515,7 +515,7 @@ void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink) {
     for (const char *line = bt_text_str(&p->why), *end; *line; line = end + (*end == '\n')) {
         end = line + strcspn(line, "\n");
         snprintf(title, sizeof title, "%.*s", (int)(end - line), line);
-        if (p->cfg.quiet || p->cfg.json) bt_log(BT_LOG_WARN, "%s", title);
+        if (p->cfg.run.quiet || p->cfg.run.json) bt_log(BT_LOG_WARN, "%s", title);
         if (sink)
             sink->event(sink->ctx, &(bt_event){.kind = BT_EVENT_CKPT_DAMAGED,
                                                .step = p->from.step - 1,

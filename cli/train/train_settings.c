@@ -33,14 +33,14 @@ static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
     bt_repair_result r;
     bt_progress bar;
     const bt_store_progress progress = {bt_progress_of, &bar};
-    if (p->world || p->cfg.no_monitor || bt_train_only_prints(p)) return BT_OK;
+    if (p->world || p->cfg.run.no_monitor || bt_train_only_prints(p)) return BT_OK;
     bt_code code = bt_db_open(&db, p->store, &why);
     double runs;
     if (code == BT_OK)
         code = bt_db_value(db, "SELECT count(config) FROM runs WHERE run <> ?1", "", &runs, &why);
     bt_db_close(db);
     if (code != BT_FORMAT) return BT_OK; /* another error is reported where the database is used */
-    bt_progress_begin(&bar, p->cfg.quiet || p->cfg.json);
+    bt_progress_begin(&bar, p->cfg.run.quiet || p->cfg.run.json);
     code = bt_store_repair(p->store, 10, &progress, &r, err);
     bt_progress_end(&bar);
     if (code != BT_OK) {
@@ -56,24 +56,25 @@ static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
 
 /* refuses settings that have no effect without a hub */
 static bt_code check_islands(const bt_run_cfg *c, bt_err *err) {
-    if (c->hub[0] || (c->mode == BT_ISLANDS_SYNC && !c->hub_keys[0])) return BT_OK;
+    if (c->islands.hub[0] || (c->islands.mode == BT_ISLANDS_SYNC && !c->islands.keys[0]))
+        return BT_OK;
     return bt_fail(
         err, BT_ARG,
         "%s is of an island: give its hub as well (--hub HOST:PORT; 'bitrain hub --help' "
         "tells how to start one)",
-        c->hub_keys[0] ? "--keys" : "--mode");
+        c->islands.keys[0] ? "--keys" : "--mode");
 }
 
 static bt_code check_spare(const bt_run_cfg *c, bt_err *err) {
-    if (!c->hot_spare || (!c->hosts[0] && !c->hub[0])) return BT_OK;
+    if (!c->launch.hot_spare || (!c->launch.hosts[0] && !c->islands.hub[0])) return BT_OK;
     return bt_fail(err, BT_ARG, "--hot-spare waits beside a run on one host: not with %s",
-                   c->hosts[0] ? "--hosts" : "--hub");
+                   c->launch.hosts[0] ? "--hosts" : "--hub");
 }
 
 /* refuses an empty --name, which an unset variable of the shell produces */
 static bt_code check_name(const bt_train_plan *p, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "run.name");
-    if (p->cfg.name[0] || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
+    if (p->cfg.run.name[0] || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
     return bt_fail(err, BT_ARG, "--name is empty (leave it out, and a name is made up)");
 }
 
@@ -81,13 +82,15 @@ static bt_code check_name(const bt_train_plan *p, bt_err *err) {
 static void tell_stand_ins(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     const int cores = bt_cpu_get()->cores;
-    if (bt_opts_given(&p->opts, "train.steps") && p->given.steps == 0 && !c->tokens)
-        bt_log(BT_LOG_WARN, "train.steps 0 stands for the preset's %" PRId64 " steps", c->steps);
-    if (bt_opts_given(&p->opts, "optim.lr") && p->given.lr == 0)
-        bt_log(BT_LOG_WARN, "optim.lr 0 stands for the preset's rate, %g", c->lr);
-    if (bt_opts_given(&p->opts, "launch.threads") && !c->hosts[0] && c->threads > cores)
+    if (bt_opts_given(&p->opts, "train.steps") && p->given.train.steps == 0 && !c->train.tokens)
+        bt_log(BT_LOG_WARN, "train.steps 0 stands for the preset's %" PRId64 " steps",
+               c->train.steps);
+    if (bt_opts_given(&p->opts, "optim.lr") && p->given.optim.lr == 0)
+        bt_log(BT_LOG_WARN, "optim.lr 0 stands for the preset's rate, %g", c->optim.lr);
+    if (bt_opts_given(&p->opts, "launch.threads") && !c->launch.hosts[0] &&
+        c->launch.threads > cores)
         bt_log(BT_LOG_WARN, "%d rank%s with %" PRId64 " threads each: %d core%s can be used here",
-               p->ranks, p->ranks == 1 ? "" : "s", c->threads, cores, cores == 1 ? "" : "s");
+               p->ranks, p->ranks == 1 ? "" : "s", c->launch.threads, cores, cores == 1 ? "" : "s");
 }
 
 static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
@@ -95,19 +98,19 @@ static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
     BT_TRY(check_name(p, err));
-    BT_TRY(bt_store_path(given, sizeof given, p->cfg.store, err));
+    BT_TRY(bt_store_path(given, sizeof given, p->cfg.run.store, err));
     BT_TRY(bt_absolute_path(given, p->store, err));
     BT_TRY(mend_store(p, err));
     snprintf(p->reason, sizeof p->reason, "start");
-    if (p->cfg.go_on) return bt_train_continue(p, err);
-    if (p->cfg.resume[0] && p->cfg.init_from[0])
+    if (p->cfg.run.go_on) return bt_train_continue(p, err);
+    if (p->cfg.run.resume[0] && p->cfg.model.init_from[0])
         return bt_fail(
             err, BT_ARG,
             "--resume goes on with a run and model.init_from starts a new one: give one of them");
-    if (p->cfg.resume[0])
+    if (p->cfg.run.resume[0])
         BT_TRY(bt_train_resume(p, err));
-    else if (p->cfg.name[0])
-        snprintf(p->run, sizeof p->run, "%s", p->cfg.name);
+    else if (p->cfg.run.name[0])
+        snprintf(p->run, sizeof p->run, "%s", p->cfg.run.name);
     return BT_OK;
 }
 
@@ -115,7 +118,7 @@ static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help
  * record of the run: a resumed run may have other processors. */
 static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
     BT_TRY(bt_agree(bt_comm_world(), code, err));
-    BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.isa, &p->isa, err));
+    BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.launch.isa, &p->isa, err));
     if (!p->isa.changed) return BT_OK;
     return bt_opts_set(&p->opts, "launch.isa", p->isa.isa, BT_FROM_FLAG, "auto", err);
 }
@@ -123,45 +126,47 @@ static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
 /* Makes the path absolute for the record, because a resumed run may start in another folder. */
 static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
     char path[PATH_MAX];
-    bt_code code = bt_host_file_check(p->cfg.hosts, p->ranks, p->cfg.mpirun_args, err);
+    bt_code code = bt_host_file_check(p->cfg.launch.hosts, p->ranks, p->cfg.launch.mpirun_args,
+                                      err);
     if (code == BT_NOTFOUND && strstr(bt_text_str(&p->place), "--hosts"))
         return bt_fail(err, code,
                        "cannot read host file '%.100s', which run '%s' was started with (give "
                        "another --hosts FILE, or --hosts '' to go on here)",
-                       p->cfg.hosts, p->run);
+                       p->cfg.launch.hosts, p->run);
     BT_TRY(code);
-    BT_TRY(bt_absolute_path(p->cfg.hosts, path, err));
-    if (strlen(path) < sizeof p->cfg.hosts) memcpy(p->cfg.hosts, path, strlen(path) + 1);
+    BT_TRY(bt_absolute_path(p->cfg.launch.hosts, path, err));
+    if (strlen(path) < sizeof p->cfg.launch.hosts)
+        memcpy(p->cfg.launch.hosts, path, strlen(path) + 1);
     return BT_OK;
 }
 
 /* Warns of a ramp with a place that rounds to the first step, which has no effect; not of a preset's own ramp. */
 static void tell_ramp(const bt_train_plan *p) {
-    const char *shares = p->cfg.seq_ramp;
+    const char *shares = p->cfg.train.seq_ramp;
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "train.seq_ramp");
     bt_ramp r;
     bt_err ignored = BT_ERR_INIT;
     if (p->opts.origin[i] <= BT_FROM_PRESET || p->from.step > 0 ||
-        bt_ramp_read(&r, "train.seq_ramp", shares, p->cfg.ramp_steps, &ignored) != BT_OK)
+        bt_ramp_read(&r, "train.seq_ramp", shares, p->cfg.train.ramp_steps, &ignored) != BT_OK)
         return;
     if (r.n > 0 && r.at[0] == 0)
         bt_log(BT_LOG_WARN,
                "train.seq_ramp %s: %.*s of %" PRId64
                " steps is before the end of the first, so the run begins behind that place "
                "(%.2g is a step)",
-               shares, (int)strcspn(shares, ","), shares, p->cfg.ramp_steps,
-               1 / (double)p->cfg.ramp_steps);
+               shares, (int)strcspn(shares, ","), shares, p->cfg.train.ramp_steps,
+               1 / (double)p->cfg.train.ramp_steps);
 }
 
 /* Warns of int8 attention on processors on which it is slower by measurement: those with tiles, or without VNNI. */
 static void tell_attention(const bt_run_cfg *c) {
-    const bt_isa_level level = bt_kernels_level(c->isa);
-    if (c->attention == BT_ATTENTION_INT8 && !c->attention_found && level >= BT_LEVEL_AVX2 &&
-        level != BT_LEVEL_AVX512_BF16 && !bt_kernels_int8_attention_pays(c->isa))
+    const bt_isa_level level = bt_kernels_level(c->launch.isa);
+    if (c->train.attention == BT_ATTENTION_INT8 && !c->attention_found && level >= BT_LEVEL_AVX2 &&
+        level != BT_LEVEL_AVX512_BF16 && !bt_kernels_int8_attention_pays(c->launch.isa))
         bt_log(BT_LOG_WARN,
                "train.attention=int8 is slower than float on this processor with --isa %s "
                "(train.attention=auto takes the faster one)",
-               c->isa);
+               c->launch.isa);
 }
 
 bt_code bt_train_follow_inputs(bt_train_plan *p, bt_err *err) {
@@ -202,18 +207,18 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
         tell_stand_ins(p);
         tell_attention(&p->cfg);
     }
-    if (p->from.step >= p->cfg.steps && p->cfg.go_on) {
+    if (p->from.step >= p->cfg.train.steps && p->cfg.run.go_on) {
         p->complete = true;
         return BT_OK;
     }
-    if (p->from.step >= p->cfg.steps)
+    if (p->from.step >= p->cfg.train.steps)
         return bt_fail(err, BT_BUSY,
                        "run '%s' has done its %" PRId64
                        " steps (give a larger --steps to go further)",
-                       p->run, p->cfg.steps);
-    if (p->cfg.hosts[0] && !world) BT_TRY(check_hosts(p, err));
+                       p->run, p->cfg.train.steps);
+    if (p->cfg.launch.hosts[0] && !world) BT_TRY(check_hosts(p, err));
 #ifndef BITRAIN_HAVE_WEB
-    if (p->cfg.dash)
+    if (p->cfg.run.dash)
         return bt_fail(
             err, BT_UNSUPPORTED,
             "--dash: this program was built without the dashboard (./bootstrap build makes it "

@@ -50,13 +50,13 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     bt_db *db = NULL;
     bt_err ignored = BT_ERR_INIT; /* no database yet: nothing is known */
     *out = (bt_train_speed){0};
-    if (p->cfg.hosts[0] || p->cfg.threads < 1) return;
+    if (p->cfg.launch.hosts[0] || p->cfg.launch.threads < 1) return;
     gethostname(host, sizeof host - 1);
     const double flop = bt_tune_count(&p->cfg).flop_token;
     snprintf(text[0], sizeof text[0], "%d", p->ranks);
-    snprintf(text[1], sizeof text[1], "%lld", (long long)p->cfg.threads);
+    snprintf(text[1], sizeof text[1], "%lld", (long long)p->cfg.launch.threads);
     snprintf(text[2], sizeof text[2], "%.17g", flop);
-    snprintf(text[3], sizeof text[3], "%lld", (long long)p->cfg.batch_tokens);
+    snprintf(text[3], sizeof text[3], "%lld", (long long)p->cfg.train.batch_tokens);
     const char *const params[] = {host, text[0], text[1], text[2], text[3]};
     if (bt_db_open(&db, p->store, &ignored) == BT_OK &&
         bt_db_query(
@@ -68,14 +68,14 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     bt_db_close(db);
     if (!(out->flop_per_s > 0)) return;
     out->tokens_per_s = out->flop_per_s / flop;
-    out->seconds = (double)(p->cfg.steps - p->from.step) * (double)p->cfg.batch_tokens /
+    out->seconds = (double)(p->cfg.train.steps - p->from.step) * (double)p->cfg.train.batch_tokens /
                    out->tokens_per_s;
 }
 
 void bt_train_time_of(const bt_train_plan *p, double predicted_s, const bt_trial_rate *tried,
                       bt_train_time *out) {
-    const double steps = (double)(p->cfg.steps - p->from.step),
-                 tokens = (double)p->cfg.batch_tokens;
+    const double steps = (double)(p->cfg.train.steps - p->from.step),
+                 tokens = (double)p->cfg.train.batch_tokens;
     *out = (bt_train_time){.step_s = NAN,
                            .predicted_s = predicted_s > 0 ? predicted_s : NAN,
                            .trial_load = tried ? tried->load : NAN};

@@ -79,23 +79,23 @@ static bt_code learned(const bt_train_plan *p, const bt_sources *found, int voca
     bt_progress bar;
     bt_tokenizer *t = NULL;
     bt_err ignored = BT_ERR_INIT;
-    const double facts[3] = {KEY_VERSION, vocab, c->val_data[0] ? 0 : c->val_frac};
+    const double facts[3] = {KEY_VERSION, vocab, c->data.val_path[0] ? 0 : c->data.val_frac};
     uint64_t key = XXH3_64bits(facts, sizeof facts);
-    key = bt_sources_hash(found->items, found->n, c->field, key);
+    key = bt_sources_hash(found->items, found->n, c->data.field, key);
     BT_TRY(bt_train_cache(p, folder, err));
     BT_TRY(kept_path(p, key, path, size, err));
     if (bt_tokenizer_load(&t, path, &ignored) == BT_OK) {
         bt_tokenizer_free(t);
         return BT_OK;
     }
-    bt_progress_begin(&bar, c->quiet || c->json);
-    const bt_tok_train_cfg how = {.paths = c->data,
-                                  .glob = c->glob,
-                                  .field = c->field,
-                                  .skip_bad_rows = c->bad_rows == BT_BAD_ROWS_SKIP,
+    bt_progress_begin(&bar, c->run.quiet || c->run.json);
+    const bt_tok_train_cfg how = {.paths = c->data.path,
+                                  .glob = c->data.glob,
+                                  .field = c->data.field,
+                                  .skip_bad_rows = c->data.bad_rows == BT_BAD_ROWS_SKIP,
                                   .cache_dir = folder,
                                   .vocab = vocab,
-                                  .share = c->val_data[0] ? 0 : 1 - c->val_frac,
+                                  .share = c->data.val_path[0] ? 0 : 1 - c->data.val_frac,
                                   .progress = show_training,
                                   .ctx = &bar};
     bt_code code = bt_tokenizer_train(&t, &how, err);
@@ -132,16 +132,16 @@ static bool is_text(const bt_sources *s, uint64_t *bytes) {
 /* why nothing is learned from the data; NULL: it may be */
 static const char *not_learned(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
-    if (strncmp(c->data, "synth:", 6) == 0) return "synthetic data is made of tokens";
-    if (c->hosts[0] && !p->world) return "the data is on other hosts";
-    if (c->form != 0) return "data.form says that it is no plain text";
-    if (c->mixture[0]) return "data.mixture has sources of several kinds";
+    if (strncmp(c->data.path, "synth:", 6) == 0) return "synthetic data is made of tokens";
+    if (c->launch.hosts[0] && !p->world) return "the data is on other hosts";
+    if (c->data.form != 0) return "data.form says that it is no plain text";
+    if (c->data.mixture[0]) return "data.mixture has sources of several kinds";
     return NULL;
 }
 
 /* a model that begins from nothing takes its preset's values for such tokens */
 static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
-    if (p->resume || p->from.dir[0] || p->cfg.init_from[0]) return BT_OK;
+    if (p->resume || p->from.dir[0] || p->cfg.model.init_from[0]) return BT_OK;
     const int ranks = p->world   ? p->world
                       : p->ranks ? p->ranks
                                  : bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);
@@ -150,13 +150,14 @@ static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
 
 /* asked: "auto", or N of "bpe:N" */
 static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
-    char path[sizeof p->cfg.tokenizer], folder[PATH_MAX];
+    char path[sizeof p->cfg.data.tokenizer], folder[PATH_MAX];
     uint64_t bytes;
     bt_sources found = {0};
     bt_err why = BT_ERR_INIT;
     BT_TRY(bt_train_cache(p, folder, err));
     bt_code code = bt_train_corpus(p, &why);
-    if (code == BT_OK) code = bt_sources_list_glob(&found, p->cfg.data, p->cfg.glob, folder, &why);
+    if (code == BT_OK)
+        code = bt_sources_list_glob(&found, p->cfg.data.path, p->cfg.data.glob, folder, &why);
     if (code != BT_OK) { /* said where the data is opened; a plan for elsewhere needs no data */
         if (!asked) return set(p, "bytes", "as data.path", err);
         return bt_fail(err, code, "%s", why.msg);
@@ -180,11 +181,11 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
 /* The cache may be emptied, and a checkpoint's folder may come from another machine: it has its tokenizer
  * in it. */
 static bt_code restore(bt_train_plan *p, bt_err *err) {
-    char path[sizeof p->cfg.tokenizer], where[sizeof p->opts.where[0]];
+    char path[sizeof p->cfg.data.tokenizer], where[sizeof p->opts.where[0]];
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
     bt_tokenizer *t = NULL;
     bt_err why = BT_ERR_INIT;
-    if (!p->tokenizer_of.len || access(p->cfg.tokenizer, F_OK) == 0) return BT_OK;
+    if (!p->tokenizer_of.len || access(p->cfg.data.tokenizer, F_OK) == 0) return BT_OK;
     /* one that cannot be parsed is reported where the checkpoint is opened */
     if (bt_tokenizer_parse(&t, bt_text_str(&p->tokenizer_of), p->tokenizer_of.len, &why) != BT_OK ||
         strcmp(bt_tokenizer_kind(t), "bytes") == 0) {
@@ -199,7 +200,7 @@ static bt_code restore(bt_train_plan *p, bt_err *err) {
 }
 
 static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
-    const char *word = p->cfg.tokenizer;
+    const char *word = p->cfg.data.tokenizer;
     const size_t vocab = bt_opt_find(p->opts.table, p->opts.n, "model.vocab");
     const bool is_auto = strcmp(word, "auto") == 0;
     int asked = 0;
@@ -215,10 +216,10 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
                        "data.tokenizer=%s cannot be learned: %s (give a tokenizer file, or bytes)",
                        word, reason);
     /* who says how many tokens a model has, or has a model, has said what they are */
-    if (is_auto &&
-        (reason || p->cfg.init_from[0] || p->from.dir[0] || p->opts.origin[vocab] > BT_FROM_PRESET))
+    if (is_auto && (reason || p->cfg.model.init_from[0] || p->from.dir[0] ||
+                    p->opts.origin[vocab] > BT_FROM_PRESET))
         return set(p, "bytes", "as data.path", err);
-    if (asked && p->cfg.print_config) return BT_OK; /* it is printed as it was given */
+    if (asked && p->cfg.run.print_config) return BT_OK; /* it is printed as it was given */
     return learn(p, asked, err);
 }
 
@@ -229,25 +230,25 @@ static bt_code check_weights(const bt_train_plan *p, bt_err *err) {
     const char *where = p->opts.where[bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer")];
     bool same;
     if (!p->tokenizer_of.len) return BT_OK;
-    BT_TRY(bt_tokenizer_compare(p->cfg.tokenizer, bt_text_str(&p->tokenizer_of),
+    BT_TRY(bt_tokenizer_compare(p->cfg.data.tokenizer, bt_text_str(&p->tokenizer_of),
                                 p->tokenizer_of.len, &same, err));
     if (same) return BT_OK;
-    if (p->cfg.other_tokenizer) {
+    if (p->cfg.data.other_tokenizer) {
         bt_log(BT_LOG_WARN,
                "the tokenizer '%s' is not that of the weights: their ids mean other "
                "text, as --other-tokenizer allows",
-               p->cfg.tokenizer);
+               p->cfg.data.tokenizer);
         return BT_OK;
     }
     if (!p->from.dir[0])
         return bt_fail(err, BT_ARG,
                        "the tokenizer '%.200s' is not that of model.init_from: its ids mean other "
                        "text (leave --tokenizer out, or allow it with --other-tokenizer)",
-                       p->cfg.tokenizer);
+                       p->cfg.data.tokenizer);
     return bt_fail(err, BT_ARG,
                    "the tokenizer '%.200s' is not that of the checkpoint: its ids mean other text "
                    "(%s; --other-tokenizer allows another)",
-                   p->cfg.tokenizer,
+                   p->cfg.data.tokenizer,
                    bt_opts_given(&p->opts, "data.tokenizer") &&
                            strcmp(where, "the run's record") != 0
                        ? "leave --tokenizer out"
@@ -258,7 +259,8 @@ static bt_code check_weights(const bt_train_plan *p, bt_err *err) {
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
     BT_TRY(choose_tokenizer(p, err));
     /* of synthetic data each process makes tokens; those of a printed plan are not learned yet */
-    if (strncmp(p->cfg.data, "synth:", 6) == 0 || strncmp(p->cfg.tokenizer, "bpe:", 4) == 0)
+    if (strncmp(p->cfg.data.path, "synth:", 6) == 0 ||
+        strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0)
         return BT_OK;
     return check_weights(p, err);
 }

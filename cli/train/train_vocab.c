@@ -16,8 +16,9 @@
 
 static bt_code of_tokenizer(const bt_run_cfg *c, long long *vocab, bt_err *err) {
     bt_tokenizer *t;
-    if (sscanf(c->tokenizer, "bpe:%lld", vocab) == 1) return BT_OK; /* of a plan that is printed */
-    BT_TRY(bt_tokenizer_load(&t, c->tokenizer[0] ? c->tokenizer : "bytes", err));
+    if (sscanf(c->data.tokenizer, "bpe:%lld", vocab) == 1)
+        return BT_OK; /* of a plan that is printed */
+    BT_TRY(bt_tokenizer_load(&t, c->data.tokenizer[0] ? c->data.tokenizer : "bytes", err));
     *vocab = bt_tokenizer_vocab(t);
     bt_tokenizer_free(t);
     return BT_OK;
@@ -28,7 +29,7 @@ static bt_code of_checkpoint(const bt_run_cfg *c, long long *vocab, bt_err *err)
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_text why = {0};
-    bt_code code = bt_ckpt_find(NULL, c->init_from, path, sizeof path, &meta, &why, err);
+    bt_code code = bt_ckpt_find(NULL, c->model.init_from, path, sizeof path, &meta, &why, err);
     bt_text_release(&why);
     BT_TRY(code);
     json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);
@@ -42,14 +43,15 @@ static bt_code of_checkpoint(const bt_run_cfg *c, long long *vocab, bt_err *err)
 
 bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.vocab");
-    const bool weights = p->cfg.init_from[0] != '\0';
+    const bool weights = p->cfg.model.init_from[0] != '\0';
     long long vocab = 0;
     char text[24];
-    if (p->opts.origin[i] > BT_FROM_PRESET || strncmp(p->cfg.data, "synth:", 6) == 0) return BT_OK;
+    if (p->opts.origin[i] > BT_FROM_PRESET || strncmp(p->cfg.data.path, "synth:", 6) == 0)
+        return BT_OK;
     /* of another program: bt_train_init_foreign has set it */
-    if (weights && bt_model_file_kind(p->cfg.init_from) != BT_IN_NATIVE) return BT_OK;
+    if (weights && bt_model_file_kind(p->cfg.model.init_from) != BT_IN_NATIVE) return BT_OK;
     BT_TRY(weights ? of_checkpoint(&p->cfg, &vocab, err) : of_tokenizer(&p->cfg, &vocab, err));
-    if (!vocab || vocab == p->cfg.vocab) return BT_OK;
+    if (!vocab || vocab == p->cfg.model.vocab) return BT_OK;
     snprintf(text, sizeof text, "%lld", vocab);
     return bt_opts_set(&p->opts, "model.vocab", text, BT_FROM_PRESET,
                        weights ? "as model.init_from" : "as data.tokenizer", err);
@@ -58,8 +60,8 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) {
 /* ---- the chat template ------------------------------------------------------------------------ */
 
 static bool converses(const bt_run_cfg *c) {
-    return c->form == BT_FORM_ALPACA || c->form == BT_FORM_MESSAGES ||
-           c->form == BT_FORM_SHAREGPT || c->form == BT_FORM_PREFERENCE;
+    return c->data.form == BT_FORM_ALPACA || c->data.form == BT_FORM_MESSAGES ||
+           c->data.form == BT_FORM_SHAREGPT || c->data.form == BT_FORM_PREFERENCE;
 }
 
 /* the tokenizer's own template, or what its special tokens say */
@@ -82,9 +84,10 @@ bt_code bt_train_template(bt_train_plan *p, bt_err *err) {
     const bt_chat_template *row = NULL;
     const char *how = "";
     bt_tokenizer *t = NULL;
-    if (strcmp(p->cfg.chat_template, "auto") != 0 || !converses(&p->cfg)) return BT_OK;
-    if (strncmp(p->cfg.tokenizer, "bpe:", 4) == 0) return BT_OK; /* of a plan that is printed */
-    BT_TRY(bt_tokenizer_load(&t, p->cfg.tokenizer[0] ? p->cfg.tokenizer : "bytes", err));
+    if (strcmp(p->cfg.data.template, "auto") != 0 || !converses(&p->cfg)) return BT_OK;
+    if (strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0)
+        return BT_OK; /* of a plan that is printed */
+    BT_TRY(bt_tokenizer_load(&t, p->cfg.data.tokenizer[0] ? p->cfg.data.tokenizer : "bytes", err));
     bt_code code = template_of(t, &row, &how, err);
     if (code == BT_OK && row)
         code = bt_opts_set(&p->opts, "data.template", row->name, BT_FROM_PRESET, how, err);
@@ -96,20 +99,21 @@ bt_code bt_train_template(bt_train_plan *p, bt_err *err) {
 
 static bt_code scan_labels(const bt_run_cfg *c, bt_text *list, bt_err *err) {
     bt_sources files = {0};
-    BT_TRY(bt_sources_list_glob(&files, c->data, c->glob, c->cache, err));
-    bt_code code = bt_labels_scan(files.items, files.n, c->bad_rows == BT_BAD_ROWS_SKIP, list, err);
+    BT_TRY(bt_sources_list_glob(&files, c->data.path, c->data.glob, c->data.cache, err));
+    bt_code code = bt_labels_scan(files.items, files.n, c->data.bad_rows == BT_BAD_ROWS_SKIP, list,
+                                  err);
     bt_sources_release(&files);
     return code;
 }
 
 bt_code bt_train_labels(bt_train_plan *p, bt_err *err) {
     bt_text list = {0};
-    if (p->cfg.form != BT_FORMED_LABEL) return BT_OK;
-    if (p->cfg.labels[0]) return bt_labels_check(p->cfg.labels, err);
+    if (p->cfg.data.form != BT_FORMED_LABEL) return BT_OK;
+    if (p->cfg.data.labels[0]) return bt_labels_check(p->cfg.data.labels, err);
     bt_code code = scan_labels(&p->cfg, &list, err);
-    if (code == BT_OK && list.len >= sizeof p->cfg.labels)
+    if (code == BT_OK && list.len >= sizeof p->cfg.data.labels)
         code = bt_fail(err, BT_ARG, "the names of %zu labels are longer than %zu bytes",
-                       bt_labels_count(bt_text_str(&list)), sizeof p->cfg.labels - 1);
+                       bt_labels_count(bt_text_str(&list)), sizeof p->cfg.data.labels - 1);
     if (code == BT_OK)
         code = bt_opts_set(&p->opts, "data.labels", bt_text_str(&list), BT_FROM_PRESET,
                            "as data.path has them", err);

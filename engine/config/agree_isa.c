@@ -82,7 +82,7 @@ static void list_processors(const offer *all, int n, char *out, size_t size) {
     bt_text_release(&t);
 }
 
-/* who gives up what, and for whose sake */
+/* Writes which rank limits the kernel set of the job. "" if every rank uses its best set. */
 static void explain(const offer *all, int n, bt_isa_level job, char *out, size_t size) {
     int low = 0, high = 0;
     for (int r = 1; r < n; r++) {
@@ -146,6 +146,6 @@ bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_
 }
 
 void bt_isa_agreement_apply(const bt_isa_agreement *a, bt_run_cfg *cfg) {
-    memcpy(cfg->isa, a->isa, sizeof cfg->isa);
-    if (cfg->attention_found && !a->int8_attention) cfg->attention = BT_ATTENTION_FLOAT;
+    memcpy(cfg->launch.isa, a->isa, sizeof cfg->launch.isa);
+    if (cfg->attention_found && !a->int8_attention) cfg->train.attention = BT_ATTENTION_FLOAT;
 }

@@ -40,7 +40,7 @@ static bt_code name_ranks(const holder *all, int n, const char *what, bt_err *er
     return BT_ARG;
 }
 
-/* collective, where the ranks know already that their values differ */
+/* Collective. The ranks call it when their values differ. */
 static bt_code refuse(bt_comm *world, const char *what, const char *value, bt_err *err) {
     holder mine = {.host = ""}, *all = calloc((size_t)bt_comm_size(world), sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);

@@ -40,23 +40,26 @@ int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size
 /* What follows from the number of ranks is found again; what was found once for the whole run stays. */
 static void begin(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
     *c = *settled;
-    c->ranks = 0;
-    c->threads = given->threads;
-    c->accum = 0;
-    c->gather = given->gather;
+    c->launch.ranks = 0;
+    c->launch.threads = given->launch.threads;
+    c->train.accum = 0;
+    c->parallel.gather = given->parallel.gather;
     /* shares of other ranks */
-    if (strcmp(given->balance, "even") != 0 && strcmp(given->balance, "auto") != 0)
-        snprintf(c->balance, sizeof c->balance, "even");
+    if (strcmp(given->parallel.balance, "even") != 0 &&
+        strcmp(given->parallel.balance, "auto") != 0)
+        snprintf(c->parallel.balance, sizeof c->parallel.balance, "even");
 }
 
 static bt_code resolve(bt_run_cfg *c, const bt_run_cfg *given, int ranks, int64_t micro_batch,
                        bt_err *err) {
-    const int64_t dp = ranks / (c->tp * c->pp);
-    const bool both = given->zero > 0 && given->dp_replicate > 0 && given->dp_shard > 1;
-    c->dp_replicate = 0;
-    c->dp_shard = c->zero > 0 && dp > 1 ? dp : 1;
-    if (c->zero > 0 && both && dp % given->dp_shard == 0) c->dp_shard = given->dp_shard;
-    c->micro_batch = micro_batch;
+    const int64_t dp = ranks / (c->mesh.tp * c->mesh.pp);
+    const bool both = given->mesh.zero > 0 && given->mesh.dp_replicate > 0 &&
+                      given->mesh.dp_shard > 1;
+    c->mesh.dp_replicate = 0;
+    c->mesh.dp_shard = c->mesh.zero > 0 && dp > 1 ? dp : 1;
+    if (c->mesh.zero > 0 && both && dp % given->mesh.dp_shard == 0)
+        c->mesh.dp_shard = given->mesh.dp_shard;
+    c->train.micro_batch = micro_batch;
     return bt_run_cfg_resolve(c, ranks, err);
 }
 
@@ -64,18 +67,18 @@ static bt_code resolve(bt_run_cfg *c, const bt_run_cfg *given, int ranks, int64_
  * does, else without virtual stages */
 static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
                           const bt_layout_wish *sizes, bt_run_cfg *out, bt_err *err) {
-    const int64_t chunks[] = {sizes->pp > 1 ? given->virtual_stages : 1, 1};
+    const int64_t chunks[] = {sizes->pp > 1 ? given->parallel.virtual_stages : 1, 1};
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_ARG;
     for (int way = chunks[0] > 1 ? 0 : 1; way < 2; way++) {
-        for (int pass = given->micro_batch ? 0 : 1; pass < 2; pass++) {
+        for (int pass = given->train.micro_batch ? 0 : 1; pass < 2; pass++) {
             begin(out, given, settled);
-            out->tp = sizes->tp;
-            out->pp = sizes->pp;
-            out->virtual_stages = chunks[way];
-            if (sizes->zero >= 0) out->zero = sizes->zero;
+            out->mesh.tp = sizes->tp;
+            out->mesh.pp = sizes->pp;
+            out->parallel.virtual_stages = chunks[way];
+            if (sizes->zero >= 0) out->mesh.zero = sizes->zero;
             why = (bt_err)BT_ERR_INIT;
-            code = resolve(out, given, ranks, pass ? 0 : given->micro_batch, &why);
+            code = resolve(out, given, ranks, pass ? 0 : given->train.micro_batch, &why);
             if (code == BT_OK) return BT_OK;
         }
     }
@@ -108,17 +111,17 @@ static sizes *candidates(const bt_layout_wish *w, const bt_run_cfg *given, int r
     sizes *list = malloc(room * sizeof *list);
     *n = 0;
     for (int tp = 1; list && tp <= ranks && tp <= INNER_MOST; tp++) {
-        if (ranks % tp != 0 || !may_be(tp, w->tp, given->tp)) continue;
+        if (ranks % tp != 0 || !may_be(tp, w->tp, given->mesh.tp)) continue;
         for (int pp = 1; pp <= ranks / tp && pp <= INNER_MOST; pp++) {
-            if (ranks / tp % pp != 0 || !may_be(pp, w->pp, given->pp)) continue;
+            if (ranks / tp % pp != 0 || !may_be(pp, w->pp, given->mesh.pp)) continue;
             if (*n == room) {
                 sizes *more = realloc(list, (room *= 2) * sizeof *list);
                 if (!more) break;
                 list = more;
             }
             list[(*n)++] = (sizes){tp, pp,
-                                   fabs(log2((double)tp / (double)given->tp)) +
-                                       fabs(log2((double)pp / (double)given->pp))};
+                                   fabs(log2((double)tp / (double)given->mesh.tp)) +
+                                       fabs(log2((double)pp / (double)given->mesh.pp))};
         }
     }
     if (list) qsort(list, *n, sizeof *list, by_distance);
@@ -133,7 +136,7 @@ static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled
     bt_code code = BT_ARG;
     if (n == 0)
         bt_fail(err, BT_ARG, "--tp %d x --pp %d do not divide %d ranks",
-                w->tp ? w->tp : (int)given->tp, w->pp ? w->pp : (int)given->pp, ranks);
+                w->tp ? w->tp : (int)given->mesh.tp, w->pp ? w->pp : (int)given->mesh.pp, ranks);
     for (size_t i = 0; i < n && code != BT_OK; i++) {
         const bt_layout_wish one = {.tp = list[i].tp, .pp = list[i].pp, .zero = w->zero};
         /* the message is about the nearest */
@@ -145,8 +148,8 @@ static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled
 
 bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
                           const bt_layout_wish *w, bt_run_cfg *out, bt_err *err) {
-    const bt_layout_wish kept = {.tp = w->tp ? w->tp : (int)given->tp,
-                                 .pp = w->pp ? w->pp : (int)given->pp,
+    const bt_layout_wish kept = {.tp = w->tp ? w->tp : (int)given->mesh.tp,
+                                 .pp = w->pp ? w->pp : (int)given->mesh.pp,
                                  .zero = w->zero};
     bt_err first = BT_ERR_INIT, none;
     for (int ranks = w->most; ranks >= w->least; ranks--) {
@@ -162,28 +165,31 @@ bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
 }
 
 bool bt_elastic_same(const bt_run_cfg *a, const bt_run_cfg *b) {
-    return a->ranks == b->ranks && a->tp == b->tp && a->pp == b->pp &&
-           a->virtual_stages == b->virtual_stages && a->zero == b->zero &&
-           a->dp_shard == b->dp_shard && a->dp_replicate == b->dp_replicate;
+    return a->launch.ranks == b->launch.ranks && a->mesh.tp == b->mesh.tp &&
+           a->mesh.pp == b->mesh.pp && a->parallel.virtual_stages == b->parallel.virtual_stages &&
+           a->mesh.zero == b->mesh.zero && a->mesh.dp_shard == b->mesh.dp_shard &&
+           a->mesh.dp_replicate == b->mesh.dp_replicate;
 }
 
 const char *bt_elastic_tell(const bt_run_cfg *c, char *buf, size_t size) {
     const struct {
         const char *name;
         int64_t n;
-    } axes[] = {{"tp", c->tp}, {"pp", c->pp}, {"dp", c->dp_replicate * c->dp_shard}};
-    size_t at = (size_t)snprintf(buf, size, "%" PRId64 " rank%s", c->ranks,
-                                 c->ranks == 1 ? "" : "s");
+    } axes[] = {
+        {"tp", c->mesh.tp}, {"pp", c->mesh.pp}, {"dp", c->mesh.dp_replicate * c->mesh.dp_shard}};
+    size_t at = (size_t)snprintf(buf, size, "%" PRId64 " rank%s", c->launch.ranks,
+                                 c->launch.ranks == 1 ? "" : "s");
     const char *between = ": ";
-    for (size_t i = 0; c->ranks > 1 && i < sizeof axes / sizeof *axes && at < size; i++) {
+    for (size_t i = 0; c->launch.ranks > 1 && i < sizeof axes / sizeof *axes && at < size; i++) {
         if (axes[i].n == 1) continue;
         at += (size_t)snprintf(buf + at, size - at, "%s%s %" PRId64, between, axes[i].name,
                                axes[i].n);
-        if (i == 1 && c->virtual_stages > 1 && at < size)
+        if (i == 1 && c->parallel.virtual_stages > 1 && at < size)
             at += (size_t)snprintf(buf + at, size - at, " (%" PRId64 " virtual)",
-                                   c->virtual_stages);
+                                   c->parallel.virtual_stages);
         between = " x ";
     }
-    if (c->zero > 0 && at < size) snprintf(buf + at, size - at, ", zero %" PRId64, c->zero);
+    if (c->mesh.zero > 0 && at < size)
+        snprintf(buf + at, size - at, ", zero %" PRId64, c->mesh.zero);
     return buf;
 }

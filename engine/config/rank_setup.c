@@ -15,54 +15,55 @@ const char *bt_gather_name(int64_t gather) {
 }
 
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
-    if (c->tune == BT_TUNE_LORA) return BT_WEIGHTS_LOCAL; /* the base does not travel */
-    if (c->zero == 0 || c->dp_shard <= 1) return BT_WEIGHTS_LOCAL;
-    if (c->gather != BT_GATHER_LAYER) return BT_WEIGHTS_GATHERED;
-    return c->zero < 3 ? BT_WEIGHTS_LOCAL : BT_WEIGHTS_PREFETCHED;
+    if (c->tune.mode == BT_TUNE_LORA) return BT_WEIGHTS_LOCAL; /* the base does not travel */
+    if (c->mesh.zero == 0 || c->mesh.dp_shard <= 1) return BT_WEIGHTS_LOCAL;
+    if (c->parallel.gather != BT_GATHER_LAYER) return BT_WEIGHTS_GATHERED;
+    return c->mesh.zero < 3 ? BT_WEIGHTS_LOCAL : BT_WEIGHTS_PREFETCHED;
 }
 
 /* of a rank, as it will take them where all ranks are on a machine like this one */
 static int threads_of(const bt_run_cfg *c, const bt_mesh_shape *s) {
     int ranks = s->pp * s->dp_replicate * s->dp_shard * s->tp,
         share = ranks > 0 ? bt_cpu_get()->cores / ranks : 1;
-    return c->threads > 0 ? (int)c->threads : share > 1 ? share : 1;
+    return c->launch.threads > 0 ? (int)c->launch.threads : share > 1 ? share : 1;
 }
 
-static bool even(const bt_run_cfg *c) { return strcmp(c->balance, "even") == 0; }
+static bool even(const bt_run_cfg *c) { return strcmp(c->parallel.balance, "even") == 0; }
 
 bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
     bt_mesh_shape shape;
     bt_run_cfg_mesh(c, &shape);
-    bt_model_setup s = {.B = (int)c->micro_batch,
-                        .prec = (bt_prec)c->precision,
+    bt_model_setup s = {.B = (int)c->train.micro_batch,
+                        .prec = (bt_prec)c->train.precision,
                         .train = true,
                         .n_threads = threads_of(c, &shape),
-                        .recompute = (bt_recompute)c->recompute,
-                        .grad_int8 = c->grad == BT_GRAD_INT8,
-                        .attention_int8 = c->attention == BT_ATTENTION_INT8,
-                        .sequence = c->sequence,
-                        .leaves = (int)c->parts,
-                        .stages_bf16 = c->pipe_codec == BT_PIPE_BF16,
+                        .recompute = (bt_recompute)c->train.recompute,
+                        .grad_int8 = c->train.grad == BT_GRAD_INT8,
+                        .attention_int8 = c->train.attention == BT_ATTENTION_INT8,
+                        .sequence = c->mesh.sequence,
+                        .leaves = (int)c->train.parts,
+                        .stages_bf16 = c->comm.pipe == BT_PIPE_BF16,
                         .weight_source = bt_run_cfg_weight_source(c),
                         .fades = bt_tune_fades(c),
-                        .latent_bf16 = c->optim_weights == BT_STATES_BF16,
-                        .pairs = c->form == BT_FORMED_PREFERENCE,
-                        .lean = c->lean && c->tune == BT_TUNE_LORA,
-                        .base_q8 = c->base_type == BT_BASE_Q8 && c->tune == BT_TUNE_LORA,
-                        .taught = c->teacher[0] || c->logits[0],
-                        .documents = c->packing > BT_PACKED_STREAM || c->seq_ramp[0]};
+                        .latent_bf16 = c->optim.weights == BT_STATES_BF16,
+                        .pairs = c->data.form == BT_FORMED_PREFERENCE,
+                        .lean = c->tune.lean && c->tune.mode == BT_TUNE_LORA,
+                        .base_q8 = c->tune.base_type == BT_BASE_Q8 && c->tune.mode == BT_TUNE_LORA,
+                        .taught = c->tune.teacher[0] || c->tune.logits[0],
+                        .documents = c->data.packing > BT_PACKED_STREAM || c->train.seq_ramp[0]};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);
     if (shape.tp > 1 || shape.pp > 1)
         s.slice = (bt_model_slice){.tp_rank = me.tp,
                                    .tp_size = shape.tp,
                                    .pp_stage = me.pp,
                                    .pp_size = shape.pp,
-                                   .virtual_stages = shape.pp > 1 ? (int)c->virtual_stages : 1};
+                                   .virtual_stages = shape.pp > 1 ? (int)c->parallel.virtual_stages
+                                                                  : 1};
     /* with unequal shares a rank may have more micro-batches than the mean */
     const bt_pass_order order = {.stages = shape.pp,
                                  .stage = me.pp,
                                  .chunks = bt_slice_chunks(s.slice),
-                                 .micros = even(c) ? c->accum : INT32_MAX};
+                                 .micros = even(c) ? c->train.accum : INT32_MAX};
     s.in_flight = (int)bt_passes_in_flight(&order);
     s.micros_in_flight = (int)bt_micros_in_flight(&order);
     bt_run_cfg_model(c, &s.cfg);
@@ -102,8 +103,8 @@ static bt_code find_chunks(bt_rank_setup *s, bt_err *err) {
 }
 
 bt_payload_form bt_rank_setup_form(const bt_rank_setup *s) {
-    const bt_codec *codec = bt_codec_at((bt_codec_id)s->cfg->codec);
-    if (s->cfg->reproducible && codec->reproducible) codec = codec->reproducible;
+    const bt_codec *codec = bt_codec_at((bt_codec_id)s->cfg->parallel.codec);
+    if (s->cfg->train.reproducible && codec->reproducible) codec = codec->reproducible;
     return (bt_payload_form){codec, s->payload_tensors, s->params.n};
 }
 
@@ -112,15 +113,15 @@ bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *c, int rank, bt_e
     bt_run_cfg_mesh(c, &s->shape);
     s->me = bt_mesh_coord_of(&s->shape, rank);
     BT_TRY(bt_params_init(&s->params, &s->model.cfg, s->model.slice, err));
-    bt_shards_init(&s->shards, s->params.total, (size_t)c->bucket_bytes, s->shape.dp_replicate,
-                   c->zero > 0 ? s->shape.dp_shard : 1);
+    bt_shards_init(&s->shards, s->params.total, (size_t)c->train.bucket_bytes,
+                   s->shape.dp_replicate, c->mesh.zero > 0 ? s->shape.dp_shard : 1);
     s->dp = (int64_t)s->shape.dp_replicate * s->shape.dp_shard;
     s->sharded = s->shards.n > 1;
     s->shard = s->sharded ? s->me.dp_shard : 0;
     s->replica = s->sharded ? s->me.dp_replicate : s->me.dp;
     s->replicas = s->sharded ? s->shape.dp_replicate : (int)s->dp;
-    s->micros = c->batch_tokens / c->seq_len / c->micro_batch;
-    s->units = c->reproducible ? s->micros : 0;
+    s->micros = c->train.batch_tokens / c->model.seq_len / c->train.micro_batch;
+    s->units = c->train.reproducible ? s->micros : 0;
     s->first_micro = s->micros * s->me.dp / s->dp;
     s->n_micro = s->micros * (s->me.dp + 1) / s->dp - s->first_micro;
     bt_code code = find_chunks(s, err);
@@ -138,31 +139,31 @@ void bt_rank_setup_release(bt_rank_setup *s) {
 }
 
 bt_optim_cfg bt_run_cfg_optim(const bt_run_cfg *c) {
-    return (bt_optim_cfg){.kind = (bt_optim_id)c->optimizer,
-                          .states = (bt_states_kind)c->optim_states,
-                          .seed = (uint64_t)c->seed,
-                          .beta1 = c->beta1,
-                          .beta2 = c->beta2,
-                          .eps = c->eps,
-                          .momentum = c->momentum};
+    return (bt_optim_cfg){.kind = (bt_optim_id)c->optim.name,
+                          .states = (bt_states_kind)c->optim.states,
+                          .seed = (uint64_t)c->run.seed,
+                          .beta1 = c->optim.beta1,
+                          .beta2 = c->optim.beta2,
+                          .eps = c->optim.eps,
+                          .momentum = c->optim.momentum};
 }
 
 bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *c) {
-    return (bt_lr_schedule){.kind = (bt_sched_kind)c->schedule,
-                            .steps = c->steps,
-                            .warmup = c->warmup,
-                            .bigram = c->bigram_steps,
-                            .lr = c->lr,
-                            .lr_min_frac = c->lr_min,
-                            .lr2 = c->lr2,
-                            .decay_frac = c->decay_frac,
-                            .weight_decay = c->weight_decay};
+    return (bt_lr_schedule){.kind = (bt_sched_kind)c->optim.schedule,
+                            .steps = c->train.steps,
+                            .warmup = c->optim.warmup,
+                            .bigram = c->train.bigram_steps,
+                            .lr = c->optim.lr,
+                            .lr_min_frac = c->optim.lr_min,
+                            .lr2 = c->optim.lr2,
+                            .decay_frac = c->optim.decay_frac,
+                            .weight_decay = c->optim.weight_decay};
 }
 
 static double lr_factor_of(const bt_tensor *x, const bt_run_cfg *c) {
-    if (x->id == BT_P_EMBED) return c->embed_lr;
-    if (x->id == BT_P_HEAD || x->id == BT_P_SCORE) return c->head_lr;
-    return x->linear ? c->matrix_lr : 1;
+    if (x->id == BT_P_EMBED) return c->optim.embed_lr;
+    if (x->id == BT_P_HEAD || x->id == BT_P_SCORE) return c->optim.head_lr;
+    return x->linear ? c->optim.matrix_lr : 1;
 }
 
 void bt_params_spans(bt_optim_span *spans, const bt_params *p, const bt_run_cfg *c) {

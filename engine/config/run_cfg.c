@@ -29,7 +29,7 @@ static const char codecs[] =
 #define BT_OPTIMIZERS (optimizers + 1)
 #define BT_CODECS (codecs + 1)
 
-#define FIELD(f) offsetof(bt_run_cfg, f), sizeof(((bt_run_cfg *)0)->f)
+#define FIELD(f) offsetof(bt_run_cfg, GROUP.f), sizeof(((bt_run_cfg *)0)->GROUP.f)
 #define BT_INT(f, key, flag, def, min, max, unit, help) \
     {key, flag, BT_OPT_INT, FIELD(f), #def, min, max, NULL, unit, help},
 #define BT_REAL(f, key, flag, def, min, max, unit, help) \
@@ -43,7 +43,46 @@ static const char codecs[] =
 #define BT_LIST(f, key, flag, bytes, def, help) \
     {key, flag, BT_OPT_LIST, FIELD(f), def, 0, 0, NULL, NULL, help},
 const bt_opt bt_run_opts[] = {
-#include "engine/config/options.def"
+#define GROUP run
+#include "engine/config/settings/run_settings.def"
+#undef GROUP
+#define GROUP alert
+#include "engine/config/settings/alert_settings.def"
+#undef GROUP
+#define GROUP launch
+#include "engine/config/settings/launch_settings.def"
+#undef GROUP
+#define GROUP model
+#include "engine/model/shape/model_settings.def"
+#undef GROUP
+#define GROUP tune
+#include "engine/config/settings/tune_settings.def"
+#undef GROUP
+#define GROUP data
+#include "engine/data/shards/data_settings.def"
+#undef GROUP
+#define GROUP train
+#include "engine/config/settings/train_settings.def"
+#undef GROUP
+#include <part_rows.def>
+#define GROUP parallel
+#include "engine/config/settings/parallel_settings.def"
+#undef GROUP
+#define GROUP comm
+#include "engine/config/settings/comm_settings.def"
+#undef GROUP
+#define GROUP islands
+#include "engine/config/settings/islands_settings.def"
+#undef GROUP
+#define GROUP optim
+#include "engine/optim/optim_settings.def"
+#undef GROUP
+#define GROUP ckpt
+#include "engine/config/settings/ckpt_settings.def"
+#undef GROUP
+#define GROUP mesh
+#include "engine/parallel/mpi/mesh_settings.def"
+#undef GROUP
 };
 #undef BT_INT
 #undef BT_REAL
@@ -158,10 +197,10 @@ static void choice_text(const bt_opts *o, const char *key, int index, char *buf,
  * twice the preset's at most; a larger one keeps it (engine/README.md, "The learning rate of another shape"). Weights
  * that exist already, adapters, and the stream for comparisons with other trainers keep the preset's as well. */
 static double rate_factor(const bt_run_cfg *cfg, const bt_preset *p) {
-    const double most = 2, factor = (double)p->model.C / (double)cfg->d_model *
-                                    ((double)p->model.L / (double)cfg->n_layers);
-    if (cfg->optimizer != BT_OPTIM_ADAMW || cfg->init_from[0] || cfg->tune == BT_TUNE_LORA ||
-        strncmp(cfg->data, "synth:", 6) == 0)
+    const double most = 2, factor = (double)p->model.C / (double)cfg->model.d_model *
+                                    ((double)p->model.L / (double)cfg->model.layers);
+    if (cfg->optim.name != BT_OPTIM_ADAMW || cfg->model.init_from[0] ||
+        cfg->tune.mode == BT_TUNE_LORA || strncmp(cfg->data.path, "synth:", 6) == 0)
         return 1;
     return factor < 1 ? 1 : factor > most ? most : factor;
 }
@@ -170,14 +209,14 @@ static bt_code preset_rate(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p
     const double factor = rate_factor(cfg, p);
     char text[64], where[64];
     snprintf(text, sizeof text, "%.17g",
-             p->lr * bt_optim_info_of((bt_optim_id)cfg->optimizer)->lr_factor * factor);
+             p->lr * bt_optim_info_of((bt_optim_id)cfg->optim.name)->lr_factor * factor);
     snprintf(where, sizeof where, "preset %s%s", p->name,
              factor > 1 ? ", for a smaller model" : "");
     return bt_opts_set(o, "optim.lr", text, BT_FROM_PRESET, where, err);
 }
 
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
-    const bt_preset *p = bt_preset_find(cfg->preset);
+    const bt_preset *p = bt_preset_find(cfg->model.preset);
     if (!p) {
         const char *names[32];
         size_t n = bt_preset_count() < 32 ? bt_preset_count() : 32;
@@ -187,11 +226,11 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
             names[i] = bt_preset_at(i)->name;
             snprintf(list + used, sizeof list - used, "%s%s", i ? " " : "", names[i]);
         }
-        const char *near = bt_nearest(cfg->preset, names, n);
+        const char *near = bt_nearest(cfg->model.preset, names, n);
         if (near)
             return bt_fail(err, BT_ARG, "unknown preset '%s' (did you mean '%s'? there are %s)",
-                           cfg->preset, near, list);
-        return bt_fail(err, BT_ARG, "unknown preset '%s' (there are %s)", cfg->preset, list);
+                           cfg->model.preset, near, list);
+        return bt_fail(err, BT_ARG, "unknown preset '%s' (there are %s)", cfg->model.preset, list);
     }
     const bt_model_cfg *m = &p->model;
     char where[48];
@@ -205,8 +244,9 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         {"model.d_ff", m->F},   {"model.seq_len", m->T},
         {"model.vocab", m->V},  {"train.batch_tokens", p->batch_tokens},
     };
-    bool synth = strncmp(cfg->data, "synth:", 6) == 0,
-         subln = said(o, "model.norm") ? cfg->norm == (int)BT_NORM_SUBLN : m->norm == BT_NORM_SUBLN;
+    bool synth = strncmp(cfg->data.path, "synth:", 6) == 0,
+         subln = said(o, "model.norm") ? cfg->model.norm == (int)BT_NORM_SUBLN
+                                       : m->norm == BT_NORM_SUBLN;
     double std = p->text_std > 0 && subln && !synth ? p->text_std : m->init_std;
     const struct {
         const char *key;
@@ -252,12 +292,12 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     }
     /* What the user changed carries along what follows from it. */
     if (m->KV == m->H && said(o, "model.heads")) {
-        snprintf(text, sizeof text, "%lld", (long long)cfg->n_heads);
+        snprintf(text, sizeof text, "%lld", (long long)cfg->model.heads);
         BT_TRY(bt_opts_set(o, "model.kv_heads", text, BT_FROM_PRESET, "as model.heads", err));
     }
-    if (cfg->micro_batch && cfg->accum && !said(o, "train.batch_tokens"))
+    if (cfg->train.micro_batch && cfg->train.accum && !said(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
-    if (cfg->bigram_steps && !said(o, "model.init_out"))
+    if (cfg->train.bigram_steps && !said(o, "model.init_out"))
         BT_TRY(
             bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, "as train.bigram_steps", err));
     /* the stream for comparisons: other trainers run it at a constant rate */
@@ -284,8 +324,8 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
     snprintf(embed_lr, sizeof embed_lr, "%g", p->word_embed_lr);
     snprintf(beta1, sizeof beta1, "%g", p->word_beta1);
     snprintf(share_steps, sizeof share_steps, "%" PRId64, p->word_share_tokens / step_tokens);
-    const bool stream = cfg->form == BT_FORMED_TEXT && cfg->packing <= BT_PACKED_STREAM &&
-                        cfg->seq_len == p->model.T;
+    const bool stream = cfg->data.form == BT_FORMED_TEXT && cfg->data.packing <= BT_PACKED_STREAM &&
+                        cfg->model.seq_len == p->model.T;
     const struct {
         const char *key, *value;
         bool fits;
@@ -293,8 +333,8 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
                   {"optim.beta1", beta1, true},
                   {"train.share_steps", share_steps, !bt_run_cfg_against_shares(cfg)},
                   {"train.seq_ramp", p->word_seq_ramp, stream}};
-    if (said(o, "data.tokenizer") || cfg->init_from[0] || cfg->optimizer != BT_OPTIM_ADAMW ||
-        !cfg->tied)
+    if (said(o, "data.tokenizer") || cfg->model.init_from[0] || cfg->optim.name != BT_OPTIM_ADAMW ||
+        !cfg->model.tied)
         return BT_OK;
     for (size_t i = 0; i < sizeof better / sizeof better[0]; i++)
         if (better[i].fits && !said(o, better[i].key))
@@ -304,7 +344,7 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
 
 /* ranks that have sequences of their own */
 static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
-    const int64_t inner = cfg->pp * cfg->tp;
+    const int64_t inner = cfg->mesh.pp * cfg->mesh.tp;
     return inner > 0 && ranks > inner ? ranks / inner : 1;
 }
 
@@ -317,19 +357,22 @@ static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_pres
                                         "train.micro_batch",
                                         "train.accum",
                                         NULL};
-    if (said_any(o, sizes) || cfg->pp > 1) return 0;
-    return p->word_batch_tokens % (cfg->seq_len * replicas(cfg, ranks)) ? 0 : p->word_batch_tokens;
+    if (said_any(o, sizes) || cfg->mesh.pp > 1) return 0;
+    return p->word_batch_tokens % (cfg->model.seq_len * replicas(cfg, ranks))
+               ? 0
+               : p->word_batch_tokens;
 }
 
 /* of a run with steps of another size */
 static int64_t step_tokens(const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
-    const int64_t parts = cfg->micro_batch * cfg->accum * cfg->seq_len * replicas(cfg, ranks);
-    if (cfg->batch_tokens) return cfg->batch_tokens;
+    const int64_t parts = cfg->train.micro_batch * cfg->train.accum * cfg->model.seq_len *
+                          replicas(cfg, ranks);
+    if (cfg->train.batch_tokens) return cfg->train.batch_tokens;
     return parts ? parts : p->batch_tokens;
 }
 
 bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) {
-    const bt_preset *p = bt_preset_find(cfg->preset);
+    const bt_preset *p = bt_preset_find(cfg->model.preset);
     char text[32], where[64];
     if (!p || p->word_embed_lr == 0) return BT_OK;
     const int64_t small = small_step(o, cfg, p, ranks);
@@ -346,65 +389,72 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
 
 /* ---- views ----------------------------------------------------------------------------------- */
 
-int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) { return cfg->steps * cfg->batch_tokens; }
+int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg) {
+    return cfg->train.steps * cfg->train.batch_tokens;
+}
 
 const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg) {
-    return cfg->init_from[0]             ? "--init-from"
-           : cfg->logit_cap > 0          ? "model.logit_cap"
-           : cfg->teacher[0]             ? "--teacher"
-           : cfg->logits[0]              ? "tune.logits"
-           : cfg->hub[0]                 ? "--hub"
-           : cfg->form != BT_FORMED_TEXT ? "a data.form other than text"
-                                         : NULL;
+    return cfg->model.init_from[0]            ? "--init-from"
+           : cfg->model.logit_cap > 0         ? "model.logit_cap"
+           : cfg->tune.teacher[0]             ? "--teacher"
+           : cfg->tune.logits[0]              ? "tune.logits"
+           : cfg->islands.hub[0]              ? "--hub"
+           : cfg->data.form != BT_FORMED_TEXT ? "a data.form other than text"
+                                              : NULL;
 }
 
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {
-    return step < cfg->dense_steps && !cfg->lambda_steps && cfg->linear != BT_LIN_DENSE;
+    return step < cfg->train.dense_steps && !cfg->train.lambda_steps &&
+           cfg->model.linear != BT_LIN_DENSE;
 }
 
-bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step) { return step < cfg->bigram_steps; }
+bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step) {
+    return step < cfg->train.bigram_steps;
+}
 
 void bt_run_cfg_make_dense(bt_run_cfg *cfg) {
-    cfg->linear = BT_LIN_DENSE;
-    cfg->grad = BT_GRAD_FLOAT;
+    cfg->model.linear = BT_LIN_DENSE;
+    cfg->train.grad = BT_GRAD_FLOAT;
 }
 
 int bt_run_cfg_classes(const bt_run_cfg *cfg) {
-    int n = cfg->labels[0] != '\0';
-    for (const char *c = cfg->labels; *c; c++) n += *c == '\n';
+    int n = cfg->data.labels[0] != '\0';
+    for (const char *c = cfg->data.labels; *c; c++) n += *c == '\n';
     return n;
 }
 
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
     *out = (bt_model_cfg){
-        .L = (int)cfg->n_layers,
-        .C = (int)cfg->d_model,
-        .H = (int)cfg->n_heads,
-        .KV = (int)cfg->n_kv_heads,
-        .D = (int)(cfg->head_dim ? cfg->head_dim : cfg->d_model / cfg->n_heads),
-        .F = (int)cfg->d_ff,
-        .T = (int)cfg->seq_len,
-        .V = (int)cfg->vocab,
-        .norm = (bt_norm_kind)cfg->norm,
-        .act = (bt_act)cfg->act,
-        .linear = (bt_linear_kind)cfg->linear,
-        .tied = cfg->tied || cfg->labels[0], /* a classifier has no head for the vocabulary */
-        .qk_norm = cfg->qk_norm,
-        .rope_theta = cfg->rope_theta,
-        .norm_eps = cfg->norm_eps,
-        .init_std = cfg->init_std,
-        .init_out = (bt_init_out)cfg->init_out,
-        .logit_cap = cfg->logit_cap,
+        .L = (int)cfg->model.layers,
+        .C = (int)cfg->model.d_model,
+        .H = (int)cfg->model.heads,
+        .KV = (int)cfg->model.kv_heads,
+        .D = (int)(cfg->model.head_dim ? cfg->model.head_dim
+                                       : cfg->model.d_model / cfg->model.heads),
+        .F = (int)cfg->model.d_ff,
+        .T = (int)cfg->model.seq_len,
+        .V = (int)cfg->model.vocab,
+        .norm = (bt_norm_kind)cfg->model.norm,
+        .act = (bt_act)cfg->model.act,
+        .linear = (bt_linear_kind)cfg->model.linear,
+        .tied = cfg->model.tied ||
+                cfg->data.labels[0], /* a classifier has no head for the vocabulary */
+        .qk_norm = cfg->model.qk_norm,
+        .rope_theta = cfg->model.rope_theta,
+        .norm_eps = cfg->model.norm_eps,
+        .init_std = cfg->model.init_std,
+        .init_out = (bt_init_out)cfg->model.init_out,
+        .logit_cap = cfg->model.logit_cap,
         .lora = bt_tune_lora(cfg),
         .classes = bt_run_cfg_classes(cfg),
     };
 }
 
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out) {
-    *out = (bt_mesh_shape){.pp = (int)cfg->pp,
-                           .dp_replicate = (int)cfg->dp_replicate,
-                           .dp_shard = (int)cfg->dp_shard,
-                           .tp = (int)cfg->tp};
+    *out = (bt_mesh_shape){.pp = (int)cfg->mesh.pp,
+                           .dp_replicate = (int)cfg->mesh.dp_replicate,
+                           .dp_shard = (int)cfg->mesh.dp_shard,
+                           .tp = (int)cfg->mesh.tp};
 }
 
 void bt_run_cfg_json(const bt_opts *o, bt_text *out) {

@@ -1,5 +1,5 @@
-/* run_cfg.h - the settings of a run: struct and table from options.def, presets, cross-field
- * checks, automatic values. */
+/* run_cfg.h - the settings of a run: the sum of the settings of all folders, presets, cross-field checks, automatic
+ * values. A function of another folder receives the struct of its own settings where that is enough. */
 #ifndef BT_ENGINE_CONFIG_RUN_CFG_H
 #define BT_ENGINE_CONFIG_RUN_CFG_H
 
@@ -7,23 +7,39 @@
 #include <stdint.h>
 
 #include "engine/base/opt.h"
+#include "engine/config/settings/alert_settings.h"
+#include "engine/config/settings/ckpt_settings.h"
+#include "engine/config/settings/comm_settings.h"
+#include "engine/config/settings/islands_settings.h"
+#include "engine/config/settings/launch_settings.h"
+#include "engine/config/settings/parallel_settings.h"
+#include "engine/config/settings/run_settings.h"
+#include "engine/config/settings/train_settings.h"
+#include "engine/config/settings/tune_settings.h"
+#include "engine/data/shards/data_settings.h"
 #include "engine/model/shape/config.h"
+#include "engine/model/shape/model_settings.h"
+#include "engine/optim/optim_settings.h"
 #include "engine/parallel/mpi/mesh.h"
+#include "engine/parallel/mpi/mesh_settings.h"
 
 typedef struct bt_run_cfg {
-#define BT_INT(field, key, flag, def, min, max, unit, help) int64_t field;
-#define BT_REAL(field, key, flag, def, min, max, unit, help) double field;
-#define BT_BOOL(field, key, flag, def, help) bool field;
-#define BT_ENUM(field, key, flag, def, choices, help) int field;
-#define BT_TEXT(field, key, flag, bytes, def, help) char field[bytes];
-#define BT_LIST(field, key, flag, bytes, def, help) char field[bytes];
-#include "engine/config/options.def"
-#undef BT_INT
-#undef BT_REAL
-#undef BT_BOOL
-#undef BT_ENUM
-#undef BT_TEXT
-#undef BT_LIST
+    bt_run_settings run;
+    bt_alert_settings alert;
+    bt_launch_settings launch;
+    bt_model_settings model;
+    bt_tune_settings tune;
+    bt_data_settings data;
+    bt_train_settings train;
+    /* a field for each part of training that has settings of its own, with the name of its folder */
+#define BT_SETTINGS_TABLE <part_fields.def>
+#include "engine/base/tables/opt_fields.def"
+    bt_parallel_settings parallel;
+    bt_comm_settings comm;
+    bt_islands_settings islands;
+    bt_optim_settings optim;
+    bt_ckpt_settings ckpt;
+    bt_mesh_settings mesh;
     bool attention_found; /* train.attention was auto before it was resolved */
 } bt_run_cfg;
 

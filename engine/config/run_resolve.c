@@ -34,25 +34,25 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
     size_t n_isas = 0;
     while (n_isas < 16 && bt_kernels_isa_name(n_isas))
         isas[n_isas] = bt_kernels_isa_name(n_isas), n_isas++;
-    if (c->name[0] && !bt_name_ok(c->name))
+    if (c->run.name[0] && !bt_name_ok(c->run.name))
         return bt_fail(
             err, BT_ARG,
             "run name '%s' is not allowed: letters, digits, '.', '_', '-', 64 at most, a "
             "letter or digit first",
-            c->name);
-    if (c->name[0] && bt_ascii_equal(c->name, "last"))
+            c->run.name);
+    if (c->run.name[0] && bt_ascii_equal(c->run.name, "last"))
         return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
     bt_predicted predicted;
-    if (!bt_predicted_read(c->predicted_parts, &predicted))
+    if (!bt_predicted_read(c->launch.predicted_parts, &predicted))
         return bt_fail(
             err, BT_ARG,
             "launch.predicted_parts '%.60s' is no prediction (as 'step_ms=150 fwd_ms=40')",
-            c->predicted_parts);
+            c->launch.predicted_parts);
     bool known = false;
-    for (size_t i = 0; i < n_isas; i++) known |= strcmp(c->isa, isas[i]) == 0;
+    for (size_t i = 0; i < n_isas; i++) known |= strcmp(c->launch.isa, isas[i]) == 0;
     if (!known) {
-        const char *near = bt_nearest(c->isa, isas, n_isas);
-        return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (" BT_ISA_WORDS ")", c->isa,
+        const char *near = bt_nearest(c->launch.isa, isas, n_isas);
+        return bt_fail(err, BT_ARG, "unknown isa '%s'%s%s%s (" BT_ISA_WORDS ")", c->launch.isa,
                        near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     return BT_OK;
@@ -98,78 +98,80 @@ static int parts_for(const bt_model_cfg *m, int tp) {
  * 1, 2, 4, ... */
 static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
     char buf[48], or [64] = "";
-    if (!c->reproducible) {
-        c->parts = 0;
+    if (!c->train.reproducible) {
+        c->train.parts = 0;
         return BT_OK;
     }
-    if (c->parts == 0) c->parts = bt_leaves_auto(m);
-    if (!bt_leaves_fit(m, (int)c->parts))
+    if (c->train.parts == 0) c->train.parts = bt_leaves_auto(m);
+    if (!bt_leaves_fit(m, (int)c->train.parts))
         return bt_fail(
             err, BT_ARG,
             "train.parts %" PRId64
             ": heads %d, kv heads %d and d_ff %d do not make so many equal parts (use %s)",
-            c->parts, m->H, m->KV, m->F,
-            nearest(buf, sizeof buf, makes_parts, m, c->parts, BT_LEAVES_MAX));
-    if (c->tp > 1 && strcmp(c->isa, "blas") == 0)
+            c->train.parts, m->H, m->KV, m->F,
+            nearest(buf, sizeof buf, makes_parts, m, c->train.parts, BT_LEAVES_MAX));
+    if (c->mesh.tp > 1 && strcmp(c->launch.isa, "blas") == 0)
         return bt_fail(err, BT_ARG,
                        "train.reproducible with --tp %" PRId64
                        ": what OpenBLAS rounds depends on how wide a rank's part is (use --isa "
                        "auto or generic)",
-                       c->tp);
-    if (bt_leaves_divide((int)c->parts, (int)c->tp)) return BT_OK;
-    shared_parts shared = {m, (int)c->parts};
-    int parts = parts_for(m, (int)c->tp);
+                       c->mesh.tp);
+    if (bt_leaves_divide((int)c->train.parts, (int)c->mesh.tp)) return BT_OK;
+    shared_parts shared = {m, (int)c->train.parts};
+    int parts = parts_for(m, (int)c->mesh.tp);
     if (parts) snprintf(or, sizeof or, ", or train.parts=%d in all runs to be compared", parts);
     return bt_fail(err, BT_ARG,
                    "train.reproducible: --tp %" PRId64 " cannot share out the %" PRId64
                    " part%s of this model, 1, 2, 4, ... to a rank (use --tp %s%s)",
-                   c->tp, c->parts, c->parts == 1 ? "" : "s",
-                   nearest(buf, sizeof buf, shares_parts, &shared, c->tp, BT_LEAVES_MAX), or);
+                   c->mesh.tp, c->train.parts, c->train.parts == 1 ? "" : "s",
+                   nearest(buf, sizeof buf, shares_parts, &shared, c->mesh.tp, BT_LEAVES_MAX), or);
 }
 
 static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
     char buf[64];
-    if (c->head_dim == 0) {
-        if (c->d_model % c->n_heads != 0)
+    if (c->model.head_dim == 0) {
+        if (c->model.d_model % c->model.heads != 0)
             return bt_fail(err, BT_ARG,
                            "model.heads %" PRId64 " does not divide model.d_model %" PRId64
                            " (use %s heads, or set model.head_dim)",
-                           c->n_heads, c->d_model,
-                           bt_divisors(buf, sizeof buf, c->d_model, c->n_heads));
-        c->head_dim = c->d_model / c->n_heads;
+                           c->model.heads, c->model.d_model,
+                           bt_divisors(buf, sizeof buf, c->model.d_model, c->model.heads));
+        c->model.head_dim = c->model.d_model / c->model.heads;
     }
-    if (c->n_heads % c->n_kv_heads != 0)
+    if (c->model.heads % c->model.kv_heads != 0)
         return bt_fail(err, BT_ARG,
                        "model.kv_heads %" PRId64 " does not divide model.heads %" PRId64
                        " (use %s kv_heads)",
-                       c->n_kv_heads, c->n_heads,
-                       bt_divisors(buf, sizeof buf, c->n_heads, c->n_kv_heads));
+                       c->model.kv_heads, c->model.heads,
+                       bt_divisors(buf, sizeof buf, c->model.heads, c->model.kv_heads));
     bt_model_cfg m, part;
     bt_run_cfg_model(c, &m);
     BT_TRY(bt_model_cfg_check(&m, err));
-    if (c->grad == BT_GRAD_INT8 && c->linear == BT_LIN_DENSE)
+    if (c->train.grad == BT_GRAD_INT8 && c->model.linear == BT_LIN_DENSE)
         return bt_fail(err, BT_ARG,
                        "--grad int8 rounds the gradients of ternary layers, and model.linear=dense "
                        "has none (use --grad float)");
-    if (c->grad == BT_GRAD_AUTO) {
-        bool may = c->precision == BT_PREC_BF16 && c->linear != BT_LIN_DENSE;
-        c->grad = may && bt_kernels_int8_pays(c->isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
+    if (c->train.grad == BT_GRAD_AUTO) {
+        bool may = c->train.precision == BT_PREC_BF16 && c->model.linear != BT_LIN_DENSE;
+        c->train.grad = may && bt_kernels_int8_pays(c->launch.isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
-    if (c->attention == BT_ATTENTION_AUTO) {
+    if (c->train.attention == BT_ATTENTION_AUTO) {
         /* the losses that allow it were measured on plain text (engine/README.md) */
-        bool may = c->grad == BT_GRAD_INT8 && c->precision == BT_PREC_BF16 &&
-                   c->form == BT_FORMED_TEXT && c->tune == BT_TUNE_FULL;
+        bool may = c->train.grad == BT_GRAD_INT8 && c->train.precision == BT_PREC_BF16 &&
+                   c->data.form == BT_FORMED_TEXT && c->tune.mode == BT_TUNE_FULL;
         c->attention_found = true;
-        c->attention = may && bt_kernels_int8_attention_pays(c->isa) ? BT_ATTENTION_INT8
-                                                                     : BT_ATTENTION_FLOAT;
+        c->train.attention = may && bt_kernels_int8_attention_pays(c->launch.isa)
+                                 ? BT_ATTENTION_INT8
+                                 : BT_ATTENTION_FLOAT;
     }
-    if (c->virtual_stages > 1 && c->pp == 1)
+    if (c->parallel.virtual_stages > 1 && c->mesh.pp == 1)
         return bt_fail(err, BT_ARG,
                        "--virtual-stages %" PRId64 " without a pipeline (use --pp 2 or more, or "
                        "leave it out)",
-                       c->virtual_stages);
-    const bt_model_slice slice = {
-        .tp_size = (int)c->tp, .pp_size = (int)c->pp, .virtual_stages = (int)c->virtual_stages};
+                       c->parallel.virtual_stages);
+    const bt_model_slice slice = {.tp_size = (int)c->mesh.tp,
+                                  .pp_size = (int)c->mesh.pp,
+                                  .virtual_stages = (int)c->parallel.virtual_stages};
     BT_TRY(bt_slice_cfg(&part, &m, slice, err));
     return resolve_parts(c, &m, err);
 }
@@ -178,108 +180,112 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
 static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     bt_model_cfg m;
     bt_params p;
-    if (c->dp_shard == 1) return BT_OK;
+    if (c->mesh.dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
     /* tables of all parts take long where there are many: enough weights in layers are enough */
-    double layers = (double)(c->n_layers / c->pp) / 2,
-           least = layers * (double)c->d_ff * (double)c->d_model / (double)c->tp;
-    if (c->n_layers >= 2 * c->pp && least > (double)c->dp_shard * BT_SUM_BLOCK) return BT_OK;
+    double layers = (double)(c->model.layers / c->mesh.pp) / 2,
+           least = layers * (double)c->model.d_ff * (double)c->model.d_model / (double)c->mesh.tp;
+    if (c->model.layers >= 2 * c->mesh.pp && least > (double)c->mesh.dp_shard * BT_SUM_BLOCK)
+        return BT_OK;
     int64_t blocks = INT64_MAX;
     /* of the smallest part: layers, vocabularies and kv heads may differ */
-    for (int k = 0; k < (int)(c->tp * c->pp); k++) {
+    for (int k = 0; k < (int)(c->mesh.tp * c->mesh.pp); k++) {
         BT_TRY(bt_params_init(&p, &m,
-                              (bt_model_slice){.tp_rank = k % (int)c->tp,
-                                               .tp_size = (int)c->tp,
-                                               .pp_stage = k / (int)c->tp,
-                                               .pp_size = (int)c->pp,
-                                               .virtual_stages = (int)c->virtual_stages},
+                              (bt_model_slice){.tp_rank = k % (int)c->mesh.tp,
+                                               .tp_size = (int)c->mesh.tp,
+                                               .pp_stage = k / (int)c->mesh.tp,
+                                               .pp_size = (int)c->mesh.pp,
+                                               .virtual_stages = (int)c->parallel.virtual_stages},
                               err));
         int64_t here = (int64_t)((p.total + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK);
         if (here < blocks) blocks = here;
         bt_params_release(&p);
     }
-    if (c->dp_shard <= blocks) return BT_OK;
+    if (c->mesh.dp_shard <= blocks) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "--dp-shard %" PRId64
                    ": more shards than blocks of %d parameters, of which %s has %" PRId64
                    " (use --dp-shard %" PRId64 ")",
-                   c->dp_shard, BT_SUM_BLOCK,
-                   c->pp > 1   ? "a pipeline stage"
-                   : c->tp > 1 ? "a tensor-parallel rank"
-                               : "the model",
-                   blocks, bt_divisor_below(c->dp_replicate * c->dp_shard, blocks));
+                   c->mesh.dp_shard, BT_SUM_BLOCK,
+                   c->mesh.pp > 1   ? "a pipeline stage"
+                   : c->mesh.tp > 1 ? "a tensor-parallel rank"
+                                    : "the model",
+                   blocks, bt_divisor_below(c->mesh.dp_replicate * c->mesh.dp_shard, blocks));
 }
 
 static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
     bt_mesh_shape s;
-    if (c->ranks && c->ranks != world_size)
+    if (c->launch.ranks && c->launch.ranks != world_size)
         return bt_fail(err, BT_ARG,
                        "launch.ranks is %" PRId64
                        " but the job was started with %d (leave --ranks out under mpirun)",
-                       c->ranks, world_size);
-    c->ranks = world_size;
-    if (c->dp_shard > 1 && c->zero == 0)
+                       c->launch.ranks, world_size);
+    c->launch.ranks = world_size;
+    if (c->mesh.dp_shard > 1 && c->mesh.zero == 0)
         return bt_fail(err, BT_ARG,
                        "--dp-shard %" PRId64
                        " needs --zero 1, 2 or 3 (or leave it out: --ranks alone gives replicas)",
-                       c->dp_shard);
+                       c->mesh.dp_shard);
     /* all data-parallel ranks share the state */
-    if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate == 0) {
-        int64_t inner = c->tp * c->pp;
-        if (world_size % inner == 0) c->dp_shard = world_size / inner;
+    if (c->mesh.zero > 0 && c->mesh.dp_shard == 1 && c->mesh.dp_replicate == 0) {
+        int64_t inner = c->mesh.tp * c->mesh.pp;
+        if (world_size % inner == 0) c->mesh.dp_shard = world_size / inner;
     }
     bt_run_cfg_mesh(c, &s);
     BT_TRY(bt_mesh_resolve(&s, world_size, err));
-    c->dp_replicate = s.dp_replicate;
-    if (c->zero > 0 && c->dp_shard == 1 && c->dp_replicate > 1)
+    c->mesh.dp_replicate = s.dp_replicate;
+    if (c->mesh.zero > 0 && c->mesh.dp_shard == 1 && c->mesh.dp_replicate > 1)
         return bt_fail(err, BT_ARG,
                        "--zero %" PRId64 " with --dp-replicate %" PRId64
                        " leaves one shard, which shares nothing out (use --dp-shard %" PRId64
                        ", or leave --dp-replicate out)",
-                       c->zero, c->dp_replicate, bt_divisor_above(c->dp_replicate, 2));
+                       c->mesh.zero, c->mesh.dp_replicate,
+                       bt_divisor_above(c->mesh.dp_replicate, 2));
     /* a stage goes forward and back in turn: layers would come for every half pass */
-    if (c->pp > 1 && c->zero >= 3 && c->gather == BT_GATHER_LAYER) c->gather = BT_GATHER_STEP;
-    if (c->pp > 1 && c->reproducible && c->parts <= 1)
+    if (c->mesh.pp > 1 && c->mesh.zero >= 3 && c->parallel.gather == BT_GATHER_LAYER)
+        c->parallel.gather = BT_GATHER_STEP;
+    if (c->mesh.pp > 1 && c->train.reproducible && c->train.parts <= 1)
         return bt_fail(err, BT_ARG,
                        "train.reproducible: --pp %" PRId64
                        " needs train.parts of 2 or more, which this model's heads and widths do "
                        "not share out (use --pp 1)",
-                       c->pp);
+                       c->mesh.pp);
     return check_shards(c, err);
 }
 
 /* Every rank of a tensor-parallel group has tokens of its own. */
 static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
-    int64_t tokens = c->micro_batch * c->seq_len;
-    if (c->tp == 1 || !c->sequence || tokens >= c->tp) return BT_OK;
+    int64_t tokens = c->train.micro_batch * c->model.seq_len;
+    if (c->mesh.tp == 1 || !c->mesh.sequence || tokens >= c->mesh.tp) return BT_OK;
     return bt_fail(
         err, BT_ARG,
         "--tp %" PRId64 ": a micro-batch has %" PRId64 " x %" PRId64
         " tokens, fewer than ranks to share them (use mesh.sequence=false, or --seq-len %" PRId64
         ")",
-        c->tp, c->micro_batch, c->seq_len, (c->tp + c->micro_batch - 1) / c->micro_batch);
+        c->mesh.tp, c->train.micro_batch, c->model.seq_len,
+        (c->mesh.tp + c->train.micro_batch - 1) / c->train.micro_batch);
 }
 
 static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
-    if (c->outer_momentum < 0 && c->outer_momentum != -1)
+    if (c->islands.outer_momentum < 0 && c->islands.outer_momentum != -1)
         return bt_fail(err, BT_ARG,
                        "islands.outer_momentum %g is neither a momentum (0 to below 1) nor -1, "
                        "which leaves it to the number of islands",
-                       c->outer_momentum);
-    if (bt_loss_scale_is(c->loss_scale)) return BT_OK;
-    double below = exp2(floor(log2(c->loss_scale)));
+                       c->islands.outer_momentum);
+    if (bt_loss_scale_is(c->train.loss_scale)) return BT_OK;
+    double below = exp2(floor(log2(c->train.loss_scale)));
     return bt_fail(err, BT_ARG, "train.loss_scale %.17g is not a power of two (use %.0f or %.0f)",
-                   c->loss_scale, below, 2 * below);
+                   c->train.loss_scale, below, 2 * below);
 }
 
 /* A codec that is not order-exact rounds the sums that leave a rank: other sums in another layout. */
 static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
-    if (c->reproducible && c->pipe_codec == BT_PIPE_BF16)
+    if (c->train.reproducible && c->comm.pipe == BT_PIPE_BF16)
         return bt_fail(err, BT_ARG,
                        "train.reproducible with comm.pipe bf16: what stages send is rounded, and "
                        "another number of stages sends other values (use comm.pipe fp32)");
-    const bt_codec *codec = bt_codec_at((bt_codec_id)c->codec);
-    if (!c->reproducible || codec->order_exact || codec->reproducible) return BT_OK;
+    const bt_codec *codec = bt_codec_at((bt_codec_id)c->parallel.codec);
+    if (!c->train.reproducible || codec->order_exact || codec->reproducible) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "train.reproducible with --codec %s: the codec rounds the sums that ranks send "
                    "each other, and on another number of ranks those are other sums (use --codec "
@@ -290,15 +296,15 @@ static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
 /* The dial chooses by measured times: another run of the same settings may choose at other steps. */
 static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
     double rate;
-    BT_TRY(bt_comm_budget_parse(c->comm_budget, &rate, err));
+    BT_TRY(bt_comm_budget_parse(c->comm.budget, &rate, err));
     if (rate < 0) return BT_OK;
-    if (c->reproducible)
+    if (c->train.reproducible)
         return bt_fail(err, BT_ARG,
                        "train.reproducible with comm.budget %s: measured times would decide when "
                        "the codec changes, and so the bits of the run (use comm.budget off, and "
                        "--codec int8, which is exact there)",
-                       c->comm_budget);
-    if (c->codec == BT_CODEC_NONE) c->codec = BT_CODEC_INT8;
+                       c->comm.budget);
+    if (c->parallel.codec == BT_CODEC_NONE) c->parallel.codec = BT_CODEC_INT8;
     return BT_OK;
 }
 
@@ -310,65 +316,70 @@ static int64_t auto_warmup(int64_t steps, bool fresh) {
 }
 
 static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
-    const bt_preset *p = bt_preset_find(c->preset);
-    if (c->tokens) {
-        const int64_t steps = (c->tokens + c->batch_tokens - 1) / c->batch_tokens;
-        if (c->steps && c->steps != steps)
+    const bt_preset *p = bt_preset_find(c->model.preset);
+    if (c->train.tokens) {
+        const int64_t steps = (c->train.tokens + c->train.batch_tokens - 1) / c->train.batch_tokens;
+        if (c->train.steps && c->train.steps != steps)
             return bt_fail(err, BT_ARG,
                            "train.tokens %" PRId64 " at %" PRId64 " tokens a step is %" PRId64
                            " steps, but train.steps is %" PRId64 " (give one of them)",
-                           c->tokens, c->batch_tokens, steps, c->steps);
-        c->steps = steps;
+                           c->train.tokens, c->train.batch_tokens, steps, c->train.steps);
+        c->train.steps = steps;
     }
-    if (!c->steps) c->steps = p ? p->steps : 1000;
-    if (!c->ramp_steps && c->seq_ramp[0]) c->ramp_steps = c->steps;
-    if (c->lr == 0) c->lr = c->tune == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
+    if (!c->train.steps) c->train.steps = p ? p->steps : 1000;
+    if (!c->train.ramp_steps && c->train.seq_ramp[0]) c->train.ramp_steps = c->train.steps;
+    if (c->optim.lr == 0)
+        c->optim.lr = c->tune.mode == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
     /* of other schedules it would be a difference between runs that makes none */
-    if (c->lr2 == 0 && c->schedule == BT_SCHED_BITNET) c->lr2 = c->lr * 2 / 3;
-    if (c->warmup < 0 && c->warmup_ratio >= 0)
-        c->warmup = (int64_t)ceil(c->warmup_ratio * (double)c->steps - 1e-9);
-    if (c->warmup < 0) {
-        c->warmup = auto_warmup(c->steps, !c->init_from[0]);
-        if (p && p->warmup < c->warmup) c->warmup = p->warmup;
+    if (c->optim.lr2 == 0 && c->optim.schedule == BT_SCHED_BITNET)
+        c->optim.lr2 = c->optim.lr * 2 / 3;
+    if (c->optim.warmup < 0 && c->optim.warmup_ratio >= 0)
+        c->optim.warmup = (int64_t)ceil(c->optim.warmup_ratio * (double)c->train.steps - 1e-9);
+    if (c->optim.warmup < 0) {
+        c->optim.warmup = auto_warmup(c->train.steps, !c->model.init_from[0]);
+        if (p && p->warmup < c->optim.warmup) c->optim.warmup = p->warmup;
     }
-    if (c->codec_warmup < 0) {
-        int64_t quarter = c->steps / 4; /* as 1-bit Adam has it */
-        bool warms_up = bt_codec_at((bt_codec_id)c->codec)->warms_up;
-        c->codec_warmup = !warms_up ? 0 : c->warmup > quarter ? c->warmup : quarter;
+    if (c->parallel.codec_warmup < 0) {
+        int64_t quarter = c->train.steps / 4; /* as 1-bit Adam has it */
+        bool warms_up = bt_codec_at((bt_codec_id)c->parallel.codec)->warms_up;
+        c->parallel.codec_warmup = !warms_up                   ? 0
+                                   : c->optim.warmup > quarter ? c->optim.warmup
+                                                               : quarter;
     }
-    if (!c->eval_every) {
-        int64_t tenth = c->steps / 10;
-        c->eval_every = tenth > EVAL_APART ? tenth : EVAL_APART;
+    if (!c->train.eval_every) {
+        int64_t tenth = c->train.steps / 10;
+        c->train.eval_every = tenth > EVAL_APART ? tenth : EVAL_APART;
     }
     return BT_OK;
 }
 
 static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
-    if (!c->dense_steps || c->lambda_steps) return BT_OK; /* bt_tune_check_lambda */
-    if (c->linear == BT_LIN_DENSE)
+    if (!c->train.dense_steps || c->train.lambda_steps) return BT_OK; /* bt_tune_check_lambda */
+    if (c->model.linear == BT_LIN_DENSE)
         return bt_fail(err, BT_ARG,
                        "train.dense_steps %" PRId64
                        " with model.linear=dense: the layers stay dense, there is no switch (leave "
                        "one of them out)",
-                       c->dense_steps);
-    if (c->dense_steps >= c->steps)
+                       c->train.dense_steps);
+    if (c->train.dense_steps >= c->train.steps)
         return bt_fail(err, BT_ARG,
                        "train.dense_steps %" PRId64 ": the switch would come after the end of the "
                        "run, which has %" PRId64 " steps (use fewer, or model.linear=dense)",
-                       c->dense_steps, c->steps);
-    if (c->tune == BT_TUNE_LORA || c->hub[0])
+                       c->train.dense_steps, c->train.steps);
+    if (c->tune.mode == BT_TUNE_LORA || c->islands.hub[0])
         return bt_fail(err, BT_ARG, "train.dense_steps with %s is not possible (leave it out)",
-                       c->hub[0] ? "--hub" : "--tune lora");
+                       c->islands.hub[0] ? "--hub" : "--tune lora");
     return BT_OK;
 }
 
 static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
-    const int64_t steps = c->bigram_steps ? c->bigram_steps : c->share_steps;
-    const char *key = c->bigram_steps ? "train.bigram_steps" : "train.share_steps";
+    const int64_t steps = c->train.bigram_steps ? c->train.bigram_steps : c->train.share_steps;
+    const char *key = c->train.bigram_steps ? "train.bigram_steps" : "train.share_steps";
     const char *with = bt_run_cfg_against_shares(c);
-    if (c->bigram_steps && c->init_out != BT_INIT_OUT_ZERO)
+    if (c->train.bigram_steps && c->model.init_out != BT_INIT_OUT_ZERO)
         with = "a model.init_out other than zero";
-    if (c->bigram_steps && (c->schedule == BT_SCHED_BITNET || c->schedule == BT_SCHED_RANGE))
+    if (c->train.bigram_steps &&
+        (c->optim.schedule == BT_SCHED_BITNET || c->optim.schedule == BT_SCHED_RANGE))
         with = "optim.schedule bitnet or range";
     if (!steps) return BT_OK;
     if (with)
@@ -376,55 +387,57 @@ static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
                        "%s %" PRId64 " with %s is not possible: shares of what follows a token are "
                        "for a model that learns text from nothing (leave one of them out)",
                        key, steps, with);
-    if (c->bigram_steps >= c->steps)
+    if (c->train.bigram_steps >= c->train.steps)
         return bt_fail(err, BT_ARG,
                        "train.bigram_steps %" PRId64 ": attention would come after the end of the "
                        "run, which has %" PRId64 " steps (use fewer)",
-                       c->bigram_steps, c->steps);
+                       c->train.bigram_steps, c->train.steps);
     return BT_OK;
 }
 
 /* What reads latent weights themselves reads fp32. */
 static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
-    const char *with = c->linear == BT_LIN_DENSE ? "model.linear=dense"
-                       : c->tune == BT_TUNE_LORA ? "--tune lora"
-                       : c->dense_steps          ? "train.dense_steps"
-                       : c->lambda_steps         ? "train.lambda_steps"
-                                                 : NULL;
-    if (c->optim_weights == BT_STATES_FP32 || !with) return BT_OK;
+    const char *with = c->model.linear == BT_LIN_DENSE ? "model.linear=dense"
+                       : c->tune.mode == BT_TUNE_LORA  ? "--tune lora"
+                       : c->train.dense_steps          ? "train.dense_steps"
+                       : c->train.lambda_steps         ? "train.lambda_steps"
+                                                       : NULL;
+    if (c->optim.weights == BT_STATES_FP32 || !with) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "optim.weights=%s keeps the latent weights of layers that are ternary from the "
                    "first step on, and %s has others (leave one of them out)",
-                   bt_states_name((bt_states_kind)c->optim_weights), with);
+                   bt_states_name((bt_states_kind)c->optim.weights), with);
 }
 
 static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
-    bool text = c->form == 0;
-    if (c->packing == BT_PACKED_AUTO) c->packing = text ? BT_PACKED_STREAM : BT_PACKED_DOCUMENTS;
-    if (c->packing == BT_PACKED_STREAM && !text)
+    bool text = c->data.form == 0;
+    if (c->data.packing == BT_PACKED_AUTO)
+        c->data.packing = text ? BT_PACKED_STREAM : BT_PACKED_DOCUMENTS;
+    if (c->data.packing == BT_PACKED_STREAM && !text)
         return bt_fail(err, BT_ARG,
                        "data.packing=stream runs documents together, and data.form says that they "
                        "are apart (use documents or pad)");
-    if (c->packing != BT_PACKED_STREAM && synthetic)
-        return bt_fail(err, BT_ARG, "'%.40s' has no documents (use data.packing=stream)", c->data);
+    if (c->data.packing != BT_PACKED_STREAM && synthetic)
+        return bt_fail(err, BT_ARG, "'%.40s' has no documents (use data.packing=stream)",
+                       c->data.path);
     return BT_OK;
 }
 
 static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
-    bool synthetic = strncmp(c->data, "synth:", 6) == 0;
+    bool synthetic = strncmp(c->data.path, "synth:", 6) == 0;
     BT_TRY(bt_tune_resolve(c, err));
     BT_TRY(resolve_packing(c, synthetic, err));
-    if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
+    if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
     /* `train` has looked at the text by now; nobody else learns a tokenizer */
-    if (strcmp(c->tokenizer, "auto") == 0) memcpy(c->tokenizer, "bytes", sizeof "bytes");
+    if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");
     /* `train` has looked at the tokenizer as well */
-    if (strcmp(c->chat_template, "auto") == 0) memcpy(c->chat_template, "chatml", sizeof "chatml");
-    if (!synthetic && strcmp(c->tokenizer, "bytes") == 0 && c->vocab < 256)
+    if (strcmp(c->data.template, "auto") == 0) memcpy(c->data.template, "chatml", sizeof "chatml");
+    if (!synthetic && strcmp(c->data.tokenizer, "bytes") == 0 && c->model.vocab < 256)
         return bt_fail(
             err, BT_ARG,
             "model.vocab %" PRId64
             " is too small for the byte tokenizer, which has 256 tokens (set model.vocab=256)",
-            c->vocab);
+            c->model.vocab);
     return BT_OK;
 }
 
@@ -432,13 +445,13 @@ static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
  * file only. */
 static void resolve_threads(bt_run_cfg *c, int world_size) {
     int here = world_size;
-    if (c->threads) return;
+    if (c->launch.threads) return;
     if (bt_comm_size(bt_comm_world()) > 1)
         here = bt_comm_local_size();
-    else if (c->hosts[0] && world_size > 1)
+    else if (c->launch.hosts[0] && world_size > 1)
         return;
     int share = bt_cpu_get()->cores / here;
-    c->threads = share > 1 ? share : 1;
+    c->launch.threads = share > 1 ? share : 1;
 }
 
 /* ---- public ---------------------------------------------------------------------------------- */
@@ -536,11 +549,12 @@ bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *e
 }
 
 int bt_run_cfg_ranks(const bt_run_cfg *c, int cores) {
-    int64_t inner = c->pp * c->dp_shard * c->tp;
-    int64_t asked = c->ranks                       ? c->ranks
-                    : inner > 1 || c->dp_replicate ? inner * (c->dp_replicate ? c->dp_replicate : 1)
-                                                   : 0;
+    int64_t inner = c->mesh.pp * c->mesh.dp_shard * c->mesh.tp;
+    int64_t asked = c->launch.ranks ? c->launch.ranks
+                    : inner > 1 || c->mesh.dp_replicate
+                        ? inner * (c->mesh.dp_replicate ? c->mesh.dp_replicate : 1)
+                        : 0;
     if (asked) return asked > 65536 ? 65536 : (int)asked;
-    int64_t sequences = c->batch_tokens ? c->batch_tokens / c->seq_len : 2;
+    int64_t sequences = c->train.batch_tokens ? c->train.batch_tokens / c->model.seq_len : 2;
     return cores >= 2 && sequences % 2 == 0 ? 2 : 1;
 }

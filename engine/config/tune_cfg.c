@@ -10,10 +10,10 @@
 #include <string.h>
 
 bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
-    return (bt_dpo){.on = c->form == BT_FORMED_PREFERENCE,
-                    .beta = c->dpo_beta,
-                    .sft_share = c->dpo_sft,
-                    .smoothing = c->dpo_smoothing};
+    return (bt_dpo){.on = c->data.form == BT_FORMED_PREFERENCE,
+                    .beta = c->tune.beta,
+                    .sft_share = c->tune.sft_share,
+                    .smoothing = c->tune.label_smoothing};
 }
 
 /* ---- the teacher ------------------------------------------------------------------------------- */
@@ -27,7 +27,7 @@ void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size) {
 
 bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err) {
     int n[SHAPE_NUMBERS];
-    const char *at = c->teacher_shape;
+    const char *at = c->tune.teacher_shape;
     for (int i = 0; i < SHAPE_NUMBERS; i++) {
         char *end;
         const long v = strtol(at, &end, 10);
@@ -35,7 +35,7 @@ bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err
             return bt_fail(err, BT_ARG,
                            "tune.teacher_shape '%.64s' is no shape: it is found in the teacher's "
                            "file (leave it out)",
-                           c->teacher_shape);
+                           c->tune.teacher_shape);
         n[i] = (int)v;
         at = end + 1;
     }
@@ -45,16 +45,16 @@ bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err
                           .KV = n[3],
                           .D = n[4],
                           .F = n[5],
-                          .T = (int)c->seq_len,
+                          .T = (int)c->model.seq_len,
                           .V = n[6],
                           .norm = (bt_norm_kind)n[7],
                           .act = (bt_act)n[8],
                           .linear = (bt_linear_kind)n[9],
                           .tied = n[10] != 0,
                           .qk_norm = n[11] != 0,
-                          .rope_theta = c->rope_theta,
-                          .norm_eps = c->norm_eps,
-                          .init_std = c->init_std};
+                          .rope_theta = c->model.rope_theta,
+                          .norm_eps = c->model.norm_eps,
+                          .init_std = c->model.init_std};
     return bt_model_cfg_check(out, err);
 }
 
@@ -79,29 +79,29 @@ bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model
 
 size_t bt_tune_widest(const bt_run_cfg *c) {
     bt_model_cfg teacher;
-    const bool known = c->teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK;
-    return bt_max_size((size_t)c->d_model, known ? (size_t)teacher.C : 0);
+    const bool known = c->tune.teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK;
+    return bt_max_size((size_t)c->model.d_model, known ? (size_t)teacher.C : 0);
 }
 
 bt_model_counts bt_tune_count(const bt_run_cfg *c) {
     bt_model_cfg m, teacher;
     bt_run_cfg_model(c, &m);
     bt_model_counts n = bt_model_count(&m);
-    if (c->form == BT_FORMED_PREFERENCE) {
+    if (c->data.form == BT_FORMED_PREFERENCE) {
         m.lora = (bt_lora){0};
         n.flop_token += bt_model_count(&m).flop_forward;
     }
-    if (c->teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK)
+    if (c->tune.teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK)
         n.flop_token += bt_model_count(&teacher).flop_forward;
     return n;
 }
 
 /* ---- from 16 bits to 1.58 ---------------------------------------------------------------------- */
 
-bool bt_tune_fades(const bt_run_cfg *c) { return c->lambda_steps > 0; }
+bool bt_tune_fades(const bt_run_cfg *c) { return c->train.lambda_steps > 0; }
 
 double bt_tune_lambda(const bt_run_cfg *c, int64_t step) {
-    const int64_t risen = step - c->dense_steps;
+    const int64_t risen = step - c->train.dense_steps;
     if (risen < 0) return 0;
-    return risen < c->lambda_steps ? (double)risen / (double)c->lambda_steps : 1;
+    return risen < c->train.lambda_steps ? (double)risen / (double)c->train.lambda_steps : 1;
 }

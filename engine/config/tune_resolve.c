@@ -21,23 +21,23 @@ static bt_code check_rank(const bt_run_cfg *c, unsigned bits, bt_err *err) {
         char name[16];
         const int rows = layers[i].rows, cols = layers[i].cols, least = rows < cols ? rows : cols;
         bt_tune_targets_write(layers[i].bit, name, sizeof name);
-        if ((bits & layers[i].bit) && c->lora_rank > least)
+        if ((bits & layers[i].bit) && c->tune.rank > least)
             return bt_fail(err, BT_ARG,
                            "tune.rank=%" PRId64 " is larger than a side of %s, which is %d x %d "
                            "(use at most %d)",
-                           c->lora_rank, name, rows, cols, least);
+                           c->tune.rank, name, rows, cols, least);
     }
     return BT_OK;
 }
 
 bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) {
-    const int64_t before = c->dense_steps + c->lambda_steps;
+    const int64_t before = c->train.dense_steps + c->train.lambda_steps;
     if (!bt_tune_fades(c)) return BT_OK;
-    if (c->linear == BT_LIN_DENSE)
+    if (c->model.linear == BT_LIN_DENSE)
         return bt_fail(err, BT_ARG,
                        "train.lambda_steps leads to ternary layers, and model.linear=dense has "
                        "none (set model.linear=bitnet158)");
-    if (c->tune == BT_TUNE_LORA)
+    if (c->tune.mode == BT_TUNE_LORA)
         return bt_fail(err, BT_ARG,
                        "train.lambda_steps changes the weights that tune.mode=lora leaves as they "
                        "are (use tune.mode=full)");
@@ -45,23 +45,24 @@ bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "train.lambda_steps makes the weights of one layer at a time: with --zero "
                        "%" PRId64 " it needs parallel.gather=layer%s",
-                       c->zero,
-                       c->pp > 1 && c->zero > 2 ? ", which --pp has not (use --zero 2)" : "");
-    if (before < c->steps) return BT_OK;
+                       c->mesh.zero,
+                       c->mesh.pp > 1 && c->mesh.zero > 2 ? ", which --pp has not (use --zero 2)"
+                                                          : "");
+    if (before < c->train.steps) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "train.dense_steps + train.lambda_steps = %" PRId64 " leave none of the %" PRId64
                    " steps to the ternary model (lower them, or raise --steps)",
-                   before, c->steps);
+                   before, c->train.steps);
 }
 
 /* preferences need the base without its adapters as the reference */
 static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
-    if (c->form != BT_FORMED_PREFERENCE) return BT_OK;
-    if (c->tune != BT_TUNE_LORA)
+    if (c->data.form != BT_FORMED_PREFERENCE) return BT_OK;
+    if (c->tune.mode != BT_TUNE_LORA)
         return bt_fail(err, BT_ARG,
                        "data.form=preference trains adapters: the reference is the base without "
                        "them (set tune.mode=lora and model.init_from)");
-    if (c->mixture[0])
+    if (c->data.mixture[0])
         return bt_fail(err, BT_UNSUPPORTED,
                        "data.form=preference takes no data.mixture: give the files one after the "
                        "other in data.path");
@@ -71,33 +72,33 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
 /* a rank of a tensor-parallel group holds the same slice of student and teacher */
 static bt_code check_teacher_slices(const bt_run_cfg *c, bt_err *err) {
     bt_model_cfg teacher, part;
-    const bt_model_slice slice = {.tp_size = (int)c->tp};
+    const bt_model_slice slice = {.tp_size = (int)c->mesh.tp};
     bt_err why = BT_ERR_INIT;
-    if (!c->teacher_shape[0]) return BT_OK;
+    if (!c->tune.teacher_shape[0]) return BT_OK;
     BT_TRY(bt_tune_teacher_read(c, &teacher, err));
-    if (c->tp == 1) return BT_OK;
+    if (c->mesh.tp == 1) return BT_OK;
     if (bt_slice_cfg(&part, &teacher, slice, &why) != BT_OK)
         return bt_fail(err, BT_ARG, "tune.teacher: %.180s", why.msg);
-    if (c->parts <= 1 || bt_leaves_fit(&teacher, (int)c->parts)) return BT_OK;
+    if (c->train.parts <= 1 || bt_leaves_fit(&teacher, (int)c->train.parts)) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "train.reproducible with --tp %" PRId64
                    ": the teacher cannot be divided into %" PRId64
                    " equal parts as this model can (its heads %d, kv heads %d, d_ff %d; set "
                    "train.parts)",
-                   c->tp, c->parts, teacher.H, teacher.KV, teacher.F);
+                   c->mesh.tp, c->train.parts, teacher.H, teacher.KV, teacher.F);
 }
 
 static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
-    const char *key = c->logits[0] ? "tune.logits" : "tune.teacher";
-    if (!c->teacher[0]) c->teacher_shape[0] = '\0';
-    if (c->top_k && !c->logits[0])
+    const char *key = c->tune.logits[0] ? "tune.logits" : "tune.teacher";
+    if (!c->tune.teacher[0]) c->tune.teacher_shape[0] = '\0';
+    if (c->tune.top_k && !c->tune.logits[0])
         return bt_fail(err, BT_ARG, "tune.top_k goes with tune.logits, a file of logits");
-    if (!c->teacher[0] && !c->logits[0]) return BT_OK;
-    if (c->teacher[0] && c->logits[0])
+    if (!c->tune.teacher[0] && !c->tune.logits[0]) return BT_OK;
+    if (c->tune.teacher[0] && c->tune.logits[0])
         return bt_fail(err, BT_ARG,
                        "tune.teacher with tune.logits: a student learns from a teacher or from a "
                        "file of its logits (leave one out)");
-    if (c->form == BT_FORMED_PREFERENCE)
+    if (c->data.form == BT_FORMED_PREFERENCE)
         return bt_fail(err, BT_ARG,
                        "%s with data.form=preference: a run learns from preferences or from a "
                        "teacher (leave one out)",
@@ -106,17 +107,18 @@ static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
-    if (c->form != BT_FORMED_LABEL)
-        return c->labels[0] ? bt_fail(err, BT_ARG,
-                                      "data.labels are the classes of data.form=label (set it, or "
-                                      "leave them out)")
-                            : BT_OK;
-    if (c->teacher[0] || c->logits[0])
+    if (c->data.form != BT_FORMED_LABEL)
+        return c->data.labels[0]
+                   ? bt_fail(err, BT_ARG,
+                             "data.labels are the classes of data.form=label (set it, or "
+                             "leave them out)")
+                   : BT_OK;
+    if (c->tune.teacher[0] || c->tune.logits[0])
         return bt_fail(err, BT_ARG,
                        "%s teaches probabilities of tokens, and data.form=label has classes (leave "
                        "one out)",
-                       c->logits[0] ? "tune.logits" : "tune.teacher");
-    if (c->packing == BT_PACKED_STREAM)
+                       c->tune.logits[0] ? "tune.logits" : "tune.teacher");
+    if (c->data.packing == BT_PACKED_STREAM)
         return bt_fail(err, BT_ARG,
                        "data.packing=stream runs texts together, and data.form=label judges each "
                        "at its end (use documents or pad)");
@@ -124,12 +126,12 @@ static bt_code check_labels(bt_run_cfg *c, bt_err *err) {
 }
 
 static bt_code check_base_type(const bt_run_cfg *c, bt_err *err) {
-    if (c->base_type != BT_BASE_Q8) return BT_OK;
-    if (c->tune != BT_TUNE_LORA)
+    if (c->tune.base_type != BT_BASE_Q8) return BT_OK;
+    if (c->tune.mode != BT_TUNE_LORA)
         return bt_fail(err, BT_ARG,
                        "tune.base_type=q8 is of the frozen base of adapters, and here every weight "
                        "trains (set tune.mode=lora, or leave it out)");
-    if (c->linear != BT_LIN_DENSE)
+    if (c->model.linear != BT_LIN_DENSE)
         return bt_fail(
             err, BT_ARG,
             "tune.base_type=q8 is of dense layers: those of this base are ternary, which "
@@ -139,7 +141,7 @@ static bt_code check_base_type(const bt_run_cfg *c, bt_err *err) {
     return bt_fail(err, BT_UNSUPPORTED,
                    "tune.base_type=q8: the widths of this model's layers%s are no multiples of %d "
                    "(leave it out)",
-                   c->tp > 1 || c->parts > 1 ? ", divided by --tp or train.parts," : "",
+                   c->mesh.tp > 1 || c->train.parts > 1 ? ", divided by --tp or train.parts," : "",
                    (int)BT_Q8_BLOCK);
 }
 
@@ -149,12 +151,12 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
     BT_TRY(check_labels(c, err));
     BT_TRY(check_preference(c, err));
     BT_TRY(check_teacher(c, err));
-    if (c->tune != BT_TUNE_LORA && c->adapters[0])
+    if (c->tune.mode != BT_TUNE_LORA && c->tune.adapters[0])
         return bt_fail(err, BT_ARG, "tune.adapters goes with tune.mode=lora");
-    if (c->tune != BT_TUNE_LORA) return BT_OK;
-    BT_TRY(bt_tune_targets_read(c->lora_targets, &bits, err));
+    if (c->tune.mode != BT_TUNE_LORA) return BT_OK;
+    BT_TRY(bt_tune_targets_read(c->tune.targets, &bits, err));
     BT_TRY(check_rank(c, bits, err));
-    if (!c->base[0])
+    if (!c->tune.base[0])
         return bt_fail(err, BT_ARG,
                        "tune.mode=lora needs a base whose weights stay as they are (--init-from "
                        "RUN or a model's path)");

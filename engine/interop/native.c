@@ -60,31 +60,31 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     static bt_opts o;
     BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, out, err));
     BT_TRY(bt_run_cfg_preset(&o, out, err));
-    out->n_layers = m->L;
-    out->d_model = m->C;
-    out->n_heads = m->H;
-    out->n_kv_heads = m->KV;
-    out->head_dim = m->D;
-    out->d_ff = m->F;
-    out->seq_len = m->T;
-    out->vocab = m->V;
-    out->norm = (int)m->norm;
-    out->act = (int)m->act;
-    out->linear = (int)m->linear;
-    out->tied = m->tied;
-    out->qk_norm = m->qk_norm;
-    out->rope_theta = m->rope_theta;
-    out->norm_eps = m->norm_eps;
-    out->init_std = m->init_std;
-    out->init_out = (int)m->init_out;
-    out->logit_cap = m->logit_cap;
-    out->precision = BT_PREC_FP32;
-    out->micro_batch = 1;
-    out->batch_tokens = m->T;
-    out->reproducible = false;
-    if (strlen(tokenizer) >= sizeof out->tokenizer)
+    out->model.layers = m->L;
+    out->model.d_model = m->C;
+    out->model.heads = m->H;
+    out->model.kv_heads = m->KV;
+    out->model.head_dim = m->D;
+    out->model.d_ff = m->F;
+    out->model.seq_len = m->T;
+    out->model.vocab = m->V;
+    out->model.norm = (int)m->norm;
+    out->model.act = (int)m->act;
+    out->model.linear = (int)m->linear;
+    out->model.tied = m->tied;
+    out->model.qk_norm = m->qk_norm;
+    out->model.rope_theta = m->rope_theta;
+    out->model.norm_eps = m->norm_eps;
+    out->model.init_std = m->init_std;
+    out->model.init_out = (int)m->init_out;
+    out->model.logit_cap = m->logit_cap;
+    out->train.precision = BT_PREC_FP32;
+    out->train.micro_batch = 1;
+    out->train.batch_tokens = m->T;
+    out->train.reproducible = false;
+    if (strlen(tokenizer) >= sizeof out->data.tokenizer)
         return bt_fail(err, BT_ARG, "the path '%s' is too long", tokenizer);
-    strcpy(out->tokenizer, tokenizer);
+    strcpy(out->data.tokenizer, tokenizer);
     BT_TRY(bt_run_cfg_settle(&o, out, 1, err));
     return BT_OK;
 }
@@ -165,8 +165,8 @@ static bt_code write_checkpoint(bt_model_file *s, const char *dest, int64_t *byt
     if (code == BT_OK) code = write_tokenizer(s, dest, tokenizer, &meta.tokenizer, err);
     if (code == BT_OK) code = bt_native_settings_of(&cfg, &s->cfg, tokenizer, err);
     if (code == BT_OK) {
-        snprintf(cfg.name, sizeof cfg.name, "%.63s", meta.run);
-        snprintf(cfg.out, sizeof cfg.out, "%.1023s", dest);
+        snprintf(cfg.run.name, sizeof cfg.run.name, "%.63s", meta.run);
+        snprintf(cfg.run.out, sizeof cfg.run.out, "%.1023s", dest);
         bt_run_cfg_texts(&cfg, &meta.config);
     }
     for (size_t i = 0; code == BT_OK && i < s->params.n; i++) {

@@ -14,13 +14,14 @@ static void take_range(bt_micro_plan *p) {
 size_t bt_micro_plan_bytes(size_t dp) { return dp * (2 * sizeof(int64_t) + sizeof(double)); }
 
 static bt_code divide(bt_micro_plan *p, const bt_run_cfg *c, bt_err *err) {
-    p->sequences = c->batch_tokens / c->seq_len;
-    p->micros = p->sequences / c->micro_batch;
-    if (p->sequences * c->seq_len != c->batch_tokens || p->micros * c->micro_batch != p->sequences)
+    p->sequences = c->train.batch_tokens / c->model.seq_len;
+    p->micros = p->sequences / c->train.micro_batch;
+    if (p->sequences * c->model.seq_len != c->train.batch_tokens ||
+        p->micros * c->train.micro_batch != p->sequences)
         return bt_fail(err, BT_ARG,
                        "%" PRId64 " tokens a step do not divide into micro-batches of %" PRId64
                        " x %" PRId64 " tokens",
-                       c->batch_tokens, c->micro_batch, c->seq_len);
+                       c->train.batch_tokens, c->train.micro_batch, c->model.seq_len);
     if (p->micros < (int64_t)p->dp)
         return bt_fail(err, BT_ARG,
                        "%" PRId64
@@ -38,7 +39,7 @@ bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *c, const bt_mes
     if (!p->shares || !p->costs)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches",
                        p->micros);
-    BT_TRY(bt_balance_parse(c->balance, &p->balance, p->shares, p->dp, err));
+    BT_TRY(bt_balance_parse(c->parallel.balance, &p->balance, p->shares, p->dp, err));
     if (p->balance == BT_BALANCE_SHARES) {
         for (size_t i = 0; i < p->dp; i++) p->costs[i] = 1 / (double)p->shares[i];
         bt_balance_plan(p->shares, p->costs, p->dp, p->micros);

@@ -23,10 +23,10 @@ size_t bt_observer_bytes(const bt_rank_setup *s) {
     bt_codes_cfg cfg = codes_cfg(s);
     bt_model_cfg whole;
     bt_params all;
-    if (s->cfg->stats_every == 0) return 0;
+    if (s->cfg->train.stats_every == 0) return 0;
     const size_t codes = bt_codes_bytes(&s->params, &cfg);
     bt_run_cfg_model(s->cfg, &whole);
-    if (s->cfg->distributions == 0 ||
+    if (s->cfg->train.distributions == 0 ||
         bt_params_init(&all, &whole, (bt_model_slice){.pp_size = 1, .tp_size = 1}, NULL) != BT_OK)
         return codes;
     const size_t n = all.n; /* tensors of all stages */
@@ -43,8 +43,9 @@ bt_code bt_observer_create(bt_observer **out, const bt_observer_cfg *cfg, bt_err
     o->mesh = cfg->mesh;
     o->telemetry = cfg->telemetry;
     o->sharded = cfg->setup->sharded;
-    if (c->stats_every > 0)
-        o->link_bytes = c->bucket_bytes < LINK_BYTES ? (size_t)c->bucket_bytes : LINK_BYTES;
+    if (c->train.stats_every > 0)
+        o->link_bytes = c->train.bucket_bytes < LINK_BYTES ? (size_t)c->train.bucket_bytes
+                                                           : LINK_BYTES;
     o->tensors.slices = codes_cfg(cfg->setup);
     bt_code code = bt_exchange_watch_create(&o->exchanges, cfg->telemetry, err);
     if (code == BT_OK) code = bt_tensor_watch_create(&o->tensors, cfg, err);

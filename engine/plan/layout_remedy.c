@@ -14,9 +14,9 @@ static const double HELPS = 0.97;
  * one chunk of layers a stage, as far as that is open. */
 static void search_least(bt_layout_search *s, bt_run_cfg *cfg) {
     *cfg = *s->cfg;
-    if (s->may.micro_batch) cfg->micro_batch = 1;
-    if (s->may.recompute) cfg->recompute = BT_RECOMPUTE_FULL;
-    if (s->may.virtual_stages) cfg->virtual_stages = 1;
+    if (s->may.micro_batch) cfg->train.micro_batch = 1;
+    if (s->may.recompute) cfg->train.recompute = BT_RECOMPUTE_FULL;
+    if (s->may.virtual_stages) cfg->parallel.virtual_stages = 1;
     s->may.micro_batch = s->may.recompute = s->may.virtual_stages = false;
     s->cfg = cfg;
 }

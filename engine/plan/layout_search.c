@@ -37,19 +37,19 @@ bt_layout_freedom bt_layout_freedom_of(const bt_opts *o) {
 bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run_cfg *out,
                            bt_err *err) {
     *out = *s->cfg;
-    out->ranks = s->cluster.ranks;
-    out->pp = l->shape.pp;
-    out->dp_replicate = l->shape.dp_replicate;
-    out->dp_shard = l->shape.dp_shard;
-    out->tp = l->shape.tp;
-    out->virtual_stages = l->virtual_stages;
-    out->zero = l->zero;
-    out->recompute = l->recompute;
-    out->gather = l->gather;
-    out->codec = l->codec;
+    out->launch.ranks = s->cluster.ranks;
+    out->mesh.pp = l->shape.pp;
+    out->mesh.dp_replicate = l->shape.dp_replicate;
+    out->mesh.dp_shard = l->shape.dp_shard;
+    out->mesh.tp = l->shape.tp;
+    out->parallel.virtual_stages = l->virtual_stages;
+    out->mesh.zero = l->zero;
+    out->train.recompute = l->recompute;
+    out->parallel.gather = l->gather;
+    out->parallel.codec = l->codec;
     if (s->may.micro_batch) {
-        out->micro_batch = l->micro_batch;
-        out->accum = 0;
+        out->train.micro_batch = l->micro_batch;
+        out->train.accum = 0;
     }
     return bt_run_cfg_resolve(out, s->cluster.ranks, err);
 }
@@ -116,7 +116,7 @@ static void note_refusal(search *f, const bt_err *why) {
 static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     double room = room_of_rank(&f->s->cluster);
-    int first = f->s->may.recompute ? 0 : (int)f->s->cfg->recompute,
+    int first = f->s->may.recompute ? 0 : (int)f->s->cfg->train.recompute,
         last = f->s->may.recompute ? RECOMPUTES - 1 : first;
     for (int k = first; k <= last; k++) {
         x.recompute = k;
@@ -124,8 +124,8 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
             note_refusal(f, &why);
             return BT_OK;
         }
-        x.micro_batch = f->cfg->micro_batch;
-        x.accum = f->cfg->accum;
+        x.micro_batch = f->cfg->train.micro_batch;
+        x.accum = f->cfg->train.accum;
         bt_run_cfg_mesh(f->cfg, &x.shape);
         if (known(f->out, &x)) return BT_OK;
         if (room > 0) look_at_memory(&x, f->cfg);
@@ -141,13 +141,13 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
 /* 0, the resolver's own choice, and powers of two */
 static bt_code add_micro_batches(search *f, bt_layout x, bt_err *err) {
     if (!f->s->may.micro_batch) {
-        x.micro_batch = f->s->cfg->micro_batch;
+        x.micro_batch = f->s->cfg->train.micro_batch;
         return add_layout(f, x, err);
     }
     x.micro_batch = 0;
     BT_TRY(add_layout(f, x, err));
-    int64_t dp = (int64_t)x.shape.dp_replicate * x.shape.dp_shard, T = f->s->cfg->seq_len,
-            mine = f->s->cfg->batch_tokens / T / (dp > 0 ? dp : 1), size = 1;
+    int64_t dp = (int64_t)x.shape.dp_replicate * x.shape.dp_shard, T = f->s->cfg->model.seq_len,
+            mine = f->s->cfg->train.batch_tokens / T / (dp > 0 ? dp : 1), size = 1;
     for (int i = 0; i < MICRO_SIZES && size <= mine; i++, size *= 2) {
         x.micro_batch = size;
         /* activations of more tokens than this leave every cache */
@@ -159,9 +159,9 @@ static bt_code add_micro_batches(search *f, bt_layout x, bt_err *err) {
 /* one chunk of layers a stage, then two and four */
 static bt_code add_virtual_stages(search *f, bt_layout x, bt_err *err) {
     const int most = f->s->may.virtual_stages && x.shape.pp > 1 ? VIRTUAL_MOST : 1;
-    x.virtual_stages = f->s->may.virtual_stages ? 1 : (int)f->s->cfg->virtual_stages;
+    x.virtual_stages = f->s->may.virtual_stages ? 1 : (int)f->s->cfg->parallel.virtual_stages;
     BT_TRY(add_micro_batches(f, x, err));
-    for (int v = 2; v <= most && v * x.shape.pp <= f->s->cfg->n_layers; v *= 2) {
+    for (int v = 2; v <= most && v * x.shape.pp <= f->s->cfg->model.layers; v *= 2) {
         x.virtual_stages = v;
         BT_TRY(add_micro_batches(f, x, err));
     }
@@ -170,7 +170,7 @@ static bt_code add_virtual_stages(search *f, bt_layout x, bt_err *err) {
 
 static bt_code add_gathers(search *f, bt_layout x, bt_err *err) {
     bool both = f->s->may.gather && x.zero == 3 && x.shape.pp == 1;
-    x.gather = f->s->cfg->gather;
+    x.gather = f->s->cfg->parallel.gather;
     BT_TRY(add_virtual_stages(f, x, err));
     if (!both) return BT_OK;
     x.gather = x.gather == BT_GATHER_STEP ? BT_GATHER_LAYER : BT_GATHER_STEP;
@@ -181,7 +181,7 @@ static bt_code add_gathers(search *f, bt_layout x, bt_err *err) {
 static bt_code add_shards(search *f, bt_layout x, int dp, bt_err *err) {
     const bt_cluster *c = &f->s->cluster;
     for (int zero = 0; zero <= 3; zero++) {
-        if (!f->s->may.zero && zero != f->s->cfg->zero) continue;
+        if (!f->s->may.zero && zero != f->s->cfg->mesh.zero) continue;
         if (zero > 0 && dp == 1) continue;
         x.zero = zero;
         x.shape.dp_shard = zero ? dp : 1;
@@ -199,23 +199,23 @@ static bt_code add_shards(search *f, bt_layout x, int dp, bt_err *err) {
 static bt_code add_meshes(search *f, bt_err *err) {
     const bt_run_cfg *cfg = f->s->cfg;
     int ranks = f->s->cluster.ranks;
-    bt_layout x = {.codec = cfg->codec};
+    bt_layout x = {.codec = cfg->parallel.codec};
     if (!f->s->may.mesh) {
         bt_run_cfg_mesh(cfg, &x.shape);
         if (x.shape.dp_replicate == 0 && !f->s->may.zero) {
-            x.zero = (int)cfg->zero;
+            x.zero = (int)cfg->mesh.zero;
             return add_gathers(f, x, err);
         }
         int inner = x.shape.pp * x.shape.tp;
         if (ranks % inner == 0 && x.shape.dp_replicate <= 1 && x.shape.dp_shard == 1)
             return add_shards(f, x, ranks / inner, err);
-        x.zero = (int)cfg->zero;
+        x.zero = (int)cfg->mesh.zero;
         return add_gathers(f, x, err);
     }
     for (int tp = 1; tp <= ranks && tp <= TP_MOST; tp++) {
         if (ranks % tp != 0 || tp > bt_cluster_together(&f->s->cluster)) continue;
         if (f->s->cluster.hosts > 0 && f->s->cluster.ranks_together % tp != 0) continue;
-        for (int pp = 1; pp <= ranks / tp && pp <= cfg->n_layers; pp++) {
+        for (int pp = 1; pp <= ranks / tp && pp <= cfg->model.layers; pp++) {
             if (ranks / tp % pp != 0) continue;
             x.shape = (bt_mesh_shape){.pp = pp, .tp = tp};
             BT_TRY(add_shards(f, x, ranks / tp / pp, err));

@@ -117,18 +117,18 @@ typedef struct remedy_row {
 
 static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, const remedy_row *r) {
     *spare = *cfg;
-    if (r->by_layers) spare->gather = BT_GATHER_LAYER;
-    if (r->lean) spare->lean = true;
-    if (r->q8) spare->base_type = BT_BASE_Q8;
-    spare->recompute = r->recompute;
-    if (r->zero > 0 && cfg->dp_replicate * cfg->dp_shard > 1) {
-        spare->zero = r->zero;
-        if (cfg->zero == 0) {
-            spare->dp_shard = cfg->dp_replicate * cfg->dp_shard;
-            spare->dp_replicate = 1;
+    if (r->by_layers) spare->parallel.gather = BT_GATHER_LAYER;
+    if (r->lean) spare->tune.lean = true;
+    if (r->q8) spare->tune.base_type = BT_BASE_Q8;
+    spare->train.recompute = r->recompute;
+    if (r->zero > 0 && cfg->mesh.dp_replicate * cfg->mesh.dp_shard > 1) {
+        spare->mesh.zero = r->zero;
+        if (cfg->mesh.zero == 0) {
+            spare->mesh.dp_shard = cfg->mesh.dp_replicate * cfg->mesh.dp_shard;
+            spare->mesh.dp_replicate = 1;
         }
     }
-    if (r->small && !cfg->reproducible) spare->micro_batch = 1;
+    if (r->small && !cfg->train.reproducible) spare->train.micro_batch = 1;
     return bt_plan_bytes(spare, rank);
 }
 
@@ -136,34 +136,39 @@ static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, con
  * would need then. */
 static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remedy out[TRIES]) {
     size_t n = 0, now = bt_plan_bytes(cfg, rank);
-    bool many = cfg->dp_replicate * cfg->dp_shard > 1;
+    bool many = cfg->mesh.dp_replicate * cfg->mesh.dp_shard > 1;
     int top = many ? 3 : 0;
     const bt_model_setup setup = bt_run_cfg_setup(cfg, rank);
-    const bool lora = cfg->tune == BT_TUNE_LORA, eight = lora && cfg->linear == BT_LIN_DENSE &&
-                                                         cfg->base_type != BT_BASE_Q8 &&
-                                                         bt_model_fits_q8(&setup);
+    const bool lora = cfg->tune.mode == BT_TUNE_LORA,
+               eight = lora && cfg->model.linear == BT_LIN_DENSE &&
+                       cfg->tune.base_type != BT_BASE_Q8 && bt_model_fits_q8(&setup);
     const remedy_row rows[] = {
-        {cfg->micro_batch > 1 && !cfg->reproducible, "--micro-batch 1", (int)cfg->recompute,
-         (int)cfg->zero, true, false, false, false},
-        {cfg->zero < 1 && many, "--zero 1", (int)cfg->recompute, 1, false, false, false, false},
-        {cfg->zero < 2 && many, "--zero 2", (int)cfg->recompute, 2, false, false, false, false},
-        {cfg->zero < 3 && many, "--zero 3", (int)cfg->recompute, 3, false, false, false, false},
-        {cfg->zero == 3 && many && cfg->gather != BT_GATHER_LAYER, "--set parallel.gather=layer",
-         (int)cfg->recompute, (int)cfg->zero, false, true, false, false},
-        {cfg->recompute < 1, "--recompute selective", 1, (int)cfg->zero, false, false, false,
+        {cfg->train.micro_batch > 1 && !cfg->train.reproducible, "--micro-batch 1",
+         (int)cfg->train.recompute, (int)cfg->mesh.zero, true, false, false, false},
+        {cfg->mesh.zero < 1 && many, "--zero 1", (int)cfg->train.recompute, 1, false, false, false,
          false},
-        {cfg->recompute < 2, "--recompute full", 2, (int)cfg->zero, false, false, false, false},
-        {lora && !cfg->lean, "--recompute full --set tune.lean=true", 2, (int)cfg->zero, false,
-         false, true, false},
+        {cfg->mesh.zero < 2 && many, "--zero 2", (int)cfg->train.recompute, 2, false, false, false,
+         false},
+        {cfg->mesh.zero < 3 && many, "--zero 3", (int)cfg->train.recompute, 3, false, false, false,
+         false},
+        {cfg->mesh.zero == 3 && many && cfg->parallel.gather != BT_GATHER_LAYER,
+         "--set parallel.gather=layer", (int)cfg->train.recompute, (int)cfg->mesh.zero, false, true,
+         false, false},
+        {cfg->train.recompute < 1, "--recompute selective", 1, (int)cfg->mesh.zero, false, false,
+         false, false},
+        {cfg->train.recompute < 2, "--recompute full", 2, (int)cfg->mesh.zero, false, false, false,
+         false},
+        {lora && !cfg->tune.lean, "--recompute full --set tune.lean=true", 2, (int)cfg->mesh.zero,
+         false, false, true, false},
         {true,
          many ? "--zero 3 --recompute full --micro-batch 1" : "--recompute full --micro-batch 1", 2,
          top, true, false, false, false},
-        {lora && !cfg->lean, "--recompute full --set tune.lean=true --micro-batch 1", 2,
-         (int)cfg->zero, true, false, true, false},
-        {eight, "--set tune.base_type=q8", (int)cfg->recompute, (int)cfg->zero, false, false, false,
-         true},
-        {eight, "--recompute full --set tune.base_type=q8 --micro-batch 1", 2, (int)cfg->zero, true,
+        {lora && !cfg->tune.lean, "--recompute full --set tune.lean=true --micro-batch 1", 2,
+         (int)cfg->mesh.zero, true, false, true, false},
+        {eight, "--set tune.base_type=q8", (int)cfg->train.recompute, (int)cfg->mesh.zero, false,
          false, false, true},
+        {eight, "--recompute full --set tune.base_type=q8 --micro-batch 1", 2, (int)cfg->mesh.zero,
+         true, false, false, true},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;
@@ -203,7 +208,7 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
     size_t need = bt_plan_bytes(cfg, rank),
            host = room->host == SIZE_MAX ? SIZE_MAX : room->host / (size_t)local_ranks,
            have = bt_min_size(host, room->process);
-    if (!cfg->memory_check || need <= have) return BT_OK;
+    if (!cfg->launch.memory_check || need <= have) return BT_OK;
 
     char needs[32], has[32], bytes[32], largest[64], help[160] = "";
     remedy all[TRIES];

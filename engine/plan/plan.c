@@ -27,14 +27,14 @@ enum { PROGRAM_BYTES = 20 << 20 };
 static size_t grads_kept(const bt_rank_setup *s) {
     const bt_tensor *embed = bt_params_get(&s->params, -1, BT_P_EMBED);
     size_t own = bt_shards_elems(&s->shards, s->shard),
-           stripes = s->cfg->hosts[0] ? BT_STRIPES_IN_FLIGHT : BT_STRIPES_ON_HOST;
+           stripes = s->cfg->launch.hosts[0] ? BT_STRIPES_IN_FLIGHT : BT_STRIPES_ON_HOST;
     return sizeof(float) * bt_min_size(s->params.total, own + (embed ? embed->count : 0) +
                                                             stripes * s->shards.stripe);
 }
 
 /* what ZeRO takes out of the model's arenas: pages that are never touched, or given back */
 static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t n) {
-    int64_t zero = s->sharded ? s->cfg->zero : 0;
+    int64_t zero = s->sharded ? s->cfg->mesh.zero : 0;
     bool one_micro = s->even && s->n_micro == 1;
     for (size_t i = 0; i < n; i++) {
         if (bt_run_cfg_weight_source(s->cfg) != BT_WEIGHTS_LOCAL &&
@@ -53,7 +53,7 @@ static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t 
 
 static size_t staging(const bt_rank_setup *s, int rank) {
     bt_reducer_cfg reducer = {.n = s->params.total,
-                              .bucket_bytes = (size_t)s->cfg->bucket_bytes,
+                              .bucket_bytes = (size_t)s->cfg->train.bucket_bytes,
                               .form = bt_rank_setup_form(s),
                               .shards = &s->shards,
                               .units = s->units};
@@ -61,10 +61,11 @@ static size_t staging(const bt_rank_setup *s, int rank) {
     /* while the codec warms up, and where the dial chooses another one */
     const bt_codec_ladder ladder = bt_codec_ladder_to(reducer.form.codec);
     double rate;
-    const bool dialled = bt_comm_budget_parse(s->cfg->comm_budget, &rate, NULL) == BT_OK &&
+    const bool dialled = bt_comm_budget_parse(s->cfg->comm.budget, &rate, NULL) == BT_OK &&
                          rate >= 0;
     for (int i = 0; i + 1 < ladder.n; i++) {
-        if (!dialled && (s->cfg->codec_warmup == 0 || ladder.at[i]->state_bytes > 0)) continue;
+        if (!dialled && (s->cfg->parallel.codec_warmup == 0 || ladder.at[i]->state_bytes > 0))
+            continue;
         reducer.form.codec = ladder.at[i];
         bytes = bt_max_size(bytes, bt_reducer_staging(&reducer, &s->shape, rank));
     }
@@ -81,7 +82,7 @@ static size_t unit_sums(const bt_rank_setup *s) {
 /* what this rank saves: its part of what its replicas hold too */
 static size_t checkpoint_copy(const bt_rank_setup *s, size_t optimizer) {
     const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
-    if (!s->cfg->ckpt_async || !s->cfg->out[0]) return 0;
+    if (!s->cfg->ckpt.async || !s->cfg->run.out[0]) return 0;
     return (bt_weights_own_bytes(s) + optimizer) / replicas + bt_residual_bytes(s);
 }
 
@@ -91,7 +92,7 @@ static size_t memory_states(const bt_rank_setup *s, int rank, size_t optimizer) 
     const size_t residual = bt_residual_bytes(s);
     const int ranks = s->shape.pp * s->shape.dp_replicate * s->shape.dp_shard * s->shape.tp;
     int sharer; /* -1: keeps none */
-    if (s->cfg->ckpt_memory != BT_CKPT_MEMORY_AUTO || !s->cfg->out[0]) return 0;
+    if (s->cfg->ckpt.memory != BT_CKPT_MEMORY_AUTO || !s->cfg->run.out[0]) return 0;
     const bool spread = bt_comm_host(ranks - 1) != bt_comm_host(0) &&
                         (residual > 0 || !bt_mesh_first_host_has_all(&s->shape, s->sharded));
     const int sharers = bt_mesh_sharers(&s->shape, &s->me, s->sharded, !spread, &sharer);
@@ -110,7 +111,7 @@ static size_t teacher_bytes(const bt_run_cfg *c, const bt_model_setup *student) 
     bt_model_cfg shape;
     bt_arena_row rows[BT_PLAN_MAX];
     size_t bytes = 0;
-    if (!c->teacher_shape[0] || !bt_slice_is_last_stage(student->slice) ||
+    if (!c->tune.teacher_shape[0] || !bt_slice_is_last_stage(student->slice) ||
         bt_tune_teacher_read(c, &shape, NULL) != BT_OK)
         return 0;
     const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
@@ -127,10 +128,10 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     leave_out_shards(&s, rows, n);
 
     bt_update_sizes update = bt_update_bytes(&s);
-    size_t exchange = staging(&s, rank) + update.exchange +
-                      bt_micro_schedule_bytes(&s.model, &s.shape) +
-                      bt_tp_group_bytes(s.shape.tp, (size_t)(c->micro_batch * c->seq_len),
-                                        bt_tune_widest(c), c->parts > 1);
+    size_t exchange =
+        staging(&s, rank) + update.exchange + bt_micro_schedule_bytes(&s.model, &s.shape) +
+        bt_tp_group_bytes(s.shape.tp, (size_t)(c->train.micro_batch * c->model.seq_len),
+                          bt_tune_widest(c), c->train.parts > 1);
     add(rows, &n, "optimizer", update.optimizer,
         s.sharded ? "the optimizer's states of this shard's parameters"
                   : "the optimizer's states of all parameters");
@@ -149,8 +150,9 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         "ternary codes of the last two statistics samples; distributions of tensors");
     add(rows, &n, "memory states", memory_states(&s, rank, update.optimizer),
         "this rank's part of the two newest states, in shared memory; copies of another host's");
-    const size_t micro = bt_micro_bytes(s.micros,
-                                        c->seq_ramp[0] ? c->micro_batch * c->seq_len : 0) +
+    const size_t micro = bt_micro_bytes(s.micros, c->train.seq_ramp[0]
+                                                      ? c->train.micro_batch * c->model.seq_len
+                                                      : 0) +
                          bt_micro_plan_bytes((size_t)s.dp);
     add(rows, &n, "program", PROGRAM_BYTES + micro,
         "code, libraries, MPI, scratch of kernels, lists of micro-batches");

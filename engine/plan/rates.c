@@ -15,24 +15,25 @@
 static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind, int tp) {
     const bt_lora lora = bt_tune_lora(cfg);
     const bool head = kind == BT_PART_HEAD, frozen = lora.rank > 0;
-    return (bt_part_shape){.kind = kind,
-                           .C = (int32_t)cfg->d_model,
-                           .T = (int32_t)cfg->seq_len,
-                           .B = (int32_t)cfg->micro_batch,
-                           .norm = cfg->norm,
-                           .act = cfg->act,
-                           .linear = cfg->linear,
-                           .qk_norm = cfg->qk_norm,
-                           .precision = cfg->precision,
-                           .grad_int8 = (cfg->grad == BT_GRAD_INT8) +
-                                        (head ? 0 : 2 * (cfg->attention == BT_ATTENTION_INT8)),
-                           .recompute = cfg->recompute,
-                           .tp = tp,
-                           .sequence = tp > 1 && cfg->sequence,
-                           .lora = frozen && head ? 1 : lora.rank,
-                           .targets = frozen && head ? BT_LORA_Q : (int32_t)lora.targets,
-                           .lean = frozen && cfg->lean,
-                           .base8 = frozen && cfg->base_type == BT_BASE_Q8};
+    return (
+        bt_part_shape){.kind = kind,
+                       .C = (int32_t)cfg->model.d_model,
+                       .T = (int32_t)cfg->model.seq_len,
+                       .B = (int32_t)cfg->train.micro_batch,
+                       .norm = cfg->model.norm,
+                       .act = cfg->model.act,
+                       .linear = cfg->model.linear,
+                       .qk_norm = cfg->model.qk_norm,
+                       .precision = cfg->train.precision,
+                       .grad_int8 = (cfg->train.grad == BT_GRAD_INT8) +
+                                    (head ? 0 : 2 * (cfg->train.attention == BT_ATTENTION_INT8)),
+                       .recompute = cfg->train.recompute,
+                       .tp = tp,
+                       .sequence = tp > 1 && cfg->mesh.sequence,
+                       .lora = frozen && head ? 1 : lora.rank,
+                       .targets = frozen && head ? BT_LORA_Q : (int32_t)lora.targets,
+                       .lean = frozen && cfg->tune.lean,
+                       .base8 = frozen && cfg->tune.base_type == BT_BASE_Q8};
 }
 
 bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
@@ -48,7 +49,7 @@ bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
 
 bt_part_shape bt_part_head(const bt_run_cfg *cfg, int tp) {
     bt_part_shape s = shape_of(cfg, BT_PART_HEAD, tp);
-    s.V = (int32_t)cfg->vocab;
+    s.V = (int32_t)cfg->model.vocab;
     s.recompute = 0;
     return s;
 }

@@ -34,14 +34,14 @@ typedef struct model { /* one prediction at work */
 
 double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
     int here = bt_cluster_fullest(c);
-    double threads = (double)here * (double)(cfg->threads > 0 ? cfg->threads : 1);
+    double threads = (double)here * (double)(cfg->launch.threads > 0 ? cfg->launch.threads : 1);
     return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
 }
 
 /* cores of a host whose ranks, more than these, are bound to them evenly; else 0 */
 static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
     const int here = bt_cluster_fullest(c);
-    return c->binds && c->cores > 0 && cfg->threads == 1 && here > c->cores &&
+    return c->binds && c->cores > 0 && cfg->launch.threads == 1 && here > c->cores &&
                    here % c->cores == 0 && here == c->ranks
                ? c->cores
                : 0;
@@ -59,8 +59,8 @@ static void take_adapters(model *m) {
     const bt_model_counts own = bt_model_count(&m->whole), full = bt_model_count(&base);
     const double adapters_s = 2 * (double)own.adapters / layers / tp * m->tokens *
                               m->r->matrix_op_s,
-                 again = m->cfg->recompute == BT_RECOMPUTE_FULL ? 1
-                         : m->cfg->recompute == BT_RECOMPUTE_SELECTIVE
+                 again = m->cfg->train.recompute == BT_RECOMPUTE_FULL ? 1
+                         : m->cfg->train.recompute == BT_RECOMPUTE_SELECTIVE
                              ? 2.0 * m->whole.C * m->whole.F * layers / (double)full.linear
                              : 0,
                  kept = (1 + again) / (2 + again);
@@ -99,7 +99,7 @@ static void take_learned(model *m) {
 static void take_documents(model *m) {
     bt_part_rate *l = &m->layer;
     const double less = m->c->data.attended_frac > 0 ? fmax(0, 1 - m->c->data.attended_frac) : 0,
-                 again = m->cfg->recompute == BT_RECOMPUTE_FULL ? l->attn_fwd_s : 0;
+                 again = m->cfg->train.recompute == BT_RECOMPUTE_FULL ? l->attn_fwd_s : 0;
     l->fwd_s -= less * l->attn_fwd_s;
     l->bwd_s -= less * (l->attn_bwd_s + again);
     l->attn_fwd_s *= 1 - less;
@@ -133,20 +133,21 @@ static bt_code find_rates(model *m, bt_err *err) {
 static double tp_layer_s(const model *m, bool backward) {
     if (m->shape.tp == 1) return 0;
     const bt_run_cfg *c = m->cfg;
-    double floats = m->tokens * (double)c->d_model * sizeof(float),
-           inputs = c->linear == BT_LIN_DENSE ? floats : floats / 4 + m->tokens * sizeof(float),
+    double floats = m->tokens * (double)c->model.d_model * sizeof(float),
+           inputs = c->model.linear == BT_LIN_DENSE ? floats
+                                                    : floats / 4 + m->tokens * sizeof(float),
            stats = m->tokens * sizeof(bt_row_stat), meetings = 4, bytes;
     bt_model_setup setup = bt_run_cfg_setup(c, 0);
-    bool normed = c->norm != BT_NORM_PRE;
+    bool normed = c->model.norm != BT_NORM_PRE;
     if (bt_slice_cfg(&setup.cfg, &m->whole, (bt_model_slice){.tp_size = m->shape.tp}, NULL) !=
         BT_OK)
         return 0;
     double blocks = ceil(m->tokens / (double)bt_acts_block(&setup, (size_t)m->tokens));
     if (backward)
-        bytes = 4 * floats + (c->linear == BT_LIN_DENSE ? 2 * inputs : 0);
+        bytes = 4 * floats + (c->model.linear == BT_LIN_DENSE ? 2 * inputs : 0);
     else
-        bytes = c->sequence ? 2 * inputs + 2 * floats : 4 * floats;
-    if (backward ? normed : normed || c->linear != BT_LIN_DENSE) {
+        bytes = c->mesh.sequence ? 2 * inputs + 2 * floats : 4 * floats;
+    if (backward ? normed : normed || c->model.linear != BT_LIN_DENSE) {
         bytes += 2 * stats;
         meetings += 1 + blocks;
     }
@@ -154,7 +155,7 @@ static double tp_layer_s(const model *m, bool backward) {
         bytes += 2 * m->tokens * m->whole.lora.rank * sizeof(float);
         meetings += 2;
     }
-    if (backward && c->recompute == BT_RECOMPUTE_FULL)
+    if (backward && c->train.recompute == BT_RECOMPUTE_FULL)
         return tp_layer_s(m, false) * 0.75 +
                bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
     return bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
@@ -178,7 +179,7 @@ static double meeting_frac(const model *m) {
 /* the head's rows to all slices of the vocabulary, statistics, and dx back; the embedding's rows */
 static double tp_ends_s(const model *m, bool backward) {
     if (m->shape.tp == 1) return 0;
-    double floats = m->tokens * (double)m->cfg->d_model * sizeof(float);
+    double floats = m->tokens * (double)m->cfg->model.d_model * sizeof(float);
     return bt_wire_rows_s(m->r, m->c, m->shape.tp, backward ? 2 : 6,
                           backward ? floats : 2 * floats);
 }
@@ -233,7 +234,7 @@ static void plan_exchange(const model *m, const bt_rank_setup *s, bt_stage_work 
     if (n <= 1) return;
     double elements = (double)s->params.total;
     bt_exchange_cost cost = bt_wire_exchange(m->r, m->c, m->cfg, &m->shape, elements);
-    double buckets = fmax(1, ceil(elements * sizeof(float) / (double)m->cfg->bucket_bytes));
+    double buckets = fmax(1, ceil(elements * sizeof(float) / (double)m->cfg->train.bucket_bytes));
     work->buckets = (int64_t)buckets;
     work->bucket_wire_s = elements * cost.wire_s / buckets;
     work->bucket_latency_s = cost.latency_s;
@@ -291,14 +292,14 @@ static double quantise_s(const model *m, const bt_rank_setup *s) {
 /* ZeRO-2: gradients of others' pieces are given back to the system when their sums have left
  * (exchange_rounds.c, drop), and their pages are new, and zeroed, when backward comes to them */
 static double fresh_pages_s(const model *m, const bt_rank_setup *s, double own) {
-    if (m->cfg->zero < 2 || !s->sharded) return 0;
+    if (m->cfg->mesh.zero < 2 || !s->sharded) return 0;
     return fmax(0, (double)s->params.total - own) * m->r->fresh_s;
 }
 
 /* an update with states and weights in fewer bytes, over one with fp32 */
 static double forms_frac(const model *m, const bt_rank_setup *s) {
-    const double states = m->cfg->optim_states == BT_STATES_BF16   ? m->r->states_bf16_x
-                          : m->cfg->optim_states == BT_STATES_LOG8 ? m->r->states_log8_x
+    const double states = m->cfg->optim.states == BT_STATES_BF16   ? m->r->states_bf16_x
+                          : m->cfg->optim.states == BT_STATES_LOG8 ? m->r->states_log8_x
                                                                    : 0,
                  weights = s->model.latent_bf16 ? m->r->weights_bf16_x : 0,
                  linear = linear_elements(s) / (double)s->params.total;
@@ -306,13 +307,13 @@ static double forms_frac(const model *m, const bt_rank_setup *s) {
 }
 
 static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *work) {
-    const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
+    const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optim.name);
     double own = (double)bt_shards_elems(&s->shards, s->shard),
-           rule = bt_rates_elem(&m->r->update[m->cfg->optimizer], own) * forms_frac(m, s);
+           rule = bt_rates_elem(&m->r->update[m->cfg->optim.name], own) * forms_frac(m, s);
     work->optim_s = own * (bt_rates_elem(&m->r->norm, own) + rule) + quantise_s(m, s);
     if (how->matrices->whole_matrix) work->optim_s += muon_s(m, s);
     work->optim_comm_s = weights_out_s(m, s, work->optim_s);
-    double zeroed = m->cfg->zero >= 2 && s->sharded ? own : (double)s->params.total;
+    double zeroed = m->cfg->mesh.zero >= 2 && s->sharded ? own : (double)s->params.total;
     work->begin_s = zeroed * bt_rates_elem(&m->r->zero, zeroed) + fresh_pages_s(m, s, own);
 }
 
@@ -336,7 +337,7 @@ static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_st
         work->bwd_comm_s += tp_ends_s(m, true);
     }
     work->fwd_s *= 1 + judging_passes(m->cfg);
-    work->fwd_comm_s *= 1 + (m->cfg->form == BT_FORMED_PREFERENCE ? 1 : 0);
+    work->fwd_comm_s *= 1 + (m->cfg->data.form == BT_FORMED_PREFERENCE ? 1 : 0);
     work->fwd_meet_s = m->meet_frac * (work->fwd_s + work->fwd_comm_s);
     work->bwd_meet_s = m->meet_frac * (work->bwd_s + work->bwd_comm_s);
 }
@@ -381,9 +382,9 @@ static bool like_the_one_before(const model *m, int stage) {
 static void plan_messages(const model *m, bt_walk *w) {
     if (m->shape.pp == 1) return;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.pp, m->c->ranks / m->shape.pp);
-    double rows = m->cfg->sequence && m->shape.tp > 1 ? m->tokens / m->shape.tp : m->tokens,
-           elems = rows * (double)m->cfg->d_model,
-           sent = m->cfg->pipe_codec == BT_PIPE_BF16 ? sizeof(uint16_t) : sizeof(float);
+    double rows = m->cfg->mesh.sequence && m->shape.tp > 1 ? m->tokens / m->shape.tp : m->tokens,
+           elems = rows * (double)m->cfg->model.d_model,
+           sent = m->cfg->comm.pipe == BT_PIPE_BF16 ? sizeof(uint16_t) : sizeof(float);
     /* into a buffer, and out of one */
     w->copy_s = m->r->triad_per_s > 0 ? elems * (sizeof(float) + sent) / m->r->triad_per_s : 0;
     w->flight_s = bt_wire_s(&wire, 1, elems * sent);
@@ -402,21 +403,21 @@ static void plan_messages(const model *m, bt_walk *w) {
 
 /* statistics of codes and gradients, a pass over them each */
 static double monitor_s(const model *m) {
-    if (m->cfg->stats_every == 0 || m->cfg->no_monitor) return 0;
+    if (m->cfg->train.stats_every == 0 || m->cfg->run.no_monitor) return 0;
     const bt_model_counts n = bt_model_count(&m->whole);
     double part = (double)m->shape.pp * m->shape.tp,
            elements = (double)(n.adapters ? n.adapters : n.linear) / part;
-    return elements * 2 * bt_rates_elem(&m->r->norm, elements) / (double)m->cfg->stats_every;
+    return elements * 2 * bt_rates_elem(&m->r->norm, elements) / (double)m->cfg->train.stats_every;
 }
 
 /* weights and optimizer states, each once, from all hosts at the same time */
 static double checkpoint_s(const model *m) {
-    const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optimizer);
-    size_t element = bt_moment_bytes(m->cfg->optim_weights == BT_STATES_BF16 ? BT_MOMENT_BF16
+    const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optim.name);
+    size_t element = bt_moment_bytes(m->cfg->optim.weights == BT_STATES_BF16 ? BT_MOMENT_BF16
                                                                              : BT_MOMENT_F32);
     for (size_t k = 0; k < how->matrices->n_states; k++)
         element +=
-            bt_moment_bytes(bt_optim_form(how->matrices, (bt_states_kind)m->cfg->optim_states, k));
+            bt_moment_bytes(bt_optim_form(how->matrices, (bt_states_kind)m->cfg->optim.states, k));
     const bt_model_counts n = bt_model_count(&m->whole);
     const double bytes = (double)((n.adapters ? n.adapters : n.params) * element),
                  hosts = bt_cluster_hosts(m->c);
@@ -426,10 +427,10 @@ static double checkpoint_s(const model *m) {
 /* a step's share of checkpoints, which come by steps or by the clock */
 static double ckpt_share_s(const model *m, double step_s) {
     double one = m->out->ckpt_s, share = 0;
-    if (m->cfg->ckpt_every > 0)
-        share = one / (double)m->cfg->ckpt_every;
-    else if (m->cfg->ckpt_minutes > 0)
-        share = one * step_s / (60 * m->cfg->ckpt_minutes);
+    if (m->cfg->ckpt.every > 0)
+        share = one / (double)m->cfg->ckpt.every;
+    else if (m->cfg->ckpt.minutes > 0)
+        share = one * step_s / (60 * m->cfg->ckpt.minutes);
     return share;
 }
 
@@ -458,9 +459,9 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
     bt_walk w = {.pp = m->shape.pp,
                  .dp = dp,
                  .chunks = m->chunks,
-                 .micros = m->cfg->accum,
+                 .micros = m->cfg->train.accum,
                  .stage = stages,
-                 .overlap = m->cfg->overlap,
+                 .overlap = m->cfg->train.overlap,
                  .agree_s = bt_wire_agree_s(m->r, c),
                  .monitor_s = monitor_s(m),
                  .slow = slow,
@@ -483,7 +484,7 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
  * ranks' weights come for each layer, these are sent BT_PREFETCH_AHEAD visits of layers before the sender needs them,
  * so ranks may be so many apart, and a step of fewer visits holds up nobody within it. */
 static double between_meetings_s(const model *m) {
-    const double visits = (double)m->cfg->accum * 2 * (m->whole.L - 1) + 1;
+    const double visits = (double)m->cfg->train.accum * 2 * (m->whole.L - 1) + 1;
     if (!prefetches(m) || visits <= BT_PREFETCH_AHEAD) return INFINITY;
     return BT_PREFETCH_AHEAD * (m->layer.fwd_s + m->layer.bwd_s) / 2;
 }
@@ -507,8 +508,10 @@ static model model_of(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster
     model m = {.cfg = cfg,
                .r = r,
                .c = c,
-               .chunks = cfg->pp > 1 && cfg->virtual_stages > 1 ? (int)cfg->virtual_stages : 1,
-               .tokens = (double)(cfg->micro_batch * cfg->seq_len),
+               .chunks = cfg->mesh.pp > 1 && cfg->parallel.virtual_stages > 1
+                             ? (int)cfg->parallel.virtual_stages
+                             : 1,
+               .tokens = (double)(cfg->train.micro_batch * cfg->model.seq_len),
                .out = out};
     bt_run_cfg_mesh(cfg, &m.shape);
     bt_run_cfg_model(cfg, &m.whole);
@@ -521,7 +524,7 @@ bt_code bt_time_least(const bt_run_cfg *cfg, const bt_rates *r, const bt_cluster
     model m = model_of(cfg, r, c, &none);
     BT_TRY(find_rates(&m, err));
     const double passes = m.whole.L * (m.layer.fwd_s + m.layer.bwd_s) + m.head.fwd_s + m.head.bwd_s;
-    *least_s = (double)cfg->accum * passes / m.shape.pp;
+    *least_s = (double)cfg->train.accum * passes / m.shape.pp;
     return BT_OK;
 }
 
@@ -544,6 +547,6 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
     }
     if (code == BT_OK) code = walk(&m, stages, err);
     free(stages);
-    if (code == BT_OK) out->tokens_per_s = (double)cfg->batch_tokens / out->step.step_s;
+    if (code == BT_OK) out->tokens_per_s = (double)cfg->train.batch_tokens / out->step.step_s;
     return code;
 }

@@ -92,9 +92,9 @@ static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_ru
                              const bt_mesh_shape *shape, double elems) {
     int n = shape->dp_replicate * shape->dp_shard;
     bt_wire wire = bt_wire_of(r, c, n, shape->tp);
-    coding k = coding_of(r, cfg->codec);
+    coding k = coding_of(r, cfg->parallel.codec);
     if (!(k.there.wire_bytes > 0)) k.there.wire_bytes = k.back.wire_bytes = sizeof(float);
-    bool sharded = cfg->zero > 0 && shape->dp_shard > 1;
+    bool sharded = cfg->mesh.zero > 0 && shape->dp_shard > 1;
     ways w = shares(n, sharded ? shape->dp_replicate : n);
     double bytes = wire_bytes_of(&k, w), sent_s = bt_wire_s(&wire, 0, bytes),
            copied_s = wire.copies && !k.encodes ? memory_s(r, c, n, shape->tp, w) : 0;
@@ -111,8 +111,8 @@ static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const b
                                  const bt_mesh_shape *shape, int here, double elems) {
     int n = shape->dp_replicate * shape->dp_shard, groups = n / here;
     bt_wire in = inside(r, c, here, shape->tp), across = bt_wire_of(r, c, n, shape->tp);
-    const coding k = coding_of(r, cfg->codec);
-    bool sharded = cfg->zero > 0 && shape->dp_shard > 1;
+    const coding k = coding_of(r, cfg->parallel.codec);
+    bool sharded = cfg->mesh.zero > 0 && shape->dp_shard > 1;
     ways w_in = shares(here, here), w = shares(groups, groups);
     if (sharded) {
         /* sums stay with the owner's shard: back to as many host groups as there are replicas */

@@ -34,20 +34,20 @@ static void record_model(bt_trainer *t) {
 
 static void record_work(bt_trainer *t) {
     bt_trainer_fact(t, "world_size", "%d", bt_comm_size(t->mesh.world));
-    bt_trainer_fact(t, "codec", "%s", bt_codec_at((bt_codec_id)t->cfg.codec)->name);
-    bt_trainer_fact(t, "comm.budget", "%s", t->cfg.comm_budget);
+    bt_trainer_fact(t, "codec", "%s", bt_codec_at((bt_codec_id)t->cfg.parallel.codec)->name);
+    bt_trainer_fact(t, "comm.budget", "%s", t->cfg.comm.budget);
     bt_trainer_fact(t, "dp_size", "%d", bt_comm_size(t->mesh.dp));
     if (bt_comm_size(t->mesh.dp) > 1)
         bt_trainer_fact(t, "comm.on_host", "%s",
                         bt_reducer_shares_memory(t->reducer) ? "memory" : "messages");
-    bt_trainer_fact(t, "steps_total", "%" PRId64, t->cfg.steps);
-    bt_trainer_fact(t, "batch_tokens", "%" PRId64, t->cfg.batch_tokens);
-    bt_trainer_fact(t, "micro_batch", "%" PRId64, t->cfg.micro_batch);
+    bt_trainer_fact(t, "steps_total", "%" PRId64, t->cfg.train.steps);
+    bt_trainer_fact(t, "batch_tokens", "%" PRId64, t->cfg.train.batch_tokens);
+    bt_trainer_fact(t, "micro_batch", "%" PRId64, t->cfg.train.micro_batch);
     bt_trainer_fact(t, "accum", "%" PRId64, t->micro_plan.n);
     bt_trainer_fact(t, "data.tokens", "%" PRId64, bt_loader_tokens(t->loader));
     if (bt_loader_sequences(t->loader) > 0)
         bt_trainer_fact(t, "data.epoch_tokens", "%" PRId64,
-                        bt_loader_sequences(t->loader) * (int64_t)t->cfg.seq_len);
+                        bt_loader_sequences(t->loader) * (int64_t)t->cfg.model.seq_len);
     bt_trainer_fact(t, "data.bytes_per_token", "%.17g", bt_loader_bytes_per_token(t->loader));
     bt_trainer_fact(t, "data.hash", "%016" PRIx64, bt_loader_hash(t->loader));
 }
@@ -86,10 +86,10 @@ static void record_machine(bt_trainer *t) {
 
 static void record_arenas(bt_trainer *t) {
     bt_arena_row rows[BT_PLAN_MAX];
-    const int asked = t->cfg.ckpt_memory;
-    if (!t->attempt.memory_states) t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
+    const int asked = t->cfg.ckpt.memory;
+    if (!t->attempt.memory_states) t->cfg.ckpt.memory = BT_CKPT_MEMORY_OFF;
     size_t n = bt_plan_memory(&t->cfg, bt_comm_rank(t->mesh.world), rows);
-    t->cfg.ckpt_memory = asked;
+    t->cfg.ckpt.memory = asked;
     for (size_t i = 0; i < n; i++) {
         char key[64];
         snprintf(key, sizeof key, "arena.%s", rows[i].name);

@@ -12,7 +12,7 @@
  *             again while a part answers AGAIN } -> update -> after_update -> after_step
  *     end     end -> release
  *
- * Settings that a part alone reads are rows of its NAME_options.def (columns: config/options.def).
+ * Settings that a part alone reads are rows of its NAME_settings.def (columns: base/tables/opt_fields.def).
  * Every point may be NULL. Parts are called in the order of parts.def, release in the reverse order.
  * Ranks:    all points but put_notes, due, partial and release are called by all ranks alike and may be
  *           collective over the world. Where a point returns a code during the start, all ranks agree on it before

@@ -45,13 +45,13 @@ static void load_best(void *ctx, const bt_state_values *v) {
 bool bt_saver_validated(bt_saver *s, double loss) {
     if (!(loss < s->best)) return false;
     s->best = loss;
-    return s->cfg->ckpt_keep_best && s->cfg->out[0];
+    return s->cfg->ckpt.keep_best && s->cfg->run.out[0];
 }
 
 void bt_saver_init(bt_saver *s) {
     s->step = s->checked_step = -1;
     s->best = INFINITY;
-    s->interval.most_s = 60 * s->cfg->ckpt_minutes;
+    s->interval.most_s = 60 * s->cfg->ckpt.minutes;
     bt_state_add(&s->state,
                  &(bt_state_row){
                      .name = "progress", .ctx = s, .save = save_progress, .load = load_progress});
@@ -63,7 +63,7 @@ void bt_saver_init(bt_saver *s) {
 /* ---- when -------------------------------------------------------------------------------------- */
 
 static bool by_clock(const bt_saver *s) {
-    return s->cfg->ckpt_every == 0 && s->interval.most_s > 0 && s->cfg->out[0];
+    return s->cfg->ckpt.every == 0 && s->interval.most_s > 0 && s->cfg->run.out[0];
 }
 
 /* decided anew as the cost becomes known */
@@ -92,7 +92,7 @@ void bt_saver_release(bt_saver *s) {
 
 static bt_code keep_tokenizer(bt_saver *s, bt_err *err) {
     bt_tokenizer *tok = NULL;
-    BT_TRY(bt_tokenizer_load(&tok, s->cfg->tokenizer, err));
+    BT_TRY(bt_tokenizer_load(&tok, s->cfg->data.tokenizer, err));
     bt_text_clear(&s->tokenizer);
     bt_tokenizer_save(tok, &s->tokenizer);
     s->vocab_hash = bt_tokenizer_hash(tok);
@@ -125,12 +125,12 @@ static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) {
 }
 
 static bt_code another_tokenizer(bt_saver *s, int64_t step, const char *of, bt_err *err) {
-    if (!s->cfg->other_tokenizer)
+    if (!s->cfg->data.other_tokenizer)
         return bt_fail(
             err, BT_ARG,
             "the tokenizer '%.200s' is not that of the %s: its ids mean other text (give "
             "the %s's, or allow it with --other-tokenizer)",
-            s->cfg->tokenizer, of, of);
+            s->cfg->data.tokenizer, of, of);
     warn_event(s, step - 1, "resumed with another tokenizer than the %s's", of);
     return BT_OK;
 }
@@ -138,7 +138,7 @@ static bt_code another_tokenizer(bt_saver *s, int64_t step, const char *of, bt_e
 /* of the state in memory from which the run was resumed: it has the tokenizer's hash alone */
 static bt_code check_memory_vocab(bt_saver *s, bt_err *err) {
     const bool same = !s->memory_vocab || s->memory_vocab == s->vocab_hash;
-    if (same || strncmp(s->cfg->data, "synth:", 6) == 0) return BT_OK;
+    if (same || strncmp(s->cfg->data.path, "synth:", 6) == 0) return BT_OK;
     return another_tokenizer(s, s->at->step, "state in memory", err);
 }
 
@@ -146,14 +146,14 @@ bt_code bt_saver_start(bt_saver *s, bt_err *err) {
     bt_slices mine = {0};
     s->interval.began_ns = bt_now_ns();
     if (s->saved_ns == 0) s->saved_ns = s->interval.began_ns;
-    if (!s->cfg->out[0]) return BT_OK;
+    if (!s->cfg->run.out[0]) return BT_OK;
     bt_code code = keep_tokenizer(s, err);
     if (code == BT_OK) code = check_memory_vocab(s, err);
     BT_TRY(bt_agree(s->world, code, err));
     BT_TRY(bt_agree(s->world, bt_state_slices(&s->state, BT_STATE_SAVE, &mine, err), err));
     const size_t bytes = bt_ckpt_copy_bytes(mine.at, mine.n);
     bt_slices_release(&mine);
-    if (s->cfg->ckpt_async && !s->async) BT_TRY(make_async(s, bytes, err));
+    if (s->cfg->ckpt.async && !s->async) BT_TRY(make_async(s, bytes, err));
     bt_ckpt_interval_estimate(&s->interval, bytes, s->async != NULL);
     tell_interval(s);
     return BT_OK;
@@ -175,7 +175,7 @@ void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m) {
     m->params_hash = s->params_hash;
     m->data_hash = s->data_hash;
     m->vocab_hash = s->vocab_hash;
-    snprintf(m->run, sizeof m->run, "%s", s->cfg->name);
+    snprintf(m->run, sizeof m->run, "%s", s->cfg->run.name);
     snprintf(m->isa, sizeof m->isa, "%s", bt_kernels_isa());
     snprintf(m->build, sizeof m->build, "%s", BUILD_NAME);
 }
@@ -249,7 +249,7 @@ static bt_code collect(bt_saver *s, bt_ckpt_meta *meta, bt_slices *mine, bt_err 
 }
 
 bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
-    if (!s->cfg->out[0]) return BT_OK;
+    if (!s->cfg->run.out[0]) return BT_OK;
     BT_TRY(bt_saver_finish(s, err));
     bt_ckpt_meta meta;
     bt_slices mine = {0};
@@ -261,11 +261,11 @@ bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
     s->interval.closing = wait;
     bt_code code = collect(s, &meta, &mine, err);
     if (code == BT_OK) {
-        bt_ckpt_job job = {.dir = s->cfg->out,
+        bt_ckpt_job job = {.dir = s->cfg->run.out,
                            .meta = &meta,
                            .slices = mine.at,
                            .n = mine.n,
-                           .keep = (int)s->cfg->ckpt_keep,
+                           .keep = (int)s->cfg->ckpt.keep,
                            .best = best,
                            .announce = s->unannounced};
         if (s->async && !wait)
@@ -307,7 +307,7 @@ static const double SETTLED_S = 2, CHECK_SHARE = 0.01;
 static void begin_check(bt_saver *s, bool idle) {
     bt_err why = BT_ERR_INIT;
     const int64_t now = bt_now_ns();
-    if (!s->cfg->ckpt_verify || s->step < 0 || s->step == s->checked_step || bt_saver_pending(s) ||
+    if (!s->cfg->ckpt.verify || s->step < 0 || s->step == s->checked_step || bt_saver_pending(s) ||
         !s->path[0])
         return;
     if (!idle && (now < s->next_check_ns || (double)(now - s->saved_ns) / 1e9 < SETTLED_S)) return;
@@ -398,8 +398,8 @@ static void warn_of_kind(bt_saver *s, const bt_ckpt_meta *m, const char *key, co
 
 /* what may differ without being wrong, but costs the equality of bits */
 static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
-    warn_of_kind(s, m, "states", "optimizer states", s->cfg->optim_states);
-    warn_of_kind(s, m, "weights", "weights of ternary layers", s->cfg->optim_weights);
+    warn_of_kind(s, m, "states", "optimizer states", s->cfg->optim.states);
+    warn_of_kind(s, m, "weights", "weights of ternary layers", s->cfg->optim.weights);
     if (strcmp(m->isa, bt_kernels_isa()) != 0)
         warn_event(
             s, m->step - 1,
@@ -417,15 +417,15 @@ static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
 /* each rank reads its own file; the command has compared that of its host, with a longer message */
 static bt_code same_tokenizer(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
     bool same = true;
-    if (!m->tokenizer.len || strncmp(s->cfg->data, "synth:", 6) == 0) return BT_OK;
-    BT_TRY(bt_tokenizer_compare(s->cfg->tokenizer, bt_text_str(&m->tokenizer), m->tokenizer.len,
-                                &same, err));
+    if (!m->tokenizer.len || strncmp(s->cfg->data.path, "synth:", 6) == 0) return BT_OK;
+    BT_TRY(bt_tokenizer_compare(s->cfg->data.tokenizer, bt_text_str(&m->tokenizer),
+                                m->tokenizer.len, &same, err));
     return same ? BT_OK : another_tokenizer(s, m->step, "checkpoint", err);
 }
 
 static bt_code same_data(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
     if (m->data_hash == s->data_hash) return BT_OK;
-    if (!s->cfg->other_data)
+    if (!s->cfg->data.other)
         return bt_fail(err, BT_ARG,
                        "the data are not those of the checkpoint: a resumed run would see other "
                        "tokens (give the same --data, or allow it with --other-data)");

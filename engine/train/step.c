@@ -55,7 +55,7 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const double began = compute_seconds();
     BT_TRY(begin_gradients(t, out, err));
     const bool all = out->counted < 0; /* every token is a target */
-    if (all) out->counted = t->cfg.batch_tokens;
+    if (all) out->counted = t->cfg.train.batch_tokens;
     t->micro.step = t->at.step;
     t->micro.counted = 0;
     bt_model_round_attention(t->model, true);
@@ -83,7 +83,7 @@ static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     double sum = 0, *losses = t->micro.losses;
     out->global_loss = NAN;
-    if (!t->cfg.reproducible) return BT_OK;
+    if (!t->cfg.train.reproducible) return BT_OK;
     bt_span_begin(BT_MR_COMM_EXPOSED);
     for (int64_t i = 0; i < plan->micros; i++)
         if (i < plan->first || i >= plan->first + plan->n) losses[i] = 0;
@@ -160,11 +160,12 @@ static int64_t fingerprint(double grad_norm) {
 
 static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     double unscale = 1 / t->step.loss_scale,
-           clip = t->cfg.clip / (out->grad_norm + 1e-6); /* as torch.nn.utils.clip_grad_norm_ */
+           clip = t->cfg.optim.clip /
+                  (out->grad_norm + 1e-6); /* as torch.nn.utils.clip_grad_norm_ */
     bt_optim_update how = {.t = t->at.updates + 1,
                            .held_at = t->step.held_at,
-                           .grad_scale = (float)(t->cfg.clip > 0 && clip < 1 ? clip * unscale
-                                                                             : unscale),
+                           .grad_scale = (float)(t->cfg.optim.clip > 0 && clip < 1 ? clip * unscale
+                                                                                   : unscale),
                            .lr = (float)out->lr,
                            .decay = (float)out->weight_decay};
     BT_TRY(bt_update_apply(&t->update, &how, err));
@@ -204,6 +205,6 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (out->left) return BT_OK;
     meter_transfers(t);
     t->at.step++;
-    t->at.tokens += t->cfg.batch_tokens;
+    t->at.tokens += t->cfg.train.batch_tokens;
     return BT_OK;
 }

@@ -12,7 +12,7 @@
 
 static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_token;
-    t->telemetry.step_tokens = t->cfg.batch_tokens;
+    t->telemetry.step_tokens = t->cfg.train.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
     return bt_trainer_measure(t, s->kept_dir, s->measure_peak, err);
 }
@@ -35,8 +35,8 @@ static void register_state(bt_trainer *t) {
  * bt_ckpt_prepare.) */
 static bt_code announce_attempt(bt_trainer *t, bt_err *err) {
     bt_err why = BT_ERR_INIT;
-    if (bt_comm_rank(t->mesh.world) != 0 || !t->cfg.out[0]) return BT_OK;
-    const bt_code code = bt_ckpt_begin(t->cfg.out, t->saver.attempt, &why);
+    if (bt_comm_rank(t->mesh.world) != 0 || !t->cfg.run.out[0]) return BT_OK;
+    const bt_code code = bt_ckpt_begin(t->cfg.run.out, t->saver.attempt, &why);
     t->saver.unannounced = code == BT_IO;
     if (code == BT_IO)
         bt_log(BT_LOG_WARN,
@@ -59,9 +59,9 @@ static bt_code resume(bt_trainer *t, const char *resume_dir, const char *memory_
 
 /* With a frozen base, model.init_from is the base, and the adapters start from their initial values. */
 static bt_code begin(bt_trainer *t, bt_err *err) {
-    bt_update_init_weights(&t->update, (uint64_t)t->cfg.seed);
-    if (!t->cfg.init_from[0] || bt_model_base(t->model)) return BT_OK;
-    return bt_saver_init_from(&t->saver, t->cfg.init_from, err);
+    bt_update_init_weights(&t->update, (uint64_t)t->cfg.run.seed);
+    if (!t->cfg.model.init_from[0] || bt_model_base(t->model)) return BT_OK;
+    return bt_saver_init_from(&t->saver, t->cfg.model.init_from, err);
 }
 
 /* resume_dir equal to memory_dir: resumes from the state in memory */
@@ -90,8 +90,8 @@ static void take_setup(bt_trainer *t, const bt_trainer_setup *s) {
     t->cfg = *s->cfg;
     t->now = *s->cfg;
     t->attempt.memory_dir = s->memory_dir;
-    t->attempt.memory_states = t->cfg.out[0] && s->memory_dir && s->memory_dir[0] &&
-                               t->cfg.ckpt_memory == BT_CKPT_MEMORY_AUTO;
+    t->attempt.memory_states = t->cfg.run.out[0] && s->memory_dir && s->memory_dir[0] &&
+                               t->cfg.ckpt.memory == BT_CKPT_MEMORY_AUTO;
     t->requests = s->requests;
     t->place = s->place ? s->place : &t->attempt.own_place;
     bt_place_enter(t->place, BT_AT_START, 0);

@@ -116,7 +116,9 @@ struct bt_trainer {
 /* ---- small facts ------------------------------------------------------------------------------- */
 
 static inline bool bt_every(int64_t step, int64_t n) { return n > 0 && step % n == 0; }
-static inline bool bt_trainer_at_end(const bt_trainer *t) { return t->at.step >= t->cfg.steps; }
+static inline bool bt_trainer_at_end(const bt_trainer *t) {
+    return t->at.step >= t->cfg.train.steps;
+}
 static inline bool bt_trainer_at_stop(const bt_trainer *t) {
     return t->attempt.stop_at > 0 && t->at.step >= t->attempt.stop_at;
 }
@@ -125,7 +127,7 @@ static inline int64_t bt_trainer_first_sequence(const bt_trainer *t) {
     return t->at.step * t->micro_plan.sequences;
 }
 static inline bool bt_trainer_validates(const bt_trainer *t) {
-    return t->cfg.val_frac > 0 || t->cfg.val_data[0];
+    return t->cfg.data.val_frac > 0 || t->cfg.data.val_path[0];
 }
 
 /* ---- trainer_objects.c: the objects, made and made anew ----------------------------------------- */

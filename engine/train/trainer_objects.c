@@ -12,7 +12,7 @@
 /* ---- data ---------------------------------------------------------------------------------------- */
 
 bt_loader_cfg bt_trainer_loader_cfg(const bt_trainer *t) {
-    const int64_t B = t->cfg.micro_batch;
+    const int64_t B = t->cfg.train.micro_batch;
     const bt_micro_plan *p = &t->micro_plan;
     bt_loader_cfg data = bt_run_data(&t->cfg);
     data.first_step = t->at.step;
@@ -33,8 +33,8 @@ bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) {
 
 bt_code bt_trainer_replace_data(bt_trainer *t, bt_err *err) {
     const bt_micro_plan *p = &t->micro_plan;
-    return bt_loader_move(t->loader, t->at.step, (int)(p->first * t->cfg.micro_batch),
-                          (int)(p->n * t->cfg.micro_batch), err);
+    return bt_loader_move(t->loader, t->at.step, (int)(p->first * t->cfg.train.micro_batch),
+                          (int)(p->n * t->cfg.train.micro_batch), err);
 }
 
 /* Hosts may have the data at different paths, but with equal content. */
@@ -47,13 +47,14 @@ static bt_code agree_data(bt_trainer *t, bt_err *err) {
 /* ---- memory and groups --------------------------------------------------------------------------- */
 
 static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
-    size_t rows = (size_t)(t->cfg.micro_batch * t->cfg.seq_len), cols = bt_tune_widest(&t->cfg);
-    if (t->cfg.parts > 1 && t->cfg.tp > 1 && strcmp(bt_kernels_isa(), "blas") == 0)
+    size_t rows = (size_t)(t->cfg.train.micro_batch * t->cfg.model.seq_len),
+           cols = bt_tune_widest(&t->cfg);
+    if (t->cfg.train.parts > 1 && t->cfg.mesh.tp > 1 && strcmp(bt_kernels_isa(), "blas") == 0)
         return bt_fail(err, BT_UNSUPPORTED,
                        "train.reproducible with --tp %d: what OpenBLAS rounds depends on how wide "
                        "a rank's part is (use --isa generic)",
-                       (int)t->cfg.tp);
-    return t->cfg.parts > 1 && t->mesh.shape.tp == 1
+                       (int)t->cfg.mesh.tp);
+    return t->cfg.train.parts > 1 && t->mesh.shape.tp == 1
                ? bt_tp_group_solo(&t->tp_group, rows, cols, err)
                : bt_tp_group_create(&t->tp_group, t->mesh.tp, rows, cols, err);
 }
@@ -61,9 +62,9 @@ static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
 /* checks the plan of the first model, and that of the last one if it differs */
 static bt_code plan_fits(bt_trainer *t, int rank, int local, const bt_memory_room *room,
                          bt_err *err) {
-    if (t->now.linear != t->cfg.linear) {
-        t->now.ckpt_memory = t->cfg.ckpt_memory;
-        t->now.ckpt_async = t->cfg.ckpt_async;
+    if (t->now.model.linear != t->cfg.model.linear) {
+        t->now.ckpt.memory = t->cfg.ckpt.memory;
+        t->now.ckpt.async = t->cfg.ckpt.async;
         BT_TRY(bt_memory_check(&t->now, rank, local, room, err));
     }
     return bt_memory_check(&t->cfg, rank, local, room, err);
@@ -83,15 +84,15 @@ static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {
         snprintf(t->attempt.no_memory_states, sizeof t->attempt.no_memory_states, "%.190s",
                  why.msg);
     }
-    const int asked = t->cfg.ckpt_memory;
-    t->cfg.ckpt_memory = BT_CKPT_MEMORY_OFF;
+    const int asked = t->cfg.ckpt.memory;
+    t->cfg.ckpt.memory = BT_CKPT_MEMORY_OFF;
     bt_code code = bt_agree(world, plan_fits(t, rank, local, &room, &why), &why);
-    if (code == BT_NOMEM && t->cfg.ckpt_async) { /* then the copy for checkpoints */
-        t->cfg.ckpt_async = false;
+    if (code == BT_NOMEM && t->cfg.ckpt.async) { /* then the copy for checkpoints */
+        t->cfg.ckpt.async = false;
         t->attempt.ckpt_copy_too_large = true;
     }
     if (code != BT_OK) code = bt_agree(world, plan_fits(t, rank, local, &room, err), err);
-    t->cfg.ckpt_memory = asked; /* checkpoints record the setting */
+    t->cfg.ckpt.memory = asked; /* checkpoints record the setting */
     return code;
 }
 
@@ -132,11 +133,11 @@ static bt_code build_micro(bt_trainer *t, bt_err *err) {
                           .telemetry = &t->telemetry,
                           .place = t->place,
                           .plan = &t->micro_plan,
-                          .reproducible = t->cfg.reproducible,
-                          .rows = t->cfg.micro_batch * t->cfg.seq_len,
-                          .seq_len = t->cfg.seq_len,
+                          .reproducible = t->cfg.train.reproducible,
+                          .rows = t->cfg.train.micro_batch * t->cfg.model.seq_len,
+                          .seq_len = t->cfg.model.seq_len,
                           .stretch = t->micro.stretch,
-                          .seed = (uint64_t)t->cfg.seed};
+                          .seed = (uint64_t)t->cfg.run.seed};
     return bt_micro_create(&t->micro, t->micro_plan.micros, err);
 }
 
@@ -153,11 +154,11 @@ bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) {
     bt_reducer_cfg c = {.mesh = &t->mesh,
                         .grads = bt_model_grads(t->model),
                         .n = t->setup.params.total,
-                        .bucket_bytes = (size_t)t->cfg.bucket_bytes,
-                        .overlap = t->cfg.overlap,
+                        .bucket_bytes = (size_t)t->cfg.train.bucket_bytes,
+                        .overlap = t->cfg.train.overlap,
                         .form = bt_rank_setup_form(&t->setup),
                         .shards = &t->update.shards,
-                        .discard = t->cfg.zero >= 2,
+                        .discard = t->cfg.mesh.zero >= 2,
                         .units = t->setup.units,
                         .shares = t->micro_plan.shares,
                         .lanes = t->setup.chunks,

@@ -37,7 +37,7 @@ static void announce(bt_trainer *t) {
         bt_telemetry_event(&t->telemetry, BT_EVENT_STARTED, -1, NULL,
                            "training %s parameters%s for %" PRId64
                            " steps on %d rank%s x %d thread%s, %s kernels",
-                           many, base, t->cfg.steps, n_ranks, n_ranks == 1 ? "" : "s",
+                           many, base, t->cfg.train.steps, n_ranks, n_ranks == 1 ? "" : "s",
                            bt_threads_count(), bt_threads_count() == 1 ? "" : "s",
                            bt_kernels_isa());
     }
@@ -79,7 +79,7 @@ static bt_code leave(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_telemetry_event(&t->telemetry, BT_EVENT_STOPPED, t->at.step - 1, NULL,
                        t->attempt.stopped ? "stopped after step %" PRId64 " of %" PRId64
                                           : "finished: %" PRId64 " of %" PRId64 " steps",
-                       t->at.step, t->cfg.steps);
+                       t->at.step, t->cfg.train.steps);
     return code;
 }
 
@@ -92,7 +92,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_telemetry_extremes(&t->telemetry, BT_MR_STEP_TIME, &out->step_ms_min, &out->step_ms_max);
     out->flop_token = t->telemetry.flop_token;
     out->peak_flops = t->telemetry.peak_flops;
-    double per_s = bt_derived_tokens_per_s((double)t->cfg.batch_tokens,
+    double per_s = bt_derived_tokens_per_s((double)t->cfg.train.batch_tokens,
                                            out->step_ms[BT_MR_STEP_TIME]);
     out->steps = t->at.step;
     out->tokens = t->at.tokens;
@@ -112,7 +112,7 @@ static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
 
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     t->attempt.first_step = t->at.step;
-    t->attempt.stop_at = t->cfg.stop_after > 0 ? t->at.step + t->cfg.stop_after : 0;
+    t->attempt.stop_at = t->cfg.train.stop_after > 0 ? t->at.step + t->cfg.train.stop_after : 0;
     *out = (bt_train_result){.loss_scale = NAN};
     BT_TRY(bt_saver_start(&t->saver, err));
     BT_TRY(bt_record_facts(t, t->attempt.number > 1 || t->at.step > 0, err));

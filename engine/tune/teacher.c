@@ -23,7 +23,7 @@ static bt_code check(const bt_model_file *f, const bt_model_setup *student, cons
 
 static bt_code load(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                     const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) {
-    const char *path = c->teacher;
+    const char *path = c->tune.teacher;
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
     bt_model_cfg shape;
@@ -51,12 +51,12 @@ static bt_code load(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *st
 
 static bt_code open_logits(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                            const bt_tokenizer *tokenizer, bt_err *err) {
-    const bt_logit_shape s = {.k = (int)c->top_k,
+    const bt_logit_shape s = {.k = (int)c->tune.top_k,
                               .V = student->cfg.V,
                               .B = student->B,
                               .T = student->cfg.T,
                               .tokenizer = bt_tokenizer_hash(tokenizer)};
-    BT_TRY(bt_logit_file_open(&t->logits, c->logits, &s, err));
+    BT_TRY(bt_logit_file_open(&t->logits, c->tune.logits, &s, err));
     t->hash = (int64_t)(bt_logit_file_hash(t->logits) >> 11);
     return BT_OK;
 }
@@ -65,28 +65,28 @@ static bt_code find_here(bt_teacher *t, const bt_run_cfg *c, const bt_model_setu
                          bt_text *told, bt_err *err) {
     bt_tokenizer *own;
     if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
-    BT_TRY(bt_tokenizer_load(&own, c->tokenizer, err));
-    bt_code code = c->logits[0] ? open_logits(t, c, student, own, err)
-                                : load(t, c, student, own, told, err);
+    BT_TRY(bt_tokenizer_load(&own, c->data.tokenizer, err));
+    bt_code code = c->tune.logits[0] ? open_logits(t, c, student, own, err)
+                                     : load(t, c, student, own, told, err);
     bt_tokenizer_free(own);
     return code;
 }
 
 bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                         bt_comm *world, bt_text *told, bt_err *err) {
-    if (!c->teacher[0] && !c->logits[0]) return BT_OK;
+    if (!c->tune.teacher[0] && !c->tune.logits[0]) return BT_OK;
     BT_TRY(bt_agree(world, find_here(t, c, student, told, err), err));
     double hash[2] = {(double)t->hash, -(double)t->hash};
     for (int i = 0; i < 2 && !t->model && !t->logits; i++) hash[i] = -INFINITY;
     BT_TRY(bt_all_reduce_f64(world, hash, 2, BT_MAX, err));
     if (hash[0] == -hash[1]) return BT_OK;
     return bt_fail(err, BT_ARG, "%s for some ranks than for the rest (give the same to all)",
-                   c->logits[0] ? "tune.logits holds other logits"
-                                : "tune.teacher holds other weights");
+                   c->tune.logits[0] ? "tune.logits holds other logits"
+                                     : "tune.teacher holds other weights");
 }
 
 bt_distil bt_teacher_distil(const bt_teacher *t, const bt_run_cfg *c) {
-    bt_distil how = {.teacher = t->model, .mix = c->distil_mix, .tau = c->distil_tau};
+    bt_distil how = {.teacher = t->model, .mix = c->tune.mix, .tau = c->tune.temperature};
     if (t->logits) how.rows = bt_logit_file_rows(t->logits, &how.k);
     return how;
 }

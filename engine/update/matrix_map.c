@@ -52,7 +52,7 @@ bt_code bt_matrix_map_init(bt_matrix_map *m, const bt_rank_setup *s, bt_err *err
         bt_model_slice slice = s->model.slice;
         if (tp > 1) slice.tp_rank = m->tp;
         BT_TRY(bt_params_init(&m->params[m->tp], &s->model.cfg, slice, err));
-        bt_shards_init(&m->cuts[m->tp], m->params[m->tp].total, (size_t)s->cfg->bucket_bytes,
+        bt_shards_init(&m->cuts[m->tp], m->params[m->tp].total, (size_t)s->cfg->train.bucket_bytes,
                        s->shape.dp_replicate, s->sharded ? s->shape.dp_shard : 1);
     }
     return rank_matrices(m, err);

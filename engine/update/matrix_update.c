@@ -47,7 +47,7 @@ static void plan(bt_arena *a, const bt_matrix_map *m, bt_matrix_share own, size_
 }
 
 static bool needed(const bt_run_cfg *c) {
-    const bt_optim_info *info = bt_optim_info_of((bt_optim_id)c->optimizer);
+    const bt_optim_info *info = bt_optim_info_of((bt_optim_id)c->optim.name);
     return info->matrices->whole_matrix;
 }
 
@@ -95,7 +95,7 @@ bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_c
                             .me = s->me,
                             .replica = s->replica,
                             .shard = s->shard,
-                            .momentum = (float)s->cfg->momentum};
+                            .momentum = (float)s->cfg->optim.momentum};
     bt_code code = create(m, s, err);
     m->cfg.setup = NULL;
     if (code == BT_OK)

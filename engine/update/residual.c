@@ -27,8 +27,9 @@ static bt_code hash_layout(bt_residual *r, bt_err *err) {
     int n = (int)s->dp, world = n * s->shape.tp * s->shape.pp,
         *hosts = calloc((size_t)n, sizeof *hosts);
     if (!hosts) return bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks", n);
-    const int64_t numbers[] = {s->shape.pp, s->shape.dp_replicate, s->shape.dp_shard, s->shape.tp,
-                               s->sharded,  s->cfg->bucket_bytes};
+    const int64_t numbers[] = {s->shape.pp,       s->shape.dp_replicate,
+                               s->shape.dp_shard, s->shape.tp,
+                               s->sharded,        s->cfg->train.bucket_bytes};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash = mix(hash, numbers[i]);
     if (bt_slice_chunks(s->model.slice) > 1) hash = mix(hash, bt_slice_chunks(s->model.slice));
@@ -102,7 +103,7 @@ static void load(void *ctx, const bt_state_values *v) {
     drop_carried(r);
     r->scale = bt_state_real(v, "scale", 1);
     bool same = bt_state_int(v, "layout", 0) == r->layout;
-    if (saved <= 0 || s->cfg->reproducible || (same && r->owed)) return;
+    if (saved <= 0 || s->cfg->train.reproducible || (same && r->owed)) return;
     int n = saved > me ? (saved - me + dp - 1) / dp : 0;
     int names = saved > r->n_names ? saved : r->n_names;
     if (n == 0 || name_states(r, names, NULL) != BT_OK) return;

@@ -53,7 +53,7 @@ static bt_code plan_norm(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     bt_norm_cfg norm = {.mesh = u->mesh,
                         .tp_group = u->tp_group,
                         .sharded = bt_update_sharded(u),
-                        .exact = c->parts > 1,
+                        .exact = c->train.parts > 1,
                         .total = p->total,
                         .pieces = u->pieces,
                         .n_pieces = u->n_pieces};
@@ -85,10 +85,10 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
                      .mesh = cfg->mesh,
                      .tp_group = cfg->tp_group,
                      .shards = s->shards,
-                     .keep_others_zero = s->sharded && c->zero >= 2,
-                     .optimizer = (bt_optim_id)c->optimizer,
-                     .states = (bt_states_kind)c->optim_states,
-                     .latent = (bt_states_kind)c->optim_weights};
+                     .keep_others_zero = s->sharded && c->mesh.zero >= 2,
+                     .optimizer = (bt_optim_id)c->optim.name,
+                     .states = (bt_states_kind)c->optim.states,
+                     .latent = (bt_states_kind)c->optim.weights};
     BT_TRY(bt_params_init(&u->table, bt_model_config(u->model),
                           (bt_model_slice){.tp_rank = s->me.tp, .tp_size = s->shape.tp}, err));
     BT_TRY(take_pieces(u, c, err));
@@ -96,7 +96,7 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
     const bt_weights_cfg weights = {.model = u->model,
                                     .mesh = u->mesh,
                                     .shards = &u->shards,
-                                    .flips = c->gather == BT_GATHER_FLIPS,
+                                    .flips = c->parallel.gather == BT_GATHER_FLIPS,
                                     .fades = s->model.fades,
                                     .weight_source = s->model.weight_source,
                                     .prec = s->model.prec};
@@ -139,8 +139,8 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     if (!spans) return sizes;
     bt_params_spans(spans, p, s->cfg);
     for (size_t i = 0; i < s->shards.n_stripes; i++)
-        sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optimizer,
-                                          (bt_states_kind)s->cfg->optim_states, spans, p->n,
+        sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optim.name,
+                                          (bt_states_kind)s->cfg->optim.states, spans, p->n,
                                           bt_shards_piece(&s->shards, i, s->shard));
     free(spans);
     sizes.optimizer += bt_matrix_update_bytes(s);

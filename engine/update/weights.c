@@ -114,7 +114,7 @@ size_t bt_weights_bytes(const bt_rank_setup *s) {
     measure m = {.shard = s->shard, .layer = -1, .prec = s->model.prec};
     if (!apart(s->model.weight_source, &s->shards)) return 0;
     walk_runs(&s->params, &s->shards, measure_run, &m);
-    bool flips = s->cfg->gather == BT_GATHER_FLIPS && s->cfg->linear != BT_LIN_DENSE;
+    bool flips = s->cfg->parallel.gather == BT_GATHER_FLIPS && s->cfg->model.linear != BT_LIN_DENSE;
     size_t bytes = m.own + bt_prefetch_bytes(m.longest) +
                    (flips ? bt_flip_gather_bytes(m.own + m.all_others) : 0);
     if (!s->model.fades) return bytes;

@@ -71,21 +71,22 @@ check_calls() {                         # $1: file, comments and texts taken out
 export -f check_calls
 export speaks standard starts
 
-# a setting of one part (engine/train/parts/NAME/NAME_options.def) is read by the files of that part alone
-check_part_settings() {
-    local options folder field
-    for options in engine/train/parts/*/*_options.def; do
-        [ -e "$options" ] || continue
-        folder=${options%/*}
-        sed -nE 's/^BT_[A-Z]+ *\(([a-z_0-9]+),.*/\1/p' "$options" | while read -r field; do
-            grep -rnE "(cfg(\.|->)|\<c->)$field\>" engine cli monitor store web --include='*.[ch]' | grep -v "^$folder/" |
-                sed "s,\$, (a setting of $folder alone),"
-        done
+# A setting of one part (engine/train/parts/NAME/NAME_settings.def) is read by the files of that part alone. A field has the
+# last word of its key as its name.
+check_settings() {
+    local table folder
+    for table in engine/train/parts/*/*_settings.def; do
+        [ -e "$table" ] || continue
+        folder=${table%/*}
+        grep -rnE "(cfg(\.|->)|\<c->)${folder##*/}\." engine cli monitor store web --include='*.[ch]' | grep -v "^$folder/" |
+            sed "s,\$, (a setting of $folder alone),"
     done
+    find engine -name '*_settings.def' -print0 | xargs -0 -r sed -nE 's/^BT_[A-Z]+ *\(([a-z_0-9]+), *"[a-z]+\.([a-z_0-9]+)".*/\1 \2/p' |
+        awk '$1 != $2 && $2 != "continue" {print "the field of a setting named " $2 " is " $1}' # a word of C cannot be a field
 }
 
 all() {                                 # every fault of the tree below the current folder
-    check_part_settings
+    check_settings
     sources | check_includes
     # only where a line has one of the words, if in a comment or a text, is the source itself looked at
     sources | grep -v '\.def$' | xargs -d '\n' grep -lE "$speaks|$standard|$starts" | xargs -r -d '\n' -P "$(nproc)" -I{} bash -c 'check_calls {}'
@@ -101,11 +102,11 @@ printf '#include "store/store.h"\n' >"$probe/engine/odd.c"
 yes '' | head -601 >>"$probe/engine/model/net/wrong.c"
 touch "$probe/store/store.h"
 mkdir -p "$probe/engine/train/parts/odd"
-printf 'BT_INT (oddness, "train.oddness", NULL, 0, 0, 1, NULL, "odd")\n' >"$probe/engine/train/parts/odd/odd_options.def"
-printf 'int h(const struct bt_run_cfg *c) { return c->oddness; }\n' >>"$probe/engine/odd.c"
+printf 'BT_INT (oddness, "train.oddity", NULL, 0, 0, 1, NULL, "odd")\n' >"$probe/engine/train/parts/odd/odd_settings.def"
+printf 'int h(const struct bt_run_cfg *c) { return c->odd.oddness; }\n' >>"$probe/engine/odd.c"
 caught=$(cd "$probe" && all)
 for want in "may not include store/store.h" "<sqlite3.h> belongs to" "not written from the repository root" "prints or exits" "starting processes" \
-    "606 lines" "odd.c: its folder has no row" "c->oddness; } (a setting of engine/train/parts/odd alone)"; do
+    "606 lines" "odd.c: its folder has no row" "c->odd.oddness; } (a setting of engine/train/parts/odd alone)" "named oddity is oddness"; do
     grep -qF "$want" <<<"$caught" || { echo "the test itself is blind to: $want"; exit 1; }
 done
 

@@ -39,7 +39,7 @@ static void reading_a_configuration(void **state) {
     assert_non_null(f);
     assert_true(fputs(settings, f) >= 0 && fclose(f) == 0);
     assert_true(survives_refusals("reading a configuration", read_configuration, path, false) > 20);
-    assert_int_equal(cfg.n_layers, 3);
+    assert_int_equal(cfg.model.layers, 3);
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
@@ -245,7 +245,7 @@ static void planning(void **state) {
     char *words[] = {"--preset", "nano", "--threads", "1", "--set", "ckpt.minutes=0"};
     OK(bt_run_cfg_read(&opts, &cfg, 6, words, &help, err));
     one = cfg;
-    one.micro_batch = 1;
+    one.train.micro_batch = 1;
     OK(bt_run_cfg_resolve(&one, 1, err));
     rates.codec[0].wire_bytes = 4;
     const bt_part_rate layer = {.shape = bt_part_layer(&one, 1), .fwd_s = 0.02, .bwd_s = 0.04},

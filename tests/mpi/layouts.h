@@ -336,8 +336,8 @@ static inline void layout_check_grads(const char *name, const char *const *words
     const float *grads = bt_model_grads(bt_trainer_model(t));
     bt_run_cfg_mesh(&cfg, &mesh);
     bt_mesh_coord me = bt_mesh_coord_of(&mesh, bt_comm_rank(bt_comm_world()));
-    bool sharded = cfg.zero > 0 && mesh.dp_shard > 1;
-    bt_shards_init(&shards, p->total, (size_t)cfg.bucket_bytes, mesh.dp_replicate,
+    bool sharded = cfg.mesh.zero > 0 && mesh.dp_shard > 1;
+    bt_shards_init(&shards, p->total, (size_t)cfg.train.bucket_bytes, mesh.dp_replicate,
                    sharded ? mesh.dp_shard : 1);
     double compared = 0;
     for (size_t i = 0; i < p->n; i++) {

@@ -120,7 +120,7 @@ static void a_failing_rank_fails_everybody(void **state) {
     bt_run_cfg cfg;
     TINY(&cfg, "--steps", "2");
     if (bt_comm_rank(bt_comm_world()) == 1)
-        snprintf(cfg.data, sizeof cfg.data, "/nowhere/text-%d.txt", 1);
+        snprintf(cfg.data.path, sizeof cfg.data.path, "/nowhere/text-%d.txt", 1);
     bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
     bt_trainer *t = NULL;
     bt_err err = BT_ERR_INIT;

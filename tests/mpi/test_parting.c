@@ -38,7 +38,7 @@ static void look(moment *at, const bt_run_cfg *cfg, bt_model *m) {
     bt_model_cfg whole;
     bt_run_cfg_model(cfg, &whole);
     assert_int_equal(bt_params_init(&at->params, &whole,
-                                    cfg->tp > 1
+                                    cfg->mesh.tp > 1
                                         ? (bt_model_slice){.tp_rank = bt_comm_rank(bt_comm_world()),
                                                            .tp_size = 2}
                                         : (bt_model_slice){.tp_size = 1},

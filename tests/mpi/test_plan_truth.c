@@ -100,13 +100,13 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         bt_run_cfg cfg;
         tiny_cfg(&cfg, words);
         bt_err err = BT_ERR_INIT;
-        assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
-        assert_int_equal(bt_threads_init((int)cfg.threads, &err), BT_OK);
+        assert_int_equal(bt_kernels_select(cfg.launch.isa, &err), BT_OK);
+        assert_int_equal(bt_threads_init((int)cfg.launch.threads, &err), BT_OK);
         (void)malloc_trim(0);
         double before = address_space();
         bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
         double took = address_space() - before, want = planned(&cfg, bt_comm_rank(bt_comm_world()));
-        if (scratch == 0 && strcmp(cfg.isa, "auto") == 0) {
+        if (scratch == 0 && strcmp(cfg.launch.isa, "auto") == 0) {
             scratch = took - want;
             assert_true(scratch > -(1 << 20) && scratch < 20 << 20);
         }

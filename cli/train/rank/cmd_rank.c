@@ -103,7 +103,7 @@ static bt_code connect_wire(const words *w, const bt_run_cfg *cfg, bt_wire **wir
     if (bt_comm_rank(bt_comm_world()) != 0 || !w->wire[0]) return BT_OK;
     const bt_wire_handlers handlers = {.control = on_control, .on_lost = on_lost};
     bt_code code = bt_wire_connect(wire, w->wire, w->attempt, &handlers, err);
-    if (code != BT_OK && cfg->hosts[0])
+    if (code != BT_OK && cfg->launch.hosts[0])
         code = bt_fail(err, BT_IO,
                        "rank 0 cannot reach 'bitrain train' at '%s': name this host first in "
                        "the host file",
@@ -132,8 +132,8 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
     *start = (bt_trainer_start){.resume_dir = w->go.resume_from,
                                 .attempt = w->go.fence,
                                 .number = w->go.attempt,
-                                .sink = *w->wire && !w->cfg->no_monitor ? bt_wire_sink(*w->wire)
-                                                                        : NULL};
+                                .sink = *w->wire && !w->cfg->run.no_monitor ? bt_wire_sink(*w->wire)
+                                                                            : NULL};
     return BT_OK;
 }
 
@@ -152,8 +152,8 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
     }
     bt_code code = bt_run_cfg_read(&opts, &cfg, argc, argv, &help, err);
     BT_TRY(bt_agree(world, code, err));
-    BT_TRY(bt_agree_isa(world, cfg.isa, &isa, err));
-    memcpy(cfg.isa, isa.isa, sizeof cfg.isa);
+    BT_TRY(bt_agree_isa(world, cfg.launch.isa, &isa, err));
+    memcpy(cfg.launch.isa, isa.isa, sizeof cfg.launch.isa);
     BT_TRY(bt_agree(world, bt_run_cfg_resolve(&cfg, bt_comm_size(world), err), err));
     bt_isa_agreement_apply(&isa, &cfg);
     BT_TRY(bt_agree_settings(world, &cfg, err));
@@ -170,7 +170,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
         bt_rank_stack_on_signal(bt_comm_rank(world));
         const bt_rank_run run = {.cfg = &cfg,
                                  .isa = &isa,
-                                 .sink = wire && !cfg.no_monitor ? bt_wire_sink(wire) : NULL,
+                                 .sink = wire && !cfg.run.no_monitor ? bt_wire_sink(wire) : NULL,
                                  .requests = &box,
                                  .place = place,
                                  .resume_dir = w->resume_from,
@@ -180,7 +180,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
                                  .memory_dir = w->memory,
                                  .wait = w->spare[0] ? wait_beside : NULL,
                                  .wait_ctx = &beside};
-        code = bt_rank_train(&run, &result, cfg.quiet ? NULL : &sample, in_step, err);
+        code = bt_rank_train(&run, &result, cfg.run.quiet ? NULL : &sample, in_step, err);
         if (code == BT_OK && wire) tell_result(bt_wire_sink(wire), &result, &sample);
         bt_text_release(&sample);
     }

@@ -26,15 +26,15 @@ static void take_cores(const bt_run_cfg *cfg, int threads) {
     const bt_place_job job = {.ranks = bt_comm_local_size(),
                               .rank = bt_comm_local_rank(),
                               .threads = threads,
-                              .group = (int)(cfg->tp > 1 ? cfg->tp : 1)};
+                              .group = (int)(cfg->mesh.tp > 1 ? cfg->mesh.tp : 1)};
     if (!bt_place_bind(&job))
         bt_log(BT_LOG_INFO, "rank %d could not be bound to its cores (%s): the system places it",
                bt_comm_rank(bt_comm_world()), strerror(errno));
 }
 
 bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
-    bt_code code = bt_kernels_select(cfg->isa, err);
-    int threads = (int)cfg->threads;
+    bt_code code = bt_kernels_select(cfg->launch.isa, err);
+    int threads = (int)cfg->launch.threads;
     if (threads < 1) {
         threads = bt_cpu_get()->cores / bt_comm_local_size();
         if (threads < 1) threads = 1;
@@ -55,9 +55,9 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
     const bt_sampling how = {
-        .temperature = 0.8, .top_k = 0, .top_p = 0.95, .seed = (uint64_t)cfg->seed};
+        .temperature = 0.8, .top_k = 0, .top_p = 0.95, .seed = (uint64_t)cfg->run.seed};
     const int64_t until = bt_now_ns() + SAMPLE_NS;
-    bt_code code = bt_tokenizer_load(&tok, cfg->tokenizer, err);
+    bt_code code = bt_tokenizer_load(&tok, cfg->data.tokenizer, err);
     if (code == BT_OK)
         code = bt_tokenizer_encode_as(tok, BT_ENCODE_WHOLE, "\n", 1, &ids, &n, &cap, err);
     if (code == BT_OK) code = bt_gen_create(&gen, model, err);
@@ -80,10 +80,10 @@ static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoin
     bt_trained whole;
     const bt_trained_how how = {.which = checkpoint,
                                 .weight = 1,
-                                .isa = cfg->isa,
+                                .isa = cfg->launch.isa,
                                 .threads = bt_threads_count(),
                                 .B = 1,
-                                .precision = (int)cfg->precision};
+                                .precision = (int)cfg->train.precision};
     bt_code code = bt_trained_load(&whole, &how, err);
     if (code == BT_OK) code = write_sample(cfg, whole.model, out, err);
     bt_trained_release(&whole);
@@ -113,12 +113,12 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     BT_TRY(bt_trainer_create(&trainer, &setup, err));
     bt_code code = bt_trainer_run(trainer, out, err);
     *in_step = code != BT_OK;
-    const bool text = strncmp(r->cfg->data, "synth:", 6) != 0;
+    const bool text = strncmp(r->cfg->data.path, "synth:", 6) != 0;
     /* a base is kept in a form that does not decode; validation has shown samples */
     const bool wanted = code == BT_OK && sample && text && !out->stopped &&
-                        r->cfg->tune != BT_TUNE_LORA && !r->cfg->labels[0] &&
+                        r->cfg->tune.mode != BT_TUNE_LORA && !r->cfg->data.labels[0] &&
                         bt_comm_rank(bt_comm_world()) == 0;
-    const bool part = r->cfg->tp > 1 || r->cfg->pp > 1 ||
+    const bool part = r->cfg->mesh.tp > 1 || r->cfg->mesh.pp > 1 ||
                       bt_run_cfg_weight_source(r->cfg) != BT_WEIGHTS_LOCAL;
     bt_err why = BT_ERR_INIT;
     bt_code told = wanted && !part ? write_sample(r->cfg, bt_trainer_model(trainer), sample, &why)

@@ -10,7 +10,7 @@
 #include "engine/data/io/json.h"
 #include "engine/data/io/json_rows.h"
 
-/* data.form: order of options.def */
+/* in the order of the words of data.form */
 typedef enum {
     BT_FORM_TEXT, /* no form: documents.h */
     BT_FORM_COMPLETION,

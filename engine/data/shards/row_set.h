@@ -14,14 +14,14 @@
 
 #include "engine/data/shards/shard.h"
 
-/* data.packing: order of options.def */
+/* in the order of the words of data.packing */
 typedef enum {
     BT_PACKING_AUTO,
     BT_PACKING_STREAM,   /* tokens one after the other, whatever the document (corpus.h) */
     BT_PACKING_PAD,      /* a row for each document */
     BT_PACKING_DOCUMENTS /* each row has as many documents as fit */
 } bt_packing;
-/* data.too_long: order of options.def */
+/* in the order of the words of data.too_long */
 typedef enum { BT_TOO_LONG_REFUSE, BT_TOO_LONG_SKIP, BT_TOO_LONG_TRUNCATE } bt_too_long;
 
 typedef struct bt_row_piece { /* part of a document */

@@ -99,7 +99,7 @@ static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *t
 static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) {
     const int64_t most = h->leases.next + (INT64_C(1) << 32);
     if (begin < 0 || begin > most || end <= begin ||
-        end - begin > h->model->cfg.inner * m->sequences || (end - begin) % m->sequences ||
+        end - begin > h->model->cfg.islands.inner * m->sequences || (end - begin) % m->sequences ||
         !bt_leases_claim(&h->leases, bt_hub_number(h, m), begin, end))
         return;
     m->next = begin;
@@ -119,7 +119,7 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
     /* a delta may be as many rounds late as any other (apply_late) */
     const int64_t late = kind == BT_PUSH_DELTA && h->model->fragments == 1 ? h->cfg.late : 0;
     if (seq < 1 || kind < BT_PUSH_GRADIENT || kind > BT_PUSH_DELTA || steps < 1 ||
-        steps > c->inner || base < 0 || base > h->model->version ||
+        steps > c->islands.inner || base < 0 || base > h->model->version ||
         (bt_hub_model_together(h->model) && h->model->version - base > late) || begin < 0 ||
         end < begin || end - begin != steps * m->sequences ||
         begin > h->leases.next + (INT64_C(1) << 32) || kind != bt_hub_model_push_kind(h->model))

@@ -34,21 +34,21 @@ static bt_code make_norm(bt_hub_model *m, bt_err *err) {
 }
 
 static bt_code check_optimizer(const bt_hub_model *m, bt_err *err) {
-    const bool own = m->cfg.mode == BT_ISLANDS_DILOCO && m->cfg.island_warmup == 0;
+    const bool own = m->cfg.islands.mode == BT_ISLANDS_DILOCO && m->cfg.islands.warmup == 0;
     for (size_t k = 0; k < m->setup.params.n; k++)
-        if (!own && bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k])->whole_matrix)
+        if (!own && bt_optim_rule_of((bt_optim_id)m->cfg.optim.name, &m->spans[k])->whole_matrix)
             return bt_fail(err, BT_UNSUPPORTED,
                            "--optimizer %s steps by whole matrices, which the hub does not do: "
                            "use adamw or lion, or --mode diloco with islands.warmup=0",
-                           bt_optim_info_of((bt_optim_id)m->cfg.optimizer)->name);
+                           bt_optim_info_of((bt_optim_id)m->cfg.optim.name)->name);
     return BT_OK;
 }
 
 static bt_code check_fragments(const bt_hub_model *m, bt_err *err) {
-    if (m->cfg.island_fragments == 1 || m->cfg.mode != BT_ISLANDS_DILOCO) return BT_OK;
-    if (!bt_codec_at((bt_codec_id)m->cfg.codec)->encode)
+    if (m->cfg.islands.fragments == 1 || m->cfg.islands.mode != BT_ISLANDS_DILOCO) return BT_OK;
+    if (!bt_codec_at((bt_codec_id)m->cfg.parallel.codec)->encode)
         return bt_fail(err, BT_ARG, "islands.fragments needs a codec (--codec int8)");
-    if (m->cfg.staleness == 0) return BT_OK;
+    if (m->cfg.islands.staleness == 0) return BT_OK;
     return bt_fail(err, BT_ARG,
                    "islands.fragments is of islands that step together: --staleness must be 0");
 }
@@ -80,10 +80,10 @@ static bt_code create(bt_hub_model *m, bt_err *err) {
     m->n = p->total;
     BT_TRY(take_own(m, err));
     m->up = (bt_vector_code){.params = p, .codec = &no_codec, .first = m->first, .end = m->end};
-    const bt_codec *codec = bt_codec_at((bt_codec_id)m->cfg.codec);
+    const bt_codec *codec = bt_codec_at((bt_codec_id)m->cfg.parallel.codec);
     if (codec->encode) m->up.codec = codec;
     m->down = m->all = m->up;
-    m->fragments = m->cfg.mode == BT_ISLANDS_DILOCO ? m->cfg.island_fragments : 1;
+    m->fragments = m->cfg.islands.mode == BT_ISLANDS_DILOCO ? m->cfg.islands.fragments : 1;
     if (m->fragments > (int64_t)p->n) m->fragments = (int64_t)p->n;
     bt_hub_model_use(m, -1);
     m->update_version = m->encoded = -1;
@@ -93,11 +93,12 @@ static bt_code create(bt_hub_model *m, bt_err *err) {
     m->theta = calloc(m->n, sizeof *m->theta);
     m->mean = calloc(m->n, sizeof *m->mean);
     m->work = calloc(m->n, sizeof *m->work);
-    m->momentum = m->cfg.mode == BT_ISLANDS_DILOCO ? calloc(m->n, sizeof *m->momentum) : NULL;
+    m->momentum = m->cfg.islands.mode == BT_ISLANDS_DILOCO ? calloc(m->n, sizeof *m->momentum)
+                                                           : NULL;
     m->published = codec->encode ? calloc(m->n, sizeof *m->published) : m->theta;
     m->update = malloc(bt_vector_bytes(&m->down));
     if (!m->spans || !m->counted || !m->theta || !m->mean || !m->work || !m->published ||
-        !m->update || (m->cfg.mode == BT_ISLANDS_DILOCO && !m->momentum))
+        !m->update || (m->cfg.islands.mode == BT_ISLANDS_DILOCO && !m->momentum))
         return bt_fail(err, BT_NOMEM, "cannot take memory for a model of %zu elements", m->n);
     bt_params_spans(m->spans, p, &m->cfg);
     BT_TRY(check_optimizer(m, err));
@@ -141,7 +142,7 @@ size_t bt_hub_model_memory(const bt_hub_model *m) {
     const size_t arrays = 3u + (m->momentum ? 1 : 0) + (m->published != m->theta ? 1 : 0),
                  own = m->own.end - m->own.begin;
     return arrays * own * sizeof *m->theta + bt_vector_bytes(&m->down) +
-           bt_optim_bytes((bt_optim_id)m->cfg.optimizer, (bt_states_kind)m->cfg.optim_states,
+           bt_optim_bytes((bt_optim_id)m->cfg.optim.name, (bt_states_kind)m->cfg.optim.states,
                           m->spans, m->setup.params.n, m->own);
 }
 
@@ -227,10 +228,11 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
     out->decay = bt_schedule_decay(&m->lr, position);
     out->applied = isfinite(out->grad_norm);
     if (!out->applied) return BT_OK;
-    const double clip = m->cfg.clip /
+    const double clip = m->cfg.optim.clip /
                         (out->grad_norm + 1e-6); /* as in a single job (train/step.c) */
     const bt_optim_update how = {.t = m->updates + 1,
-                                 .grad_scale = m->cfg.clip > 0 && clip < 1 ? (float)clip : 1.0f,
+                                 .grad_scale = m->cfg.optim.clip > 0 && clip < 1 ? (float)clip
+                                                                                 : 1.0f,
                                  .lr = (float)out->lr,
                                  .decay = (float)out->decay};
     bt_optim_step(m->optim, m->theta, m->mean, &how);
@@ -241,9 +243,10 @@ bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double fac
 
 void bt_hub_model_outer_step(bt_hub_model *m, double islands) {
     const bt_run_cfg *c = &m->cfg;
-    const double mu = c->outer_momentum < 0 ? bt_outer_momentum(islands) : c->outer_momentum;
+    const double mu = c->islands.outer_momentum < 0 ? bt_outer_momentum(islands)
+                                                    : c->islands.outer_momentum;
     bt_outer_nesterov(m->theta + m->begin, m->momentum + m->begin, m->mean + m->begin, m->part,
-                      (float)c->outer_lr, (float)mu);
+                      (float)c->islands.outer_lr, (float)mu);
     m->version++;
 }
 
@@ -308,11 +311,11 @@ void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
     for (size_t k = m->first; k < m->end; k++) {
         const bt_tensor *x = &p->tensors[k];
         const bt_range all = {0, x->count};
-        const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)m->cfg.optimizer, &m->spans[k]);
+        const bt_optim_rule *rule = bt_optim_rule_of((bt_optim_id)m->cfg.optim.name, &m->spans[k]);
         bt_tensor_slices(x, "weight", m->theta + x->offset, all, out);
         for (size_t s = 0; s < rule->n_states; s++)
             bt_tensor_slices_in(x, rule->state_names[s], bt_optim_state(m->optim, k, s, x->offset),
-                                bt_optim_form(rule, (bt_states_kind)m->cfg.optim_states, s), all,
+                                bt_optim_form(rule, (bt_states_kind)m->cfg.optim.states, s), all,
                                 out);
         if (m->momentum) bt_tensor_slices(x, "outer_momentum", m->momentum + x->offset, all, out);
         if (m->published != m->theta)
@@ -324,8 +327,8 @@ void bt_hub_model_slices(bt_hub_model *m, bt_slices *out) {
 
 bool bt_hub_model_local_steps(const bt_hub_model *m) {
     const bt_run_cfg *c = &m->cfg;
-    const int64_t warmup = c->island_warmup < 0 ? c->steps / 10 : c->island_warmup;
-    return c->mode == BT_ISLANDS_DILOCO && m->updates >= warmup;
+    const int64_t warmup = c->islands.warmup < 0 ? c->train.steps / 10 : c->islands.warmup;
+    return c->islands.mode == BT_ISLANDS_DILOCO && m->updates >= warmup;
 }
 
 bt_push_kind bt_hub_model_push_kind(const bt_hub_model *m) {
@@ -334,5 +337,6 @@ bt_push_kind bt_hub_model_push_kind(const bt_hub_model *m) {
 
 bool bt_hub_model_together(const bt_hub_model *m) {
     const bt_run_cfg *c = &m->cfg;
-    return c->staleness == 0 || (c->mode != BT_ISLANDS_PS && !bt_hub_model_local_steps(m));
+    return c->islands.staleness == 0 ||
+           (c->islands.mode != BT_ISLANDS_PS && !bt_hub_model_local_steps(m));
 }

@@ -18,13 +18,14 @@ enum { LEASE_STEPS = 16 };
  * fewer (islands.ramp) */
 static int64_t inner_steps(const bt_hub *h, int64_t clock) {
     const bt_run_cfg *c = &h->model->cfg;
-    const double most = c->island_ramp * (double)clock;
-    const int64_t steps = c->island_ramp > 0 && most < (double)c->inner ? (int64_t)most : c->inner,
+    const double most = c->islands.ramp * (double)clock;
+    const int64_t steps = c->islands.ramp > 0 && most < (double)c->islands.inner ? (int64_t)most
+                                                                                 : c->islands.inner,
                   each = steps / h->model->fragments;
     return each > 0 ? each : 1;
 }
 
-static int64_t bound(const bt_hub *h) { return h->model->cfg.staleness; }
+static int64_t bound(const bt_hub *h) { return h->model->cfg.islands.staleness; }
 
 static bool trains(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
 /* other islands wait for its update */
@@ -63,10 +64,10 @@ static bt_code take_lease(bt_hub *h, bt_member *m, int64_t steps, bt_err *err) {
 static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const int64_t then = m->clock + m->go.steps, most = inner_steps(h, then);
-    int64_t steps = c->steps - then;
+    int64_t steps = c->train.steps - then;
     if (steps > most) steps = most;
     m->go.next_begin = m->go.next_steps = 0;
-    if (m->go.kind != BT_PUSH_DELTA || steps <= 0 || (c->island_away == 0 && !c->island_overlap))
+    if (m->go.kind != BT_PUSH_DELTA || steps <= 0 || (c->islands.away == 0 && !c->islands.overlap))
         return BT_OK;
     const int64_t n = steps * m->sequences;
     if (m->next_end - m->next != n) {
@@ -83,7 +84,7 @@ static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = bt_hub_model_local_steps(h->model);
     int64_t steps = local ? inner_steps(h, m->clock) : 1, all = 0;
-    if (steps > c->steps - m->clock) steps = c->steps - m->clock;
+    if (steps > c->train.steps - m->clock) steps = c->train.steps - m->clock;
     if (h->finished && bt_hub_model_together(h->model))
         steps = 0; /* also for one that left rounds out */
     m->go.seq = (int64_t)m->applied;
@@ -312,7 +313,7 @@ static bt_code apply_late(bt_hub *h, bt_member *m, bt_err *err) {
 static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
     int64_t slowest, fastest;
     const int64_t own = m->clock,
-                  inner = bt_hub_model_local_steps(h->model) ? h->model->cfg.inner : 1;
+                  inner = bt_hub_model_local_steps(h->model) ? h->model->cfg.islands.inner : 1;
     m->overdue = true;
     const size_t others = bt_hub_training(h, &slowest, &fastest);
     m->overdue = false;
@@ -369,7 +370,8 @@ static bt_code release(bt_hub *h, bt_err *err) {
     if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* an island that is bound + 1 steps ahead of the slowest waits, so this difference is never exceeded */
-    const int64_t most = bound(h) + (bt_hub_model_local_steps(h->model) ? h->model->cfg.inner : 1);
+    const int64_t most = bound(h) +
+                         (bt_hub_model_local_steps(h->model) ? h->model->cfg.islands.inner : 1);
     if (n && !bt_hub_model_together(h->model) && bound(h) >= 0 && fastest - slowest > most)
         return bt_fail(err, BT_CHECK,
                        "the bound of staleness was broken: an island is %" PRId64

@@ -70,28 +70,28 @@ static void put_hello(bt_island *i) {
     gethostname(host, sizeof host - 1);
     bt_job_settings_put(&i->hello, c, &i->cfg.hashes);
     bt_text_printf(&i->hello, "name=%s\nhost=%s\npid=%d\nranks=%d\nsequences=%lld\nparts=%zu\n",
-                   c->name[0] ? c->name : "island", host, (int)getpid(), bt_comm_size(i->cfg.world),
-                   (long long)i->cfg.sequences, i->n_sockets);
+                   c->run.name[0] ? c->run.name : "island", host, (int)getpid(),
+                   bt_comm_size(i->cfg.world), (long long)i->cfg.sequences, i->n_sockets);
 }
 
 /* an address for each process of the hub, separated by commas */
 static bt_code open_sockets(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     bt_curve_keys keys;
-    BT_TRY(bt_curve_read(&keys, c->hub_keys, "island", true, err));
+    BT_TRY(bt_curve_read(&keys, c->islands.keys, "island", true, err));
     bt_code code = BT_OK;
-    for (const char *at = c->hub; code == BT_OK && *at;) {
+    for (const char *at = c->islands.hub; code == BT_OK && *at;) {
         char address[128];
         const size_t n = strcspn(at, ",");
         if (n == 0 || n >= sizeof address || i->n_sockets == BT_HUB_PARTS)
             code = bt_fail(err, BT_ARG,
                            "--hub '%s' is no list of at most %d addresses HOST:PORT, separated by "
                            "commas",
-                           c->hub, BT_HUB_PARTS);
+                           c->islands.hub, BT_HUB_PARTS);
         snprintf(address, sizeof address, "%.*s", (int)n, at);
         if (code == BT_OK)
-            code = bt_island_socket_open(&i->sockets[i->n_sockets], address, &keys, c->island_link,
-                                         err);
+            code = bt_island_socket_open(&i->sockets[i->n_sockets], address, &keys,
+                                         c->islands.link_timeout, err);
         i->n_sockets += code == BT_OK;
         at += n + (at[n] == ',');
     }
@@ -105,14 +105,14 @@ static bt_code open_sockets(bt_island *i, bt_err *err) {
 static bt_code open_hub(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     const size_t n = i->all.params.total;
-    const bt_codec *codec = bt_codec_at((bt_codec_id)c->codec);
-    if (!c->hub_keys[0])
+    const bt_codec *codec = bt_codec_at((bt_codec_id)c->parallel.codec);
+    if (!c->islands.keys[0])
         return bt_fail(err, BT_ARG,
                        "--hub needs this island's keys: --keys FILE, made by 'bitrain hub --keys "
                        "DIR NAME' where the hub runs");
     BT_TRY(open_sockets(i, err));
     BT_TRY(bt_hub_copy_init(&i->hub, &i->all.params, codec, i->n_sockets, err));
-    i->fragments = c->mode == BT_ISLANDS_DILOCO ? c->island_fragments : 1;
+    i->fragments = c->islands.mode == BT_ISLANDS_DILOCO ? c->islands.fragments : 1;
     if (i->fragments > (int64_t)i->all.params.n) i->fragments = (int64_t)i->all.params.n;
     i->part = n;
     const bool owes = codec->encode && codec->state_bytes;
@@ -120,9 +120,9 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
         i->residual = calloc(n, sizeof *i->residual);
         i->kept = calloc(n, sizeof *i->kept);
     }
-    if (c->mode == BT_ISLANDS_DILOCO) i->sent = calloc(n, sizeof *i->sent);
+    if (c->islands.mode == BT_ISLANDS_DILOCO) i->sent = calloc(n, sizeof *i->sent);
     put_hello(i);
-    if (i->hello.failed || (c->mode == BT_ISLANDS_DILOCO && !i->sent) ||
+    if (i->hello.failed || (c->islands.mode == BT_ISLANDS_DILOCO && !i->sent) ||
         (owes && (!i->residual || !i->kept)))
         return bt_fail(err, BT_NOMEM, "cannot take memory for the exchange with the hub");
     bt_island_client_cfg client = {.n_ports = i->n_sockets,
@@ -131,7 +131,7 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
                                    .interrupted = interrupted,
                                    .tell = tell,
                                    .patience_s = welcome_s,
-                                   .lost_s = c->island_patience};
+                                   .lost_s = c->islands.patience};
     for (size_t k = 0; k < i->n_sockets; k++)
         client.ports[k] = bt_island_socket_port(i->sockets[k]);
     BT_TRY(bt_exchange_thread_init(&i->thread, talk, i, err));
@@ -406,13 +406,14 @@ bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) {
 
 /* steps that may be done before the delta is answered: always; while the hub does not answer */
 static int64_t overlap_most(const bt_island *i) {
-    const int64_t asked = i->cfg.cfg->island_overlap, most = i->go.next_steps;
+    const int64_t asked = i->cfg.cfg->islands.overlap, most = i->go.next_steps;
     return asked >= 0 && asked < most ? asked : most;
 }
 
 static int64_t away_most(const bt_island *i) {
     const bt_run_cfg *c = i->cfg.cfg;
-    const int64_t asked = c->island_away < 0 ? c->inner : c->island_away, most = i->go.next_steps;
+    const int64_t asked = c->islands.away < 0 ? c->islands.inner : c->islands.away,
+                  most = i->go.next_steps;
     return asked < most ? asked : most;
 }
 
@@ -488,7 +489,7 @@ bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_
     const int64_t overlap = overlap_most(i), away = away_most(i);
     int64_t done = 1;
     *state = BT_ISLAND_AHEAD;
-    const bool looks = i->cfg.cfg->island_overlap < 0;
+    const bool looks = i->cfg.cfg->islands.overlap < 0;
     /* every run does the same steps, whenever the reply arrives */
     if (steps < overlap && !looks) return BT_OK;
     if (i->first) done = steps < overlap ? is_answered(i) : wait_for_answer(i, steps < away);

@@ -7,7 +7,7 @@
 
 #include "engine/islands/wire/island_message.h"
 
-enum { VALUE = 4097, WORD_END = 0x1f }; /* room for the longest text of options.def */
+enum { VALUE = 4097, WORD_END = 0x1f }; /* room for the longest text of a setting */
 
 /* a prefix that ends with '.' stands for all settings below it */
 static const char *const shared[] = {
@@ -66,10 +66,11 @@ bt_code bt_job_settings_read(bt_run_cfg *out, const char *text, size_t n, bt_err
         change_breaks(value, WORD_END, '\n');
         BT_TRY(bt_opts_set(&o, key, value, BT_FROM_FLAG, "island", err));
     }
-    out->micro_batch = out->accum = 1;
-    out->batch_tokens = out->seq_len;
-    out->dp_replicate = out->dp_shard = out->tp = out->pp = out->ranks = 1;
-    out->zero = 0;
+    out->train.micro_batch = out->train.accum = 1;
+    out->train.batch_tokens = out->model.seq_len;
+    out->mesh.dp_replicate = out->mesh.dp_shard = out->mesh.tp = out->mesh.pp = out->launch.ranks =
+        1;
+    out->mesh.zero = 0;
     return BT_OK;
 }
 

@@ -27,8 +27,8 @@
 #include "engine/kernels/table/noise.h"
 
 /* operands of backward and dense products; sums are fp32 always. A permission: a set that gains
- * nothing from a form keeps fp32 operands. fp16 overflows to infinity beyond 65504. Order of
- * options.def */
+ * nothing from a form keeps fp32 operands. fp16 overflows to infinity beyond 65504. In the
+ * order of the words of train.precision. */
 typedef enum { BT_PREC_FP32, BT_PREC_BF16, BT_PREC_FP16 } bt_prec;
 typedef enum { BT_ACT_RELU2, BT_ACT_SILU } bt_act;
 

@@ -35,7 +35,7 @@ typedef struct bt_model bt_model;
 
 /* activations saved for backward: all; all but gate and up; only the residual entering each layer. All give the
  * same bits. */
-/* in the order of options.def */
+/* in the order of the words of the setting */
 typedef enum { BT_RECOMPUTE_NONE, BT_RECOMPUTE_SELECTIVE, BT_RECOMPUTE_FULL } bt_recompute;
 
 /* Format in which products read a tensor, and so the format in which owners of its pieces send it (ZeRO-3): fp32;

@@ -9,12 +9,12 @@
 #include "engine/base/status.h"
 #include "engine/kernels/table/kernels.h"
 
-/* in the order of options.def */
+/* in the order of the words of the settings model.* */
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
 typedef enum { BT_LIN_BITNET158, BT_LIN_BITNET1, BT_LIN_DENSE } bt_linear_kind;
 
 /* initialization of attn_o and ffn_down: deviation init_std / sqrt(2 L), init_std, or zeros; in the order of
- * options.def */
+ * the words of model.init_out */
 typedef enum { BT_INIT_OUT_DEPTH, BT_INIT_OUT_PLAIN, BT_INIT_OUT_ZERO } bt_init_out;
 
 /* Low-rank adapters beside frozen linear layers: y = base(x) + scale B (A x), A (rank, inputs), B

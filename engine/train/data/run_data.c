@@ -13,28 +13,28 @@ _Static_assert((int)BT_FORMED_PREFERENCE == (int)BT_FORM_PREFERENCE &&
                "settings and data count forms alike");
 
 bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
-    return (bt_loader_cfg){.paths = c->data,
-                           .val_paths = c->val_data,
-                           .mixture = c->mixture,
-                           .glob = c->glob,
-                           .tokenizer = c->tokenizer,
-                           .field = c->field,
-                           .form = {.kind = (bt_form_kind)c->form,
-                                    .learn = (bt_learn)c->train_on,
-                                    .template_name = c->chat_template,
-                                    .field = c->field,
-                                    .labels = c->labels},
-                           .packing = (bt_packing)c->packing,
-                           .too_long = (bt_too_long)c->too_long,
-                           .skip_bad_rows = c->bad_rows == BT_BAD_ROWS_SKIP,
-                           .cache_dir = c->cache,
+    return (bt_loader_cfg){.paths = c->data.path,
+                           .val_paths = c->data.val_path,
+                           .mixture = c->data.mixture,
+                           .glob = c->data.glob,
+                           .tokenizer = c->data.tokenizer,
+                           .field = c->data.field,
+                           .form = {.kind = (bt_form_kind)c->data.form,
+                                    .learn = (bt_learn)c->data.train_on,
+                                    .template_name = c->data.template,
+                                    .field = c->data.field,
+                                    .labels = c->data.labels},
+                           .packing = (bt_packing)c->data.packing,
+                           .too_long = (bt_too_long)c->data.too_long,
+                           .skip_bad_rows = c->data.bad_rows == BT_BAD_ROWS_SKIP,
+                           .cache_dir = c->data.cache,
                            .split = BT_SPLIT_TRAIN,
-                           .val_frac = c->val_frac,
-                           .shuffle = c->shuffle,
-                           .B = (int)c->micro_batch,
-                           .T = (int)c->seq_len,
-                           .V = (int)c->vocab,
-                           .seed = (uint64_t)c->seed};
+                           .val_frac = c->data.val_frac,
+                           .shuffle = c->data.shuffle,
+                           .B = (int)c->train.micro_batch,
+                           .T = (int)c->model.seq_len,
+                           .V = (int)c->model.vocab,
+                           .seed = (uint64_t)c->run.seed};
 }
 
 static void left_out(const bt_telemetry *t, int64_t step, uint64_t n, int64_t T, const char *what) {
@@ -60,20 +60,20 @@ void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cf
     bt_run_data_notes(t, "", bt_loader_notes(l), step);
     if (!f) return;
     const int64_t rows = bt_loader_sequences(l);
-    const double room = (double)rows * (double)c->seq_len, tokens = (double)f->tokens;
+    const double room = (double)rows * (double)c->model.seq_len, tokens = (double)f->tokens;
     char gain[80] = "";
-    if (c->packing == BT_PACKED_DOCUMENTS && c->form != BT_FORMED_PREFERENCE &&
+    if (c->data.packing == BT_PACKED_DOCUMENTS && c->data.form != BT_FORMED_PREFERENCE &&
         (int64_t)f->documents > rows)
         snprintf(gain, sizeof gain, " (%.1f %% with one a sequence: %.2f times the steps)",
-                 100 * tokens / ((double)f->documents * (double)c->seq_len),
+                 100 * tokens / ((double)f->documents * (double)c->model.seq_len),
                  (double)f->documents / (double)rows);
     bt_telemetry_event(t, BT_EVENT_DATA, step, NULL,
                        "%" PRIu64 " documents in %" PRId64 " sequences of %" PRId64
                        " tokens, %.1f %% full%s; %" PRIu64 " tokens are learned, %.1f %% of all",
-                       f->documents, rows, c->seq_len, 100 * tokens / room, gain, f->counted,
+                       f->documents, rows, c->model.seq_len, 100 * tokens / room, gain, f->counted,
                        100 * (double)f->counted / tokens);
-    left_out(t, step, f->skipped, c->seq_len, "left out");
-    left_out(t, step, f->truncated, c->seq_len, "cut off: their ends are not learned");
+    left_out(t, step, f->skipped, c->model.seq_len, "left out");
+    left_out(t, step, f->truncated, c->model.seq_len, "cut off: their ends are not learned");
     if (f->empty)
         bt_telemetry_event(t, BT_EVENT_WARNING, step, NULL,
                            "%" PRIu64 " document%s left out: nothing of them is learned", f->empty,

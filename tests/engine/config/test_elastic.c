@@ -112,17 +112,17 @@ static void test_virtual_stages_stay_where_they_fit(void **state) {
 static void test_zero_stays(void **state) {
     (void)state;
     RUN(4, "--zero", "3", "--batch-tokens", "4096");
-    assert_int_equal(settled.dp_shard, 4);
+    assert_int_equal(settled.mesh.dp_shard, 4);
     gives(1, 2, "2 ranks: dp 2, zero 3");
-    assert_int_equal(out.dp_shard, 2);
+    assert_int_equal(out.mesh.dp_shard, 2);
     gives(1, 1, "1 rank, zero 3");
     gives(1, 8, "8 ranks: dp 8, zero 3");
     /* replicas of shards: the shards stay where they divide */
     RUN(4, "--zero", "1", "--dp-replicate", "2", "--dp-shard", "2", "--batch-tokens", "4096");
     gives(1, 8, "8 ranks: dp 8, zero 1");
-    assert_true(out.dp_shard == 2 && out.dp_replicate == 4);
+    assert_true(out.mesh.dp_shard == 2 && out.mesh.dp_replicate == 4);
     gives(1, 2, "2 ranks: dp 2, zero 1");
-    assert_true(out.dp_shard == 2 && out.dp_replicate == 1);
+    assert_true(out.mesh.dp_shard == 2 && out.mesh.dp_replicate == 1);
 }
 
 static void test_a_layout_can_be_asked_for(void **state) {
@@ -150,12 +150,12 @@ static void test_what_follows_from_the_ranks(void **state) {
     (void)state;
     RUN(2, "--micro-batch", "8", "--accum", "1", "--batch-tokens", "4096");
     gives(1, 1, "1 rank");
-    assert_true(out.micro_batch == 8 && out.accum == 2);
+    assert_true(out.train.micro_batch == 8 && out.train.accum == 2);
     gives(4, 4, "4 ranks: dp 4");
-    assert_true(out.micro_batch == 4 && out.accum == 1);
+    assert_true(out.train.micro_batch == 4 && out.train.accum == 1);
     RUN(2, "--balance", "3,1", "--batch-tokens", "4096");
     gives(4, 4, "4 ranks: dp 4");
-    assert_string_equal(out.balance, "even");
+    assert_string_equal(out.parallel.balance, "even");
 }
 
 /* legal by the resolver when asked for from the command line, the oracle */
@@ -190,23 +190,29 @@ static void test_every_answer_is_legal_and_the_largest(void **state) {
                 const bt_code code = layout(1, most);
                 if (code != BT_OK)
                     fail_msg("tp %s pp %s, 1:%d: %s", sizes[t], sizes[p], most, err.msg);
-                assert_int_equal(out.ranks, out.tp * out.pp * out.dp_replicate * out.dp_shard);
+                assert_int_equal(out.launch.ranks, out.mesh.tp * out.mesh.pp *
+                                                       out.mesh.dp_replicate * out.mesh.dp_shard);
                 if (best) {
-                    assert_int_equal(out.ranks, best);
-                    assert_true(out.tp == settled.tp && out.pp == settled.pp);
+                    assert_int_equal(out.launch.ranks, best);
+                    assert_true(out.mesh.tp == settled.mesh.tp && out.mesh.pp == settled.mesh.pp);
                 } else
-                    assert_true(out.ranks >= 1 && out.ranks <= most);
+                    assert_true(out.launch.ranks >= 1 && out.launch.ranks <= most);
                 /* what makes the run what it is */
-                assert_true(out.batch_tokens == settled.batch_tokens &&
-                            out.steps == settled.steps && out.lr == settled.lr &&
-                            out.warmup == settled.warmup && out.unit == settled.unit &&
-                            out.parts == settled.parts && out.eval_every == settled.eval_every &&
-                            out.seed == settled.seed);
+                assert_true(out.train.batch_tokens == settled.train.batch_tokens &&
+                            out.train.steps == settled.train.steps &&
+                            out.optim.lr == settled.optim.lr &&
+                            out.optim.warmup == settled.optim.warmup &&
+                            out.train.unit == settled.train.unit &&
+                            out.train.parts == settled.train.parts &&
+                            out.train.eval_every == settled.train.eval_every &&
+                            out.run.seed == settled.run.seed);
                 /* and it is final: resolving it again changes nothing */
                 static bt_run_cfg again;
                 again = out;
                 assert_int_equal(
-                    bt_run_cfg_resolve(&again, out.ranks == 0 ? 1 : (int)out.ranks, &err), BT_OK);
+                    bt_run_cfg_resolve(&again, out.launch.ranks == 0 ? 1 : (int)out.launch.ranks,
+                                       &err),
+                    BT_OK);
                 assert_memory_equal(&again, &out, sizeof out);
             }
         }

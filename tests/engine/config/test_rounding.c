@@ -17,7 +17,7 @@ static void test_gradients(void **state) {
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         assert_int_equal(bt_kernels_int8_pays(isas[i]), vectors);
         assert_int_equal(SETTLE(1, "--isa", isas[i]), BT_OK);
-        assert_int_equal(c.grad, vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
+        assert_int_equal(c.train.grad, vectors ? BT_GRAD_INT8 : BT_GRAD_FLOAT);
         assert_string_equal(where("train.grad"), "auto");
     }
     const char *const exact[][4] = {{"--precision", "fp32"},
@@ -27,13 +27,13 @@ static void test_gradients(void **state) {
                                     {"--grad", "float"}};
     for (size_t i = 0; i < sizeof exact / sizeof *exact; i++) {
         assert_int_equal(SETTLE(1, exact[i][0], exact[i][1]), BT_OK);
-        assert_int_equal(c.grad, BT_GRAD_FLOAT);
+        assert_int_equal(c.train.grad, BT_GRAD_FLOAT);
     }
     assert_int_equal(SETTLE(1, "--grad", "int8", "--isa", "generic"), BT_OK);
-    assert_int_equal(c.grad, BT_GRAD_INT8);
-    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+    assert_int_equal(c.train.grad, BT_GRAD_INT8);
+    assert_int_equal(c.train.attention, BT_ATTENTION_FLOAT);
     assert_int_equal(SETTLE(1, "--grad", "float", "--set", "train.attention=int8"), BT_OK);
-    assert_int_equal(c.attention, BT_ATTENTION_INT8);
+    assert_int_equal(c.train.attention, BT_ATTENTION_INT8);
 }
 
 /* int8 attention where VNNI is and products of bf16 are not, beside int8 gradients, of text; never where somebody
@@ -54,7 +54,7 @@ static void test_attention(void **state) {
     for (size_t k = 0; k < 2; k++) {
         const bool pays = bt_kernels_int8_attention_pays(isas[k]);
         assert_int_equal(SETTLE(1, "--isa", isas[k]), BT_OK);
-        assert_int_equal(c.attention, pays ? BT_ATTENTION_INT8 : BT_ATTENTION_FLOAT);
+        assert_int_equal(c.train.attention, pays ? BT_ATTENTION_INT8 : BT_ATTENTION_FLOAT);
         assert_string_equal(where("train.attention"), "auto");
         const char *const floats[][4] = {{"--set", "train.attention=float"},
                                          {"--grad", "float"},
@@ -63,11 +63,11 @@ static void test_attention(void **state) {
         for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
             if (SETTLE(1, "--isa", isas[k], floats[i][0], floats[i][1]) != BT_OK)
                 fail_msg("%s: %s", floats[i][1], err.msg);
-            assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+            assert_int_equal(c.train.attention, BT_ATTENTION_FLOAT);
         }
         if (SETTLE(1, "--isa", isas[k], "--set", "tune.mode=lora", "--set", "tune.base=b") != BT_OK)
             fail_msg("%s", err.msg);
-        assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+        assert_int_equal(c.train.attention, BT_ATTENTION_FLOAT);
     }
 }
 
@@ -77,17 +77,17 @@ static void test_attention_of_all_ranks(void **state) {
     bt_isa_agreement all = {.isa = "avx2", .int8_attention = true}, some = {.isa = "avx2-plain"};
     assert_int_equal(SETTLE(1, "--set", "train.attention=int8"), BT_OK);
     bt_isa_agreement_apply(&some, &c);
-    assert_int_equal(c.attention, BT_ATTENTION_INT8);
-    assert_string_equal(c.isa, "avx2-plain");
+    assert_int_equal(c.train.attention, BT_ATTENTION_INT8);
+    assert_string_equal(c.launch.isa, "avx2-plain");
     if (!bt_kernels_int8_attention_pays("avx2")) return;
     assert_int_equal(SETTLE(1, "--isa", "avx2"), BT_OK);
     bt_isa_agreement_apply(&all, &c);
-    assert_int_equal(c.attention, BT_ATTENTION_INT8);
+    assert_int_equal(c.train.attention, BT_ATTENTION_INT8);
     bt_isa_agreement_apply(&some, &c);
-    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+    assert_int_equal(c.train.attention, BT_ATTENTION_FLOAT);
     /* resolved again, as for other ranks: it is still that of all */
     assert_int_equal(bt_run_cfg_resolve(&c, 1, &err), BT_OK);
-    assert_int_equal(c.attention, BT_ATTENTION_FLOAT);
+    assert_int_equal(c.train.attention, BT_ATTENTION_FLOAT);
 }
 
 int main(void) {

@@ -210,7 +210,7 @@ static void settings_of_an_unknown_model_are_refused(void **state) {
             says(code, &err, rows[i].words);
         else
             assert_int_equal(code, BT_OK);
-        if (code == BT_OK) assert_int_equal(cfg.n_layers, 3);
+        if (code == BT_OK) assert_int_equal(cfg.model.layers, 3);
         bt_text_release(&meta.config);
     }
 }

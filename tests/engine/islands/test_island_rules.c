@@ -258,16 +258,16 @@ static void long_settings(void **state) {
     (void)state;
     TINY(&cfg, NULL);
     for (int i = 0; i < 50; i++)
-        at += (size_t)snprintf(cfg.labels + at, sizeof cfg.labels - at, "%sclass %03d",
+        at += (size_t)snprintf(cfg.data.labels + at, sizeof cfg.data.labels - at, "%sclass %03d",
                                i ? "\n" : "", i);
     bt_text_init(&mine);
     bt_text_init(&theirs);
     bt_job_settings_put(&mine, &cfg, &(bt_job_hashes){1, 2});
     if (bt_job_settings_read(&read, bt_text_str(&mine), mine.len, &err) != BT_OK)
         fail_msg("%s", err.msg);
-    assert_string_equal(read.labels, cfg.labels);
+    assert_string_equal(read.data.labels, cfg.data.labels);
     assert_int_equal(bt_run_cfg_classes(&read), 50);
-    cfg.labels[at - 1]++;
+    cfg.data.labels[at - 1]++;
     bt_job_settings_put(&theirs, &cfg, &(bt_job_hashes){1, 2});
     assert_int_equal(bt_job_settings_compare(bt_text_str(&mine), bt_text_str(&mine), &err), BT_OK);
     assert_int_equal(bt_job_settings_compare(bt_text_str(&mine), bt_text_str(&theirs), &err),

@@ -202,7 +202,7 @@ static void slices_have_their_share_of_the_work(void **state) {
     shared.tp = 2;
     assert_true(2 * bt_part_ops(&shared) > alone);
     bt_part_shape head = bt_part_head(&cfg, 2);
-    assert_int_equal(head.V, cfg.vocab);
+    assert_int_equal(head.V, cfg.model.vocab);
     assert_true(bt_part_ops(&head) == 6.0 * head.C * head.V / 2 * head.T * head.B);
 }
 

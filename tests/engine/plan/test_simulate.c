@@ -120,7 +120,7 @@ static void bytes_between_hosts_are_counted(void **state) {
     assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / (1e9 / 2)) < 1e-18);
     assert_true(fabs(cost.latency_s - 2e-5) < 1e-18);
     /* sums that stay with their owners go one way */
-    cfg.zero = 1;
+    cfg.mesh.zero = 1;
     const bt_mesh_shape shards = {.pp = 1, .dp_replicate = 1, .dp_shard = 4, .tp = 2};
     cost = bt_wire_exchange(&r, &c, &cfg, &shards, 1e6);
     assert_true(fabs(cost.bytes - 0.75 * 4) < 1e-12);

@@ -75,7 +75,7 @@ static void a_step_is_the_sum_of_its_parts(void **state) {
     assert_false(all.scaled);
     assert_true(is(all.fwd_s, 6 * 0.010 + 0.004) && is(all.bwd_s, 6 * 0.015 + 0.006));
     assert_true(is(quarter.fwd_s, 6 * 0.010 + 0.001) && is(quarter.bwd_s, 6 * 0.015 + 0.0015));
-    assert_int_equal(cfg.accum, 3);
+    assert_int_equal(cfg.train.accum, 3);
     assert_true(is(quarter.step.step_s, 3 * (6 * 0.025 + 0.0025)));
     assert_true(is(quarter.tokens_per_s, 3 * 2 * 256 / (3 * (6 * 0.025 + 0.0025))));
 }
@@ -85,7 +85,7 @@ static void attention_stays_inside_documents(void **state) {
     (void)state;
     settle(ADAPTERS);
     for (int full = 0; full < 2; full++) {
-        cfg.recompute = full ? BT_RECOMPUTE_FULL : BT_RECOMPUTE_NONE;
+        cfg.train.recompute = full ? BT_RECOMPUTE_FULL : BT_RECOMPUTE_NONE;
         const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
                                     .fwd_s = 0.010,
                                     .bwd_s = 0.030,
@@ -150,7 +150,7 @@ static void operations_are_those_that_are_done(void **state) {
     settle(ADAPTERS);
     layer = bt_part_layer(&cfg, 1), head = bt_part_head(&cfg, 1);
     assert_true(is(bt_part_ops(&layer), (4 * weights + 6 * adapters) * tokens));
-    assert_true(is(bt_part_ops(&head), 4.0 * 192 * (double)cfg.vocab * tokens));
+    assert_true(is(bt_part_ops(&head), 4.0 * 192 * (double)cfg.model.vocab * tokens));
 }
 
 static void a_checkpoint_holds_the_adapters(void **state) {

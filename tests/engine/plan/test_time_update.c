@@ -39,7 +39,7 @@ static double update_ns(void) {
     bt_err err = BT_ERR_INIT;
     bt_rates_put_part(&r, &layer);
     bt_rates_put_part(&r, &head);
-    r.update[cfg.optimizer] = (bt_elem_rate){1e-9, 1e-9};
+    r.update[cfg.optim.name] = (bt_elem_rate){1e-9, 1e-9};
     if (bt_time_predict(&cfg, &r, &here, &p, &err) != BT_OK) fail_msg("%s", err.msg);
     return 1e9 * p.step.phase_s[BT_PH_OPTIM];
 }

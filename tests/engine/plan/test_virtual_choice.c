@@ -39,7 +39,7 @@ static void read_settings_of(char *vocab) {
         fail_msg("%s", err.msg);
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
     bt_run_cfg one = cfg;
-    one.micro_batch = 1;
+    one.train.micro_batch = 1;
     assert_int_equal(bt_run_cfg_resolve(&one, 1, &err), BT_OK);
     memset(&rates, 0, sizeof rates);
     rates.codec[0].wire_bytes = 4;
@@ -128,7 +128,7 @@ static void a_slow_link_keeps_one_chunk(void **state) {
 static void given_chunks_stay(void **state) {
     (void)state;
     read_settings();
-    cfg.virtual_stages = 1;
+    cfg.parallel.virtual_stages = 1;
     bt_layout_search s = search_of(4e8, 1e-5);
     s.may.virtual_stages = false;
     const bt_sim_point p = planned(&s);

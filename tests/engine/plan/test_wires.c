@@ -57,7 +57,7 @@ static void on_one_host_they_take_what_memory_takes(void **state) {
     near(cost.cpu_s, 3e-9 + 1e-9); /* sums and digest are in it */
     assert_true(cost.wire_s == 0 && cost.latency_s == 0);
     near(cost.bytes, 2 * 0.75 * 4); /* what is counted as sent stays */
-    cfg.zero = 1;
+    cfg.mesh.zero = 1;
     near(of(&here, &SHARDS).cpu_s, 3e-9);
     /* each sum goes to one other rank instead of three */
     near(of(&here, &BOTH).cpu_s, 3e-9 + 1e-9 / 3);
@@ -66,7 +66,7 @@ static void on_one_host_they_take_what_memory_takes(void **state) {
 static void encoded_ones_are_messages(void **state) {
     (void)state;
     const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
-    cfg.codec = BT_CODEC_BF16;
+    cfg.parallel.codec = BT_CODEC_BF16;
     bt_exchange_cost cost = of(&here, &REPLICAS);
     near(cost.cpu_s, 2 * 0.75 * 2 / 1e9 + 2e-10);
     near(cost.latency_s, 2e-6);
@@ -89,7 +89,7 @@ static void hosts_add_through_memory_first(void **state) {
     bt_exchange_cost cost = of(&two, &REPLICAS);
     near(cost.cpu_s, 2e-9 + 1e-9 + 0.5 * 1e-9 / 2); /* a relay has half of what its host gets */
     near(cost.latency_s, 2e-5);
-    cfg.codec = BT_CODEC_BF16;
+    cfg.parallel.codec = BT_CODEC_BF16;
     near(of(&two, &REPLICAS).cpu_s, 2e-9 + 1e-9);
 }
 

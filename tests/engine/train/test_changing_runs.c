@@ -52,8 +52,8 @@ static bt_train_result run(fake_sink *f, const char *resume) {
     do { \
         TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "model.vocab=256", \
              "--set", "train.log_every=1", "--batch-tokens", "256", __VA_ARGS__); \
-        snprintf(cfg.data, sizeof cfg.data, "%s", sources); \
-        snprintf(cfg.out, sizeof cfg.out, "%s", out_path); \
+        snprintf(cfg.data.path, sizeof cfg.data.path, "%s", sources); \
+        snprintf(cfg.run.out, sizeof cfg.run.out, "%s", out_path); \
     } while (0)
 
 /* the events of a kind, as "step title" lines */
@@ -138,7 +138,7 @@ static void what_is_no_change(void **state) {
             assert_string_equal(told(&sink, "refused"), rows[i].says);
         else
             assert_non_null(strstr(told(&sink, "refused"), "2 the mixture stays: "));
-        assert_string_equal(cfg.mixture, before);
+        assert_string_equal(cfg.data.mixture, before);
     }
 }
 

@@ -157,8 +157,8 @@ static void the_best_is_kept(void **state) {
     assert_int_equal(system(command), 0);
     /* not where nobody wants it */
     assert_non_null(mkdtemp(strcpy(dir, "/tmp/bt-best-XXXXXX")));
-    memcpy(cfg.out, dir, sizeof dir);
-    cfg.ckpt_keep_best = false;
+    memcpy(cfg.run.out, dir, sizeof dir);
+    cfg.ckpt.keep_best = false;
     tiny_run(&cfg, &sink, NULL, "");
     assert_int_equal(best_step(), -1);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);

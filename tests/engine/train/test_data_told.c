@@ -61,7 +61,7 @@ bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
     return mine;
 }
 bt_code bt_trainer_open_data(bt_trainer *x, bt_err *e) {
-    said("open %s", x->cfg.mixture);
+    said("open %s", x->cfg.data.mixture);
     return done("open", e);
 }
 void bt_state_add(bt_state *s, const bt_state_row *row) {
@@ -82,8 +82,8 @@ static void begin(void) {
     t.loader = (bt_loader *)(void *)&loader;
     t.at.step = 40;
     t.micro_plan.sequences = 8;
-    t.cfg.seq_len = 64;
-    strcpy(t.cfg.mixture, "3:1");
+    t.cfg.model.seq_len = 64;
+    strcpy(t.cfg.data.mixture, "3:1");
     world.sources = 2;
     err = (bt_err)BT_ERR_INIT;
     bt_text_clear(&heard);
@@ -114,18 +114,22 @@ static void saved_is(const char *want) {
 static void settings_are_the_loaders(void **state) {
     (void)state;
     static bt_run_cfg c;
-    strcpy(c.data, "d"), strcpy(c.val_data, "v"), strcpy(c.mixture, "m"), strcpy(c.glob, "g");
-    strcpy(c.tokenizer, "t"), strcpy(c.field, "f"), strcpy(c.chat_template, "ct");
-    strcpy(c.labels, "l"), strcpy(c.cache, "ca");
-    c.form = BT_FORMED_LABEL, c.train_on = 1, c.packing = BT_PACKED_DOCUMENTS, c.too_long = 2;
-    c.val_frac = 0.25, c.shuffle = true, c.micro_batch = 3, c.seq_len = 5, c.vocab = 7, c.seed = 11;
+    strcpy(c.data.path, "d"), strcpy(c.data.val_path, "v"), strcpy(c.data.mixture, "m"),
+        strcpy(c.data.glob, "g");
+    strcpy(c.data.tokenizer, "t"), strcpy(c.data.field, "f"), strcpy(c.data.template, "ct");
+    strcpy(c.data.labels, "l"), strcpy(c.data.cache, "ca");
+    c.data.form = BT_FORMED_LABEL, c.data.train_on = 1, c.data.packing = BT_PACKED_DOCUMENTS,
+    c.data.too_long = 2;
+    c.data.val_frac = 0.25, c.data.shuffle = true, c.train.micro_batch = 3, c.model.seq_len = 5,
+    c.model.vocab = 7, c.run.seed = 11;
     const bt_loader_cfg d = bt_run_data(&c);
-    assert_true(d.paths == c.data && d.val_paths == c.val_data && d.mixture == c.mixture &&
-                d.glob == c.glob && d.tokenizer == c.tokenizer && d.field == c.field &&
-                d.cache_dir == c.cache);
+    assert_true(d.paths == c.data.path && d.val_paths == c.data.val_path &&
+                d.mixture == c.data.mixture && d.glob == c.data.glob &&
+                d.tokenizer == c.data.tokenizer && d.field == c.data.field &&
+                d.cache_dir == c.data.cache);
     assert_true(d.form.kind == BT_FORM_LABEL && (int)d.form.learn == 1 &&
-                d.form.template_name == c.chat_template && d.form.field == c.field &&
-                d.form.labels == c.labels);
+                d.form.template_name == c.data.template && d.form.field == c.data.field &&
+                d.form.labels == c.data.labels);
     assert_true(d.packing == BT_PACKING_DOCUMENTS && d.too_long == BT_TOO_LONG_TRUNCATE &&
                 d.split == BT_SPLIT_TRAIN && d.val_frac == 0.25 && d.shuffle);
     assert_true(d.B == 3 && d.T == 5 && d.V == 7 && d.seed == 11);
@@ -178,7 +182,7 @@ static void what_is_told_of_rows(void **state) {
         begin();
         world.facts = &rows[i].f;
         world.sequences = 10;
-        t.cfg.packing = rows[i].packing, t.cfg.form = rows[i].form;
+        t.cfg.data.packing = rows[i].packing, t.cfg.data.form = rows[i].form;
         bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
         heard_is(rows[i].want);
     }
@@ -217,16 +221,16 @@ static void weights_change_from_the_step_to_come_on(void **state) {
     assert_int_equal(ask(&err), BT_OK);
     heard_is("tell\nopen 3:1,40=1:1\nopen\nagree\n"
              "control 39 sources weigh 1:1 from now on (data.mixture=3:1,40=1:1)\n");
-    assert_string_equal(t.cfg.mixture, "3:1,40=1:1");
-    assert_string_equal(t.now.mixture, "3:1,40=1:1");
+    assert_string_equal(t.cfg.data.mixture, "3:1,40=1:1");
+    assert_string_equal(t.now.data.mixture, "3:1,40=1:1");
     world.asked = "5:1"; /* again before that step: it takes the place of the other */
     assert_int_equal(ask(&err), BT_OK);
-    assert_string_equal(t.cfg.mixture, "3:1,40=5:1");
+    assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1");
     t.at.step = 50;
     world.rank = 1; /* what rank 0 was asked */
     world.told = "1:9";
     assert_int_equal(ask(&err), BT_OK);
-    assert_string_equal(t.cfg.mixture, "3:1,40=5:1,50=1:9");
+    assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1,50=1:9");
     saved_is("{\"bytes_per_token\":3.5,\"mixture_before\":\"3:1\","
              "\"mixture\":\"3:1,40=5:1,50=1:9\"}");
     bt_text_clear(&heard);
@@ -256,7 +260,7 @@ static void what_is_no_mixture_is_refused(void **state) {
         heard_is(want);
         if (rows[i].says) assert_string_equal(err.msg, rows[i].says);
         assert_true(err.msg[0] != 0);
-        assert_string_equal(t.cfg.mixture, "3:1");
+        assert_string_equal(t.cfg.data.mixture, "3:1");
         saved_is("{\"bytes_per_token\":3.5}");
     }
     begin(); /* nobody asks for the words */
@@ -265,9 +269,9 @@ static void what_is_no_mixture_is_refused(void **state) {
     heard_is("tell\nrefused 39 the mixture stays: \n");
     for (size_t more = 0; more < 2; more++) { /* as many stages as the setting holds */
         begin();
-        const size_t n = sizeof t.cfg.mixture - sizeof ",40=1:1" + more;
-        memset(t.cfg.mixture, '0', n);
-        memcpy(t.cfg.mixture + n - 2, ":1", 3);
+        const size_t n = sizeof t.cfg.data.mixture - sizeof ",40=1:1" + more;
+        memset(t.cfg.data.mixture, '0', n);
+        memcpy(t.cfg.data.mixture + n - 2, ":1", 3);
         world.asked = "1:1";
         assert_int_equal(ask(&err), BT_OK);
         assert_int_equal(strcmp(err.msg, "data.mixture has no room for more stages") == 0, more);
@@ -298,11 +302,11 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin();
         bt_part_mixture.add_state(part, &t, &t.saver.state);
-        strcpy(t.cfg.mixture, rows[i].is), strcpy(t.now.mixture, rows[i].is);
+        strcpy(t.cfg.data.mixture, rows[i].is), strcpy(t.now.data.mixture, rows[i].is);
         world.before = rows[i].before, world.now = rows[i].now;
         world.row.load(world.row.ctx, NULL);
-        assert_string_equal(t.cfg.mixture, rows[i].becomes);
-        assert_string_equal(t.now.mixture, rows[i].becomes);
+        assert_string_equal(t.cfg.data.mixture, rows[i].becomes);
+        assert_string_equal(t.now.data.mixture, rows[i].becomes);
         char want[200] = "{\"bytes_per_token\":3.5}";
         if (rows[i].kept[0])
             snprintf(want, sizeof want,
@@ -311,14 +315,14 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
         saved_is(want);
     }
     for (size_t more = 0; more < 2; more++) { /* one that is longer than the setting is not taken */
-        char longest[sizeof t.cfg.mixture + 1];
+        char longest[sizeof t.cfg.data.mixture + 1];
         memset(longest, '1', sizeof longest);
-        longest[sizeof t.cfg.mixture - 1 + more] = '\0';
+        longest[sizeof t.cfg.data.mixture - 1 + more] = '\0';
         begin();
         bt_part_mixture.add_state(part, &t, &t.saver.state);
         world.before = "3:1", world.now = longest;
         world.row.load(world.row.ctx, NULL);
-        assert_string_equal(t.cfg.mixture, more ? "3:1" : longest);
+        assert_string_equal(t.cfg.data.mixture, more ? "3:1" : longest);
     }
 }
 

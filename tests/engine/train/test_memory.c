@@ -42,7 +42,7 @@ static void enough_is_enough(void **state) {
     /* the host's memory is shared by its ranks */
     assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);
     says("memory available");
-    cfg.memory_check = false;
+    cfg.launch.memory_check = false;
     assert_int_equal(check(2, 1, 1), BT_OK);
 }
 

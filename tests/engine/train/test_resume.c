@@ -39,7 +39,7 @@ static int remove_data(void **state) {
 static void cfg_of(bt_run_cfg *cfg, const char *stop_after, const char *more) {
     TINY(cfg, "--set", "model.vocab=256", "--steps", "10", "--out", out_path, "--stop-after",
          stop_after, "--set", "ckpt.keep=3", "--warmup", "3", "--set", more);
-    snprintf(cfg->data, sizeof cfg->data, "%s", text_path);
+    snprintf(cfg->data.path, sizeof cfg->data.path, "%s", text_path);
 }
 
 /* keeps the weights after the last step */
@@ -113,11 +113,11 @@ static void goes_on(bool bigram) {
             TINY(&cfg, "--set", "model.vocab=256", "--out", out_path, "--set",
                  "train.seq_ramp=0.2,0.3,0.4", "--set", "train.dense_steps=6", "--set",
                  "model.logit_cap=8", "--set", "optim.embed_lr=2", "--optimizer", "muon");
-            snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
-            cfg.stop_after = part ? 0 : n;
+            snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
+            cfg.train.stop_after = part ? 0 : n;
             if (bigram)
-                cfg.bigram_steps = cfg.share_steps = 4, cfg.init_out = BT_INIT_OUT_ZERO,
-                cfg.logit_cap = 0;
+                cfg.train.bigram_steps = cfg.train.share_steps = 4,
+                cfg.model.init_out = BT_INIT_OUT_ZERO, cfg.model.logit_cap = 0;
             run(&cfg, part ? &second : &first, part && k ? out_path : "", part ? weights : NULL);
         }
         if (k == 0) {
@@ -153,8 +153,8 @@ static void checkpoints_come_at_their_interval(void **state) {
     run(&cfg, &first, "", NULL);
     assert_int_equal(first.n_checkpoints, 2);
     cfg_of(&cfg, "0", "ckpt.final=true");
-    cfg.ckpt_every = 4;
-    cfg.ckpt_async = false; /* all of a checkpoint's time is the next step's */
+    cfg.ckpt.every = 4;
+    cfg.ckpt.async = false; /* all of a checkpoint's time is the next step's */
     const int64_t began_ns = bt_now_ns();
     run(&cfg, &first, "", NULL);
     assert_true(first.last_checkpoint.took_us > 0 &&
@@ -182,7 +182,7 @@ static void resumed_on_other_kernels_warns(void **state) {
     cfg_of(&cfg, "5", "ckpt.final=false");
     run(&cfg, &first, "", NULL);
     cfg_of(&cfg, "0", "ckpt.final=false");
-    memcpy(cfg.isa, "auto", sizeof "auto");
+    memcpy(cfg.launch.isa, "auto", sizeof "auto");
     run(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, STEPS - 5);
     for (size_t i = 0; i < second.n_steps; i++) {
@@ -210,7 +210,7 @@ static void states_of_another_kind_are_converted(void **state) {
         bt_run_cfg cfg;
         char command[160];
         cfg_of(&cfg, "0", kinds[from]);
-        cfg.out[0] = '\0';
+        cfg.run.out[0] = '\0';
         run(&cfg, &straight, "", NULL);
         snprintf(command, sizeof command, "rm -rf '%s'", out_path);
         assert_int_equal(system(command), 0);
@@ -218,7 +218,7 @@ static void states_of_another_kind_are_converted(void **state) {
         run(&cfg, &first, "", NULL);
         for (int to = 0; to < 4; to++) {
             cfg_of(&cfg, "0", kinds[to]);
-            cfg.out[0] = '\0';
+            cfg.run.out[0] = '\0';
             run(&cfg, &second, out_path, NULL);
             assert_int_equal(second.n_steps, STEPS - 5);
             /* weights are told apart from states */
@@ -253,10 +253,10 @@ static void another_model_or_other_data_are_refused(void **state) {
     cfg_of(&cfg, "0", "model.d_ff=128");
     expect_refusal(&cfg, "another model");
     cfg_of(&cfg, "0", "model.d_ff=64");
-    memcpy(cfg.data, "synth:chain", sizeof "synth:chain");
+    memcpy(cfg.data.path, "synth:chain", sizeof "synth:chain");
     expect_refusal(&cfg, "--other-data");
-    cfg.other_data = true;
-    cfg.steps = 12;
+    cfg.data.other = true;
+    cfg.train.steps = 12;
     run(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, 2);
     assert_true(fake_events_of(&second, "warning") >= 1);
@@ -269,9 +269,9 @@ static void init_from_takes_the_weights_only(void **state) {
     (void)state;
     bt_run_cfg cfg;
     cfg_of(&cfg, "0", "ckpt.final=false");
-    cfg.stop_after = 0;
-    snprintf(cfg.init_from, sizeof cfg.init_from, "%s", out_path);
-    cfg.out[0] = '\0';
+    cfg.train.stop_after = 0;
+    snprintf(cfg.model.init_from, sizeof cfg.model.init_from, "%s", out_path);
+    cfg.run.out[0] = '\0';
     run(&cfg, &second, "", NULL);
     assert_int_equal(second.n_steps, STEPS);
     /* a trained start */

@@ -21,8 +21,10 @@ static void test_every_preset_resolves(void **state) {
         assert_memory_equal(&m.L, &bt_preset_at(i)->model.L, 8 * sizeof(int));
         assert_int_equal(m.norm, bt_preset_at(i)->model.norm);
         assert_true(m.rope_theta == bt_preset_at(i)->model.rope_theta);
-        assert_int_equal(c.micro_batch * c.accum * c.seq_len, c.batch_tokens);
-        assert_true(c.steps > 0 && c.lr > 0 && c.warmup >= 0 && c.eval_every > 0 && c.threads >= 1);
+        assert_int_equal(c.train.micro_batch * c.train.accum * c.model.seq_len,
+                         c.train.batch_tokens);
+        assert_true(c.train.steps > 0 && c.optim.lr > 0 && c.optim.warmup >= 0 &&
+                    c.train.eval_every > 0 && c.launch.threads >= 1);
     }
 }
 
@@ -33,13 +35,13 @@ static void test_defaults_are_nano(void **state) {
     assert_string_equal(where("model.layers"), "preset nano");
     assert_string_equal(where("run.seed"), "--seed");
     assert_int_equal(bt_run_cfg_settle(&o, &c, 2, &err), BT_OK);
-    assert_int_equal(c.n_layers, p->model.L);
-    assert_int_equal(c.steps, p->steps);
-    assert_int_equal(c.ranks, 2);
-    assert_int_equal(c.dp_replicate, 2);
-    assert_int_equal(c.micro_batch, 8); /* 2048 tokens of 256 */
-    assert_int_equal(c.accum, 1);
-    assert_string_equal(c.data, "builtin");
+    assert_int_equal(c.model.layers, p->model.L);
+    assert_int_equal(c.train.steps, p->steps);
+    assert_int_equal(c.launch.ranks, 2);
+    assert_int_equal(c.mesh.dp_replicate, 2);
+    assert_int_equal(c.train.micro_batch, 8); /* 2048 tokens of 256 */
+    assert_int_equal(c.train.accum, 1);
+    assert_string_equal(c.data.path, "builtin");
     assert_string_equal(where("train.micro_batch"), "auto");
     assert_string_equal(where("data.path"), "auto");
     assert_string_equal(where("model.layers"), "preset nano");
@@ -53,63 +55,63 @@ static void test_stronger_than_preset(void **state) {
     assert_int_equal(SETTLE(1, "--preset", "small", "--set", "model.layers=2", "--lr", "0.5",
                             "--set", "optim.lr=0.1"),
                      BT_OK);
-    assert_int_equal(c.n_layers, 2);
-    assert_true(c.lr == 0.5);
-    assert_int_equal(c.d_model, 512);
+    assert_int_equal(c.model.layers, 2);
+    assert_true(c.optim.lr == 0.5);
+    assert_int_equal(c.model.d_model, 512);
     /* kv_heads follow where the preset has them equal */
     assert_int_equal(SETTLE(1, "--set", "model.heads=3"), BT_OK);
-    assert_int_equal(c.n_kv_heads, 3);
-    assert_int_equal(c.head_dim, 64);
+    assert_int_equal(c.model.kv_heads, 3);
+    assert_int_equal(c.model.head_dim, 64);
 }
 
 /* the peer's constant rate, unless asked otherwise */
 static void test_synth_is_for_comparison(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "synth:chain"), BT_OK);
-    assert_int_equal(c.schedule, 0);
-    assert_int_equal(c.warmup, 0);
+    assert_int_equal(c.optim.schedule, 0);
+    assert_int_equal(c.optim.warmup, 0);
     assert_int_equal(SETTLE(1, "--data", "synth:chain", "--lr-schedule", "linear", "--warmup", "7"),
                      BT_OK);
-    assert_int_equal(c.schedule, 2);
-    assert_int_equal(c.warmup, 7);
+    assert_int_equal(c.optim.schedule, 2);
+    assert_int_equal(c.optim.warmup, 7);
     assert_int_equal(SETTLE(1, "--seed", "1"), BT_OK);
-    assert_int_equal(c.schedule, 1);
+    assert_int_equal(c.optim.schedule, 1);
 }
 
 static void test_automatic_values(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
-    assert_int_equal(c.steps, 25); /* 4096 a step, rounded up */
+    assert_int_equal(c.train.steps, 25); /* 4096 a step, rounded up */
     /* a third of a short run, a tenth of a longer one or one that begins with other weights, at most the preset's */
-    assert_int_equal(c.warmup, 8);
-    assert_int_equal(c.eval_every, 25);
+    assert_int_equal(c.optim.warmup, 8);
+    assert_int_equal(c.train.eval_every, 25);
     assert_int_equal(SETTLE(1, "--tokens", "100k", "--init-from", "base"), BT_OK);
-    assert_int_equal(c.warmup, 2);
+    assert_int_equal(c.optim.warmup, 2);
     assert_int_equal(SETTLE(1, "--preset", "small", "--steps", "300"), BT_OK);
-    assert_int_equal(c.warmup, 50);
+    assert_int_equal(c.optim.warmup, 50);
     assert_int_equal(SETTLE(1, "--preset", "small", "--steps", "1000"), BT_OK);
-    assert_int_equal(c.warmup, 100);
+    assert_int_equal(c.optim.warmup, 100);
     assert_int_equal(SETTLE(1, "--steps", "100000"), BT_OK);
-    assert_int_equal(c.warmup, bt_preset_find("nano")->warmup);
-    assert_int_equal(c.eval_every, 10000);
-    assert_true(c.lr2 == 0); /* of another schedule: nothing that two runs differ in */
+    assert_int_equal(c.optim.warmup, bt_preset_find("nano")->warmup);
+    assert_int_equal(c.train.eval_every, 10000);
+    assert_true(c.optim.lr2 == 0); /* of another schedule: nothing that two runs differ in */
     assert_int_equal(SETTLE(1, "--lr-schedule", "bitnet"), BT_OK);
-    assert_true(c.lr2 == c.lr * 2 / 3);
+    assert_true(c.optim.lr2 == c.optim.lr * 2 / 3);
     assert_int_equal(SETTLE(2, "--micro-batch", "3", "--accum", "5"), BT_OK);
-    assert_int_equal(c.batch_tokens, 3 * 5 * 2 * 256);
+    assert_int_equal(c.train.batch_tokens, 3 * 5 * 2 * 256);
     assert_int_equal(SETTLE(1, "--micro-batch", "4"), BT_OK);
-    assert_int_equal(c.accum, 4);
+    assert_int_equal(c.train.accum, 4);
     assert_int_equal(SETTLE(2, "--accum", "8"), BT_OK);
-    assert_int_equal(c.micro_batch, 1);
+    assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(SETTLE(1, "--seq-len", "4096"), BT_OK);
-    assert_int_equal(c.micro_batch, 1);
+    assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(SETTLE(1, "--seq-len", "100", "--batch-tokens", "700"), BT_OK);
-    assert_int_equal(c.micro_batch, 7);
+    assert_int_equal(c.train.micro_batch, 7);
     int cores = bt_cpu_get()->cores;
     assert_int_equal(SETTLE(1, "--seed", "1"), BT_OK);
-    assert_int_equal(c.threads, cores);
+    assert_int_equal(c.launch.threads, cores);
     assert_int_equal(SETTLE(16, "--ranks", "16", "--threads", "3"), BT_OK);
-    assert_int_equal(c.threads, 3);
+    assert_int_equal(c.launch.threads, 3);
 }
 
 static bool close_to(double a, double b) { return a - b < 1e-12 && b - a < 1e-12; }
@@ -119,31 +121,31 @@ static void test_rate_of_shape(void **state) {
     (void)state;
     const double own = bt_preset_find("nano")->lr;
     assert_int_equal(SETTLE(1, "--set", "model.d_model=192"), BT_OK);
-    assert_true(c.lr == own);
+    assert_true(c.optim.lr == own);
     assert_string_equal(where("optim.lr"), "preset nano");
     assert_int_equal(SETTLE(1, "--set", "model.d_model=120"), BT_OK);
-    assert_true(close_to(c.lr, own * 192 / 120));
+    assert_true(close_to(c.optim.lr, own * 192 / 120));
     assert_string_equal(where("optim.lr"), "preset nano, for a smaller model");
     assert_int_equal(SETTLE(1, "--set", "model.layers=4"), BT_OK);
-    assert_true(close_to(c.lr, own * 1.5));
+    assert_true(close_to(c.optim.lr, own * 1.5));
     assert_int_equal(SETTLE(1, "--set", "model.d_model=24"), BT_OK);
-    assert_true(c.lr == 2 * own);
+    assert_true(c.optim.lr == 2 * own);
     /* wider, deeper, narrower and deeper, other steps */
     assert_int_equal(SETTLE(1, "--set", "model.d_model=384"), BT_OK);
-    assert_true(c.lr == own);
+    assert_true(c.optim.lr == own);
     assert_int_equal(SETTLE(1, "--set", "model.layers=12", "--batch-tokens", "8192"), BT_OK);
-    assert_true(c.lr == own);
+    assert_true(c.optim.lr == own);
     assert_int_equal(SETTLE(1, "--set", "model.layers=12", "--set", "model.d_model=96"), BT_OK);
-    assert_true(c.lr == own);
+    assert_true(c.optim.lr == own);
     /* given; other optimizers; weights that exist; comparisons */
     assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--lr", "0.003"), BT_OK);
-    assert_true(c.lr == 0.003);
+    assert_true(c.optim.lr == 0.003);
     assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--optimizer", "muon"), BT_OK);
-    assert_true(c.lr == own);
+    assert_true(c.optim.lr == own);
     assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--init-from", "base"), BT_OK);
-    assert_true(c.lr == own);
+    assert_true(c.optim.lr == own);
     assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--data", "synth:chain"), BT_OK);
-    assert_true(c.lr == own);
+    assert_true(c.optim.lr == own);
 }
 
 /* as many micro-batches as stages, or a multiple, where nobody says how many */
@@ -151,10 +153,10 @@ static void test_micro_batches_of_virtual_stages(void **state) {
     (void)state;
     assert_int_equal(SETTLE(3, "--pp", "3", "--virtual-stages", "2", "--batch-tokens", "4608"),
                      BT_OK);
-    assert_int_equal(c.accum % 3, 0);
+    assert_int_equal(c.train.accum % 3, 0);
     assert_int_equal(SETTLE(6, "--pp", "3", "--virtual-stages", "2", "--batch-tokens", "4608"),
                      BT_OK);
-    assert_int_equal(c.accum % 3, 0);
+    assert_int_equal(c.train.accum % 3, 0);
 }
 
 static void test_ranks(void **state) {
@@ -235,12 +237,12 @@ static void test_layouts(void **state) {
     (void)state;
     /* all data-parallel ranks share the state */
     assert_int_equal(SETTLE(4, "--zero", "2"), BT_OK);
-    assert_int_equal(c.dp_shard, 4);
-    assert_int_equal(c.dp_replicate, 1);
+    assert_int_equal(c.mesh.dp_shard, 4);
+    assert_int_equal(c.mesh.dp_replicate, 1);
     assert_int_equal(SETTLE(4, "--zero", "3", "--dp-shard", "2"), BT_OK);
-    assert_int_equal(c.dp_replicate, 2);
+    assert_int_equal(c.mesh.dp_replicate, 2);
     assert_int_equal(SETTLE(2, "--zero", "3", "--set", "model.linear=dense"), BT_OK);
-    assert_int_equal(c.dp_shard, 2);
+    assert_int_equal(c.mesh.dp_shard, 2);
     says(SETTLE(1, "--grad", "int8", "--set", "model.linear=dense"),
          "model.linear=dense has none (use --grad float)");
     says(SETTLE(2, "--set", "train.reproducible=true", "--set", "train.unit=16"),
@@ -260,12 +262,12 @@ static void test_layouts(void **state) {
 
     /* parts follow the model, never the ranks */
     assert_int_equal(SETTLE(1, "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
-    assert_int_equal(c.parts, 8);
+    assert_int_equal(c.train.parts, 8);
     assert_int_equal(
         SETTLE(2, "--tp", "2", "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
-    assert_int_equal(c.parts, 8);
+    assert_int_equal(c.train.parts, 8);
     assert_int_equal(SETTLE(2, "--tp", "2", "--preset", "small"), BT_OK);
-    assert_int_equal(c.parts, 0);
+    assert_int_equal(c.train.parts, 0);
     says(SETTLE(3, "--tp", "3", "--set", "model.d_ff=510", "--set", "train.reproducible=true"),
          "train.reproducible: --tp 3 cannot share out the 2 parts of this model, 1, 2, 4, ... to a "
          "rank (use --tp 2, or train.parts=6 in all runs to be compared)");
@@ -287,7 +289,7 @@ static void test_layouts(void **state) {
                             "small", "--set", "train.reproducible=true"),
                      BT_OK);
     /* vocabularies need not divide */
-    assert_int_equal(c.parts, 8);
+    assert_int_equal(c.train.parts, 8);
     says(SETTLE(4, "--tp", "4", "--preset", "small", "--set", "train.reproducible=true", "--set",
                 "train.parts=2"),
          "--tp 4 cannot share out the 2 parts of this model");
@@ -312,12 +314,12 @@ static void test_layouts(void **state) {
     for (int ranks = 1; ranks <= 4; ranks++) {
         assert_int_equal(SETTLE(ranks, "--set", "train.reproducible=true", "--micro-batch", "1"),
                          BT_OK);
-        assert_int_equal(c.unit, 4);
-        assert_int_equal(c.micro_batch, 4);
-        assert_int_equal(c.accum, (4 + ranks - 1) / ranks);
+        assert_int_equal(c.train.unit, 4);
+        assert_int_equal(c.train.micro_batch, 4);
+        assert_int_equal(c.train.accum, (4 + ranks - 1) / ranks);
         /* twice changes nothing */
         assert_int_equal(bt_run_cfg_settle(&o, &c, ranks, &err), BT_OK);
-        assert_int_equal(c.micro_batch, 4);
+        assert_int_equal(c.train.micro_batch, 4);
     }
     says(SETTLE(5, "--set", "train.reproducible=true"),
          "4 units of 4 sequences a step are too few for 5 data-parallel ranks (set train.unit=2");
@@ -337,7 +339,7 @@ static void test_ramps(void **state) {
     assert_int_equal(bt_ramp_read(&r, "train.seq_ramp", "", 50, &err), BT_OK);
     assert_int_equal(bt_ramp_halvings(&r, 0), 0);
     assert_int_equal(SETTLE(1, "--set", "train.tokens=307200"), BT_OK);
-    assert_int_equal(c.steps, 75);
+    assert_int_equal(c.train.steps, 75);
     says(SETTLE(1, "--set", "train.seq_ramp=0.2,0.1"), "is not ascending shares of the run");
     says(SETTLE(1, "--set", "train.seq_ramp=0.1,"), "is not ascending shares of the run");
     says(SETTLE(1, "--set", "train.seq_ramp=0.1,0.2,0.3", "--seq-len", "4", "--batch-tokens", "64"),
@@ -365,7 +367,7 @@ static void test_ramps(void **state) {
                      BT_OK);
     assert_int_equal(SETTLE(1, "--set", "train.bigram_steps=9", "--steps", "10"), BT_OK);
     assert_true(bt_run_cfg_bigram(&c, 8) && !bt_run_cfg_bigram(&c, 9));
-    assert_int_equal(c.init_out, BT_INIT_OUT_ZERO);
+    assert_int_equal(c.model.init_out, BT_INIT_OUT_ZERO);
     says(SETTLE(1, "--set", "optim.weights=bf16", "--set", "model.linear=dense"),
          "model.linear=dense has others (leave one of them out)");
     says(SETTLE(1, "--set", "optim.weights=bf16", "--set", "train.dense_steps=9", "--steps", "10"),
@@ -380,13 +382,13 @@ static void test_unequal_shares(void **state) {
     (void)state;
     /* 3 need not divide 16 */
     assert_int_equal(SETTLE(3, "--balance", "auto"), BT_OK);
-    assert_int_equal(c.micro_batch, 1);
-    assert_int_equal(c.accum, 6);
+    assert_int_equal(c.train.micro_batch, 1);
+    assert_int_equal(c.train.accum, 6);
     /* twice changes nothing */
     assert_int_equal(bt_run_cfg_settle(&o, &c, 3, &err), BT_OK);
-    assert_int_equal(c.micro_batch, 1);
+    assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(SETTLE(2, "--balance", "3,1", "--micro-batch", "4"), BT_OK);
-    assert_int_equal(c.accum, 2);
+    assert_int_equal(c.train.accum, 2);
     says(SETTLE(2, "--balance", "auto", "--micro-batch", "8"),
          "parallel.balance=auto: 2 micro-batches a step are too few for 2 data-parallel ranks, 4 "
          "are needed "
@@ -440,12 +442,12 @@ static void test_settings_reach_their_parts(void **state) {
                      BT_OK);
     const bt_optim_cfg optim = bt_run_cfg_optim(&c);
     assert_true(optim.eps == 1e-6 && optim.momentum == 0.9);
-    assert_true(bt_run_cfg_lr_schedule(&c).decay_frac == 0.5 && c.head_lr == 3);
+    assert_true(bt_run_cfg_lr_schedule(&c).decay_frac == 0.5 && c.optim.head_lr == 3);
     assert_int_equal(SETTLE(1, "--set", "tune.beta=0.3", "--set", "tune.sft_share=0.2", "--set",
                             "tune.label_smoothing=0.1", "--set", "alert.bell=false"),
                      BT_OK);
     const bt_dpo dpo = bt_tune_dpo(&c);
-    assert_true(dpo.beta == 0.3 && dpo.sft_share == 0.2 && dpo.smoothing == 0.1 && !c.alert_bell);
+    assert_true(dpo.beta == 0.3 && dpo.sft_share == 0.2 && dpo.smoothing == 0.1 && !c.alert.bell);
     assert_int_equal(SETTLE(1, ADAPTERS, "--set", "tune.alpha=8", "--set", "tune.rslora=true"),
                      BT_OK);
     assert_true(bt_tune_lora(&c).scale == 4);

@@ -89,7 +89,7 @@ int bt_threads_count(void) { return 6; }
 size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
     assert_ptr_equal(cfg, &t.cfg);
     world.plan_rank = rank;
-    world.memory_setting = cfg->ckpt_memory;
+    world.memory_setting = cfg->ckpt.memory;
     rows[0] = (bt_arena_row){.name = "params", .bytes = 4000};
     rows[1] = (bt_arena_row){.name = "optimizer", .bytes = 8000};
     return 2;
@@ -121,13 +121,13 @@ static void begin(void) {
     t.mesh.me = (bt_mesh_coord){.pp = 1, .dp_replicate = 2, .dp_shard = 3, .tp = 4};
     t.telemetry.sink = (bt_sink){.ctx = &object, .fact = on_fact, .ranks = on_ranks};
     t.telemetry.flop_token = 6000.5;
-    t.cfg.codec = BT_CODEC_INT8;
-    strcpy(t.cfg.comm_budget, "off");
-    t.cfg.steps = 30;
-    t.cfg.batch_tokens = 512;
-    t.cfg.micro_batch = 4;
-    t.cfg.seq_len = 32;
-    t.cfg.ckpt_memory = BT_CKPT_MEMORY_AUTO;
+    t.cfg.parallel.codec = BT_CODEC_INT8;
+    strcpy(t.cfg.comm.budget, "off");
+    t.cfg.train.steps = 30;
+    t.cfg.train.batch_tokens = 512;
+    t.cfg.train.micro_batch = 4;
+    t.cfg.model.seq_len = 32;
+    t.cfg.ckpt.memory = BT_CKPT_MEMORY_AUTO;
     t.micro_plan.n = 3;
     t.at.step = 5;
     t.attempt.measured_by = 2;
@@ -154,7 +154,7 @@ static void a_plain_run(void **state) {
     heard_is(MODEL "world_size=1\ncodec=int8\ncomm.budget=off\ndp_size=1\n" WORK DATA HASH
                    "cpu=a processor\nisa=abacus\n" MACHINE);
     assert_int_equal(world.memory_setting, BT_CKPT_MEMORY_OFF); /* none is kept */
-    assert_int_equal(t.cfg.ckpt_memory, BT_CKPT_MEMORY_AUTO);
+    assert_int_equal(t.cfg.ckpt.memory, BT_CKPT_MEMORY_AUTO);
     assert_int_equal(n_ranks, 1);
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);

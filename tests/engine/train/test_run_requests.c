@@ -56,7 +56,7 @@ static void run(void) {
 
 static void on_text(const char *more) {
     TINY_STEPS("--set", "model.vocab=256", "--set", "train.sample_tokens=8", "--set", more);
-    snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
+    snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
 }
 
 /* the i-th event is this one, and its title begins so */

@@ -281,8 +281,8 @@ static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
     snprintf(out, sizeof out, "%s/words", dir);
     TINY(&cfg, "--set", "model.vocab=512", "--out", out, "--ckpt-every", "4", "--set",
          "ckpt.memory=off");
-    snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
-    snprintf(cfg.tokenizer, sizeof cfg.tokenizer, "%s", words_path);
+    snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
+    snprintf(cfg.data.tokenizer, sizeof cfg.data.tokenizer, "%s", words_path);
     first.on_step = take_words_away;
     tiny_run(&cfg, &first, NULL, "");
     first.on_step = NULL;
@@ -379,10 +379,10 @@ static void one_is_due_after_the_interval(void **state) {
     s.interval.most_s = 0;
     assert_false(bt_saver_due(&s));
     s.interval.most_s = 1000;
-    cfg.ckpt_every = 5; /* steps decide */
+    cfg.ckpt.every = 5; /* steps decide */
     assert_false(bt_saver_due(&s));
-    cfg.ckpt_every = 0;
-    cfg.out[0] = '\0';
+    cfg.ckpt.every = 0;
+    cfg.run.out[0] = '\0';
     assert_false(bt_saver_due(&s));
     s.damaged = true;
     assert_true(bt_saver_due(&s));
@@ -395,7 +395,7 @@ static bt_code create(bt_trainer **t, const bt_run_cfg *cfg, fake_sink *f, const
     static bt_sink sink;
     memset(f, 0, offsetof(fake_sink, on_step));
     sink = fake_sink_of(f);
-    if (bt_kernels_select(cfg->isa, err) != BT_OK || bt_threads_init(1, err) != BT_OK)
+    if (bt_kernels_select(cfg->launch.isa, err) != BT_OK || bt_threads_init(1, err) != BT_OK)
         fail_msg("%s", err->msg);
     return bt_trainer_create(t,
                              &(bt_trainer_setup){.cfg = cfg,
@@ -433,7 +433,7 @@ static void refused(const bt_run_cfg *cfg, const char *says) {
 static bt_run_cfg on_text(const char *out, const char *stop_after, const char *more) {
     bt_run_cfg cfg;
     TINY(&cfg, "--set", "model.vocab=256", "--out", out, "--stop-after", stop_after, "--set", more);
-    snprintf(cfg.data, sizeof cfg.data, "%s", text_path);
+    snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
     return cfg;
 }
 
@@ -447,7 +447,7 @@ static void a_run_goes_on_from_its_state_in_memory(void **state) {
     bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=off");
     bt_memory_id id;
     (void)state;
-    cfg.out[0] = '\0';
+    cfg.run.out[0] = '\0';
     train(&cfg, &straight, "");
     assert_int_equal(straight.n_steps, STEPS);
     interrupted();
@@ -469,7 +469,7 @@ static void a_state_in_memory_of_another_run_is_refused(void **state) {
     (void)state;
     interrupted();
     bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=auto");
-    memcpy(cfg.data, "synth:chain", sizeof "synth:chain");
+    memcpy(cfg.data.path, "synth:chain", sizeof "synth:chain");
     refused(&cfg, "the data are not those of the checkpoint");
     interrupted();
     cfg = on_text(out_path, "0", "model.d_ff=128");

@@ -148,7 +148,7 @@ static void the_best_is_known_by_its_loss(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_run_cfg cfg;
         TINY(&cfg, "--out", rows[i].out ? out_path : "");
-        cfg.ckpt_keep_best = rows[i].keep;
+        cfg.ckpt.keep_best = rows[i].keep;
         bt_saver s = {.cfg = &cfg, .best = rows[i].best};
         assert_int_equal(bt_saver_validated(&s, rows[i].loss), rows[i].wanted);
         assert_true(s.best == rows[i].then);
@@ -260,14 +260,14 @@ static void the_interval_is_told_when_it_changes(void **state) {
     }
     /* steps decide, or nothing is saved: then there is none */
     sink.n_facts = 0;
-    t->cfg.ckpt_every = 5;
+    t->cfg.ckpt.every = 5;
     s->interval.cost_s = 100;
     assert_int_equal(bt_saver_start(s, &err), BT_OK);
-    t->cfg.ckpt_every = 0;
+    t->cfg.ckpt.every = 0;
     s->interval.most_s = 0;
     assert_int_equal(bt_saver_start(s, &err), BT_OK);
     s->interval.most_s = 1800;
-    t->cfg.out[0] = '\0';
+    t->cfg.run.out[0] = '\0';
     assert_int_equal(bt_saver_start(s, &err), BT_OK);
     assert_int_equal(sink.n_facts, 0);
     bt_trainer_destroy(t);
@@ -329,7 +329,7 @@ static void refused(const bt_run_cfg *cfg, const char *want) {
     bt_err err = BT_ERR_INIT;
     bt_trainer *t = NULL;
     const bt_trainer_setup s = {.cfg = cfg, .resume_dir = other_path, .attempt = 1};
-    assert_int_equal(bt_kernels_select(cfg->isa, &err), BT_OK);
+    assert_int_equal(bt_kernels_select(cfg->launch.isa, &err), BT_OK);
     assert_int_equal(bt_threads_init(1, &err), BT_OK);
     assert_int_equal(bt_trainer_create(&t, &s, &err), BT_ARG);
     assert_null(t);
@@ -427,10 +427,10 @@ static void what_is_found_again_is_told(void **state) {
     s.step = -1;
     look_again(&s);
     s.step = 7;
-    cfg.ckpt_verify = false;
+    cfg.ckpt.verify = false;
     look_again(&s);
     assert_true(sink.n_events == 0 && s.checked_step == -1 && s.next_check_ns == 0);
-    cfg.ckpt_verify = true;
+    cfg.ckpt.verify = true;
     look_again(&s);
     snprintf(says, sizeof says, "checkpoint after step 7 read again from the disk: whole (%s in ",
              bt_metric_format(size, sizeof size, (double)st.st_size, BT_UNIT_BYTES));

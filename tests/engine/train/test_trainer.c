@@ -135,7 +135,7 @@ static void a_sink_may_take_events_alone(void **state) {
     TINY(&cfg, "--steps", "2", "--set", "train.stats_every=1");
     memset(&sink, 0, sizeof sink);
     const bt_sink all = fake_sink_of(&sink), some = {.ctx = &sink, .event = all.event};
-    assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+    assert_int_equal(bt_kernels_select(cfg.launch.isa, &err), BT_OK);
     assert_int_equal(bt_threads_init(1, &err), BT_OK);
     const bt_trainer_setup s = {.cfg = &cfg, .sink = &some, .resume_dir = "", .attempt = 1};
     assert_int_equal(bt_trainer_create(&t, &s, &err), BT_OK);

@@ -92,9 +92,9 @@ static void the_data_is_compared_by_what_is_in_it(void **state) {
             fprintf(f, "line %d of a text that is long enough%s\n", i, other && me() ? "!" : "");
         fclose(f);
         TINY(&cfg, "--steps", "2", "--set", "model.vocab=256", "--set", "data.val_frac=0.2");
-        snprintf(cfg.data, sizeof cfg.data, "%s", path);
-        snprintf(cfg.cache, sizeof cfg.cache, "%s/cache-%d-%d", dir, other, me());
-        assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+        snprintf(cfg.data.path, sizeof cfg.data.path, "%s", path);
+        snprintf(cfg.data.cache, sizeof cfg.data.cache, "%s/cache-%d-%d", dir, other, me());
+        assert_int_equal(bt_kernels_select(cfg.launch.isa, &err), BT_OK);
         assert_int_equal(bt_threads_init(1, &err), BT_OK);
         const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
         bt_trainer *t = NULL;
@@ -124,9 +124,9 @@ static void data_that_one_rank_lacks_end_the_start_of_all(void **state) {
         fclose(f);
         TINY(&cfg, "--steps", "2", "--set", "model.vocab=256", "--set", "data.val_frac=0.2",
              "--set", "train.sample_tokens=4");
-        snprintf(cfg.data, sizeof cfg.data, "%s%s", path, me() == lacks ? "-gone" : "");
-        snprintf(cfg.cache, sizeof cfg.cache, "%s/cache-%d-%d", dir, lacks, me());
-        assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+        snprintf(cfg.data.path, sizeof cfg.data.path, "%s%s", path, me() == lacks ? "-gone" : "");
+        snprintf(cfg.data.cache, sizeof cfg.data.cache, "%s/cache-%d-%d", dir, lacks, me());
+        assert_int_equal(bt_kernels_select(cfg.launch.isa, &err), BT_OK);
         assert_int_equal(bt_threads_init(1, &err), BT_OK);
         const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
         bt_trainer *t = NULL;
@@ -251,8 +251,8 @@ static bt_code train_with(const char *const isa[2], const char *precision, bt_er
     bt_run_cfg cfg;
     TINY(&cfg, "--steps", "6", "--precision", precision, "--isa", isa[me()], "--check-weights", "1",
          "--set", "model.d_model=64");
-    cfg.grad = BT_GRAD_FLOAT;
-    assert_int_equal(bt_kernels_select(cfg.isa, err), BT_OK);
+    cfg.train.grad = BT_GRAD_FLOAT;
+    assert_int_equal(bt_kernels_select(cfg.launch.isa, err), BT_OK);
     assert_int_equal(bt_threads_init(1, err), BT_OK);
     const bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
     bt_trainer *t = NULL;

@@ -41,8 +41,8 @@ static bt_run_cfg cfg_of(const char *data, const char *const *more) {
     while (words[n]) n++;
     while (more && *more) words[n++] = *more++;
     tiny_cfg(&cfg, words);
-    snprintf(cfg.data, sizeof cfg.data, "%s", data);
-    snprintf(cfg.cache, sizeof cfg.cache, "%s", fixture_dir);
+    snprintf(cfg.data.path, sizeof cfg.data.path, "%s", data);
+    snprintf(cfg.data.cache, sizeof cfg.data.cache, "%s", fixture_dir);
     return cfg;
 }
 
@@ -125,7 +125,7 @@ static void refused(const char *setting, const char *says) {
     bt_run_cfg cfg = cfg_of(data_path, words);
     bt_err err = BT_ERR_INIT;
     bt_trainer *t = NULL;
-    assert_int_equal(bt_kernels_select(cfg.isa, &err), BT_OK);
+    assert_int_equal(bt_kernels_select(cfg.launch.isa, &err), BT_OK);
     assert_int_equal(bt_threads_init(1, &err), BT_OK);
     bt_trainer_setup s = {.cfg = &cfg, .resume_dir = "", .attempt = 1};
     assert_int_equal(bt_trainer_create(&t, &s, &err), BT_ARG);

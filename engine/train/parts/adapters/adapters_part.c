@@ -19,7 +19,7 @@ typedef struct adapters {
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
-    if (s->cfg->tune != BT_TUNE_LORA && !s->cfg->adapters[0]) return BT_OK;
+    if (s->cfg->tune.mode != BT_TUNE_LORA && !s->cfg->tune.adapters[0]) return BT_OK;
     return bt_part_new(self, sizeof(adapters), "the base of adapters", err);
 }
 
@@ -35,7 +35,7 @@ static bt_code prepare(void *self, bt_trainer *t, bt_err *err) {
     bt_rank_setup s = {0};
     bt_comm *here = NULL;
     const int rank = bt_comm_rank(t->mesh.world);
-    if (t->cfg.tune != BT_TUNE_LORA || bt_comm_size(t->mesh.dp) == 1) return BT_OK;
+    if (t->cfg.tune.mode != BT_TUNE_LORA || bt_comm_size(t->mesh.dp) == 1) return BT_OK;
     BT_TRY(bt_comm_split(&here, t->mesh.dp, bt_comm_host(rank), rank, err));
     bt_code code = bt_agree(here, bt_rank_setup_init(&s, &t->now, rank, err), err);
     const size_t bytes = code == BT_OK ? bt_model_base_bytes(&s.model) : 0;
@@ -64,8 +64,8 @@ static bt_code load_base(adapters *a, bt_trainer *t, bt_err *err) {
     bt_text told = {0};
     char hash[32];
     if (!bt_model_base(t->model)) return BT_OK;
-    bt_code code = bt_agree(t->mesh.world,
-                            bt_base_weights_load(&a->base, t->model, t->cfg.base, &told, err), err);
+    bt_code code = bt_agree(
+        t->mesh.world, bt_base_weights_load(&a->base, t->model, t->cfg.tune.base, &told, err), err);
     if (code == BT_OK && told.len && bt_comm_rank(t->mesh.world) == 0)
         bt_log(BT_LOG_WARN, "%.*s", (int)(told.len - 1), told.data);
     bt_text_release(&told);
@@ -86,7 +86,7 @@ static bt_code check_reference(const bt_trainer *t, bt_err *err) {
                                "tune.adapters with data.form=preference: '%.100s' are trained, and "
                                "the reference would be their base without them (merge them first: "
                                "bitrain convert RUN --merge dense)",
-                               t->cfg.adapters);
+                               t->cfg.tune.adapters);
     }
     return BT_OK;
 }
@@ -94,13 +94,14 @@ static bt_code check_reference(const bt_trainer *t, bt_err *err) {
 static bt_code fill_adapters(const adapters *a, bt_trainer *t, bt_err *err) {
     bt_model_file *file = NULL;
     bt_slices all = {0};
-    const bt_adapter_base base = {.path = t->cfg.base, .hash = a->base.hash};
-    bt_code code = bt_adapters_open(&file, t->cfg.adapters, bt_model_config(t->model), &base, err);
+    const bt_adapter_base base = {.path = t->cfg.tune.base, .hash = a->base.hash};
+    bt_code code = bt_adapters_open(&file, t->cfg.tune.adapters, bt_model_config(t->model), &base,
+                                    err);
     if (code == BT_OK) code = bt_state_slices(&t->saver.state, BT_STATE_WEIGHTS, &all, err);
     if (code == BT_OK) code = bt_init_from_fill(file, all.at, all.n, err);
     if (code == BT_OK) code = check_reference(t, err);
     if (code == BT_OK && file->notes.len && bt_comm_rank(t->mesh.world) == 0)
-        bt_log(BT_LOG_WARN, "%s: %.*s", t->cfg.adapters, (int)(file->notes.len - 1),
+        bt_log(BT_LOG_WARN, "%s: %.*s", t->cfg.tune.adapters, (int)(file->notes.len - 1),
                file->notes.data);
     bt_slices_release(&all);
     bt_model_file_close(file);
@@ -111,8 +112,8 @@ static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err)
     adapters *a = self;
     switch (stage) {
     case BT_LOAD_BEFORE: return load_base(a, t, err);
-    case BT_LOAD_RESUMED: return bt_base_weights_check(&a->base, t->cfg.base, err);
-    case BT_LOAD_FRESH: return t->cfg.adapters[0] ? fill_adapters(a, t, err) : BT_OK;
+    case BT_LOAD_RESUMED: return bt_base_weights_check(&a->base, t->cfg.tune.base, err);
+    case BT_LOAD_FRESH: return t->cfg.tune.adapters[0] ? fill_adapters(a, t, err) : BT_OK;
     }
     return BT_OK;
 }

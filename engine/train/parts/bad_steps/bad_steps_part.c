@@ -177,7 +177,7 @@ static bt_code compare_times(bt_trainer *t, bad_step *b, const bt_step_outcome *
 /* ---- decision -------------------------------------------------------------------------------- */
 
 static bt_step_facts facts_of(const bt_trainer *t, const bt_step_outcome *o) {
-    return (bt_step_facts){.loss = t->cfg.reproducible ? o->global_loss : o->worst_loss,
+    return (bt_step_facts){.loss = t->cfg.train.reproducible ? o->global_loss : o->worst_loss,
                            .grad_norm = o->grad_norm,
                            .loss_finite = !o->loss_bad};
 }
@@ -246,7 +246,7 @@ static bt_code judge_first(bad_steps *s, bt_trainer *t, const bt_step_outcome *o
     b->verdict = bt_guard_judge(&s->guard, &facts, &b->spike);
     if (b->verdict == BT_STEP_GOOD) return BT_OK;
     BT_TRY(describe(t, b, err));
-    if (t->cfg.on_bad_step == ON_BAD_STOP) return end_run(t, b, "", err);
+    if (t->cfg.bad_steps.on_bad_step == ON_BAD_STOP) return end_run(t, b, "", err);
     b->first_norm = o->grad_norm;
     b->digest = digest_step(t);
     s->repeating = true;
@@ -261,7 +261,7 @@ static bt_code judge_second(bad_steps *s, bt_trainer *t, const bt_step_outcome *
     if (!s->step.same) return blame_hardware(s, t, o, err);
     /* damaged weights make every batch bad, and a checkpoint has the correct ones */
     BT_TRY(bt_parts_check_weights(t, BT_CHECK_SUSPECTED, err));
-    if (t->cfg.on_bad_step == ON_BAD_RETRY)
+    if (t->cfg.bad_steps.on_bad_step == ON_BAD_RETRY)
         return end_run(t, &s->step, ", the same bits when computed again", err);
     return skip(s, t, verdict, err);
 }
@@ -272,9 +272,9 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *setup, void **self,
     (void)t;
     bad_steps *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the history of steps");
-    s->guard.patience = (int)setup->cfg->max_bad_steps;
-    s->guard.spike_limit = setup->cfg->spike_limit;
-    s->guard.window = setup->cfg->spike_window;
+    s->guard.patience = (int)setup->cfg->bad_steps.max_bad_steps;
+    s->guard.spike_limit = setup->cfg->bad_steps.spike_limit;
+    s->guard.window = setup->cfg->bad_steps.spike_window;
     *self = s;
     return BT_OK;
 }

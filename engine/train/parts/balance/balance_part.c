@@ -40,7 +40,7 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
     if (!(gain > 0)) return BT_OK;
     balance_event(t, gain);
     /* units move between ranks of the tree sum */
-    if (t->cfg.reproducible) BT_TRY(bt_trainer_make_reducer(t, err));
+    if (t->cfg.train.reproducible) BT_TRY(bt_trainer_make_reducer(t, err));
     return bt_trainer_replace_data(t, err);
 }
 

@@ -12,12 +12,14 @@
 static const double FIRST_WEIGHT =
     0.9; /* weight of the distribution at the first of train.share_steps */
 
-static int64_t last_step(const bt_run_cfg *c) { return c->bigram_steps + c->share_steps; }
+static int64_t last_step(const bt_run_cfg *c) {
+    return c->train.bigram_steps + c->train.share_steps;
+}
 
 static float weight_of(const bt_run_cfg *c, int64_t step) {
-    const int64_t faded = step - c->bigram_steps;
+    const int64_t faded = step - c->train.bigram_steps;
     if (faded < 0) return 1;
-    return (float)(FIRST_WEIGHT * (1 - (double)faded / (double)c->share_steps));
+    return (float)(FIRST_WEIGHT * (1 - (double)faded / (double)c->train.share_steps));
 }
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -43,7 +45,8 @@ static bt_code begin(bt_followers *f, bt_trainer *t, bt_err *err) {
     if (!bt_run_cfg_bigram(&t->cfg, t->at.step)) return BT_OK;
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_bigram;
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
-                       "up to step %" PRId64 " the model has no attention", t->cfg.bigram_steps);
+                       "up to step %" PRId64 " the model has no attention",
+                       t->cfg.train.bigram_steps);
     return BT_OK;
 }
 
@@ -61,7 +64,7 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     const int64_t step = t->at.step;
     const bool now = step < last_step(c), before = f->at != NULL;
     if (now && !before) BT_TRY(begin(f, t, err));
-    if (before && c->bigram_steps && step == c->bigram_steps) begin_attention(t);
+    if (before && c->train.bigram_steps && step == c->train.bigram_steps) begin_attention(t);
     if (before && !now) {
         bt_model_shares(t->model, (bt_shares){0});
         bt_followers_release(f);

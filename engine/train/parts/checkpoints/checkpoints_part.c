@@ -38,9 +38,9 @@ static bool last_step(const bt_trainer *t, const bt_step_outcome *o) {
 }
 
 static bool is_due(const checkpoints *c, const bt_trainer *t, const bt_step_outcome *o) {
-    return (bt_trainer_at_end(t) && t->cfg.ckpt_final) || bt_trainer_at_stop(t) ||
+    return (bt_trainer_at_end(t) && t->cfg.ckpt.final) || bt_trainer_at_stop(t) ||
            (o->control.verbs & BT_REQ_STOP) || c->clock_due || c->postponed ||
-           (o->best && !o->bad) || bt_every(t->at.step, t->cfg.ckpt_every);
+           (o->best && !o->bad) || bt_every(t->at.step, t->cfg.ckpt.every);
 }
 
 /* a checkpoint that is written during training enters its next stage when no rank is busy */

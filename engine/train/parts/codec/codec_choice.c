@@ -18,7 +18,7 @@ static const double LEAST_HELD = 0.01;
 
 bt_code bt_codec_choice_create(bt_codec_choice *c, bt_trainer *t, bt_err *err) {
     double rate;
-    BT_TRY(bt_comm_budget_parse(t->cfg.comm_budget, &rate, err));
+    BT_TRY(bt_comm_budget_parse(t->cfg.comm.budget, &rate, err));
     c->ladder = t->setup.dp > 1 ? bt_codec_ladder_to(bt_rank_setup_form(&t->setup).codec)
                                 : bt_codec_ladder_to(bt_codec_at(BT_CODEC_NONE));
     c->dialled = rate >= 0;
@@ -112,7 +112,7 @@ void bt_codec_choice_add_state(bt_codec_choice *c, bt_trainer *t, bt_state *s) {
  * none. */
 static int last_rung(const bt_codec_choice *c, const bt_trainer *t) {
     const bool waits = c->ladder.at[c->most]->warms_up;
-    if (t->at.step >= t->cfg.codec_warmup || (c->dialled && !waits)) return c->most;
+    if (t->at.step >= t->cfg.parallel.codec_warmup || (c->dialled && !waits)) return c->most;
     int rung = waits ? c->most : 0;
     while (rung > 0 && c->ladder.at[rung]->state_bytes > 0) rung--;
     return rung;
@@ -188,7 +188,7 @@ static void tell_dial(const bt_codec_choice *c, bt_trainer *t, int from, const b
     char body[240], why[160], link[64] = "";
     if (w->link_s > 0) snprintf(link, sizeof link, ", as the link takes %.3g s", w->link_s);
     if (c->dial.budget > 0)
-        snprintf(why, sizeof why, "comm.budget is %s", t->cfg.comm_budget);
+        snprintf(why, sizeof why, "comm.budget is %s", t->cfg.comm.budget);
     else if (c->at > from)
         snprintf(why, sizeof why, "exchanges hold steps up for %.1f %% of their time%s",
                  100 * exposed, link);
@@ -224,7 +224,8 @@ static double ranks_a_host(const bt_trainer *t) {
 static bt_code ask_link(bt_trainer *t, double bytes, double *link_s, bt_err *err) {
     enum { ROUNDS = 4, PART = 8, LEAST = 1 << 16, MOST = 4 << 20 };
     const size_t part = (size_t)fmin(fmax(bytes / PART, LEAST), MOST);
-    const double buckets = ceil(4.0 * (double)t->setup.params.total / (double)t->cfg.bucket_bytes);
+    const double buckets =
+        ceil(4.0 * (double)t->setup.params.total / (double)t->cfg.train.bucket_bytes);
     bt_link link;
     BT_TRY(bt_link_measure_long(
         &link, t->mesh.dp, &(bt_link_work){.bytes = part, .memory = part, .rounds = ROUNDS}, err));
@@ -298,14 +299,14 @@ static void tensors_fall(bt_codec_choice *c, bt_trainer *t) {
     char body[200];
     for (size_t i = 0; i < c->n; i++) {
         const char *name = t->update.table.tensors[i].name;
-        if (!(c->ratio[i] > t->cfg.residual_cap) || c->fell[i]) continue;
+        if (!(c->ratio[i] > t->cfg.comm.residual_cap) || c->fell[i]) continue;
         make_plain(c, t, i);
         snprintf(body, sizeof body, "{\"tensor\":\"%s\",\"residual_ratio\":%.4g,\"codec\":\"%s\"}",
                  name, c->ratio[i], c->made->name);
         bt_telemetry_event(&t->telemetry, BT_EVENT_CODEC_FALLBACK, t->at.step - 1, body,
                            "%s owes %.3g times the gradient of %s (comm.residual_cap %.3g): it "
                            "travels as fp32 from the next step",
-                           c->made->name, c->ratio[i], name, t->cfg.residual_cap);
+                           c->made->name, c->ratio[i], name, t->cfg.comm.residual_cap);
     }
 }
 
@@ -332,12 +333,12 @@ static void steps_fall(bt_codec_choice *c, bt_trainer *t, const bt_step_outcome 
 bt_code bt_codec_choice_step(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
                              const bt_step_outcome *o, bt_err *err) {
     const bool look = t->at.step % BT_DIAL_WINDOW == 0,
-               was_cold = t->at.step == t->cfg.codec_warmup;
+               was_cold = t->at.step == t->cfg.parallel.codec_warmup;
     /* over a slow link a window of fp32 can take minutes, so the first is one step long */
     const bool turn = c->dialled && (look || !c->turned);
     add_to_window(c, o->rank_values[BT_MR_STEP_TIME] / 1e3);
     steps_fall(c, t, o);
-    if (look && o->applied && t->cfg.residual_cap > 0) {
+    if (look && o->applied && t->cfg.comm.residual_cap > 0) {
         BT_TRY(look_at_residuals(c, t, residual, o->loss_scale, err));
         tensors_fall(c, t);
     }

@@ -33,8 +33,8 @@ static bt_code create_rounding(bt_unit_rounding *r, bt_trainer *t, bt_err *err) 
                                           .first_group = groups_before(all, x->number),
                                           .name = bt_hash_name(x->name)};
     }
-    return bt_rounding_create(r, tensors, p->n, groups_before(all, all->n), (uint64_t)t->cfg.seed,
-                              err);
+    return bt_rounding_create(r, tensors, p->n, groups_before(all, all->n),
+                              (uint64_t)t->cfg.run.seed, err);
 }
 
 enum { DIGITS = 4 };
@@ -144,7 +144,7 @@ static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_er
 }
 
 static bool samples(const bt_trainer *t) {
-    return t->setup.dp > 1 && bt_every(t->at.step - 1, t->cfg.stats_every);
+    return t->setup.dp > 1 && bt_every(t->at.step - 1, t->cfg.train.stats_every);
 }
 
 static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {

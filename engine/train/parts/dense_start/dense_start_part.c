@@ -75,7 +75,8 @@ static bt_code switch_to_ternary(bt_trainer *t, kept_state *k, bt_err *err) {
 
 static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     (void)self;
-    if (t->now.linear == t->cfg.linear || bt_run_cfg_dense(&t->cfg, t->at.step)) return BT_OK;
+    if (t->now.model.linear == t->cfg.model.linear || bt_run_cfg_dense(&t->cfg, t->at.step))
+        return BT_OK;
     kept_state k = {0};
     BT_TRY(bt_saver_finish(&t->saver, err));
     bt_code code = switch_to_ternary(t, &k, err);
@@ -85,7 +86,7 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     bt_parts_new_level(t); /* the level of the loss changes */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "from step %" PRId64 " on linear layers are %s", t->at.step + 1,
-                       t->cfg.linear == BT_LIN_BITNET1 ? "binary" : "ternary");
+                       t->cfg.model.linear == BT_LIN_BITNET1 ? "binary" : "ternary");
     return BT_OK;
 }
 

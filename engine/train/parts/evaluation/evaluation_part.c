@@ -33,7 +33,7 @@ static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     bt_loader_cfg data = bt_trainer_loader_cfg(t);
     bt_code code = BT_OK;
     if (bt_trainer_validates(t))
-        code = bt_evaluator_open(&e->evaluator, &data, t->cfg.eval_tokens, t->mesh.dp, err);
+        code = bt_evaluator_open(&e->evaluator, &data, t->cfg.train.eval_tokens, t->mesh.dp, err);
     BT_TRY(bt_agree(t->mesh.world, code, err));
     snprintf(hash, sizeof hash, "%016" PRIx64, bt_evaluator_hash(e->evaluator));
     BT_TRY(bt_agree_value(t->mesh.world, "the validation data (by hash)", hash, err));
@@ -50,7 +50,7 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
                         bt_evaluator_bytes_per_token(e->evaluator));
     bt_trainer_fact(t, "arena.validation", "%zu", bt_evaluator_bytes(e->evaluator));
     /* without --val-data the notes are those of the training data */
-    if (t->cfg.val_data[0])
+    if (t->cfg.data.val_path[0])
         bt_run_data_notes(&t->telemetry, "validation data: ", bt_evaluator_notes(e->evaluator),
                           t->at.step - 1);
 }
@@ -99,7 +99,7 @@ static bt_code evaluate(bt_evaluator *e, bt_trainer *t, bt_err *err) {
 
 static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     const evaluation *e = self;
-    return e->evaluator && (bt_every(t->at.step, t->cfg.eval_every) || bt_trainer_at_end(t) ||
+    return e->evaluator && (bt_every(t->at.step, t->cfg.train.eval_every) || bt_trainer_at_end(t) ||
                             (o->control.verbs & BT_REQ_EVAL));
 }
 

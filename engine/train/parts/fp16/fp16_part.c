@@ -17,7 +17,8 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     const bt_run_cfg *c = s->cfg;
     fp16 *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory for the loss scale");
-    bt_loss_scale_init(&f->scale, c->precision == BT_PREC_FP16, c->loss_scale, c->loss_scale_every);
+    bt_loss_scale_init(&f->scale, c->train.precision == BT_PREC_FP16, c->train.loss_scale,
+                       c->train.loss_scale_every);
     f->in_use = &t->step.loss_scale;
     *f->in_use = f->scale.value;
     *self = f;

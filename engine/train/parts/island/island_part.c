@@ -24,7 +24,7 @@ static bool interrupted(void *ctx) {
 static void tell(void *ctx, bool lost, const char *line) {
     bt_trainer *t = ((bt_island_part *)ctx)->trainer;
     bt_telemetry_event(&t->telemetry, lost ? BT_EVENT_WARNING : BT_EVENT_HUB, t->at.step - 1, NULL,
-                       "hub '%s': %s", t->cfg.hub, line);
+                       "hub '%s': %s", t->cfg.islands.hub, line);
 }
 
 /* ---- where this island is ------------------------------------------------------------------------ */
@@ -32,7 +32,7 @@ static void tell(void *ctx, bool lost, const char *line) {
 static void take_clock(bt_island_part *p, bt_trainer *t) {
     const bt_island_go *go = bt_island_now(p->island);
     t->at.step = t->at.updates = go->clock;
-    t->at.tokens = go->clock * t->cfg.batch_tokens;
+    t->at.tokens = go->clock * t->cfg.train.batch_tokens;
     p->left = go->steps;
     p->ahead = -1;
     p->next = -1;
@@ -56,8 +56,8 @@ static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
     take_clock(p, t);
     const bt_island_go *go = bt_island_now(p->island);
     bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, t->at.step - 1, NULL,
-                       "joined hub '%s' at step %" PRId64 ", %" PRId64 " island%s", t->cfg.hub,
-                       go->clock, go->islands, go->islands == 1 ? "" : "s");
+                       "joined hub '%s' at step %" PRId64 ", %" PRId64 " island%s",
+                       t->cfg.islands.hub, go->clock, go->islands, go->islands == 1 ? "" : "s");
     return BT_OK;
 }
 
@@ -68,12 +68,12 @@ static bt_code begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bo
     bt_island_part *p = self;
     const bt_micro_plan *plan = &t->micro_plan;
     const bt_island_go *go = bt_island_now(p->island);
-    const int64_t B = t->cfg.micro_batch, ahead = p->ahead,
+    const int64_t B = t->cfg.train.micro_batch, ahead = p->ahead,
                   done = ahead < 0 ? go->steps - p->left : ahead,
                   begin = (ahead < 0 ? go->begin : go->next_begin) + done * go->stride;
     const bool moved = again || begin != p->next || go->stride != p->stride ||
                        plan->first != p->share_first || plan->n != p->share_n;
-    t->micro.before_rows = go->offset * t->cfg.seq_len;
+    t->micro.before_rows = go->offset * t->cfg.model.seq_len;
     if (moved)
         BT_TRY(bt_loader_deal(t->loader, begin, (int)go->stride, (int)(plan->first * B),
                               (int)(plan->n * B), err));
@@ -104,7 +104,7 @@ static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss
                                                       : t->micro_plan.n * t->micro.rows);
     double sums[2] = {0, 0};
     *loss = out->global_loss;
-    if (t->cfg.reproducible) return BT_OK;
+    if (t->cfg.train.reproducible) return BT_OK;
     if (out->loss > 0 && isfinite(out->loss)) {
         sums[0] = out->loss * mine;
         sums[1] = mine;
@@ -125,15 +125,15 @@ static void rejoined(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
     if (o == BT_UPDATE_LOST)
         bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
                            "joined hub '%s' again at step %" PRId64 " (was at %" PRId64 ")",
-                           t->cfg.hub, t->at.step, was + 1);
+                           t->cfg.islands.hub, t->at.step, was + 1);
     else
         bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
                            "hub '%s': at step %" PRId64 " again (was at %" PRId64 "): %s",
-                           t->cfg.hub, t->at.step, was + 1,
+                           t->cfg.islands.hub, t->at.step, was + 1,
                            o == BT_UPDATE_APPLIED ? "steps since the newest update are lost"
                                                   : "the newest update was left out");
     t->at.step--; /* the current step is not counted yet */
-    t->at.tokens -= t->cfg.batch_tokens;
+    t->at.tokens -= t->cfg.train.batch_tokens;
 }
 
 static bt_code take_answer(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bool again,
@@ -148,8 +148,9 @@ static bt_code take_answer(bt_island_part *p, bt_trainer *t, bt_step_outcome *ou
     }
     if (again) rejoined(p, t, out);
     if (go->steps == 0 &&
-        t->at.step + 1 < t->cfg.steps) { /* the hub has advanced by rounds without this island */
-        t->cfg.steps = t->at.step + 1;
+        t->at.step + 1 <
+            t->cfg.train.steps) { /* the hub has advanced by rounds without this island */
+        t->cfg.train.steps = t->at.step + 1;
         t->step.stop = true;
     }
     return BT_OK;
@@ -242,14 +243,14 @@ static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err)
     bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, t->at.step - 1, NULL,
                        "hub '%s' has applied %" PRId64 " updates of this island, %" PRId64
                        " tokens; %" PRId64 " left out%s",
-                       t->cfg.hub, n.applied, n.tokens, n.left_out, reasons);
+                       t->cfg.islands.hub, n.applied, n.tokens, n.left_out, reasons);
     if (p->hub_lost.code == BT_OK) return BT_OK;
-    return bt_fail(err, p->hub_lost.code, "hub '%s': %.150s; checkpoint: '%s'", t->cfg.hub,
+    return bt_fail(err, p->hub_lost.code, "hub '%s': %.150s; checkpoint: '%s'", t->cfg.islands.hub,
                    p->hub_lost.msg, t->saver.path);
 }
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
-    if (!s->cfg->hub[0]) return BT_OK;
+    if (!s->cfg->islands.hub[0]) return BT_OK;
     bt_island_part *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for the island");
     p->trainer = t;

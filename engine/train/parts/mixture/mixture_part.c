@@ -30,8 +30,8 @@ static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out,
     if (t->step.data_owner) return bt_fail(err, BT_ARG, "%s", t->step.data_owner);
     if (strpbrk(weights, ",="))
         return bt_fail(err, BT_ARG, "'%.60s' is no list of weights, as 3:1 is", weights);
-    char before[sizeof t->cfg.mixture];
-    snprintf(before, sizeof before, "%s", t->cfg.mixture);
+    char before[sizeof t->cfg.data.mixture];
+    snprintf(before, sizeof before, "%s", t->cfg.data.mixture);
     leave_out_stage(before, t->at.step);
     if (snprintf(out, size, "%s,%" PRId64 "=%s", before, t->at.step, weights) >= (int)size)
         return bt_fail(err, BT_ARG, "data.mixture has no room for more stages");
@@ -44,7 +44,7 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluate
     mixture *m = self;
     (void)evaluated;
     if (!(c->verbs & BT_REQ_MIXTURE)) return BT_OK;
-    char weights[128] = "", text[sizeof t->cfg.mixture];
+    char weights[128] = "", text[sizeof t->cfg.data.mixture];
     char *asked = bt_comm_rank(t->mesh.world) == 0 ? bt_control_take_mixture(t->requests) : NULL;
     if (asked) snprintf(weights, sizeof weights, "%s", asked);
     free(asked);
@@ -56,9 +56,9 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluate
         return BT_OK;
     }
     BT_TRY(code);
-    if (!m->before[0]) snprintf(m->before, sizeof m->before, "%s", t->cfg.mixture);
-    memcpy(t->cfg.mixture, text, sizeof text);
-    memcpy(t->now.mixture, text, sizeof text);
+    if (!m->before[0]) snprintf(m->before, sizeof m->before, "%s", t->cfg.data.mixture);
+    memcpy(t->cfg.data.mixture, text, sizeof text);
+    memcpy(t->now.data.mixture, text, sizeof text);
     BT_TRY(bt_agree(t->mesh.world, bt_trainer_open_data(t, err), err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, NULL,
                        "sources weigh %s from now on (data.mixture=%s)", weights, text);
@@ -72,20 +72,20 @@ static void save(void *ctx, bt_json *j) {
     bt_json_num(j, "bytes_per_token", bt_loader_bytes_per_token(m->trainer->loader));
     if (!m->before[0]) return;
     bt_json_str(j, "mixture_before", m->before);
-    bt_json_str(j, "mixture", m->trainer->cfg.mixture);
+    bt_json_str(j, "mixture", m->trainer->cfg.data.mixture);
 }
 
 static void load(void *ctx, const bt_state_values *v) {
     mixture *m = ctx;
     bt_trainer *t = m->trainer;
     const char *before = bt_state_text(v, "mixture_before"), *now = bt_state_text(v, "mixture");
-    if (!before || !now || strlen(now) >= sizeof t->cfg.mixture) return;
-    const bool as_it_began = strcmp(t->cfg.mixture, before) == 0;
-    if (!as_it_began && strcmp(t->cfg.mixture, now) != 0)
+    if (!before || !now || strlen(now) >= sizeof t->cfg.data.mixture) return;
+    const bool as_it_began = strcmp(t->cfg.data.mixture, before) == 0;
+    if (!as_it_began && strcmp(t->cfg.data.mixture, now) != 0)
         return; /* the settings contain another mixture */
     snprintf(m->before, sizeof m->before, "%s", before);
-    snprintf(t->cfg.mixture, sizeof t->cfg.mixture, "%s", now);
-    snprintf(t->now.mixture, sizeof t->now.mixture, "%s", now);
+    snprintf(t->cfg.data.mixture, sizeof t->cfg.data.mixture, "%s", now);
+    snprintf(t->now.data.mixture, sizeof t->now.data.mixture, "%s", now);
 }
 
 static void add_state(void *self, bt_trainer *t, bt_state *s) {

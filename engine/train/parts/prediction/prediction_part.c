@@ -10,14 +10,14 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     (void)t;
     bt_prediction_check *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for the prediction");
-    (void)bt_predicted_read(s->cfg->predicted_parts, &c->predicted);
+    (void)bt_predicted_read(s->cfg->launch.predicted_parts, &c->predicted);
     *self = c;
     return BT_OK;
 }
 
 static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     (void)self, (void)err;
-    t->telemetry.predicted_ms = t->cfg.predicted_ms;
+    t->telemetry.predicted_ms = t->cfg.launch.predicted_ms;
     return BT_OK;
 }
 
@@ -26,7 +26,7 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
     (void)self;
     bt_predicted p;
     char key[64];
-    (void)bt_predicted_read(t->cfg.predicted_parts, &p);
+    (void)bt_predicted_read(t->cfg.launch.predicted_parts, &p);
     if (goes_on && isnan(p.step_ms)) bt_trainer_fact(t, "plan.step_ms", "-");
     for (int i = 0; i < BT_PREDICTED_PARTS; i++) {
         const double ms = *bt_predicted_part(&p, i);
@@ -38,7 +38,7 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
 /* Predictions are for full steps. */
 static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self, (void)o;
-    return t->cfg.predicted_ms > 0 && !bt_parts_partial(t);
+    return t->cfg.launch.predicted_ms > 0 && !bt_parts_partial(t);
 }
 
 /* rank 0 has the values of all ranks */

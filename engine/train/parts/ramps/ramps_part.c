@@ -8,16 +8,16 @@
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     const bt_run_cfg *c = s->cfg;
-    if (!c->seq_ramp[0]) return BT_OK;
+    if (!c->train.seq_ramp[0]) return BT_OK;
     bt_ramp *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the ramp");
     *self = r;
-    t->micro.stretch = c->seq_len;
-    return bt_ramp_read(r, "train.seq_ramp", c->seq_ramp, c->ramp_steps, err);
+    t->micro.stretch = c->model.seq_len;
+    return bt_ramp_read(r, "train.seq_ramp", c->train.seq_ramp, c->train.ramp_steps, err);
 }
 
 static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
-    const int64_t step = t->at.step, stretch = t->cfg.seq_len >> bt_ramp_halvings(self, step);
+    const int64_t step = t->at.step, stretch = t->cfg.model.seq_len >> bt_ramp_halvings(self, step);
     (void)err;
     if (step != t->attempt.first_step && stretch == t->micro.stretch) return BT_OK;
     t->micro.stretch = stretch;
@@ -29,7 +29,7 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
 
 static bool partial(void *self, const bt_trainer *t) {
     (void)self;
-    return t->micro.stretch != t->cfg.seq_len;
+    return t->micro.stretch != t->cfg.model.seq_len;
 }
 
 const bt_part bt_part_ramps = {.name = "ramps",

@@ -23,7 +23,7 @@ static bt_code record_statistics(bt_trainer *t, const bt_step_outcome *o, bt_err
 /* The step before a pause is recorded, because an evaluation during the pause belongs to it. */
 static bool has_record(const bt_trainer *t, const bt_step_outcome *o) {
     if (o->again) return false;
-    return bt_every(t->at.step - 1, t->cfg.log_every) || o->evaluated || !o->applied ||
+    return bt_every(t->at.step - 1, t->cfg.train.log_every) || o->evaluated || !o->applied ||
            (o->control.verbs & BT_REQ_PAUSE) || bt_trainer_at_end(t) || bt_trainer_at_stop(t);
 }
 
@@ -51,7 +51,7 @@ static bt_code record_step(bt_trainer *t, const bt_step_outcome *o, bt_err *err)
 
 static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)self;
-    if (bt_every(t->at.step - 1, t->cfg.stats_every)) BT_TRY(record_statistics(t, o, err));
+    if (bt_every(t->at.step - 1, t->cfg.train.stats_every)) BT_TRY(record_statistics(t, o, err));
     return has_record(t, o) ? record_step(t, o, err) : BT_OK;
 }
 

@@ -42,7 +42,7 @@ static bt_code model_made(void *self, bt_trainer *t, bt_err *err) {
 static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
     replicas *r = self;
     if (stage != BT_LOAD_RESUMED) return BT_OK;
-    return bt_suspect_read(t->cfg.out, &t->mesh, t->at.step, &r->suspect, err);
+    return bt_suspect_read(t->cfg.run.out, &t->mesh, t->at.step, &r->suspect, err);
 }
 
 static void blame_event(bt_trainer *t, int rank, const char *host, const char *tensor,
@@ -79,7 +79,7 @@ static void record_difference(bt_trainer *t, const bt_replica_blame *b) {
                  b->tensor, b->rank[0], b->host[0], t->at.step);
     blame_event(t, tie ? -1 : b->rank[0], b->host[0], b->tensor, title);
     if (tie && bt_comm_rank(t->mesh.world) == 0)
-        bt_suspect_write(t->cfg.out, &t->mesh, &(bt_suspect){.step = t->at.step, .blame = *b});
+        bt_suspect_write(t->cfg.run.out, &t->mesh, &(bt_suspect){.step = t->at.step, .blame = *b});
 }
 
 static bt_code compare_now(replicas *r, bt_trainer *t, bt_err *err) {
@@ -98,7 +98,7 @@ static bt_code settle_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
     char title[300];
     int which;
     const bt_replica_blame b = r->suspect.blame;
-    BT_TRY(bt_suspect_settle(t->cfg.out, &r->suspect, &r->check, &which, err));
+    BT_TRY(bt_suspect_settle(t->cfg.run.out, &r->suspect, &r->check, &which, err));
     if (which < 0) return BT_OK;
     snprintf(title, sizeof title,
              "step %" PRId64
@@ -124,12 +124,13 @@ static bt_code plan_next_check(replicas *r, bt_trainer *t, int64_t began_ns, bt_
 
 /* at most once for each step */
 static bt_code compare(replicas *r, bt_trainer *t, bt_err *err) {
-    if (t->cfg.check_weights == 0 || r->checked_step == t->at.step || t->setup.dp == 1)
+    if (t->cfg.replicas.check_weights_every == 0 || r->checked_step == t->at.step ||
+        t->setup.dp == 1)
         return BT_OK;
     const int64_t began = bt_now_ns();
     BT_TRY(compare_now(r, t, err));
     if (r->suspect.step == t->at.step) BT_TRY(settle_suspicion(r, t, err));
-    if (t->cfg.check_weights < 0) BT_TRY(plan_next_check(r, t, began, err));
+    if (t->cfg.replicas.check_weights_every < 0) BT_TRY(plan_next_check(r, t, began, err));
     r->checked_step = t->at.step;
     return BT_OK;
 }
@@ -138,7 +139,7 @@ static bt_code check_weights(void *self, bt_trainer *t, bt_check_reason why, bt_
     replicas *r = self;
     if (why == BT_CHECK_BEFORE_SAVE) return compare(r, t, err);
     if (t->setup.dp > 1) BT_TRY(compare_now(r, t, err));
-    if (!t->cfg.out[0]) return BT_OK; /* without checkpoints there is no better state */
+    if (!t->cfg.run.out[0]) return BT_OK; /* without checkpoints there is no better state */
     return bt_replica_check_finite(&r->check, t->at.step, err);
 }
 
@@ -152,8 +153,8 @@ static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_er
 static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     const replicas *r = self;
     (void)o;
-    return bt_every(t->at.step, t->cfg.check_weights) || bt_trainer_at_end(t) ||
-           (t->cfg.check_weights < 0 && t->at.step >= r->next_check) ||
+    return bt_every(t->at.step, t->cfg.replicas.check_weights_every) || bt_trainer_at_end(t) ||
+           (t->cfg.replicas.check_weights_every < 0 && t->at.step >= r->next_check) ||
            r->suspect.step == t->at.step;
 }
 

@@ -37,29 +37,30 @@ static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, con
     BT_TRY(bt_tokenizer_encode_as(s->tokenizer, BT_ENCODE_SPECIAL | BT_ENCODE_WHOLE, from->text,
                                   strlen(from->text), ids, n, &cap, err));
     for (size_t i = 0; i < *n; i++) {
-        if ((*ids)[i] < cfg->vocab) continue;
+        if ((*ids)[i] < cfg->model.vocab) continue;
         return bt_fail(err, BT_ARG, "%s has the token %d, the model's vocabulary has %d",
-                       from->name, (int)(*ids)[i], (int)cfg->vocab);
+                       from->name, (int)(*ids)[i], (int)cfg->model.vocab);
     }
-    if ((int64_t)*n < cfg->seq_len) return BT_OK;
+    if ((int64_t)*n < cfg->model.seq_len) return BT_OK;
     return bt_fail(
         err, BT_ARG,
         "%s has %zu tokens, a sequence has %d (model.seq_len): there is no room to go on",
-        from->name, *n, (int)cfg->seq_len);
+        from->name, *n, (int)cfg->model.seq_len);
 }
 
 /* rank 0: the prompt's tokens and how many are to follow */
 static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const source *from,
                            bt_err *err) {
     int32_t *ids = NULL;
-    size_t n = from->n, most = (size_t)cfg->seq_len / 2;
+    size_t n = from->n, most = (size_t)cfg->model.seq_len / 2;
     if (most > PROMPT_TOKENS) most = PROMPT_TOKENS;
     if (n > most) n = most;
-    BT_TRY(bt_tokenizer_load(&s->tokenizer, cfg->tokenizer, err));
+    BT_TRY(bt_tokenizer_load(&s->tokenizer, cfg->data.tokenizer, err));
     bt_code code = from->text[0] ? encode_prompt(s, cfg, from, &ids, &n, err) : BT_OK;
     if (code == BT_OK) {
-        const int64_t room = cfg->seq_len - (int64_t)n,
-                      wanted = cfg->sample_tokens > 0 ? cfg->sample_tokens : ASKED_TOKENS;
+        const int64_t room = cfg->model.seq_len - (int64_t)n,
+                      wanted = cfg->samples.sample_tokens > 0 ? cfg->samples.sample_tokens
+                                                              : ASKED_TOKENS;
         s->n_prompt = (int64_t)n;
         s->n_text = wanted < room ? wanted : room;
         if (n > 0) memcpy(s->tokens, ids ? ids : from->tokens, n * sizeof *s->tokens);
@@ -68,16 +69,16 @@ static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const sourc
     return code;
 }
 
-static bool is_text(const bt_run_cfg *cfg) { return strncmp(cfg->data, "synth:", 6) != 0; }
+static bool is_text(const bt_run_cfg *cfg) { return strncmp(cfg->data.path, "synth:", 6) != 0; }
 
 static bt_code create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
                       const source *from, bt_err *err) {
     bt_sample_text *s = calloc(1, sizeof *s);
-    int32_t *tokens = s ? calloc((size_t)cfg->seq_len, sizeof *tokens) : NULL;
+    int32_t *tokens = s ? calloc((size_t)cfg->model.seq_len, sizeof *tokens) : NULL;
     bt_code code = tokens ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a sample text");
     if (code == BT_OK) {
         s->tokens = tokens;
-        s->seed = (uint64_t)cfg->seed;
+        s->seed = (uint64_t)cfg->run.seed;
         if (bt_comm_rank(world) == 0) code = find_prompt(s, cfg, from, err);
     }
     code = bt_agree(world, code, err);
@@ -87,7 +88,8 @@ static bt_code create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *worl
         s->n_prompt = counts[0], s->n_text = counts[1];
     }
     if (code == BT_OK)
-        code = bt_broadcast(world, s->tokens, (size_t)cfg->seq_len * sizeof *s->tokens, 0, err);
+        code = bt_broadcast(world, s->tokens, (size_t)cfg->model.seq_len * sizeof *s->tokens, 0,
+                            err);
     if (code != BT_OK || s->n_prompt == 0) { /* no data, no prompt */
         bt_sample_text_destroy(s);
         return code;
@@ -122,7 +124,7 @@ static bt_code create_all(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *
     char *text = NULL, *line[PROMPTS_MOST] = {0};
     int64_t n = 0;
     bt_code code = bt_comm_rank(world) == 0
-                       ? read_prompts(cfg->sample_prompt + 1, &text, line, &n, err)
+                       ? read_prompts(cfg->samples.sample_prompt + 1, &text, line, &n, err)
                        : BT_OK;
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_broadcast(world, &n, sizeof n, 0, err);
@@ -139,10 +141,10 @@ static bt_code create_all(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *
 
 bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
                               const int32_t *beginning, size_t n, bt_err *err) {
-    const source from = {cfg->sample_prompt, "train.sample_prompt", beginning, n};
+    const source from = {cfg->samples.sample_prompt, "train.sample_prompt", beginning, n};
     *out = NULL;
-    if (cfg->sample_tokens == 0 || !is_text(cfg)) return BT_OK;
-    if (cfg->sample_prompt[0] != '@') return create(out, cfg, world, &from, err);
+    if (cfg->samples.sample_tokens == 0 || !is_text(cfg)) return BT_OK;
+    if (cfg->samples.sample_prompt[0] != '@') return create(out, cfg, world, &from, err);
     bt_code code = create_all(out, cfg, world, err);
     if (code != BT_OK) {
         bt_sample_text_destroy(*out);
@@ -159,8 +161,8 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
     *out = NULL;
     if (!is_text(cfg))
         return bt_fail(err, BT_UNSUPPORTED, "the data '%s' are no text: the model writes none",
-                       cfg->data);
-    if (cfg->labels[0]) return bt_fail(err, BT_UNSUPPORTED, "a classifier writes no text");
+                       cfg->data.path);
+    if (cfg->data.labels[0]) return bt_fail(err, BT_UNSUPPORTED, "a classifier writes no text");
     BT_TRY(create(out, cfg, world, &from, err));
     return *out ? BT_OK : bt_fail(err, BT_ARG, "the prompt is empty");
 }

@@ -8,7 +8,7 @@
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
-    if (!s->cfg->teacher[0] && !s->cfg->logits[0]) return BT_OK;
+    if (!s->cfg->tune.teacher[0] && !s->cfg->tune.logits[0]) return BT_OK;
     return bt_part_new(self, sizeof(bt_teacher), "the teacher",
                        err); /* remains empty on stages without a head */
 }

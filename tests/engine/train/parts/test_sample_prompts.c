@@ -135,13 +135,13 @@ bt_code bt_pipe_sum(bt_pipe *p, double *x, size_t n, bt_err *e) {
 
 static void settings(int seq_len, int sample_tokens, const char *prompt) {
     memset(&cfg, 0, sizeof cfg);
-    strcpy(cfg.data, "text.txt");
-    strcpy(cfg.tokenizer, "bytes");
-    snprintf(cfg.sample_prompt, sizeof cfg.sample_prompt, "%s", prompt);
-    cfg.seq_len = seq_len;
-    cfg.sample_tokens = sample_tokens;
-    cfg.vocab = 256;
-    cfg.seed = 5;
+    strcpy(cfg.data.path, "text.txt");
+    strcpy(cfg.data.tokenizer, "bytes");
+    snprintf(cfg.samples.sample_prompt, sizeof cfg.samples.sample_prompt, "%s", prompt);
+    cfg.model.seq_len = seq_len;
+    cfg.samples.sample_tokens = sample_tokens;
+    cfg.model.vocab = 256;
+    cfg.run.seed = 5;
     slice = (bt_model_slice){.pp_size = 1};
     chunk = 0;
     fails = NULL;
@@ -201,14 +201,14 @@ static void data_begin_a_text(void **state) {
         bt_sample_text_destroy(s);
     }
     settings(200, 8, "");
-    strcpy(cfg.data, "synthetic.txt"); /* a file, in spite of its name */
+    strcpy(cfg.data.path, "synthetic.txt"); /* a file, in spite of its name */
     bt_sample_text *s = create(300);
     assert_non_null(s);
     bt_sample_text_destroy(s);
     settings(200, 0, ""); /* none is wanted; the data are none; there are no data */
     assert_null(create(300));
     settings(200, 8, "");
-    strcpy(cfg.data, "synth:chain");
+    strcpy(cfg.data.path, "synth:chain");
     assert_null(create(300));
     settings(200, 8, "");
     assert_null(create(0));
@@ -229,23 +229,23 @@ static void a_prompt_has_room_to_go_on(void **state) {
                         "train.sample_prompt has 5 tokens, a sequence has 5 (model.seq_len): "
                         "there is no room to go on");
     settings(50, 8, "abcde");
-    cfg.vocab = 'e';
+    cfg.model.vocab = 'e';
     assert_null(create(300));
     assert_string_equal(err.msg,
                         "train.sample_prompt has the token 101, the model's vocabulary has 101");
     static const char *const others[] = {"ea", "a~"}; /* whichever it is, and however far beyond */
     for (int i = 0; i < 2; i++) {
-        strcpy(cfg.sample_prompt, others[i]);
+        strcpy(cfg.samples.sample_prompt, others[i]);
         err = (bt_err)BT_ERR_INIT;
         assert_null(create(300));
         assert_int_equal(err.code, BT_ARG);
     }
-    strcpy(cfg.sample_prompt, "abcde");
-    cfg.vocab = 'e' + 1;
+    strcpy(cfg.samples.sample_prompt, "abcde");
+    cfg.model.vocab = 'e' + 1;
     s = create(300);
     assert_non_null(s);
     bt_sample_text_destroy(s);
-    strcpy(cfg.tokenizer, "/nowhere/words.json");
+    strcpy(cfg.data.tokenizer, "/nowhere/words.json");
     assert_null(create(300));
     assert_int_not_equal(err.code, BT_OK);
 }
@@ -279,11 +279,11 @@ static void a_prompt_that_is_asked_for(void **state) {
                         "the prompt has 3 tokens, a sequence has 3 (model.seq_len): there is "
                         "no room to go on");
     settings(200, 4, "");
-    strcpy(cfg.labels, "a");
+    strcpy(cfg.data.labels, "a");
     assert_int_equal(bt_sample_text_for_prompt(&s, &cfg, bt_comm_world(), "say", &err),
                      BT_UNSUPPORTED);
     assert_string_equal(err.msg, "a classifier writes no text");
-    strcpy(cfg.data, "synth:chain");
+    strcpy(cfg.data.path, "synth:chain");
     assert_int_equal(bt_sample_text_for_prompt(&s, &cfg, bt_comm_world(), "say", &err),
                      BT_UNSUPPORTED);
     assert_string_equal(err.msg, "the data 'synth:chain' are no text: the model writes none");
@@ -435,7 +435,7 @@ static void other_ranks_write_the_same(void **state) {
     assert_int_equal(given[2].bytes, 60 * sizeof(int32_t));
     bt_sample_text_destroy(s);
     rank = 1;
-    strcpy(cfg.tokenizer, "/nowhere/words.json");
+    strcpy(cfg.data.tokenizer, "/nowhere/words.json");
     s = create(0);
     assert_int_equal(n_taken, n_given);
     assert_true(s && bt_sample_text_next(s) && !bt_sample_text_next(bt_sample_text_next(s)));

@@ -39,7 +39,7 @@ static void cfg_of(bt_run_cfg *cfg, const char *path, const char *set, const cha
                    const char *stop) {
     TINY(cfg, "--steps", "64", "--set", "data.shuffle=false", "--set", "model.vocab=260", "--lr",
          "1e-2", "--batch-tokens", "128", "--set", set, "--out", out, "--stop-after", stop);
-    snprintf(cfg->data, sizeof cfg->data, "%s", path);
+    snprintf(cfg->data.path, sizeof cfg->data.path, "%s", path);
 }
 
 static void train(fake_sink *f, const char *path, const char *set, const char *out,

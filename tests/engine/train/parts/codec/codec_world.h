@@ -63,7 +63,7 @@ double bt_link_s(const bt_link *l, double rounds, double bytes) {
 }
 
 bt_payload_form bt_rank_setup_form(const bt_rank_setup *s) {
-    return (bt_payload_form){.codec = bt_codec_at((bt_codec_id)s->cfg->codec)};
+    return (bt_payload_form){.codec = bt_codec_at((bt_codec_id)s->cfg->parallel.codec)};
 }
 
 bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **out, bt_err *err) {
@@ -113,11 +113,11 @@ static inline void begin(bt_codec_id codec, const char *budget) {
     }
     own[0] = all[2], own[1] = all[1]; /* this stage has them in another order, and not the first */
     links = reducers = sums = 0;
-    t.cfg.codec = codec;
-    t.cfg.codec_warmup = 3;
-    t.cfg.residual_cap = 4;
-    t.cfg.bucket_bytes = 1 << 20;
-    snprintf(t.cfg.comm_budget, sizeof t.cfg.comm_budget, "%s", budget);
+    t.cfg.parallel.codec = codec;
+    t.cfg.parallel.codec_warmup = 3;
+    t.cfg.comm.residual_cap = 4;
+    t.cfg.train.bucket_bytes = 1 << 20;
+    snprintf(t.cfg.comm.budget, sizeof t.cfg.comm.budget, "%s", budget);
     t.setup.cfg = &t.cfg;
     t.setup.dp = 4;
     t.setup.replicas = 1;

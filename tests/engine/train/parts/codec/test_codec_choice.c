@@ -36,7 +36,7 @@ static void a_run_begins_on_its_rung(void **state) {
         end();
         assert_true(!c->fell && !c->owed && c->n == 0 && c->ladder.n == 0);
     }
-    snprintf(t.cfg.comm_budget, sizeof t.cfg.comm_budget, "much");
+    snprintf(t.cfg.comm.budget, sizeof t.cfg.comm.budget, "much");
     assert_int_equal(bt_codec_choice_create(&choice, &t, &err), BT_ARG);
     end();
 }
@@ -420,12 +420,12 @@ static void tensors_that_owe_too_much_fall(void **state) {
     o.applied = false;
     assert_int_equal(step(&o, &err), BT_OK);
     o.applied = true;
-    t.cfg.residual_cap = 0;
+    t.cfg.comm.residual_cap = 0;
     assert_int_equal(step(&o, &err), BT_OK);
     heard_is("");
     assert_int_equal(sums, 2);
     /* of what is not there nothing is owed */
-    t.cfg.residual_cap = 4;
+    t.cfg.comm.residual_cap = 4;
     squares[1] = 0;
     owed_by[0] = 0;
     assert_int_equal(step(&o, &err), BT_OK);

@@ -1,0 +1,13 @@
+/* alert_settings.h - the settings alert.* as a struct; bt_run_cfg has it as its field `alert`. */
+#ifndef BT_ENGINE_CONFIG_SETTINGS_ALERT_SETTINGS_H
+#define BT_ENGINE_CONFIG_SETTINGS_ALERT_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bt_alert_settings {
+#define BT_SETTINGS_TABLE "engine/config/settings/alert_settings.def"
+#include "engine/base/tables/opt_fields.def"
+} bt_alert_settings;
+
+#endif

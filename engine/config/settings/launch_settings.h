@@ -1,0 +1,13 @@
+/* launch_settings.h - the settings launch.* as a struct; bt_run_cfg has it as its field `launch`. */
+#ifndef BT_ENGINE_CONFIG_SETTINGS_LAUNCH_SETTINGS_H
+#define BT_ENGINE_CONFIG_SETTINGS_LAUNCH_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bt_launch_settings {
+#define BT_SETTINGS_TABLE "engine/config/settings/launch_settings.def"
+#include "engine/base/tables/opt_fields.def"
+} bt_launch_settings;
+
+#endif

@@ -1,0 +1,13 @@
+/* parallel_settings.h - the settings parallel.* as a struct; bt_run_cfg has it as its field `parallel`. */
+#ifndef BT_ENGINE_CONFIG_SETTINGS_PARALLEL_SETTINGS_H
+#define BT_ENGINE_CONFIG_SETTINGS_PARALLEL_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bt_parallel_settings {
+#define BT_SETTINGS_TABLE "engine/config/settings/parallel_settings.def"
+#include "engine/base/tables/opt_fields.def"
+} bt_parallel_settings;
+
+#endif

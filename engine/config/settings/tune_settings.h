@@ -1,0 +1,13 @@
+/* tune_settings.h - the settings tune.* as a struct; bt_run_cfg has it as its field `tune`. */
+#ifndef BT_ENGINE_CONFIG_SETTINGS_TUNE_SETTINGS_H
+#define BT_ENGINE_CONFIG_SETTINGS_TUNE_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bt_tune_settings {
+#define BT_SETTINGS_TABLE "engine/config/settings/tune_settings.def"
+#include "engine/base/tables/opt_fields.def"
+} bt_tune_settings;
+
+#endif

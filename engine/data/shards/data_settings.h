@@ -1,0 +1,13 @@
+/* data_settings.h - the settings data.* as a struct; bt_run_cfg has it as its field `data`. */
+#ifndef BT_ENGINE_DATA_SHARDS_DATA_SETTINGS_H
+#define BT_ENGINE_DATA_SHARDS_DATA_SETTINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct bt_data_settings {
+#define BT_SETTINGS_TABLE "engine/data/shards/data_settings.def"
+#include "engine/base/tables/opt_fields.def"
+} bt_data_settings;
+
+#endif
