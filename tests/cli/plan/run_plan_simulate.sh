@@ -61,14 +61,14 @@ one_line "is no link" 2 --simulate 4x2 --link fast
 one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
 one_line "--simulate 99999999999999999999x8 is beyond" 2 --simulate 99999999999999999999x8
-one_line "too little); would fit: " 1 --preset bitnet-2b4t --simulate 2x4 --memory 2GiB
+one_line "too little); would fit: " 1 --preset small --simulate 2x4 --memory 200MiB
 # by how much, and what would: the least that a rank and a host need, beside what a host has
-grep -qE "no layout of 8 ranks fits: the least is [0-9.]+ [MG]iB a rank, [0-9.]+ GiB a host, which has 2(\.0*)? GiB \([0-9.]+ [MG]iB too little\)" err ||
+grep -qE "no layout of 8 ranks fits: the least is [0-9.]+ [MG]iB a rank, [0-9.]+ MiB a host, which has 200(\.0*)? MiB \([0-9.]+ [MG]iB too little\)" err ||
     fault "not by how much: $(cat err)"
 one_line "no layout of 512 ranks is possible" 2 --simulate 64x8 --batch-tokens 4096 --pp 1 --tp 1
 # rates of another build are no rates of this one, and a damaged file is none: both are told, and measured again
 refused_rates() {                       # text
-    b plan --preset small --simulate 4x4 >out 2>err || fault "exit $? with $1: $(cat err)"
+    b plan --preset nano --simulate 4x4 >out 2>err || fault "exit $? with $1: $(cat err)"
     grep -qF -- "$1" err || fault "not told ($1): $(cat err)"
     grep -q "^measured" err || fault "not measured again ($1): $(cat err)"
     [ "$(wc -l <err)" -le 3 ] || fault "more than is needed ($1): $(cat err)"
