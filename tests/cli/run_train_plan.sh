@@ -124,7 +124,7 @@ learns "256 (preset nano)" --data poor.txt
 # measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers keep memory of their own). Two statistics
 # samples, so that the code history is touched. Stage 3 with full recompute may stay 8 % below: the peaks of gradients and of
 # the exchange, a fourth of this small model's memory, do not meet. On a busy machine a run may take some
-# 50 MiB more, probably messages that wait in the transport's buffers: the least of three runs.
+# 50 MiB more, probably messages that wait in the transport's buffers: the least of up to ten runs. The first is enough on a quiet one.
 if ! grep -q __asan_init "$BITRAIN"; then
     for layout in "--zero 0" "--zero 2" "--zero 3 --recompute full"; do
         words=(--preset small --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain $layout)
@@ -132,7 +132,7 @@ if ! grep -q __asan_init "$BITRAIN"; then
         planned=$(numbers bytes | awk '{s += $1} END {printf "%.1f", s / 1048576}')
         below=0.95; [ "$layout" = "--zero 3 --recompute full" ] && below=0.92
         measured=1e9
-        for _ in 1 2 3; do
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
             ok bench train "${words[@]}" --steps 2 --set train.stats_every=1 --json
             measured=$(sed -n 's/.*"memory_mib":\([0-9.]*\).*/\1/p' out | awk -v least="$measured" '{print ($1 < least ? $1 : least)}')
             awk -v p="$planned" -v m="$measured" 'BEGIN {exit !(m < 1.05 * p)}' && break
