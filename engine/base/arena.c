@@ -21,8 +21,7 @@ size_t bt_arena_reserve(bt_arena *a, size_t count, size_t elem_bytes) {
     return offset;
 }
 
-/* at a multiple of a huge page, where the block is as large as one; what is mapped too much goes
- * back */
+/* aligned to a huge page if the block is as large as one; the excess of the mapping is unmapped */
 static void *map_aligned(size_t bytes) {
     const size_t page = BT_ARENA_PAGE, spare = bytes >= page ? page : 0;
     unsigned char *p = mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE,

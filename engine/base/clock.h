@@ -13,12 +13,12 @@
 int64_t bt_now_ns(void);        /* CLOCK_MONOTONIC, nanoseconds; ~20 ns a call */
 int64_t bt_cpu_ns(void);        /* processor time of all threads of this process so far */
 int64_t bt_thread_cpu_ns(void); /* processor time of the calling thread so far */
-int64_t bt_wall_us(void);       /* microseconds since 1970; never goes back */
+int64_t bt_wall_us(void);       /* microseconds since 1970; never decreases */
 void bt_sleep_ns(int64_t ns);   /* sleeps at least ns, also across signals */
 
 enum { BT_CLOCK_NAME = 80 };
-/* The name of this process's clock: the boot of the machine and what is added to the time since then. "" where the
- * system does not name its boot. Returns buf. */
+/* The name of this process's clock: the machine's boot and the offset from the time since then. "" if the system
+ * has no boot id. Returns buf. */
 const char *bt_clock_name(char buf[BT_CLOCK_NAME]);
 /* Now by the clock of that name, microseconds since 1970; by this process's clock when the name is NULL or of another
  * boot. */

@@ -1,4 +1,4 @@
-/* log.c - format a line, hand it on. */
+/* log.c - formats a line and passes it to the handler. */
 #include "engine/base/log.h"
 
 #include <stdarg.h>

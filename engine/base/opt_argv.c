@@ -40,7 +40,7 @@ static size_t find_flag(const bt_opts *o, const char *word, size_t n, bool *nega
     return o->n;
 }
 
-/* "--learning-rate" of another program: the option of ours, or the reason why there is none */
+/* Finds our option for "--learning-rate" of another program, or the reason why there is none. */
 static bool foreign_flag(const bt_opts *o, const char *given, const char *shown, bt_err *err) {
     char key[72];
     size_t n = 0;
@@ -152,7 +152,7 @@ static bt_code set_flag(bt_opts *o, const char *word, scan *s, bt_err *err) {
     bool negated;
     size_t i = find_flag(o, word, n, &negated);
     if (i == o->n) {
-        /* the word behind it is its value, and no fault of its own */
+        /* the next word is its value, not another error */
         if (o->faults && !value && s->at < s->argc && !looks_like_option(s->argv[s->at])) s->at++;
         return unknown_flag(o, word, n, err);
     }

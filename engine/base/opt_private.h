@@ -7,7 +7,8 @@
 /* key of the option meant, or NULL */
 const char *bt_opt_nearest(const bt_opt *table, size_t n, const char *key);
 
-/* BT_OK where o->faults takes the message of a wrong setting; other codes and failures are returned as they are */
+/* Returns BT_OK if the message of a wrong setting was added to o->faults; other codes and failures are returned
+ * unchanged */
 bt_code bt_opts_fault(bt_opts *o, bt_code code, bt_err *err) BT_MUST_CHECK;
 
 #endif

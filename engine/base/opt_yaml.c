@@ -83,7 +83,8 @@ static int level_of_value(const reader *r) {
                        r->event.type == YAML_SEQUENCE_START_EVENT);
 }
 
-/* After a value: a fault of it is collected where the options collect them, and what is left of it is skipped. */
+/* After an error in a value: adds it to the collected errors, if the options collect them, and skips the rest of
+ * the value. */
 static bt_code end_value(reader *r, bt_code code, int level) {
     if (!r->broken) code = bt_opts_fault(r->o, code, r->err);
     while (code == BT_OK && r->level > level) code = next(r);
@@ -107,7 +108,7 @@ static void note_ignored(reader *r, const char *key) {
     bt_text_printf(r->o->ignored, "%s%s", r->o->ignored->len ? ", " : "", plain);
 }
 
-/* refuses what the subset leaves out, on any event that could carry it */
+/* Refuses features outside the subset, for any event that could have them. */
 static bt_code plain_only(const reader *r) {
     const yaml_event_t *e = &r->event;
     const yaml_char_t *anchor = NULL, *tag = NULL;

@@ -74,7 +74,7 @@ typedef struct bt_sink {
     void (*rows)(void *ctx, const bt_row_record *r);
     void (*event)(void *ctx, const bt_event *e);
     void (*checkpoint)(void *ctx, const bt_ckpt_record *c);
-    /* once, at the end, for whoever started the run: a JSON object. Not recorded. */
+    /* once, at the end, for the caller of the run: a JSON object. Not recorded. */
     void (*result)(void *ctx, const char *json);
 } bt_sink;
 

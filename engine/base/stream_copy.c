@@ -36,7 +36,7 @@ void bt_stream_copy(void *to, const void *from, size_t bytes) {
         store(line + 3, d);
     }
     memcpy(out, in, bytes);
-    __builtin_ia32_sfence(); /* such stores keep no order by themselves */
+    __builtin_ia32_sfence(); /* such stores are not ordered without a fence */
 }
 
 #else

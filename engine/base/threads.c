@@ -30,9 +30,9 @@ typedef struct hook {
     void *ctx;
 } hook;
 
-/* While threads are uneven a thread takes half of what is left of its span at a time, at least an
- * eighth of the span (SHARE): each part opens the panels of its products anew. They are uneven
- * after two signs within NEAR regions, until CALM regions pass without one. */
+/* While threads are uneven a thread takes half of the rest of its span at a time, at least an eighth of the span
+ * (SHARE), because each part unpacks the panels of its products again. They are uneven after two signs within NEAR
+ * regions, until CALM regions pass without one. */
 enum { SHARE = 8, NEAR = 64, CALM = 256, UNEVEN_NS = 20000 };
 
 /* flag in a span's begin: units that only its own thread may take */

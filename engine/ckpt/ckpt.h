@@ -98,8 +98,8 @@ typedef struct bt_ckpt_job { /* one save; all borrowed */
     int keep;  /* number of the newest checkpoints that are kept, at least 1, besides the best */
     bool best; /* DIR/best is this one from its commit on */
     bool announce; /* bt_ckpt_begin failed for this attempt: the commit announces it */
-    /* makes elements first .. first+count of a slice without data (one stretch, no width) where they
-     * are written, a section at a time; NULL: all slices have data */
+    /* produces elements first .. first+count of a slice without data (contiguous, no width) when they are written,
+     * a section at a time; NULL: all slices have data */
     bt_code (*produce)(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint64_t count,
                        void *out, bt_err *err);
     void *produce_ctx;
@@ -116,13 +116,13 @@ typedef struct bt_ckpt_saved {
 /* collective over c; out may be NULL */
 bt_code bt_ckpt_save(bt_comm *c, const bt_ckpt_job *job, bt_ckpt_saved *out, bt_err *err)
     BT_MUST_CHECK;
-/* newest (or, if dir itself is one checkpoint, that) verified by all ranks; path receives it.
- * BT_NOTFOUND when there is none; BT_FORMAT when all are damaged. `why` (may be NULL) gets one line
- * per checkpoint passed over. c is NULL in a program without MPI. */
+/* finds the newest checkpoint (or, if dir itself is one, that) that all ranks verify; path receives it.
+ * BT_NOTFOUND: there is none; BT_FORMAT: all are damaged. `why` (may be NULL) gets one line per skipped
+ * checkpoint. c is NULL in a program without MPI. */
 bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, bt_ckpt_meta *meta,
                      bt_text *why, bt_err *err) BT_MUST_CHECK;
-/* attempt and step of the newest checkpoint whose manifest is whole, its data unread; false: none.
- * One process */
+/* attempt and step of the newest checkpoint with a valid manifest, without reading its data; false: none. One
+ * process */
 bool bt_ckpt_peek(const char *dir, int *attempt, int64_t *step);
 /* reads the slices; fails unless every requested element is covered */
 bt_code bt_ckpt_load(const char *path, const bt_ckpt_slice *slices, size_t n, bt_err *err)

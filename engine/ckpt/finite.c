@@ -1,4 +1,4 @@
-/* finite.c - no checkpoint holds what is not a number. */
+/* finite.c - refuses to save values that are not finite. */
 #include <string.h>
 
 #include "engine/ckpt/save_steps.h"
@@ -18,7 +18,7 @@ static bool all_finite(const float *x, uint64_t n) {
     return (uint32_t)largest < INFINITE;
 }
 
-/* the other forms of numbers: of few bytes, so one by one will do */
+/* all other number formats have few bytes, so they are checked one by one */
 static bool all_finite_in(const unsigned char *x, bt_moment_form form, uint64_t n) {
     enum { SOME = 1024 };
     float some[SOME];

@@ -108,8 +108,7 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
         if (code != BT_OK || !folder[0]) continue;
         any = true;
         last = (bt_err)BT_ERR_INIT;
-        /* ranks that are given one checkpoint: who chose it has read all of it, and they hash what they
-         * load */
+        /* if ranks are given a checkpoint, the supervisor has verified it, and they hash only the data they load */
         const bt_code tried = try_one(c, folder, c && plan.direct, m, &last);
         done = tried == BT_OK;
         if (done) {

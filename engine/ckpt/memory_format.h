@@ -9,8 +9,7 @@
 enum {
     MEMORY_VALUES = 64512, /* bytes of the registry's values, as JSON text: they grow by every batch
                               that is skipped */
-    MEMORY_SECTION_ELEMS =
-        65536 /* a section fits the second cache: it is hashed while it is there */
+    MEMORY_SECTION_ELEMS = 65536 /* a section fits the second-level cache, where it is hashed */
 };
 
 typedef struct memory_head {
@@ -63,8 +62,8 @@ typedef struct memory_pair_name {
 void ckpt_pair_init(memory_pair *p, const memory_pair_name *name, uint64_t bytes);
 /* bytes that are still to be taken */
 uint64_t ckpt_pair_missing(const memory_pair *p);
-/* Takes both. The state that this attempt began from (NULL: none) must outlive the first one of its own:
- * the segment that does not hold it is written first, and ranks may choose differently */
+/* Takes both segments. The state from which this attempt began (NULL: none) must be kept until the attempt's first
+ * own state is complete: the other segment is written first, and ranks may choose differently */
 bt_code ckpt_pair_take(memory_pair *p, const bt_memory_id *begun_from, bt_err *err) BT_MUST_CHECK;
 void ckpt_pair_close(memory_pair *p); /* accepts all-zero; the segment files remain */
 /* removes the segments that were created by take */

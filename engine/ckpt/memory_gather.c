@@ -18,7 +18,7 @@ typedef struct gather {
     int *lowest;          /* (size) rank of a rank's host */
     uint64_t *bytes;      /* (size, parts) that the host of a rank has of a part; 0: lacks it */
     unsigned char *takes; /* (size, parts) the rank gets it, for its host; the lowest of it alone */
-    memory_segment *coming; /* (parts) where what this rank gets goes */
+    memory_segment *coming; /* (parts) destination of the parts that this rank receives */
 } gather;
 
 static size_t cell(const gather *g, int rank, int part) {
@@ -95,7 +95,7 @@ static bt_code look_into(gather *g, int part, const bt_ckpt_slice *slices, size_
     return code;
 }
 
-/* A host gets what it lacks and a slice of one of its ranks touches. */
+/* A host receives each part that it lacks and that a slice of one of its ranks touches. */
 static bt_code find_wanted(gather *g, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     const int parts = g->s->parts;
     unsigned char *mine = calloc((size_t)parts + 1, 1),
@@ -166,7 +166,7 @@ static bt_code send_all(gather *g, bt_err *err) {
     return code;
 }
 
-/* Whoever maps the copies keeps them: their names go when all have. */
+/* Mappings of the copies remain valid: removes their names when all ranks have mapped them. */
 static bt_code map_again(gather *g, bt_err *err) {
     BT_TRY(bt_barrier(g->s->world, err));
     ckpt_memory_close(g->all);

@@ -117,7 +117,7 @@ static bt_code take_segments(bt_memory_state *m, const bt_memory_id *begun_from,
     return m->mirror ? ckpt_mirror_take(m->mirror, begun_from, err) : BT_OK;
 }
 
-/* names the segments; of several hosts: who keeps whose copy */
+/* names the segments; for several hosts: assigns the keepers of copies */
 static bt_code name_segments(bt_memory_state *m, const bt_memory_cfg *cfg, bt_err *err) {
     const int rank = bt_comm_rank(cfg->world);
     const memory_pair_name name = {cfg->dir, rank, bt_comm_size(cfg->world),

@@ -56,24 +56,24 @@ void bt_memory_dir_remove(const char *dir);
 
 /* bytes of this rank's two segments, for slices of `data` bytes in n pieces */
 size_t bt_memory_state_bytes(size_t data, size_t n);
-/* Takes the room. On all ranks alike BT_UNSUPPORTED (not in memory) or BT_IO (no room), with nothing
- * left behind */
+/* Allocates the segments. Returns on all ranks BT_UNSUPPORTED (not in memory) or BT_IO (no room), and removes
+ * everything it created */
 bt_code bt_memory_state_open(bt_memory_state **out, const bt_memory_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_memory_state_close(bt_memory_state *m); /* accepts NULL; the segment files remain */
 size_t bt_memory_state_total(
     const bt_memory_state *m); /* bytes of this rank's segments, copies that it keeps too */
 
-/* The slices as they are now, into the older segment. meta: step, tokens, hashes, isa, build and state
- * count. The state is not valid before publish. BT_UNSUPPORTED: meta's values do not
- * fit, the states before it are untouched. */
+/* Writes the current content of the slices into the older segment. meta: step, tokens, hashes, isa, build and
+ * state are stored. The state is not valid before publish. BT_UNSUPPORTED: meta's values do not fit; earlier
+ * states are unchanged. */
 bt_code bt_memory_state_write(bt_memory_state *m, const bt_ckpt_meta *meta, int64_t disk_ns,
                               bt_err *err) BT_MUST_CHECK;
-/* makes what was written last valid; nothing where nothing is waiting */
+/* makes the last written state valid; does nothing if there is none */
 void bt_memory_state_publish(bt_memory_state *m);
 
-/* The newest state in dir whose heads and tables are whole on all its ranks, of a spread one on rank 0;
- * false: none. One process; reads no data. meta (may be NULL) gets what was given to write. */
+/* Finds the newest state in dir whose heads and tables are complete on all its ranks (for a spread one, on rank
+ * 0); false: none. One process; reads no data. meta (may be NULL) gets the metadata passed to write. */
 bool bt_memory_state_find(const char *dir, bt_memory_id *id, bt_ckpt_meta *meta);
 /* reads slices out of that state, every section that is used checked against its hash: BT_FORMAT */
 bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_ckpt_slice *slices,
@@ -85,9 +85,9 @@ bool bt_memory_is_here(int rank);
 bool bt_memory_all_here(const bt_comm *world);
 
 typedef struct bt_memory_found bt_memory_found;
-/* The state that bt_memory_state_find finds, if all ranks of rank 0's host find the same: BT_FORMAT. Each
- * rank of another host gets a copy of it, in memory, where it is not spread. Collective over the world; id and
- * meta, which the caller releases, are the same on all ranks. dir is borrowed */
+/* Opens the state found by bt_memory_state_find; BT_FORMAT unless all ranks of rank 0's host find the same one. If
+ * it is not spread, each rank of another host receives a copy of it in memory. Collective over the world; id and
+ * meta, which the caller releases, are the same on all ranks */
 bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *world,
                              bt_memory_id *id, bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
 /* Like bt_memory_state_load. Parts of a spread state that a host lacks and its ranks' slices touch are received
@@ -97,7 +97,7 @@ bt_code bt_memory_found_load(bt_memory_found *f, const bt_ckpt_slice *slices, si
     BT_MUST_CHECK;
 void bt_memory_found_close(bt_memory_found *f); /* accepts NULL */
 
-/* removes all states in dir: whoever goes back to a checkpoint on disk must not find them again */
+/* removes all states in dir, before a restart from a checkpoint on disk, so that they are not found again */
 void bt_memory_state_drop(const char *dir);
 
 #endif

@@ -59,7 +59,7 @@ static int lock_fence(const char *dir, bt_err *err) {
     return fd;
 }
 
-/* newest: receives the number that the fence has, -1 when there is none; may be NULL */
+/* newest: receives the number of the fence, -1 if there is none; may be NULL */
 static bt_code check_fence(const char *dir, int attempt, int *newest, bt_err *err) {
     int number;
     BT_TRY(read_attempt(dir, &number, err));

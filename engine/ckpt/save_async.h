@@ -23,13 +23,13 @@ typedef struct bt_ckpt_async bt_ckpt_async;
 
 /* bytes of the copy: what slices of these sizes need */
 size_t bt_ckpt_copy_bytes(const bt_ckpt_slice *slices, size_t n);
-/* takes and touches room for a copy of so many bytes */
+/* allocates and touches room for a copy of `bytes` bytes */
 bt_code bt_ckpt_async_create(bt_ckpt_async **out, size_t bytes, bt_err *err) BT_MUST_CHECK;
-/* waits for the thread; what was not committed is not. Accepts NULL */
+/* waits for the thread and drops an uncommitted save. Accepts NULL */
 void bt_ckpt_async_destroy(bt_ckpt_async *a);
 
-/* takes job->meta (which is empty afterwards), copies what the slices point to; the rest of the job is
- * borrowed until the save is over. All slices have data (no produce). No save may be under way */
+/* takes job->meta (which is empty afterwards) and copies the data of the slices; the rest of the job is borrowed
+ * until the save is over. All slices must have data (no produce). Precondition: no save is pending */
 bt_code bt_ckpt_async_start(bt_ckpt_async *a, bt_comm *c, const bt_ckpt_job *job,
                             bt_ckpt_meta *meta, bt_err *err) BT_MUST_CHECK;
 bool bt_ckpt_async_pending(const bt_ckpt_async *a); /* the same on all ranks. false for NULL */

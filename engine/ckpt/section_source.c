@@ -44,8 +44,7 @@ static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t str
     return width ? (rows){first, count, width, stride} : (rows){first, count, count, count};
 }
 
-/* the run that holds element `at`, or the next one: where it begins, in the tensor and in the
- * data */
+/* Finds the run that holds element `at`, or the next one: its beginning in the tensor and in the data. */
 static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
     uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
     if (row * x->stride + x->first + x->width <= at) row++;

@@ -21,8 +21,8 @@ struct bt_ckpt_reread {
     bt_ckpt_checked found; /* valid when it is over */
 };
 
-/* Not SCHED_IDLE: a process that is killed is gone when its last thread is, and on a busy machine such a
- * thread waited for seconds until it was let die, with it the rank, and the restart with the rank. */
+/* SCHED_IDLE is not used: a killed process exits when its last thread does, and on a busy machine such a thread
+ * was not scheduled for seconds, which delayed the exit of the rank and its restart. */
 static const double SHARE = 0.01;
 
 static void let_others_read_first(void) {

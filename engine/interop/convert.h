@@ -31,8 +31,8 @@ bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes,
 bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes, int64_t *bytes,
                       bt_err *err) BT_MUST_CHECK;
 
-/* Log probabilities of the next token after fixed prompts (1, 3, 17 and 64 tokens at most), drawn
- * from the tokens below `tokens`. fp32, one model in memory, gone again afterwards. */
+/* Log probabilities of the next token after fixed prompts (at most 1, 3, 17 and 64 tokens), drawn from the tokens
+ * below `tokens`. fp32; one model in memory, released afterwards. */
 enum { BT_PROBES = 4 };
 typedef struct bt_probe {
     int V;

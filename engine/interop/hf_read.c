@@ -61,8 +61,8 @@ static bt_code equal_bytes(const bt_model_file *s, const bt_stored *a, const bt_
     return BT_OK;
 }
 
-/* A head beside a configuration that ties it to the embedding: its values decide, as in transformers 5. A merge of
- * adapters that trained the head leaves such folders. */
+/* If a head is stored although the configuration ties it to the embedding, its values decide, as in transformers
+ * 5. A merge of adapters that trained the head makes such folders. */
 static bt_code untie_own_head(bt_model_file *s, bt_err *err) {
     bt_stored *head = bt_stored_find(&s->stored, "lm_head.weight"),
               *embed = bt_stored_find(&s->stored, "model.embed_tokens.weight");

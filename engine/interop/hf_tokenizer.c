@@ -224,7 +224,7 @@ static bt_code read_config(const companions *c, bt_err *err) {
     return code;
 }
 
-/* chat_template.jinja goes before chat_template.json and the key in tokenizer_config.json */
+/* chat_template.jinja takes precedence over chat_template.json and the key in tokenizer_config.json */
 static bt_code read_templates(const companions *c, bt_err *err) {
     char *text;
     size_t n;

@@ -1,5 +1,5 @@
-/* init_from.c - the weights a training begins with, out of any model file: what is missing or too
- * much is named. */
+/* init_from.c - initial weights of a training from any model file; missing and surplus tensors are reported by
+ * name. */
 #include "engine/interop/init_from.h"
 
 #include <string.h>

@@ -256,7 +256,7 @@ static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t e
                    (double)out[k], (unsigned long long)row);
 }
 
-/* latent weights of rows whose codes have been counted; false: read them as floats */
+/* Reads latent weights of rows whose codes have been counted; false: read them as floats. */
 static bt_code latent_rows(const rows_job *j, uint64_t row, size_t n, float *restrict out,
                            int8_t *restrict codes, unsigned char *raw, bool *alike, bt_err *err) {
     const size_t elems = n * (size_t)j->p->stored->cols;

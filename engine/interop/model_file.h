@@ -89,15 +89,15 @@ bt_code bt_model_file_read_own(bt_model_file *s, size_t i, uint64_t first, uint6
                                float *out, bt_err *err) BT_MUST_CHECK;
 /* the scale of a tensor that holds codes, else 0 */
 bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *err) BT_MUST_CHECK;
-/* The codes of tensor i, (rows, cols) in our order, read once and without floats: the same as absmean
- * quantisation makes of what bt_model_file_read gives. *direct false, and codes hold nothing: the
- * tensor has none, or they are to be made of its latent weights */
+/* The codes of tensor i, (rows, cols) in our order, read once and without floats: the same as absmean quantisation
+ * of the values of bt_model_file_read. *direct is false, and codes are undefined, if the tensor has no codes, or
+ * they must be made from its latent weights */
 bt_code bt_model_file_codes(bt_model_file *s, size_t i, int8_t *codes, bool *direct, bt_err *err)
     BT_MUST_CHECK;
 /* all elements into the flat array of a model of this shape */
 bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) BT_MUST_CHECK;
 
-/* ---- for who writes a format, or reads all of a model: so many elements more are done ---- */
+/* ---- for writers of a format, and readers of a whole model: reports further elements as done ---- */
 void bt_model_file_passed(bt_model_file *s, uint64_t elems);
 
 /* ---- for the readers of formats: hf_read.c, gguf_read.c, native.c ---- */

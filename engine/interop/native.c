@@ -13,7 +13,8 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/unread_keys.h"
 
-/* A setting of another version. One of the model may change what it computes, unless it is switched off. */
+/* Handles a setting of another version: a model setting is refused, unless its value disables it, because it may
+ * change the computation. */
 static bt_code check_unknown(const char *key, const char *value, const char *path, bt_err *err) {
     static const char *const off[] = {"", "0", "false", "none", "off", NULL};
     if (strncmp(key, "model.", 6) != 0 || bt_key_in(off, value)) return BT_OK;

@@ -22,8 +22,8 @@ void bt_native_name(char out[64], const char *path);
 bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *model, const char *tokenizer,
                               bt_err *err) BT_MUST_CHECK;
 
-/* DEST/step-000000000000 with the weights, and DEST/tokenizer.json; DEST must not exist, and is gone
- * again after a failure. A tensor is never in memory as a whole. bytes (may be NULL): written */
+/* Writes DEST/step-000000000000 with the weights, and DEST/tokenizer.json; DEST must not exist, and is removed
+ * after a failure. A tensor is never in memory as a whole. bytes (may be NULL): number written */
 bt_code bt_native_write(bt_model_file *s, const char *dest, int64_t *bytes, bt_err *err)
     BT_MUST_CHECK;
 

@@ -1,5 +1,5 @@
-/* out_file.h - a file that is being written: beside its name, with its space reserved first, so that a
- * full disk shows before any byte; and the tensors of a source into it. */
+/* out_file.h - a file during writing: under a temporary name, with its space reserved first, so that a full disk
+ * is detected before any write; and functions that write tensors of a source into it. */
 #ifndef BT_ENGINE_INTEROP_OUT_FILE_H
 #define BT_ENGINE_INTEROP_OUT_FILE_H
 
@@ -10,7 +10,7 @@ typedef struct bt_out_file {
     int fd;
 } bt_out_file;
 
-/* DEST is free (BT_BUSY otherwise); part becomes a name beside it that this process alone uses */
+/* BT_BUSY unless DEST is free; part receives a temporary name beside it, unique to this process */
 bt_code bt_out_prepare(const char *dest, char part[4200], bt_err *err) BT_MUST_CHECK;
 bt_code bt_out_open(bt_out_file *f, const char *path, uint64_t bytes, bt_err *err) BT_MUST_CHECK;
 bt_code bt_out_put(const bt_out_file *f, const void *data, size_t n, uint64_t at, bt_err *err)

@@ -37,7 +37,7 @@ typedef struct bt_stored_list {
 /* opens a file for the list; *file is its index. BT_NOTFOUND, BT_IO, BT_FORMAT (no regular file) */
 bt_code bt_stored_open(bt_stored_list *l, const char *path, int *file, bt_err *err) BT_MUST_CHECK;
 bt_code bt_stored_add(bt_stored_list *l, const bt_stored *t, bt_err *err) BT_MUST_CHECK;
-/* sorts by name; BT_FORMAT names a tensor that is there twice */
+/* sorts by name; BT_FORMAT: err has the name of a duplicate tensor */
 bt_code bt_stored_sort(bt_stored_list *l, bt_err *err) BT_MUST_CHECK;
 /* after sorting; NULL when absent */
 bt_stored *bt_stored_find(const bt_stored_list *l, const char *name);

@@ -1,8 +1,6 @@
-/* micro.h - one micro-batch of a step on this rank: what every schedule does alike.
- *
- * A schedule (micro_schedule.h) decides in which order forward and backward passes of a step's
- * micro-batches run; these functions are the bookkeeping around each pass: tokens, rounding keys,
- * where gradients go, and what is checked afterwards.
+/* micro.h - one micro-batch of a step on this rank: functions common to all schedules. A schedule
+ * (micro_schedule.h) decides the order of forward and backward passes of a step's micro-batches; these functions
+ * prepare and check each pass: tokens, rounding keys, the destination of gradients.
  * Threads: the training thread. No allocation after create. */
 #ifndef BT_ENGINE_MICRO_MICRO_H
 #define BT_ENGINE_MICRO_MICRO_H
@@ -25,10 +23,10 @@ typedef struct bt_micro {
     bt_place *place;
     const bt_micro_plan *plan;
 
-    bool reproducible; /* every micro-batch is a unit of its own, added up in a fixed tree */
+    bool reproducible; /* every micro-batch is a separate unit, summed in a fixed tree */
     int64_t rows;      /* tokens of a micro-batch */
-    /* Tokens that attention sees together; shorter than a sequence, sequences fall into so many documents. 0:
-     * whole sequences, always */
+    /* Length of the token range of attention; if it is shorter than a sequence, sequences are divided into
+     * documents of this length. 0: always whole sequences */
     int64_t stretch, seq_len;
     int32_t *positions; /* (rows) positions of tokens in their stretch; NULL: stretch is 0 */
     uint64_t seed;
@@ -57,9 +55,9 @@ double *bt_micro_loss(const bt_micro *m, int64_t i);
 bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) BT_MUST_CHECK;
 /* before the pass with the head: what else the loss of these tokens needs */
 bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
-/* before the backward pass of micro-batch i through a chunk of the model's layers (stage.h; else 0): rounding
- * keys, and where its gradients are to go. What it returns is called as tensors' gradients are finished,
- * with m->reducer */
+/* Called before the backward pass of micro-batch i through a chunk of the model's layers (stage.h; else 0): sets
+ * rounding keys and the destination of its gradients. The returned function is called when tensors' gradients are
+ * finished, with m->reducer */
 bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int chunk, int64_t i);
 /* before and after a pass of the model, which charges its time to its phases */
 void bt_micro_pass_begin(bt_micro *m);

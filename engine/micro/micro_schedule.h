@@ -18,7 +18,7 @@ struct bt_micro_schedule {
     /* all of this rank's micro-batches of a step: gradients into the model's arrays times
      * grad_scale, losses of every micro-batch into m->losses on every stage */
     bt_code (*run)(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err *err);
-    /* the weights have changed: a tied embedding's new values go to the last stage's head */
+    /* the weights have changed: sends a tied embedding's new values to the last stage's head */
     bt_code (*tie)(bt_micro_schedule *s, bt_model *model, bt_err *err);
     void (*destroy)(bt_micro_schedule *s);
     bt_pipe *pipe; /* to the neighbouring stages; NULL: one stage */

@@ -171,7 +171,7 @@ static bt_code end_head_grads(const pipeline *p, bt_err *err) {
     return BT_OK;
 }
 
-/* the last virtual stage goes forward and backward at once */
+/* the last virtual stage runs backward immediately after forward */
 static bt_code forward_and_back(pipeline *p, bt_micro *m, int64_t i, double scale,
                                 const bt_batch *b, bt_grad_ready_fn ready, bt_err *err) {
     BT_TRY(bt_micro_look_up(m, b, err));

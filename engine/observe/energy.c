@@ -140,7 +140,8 @@ double bt_energy_take(bt_energy *e) {
     for (int i = 0; i < e->n; i++) {
         if (at[i] >= e->at[i])
             joules += (double)(at[i] - e->at[i]) / 1e6;
-        else if (e->range[i] >= e->at[i]) /* it began anew; else the counter itself is another */
+        else if (e->range[i] >=
+                 e->at[i]) /* the counter wrapped around; otherwise it is another counter */
             joules += (double)(e->range[i] - e->at[i] + at[i]) / 1e6;
         e->at[i] = at[i];
     }

@@ -32,8 +32,8 @@ typedef struct bt_energy {
  * bytes); `take` then returns NaN */
 bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size);
 void bt_energy_close(bt_energy *e);
-/* joules since the value before it, NaN where there is no counter, or less than a quarter of a second has
- * passed: busy time is counted in hundredths of a second */
+/* joules since the previous value; NaN if there is no counter, or if less than a quarter of a second has passed,
+ * because busy time is counted in hundredths of a second */
 double bt_energy_take(bt_energy *e);
 
 #endif

@@ -1,4 +1,4 @@
-/* meter.c - windows of one rank's time, with the system's own figures beside it. */
+/* meter.c - windows of one rank's time, and memory and load figures of the system. */
 #include "engine/observe/meter.h"
 
 #include <fcntl.h>

@@ -27,9 +27,8 @@ void bt_meter_set(bt_meter *m, bt_rank_metric metric, double value);
 /* and the next window begins */
 void bt_meter_close(bt_meter *m, double out[BT_MR_COUNT]);
 double bt_rss_mib(void); /* resident now */
-/* Resident at most, where a page of memory that processes share, as they share it now, counts as its part of one
- * in each of them: the sum over the ranks of a host is what they take together. Reads the page tables:
- * milliseconds */
+/* Peak resident memory, where a page shared by n processes counts 1/n in each of them: the sum over the ranks of a
+ * host is their total. Reads the page tables: milliseconds */
 double bt_memory_peak_mib(void);
 /* runnable tasks of this machine per processor; NaN: unknown */
 double bt_machine_load(void);

@@ -101,9 +101,8 @@ static bt_code sum_over_ranks(const bt_tensor_watch *w, double *counts, size_t n
     return bt_all_reduce_f64(w->mesh->pp, counts, n, BT_SUM, err);
 }
 
-/* Counts of whole tensors: every block of a tensor counted once. Codes that all data-parallel ranks
- * have are counted by one of them, codes of pieces by their owners; the changes by each rank where
- * it remembers, or holds the optimizer's states. */
+/* Counts of whole tensors: every block of a tensor is counted once. Codes replicated over data-parallel ranks are
+ * counted by one of them, codes of pieces by their owners; changes by each rank that has the optimizer's states. */
 static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
     const bt_params *p = bt_model_params(w->model);
     size_t n = w->update->table.n;

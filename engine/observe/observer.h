@@ -26,7 +26,7 @@ typedef struct bt_observer_cfg {
 typedef struct bt_sample_step { /* the step that is sampled */
     int64_t step;
     bool applied;
-    double unscale; /* 1 / the loss scale of the gradients that are there */
+    double unscale; /* 1 / the loss scale of the current gradients */
     /* values of the tensors of all stages, NaN: none; NULL: for no tensor. Borrowed for the call */
     const double *residual_ratio, *grad_bits;
 } bt_sample_step;

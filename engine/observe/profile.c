@@ -1,4 +1,4 @@
-/* profile.c - the profile of ops.c over whole steps, held against measured peaks. */
+/* profile.c - the profile of ops.c over whole steps, compared with measured peaks. */
 #include "engine/observe/profile.h"
 
 #include <stdio.h>

@@ -13,14 +13,14 @@
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/kernels.h"
 
-/* operations, and what is none */
+/* number of operations, and of other rows */
 enum { BT_PROFILE_ROWS = 41 };
 
 typedef struct bt_profile_row {
     const char *name;
     double ms, frac; /* per step */
     double calls;    /* a step */
-    /* G/s; bound: the measured peak; 0 where there is nothing to count */
+    /* G/s; bound: the measured peak; 0 if there is no count */
     double rate, bound;
     const char *unit, *bound_name; /* "GOP/s" of "bf16 peak", "GB/s" of "triad" */
 } bt_profile_row;

@@ -1,4 +1,4 @@
-/* telemetry.c - gather, combine, hand to the sink. */
+/* telemetry.c - gathers values of all ranks, combines them and sends them to the sink. */
 #include "engine/observe/telemetry.h"
 
 #include <math.h>

@@ -37,8 +37,8 @@ typedef struct bt_telemetry {
 bt_code bt_telemetry_init(bt_telemetry *t, bt_comm *comm, const bt_sink *sink, bt_err *err)
     BT_MUST_CHECK;
 void bt_telemetry_release(bt_telemetry *t);
-/* Share of the peak that so many tokens a second take. More than all of it is impossible: then the peak was measured
- * while other programs had the processors, and the share is unknown (NaN). */
+/* Share of the peak used by this number of tokens per second. More than 1 is impossible: then the peak was
+ * measured while other programs used the processors, and the share is unknown (NaN). */
 static inline double bt_telemetry_mfu(const bt_telemetry *t, double tokens_per_s) {
     const double mfu = bt_derived_mfu(t->flop_token, tokens_per_s, t->peak_flops);
     return mfu <= 1 ? mfu : (double)NAN;

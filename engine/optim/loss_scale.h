@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BT_LOSS_SCALE_MOST 0x1p40 /* far above what any fp16 product lets pass */
+#define BT_LOSS_SCALE_MOST 0x1p40 /* far above the limit of any fp16 product */
 
 typedef struct bt_loss_scale {
     bool on; /* false: the scale is 1 for ever */

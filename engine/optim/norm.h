@@ -28,7 +28,7 @@ typedef struct bt_norm_cfg {
     /* (n_counted) what of it this rank counts, ascending, one range a tensor and piece */
     const bt_range *counted;
     size_t n_counted;
-    /* (n_excluded) what it holds and another rank of the tensor-parallel group counts */
+    /* (n_excluded) elements that another rank of the tensor-parallel group counts */
     const bt_range *excluded;
     size_t n_excluded;
 } bt_norm_cfg;

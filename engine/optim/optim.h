@@ -106,7 +106,7 @@ typedef struct bt_optim_span {
 
 typedef struct bt_optim bt_optim;
 
-/* states for what the spans have in range; the spans are borrowed */
+/* allocates states for the parts of the spans in range; the spans are borrowed */
 bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_span *spans,
                         size_t n, bt_range range, bt_err *err) BT_MUST_CHECK;
 void bt_optim_destroy(bt_optim *o); /* accepts NULL */
@@ -120,8 +120,8 @@ bt_moment_form bt_optim_form(const bt_optim_rule *rule, bt_states_kind states, s
 /* the update as this tensor takes it: its own learning rate and decay */
 bt_optim_update bt_optim_update_of(const bt_optim_span *span, const bt_optim_update *u);
 
-/* the rules' step for every span clipped to the range; w and g are the flat arrays' beginnings; w may be
- * NULL where every span has weights of its own */
+/* makes the rules' step for every span clipped to the range; w and g are the beginnings of the flat arrays; w may
+ * be NULL if every span has weights of its own */
 void bt_optim_step(bt_optim *o, float *w, const float *g, const bt_optim_update *u);
 /* weights of elements r of span i, which are kept as bf16, from fp32 values computed in update t: rounded
  * as bt_optim_step rounds. What updates whole matrices ends with it. Any thread */
@@ -138,8 +138,8 @@ void bt_optim_change(const bt_optim *o, size_t i, bt_range r, float *w, const fl
 void *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at);
 /* elements [r.begin, r.end) of it as fp32; false: no such state. Any thread */
 bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out);
-/* elements [r.begin, r.end) of it become at least `share` of their mean; nothing where there is no such state.
- * The training thread */
+/* raises elements [r.begin, r.end) of it to at least `share` of their mean; does nothing if there is no such
+ * state. The training thread */
 void bt_optim_raise(bt_optim *o, size_t i, size_t k, bt_range r, double share);
 
 #endif

@@ -6,7 +6,7 @@
 #include "engine/base/small.h"
 #include "engine/kernels/ops/ops.h"
 
-/* FEW: elements whose numbers fit the first cache. KEY: log2 of the elements that a key is good for */
+/* FEW: number of elements that fit the first-level cache. KEY: log2 of the number of elements per key */
 enum { FEW = 512, GRAIN = 16384, KEY = 16 };
 
 typedef struct step_job {

@@ -26,7 +26,7 @@ void bt_short_states_step(const bt_short_states *s, const bt_optim_update *u);
 /* states of elements begin + at .. as fp32, state k at out + k * apart; of fp32 states as well. Any
  * thread */
 void bt_short_states_load(const bt_short_states *s, size_t at, size_t n, float *out, size_t apart);
-/* weights of elements begin + at ..: where they are fp32 already, else in `spare` */
+/* weights of elements begin + at ..: in place if they are fp32, else in `spare` */
 float *bt_short_weights_load(const bt_short_states *s, size_t at, size_t n, float *spare);
 /* all n weights, from values computed in update t; `rule` and `state` are not read. Any thread */
 void bt_short_weights_store(const bt_short_states *s, const float *values, int64_t t);

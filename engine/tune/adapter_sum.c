@@ -1,4 +1,4 @@
-/* adapter_sum.c - reads a tensor of each part, and puts them beside each other. */
+/* adapter_sum.c - reads a tensor of each part, and concatenates them along the rank. */
 #include "engine/tune/adapter_sum.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static bt_code place(const bt_adapter_part *p, const bt_tensor *t, size_t at, do
     const bt_params *own = &p->adapters->params;
     const bt_tensor *f = bt_params_get(own, t->layer, t->id);
     const double factor = p->weight * p->adapters->cfg.lora.scale / scale;
-    if (!f) return BT_OK; /* no adapter beside this layer */
+    if (!f) return BT_OK; /* this layer has no adapter */
     float *values = is_a(t) ? x + at * t->cols : malloc(f->count * sizeof *values);
     if (!values) return bt_fail(err, BT_NOMEM, "cannot take memory to add '%s'", t->name);
     bt_code code = bt_model_file_read(p->adapters, (size_t)(f - own->tensors), 0, f->count, values,

@@ -15,8 +15,8 @@ typedef struct bt_adapter_base {
 bt_code bt_adapters_open(bt_model_file **out, const char *path, const bt_model_cfg *model,
                          const bt_adapter_base *base, bt_err *err) BT_MUST_CHECK;
 
-/* A folder of PEFT beside any model of the shape `model`, whose `lora` is not read: rank, scale and layers are those of
- * the folder. base: as bt_adapter_base.path, or NULL */
+/* Opens a folder of PEFT for any model of the shape `model`, whose `lora` is ignored: rank, scale and layers are
+ * those of the folder. base: as bt_adapter_base.path, or NULL */
 bt_code bt_adapters_open_peft(bt_model_file **out, const char *folder, const bt_model_cfg *model,
                               const char *base, bt_err *err) BT_MUST_CHECK;
 

@@ -52,7 +52,7 @@ static void cut_block(float *x, const bt_tensor *t) {
     }
 }
 
-/* elements at .. at+n of the whole tensor are in r->x; a ternary one is there as a whole */
+/* elements at .. at+n of the whole tensor are in r->x; a ternary tensor is complete */
 static void give_block(reading *r, size_t i, uint64_t at, uint64_t n, float scale) {
     const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
     if (t->tern) {

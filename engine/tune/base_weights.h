@@ -30,7 +30,7 @@ bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, 
 void bt_base_weights_add_state(bt_base_weights *b, bt_state *s);
 /* the hash in a checkpoint of adapters, as trained_on has it */
 int64_t bt_base_weights_of(const bt_ckpt_meta *m);
-/* after a resume: BT_ARG unless the adapters were trained beside this base */
+/* after a resume: BT_ARG unless the adapters were trained with this base */
 bt_code bt_base_weights_check(const bt_base_weights *b, const char *path, bt_err *err)
     BT_MUST_CHECK;
 

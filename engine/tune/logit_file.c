@@ -45,7 +45,7 @@ typedef struct document {
     size_t row, n; /* in the micro-batch */
 } document;
 
-/* the one that begins at *at or behind it; false: there is no other */
+/* Finds the first document at or behind *at; false: there is none. */
 static bool next_document(const bt_logit_shape *s, const bt_batch *b, size_t *at, document *d) {
     const size_t T = (size_t)s->T, M = (size_t)s->B * T;
     const int32_t *p = b->positions;

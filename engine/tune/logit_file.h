@@ -24,7 +24,7 @@ typedef struct bt_logit_shape {
 } bt_logit_shape;
 
 typedef struct bt_logit_writer bt_logit_writer;
-/* BT_BUSY: `path` is there already */
+/* BT_BUSY: `path` exists */
 bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt_logit_shape *s,
                                bt_err *err) BT_MUST_CHECK;
 /* the documents of a micro-batch, in which m passes forward; m is a whole model */

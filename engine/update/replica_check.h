@@ -52,8 +52,8 @@ void bt_replica_check_release(bt_replica_check *c); /* accepts an all-zero struc
  * and so does blame (may be NULL) */
 bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame *blame,
                              bt_err *err) BT_MUST_CHECK;
-/* steps until the next comparison where one takes cost_ns and a step step_ns: so many that comparisons take
- * 0.25 % of the time, 1 to 50; 10 where step_ns is not known (0) */
+/* number of steps until the next comparison if one takes cost_ns and a step step_ns: comparisons take 0.25 % of
+ * the time, limited to 1 to 50 steps; 10 if step_ns is unknown (0) */
 int64_t bt_replica_check_every(double cost_ns, double step_ns);
 /* every weight that a rank holds is finite, or BT_DAMAGED names a tensor and the lowest rank that
  * holds another. Collective over the world */

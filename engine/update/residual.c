@@ -115,9 +115,9 @@ static void load(void *ctx, const bt_state_values *v) {
     }
 }
 
-/* own: residuals of this layout, which plain tensors have none of. Else what is carried, which the
- * checkpoint's layout may have had of any tensor: of what several tensor-parallel ranks hold, to one
- * of them, as their gradients are yet to be added. */
+/* Slices of the residuals. own: those of this layout, which plain tensors do not have. Otherwise the carried
+ * residuals of a checkpoint's layout, for any tensor; for a tensor replicated over tensor-parallel ranks only one
+ * of them gets it, because their gradients are still to be added. */
 static void add_slices(const bt_residual *r, int d, float *values, bool own, bool optional,
                        bt_slices *out) {
     const bt_rank_setup *s = r->setup;

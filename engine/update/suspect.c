@@ -15,7 +15,7 @@ static bool path_of(char *out, size_t size, const char *dir) {
     return dir[0] && snprintf(out, size, "%s/suspect.json", dir) < (int)size;
 }
 
-/* hashes are of what a rank holds, which the mesh decides */
+/* hashes cover the part of a rank, which depends on the mesh */
 static void layout_of(char out[64], const bt_mesh *m) {
     snprintf(out, 64, "%dx%dx%dx%d", m->shape.pp, m->shape.dp_replicate, m->shape.dp_shard,
              m->shape.tp);

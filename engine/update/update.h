@@ -74,10 +74,11 @@ int64_t bt_update_take_busy_ns(bt_update *u);
 /* (table.n) squares of the gradients of all stages, each element counted once */
 bt_code bt_update_tensor_squares(bt_update *u, double unscale, const double **out, bt_err *err)
     BT_MUST_CHECK;
-/* the second moments that this rank keeps of tensor k become at least `share` of their mean in each of its
- * pieces; nothing where the tensor's rule has none */
+/* raises the second moments of tensor k on this rank to at least `share` of their mean in each of its pieces; does
+ * nothing if the tensor's rule has none */
 void bt_update_raise_second_moments(bt_update *u, size_t k, double share);
-/* adds what the newest update changed in elements of tensor k inside r, and the weights before it */
+/* adds the squares of the changes of the newest update in elements of tensor k inside r, and of the weights before
+ * it */
 void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, double *before);
 
 /* rows "weights" and "optimizer" */

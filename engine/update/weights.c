@@ -25,7 +25,7 @@ typedef struct code_run {
 } code_run;
 
 typedef struct sent_form {
-    /* (shards, layers + 1) first byte of each layer among what a shard sends */
+    /* (shards, layers + 1) first byte of each layer in a shard's data */
     size_t *at;
     unsigned char *own; /* this shard's bytes of all runs */
     bt_prefetch *feed;
@@ -351,7 +351,7 @@ bt_code bt_weights_gather(bt_weights *w, size_t stripe, bt_err *err) {
     return bt_shard_all_gather_start(w->pieces, stripe, err);
 }
 
-/* Before the first update all ranks hold what they read, but for the tables. */
+/* Before the first update all ranks have the weights they read, except the tables. */
 static bt_code gather_all(bt_weights *w, bt_err *err) {
     for (size_t i = w->shards->n_stripes; i-- > 0;) BT_TRY(bt_weights_gather(w, i, err));
     return BT_OK;
@@ -448,7 +448,7 @@ static bt_code place_flips(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
-/* all layers' panels at once */
+/* Makes the panels of all layers. */
 static bt_code place_all(bt_weights *w, bt_err *err) {
     if (w->flips) return place_flips(w, err);
     BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));

@@ -60,10 +60,10 @@ size_t bt_weights_own_bytes(const bt_rank_setup *s);
 /* a part of the flat array that this rank computes with as fp32, from its own updates or
  * gathered */
 bool bt_weights_holds(const bt_weights *w, const bt_tensor *t);
-/* the counts in bt_model_quant_stat are to be added up from the ranks where this is true */
+/* true if the counts in bt_model_quant_stat must be summed over ranks */
 bool bt_weights_counts(const bt_weights *w);
-/* n codes of the last quantise, of a piece whose latent weights are here; `spare` has room for
- * them. NULL: not here */
+/* n codes of the last quantise, for a piece whose latent weights are on this rank; `spare` has room for them.
+ * NULL: not on this rank */
 const int8_t *bt_weights_codes(const bt_weights *w, size_t tensor, size_t first, size_t n,
                                int8_t *spare);
 /* starts; quantise waits */
@@ -79,8 +79,8 @@ bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, i
 bt_code bt_weights_check(const bt_weights *w, bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_drain_sends(bt_weights *w, bt_err *err) BT_MUST_CHECK;
 bt_code bt_weights_end(bt_weights *w, bt_err *err) BT_MUST_CHECK;
-/* Time blocked on other ranks is charged where it is spent (base/span.h). How long transfers were
- * in flight since the last call, hidden by computing or not: */
+/* Blocked time is charged by base/span.h. This returns how long transfers were in flight since the last call,
+ * hidden by computation or not: */
 int64_t bt_weights_take_busy_ns(bt_weights *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* moment.c - states of one form as another: one by one, as it happens between two runs. */
+/* moment.c - converts states from one form to another, one by one, as needed between two runs. */
 #include "engine/base/numbers/moment.h"
 
 static float read(const void *from, bt_moment_form form, size_t i) {

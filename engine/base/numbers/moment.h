@@ -55,7 +55,7 @@ static inline uint32_t bt_moment_bits(float x) {
     return bits;
 }
 
-/* all ones where it holds: conditions in vectors */
+/* all ones if the condition is true, for vectors */
 static inline uint32_t bt_moment_if(int holds) { return 0u - (uint32_t)holds; }
 static inline uint32_t bt_moment_pick(uint32_t mask, uint32_t yes, uint32_t no) {
     return (yes & mask) | (no & ~mask);

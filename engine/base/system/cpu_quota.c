@@ -13,7 +13,7 @@ typedef struct quota_search {
     double least;      /* processors; 0: no quota so far */
 } quota_search;
 
-/* the first two words of a file as numbers, as far as they are numbers ("max" is none); how many were read */
+/* Reads the first two words of a file as numbers ("max" is not a number) and returns how many were read. */
 static int read_numbers(const char *folder, const char *name, long long out[2]) {
     char path[PATH_MAX + 64];
     snprintf(path, sizeof path, "%s/%s", folder, name);

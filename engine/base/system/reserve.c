@@ -1,5 +1,5 @@
-/* reserve.c - posix_fallocate with signals held back: Linux before 6.18 ends that of a file in memory (tmpfs) at
- * any signal, gives its pages back, and would begin anew. */
+/* reserve.c - posix_fallocate with signals blocked: Linux before 6.18 interrupts it for a file in memory (tmpfs)
+ * at any signal, frees its pages, and restarts from the beginning. */
 #include "engine/base/system/reserve.h"
 
 #include <errno.h>

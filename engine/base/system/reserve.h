@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* The file's first bytes are there, and never missing when they are written. Returns 0 or an errno: ENOSPC of a
- * full disk; EOPNOTSUPP and EINVAL of a file system that cannot */
+/* Allocates the file's first bytes, so that later writes cannot fail for lack of space. Returns 0 or an errno:
+ * ENOSPC for a full disk; EOPNOTSUPP and EINVAL for a file system without support */
 int bt_file_reserve(int fd, uint64_t bytes);
 
 #endif

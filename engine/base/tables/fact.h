@@ -5,11 +5,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* "1.23 TFLOP/s" of ("peak_flops", "1.2312e+12"); a value that no row names, or that is no number, as
- * it is. Returns buf. */
+/* "1.23 TFLOP/s" for ("peak_flops", "1.2312e+12"); a value without a row, or that is not a number, is unchanged.
+ * Returns buf. */
 const char *bt_fact_format(char *buf, size_t size, const char *key, const char *value);
-/* a setting's value as people read it everywhere: "0.00133333" of "0.0013333333333333333"; what is no broken
- * number as it is, "-" of NULL. Returns buf. */
+/* a setting's value as displayed: "0.00133333" for "0.0013333333333333333"; text that is not a number is
+ * unchanged, "-" for NULL. Returns buf. */
 const char *bt_setting_format(char *buf, size_t size, const char *value);
 /* measured figures within the noise of their measurement are the same, other texts when they are
  * equal; NULL: the run has no such fact */

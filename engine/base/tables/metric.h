@@ -79,7 +79,7 @@ typedef struct bt_scope_key {
 typedef struct bt_scope_row {
     const char *name, *view, *table;
     bt_scope_kept kept;
-    const char *per; /* "ternary tensor": what a row is for */
+    const char *per; /* "ternary tensor": subject of a row */
     bt_scope_key key[BT_SCOPE_KEYS];
     int n_keys;
     int n; /* metrics */

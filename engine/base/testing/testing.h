@@ -9,9 +9,8 @@
 
 /* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower: the factor for this rank, else 1 */
 double bt_testing_slowness(int rank);
-/* BITRAIN_TEST_DELAY=MS lets every rank sleep so many milliseconds (up to 1,000) in each forward and backward
- * pass: a test that does something while a run trains needs steps of a known length on any processor. In
- * nanoseconds; 0: the variable is not set */
+/* BITRAIN_TEST_DELAY=MS makes every rank sleep so many milliseconds (up to 1,000) in each forward and backward
+ * pass, for tests that need steps of a known length on any processor. In nanoseconds; 0: the variable is not set */
 int64_t bt_testing_delay_ns(void);
 /* BITRAIN_TEST_HOSTS=N,N,... makes the gradient exchange treat the first N ranks of the world as one host, the
  * next N as another; the last number repeats. Returns the host of this rank, from 0; -1: the variable is not set */
@@ -22,9 +21,9 @@ const char *bt_testing_processor(int rank);
 /* BITRAIN_TEST_CPU=NAME hides the features of this machine's processor that one of the kind NAME does not have
  * (westmere, haswell, skylake, icelake or zen4: kernels/table/cpu.c). NAME, else NULL; read once, with the features */
 const char *bt_testing_cpu(void);
-/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR[:BIT] flips a bit (0, the lowest, unless given; 30 is an
- * exponent's) of the first weight of TENSOR that a rank holds, after it has done so many steps: true,
- * with the tensor's name and the bit, for this rank and step */
+/* BITRAIN_TEST_FLIP=RANK:STEP:TENSOR[:BIT] flips a bit (0, the lowest, by default; 30 belongs to the exponent) of
+ * the first weight of TENSOR that a rank holds, after this number of steps: true, with the tensor's name and the
+ * bit, for this rank and step */
 bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit);
 /* With BITRAIN_TEST_ONCE=FILE the flip, or the NaN, is injected only if FILE does not exist, and FILE is created:
  * so it occurs in one attempt of a run, and not in the next */
@@ -32,15 +31,15 @@ bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit);
  * (counted from 0): true for this rank, step and tensor. It is injected once, like a fault of the hardware; with
  * =RANK:STEP-LAST:TENSOR each time one of these steps is computed, like a fault of the data. */
 bool bt_testing_nan(int rank, int64_t step, const char *tensor);
-/* BITRAIN_TEST_HANG=RANK:STEP:HOW:FILE lets a rank hang in that step, HOW is busy or asleep; once, as FILE
- * is made then and must not be there */
+/* BITRAIN_TEST_HANG=RANK:STEP:HOW:FILE makes a rank hang in that step, HOW is busy or asleep; once: FILE must not
+ * exist and is created */
 void bt_testing_hang(int rank, int64_t step);
 /* BITRAIN_TEST_POWERCAP=FOLDER has the counters of energy, as /sys/class/powercap has them: the folder,
  * else NULL */
 const char *bt_testing_powercap(void);
 /* tensor-parallel groups of one host exchange messages, as between hosts */
 extern bool bt_testing_tp_messages;
-/* the system refuses memory that ranks of one host share for gradients: they go in messages */
+/* simulates a system that refuses shared memory for gradients: ranks of one host send messages */
 extern bool bt_testing_exchange_messages;
 
 #endif

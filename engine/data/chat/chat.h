@@ -67,7 +67,7 @@ const bt_chat_template *bt_chat_at(size_t i);
  * with the list of rows: there is none, and Jinja itself is not executed. */
 bt_code bt_chat_of_jinja(const bt_chat_template **out, const char *jinja, const char **how,
                          bt_err *err) BT_MUST_CHECK;
-/* the row for a tokenizer's special tokens (the column marks), "plain" where it has those of none */
+/* the row for a tokenizer's special tokens (the column marks), "plain" if no row matches */
 const bt_chat_template *bt_chat_of_tokenizer(const bt_tokenizer *t);
 /* End of an answer: a token (-1: the tokenizer has no such special token), and in that case texts, at most
  * BT_CHAT_STOPS; returns their number. */
@@ -83,7 +83,7 @@ typedef bt_code (*bt_chat_emit_fn)(void *ctx, const bt_chat_piece *piece, bt_err
 bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_emit_fn emit, void *ctx, bt_err *err) BT_MUST_CHECK;
 
-/* a template with the tokenizer whose tokens it is encoded to; both borrowed */
+/* a template with its tokenizer; both borrowed */
 typedef struct bt_chat_encoder {
     const bt_chat_template *t;
     const bt_tokenizer *tokenizer;

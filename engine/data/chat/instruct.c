@@ -194,7 +194,7 @@ static bt_code list_of(conversation *c, json_t *list, const char *field, bt_err 
     return BT_OK;
 }
 
-/* the answer under the first of its names that is there */
+/* Returns the answer under the first of its names that exists. */
 static json_t *side_of(json_t *o, int which, const char **field) {
     static const char *const names[2][3] = {{"chosen", "chosen_response", "preferred_output"},
                                             {"rejected", "rejected_response",
@@ -224,7 +224,7 @@ static bt_code question(const bt_form *f, json_t *o, conversation *c, bool answe
         json_t *list = json_object_get(o, lists[i]);
         if (!list) continue;
         BT_TRY(list_of(c, list, lists[i], err));
-        /* 'messages' that end in the chosen answer, beside a 'rejected_response' */
+        /* Reads 'messages' that end in the chosen answer, with a 'rejected_response'. */
         if (!answered && c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT) c->n--;
         return BT_OK;
     }
@@ -283,7 +283,7 @@ static bt_code text_of(const bt_form *f, json_t *o, json_t **out, const char **f
     return json_is_string(*out) ? BT_OK : wrong(err, *field, "is not a string");
 }
 
-/* the tokens that the tokenizer puts in front of or behind a text */
+/* the tokens that the tokenizer adds before or after a text */
 static bt_code add_affix(bt_chat_ids *out, const bt_tokenizer *t, bool behind, bool learned,
                          bt_err *err) {
     size_t n;

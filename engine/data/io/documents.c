@@ -120,7 +120,7 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
 
 /* ---- files ---- */
 
-/* refuses by name what is neither text nor JSON; the first bytes of the file are in the buffer */
+/* Refuses, with its name, a file that is neither text nor JSON; the first bytes of the file are in the buffer. */
 static bt_code check_kind(const bt_documents *d, bt_err *err) {
     const bt_source *f = &d->files[d->at];
     const bt_file_kind *kind = bt_file_kind_of(d->buf, d->end);
@@ -160,7 +160,7 @@ static bt_code open_file(bt_documents *d, bt_err *err) {
 
 /* ---- plain text ---- */
 
-/* Unicode space behind or before a cut; text is UTF-8 or not */
+/* True for Unicode space after or before a cut; the text may not be UTF-8. */
 /* the character that ends at s[i] */
 static bool space_before(const unsigned char *s, size_t i) {
     unsigned char c = s[i];
@@ -306,7 +306,7 @@ bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, b
     return BT_OK;
 }
 
-/* leaves the row's object in d->object; s is in the buffer, and keys that are not read go */
+/* Parses the row into d->object; s is in the buffer, and unused keys are blanked out. */
 static bt_code parse_object(bt_documents *d, char *s, size_t n, bt_err *err) {
     json_error_t why;
     json_decref(d->object);
@@ -437,7 +437,7 @@ static bt_code take_value(bt_documents *d, char **s, size_t *n, bt_err *err) {
     return BT_OK;
 }
 
-/* the object of the next row that is not left out; *ends: there is none, the file has been closed */
+/* Reads the object of the next row that is not skipped; *ends: there is none, and the file was closed. */
 static bt_code next_row(bt_documents *d, bool *ends, bt_err *err) {
     for (;;) {
         char *s;

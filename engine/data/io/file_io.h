@@ -19,7 +19,8 @@ bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt
     BT_MUST_CHECK;
 /* a device, a pipe or a socket: it is written into, because a rename would put a file in its place */
 bool bt_file_is_device(const char *path);
-/* writes beside, fsyncs, renames: the old file or the whole new one; into a device (bt_file_is_device) it writes */
+/* writes to a temporary file, fsyncs and renames it, so that either the old or the whole new file exists; writes
+ * to a device (bt_file_is_device) directly */
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
 bt_code bt_file_mkdirs(const char *path, bt_err *err) BT_MUST_CHECK; /* like mkdir -p */
 /* makes a rename durable; best effort */

@@ -97,7 +97,8 @@ static bool contains(const char *head, size_t n, const char *word) {
     return false;
 }
 
-/* control characters that no text has, or bytes that are not UTF-8; a cut character at the end is none of these */
+/* True for control characters that do not occur in text, and for bytes that are not UTF-8, except a truncated
+ * character at the end. */
 static bool is_binary(const char *head, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char c = (unsigned char)head[i];

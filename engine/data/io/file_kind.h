@@ -15,7 +15,7 @@ enum { BT_FILE_KIND_HEAD = 512 }; /* first bytes that are enough for every row o
 typedef struct bt_file_kind {
     const char *magic;
     size_t n, at;       /* its length, and its offset in the file */
-    const char *inside; /* NULL, or what the first bytes contain as well */
+    const char *inside; /* NULL, or further bytes that must occur at the beginning */
     const char *what;   /* "a Parquet file" */
     const char *remedy; /* "{}" is replaced by the path */
     bool text;          /* the file itself is text */

@@ -5,7 +5,7 @@
 
 enum { MAX_LEVEL = 64 };
 
-/* the data.form whose own key a row has */
+/* The value of data.form whose own key a row has. */
 static const struct {
     const char *key, *form;
 } signs[] = {{"rejected", "preference"},    {"rejected_response", "preference"},
@@ -40,7 +40,7 @@ static bool skip_string(scan *p) {
     return false;
 }
 
-/* a number of any size, true, false, null, and what Python writes for numbers that are none */
+/* Skips a number of any size, true, false, null, and Python's spellings of NaN and infinity. */
 static bool skip_scalar(scan *p) {
     static const char *const words[] = {"true", "false", "null", "NaN", "Infinity", "-Infinity"};
     const size_t from = p->i;

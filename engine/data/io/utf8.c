@@ -1,4 +1,4 @@
-/* utf8.c - length and bounds of the second byte follow from the first; ASCII goes eight bytes at a
+/* utf8.c - the first byte determines length and bounds of the second byte; ASCII is processed eight bytes at a
  * time. */
 #include "engine/data/io/utf8.h"
 

@@ -5,7 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* bytes of the character at s, 0 when there is none */
+/* length of the character at s in bytes, 0 if it is invalid */
 size_t bt_utf8_char(const char *s, size_t n);
 size_t bt_utf8_valid(const char *s, size_t n);  /* bytes of the longest valid beginning */
 size_t bt_utf8_encode(char out[4], uint32_t c); /* encodes a code point */

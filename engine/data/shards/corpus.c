@@ -176,8 +176,8 @@ static bt_code check_vocab(const bt_shard *s, const bt_tokenizer *t, bt_err *err
                    (unsigned long long)bt_tokenizer_hash(t));
 }
 
-/* one shard for sources[i]: itself, or the cached one of this word's neighbouring text files; *next
- * is behind them */
+/* Opens one shard for sources[i]: itself, or the cached one of this word's neighbouring text files; *next is the
+ * index after them. */
 static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size_t *next,
                          const bt_loader_cfg *cfg, const bt_tokenizer *t, bt_text *notes,
                          bt_err *err) {

@@ -135,7 +135,7 @@ static bt_code start_reader(bt_loader *l, bt_err *err) {
 
 bt_code bt_loader_next(bt_loader *l, bt_batch *out, bt_err *err) {
     pthread_mutex_lock(&l->lock);
-    if (l->held) { /* the batch handed out before goes back to the reader */
+    if (l->held) { /* the previous batch is returned to the reader */
         l->slots[l->give ^ 1].full = false;
         l->held = false;
         pthread_cond_broadcast(&l->changed);

@@ -23,7 +23,7 @@ typedef struct bt_loader bt_loader;
 typedef struct bt_batch {
     const int32_t *inputs;  /* (B, T) token ids in [0, V) */
     const int32_t *targets; /* (B, T) inputs shifted left by one; -1: not learned */
-    /* (B, T) of each token in its document, -1 behind the last one; NULL: sequences are not made of
+    /* (B, T) position of each token in its document, -1 behind the last one; NULL: sequences are not made of
      * documents */
     const int32_t *positions;
     /* divisor of the loss: learned targets, or pairs of preferences; -1 for a stream */
@@ -79,8 +79,8 @@ bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n
 int64_t bt_loader_tokens(const bt_loader *l); /* tokens of the split; -1: endless */
 /* sequences of one epoch of the split; -1: endless */
 int64_t bt_loader_sequences(const bt_loader *l);
-/* Sources of a mixture; 0: the data are none. What one of them gave to the steps before `step`: its word
- * of the paths (borrowed), its sequences so far, and those of one epoch of it */
+/* Sources of a mixture; 0: the data are not a mixture. Data of a source in the steps before `step`: its word of
+ * the paths (borrowed), its sequences so far, and those of one epoch of it */
 typedef struct bt_loader_share {
     const char *name;
     uint64_t sequences, epoch;

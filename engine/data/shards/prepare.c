@@ -81,7 +81,7 @@ static bt_code end_shard(run *r, bt_shard **opened, bt_err *err) {
     return BT_OK;
 }
 
-/* the tokens that the tokenizer puts in front of or behind a document */
+/* the tokens that the tokenizer adds before or after a document */
 static bt_code append_affix(run *r, bool behind, bt_err *err) {
     size_t n;
     const int32_t *ids = bt_tokenizer_affix(r->cfg->tokenizer, behind, &n);
@@ -116,7 +116,7 @@ static bt_code end_document(run *r, bt_err *err) {
     if (!r->document_bytes) return BT_OK;
     BT_TRY(append_affix(r, true, err));
     if (bt_tokenizer_ends_texts(r->cfg->tokenizer)) {
-        /* the end-of-text token is one of those behind each document */
+        /* the end-of-text token is among those after each document */
     } else if (eot >= 0) {
         BT_TRY(bt_shard_append(r->writer, &eot, 1, r->lengths, err));
     } else if (r->last != '\n') {
@@ -308,7 +308,7 @@ static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shar
 
 static bt_code lock(const char *path, int *fd, bt_err *err) {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC,
-               0600); /* whoever may read a lock file may hold it */
+               0600); /* a process that can read a lock file can also lock it */
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     if (flock(*fd, LOCK_EX | LOCK_NB) == 0) return BT_OK;
     if (errno == EWOULDBLOCK)

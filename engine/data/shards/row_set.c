@@ -90,7 +90,7 @@ static bt_code grow(void **items, size_t *cap, size_t used, size_t each, bt_err 
     return BT_OK;
 }
 
-/* learned targets of a document: its first token follows nothing and is none */
+/* Number of learned targets of a document; its first token is never a target. */
 static uint64_t targets_of(const bt_shard *s, uint64_t first, uint64_t n) {
     return n > 1 ? count_learned(s, first + 1, first + n) : 0;
 }

@@ -30,7 +30,7 @@ struct bt_shard {
     unsigned char *raw;     /* a block */
 };
 
-/* "'x.bts' is corrupt: what": every refusal names the file and, where there is one, the byte */
+/* Formats "'x.bts' is corrupt: what": every error has the name of the file and, if known, the byte. */
 #define CORRUPT(err, name, ...) bt_shard_corrupt(err, name, __VA_ARGS__)
 
 static bt_code BT_PRINTF(3, 4)
@@ -80,7 +80,7 @@ static bt_code check_header(const bt_shard_header *h, uint64_t file_bytes, const
         return CORRUPT(err, name, "is %s: it has %llu bytes, its header gives %llu",
                        file_bytes < h->file_bytes ? "truncated" : "corrupt (trailing bytes)",
                        (unsigned long long)file_bytes, (unsigned long long)h->file_bytes);
-    /* counts against the bytes that are there, before anything is multiplied */
+    /* Checks counts against the size of the file, before anything is multiplied. */
     if (h->count > (file_bytes - sizeof *h) / h->id_bytes)
         return CORRUPT(err, name, "is corrupt: %llu ids at byte 32 do not fit into it",
                        (unsigned long long)h->count);

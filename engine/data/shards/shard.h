@@ -90,8 +90,8 @@ bt_code bt_shard_append_learned(bt_shard_writer *w, const int32_t *ids,
 bt_code bt_shard_end_document(bt_shard_writer *w, bt_err *err) BT_MUST_CHECK;
 bt_code bt_shard_end_segment(bt_shard_writer *w, bt_err *err) BT_MUST_CHECK;
 uint64_t bt_shard_written(const bt_shard_writer *w); /* ids so far */
-/* completes the file. `opened` (may be NULL) receives a reader; required for anonymous memory. The
- * writer is gone afterwards, also on failure. */
+/* Completes the file and destroys the writer, also on failure. `opened` (may be NULL) receives a reader; required
+ * for anonymous memory. */
 bt_code bt_shard_finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) BT_MUST_CHECK;
 /* removes the unfinished file; accepts NULL */
 void bt_shard_abandon(bt_shard_writer *w);

@@ -9,7 +9,7 @@
 #define BT_SHARD_MAGIC "BTSHARD\n"
 /* version 1 has neither documents nor spans; both are read */
 enum { BT_SHARD_VERSION = 2, BT_SHARD_ENDIAN = 0x01020304 };
-/* flags: the tables of documents, of spans are there (an empty one too) */
+/* flags: the tables of documents, of spans exist (possibly empty) */
 enum { BT_SHARD_HAS_DOCUMENTS = 1, BT_SHARD_HAS_SPANS = 2 };
 
 typedef struct bt_shard_header {

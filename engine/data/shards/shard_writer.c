@@ -47,8 +47,8 @@ void bt_shard_abandon(bt_shard_writer *w) {
     free(w);
 }
 
-/* a file without a name in the folder of path: nothing is left behind by a killed process. -1 where
- * that does not exist. */
+/* Opens a file without a name in the folder of path, so that a killed process leaves nothing. -1 if the system
+ * does not support it. */
 static int open_unnamed(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -217,7 +217,7 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
     size_t pad = (size_t)(w->h.tables_at - ids_end);
     size_t blocks = (size_t)w->h.n_blocks * sizeof *w->blocks,
            segments = (size_t)w->h.n_segments * sizeof *w->segments;
-    /* ids behind the last document's end belong to none: then there is no table */
+    /* ids after the last document's end belong to no document: then there is no table */
     bool documents = w->h.documents ? w->ends[w->h.documents - 1] == w->h.count : !w->h.count;
     size_t ends = documents ? (size_t)w->h.documents * sizeof *w->ends : 0,
            spans = (size_t)w->h.n_spans * sizeof *w->spans,

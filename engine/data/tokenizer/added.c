@@ -106,7 +106,7 @@ static const name *longest_name(const bt_added_names *a, const char *text, size_
     }
 }
 
-/* bytes of the last character of text[0..n); 0: there is none, or no UTF-8 */
+/* Length of the last character of text[0..n); 0: there is none, or it is not UTF-8. */
 static size_t last_char(const char *text, size_t n) {
     for (size_t k = 1; k <= 4 && k <= n; k++)
         if (bt_utf8_char(text + n - k, k) == k) return k;
@@ -203,7 +203,7 @@ size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n) {
     size_t longest = 0;
     (void)any_takes_space(t->names, &longest);
     (void)any_takes_space(t->names_normalized, &longest);
-    /* a name that is not complete yet begins behind this place */
+    /* Position behind which an incomplete name begins. */
     size_t limit = n > longest + 1 ? n - longest - 1 : 0;
     while (limit) {
         const size_t cut = bt_text_cut(text, limit);

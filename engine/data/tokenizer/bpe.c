@@ -24,7 +24,7 @@ typedef struct cached {
     uint16_t n_text, n_ids;
 } cached;
 
-/* a symbol of a long word; id -1: gone */
+/* a symbol of a long word; id -1: merged into another */
 typedef struct node {
     int32_t id, prev, next;
 } node;
@@ -387,7 +387,7 @@ static bt_code encode_words(const encoding *c, const char *text, size_t n, bt_er
 
 typedef bt_code (*encode_rest_fn)(const encoding *c, const char *text, size_t n, bt_err *err);
 
-/* the tokens that `names` finds; `rest` encodes what is between them */
+/* Encodes the tokens found by `names`; `rest` encodes the text between them. */
 static bt_code encode_named(const encoding *c, const bt_added_names *names, const char *text,
                             size_t n, encode_rest_fn rest, bt_err *err) {
     bt_added_hit hit = {0};

@@ -119,7 +119,7 @@ static bt_code count_text(trainer *t, const char *s, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-/* bytes of text in every file; what a compressed or JSON file holds is known when it has been read */
+/* bytes of text in every file; the size of a compressed or JSON file is known after it was read */
 static bt_code measure_files(const trainer *t, const bt_sources *sources, uint64_t *bytes,
                              bt_err *err) {
     bt_documents *docs;

@@ -37,9 +37,9 @@ enum { BT_ENCODE_TEXT = 0, BT_ENCODE_SPECIAL = 1, BT_ENCODE_WHOLE = 2 };
 bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *text, size_t n,
                                int32_t **ids, size_t *count, size_t *cap, bt_err *err)
     BT_MUST_CHECK;
-/* the tokens that the tokenizer puts in front of (false) or behind (true) a whole text */
+/* the tokens that the tokenizer adds before (false) or after (true) a whole text */
 const int32_t *bt_tokenizer_affix(const bt_tokenizer *t, bool behind, size_t *n);
-/* "begins with '<|begin_of_text|>' (token 0)", and what it ends with; nothing where there is neither */
+/* "begins with '<|begin_of_text|>' (token 0)", and its end; nothing if it adds no tokens */
 void bt_tokenizer_tell_affixes(const bt_tokenizer *t, bt_text *out);
 /* Largest position at which a text that continues can be cut without changing a token: 0 <= cut < n, 0 if there is
  * none. bt_text_cut alone is enough unless bt_tokenizer_spans_space: an added token that is not special includes
@@ -47,7 +47,7 @@ void bt_tokenizer_tell_affixes(const bt_tokenizer *t, bt_text *out);
 bool bt_tokenizer_has_flags(const bt_tokenizer *t); /* lstrip, rstrip or single_word */
 bool bt_tokenizer_spans_space(const bt_tokenizer *t);
 size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n);
-/* the last token that it puts behind a text is the end-of-text token */
+/* true if the last token that it adds after a text is the end-of-text token */
 bool bt_tokenizer_ends_texts(const bt_tokenizer *t);
 /* bytes of one token (not NUL-terminated), valid as long as t */
 const char *bt_tokenizer_bytes(const bt_tokenizer *t, int32_t id, size_t *n);
@@ -114,8 +114,8 @@ bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) B
 /* The way out. tokenizer.json of a tokenizer, special tokens among its vocabulary; BT_UNSUPPORTED
  * when two tokens have one text there */
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) BT_MUST_CHECK;
-/* the text of a token in tokenizer.json and GGUF: in GPT-2's byte alphabet, a special one as it is;
- * appends nothing for a hole */
+/* the text of a token in tokenizer.json and GGUF: in GPT-2's byte alphabet, a special one unchanged; appends
+ * nothing for a hole */
 void bt_tokenizer_token_text(const bt_tokenizer *t, int32_t id, bt_text *out);
 bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id);
 /* merge i of bt_tokenizer_about.merges, by rank */

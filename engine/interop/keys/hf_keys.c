@@ -41,7 +41,7 @@ static const char *const used_of_quantisation[] = {"quant_method",      "linear_
                                                    "quantization_mode", "modules_to_not_convert",
                                                    "use_rms_norm",      NULL};
 
-/* training, generation, the library itself: nothing of what the model computes */
+/* keys of training, generation and the library itself, which do not affect the model's computation */
 static const char *const harmless[] = {"_*",
                                        "name_or_path",
                                        "transformers_version",

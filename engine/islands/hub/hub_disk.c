@@ -1,4 +1,5 @@
-/* hub_disk.c - waits for a disk that refuses to keep the hub's updates. Nothing is acknowledged meanwhile. */
+/* hub_disk.c - waits for a disk that refuses to store the hub's updates. No update is acknowledged during the
+ * wait. */
 #include <stdio.h>
 
 #include "engine/base/clock.h"

@@ -67,7 +67,7 @@ void bt_hub_disk_is_back(bt_hub *h);
 
 /* hub_observe.c: an update was applied */
 void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens);
-/* rows of its islands as they are now, which take the place of those of the same update */
+/* current rows of its islands; they replace those recorded for the same update */
 void bt_hub_observe_islands(bt_hub *h);
 
 #endif

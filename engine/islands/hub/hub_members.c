@@ -137,8 +137,8 @@ static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
     return true;
 }
 
-/* The update that an island's hello speaks of, "was=INCARNATION" by its name of then, is the newest that was
- * answered: only its go was lost. m: as it was before this hello */
+/* The update named in an island's hello ("was=INCARNATION", under its earlier name) is the newest one that was
+ * acknowledged, so only its go was lost. m: the member before this hello */
 static bool had_it(const bt_member *m, const char *text, size_t n, long long *next,
                    long long *next_end) {
     char line[192];

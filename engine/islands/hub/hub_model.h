@@ -48,8 +48,8 @@ typedef struct bt_hub_model {
     size_t encoded_bytes;
 } bt_hub_model;
 
-/* cfg: job_settings.h; copied. BT_UNSUPPORTED: an optimizer that needs whole matrices, in a mode whose
- * steps are the hub's */
+/* cfg: see job_settings.h; copied. BT_UNSUPPORTED: an optimizer that needs whole matrices, in a mode in which the
+ * hub makes the steps */
 bt_code bt_hub_model_create(bt_hub_model **out, const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_hub_model_destroy(bt_hub_model *m);        /* accepts NULL */
 size_t bt_hub_model_memory(const bt_hub_model *m); /* bytes of its arrays */
@@ -80,7 +80,7 @@ typedef struct bt_hub_step {
  * factor: on the learning rate */
 bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double factor,
                                    bt_hub_step *out, bt_err *err) BT_MUST_CHECK;
-/* one outer step by the mean delta of so many islands, by the job's settings (rules/outer_step.h) */
+/* one outer step by the mean delta of `islands` islands, by the job's settings (rules/outer_step.h) */
 void bt_hub_model_outer_step(bt_hub_model *m, double islands);
 /* Subtracts eta times the mean, which is the delta of one island, without momentum. */
 void bt_hub_model_average(bt_hub_model *m, double eta);

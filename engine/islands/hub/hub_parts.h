@@ -38,7 +38,7 @@ typedef struct bt_hub_change { /* a step by the mean of staged updates */
 } bt_hub_change;
 bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err)
     BT_MUST_CHECK;
-/* a record of the change in the log, then it is published; updates that the members have behind them are dropped */
+/* logs the change, then publishes it; updates of members that are not applied are dropped */
 bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before, bt_err *err)
     BT_MUST_CHECK;
 /* A checkpoint of the whole. Where the disk refuses it and the hub may wait (bt_hub_cfg.wait), h->unsaved holds the

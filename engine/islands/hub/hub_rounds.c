@@ -11,7 +11,7 @@
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
 
-/* so many steps of data at once, where islands do not step together: one range for the reader */
+/* number of steps per lease if islands do not step together: one range for the reader */
 enum { LEASE_STEPS = 16 };
 
 /* between two exchanges, for an island that has done `clock` steps: of each fragment every islands.inner, at first
@@ -79,7 +79,7 @@ static bt_code take_next(bt_hub *h, bt_member *m, bt_err *err) {
     return BT_OK;
 }
 
-/* all of its go but the data of the round after */
+/* Fills all of its go except the data of the next round. */
 static bt_code let_begin(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_run_cfg *c = &h->model->cfg;
     const bool local = bt_hub_model_local_steps(h->model);
@@ -122,7 +122,7 @@ static void norms_of(bt_hub *h, int64_t kind) {
     h->norms_kind = kind;
 }
 
-/* Compares the norm of what was decoded with the median of the newest good ones. */
+/* Compares the norm of the decoded update with the median of the newest good ones. */
 static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt_err *err) {
     BT_TRY(bt_hub_all_norm(h, m, norm, err));
     /* per element, so that fragments are comparable */
@@ -226,8 +226,8 @@ static int by_lease(const void *a, const void *b) {
     return (x->lease > y->lease) - (x->lease < y->lease);
 }
 
-/* The updates of this round, in the order of their data; 0: it is not over. With a quorum it is when that is
- * there and quorum_s has passed */
+/* Collects the updates of this round, in the order of their data; returns 0 while the round is not over. With a
+ * quorum it is over when the quorum is reached and quorum_s has passed. */
 static size_t take_round(bt_hub *h, bt_member **order) {
     size_t n = 0, training = 0;
     const size_t quorum = (size_t)h->cfg.quorum;

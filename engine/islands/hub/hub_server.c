@@ -1,4 +1,4 @@
-/* hub_server.c - messages in: who sent them, whether they may, and what they are. */
+/* hub_server.c - receives messages: identifies the sender, checks its rights and dispatches by type. */
 #include "engine/islands/hub/hub_server.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static void refuse_update(bt_hub *h, bt_member *m, const char *why) {
 }
 
 static void take_chunk(bt_hub *h, bt_member *m, const bt_island_head *head, const void *payload) {
-    if (head->seq <= m->applied || m->pushed) return; /* repeated: its go is on its way */
+    if (head->seq <= m->applied || m->pushed) return; /* repeated: its go was sent */
     if (head->seq != m->staging) {
         bt_hub_unstage(m);
         const uint32_t most = bt_hub_chunks(bt_hub_update_bytes(h, m, BT_PUSH_WEIGHTS, false));
@@ -114,7 +114,8 @@ static bt_code take_push(bt_hub *h, bt_member *m, const bt_island_head *head, co
 
 /* ---- weights ----------------------------------------------------------------------------------- */
 
-/* FULL: parts from m->fetch.first on wait for room; what was sent, and what cannot be, is no longer in m->fetch */
+/* Returns FULL if the parts from m->fetch.first on wait for room; parts that were sent or cannot be sent are
+ * removed from m->fetch */
 static bt_port_state send_parts(bt_hub *h, bt_member *m) {
     bt_island_fetch *f = &m->fetch;
     size_t n = 0;
@@ -186,7 +187,7 @@ static bt_code member_message(bt_hub *h, bt_member *m, const bt_island_head *hea
     }
 }
 
-/* It was sent to an address of another process, or is not what one that is not the first is there for */
+/* The message was sent to the address of another process, or has a type that only the first process handles. */
 static bool is_for_other(bt_hub *h, const bt_hub_peer *from, const bt_island_head *head) {
     const bool every = head->type == BT_ISLAND_CHUNK_MESSAGE || head->type == BT_ISLAND_FETCH;
     if (head->part == h->part && (h->part == 0 || every)) return false;

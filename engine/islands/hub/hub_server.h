@@ -51,8 +51,8 @@ typedef struct bt_member { /* one island */
     uint64_t staging;             /* sequence number of the update in `staged` */
     unsigned char *staged, *have; /* (chunks x BT_ISLAND_CHUNK), (chunks) */
     uint32_t chunks, arrived, end_bytes; /* end_bytes: of the last chunk */
-    bool pushed;                         /* all of it is there */
-    bool waits;                          /* for its go */
+    bool pushed;                         /* all chunks have been received */
+    bool waits;                          /* waits for its go */
     bt_island_push push;
     bt_island_go go;          /* the newest */
     int64_t sequences;        /* per step */
@@ -74,13 +74,14 @@ typedef struct bt_member { /* one island */
 
 typedef struct bt_hub_cfg {
     bt_hub_port port;
-    int islands;      /* the job begins when so many have joined */
+    int islands;      /* the job begins when this number of islands have joined */
     double grace_s;   /* an island without a connection for so long is declared dead */
     double silence_s; /* an island without any message for so long is declared dead, too */
     double overdue_s; /* maximum wait for an update, and 3 of its rounds; 0: no limit */
     int quorum;       /* number of updates that are enough for islands that step together; 0: all */
     double quorum_s;  /* time to wait for further updates after the quorum */
-    int64_t late; /* a delta so many rounds late is used (bt_outer_average), a later one left out */
+    int64_t
+        late; /* a delta at most so many rounds late is used (bt_outer_average), a later one is left out */
     const bt_sink *sink; /* may be NULL; borrowed */
     uint64_t epoch;      /* random, not 0 */
     /* Waits about a second for a disk that refused to keep something; false: the hub is to end. NULL: the
@@ -124,7 +125,8 @@ typedef struct bt_hub {
 
 bt_code bt_hub_create(bt_hub **out, const bt_hub_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_hub_destroy(bt_hub *h); /* accepts NULL */
-/* An error is the hub's own end (memory, a broken invariant); what a peer does wrong is answered */
+/* An error means that the hub itself must end (memory, a broken invariant); faults of a peer are reported to that
+ * peer. */
 bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, size_t bytes,
                        int64_t now_ns, bt_err *err) BT_MUST_CHECK;
 /* Reports a message of several frames of this peer, which was discarded (hub_socket.h). */
@@ -134,7 +136,7 @@ void bt_hub_refuse_memory(bt_hub *h, double mib, double most);
 /* memory of the model's arrays and of the received updates */
 size_t bt_hub_bytes(const bt_hub *h);
 uint32_t bt_hub_chunks(
-    size_t bytes); /* number of chunks of an update, or of weights, of so many bytes */
+    size_t bytes); /* number of chunks of an update, or of weights, of `bytes` bytes */
 /* every 100 ms or so: pings, the dead, the overdue */
 bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) BT_MUST_CHECK;
 /* Sends parts for which a connection had no room when an island requested them. true: some are still pending, so

@@ -244,7 +244,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
     return code == BT_OK ? bt_agree(bt_comm_world(), clear_log(s, err), err) : code;
 }
 
-/* a checkpoint is due beyond so many bytes of the log */
+/* size of the log in bytes above which a checkpoint is due */
 static int64_t log_most(const bt_hub_model *m) {
     const int64_t models = BT_HUB_LOG_MODELS * (int64_t)(m->n * sizeof(float));
     return models > DUE_LEAST ? models : DUE_LEAST;
@@ -378,7 +378,8 @@ static bt_code read_whole(const bt_hub_state *s, void *to, size_t n, bool *whole
     return BT_OK;
 }
 
-/* NONE: no record begins here, or its end is missing; DAMAGED: its bytes are there and wrong, the next follows */
+/* NONE: no record begins here, or its end is missing; DAMAGED: its bytes are complete but wrong, and the next one
+ * follows */
 typedef enum { RECORD_NONE, RECORD_DAMAGED, RECORD_WHOLE } record_kind;
 
 /* this process' part of a record, the mean into the model's */

@@ -18,8 +18,8 @@
 
 typedef struct bt_hub_state bt_hub_state;
 
-/* the folder is created; what is in it becomes the hub's state (h has no members yet). replayed: updates of
- * the log. BT_BUSY: another hub has it */
+/* Creates the folder if needed and restores the hub's state from it (h has no members yet). replayed: number of
+ * updates applied from the log. BT_BUSY: another hub uses the folder */
 bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_t *replayed,
                           bt_err *err) BT_MUST_CHECK;
 void bt_hub_state_close(bt_hub_state *s); /* accepts NULL */
@@ -36,7 +36,7 @@ typedef struct bt_hub_applied { /* one update of the weights */
  * still that of the step. Does nothing without a state. */
 bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t version_before,
                          bt_err *err) BT_MUST_CHECK;
-/* a checkpoint; the log begins anew */
+/* writes a checkpoint and truncates the log */
 bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) BT_MUST_CHECK;
 /* the log has grown so long that a checkpoint is worth it: as many times the weights as fp32 */
 enum { BT_HUB_LOG_MODELS = 16 };

@@ -240,7 +240,7 @@ static void take_start(bt_island *i) {
     memcpy(i->all.x + i->begin, i->hub.x + i->begin, i->part * size);
 }
 
-/* Records what the next update is made of, for a hub that restarts meanwhile. */
+/* Records what the next update is made of, in case the hub restarts before it is applied. */
 static void put_claim(bt_island *i) {
     const bt_island_go *g = &i->go;
     i->client.claim = (bt_island_claim){.begin = g->begin,
@@ -357,7 +357,7 @@ static bt_code talk(void *ctx, bt_err *err) {
     for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
         if (whole_needed(i)) i->hub.version = -1;
         BT_TRY(follow(i, err));
-        stranger = i->client.stranger; /* started again between its go and the fetch */
+        stranger = i->client.stranger; /* the hub restarted between its go and the fetch */
         if (stranger)
             BT_TRY(
                 bt_island_client_push_again(&i->client, &i->push, &i->coming, &i->rejoined, err));
@@ -368,7 +368,7 @@ static bt_code talk(void *ctx, bt_err *err) {
     return join_hub(i, err);
 }
 
-/* its steps are done again, on data of the new go */
+/* its steps are repeated on the data of the new go */
 static bool goes_back(const bt_island *i) {
     return i->rejoined || i->outcome == BT_UPDATE_CLOSED || i->outcome == BT_UPDATE_LATE;
 }
@@ -472,7 +472,7 @@ static bt_code settle(bt_island *i, int64_t steps, bt_island_state *state, bt_er
         code = bt_exchange_thread_end(&i->thread, err);
         i->in_thread = false;
         back = goes_back(i);
-        /* steps since an update that was not applied began with what it was of */
+        /* steps done since an update that was not applied started from weights that include it */
         own = steps > 0 && !back && i->outcome == BT_UPDATE_APPLIED &&
               i->coming.begin == before.next_begin && i->coming.stride == before.stride &&
               i->coming.steps >= steps;

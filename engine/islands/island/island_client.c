@@ -153,7 +153,8 @@ static void take_welcome(bt_island_client *c, const bt_island_head *head, const 
     c->left_behind = false;
 }
 
-/* more: lines beside those of the configuration. limit_ms: gives up after so long, *welcome false; 0: never */
+/* more: lines besides those of the configuration. limit_ms: time after which it returns with *welcome false; 0: no
+ * limit */
 static bt_code say_hello(bt_island_client *c, const char *more, int limit_ms, bool *welcome,
                          bt_err *err) {
     int64_t asked_ns = wait_begin(c);
@@ -321,7 +322,7 @@ static bt_code offer(bt_island_client *c, const bt_island_push *push,
         BT_TRY(say_hello(c, wanted ? claim : "", 0, &welcome, err));
         const bool had = wanted && c->had;
         if (wanted && c->resend && push->bytes && !payload) {
-            wanted = false; /* a hub that lost what it had acknowledged: as one that joins */
+            wanted = false; /* a hub that lost an acknowledged update: rejoin */
             continue;
         }
         wanted &= c->resend;
@@ -429,7 +430,7 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
     return BT_OK;
 }
 
-/* A hub that was started again learns at once what this island is at, and need not wait for its push */
+/* Informs a restarted hub at once of this island's claim, so that it need not wait for its push. */
 static void say_what_it_holds(bt_island_client *c) {
     char claim[240];
     bool welcome;

@@ -1,4 +1,4 @@
-/* data_lease.c - a short list of stretches; an island has one, seldom two. */
+/* data_lease.c - a short list of ranges; an island has one, rarely two. */
 #include "engine/islands/rules/data_lease.h"
 
 #include <stdlib.h>
@@ -101,7 +101,7 @@ static bool cut_out(bt_leases *l, int64_t begin, int64_t end) {
 bool bt_leases_claim(bt_leases *l, int64_t owner, int64_t begin, int64_t end) {
     bt_err ignored = BT_ERR_INIT;
     if (begin < 0 || begin >= end || room(l, &ignored) != BT_OK) return false;
-    if (end > l->next) { /* dealt out after what the hub remembers */
+    if (end > l->next) { /* Leases ranges that were dealt after the restored state of the hub. */
         if (bt_leases_return(l, l->next, end, &ignored) != BT_OK) return false;
         l->next = end;
     }

@@ -31,9 +31,8 @@ double bt_outer_momentum(double islands);
  * arXiv:2401.09135). */
 void bt_outer_average(float *theta, const float *delta, size_t n, float eta);
 
-/* the factor on the learning rate of an update that is `staleness` versions old: 1 / (1 + staleness)
- * (Zhang et al., arXiv:1511.05950). It belongs to the step and not to the gradient, of whose scale AdamW
- * is independent */
+/* Factor on the learning rate of an update that is `staleness` versions old: 1 / (1 + staleness) (Zhang et al.,
+ * arXiv:1511.05950). It scales the step, because AdamW is independent of the scale of the gradient. */
 double bt_staleness_factor(int64_t staleness);
 
 /* An update is poisoned when its norm is more than `limit` times the median of the norms given (the

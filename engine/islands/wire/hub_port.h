@@ -32,7 +32,7 @@ typedef struct bt_island_port {
     /* frame: room for BT_ISLAND_FRAME bytes. *bytes is 0 after a timeout. An error is permanent: the hub does not
      * accept this island's key, or has an unexpected key itself. */
     bt_code (*receive)(void *ctx, void *frame, size_t *bytes, int timeout_ms, bt_err *err);
-    /* connects anew; what was on its way may be lost */
+    /* reconnects; messages in flight may be lost */
     bt_code (*reconnect)(void *ctx, bt_err *err);
     /* true: the peer refuses connections. The pointer is NULL if the transport cannot detect this. */
     bool (*closed)(void *ctx);

@@ -123,8 +123,8 @@ const char *bt_update_outcome_name(bt_update_outcome o);
 const char *bt_update_outcome_help(bt_update_outcome o); /* a sentence; static storage */
 /* frame: room for BT_ISLAND_HEAD + head->bytes. Returns the frame's bytes */
 size_t bt_island_write(void *frame, const bt_island_head *head, const void *payload);
-/* Checks everything: *payload points into the frame. BT_FORMAT names what is wrong; BT_UNSUPPORTED: of
- * another version of the protocol */
+/* Checks everything: *payload points into the frame. BT_FORMAT: err describes the fault; BT_UNSUPPORTED: another
+ * version of the protocol */
 bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
                         bt_island_head *head, const void **payload, bt_err *err) BT_MUST_CHECK;
 

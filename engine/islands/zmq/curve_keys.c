@@ -40,7 +40,7 @@ static bt_code write_file(const char *path, const char *text, mode_t mode, bt_er
     return bt_fail_errno(err, BT_IO, why, "cannot write '%s'", path);
 }
 
-/* The public key first: a pair whose secret file is there is never made again */
+/* Writes the public key first: a pair whose secret file exists is never made again. */
 static bt_code write_pair(const char *public_path, const char *public_key, const char *path,
                           const char *text, bt_err *err) {
     char line[BT_CURVE_KEY + 16];

@@ -21,8 +21,8 @@ typedef struct bt_curve_keys {
     char hub[BT_CURVE_KEY]; /* in an island: the hub's public key; in the hub: "" */
 } bt_curve_keys;
 
-/* makes the hub's keys in dir where there are none, and those of an island; made: the island's are new. An
- * island's keys are never replaced; BT_ARG: those there are of another hub */
+/* Makes the hub's keys in dir if it has none, and those of an island; made: the island's keys are new. Existing
+ * keys of an island are never replaced; BT_ARG: they belong to another hub */
 bt_code bt_curve_make(const char *dir, const char *island, bool *made, bt_err *err) BT_MUST_CHECK;
 /* path: a key file, or a folder with `name`.key in it. want_hub: of an island, with the hub's key */
 bt_code bt_curve_read(bt_curve_keys *out, const char *path, const char *name, bool want_hub,

@@ -19,9 +19,9 @@ typedef struct bt_hub_socket_cfg {
 
 bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
-/* Closes all connections and listens at the same address again. What libzmq held of them is freed: neither its
- * high-water mark nor its limit of a frame bounds a message of ever more frames. Islands connect anew by
- * themselves. After an error only close may follow */
+/* Closes all connections and listens at the same address again, which frees all memory that libzmq uses for them:
+ * neither its high-water mark nor its frame limit bounds a message with a growing number of frames. Islands
+ * reconnect automatically. After an error only close may follow */
 bt_code bt_hub_socket_renew(bt_hub_socket *s, bt_err *err) BT_MUST_CHECK;
 void bt_hub_socket_close(bt_hub_socket *s);                /* accepts NULL */
 const char *bt_hub_socket_address(const bt_hub_socket *s); /* "127.0.0.1:8160" */

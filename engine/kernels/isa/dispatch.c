@@ -45,7 +45,7 @@ static const cap caps[] = {
 enum { CAPS = sizeof caps / sizeof *caps };
 
 static bool is_auto(const char *isa) { return !isa || !isa[0] || strcmp(isa, "auto") == 0; }
-/* NULL: of "auto" where no vector set is there, and of an unknown word */
+/* Returns NULL for "auto" if there is no vector set, and for an unknown word. */
 static const cap *cap_of(const char *isa) {
     if (is_auto(isa)) isa = bt_kernels_auto_isa(bt_cpu_found());
     for (size_t i = 0; i < CAPS; i++)
@@ -64,7 +64,8 @@ static struct {
     bool ready;
 } choice;
 
-static const bt_kernels *set_on(size_t i, const bt_cpu *c) { /* NULL: not on such a processor */
+static const bt_kernels *set_on(size_t i,
+                                const bt_cpu *c) { /* returns NULL on a processor without it */
     bool avx2 = c->avx2 && c->fma && c->f16c, avx512 = avx2 && c->avx512,
          amx = avx512 && c->avx512_bf16 && c->amx_int8 && c->amx_bf16;
     switch (i) {

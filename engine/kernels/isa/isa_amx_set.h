@@ -53,7 +53,7 @@ static double peak_ops(bt_peak kind, size_t rounds) {
     return (kind == BT_PEAK_INT8 ? 32768.0 : 16384.0) * 64 * (double)rounds;
 }
 
-/* tiles multiply bf16 only; other operands have the AVX-512 set, whose packed form is the same */
+/* tiles multiply bf16 only; all other operands use the AVX-512 set, whose packed form is the same */
 static void amx_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, const void *b,
                      size_t ldb, int tb, float alpha, size_t M, size_t N, size_t K, bt_prec prec,
                      int flags, void *scratch) {

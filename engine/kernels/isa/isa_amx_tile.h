@@ -149,7 +149,7 @@ static void amx_i8(size_t rows, const tile_i8_out *o, const int8_t *a, size_t ld
 
 static tile_i8_fn tile_i8(void) { return amx_i8; }
 static tile_i8_fn tile_u8(void) { return amx_i8; }
-#define TILE_F32 run_f32 /* not called: fp32 operands go to the AVX-512 set */
+#define TILE_F32 run_f32 /* never called: fp32 operands use the AVX-512 set */
 #define TILE_BF16 amx_bf16
 
 #endif /* BT_AMX_TILES */

@@ -207,7 +207,7 @@ BT_INLINE void transpose(vi r[VL]) {
     BT_UNROLL for (int i = 0; i < VL; i++) r[i] = vi_bits(f[i]);
 }
 
-/* NR values that are at hand: columns k.. of A row `dst`; a group of a B panel */
+/* stores NR values: columns k.. of A row `dst`; a group of a B panel */
 BT_INLINE void a_put(uint32_t *dst, size_t k, const vf x[2], const bt_prec prec) {
     BT_UNROLL for (int h = 0; h < 2; h++)
         v_store((float *)(void *)(dst + k) + h * VL, rounded(x[h], prec));

@@ -316,8 +316,7 @@ BT_INLINE __m512i pair_bf16(__m512 lo, __m512 hi) {
     return _mm512_permutexvar_epi16(zip, x_pack_bf16(lo, hi));
 }
 
-/* NR values that are at hand: columns k.. of A row `dst`; a group of a B panel, with bf16 out of
- * two rows */
+/* stores NR values: columns k.. of A row `dst`; a group of a B panel, for bf16 from two rows */
 BT_INLINE void a_put(uint32_t *dst, size_t k, const vf x[2], const bt_prec prec) {
     if (prec == BT_PREC_BF16) {
         _mm512_storeu_si512(dst + k / 2, x_pack_bf16(x[0], x[1]));

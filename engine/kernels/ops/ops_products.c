@@ -337,8 +337,8 @@ static void do_gemm_columns(void *ctx, int thread, size_t a, size_t b) {
                  j->K, j->prec, j->flags, bt_ops_scratch(thread));
 }
 
-/* Rows of which one thread would take all, and many columns: these are what threads share. The bits are
- * the same, but for OpenBLAS, which rounds by the shape of what it is given. */
+/* For few rows and many columns: divides the columns among threads. The bits are the same, except for OpenBLAS,
+ * whose rounding depends on the shape. */
 enum { GEMM_COLUMNS = 128 };
 static bool by_columns(size_t M, size_t N) {
     return M <= product_grain() && N >= 4 * GEMM_COLUMNS && bt_threads_count() > 1 &&

@@ -36,7 +36,7 @@ void bt_cpu_hide(unsigned features);
 int bt_cpu_count_cores(const int *cpus, int n, const char *root);
 /* the cores to use of the visible ones under a quota of processors (0: none): whole ones, at least 1 */
 int bt_cpu_usable_cores(int visible, double quota);
-/* OPENBLAS_CORETYPE this CPU deserves: SKYLAKEX, HASWELL, ZEN, ... or NULL: let it choose */
+/* OPENBLAS_CORETYPE for this CPU: SKYLAKEX, HASWELL, ZEN, ... or NULL: chosen by OpenBLAS */
 const char *bt_cpu_blas_core(void);
 
 #endif

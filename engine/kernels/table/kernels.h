@@ -173,8 +173,8 @@ typedef struct bt_kernels {
     void (*softmax_xent)(float *loss, float *logits, const int32_t *targets, float dscale,
                          size_t rows, size_t V);
 
-    /* ---- rows of which this caller has some columns only (tensor parallelism): statistics, then
-     * what follows from the statistics of whole rows ---- */
+    /* ---- rows of which this caller has some columns only (tensor parallelism): statistics, then functions of the
+     * statistics of whole rows ---- */
     /* sum of x^2; x and gain (NULL: 1) where |x gain| is largest, so that absmax has the bits of
      * the whole row's */
     void (*row_stats)(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C);
@@ -340,7 +340,7 @@ typedef struct bt_kernels {
 enum { BT_TERN_ROWS = 64 };
 /* queries of an attention tile */
 enum { BT_ATTN_ROWS = 64 };
-/* int8 attention: a rounding error is carried to the key so many further on; steps of a weight */
+/* int8 attention: distance of the key to which a rounding error is carried; steps of a weight */
 enum { BT_ATTN_LANES = 32, BT_ATTN_STEPS = 126 };
 /* rows of tern_gemv at most */
 enum { BT_FEW_ROWS = 32 };

@@ -38,7 +38,7 @@ bool bt_model_head_rows(const bt_model_setup *s);
 bool bt_model_tied_copy(const bt_model_setup *s);
 /* embedding and head of a frozen base are int8 */
 bool bt_model_tables8(const bt_model_setup *s);
-/* it is a table of bf16, as what the first stage has where that is shared out */
+/* its type is a table of bf16 if the first stage has sharded weights */
 bool bt_model_tied_bf16(const bt_model_setup *s);
 /* ranges of a weight's outputs that are packed apart, and the bytes of one */
 size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t);

@@ -41,8 +41,7 @@ bool bt_acts_lean(const bt_model_setup *s);
 bool bt_acts_again(const bt_model_setup *s);
 /* the gradients of gate and up are rounded to bf16, whichever form they are kept in: the same bits */
 bool bt_acts_rounds_dy(const bt_model_setup *s);
-/* rows of dgate and dup: backward takes the feed-forward part through all its products by so
- * many */
+/* rows of dgate and dup: backward processes the feed-forward part in blocks of this size */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M);
 
 /* passes in flight; the kept buffers of one follow those of another */
@@ -50,8 +49,8 @@ size_t bt_acts_slots(const bt_model_setup *s);
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);
 
-/* A layer's value into its bf16, where it has one (acts.def); and for backward out of it again, or,
- * recomputed, as if it had been there */
+/* Stores a layer's value as bf16, if it has such a field (acts.def); backward reads it from there, or, recomputed,
+ * gets the same bits. */
 void bt_acts_save(uint16_t *saved, const float *x, size_t n);
 void bt_acts_load(const bt_model_setup *s, float *x, const uint16_t *saved, size_t n);
 

@@ -1,6 +1,6 @@
-/* adapter.c - linear layers whose weights are frozen: no gradient for them, and a low-rank adapter
- * beside some, u = scale x A^T, y += u B^T. Backward: dB += dy^T u, du = scale dy B, dA += du^T x,
- * dx += du A (arXiv:2106.09685). Products of adapters are in the precision of dense layers. */
+/* adapter.c - linear layers with frozen weights: no gradient for them, and for some a low-rank adapter, u = scale
+ * x A^T, y += u B^T. Backward: dB += dy^T u, du = scale dy B, dA += du^T x, dx += du A (arXiv:2106.09685).
+ * Products of adapters have the precision of dense layers. */
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
 #include "engine/model/net/net.h"

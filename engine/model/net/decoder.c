@@ -15,8 +15,8 @@
 #include "engine/model/net/cache_attention.h"
 #include "engine/model/net/net.h"
 
-/* rows that go through the head at once; that read it as it is stored: more are faster by the
- * products, where these are of bf16 */
+/* rows of the head computed at once; rows below which the head is read as stored: for more rows bf16 products are
+ * faster */
 enum { LOGITS_BLOCK = 64, HEAD_ROWS = 16 };
 
 typedef struct row { /* a row of one step */
@@ -47,7 +47,7 @@ typedef struct narrow_job {
     uint16_t *to; /* NULL: only looks */
     const float *x;
     bt_stored_as as;
-    atomic_bool other; /* some value is none of this type */
+    atomic_bool other; /* set if a value is not exactly representable in this type */
 } narrow_job;
 
 enum { NARROW = 4096 };

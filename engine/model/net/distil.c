@@ -28,7 +28,7 @@ typedef struct rows_job {
     bt_distil how;
     bt_head_form form;
     bt_vocab_part vocab;
-    bt_distil_part *mine;      /* (rows) of what is here */
+    bt_distil_part *mine;      /* (rows) results of this rank's range */
     const bt_distil_part *all; /* (ranks, rows) */
     double dscale;
     size_t rows, V, ld;
@@ -235,7 +235,7 @@ static void losses_and_gradients(rows_job *j, bt_distil_part *all) {
     bt_parallel_for(j->rows, 1, do_rows, j);
 }
 
-/* the teacher sees what the student sees */
+/* the teacher gets the same input as the student */
 static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, size_t B, size_t T) {
     const size_t M = B * T;
     teacher->n_documents = m->n_documents;
@@ -309,8 +309,8 @@ typedef struct top_job {
     size_t V, ld, k;
 } top_job;
 
-/* The k largest, in order; of equal ones the smaller token first. Few tokens of a row displace one that is
- * there already: insertion is enough. */
+/* Selects the k largest, in order; of equal ones the smaller token first. Insertion is fast enough, because few
+ * tokens of a row displace an earlier one. */
 static void pick(const float *z, size_t V, size_t k, uint32_t *ids) {
     size_t n = 0;
     for (size_t i = 0; i < V; i++) {

@@ -13,7 +13,7 @@ struct bt_gen {
     bt_sampler *sampler;
     bt_arena arena;
     float *logits;   /* (V) */
-    int32_t *tokens; /* (T) what the cache holds */
+    int32_t *tokens; /* (T) tokens in the cache */
     size_t seen;
 };
 
@@ -70,7 +70,7 @@ static void keep_logits(void *ctx, size_t part, size_t token, const float *logit
     memcpy(g->logits, logits, (size_t)bt_model_config(g->m)->V * sizeof *logits);
 }
 
-/* n tokens behind those in the cache; there is room */
+/* Appends n tokens to those in the cache; there must be room. */
 static void forward(bt_gen *g, const int32_t *tokens, size_t n, bool last) {
     memmove(g->tokens + bt_decoder_length(g->decoder, 0), tokens, n * sizeof *tokens);
     const bt_decode_part part = {

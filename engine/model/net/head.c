@@ -92,7 +92,7 @@ static void judge(bt_model *m, const class_job *j) {
     }
 }
 
-/* the next texts at or behind row `at`, as many as there is room for logits */
+/* Selects the next texts from row `at` on, as many as fit the room for logits. */
 static size_t next_rows(const bt_model *m, const int32_t *targets, size_t *at, size_t M) {
     const size_t most = m->logits_rows * bt_ops_logits_ld((size_t)m->setup.cfg.V) /
                         (size_t)m->setup.cfg.classes;

@@ -67,8 +67,8 @@ struct bt_layer_source {
 typedef struct bt_model_setup {
     bt_model_cfg cfg;
     int B; /* sequences of a micro-batch */
-    /* stages of a pipeline: passes through a chunk whose activations are kept at a time, 0: one; and
-     * micro-batches that these are of */
+    /* stages of a pipeline: maximum number of passes through a chunk whose activations are saved, 0: one; and
+     * number of their micro-batches */
     int in_flight, micros_in_flight;
     bt_prec prec;
     bool train; /* false: no gradients, no saved activations */
@@ -80,9 +80,8 @@ typedef struct bt_model_setup {
     /* passes that make gradients (bt_model_round_attention): attention is that of bt_attn_shape's int8 */
     bool attention_int8;
     bt_model_slice slice; /* all zero: the whole model */
-    /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over so many
-     * equal leaves of the whole model (shape/leaves.h): then they have the same bits in any
-     * slice.tp_size. 0 or 1: they are not */
+    /* sums over heads, widths, vocabulary and (norms) tokens are added as a tree over this number of equal leaves
+     * of the whole model (shape/leaves.h): then they have the same bits for any slice.tp_size. 0 or 1: no tree */
     int leaves;
     bool sequence; /* slices: each rank has the residual and the norms of its own tokens */
     /* for slices, or for leaves that one rank holds all; borrowed. Plans need none */
@@ -107,7 +106,7 @@ typedef struct bt_model_setup {
     bool stages_bf16;    /* residuals and their gradients travel between stages as bf16 */
 } bt_model_setup;
 
-/* tokens of M whose residual this slice holds */
+/* tokens of M whose residual is in this slice */
 size_t bt_slice_rows(const bt_model_setup *s, size_t M);
 
 typedef struct bt_arena_row {
@@ -141,7 +140,7 @@ bt_latent bt_model_latent(const bt_model *m, size_t tensor);
 static inline void *bt_latent_at(bt_latent w, size_t element) {
     return (unsigned char *)w.at + element * bt_moment_bytes(w.form);
 }
-/* elements first .. first+n as fp32: where they are, or in `spare`, which has room for n. Any thread */
+/* elements first .. first+n as fp32: in place, or converted to `spare`, which has room for n. Any thread */
 const float *bt_latent_read(bt_latent w, size_t first, size_t n, float *spare);
 /* element `at` of the flat array, of a tensor; padding: 0 */
 float bt_model_weight_at(const bt_model *m, size_t at);
@@ -158,8 +157,8 @@ const bt_params *bt_model_base(const bt_model *m);
  * of embedding and head. Ternary: all of them, and scale is the absmean of the whole tensor */
 void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
                        float scale);
-/* elements first .. first+n of the whole model's embedding: what a last stage has in its copy of it, where
- * head and embedding are tied; other models have none */
+/* elements first .. first+n of the whole model's embedding, for the copy of a last stage whose head is tied;
+ * ignored by other models */
 void bt_model_base_put_tied(bt_model *m, size_t first, size_t n, const float *values);
 /* all tensors are in: the model computes with them */
 void bt_model_base_done(bt_model *m);
@@ -259,9 +258,9 @@ typedef struct bt_top_row {
     const uint32_t *ids;
     const uint16_t *logs;
 } bt_top_row;
-/* Instead of a teacher there may be rows (B, T) that were kept of one, k <= BT_TOP_MOST; filled before each
- * pass; borrowed. Then both softmaxes over tau are of these k tokens alone, so that with all of them the
- * loss is the teacher's but for the rounding of what was kept. */
+/* Instead of a teacher its stored likeliest tokens may be used: rows (B, T), k <= BT_TOP_MOST, filled before each
+ * pass; borrowed. Then both softmaxes over tau cover these k tokens alone; with all tokens the loss is the
+ * teacher's, except for the rounding of the stored values. */
 typedef struct bt_distil {
     bt_model *teacher;
     const bt_top_row *rows;

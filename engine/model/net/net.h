@@ -22,8 +22,8 @@ typedef struct bt_gain {
 typedef struct bt_linear bt_linear;
 typedef struct bt_linear_input bt_linear_input;
 
-/* Products of a linear layer. Rows r0 .. r0+rows of its input; y, dx, dy: row r0's. src is what the
- * input was made from. flags: of the kernels (BT_ACC adds to y or dx) */
+/* Products of a linear layer for rows r0 .. r0+rows of its input; y, dx, dy: of row r0. src is the source of the
+ * input. flags: of the kernels (BT_ACC adds to y or dx) */
 typedef struct bt_linear_ops {
     void (*fwd)(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                 size_t r0, size_t rows, int flags);
@@ -35,8 +35,8 @@ typedef struct bt_linear_ops {
                size_t r0, size_t rows);
 } bt_linear_ops;
 
-/* y += scale B (A x) beside a frozen layer; rank 0: none. x is what the base product reads: int8 values
- * times their scale, or floats. Rows are worked on in chunks, in the memory that all layers share */
+/* y += scale B (A x) beside a frozen layer; rank 0: none. x is the input of the base product: int8 values times
+ * their scale, or floats. Rows are processed in chunks, in memory shared by all layers */
 typedef struct bt_adapter {
     const bt_tensor *a_tensor, *b_tensor;
     const float *a, *b; /* (rank, K), (N, rank) */
@@ -53,8 +53,8 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     const bt_tensor *tensor;
     size_t N, K;
     bt_latent w; /* latent weights; at is NULL: a frozen base has none */
-    /* dense: (N, K) as products read them; panel: where values from their owners go, NULL: the
-     * latent weights are read. BT_WEIGHTS_PREFETCHED: the same place in every layer */
+    /* dense: (N, K) in the format of the products; panel: buffer for values from their owners, NULL: the latent
+     * weights are read. BT_WEIGHTS_PREFETCHED: memory shared by all layers */
     bt_table values;
     void *panel;
     float *dw;
@@ -94,7 +94,7 @@ typedef struct bt_input_ops {
      * nothing to call */
     void (*bwd)(const bt_linear_input *in, float *dx, const float *dy, const float *x, size_t r0,
                 size_t rows);
-    /* NULL: not both at once. fwd, and x as bf16 to `saved` (row r0's); and bwd from there */
+    /* NULL: not fused. fwd that also stores x as bf16 to `saved` (of row r0); and bwd from there */
     void (*fwd_saving)(const bt_linear_input *in, uint16_t *saved, const float *x, size_t r0,
                        size_t rows);
     void (*bwd_saved)(const bt_linear_input *in, float *dx, const float *dy, const uint16_t *x,
@@ -180,7 +180,7 @@ typedef struct
 struct bt_model {
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
-    const bt_tp_ops *tp; /* bt_tp_one_rank, or of engine/model/tp, whose state follows */
+    const bt_tp_ops *tp; /* bt_tp_one_rank, or the table of engine/model/tp, whose state follows */
     struct bt_tp_state *tp_state;
     bt_params params;
     /* tables, weights and gradients of the adapters, which train instead of params; n 0: params train */
@@ -241,9 +241,8 @@ struct bt_model {
     bool rounds_attention; /* bt_model_round_attention */
     uint32_t *noise_rows;  /* (M) keys of bt_noise; NULL without int8 gradients */
     size_t block;          /* rows of one feed-forward block */
-    size_t
-        again; /* rows whose gate and up are there, a multiple of it; 0: those of all (acts.def) */
-    /* query heads whose dk and dv are summed apart, and arrays of these sums */
+    size_t again; /* rows whose gate and up are saved, a multiple of it; 0: all rows (acts.def) */
+    /* number of query heads whose dk and dv are summed separately, and of arrays of these sums */
     size_t heads_per_run, kv_runs;
 };
 
@@ -256,7 +255,7 @@ static inline bool bt_net_latent_apart(const bt_model_setup *s) {
 bool bt_net_reads_bf16(bt_prec prec);
 
 /* ---- linear.c ---- */
-/* decoding, int8 gradients, ternary, dense: by what the layer has */
+/* chooses by the layer: decoding, int8 gradients, ternary, dense */
 const bt_linear_ops *bt_linear_ops_of(const bt_linear *l);
 void bt_net_copy(float *y, const float *x, size_t n);
 
@@ -264,7 +263,7 @@ void bt_net_copy(float *y, const float *x, size_t n);
 enum { BT_ADAPTER_CHUNK = 256 };
 /* a frozen layer, with its adapter or without */
 extern const bt_linear_ops bt_adapter_ops;
-/* rows r0 .. r0+n, n <= chunk, of what the base product reads */
+/* rows r0 .. r0+n, n <= chunk, of the input of the base product */
 const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
                               size_t r0, size_t n);
 /* y (n, N) += u (n, rank) B^T */
@@ -363,7 +362,7 @@ static inline float *bt_at_tensor(float *flat, const bt_tensor *t) {
     return flat && t ? flat + t->offset : NULL;
 }
 
-/* ---- transformer.c: one pass over M = B * T tokens whose positions are in m->pos ------------- */
+/* ---- transformer.c: one pass over M = B * T tokens with positions m->pos ------------- */
 void bt_net_positions(bt_model *m, size_t B, size_t T, size_t first);
 /* x -> q, k (normed, rotated), v */
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M);

@@ -202,7 +202,7 @@ static void take_range(void *ctx, int thread, size_t from, size_t to) {
     }
 }
 
-/* ---- values of dense layers: as they are read ------------------------------------------------ */
+/* ---- values of dense layers, in the format of the products -------------------------------------- */
 
 typedef struct bytes_job {
     uint8_t *to;

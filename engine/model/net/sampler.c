@@ -41,7 +41,7 @@ void bt_sampler_destroy(bt_sampler *s) {
     free(s);
 }
 
-/* ties go to the smaller token, so that the order is one order */
+/* ties go to the smaller token, so that the order is total */
 static bool likelier(const candidate *a, const candidate *b) {
     return a->weight > b->weight || (a->weight == b->weight && a->token < b->token);
 }
@@ -59,7 +59,7 @@ static void sift_down(candidate *heap, size_t n, size_t i) {
     }
 }
 
-/* takes the likeliest of n candidates out of the heap; it ends behind the rest, at heap[n - 1] */
+/* Removes the likeliest of n candidates from the heap and stores it behind the rest, at heap[n - 1]. */
 static candidate pop(candidate *heap, size_t n) {
     candidate first = heap[0];
     heap[0] = heap[n - 1];

@@ -37,8 +37,7 @@ typedef struct bt_sampler bt_sampler;
 
 bt_code bt_sampler_create(bt_sampler **out, size_t V, bt_err *err) BT_MUST_CHECK;
 void bt_sampler_destroy(bt_sampler *s); /* accepts NULL */
-/* logits (V); index: number of the draw, which the random number is of. Ties go to the smaller
- * token. */
+/* logits (V); index: number of the draw, which seeds the random number. Ties go to the smaller token. */
 int32_t bt_sampler_draw(bt_sampler *s, const float *logits, const bt_sampling *how,
                         bt_history occurred, uint64_t index);
 

@@ -45,7 +45,7 @@ void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_f
 /* The tied table's elements in this part that pass between stages; 0 where no other stage has it too, and
  * for the frozen base of adapters, of which each of the two stages reads its own. */
 size_t bt_stage_tied_elems(const bt_model_setup *s);
-/* first stage: the embedding as it is read; last: its copy. Both of `*elem` bytes an element; other
+/* first stage: the embedding in the format of the products; last: its copy. Elements have `*elem` bytes; other
  * stages NULL */
 void *bt_model_tied(bt_model *m, size_t *elem);
 /* first: where gradients are added now; last: the head's, to be sent and zeroed */

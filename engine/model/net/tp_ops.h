@@ -48,7 +48,7 @@ typedef struct bt_vocab_part {
 } bt_vocab_part;
 
 typedef struct bt_tp_ops {
-    /* rows of M whose residual is here */
+    /* rows of M whose residual is on this rank */
     bt_rows (*own_rows)(const bt_model *m, size_t M);
     /* an input of which this rank has made its own rows -> all rows */
     void (*gather_input)(bt_model *m, const struct bt_linear_input *in, size_t M);
@@ -93,7 +93,7 @@ typedef struct bt_tp_ops {
 } bt_tp_ops;
 
 extern const bt_tp_ops bt_tp_one_rank;
-/* the best token of the n whose logits these are, the first of them token `first`; see bt_draw */
+/* the best token of n logits, the first of which belongs to token `first`; see bt_draw */
 typedef struct bt_drawn {
     double score;
     int64_t token;

@@ -113,7 +113,7 @@ static bt_attn_shape attn_shape(const bt_model *m, size_t T) {
 float *bt_net_q(const bt_layer *l) { return l->a.qr ? l->a.qr : l->a.q; }
 float *bt_net_k(const bt_layer *l) { return l->a.kr ? l->a.kr : l->a.k; }
 
-/* heads of q or k: norm (where there is one), then rotate by position */
+/* Processes heads of q or k: norm (if there is one), then rotation by position. */
 static void rotate(const bt_model *m, float *out, float *rstd, const float *x, const bt_gain *gain,
                    size_t heads, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -127,8 +127,8 @@ static bool begins_rounded(const bt_model *m, const bt_acts *a) {
     return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
 }
 
-/* Attention reads what is kept of q, k and v: products round them to bf16 in any case. Heads with a
- * norm are kept as they were before it. */
+/* Attention reads saved bf16 values of q, k and v: products round them to bf16 in any case. Heads with a norm are
+ * saved before it. */
 static bool attends_kept(const bt_model *m, const bt_acts *a) {
     return a->q_saved && !m->setup.cfg.qk_norm && m->setup.prec == BT_PREC_BF16 &&
            bt_kernels_multiply_bf16();
@@ -294,7 +294,7 @@ static void dw_done(const backward *p, const bt_linear *l, const float *dy,
     linear_done(p, l);
 }
 
-/* row `row` of what backward makes at once, in the form that is kept (acts.def) */
+/* Row `row` of the gradients that backward computes at once, in the saved format (acts.def). */
 static bt_glu_grads glu_grads_at(const bt_acts *a, size_t row, size_t F) {
     const size_t at = row * F;
     if (a->dgate_bf16)
@@ -318,7 +318,7 @@ static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_glu_grads
     bt_op_round_bf16(d.up, rows * l->up.N);
 }
 
-/* the norm of the residual reads what is kept of it */
+/* the norm of the residual reads its saved value */
 static bool norms_kept(const bt_model *m, const bt_linear_input *in, const uint16_t *saved) {
     return saved && in->tern && m->tp == &bt_tp_one_rank && m->layers[0].a.norm_sums;
 }
@@ -375,8 +375,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
  * share them */
 static bool turns_back(const bt_model *m) { return m->tp->sum_kv == bt_one_rank_sum_kv; }
 
-/* dy in place: through the rotation, then through the head norm, whose input was x; `spare` is of
- * dy's size */
+/* dy in place: through the rotation, then through the head norm, whose input was x; `spare` has the size of dy */
 static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy, float *spare,
                        const float *x) {
     bt_model *m = p->m;

@@ -76,8 +76,8 @@ typedef struct bt_model_counts {
     uint64_t params, linear, embedding, head, norms; /* head: 0 when tied */
     uint64_t adapters; /* parameters that train instead of `params`, which are frozen; 0: none */
     double flop_linear, flop_head, flop_attention; /* forward + backward, per token */
-    /* 6*(linear + head weights) + 6*L*T*H*D; beside adapters 4*(linear + head weights) + 6*adapters +
-     * 6*L*T*H*D, as frozen weights have no gradient. What full recompute repeats does not count */
+    /* 6*(linear + head weights) + 6*L*T*H*D; with adapters 4*(linear + head weights) + 6*adapters + 6*L*T*H*D, as
+     * frozen weights have no gradient. Work repeated by full recompute does not count */
     double flop_token;
     double flop_forward; /* forward pass only */
     double flop_bigram;  /* per token in a pass without attention (train.bigram_steps) */

@@ -14,7 +14,7 @@ enum { BT_LEAVES_MAX = 64, BT_LEAVES_AUTO = 8 };
 bool bt_leaves_fit(const bt_model_cfg *whole, int n);
 /* the largest power of two up to BT_LEAVES_AUTO that fits */
 int bt_leaves_auto(const bt_model_cfg *whole);
-/* each of so many ranks holds a whole branch of the tree: 1, 2, 4, ... leaves; or there is one */
+/* true if each of `ranks` ranks can hold a whole branch of the tree: 1, 2, 4, ... leaves; or if there is one rank */
 bool bt_leaves_divide(int leaves, int ranks);
 
 /* leaves that a slice of the model holds, of `leaves` in the whole model; at least 1 */
@@ -24,8 +24,8 @@ static inline size_t bt_slice_leaves(bt_model_slice slice, int leaves) {
 
 /* ---- kv heads among the leaves of a slice; cfg is the slice's -------------------------------- */
 
-/* the first kv head whose queries begin in this leaf or a later one: leaves that begin inside a kv
- * head leave it to the one before */
+/* the first kv head whose queries begin in this leaf or a later one: a leaf that begins inside a kv head leaves
+ * that head to the previous leaf */
 size_t bt_leaves_first_kv(const bt_model_cfg *cfg, bt_model_slice slice, int leaves, size_t leaf);
 /* leaves begin inside kv heads: k and v are packed head by head */
 bool bt_leaves_split_kv(const bt_model_cfg *cfg, bt_model_slice slice, int leaves);

@@ -227,7 +227,7 @@ static int last_before(int n, int chunks, int k, double head) {
     return k == chunks ? n : chunks == 1 ? 0 : before(n - with_head, chunks - 1, k);
 }
 
-/* Layers go round by round to the chunks of the stages. */
+/* Layers are assigned round by round to the chunks of the stages. */
 bt_layer_run bt_slice_chunk(const bt_model_cfg *c, bt_model_slice slice, int chunk) {
     const int chunks = bt_slice_chunks(slice), others = slice.pp_size - 1;
     if (others < 1) return (bt_layer_run){0, c->L};

@@ -77,8 +77,8 @@ typedef struct bt_layer_run {
 } bt_layer_run;
 /* chunks of layers of a stage, at least one */
 int bt_slice_chunks(bt_model_slice slice);
-/* the layers of one of them: of all virtual stages as even as the head's work on the last one lets them
- * be; at least one each where virtual stages <= layers */
+/* the layers of one of them: divided over all virtual stages as evenly as the head's work on the last one permits;
+ * at least one each if virtual stages <= layers */
 bt_layer_run bt_slice_chunk(const bt_model_cfg *whole, bt_model_slice slice, int chunk);
 /* layers of all chunks */
 int bt_slice_layers(const bt_model_cfg *whole, bt_model_slice slice);
@@ -94,24 +94,24 @@ bool bt_slice_heads_fit(const bt_model_cfg *whole, int n);
 /* number of kv heads shared by two neighbouring slices, among the slices 0 .. slice.tp_rank; at most one for each
  * pair */
 size_t bt_slice_shared_kv(const bt_model_cfg *whole, bt_model_slice slice);
-/* The tensors that train: those of the model, or with whole->lora its adapters and a classifier's score
- * alone, whose base has the table of bt_params_base */
+/* The tensors that train: those of the model, or with whole->lora its adapters and a classifier's score; the table
+ * of the frozen base is made by bt_params_base */
 bt_code bt_params_init(bt_params *p, const bt_model_cfg *whole, bt_model_slice slice, bt_err *err)
     BT_MUST_CHECK;
 void bt_params_release(bt_params *p);
 /* the config of the base of adapters: without them, and no classifier */
 bt_model_cfg bt_params_base(const bt_model_cfg *whole);
-/* the elements of a chunk in the flat arrays: the first chunk's with the embedding, the last one's with
- * norm and head where they are here */
+/* the elements of a chunk in the flat arrays: the first chunk includes the embedding, the last one norm and head,
+ * if they are on this rank */
 bt_range bt_params_chunk(const bt_params *p, const bt_model_cfg *whole, bt_model_slice slice,
                          int chunk);
 /* NULL when absent */
 const bt_tensor *bt_params_get(const bt_params *p, int layer, bt_param_id id);
 const bt_tensor *bt_params_named(const bt_params *p, const char *name);
-/* the rows A and B of the adapter beside a linear layer's row; BT_P_COUNT: not a linear layer */
+/* the rows A and B of the adapter of a linear layer's row; BT_P_COUNT: not a linear layer */
 bt_param_id bt_adapter_a(bt_param_id layer);
 bt_param_id bt_adapter_b(bt_param_id layer);
-/* the row of the layer that an adapter's row is beside; BT_P_COUNT: not an adapter */
+/* the row of an adapter's layer; BT_P_COUNT: not an adapter */
 bt_param_id bt_adapter_layer(bt_param_id adapter);
 /* element `i` of a block, in the tensor */
 size_t bt_tensor_place(const bt_tensor *t, size_t i);

@@ -56,7 +56,7 @@ float *bt_tp_reduce_grad(bt_model *m, float *x, size_t M) {
 void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
                        const float *src, size_t r0, size_t rows) {
     float *part = m->layers[0].a.dxn + r0 * l->N;
-    /* the same bits at once */
+    /* the same bits in one step */
     if (l->tern && m->tp_state->group->size == 1) {
         l->ops->fwd(l, y + r0 * l->N, in, src, r0, rows, BT_ACC);
         return;
@@ -110,7 +110,7 @@ void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
 void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t) {
     bool heads = t->id == BT_P_Q_NORM || t->id == BT_P_K_NORM || t->shard == BT_SHARD_KVROW ||
                  t->adapter;
-    /* made of the sum of dk or dv, or of what an adapter's ranks have added: whole already */
+    /* computed from the sum of dk or dv, or from the sum over an adapter's ranks: complete already */
     if (m->tp_state->total_leaves > 1 && (t->shard == BT_SHARD_KVROW || t->adapter)) return;
     if (t->shard == BT_SHARD_KVROW)
         bt_tp_sum_shared_kv(m, m->g + t->offset, 1, 0, (size_t)m->setup.cfg.D * t->cols);

@@ -9,7 +9,7 @@ typedef struct bt_tp_state {
     bt_tp_group *group;
     const bt_model_setup *setup; /* the model's */
     bool sequence;
-    /* equal parts whose sums are added as a tree: here, of the whole model. 1: none */
+    /* number of equal parts whose sums are added as a tree: on this rank, in the whole model. 1: none */
     size_t leaves, total_leaves;
     size_t first_leaf; /* index of the first leaf of this rank */
     /* first tokens of the leaves of this rank's vocabulary; leaves may differ by one token */
@@ -57,7 +57,7 @@ void bt_tp_meet(const bt_model *m);
  * from element h * width, ld apart */
 void bt_tp_sum_shared_kv(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);
 
-/* ---- tp_adapter.c: adapters beside the layers of a slice, or of a model with leaves ---------- */
+/* ---- tp_adapter.c: adapters of the layers of a slice, or of a model with leaves ---------- */
 /* instead of bt_adapter_ops */
 void bt_tp_wire_adapter(bt_model *m, bt_linear *l);
 /* For a layer whose inputs are divided over the ranks: called after its base product of rows r0 .. r0+rows; after

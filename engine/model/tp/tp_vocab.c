@@ -163,7 +163,7 @@ double bt_tp_head_loss(bt_model *m, const int32_t *targets, float dscale, size_t
     return loss;
 }
 
-/* the best of every rank's part of the vocabulary; ties go to the smaller token, as on one rank */
+/* Chooses the best of all ranks' parts of the vocabulary; ties go to the smaller token, as on one rank. */
 int32_t bt_tp_draw(bt_model *m, const bt_draw *how, size_t M) {
     const bt_tp_state *p = m->tp_state;
     size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;

@@ -3,7 +3,7 @@
 
 #include "engine/model/tp/tp_state.h"
 
-/* A slice whose sums are added by the group alone. */
+/* True for a slice whose sums are added by the group alone. */
 static const bt_tp_ops slices = {.own_rows = bt_tp_own_rows,
                                  .gather_input = bt_tp_gather_input,
                                  .gather_grad = bt_tp_gather_grad,
@@ -25,7 +25,7 @@ static const bt_tp_ops slices = {.own_rows = bt_tp_own_rows,
                                  .total_sums = bt_tp_total_sums,
                                  .meet = bt_tp_meet};
 
-/* Sums are trees of leaves, whose upper branches are the group's. */
+/* True if sums are trees of leaves, whose upper branches are added by the group. */
 static const bt_tp_ops slices_of_leaves = {.own_rows = bt_tp_own_rows,
                                            .gather_input = bt_tp_gather_input,
                                            .gather_grad = bt_tp_gather_grad,

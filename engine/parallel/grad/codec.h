@@ -18,8 +18,8 @@
 
 typedef struct bt_codec {
     const char *name;
-    /* sums of decoded values have the same bits whatever is added and encoded where: such a codec
-     * may be used in reproducible training */
+    /* sums of decoded values have the same bits for any order and place of encoding: such a codec may be used in
+     * reproducible training */
     bool order_exact;
     /* error feedback: bytes kept for each element from step to step, zero at first; 0: none */
     size_t state_bytes;

@@ -64,8 +64,8 @@ static int first_within(const bt_codec_dial *d, const bt_codec_ladder *l, int no
     return most;
 }
 
-/* Compute hid what was not exposed. It might hide more, so the most that was ever hidden counts, unless
- * the link needs longer than that and steps were held up: then this was all. */
+/* room is the time that computation hid. It might hide more, so the maximum so far counts, unless the link needs
+ * longer than that and steps were delayed. */
 static void learn_room(bt_codec_dial *d, const per_step *s) {
     const double hidden = s->busy_s - s->exposed_s, some = 0.01 * s->compute_s;
     const bool all = s->exposed_s > some && s->asked && s->wire_s - hidden > some;

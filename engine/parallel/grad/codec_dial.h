@@ -41,8 +41,8 @@ typedef struct bt_codec_ladder {
 
 /* Ladder up to `strongest`. If that is a reproducible codec, only none is below it. */
 bt_codec_ladder bt_codec_ladder_to(const bt_codec *strongest);
-/* bits a gradient of long payloads on its way to its owner, and of its sum back; of a codec whose payloads
- * vary in length, a guess */
+/* bits per gradient of long payloads, as an addend and as a sum; an estimate for codecs with payloads of variable
+ * length */
 typedef struct bt_way_bits {
     double there, back;
 } bt_way_bits;

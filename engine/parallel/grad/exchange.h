@@ -21,7 +21,7 @@
 
 typedef struct bt_exchange bt_exchange;
 
-/* all that decides what a rank of a world sends, receives and holds */
+/* determines what a rank of a world sends, receives and stores */
 typedef struct bt_exchange_plan {
     const bt_mesh_shape *shape; /* its data-parallel ranks exchange; borrowed */
     int rank;                   /* rank in the world */

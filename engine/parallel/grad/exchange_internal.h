@@ -49,12 +49,12 @@ typedef struct bt_exchange_slot {
     bt_round round;
     uint64_t item;
     size_t bucket, piece; /* and which stretch of its parts */
-    int turn;             /* shared memory: the next rank whose sums are taken */
+    int turn;             /* shared memory: the next rank whose sums are read */
     /* (owners relayed, nodes of the other ranks of the host group) pieces; in shared memory one node at
      * least */
     float *inside;
-    /* payloads, or, where nothing is encoded, parts: (nodes of the other host groups) that arrive,
-     * then this rank's sum that goes back */
+    /* received payloads, or parts if they are not encoded: (nodes of the other host groups), then this rank's sum
+     * that is sent back */
     unsigned char *in;
     /* encoded only: (nodes of the host group for every owner relayed) payloads to send, then received sums */
     unsigned char *out;
@@ -122,7 +122,7 @@ bt_code bt_exchange_host_open(bt_exchange *x, bt_err *err) BT_MUST_CHECK;
 void bt_exchange_host_release(bt_exchange_host *h); /* accepts an all-zero struct */
 /* a slot's `inside` */
 float *bt_exchange_host_inside(const bt_exchange *x, size_t slot);
-/* the other ranks have done with what the item's slot held before */
+/* true if the other ranks no longer need the previous content of the item's slot */
 bool bt_exchange_host_free(const bt_exchange *x, uint64_t item);
 /* sleeps until another rank may have arrived, at most 1 ms */
 void bt_exchange_host_sleep(const bt_exchange *x);

@@ -65,7 +65,7 @@ static cut cut_of(const bt_route *r, const bt_exchange_plan *p, bool one_host) {
     return c;
 }
 
-/* gradients that are not encoded go through shared memory, where that is to be had */
+/* gradients that are not encoded use shared memory if available */
 static bool may_share(const bt_exchange_plan *p) { return !p->form.codec->encode; }
 
 /* together: ranks of one host are one host group */

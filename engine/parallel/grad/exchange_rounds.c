@@ -185,7 +185,7 @@ static bool comes_back(const bt_exchange *x, const bt_exchange_slot *s, int owne
            length(bt_exchange_owned_by(x, s, owner)) > 0;
 }
 
-/* it sends the sum of its own part to a rank of another host group */
+/* True if this rank sends the sum of its own part to that rank of another host group. */
 static bool goes_back(const bt_exchange *x, const bt_exchange_slot *s, int to) {
     const bt_route *r = &x->route;
     return r->host_group[to] != r->mine && bt_route_relay(r, r->host_group[to], r->me) == to &&
@@ -268,7 +268,7 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-/* zeros, by giving whole pages back to the system and clearing what is left of them at both ends */
+/* Zeroes the range by returning whole pages to the system and clearing the rest at both ends. */
 static void drop(float *from, float *to) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = (uintptr_t)from, hi = (uintptr_t)to;
     uintptr_t a = (lo + page - 1) / page * page, b = hi / page * page;

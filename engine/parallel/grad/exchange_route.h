@@ -32,7 +32,7 @@ bt_unit_run bt_unit_run_of(int64_t units, const int64_t *shares, int n, int d);
 
 typedef struct bt_route_cfg {
     int n, me;        /* data-parallel ranks, and which of them this is */
-    int shards;       /* sums go to the ranks of the owner's shard; 1: to all */
+    int shards;       /* sums are sent to the ranks of the owner's shard; 1: to all */
     const int *hosts; /* (n) host of each rank. Read by init only, as are the shares */
     bool together;    /* all on one host: they are one host group */
     int64_t units;    /* leaves of the tree: rank d's are bt_unit_run_of(units, shares, n, d) */

@@ -37,7 +37,7 @@ static size_t first_tensor(const bt_payload_form *f, size_t begin) {
     return lo;
 }
 
-/* the next tensor's share of r; *k: 0 at first; false: there is none */
+/* Returns the next tensor's share of r; *k: 0 at first; false: there is none. */
 static bool next_share(const bt_payload_form *f, bt_range r, size_t *k, share *s) {
     if (!f->tensors || f->codec->state_bytes == 0) {
         *s = (share){r, false, f->codec->bound(length(r))};

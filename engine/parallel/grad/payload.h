@@ -36,7 +36,7 @@ size_t bt_payload_bound(const bt_payload_form *f, bt_range r);
 /* x: the value of r.begin; state: of the whole array; NULL: none. Returns the payload's bytes */
 size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x, bt_range r,
                          void *state);
-/* false: these bytes are no payload of r; x is as it was */
+/* false: these bytes are not a payload of r; x is unchanged */
 bool bt_payload_decode(const bt_payload_form *f, float *x, bt_range r, const void *payload,
                        size_t bytes);
 bool bt_payload_decode_add(const bt_payload_form *f, float *into, bt_range r, const void *payload,

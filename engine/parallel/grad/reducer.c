@@ -141,7 +141,7 @@ static void digest_bucket(bt_reducer *r, bt_range b) {
         bt_grad_digest_add(&r->digest, nodes.at[i].x + b.begin, b.end - b.begin);
 }
 
-/* Adds up what this rank holds of the bucket, then lets it go. */
+/* Adds up this rank's part of the bucket and starts its exchange. */
 static void start_bucket(bt_reducer *r) {
     bt_range b = bt_bucket_at(&r->buckets, r->started);
     if (r->partial) bt_accumulator_range(r->partial, b);

@@ -39,7 +39,7 @@ void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
                       bt_tree_sum_add add);
 /* the node is the right sibling of the last one: a push would add them */
 bool bt_tree_sum_pairs(const bt_tree_sum *f, const bt_node *node);
-/* Adds what is left into one array and returns it (NULL for no node). */
+/* Adds the remaining nodes into one array and returns it (NULL for no node). */
 float *bt_tree_sum_root(bt_tree_sum *f, const float *keep, size_t n, bt_tree_sum_add add);
 /* the nodes left of the units [first, first + count) */
 bt_tree_sum bt_tree_sum_shape(int64_t first, int64_t count);

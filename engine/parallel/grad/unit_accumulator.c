@@ -57,7 +57,7 @@ static void add_range(void *ctx, int thread, size_t begin, size_t end) {
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* arrays needed beside the gradients: the most nodes that ever wait for the next unit */
+/* Number of further arrays: the maximum of nodes that wait for the next unit. */
 static size_t most_waiting(int64_t first, int64_t count) {
     size_t most = 0;
     for (int64_t k = 1; k < count; k++) {

@@ -171,7 +171,7 @@ void bt_comm_free(bt_comm *c) {
 
 static void count_plain(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
-/* an exchange that runs beside a larger one: no time of its own */
+/* an exchange that runs beside a larger one has no time of its own */
 static void count_started(const bt_comm *c, bt_coll coll, uint64_t bytes) {
     count_plain(bytes);
     bt_traffic_add(
@@ -236,8 +236,8 @@ bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
     return BT_OK;
 }
 
-/* `bytes` of every rank, side by side in `all`: a large contribution goes in several calls, each
- * landing with stride `bytes` */
+/* Gathers `bytes` of every rank into `all`: a large contribution is sent in several calls, each received with
+ * stride `bytes`. */
 static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bool everywhere,
                       bt_err *err) {
     const unsigned char *src = x;

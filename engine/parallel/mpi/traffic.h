@@ -64,7 +64,7 @@ void bt_traffic_next(void); /* counts the begin of an exchange; bt_traffic_begin
 /* bytes that this rank sends; bt_comm_bytes_logical and _wire (comm.h) are the sums */
 void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);
 
-/* around a blocking exchange: its time, and the bytes that comm.h counts meanwhile */
+/* around a blocking exchange: counts its time, and the bytes counted by comm.h in between */
 typedef struct bt_traffic_mark {
     int64_t begin_ns, wait_ns; /* wait: charged as WAIT until then (base/span.h) */
     uint64_t bytes_logical, bytes_wire;

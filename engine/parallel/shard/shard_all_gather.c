@@ -23,7 +23,7 @@ typedef struct part {
     size_t n, elem;
 } part;
 
-/* the next part of a piece that is gathered; advances *k. n is 0 when there is none */
+/* Returns the next part of a piece that is gathered; advances *k. n is 0 at the end. */
 static part next_part(const bt_shard_all_gather *p, bt_range piece, size_t *k) {
     for (; *k < p->n_ranges; (*k)++) {
         const bt_gathered *g = &p->ranges[*k];

@@ -14,7 +14,7 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
     *s = (bt_shards){
         .total = total, .stripe = total, .piece = total, .n_stripes = total > 0, .n = 1};
     if (dp_shard == 1 || total == 0) return;
-    /* the least stripe whose pieces are huge pages */
+    /* minimum stripe whose pieces are huge pages */
     size_t huge = BT_ARENA_PAGE / sizeof(float) * (size_t)dp_shard;
     bool pages = stripe_bytes >= BT_ARENA_PAGE && dp_shard <= MOST_PAGED &&
                  total >= LEAST_STRIPES * huge;

@@ -26,8 +26,7 @@ typedef struct bt_shards {
  * dp_replicate x dp_shard ranks */
 void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_replicate,
                     int dp_shard);
-/* true when pieces are no whole huge pages: memory that is to be shared out must then consist of
- * small ones */
+/* true if pieces are not whole huge pages: memory that is to be sharded must then use small pages */
 bool bt_shards_ragged(const bt_shards *s);
 /* may be empty (in the last stripe) */
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);

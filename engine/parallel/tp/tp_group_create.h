@@ -21,8 +21,8 @@
  * NULL */
 bt_code bt_tp_group_create(bt_tp_group **out, bt_comm *tp, size_t rows, size_t cols, bt_err *err)
     BT_MUST_CHECK;
-/* a group of one rank, for reproducible training: the model's sums go by leaves, which one rank may
- * hold all; it exchanges nothing */
+/* a group of one rank, for reproducible training, where the model's sums are made by leaves and one rank may hold
+ * all of them; it exchanges nothing */
 bt_code bt_tp_group_solo(bt_tp_group **out, size_t rows, size_t cols, bt_err *err) BT_MUST_CHECK;
 void bt_tp_group_destroy(bt_tp_group *t); /* accepts NULL */
 /* bytes that a rank maps at most; solo: one rank alone has a group too */

@@ -1,5 +1,5 @@
-/* tp_group_messages.c - a tensor-parallel group over MPI: messages go straight between each two
- * ranks; both sides walk the same chunks in the same order. */
+/* tp_group_messages.c - a tensor-parallel group over MPI: messages between each pair of ranks; both sides process
+ * the same chunks in the same order. */
 #include "engine/parallel/tp/tp_group_internal.h"
 
 #include <stdlib.h>
@@ -140,7 +140,7 @@ static float *add_parts(float *const *parts, int first, int n, size_t elems) {
     return sum;
 }
 
-/* the same bits whoever owns the chunk */
+/* the bits do not depend on the owner of the chunk */
 static void add_chunk(message_group *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
     span own = chunk_of(g, me, rows, cols, c);

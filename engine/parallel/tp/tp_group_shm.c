@@ -94,7 +94,7 @@ static void wait_for(line *l, uint32_t meeting) {
             __builtin_ia32_pause();
 #endif
         }
-        /* whoever we wait for may itself wait for what we send */
+        /* the awaited rank may itself wait for our messages */
         int polled = bt_threads_poll();
         if (bt_now_ns() < until) continue;
         const struct timespec nap = {.tv_nsec = polled > 0 ? POLL_NS : NAP_NS};
@@ -201,7 +201,7 @@ static void add_tree(const shm_group *m, const float *(*of_rank)(const shm_group
     bt_k()->add(sum, n - left > 1 ? sum + SUM_ELEMS : of_rank(m, first + left) + at, elems);
 }
 
-/* the same bits whoever owns the rows */
+/* the bits do not depend on the owner of the rows */
 static void add_range(void *ctx, int thread, size_t from, size_t to) {
     const add_job *j = ctx;
     const shm_group *m = j->m;

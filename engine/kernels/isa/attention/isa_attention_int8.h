@@ -87,7 +87,7 @@ BT_INLINE vf head_vector(const head *h, size_t t, size_t d, size_t n) {
     return v_bits(vi_sll(vi_from_u16(x), 16));
 }
 
-/* 127 / top, and 0 for 0; of what is not finite the scale, top / 127, is not finite either */
+/* 127 / top, or 0 for 0; if top is not finite, neither is the scale, top / 127 */
 BT_INLINE vf steps_of(vf top) {
     return v_where_eq(top, v_set(0), v_set(0), v_div(v_set(127), top));
 }

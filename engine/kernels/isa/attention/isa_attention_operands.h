@@ -12,7 +12,7 @@
 
 enum { TQ = BT_ATTN_ROWS, KB = 128, PAD = 16 };
 
-/* scratch handed out from one block, every piece 64-byte aligned */
+/* allocates scratch from one block, every piece 64-byte aligned */
 typedef struct pool {
     char *at;
 } pool;
@@ -66,8 +66,8 @@ static void small(const small_product *p, size_t diagonal) {
     }
 }
 
-/* the depth are keys, of which row r sees the first `diagonal` + r + 1: a tile goes only as deep as
- * its last row */
+/* the depth is the keys, of which row r uses the first `diagonal` + r + 1: a tile's depth ends with that of its
+ * last row */
 static void small_deep(const small_product *p, size_t diagonal) {
     size_t tiles = (p->rows + MR - 1) / MR;
     for (size_t t = 0; t < tiles; t++) {

@@ -115,7 +115,7 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
     return (size_t)(to - (unsigned char *)payload);
 }
 
-/* the head of a block of n values; false: there is none, or the block is longer than what is left */
+/* Head of a block of n values; false: there is none, or the block is longer than the remaining bytes. */
 static bool read_head(const unsigned char **from, size_t *left, size_t n, shape *s) {
     uint16_t head;
     if (*left < sizeof head) return false;
