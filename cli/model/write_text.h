@@ -3,7 +3,7 @@
 #define BT_CLI_MODEL_WRITE_TEXT_H
 
 #include "cli/model/checkpoint_model.h"
-#include "engine/answer/output_text.h"
+#include "engine/generate/output_text.h"
 #include "engine/model/net/generate.h"
 
 typedef struct bt_write_how {

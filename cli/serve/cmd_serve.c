@@ -125,7 +125,7 @@ static void print_address(const serve_cfg *c, const bt_serve *s, const char *mod
 
 /* ---- the server beside the batch ------------------------------------------------------------- */
 typedef struct stopper { /* waits for a signal, then stops the batch */
-    bt_batch *batch;
+    bt_generator *batch;
     sigset_t ends;
 } stopper;
 
@@ -143,14 +143,14 @@ static void *wait_for_signal(void *ctx) {
     const stopper *s = ctx;
     int got = 0;
     sigwait(&s->ends, &got);
-    bt_batch_stop(s->batch, grace_ns);
+    bt_generator_stop(s->batch, grace_ns);
     sigwait(&s->ends, &got); /* a second one: at once */
-    bt_batch_stop(s->batch, -1);
+    bt_generator_stop(s->batch, -1);
     return NULL;
 }
 
-static void say_load(bt_batch *b) {
-    const bt_batch_load l = bt_batch_now(b);
+static void say_load(bt_generator *b) {
+    const bt_generator_load l = bt_generator_now(b);
     fprintf(stderr, "%llu texts: %llu tokens read, %llu found in a cache, %llu written",
             (unsigned long long)l.done, (unsigned long long)l.prompt_tokens,
             (unsigned long long)l.reused, (unsigned long long)l.tokens);
@@ -158,8 +158,8 @@ static void say_load(bt_batch *b) {
     fprintf(stderr, "\n");
 }
 
-static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_batch *b, const char *model,
-                                   const bt_trained *t, bt_err *err) {
+static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_generator *b,
+                                   const char *model, const bt_trained *t, bt_err *err) {
     stopper stop = {.batch = b};
     pthread_t waiter;
     bt_serve *s = NULL;
@@ -184,13 +184,13 @@ static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_batch *b
         code = bt_fail(err, BT_NOMEM, "cannot start the waiting thread");
     if (code == BT_OK) {
         print_address(c, s, model, t, token_file);
-        bt_batch_run(b); /* on this thread, which has the kernels */
+        bt_generator_run(b); /* on this thread, which has the kernels */
         pthread_cancel(waiter);
         pthread_join(waiter, NULL);
         say_load(b);
     } else {
-        bt_batch_stop(b, -1);
-        bt_batch_run(b);
+        bt_generator_stop(b, -1);
+        bt_generator_run(b);
     }
     bt_serve_stop(s);
     if (token_file[0]) unlink(token_file);
@@ -201,17 +201,17 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
     const bt_chat_template *template = NULL;
     const bt_model_cfg *m = bt_model_config(t->model);
     const char *name = c->name[0] ? c->name : t->meta.run[0] ? t->meta.run : "model";
-    bt_batch *b = NULL;
+    bt_generator *b = NULL;
     bt_openai *o = NULL;
     char fingerprint[64];
     snprintf(fingerprint, sizeof fingerprint, "bitrain-%s-%s", BITRAIN_VERSION, bt_k()->name);
     BT_TRY(bt_chat_choose(&template, c->template, t, c->json, err));
     if (!c->json) bt_trained_tell_affixes(t);
-    const bt_batch_cfg batch = {.model = t->model,
-                                .tokenizer = t->tokenizer,
-                                .slots = (int)parallel_of(c, m),
-                                .max_waiting = (size_t)c->queue};
-    bt_code code = bt_batch_create(&b, &batch, err);
+    const bt_generator_cfg batch = {.model = t->model,
+                                    .tokenizer = t->tokenizer,
+                                    .slots = (int)parallel_of(c, m),
+                                    .max_waiting = (size_t)c->queue};
+    bt_code code = bt_generator_create(&b, &batch, err);
     if (code == BT_OK)
         code = bt_openai_create(&o,
                                 &(bt_openai_cfg){.batch = b,
@@ -226,7 +226,7 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
                                 err);
     if (code == BT_OK) code = serve_until_stopped(c, o, b, name, t, err);
     bt_openai_destroy(o);
-    bt_batch_destroy(b);
+    bt_generator_destroy(b);
     return code;
 }
 

@@ -61,7 +61,7 @@ static void send_chunk(request *r, bt_openai_choice *c, bool finished) {
 
 static double seconds_since(int64_t ns) { return (double)(bt_now_ns() - ns) * 1e-9; }
 
-static void on_said(void *ctx, const bt_said *s) {
+static void on_token(void *ctx, const bt_token_event *s) {
     const writer *w = ctx;
     request *r = w->of;
     if (!s->echoed && !r->has_token) {
@@ -101,7 +101,7 @@ static int end_whole(request *r) {
 static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
     const writer *w = ctx;
     request *r = w->of;
-    const bt_said rest = {.text = text, .n_text = n, .echoed = true};
+    const bt_token_event rest = {.text = text, .n_text = n, .echoed = true};
     w->choice->why = why;
     if (why == BT_FINISH_CANCELLED) {
         r->cancelled = true;
@@ -173,31 +173,31 @@ static uint64_t seed_of(const bt_openai_request *q, size_t answer) {
 static bt_code submit(bt_openai *o, request *r, const bt_openai_request *q, uint64_t group,
                       bt_err *err) {
     const size_t n = r->answer.n;
-    bt_ask *asks = calloc(n, sizeof *asks);
-    if (!asks) return bt_fail(err, BT_NOMEM, "no memory for %zu texts", n);
+    bt_generate_request *requests = calloc(n, sizeof *requests);
+    if (!requests) return bt_fail(err, BT_NOMEM, "no memory for %zu texts", n);
     for (size_t i = 0; i < n; i++) {
         const bt_openai_ids *p = &q->prompts[i / q->n];
         r->writers[i] = (writer){r, &r->answer.choices[i]};
-        asks[i] = (bt_ask){.prompt = p->at,
-                           .n = p->n,
-                           .max_tokens = q->max_tokens,
-                           .sampling = q->sampling,
-                           .end = q->end,
-                           .stops = q->stops,
-                           .n_stops = q->n_stops,
-                           .echo = q->echo,
-                           .logprobs = q->logprobs,
-                           .top = q->top,
-                           .group = group,
-                           .cancel = &r->gone,
-                           .said = on_said,
-                           .done = on_done,
-                           .ctx = &r->writers[i]};
-        asks[i].sampling.seed = seed_of(q, i % q->n);
+        requests[i] = (bt_generate_request){.prompt = p->at,
+                                            .n = p->n,
+                                            .max_tokens = q->max_tokens,
+                                            .sampling = q->sampling,
+                                            .end = q->end,
+                                            .stops = q->stops,
+                                            .n_stops = q->n_stops,
+                                            .echo = q->echo,
+                                            .logprobs = q->logprobs,
+                                            .top = q->top,
+                                            .group = group,
+                                            .cancel = &r->gone,
+                                            .on_token = on_token,
+                                            .done = on_done,
+                                            .ctx = &r->writers[i]};
+        requests[i].sampling.seed = seed_of(q, i % q->n);
         if (i % q->n == 0) r->answer.prompt_tokens += p->n;
     }
-    const bt_code code = bt_batch_submit(o->cfg.batch, asks, n, err);
-    free(asks);
+    const bt_code code = bt_generator_submit(o->cfg.batch, requests, n, err);
+    free(requests);
     return code;
 }
 
@@ -319,7 +319,7 @@ static void send_models(bt_openai *o, bt_reply *reply, bool list) {
 }
 
 static void send_metrics(bt_openai *o, bt_reply *reply) {
-    const bt_batch_load load = bt_batch_now(o->cfg.batch);
+    const bt_generator_load load = bt_generator_now(o->cfg.batch);
     bt_text out;
     bt_text_init(&out);
     bt_serve_metrics_put(&o->metrics, &load, &out);

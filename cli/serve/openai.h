@@ -1,5 +1,5 @@
 /* openai.h - a model behind OpenAI's routes: the source of a web server's answers (web/serve/serve.h),
- * with a batch (engine/answer/batch.h) that writes them.
+ * with a batch (engine/generate/generator.h) that writes them.
  *
  *     POST /v1/completions  /v1/chat/completions  /tokenize  /detokenize
  *     GET  /v1/models  /v1/models/NAME  /metrics
@@ -9,14 +9,14 @@
 #ifndef BT_CLI_SERVE_OPENAI_H
 #define BT_CLI_SERVE_OPENAI_H
 
-#include "engine/answer/batch.h"
 #include "engine/data/chat/chat.h"
+#include "engine/generate/generator.h"
 #include "web/serve/serve.h"
 
 typedef struct bt_openai bt_openai;
 
 typedef struct bt_openai_cfg { /* borrowed; name is copied */
-    bt_batch *batch;
+    bt_generator *batch;
     const bt_tokenizer *tokenizer;
     const bt_chat_template *template;
     const char *name;        /* of the model */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/answer/output_text.h"
+#include "engine/generate/output_text.h"
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 static void list_begin(bt_openai_list *l) {
@@ -103,7 +103,8 @@ static void put_chat_token(bt_json *j, const bt_tokenizer *t, int32_t id, double
     bt_text_release(&word);
 }
 
-static void add_chat_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt_said *s) {
+static void add_chat_logprob(const bt_openai_answer *a, bt_openai_choice *c,
+                             const bt_token_event *s) {
     bt_json *j = &c->tokens.json;
     bt_json_object(j, NULL);
     put_chat_token(j, a->tokenizer, s->token, s->logprob);
@@ -118,7 +119,8 @@ static void add_chat_logprob(const bt_openai_answer *a, bt_openai_choice *c, con
 }
 
 /* The likeliest tokens and, as OpenAI has it, the token itself where it is not among them. */
-static void add_top(const bt_openai_answer *a, bt_json *j, const bt_said *s, const char *token) {
+static void add_top(const bt_openai_answer *a, bt_json *j, const bt_token_event *s,
+                    const char *token) {
     bt_text word;
     bool there = false;
     if (isnan(s->logprob)) {
@@ -138,7 +140,7 @@ static void add_top(const bt_openai_answer *a, bt_json *j, const bt_said *s, con
     bt_text_release(&word);
 }
 
-static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt_said *s) {
+static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt_token_event *s) {
     bt_text word;
     bt_text_init(&word);
     token_text(a->tokenizer, s->token, &word);
@@ -153,7 +155,7 @@ static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt
     count_characters(c, bytes, n);
 }
 
-void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_said *s) {
+void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_token_event *s) {
     bt_utf8_mend(&c->text, s->text, s->n_text, false);
     if (!s->echoed) a->completion_tokens++;
     if (!a->logprobs) return;

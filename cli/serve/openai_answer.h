@@ -4,8 +4,8 @@
 #ifndef BT_CLI_SERVE_OPENAI_ANSWER_H
 #define BT_CLI_SERVE_OPENAI_ANSWER_H
 
-#include "engine/answer/batch.h"
 #include "engine/base/text.h"
+#include "engine/generate/generator.h"
 
 typedef struct bt_openai_list { /* a JSON array in the making */
     bt_text text;
@@ -41,7 +41,7 @@ bool bt_openai_answer_init(bt_openai_answer *a, size_t n);
 void bt_openai_answer_release(bt_openai_answer *a);
 
 /* a token of a choice: its text, its log probabilities */
-void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_said *s);
+void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_token_event *s);
 /* the whole answer */
 void bt_openai_put(bt_openai_answer *a, bt_text *out);
 /* "data: {...}\n\n" of what was added since the last chunk; finished: and why it ended. Nothing where

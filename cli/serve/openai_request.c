@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/answer/batch.h"
 #include "engine/data/chat/content.h"
 #include "engine/data/io/json.h"
+#include "engine/generate/generator.h"
 
 /* ---- single values --------------------------------------------------------------------------- */
 static json_t *given(json_t *o, const char *key) {

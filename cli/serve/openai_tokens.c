@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 
-#include "engine/answer/output_text.h"
 #include "engine/data/io/json.h"
+#include "engine/generate/output_text.h"
 
 static json_t *text_to_tokenize(json_t *o) {
     json_t *content = json_object_get(o, "content");

@@ -72,7 +72,7 @@ static void put_statuses(bt_text *out, const bt_serve_metrics *m) {
                        m->statuses[i].status, (unsigned long long)m->statuses[i].n);
 }
 
-void bt_serve_metrics_put(bt_serve_metrics *m, const bt_batch_load *l, bt_text *out) {
+void bt_serve_metrics_put(bt_serve_metrics *m, const bt_generator_load *l, bt_text *out) {
     pthread_mutex_lock(&m->lock);
     put_statuses(out, m);
     put_latency(out, "time_to_first_token_seconds",

@@ -6,8 +6,8 @@
 
 #include <pthread.h>
 
-#include "engine/answer/batch.h"
 #include "engine/base/text.h"
+#include "engine/generate/generator.h"
 
 enum { BT_LATENCY_BUCKETS = 12, BT_SERVE_STATUSES = 8 };
 
@@ -32,6 +32,6 @@ void bt_serve_metrics_first_token(bt_serve_metrics *m, double seconds);
 /* a completion, chat completion or tokenization was answered with this HTTP status; seconds < 0: without a latency */
 void bt_serve_metrics_request(bt_serve_metrics *m, int status, double seconds);
 /* text format 0.0.4 */
-void bt_serve_metrics_put(bt_serve_metrics *m, const bt_batch_load *load, bt_text *out);
+void bt_serve_metrics_put(bt_serve_metrics *m, const bt_generator_load *load, bt_text *out);
 
 #endif

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/serve/openai_request.h"
-#include "engine/answer/batch.h"
+#include "engine/generate/generator.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

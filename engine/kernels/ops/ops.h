@@ -251,14 +251,14 @@ typedef struct bt_head_form {
 /* logits (rows, V) every ld floats, dscale times the softmax of each row, for tokens first .. first + V: subtracts
  * dscale times (weight x the shares of the followers of the row's input + (1 - weight) x its target; only the
  * target if there are no followers). A row whose target is below 0 is unchanged */
-typedef struct bt_head_shares {
+typedef struct bt_head_follower_targets {
     float *logits;
     const bt_followers *followers;
     const int32_t *inputs, *targets;
     float dscale, weight;
     size_t first, rows, V, ld;
-} bt_head_shares;
-void bt_op_head_shares(const bt_head_shares *j);
+} bt_head_follower_targets;
+void bt_op_head_follower_targets(const bt_head_follower_targets *j);
 /* logits (rows, V) every ld floats := cap tanh(logits / cap) */
 void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V);
 /* row_softmax of logits that soft_cap made, and its gradient with respect to what soft_cap was given;

@@ -69,13 +69,13 @@ void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V) 
 
 /* ---- shares in the place of targets ------------------------------------------------------------- */
 
-static void take_share(const bt_head_shares *j, size_t r, int32_t token, float share) {
+static void take_share(const bt_head_follower_targets *j, size_t r, int32_t token, float share) {
     const size_t at = (size_t)token - j->first;
     if (at < j->V) j->logits[r * j->ld + at] -= j->dscale * share;
 }
 
 static void do_shares(void *ctx, int thread, size_t a, size_t b) {
-    const bt_head_shares *j = ctx;
+    const bt_head_follower_targets *j = ctx;
     const bt_followers *f = j->followers;
     (void)thread;
     for (size_t r = a; r < b; r++) {
@@ -87,7 +87,7 @@ static void do_shares(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_head_shares(const bt_head_shares *j) {
+void bt_op_head_follower_targets(const bt_head_follower_targets *j) {
     bt_ops_timed("head_shares", 0, 8.0 * product(j->rows, j->V, 1), j->rows, 1, do_shares,
                  (void *)(uintptr_t)j);
 }
@@ -209,15 +209,15 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
                      capped ? do_capped_xent : do_xent, &j);
         if (dscale == 0) continue;
         if (shared(&j))
-            bt_op_head_shares(&(bt_head_shares){.logits = logits,
-                                                .followers = form->followers,
-                                                .inputs = form->inputs + m,
-                                                .targets = targets + m,
-                                                .dscale = dscale,
-                                                .weight = form->weight,
-                                                .rows = rows,
-                                                .V = V,
-                                                .ld = ld});
+            bt_op_head_follower_targets(&(bt_head_follower_targets){.logits = logits,
+                                                                    .followers = form->followers,
+                                                                    .inputs = form->inputs + m,
+                                                                    .targets = targets + m,
+                                                                    .dscale = dscale,
+                                                                    .weight = form->weight,
+                                                                    .rows = rows,
+                                                                    .V = V,
+                                                                    .ld = ld});
         if (int8) {
             head_grads8(&j);
             continue;

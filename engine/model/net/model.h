@@ -275,12 +275,12 @@ void bt_model_distil(bt_model *m, bt_distil how);
  * (ops.h; borrowed). Without attention the passes are those of a bigram model: x + attention is x, and gradients
  * of attention tensors are unchanged. followers NULL: neither. All ranks must pass the same. Not used by decoding;
  * not combined with a soft cap, adapters, classes or a teacher. */
-typedef struct bt_shares {
+typedef struct bt_follower_targets {
     const bt_followers *followers;
     float weight; /* 0 to 1 */
     bool attention;
-} bt_shares;
-void bt_model_shares(bt_model *m, bt_shares how);
+} bt_follower_targets;
+void bt_model_follower_targets(bt_model *m, bt_follower_targets how);
 /* on: the following passes are training steps, with attention in int8 if set up so; off (initial): validation, in
  * floats. A backward pass uses the mode of its forward pass. */
 void bt_model_round_attention(bt_model *m, bool on);

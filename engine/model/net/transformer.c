@@ -83,7 +83,7 @@ void bt_model_documents(bt_model *m, const int32_t *positions) {
     }
 }
 
-void bt_model_shares(bt_model *m, bt_shares how) {
+void bt_model_follower_targets(bt_model *m, bt_follower_targets how) {
     m->bigram = how.followers && !how.attention;
     m->head_form.followers = how.followers;
     m->head_form.weight = how.weight;
@@ -123,13 +123,13 @@ static void rotate(const bt_model *m, float *out, float *rstd, const float *x, c
 }
 
 /* the rounded residual alone is kept (acts.def, lean): a layer begins with it both times */
-static bool begins_rounded(const bt_model *m, const bt_acts *a) {
+static bool reloads_bf16_input(const bt_model *m, const bt_acts *a) {
     return a->x_saved && m->setup.recompute == BT_RECOMPUTE_FULL;
 }
 
 /* Attention reads saved bf16 values of q, k and v: products round them to bf16 in any case. Heads with a norm are
  * saved before it. */
-static bool attends_kept(const bt_model *m, const bt_acts *a) {
+static bool attention_reads_saved_bf16(const bt_model *m, const bt_acts *a) {
     return a->q_saved && !m->setup.cfg.qk_norm && m->setup.prec == BT_PREC_BF16 &&
            bt_kernels_multiply_bf16();
 }
@@ -142,7 +142,7 @@ static bt_turned turned(const bt_model *m, size_t row) {
 static void qkv_kept(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    read_residual(m, &l->attn_in, a->x, begins_rounded(m, a) ? NULL : a->x_saved, M);
+    read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
         const bt_turned by = turned(m, r0);
@@ -159,7 +159,7 @@ static void qkv_kept(bt_model *m, bt_layer *l, size_t M) {
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    read_residual(m, &l->attn_in, a->x, begins_rounded(m, a) ? NULL : a->x_saved, M);
+    read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
     l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, 0);
     l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, 0);
     l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, 0);
@@ -213,7 +213,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     bt_attn_shape shape = attn_shape(m, T);
     bt_acts *a = &l->a;
     size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
-    if (begins_rounded(m, a)) {
+    if (reloads_bf16_input(m, a)) {
         if (x_out) bt_acts_save(a->x_saved, a->x, own);
         bt_acts_load(&m->setup, a->x, a->x_saved, own);
     }
@@ -223,7 +223,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
         ffn(m, l, x_out, M);
         return;
     }
-    if (attends_kept(m, a)) {
+    if (attention_reads_saved_bf16(m, a)) {
         shape.bf16 = true;
         qkv_kept(m, l, M);
         bt_op_attn_fwd(a->o, a->lse, a->q_saved, a->k_saved, a->v_saved, &shape, B, (size_t)c->H,
@@ -399,7 +399,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
     const bt_turned by = turned(m, 0);
     if (turns_back(m)) shape.turned = &by;
-    shape.bf16 = attends_kept(m, a);
+    shape.bf16 = attention_reads_saved_bf16(m, a);
     const bool o_kept = shape.bf16 && l->o_in.tern && l->o_in.normed && l->o_in.ops->bwd_saved &&
                         a->norm_sums;
     if (!o_kept) bt_acts_load(&m->setup, a->o, a->o_saved, p->M * shape.ldo);

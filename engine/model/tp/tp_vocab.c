@@ -75,16 +75,16 @@ static void part_gradients(bt_model *m, const int32_t *targets, float dscale, si
     else
         bt_op_row_softmax(m->logits, p->a, p->b, p->index, at_target, rows, V);
     if (followers)
-        bt_op_head_shares(&(bt_head_shares){.logits = m->logits,
-                                            .followers = followers,
-                                            .inputs = m->head_form.inputs + r0,
-                                            .targets = targets,
-                                            .dscale = dscale,
-                                            .weight = m->head_form.weight,
-                                            .first = p->vocab0,
-                                            .rows = rows,
-                                            .V = V,
-                                            .ld = V});
+        bt_op_head_follower_targets(&(bt_head_follower_targets){.logits = m->logits,
+                                                                .followers = followers,
+                                                                .inputs = m->head_form.inputs + r0,
+                                                                .targets = targets,
+                                                                .dscale = dscale,
+                                                                .weight = m->head_form.weight,
+                                                                .first = p->vocab0,
+                                                                .rows = rows,
+                                                                .V = V,
+                                                                .ld = V});
 }
 
 bt_vocab_part bt_tp_vocab(const bt_model *m) {

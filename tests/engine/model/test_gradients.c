@@ -317,7 +317,7 @@ static void check_slopes(const bt_model_cfg *c, bool bigram) {
     const bt_params *p = bt_model_params(m);
     uint32_t at[V + 1] = {0}; /* nothing was counted: the targets alone */
     const bt_followers none = {.at = at};
-    bt_model_shares(m, (bt_shares){bigram ? &none : NULL, 1, false});
+    bt_model_follower_targets(m, (bt_follower_targets){bigram ? &none : NULL, 1, false});
     bt_model_zero_grads(m);
     order o = {.next = p->total};
     (void)bt_model_train_micro(m, inputs, targets, 1.0, on_ready, &o);
@@ -371,11 +371,11 @@ static void count_followers(bt_followers *f, const int32_t *inputs, const int32_
 }
 
 static float *gradient_of(bt_model *m, const int32_t *inputs, const int32_t *targets,
-                          bt_shares how) {
+                          bt_follower_targets how) {
     const bt_params *p = bt_model_params(m);
     float *g = malloc(p->total * sizeof *g);
     assert_non_null(g);
-    bt_model_shares(m, how);
+    bt_model_follower_targets(m, how);
     bt_model_zero_grads(m);
     (void)bt_model_train_micro(m, inputs, targets, 0.5, NULL, NULL);
     memcpy(g, bt_model_grads(m), p->total * sizeof *g);
@@ -386,9 +386,9 @@ static float *gradient_of(bt_model *m, const int32_t *inputs, const int32_t *tar
 static void shares_are_mixed(bt_model *m, const bt_followers *f, const int32_t *inputs,
                              const int32_t *targets) {
     const bt_params *p = bt_model_params(m);
-    float *target = gradient_of(m, inputs, targets, (bt_shares){0}),
-          *share = gradient_of(m, inputs, targets, (bt_shares){f, 1, true}),
-          *mixed = gradient_of(m, inputs, targets, (bt_shares){f, 0.25f, true});
+    float *target = gradient_of(m, inputs, targets, (bt_follower_targets){0}),
+          *share = gradient_of(m, inputs, targets, (bt_follower_targets){f, 1, true}),
+          *mixed = gradient_of(m, inputs, targets, (bt_follower_targets){f, 0.25f, true});
     double *want = calloc(p->total, sizeof *want), apart = 0;
     assert_non_null(want);
     for (size_t i = 0; i < p->total; i++) {
@@ -423,11 +423,11 @@ static void shares_of_the_batch_have_its_gradient(void **state) {
         double loss[2], *want;
         count_followers(&counted, inputs, targets);
         assert_true(counted.at[V] > 8);
-        bt_model_shares(m, (bt_shares){&none, 1, false});
+        bt_model_follower_targets(m, (bt_follower_targets){&none, 1, false});
         bt_model_zero_grads(m);
         loss[0] = bt_model_train_micro(m, inputs, targets, 0.5, NULL, NULL);
         want = widen(bt_model_grads(m), p->total);
-        bt_model_shares(m, (bt_shares){&counted, 1, false});
+        bt_model_follower_targets(m, (bt_follower_targets){&counted, 1, false});
         bt_model_zero_grads(m);
         loss[1] = bt_model_train_micro(m, inputs, targets, 0.5, NULL, NULL);
         assert_true(loss[0] == loss[1]);

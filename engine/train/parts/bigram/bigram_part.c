@@ -66,11 +66,12 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     if (now && !before) BT_TRY(begin(f, t, err));
     if (before && c->train.bigram_steps && step == c->train.bigram_steps) begin_attention(t);
     if (before && !now) {
-        bt_model_shares(t->model, (bt_shares){0});
+        bt_model_follower_targets(t->model, (bt_follower_targets){0});
         bt_followers_release(f);
     }
     if (now) /* set each time, because the model may have been recreated */
-        bt_model_shares(t->model, (bt_shares){f, weight_of(c, step), !bt_run_cfg_bigram(c, step)});
+        bt_model_follower_targets(t->model, (bt_follower_targets){f, weight_of(c, step),
+                                                                  !bt_run_cfg_bigram(c, step)});
     return BT_OK;
 }
 

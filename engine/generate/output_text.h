@@ -6,8 +6,8 @@
  *
  * Order:    init -> { add -> next }* -> next(last) -> release.
  * Owns:     the text; the stop strings are borrowed. Threads: one owner. */
-#ifndef BT_ENGINE_ANSWER_OUTPUT_TEXT_H
-#define BT_ENGINE_ANSWER_OUTPUT_TEXT_H
+#ifndef BT_ENGINE_GENERATE_OUTPUT_TEXT_H
+#define BT_ENGINE_GENERATE_OUTPUT_TEXT_H
 
 #include "engine/base/text.h"
 

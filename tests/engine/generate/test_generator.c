@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "engine/answer/batch.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
+#include "engine/generate/generator.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/generate.h"
 
@@ -75,7 +75,7 @@ typedef struct heard { /* one text, as its callbacks told it */
 
 static int places;
 
-static void on_said(void *ctx, const bt_said *s) {
+static void on_token(void *ctx, const bt_token_event *s) {
     heard *h = ctx;
     assert_false(h->done);
     if (h->n == 0) h->place = places++;
@@ -99,38 +99,39 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
     __atomic_store_n(&h->done, true, __ATOMIC_RELEASE);
 }
 
-static bt_ask ask_of(heard *h, const int32_t *prompt, size_t n, size_t max_tokens) {
+static bt_generate_request request_of(heard *h, const int32_t *prompt, size_t n,
+                                      size_t max_tokens) {
     memset(h, 0, sizeof *h);
-    return (bt_ask){.prompt = prompt,
-                    .n = n,
-                    .max_tokens = max_tokens,
-                    .end = -1,
-                    .said = on_said,
-                    .done = on_done,
-                    .ctx = h};
+    return (bt_generate_request){.prompt = prompt,
+                                 .n = n,
+                                 .max_tokens = max_tokens,
+                                 .end = -1,
+                                 .on_token = on_token,
+                                 .done = on_done,
+                                 .ctx = h};
 }
 
-static bt_batch *batch_of(int slots, size_t waiting, size_t prompt_rows) {
-    bt_batch *b = NULL;
+static bt_generator *batch_of(int slots, size_t waiting, size_t prompt_rows) {
+    bt_generator *b = NULL;
     bt_err err = BT_ERR_INIT;
-    const bt_batch_cfg cfg = {model, bytes, slots, waiting, prompt_rows};
-    if (bt_batch_create(&b, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
+    const bt_generator_cfg cfg = {model, bytes, slots, waiting, prompt_rows};
+    if (bt_generator_create(&b, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);
     places = 0;
     return b;
 }
 
-static void submit(bt_batch *b, const bt_ask *asks, size_t n) {
+static void submit(bt_generator *b, const bt_generate_request *requests, size_t n) {
     bt_err err = BT_ERR_INIT;
-    if (bt_batch_submit(b, asks, n, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_generator_submit(b, requests, n, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-static void run_dry(bt_batch *b) {
-    bt_batch_stop(b, (int64_t)100e9);
-    bt_batch_run(b);
+static void run_dry(bt_generator *b) {
+    bt_generator_stop(b, (int64_t)100e9);
+    bt_generator_run(b);
 }
 
 /* the text by itself, with a plain generator */
-static size_t alone(int32_t *out, double *logprob, const bt_ask *a) {
+static size_t alone(int32_t *out, double *logprob, const bt_generate_request *a) {
     bt_gen *g = NULL;
     bt_err err = BT_ERR_INIT;
     size_t n = 0;
@@ -157,28 +158,28 @@ static void texts_written_together_equal_those_written_alone(void **state) {
     (void)state;
     static heard h[MANY];
     static int32_t prompts[MANY][T];
-    bt_ask asks[MANY];
+    bt_generate_request requests[MANY];
     for (int slots = 1; slots <= 16; slots += 5) {
-        bt_batch *b = batch_of(slots, MANY, slots == 6 ? 5 : 0);
+        bt_generator *b = batch_of(slots, MANY, slots == 6 ? 5 : 0);
         for (size_t i = 0; i < MANY; i++) {
             const size_t n = 1 + bt_rng_u64(1, 2, i) % (T - 1);
             random_prompt(prompts[i], i % 7, n); /* some begin alike: slots are read on from */
-            asks[i] = ask_of(&h[i], prompts[i], n, 1 + bt_rng_u64(1, 3, i) % 20);
-            asks[i].sampling = (bt_sampling){.temperature = i % 3 ? 0.7 : 0,
-                                             .top_p = 1,
-                                             .top_k = i % 4 ? 0 : 7,
-                                             .repetition_penalty = i % 5 ? 1 : 1.2,
-                                             .seed = i};
-            asks[i].logprobs = i % 2;
-            asks[i].top = i % 6;
-            asks[i].group = i % 3;
-            submit(b, &asks[i], 1);
+            requests[i] = request_of(&h[i], prompts[i], n, 1 + bt_rng_u64(1, 3, i) % 20);
+            requests[i].sampling = (bt_sampling){.temperature = i % 3 ? 0.7 : 0,
+                                                 .top_p = 1,
+                                                 .top_k = i % 4 ? 0 : 7,
+                                                 .repetition_penalty = i % 5 ? 1 : 1.2,
+                                                 .seed = i};
+            requests[i].logprobs = i % 2;
+            requests[i].top = i % 6;
+            requests[i].group = i % 3;
+            submit(b, &requests[i], 1);
         }
         run_dry(b);
         for (size_t i = 0; i < MANY; i++) {
             int32_t want[T];
             double logprob[T];
-            const size_t n = alone(want, logprob, &asks[i]);
+            const size_t n = alone(want, logprob, &requests[i]);
             assert_true(h[i].done);
             assert_int_equal(h[i].why, BT_FINISH_LENGTH);
             assert_int_equal(h[i].n, n);
@@ -194,10 +195,10 @@ static void texts_written_together_equal_those_written_alone(void **state) {
                     assert_true(isnan(h[i].logprob[k]));
             }
         }
-        const bt_batch_load l = bt_batch_now(b);
+        const bt_generator_load l = bt_generator_now(b);
         assert_int_equal(l.done, MANY);
         assert_int_equal(l.cancelled + l.working + l.waiting, 0);
-        bt_batch_destroy(b);
+        bt_generator_destroy(b);
     }
 }
 
@@ -210,14 +211,15 @@ static void an_echoed_prompt_has_its_log_probabilities(void **state) {
     for (size_t n = 1; n <= T; n += 11) {
         for (int chunk = 0; chunk < 2; chunk++) {
             random_prompt(prompt, 77, n);
-            bt_batch *b = batch_of(2, 2, chunk ? 3 : 0);
-            bt_ask a = ask_of(&h, prompt, n, 1), p = ask_of(&plain, prompt, n, 0);
+            bt_generator *b = batch_of(2, 2, chunk ? 3 : 0);
+            bt_generate_request a = request_of(&h, prompt, n, 1),
+                                p = request_of(&plain, prompt, n, 0);
             a.echo = a.logprobs = p.echo = true;
             a.top = 1;
             submit(b, &a, 1);
             submit(b, &p, 1);
             run_dry(b);
-            bt_batch_destroy(b);
+            bt_generator_destroy(b);
             assert_int_equal(h.n, n + 1);
             assert_int_equal(h.n_echoed, n);
             assert_true(isnan(h.logprob[0]));
@@ -253,27 +255,27 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     int32_t prompt[5], want[T];
     double logprob[T];
     random_prompt(prompt, 3, 5);
-    bt_ask a = ask_of(&h[0], prompt, 5, 20);
+    bt_generate_request a = request_of(&h[0], prompt, 5, 20);
     assert_int_equal(alone(want, logprob, &a), 20);
     char stop[] = {(char)want[6], (char)want[7], 0};
     if (want[6] == 0 || want[7] == 0) fail_msg("the seed of the prompt wants changing");
     const char *stops[] = {"", stop};
     size_t first = 0; /* where it occurs first */
     while (want[first] != want[6] || want[first + 1] != want[7]) first++;
-    bt_batch *b = batch_of(4, 4, 0);
+    bt_generator *b = batch_of(4, 4, 0);
     a.stops = stops;
     a.n_stops = 2;
     submit(b, &a, 1);
-    bt_ask e = ask_of(&h[1], prompt, 5, 20);
+    bt_generate_request e = request_of(&h[1], prompt, 5, 20);
     e.end = want[9];
     size_t end = 0;
     while (want[end] != want[9]) end++;
     submit(b, &e, 1);
-    bt_ask room = ask_of(&h[2], prompt, 5, 1000);
+    bt_generate_request room = request_of(&h[2], prompt, 5, 1000);
     submit(b, &room, 1);
     stop[0] = '?'; /* the batch has its own copy */
     run_dry(b);
-    bt_batch_destroy(b);
+    bt_generator_destroy(b);
     assert_int_equal(h[0].why, BT_FINISH_STOP);
     assert_int_equal(h[0].n_text, first);
     assert_int_equal(h[0].n, first + 2);
@@ -288,17 +290,17 @@ static void groups_take_turns(void **state) {
     (void)state;
     static heard h[12];
     const int32_t prompt[] = {1, 2, 3};
-    bt_ask asks[12];
-    bt_batch *b = batch_of(2, 20, 0);
+    bt_generate_request requests[12];
+    bt_generator *b = batch_of(2, 20, 0);
     for (size_t i = 0; i < 12; i++) {
-        asks[i] = ask_of(&h[i], prompt, 3, 4);
-        asks[i].group = i < 10 ? 1 : i; /* ten of one, then two of others */
+        requests[i] = request_of(&h[i], prompt, 3, 4);
+        requests[i].group = i < 10 ? 1 : i; /* ten of one, then two of others */
     }
-    submit(b, asks, 10);
-    submit(b, asks + 10, 1);
-    submit(b, asks + 11, 1);
+    submit(b, requests, 10);
+    submit(b, requests + 10, 1);
+    submit(b, requests + 11, 1);
     run_dry(b);
-    bt_batch_destroy(b);
+    bt_generator_destroy(b);
     assert_int_equal(h[0].place, 0);
     assert_int_equal(h[10].place, 1);
     assert_true(h[11].place <= 3);
@@ -311,31 +313,32 @@ static void what_cannot_be_is_refused(void **state) {
     int32_t prompt[T + 1] = {0};
     const int32_t outside[] = {3, V};
     bt_err err = BT_ERR_INIT;
-    bt_batch *b = batch_of(1, 2, 0);
-    bt_ask none = ask_of(&h, prompt, 0, 1), full = ask_of(&h, prompt, T + 1, 1),
-           strange = ask_of(&h, outside, 2, 1), many = ask_of(&h, prompt, 1, 1),
-           good = ask_of(&h, prompt, 1, 1);
+    bt_generator *b = batch_of(1, 2, 0);
+    bt_generate_request none = request_of(&h, prompt, 0, 1),
+                        full = request_of(&h, prompt, T + 1, 1),
+                        strange = request_of(&h, outside, 2, 1),
+                        many = request_of(&h, prompt, 1, 1), good = request_of(&h, prompt, 1, 1);
     many.top = BT_TOP_MAX + 1;
     many.logprobs = true;
-    assert_int_equal(bt_batch_submit(b, &none, 1, &err), BT_ARG);
-    assert_int_equal(bt_batch_submit(b, &full, 1, &err), BT_ARG);
+    assert_int_equal(bt_generator_submit(b, &none, 1, &err), BT_ARG);
+    assert_int_equal(bt_generator_submit(b, &full, 1, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "49 tokens, the model's context 48"));
-    assert_int_equal(bt_batch_submit(b, &strange, 1, &err), BT_ARG);
-    assert_int_equal(bt_batch_submit(b, &many, 1, &err), BT_ARG);
-    const bt_ask two[] = {good, strange}, four[] = {good, good, good, good};
-    assert_int_equal(bt_batch_submit(b, two, 2, &err), BT_ARG);
-    assert_int_equal(bt_batch_submit(b, four, 4, &err), BT_BUSY);
-    assert_int_equal(bt_batch_now(b).waiting, 0); /* all or none */
-    bt_batch_stop(b, 0);
-    assert_int_equal(bt_batch_submit(b, &good, 1, &err), BT_BUSY);
-    bt_batch_run(b);
-    bt_batch_destroy(b);
-    bt_batch_destroy(NULL);
+    assert_int_equal(bt_generator_submit(b, &strange, 1, &err), BT_ARG);
+    assert_int_equal(bt_generator_submit(b, &many, 1, &err), BT_ARG);
+    const bt_generate_request two[] = {good, strange}, four[] = {good, good, good, good};
+    assert_int_equal(bt_generator_submit(b, two, 2, &err), BT_ARG);
+    assert_int_equal(bt_generator_submit(b, four, 4, &err), BT_BUSY);
+    assert_int_equal(bt_generator_now(b).waiting, 0); /* all or none */
+    bt_generator_stop(b, 0);
+    assert_int_equal(bt_generator_submit(b, &good, 1, &err), BT_BUSY);
+    bt_generator_run(b);
+    bt_generator_destroy(b);
+    bt_generator_destroy(NULL);
 }
 
 /* from other threads, while it runs */
 typedef struct client {
-    bt_batch *b;
+    bt_generator *b;
     uint64_t seed;
     int cancelled, finished;
 } client;
@@ -345,7 +348,7 @@ static void *ask_often(void *ctx) {
     static const int32_t prompt[] = {9, 8, 7, 6};
     heard h[3];
     for (uint64_t i = 0; i < 30; i++) {
-        bt_ask a = ask_of(&h[0], prompt, 1 + (c->seed + i) % 4, 1 + i % 40);
+        bt_generate_request a = request_of(&h[0], prompt, 1 + (c->seed + i) % 4, 1 + i % 40);
         a.group = c->seed;
         a.sampling.temperature = 1;
         a.sampling.top_p = 1;
@@ -353,7 +356,7 @@ static void *ask_often(void *ctx) {
         atomic_bool cancel = i % 3 == 0;
         a.cancel = &cancel;
         bt_err err = BT_ERR_INIT;
-        if (bt_batch_submit(c->b, &a, 1, &err) != BT_OK) continue;
+        if (bt_generator_submit(c->b, &a, 1, &err) != BT_OK) continue;
         while (!__atomic_load_n(&h[0].done, __ATOMIC_ACQUIRE)) bt_sleep_ns(20000);
         if (h[0].why == BT_FINISH_CANCELLED)
             c->cancelled++;
@@ -368,7 +371,7 @@ static void *stop_it(void *ctx) {
     pthread_t t[6];
     for (int i = 0; i < 6; i++) pthread_create(&t[i], NULL, ask_often, &c[i]);
     for (int i = 0; i < 6; i++) pthread_join(t[i], NULL);
-    bt_batch_stop(c->b, 0);
+    bt_generator_stop(c->b, 0);
     return NULL;
 }
 
@@ -376,10 +379,10 @@ static void threads_ask_while_it_runs(void **state) {
     (void)state;
     client c[6] = {0};
     pthread_t stopper;
-    bt_batch *b = batch_of(4, 16, 0);
+    bt_generator *b = batch_of(4, 16, 0);
     for (uint64_t i = 0; i < 6; i++) c[i] = (client){.b = b, .seed = i};
     pthread_create(&stopper, NULL, stop_it, c);
-    bt_batch_run(b);
+    bt_generator_run(b);
     pthread_join(stopper, NULL);
     int finished = 0, cancelled = 0;
     for (int i = 0; i < 6; i++) {
@@ -388,8 +391,8 @@ static void threads_ask_while_it_runs(void **state) {
     }
     assert_int_equal(finished + cancelled, 6 * 30);
     assert_true(finished >= 6 * 20);
-    assert_int_equal(bt_batch_now(b).done, 6 * 30);
-    bt_batch_destroy(b);
+    assert_int_equal(bt_generator_now(b).done, 6 * 30);
+    bt_generator_destroy(b);
 }
 
 /* those that are at work when the grace is over are told */
@@ -397,17 +400,17 @@ static void stopping_tells_everybody(void **state) {
     (void)state;
     static heard h[5];
     const int32_t prompt[] = {1, 2};
-    bt_ask asks[5];
-    bt_batch *b = batch_of(2, 20, 0);
-    for (size_t i = 0; i < 5; i++) asks[i] = ask_of(&h[i], prompt, 2, 40);
-    submit(b, asks, 5);
-    bt_batch_stop(b, -1);
-    bt_batch_run(b);
+    bt_generate_request requests[5];
+    bt_generator *b = batch_of(2, 20, 0);
+    for (size_t i = 0; i < 5; i++) requests[i] = request_of(&h[i], prompt, 2, 40);
+    submit(b, requests, 5);
+    bt_generator_stop(b, -1);
+    bt_generator_run(b);
     for (size_t i = 0; i < 5; i++) {
         assert_true(h[i].done);
         assert_int_equal(h[i].why, BT_FINISH_CANCELLED);
     }
-    bt_batch_destroy(b);
+    bt_generator_destroy(b);
 }
 
 int main(void) {

@@ -1,21 +1,21 @@
-/* batch.c - the waiting, the working, and the step that takes all of these on. */
-#include "engine/answer/batch.h"
+/* generator.c - the waiting, the working, and the step that takes all of these on. */
+#include "engine/generate/generator.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/answer/output_text.h"
 #include "engine/base/clock.h"
+#include "engine/generate/output_text.h"
 #include "engine/model/net/decoder.h"
 
 enum { PROMPT_ROWS = 256 };
 
-typedef struct text { /* one requested text */
-    bt_ask ask;       /* its prompt and stops are copies owned by this text */
-    int32_t *tokens;  /* prompt, then generated tokens */
-    size_t n, fed;    /* known; in the cache */
+typedef struct text {            /* one requested text */
+    bt_generate_request request; /* its prompt and stops are copies owned by this text */
+    int32_t *tokens;             /* prompt, then generated tokens */
+    size_t n, fed;               /* known; in the cache */
     size_t written;
     int slot; /* -1: waiting */
     bool done;
@@ -29,8 +29,8 @@ typedef struct slot {
     int32_t *tokens; /* (T) what its cache holds */
 } slot;
 
-struct bt_batch {
-    bt_batch_cfg cfg;
+struct bt_generator {
+    bt_generator_cfg cfg;
     size_t T, V;
     bt_decoder *decoder;
     bt_sampler *sampler;
@@ -44,21 +44,21 @@ struct bt_batch {
     size_t n_texts;
     bool stopping, cut; /* cut: all that are left are cancelled */
     int64_t stop_at_ns;
-    bt_batch_load load;
+    bt_generator_load load;
 };
 
 /* ---- create, destroy ------------------------------------------------------------------------- */
 static void text_free(text *t) {
     if (!t) return;
     bt_output_release(&t->out);
-    free((void *)(size_t)t->ask.stops);
+    free((void *)(size_t)t->request.stops);
     free(t->tokens);
     free(t);
 }
 
-bt_code bt_batch_create(bt_batch **out, const bt_batch_cfg *cfg, bt_err *err) {
+bt_code bt_generator_create(bt_generator **out, const bt_generator_cfg *cfg, bt_err *err) {
     *out = NULL;
-    bt_batch *b = calloc(1, sizeof *b);
+    bt_generator *b = calloc(1, sizeof *b);
     if (!b) return bt_fail(err, BT_NOMEM, "no memory for %d texts", cfg->slots);
     const size_t n = (size_t)cfg->slots;
     b->cfg = *cfg;
@@ -77,7 +77,7 @@ bt_code bt_batch_create(bt_batch **out, const bt_batch_cfg *cfg, bt_err *err) {
     if (code == BT_OK) code = bt_decoder_create(&b->decoder, cfg->model, cfg->slots, err);
     if (code == BT_OK) code = bt_sampler_create(&b->sampler, b->V, err);
     if (code != BT_OK) {
-        bt_batch_destroy(b);
+        bt_generator_destroy(b);
         return code;
     }
     for (size_t i = 0; i < n; i++) b->slots[i].tokens = b->slot_tokens + i * b->T;
@@ -85,7 +85,7 @@ bt_code bt_batch_create(bt_batch **out, const bt_batch_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
-void bt_batch_destroy(bt_batch *b) {
+void bt_generator_destroy(bt_generator *b) {
     if (!b) return;
     while (b->texts) {
         text *next = b->texts->next;
@@ -104,7 +104,7 @@ void bt_batch_destroy(bt_batch *b) {
 }
 
 /* ---- submit, cancel, stop -------------------------------------------------------------------- */
-static bt_code check(const bt_batch *b, const bt_ask *a, bt_err *err) {
+static bt_code check(const bt_generator *b, const bt_generate_request *a, bt_err *err) {
     if (a->n == 0) return bt_fail(err, BT_ARG, "the prompt holds no token");
     if (a->n > b->T)
         return bt_fail(err, BT_ARG,
@@ -121,7 +121,7 @@ static bt_code check(const bt_batch *b, const bt_ask *a, bt_err *err) {
 }
 
 /* the stops' pointers, then their bytes: one block */
-static bool copy_stops(bt_ask *own, const bt_ask *a) {
+static bool copy_stops(bt_generate_request *own, const bt_generate_request *a) {
     size_t bytes = a->n_stops * sizeof(char *);
     for (size_t i = 0; i < a->n_stops; i++) bytes += strlen(a->stops[i]) + 1;
     own->stops = NULL;
@@ -139,28 +139,28 @@ static bool copy_stops(bt_ask *own, const bt_ask *a) {
     return true;
 }
 
-static text *text_of(const bt_batch *b, const bt_ask *a) {
+static text *text_of(const bt_generator *b, const bt_generate_request *a) {
     text *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     /* the last token written needs no place in the cache */
     const size_t room = b->T - a->n + 1;
-    t->ask = *a;
-    if (t->ask.max_tokens > room) t->ask.max_tokens = room;
+    t->request = *a;
+    if (t->request.max_tokens > room) t->request.max_tokens = room;
     t->slot = -1;
     t->n = a->n;
-    t->tokens = malloc((a->n + t->ask.max_tokens) * sizeof *t->tokens);
-    if (!copy_stops(&t->ask, a) || !t->tokens) {
+    t->tokens = malloc((a->n + t->request.max_tokens) * sizeof *t->tokens);
+    if (!copy_stops(&t->request, a) || !t->tokens) {
         text_free(t);
         return NULL;
     }
     memcpy(t->tokens, a->prompt, a->n * sizeof *t->tokens);
-    t->ask.prompt = t->tokens;
-    bt_output_init(&t->out, t->ask.stops, t->ask.n_stops);
+    t->request.prompt = t->tokens;
+    bt_output_init(&t->out, t->request.stops, t->request.n_stops);
     t->out.stop_from = SIZE_MAX; /* a stop string in a prompt stops nothing */
     return t;
 }
 
-static bt_code append(bt_batch *b, text *list, size_t n, bt_err *err) {
+static bt_code append(bt_generator *b, text *list, size_t n, bt_err *err) {
     if (b->stopping) return bt_fail(err, BT_BUSY, "the server is stopping");
     if (b->n_texts + n > (size_t)b->cfg.slots + b->cfg.max_waiting)
         return bt_fail(err, BT_BUSY, "%zu texts are at work or waiting: try again later",
@@ -172,13 +172,14 @@ static bt_code append(bt_batch *b, text *list, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_batch_submit(bt_batch *b, const bt_ask *asks, size_t n, bt_err *err) {
+bt_code bt_generator_submit(bt_generator *b, const bt_generate_request *requests, size_t n,
+                            bt_err *err) {
     text *list = NULL, **end = &list;
     bt_code code = BT_OK;
     for (size_t i = 0; i < n && code == BT_OK; i++) {
-        code = check(b, &asks[i], err);
+        code = check(b, &requests[i], err);
         if (code != BT_OK) break;
-        *end = text_of(b, &asks[i]);
+        *end = text_of(b, &requests[i]);
         if (!*end) {
             code = bt_fail(err, BT_NOMEM, "no memory for a text");
             break;
@@ -199,7 +200,7 @@ bt_code bt_batch_submit(bt_batch *b, const bt_ask *asks, size_t n, bt_err *err) 
     return code;
 }
 
-void bt_batch_stop(bt_batch *b, int64_t grace_ns) {
+void bt_generator_stop(bt_generator *b, int64_t grace_ns) {
     pthread_mutex_lock(&b->lock);
     b->stopping = true;
     b->stop_at_ns = bt_now_ns() + grace_ns;
@@ -207,9 +208,9 @@ void bt_batch_stop(bt_batch *b, int64_t grace_ns) {
     pthread_mutex_unlock(&b->lock);
 }
 
-bt_batch_load bt_batch_now(bt_batch *b) {
+bt_generator_load bt_generator_now(bt_generator *b) {
     pthread_mutex_lock(&b->lock);
-    bt_batch_load l = b->load;
+    bt_generator_load l = b->load;
     for (const text *t = b->texts; t; t = t->next) {
         l.working += t->slot >= 0;
         l.waiting += t->slot < 0;
@@ -219,16 +220,16 @@ bt_batch_load bt_batch_now(bt_batch *b) {
 }
 
 /* ---- token events ------------------------------------------------------------------------------------- */
-static void say(bt_batch *b, text *t, int32_t token, bool echoed, const float *logits) {
+static void emit_token(bt_generator *b, text *t, int32_t token, bool echoed, const float *logits) {
     bt_ranked ranked[BT_TOP_MAX];
     int32_t top[BT_TOP_MAX];
     double top_logprob[BT_TOP_MAX];
-    bt_said s = {
+    bt_token_event s = {
         .token = token, .echoed = echoed, .logprob = NAN, .top = top, .top_logprob = top_logprob};
-    if (t->ask.logprobs && logits) {
+    if (t->request.logprobs && logits) {
         const double sum = bt_log_sum_exp(logits, b->V);
         s.logprob = (double)logits[token] - sum;
-        s.n_top = t->ask.top < b->V ? t->ask.top : b->V;
+        s.n_top = t->request.top < b->V ? t->request.top : b->V;
         bt_likeliest(ranked, s.n_top, logits, b->V);
         for (size_t i = 0; i < s.n_top; i++) {
             top[i] = ranked[i].token;
@@ -241,7 +242,7 @@ static void say(bt_batch *b, text *t, int32_t token, bool echoed, const float *l
         bt_output_add(&t->out, bytes, n);
     }
     s.text = bt_output_next(&t->out, false, &s.n_text);
-    t->ask.said(t->ask.ctx, &s);
+    t->request.on_token(t->request.ctx, &s);
 }
 
 static void finish(text *t, bt_finish why) {
@@ -250,54 +251,54 @@ static void finish(text *t, bt_finish why) {
 }
 
 /* the next token, from the logits after all that are known */
-static void write_token(bt_batch *b, text *t, const float *logits) {
+static void write_token(bt_generator *b, text *t, const float *logits) {
     size_t n;
-    if (t->ask.max_tokens == 0) {
+    if (t->request.max_tokens == 0) {
         finish(t, BT_FINISH_LENGTH);
         return;
     }
-    const int32_t id = bt_sampler_draw(b->sampler, logits, &t->ask.sampling,
+    const int32_t id = bt_sampler_draw(b->sampler, logits, &t->request.sampling,
                                        (bt_history){t->tokens, t->n}, t->n);
-    const bool end = id == t->ask.end || bt_tokenizer_is_end(b->cfg.tokenizer, id);
+    const bool end = id == t->request.end || bt_tokenizer_is_end(b->cfg.tokenizer, id);
     const char *bytes = bt_tokenizer_bytes(b->cfg.tokenizer, id, &n);
     if (t->written == 0) t->out.stop_from = t->out.text.len;
     if (!end && !bt_tokenizer_is_special(b->cfg.tokenizer, id)) bt_output_add(&t->out, bytes, n);
     t->tokens[t->n++] = id;
     t->written++;
-    say(b, t, id, false, logits);
+    emit_token(b, t, id, false, logits);
     if (end || t->out.stopped)
         finish(t, BT_FINISH_STOP);
-    else if (t->written == t->ask.max_tokens)
+    else if (t->written == t->request.max_tokens)
         finish(t, BT_FINISH_LENGTH);
 }
 
 /* logits after token i of part p */
 static void take_logits(void *ctx, size_t p, size_t i, const float *logits) {
-    bt_batch *b = ctx;
+    bt_generator *b = ctx;
     text *t = b->of_part[p];
     const size_t next = t->fed + i + 1;
-    if (next < t->ask.n)
-        say(b, t, t->tokens[next], true, logits);
+    if (next < t->request.n)
+        emit_token(b, t, t->tokens[next], true, logits);
     else
         write_token(b, t, logits);
 }
 
 /* ---- who works ------------------------------------------------------------------------------- */
-static size_t of_group(const bt_batch *b, uint64_t group) {
+static size_t of_group(const bt_generator *b, uint64_t group) {
     size_t n = 0;
     for (int i = 0; i < b->cfg.slots; i++) {
         const text *t = b->slots[i].at_work;
-        n += t && t->ask.group == group;
+        n += t && t->request.group == group;
     }
     return n;
 }
 
-static text *next_waiting(const bt_batch *b) {
+static text *next_waiting(const bt_generator *b) {
     text *best = NULL;
     size_t fewest = 0;
     for (text *t = b->texts; t; t = t->next) {
         if (t->slot >= 0 || t->done) continue;
-        const size_t n = of_group(b, t->ask.group);
+        const size_t n = of_group(b, t->request.group);
         if (best && n >= fewest) continue;
         best = t;
         fewest = n;
@@ -308,16 +309,16 @@ static text *next_waiting(const bt_batch *b) {
 
 /* Number of tokens at the beginning of a slot's cache with which a prompt begins. The last token of a prompt is
  * always computed, for the logits after it, and all are if their log probabilities are requested. */
-static size_t same_beginning(const bt_batch *b, const text *t, int i) {
+static size_t same_beginning(const bt_generator *b, const text *t, int i) {
     const size_t have = bt_decoder_length(b->decoder, i);
     size_t n = 0;
-    if (t->ask.echo && t->ask.logprobs) return 0;
-    while (n < have && n + 1 < t->ask.n && b->slots[i].tokens[n] == t->tokens[n]) n++;
+    if (t->request.echo && t->request.logprobs) return 0;
+    while (n < have && n + 1 < t->request.n && b->slots[i].tokens[n] == t->tokens[n]) n++;
     return n;
 }
 
 /* the free slot that holds most of the prompt, else the one that holds least of anything; -1: none */
-static int free_slot(const bt_batch *b, const text *t) {
+static int free_slot(const bt_generator *b, const text *t) {
     int best = -1;
     size_t most = 0, least = 0;
     for (int i = 0; i < b->cfg.slots; i++) {
@@ -331,7 +332,7 @@ static int free_slot(const bt_batch *b, const text *t) {
     return best;
 }
 
-static void begin(bt_batch *b, text *t, int i) {
+static void begin(bt_generator *b, text *t, int i) {
     t->slot = i;
     b->slots[i].at_work = t;
     t->fed = same_beginning(b, t, i);
@@ -340,14 +341,14 @@ static void begin(bt_batch *b, text *t, int i) {
 }
 
 /* Reports the tokens of a prompt that need no logits before it is read. */
-static void echo(bt_batch *b, text *t) {
-    if (!t->ask.echo) return;
-    const size_t n = t->ask.logprobs ? 1 : t->ask.n;
-    for (size_t i = 0; i < n; i++) say(b, t, t->tokens[i], true, NULL);
+static void echo(bt_generator *b, text *t) {
+    if (!t->request.echo) return;
+    const size_t n = t->request.logprobs ? 1 : t->request.n;
+    for (size_t i = 0; i < n; i++) emit_token(b, t, t->tokens[i], true, NULL);
 }
 
 /* Called under the lock. Returns false if there is no work and the batch is stopping. */
-static bool wait_and_admit(bt_batch *b, text **begun) {
+static bool wait_and_admit(bt_generator *b, text **begun) {
     while (!b->texts && !b->stopping) pthread_cond_wait(&b->news, &b->lock);
     b->cut = b->stopping && bt_now_ns() > b->stop_at_ns;
     size_t n = 0;
@@ -361,12 +362,12 @@ static bool wait_and_admit(bt_batch *b, text **begun) {
     return b->texts || !b->stopping;
 }
 
-static bool cancelled(const bt_batch *b, const text *t) {
-    return b->cut || (t->ask.cancel && atomic_load(t->ask.cancel));
+static bool cancelled(const bt_generator *b, const text *t) {
+    return b->cut || (t->request.cancel && atomic_load(t->request.cancel));
 }
 
 /* Removes finished and cancelled texts from the list and calls their `done`. */
-static void leave(bt_batch *b) {
+static void leave(bt_generator *b) {
     pthread_mutex_lock(&b->lock);
     text *gone = NULL, **end = &gone;
     for (text **p = &b->texts; *p;) {
@@ -390,16 +391,16 @@ static void leave(bt_batch *b) {
         text *next = gone->next;
         size_t n;
         const char *rest = bt_output_next(&gone->out, true, &n);
-        gone->ask.done(gone->ask.ctx, gone->why, rest, n);
+        gone->request.done(gone->request.ctx, gone->why, rest, n);
         text_free(gone);
         gone = next;
     }
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
-static void add_part(bt_batch *b, size_t *n, text *t, size_t rows) {
+static void add_part(bt_generator *b, size_t *n, text *t, size_t rows) {
     const size_t left = t->n - t->fed;
-    const bool all = t->ask.echo && t->ask.logprobs && t->fed < t->ask.n;
+    const bool all = t->request.echo && t->request.logprobs && t->fed < t->request.n;
     b->parts[*n] = (bt_decode_part){.slot = t->slot,
                                     .tokens = t->tokens + t->fed,
                                     .n = rows,
@@ -410,7 +411,7 @@ static void add_part(bt_batch *b, size_t *n, text *t, size_t rows) {
 }
 
 /* texts that are being written, one token each, then prompts in order of arrival */
-static size_t make_parts(bt_batch *b) {
+static size_t make_parts(bt_generator *b) {
     size_t n = 0, rows = 0, most = bt_decoder_rows(b->decoder), prompts = b->cfg.prompt_rows;
     for (int i = 0; i < b->cfg.slots; i++) {
         text *t = b->slots[i].at_work;
@@ -430,7 +431,7 @@ static size_t make_parts(bt_batch *b) {
     return n;
 }
 
-static void step(bt_batch *b, size_t n) {
+static void step(bt_generator *b, size_t n) {
     const int64_t began = bt_now_ns();
     uint64_t read = 0, written = 0;
     for (size_t p = 0; p < n; p++) {
@@ -442,7 +443,7 @@ static void step(bt_batch *b, size_t n) {
     bt_decoder_step(b->decoder, b->parts, n, take_logits, b);
     for (size_t p = 0; p < n; p++) {
         text *t = b->of_part[p];
-        if (t->fed < t->ask.n) read += b->parts[p].n;
+        if (t->fed < t->request.n) read += b->parts[p].n;
         t->fed += b->parts[p].n;
         written += t->written;
     }
@@ -454,7 +455,7 @@ static void step(bt_batch *b, size_t n) {
     pthread_mutex_unlock(&b->lock);
 }
 
-void bt_batch_run(bt_batch *b) {
+void bt_generator_run(bt_generator *b) {
     text **begun = calloc((size_t)b->cfg.slots, sizeof(text *));
     for (bool on = begun != NULL; on;) {
         pthread_mutex_lock(&b->lock);

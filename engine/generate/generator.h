@@ -1,4 +1,4 @@
-/* batch.h - generates many texts at once: continuous batching over one model.
+/* generator.h - generates many texts at once: continuous batching over one model.
  *
  * Any thread submits; one thread, which owns the model's kernels, runs. Every step takes one token of each text
  * being generated and a limited number of tokens of prompts being read, all through the layers together. A
@@ -12,8 +12,8 @@
  * Owns:     a decoder, a sampler, the texts. Callbacks are called by the running thread, never by submit, and must
  *           not call submit or stop.
  * Exact:    within the rounding of the kernels a text does not depend on texts in the same batch (decoder.h). */
-#ifndef BT_ENGINE_ANSWER_BATCH_H
-#define BT_ENGINE_ANSWER_BATCH_H
+#ifndef BT_ENGINE_GENERATE_GENERATOR_H
+#define BT_ENGINE_GENERATE_GENERATOR_H
 
 #include <stdatomic.h>
 
@@ -21,7 +21,7 @@
 #include "engine/model/net/model.h"
 #include "engine/model/net/sampler.h"
 
-typedef struct bt_batch bt_batch;
+typedef struct bt_generator bt_generator;
 
 /* BT_FINISH_LENGTH: max_tokens or the model's context; STOP: an end token or a stop string;
  * CANCELLED: by its flag, or because the batch was stopped */
@@ -29,7 +29,7 @@ typedef enum { BT_FINISH_LENGTH, BT_FINISH_STOP, BT_FINISH_CANCELLED } bt_finish
 
 enum { BT_TOP_MAX = 20 };
 
-typedef struct bt_said { /* a token of a text; valid during the call */
+typedef struct bt_token_event { /* a token of a text; valid during the call */
     int32_t token;
     bool echoed; /* token of the prompt */
     /* natural logarithm of the model's probability, before temperature and limits; NaN: not requested, or the
@@ -43,10 +43,10 @@ typedef struct bt_said { /* a token of a text; valid during the call */
     /* (n_text) what can be shown now: whole characters, no part of a stop string */
     const char *text;
     size_t n_text;
-} bt_said;
+} bt_token_event;
 
-typedef struct bt_ask {    /* request, copied by submit, with its callbacks */
-    const int32_t *prompt; /* (n) n >= 1 */
+typedef struct bt_generate_request { /* request, copied by submit, with its callbacks */
+    const int32_t *prompt;           /* (n) n >= 1 */
     size_t n;
     size_t max_tokens;
     bt_sampling sampling;
@@ -58,38 +58,40 @@ typedef struct bt_ask {    /* request, copied by submit, with its callbacks */
     size_t top;
     uint64_t group;
     const atomic_bool *cancel; /* true: done is called soon; NULL: not cancellable */
-    void (*said)(void *ctx, const bt_said *s);
+    void (*on_token)(void *ctx, const bt_token_event *s);
     /* the last call; includes text that was held back for a stop string or a character */
     void (*done)(void *ctx, bt_finish why, const char *text, size_t n_text);
     void *ctx;
-} bt_ask;
+} bt_generate_request;
 
-typedef struct bt_batch_cfg {
+typedef struct bt_generator_cfg {
     bt_model *model; /* quantised, without training; borrowed */
     const bt_tokenizer *tokenizer;
     int slots;          /* texts at work at once */
     size_t max_waiting; /* further ones */
     size_t prompt_rows; /* tokens of prompts in a step; 0: 256 */
-} bt_batch_cfg;
+} bt_generator_cfg;
 
-bt_code bt_batch_create(bt_batch **out, const bt_batch_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-void bt_batch_destroy(bt_batch *b); /* accepts NULL; after run has returned */
+bt_code bt_generator_create(bt_generator **out, const bt_generator_cfg *cfg, bt_err *err)
+    BT_MUST_CHECK;
+void bt_generator_destroy(bt_generator *b); /* accepts NULL; after run has returned */
 
 /* Accepts all n of them or none; the first callback may be called before this returns. BT_ARG: a prompt that does
  * not fit the context, a token outside the vocabulary; BT_BUSY: too many are waiting, or the batch is stopping */
-bt_code bt_batch_submit(bt_batch *b, const bt_ask *asks, size_t n, bt_err *err) BT_MUST_CHECK;
+bt_code bt_generator_submit(bt_generator *b, const bt_generate_request *requests, size_t n,
+                            bt_err *err) BT_MUST_CHECK;
 
-void bt_batch_run(bt_batch *b);
+void bt_generator_run(bt_generator *b);
 /* nothing new is taken; run returns when all texts are done, or this much later */
-void bt_batch_stop(bt_batch *b, int64_t grace_ns);
+void bt_generator_stop(bt_generator *b, int64_t grace_ns);
 
-typedef struct bt_batch_load {
+typedef struct bt_generator_load {
     size_t working, waiting;
     uint64_t done, cancelled;               /* since create */
     uint64_t prompt_tokens, reused, tokens; /* read; of prompts, found in a slot; written */
     uint64_t steps;
     double seconds; /* in steps */
-} bt_batch_load;
-bt_batch_load bt_batch_now(bt_batch *b);
+} bt_generator_load;
+bt_generator_load bt_generator_now(bt_generator *b);
 
 #endif

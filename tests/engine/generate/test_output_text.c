@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "engine/answer/output_text.h"
 #include "engine/base/rng.h"
+#include "engine/generate/output_text.h"
 
 /* what is shown in the end: the text before the first stop string */
 static size_t plain_cut(const char *text, size_t n, const char *const *stop, size_t n_stop) {

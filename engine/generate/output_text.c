@@ -1,5 +1,5 @@
 /* output_text.c - holding back what is no whole character yet and what may become a stop string. */
-#include "engine/answer/output_text.h"
+#include "engine/generate/output_text.h"
 
 #include <string.h>
 
