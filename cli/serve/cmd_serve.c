@@ -204,7 +204,8 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
     bt_generator *b = NULL;
     bt_openai *o = NULL;
     char fingerprint[64];
-    snprintf(fingerprint, sizeof fingerprint, "bitrain-%s-%s", BITRAIN_VERSION, bt_k()->name);
+    snprintf(fingerprint, sizeof fingerprint, "bitrain-%s-%s", BITRAIN_VERSION,
+             bt_active_kernels()->name);
     BT_TRY(bt_chat_choose(&template, c->template, t, c->json, err));
     if (!c->json) bt_trained_tell_affixes(t);
     const bt_generator_cfg batch = {.model = t->model,

@@ -257,10 +257,11 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
     char bytes[32], quantised[32], states[48];
     bool local = s->weight_source == BT_WEIGHTS_LOCAL;
     /* packed, and a byte for its code; or values as they are read */
-    double weight = s->dense ? (local     ? 0
-                                : s->half ? 2
-                                          : 4)
-                             : (double)bt_k()->tern_bytes(1024, 1024) / 1048576 + local;
+    double weight = s->dense
+                        ? (local     ? 0
+                           : s->half ? 2
+                                     : 4)
+                        : (double)bt_active_kernels()->tern_bytes(1024, 1024) / 1048576 + local;
     snprintf(quantised, sizeof quantised, "%.3g T%s%s", weight,
              s->weight_source == BT_WEIGHTS_PREFETCHED ? " / L" : "", s->E > 0 ? " + 2 E" : "");
     if (s->matrix_state == s->state)

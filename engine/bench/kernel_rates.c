@@ -153,7 +153,7 @@ static void run_tern_codes(const work *w) {
 static void run_tern_pack(const work *w) { bt_op_tern_pack(w->packed, w->codes, w->M, w->K); }
 /* through the slot: the operation is inside bt_op_head_loss */
 static void run_xent(const work *w) {
-    bt_k()->softmax_xent(w->f[1], w->f[0], w->index, 0.001f, w->M, w->K);
+    bt_active_kernels()->softmax_xent(w->f[1], w->f[0], w->index, 0.001f, w->M, w->K);
 }
 static void run_gemv(const work *w) {
     const bt_tern2 packed = {w->packed, 0.5f, w->N, w->K};
@@ -217,9 +217,10 @@ static size_t packed_bytes(const kcase *c, const work *w) {
     if (c->run == run_gemv) return w->N * bt_tern2_row_bytes(w->K);
     if (c->run == run_w8_pack) return bt_op_w8_bytes(w->M, w->K);
     if (c->run == run_w8_dx8) return bt_op_w8_bytes(w->N, w->K);
-    if (c->run == run_thin_fwd || c->run == run_thin_dx8) return bt_k()->thin_bytes(w->N, w->K);
+    if (c->run == run_thin_fwd || c->run == run_thin_dx8)
+        return bt_active_kernels()->thin_bytes(w->N, w->K);
     if (c->run == run_rows_fwd || c->run == run_rows_dx8) return 64;
-    return bt_k()->tern_bytes(c->run == run_tern_pack ? w->M : w->N, w->K);
+    return bt_active_kernels()->tern_bytes(c->run == run_tern_pack ? w->M : w->N, w->K);
 }
 
 static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
@@ -250,7 +251,7 @@ static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
     if (c->run == run_gemv)
         memset(w->packed, 0x59, N * bt_tern2_row_bytes(K));
     else if (c->run == run_thin_fwd || c->run == run_thin_dx8)
-        bt_k()->thin_pack(w->packed, w->codes, N, K, 0, N);
+        bt_active_kernels()->thin_pack(w->packed, w->codes, N, K, 0, N);
     else if (c->run == run_tern_fwd || c->run == run_tern_dx || c->run == run_tern_dx8)
         bt_op_tern_pack(w->packed, w->codes, N, K);
     if (attention) return bt_ops_plan(1, 1, 1, M, K, NULL, err);

@@ -21,7 +21,7 @@ static void run_burst(void *ctx, int thread, size_t begin, size_t end) {
     burst *b = ctx;
     (void)begin;
     (void)end;
-    if (thread < b->threads) b->ops[thread] = bt_k()->peak_ops(b->kind, b->rounds);
+    if (thread < b->threads) b->ops[thread] = bt_active_kernels()->peak_ops(b->kind, b->rounds);
 }
 
 static double time_burst(burst *b, int64_t *ns) {

@@ -31,7 +31,8 @@ static void decode_16(bt_number t, float *out, const unsigned char *in, size_t n
     for (size_t i = 0, k; i < n; i += k) {
         k = n - i < SOME ? n - i : SOME;
         memcpy(some, in + 2 * i, 2 * k);
-        (t == BT_NUM_F16 ? bt_k()->from_half : bt_k()->from_bf16)(out + i, some, k);
+        (t == BT_NUM_F16 ? bt_active_kernels()->from_half
+                         : bt_active_kernels()->from_bf16)(out + i, some, k);
     }
 }
 
@@ -161,7 +162,8 @@ static void encode_16(bt_number t, unsigned char *out, const float *in, size_t n
     uint16_t some[SOME];
     for (size_t i = 0, k; i < n; i += k) {
         k = n - i < SOME ? n - i : SOME;
-        (t == BT_NUM_F16 ? bt_k()->to_half : bt_k()->to_bf16)(some, in + i, k);
+        (t == BT_NUM_F16 ? bt_active_kernels()->to_half : bt_active_kernels()->to_bf16)(some,
+                                                                                        in + i, k);
         memcpy(out + 2 * i, some, 2 * k);
     }
 }

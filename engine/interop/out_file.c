@@ -78,7 +78,7 @@ static void sum_blocks(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t b = begin; b < end; b++) {
         const size_t block = j->first + b, from = bt_max_size(block * BT_SUM_BLOCK, j->offset),
                      to = bt_min_size((block + 1) * BT_SUM_BLOCK, j->end);
-        j->sums[b] = bt_k()->sum_abs(j->x + (from - j->offset), to - from);
+        j->sums[b] = bt_active_kernels()->sum_abs(j->x + (from - j->offset), to - from);
     }
 }
 

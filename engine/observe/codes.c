@@ -86,11 +86,13 @@ static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     for (size_t c = from; c < to; c++) {
         size_t at = c * CHUNK, n = j->n - at < CHUNK ? j->n - at : CHUNK;
-        bt_k()->code_history(j->history + at / 2, codes_of(j, j->first + at, n, spare), n, &seen);
+        bt_active_kernels()->code_history(j->history + at / 2, codes_of(j, j->first + at, n, spare),
+                                          n, &seen);
         for (size_t i = 0; i < n; i += BLOCK) {
             const size_t some = n - i < BLOCK ? n - i : BLOCK;
-            near += bt_k()->code_near(bt_latent_read(j->w, j->first + at + i, some, weights), some,
-                                      j->mean, j->inv_scale, j->threshold, BT_CODES_BAND);
+            near += bt_active_kernels()->code_near(
+                bt_latent_read(j->w, j->first + at + i, some, weights), some, j->mean, j->inv_scale,
+                j->threshold, BT_CODES_BAND);
         }
     }
     atomic_fetch_add(&j->flips, seen.flips);

@@ -86,10 +86,10 @@ static void load_rows(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; r < b; r++) {
         const uint16_t *row = j->half + r * j->cols;
-        if (!j->transposed) bt_k()->from_bf16(j->x + r * j->cols, row, j->cols);
+        if (!j->transposed) bt_active_kernels()->from_bf16(j->x + r * j->cols, row, j->cols);
         for (size_t c = 0; j->transposed && c < j->cols; c += TILE) {
             size_t n = bt_min_size(TILE, j->cols - c);
-            bt_k()->from_bf16(some, row + c, n);
+            bt_active_kernels()->from_bf16(some, row + c, n);
             for (size_t k = 0; k < n; k++) j->x[(c + k) * j->rows + r] = some[k];
         }
     }
@@ -101,11 +101,11 @@ static void save_rows(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; r < b; r++) {
         uint16_t *row = j->half + r * j->cols;
-        if (!j->transposed) bt_k()->to_bf16(row, j->x + r * j->cols, j->cols);
+        if (!j->transposed) bt_active_kernels()->to_bf16(row, j->x + r * j->cols, j->cols);
         for (size_t c = 0; j->transposed && c < j->cols; c += TILE) {
             size_t n = bt_min_size(TILE, j->cols - c);
             for (size_t k = 0; k < n; k++) some[k] = j->x[(c + k) * j->rows + r];
-            bt_k()->to_bf16(row + c, some, n);
+            bt_active_kernels()->to_bf16(row + c, some, n);
         }
     }
 }
@@ -165,6 +165,6 @@ void bt_muon_momentum(uint16_t *out, const float *g, const float *m, float grad_
     for (size_t i = 0, few; i < n; i += few) {
         few = bt_min_size(CHUNK, n - i);
         for (size_t k = 0; k < few; k++) some[k] = grad * g[i + k] + mu * m[i + k];
-        bt_k()->to_bf16(out + i, some, few);
+        bt_active_kernels()->to_bf16(out + i, some, few);
     }
 }

@@ -60,7 +60,7 @@ static void fill_blocks(void *ctx, int thread, size_t from, size_t to) {
     for (size_t b = j->piece.begin / BT_SUM_BLOCK + from; b < j->piece.begin / BT_SUM_BLOCK + to;
          b++) {
         size_t at = b * BT_SUM_BLOCK, n = bt_min_size(j->piece.end - at, BT_SUM_BLOCK);
-        j->blocks[b] = bt_k()->sum_squares(j->x + at, n);
+        j->blocks[b] = bt_active_kernels()->sum_squares(j->x + at, n);
     }
 }
 

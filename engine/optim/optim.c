@@ -111,10 +111,10 @@ void *bt_optim_state(const bt_optim *o, size_t i, size_t k, size_t at) {
 bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out) {
     const void *state = bt_optim_state(o, i, k, r.begin);
     if (state)
-        bt_k()->moment_load(out, state,
-                            bt_optim_form(bt_optim_rule_of(o->cfg.kind, &o->spans[i]),
-                                          o->cfg.states, k),
-                            length(r));
+        bt_active_kernels()->moment_load(out, state,
+                                         bt_optim_form(bt_optim_rule_of(o->cfg.kind, &o->spans[i]),
+                                                       o->cfg.states, k),
+                                         length(r));
     return state;
 }
 
@@ -141,7 +141,7 @@ void bt_optim_raise(bt_optim *o, size_t i, size_t k, bt_range r, double share) {
         n = bt_min_size(BLOCK, r.end - at);
         (void)bt_optim_read(o, i, k, (bt_range){at, at + n}, some);
         for (size_t e = 0; e < n; e++) some[e] = some[e] < least ? least : some[e];
-        bt_k()->moment_store(bt_optim_state(o, i, k, at), some, form, no_noise, 0, n);
+        bt_active_kernels()->moment_store(bt_optim_state(o, i, k, at), some, form, no_noise, 0, n);
     }
 }
 
@@ -209,8 +209,8 @@ static void change_of_parts(void *ctx, int thread, size_t from, size_t to) {
             bt_short_states_load(&j->s, i, n, some[0], BT_OPTIM_UNDO);
             for (size_t k = 0; k < j->s.rule->n_states; k++) e.state[k] = some[k];
             j->s.rule->undo(d, old, &e, j->s.cfg, &j->u);
-            change += bt_k()->sum_squares(d, n);
-            before += bt_k()->sum_squares(old, n);
+            change += bt_active_kernels()->sum_squares(d, n);
+            before += bt_active_kernels()->sum_squares(old, n);
         }
         j->change[s] = change;
         j->before[s] = before;

@@ -22,23 +22,24 @@ static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_opti
 
 static void step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
     const correction c = correct(cfg, u);
-    bt_k()->adamw_even(e->w, e->g, e->state[0], e->state[1],
-                       &(bt_adamw){.grad_scale = u->grad_scale,
-                                   .lr = u->lr,
-                                   .b1 = (float)cfg->beta1,
-                                   .b2 = u->held_at ? 1.0f : (float)cfg->beta2,
-                                   .eps = (float)cfg->eps,
-                                   .decay = u->decay,
-                                   .c1 = c.c1,
-                                   .c2 = c.c2},
-                       e->n);
+    bt_active_kernels()->adamw_even(e->w, e->g, e->state[0], e->state[1],
+                                    &(bt_adamw){.grad_scale = u->grad_scale,
+                                                .lr = u->lr,
+                                                .b1 = (float)cfg->beta1,
+                                                .b2 = u->held_at ? 1.0f : (float)cfg->beta2,
+                                                .eps = (float)cfg->eps,
+                                                .decay = u->decay,
+                                                .c1 = c.c1,
+                                                .c2 = c.c2},
+                                    e->n);
 }
 
 static void undo(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
                  const bt_optim_update *u) {
     correction c = correct(cfg, u);
-    bt_k()->adamw_undo(change, before, e->w, e->state[0], e->state[1], e->n,
-                       1.0f - u->lr * u->decay, u->lr / c.c1, 1.0f / sqrtf(c.c2), (float)cfg->eps);
+    bt_active_kernels()->adamw_undo(change, before, e->w, e->state[0], e->state[1], e->n,
+                                    1.0f - u->lr * u->decay, u->lr / c.c1, 1.0f / sqrtf(c.c2),
+                                    (float)cfg->eps);
 }
 
 const bt_optim_rule bt_rule_adamw = {.name = "adamw",

@@ -20,7 +20,7 @@ static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_opti
 
 static void step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
     const bt_lion how = settings(cfg, u);
-    bt_k()->lion(e->w, e->g, e->state[0], &how, e->n);
+    bt_active_kernels()->lion(e->w, e->g, e->state[0], &how, e->n);
 }
 
 /* The momentum before is m_old = (m - (1 - beta2) g) / beta2; if it cannot be computed (beta2 = 0), the direction

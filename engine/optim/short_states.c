@@ -21,14 +21,14 @@ static void *state_at(const bt_short_states *s, size_t k, size_t at) {
 
 void bt_short_states_load(const bt_short_states *s, size_t at, size_t n, float *out, size_t apart) {
     for (size_t k = 0; k < s->rule->n_states; k++)
-        bt_k()->moment_load(out + k * apart, state_at(s, k, at),
-                            bt_optim_form(s->rule, s->cfg->states, k), n);
+        bt_active_kernels()->moment_load(out + k * apart, state_at(s, k, at),
+                                         bt_optim_form(s->rule, s->cfg->states, k), n);
 }
 
 float *bt_short_weights_load(const bt_short_states *s, size_t at, size_t n, float *spare) {
     void *w = (unsigned char *)s->w + at * bt_moment_bytes(s->form);
     if (s->form == BT_MOMENT_F32) return w;
-    bt_k()->moment_load(spare, w, s->form, n);
+    bt_active_kernels()->moment_load(spare, w, s->form, n);
     return spare;
 }
 
@@ -81,9 +81,9 @@ static void each_few(const bt_short_states *s, int64_t t, size_t a, size_t b, ne
 
 static void store_few(const bt_short_states *s, const neighbours *f, const float *values) {
     uint32_t words[FEW];
-    bt_k()->noise_words(words, f->keys.weights, f->lane, f->n);
-    bt_k()->moment_store((unsigned char *)s->w + f->at * bt_moment_bytes(s->form), values, s->form,
-                         words, 0, f->n);
+    bt_active_kernels()->noise_words(words, f->keys.weights, f->lane, f->n);
+    bt_active_kernels()->moment_store((unsigned char *)s->w + f->at * bt_moment_bytes(s->form),
+                                      values, s->form, words, 0, f->n);
 }
 
 typedef struct store_job {
@@ -113,10 +113,12 @@ static void step_few(void *ctx, const neighbours *f) {
     bt_short_states_load(s, f->at, f->n, some[0], FEW);
     for (size_t k = 0; k < BT_OPTIM_STATES; k++) e.state[k] = some[k];
     s->rule->step_few(&e, s->cfg, j->u);
-    if (s->cfg->states != BT_STATES_FP32) bt_k()->noise_words(words, f->keys.states, f->lane, f->n);
+    if (s->cfg->states != BT_STATES_FP32)
+        bt_active_kernels()->noise_words(words, f->keys.states, f->lane, f->n);
     for (size_t k = 0; k < s->rule->n_states; k++)
-        bt_k()->moment_store(state_at(s, k, f->at), some[k],
-                             bt_optim_form(s->rule, s->cfg->states, k), words, 16 * (int)k, f->n);
+        bt_active_kernels()->moment_store(state_at(s, k, f->at), some[k],
+                                          bt_optim_form(s->rule, s->cfg->states, k), words,
+                                          16 * (int)k, f->n);
     if (e.w == w && !s->rule->whole_matrix) store_few(s, f, w);
 }
 

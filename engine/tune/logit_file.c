@@ -167,7 +167,8 @@ static bt_code add_document(bt_logit_writer *w, const bt_batch *b, const documen
         uint8_t *row = w->packed + at * bytes;
         if (b->targets[i] < 0) continue;
         memcpy(row, w->ids + i * k, k * sizeof *w->ids);
-        bt_k()->to_half((uint16_t *)(void *)(row + k * sizeof *w->ids), w->logs + i * k, k);
+        bt_active_kernels()->to_half((uint16_t *)(void *)(row + k * sizeof *w->ids),
+                                     w->logs + i * k, k);
         at++;
     }
     w->head.n_rows += n;

@@ -302,7 +302,7 @@ static void apply_part(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t i = a, n; i < b; i += n) {
         n = bt_min_size(CHUNK, b - i);
-        bt_k()->from_bf16(d, j->s->direction + i, n);
+        bt_active_kernels()->from_bf16(d, j->s->direction + i, n);
         const float *old = bt_latent_read(j->w, j->first + i, n, spare);
         float *now = j->w.form == BT_MOMENT_F32 ? bt_latent_at(j->w, j->first + i) : spare;
         for (size_t e = 0; e < n; e++) now[e] = j->by.keep * old[e] - j->by.step * d[e];
@@ -355,7 +355,7 @@ static void change_of_stretch(bt_matrix_update *m, size_t k, const stretch *s, v
     float d[CHUNK], spare[CHUNK];
     for (size_t i = begin, n; i < end; i += n) {
         n = bt_min_size(CHUNK, end - i);
-        bt_k()->from_bf16(d, s->direction + (i - s->r.begin), n);
+        bt_active_kernels()->from_bf16(d, s->direction + (i - s->r.begin), n);
         const float *w = bt_latent_read(latent, i - m->cfg.spans[k].begin, n, spare);
         for (size_t e = 0; e < n; e++) {
             double old = ((double)w[e] + (double)j->by.step * (double)d[e]) / (double)j->by.keep,

@@ -201,20 +201,20 @@ bool bt_kernels_int8_attention_pays(const char *isa) {
 }
 
 bool bt_kernels_multiply_bf16(void) {
-    const bt_kernels *k = bt_k();
+    const bt_kernels *k = bt_active_kernels();
     return k->multiplies_bf16 && k->multiplies_bf16();
 }
 
-const bt_kernels *bt_k(void) {
+const bt_kernels *bt_active_kernels(void) {
     if (!choice.ready) start();
     return &choice.table;
 }
 
-const char *bt_kernels_isa(void) { return bt_k()->name; }
+const char *bt_kernels_isa(void) { return bt_active_kernels()->name; }
 size_t bt_kernels_slots(void) { return SLOT_COUNT; }
 const char *bt_kernels_slot_name(size_t i) { return i < SLOT_COUNT ? slot_names[i] : ""; }
 
 const char *bt_kernels_slot_winner(size_t i) {
-    (void)bt_k();
+    (void)bt_active_kernels();
     return i < SLOT_COUNT ? choice.winner[i] : "";
 }

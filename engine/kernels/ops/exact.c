@@ -20,7 +20,7 @@ bt_exact bt_exact_units(double most, double n) {
 }
 
 void bt_exact_add(double sum[2], const float *x, size_t n, bt_exact_of of, const bt_exact *units) {
-    bt_k()->exact_add(sum, x, n, of, anchor(units->coarse), anchor(units->fine));
+    bt_active_kernels()->exact_add(sum, x, n, of, anchor(units->coarse), anchor(units->fine));
 }
 
-uint32_t bt_exact_most(const float *x, size_t n) { return bt_k()->exact_most(x, n); }
+uint32_t bt_exact_most(const float *x, size_t n) { return bt_active_kernels()->exact_most(x, n); }

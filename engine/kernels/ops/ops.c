@@ -27,7 +27,8 @@ bt_code bt_ops_plan(size_t M, size_t N, size_t K, size_t T, size_t D, size_t *by
     scratch.K = bt_max_size(K, scratch.K);
     scratch.T = bt_max_size(T, scratch.T);
     scratch.D = bt_max_size(D, scratch.D);
-    size_t need = bt_k()->scratch_bytes(scratch.M, scratch.N, scratch.K, scratch.T, scratch.D);
+    size_t need = bt_active_kernels()->scratch_bytes(scratch.M, scratch.N, scratch.K, scratch.T,
+                                                     scratch.D);
     /* whole pages, one more: threads never share a line or an alias set */
     need = (need + 4095) / 4096 * 4096 + 4096;
     if (need > scratch.per_thread || bt_threads_count() > scratch.threads) {
@@ -124,8 +125,8 @@ size_t bt_ops_row_grain(size_t C) { return C >= 4096 ? 1 : 4096 / (C ? C : 1); }
 static void do_rmsnorm(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
-    bt_k()->rmsnorm(j->y ? j->y + a * j->C : NULL, j->rstd ? j->rstd + a : NULL, j->x + a * j->C,
-                    j->gain, j->eps, b - a, j->C);
+    bt_active_kernels()->rmsnorm(j->y ? j->y + a * j->C : NULL, j->rstd ? j->rstd + a : NULL,
+                                 j->x + a * j->C, j->gain, j->eps, b - a, j->C);
 }
 
 void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps, size_t rows,
@@ -138,8 +139,8 @@ void bt_op_rmsnorm(float *y, float *rstd, const float *x, const float *gain, flo
 static void do_rmsnorm_dx(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
-    bt_k()->rmsnorm_dx(j->y + a * j->C, j->dy + a * j->C, j->x + a * j->C, j->gain, j->rstd_in + a,
-                       j->flag, b - a, j->C);
+    bt_active_kernels()->rmsnorm_dx(j->y + a * j->C, j->dy + a * j->C, j->x + a * j->C, j->gain,
+                                    j->rstd_in + a, j->flag, b - a, j->C);
 }
 
 /* columns, by the same blocks of rows as bt_op_rmsnorm_bwd_saved: the same bits */
@@ -151,9 +152,10 @@ static void do_rmsnorm_dgain(void *ctx, int thread, size_t a, size_t b) {
         n = bt_min_size(STRIP, b - c);
         for (size_t r = 0; r < j->rows; r += BT_NORM_BLOCK) {
             float sums[STRIP] = {0};
-            bt_k()->rmsnorm_dgain(sums, j->dy + r * j->C + c, j->x + r * j->C + c, j->rstd_in + r,
-                                  bt_min_size(BT_NORM_BLOCK, j->rows - r), j->C, 0, n);
-            bt_k()->add(j->dq + c, sums, n);
+            bt_active_kernels()->rmsnorm_dgain(sums, j->dy + r * j->C + c, j->x + r * j->C + c,
+                                               j->rstd_in + r,
+                                               bt_min_size(BT_NORM_BLOCK, j->rows - r), j->C, 0, n);
+            bt_active_kernels()->add(j->dq + c, sums, n);
         }
     }
 }
@@ -178,7 +180,7 @@ void bt_op_rmsnorm_bwd(float *dx, float *dgain, const float *dy, const float *x,
 
 static void do_bwd_saved(void *ctx, int thread, size_t a, size_t b) { /* blocks of rows */
     const bt_rmsnorm_bwd_saved *j = ctx;
-    const bt_kernels *k = bt_k();
+    const bt_kernels *k = bt_active_kernels();
     (void)thread;
     for (size_t block = a; block < b; block++) {
         const size_t first = block * BT_NORM_BLOCK,
@@ -198,7 +200,7 @@ static void do_saved_sums(void *ctx, int thread, size_t a, size_t b) { /* column
     const bt_rmsnorm_bwd_saved *j = ctx;
     (void)thread;
     for (size_t r = 0, block = 0; r < j->rows; r += BT_NORM_BLOCK, block++)
-        bt_k()->add(j->dgain + a, j->sums + block * 2 * j->C + a, b - a);
+        bt_active_kernels()->add(j->dgain + a, j->sums + block * 2 * j->C + a, b - a);
 }
 
 void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j) {
@@ -211,7 +213,7 @@ void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j) {
 static void do_quant(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
-    bt_k()->quant_rows(j->xq + a * j->C, j->dq + a, j->x + a * j->C, b - a, j->C);
+    bt_active_kernels()->quant_rows(j->xq + a * j->C, j->dq + a, j->x + a * j->C, b - a, j->C);
 }
 
 void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C) {
@@ -222,8 +224,9 @@ void bt_op_quant(int8_t *xq, float *dq, const float *x, size_t rows, size_t C) {
 static void do_rmsnorm_quant(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
-    bt_k()->rmsnorm_quant(j->xq + a * j->C, j->dq + a, j->rstd + a, j->y ? j->y + a * j->C : NULL,
-                          j->x + a * j->C, j->gain, j->eps, b - a, j->C);
+    bt_active_kernels()->rmsnorm_quant(j->xq + a * j->C, j->dq + a, j->rstd + a,
+                                       j->y ? j->y + a * j->C : NULL, j->x + a * j->C, j->gain,
+                                       j->eps, b - a, j->C);
 }
 
 void bt_op_rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const float *x,
@@ -240,7 +243,7 @@ static void do_rmsnorm_quant_save(void *ctx, int thread, size_t a, size_t b) {
     for (size_t r = a; r < b; r += some) {
         const size_t end = bt_min_size(b, r + some);
         do_rmsnorm_quant(ctx, thread, r, end);
-        bt_k()->to_bf16(j->saved + r * j->C, j->x + r * j->C, (end - r) * j->C);
+        bt_active_kernels()->to_bf16(j->saved + r * j->C, j->x + r * j->C, (end - r) * j->C);
     }
 }
 
@@ -255,8 +258,8 @@ void bt_op_rmsnorm_quant_save(uint16_t *saved, int8_t *xq, float *dq, float *rst
 static void do_rope(void *ctx, int thread, size_t a, size_t b) {
     const rows_job *j = ctx;
     (void)thread;
-    bt_k()->rope(j->y + a * j->ld, j->ld, j->cosines, j->sines, j->index + a, j->flag, b - a,
-                 j->heads, j->C);
+    bt_active_kernels()->rope(j->y + a * j->ld, j->ld, j->cosines, j->sines, j->index + a, j->flag,
+                              b - a, j->heads, j->C);
 }
 
 void bt_op_rope(float *x, size_t ld, const float *cosines, const float *sines, const int32_t *pos,
@@ -278,8 +281,9 @@ static void do_rope_save(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; r < b; r++) {
         float *x = j->y + r * j->ld;
-        bt_k()->rope(x, j->ld, j->cosines, j->sines, j->index + r, 0, 1, j->heads, j->C);
-        bt_k()->to_bf16(j->saved + r * j->ld, x, j->ld);
+        bt_active_kernels()->rope(x, j->ld, j->cosines, j->sines, j->index + r, 0, 1, j->heads,
+                                  j->C);
+        bt_active_kernels()->to_bf16(j->saved + r * j->ld, x, j->ld);
     }
 }
 

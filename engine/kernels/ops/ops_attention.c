@@ -58,11 +58,11 @@ static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {
             zero_rows(o, s->ldo, s->T, s->D);
             continue;
         }
-        bt_k()->attn_fwd(o, j->lse_out + r.lse + h * j->s->T,
-                         element(j, j->q, row * s->ldq + h * s->D),
-                         element(j, j->k, row * s->ldk + kv * s->D),
-                         element(j, j->v, row * s->ldv + kv * s->D), s, 0, s->T, j->prec,
-                         bt_ops_scratch(thread));
+        bt_active_kernels()->attn_fwd(o, j->lse_out + r.lse + h * j->s->T,
+                                      element(j, j->q, row * s->ldq + h * s->D),
+                                      element(j, j->k, row * s->ldk + kv * s->D),
+                                      element(j, j->v, row * s->ldv + kv * s->D), s, 0, s->T,
+                                      j->prec, bt_ops_scratch(thread));
     }
 }
 
@@ -77,7 +77,7 @@ void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const vo
 /* rotates a head's gradient back while it is in the cache */
 static void turn_back(const bt_attn_shape *s, float *d, size_t ld, size_t row) {
     const bt_turned *t = s->turned;
-    if (t) bt_k()->rope(d, ld, t->cos, t->sin, t->pos + row, 1, s->T, 1, s->D);
+    if (t) bt_active_kernels()->rope(d, ld, t->cos, t->sin, t->pos + row, 1, s->T, 1, s->D);
 }
 
 /* units: (range, kv head, run of its query heads in order) */
@@ -102,11 +102,11 @@ static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {
                 turn_back(s, j->dq + oq, s->ldq, row);
                 continue;
             }
-            bt_k()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, element(j, j->o_in, oo),
-                             j->lse + r.lse + h * j->s->T, element(j, j->q, oq),
-                             element(j, j->k, row * s->ldk + kv * s->D),
-                             element(j, j->v, row * s->ldv + kv * s->D), s, j->prec,
-                             bt_ops_scratch(thread));
+            bt_active_kernels()->attn_bwd(j->dq + oq, dk, dv, j->dout + oo, element(j, j->o_in, oo),
+                                          j->lse + r.lse + h * j->s->T, element(j, j->q, oq),
+                                          element(j, j->k, row * s->ldk + kv * s->D),
+                                          element(j, j->v, row * s->ldv + kv * s->D), s, j->prec,
+                                          bt_ops_scratch(thread));
             turn_back(s, j->dq + oq, s->ldq, row);
         }
         turn_back(s, dk, s->ldk, row);

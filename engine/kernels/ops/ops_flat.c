@@ -19,7 +19,7 @@ enum { FLAT_GRAIN = BT_SUM_BLOCK };
 static void do_glu(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->glu(j->y + a, j->gate + a, j->up + a, j->act, b - a);
+    bt_active_kernels()->glu(j->y + a, j->gate + a, j->up + a, j->act, b - a);
 }
 
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n) {
@@ -30,7 +30,8 @@ void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t 
 static void do_glu_bwd(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->glu_bwd(j->y + a, j->y2 + a, j->x + a, j->gate + a, j->up + a, j->act, b - a);
+    bt_active_kernels()->glu_bwd(j->y + a, j->y2 + a, j->x + a, j->gate + a, j->up + a, j->act,
+                                 b - a);
 }
 
 void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
@@ -45,14 +46,14 @@ static void do_glu_quant(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; r < b; r++) {
         size_t at = r * j->F;
-        if (j->gate_saved) bt_k()->to_bf16(j->gate_saved + at, j->gate + at, j->F);
-        if (j->up_saved) bt_k()->to_bf16(j->up_saved + at, j->up + at, j->F);
-        bt_k()->glu(h, j->gate + at, j->up + at, j->act, j->F);
+        if (j->gate_saved) bt_active_kernels()->to_bf16(j->gate_saved + at, j->gate + at, j->F);
+        if (j->up_saved) bt_active_kernels()->to_bf16(j->up_saved + at, j->up + at, j->F);
+        bt_active_kernels()->glu(h, j->gate + at, j->up + at, j->act, j->F);
         if (j->rstd)
-            bt_k()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain, j->eps, 1,
-                                  j->F);
+            bt_active_kernels()->rmsnorm_quant(j->xq + at, j->dq + r, j->rstd + r, NULL, h, j->gain,
+                                               j->eps, 1, j->F);
         else
-            bt_k()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
+            bt_active_kernels()->quant_rows(j->xq + at, j->dq + r, h, 1, j->F);
     }
 }
 
@@ -71,7 +72,7 @@ enum { GLU_PIECE = 1024 };
 /* n gradients from element `at` on; dy: the first one's */
 static void glu_bwd_pieces(const glu_saved *s, bt_glu_grads d, const float *dy, size_t at,
                            size_t n) {
-    const bt_kernels *k = bt_k();
+    const bt_kernels *k = bt_active_kernels();
     float gate[GLU_PIECE], up[GLU_PIECE];
     for (size_t i = at, end = at + n, some; i < end; i += some) {
         some = bt_min_size(end - i, GLU_PIECE);
@@ -104,7 +105,7 @@ void bt_op_glu_bwd_saved(bt_glu_grads d, const float *dy, const uint16_t *gate, 
 }
 
 static void glu_pieces(const glu_saved *s, float *h, size_t at, size_t n) {
-    const bt_kernels *k = bt_k();
+    const bt_kernels *k = bt_active_kernels();
     float gate[GLU_PIECE], up[GLU_PIECE];
     for (size_t i = 0, some; i < n; i += some) {
         some = bt_min_size(n - i, GLU_PIECE);
@@ -117,7 +118,7 @@ static void glu_pieces(const glu_saved *s, float *h, size_t at, size_t n) {
 static void do_glu_norm_bwd(void *ctx, int thread, size_t a, size_t b) { /* blocks of rows */
     const bt_glu_norm_bwd *j = ctx;
     const glu_saved saved = {j->gate, j->up, j->act};
-    const bt_kernels *k = bt_k();
+    const bt_kernels *k = bt_active_kernels();
     (void)thread;
     for (size_t block = a; block < b; block++) {
         size_t first = block * BT_GLU_BLOCK,
@@ -139,7 +140,7 @@ static void do_block_sums(void *ctx, int thread, size_t a, size_t b) { /* column
     const bt_glu_norm_bwd *j = ctx;
     (void)thread;
     for (size_t r = 0; r < j->rows; r += BT_GLU_BLOCK)
-        bt_k()->add(j->dgain + a, j->sums + r * j->F + a, b - a);
+        bt_active_kernels()->add(j->dgain + a, j->sums + r * j->F + a, b - a);
 }
 
 void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j) {
@@ -152,7 +153,7 @@ void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j) {
 static void do_add(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->add(j->y + a, j->x + a, b - a);
+    bt_active_kernels()->add(j->y + a, j->x + a, b - a);
 }
 
 void bt_op_add(float *y, const float *x, size_t n) {
@@ -163,7 +164,7 @@ void bt_op_add(float *y, const float *x, size_t n) {
 static void do_scale(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->scale(j->y + a, j->a, b - a);
+    bt_active_kernels()->scale(j->y + a, j->a, b - a);
 }
 
 void bt_op_scale(float *y, float a, size_t n) {
@@ -185,7 +186,7 @@ void bt_op_zero(float *y, size_t n) {
 static void do_save_bf16(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->to_bf16(j->kept + a, j->x + a, b - a);
+    bt_active_kernels()->to_bf16(j->kept + a, j->x + a, b - a);
 }
 
 void bt_op_save_bf16(uint16_t *y, const float *x, size_t n) {
@@ -196,7 +197,7 @@ void bt_op_save_bf16(uint16_t *y, const float *x, size_t n) {
 static void do_load_bf16(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->from_bf16(j->y + a, j->kept + a, b - a);
+    bt_active_kernels()->from_bf16(j->y + a, j->kept + a, b - a);
 }
 
 void bt_op_load_bf16(float *y, const uint16_t *x, size_t n) {
@@ -210,8 +211,8 @@ static void do_round_bf16(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t i = a, n; i < b; i += n) {
         n = b - i < 256 ? b - i : 256;
-        bt_k()->to_bf16(some, j->y + i, n);
-        bt_k()->from_bf16(j->y + i, some, n);
+        bt_active_kernels()->to_bf16(some, j->y + i, n);
+        bt_active_kernels()->from_bf16(j->y + i, some, n);
     }
 }
 
@@ -223,8 +224,8 @@ void bt_op_round_bf16(float *x, size_t n) {
 static void do_adamw(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
-    bt_k()->adamw(j->y + a, j->x + a, j->m + a, j->v + a, j->a, j->lr, j->b1, j->b2, j->eps,
-                  j->decay, j->c1, j->c2, b - a);
+    bt_active_kernels()->adamw(j->y + a, j->x + a, j->m + a, j->v + a, j->a, j->lr, j->b1, j->b2,
+                               j->eps, j->decay, j->c1, j->c2, b - a);
 }
 
 void bt_op_adamw(float *w, const float *g, float *m, float *v, float grad_scale, float lr, float b1,
@@ -253,7 +254,7 @@ typedef struct lion_job {
 static void do_lion(void *ctx, int thread, size_t a, size_t b) {
     const lion_job *j = ctx;
     (void)thread;
-    bt_k()->lion(j->w + a, j->g + a, j->m + a, j->h, b - a);
+    bt_active_kernels()->lion(j->w + a, j->g + a, j->m + a, j->h, b - a);
 }
 
 void bt_op_lion(float *w, const float *g, float *m, const bt_lion *h, size_t n) {
@@ -297,6 +298,10 @@ static double sum_blocks(double (*slot)(const float *x, size_t n), const float *
     return s;
 }
 
-double bt_op_sum_squares(const float *x, size_t n) { return sum_blocks(bt_k()->sum_squares, x, n); }
-double bt_op_sum_abs(const float *x, size_t n) { return sum_blocks(bt_k()->sum_abs, x, n); }
-double bt_op_sum(const float *x, size_t n) { return sum_blocks(bt_k()->sum, x, n); }
+double bt_op_sum_squares(const float *x, size_t n) {
+    return sum_blocks(bt_active_kernels()->sum_squares, x, n);
+}
+double bt_op_sum_abs(const float *x, size_t n) {
+    return sum_blocks(bt_active_kernels()->sum_abs, x, n);
+}
+double bt_op_sum(const float *x, size_t n) { return sum_blocks(bt_active_kernels()->sum, x, n); }

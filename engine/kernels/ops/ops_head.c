@@ -36,7 +36,7 @@ static float capped_softmax(float *l, float top, float k, int32_t target, float 
         n = bt_min_size(SOME, V - i);
         const int32_t here = target >= 0 && (size_t)target - i < n ? target - (int32_t)i : -1;
         memcpy(kept, l + i, n * sizeof *kept);
-        bt_k()->row_softmax(l + i, &top, &k, &here, dscale, 1, n);
+        bt_active_kernels()->row_softmax(l + i, &top, &k, &here, dscale, 1, n);
         for (size_t e = 0; e < n; e++) l[i + e] *= slope_at(kept[e], cap);
         if (here >= 0) slope = slope_at(kept[here], cap);
     }
@@ -103,7 +103,7 @@ static void do_capped_xent(void *ctx, int thread, size_t a, size_t b) {
         const int32_t target = j->targets[r];
         bt_row_stat s;
         soft_cap(l, cap, j->V);
-        bt_k()->row_lse(&s, l, &target, 1, j->V);
+        bt_active_kernels()->row_lse(&s, l, &target, 1, j->V);
         const double lse = log(s.sum) + (double)s.a;
         j->loss[r] = target < 0 ? 0.0f : (float)(lse - (double)s.b);
         if (j->dscale == 0) continue;
@@ -119,7 +119,7 @@ static void do_xent(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; r < b; r++) {
         float *logits = j->logits + r * j->ld;
-        bt_k()->softmax_xent(j->loss + r, logits, j->targets + r, j->dscale, 1, j->V);
+        bt_active_kernels()->softmax_xent(j->loss + r, logits, j->targets + r, j->dscale, 1, j->V);
         /* the probability alone */
         if ((j->int8 || shared(j)) && j->targets[r] >= 0) logits[j->targets[r]] += j->dscale;
     }
@@ -138,9 +138,10 @@ static void do_head_targets(void *ctx, int thread, size_t a, size_t b) {
             float values[256];
             n = bt_min_size(sizeof values / sizeof *values, b - i);
             bt_table_read(values, &j->E, word + i, n);
-            bt_k()->row_axpy(j->dx + row + i, values, &minus, 1, n);
+            bt_active_kernels()->row_axpy(j->dx + row + i, values, &minus, 1, n);
         }
-        if (j->dE) bt_k()->row_axpy(j->dE + word + a, j->x + row + a, &minus, 1, b - a);
+        if (j->dE)
+            bt_active_kernels()->row_axpy(j->dE + word + a, j->x + row + a, &minus, 1, b - a);
     }
 }
 
@@ -255,7 +256,8 @@ static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
     const embed_job *j = ctx;
     (void)thread;
     for (size_t m = 0; m < j->M; m++)
-        bt_k()->add(j->out + (size_t)j->tokens[m] * j->C + a, j->in + m * j->C + a, b - a);
+        bt_active_kernels()->add(j->out + (size_t)j->tokens[m] * j->C + a, j->in + m * j->C + a,
+                                 b - a);
 }
 
 void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C) {

@@ -17,9 +17,9 @@ static void do_tern_codes(void *ctx, int thread, size_t a, size_t b) {
     float some[BT_SUM_BLOCK];
     for (size_t at = a, n; at < b; at += n) {
         n = j->w ? b - a : bt_min_size(b - at, BT_SUM_BLOCK);
-        if (!j->w) bt_k()->from_bf16(some, j->half + at, n);
-        bt_tern_stats s = bt_k()->tern_codes(j->codes + at, j->w ? j->w + at : some, j->mean,
-                                             j->inv_scale, j->sign, n);
+        if (!j->w) bt_active_kernels()->from_bf16(some, j->half + at, n);
+        bt_tern_stats s = bt_active_kernels()->tern_codes(j->codes + at, j->w ? j->w + at : some,
+                                                          j->mean, j->inv_scale, j->sign, n);
         j->stats[thread].zero += s.zero;
         j->stats[thread].pos += s.pos;
         j->stats[thread].flips += s.flips;
@@ -71,7 +71,7 @@ typedef struct product_job {
 static void do_tern_pack(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     (void)thread;
-    bt_k()->tern_pack(j->packed, j->codes, j->N, j->K, a, b);
+    bt_active_kernels()->tern_pack(j->packed, j->codes, j->N, j->K, a, b);
 }
 
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
@@ -85,8 +85,8 @@ static void do_thin_pack(void *ctx, int thread, size_t a, size_t b) {
     int8_t *codes = bt_ops_scratch(thread);
     for (size_t r = a, n; r < b; r += n) {
         n = bt_min_size(4, b - r);
-        (void)bt_k()->tern_codes(codes, j->x + r * j->K, 0, j->scale, 0, n * j->K);
-        bt_k()->thin_pack(j->packed, codes, j->N, j->K, r, r + n);
+        (void)bt_active_kernels()->tern_codes(codes, j->x + r * j->K, 0, j->scale, 0, n * j->K);
+        bt_active_kernels()->thin_pack(j->packed, codes, j->N, j->K, r, r + n);
     }
 }
 
@@ -96,12 +96,14 @@ void bt_op_thin_pack(void *packed, const float *w, float inv_scale, size_t N, si
 }
 
 /* minimum number of rows for one thread */
-static size_t product_grain(void) { return bt_k()->row_grain > 16 ? bt_k()->row_grain : 16; }
+static size_t product_grain(void) {
+    return bt_active_kernels()->row_grain > 16 ? bt_active_kernels()->row_grain : 16;
+}
 
 static void do_tern_fwd(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_fwd(j->y, j->ldy, j->xq, j->dq, j->packed_in, j->scale, a, b, j->N, j->K, j->flags,
-                     bt_ops_scratch(thread));
+    bt_active_kernels()->tern_fwd(j->y, j->ldy, j->xq, j->dq, j->packed_in, j->scale, a, b, j->N,
+                                  j->K, j->flags, bt_ops_scratch(thread));
 }
 
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
@@ -120,8 +122,8 @@ void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, con
 
 static void do_tern_dx(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_dx(j->y, j->ldy, j->x, j->ldx, j->packed_in, j->scale, a, b, j->N, j->K, j->prec,
-                    j->flags, bt_ops_scratch(thread));
+    bt_active_kernels()->tern_dx(j->y, j->ldy, j->x, j->ldx, j->packed_in, j->scale, a, b, j->N,
+                                 j->K, j->prec, j->flags, bt_ops_scratch(thread));
 }
 
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
@@ -141,8 +143,8 @@ void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const v
 
 static void do_tern_dw(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_dw(j->y, j->x, j->ldx, j->xq, j->dq, j->M, j->N, j->K, a, b, j->prec,
-                    bt_ops_scratch(thread));
+    bt_active_kernels()->tern_dw(j->y, j->x, j->ldx, j->xq, j->dq, j->M, j->N, j->K, a, b, j->prec,
+                                 bt_ops_scratch(thread));
 }
 
 void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, const float *dq,
@@ -154,8 +156,8 @@ void bt_op_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *xq, co
 
 static void do_tern_dx8(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_dx8(j->y, j->ldy, j->grads, j->packed_in, j->scale, a, b, j->N, j->K, j->noise,
-                     j->flags, bt_ops_scratch(thread));
+    bt_active_kernels()->tern_dx8(j->y, j->ldy, j->grads, j->packed_in, j->scale, a, b, j->N, j->K,
+                                  j->noise, j->flags, bt_ops_scratch(thread));
 }
 
 void bt_op_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, float scale, size_t M,
@@ -174,8 +176,8 @@ void bt_op_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packed, flo
 
 static void do_tern_dw8(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_dw8(j->y, j->grads, j->xq, j->dq, j->M, j->N, j->K, a, b, j->noise,
-                     bt_ops_scratch(thread));
+    bt_active_kernels()->tern_dw8(j->y, j->grads, j->xq, j->dq, j->M, j->N, j->K, a, b, j->noise,
+                                  bt_ops_scratch(thread));
 }
 
 void bt_op_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *dq, size_t M, size_t N,
@@ -198,7 +200,9 @@ typedef struct w8_job {
 static size_t block_rows(size_t N, size_t block) {
     return bt_min_size(BT_W8_BLOCK, N - block * BT_W8_BLOCK);
 }
-static size_t block_bytes(size_t K) { return (bt_k()->w8_bytes(BT_W8_BLOCK, K) + 63) / 64 * 64; }
+static size_t block_bytes(size_t K) {
+    return (bt_active_kernels()->w8_bytes(BT_W8_BLOCK, K) + 63) / 64 * 64;
+}
 static char *block_packed(const w8_job *j, size_t block) {
     return (char *)j->w->packed + block * block_bytes(j->K);
 }
@@ -216,12 +220,15 @@ static void do_w8_pack(void *ctx, int thread, size_t a, size_t b) {
     for (size_t r = a, n; r < b; r += n) {
         size_t block = r / BT_W8_BLOCK, at = r % BT_W8_BLOCK;
         n = bt_min_size(4, b - r);
-        if (direct) bt_k()->quant_rows(codes, j->w->scale + r, j->weights->f32 + r * j->K, n, j->K);
+        if (direct)
+            bt_active_kernels()->quant_rows(codes, j->w->scale + r, j->weights->f32 + r * j->K, n,
+                                            j->K);
         for (size_t i = 0; i < n && !direct; i++) {
             bt_table_read(row, j->weights, (r + i) * j->K, j->K);
-            bt_k()->quant_rows(codes + i * j->K, j->w->scale + r + i, row, 1, j->K);
+            bt_active_kernels()->quant_rows(codes + i * j->K, j->w->scale + r + i, row, 1, j->K);
         }
-        bt_k()->w8_pack(block_packed(j, block), codes, block_rows(j->N, block), j->K, at, at + n);
+        bt_active_kernels()->w8_pack(block_packed(j, block), codes, block_rows(j->N, block), j->K,
+                                     at, at + n);
     }
 }
 
@@ -238,17 +245,18 @@ static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
                           j->noise->salt ^ (j->noise->first + (uint32_t)first) * BT_NOISE_LANE, 0};
         const void *words = j->w->rows ? (const char *)j->w->packed + first * j->K
                                        : block_packed(j, block);
-        bt_k()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, words, j->w->scale + first, a, b,
-                       block_rows(j->N, block), j->K, &noise,
-                       (block ? BT_ACC : 0) | (j->w->rows ? BT_THIN : 0), bt_ops_scratch(thread));
+        bt_active_kernels()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, words,
+                                    j->w->scale + first, a, b, block_rows(j->N, block), j->K,
+                                    &noise, (block ? BT_ACC : 0) | (j->w->rows ? BT_THIN : 0),
+                                    bt_ops_scratch(thread));
     }
 }
 
 /* outputs a..b of all rows: each panel of weights is opened by one thread */
 static void do_w8_fwd(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->w8_fwd(j->y + a, j->ldy, j->xq, j->dq, (const int8_t *)j->b + a * j->K, j->x + a, 0,
-                   j->M, b - a, j->K, bt_ops_scratch(thread));
+    bt_active_kernels()->w8_fwd(j->y + a, j->ldy, j->xq, j->dq, (const int8_t *)j->b + a * j->K,
+                                j->x + a, 0, j->M, b - a, j->K, bt_ops_scratch(thread));
 }
 
 void bt_op_w8_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_w8 *w, size_t M,
@@ -280,8 +288,8 @@ enum { GEMV_GRAIN = 64 };
 
 static void do_tern_gemv(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
-    bt_k()->tern_gemv(j->y, j->ldy, j->xq, j->dq, j->M, j->packed_in, j->scale, j->K, a, b,
-                      j->flags, bt_ops_scratch(thread));
+    bt_active_kernels()->tern_gemv(j->y, j->ldy, j->xq, j->dq, j->M, j->packed_in, j->scale, j->K,
+                                   a, b, j->flags, bt_ops_scratch(thread));
 }
 
 void bt_op_tern_gemv(float *y, size_t ldy, const int8_t *xq, const float *dq, const bt_tern2 *w,
@@ -310,7 +318,7 @@ typedef struct gemv_job {
 static void do_gemv(void *ctx, int thread, size_t a, size_t b) {
     const gemv_job *j = ctx;
     (void)thread;
-    bt_k()->gemv(j->y, j->ldy, j->w, j->as, j->x, j->M, j->K, a, b);
+    bt_active_kernels()->gemv(j->y, j->ldy, j->w, j->as, j->x, j->M, j->K, a, b);
 }
 
 void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t M, size_t N,
@@ -324,8 +332,9 @@ void bt_op_gemv(float *y, const void *w, bt_stored_as as, const float *x, size_t
 static void do_gemm(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     const float *x = j->ta ? j->x + a : j->x + a * j->ldx;
-    bt_k()->gemm(j->y + a * j->ldy, j->ldy, x, j->ldx, j->ta, j->b, j->ldb, j->tb, j->scale, b - a,
-                 j->N, j->K, j->prec, j->flags, bt_ops_scratch(thread));
+    bt_active_kernels()->gemm(j->y + a * j->ldy, j->ldy, x, j->ldx, j->ta, j->b, j->ldb, j->tb,
+                              j->scale, b - a, j->N, j->K, j->prec, j->flags,
+                              bt_ops_scratch(thread));
 }
 
 /* columns a..b of all rows */
@@ -333,8 +342,8 @@ static void do_gemm_columns(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     const size_t size = j->flags & BT_B_BF16 ? sizeof(uint16_t) : sizeof(float);
     const char *from = (const char *)j->b + (j->tb ? a * j->ldb : a) * size;
-    bt_k()->gemm(j->y + a, j->ldy, j->x, j->ldx, j->ta, from, j->ldb, j->tb, j->scale, j->M, b - a,
-                 j->K, j->prec, j->flags, bt_ops_scratch(thread));
+    bt_active_kernels()->gemm(j->y + a, j->ldy, j->x, j->ldx, j->ta, from, j->ldb, j->tb, j->scale,
+                              j->M, b - a, j->K, j->prec, j->flags, bt_ops_scratch(thread));
 }
 
 /* For few rows and many columns: divides the columns among threads. The bits are the same, except for OpenBLAS,

@@ -35,8 +35,8 @@ static void stats_of_leaves(const split_job *j, size_t r) {
     bt_row_stat leaf[BT_ROW_LEAVES];
     size_t c = j->C / j->leaves;
     for (size_t p = 0; p < j->leaves; p++)
-        bt_k()->row_stats(&leaf[p], j->x + r * j->C + p * c, j->gain ? j->gain + p * c : NULL, 1,
-                          c);
+        bt_active_kernels()->row_stats(&leaf[p], j->x + r * j->C + p * c,
+                                       j->gain ? j->gain + p * c : NULL, 1, c);
     j->stat[r] = joined(leaf, j->leaves, bt_row_stat_join);
 }
 
@@ -44,7 +44,8 @@ static void do_stats(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     for (size_t r = a; j->leaves > 1 && r < b; r++) stats_of_leaves(j, r);
-    if (j->leaves == 1) bt_k()->row_stats(j->stat + a, j->x + a * j->C, j->gain, b - a, j->C);
+    if (j->leaves == 1)
+        bt_active_kernels()->row_stats(j->stat + a, j->x + a * j->C, j->gain, b - a, j->C);
 }
 
 void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C,
@@ -56,9 +57,9 @@ void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t
 static void do_apply(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_apply(j->xq ? j->xq + a * j->C : NULL, j->dq ? j->dq + a : NULL,
-                      j->y ? j->y + a * j->C : NULL, j->x + a * j->C, j->gain,
-                      j->rstd ? j->rstd + a : NULL, b - a, j->C);
+    bt_active_kernels()->row_apply(j->xq ? j->xq + a * j->C : NULL, j->dq ? j->dq + a : NULL,
+                                   j->y ? j->y + a * j->C : NULL, j->x + a * j->C, j->gain,
+                                   j->rstd ? j->rstd + a : NULL, b - a, j->C);
 }
 
 void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
@@ -72,7 +73,8 @@ static void dot_of_leaves(const split_job *j, size_t r) {
     size_t c = j->C / j->leaves;
     for (size_t p = 0; p < j->leaves; p++) {
         size_t at = r * j->C + p * c;
-        bt_k()->row_dot(&leaf[p], j->dy + at, j->x + at, j->gain ? j->gain + p * c : NULL, 1, c);
+        bt_active_kernels()->row_dot(&leaf[p], j->dy + at, j->x + at,
+                                     j->gain ? j->gain + p * c : NULL, 1, c);
     }
     for (size_t step = 1; step < j->leaves; step *= 2) {
         for (size_t p = 0; p + step < j->leaves; p += 2 * step) leaf[p] += leaf[p + step];
@@ -86,7 +88,8 @@ static void do_dot(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t r = a; j->leaves > 1 && r < b; r++) dot_of_leaves(j, r);
     if (j->leaves == 1)
-        bt_k()->row_dot(j->dot + a, j->dy + a * j->C, j->x + a * j->C, j->gain, b - a, j->C);
+        bt_active_kernels()->row_dot(j->dot + a, j->dy + a * j->C, j->x + a * j->C, j->gain, b - a,
+                                     j->C);
 }
 
 void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows,
@@ -98,8 +101,8 @@ void bt_op_row_dot(double *out, const float *dy, const float *x, const float *ga
 static void do_dx(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_dx(j->y + a * j->C, j->dy + a * j->C, j->x + a * j->C, j->gain, j->rstd + a,
-                   j->mean + a, b - a, j->C);
+    bt_active_kernels()->row_dx(j->y + a * j->C, j->dy + a * j->C, j->x + a * j->C, j->gain,
+                                j->rstd + a, j->mean + a, b - a, j->C);
 }
 
 void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd,
@@ -111,7 +114,7 @@ void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain,
 static void do_dgain(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->rmsnorm_dgain(j->y, j->dy, j->x, j->rstd, j->M, j->C, a, b);
+    bt_active_kernels()->rmsnorm_dgain(j->y, j->dy, j->x, j->rstd, j->M, j->C, a, b);
 }
 
 void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows,
@@ -133,8 +136,9 @@ static void do_heads(void *ctx, int thread, size_t a, size_t b) {
     for (size_t p = a; p < b; p++) {
         for (size_t m = 0; m < j->M; m++) {
             size_t head = m * j->heads + p * j->each;
-            bt_k()->rmsnorm_dgain(j->out + p * j->D, j->dy + head * j->D, j->x + head * j->D,
-                                  j->rstd + head, j->each, j->D, 0, j->D);
+            bt_active_kernels()->rmsnorm_dgain(j->out + p * j->D, j->dy + head * j->D,
+                                               j->x + head * j->D, j->rstd + head, j->each, j->D, 0,
+                                               j->D);
         }
     }
 }
@@ -148,7 +152,7 @@ void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float 
 static void do_axpy(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_axpy(j->y + a * j->C, j->x + a * j->C, j->mean + a, b - a, j->C);
+    bt_active_kernels()->row_axpy(j->y + a * j->C, j->x + a * j->C, j->mean + a, b - a, j->C);
 }
 
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C) {
@@ -162,7 +166,7 @@ static void lse_of_leaves(const split_job *j, size_t r) {
         /* wraps below the leaf */
         size_t c = j->at[p + 1] - j->at[p], at = (size_t)(int64_t)j->index[r] - j->at[p];
         int32_t target = j->index[r] >= 0 && at < c ? (int32_t)at : -1;
-        bt_k()->row_lse(&leaf[p], j->x + r * j->C + j->at[p], &target, 1, c);
+        bt_active_kernels()->row_lse(&leaf[p], j->x + r * j->C + j->at[p], &target, 1, c);
     }
     j->stat[r] = joined(leaf, j->leaves, bt_row_lse_join);
 }
@@ -171,7 +175,8 @@ static void do_lse(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     for (size_t r = a; j->leaves > 1 && r < b; r++) lse_of_leaves(j, r);
-    if (j->leaves == 1) bt_k()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
+    if (j->leaves == 1)
+        bt_active_kernels()->row_lse(j->stat + a, j->x + a * j->C, j->index + a, b - a, j->C);
 }
 
 void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
@@ -183,8 +188,8 @@ void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets
 static void do_softmax(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
-    bt_k()->row_softmax(j->y + a * j->C, j->x + a, j->mean + a, j->index + a, j->dscale, b - a,
-                        j->C);
+    bt_active_kernels()->row_softmax(j->y + a * j->C, j->x + a, j->mean + a, j->index + a,
+                                     j->dscale, b - a, j->C);
 }
 
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
@@ -220,7 +225,7 @@ static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
     (void)thread;
     for (size_t m = 0; m < j->M; m++) {
         size_t at = (size_t)j->index[m] - j->first;
-        if (at < j->V) bt_k()->add(j->y + at * j->C + a, j->dy + m * j->C + a, b - a);
+        if (at < j->V) bt_active_kernels()->add(j->y + at * j->C + a, j->dy + m * j->C + a, b - a);
     }
 }
 

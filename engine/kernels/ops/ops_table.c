@@ -65,14 +65,14 @@ void bt_table_read(float *out, const bt_table *t, size_t element, size_t n) {
     if (t->i8) {
         widen_row(out, t, element, n);
     } else if (t->bf16) {
-        bt_k()->from_bf16(out, t->bf16 + element, n);
+        bt_active_kernels()->from_bf16(out, t->bf16 + element, n);
     } else if (!t->rounded) {
         memcpy(out, t->f32 + element, n * sizeof *out);
     } else {
         for (size_t i = 0, some; i < n; i += some) {
             some = bt_min_size(SOME, n - i);
-            bt_k()->to_bf16(half, t->f32 + element + i, some);
-            bt_k()->from_bf16(out + i, half, some);
+            bt_active_kernels()->to_bf16(half, t->f32 + element + i, some);
+            bt_active_kernels()->from_bf16(out + i, half, some);
         }
     }
 }
@@ -94,7 +94,7 @@ static void do_widen(void *ctx, int thread, size_t a, size_t b) {
             n = bt_min_size(sizeof some / sizeof *some, j->cols - i);
             float *out = j->half ? some : (float *)t->wide + at;
             widen_row(out, t, r * t->width + i, n);
-            if (j->half) bt_k()->to_bf16((uint16_t *)t->wide + at, out, n);
+            if (j->half) bt_active_kernels()->to_bf16((uint16_t *)t->wide + at, out, n);
         }
 }
 

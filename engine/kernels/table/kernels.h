@@ -395,7 +395,7 @@ bool bt_kernels_int8_attention_pays(const char *isa);
 /* true if `gemm` rounds its operands to bf16 where the precision allows it: AVX-512 with bf16, and AMX. All other
  * sets multiply fp32 */
 bool bt_kernels_multiply_bf16(void);
-const bt_kernels *bt_k(void);                 /* the merged table; generic before select */
+const bt_kernels *bt_active_kernels(void);    /* the merged table; generic before select */
 const char *bt_kernels_isa(void);             /* name of the fastest set in use */
 size_t bt_kernels_slots(void);                /* number of slots, */
 const char *bt_kernels_slot_name(size_t i);   /* their names */

@@ -88,8 +88,8 @@ void bt_cache_attend(float *o, const float *q, const bt_cached *c, float *weight
     const int32_t none = -1;
     bt_row_stat stat;
     scores(weights, q, c, 1.0f / sqrtf((float)c->D));
-    bt_k()->row_lse(&stat, weights, &none, 1, c->seen);
+    bt_active_kernels()->row_lse(&stat, weights, &none, 1, c->seen);
     const float share = (float)(1.0 / stat.sum);
-    bt_k()->row_softmax(weights, &stat.a, &share, &none, 0, 1, c->seen);
+    bt_active_kernels()->row_softmax(weights, &stat.a, &share, &none, 0, 1, c->seen);
     weighted_sum(o, weights, c);
 }

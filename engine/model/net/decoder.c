@@ -60,10 +60,12 @@ static void narrow_range(void *ctx, int thread, size_t begin, size_t end) {
     for (size_t i = begin, n; i < end; i += n) {
         n = bt_min_size(NARROW, end - i);
         uint16_t *to = j->to ? j->to + i : some;
-        (j->as == BT_AS_F16 ? bt_k()->to_half : bt_k()->to_bf16)(to, j->x + i, n);
+        (j->as == BT_AS_F16 ? bt_active_kernels()->to_half
+                            : bt_active_kernels()->to_bf16)(to, j->x + i, n);
         if (j->to) continue;
         if (atomic_load_explicit(&j->other, memory_order_relaxed)) return;
-        (j->as == BT_AS_F16 ? bt_k()->from_half : bt_k()->from_bf16)(back, to, n);
+        (j->as == BT_AS_F16 ? bt_active_kernels()->from_half
+                            : bt_active_kernels()->from_bf16)(back, to, n);
         if (memcmp(back, j->x + i, n * sizeof *back) != 0) atomic_store(&j->other, true);
     }
 }

@@ -48,7 +48,7 @@ static void kept_logs(const rows_job *j, const bt_top_row *t, double *out) {
     const size_t k = (size_t)j->how.k;
     float logs[BT_TOP_MOST];
     double sum = 0;
-    bt_k()->from_half(logs, t->logs, k);
+    bt_active_kernels()->from_half(logs, t->logs, k);
     for (size_t i = 0; i < k; i++) out[i] = (double)logs[i] / j->how.tau;
     const double most = out[0]; /* the likeliest is first */
     for (size_t i = 0; i < k; i++) sum += exp(out[i] - most);

@@ -159,7 +159,7 @@ static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
         mix_weights(&w, 0, 0, n);
         uint8_t *out = j->out + bt_read_bytes(j->as, at);
         if (j->as == BT_READ_BF16)
-            bt_k()->to_bf16((uint16_t *)(void *)out, mixed, n);
+            bt_active_kernels()->to_bf16((uint16_t *)(void *)out, mixed, n);
         else
             memcpy(out, mixed, n * sizeof *mixed);
     }

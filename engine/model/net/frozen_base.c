@@ -38,8 +38,8 @@ static void put_int8(const bt_table *t, size_t first, size_t n, const float *val
     if (t->half_scale)
         bt_op_q8_put(codes, (uint16_t *)(uintptr_t)t->half_scale + first / BT_Q8_BLOCK, values, n);
     else
-        bt_k()->quant_rows(codes, (float *)(uintptr_t)t->scale + first / t->width, values,
-                           n / t->width, t->width);
+        bt_active_kernels()->quant_rows(codes, (float *)(uintptr_t)t->scale + first / t->width,
+                                        values, n / t->width, t->width);
 }
 
 static void put_values(bt_model *m, const bt_linear *l, size_t first, size_t n,

@@ -29,7 +29,7 @@ bt_moment_form bt_model_latent_form(const bt_model_setup *s, const bt_tensor *t)
 const float *bt_latent_read(bt_latent w, size_t first, size_t n, float *spare) {
     const void *at = bt_latent_at(w, first);
     if (w.form == BT_MOMENT_F32) return at;
-    bt_k()->moment_load(spare, at, w.form, n);
+    bt_active_kernels()->moment_load(spare, at, w.form, n);
     return spare;
 }
 

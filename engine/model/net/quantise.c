@@ -84,8 +84,8 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
             if (j->plain) j->plain[b - first_block(j->t)] = exact_sum(j, w, n, BT_EXACT_VALUE);
             continue;
         }
-        j->abs[b - first_block(j->t)] = bt_k()->sum_abs(w, n);
-        if (j->plain) j->plain[b - first_block(j->t)] = bt_k()->sum(w, n);
+        j->abs[b - first_block(j->t)] = bt_active_kernels()->sum_abs(w, n);
+        if (j->plain) j->plain[b - first_block(j->t)] = bt_active_kernels()->sum(w, n);
     }
 }
 
@@ -184,7 +184,8 @@ static void own_range(void *ctx, int thread, size_t from, size_t to) {
         size_t n = chunk_elems(j, k);
         const float *w = bt_latent_read(j->w, j->first + k * WIRE_CHUNK, n, spare);
         if (bt_tern2_unpack(codes, chunk_at(j, k), 1, n, NULL) != BT_OK) atomic_store(&j->bad, 1);
-        bt_tern_stats s = bt_k()->tern_codes(codes, w, j->mean, j->inv_scale, j->sign, n);
+        bt_tern_stats s = bt_active_kernels()->tern_codes(codes, w, j->mean, j->inv_scale, j->sign,
+                                                          n);
         bt_tern2_pack(chunk_at(j, k), codes, 1, n);
         atomic_fetch_add(&j->zero, s.zero);
         atomic_fetch_add(&j->pos, s.pos);

@@ -59,7 +59,7 @@ static bt_tree_sum group_sum(const bt_exchange *x, const bt_exchange_slot *s, in
         for (size_t i = 0; i < r->nodes[d].n; i++) {
             bt_node node = r->nodes[d].at[i];
             node.x = d == r->me ? x->mine.at[i].x + p.begin : inside_at(x, s, owner, d, i);
-            bt_tree_sum_push(&f, node, x->cfg.grads + p.begin, length(p), bt_k()->add);
+            bt_tree_sum_push(&f, node, x->cfg.grads + p.begin, length(p), bt_active_kernels()->add);
         }
     }
     assert(f.n == r->sums[r->mine].n);
@@ -95,7 +95,7 @@ static bt_code push_arrived(const bt_exchange *x, const bt_exchange_slot *s, bt_
         BT_TRY(bt_exchange_check_payload(
             bt_payload_decode(&x->cfg.plan.form, node.x, own, payload, bytes), x, n, bytes, err));
     }
-    bt_tree_sum_push(f, node, x->cfg.grads + own.begin, n, bt_k()->add);
+    bt_tree_sum_push(f, node, x->cfg.grads + own.begin, n, bt_active_kernels()->add);
     return BT_OK;
 }
 
@@ -110,12 +110,12 @@ static bt_code add_up(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int g = 0; g < r->n_host_groups; g++) {
         for (size_t i = 0; i < r->sums[g].n; i++) {
             if (g == r->mine)
-                bt_tree_sum_push(&f, here.at[i], keep, n, bt_k()->add);
+                bt_tree_sum_push(&f, here.at[i], keep, n, bt_active_kernels()->add);
             else
                 BT_TRY(push_arrived(x, s, &f, r->sums[g].at[i], r->sums_before[g] + i, own, err));
         }
     }
-    float *root = bt_tree_sum_root(&f, keep, n, bt_k()->add);
+    float *root = bt_tree_sum_root(&f, keep, n, bt_active_kernels()->add);
     if (root != keep) memcpy(keep, root, n * sizeof(float));
     return BT_OK;
 }

@@ -84,7 +84,7 @@ static void add_plain(float *into, size_t n, const unsigned char *from) {
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
         memcpy(block, from + i * sizeof *block, m * sizeof *block);
-        bt_k()->add(into + i, block, m);
+        bt_active_kernels()->add(into + i, block, m);
     }
 }
 

@@ -51,7 +51,7 @@ static void add_range(void *ctx, int thread, size_t begin, size_t end) {
     pass *p = ctx;
     if (p->rounding) round_range(ctx, thread, begin, end);
     begin += p->first, end += p->first;
-    bt_k()->add(p->into + begin, p->unit + begin, end - begin);
+    bt_active_kernels()->add(p->into + begin, p->unit + begin, end - begin);
     memset(p->unit + begin, 0, (end - begin) * sizeof(float));
 }
 

@@ -120,14 +120,14 @@ static MPI_Datatype message_type(const bt_pipe *p) {
 
 static void pack(const bt_pipe *p, void *message, const float *from) {
     if (p->cfg.bf16)
-        bt_k()->to_bf16(message, from, p->cfg.elems);
+        bt_active_kernels()->to_bf16(message, from, p->cfg.elems);
     else
         memcpy(message, from, message_bytes(p));
 }
 
 static void unpack(const bt_pipe *p, float *to, const void *message) {
     if (p->cfg.bf16)
-        bt_k()->from_bf16(to, message, p->cfg.elems);
+        bt_active_kernels()->from_bf16(to, message, p->cfg.elems);
     else
         memcpy(to, message, message_bytes(p));
 }

@@ -198,7 +198,8 @@ static void add_tree(const shm_group *m, const float *(*of_rank)(const shm_group
     int left = bt_tp_left(n);
     add_tree(m, of_rank, first, left, at, elems, sum);
     if (n - left > 1) add_tree(m, of_rank, first + left, n - left, at, elems, sum + SUM_ELEMS);
-    bt_k()->add(sum, n - left > 1 ? sum + SUM_ELEMS : of_rank(m, first + left) + at, elems);
+    bt_active_kernels()->add(sum, n - left > 1 ? sum + SUM_ELEMS : of_rank(m, first + left) + at,
+                             elems);
 }
 
 /* the bits do not depend on the owner of the rows */
@@ -207,8 +208,8 @@ static void add_range(void *ctx, int thread, size_t from, size_t to) {
     const shm_group *m = j->m;
     (void)thread;
     if (m->t.size == 2) { /* two numbers: their order is no matter */
-        bt_k()->add(j->x + j->begin + from, partial_of(m, 1 - m->t.rank) + j->begin + from,
-                    to - from);
+        bt_active_kernels()->add(j->x + j->begin + from,
+                                 partial_of(m, 1 - m->t.rank) + j->begin + from, to - from);
         return;
     }
     for (size_t i = from; i < to; i += SUM_ELEMS) {

@@ -242,7 +242,8 @@ static bt_code probe_ternary(bt_rates *r, bt_err *err) {
     bt_arena_plan(&arena, "ternary matrix");
     size_t codes = bt_arena_reserve(&arena, n, 1),
            packed = bt_arena_reserve(&arena, bt_tern2_row_bytes(n), 1),
-           panels = bt_arena_reserve(&arena, bt_k()->tern_bytes(TERN_ROWS, TERN_COLS), 1);
+           panels = bt_arena_reserve(&arena, bt_active_kernels()->tern_bytes(TERN_ROWS, TERN_COLS),
+                                     1);
     BT_TRY(bt_agree(bt_comm_world(), bt_arena_commit(&arena, err), err));
     matrix m = {bt_arena_at(&arena, codes), bt_arena_at(&arena, packed),
                 bt_arena_at(&arena, panels)};

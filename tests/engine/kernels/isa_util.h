@@ -218,7 +218,7 @@ static inline bool emulated_amx(bt_kernels *k) {
     bt_err err = BT_ERR_INIT;
     const bt_kernels *e = &bt_kernels_emulated_amx;
     if (bt_kernels_select("avx512", &err) != BT_OK || !bt_cpu_get()->avx512_bf16) return false;
-    *k = *bt_k();
+    *k = *bt_active_kernels();
 #define BT_SLOT(slot) \
     if (e->slot) k->slot = e->slot;
 #define BT_TERN_SLOT(slot) k->slot = e->slot;

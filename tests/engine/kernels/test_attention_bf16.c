@@ -52,7 +52,7 @@ static void bf16_heads(void **state) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
     if (!bt_kernels_multiply_bf16()) skip();
-    all_heads(bt_k());
+    all_heads(bt_active_kernels());
     bt_kernels amx;
     if (emulated_amx(&amx)) all_heads(&amx);
 }

@@ -122,7 +122,7 @@ static void each_set(void **state) {
     for (size_t i = 0; i < N_SETS; i++) {
         bt_err err = BT_ERR_INIT;
         if (!set_is_asked_for(sets[i]) || bt_kernels_select(sets[i], &err) != BT_OK) continue;
-        all_heads(bt_k());
+        all_heads(bt_active_kernels());
         seen++;
     }
     assert_true(seen > 0 || !set_is_asked_for("generic"));
@@ -145,8 +145,8 @@ static void many_small_weights_keep_their_sum(void **state) {
         const float score = logf(500); /* the others have 1/500 each */
         for (size_t d = 0; d < D; d++)
             key[7 * s.ldk + d] = score * sqrtf(D) / D, v[7 * s.ldv + d] = 0;
-        bt_k()->attn_fwd(o, lse, q, key, v, &s, 0, T, BT_PREC_FP32,
-                         scratch_for(bt_k(), 1, 1, 1, T, D));
+        bt_active_kernels()->attn_fwd(o, lse, q, key, v, &s, 0, T, BT_PREC_FP32,
+                                      scratch_for(bt_active_kernels(), 1, 1, 1, T, D));
         for (size_t t = 500; t < T; t += 100) {
             const double others = (double)t / 500, want = others / (1 + others);
             if (fabs((double)o[t * s.ldo] - want) > 0.02)
@@ -185,8 +185,9 @@ static void what_is_not_finite(void **state) {
         for (int which = 0; which < 4; which++)
             for (int prec = 0; prec < 2; prec++) {
                 const bt_prec p = prec ? BT_PREC_BF16 : BT_PREC_FP32;
-                is_seen(bt_k(), false, p, which, NAN);
-                for (int kind = 0; kind < 3; kind++) is_seen(bt_k(), true, p, which, bad[kind]);
+                is_seen(bt_active_kernels(), false, p, which, NAN);
+                for (int kind = 0; kind < 3; kind++)
+                    is_seen(bt_active_kernels(), true, p, which, bad[kind]);
             }
     }
 }

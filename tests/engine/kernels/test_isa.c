@@ -415,7 +415,7 @@ static void run_set(const char *isa) {
         print_message("skipped: no %s (%s)\n", isa, err.msg);
         skip();
     }
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) cases[i](bt_k());
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) cases[i](bt_active_kernels());
 }
 
 static void every_slot_has_a_case(void **state) {

@@ -42,7 +42,7 @@ static void run_all(results *r, bt_prec prec) {
     bt_op_rmsnorm_bwd(r->dx, r->dgain, r->hx, x, gain, r->rstd, 1, M, K);
     bt_op_quant(r->xq, r->dqs, x, M, K);
     r->stats = bt_op_tern_codes(r->codes, w, 0, 2.0f, 0, N * K);
-    assert_true(bt_k()->tern_bytes(N, K) <= sizeof packed);
+    assert_true(bt_active_kernels()->tern_bytes(N, K) <= sizeof packed);
     bt_op_tern_pack(packed, r->codes, N, K);
     bt_op_tern_fwd(r->y, N, r->xq, r->dqs, packed, 0.5f, M, N, K, 0);
     bt_op_tern_dx(r->dx, K, dy, N, packed, 0.5f, M, N, K, prec, BT_ACC);
@@ -307,7 +307,7 @@ static void head_int8(bool of_rows) {
     void *packed = aligned_alloc(64, of_rows ? HV * HC : bt_op_w8_bytes(HV, HC));
     assert_non_null(packed);
     bt_head8 int8 = {.w = {packed, scale, of_rows}, .xq = xq, .dq = dq, .noise = {rows, 9, 0}};
-    if (of_rows) bt_k()->quant_rows(packed, scale, E, HV, HC);
+    if (of_rows) bt_active_kernels()->quant_rows(packed, scale, E, HV, HC);
     memset(mean_dx, 0, sizeof mean_dx), memset(mean_dE, 0, sizeof mean_dE);
     head_run(&exact, x, E, targets, NULL);
     for (uint32_t d = 0; d < DRAWS; d++) {

@@ -42,7 +42,7 @@ static void not_finite(void **state) {
     bt_err err = BT_ERR_INIT;
     for (size_t i = 0; (isa = bt_kernels_isa_name(i)) != NULL; i++) {
         if (bt_kernels_select(isa, &err) != BT_OK) continue;
-        const bt_kernels *k = bt_k();
+        const bt_kernels *k = bt_active_kernels();
         int8_t *w = bytes_in(N * K, -1, 1), *x = bytes_in(M * K, -127, 127);
         float *dy = floats(M * N), *dq = filled(M, 0.02f);
         void *packed = take(k->tern_bytes(N, K), 4), *tmp = scratch_for(k, M, N, K, 1, 1);

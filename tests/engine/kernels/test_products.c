@@ -525,7 +525,7 @@ static void run_set(const char *isa) {
         print_message("skipped: no %s (%s)\n", isa, err.msg);
         skip();
     }
-    run_slots(bt_k());
+    run_slots(bt_active_kernels());
 }
 
 static void test_generic(void **state) {

@@ -41,7 +41,7 @@ static void histories_remember_two_codes(void **state) {
                     want.sign_flips += now * last == -1;
                     want.back += now != last && now == before;
                 }
-                bt_k()->code_history(history, codes, n, &seen);
+                bt_active_kernels()->code_history(history, codes, n, &seen);
                 assert_int_equal(seen.flips, want.flips);
                 assert_int_equal(seen.sign_flips, want.sign_flips);
                 assert_int_equal(seen.back, want.back);
@@ -62,7 +62,8 @@ static void near_counts_a_band(void **state) {
             size_t want = 0;
             for (size_t i = 0; i < lengths[l]; i++)
                 want += fabsf(fabsf((w[i] - 0.01f) * 4.0f) - 0.5f) < 0.05f;
-            assert_int_equal(bt_k()->code_near(w, lengths[l], 0.01f, 4.0f, 0.5f, 0.05f), want);
+            assert_int_equal(
+                bt_active_kernels()->code_near(w, lengths[l], 0.01f, 4.0f, 0.5f, 0.05f), want);
         }
     }
 }
@@ -79,9 +80,9 @@ static void an_update_is_undone(void **state) {
             g[i] = (float)bt_rng_unit(8, 0, i) - 0.5f;
             m[i] = v[i] = 0;
         }
-        bt_k()->adamw(w, g, m, v, 1.0f, lr, 0.9f, 0.95f, eps, decay, c1, c2, N);
-        bt_k()->adamw_undo(change, before, w, m, v, N, 1.0f - lr * decay, lr / c1, 1.0f / sqrtf(c2),
-                           eps);
+        bt_active_kernels()->adamw(w, g, m, v, 1.0f, lr, 0.9f, 0.95f, eps, decay, c1, c2, N);
+        bt_active_kernels()->adamw_undo(change, before, w, m, v, N, 1.0f - lr * decay, lr / c1,
+                                        1.0f / sqrtf(c2), eps);
         for (size_t i = 0; i < N; i++) {
             assert_true(fabsf(before[i] - w0[i]) < 2e-7f);
             assert_true(fabsf(change[i] - (w0[i] - w[i])) < 2e-7f);

@@ -86,7 +86,7 @@ static void keep(kept *f, bt_model *t, size_t k) {
     static float logs[M * V];
     bt_model_eval_micro(t, inputs, targets);
     bt_model_top_logits(t, targets, k, f->ids, logs);
-    bt_k()->to_half(f->logs, logs, M * k);
+    bt_active_kernels()->to_half(f->logs, logs, M * k);
     for (size_t i = 0; i < M; i++)
         f->rows[i] = (bt_top_row){targets[i] < 0 ? NULL : f->ids + i * k, f->logs + i * k};
     for (size_t i = 0; i < M; i++)

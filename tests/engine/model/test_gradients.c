@@ -146,8 +146,8 @@ static void round_what_bf16_reads(bt_model *m) {
         uint16_t *half = malloc(t->count * sizeof *half);
         assert_non_null(half);
         if (bt_model_read(t, BT_PREC_BF16) == BT_READ_BF16) {
-            bt_k()->to_bf16(half, w, t->count);
-            bt_k()->from_bf16(w, half, t->count);
+            bt_active_kernels()->to_bf16(half, w, t->count);
+            bt_active_kernels()->from_bf16(w, half, t->count);
         }
         free(half);
     }

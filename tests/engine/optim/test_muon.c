@@ -21,7 +21,7 @@ static void random_matrix(uint16_t *half, uint64_t seed, size_t n) {
     assert_non_null(x);
     bt_rng_normal(x, n, 0, 1e-3f, seed, 1);
     for (size_t i = 0; i < n; i += 7) x[i] *= 10;
-    bt_k()->to_bf16(half, x, n);
+    bt_active_kernels()->to_bf16(half, x, n);
     free(x);
 }
 
@@ -70,11 +70,11 @@ static void the_direction_is_that_of_plain_loops(void **state) {
     static double want[N];
     double error = 0, size = 0;
     random_matrix(half, 1, N);
-    bt_k()->from_bf16(before, half, N);
+    bt_active_kernels()->from_bf16(before, half, N);
     for (size_t i = 0; i < N; i++) want[i] = before[i];
     reference(want);
     direction(half, ROWS, COLS);
-    bt_k()->from_bf16(got, half, N);
+    bt_active_kernels()->from_bf16(got, half, N);
     for (size_t i = 0; i < N; i++) {
         error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         size += want[i] * want[i];
@@ -91,7 +91,7 @@ static void singular_values_are_near_one(void **state) {
     static double x[N], gram[ROWS * ROWS], v[ROWS], w[ROWS];
     random_matrix(half, 2, N);
     direction(half, ROWS, COLS);
-    bt_k()->from_bf16(got, half, N);
+    bt_active_kernels()->from_bf16(got, half, N);
     for (size_t i = 0; i < N; i++) x[i] = got[i];
     times_transposed(gram, x, x, ROWS, COLS);
     double trace = 0, largest = 0;
@@ -120,8 +120,8 @@ static void a_transpose_has_the_transposed_direction(void **state) {
     direction(tall, COLS, ROWS);
     /* the norm is summed in another order: a unit in the last place of bf16 */
     static float a[N], b[N];
-    bt_k()->from_bf16(a, wide, N);
-    bt_k()->from_bf16(b, tall, N);
+    bt_active_kernels()->from_bf16(a, wide, N);
+    bt_active_kernels()->from_bf16(b, tall, N);
     for (size_t r = 0; r < ROWS; r++)
         for (size_t c = 0; c < COLS; c++)
             assert_true(fabsf(a[r * COLS + c] - b[c * ROWS + r]) < 0.01f);
@@ -160,7 +160,7 @@ static void momentum_is_nesterovs(void **state) {
         bt_optim_elems e = {.w = w, .g = g, .state = {m}, .n = ELEMS};
         bt_rule_muon.step(&e, &cfg, &(bt_optim_update){.t = t, .grad_scale = 0.5f, .lr = 1});
         bt_muon_momentum(half, g, m, 0.5f, 0.95f, ELEMS);
-        bt_k()->from_bf16(got, half, ELEMS);
+        bt_active_kernels()->from_bf16(got, half, ELEMS);
         want_m = 0.95 * want_m + 0.05 * 0.5 * t * 3;
         double want = 0.95 * want_m + 0.05 * 0.5 * t * 3;
         for (size_t i = 0; i < ELEMS; i++) {

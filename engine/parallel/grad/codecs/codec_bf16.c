@@ -14,13 +14,13 @@ static size_t bound(size_t n) { return n * sizeof(uint16_t); }
 
 static size_t encode(void *payload, const float *x, size_t n, void *state) {
     (void)state;
-    bt_k()->to_bf16(payload, x, n);
+    bt_active_kernels()->to_bf16(payload, x, n);
     return bound(n);
 }
 
 static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
     if (bytes != bound(n)) return false;
-    bt_k()->from_bf16(x, payload, n);
+    bt_active_kernels()->from_bf16(x, payload, n);
     return true;
 }
 
@@ -30,8 +30,8 @@ static bool decode_add(float *into, size_t n, const void *payload, size_t bytes)
     if (bytes != bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
-        bt_k()->from_bf16(block, from + i, m);
-        bt_k()->add(into + i, block, m);
+        bt_active_kernels()->from_bf16(block, from + i, m);
+        bt_active_kernels()->add(into + i, block, m);
     }
     return true;
 }

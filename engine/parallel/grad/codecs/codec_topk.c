@@ -66,8 +66,8 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
         for (size_t e = 0; e < m; e++) v[e] = x[i + e] + owed[i + e];
         bool finite = choose(places, v, m, k);
         for (size_t s = 0; s < k; s++) chosen[s] = v[places[s]];
-        bt_k()->to_bf16(values, chosen, k);
-        bt_k()->from_bf16(arrives, values, k);
+        bt_active_kernels()->to_bf16(values, chosen, k);
+        bt_active_kernels()->from_bf16(arrives, values, k);
         for (size_t s = 0; s < k; s++, to += sizeof(sent)) {
             const sent one = {places[s], values[s]};
             memcpy(to, &one, sizeof one);
@@ -98,7 +98,7 @@ static bool decode_add(float *into, size_t n, const void *payload, size_t bytes)
         for (size_t s = 0; s < count(bt_min_size(BLOCK, n - i)); s++, from += sizeof one) {
             memcpy(&one, from, sizeof one);
             float value;
-            bt_k()->from_bf16(&value, &one.value, 1);
+            bt_active_kernels()->from_bf16(&value, &one.value, 1);
             into[i + one.index] += value;
         }
     }
