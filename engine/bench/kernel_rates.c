@@ -56,13 +56,13 @@ static void run_tern_dw8(const work *w) {
     bt_op_tern_dw8(w->f[0], bt_grads_f32(w->f[1], w->N), w->xq, w->scale, w->M, w->N, w->K, &noise);
 }
 /* kernels of a frozen base: 2 bits a code, and int8 rows */
-static void run_thin_fwd(const work *w) {
-    bt_op_tern_fwd(w->f[0], w->N, w->xq, w->scale, w->packed, 0.5f, w->M, w->N, w->K, BT_THIN);
+static void run_2bit_fwd(const work *w) {
+    bt_op_tern_fwd(w->f[0], w->N, w->xq, w->scale, w->packed, 0.5f, w->M, w->N, w->K, BT_COMPACT);
 }
-static void run_thin_dx8(const work *w) {
+static void run_2bit_dx8(const work *w) {
     bt_noise noise = {(const uint32_t *)w->index, 1, 0};
     bt_op_tern_dx8(w->f[0], w->K, bt_grads_f32(w->f[1], w->N), w->packed, 0.5f, w->M, w->N, w->K,
-                   &noise, BT_THIN);
+                   &noise, BT_COMPACT);
 }
 static void run_rows_fwd(const work *w) {
     bt_op_w8_fwd(w->f[0], bt_ops_logits_ld(w->N), w->xq, w->scale,
@@ -161,7 +161,7 @@ static void run_gemv(const work *w) {
 }
 
 #define SHAPES "512x768x768 1024x2048x768 4096x192x192 4096x512x512 4096x1408x512 4096x2560x2560"
-#define THIN_SHAPES "256x6912x2560 256x2560x6912"
+#define SHAPES_2BIT "256x6912x2560 256x2560x6912"
 #define ROWS "16384x1x768"
 static const kcase cases[] = {
     {"tern_fwd", PRODUCT, 0, run_tern_fwd, 1, SHAPES},
@@ -170,8 +170,8 @@ static const kcase cases[] = {
     {"tern_dx8", PRODUCT, 0, run_tern_dx8, 1, SHAPES},
     {"tern_dw8", PRODUCT, 0, run_tern_dw8, 1, SHAPES},
     {"w8_dx8", PRODUCT, 0, run_w8_dx8, 1, "512x8192x512 512x32000x768"},
-    {"tern_fwd thin", PRODUCT, 0, run_thin_fwd, 1, THIN_SHAPES},
-    {"tern_dx8 thin", PRODUCT, 0, run_thin_dx8, 1, THIN_SHAPES},
+    {"tern_fwd thin", PRODUCT, 0, run_2bit_fwd, 1, SHAPES_2BIT},
+    {"tern_dx8 thin", PRODUCT, 0, run_2bit_dx8, 1, SHAPES_2BIT},
     {"w8_fwd rows", PRODUCT, 0, run_rows_fwd, 1, "512x8192x512 128x8192x2560"},
     {"w8_dx8 rows", PRODUCT, 0, run_rows_dx8, 1, "512x8192x512 128x8192x2560"},
     {"gemm a b^T", PRODUCT, 0, run_gemm, 2, "256x8192x512 256x32000x768"},
@@ -217,8 +217,8 @@ static size_t packed_bytes(const kcase *c, const work *w) {
     if (c->run == run_gemv) return w->N * bt_tern2_row_bytes(w->K);
     if (c->run == run_w8_pack) return bt_op_w8_bytes(w->M, w->K);
     if (c->run == run_w8_dx8) return bt_op_w8_bytes(w->N, w->K);
-    if (c->run == run_thin_fwd || c->run == run_thin_dx8)
-        return bt_active_kernels()->thin_bytes(w->N, w->K);
+    if (c->run == run_2bit_fwd || c->run == run_2bit_dx8)
+        return bt_active_kernels()->packed_2bit_bytes(w->N, w->K);
     if (c->run == run_rows_fwd || c->run == run_rows_dx8) return 64;
     return bt_active_kernels()->tern_bytes(c->run == run_tern_pack ? w->M : w->N, w->K);
 }
@@ -250,8 +250,8 @@ static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
     }
     if (c->run == run_gemv)
         memset(w->packed, 0x59, N * bt_tern2_row_bytes(K));
-    else if (c->run == run_thin_fwd || c->run == run_thin_dx8)
-        bt_active_kernels()->thin_pack(w->packed, w->codes, N, K, 0, N);
+    else if (c->run == run_2bit_fwd || c->run == run_2bit_dx8)
+        bt_active_kernels()->packed_2bit_pack(w->packed, w->codes, N, K, 0, N);
     else if (c->run == run_tern_fwd || c->run == run_tern_dx || c->run == run_tern_dx8)
         bt_op_tern_pack(w->packed, w->codes, N, K);
     if (attention) return bt_ops_plan(1, 1, 1, M, K, NULL, err);

@@ -1,6 +1,6 @@
 /* isa_generic_gemm.c - the products of the generic set. Operands are fp32 or rounded to fp16 (bt_prec is a
  * permission, not an obligation: bf16 is not used, attention is always fp32); the packed form of a ternary matrix
- * is a copy of its codes, the thin one that of kernels/table/ternary.h. */
+ * is a copy of its codes, the 2-bit one that of kernels/table/ternary.h. */
 #include "engine/kernels/isa/isa_generic.h"
 
 #include <math.h>
@@ -19,10 +19,10 @@ void bt_generic_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K,
     if (n1 > n0) memcpy((int8_t *)packed + n0 * K, codes + n0 * K, (n1 - n0) * K);
 }
 
-size_t bt_generic_thin_bytes(size_t N, size_t K) { return N * bt_tern2_row_bytes(K); }
+size_t bt_generic_packed_2bit_bytes(size_t N, size_t K) { return N * bt_tern2_row_bytes(K); }
 
-void bt_generic_thin_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
-                          size_t n1) {
+void bt_generic_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                                 size_t n1) {
     (void)N;
     bt_tern2_pack((uint8_t *)packed + n0 * bt_tern2_row_bytes(K), codes, n1 - n0, K);
 }
@@ -31,14 +31,15 @@ void bt_generic_thin_pack(void *packed, const int8_t *codes, size_t N, size_t K,
 typedef struct codes_of {
     const void *packed;
     size_t K;
-    bool thin;
+    bool packed_2bit;
 } codes_of;
 static codes_of codes_in(const void *packed, size_t K, int flags) {
-    return (codes_of){packed, K, (flags & BT_THIN) != 0};
+    return (codes_of){packed, K, (flags & BT_COMPACT) != 0};
 }
 static int code_at(const codes_of *w, size_t n, size_t k) {
-    return w->thin ? bt_tern2_code((const uint8_t *)w->packed + n * bt_tern2_row_bytes(w->K), k)
-                   : ((const int8_t *)w->packed)[n * w->K + k];
+    return w->packed_2bit
+               ? bt_tern2_code((const uint8_t *)w->packed + n * bt_tern2_row_bytes(w->K), k)
+               : ((const int8_t *)w->packed)[n * w->K + k];
 }
 
 static int32_t dot_i8(const int8_t *a, const codes_of *w, size_t n) {

@@ -37,9 +37,9 @@ typedef struct i8_product {
     float scale;
     int acc;
     size_t a_step;
-    /* form of `panels`: panels; or thin weights (isa_thin.h), or rows of int8, from which panels of outputs, or of
-     * inputs (across), are made one after the other in `room` */
-    enum { READY, THIN, THIN_ACROSS, ROWS, ROWS_ACROSS } form;
+    /* form of `panels`: panels; or 2-bit weights (isa_packed_2bit.h), or rows of int8, from which panels of
+     * outputs, or of inputs (across), are made one after the other in `room` */
+    enum { READY, PACKED_2BIT, PACKED_2BIT_ACROSS, ROWS, ROWS_ACROSS } form;
     uint8_t *room;
     size_t depth;    /* groups of four are whole */
     const float *by; /* multiplies each column at last; NULL: nothing does */
@@ -69,8 +69,10 @@ static const uint8_t *panel_of(const i8_product *p, size_t n) {
     const size_t some = rows_together(p->depth);
     switch (p->form) {
     case READY: break;
-    case THIN: thin_open(p->room, p->panels + n / NR * thin_panel(p->depth), p->depth); break;
-    case THIN_ACROSS: thin_across(p->room, p->panels, p->cols, n, 0, p->depth); break;
+    case PACKED_2BIT:
+        open_2bit(p->room, p->panels + n / NR * panel_2bit(p->depth), p->depth);
+        break;
+    case PACKED_2BIT_ACROSS: across_2bit(p->room, p->panels, p->cols, n, 0, p->depth); break;
     case ROWS:
         pack_fwd_panel(p->room, (const int8_t *)p->panels + n * p->depth, p->depth,
                        least(NR, p->cols - n), 128);
@@ -115,20 +117,20 @@ typedef struct i8_block { /* scratch of a block of rows */
     uint8_t *room; /* room for an unpacked panel */
 } i8_block;
 
-static size_t i8_rows(size_t K, int thin) {
-    size_t rows = (size_t)(thin ? 2 * I8_BYTES : I8_BYTES) / (K ? K : 1) / MR * MR;
+static size_t i8_rows(size_t K, int packed_2bit) {
+    size_t rows = (size_t)(packed_2bit ? 2 * I8_BYTES : I8_BYTES) / (K ? K : 1) / MR * MR;
     return rows < MR ? MR : rows > I8_ROWS ? I8_ROWS : rows;
 }
 static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
 static size_t i8_block_bytes(size_t K) {
     return 2 * I8_ROWS * 4 + i8_rows(K, 1) * i8_stride(K) +
-           most(thin_room(K), ROWS_TOGETHER * thin_room(least(K, ROWS_DEPTH)));
+           most(room_2bit(K), ROWS_TOGETHER * room_2bit(least(K, ROWS_DEPTH)));
 }
 
-static i8_block i8_block_of(void *scratch, size_t K, int thin) {
+static i8_block i8_block_of(void *scratch, size_t K, int packed_2bit) {
     int32_t *p = scratch;
     int8_t *block = (int8_t *)(p + 2 * I8_ROWS);
-    size_t rows = i8_rows(K, thin), stride = i8_stride(K);
+    size_t rows = i8_rows(K, packed_2bit), stride = i8_stride(K);
     return (i8_block){rows,
                       K,
                       IN_TILES ? I8_CHUNK : stride,
@@ -181,7 +183,7 @@ static void prod_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *d
                          .depth = K,
                          .scale = scale,
                          .acc = flags & BT_ACC,
-                         .form = flags & BT_THIN ? THIN : READY},
+                         .form = flags & BT_COMPACT ? PACKED_2BIT : READY},
             y, xq, dq, m0, m1, 1, scratch);
 }
 
@@ -237,14 +239,14 @@ static void prod_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packe
                           size_t m0, size_t m1, size_t N, size_t K, const bt_noise *noise,
                           int flags, void *scratch) {
     dx8_source s = {dy, NULL, N, m0, m1, 1, noise};
-    const int thin = flags & BT_THIN;
+    const int packed_2bit = flags & BT_COMPACT;
     run_dx8((i8_product){.tile = tile_i8(),
                          .ldy = lddx,
-                         .panels = (const uint8_t *)packed + (thin ? 0 : fwd_bytes(N, K)),
+                         .panels = (const uint8_t *)packed + (packed_2bit ? 0 : fwd_bytes(N, K)),
                          .cols = K,
                          .scale = scale,
                          .acc = flags & BT_ACC,
-                         .form = thin ? THIN_ACROSS : READY},
+                         .form = packed_2bit ? PACKED_2BIT_ACROSS : READY},
             dx, &s, scratch);
 }
 
@@ -270,7 +272,7 @@ static void prod_w8_dx8(float *dx, size_t lddx, const float *dy, size_t lddy, co
                          .cols = K,
                          .scale = 1,
                          .acc = flags & BT_ACC,
-                         .form = flags & BT_THIN ? ROWS_ACROSS : READY},
+                         .form = flags & BT_COMPACT ? ROWS_ACROSS : READY},
             dx, &s, scratch);
 }
 

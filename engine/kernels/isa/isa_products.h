@@ -15,7 +15,7 @@
 
 #include "engine/kernels/isa/isa_avx2_tile.h"
 #include "engine/kernels/isa/isa_avx512_tile.h"
-#include "engine/kernels/isa/isa_thin.h"
+#include "engine/kernels/isa/isa_packed_2bit.h"
 
 #if defined(__AVX2__)
 #include <string.h>
@@ -44,8 +44,8 @@ typedef struct product {
     const float *a, *a_scale;
     size_t lda;
     int a_by_cols; /* a is (K, M) */
-    enum { B_ROWS, B_COLS, B_ROWS16, B_COLS16, B_I8, B_CODES, B_THIN } b_kind;
-    /* (K, N) floats, (N, K) floats, the same two as bf16, (K, N) int8, codes + 1 in panels, thin (K, N) */
+    enum { B_ROWS, B_COLS, B_ROWS16, B_COLS16, B_I8, B_CODES, B_2BIT } b_kind;
+    /* (K, N) floats, (N, K) floats, the same two as bf16, (K, N) int8, codes + 1 in panels, 2-bit (K, N) */
     const void *b;
     size_t ldb; /* B_CODES: bytes of one panel */
 } product;
@@ -92,13 +92,13 @@ static void pack_b16(const product *p, uint32_t *dst, size_t n, size_t cols, siz
     }
 }
 
-/* Packs thin weights through bytes in L1. */
-static void pack_thin(const product *p, uint32_t *dst, size_t n, size_t k, size_t depth) {
+/* Packs 2-bit weights through bytes in L1. */
+static void pack_2bit(const product *p, uint32_t *dst, size_t n, size_t k, size_t depth) {
     enum { SOME = 64 };
     _Alignas(64) uint8_t some[NR * SOME];
     for (size_t end = k + depth; k < end; k += SOME, dst += SOME / p->f->group * NR) {
         size_t now = end - k < SOME ? end - k : SOME;
-        thin_across(some, p->b, p->N, n, k, k + now);
+        across_2bit(some, p->b, p->N, n, k, k + now);
         p->f->b_codes(dst, some, now);
     }
 }
@@ -117,7 +117,7 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
     case B_CODES:
         p->f->b_codes(dst, (const uint8_t *)p->b + n / NR * p->ldb + k * NR, depth);
         break;
-    case B_THIN: pack_thin(p, dst, n, k, depth); break;
+    case B_2BIT: pack_2bit(p, dst, n, k, depth); break;
     }
 }
 
@@ -282,7 +282,7 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
 static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                          float scale, size_t m0, size_t m1, size_t N, size_t K, bt_prec prec,
                          int flags, void *scratch) {
-    const bool thin = flags & BT_THIN;
+    const bool packed_2bit = flags & BT_COMPACT;
     product p = {.f = form_of(prec),
                  .c = dx + m0 * lddx,
                  .ldc = lddx,
@@ -293,8 +293,8 @@ static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, c
                  .acc = flags & BT_ACC,
                  .a = dy + m0 * lddy,
                  .lda = lddy,
-                 .b_kind = thin ? B_THIN : B_CODES,
-                 .b = (const char *)packed + (thin ? 0 : fwd_bytes(N, K)),
+                 .b_kind = packed_2bit ? B_2BIT : B_CODES,
+                 .b = (const char *)packed + (packed_2bit ? 0 : fwd_bytes(N, K)),
                  .ldb = up(N, 4) * NR};
     run_product(&p, scratch);
 }
@@ -323,8 +323,8 @@ static void prod_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *
 
 #define BT_PRODUCT_SLOTS \
     .gemm = prod_gemm, .multiplies_bf16 = prod_bf16, .tern_bytes = prod_tern_bytes, \
-    .tern_pack = prod_tern_pack, .thin_bytes = prod_thin_bytes, .thin_pack = prod_thin_pack, \
-    .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
+    .tern_pack = prod_tern_pack, .packed_2bit_bytes = prod_packed_2bit_bytes, \
+    .packed_2bit_pack = prod_packed_2bit_pack, .tern_dx = prod_tern_dx, .tern_dw = prod_tern_dw
 
 #endif /* __AVX2__ */
 #endif

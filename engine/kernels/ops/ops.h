@@ -118,8 +118,8 @@ bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float 
 bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean, float inv_scale,
                                     int sign, size_t n);
 void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K);
-/* BT_THIN's form, of values: codes are those of bt_op_tern_codes without mean and sign */
-void bt_op_thin_pack(void *packed, const float *w, float inv_scale, size_t N, size_t K);
+/* Packs values for BT_COMPACT: the codes are those of bt_op_tern_codes without mean and sign */
+void bt_op_pack_2bit(void *packed, const float *w, float inv_scale, size_t N, size_t K);
 void bt_op_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
                     float scale, size_t M, size_t N, size_t K, int flags);
 void bt_op_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,

@@ -80,19 +80,19 @@ void bt_op_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K) {
 }
 
 /* four rows at a time: their codes fit any set's scratch */
-static void do_thin_pack(void *ctx, int thread, size_t a, size_t b) {
+static void do_pack_2bit(void *ctx, int thread, size_t a, size_t b) {
     const product_job *j = ctx;
     int8_t *codes = bt_ops_scratch(thread);
     for (size_t r = a, n; r < b; r += n) {
         n = bt_min_size(4, b - r);
         (void)bt_active_kernels()->tern_codes(codes, j->x + r * j->K, 0, j->scale, 0, n * j->K);
-        bt_active_kernels()->thin_pack(j->packed, codes, j->N, j->K, r, r + n);
+        bt_active_kernels()->packed_2bit_pack(j->packed, codes, j->N, j->K, r, r + n);
     }
 }
 
-void bt_op_thin_pack(void *packed, const float *w, float inv_scale, size_t N, size_t K) {
+void bt_op_pack_2bit(void *packed, const float *w, float inv_scale, size_t N, size_t K) {
     product_job j = {.packed = packed, .x = w, .scale = inv_scale, .N = N, .K = K};
-    bt_ops_timed("thin_pack", 0, 4.25 * product(N, K, 1), N, BT_TERN_ROWS, do_thin_pack, &j);
+    bt_ops_timed("thin_pack", 0, 4.25 * product(N, K, 1), N, BT_TERN_ROWS, do_pack_2bit, &j);
 }
 
 /* minimum number of rows for one thread */
@@ -247,7 +247,7 @@ static void do_w8_dx8(void *ctx, int thread, size_t a, size_t b) {
                                        : block_packed(j, block);
         bt_active_kernels()->w8_dx8(j->dx, j->lddx, j->dy + first, j->lddy, words,
                                     j->w->scale + first, a, b, block_rows(j->N, block), j->K,
-                                    &noise, (block ? BT_ACC : 0) | (j->w->rows ? BT_THIN : 0),
+                                    &noise, (block ? BT_ACC : 0) | (j->w->rows ? BT_COMPACT : 0),
                                     bt_ops_scratch(thread));
     }
 }

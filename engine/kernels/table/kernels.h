@@ -37,8 +37,9 @@ typedef enum { BT_PEAK_FP32, BT_PEAK_BF16, BT_PEAK_INT8 } bt_peak;
 
 /* Flags of a product. BT_ACC: add to the output instead of writing it. BT_B_BF16: the second operand
  * of `gemm` is stored as bf16 (uint16_t); the result has the bits of the same values as floats. For
- * sets with `multiplies_bf16`. BT_THIN: `packed` is of thin_pack, not of tern_pack; the same bits */
-enum { BT_ACC = 1, BT_B_BF16 = 2, BT_THIN = 4 };
+ * sets with `multiplies_bf16`. BT_COMPACT: `packed` is made by
+ * packed_2bit_pack instead of tern_pack, or holds the rows of int8 weights (w8_dx8); the same bits */
+enum { BT_ACC = 1, BT_B_BF16 = 2, BT_COMPACT = 4 };
 
 /* storage type of the weights of `gemv`: float, or uint16_t with bf16 or fp16 */
 typedef enum { BT_AS_F32, BT_AS_BF16, BT_AS_F16 } bt_stored_as;
@@ -254,8 +255,9 @@ typedef struct bt_kernels {
     void (*tern_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
     /* The same in 2 bits a code, for weights that rarely change: products unpack it panel by panel. Rows n0..n1,
      * at any n0, are at `codes` */
-    size_t (*thin_bytes)(size_t N, size_t K);
-    void (*thin_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
+    size_t (*packed_2bit_bytes)(size_t N, size_t K);
+    void (*packed_2bit_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                             size_t n1);
     /* y[m, n] (+)= dq[m] * scale * sum_k xq[m, k] * w[n, k]; sum exact in int32, then (float)sum *
      * (dq[m] * scale). rows m0..m1 */
     void (*tern_fwd)(float *y, size_t ldy, const int8_t *xq, const float *dq, const void *packed,
@@ -286,7 +288,7 @@ typedef struct bt_kernels {
     size_t (*w8_bytes)(size_t N, size_t K);
     void (*w8_pack)(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0, size_t n1);
     /* dx8 for weights code[n, k] * row_scale[n]: g = dy[m, n] * row_scale[n] is rounded; s = max|g|
-     * / 127 of a row; dx (+)= (float)sum_n(q[m, n] code[n, k]) * s. BT_THIN: `packed` are the codes (N, K)
+     * / 127 of a row; dx (+)= (float)sum_n(q[m, n] code[n, k]) * s. BT_COMPACT: `packed` are the codes (N, K)
      * themselves; the same bits */
     void (*w8_dx8)(float *dx, size_t lddx, const float *dy, size_t lddy, const void *packed,
                    const float *row_scale, size_t m0, size_t m1, size_t N, size_t K,

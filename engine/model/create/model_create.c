@@ -63,7 +63,7 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
         l.codes = m->setup.weight_source == BT_WEIGHTS_LOCAL
                       ? bt_arena_at(&m->quant_arena, p->codes[i])
                       : NULL;
-        l.thin = base;
+        l.packed_2bit = base;
         l.packed = bt_arena_at(&m->quant_arena, p->packed[i]);
         l.packed2 = m->setup.train ? NULL : bt_arena_at(&m->quant_arena, p->packed2[i]);
         l.noise = (bt_noise){m->noise_rows, (uint32_t)bt_hash_name(t->name), 0};

@@ -51,8 +51,9 @@ size_t bt_model_ranges(const bt_model_setup *s, const bt_tensor *t) {
 
 size_t bt_model_packed_bytes(const bt_model_setup *s, const bt_tensor *t) {
     const size_t rows = t->rows / bt_model_ranges(s, t);
-    const size_t bytes = bt_net_keeps_base(s) ? bt_active_kernels()->thin_bytes(rows, t->cols)
-                                              : bt_active_kernels()->tern_bytes(rows, t->cols);
+    const size_t bytes = bt_net_keeps_base(s)
+                             ? bt_active_kernels()->packed_2bit_bytes(rows, t->cols)
+                             : bt_active_kernels()->tern_bytes(rows, t->cols);
     return (bytes + 63) / 64 * 64;
 }
 

@@ -28,7 +28,7 @@ static void put_codes(bt_linear *l, const float *values, float scale, bool write
     const size_t rows = l->N / l->ranges;
     l->scale = scale;
     for (size_t k = 0; write && k < l->ranges; k++)
-        bt_op_thin_pack(l->packed + k * l->packed_bytes, values + k * rows * l->K, 1.0f / scale,
+        bt_op_pack_2bit(l->packed + k * l->packed_bytes, values + k * rows * l->K, 1.0f / scale,
                         rows, l->K);
 }
 
@@ -63,7 +63,7 @@ void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const
     bt_linear *l = t->linear ? linear_of(m, t) : NULL;
     uint16_t *table = bt_net_keeps_base(&m->setup) ? bt_model_table(m, tensor) : NULL;
     const bool write = !m->setup.base_elsewhere;
-    if (l && l->thin)
+    if (l && l->packed_2bit)
         put_codes(l, values, scale, write);
     else if (!write && (table8(m, t) || table || (l && l->panel)))
         return;

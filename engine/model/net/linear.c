@@ -8,7 +8,9 @@
 
 /* ---- ternary --------------------------------------------------------------------------------- */
 
-static int in_form(const bt_linear *l, int flags) { return l->thin ? flags | BT_THIN : flags; }
+static int in_form(const bt_linear *l, int flags) {
+    return l->packed_2bit ? flags | BT_COMPACT : flags;
+}
 
 static void tern_fwd(const bt_linear *l, float *y, const bt_linear_input *in, const float *src,
                      size_t r0, size_t rows, int flags) {

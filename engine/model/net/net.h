@@ -69,7 +69,7 @@ struct bt_linear { /* y = x W^T, W (N, K), ternary or dense */
     size_t packed_bytes; /* bytes of one range */
     /* (ranges, packed_bytes); BT_WEIGHTS_PREFETCHED: memory shared by all layers */
     unsigned char *packed;
-    bool thin; /* frozen base: `packed` has 2 bits a code (BT_THIN) */
+    bool packed_2bit; /* frozen base: `packed` has 2 bits a code (BT_COMPACT) */
     /* 2-bit form for few tokens, models without training; NULL otherwise */
     uint8_t *packed2;
     float scale, mean; /* means of |w|, and of w, which b1 subtracts */

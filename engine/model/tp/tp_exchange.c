@@ -63,7 +63,7 @@ void bt_tp_add_product(bt_model *m, float *y, const bt_linear *l, const bt_linea
     }
     if (l->tern)
         bt_op_tern_fwd(part, l->N, in->xq + r0 * l->K, m->tp_state->ones, l->packed, 1.0f, rows,
-                       l->N, l->K, l->thin ? BT_THIN : 0);
+                       l->N, l->K, l->packed_2bit ? BT_COMPACT : 0);
     else
         bt_tp_depth_product(m, part,
                             &(bt_depth_product){.a = bt_input_floats(in, src) + r0 * l->K,

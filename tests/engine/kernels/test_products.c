@@ -89,13 +89,13 @@ static void *packed_by(const bt_kernels *k, const int8_t *codes, size_t N, size_
     return p;
 }
 
-/* the thin form, in calls of any length: the bits of the other one */
-static void *thin_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
-    void *p = take(k->thin_bytes(N, K), 4);
+/* the 2-bit form, in calls of any length: the bits of the other one */
+static void *packed_2bit_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
+    void *p = take(k->packed_2bit_bytes(N, K), 4);
     for (size_t n = 0, rows; n < N; n += rows) {
         rows = n % 3 ? 5 : 64;
         if (rows > N - n) rows = N - n;
-        k->thin_pack(p, codes + n * K, N, K, n, n + rows);
+        k->packed_2bit_pack(p, codes + n * K, N, K, n, n + rows);
     }
     return p;
 }
@@ -104,8 +104,8 @@ static void tern_fwd(const bt_kernels *k, shape s) {
     size_t ldy = s.N + 3;
     int8_t *x = bytes_in(s.M * s.K, -128, 127), *w = bytes_in(s.N * s.K, -1, 1);
     float *dq = floats(s.M), *y = floats(s.M * ldy), *want = copy_of(y, s.M * ldy),
-          *thin = copy_of(y, s.M * ldy);
-    void *p = packed_by(k, w, s.N, s.K), *tp = thin_by(k, w, s.N, s.K),
+          *packed_2bit = copy_of(y, s.M * ldy);
+    void *p = packed_by(k, w, s.N, s.K), *tp = packed_2bit_by(k, w, s.N, s.K),
          *gp = packed_by(G, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     for (int flags = 0; flags < 2; flags++) {
         size_t cut = s.M / 3; /* two calls give what one gives */
@@ -114,8 +114,8 @@ static void tern_fwd(const bt_kernels *k, shape s) {
         ORACLE(want, s.M * ldy * 4,
                G->tern_fwd(want, ldy, x, dq, gp, 0.37f, 0, s.M, s.N, s.K, flags, NULL));
         same_bits("tern_fwd", y, want, s.M * ldy * 4);
-        k->tern_fwd(thin, ldy, x, dq, tp, 0.37f, 0, s.M, s.N, s.K, flags | BT_THIN, tmp);
-        same_bits("tern_fwd, thin", thin, y, s.M * ldy * 4);
+        k->tern_fwd(packed_2bit, ldy, x, dq, tp, 0.37f, 0, s.M, s.N, s.K, flags | BT_COMPACT, tmp);
+        same_bits("tern_fwd, 2 bits", packed_2bit, y, s.M * ldy * 4);
     }
 }
 
@@ -124,9 +124,9 @@ static void tern_dx(const bt_kernels *k, shape s) {
     int8_t *w = bytes_in(s.N * s.K, -1, 1), *aw = take(s.N * s.K, 1);
     for (size_t i = 0; i < s.N * s.K; i++) aw[i] = (int8_t)abs(w[i]);
     float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx),
-          *size = abs_of(dx, s.M * lddx), *thin = copy_of(dx, s.M * lddx);
+          *size = abs_of(dx, s.M * lddx), *packed_2bit = copy_of(dx, s.M * lddx);
     void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
-         *tp = thin_by(k, w, s.N, s.K), *ap = packed_by(G, aw, s.N, s.K);
+         *tp = packed_2bit_by(k, w, s.N, s.K), *ap = packed_by(G, aw, s.N, s.K);
     void *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     float *ady = abs_of(dy, s.M * lddy), *start = copy_of(dx, s.M * lddx);
     ORACLE(size, s.M * lddx * 4,
@@ -135,7 +135,7 @@ static void tern_dx(const bt_kernels *k, shape s) {
     for (int prec = 0; prec < 3; prec++)
         for (int flags = 0; flags < 2; flags++) {
             if (s.M > 0) memcpy(dx, start, s.M * lddx * 4), memcpy(want, start, s.M * lddx * 4);
-            if (s.M > 0) memcpy(thin, start, s.M * lddx * 4);
+            if (s.M > 0) memcpy(packed_2bit, start, s.M * lddx * 4);
             ORACLE(want, s.M * lddx * 4,
                    G->tern_dx(want, lddx, dy, lddy, gp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec,
                               flags, NULL));
@@ -146,9 +146,9 @@ static void tern_dx(const bt_kernels *k, shape s) {
                         : prec               ? "tern_dx bf16"
                                              : "tern_dx fp32",
                         dx, want, size, tol(k, prec), s.M * lddx);
-            k->tern_dx(thin, lddx, dy, lddy, tp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec,
-                       flags | BT_THIN, tmp);
-            same_bits("tern_dx, thin", thin, dx, s.M * lddx * 4);
+            k->tern_dx(packed_2bit, lddx, dy, lddy, tp, 0.37f, 0, s.M, s.N, s.K, (bt_prec)prec,
+                       flags | BT_COMPACT, tmp);
+            same_bits("tern_dx, 2 bits", packed_2bit, dx, s.M * lddx * 4);
         }
 }
 
@@ -194,9 +194,9 @@ static void tern_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -1, 1);
     float *dy = floats(s.M * lddy), *dx = floats(s.M * lddx), *want = copy_of(dx, s.M * lddx),
-          *thin = copy_of(dx, s.M * lddx);
+          *packed_2bit = copy_of(dx, s.M * lddx);
     void *p = packed_by(k, w, s.N, s.K), *gp = packed_by(G, w, s.N, s.K),
-         *tp = thin_by(k, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1),
+         *tp = packed_2bit_by(k, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1),
          *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
     if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4); /* a row of nothing */
@@ -208,13 +208,14 @@ static void tern_dx8(const bt_kernels *k, shape s) {
         ORACLE(want, s.M * lddx * 4,
                G->tern_dx8(want, lddx, g, gp, 0.37f, 0, s.M, s.N, s.K, &noise, flags, gtmp));
         same_bits("tern_dx8", dx, want, s.M * lddx * 4);
-        k->tern_dx8(thin, lddx, g, tp, 0.37f, 0, s.M, s.N, s.K, &noise, flags | BT_THIN, tmp);
-        same_bits("tern_dx8, thin", thin, dx, s.M * lddx * 4);
+        k->tern_dx8(packed_2bit, lddx, g, tp, 0.37f, 0, s.M, s.N, s.K, &noise, flags | BT_COMPACT,
+                    tmp);
+        same_bits("tern_dx8, 2 bits", packed_2bit, dx, s.M * lddx * 4);
     }
     const bt_grads half = rounded(dy, s.M * lddy, lddy);
     k->tern_dx8(dx, lddx, g, p, 0.37f, 0, s.M, s.N, s.K, &noise, 0, tmp);
-    k->tern_dx8(thin, lddx, half, p, 0.37f, 0, s.M, s.N, s.K, &noise, 0, tmp);
-    same_bits("tern_dx8 of bf16", thin, dx, s.M * lddx * 4);
+    k->tern_dx8(packed_2bit, lddx, half, p, 0.37f, 0, s.M, s.N, s.K, &noise, 0, tmp);
+    same_bits("tern_dx8 of bf16", packed_2bit, dx, s.M * lddx * 4);
 }
 
 /* weights of any int8 value, each row with a scale of its own */
@@ -241,7 +242,8 @@ static void w8_dx8(const bt_kernels *k, shape s) {
         ORACLE(want, s.M * lddx * 4,
                G->w8_dx8(want, lddx, dy, lddy, gp, by, 0, s.M, s.N, s.K, &noise, flags, gtmp));
         same_bits("w8_dx8", dx, want, s.M * lddx * 4);
-        k->w8_dx8(of_rows, lddx, dy, lddy, w, by, 0, s.M, s.N, s.K, &noise, flags | BT_THIN, tmp);
+        k->w8_dx8(of_rows, lddx, dy, lddy, w, by, 0, s.M, s.N, s.K, &noise, flags | BT_COMPACT,
+                  tmp);
         same_bits("w8_dx8 of rows", of_rows, dx, s.M * lddx * 4);
     }
 }

@@ -1,7 +1,7 @@
-/* isa_thin.h - ternary weights in 2 bits a code, from which a product makes one panel of bytes at a time in its
+/* isa_packed_2bit.h - ternary weights in 2 bits a code, from which a product makes one panel of bytes at a time in its
  * scratch (panels: isa_products.h). Included once by each set's file.
  *
- *     thin       [N/NR panels][K/16][NR][4] bytes; byte b of an output's four holds the codes + 1 of the inputs
+ *     2-bit      [N/NR panels][K/16][NR][4] bytes; byte b of an output's four holds the codes + 1 of the inputs
  *                16 q + b, 16 q + 4 + b, 16 q + 8 + b and 16 q + 12 + b, the lowest bits first
  *     forward    a shift and a mask make four groups of a panel [K/4][NR][4] of each vector
  *     backward   a panel [N/4][NR][4] of the transposed codes: the 16 bytes of four outputs are 4 x 4 inputs for
@@ -12,21 +12,23 @@
  *           (backward) cycles; the product with one tile of MR rows K NR MR / 64 with VNNI. With the 70 rows of a
  *           block at 6912 inputs that is 2 and 4 %; panels stored as bytes stream four times as much from memory
  *           for every block. */
-#ifndef BT_ENGINE_KERNELS_ISA_ISA_THIN_H
-#define BT_ENGINE_KERNELS_ISA_ISA_THIN_H
+#ifndef BT_ENGINE_KERNELS_ISA_ISA_PACKED_2BIT_H
+#define BT_ENGINE_KERNELS_ISA_ISA_PACKED_2BIT_H
 
 #include "engine/kernels/isa/isa_tile.h"
 
 #if defined(__AVX2__)
 #include <string.h>
 
-enum { THIN_K = 16, THIN_STEP = NR * 4 }; /* inputs of a step along K, its bytes */
+enum { K_2BIT = 16, STEP_2BIT = NR * 4 }; /* inputs of a step along K, its bytes */
 
-static size_t thin_steps(size_t K) { return (K + THIN_K - 1) / THIN_K; }
-static size_t thin_panel(size_t K) { return thin_steps(K) * THIN_STEP; }
-static size_t prod_thin_bytes(size_t N, size_t K) { return (N + NR - 1) / NR * thin_panel(K); }
+static size_t steps_2bit(size_t K) { return (K + K_2BIT - 1) / K_2BIT; }
+static size_t panel_2bit(size_t K) { return steps_2bit(K) * STEP_2BIT; }
+static size_t prod_packed_2bit_bytes(size_t N, size_t K) {
+    return (N + NR - 1) / NR * panel_2bit(K);
+}
 /* bytes of a panel of bytes, in either direction */
-static size_t thin_room(size_t depth) { return (depth + THIN_K - 1) / THIN_K * THIN_K * NR; }
+static size_t room_2bit(size_t depth) { return (depth + K_2BIT - 1) / K_2BIT * K_2BIT * NR; }
 
 /* four codes as bytes, + 1 each */
 static uint32_t four_codes(const int8_t *codes, size_t have) {
@@ -35,12 +37,12 @@ static uint32_t four_codes(const int8_t *codes, size_t have) {
     return ((w & 0x7f7f7f7fu) + 0x01010101u) ^ (w & 0x80808080u);
 }
 
-static void prod_thin_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
-                           size_t n1) {
+static void prod_packed_2bit_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
+                                  size_t n1) {
     const uint32_t none = 0x55555555u; /* code 0 four times in each byte */
     for (size_t n = n0; n < (n1 == N ? (N + NR - 1) / NR * NR : n1); n++) {
-        uint8_t *to = (uint8_t *)packed + n / NR * thin_panel(K) + n % NR * 4;
-        for (size_t k = 0; k < K; k += THIN_K, to += THIN_STEP) {
+        uint8_t *to = (uint8_t *)packed + n / NR * panel_2bit(K) + n % NR * 4;
+        for (size_t k = 0; k < K; k += K_2BIT, to += STEP_2BIT) {
             uint32_t w = n < N ? 0 : none;
             for (size_t i = 0; i < 4 && n < N; i++) {
                 const size_t at = k + 4 * i;
@@ -53,19 +55,19 @@ static void prod_thin_pack(void *packed, const int8_t *codes, size_t N, size_t K
 }
 
 /* one panel of outputs, `depth` inputs: [depth/4][NR][4] */
-static void thin_open(uint8_t *dst, const uint8_t *panel, size_t depth) {
+static void open_2bit(uint8_t *dst, const uint8_t *panel, size_t depth) {
     const vi low = vi_set(0x03030303u);
-    for (size_t s = thin_steps(depth); s > 0; s--, panel += THIN_STEP, dst += 4 * THIN_STEP) {
-        BT_UNROLL for (size_t h = 0; h < THIN_STEP; h += 4 * VL) {
+    for (size_t s = steps_2bit(depth); s > 0; s--, panel += STEP_2BIT, dst += 4 * STEP_2BIT) {
+        BT_UNROLL for (size_t h = 0; h < STEP_2BIT; h += 4 * VL) {
             const vi w = vi_load(panel + h);
             BT_UNROLL for (int i = 0; i < 4; i++)
-                vi_store(dst + (size_t)i * THIN_STEP + h, vi_and(vi_srl(w, 2 * i), low));
+                vi_store(dst + (size_t)i * STEP_2BIT + h, vi_and(vi_srl(w, 2 * i), low));
         }
     }
 }
 
 /* 16 inputs of four outputs: [16][4] */
-BT_INLINE void thin_square(uint8_t *dst, const uint8_t *four) {
+BT_INLINE void square_2bit(uint8_t *dst, const uint8_t *four) {
     const __m128i turn = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
 #if defined(__AVX512F__)
     const __m512i by = _mm512_set_epi32(6, 6, 6, 6, 4, 4, 4, 4, 2, 2, 2, 2, 0, 0, 0, 0);
@@ -88,21 +90,21 @@ BT_INLINE void thin_square(uint8_t *dst, const uint8_t *four) {
 }
 
 /* number of panels of outputs prefetched */
-enum { THIN_AHEAD = 4 };
+enum { AHEAD_2BIT = 4 };
 
 /* one panel of inputs k .. k+NR (k a multiple of NR), outputs n0 .. n1 (n0 a multiple of 4): [(n1 - n0)/4][NR][4].
  * Inputs from K on are anything. */
-static void thin_across(uint8_t *dst, const uint8_t *thin, size_t K, size_t k, size_t n0,
+static void across_2bit(uint8_t *dst, const uint8_t *packed_2bit, size_t K, size_t k, size_t n0,
                         size_t n1) {
-    const size_t panel = thin_panel(K), at = k / THIN_K * THIN_STEP;
-    const size_t squares = thin_steps(K) - k / THIN_K;
+    const size_t panel = panel_2bit(K), at = k / K_2BIT * STEP_2BIT;
+    const size_t squares = steps_2bit(K) - k / K_2BIT;
     for (size_t n = n0; n < n1; n += 4, dst += NR * 4) {
-        const uint8_t *from = thin + n / NR * panel + at + n % NR * 4;
+        const uint8_t *from = packed_2bit + n / NR * panel + at + n % NR * 4;
         if (n % NR == 0)
             BT_UNROLL for (size_t h = 0; h < NR * NR / 4; h += 64)
-                _mm_prefetch((const char *)(from + THIN_AHEAD * panel + h), _MM_HINT_T0);
-        BT_UNROLL for (size_t h = 0; h < NR / THIN_K; h++) if (h < squares)
-            thin_square(dst + h * THIN_K * 4, from + h * THIN_STEP);
+                _mm_prefetch((const char *)(from + AHEAD_2BIT * panel + h), _MM_HINT_T0);
+        BT_UNROLL for (size_t h = 0; h < NR / K_2BIT; h++) if (h < squares)
+            square_2bit(dst + h * K_2BIT * 4, from + h * STEP_2BIT);
     }
 }
 
