@@ -212,8 +212,8 @@ typedef struct map_list { /* a list of mappings */
 } map_list;
 
 /* Requires that every mapping of the list has the same value of a key, except the path. */
-static bt_code keep_item(reader *r, map_list *l, const bt_opt_alias *a, const char *text,
-                         yaml_mark_t mark) {
+static bt_code add_list_item(reader *r, map_list *l, const bt_opt_alias *a, const char *text,
+                             yaml_mark_t mark) {
     char what[200];
     for (size_t i = 0; i < l->n; i++) {
         if (l->aliases[i] != a) continue;
@@ -249,7 +249,7 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
     }
     const char *text = (const char *)r->event.data.scalar.value;
     (void)snprintf(path, sizeof path, "%s.path", key);
-    if (strcmp(name, path) != 0) return keep_item(r, l, a, text, mark);
+    if (strcmp(name, path) != 0) return add_list_item(r, l, a, text, mark);
     bt_text_printf(&l->paths, "%s%s", l->paths.len ? "\n" : "", text);
     return BT_OK;
 }

@@ -64,7 +64,7 @@ static bt_code try_one(bt_comm *c, const char *folder, bool chosen, ckpt_manifes
     return code;
 }
 
-static void tell_why(bt_text *why, const char *folder, const bt_err *e) {
+static void add_reason(bt_text *why, const char *folder, const bt_err *e) {
     if (!why) return;
     const char *base = strrchr(folder, '/');
     if (e->rank >= 0)
@@ -117,7 +117,7 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
             if (err) *err = last;
             code = tried;
         } else {
-            tell_why(why, folder, &last);
+            add_reason(why, folder, &last);
         }
     }
     ckpt_list_release(&list);

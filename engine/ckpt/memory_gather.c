@@ -74,8 +74,8 @@ static bt_code take_stock(gather *g, bt_err *err) {
 }
 
 /* Sends the head and the table of a part, which describe its content, to every rank. */
-static bt_code look_into(gather *g, int part, const bt_ckpt_slice *slices, size_t n, bool *touches,
-                         bt_err *err) {
+static bt_code broadcast_table(gather *g, int part, const bt_ckpt_slice *slices, size_t n,
+                               bool *touches, bt_err *err) {
     const int from = giver(g, part);
     memory_head h;
     section_head *table = NULL;
@@ -96,7 +96,7 @@ static bt_code look_into(gather *g, int part, const bt_ckpt_slice *slices, size_
 }
 
 /* A host receives each part that it lacks and that a slice of one of its ranks touches. */
-static bt_code find_wanted(gather *g, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
+static bt_code find_needed_parts(gather *g, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
     const int parts = g->s->parts;
     unsigned char *mine = calloc((size_t)parts + 1, 1),
                   *all = calloc((size_t)parts * (size_t)g->size + 1, 1);
@@ -108,7 +108,7 @@ static bt_code find_wanted(gather *g, const bt_ckpt_slice *slices, size_t n, bt_
         bool everywhere = true, touches = false;
         for (int r = 0; r < g->size; r++) everywhere = everywhere && has(g, r, p);
         if (everywhere) continue;
-        code = look_into(g, p, slices, n, &touches, err);
+        code = broadcast_table(g, p, slices, n, &touches, err);
         mine[p] = touches && !has(g, g->rank, p);
     }
     if (code == BT_OK) code = bt_all_gather(g->s->world, mine, (size_t)parts, all, err);
@@ -167,7 +167,7 @@ static bt_code send_all(gather *g, bt_err *err) {
 }
 
 /* Mappings of the copies remain valid: removes their names when all ranks have mapped them. */
-static bt_code map_again(gather *g, bt_err *err) {
+static bt_code remap_segments(gather *g, bt_err *err) {
     BT_TRY(bt_barrier(g->s->world, err));
     ckpt_memory_close(g->all);
     ckpt_memory_open(g->all, g->s->dir);
@@ -190,10 +190,10 @@ bt_code ckpt_memory_gather(memory_segments *all, const memory_spread *s,
     gather g = {.s = s, .all = all, .rank = bt_comm_rank(s->world), .size = bt_comm_size(s->world)};
     bt_code code = bt_agree(s->world, take_tables(&g, err), err);
     if (code == BT_OK) code = take_stock(&g, err);
-    if (code == BT_OK) code = find_wanted(&g, slices, n, err);
+    if (code == BT_OK) code = find_needed_parts(&g, slices, n, err);
     if (code == BT_OK) code = bt_agree(s->world, take_room(&g, err), err);
     if (code == BT_OK) code = send_all(&g, err);
-    if (code == BT_OK) code = map_again(&g, err);
+    if (code == BT_OK) code = remap_segments(&g, err);
     release(&g);
     return code;
 }

@@ -117,7 +117,7 @@ static bt_code receive(memory_mirror *m, kept *k, bt_err *err) {
 }
 
 /* Makes the received segment valid by writing its head last. */
-static void settle(kept *k) {
+static void validate_copy(kept *k) {
     memory_head *there = ckpt_pair_head(&k->pair);
     const uint64_t hash = k->head.self_hash;
     if (hash != XXH3_64bits(&k->head, sizeof k->head - sizeof hash)) return;
@@ -139,6 +139,6 @@ bt_code ckpt_mirror_exchange(memory_mirror *m, const unsigned char *segment,
     if (m->keeper >= 0)
         BT_TRY(bt_mailbox_send(m->box, m->keeper, valid, sizeof *valid, sizeof *valid, err));
     BT_TRY(bt_mailbox_wait(m->box, err));
-    for (size_t i = 0; i < m->n; i++) settle(&m->part[i]);
+    for (size_t i = 0; i < m->n; i++) validate_copy(&m->part[i]);
     return BT_OK;
 }

@@ -96,7 +96,7 @@ typedef struct choice { /* message format */
 } choice;
 
 /* All ranks of the first host search, and must find the same state. */
-static bt_code look(bt_memory_found *f, bt_err *err) {
+static bt_code agree_on_state(bt_memory_found *f, bt_err *err) {
     bt_comm *world = f->world;
     const bool here = bt_memory_is_here(bt_comm_rank(world));
     choice mine = {0}, first;
@@ -141,7 +141,7 @@ bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *wo
     if (code == BT_OK) {
         f->name = dir;
         f->world = world;
-        code = look(f, err);
+        code = agree_on_state(f, err);
     }
     if (code == BT_OK && f->spread && !bt_memory_is_here(bt_comm_rank(world)))
         ckpt_memory_open(&f->all, dir);

@@ -25,7 +25,7 @@ struct bt_ckpt_reread {
  * was not scheduled for seconds, which delayed the exit of the rank and its restart. */
 static const double SHARE = 0.01;
 
-static void let_others_read_first(void) {
+static void use_idle_io_class(void) {
     enum { WHO_THREAD = 1, CLASS_IDLE = 3, CLASS_SHIFT = 13 }; /* ioprio_set(2) */
     (void)syscall(SYS_ioprio_set, WHO_THREAD, 0, CLASS_IDLE << CLASS_SHIFT);
 }
@@ -47,7 +47,7 @@ static bt_code read_all(bt_ckpt_reread *c, bt_err *err) {
 static void *in_thread(void *arg) {
     bt_ckpt_reread *c = arg;
     const int64_t began = bt_now_ns();
-    let_others_read_first();
+    use_idle_io_class();
     c->found.code = read_all(c, &c->found.err);
     c->found.took_s = (double)(bt_now_ns() - began) / 1e9;
     atomic_store_explicit(&c->over, true, memory_order_release);

@@ -367,7 +367,7 @@ static bool cancelled(const bt_generator *b, const text *t) {
 }
 
 /* Removes finished and cancelled texts from the list and calls their `done`. */
-static void leave(bt_generator *b) {
+static void remove_finished(bt_generator *b) {
     pthread_mutex_lock(&b->lock);
     text *gone = NULL, **end = &gone;
     for (text **p = &b->texts; *p;) {
@@ -464,7 +464,7 @@ void bt_generator_run(bt_generator *b) {
         pthread_mutex_unlock(&b->lock);
         for (int i = 0; i < b->cfg.slots && begun[i]; i++) echo(b, begun[i]);
         if (n > 0) step(b, n);
-        leave(b);
+        remove_finished(b);
     }
     free(begun);
 }

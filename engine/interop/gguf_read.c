@@ -148,7 +148,7 @@ static bt_code read_model(reader *r, bt_err *err) {
 
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
-static bt_code place(reader *r, size_t i, bt_err *err) {
+static bt_code find_stored_tensor(reader *r, size_t i, bt_err *err) {
     bt_model_file *s = r->s;
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_place *p = &s->places[i];
@@ -357,7 +357,7 @@ static bt_code read_tokenizer(reader *r, bt_err *err) {
 static bt_code read_all(reader *r, bt_err *err) {
     BT_TRY(read_model(r, err));
     BT_TRY(bt_model_file_tables(r->s, err));
-    for (size_t i = 0; i < r->s->params.n; i++) BT_TRY(place(r, i, err));
+    for (size_t i = 0; i < r->s->params.n; i++) BT_TRY(find_stored_tensor(r, i, err));
     return bt_model_file_complete(r->s, harmless, err);
 }
 

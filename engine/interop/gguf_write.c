@@ -403,7 +403,7 @@ static bt_code write_file(gguf_out *g, const char *part, bt_err *err) {
 }
 
 /* Adds a note for each property of the tokenizer that the file cannot represent. */
-static void tell_tokenizer(const bt_tokenizer *t, bt_text *notes) {
+static void add_tokenizer_notes(const bt_tokenizer *t, bt_text *notes) {
     int32_t ends[BT_ENDS_MAX], id = -1;
     size_t before, behind;
     const size_t n = bt_tokenizer_ends(t, ends);
@@ -422,7 +422,7 @@ static void tell_tokenizer(const bt_tokenizer *t, bt_text *notes) {
                     "that include white space or must be separate words\n");
 }
 
-static void tell(const gguf_out *g, bt_text *notes) {
+static void add_notes(const gguf_out *g, bt_text *notes) {
     bt_tokenizer_about about;
     bt_tokenizer_look(g->s->tokenizer, &about);
     bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
@@ -436,7 +436,7 @@ static void tell(const gguf_out *g, bt_text *notes) {
     else if (g->ternary)
         bt_text_put(notes, "llama.cpp does not round the inputs of these layers to int8, as the "
                            "model was trained: log probabilities differ by up to 0.15\n");
-    tell_tokenizer(g->s->tokenizer, notes);
+    add_tokenizer_notes(g->s->tokenizer, notes);
     if (strcmp(about.normalizer, "nfc") == 0)
         bt_text_put(notes, "llama.cpp does not normalise text to NFC, which this tokenizer does\n");
 }
@@ -454,7 +454,7 @@ bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *note
     if (code == BT_OK) code = write_file(&g, part, err);
     if (code == BT_OK) {
         bt_file_sync_folder_of(job->dest);
-        tell(&g, notes);
+        add_notes(&g, notes);
         *bytes = (int64_t)(g.head.len + g.data_bytes);
     }
     bt_text_release(&g.head);

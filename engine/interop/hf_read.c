@@ -14,7 +14,7 @@ static void path_of(char out[4400], const bt_model_file *s, const char *name) {
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-static bt_code place(bt_model_file *s, const bt_hf_config *c, size_t i, bt_err *err) {
+static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     bt_stored_place *p = &s->places[i];
     char name[BT_FOREIGN_NAME];
@@ -81,7 +81,7 @@ static bt_code untie_own_head(bt_model_file *s, bt_err *err) {
 static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
-    for (size_t i = 0; i < s->params.n && code == BT_OK; i++) code = place(s, c, i, &why);
+    for (size_t i = 0; i < s->params.n && code == BT_OK; i++) code = find_hf_tensor(s, c, i, &why);
     if (code == BT_OK) code = bt_model_file_complete(s, harmless, &why);
     if (code != BT_OK) return bt_fail(err, code, "'%s': %s", s->path, why.msg);
     for (size_t i = 0; i < s->params.n; i++)

@@ -21,7 +21,8 @@ typedef struct companions { /* the files beside one tokenizer.json */
 } companions;
 
 /* reads and keeps a file; *text is NULL where it is absent */
-static bt_code keep(const companions *c, const char *name, char **text, size_t *n, bt_err *err) {
+static bt_code read_and_keep(const companions *c, const char *name, char **text, size_t *n,
+                             bt_err *err) {
     char path[PATH];
     *text = NULL;
     (void)snprintf(path, sizeof path, "%s%s", c->folder, name);
@@ -42,8 +43,8 @@ static bt_code parse(const companions *c, const char *name, const char *text, si
 }
 
 /* "of 'temperature', 'top_p'" that the file has and nothing here follows */
-static void tell_unread(const companions *c, json_t *root, const char *const *used,
-                        const char *const *harmless, const char *what) {
+static void note_unused_keys(const companions *c, json_t *root, const char *const *used,
+                             const char *const *harmless, const char *what) {
     bt_unread unread = {0};
     const char *key;
     json_t *v;
@@ -58,14 +59,14 @@ static void tell_unread(const companions *c, json_t *root, const char *const *us
 
 /* ---- generation_config.json -------------------------------------------------------------------- */
 
-static void tell_generation(const companions *c, json_t *root) {
+static void note_generation(const companions *c, json_t *root) {
     static const char *const used[] = {"bos_token_id", "eos_token_id", "pad_token_id", NULL};
     static const char *const harmless[] = {"_*",         "transformers_version",
                                            "max_length", "max_new_tokens",
                                            "use_cache",  "decoder_start_token_id",
                                            "do_sample",  NULL};
-    tell_unread(c, root, used, harmless,
-                "generation_config.json is kept for exports; texts are not written by its ");
+    note_unused_keys(c, root, used, harmless,
+                     "generation_config.json is kept for exports; texts are not written by its ");
 }
 
 /* ---- tokenizer_config.json --------------------------------------------------------------------- */
@@ -123,7 +124,7 @@ static const char *name_of(json_t *v) {
                              : json_string_value(v);
 }
 
-static void tell_special_names(const companions *c, json_t *root) {
+static void note_special_names(const companions *c, json_t *root) {
     static const char *const keys[] = {"bos_token", "eos_token", "pad_token",
                                        "unk_token", "sep_token", "cls_token"};
     for (size_t i = 0; c->notes && i < sizeof keys / sizeof *keys; i++) {
@@ -137,7 +138,7 @@ static void tell_special_names(const companions *c, json_t *root) {
 }
 
 /* the post-processor of tokenizer.json decides, as in transformers 5; a contradiction is reported */
-static void tell_add(const companions *c, json_t *root, const char *key, bool behind) {
+static void note_added_token(const companions *c, json_t *root, const char *key, bool behind) {
     size_t n;
     const json_t *v = json_object_get(root, key);
     (void)bt_tokenizer_affix(c->t, behind, &n);
@@ -149,7 +150,7 @@ static void tell_add(const companions *c, json_t *root, const char *key, bool be
                        behind ? "behind" : "in front of");
 }
 
-static void tell_config(const companions *c, json_t *root) {
+static void note_config(const companions *c, json_t *root) {
     static const char *const used[] = {"chat_template",
                                        "added_tokens_decoder",
                                        "add_bos_token",
@@ -188,10 +189,10 @@ static void tell_config(const companions *c, json_t *root) {
                                            "pad_token_type_id",
                                            "_*",
                                            NULL};
-    tell_add(c, root, "add_bos_token", false);
-    tell_add(c, root, "add_eos_token", true);
-    tell_special_names(c, root);
-    tell_unread(c, root, used, harmless, "tokenizer_config.json: nothing follows ");
+    note_added_token(c, root, "add_bos_token", false);
+    note_added_token(c, root, "add_eos_token", true);
+    note_special_names(c, root);
+    note_unused_keys(c, root, used, harmless, "tokenizer_config.json: nothing follows ");
 }
 
 /* a text, or the one named "default" of a list of {name, template} */
@@ -212,12 +213,12 @@ static bt_code read_config(const companions *c, bt_err *err) {
     char *text;
     size_t n;
     json_t *root = NULL;
-    BT_TRY(keep(c, "tokenizer_config.json", &text, &n, err));
+    BT_TRY(read_and_keep(c, "tokenizer_config.json", &text, &n, err));
     if (!text) return BT_OK;
     bt_code code = parse(c, "tokenizer_config.json", text, n, &root, err);
     free(text);
     BT_TRY(code);
-    tell_config(c, root);
+    note_config(c, root);
     code = bt_tokenizer_set_chat_template(c->t, template_in(json_object_get(root, "chat_template")),
                                           err);
     json_decref(root);
@@ -229,7 +230,7 @@ static bt_code read_templates(const companions *c, bt_err *err) {
     char *text;
     size_t n;
     json_t *root = NULL;
-    BT_TRY(keep(c, "chat_template.json", &text, &n, err));
+    BT_TRY(read_and_keep(c, "chat_template.json", &text, &n, err));
     if (text) {
         bt_code code = parse(c, "chat_template.json", text, n, &root, err);
         const char *jinja = template_in(json_object_get(root, "chat_template"));
@@ -238,26 +239,26 @@ static bt_code read_templates(const companions *c, bt_err *err) {
         json_decref(root);
         BT_TRY(code);
     }
-    BT_TRY(keep(c, "chat_template.jinja", &text, &n, err));
+    BT_TRY(read_and_keep(c, "chat_template.jinja", &text, &n, err));
     const bt_code code = text ? bt_tokenizer_set_chat_template(c->t, text, err) : BT_OK;
     free(text);
     return code;
 }
 
-static bt_code read_others(const companions *c, bt_err *err) {
+static bt_code read_unused_files(const companions *c, bt_err *err) {
     static const char *const kept[] = {"special_tokens_map.json", "added_tokens.json"};
     char *text;
     size_t n;
     json_t *root = NULL;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++) {
-        BT_TRY(keep(c, kept[i], &text, &n, err));
+        BT_TRY(read_and_keep(c, kept[i], &text, &n, err));
         free(text);
     }
-    BT_TRY(keep(c, "generation_config.json", &text, &n, err));
+    BT_TRY(read_and_keep(c, "generation_config.json", &text, &n, err));
     if (!text) return BT_OK;
     const bt_code code = parse(c, "generation_config.json", text, n, &root, err);
     free(text);
-    if (code == BT_OK) tell_generation(c, root);
+    if (code == BT_OK) note_generation(c, root);
     json_decref(root);
     return code;
 }
@@ -303,7 +304,7 @@ bt_code bt_hf_tokenizer_read(bt_tokenizer **out, const char *path, bt_text *note
     if (named) {
         code = read_config(&c, err);
         if (code == BT_OK) code = read_templates(&c, err);
-        if (code == BT_OK) code = read_others(&c, err);
+        if (code == BT_OK) code = read_unused_files(&c, err);
     }
     if (code == BT_OK)
         *out = c.t;

@@ -37,7 +37,7 @@ typedef struct folder {
     int64_t bytes;
 } folder;
 
-static bool keeps(const folder *f, const char *name) {
+static bool keeps_file(const folder *f, const char *name) {
     return f->s->tokenizer && bt_tokenizer_keeps(f->s->tokenizer, name);
 }
 
@@ -246,7 +246,7 @@ static void put_tokenizer_config(const folder *f, bt_text *out) {
 }
 
 /* Writes the tokenizer's original files byte for byte. */
-static bt_code put_kept_files(folder *f, bt_text *text, bt_err *err) {
+static bt_code put_original_files(folder *f, bt_text *text, bt_err *err) {
     for (size_t i = 0; bt_kept_file_name(i); i++) {
         const char *name = bt_kept_file_name(i);
         bt_err why = BT_ERR_INIT;
@@ -263,16 +263,16 @@ static bt_code put_kept_files(folder *f, bt_text *text, bt_err *err) {
  * original ones. */
 static bt_code put_own_files(folder *f, bt_text *text, bt_err *err) {
     const bt_tokenizer *t = f->s->tokenizer;
-    if (!keeps(f, "generation_config.json")) {
+    if (!keeps_file(f, "generation_config.json")) {
         put_generation_config(f, text);
         BT_TRY(put_file(f, "generation_config.json", text, err));
     }
     if (!t) return BT_OK;
-    if (!keeps(f, "tokenizer_config.json")) {
+    if (!keeps_file(f, "tokenizer_config.json")) {
         put_tokenizer_config(f, text);
         BT_TRY(put_file(f, "tokenizer_config.json", text, err));
     }
-    if (keeps(f, "tokenizer.json")) return BT_OK;
+    if (keeps_file(f, "tokenizer.json")) return BT_OK;
     BT_TRY(bt_tokenizer_export(t, text, err));
     BT_TRY(put_file(f, "tokenizer.json", text, err));
     if (!bt_tokenizer_chat_template(t)) return BT_OK;
@@ -284,7 +284,7 @@ static bt_code write_small_files(folder *f, bt_err *err) {
     bt_text text = {0};
     bt_hf_config_write(&text, &f->config, packed(f) ? BT_NUM_F32 : f->number);
     bt_code code = put_file(f, "config.json", &text, err);
-    if (code == BT_OK) code = f->s->tokenizer ? put_kept_files(f, &text, err) : BT_OK;
+    if (code == BT_OK) code = f->s->tokenizer ? put_original_files(f, &text, err) : BT_OK;
     if (code == BT_OK) code = put_own_files(f, &text, err);
     if (code == BT_OK && f->shards > 1) {
         put_index(f, &text);
@@ -344,7 +344,7 @@ static bt_code choose(folder *f, const bt_convert_job *job, bt_err *err) {
     return BT_OK;
 }
 
-static void tell(const folder *f, bt_text *notes) {
+static void add_notes(const folder *f, bt_text *notes) {
     const bt_arch_row *row = bt_arch_at(f->config.arch);
     bt_text_printf(notes, "loads in transformers as %s%s\n", row->hf_class,
                    f->config.linear == BT_HF_DENSE ? "" : " (ternary layers need 'accelerate')");
@@ -353,7 +353,7 @@ static void tell(const folder *f, bt_text *notes) {
                        "latent weights are rounded to %s: a code at a tie may differ "
                        "(--type f32 keeps all)\n",
                        bt_number_at(f->number)->word);
-    if (keeps(f, "tokenizer.json"))
+    if (keeps_file(f, "tokenizer.json"))
         bt_text_put(notes, "tokenizer files: the model's original ones, unchanged\n");
     if (!f->s->tokenizer) bt_text_put(notes, "no tokenizer files: the source has none\n");
 }
@@ -377,7 +377,7 @@ bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes,
     }
     if (code == BT_OK) {
         bt_file_sync_folder_of(job->dest);
-        tell(&f, notes);
+        add_notes(&f, notes);
         *bytes = f.bytes;
     }
     free(f.e);

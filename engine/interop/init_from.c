@@ -49,8 +49,8 @@ static bt_code compare(const bt_model_file *s, const bt_params *wanted, names *o
     return code;
 }
 
-static void tell(const bt_model_file *s, const bt_model_cfg *m, names *ones, names *extra,
-                 bt_text *told) {
+static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names *ones, names *extra,
+                           bt_text *told) {
     if (ones->n > 0)
         bt_text_printf(told, "model.init_from has no %s: they begin at one\n", list_of(ones));
     if (extra->n > 0)
@@ -71,7 +71,7 @@ bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt
     names ones = {0}, extra = {0};
     BT_TRY(bt_params_init(&wanted, model, (bt_model_slice){0}, err));
     bt_code code = compare(s, &wanted, &ones, &extra, err);
-    if (code == BT_OK) tell(s, model, &ones, &extra, told);
+    if (code == BT_OK) report_tensors(s, model, &ones, &extra, told);
     if (code == BT_OK) bt_text_put(told, bt_text_str(&s->passed_over));
     bt_text_release(&ones.text);
     bt_text_release(&extra.text);

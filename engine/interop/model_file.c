@@ -64,7 +64,7 @@ bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row
                    (unsigned long long)rows, t->cols);
 }
 
-static void name_some(bt_text *list, const char *name, size_t *n) {
+static void add_first_names(bt_text *list, const char *name, size_t *n) {
     if (++*n <= 3) bt_text_printf(list, "%s%s", *n > 1 ? ", " : "", name);
 }
 
@@ -75,7 +75,7 @@ bt_code bt_model_file_complete(bt_model_file *s,
     size_t n = 0;
     bt_code code = BT_OK;
     for (size_t i = 0; i < s->params.n; i++)
-        if (!s->places[i].stored) name_some(&list, s->params.tensors[i].name, &n);
+        if (!s->places[i].stored) add_first_names(&list, s->params.tensors[i].name, &n);
     const char *other = NULL; /* a name that may be the missing one's */
     for (size_t i = 0; n > 0 && i < s->stored.n && !other; i++)
         if (!s->stored.at[i].used && !extra(s, s->stored.at[i].name)) other = s->stored.at[i].name;
@@ -88,7 +88,7 @@ bt_code bt_model_file_complete(bt_model_file *s,
     n = 0;
     for (size_t i = 0; code == BT_OK && i < s->stored.n; i++)
         if (!s->stored.at[i].used && extra(s, s->stored.at[i].name))
-            name_some(&list, s->stored.at[i].name, &n);
+            add_first_names(&list, s->stored.at[i].name, &n);
     if (n > 0)
         bt_text_printf(&s->notes, "%zu tensor%s not used: %s%s\n", n, n > 1 ? "s are" : " is",
                        bt_text_str(&list), n > 3 ? ", ..." : "");
@@ -96,7 +96,7 @@ bt_code bt_model_file_complete(bt_model_file *s,
     n = 0;
     for (size_t i = 0; code == BT_OK && i < s->stored.n; i++)
         if (!s->stored.at[i].used && !extra(s, s->stored.at[i].name))
-            name_some(&list, s->stored.at[i].name, &n);
+            add_first_names(&list, s->stored.at[i].name, &n);
     if (n > 0)
         code = bt_fail(err, BT_UNSUPPORTED,
                        "%zu tensor%s for which the architecture has no place: %s%s", n,
@@ -108,7 +108,7 @@ bt_code bt_model_file_complete(bt_model_file *s,
 /* ---- rows ------------------------------------------------------------------------------------ */
 
 /* row of ours -> row of the file: head h, half a, pair i -> head h, pair i, half a */
-static uint64_t turned(const bt_model_file *s, uint64_t row) {
+static uint64_t rotary_row(const bt_model_file *s, uint64_t row) {
     const uint64_t D = (uint64_t)s->cfg.D, in = row % D;
     return row - in + in % (D / 2) * 2 + in / (D / 2);
 }
@@ -184,7 +184,7 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t 
     if (p->order == BT_ROWS_PLAIN) return plain_rows(s, f, row, n, out, raw, err);
     for (size_t k = 0; k < n; k++, out += f->cols) {
         if (p->order == BT_ROWS_TURNED)
-            BT_TRY(plain_rows(s, f, turned(s, row + k), 1, out, raw, err));
+            BT_TRY(plain_rows(s, f, rotary_row(s, row + k), 1, out, raw, err));
         else
             BT_TRY(packed_row(s, f, row + k, out, raw, err));
     }
@@ -207,7 +207,7 @@ static bt_code stored_codes(bt_model_file *s, const bt_stored_place *p, uint64_t
                                   size);
             continue;
         }
-        const uint64_t from = p->order == BT_ROWS_TURNED ? turned(s, row + done) : row + done;
+        const uint64_t from = p->order == BT_ROWS_TURNED ? rotary_row(s, row + done) : row + done;
         BT_TRY(bytes_of(s, f, from * row_bytes, raw, k * row_bytes, err));
         *alike = bt_number_codes(f->number, codes + done * cols, raw, k * cols, size);
     }

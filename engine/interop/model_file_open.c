@@ -6,7 +6,7 @@
 
 #include "engine/interop/model_file.h"
 
-static bool is_there(const char *folder, const char *name) {
+static bool file_exists(const char *folder, const char *name) {
     char path[4400];
     snprintf(path, sizeof path, "%.4000s/%s", folder, name);
     return access(path, F_OK) == 0;
@@ -16,14 +16,15 @@ bt_container bt_model_file_kind(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0) return BT_IN_NATIVE;
     if (!S_ISDIR(st.st_mode)) return BT_IN_GGUF;
-    return is_there(path, "config.json") && !is_there(path, "manifest.json") ? BT_IN_HF
-                                                                             : BT_IN_NATIVE;
+    return file_exists(path, "config.json") && !file_exists(path, "manifest.json") ? BT_IN_HF
+                                                                                   : BT_IN_NATIVE;
 }
 
 /* adapters of PEFT without a model beside them (engine/tune reads these) */
 static bool holds_adapters_alone(const char *path) {
-    return is_there(path, "adapter_config.json") && !is_there(path, "manifest.json") &&
-           !is_there(path, "model.safetensors") && !is_there(path, "model.safetensors.index.json");
+    return file_exists(path, "adapter_config.json") && !file_exists(path, "manifest.json") &&
+           !file_exists(path, "model.safetensors") &&
+           !file_exists(path, "model.safetensors.index.json");
 }
 
 bt_code bt_model_file_open(bt_model_file **out, const char *path, bt_err *err) {

@@ -98,8 +98,8 @@ float bt_absmean(const bt_tensor *t, const float *x) {
 /* ---- a piece of a tensor, over the thread pool -------------------------------------------------- */
 
 /* rows of whole heads from ours to pairs (model_file.h) */
-static void turn(unsigned char *out, const unsigned char *in, size_t rows, size_t row_bytes,
-                 size_t D) {
+static void reorder_rotary_rows(unsigned char *out, const unsigned char *in, size_t rows,
+                                size_t row_bytes, size_t D) {
     for (size_t r = 0; r < rows; r++) {
         const size_t k = r % D, to = r - k + k % (D / 2) * 2 + k / (D / 2);
         memcpy(out + to * row_bytes, in + r * row_bytes, row_bytes);
@@ -149,7 +149,7 @@ static void encode_rows(void *ctx, int thread, size_t begin, size_t end) {
         else
             bt_number_encode(j->form->number, out, j->x + r * cols, n * cols);
         if (j->form->order == BT_ROWS_TURNED)
-            turn(j->turned + r * row_bytes, out, n, row_bytes, j->D);
+            reorder_rotary_rows(j->turned + r * row_bytes, out, n, row_bytes, j->D);
     }
 }
 

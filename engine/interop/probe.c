@@ -27,8 +27,8 @@ static void log_softmax(float *out, const float *logits, size_t V) {
 }
 
 /* after each of n prompts, of one length after the other */
-static bt_code ask(bt_model *m, const int32_t *const *ids, const size_t *n, size_t prompts,
-                   float *out, bt_err *err) {
+static bt_code run_prompt(bt_model *m, const int32_t *const *ids, const size_t *n, size_t prompts,
+                          float *out, bt_err *err) {
     bt_gen *g = NULL;
     const size_t V = (size_t)bt_model_config(m)->V;
     bt_code code = bt_gen_create(&g, m, err);
@@ -45,7 +45,7 @@ bt_code bt_model_file_log_probs(bt_model_file *s, const int32_t *ids, size_t n, 
                                 bt_err *err) {
     bt_model *m = NULL;
     bt_code code = load(s, n < 2 ? 2 : n, &m, err);
-    if (code == BT_OK) code = ask(m, &ids, &n, 1, out, err);
+    if (code == BT_OK) code = run_prompt(m, &ids, &n, 1, out, err);
     bt_model_destroy(m);
     return code;
 }
@@ -63,7 +63,7 @@ bt_code bt_probe_source(bt_model_file *s, int tokens, bt_probe *out, bt_err *err
                       .log_prob = malloc(BT_PROBES * (size_t)s->cfg.V * sizeof *out->log_prob)};
     bt_code code = out->log_prob ? load(s, LONGEST, &m, err)
                                  : bt_fail(err, BT_NOMEM, "cannot take memory for logits");
-    if (code == BT_OK) code = ask(m, ids, lengths, BT_PROBES, out->log_prob, err);
+    if (code == BT_OK) code = run_prompt(m, ids, lengths, BT_PROBES, out->log_prob, err);
     bt_model_destroy(m);
     return code;
 }

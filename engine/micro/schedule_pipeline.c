@@ -55,7 +55,7 @@ static bt_pipe_cfg pipe_cfg(const bt_model_setup *s) {
 }
 
 /* tables of head_grads */
-static size_t tables_kept(const bt_model_setup *s) {
+static size_t head_gradient_tables(const bt_model_setup *s) {
     return bt_slice_is_first_stage(s->slice) ? 1 : (size_t)pipe_cfg(s).tables;
 }
 
@@ -65,7 +65,7 @@ size_t bt_schedule_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *
     return bt_pipe_bytes(shape, s->slice.pp_stage, &pipe) +
            (bt_slice_is_last_stage(s->slice) ? 3 : 2) * (size_t)s->micros_in_flight * tokens *
                sizeof(int32_t) +
-           tables_kept(s) * bt_stage_tied_elems(s) * sizeof(float);
+           head_gradient_tables(s) * bt_stage_tied_elems(s) * sizeof(float);
 }
 
 /* ---- stored micro-batches ----------------------------------------------------------------------------- */
@@ -76,12 +76,12 @@ static int *slot_of(const pipeline *p, const bt_pass *x) {
     return &p->slot_of[x->chunk * p->ring + (int)(x->micro % p->ring)];
 }
 
-static void keep(const int32_t *from, int32_t *kept, size_t at, size_t n) {
+static void copy_tokens(const int32_t *from, int32_t *kept, size_t at, size_t n) {
     if (kept) memcpy(kept + at, from, n * sizeof *from);
 }
 
 /* Tokens of micro-batch i as needed by the pass of any chunk. */
-static bt_batch kept_batch(const pipeline *p, int64_t i) {
+static bt_batch stored_batch(const pipeline *p, int64_t i) {
     const size_t at = ring_at(p, i);
     return (bt_batch){.inputs = p->inputs + at,
                       .targets = p->targets ? p->targets + at : NULL,
@@ -94,9 +94,9 @@ static bt_code take_tokens(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
     bt_batch batch;
     BT_TRY(bt_micro_tokens(m, &batch, err));
     p->documents = batch.positions != NULL;
-    keep(batch.inputs, p->inputs, at, p->tokens);
-    keep(batch.targets, p->targets, at, p->tokens);
-    if (p->documents) keep(batch.positions, p->positions, at, p->tokens);
+    copy_tokens(batch.inputs, p->inputs, at, p->tokens);
+    copy_tokens(batch.targets, p->targets, at, p->tokens);
+    if (p->documents) copy_tokens(batch.positions, p->positions, at, p->tokens);
     return BT_OK;
 }
 
@@ -219,7 +219,7 @@ static bt_code run_pass(pipeline *p, bt_micro *m, bt_pass x, double scale, bt_er
                       x.chunk == p->order.chunks - 1; /* together with its backward pass */
     if (x.chunk == 0 && !x.backward) BT_TRY(take_tokens(p, m, x.micro, err));
     if (tail && !x.backward) return BT_OK;
-    bt_batch b = kept_batch(p, x.micro);
+    bt_batch b = stored_batch(p, x.micro);
     if (!x.backward || tail) {
         assert(p->n_free > 0);
         *slot_of(p, &x) = p->free_slots[--p->n_free];
@@ -278,7 +278,7 @@ static bt_code allocate(pipeline *p, const bt_model_setup *s, bt_err *err) {
     p->inputs = calloc(kept, sizeof *p->inputs);
     p->positions = calloc(kept, sizeof *p->positions);
     p->targets = p->last ? calloc(kept, sizeof *p->targets) : NULL;
-    p->head_grads = calloc(tables_kept(s) * p->tied + 1, sizeof *p->head_grads);
+    p->head_grads = calloc(head_gradient_tables(s) * p->tied + 1, sizeof *p->head_grads);
     p->free_slots = calloc((size_t)p->slots, sizeof *p->free_slots);
     p->slot_of = calloc((size_t)(p->order.chunks * p->ring), sizeof *p->slot_of);
     if (p->inputs && p->positions && (p->targets || !p->last) && p->head_grads && p->free_slots &&

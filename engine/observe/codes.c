@@ -77,7 +77,7 @@ static const int8_t *codes_of(const look *j, size_t first, size_t n, int8_t *spa
     return bt_model_codes(j->c->model, j->tensor) + first;
 }
 
-static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
+static void count_code_range(void *ctx, int thread, size_t from, size_t to) {
     look *j = ctx;
     bt_code_seen seen = {0, 0, 0};
     int8_t spare[CHUNK];
@@ -121,7 +121,7 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
                       .inv_scale = 1 / (float)q.scale,
                       .threshold = binary ? 0.0f : 0.5f};
             if (j.n == 0) continue;
-            bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, look_at_range, &j);
+            bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, count_code_range, &j);
             history += (j.n + 1) / 2;
             counts[k].flips += (double)j.flips;
             counts[k].sign_flips += (double)j.sign_flips;

@@ -47,7 +47,7 @@ static bool small_file(const char *root, const char *zone, const char *file, cha
 
 /* Packages and memory: cores and graphics are parts of a package, "psys" holds both, and
  * intel-rapl-mmio counts the packages a second time. */
-static bool wanted(const char *root, const char *zone) {
+static bool is_package_zone(const char *root, const char *zone) {
     char name[64];
     if (strncmp(zone, "intel-rapl:", 11) != 0) return false;
     return small_file(root, zone, "name", name, sizeof name) &&
@@ -77,7 +77,7 @@ bool bt_energy_open(bt_energy *e, const char *root, char *why, size_t size) {
     int found = 0;
     while (folder && e->n < BT_ENERGY_ZONES && (entry = readdir(folder))) {
         char range[32];
-        if (!wanted(root, entry->d_name)) continue;
+        if (!is_package_zone(root, entry->d_name)) continue;
         found++;
         const int fd = open_in(root, entry->d_name, "energy_uj");
         if (fd < 0) continue;

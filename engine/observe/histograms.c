@@ -18,7 +18,7 @@ typedef struct look {
     _Atomic uint64_t weight[BT_HIST_BINS], gradient[BT_HIST_BINS];
 } look;
 
-static void look_at_range(void *ctx, int thread, size_t from, size_t to) {
+static void count_histogram_range(void *ctx, int thread, size_t from, size_t to) {
     look *j = ctx;
     uint32_t weight[BT_HIST_BINS] = {0}, gradient[BT_HIST_BINS] = {0};
     const size_t begin = from * CHUNK, end = to * CHUNK < j->n ? to * CHUNK : j->n;
@@ -53,7 +53,7 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
                   .inv_scale = t->tern ? 1 / (float)q.scale : 0,
                   .unscale = unscale};
         if (j.n == 0) continue;
-        bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, look_at_range, &j);
+        bt_parallel_for((j.n + CHUNK - 1) / CHUNK, 1, count_histogram_range, &j);
         for (int b = 0; b < BT_HIST_BINS; b++) {
             out->weights[b] += (double)j.weight[b];
             out->gradients[b] += (double)j.gradient[b];

@@ -212,7 +212,7 @@ static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hi
 }
 
 /* Weights that came, own ones too, into what products read: codes out of their 2 bits and into
- * panels, or the bytes of values (weights.c, place_layer). Of all layers. */
+ * panels, or the bytes of values (weights.c, fill_layer_panels). Of all layers. */
 static double place_s(const model *m, const bt_params *p, const bt_rank_setup *s) {
     double elements = 0, bytes = 0;
     for (size_t i = 0; i < p->n; i++) {

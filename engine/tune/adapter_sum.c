@@ -25,8 +25,8 @@ static bool is_a(const bt_tensor *t) { return bt_adapter_a(bt_adapter_layer(t->i
 /* ---- one tensor -------------------------------------------------------------------------------- */
 
 /* Writes part p of tensor t, whose rank begins at `at`, to x. */
-static bt_code place(const bt_adapter_part *p, const bt_tensor *t, size_t at, double scale,
-                     float *x, bt_err *err) {
+static bt_code read_part(const bt_adapter_part *p, const bt_tensor *t, size_t at, double scale,
+                         float *x, bt_err *err) {
     const bt_params *own = &p->adapters->params;
     const bt_tensor *f = bt_params_get(own, t->layer, t->id);
     const double factor = p->weight * p->adapters->cfg.lora.scale / scale;
@@ -50,7 +50,7 @@ static bt_code read_sum(void *ctx, bt_model_file *s, size_t i, uint64_t first, u
     float *x = calloc(t->count, sizeof *x);
     bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to add '%s'", t->name);
     for (size_t k = 0, at = 0; code == BT_OK && k < sum->n; k++) {
-        code = place(&sum->part[k], t, at, s->cfg.lora.scale, x, err);
+        code = read_part(&sum->part[k], t, at, s->cfg.lora.scale, x, err);
         at += (size_t)sum->part[k].adapters->cfg.lora.rank;
     }
     if (code == BT_OK) memcpy(out, x + first, count * sizeof *out);

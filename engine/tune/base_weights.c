@@ -12,7 +12,7 @@
 
 enum { PIECE = 1 << 20 }; /* elements */
 
-static int64_t as_kept(uint64_t h) { return (int64_t)(h >> 11) + 1; }
+static int64_t to_53_bits(uint64_t h) { return (int64_t)(h >> 11) + 1; }
 
 /* Tensors are read through `x`, a linear layer's as a whole (its scale is a mean), other tensors in whole rows; m
  * NULL: only the hash is computed */
@@ -53,7 +53,7 @@ static void cut_block(float *x, const bt_tensor *t) {
 }
 
 /* elements at .. at+n of the whole tensor are in r->x; a ternary tensor is complete */
-static void give_block(reading *r, size_t i, uint64_t at, uint64_t n, float scale) {
+static void store_block(reading *r, size_t i, uint64_t at, uint64_t n, float scale) {
     const bt_tensor *t = &bt_model_base(r->m)->tensors[i];
     if (t->tern) {
         cut_block(r->x, t);
@@ -70,11 +70,11 @@ static void give_block(reading *r, size_t i, uint64_t at, uint64_t n, float scal
 }
 
 /* Stores the part of it that the model has: none on another stage of a pipeline, or a copy of a tied embedding. */
-static void give(reading *r, const bt_tensor *t, uint64_t at, uint64_t n, float scale) {
+static void store_elements(reading *r, const bt_tensor *t, uint64_t at, uint64_t n, float scale) {
     const bt_params *base = bt_model_base(r->m);
     const bt_tensor *own = bt_params_get(base, t->layer, t->id);
     if (t->id == BT_P_EMBED) bt_model_base_put_tied(r->m, at, n, r->x);
-    if (own) give_block(r, (size_t)(own - base->tensors), at, n, scale);
+    if (own) store_block(r, (size_t)(own - base->tensors), at, n, scale);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------- */
@@ -90,7 +90,7 @@ static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, b
             BT_TRY(bt_model_file_read_own(r->file, (size_t)(f - r->file->params.tensors), at, n,
                                           r->x, err));
         (void)XXH3_64bits_update(r->state, r->x, n * sizeof *r->x);
-        if (r->m) give(r, t, at, n, t->tern ? bt_absmean(f, r->x) : 0);
+        if (r->m) store_elements(r, t, at, n, t->tern ? bt_absmean(f, r->x) : 0);
     }
     r->h = XXH3_64bits_digest(r->state);
     return BT_OK;
@@ -111,7 +111,7 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
     }
     (void)XXH3_freeState(r.state);
     free(r.x);
-    if (code == BT_OK) b->hash = as_kept(r.h);
+    if (code == BT_OK) b->hash = to_53_bits(r.h);
     return code;
 }
 

@@ -61,8 +61,8 @@ static bt_code open_logits(bt_teacher *t, const bt_run_cfg *c, const bt_model_se
     return BT_OK;
 }
 
-static bt_code find_here(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
-                         bt_text *told, bt_err *err) {
+static bt_code load_on_this_rank(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
+                                 bt_text *told, bt_err *err) {
     bt_tokenizer *own;
     if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
     BT_TRY(bt_tokenizer_load(&own, c->data.tokenizer, err));
@@ -75,7 +75,7 @@ static bt_code find_here(bt_teacher *t, const bt_run_cfg *c, const bt_model_setu
 bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                         bt_comm *world, bt_text *told, bt_err *err) {
     if (!c->tune.teacher[0] && !c->tune.logits[0]) return BT_OK;
-    BT_TRY(bt_agree(world, find_here(t, c, student, told, err), err));
+    BT_TRY(bt_agree(world, load_on_this_rank(t, c, student, told, err), err));
     double hash[2] = {(double)t->hash, -(double)t->hash};
     for (int i = 0; i < 2 && !t->model && !t->logits; i++) hash[i] = -INFINITY;
     BT_TRY(bt_all_reduce_f64(world, hash, 2, BT_MAX, err));

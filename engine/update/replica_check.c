@@ -69,12 +69,12 @@ static bt_latent latent_of(const bt_replica_check *c, const bt_hashed_range *r) 
 }
 
 /* Index of a range's first element in its tensor. */
-static size_t first_of(const bt_replica_check *c, const bt_hashed_range *r) {
+static size_t first_element(const bt_replica_check *c, const bt_hashed_range *r) {
     return r->begin - bt_model_params(c->update->model)->tensors[r->tensor].offset;
 }
 
 static void *weights_at(const bt_replica_check *c, const bt_hashed_range *r) {
-    return bt_latent_at(latent_of(c, r), first_of(c, r));
+    return bt_latent_at(latent_of(c, r), first_element(c, r));
 }
 
 static void hash_ranges(void *ctx, int thread, size_t begin, size_t end) {
@@ -125,8 +125,8 @@ static int holders(const holder *all, int n, int r) {
 }
 
 /* Rank to blame in a group: the odd one if a majority agrees, else the first two that differ. */
-static bt_replica_blame judge(const bt_replica_check *c, const holder *all, int n, bt_axis axis,
-                              const char *tensor) {
+static bt_replica_blame blame_ranks(const bt_replica_check *c, const holder *all, int n,
+                                    bt_axis axis, const char *tensor) {
     int good = 0, bad = 0;
     bt_replica_blame b = {.found = true};
     for (int r = 1; r < n; r++)
@@ -144,7 +144,7 @@ static bt_replica_blame judge(const bt_replica_check *c, const holder *all, int 
     return b;
 }
 
-static bt_code tell(const bt_replica_blame *b, int more, int64_t step, bt_err *err) {
+static bt_code difference_error(const bt_replica_blame *b, int more, int64_t step, bt_err *err) {
     static const char advice[] =
         "a fault of memory or processor, or a bug (the newest checkpoint was "
         "compared before it was written: resume from it)";
@@ -178,7 +178,7 @@ static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axi
         const bt_hashed_range *r = &c->ranges[i];
         const size_t n = r->end - r->begin;
         if (r->tensor != tensor) continue;
-        const float *w = bt_latent_read(latent_of(c, r), first_of(c, r), n, theirs + RANGE);
+        const float *w = bt_latent_read(latent_of(c, r), first_element(c, r), n, theirs + RANGE);
         memcpy(theirs, w, n * sizeof *w);
         code = bt_broadcast(comm, theirs, n * sizeof *w, from, err);
         for (size_t e = 0; b->element < 0 && e < n; e++) {
@@ -205,11 +205,12 @@ static bt_code report(const bt_replica_check *c, bt_axis axis, size_t tensor, in
     code = bt_agree(comm, code, err);
     if (code == BT_OK) code = bt_all_gather(comm, &mine, sizeof mine, all, err);
     if (code == BT_OK) {
-        *blame = judge(c, all, n, axis, bt_model_params(c->update->model)->tensors[tensor].name);
+        *blame = blame_ranks(c, all, n, axis,
+                             bt_model_params(c->update->model)->tensors[tensor].name);
         int more = -1;
         for (int r = 0; r < n; r++) more += all[r].hash == blame->hash[1];
         if (!blame->majority) code = first_difference(c, comm, axis, tensor, blame, err);
-        if (code == BT_OK) code = tell(blame, more, step, err);
+        if (code == BT_OK) code = difference_error(blame, more, step, err);
     }
     free(all);
     return code;
@@ -247,7 +248,7 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame
 
 static bool finite_range(const bt_replica_check *c, const bt_hashed_range *r) {
     const bt_latent w = latent_of(c, r);
-    const size_t n = r->end - r->begin, first = first_of(c, r);
+    const size_t n = r->end - r->begin, first = first_element(c, r);
     float spare[BLOCK];
     bt_grad_digest d = {0};
     for (size_t at = 0; at < n; at += BLOCK) {

@@ -9,12 +9,12 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/update/tensor_slices.h"
 
-static bool keeps(const bt_rank_setup *s) {
+static bool codec_has_state(const bt_rank_setup *s) {
     return s->dp > 1 && bt_rank_setup_form(s).codec->state_bytes > 0;
 }
 
 size_t bt_residual_bytes(const bt_rank_setup *s) {
-    return keeps(s) ? s->params.total * sizeof(float) : 0;
+    return codec_has_state(s) ? s->params.total * sizeof(float) : 0;
 }
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -55,7 +55,7 @@ bt_code bt_residual_create(bt_residual *r, const bt_rank_setup *s, bt_err *err) 
     *r = (bt_residual){.setup = s, .scale = 1};
     BT_TRY(hash_layout(r, err));
     BT_TRY(name_states(r, (int)s->dp, err));
-    if (!keeps(s)) return BT_OK;
+    if (!codec_has_state(s)) return BT_OK;
     r->plain = calloc(s->params.n + 1, sizeof *r->plain);
     if (!r->plain) return bt_fail(err, BT_NOMEM, "cannot take memory for %zu tensors", s->params.n);
     for (size_t k = 0; k < s->params.n; k++) r->plain[k] = s->payload_tensors[k].plain;

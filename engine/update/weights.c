@@ -421,7 +421,7 @@ static bt_code end_walk(bt_weights *w, bt_err *err) {
 }
 
 /* a layer's panels, of each shard's bytes of the layer */
-static bt_code place_layer(bt_weights *w, size_t layer, bt_err *err) {
+static bt_code fill_layer_panels(bt_weights *w, size_t layer, bt_err *err) {
     const sent_form *f = &w->forms[w->form];
     for (size_t k = w->layer_run[layer]; k < w->layer_run[layer + 1]; k++) {
         const code_run *r = &w->runs[k];
@@ -440,17 +440,17 @@ static bt_code place_layer(bt_weights *w, size_t layer, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code place_flips(bt_weights *w, bt_err *err) {
+static bt_code fill_flipped_panels(bt_weights *w, bt_err *err) {
     int64_t start = begin_blocked();
     BT_TRY(bt_flip_gather_run(w->flips, w->forms[AS_READ].own, err));
     w->busy_ns += end_blocked(start);
-    for (size_t l = 0; l < w->n_layers; l++) BT_TRY(place_layer(w, l, err));
+    for (size_t l = 0; l < w->n_layers; l++) BT_TRY(fill_layer_panels(w, l, err));
     return BT_OK;
 }
 
 /* Makes the panels of all layers. */
-static bt_code place_all(bt_weights *w, bt_err *err) {
-    if (w->flips) return place_flips(w, err);
+static bt_code fill_all_panels(bt_weights *w, bt_err *err) {
+    if (w->flips) return fill_flipped_panels(w, err);
     BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));
     for (size_t l = 0; l < w->n_layers; l++) need(&w->source, (int)l);
     BT_TRY(bt_weights_check(w, err));
@@ -467,7 +467,7 @@ static bt_code quantise_shards(bt_weights *w, bt_err *err) {
                                       w->forms[AS_READ].own + r->at[AS_READ], err));
     }
     bt_model_quant_done(w->model);
-    return w->weight_source == BT_WEIGHTS_GATHERED ? place_all(w, err) : BT_OK;
+    return w->weight_source == BT_WEIGHTS_GATHERED ? fill_all_panels(w, err) : BT_OK;
 }
 
 bt_code bt_weights_quantise(bt_weights *w, bt_err *err) {
@@ -490,7 +490,7 @@ static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     bt_prefetch *feed = w->forms[w->form].feed;
     BT_TRY(bt_prefetch_wait(feed, layer, err));
     w->blocked_ns += end_blocked(start);
-    BT_TRY(place_layer(w, layer, err));
+    BT_TRY(fill_layer_panels(w, layer, err));
     return bt_prefetch_next(feed, err);
 }
 
@@ -511,15 +511,17 @@ bt_code bt_weights_check(const bt_weights *w, bt_err *err) {
     return w->failed;
 }
 
-static bool by_layers(const bt_weights *w) { return w->weight_source == BT_WEIGHTS_PREFETCHED; }
+static bool prefetches_layers(const bt_weights *w) {
+    return w->weight_source == BT_WEIGHTS_PREFETCHED;
+}
 
 bt_code bt_weights_begin(bt_weights *w, bt_passes walk, const int64_t *micros, int64_t each,
                          bt_err *err) {
-    return by_layers(w) ? start_walk(w, walk, micros, each, err) : BT_OK;
+    return prefetches_layers(w) ? start_walk(w, walk, micros, each, err) : BT_OK;
 }
 
 bt_code bt_weights_drain_sends(bt_weights *w, bt_err *err) {
-    if (!by_layers(w)) return BT_OK;
+    if (!prefetches_layers(w)) return BT_OK;
     bt_span_begin(BT_MR_WAIT);
     BT_TRY(bt_prefetch_drain_sends(w->forms[w->form].feed, err));
     bt_span_end();
@@ -527,7 +529,7 @@ bt_code bt_weights_drain_sends(bt_weights *w, bt_err *err) {
 }
 
 bt_code bt_weights_end(bt_weights *w, bt_err *err) {
-    return by_layers(w) ? end_walk(w, err) : BT_OK;
+    return prefetches_layers(w) ? end_walk(w, err) : BT_OK;
 }
 
 int64_t bt_weights_take_busy_ns(bt_weights *w) {

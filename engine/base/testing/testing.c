@@ -53,7 +53,7 @@ const char *bt_testing_processor(int rank) {
 const char *bt_testing_cpu(void) { return getenv("BITRAIN_TEST_CPU"); }
 
 /* False if BITRAIN_TEST_ONCE is set and the fault was injected before. */
-static bool comes(void) {
+static bool claim_fault(void) {
     const char *file = getenv("BITRAIN_TEST_ONCE");
     if (!file) return true;
     const int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -68,7 +68,7 @@ bool bt_testing_flip(int rank, int64_t step, char tensor[64], uint32_t *bit) {
     const size_t n = strcspn(text, ":");
     snprintf(tensor, 64, "%.*s", (int)(n < 63 ? n : 63), text);
     *bit = text[n] == ':' ? (uint32_t)strtoul(text + n + 1, NULL, 10) % 32 : 0;
-    return comes();
+    return claim_fault();
 }
 
 bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
@@ -81,7 +81,7 @@ bool bt_testing_nan(int rank, int64_t step, const char *tensor) {
                   last = *end == '-' ? strtoll(end + 1, &end, 10) : -1;
     if (*end != ':' || strcmp(end + 1, tensor) != 0) return false;
     if (last >= 0) return step >= first && step <= last;
-    if (step != first || came || !comes()) return false;
+    if (step != first || came || !claim_fault()) return false;
     came = true;
     return true;
 }

@@ -96,7 +96,7 @@ static bt_code put_text(const render *r, const bt_chat_message *m, bool learned,
     return piece.n ? r->emit(r->ctx, &piece, r->err) : BT_OK;
 }
 
-static bt_code system_turn(const render *r, const bt_chat_message *system) {
+static bt_code render_system(const render *r, const bt_chat_message *system) {
     const bt_chat_template *t = r->t;
     const char *fallback = t->fallback ? t->fallback : "";
     const bt_chat_message given = {.role = BT_CHAT_SYSTEM, .text = fallback, .n = strlen(fallback)};
@@ -120,7 +120,7 @@ static bt_code question(const render *r, size_t i, const bt_chat_message *system
     return put(r, t->user_end, false, i);
 }
 
-static bt_code answer(const render *r, size_t i) {
+static bt_code render_answer(const render *r, size_t i) {
     const bt_chat_template *t = r->t;
     bool last = i == r->n - 1;
     BT_TRY(put(r, t->answer, false, i));
@@ -164,9 +164,9 @@ bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *message
             .text = t->bos, .n = strlen(t->bos), .markup = true, .bos = true};
         BT_TRY(emit(ctx, &bos, err));
     }
-    if (t->place == BT_CHAT_SYSTEM_OWN_TURN) BT_TRY(system_turn(&r, system));
+    if (t->place == BT_CHAT_SYSTEM_OWN_TURN) BT_TRY(render_system(&r, system));
     for (size_t i = system ? 1 : 0; i < n; i++)
-        BT_TRY(messages[i].role == BT_CHAT_USER ? question(&r, i, system) : answer(&r, i));
+        BT_TRY(messages[i].role == BT_CHAT_USER ? question(&r, i, system) : render_answer(&r, i));
     if (!prompt) return put(&r, t->close, false, n - 1);
     return t->flags & BT_CHAT_BARE ? BT_OK : put(&r, t->answer, false, n);
 }

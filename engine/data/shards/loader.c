@@ -347,7 +347,8 @@ static void stop_reader(bt_loader *l) {
     l->started = false;
 }
 
-static bt_code go_on(bt_loader *l, int64_t step, int first_sequence, int n_sequences, bt_err *err) {
+static bt_code restart_reader_at(bt_loader *l, int64_t step, int first_sequence, int n_sequences,
+                                 bt_err *err) {
     l->step = step;
     l->first_sequence = first_sequence;
     l->n_sequences = n_sequences;
@@ -362,7 +363,7 @@ bt_code bt_loader_move(bt_loader *l, int64_t step, int first_sequence, int n_seq
     BT_TRY(check_share(first_sequence, n_sequences, l->sequences_per_step, l->B, err));
     stop_reader(l);
     l->base = 0;
-    return go_on(l, step, first_sequence, n_sequences, err);
+    return restart_reader_at(l, step, first_sequence, n_sequences, err);
 }
 
 bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n, bt_err *err) {
@@ -370,7 +371,7 @@ bt_code bt_loader_deal(bt_loader *l, int64_t begin, int stride, int first, int n
     stop_reader(l);
     l->base = begin;
     l->sequences_per_step = stride;
-    return go_on(l, 0, first, n, err);
+    return restart_reader_at(l, 0, first, n, err);
 }
 
 void bt_loader_close(bt_loader *l) {

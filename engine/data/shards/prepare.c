@@ -126,7 +126,7 @@ static bt_code end_document(run *r, bt_err *err) {
     return bt_shard_end_document(r->writer, err);
 }
 
-static void tell(run *r, uint64_t *told) {
+static void report_progress(run *r, uint64_t *told) {
     if (!r->cfg->progress || *told < 1 << 20) return;
     r->cfg->progress(r->cfg->ctx, bt_documents_done(r->docs),
                      r->sum.ids + bt_shard_written(r->writer));
@@ -168,7 +168,7 @@ static bt_code stream_objects(run *r, bt_err *err) {
             continue;
         }
         BT_TRY(append_object(r, object, &told, err));
-        tell(r, &told);
+        report_progress(r, &told);
         if (r->cfg->split_ids && bt_shard_written(r->writer) >= r->cfg->split_ids)
             BT_TRY(end_shard(r, NULL, err));
     }
@@ -188,7 +188,7 @@ static bt_code stream(run *r, bt_err *err) {
         told += p.n + 64;
         if (p.document_ends) BT_TRY(end_document(r, err));
         if (p.file_ends) BT_TRY(bt_shard_end_segment(r->writer, err));
-        tell(r, &told);
+        report_progress(r, &told);
         if (r->cfg->split_ids && p.document_ends &&
             bt_shard_written(r->writer) >= r->cfg->split_ids)
             BT_TRY(end_shard(r, NULL, err));
@@ -262,7 +262,7 @@ static void notes_path(const char *shard, char *out, size_t size) {
 }
 
 /* Stores the notes. Notes that cannot be stored are reported only once, by the process that made the shard. */
-static void keep_notes(const char *shard, const bt_text *notes) {
+static void store_notes(const char *shard, const bt_text *notes) {
     char path[PATH_MAX + 8];
     bt_err ignored = BT_ERR_INIT;
     notes_path(shard, path, sizeof path);
@@ -272,8 +272,8 @@ static void keep_notes(const char *shard, const bt_text *notes) {
         bt_log(BT_LOG_DEBUG, "%s", ignored.msg);
 }
 
-static bt_code open_kept(const bt_prepare_cfg *cfg, const char *shard, bt_shard **opened,
-                         bt_err *err) {
+static bt_code open_cached(const bt_prepare_cfg *cfg, const char *shard, bt_shard **opened,
+                           bt_err *err) {
     char path[PATH_MAX + 8], *text = NULL;
     size_t n;
     bt_err none = BT_ERR_INIT;
@@ -290,7 +290,7 @@ static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shar
                             bt_err *err) {
     bt_err why;
     bt_text notes = {0};
-    bt_code code = open_kept(cfg, path, opened, &why);
+    bt_code code = open_cached(cfg, path, opened, &why);
     if (code == BT_OK) return BT_OK;
     if (code != BT_NOTFOUND) bt_log(BT_LOG_WARN, "%s; making it again", why.msg);
     bt_log(BT_LOG_INFO, "tokenising '%s'%s into the cache", cfg->files[0].path,
@@ -300,7 +300,7 @@ static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shar
     c.path = path;
     c.notes = &notes;
     code = bt_prepare(&c, NULL, opened, err);
-    if (code == BT_OK) keep_notes(path, &notes);
+    if (code == BT_OK) store_notes(path, &notes);
     if (code == BT_OK && cfg->notes) bt_text_putn(cfg->notes, bt_text_str(&notes), notes.len);
     bt_text_release(&notes);
     return code;
@@ -333,7 +333,7 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     if (strlen(cache_dir) + 80 > sizeof path)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", cache_dir);
     cache_name(cfg, cache_dir, path, sizeof path);
-    if (open_kept(cfg, path, opened, NULL) == BT_OK) return BT_OK;
+    if (open_cached(cfg, path, opened, NULL) == BT_OK) return BT_OK;
     int fd;
     bt_err why;
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);

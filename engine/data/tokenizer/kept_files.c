@@ -15,14 +15,14 @@ _Static_assert(sizeof names / sizeof *names == BT_KEPT_FILES, "one place for eac
 
 const char *bt_kept_file_name(size_t i) { return i < BT_KEPT_FILES ? names[i] : NULL; }
 
-static size_t place_of(const char *name) {
+static size_t file_index(const char *name) {
     size_t i = 0;
     while (i < BT_KEPT_FILES && strcmp(names[i], name) != 0) i++;
     return i;
 }
 
 bt_code bt_kept_file_set(bt_tokenizer *t, const char *name, const char *packed, bt_err *err) {
-    const size_t i = place_of(name);
+    const size_t i = file_index(name);
     if (i == BT_KEPT_FILES)
         return bt_fail(err, BT_FORMAT, "'%.60s' is no file that belongs to a tokenizer", name);
     char *copy = strdup(packed);
@@ -42,13 +42,13 @@ bt_code bt_tokenizer_keep_file(bt_tokenizer *t, const char *name, const char *da
 }
 
 bt_code bt_tokenizer_kept_file(const bt_tokenizer *t, const char *name, bt_text *out, bt_err *err) {
-    const size_t i = place_of(name);
+    const size_t i = file_index(name);
     if (i == BT_KEPT_FILES || !t->kept[i])
         return bt_fail(err, BT_NOTFOUND, "the tokenizer has no file '%.60s'", name);
     return bt_packed_get(out, t->kept[i], MAX_FILE, err);
 }
 
 bool bt_tokenizer_keeps(const bt_tokenizer *t, const char *name) {
-    const size_t i = place_of(name);
+    const size_t i = file_index(name);
     return i < BT_KEPT_FILES && t->kept[i];
 }

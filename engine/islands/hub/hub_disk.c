@@ -5,7 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/islands/hub/hub_internal.h"
 
-static void give_sign_of_life(bt_hub *h) {
+static void ping_islands(bt_hub *h) {
     const bt_island_head ping = {.type = BT_ISLAND_PING};
     const int64_t now = bt_now_ns();
     for (size_t i = 0; i < h->n; i++) {
@@ -30,7 +30,7 @@ bt_code bt_hub_wait_for_disk(bt_hub *h, bool first, const bt_err *why, bt_err *e
                      "the hub's disk takes nothing (%.150s); it tries again each second", why->msg);
             bt_hub_notice(h, NULL, line);
         }
-        give_sign_of_life(h);
+        ping_islands(h);
         ends = !h->cfg.wait(h->cfg.wait_ctx);
     }
     BT_TRY(bt_all_reduce_i64(all, &ends, 1, BT_SUM, err));

@@ -49,7 +49,7 @@ static int64_t line_int(const char *text, size_t n, const char *key, int64_t oth
     return bt_island_line(text, n, key, value, sizeof value) ? strtoll(value, NULL, 10) : otherwise;
 }
 
-static void tell_ranks(bt_hub *h) {
+static void record_ranks(bt_hub *h) {
     bt_rank_info ranks[BT_HUB_ISLANDS];
     if (!h->cfg.sink || !h->cfg.sink->ranks) return;
     for (size_t i = 0; i < h->n; i++) {
@@ -63,7 +63,7 @@ static void tell_ranks(bt_hub *h) {
 }
 
 /* An island that joins, also again, begins where the slowest is. */
-static void place(bt_hub *h, bt_member *m) {
+static void set_start_clock(bt_hub *h, bt_member *m) {
     int64_t slowest, fastest;
     const size_t n = bt_hub_training(h, &slowest, &fastest);
     int64_t clock = 0;
@@ -214,8 +214,8 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     long long next, next_end;
     const bool had = h->model->has_weights && had_it(m, text, n, &next, &next_end);
     fill(h, m, from, text, n);
-    tell_ranks(h);
-    place(h, m);
+    record_ranks(h);
+    set_start_clock(h, m);
     if (had) {
         m->applied = applied;
         m->outcome = outcome;

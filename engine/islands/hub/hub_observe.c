@@ -8,7 +8,7 @@
 
 enum { ROWS_EVERY = 10 };
 
-static void tell_step(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
+static void record_step(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
     double values[BT_MS_COUNT], ranks[BT_HUB_ISLANDS][BT_MR_COUNT];
     double loss = 0, weight = 0, bytes = 0;
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
@@ -41,7 +41,7 @@ static void tell_step(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
     if (h->cfg.sink->step) h->cfg.sink->step(h->cfg.sink->ctx, &r);
 }
 
-static void tell_islands(bt_hub *h) {
+static void record_islands(bt_hub *h) {
     bt_key keys[BT_HUB_ISLANDS];
     double values[BT_HUB_ISLANDS][BT_MI_COUNT];
     for (size_t i = 0; i < h->n; i++) {
@@ -64,7 +64,7 @@ static void tell_islands(bt_hub *h) {
                                                          .values = &values[0][0]});
 }
 
-static void tell_staleness(bt_hub *h) {
+static void record_staleness(bt_hub *h) {
     bt_key keys[BT_HUB_STALENESS];
     double values[BT_HUB_STALENESS][BT_MA_COUNT];
     size_t n = 0;
@@ -81,18 +81,18 @@ static void tell_staleness(bt_hub *h) {
                                                              .values = &values[0][0]});
 }
 
-static void tell_rows(bt_hub *h) {
+static void record_rows(bt_hub *h) {
     if (!h->cfg.sink->rows) return;
-    tell_islands(h);
-    tell_staleness(h);
+    record_islands(h);
+    record_staleness(h);
 }
 
 void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
     if (!h->cfg.sink || h->model->version == 0) return;
-    tell_step(h, step, tokens);
-    if (h->model->version % ROWS_EVERY == 1) tell_rows(h);
+    record_step(h, step, tokens);
+    if (h->model->version % ROWS_EVERY == 1) record_rows(h);
 }
 
 void bt_hub_observe_islands(bt_hub *h) {
-    if (h->cfg.sink && h->model->version > 0) tell_rows(h);
+    if (h->cfg.sink && h->model->version > 0) record_rows(h);
 }

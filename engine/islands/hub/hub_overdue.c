@@ -80,7 +80,7 @@ static void report(bt_hub *h, bt_member *m, double waited_s) {
         if (&h->members[i] != m && counts(&h->members[i])) bt_hub_notice(h, &h->members[i], line);
 }
 
-static void leave_behind(bt_hub *h, bt_member *m, double waited_s, double usual) {
+static void mark_overdue(bt_hub *h, bt_member *m, double waited_s, double usual) {
     char line[200], rounds[60] = "";
     m->overdue = true;
     if (!isnan(usual)) snprintf(rounds, sizeof rounds, ", where a round takes %.3g s", usual);
@@ -110,7 +110,7 @@ bool bt_hub_watch(bt_hub *h) {
         const double report_s = fmin(most_s, named_s + (isnan(wait_s) ? 0 : wait_s));
         if (!m->named && waited_s >= report_s) report(h, m, waited_s);
         if (waited_s < most_s) continue;
-        leave_behind(h, m, waited_s, usual);
+        mark_overdue(h, m, waited_s, usual);
         left = true;
     }
     return left;

@@ -40,7 +40,7 @@ typedef struct order { /* fields not used by its kind are zero */
 static bt_comm *all(void) { return bt_comm_world(); }
 
 /* broadcasts to the other processes; does nothing in a hub of one process */
-static bt_code give(bt_hub *h, order *o, bt_err *err) {
+static bt_code send_order(bt_hub *h, order *o, bt_err *err) {
     if (h->parts == 1) return BT_OK;
     h->order = 1;
     BT_TRY(bt_all_reduce_i64_start(all(), &h->order, 1, BT_SUM, &h->ordered, err));
@@ -66,7 +66,7 @@ static bt_code no_memory(bt_err *err) {
 
 bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     order o = {.kind = ORDER_JOB, .job_bytes = n};
-    BT_TRY(give(h, &o, err));
+    BT_TRY(send_order(h, &o, err));
     BT_TRY(bt_agree(all(), BT_OK, err)); /* all have room for it */
     BT_TRY(bt_broadcast(all(), (void *)(uintptr_t)text, n, 0, err));
     return begin_job(h, text, n, err);
@@ -97,7 +97,7 @@ bt_code bt_hub_all_member(bt_hub *h, const bt_member *m, bt_err *err) {
                .incarnation = m->incarnation,
                .seq = m->applied};
     snprintf(o.key, sizeof o.key, "%s", m->key);
-    return give(h, &o, err);
+    return send_order(h, &o, err);
 }
 
 static void obey_member(bt_hub *h, const order *o) {
@@ -151,7 +151,7 @@ bt_code bt_hub_all_have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, boo
                .seq = seq,
                .push = kind,
                .fragment = m->go.fragment};
-    BT_TRY(give(h, &o, err));
+    BT_TRY(send_order(h, &o, err));
     return have(h, m, seq, kind, out, err);
 }
 
@@ -177,7 +177,7 @@ static bt_code norm(bt_hub *h, const bt_member *m, int64_t kind, double *out, bt
 
 bt_code bt_hub_all_norm(bt_hub *h, const bt_member *m, double *out, bt_err *err) {
     order o = {.kind = ORDER_NORM, .member = index_of(h, m), .push = m->push.kind};
-    BT_TRY(give(h, &o, err));
+    BT_TRY(send_order(h, &o, err));
     return norm(h, m, m->push.kind, out, err);
 }
 
@@ -191,7 +191,7 @@ static bt_code weights(bt_hub *h, const bt_member *m, bt_err *err) {
 
 bt_code bt_hub_all_weights(bt_hub *h, const bt_member *m, bt_err *err) {
     order o = {.kind = ORDER_WEIGHTS, .member = index_of(h, m)};
-    BT_TRY(give(h, &o, err));
+    BT_TRY(send_order(h, &o, err));
     return weights(h, m, err);
 }
 
@@ -218,7 +218,7 @@ static bt_code change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_e
 
 bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err) {
     order o = {.kind = ORDER_CHANGE, .change = *c};
-    BT_TRY(give(h, &o, err));
+    BT_TRY(send_order(h, &o, err));
     return change(h, c, step, err);
 }
 
@@ -238,7 +238,7 @@ static bt_code log_when_possible(bt_hub *h, const bt_hub_applied *a, int64_t ver
     return BT_OK;
 }
 
-static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
+static bt_code log_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     BT_TRY(log_when_possible(h, a, version, err));
     if (a->kind < 0) return BT_OK;
     /* other processes than the first may have received messages since the change */
@@ -250,18 +250,18 @@ static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err 
 bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_err *err) {
     order o = {.kind = ORDER_KEEP, .version = version, .change.how = *a};
     for (size_t i = 0; i < h->n; i++) o.applied[i] = h->members[i].applied;
-    BT_TRY(give(h, &o, err));
-    return keep(h, a, version, err);
+    BT_TRY(send_order(h, &o, err));
+    return log_and_publish(h, a, version, err);
 }
 
-static bt_code obey_keep(bt_hub *h, const order *o, bt_err *err) {
+static bt_code obey_log(bt_hub *h, const order *o, bt_err *err) {
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
         if (m->applied == o->applied[i]) continue;
         m->applied = o->applied[i];
         bt_hub_unstage(m);
     }
-    return keep(h, &o->change.how, o->version, err);
+    return log_and_publish(h, &o->change.how, o->version, err);
 }
 
 /* A checkpoint that the disk refuses is tried again later: the log has all that it would hold */
@@ -280,7 +280,7 @@ static bt_code all_saved(bt_hub *h, bt_err *err) {
 bt_code bt_hub_all_save(bt_hub *h, bt_err *err) {
     order o = {.kind = ORDER_SAVE};
     const bool known = h->unsaved.code != BT_OK;
-    BT_TRY(give(h, &o, err));
+    BT_TRY(send_order(h, &o, err));
     BT_TRY(all_saved(h, err));
     if (!known && h->unsaved.code != BT_OK)
         bt_hub_event(h, BT_EVENT_CHECKPOINT_FAILED, NULL, "%s; it is tried again", h->unsaved.msg);
@@ -306,7 +306,7 @@ bt_code bt_hub_all_save_first(bt_hub *h, bt_err *err) {
 
 bt_code bt_hub_all_end(bt_hub *h, bt_err *err) {
     order o = {.kind = ORDER_END};
-    return give(h, &o, err);
+    return send_order(h, &o, err);
 }
 
 /* ---- other processes ------------------------------------------------------------------------------ */
@@ -325,7 +325,7 @@ static bt_code obey(bt_hub *h, const order *o, bool *end, bt_err *err) {
     case ORDER_NORM: return norm(h, m, o->push, &ignored, err);
     case ORDER_WEIGHTS: return weights(h, m, err);
     case ORDER_CHANGE: return change(h, &o->change, &step, err);
-    case ORDER_KEEP: return obey_keep(h, o, err);
+    case ORDER_KEEP: return obey_log(h, o, err);
     case ORDER_SAVE: return all_saved(h, err);
     case ORDER_END: *end = true; return BT_OK;
     }

@@ -147,8 +147,8 @@ static void count(bt_hub *h, bt_member *m) {
 }
 
 /* The member's update is part of the weights, or left out with its data used up, or nothing was to be applied */
-static bt_code settle(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tokens,
-                      bt_err *err) {
+static bt_code finish_update(bt_hub *h, bt_member *m, const bt_hub_step *step, int64_t tokens,
+                             bt_err *err) {
     const int64_t steps = m->push.steps > 0 ? m->push.steps : 1, used = steps * m->sequences;
     if (!bt_leases_done(&h->leases, bt_hub_number(h, m), m->lease, m->lease + used))
         return bt_fail(err, BT_CHECK,
@@ -186,8 +186,8 @@ static bt_code take_first_weights(bt_hub *h, bt_member *m, bt_err *err) {
 }
 
 /* Stores the applied update on disk before an island is informed, then publishes it. */
-static bt_code keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
-                    const bt_hub_step *step, int64_t tokens, bt_err *err) {
+static bt_code store_and_publish(bt_hub *h, const bt_hub_applied *a, int64_t version_before,
+                                 const bt_hub_step *step, int64_t tokens, bt_err *err) {
     BT_TRY(bt_hub_all_keep(h, a, version_before, err));
     if (a->kind >= 0)
         bt_hub_observe(h, step, tokens);
@@ -215,8 +215,8 @@ static bt_code apply_alone(bt_hub *h, bt_member *m, bt_err *err) {
             .how = a, .n = 1, .member = {bt_hub_number(h, m) - 1}, .weight = {1}};
         BT_TRY(bt_hub_all_change(h, &change, &step, err));
     }
-    BT_TRY(settle(h, m, &step, tokens, err));
-    return keep(h, &a, before, &step, tokens, err);
+    BT_TRY(finish_update(h, m, &step, tokens, err));
+    return store_and_publish(h, &a, before, &step, tokens, err);
 }
 
 /* ---- all together ------------------------------------------------------------------------------ */
@@ -274,10 +274,10 @@ static bt_code apply_round(bt_hub *h, bt_err *err) {
         change.how = a;
         BT_TRY(bt_hub_all_change(h, &change, &step, err));
     }
-    for (size_t i = 0; i < n; i++) BT_TRY(settle(h, order[i], &step, tokens, err));
+    for (size_t i = 0; i < n; i++) BT_TRY(finish_update(h, order[i], &step, tokens, err));
     h->round_begin = h->leases.next;
     h->round++;
-    return keep(h, &a, before, &step, tokens, err);
+    return store_and_publish(h, &a, before, &step, tokens, err);
 }
 
 /* Drops the member's update and returns its data. */
@@ -290,7 +290,7 @@ static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
     m->lease = m->lease_end = m->next = m->next_end = 0;
     bt_hub_unstage(m);
     m->waits = true;
-    return keep(h, &a, h->model->version, &none, 0, err);
+    return store_and_publish(h, &a, h->model->version, &none, 0, err);
 }
 
 /* Handles an update whose round is closed. A delta is applied separately. A gradient of old weights is dropped,

@@ -188,7 +188,7 @@ static bt_code member_message(bt_hub *h, bt_member *m, const bt_island_head *hea
 }
 
 /* The message was sent to the address of another process, or has a type that only the first process handles. */
-static bool is_for_other(bt_hub *h, const bt_hub_peer *from, const bt_island_head *head) {
+static bool is_for_other_process(bt_hub *h, const bt_hub_peer *from, const bt_island_head *head) {
     const bool every = head->type == BT_ISLAND_CHUNK_MESSAGE || head->type == BT_ISLAND_FETCH;
     if (head->part == h->part && (h->part == 0 || every)) return false;
     h->refused++;
@@ -211,7 +211,7 @@ bt_code bt_hub_receive(bt_hub *h, const bt_hub_peer *from, const void *frame, si
         bt_hub_event(h, BT_EVENT_REFUSED, NULL, "message refused: %s", why.msg);
         return BT_OK;
     }
-    if (is_for_other(h, from, &head)) return BT_OK;
+    if (is_for_other_process(h, from, &head)) return BT_OK;
     if (head.type == BT_ISLAND_HELLO) return bt_hub_hello(h, from, payload, head.bytes, err);
     bt_member *m = head.island >= 1 && head.island <= h->n ? &h->members[head.island - 1] : NULL;
     const bt_island_head stranger = {.type = BT_ISLAND_STRANGER};
@@ -255,7 +255,7 @@ size_t bt_hub_bytes(const bt_hub *h) {
 }
 
 /* after a restart of the hub the islands of before are waited for, but not for ever */
-static bt_code begin_again(bt_hub *h, bt_err *err) {
+static bt_code begin_without_missing_islands(bt_hub *h, bt_err *err) {
     if (!h->resumed_ns || h->started) return BT_OK;
     const double ask_again_s = 4; /* islands do so every two seconds */
     if ((double)(h->now_ns - h->resumed_ns) / 1e9 < h->cfg.grace_s + ask_again_s) return BT_OK;
@@ -286,5 +286,5 @@ bt_code bt_hub_tick(bt_hub *h, int64_t now_ns, bt_err *err) {
     }
     if (bt_hub_watch(h)) BT_TRY(bt_hub_advance(h, err));
     if (h->quorum_ns) BT_TRY(bt_hub_advance(h, err));
-    return begin_again(h, err);
+    return begin_without_missing_islands(h, err);
 }

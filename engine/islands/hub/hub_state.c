@@ -437,7 +437,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
 }
 
 /* The end of a log cut off by a death was never acknowledged; more than that is caused by a damaged disk. */
-static void tell_rest(const bt_hub_state *s) {
+static void report_log_rest(const bt_hub_state *s) {
     struct stat info;
     if (fstat(s->log, &info) != 0 || info.st_size <= s->log_bytes) return;
     bt_log(BT_LOG_WARN, "the last %" PRId64 " bytes of the log of updates in '%s' %s",
@@ -494,7 +494,7 @@ static bt_code resume(bt_hub_state *s, int64_t *replayed, bt_err *err) {
     code = load_checkpoint(s, path, &meta, err);
     bt_ckpt_meta_release(&meta);
     for (bool more = true; code == BT_OK && more;) code = next_record(s, &more, replayed, err);
-    if (code == BT_OK) tell_rest(s);
+    if (code == BT_OK) report_log_rest(s);
     return code;
 }
 

@@ -52,7 +52,7 @@ static bool interrupted(void *ctx) {
     return i->cfg.interrupted && i->cfg.interrupted(i->cfg.ctx);
 }
 
-static void tell(void *ctx, bool warning, const char *line) {
+static void report_line(void *ctx, bool warning, const char *line) {
     bt_island *i = ctx;
     if (i->in_thread)
         bt_exchange_thread_note(&i->thread, warning, line);
@@ -62,7 +62,7 @@ static void tell(void *ctx, bool warning, const char *line) {
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static bt_code talk(void *ctx, bt_err *err);
+static bt_code exchange_with_hub(void *ctx, bt_err *err);
 
 static void put_hello(bt_island *i) {
     const bt_run_cfg *c = i->cfg.cfg;
@@ -129,12 +129,12 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
                                    .hello = bt_text_str(&i->hello),
                                    .ctx = i,
                                    .interrupted = interrupted,
-                                   .tell = tell,
+                                   .tell = report_line,
                                    .patience_s = welcome_s,
                                    .lost_s = c->islands.patience};
     for (size_t k = 0; k < i->n_sockets; k++)
         client.ports[k] = bt_island_socket_port(i->sockets[k]);
-    BT_TRY(bt_exchange_thread_init(&i->thread, talk, i, err));
+    BT_TRY(bt_exchange_thread_init(&i->thread, exchange_with_hub, i, err));
     return bt_island_client_init(&i->client, &client, err);
 }
 
@@ -338,7 +338,7 @@ static void take_outcome(bt_island *i) {
     i->count.left_out++;
     if ((size_t)i->outcome < BT_UPDATE_OUTCOMES) i->count.by_outcome[i->outcome]++;
     if (i->residual) memcpy(i->residual + at, i->kept + at, n * sizeof *i->kept);
-    if (!i->rejoined) tell(i, true, bt_update_outcome_help(i->outcome));
+    if (!i->rejoined) report_line(i, true, bt_update_outcome_help(i->outcome));
 }
 
 /* If the delta of a fragment was not applied, all weights are fetched, because the other fragments include its
@@ -348,7 +348,7 @@ static bool whole_needed(const bt_island *i) {
 }
 
 /* Sends the update and fetches the hub's weights. */
-static bt_code talk(void *ctx, bt_err *err) {
+static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     bt_island *i = ctx;
     encode_push(i);
     const bt_island_payload payload = {i->hub.bytes, bt_hub_copy_cut(&i->hub, &i->hub.code)};
@@ -369,7 +369,7 @@ static bt_code talk(void *ctx, bt_err *err) {
 }
 
 /* its steps are repeated on the data of the new go */
-static bool goes_back(const bt_island *i) {
+static bool restarts_from_hub(const bt_island *i) {
     return i->rejoined || i->outcome == BT_UPDATE_CLOSED || i->outcome == BT_UPDATE_LATE;
 }
 
@@ -387,9 +387,9 @@ static bt_code exchange(bt_island *i, bt_push_kind kind, const bt_island_work *w
                         bt_err *err) {
     bool own = false;
     if (i->first) make_push(i, kind, w);
-    BT_TRY(agree(i, i->first ? talk(i, err) : BT_OK, err));
+    BT_TRY(agree(i, i->first ? exchange_with_hub(i, err) : BT_OK, err));
     BT_TRY(take_over(i, false, err));
-    *rejoined = i->first && goes_back(i);
+    *rejoined = i->first && restarts_from_hub(i);
     return share_outcome(i, rejoined, &own, err);
 }
 
@@ -425,7 +425,7 @@ static void take_notes(bt_island *i) {
 }
 
 /* rank 0: until the delta is answered; with `leave` until then or until the hub is known not to answer */
-static bool wait_for_answer(bt_island *i, bool leave) {
+static bool wait_for_reply(bt_island *i, bool leave) {
     for (bool done = false;;) {
         done = bt_exchange_thread_wait(&i->thread, leave && i->away ? 0 : LOOK_MS);
         take_notes(i);
@@ -442,7 +442,7 @@ static bool is_answered(bt_island *i) {
     return done;
 }
 
-static void tell_away(bt_island *i, int64_t most) {
+static void report_hub_lost(bt_island *i, int64_t most) {
     char line[160];
     if (i->away || !atomic_load(&i->client.lost)) return;
     i->away = true;
@@ -453,7 +453,7 @@ static void tell_away(bt_island *i, int64_t most) {
     if (i->cfg.tell) i->cfg.tell(i->cfg.ctx, true, line);
 }
 
-static void tell_back(bt_island *i, int64_t steps, bool own) {
+static void report_hub_back(bt_island *i, int64_t steps, bool own) {
     char line[160];
     if (!i->away) return;
     i->away = false;
@@ -464,20 +464,20 @@ static void tell_back(bt_island *i, int64_t steps, bool own) {
 }
 
 /* the thread has ended */
-static bt_code settle(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {
+static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, bt_err *err) {
     const bt_island_go before = i->go;
     bool back = false, own = false;
     bt_code code = BT_OK;
     if (i->first) {
         code = bt_exchange_thread_end(&i->thread, err);
         i->in_thread = false;
-        back = goes_back(i);
+        back = restarts_from_hub(i);
         /* steps done since an update that was not applied started from weights that include it */
         own = steps > 0 && !back && i->outcome == BT_UPDATE_APPLIED &&
               i->coming.begin == before.next_begin && i->coming.stride == before.stride &&
               i->coming.steps >= steps;
         back |= steps > 0 && !own;
-        if (code == BT_OK) tell_back(i, steps, own);
+        if (code == BT_OK) report_hub_back(i, steps, own);
     }
     BT_TRY(agree(i, code, err));
     BT_TRY(share_outcome(i, &back, &own, err));
@@ -492,10 +492,10 @@ bt_code bt_island_ahead(bt_island *i, int64_t steps, bt_island_state *state, bt_
     const bool looks = i->cfg.cfg->islands.overlap < 0;
     /* every run does the same steps, whenever the reply arrives */
     if (steps < overlap && !looks) return BT_OK;
-    if (i->first) done = steps < overlap ? is_answered(i) : wait_for_answer(i, steps < away);
-    if (i->first && !done) tell_away(i, away);
+    if (i->first) done = steps < overlap ? is_answered(i) : wait_for_reply(i, steps < away);
+    if (i->first && !done) report_hub_lost(i, away);
     BT_TRY(bt_broadcast(i->cfg.world, &done, sizeof done, 0, err));
-    return done ? settle(i, steps, state, err) : BT_OK;
+    return done ? apply_reply(i, steps, state, err) : BT_OK;
 }
 
 bt_code bt_island_delta(bt_island *i, const bt_island_work *w, bt_island_state *state,

@@ -39,7 +39,7 @@ static bt_code check_interrupted(const bt_island_client *c, bt_err *err) {
     return bt_fail(err, BT_STOPPED, "stop requested while waiting for the hub");
 }
 
-static void tell(bt_island_client *c, bool lost, const char *line) {
+static void report_hub_state(bt_island_client *c, bool lost, const char *line) {
     if (atomic_load(&c->lost) == lost) return;
     atomic_store(&c->lost, lost);
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, lost, line);
@@ -85,7 +85,7 @@ static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_is
     if (code == BT_UNSUPPORTED) return bt_fail(err, code, "the hub sent %s", why.msg);
     if (code != BT_OK) head->type = BT_ISLAND_TYPES; /* damaged: the request will be repeated */
     if (code == BT_OK) c->heard_ns = bt_now_ns();
-    if (code == BT_OK) tell(c, false, "the hub responds again");
+    if (code == BT_OK) report_hub_state(c, false, "the hub responds again");
     if (code == BT_OK && head->type == BT_ISLAND_NOTICE) pass_notice_on(c, head, *payload);
     return BT_OK;
 }
@@ -117,7 +117,7 @@ static const char *silence(const bt_island_client *c) {
 static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt_err *err) {
     const int64_t now = bt_now_ns(), ms = 1000000;
     const double silent_s = (double)(now - c->heard_ns) / 1e9;
-    if (now - c->heard_ns > LOST_MS * ms) tell(c, true, silence(c));
+    if (now - c->heard_ns > LOST_MS * ms) report_hub_state(c, true, silence(c));
     if (c->cfg.lost_s > 0 && silent_s > c->cfg.lost_s) {
         c->given_up = true;
         return bt_fail(err, BT_NOTFOUND, "the hub has not answered for %.0f s (islands.patience)",
@@ -306,7 +306,7 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt
 }
 
 /* The update is lost. The island continues like one that joins anew. */
-static void leave_out(bt_island_client *c, bool *rejoined) {
+static void report_lost_update(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, bt_update_outcome_help(BT_UPDATE_LOST));
 }
@@ -330,7 +330,7 @@ static bt_code offer(bt_island_client *c, const bt_island_push *push,
             wanted ||
             c->want_weights; /* number of the update that is sent again, or of the first weights */
         if (!wanted && !had) {
-            if (!*rejoined) leave_out(c, rejoined);
+            if (!*rejoined) report_lost_update(c, rejoined);
             if (c->want_weights) return BT_OK;
         }
         BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
@@ -348,7 +348,7 @@ bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push,
     *rejoined = false;
     c->seq += wanted;
     if (!wanted) {
-        leave_out(c, rejoined);
+        report_lost_update(c, rejoined);
         if (c->want_weights) return BT_OK;
     }
     BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
@@ -365,7 +365,7 @@ bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *p
 /* ---- fetch ------------------------------------------------------------------------------------- */
 
 /* An update is of one version; of weights a newer one will do */
-static bool is_wanted(const bt_island_head *head, const bt_island_fetch *what) {
+static bool is_requested_part(const bt_island_head *head, const bt_island_fetch *what) {
     const int64_t version = (int64_t)head->version;
     if (head->type != BT_ISLAND_PART || head->seq != (uint64_t)what->kind) return false;
     return what->kind == BT_FETCH_UPDATE ? version == what->version : version >= what->version;
@@ -395,7 +395,7 @@ static bt_code fetch_from(bt_island_client *c, size_t part, const bt_island_fetc
                 wanted = (uint32_t)bt_min_size(n, wanted + BT_ISLAND_WINDOW / 2);
         }
         BT_TRY(take_from(c, part, poll_ms(c), &head, &in, err));
-        if (is_wanted(&head, what) && head.chunk == got) {
+        if (is_requested_part(&head, what) && head.chunk == got) {
             const size_t at = (size_t)got * BT_ISLAND_CHUNK;
             if (head.chunks != n || head.bytes != bt_min_size(BT_ISLAND_CHUNK, bytes - at))
                 return bt_fail(err, BT_FORMAT, "the hub's weights are not of this model");

@@ -108,7 +108,7 @@ uint64_t bt_hub_socket_refused(const bt_hub_socket *s, char key[BT_CURVE_KEY]) {
 /* version, request id, domain, address, identity, mechanism, then for CURVE the raw public key */
 enum { ZAP_PARTS = 7, ZAP_PART = 256, ZAP_KEY = 6 };
 
-static void answer_connection(bt_hub_socket *s) {
+static void authenticate_connection(bt_hub_socket *s) {
     char part[ZAP_PARTS][ZAP_PART], key[BT_CURVE_KEY] = "", name[64] = "";
     int n[ZAP_PARTS] = {0}, parts = 0, more = 1;
     size_t size = sizeof more;
@@ -182,7 +182,7 @@ bt_code bt_hub_socket_receive(bt_hub_socket *s, int timeout_ms, bt_hub_peer *fro
         if (zmq_errno() == EINTR) return BT_OK;
         return fail("cannot wait for islands", err);
     }
-    if (items[1].revents & ZMQ_POLLIN) answer_connection(s);
+    if (items[1].revents & ZMQ_POLLIN) authenticate_connection(s);
     if (!(items[0].revents & ZMQ_POLLIN)) return BT_OK;
     take_frame(s, from, bytes, many);
     if (*bytes) *frame = zmq_msg_data(&s->frame);

@@ -105,7 +105,7 @@ static void amx_bf16(size_t rows, const tile_out *o, const uint32_t *a, size_t l
                      const uint32_t *b, size_t groups) {
     const int whole = o->cols >= NR, direct = groups && whole && o->alpha == 1.0f;
     _Alignas(64) float c[MR][NR];
-    ask_for(o->c, o->ldc, rows);
+    prefetch_c(o->c, o->ldc, rows);
     size_t step = o->a_step ? 4 * o->a_step : 4 * CHUNK;
     if (direct) {
         amx_product_bf16((char *)o->c, 4 * o->ldc, o->acc, rows, (const char *)a, 4 * lda, step,
@@ -131,7 +131,7 @@ static void amx_i8(size_t rows, const tile_i8_out *o, const int8_t *a, size_t ld
                    size_t groups) {
     const int whole = o->cols >= NR;
     _Alignas(64) int32_t c[MR][NR];
-    ask_for(o->y, o->ldy, rows);
+    prefetch_c(o->y, o->ldy, rows);
     if (groups)
         amx_product_i8((char *)c, AMX_LD, 0, rows, (const char *)a, lda,
                        o->a_step ? o->a_step : 4 * CHUNK, (const char *)b, groups);

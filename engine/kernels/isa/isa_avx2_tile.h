@@ -50,7 +50,7 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
                         const uint32_t *b, size_t groups) {
     vf acc[MR][2];
     const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
-    ask_for(o->c, o->ldc, (size_t)rows);
+    prefetch_c(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = v_set(0);
     for (size_t g = 0; g < groups; g++, fa++, fb += NR) {
         vf b0 = v_load(fb), b1 = v_load(fb + VL);
@@ -79,7 +79,7 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, int j, __m256i sum) {
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                          const uint8_t *b, size_t groups) {
     __m256i acc[MR][2];
-    ask_for(o->y, o->ldy, (size_t)rows);
+    prefetch_c(o->y, o->ldy, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm256_setzero_si256();
     for (size_t g = 0; g < groups; g++, b += 4 * NR) {
         __m256i b0 = bytes32(b), b1 = bytes32(b + 32);
@@ -96,7 +96,7 @@ BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, 
 BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                             const uint8_t *b, size_t groups) {
     __m256i total[MR][2];
-    ask_for(o->y, o->ldy, (size_t)rows);
+    prefetch_c(o->y, o->ldy, (size_t)rows);
     const __m256i ones = _mm256_set1_epi16(1);
     for (int i = 0; i < rows; i++) total[i][0] = total[i][1] = _mm256_setzero_si256();
     for (size_t g0 = 0; g0 < groups; g0 += 32) {
@@ -123,7 +123,7 @@ BT_INLINE void tile_maddubs(const int rows, const tile_i8_out *o, const int8_t *
  * rows at a time, for b takes four registers */
 BT_INLINE void tile_words(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                           const uint8_t *b, size_t groups) {
-    ask_for(o->y, o->ldy, (size_t)rows);
+    prefetch_c(o->y, o->ldy, (size_t)rows);
     const __m256i low = _mm256_set1_epi16(255);
     for (int r0 = 0; r0 < rows; r0 += 3, a += 3 * lda) {
         const int have = rows - r0 < 3 ? rows - r0 : 3;

@@ -121,7 +121,7 @@ BT_INLINE void tile_store(const tile_out *o, int i, __m512 v[2], const int whole
 BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, size_t lda,
                         const uint32_t *b, size_t groups) {
     __m512 acc[14][2];
-    ask_for(o->c, o->ldc, (size_t)rows);
+    prefetch_c(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     a_walk w = walk_from(a, 4 * lda, rows);
     for (size_t g = 0; g < groups; g++, walk_on(&w), b += NR) {
@@ -138,7 +138,7 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
 BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, size_t lda,
                          const uint32_t *b, size_t groups) {
     __m512 acc[14][2];
-    ask_for(o->c, o->ldc, (size_t)rows);
+    prefetch_c(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     a_walk w = walk_from(a, 4 * lda, rows);
     for (size_t g = 0; g < groups; g++, walk_on(&w), b += NR) {
@@ -166,7 +166,7 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, __m512i v[2], const in
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
                          const uint8_t *b, size_t groups) {
     __m512i acc[14][2];
-    ask_for(o->y, o->ldy, (size_t)rows);
+    prefetch_c(o->y, o->ldy, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
     a_walk w = walk_from(a, lda, rows);
     for (size_t g = 0; g < groups; g++, walk_on(&w), b += 4 * NR) {

@@ -313,9 +313,9 @@ static void dw8_tiles(float *c, size_t K, const grad_span *s, const uint8_t *pan
         float *y = c + r0 * K;
         if (apart) {
             if (t + 1 < tiles)
-                for (size_t r = r1; r < next; r++) ask_for(c + r * K, K, 1);
+                for (size_t r = r1; r < next; r++) prefetch_c(c + r * K, K, 1);
             else if (cols > NR)
-                for (size_t r = 0; r < s->rows / tiles; r++) ask_for(c + NR + r * K, K, 1);
+                for (size_t r = 0; r < s->rows / tiles; r++) prefetch_c(c + NR + r * K, K, 1);
             dw8_move(own, NR, y, K, r1 - r0);
         }
         for (size_t i = 0; i < blocks; i++) {

@@ -80,7 +80,7 @@ typedef struct form { /* one operand type */
 #if defined(__AVX2__)
 /* Prefetches the lines of C, which usually miss the caches, when a tile begins, so that they are present when it
  * ends. prefetchw does nothing on processors without it. */
-BT_INLINE void ask_for(const float *c, size_t ldc, const size_t rows) {
+BT_INLINE void prefetch_c(const float *c, size_t ldc, const size_t rows) {
     BT_UNROLL for (size_t i = 0; i < rows; i++) {
         BT_UNROLL for (size_t j = 0; j < NR;
                        j += 16) __asm__ volatile("prefetchw %0" ::"m"(c[i * ldc + j]));

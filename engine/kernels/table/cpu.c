@@ -90,7 +90,7 @@ static uint64_t xcr0(void) {
     return (uint64_t)hi << 32 | lo;
 }
 
-static bool ask_for_tiles(void) { /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA */
+static bool request_tiles(void) { /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA */
     return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
 }
 
@@ -144,7 +144,7 @@ static void read_features(void) {
     cpu.avx512_bf16 = cpu.avx512 && bit(f71.a, 5);
     /* Cooper Lake has bf16 and no VBMI; a virtual machine may hide the model's number, and tiles */
     cpu.bf16_slow = cpu.avx512_bf16 && cpu.avx512_vbmi && strcmp(cpu.vendor, "GenuineIntel") == 0;
-    cpu.amx_tile = tile && bit(f7.d, 24) && ask_for_tiles();
+    cpu.amx_tile = tile && bit(f7.d, 24) && request_tiles();
     cpu.amx_int8 = cpu.amx_tile && bit(f7.d, 25);
     cpu.amx_bf16 = cpu.amx_tile && bit(f7.d, 22);
 }

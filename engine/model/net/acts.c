@@ -44,7 +44,7 @@ bool bt_acts_lean(const bt_model_setup *s) {
     return s->lean && bt_acts_half(s) && s->recompute == BT_RECOMPUTE_FULL;
 }
 
-static bool kept(int keep, const bt_model_setup *s) {
+static bool is_saved(int keep, const bt_model_setup *s) {
     if (!s->train || keep >= SHARED) return false;
     if (keep == SAVED) return true;
     return keep == LIGHT ? s->recompute != BT_RECOMPUTE_FULL : s->recompute == BT_RECOMPUTE_NONE;
@@ -70,7 +70,7 @@ bool bt_acts_rounds_dy(const bt_model_setup *s) { return int8_of_half(s) && !s->
 /* The source of int8 gradients is read by dx and dW, so it should fit L3; products of floats need many rows at
  * once. */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M) {
-    bool some = int8_of_half(s) && kept(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
+    bool some = int8_of_half(s) && is_saved(HEAVY, s) && s->slice.tp_size <= 1 && s->leaves <= 1;
     if (bt_acts_again(s)) {
         const size_t block = bt_acts_block(s, M);
         return bt_min_size(M, (AGAIN_ROWS + block - 1) / block * block);
@@ -86,9 +86,10 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     bool split = s->slice.tp_size > 1 || s->leaves > 1;
     bool tern = c->linear != BT_LIN_DENSE, qk = c->qk_norm, normed = c->norm != BT_NORM_PRE,
          train = s->train;
-    bool light = bt_acts_half(s) && kept(LIGHT, s), heavy = bt_acts_half(s) && kept(HEAVY, s),
-         fades = s->fades, again = bt_acts_again(s), resid = light && tern && !fades,
-         lean = bt_acts_lean(s), dy_bf16 = heavy && bt_acts_rounds_dy(s) && !split && !fades;
+    bool light = bt_acts_half(s) && is_saved(LIGHT, s),
+         heavy = bt_acts_half(s) && is_saved(HEAVY, s), fades = s->fades, again = bt_acts_again(s),
+         resid = light && tern && !fades, lean = bt_acts_lean(s),
+         dy_bf16 = heavy && bt_acts_rounds_dy(s) && !split && !fades;
     bt_arena halves[2]; /* two halves of a layer, which begin at the same offset */
     int half_of[BT_ACTS_FIELDS];
     bt_arena_plan(&halves[0], "attention");
@@ -97,7 +98,7 @@ void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s) 
     half_of[i] = -1; \
     if (when) { \
         int how = keep; \
-        size_t n_layers = kept(how, s) ? (size_t)c->chunk_L * bt_acts_slots(s) : 1; \
+        size_t n_layers = is_saved(how, s) ? (size_t)c->chunk_L * bt_acts_slots(s) : 1; \
         p->present[i] = true; \
         if (how >= ATTN) half_of[i] = how - ATTN; \
         for (size_t l = 0; l < n_layers; l++) { \

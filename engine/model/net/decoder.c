@@ -248,7 +248,7 @@ static void attention(bt_decoder *d, bt_layer *l, size_t layer, const bt_decode_
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 /* rows of the step into the model's positions, and what each row's attention sees */
-static size_t place_rows(bt_decoder *d, const bt_decode_part *parts, size_t n) {
+static size_t lay_out_rows(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     size_t M = 0;
     for (size_t p = 0; p < n; p++) {
         const size_t length = d->length[parts[p].slot];
@@ -331,7 +331,7 @@ static void logits(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logi
 void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
                      void *ctx) {
     bt_model *m = d->m;
-    const size_t M = place_rows(d, parts, n);
+    const size_t M = lay_out_rows(d, parts, n);
     if (M == 0) return;
     embed(d, parts, n);
     for (int i = 0; i < m->setup.cfg.L; i++) {

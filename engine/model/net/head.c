@@ -83,7 +83,7 @@ static void class_range(void *ctx, int thread, size_t begin, size_t end) {
                        j->logits[i * j->K + k], j->C);
 }
 
-static void judge(bt_model *m, const class_job *j) {
+static void score_texts(bt_model *m, const class_job *j) {
     for (size_t i = 0; i < j->n; i++) {
         const size_t is = (size_t)j->targets[j->rows[i]], said = (size_t)j->h->picked[i];
         m->score.n++;
@@ -125,7 +125,7 @@ static double class_loss(bt_model *m, const int32_t *targets, double dscale) {
     for (size_t at = 0; (j.n = next_rows(m, targets, &at, M)) > 0;) {
         bt_parallel_for(j.n, 1, text_range, &j);
         if (j.dxn) bt_parallel_for(j.K, 1, class_range, &j);
-        judge(m, &j);
+        score_texts(m, &j);
     }
     for (size_t i = 0; i < M; i++) loss += (double)m->row_loss[i];
     return loss;

@@ -173,7 +173,7 @@ static int32_t draw(bt_model *m, const bt_draw *how, size_t M) {
 
 static void complete_grad(const bt_model *m, const bt_tensor *t) { (void)m, (void)t; }
 static void total_sums(const bt_model *m, double (*totals)[2]) { (void)m, (void)totals; }
-static void meet(const bt_model *m) { (void)m; }
+static void no_barrier(const bt_model *m) { (void)m; }
 
 const bt_tp_ops bt_tp_one_rank = {.own_rows = own_rows,
                                   .gather_input = gather_input,
@@ -194,4 +194,4 @@ const bt_tp_ops bt_tp_one_rank = {.own_rows = own_rows,
                                   .draw = draw,
                                   .complete_grad = complete_grad,
                                   .total_sums = total_sums,
-                                  .meet = meet};
+                                  .meet = no_barrier};

@@ -134,18 +134,18 @@ static bool attention_reads_saved_bf16(const bt_model *m, const bt_acts *a) {
            bt_kernels_multiply_bf16();
 }
 
-static bt_turned turned(const bt_model *m, size_t row) {
+static bt_turned rotation_of(const bt_model *m, size_t row) {
     return (bt_turned){m->rope_cos, m->rope_sin, m->pos + row};
 }
 
 /* Computes q, k, v as bf16 only, by blocks of rows whose floats fit the cache. */
-static void qkv_kept(bt_model *m, bt_layer *l, size_t M) {
+static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
-        const bt_turned by = turned(m, r0);
+        const bt_turned by = rotation_of(m, r0);
         l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, r0, rows, 0);
         bt_op_rope_save(a->q_saved + q, a->q, &by, rows, (size_t)c->H, (size_t)c->D);
         l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, r0, rows, 0);
@@ -225,7 +225,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     }
     if (attention_reads_saved_bf16(m, a)) {
         shape.bf16 = true;
-        qkv_kept(m, l, M);
+        qkv_saved(m, l, M);
         bt_op_attn_fwd(a->o, a->lse, a->q_saved, a->k_saved, a->v_saved, &shape, B, (size_t)c->H,
                        (size_t)c->KV, m->setup.prec);
     } else {
@@ -319,7 +319,7 @@ static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_glu_grads
 }
 
 /* the norm of the residual reads its saved value */
-static bool norms_kept(const bt_model *m, const bt_linear_input *in, const uint16_t *saved) {
+static bool norm_reads_saved(const bt_model *m, const bt_linear_input *in, const uint16_t *saved) {
     return saved && in->tern && m->tp == &bt_tp_one_rank && m->layers[0].a.norm_sums;
 }
 
@@ -349,7 +349,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
     const bt_glu_grads d = glu_grads_at(a, 0, F);
     const bt_grads dgate = {d.gate, d.gate_bf16, F}, dup = {d.up, d.up_bf16, F};
-    const bool kept = norms_kept(m, &l->ffn_in, a->x_mid_saved);
+    const bool kept = norm_reads_saved(m, &l->ffn_in, a->x_mid_saved);
     if (!kept) load_residual(m, a->x_mid, a->x_mid_saved, own.n * C);
     reread_residual(m, &l->ffn_in, a->x_mid, p->M);
     /* all of it at once, or blocks of rows whose dgate and dup fit L3 (bt_acts_wide) */
@@ -397,7 +397,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
-    const bt_turned by = turned(m, 0);
+    const bt_turned by = rotation_of(m, 0);
     if (turns_back(m)) shape.turned = &by;
     shape.bf16 = attention_reads_saved_bf16(m, a);
     const bool o_kept = shape.bf16 && l->o_in.tern && l->o_in.normed && l->o_in.ops->bwd_saved &&
@@ -432,7 +432,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     m->tp->sum_kv(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
-    const bool kept = norms_kept(m, &l->attn_in, a->x_saved);
+    const bool kept = norm_reads_saved(m, &l->attn_in, a->x_saved);
     if (!kept) load_residual(m, a->x, a->x_saved, m->tp->own_rows(m, p->M).n * (size_t)c->C);
     reread_residual(m, &l->attn_in, a->x, p->M);
     m->tp->dx(m,

@@ -56,7 +56,7 @@ typedef struct table {
 } table;
 
 /* Sets the position of the block and the number of its replicas. */
-static void place(bt_tensor *t, const table *b) {
+static void set_block(bt_tensor *t, const table *b) {
     size_t n = (size_t)b->slice.tp_size, i = (size_t)b->slice.tp_rank, kv = (size_t)b->c->KV,
            shared = kv < n ? n / kv : 1;
     size_t group = (size_t)(b->c->H / b->c->KV), head = (size_t)b->c->H * i / n;
@@ -168,7 +168,7 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
         end > SIZE_MAX / sizeof(float) - ALIGN_ELEMS) {
         return false;
     }
-    place(t, b);
+    set_block(t, b);
     p->count += t->count;
     p->total = (end + ALIGN_ELEMS - 1) / ALIGN_ELEMS * ALIGN_ELEMS;
     return true;

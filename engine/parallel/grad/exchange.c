@@ -55,7 +55,7 @@ static bt_code start(bt_exchange *x, uint64_t item, bt_err *err) {
 
 /* ---- the interface --------------------------------------------------------------------------- */
 
-static bt_code post_what_fits(bt_exchange *x, bt_err *err) {
+static bt_code post_ready_items(bt_exchange *x, bt_err *err) {
     while (x->posted < x->asked && x->slots[x->posted % x->n_slots].round == BT_ROUND_NONE &&
            x->posted < x->done + x->n_slots && bt_exchange_host_free(x, x->posted)) {
         BT_TRY(start(x, x->posted, err));
@@ -72,7 +72,7 @@ bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) {
     }
     while (x->done < x->posted && x->slots[x->done % x->n_slots].round == BT_ROUND_NONE) x->done++;
     *done = (size_t)(x->done - x->first) / x->pieces;
-    BT_TRY(post_what_fits(x, err));
+    BT_TRY(post_ready_items(x, err));
     if (x->moved)
         x->still_since_ns = 0;
     else if (x->still_since_ns == 0)
@@ -90,7 +90,7 @@ void bt_exchange_rest(const bt_exchange *x) {
 
 bt_code bt_exchange_start(bt_exchange *x, size_t bucket, bt_err *err) {
     x->asked = x->first + (bucket + 1) * x->pieces;
-    return post_what_fits(x, err);
+    return post_ready_items(x, err);
 }
 
 bool bt_exchange_shares_memory(const bt_exchange *x) { return x->host.memory.at != NULL; }

@@ -29,7 +29,7 @@ bt_range bt_exchange_owned_by(const bt_exchange *x, const bt_exchange_slot *s, i
 static size_t length(bt_range r) { return r.end - r.begin; }
 
 /* the owner's relay in this rank's host group */
-static int relay_here(const bt_exchange *x, int owner) {
+static int own_relay(const bt_exchange *x, int owner) {
     return bt_route_relay(&x->route, x->route.mine, owner);
 }
 
@@ -137,7 +137,7 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         int to = first + (at - k + size) % size;
         for (int o = 0; o < r->n; o++) {
             bt_range p = bt_exchange_owned_by(x, s, o);
-            for (size_t i = 0; i < x->mine.n && length(p) > 0 && relay_here(x, o) == to; i++)
+            for (size_t i = 0; i < x->mine.n && length(p) > 0 && own_relay(x, o) == to; i++)
                 BT_TRY(bt_exchange_send_part(x, s, x->mine.at[i].x + p.begin, length(p), to, err));
         }
     }
@@ -180,13 +180,13 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 }
 
 /* this rank gets the sum of another host group's part, for itself and the ranks of its host */
-static bool comes_back(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
+static bool receives_sum(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
     return relays(x, owner) && bt_route_needs(&x->route, x->route.me, owner) &&
            length(bt_exchange_owned_by(x, s, owner)) > 0;
 }
 
 /* True if this rank sends the sum of its own part to that rank of another host group. */
-static bool goes_back(const bt_exchange *x, const bt_exchange_slot *s, int to) {
+static bool sends_sum(const bt_exchange *x, const bt_exchange_slot *s, int to) {
     const bt_route *r = &x->route;
     return r->host_group[to] != r->mine && bt_route_relay(r, r->host_group[to], r->me) == to &&
            bt_route_needs(r, to, r->me) && length(bt_exchange_owned_by(x, s, r->me)) > 0;
@@ -201,7 +201,7 @@ static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     bool made = !bt_exchange_encoded(x);
     for (int k = 1; k < r->n; k++) {
         int to = (r->me - k + r->n) % r->n;
-        if (!goes_back(x, s, to)) continue;
+        if (!sends_sum(x, s, to)) continue;
         if (!made) {
             made = true;
             bytes = bt_exchange_encode(x, s, s->in, sum, own);
@@ -220,7 +220,7 @@ static bt_code back_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int k = 1; k < r->n; k++) {
         int from = (r->me + k) % r->n;
         bt_range p = bt_exchange_owned_by(x, s, from);
-        if (!comes_back(x, s, from)) continue;
+        if (!receives_sum(x, s, from)) continue;
         BT_TRY(bt_exchange_encoded(x)
                    ? bt_exchange_receive_payload(x, s, s->out, places++, p, from, err)
                    : bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, length(p), from, err));
@@ -235,7 +235,7 @@ static bt_code take_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int k = 1; k < r->n && bt_exchange_encoded(x); k++) {
         int from = (r->me + k) % r->n;
         bt_range p = bt_exchange_owned_by(x, s, from);
-        if (!comes_back(x, s, from)) continue;
+        if (!receives_sum(x, s, from)) continue;
         size_t n = length(p), bytes = s->payload_bytes[places];
         bool ok = bt_payload_decode(&x->back, x->cfg.grads + p.begin, p,
                                     s->out + places * x->place_bytes, bytes);
@@ -252,7 +252,7 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         int from = first + (at + k) % size;
         for (int o = 0; o < r->n; o++) {
             bt_range p = bt_exchange_owned_by(x, s, o);
-            if (relay_here(x, o) == from && bt_route_needs(r, r->me, o) && length(p) > 0)
+            if (own_relay(x, o) == from && bt_route_needs(r, r->me, o) && length(p) > 0)
                 BT_TRY(
                     bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, length(p), from, err));
         }

@@ -41,7 +41,7 @@ static uint64_t *mark_of(const bt_host_memory *m) {
     return (uint64_t *)(void *)(m->at + m->bytes - PAGE);
 }
 
-static int first_opens(bt_host_memory *m, const char *name, ticket *t) {
+static int create_with_ticket(bt_host_memory *m, const char *name, ticket *t) {
     int fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)m->bytes) != 0 || !map(m, fd)) return fd;
     *t = (ticket){getpid(), fd,
@@ -50,7 +50,7 @@ static int first_opens(bt_host_memory *m, const char *name, ticket *t) {
     return fd;
 }
 
-static int others_open(bt_host_memory *m, const ticket *t) {
+static int open_by_ticket(bt_host_memory *m, const ticket *t) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)t->pid, (long long)t->fd);
     int fd = t->token ? open(path, O_RDWR | O_CLOEXEC) : -1;
@@ -68,9 +68,9 @@ bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const
     int fd = -1;
     ticket t = {0};
     *m = (bt_host_memory){.bytes = (bytes + PAGE - 1) / PAGE * PAGE + PAGE};
-    if (seen && c->rank == 0) fd = first_opens(m, name, &t);
+    if (seen && c->rank == 0) fd = create_with_ticket(m, name, &t);
     bt_code code = bt_broadcast(c, &t, sizeof t, 0, err);
-    if (code == BT_OK && seen && c->rank != 0) fd = others_open(m, &t);
+    if (code == BT_OK && seen && c->rank != 0) fd = open_by_ticket(m, &t);
     seen = m->at != NULL;
     if (code == BT_OK) code = bt_all_reduce_i64(c, &seen, 1, BT_MIN, err);
     if (fd >= 0) close(fd); /* the mapping remains valid */

@@ -57,7 +57,7 @@ static size_t bytes_of(const bt_prefetch *f, int shard, size_t part) {
 }
 
 /* Offset of a shard's bytes of the part in a slot; for shard `size`: their sum. */
-static size_t place_in_slot(const bt_prefetch *f, int shard, size_t part) {
+static size_t offset_in_slot(const bt_prefetch *f, int shard, size_t part) {
     size_t at = 0;
     for (int s = 0; s < shard; s++)
         if (s != f->rank) at += bytes_of(f, s, part);
@@ -76,7 +76,7 @@ bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err
     *f = (bt_prefetch){.cfg = *cfg, .rank = c->rank, .size = c->size, .mpi = c->mpi};
     size_t n = (size_t)f->size, longest = 0;
     for (size_t p = 0; p < cfg->n_parts; p++) {
-        size_t bytes = place_in_slot(f, f->size, p);
+        size_t bytes = offset_in_slot(f, f->size, p);
         if (bytes > f->slot_bytes) f->slot_bytes = bytes;
         for (int s = 0; s < f->size; s++)
             if (bytes_of(f, s, p) > longest) longest = bytes_of(f, s, p);
@@ -130,7 +130,7 @@ static bt_code send_up_to(bt_prefetch *f, size_t end, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code ask_ahead(bt_prefetch *f, bt_err *err) {
+static bt_code post_receives(bt_prefetch *f, bt_err *err) {
     for (; f->asked < f->visits[f->rank] && f->asked < f->place + RING; f->asked++) {
         size_t part = part_of(f, f->asked), slot = f->asked % RING;
         if (f->arrived == f->asked) f->busy_since = bt_now_ns();
@@ -138,7 +138,7 @@ static bt_code ask_ahead(bt_prefetch *f, bt_err *err) {
             int from = (f->rank + d) % f->size;
             size_t n = bytes_of(f, from, part);
             if (n == 0) continue;
-            unsigned char *to = f->ring + slot * f->slot_bytes + place_in_slot(f, from, part);
+            unsigned char *to = f->ring + slot * f->slot_bytes + offset_in_slot(f, from, part);
             BT_TRY(check(MPI_Irecv(to, (int)n, MPI_BYTE, from, TAG, f->mpi,
                                    &f->asks[slot * (size_t)f->size + (size_t)from]),
                          err));
@@ -196,7 +196,7 @@ bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, 
         if (f->visits[s] > f->most_visits) f->most_visits = f->visits[s];
     }
     bt_threads_on_idle(bt_prefetch_poll, f);
-    BT_TRY(ask_ahead(f, err));
+    BT_TRY(post_receives(f, err));
     return send_up_to(f, BT_PREFETCH_AHEAD, err);
 }
 
@@ -214,12 +214,12 @@ bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) {
 const unsigned char *bt_prefetch_from(const bt_prefetch *f, int shard) {
     size_t part = part_of(f, f->place);
     if (shard == f->rank) return f->cfg.own + begin_of(f, shard, part);
-    return f->ring + f->place % RING * f->slot_bytes + place_in_slot(f, shard, part);
+    return f->ring + f->place % RING * f->slot_bytes + offset_in_slot(f, shard, part);
 }
 
 bt_code bt_prefetch_next(bt_prefetch *f, bt_err *err) {
     f->place++;
-    return ask_ahead(f, err);
+    return post_receives(f, err);
 }
 
 bt_code bt_prefetch_drain_sends(bt_prefetch *f, bt_err *err) {

@@ -106,7 +106,7 @@ static void wait_for(line *l, uint32_t meeting) {
     }
 }
 
-static void meet(shm_group *m) {
+static void arrive_and_wait(shm_group *m) {
     uint32_t meeting = ++m->meetings;
     line *mine = line_of(m, m->t.rank);
     int64_t start = bt_now_ns();
@@ -156,7 +156,7 @@ static void gather_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays,
     }
     count((uint64_t)(size - 1) * mine);
     if (n_arrays == 1 && arrays[0].x == m->t.common) {
-        meet(m);
+        arrive_and_wait(m);
         return;
     }
     for (size_t from = 0; from < longest; from += m->outbox_bytes) {
@@ -164,7 +164,7 @@ static void gather_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays,
         copy_rows(arrays, n_arrays, bt_tp_first_row(rows, me, size),
                   bt_tp_first_row(rows, me + 1, size), from, m->outbox_bytes, outbox_of(m, me),
                   false);
-        meet(m);
+        arrive_and_wait(m);
         m->meetings = box; /* the boxes this meeting was about */
         for (int d = 1; d < size; d++) {
             int k = (me + d) % size;
@@ -234,7 +234,7 @@ static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) 
     size_t first = bt_tp_first_row(rows, t->rank, t->size) * cols,
            n = bt_tp_first_row(rows, t->rank + 1, t->size) * cols - first;
     count((rows * cols - n) * sizeof(float));
-    meet(of(t));
+    arrive_and_wait(of(t));
     add_job j = {of(t), t->partial, first};
     bt_parallel_for(n, BT_SUM_BLOCK, add_range, &j);
     bt_tp_group_done(t, &mark, BT_COLL_REDUCE_SCATTER);
@@ -258,7 +258,7 @@ static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size)
         size_t k = bt_min_size(most, n - at);
         uint32_t box = m->meetings;
         memcpy(outbox_of(m, t->rank), x + at, k * sizeof *x);
-        meet(m);
+        arrive_and_wait(m);
         m->meetings = box;
         for (size_t i = 0; i < k; i += SUM_ELEMS) {
             float sum[SUM_LEVELS * SUM_ELEMS];
