@@ -17,7 +17,8 @@
  * slower ranks have read it: what an exchange left there may be written again (by its own rank, own
  * rows) only after the next call, and be read only before it. A failure is kept in `failed`, and
  * later calls do nothing: there is no meeting point inside a step. The time of an exchange is charged
- * where it happens (base/span.h): COMM_EXPOSED, and WAIT for ranks that arrive later. */
+ * where it happens (base/span.h): COMM_EXPOSED, and WAIT for ranks that arrive later.
+ * Threads: the training thread. */
 #ifndef BT_ENGINE_BASE_TP_GROUP_H
 #define BT_ENGINE_BASE_TP_GROUP_H
 

@@ -1,5 +1,6 @@
 /* ckpt_list.h - the checkpoints of a folder, newest first, and their removal. Private to
- * engine/ckpt. */
+ * engine/ckpt.
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_CKPT_CKPT_LIST_H
 #define BT_ENGINE_CKPT_CKPT_LIST_H
 

@@ -3,7 +3,8 @@
  *
  * Cost:     tensors pass through a buffer; only a linear layer that becomes codes is in memory as a whole. verify
  *           holds one whole model at a time.
- * Failure:  DEST is removed, and an existing DEST is never changed: it is refused (BT_BUSY). */
+ * Failure:  DEST is removed, and an existing DEST is never changed: it is refused (BT_BUSY).
+ * Threads:  one caller, which has the thread pool. */
 #ifndef BT_ENGINE_INTEROP_CONVERT_H
 #define BT_ENGINE_INTEROP_CONVERT_H
 

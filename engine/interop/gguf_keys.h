@@ -1,4 +1,6 @@
-/* gguf_keys.h - words that the reader and the writer of GGUF share. */
+/* gguf_keys.h - words that the reader and the writer of GGUF share.
+ *
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_INTEROP_GGUF_KEYS_H
 #define BT_ENGINE_INTEROP_GGUF_KEYS_H
 

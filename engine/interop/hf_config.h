@@ -2,7 +2,8 @@
  *
  * Reading: a missing key has the default of its class in `transformers` (formats.def). Refused by name:
  *          architectures that are not rows of formats.def, and every key whose value changes the computation in an
- *          unsupported way (biases, sliding windows, scaled rotary embeddings, other quantisation methods). */
+ *          unsupported way (biases, sliding windows, scaled rotary embeddings, other quantisation methods).
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_INTEROP_HF_CONFIG_H
 #define BT_ENGINE_INTEROP_HF_CONFIG_H
 

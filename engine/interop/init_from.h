@@ -1,5 +1,6 @@
 /* init_from.h - the weights a training begins with, out of a checkpoint of another shape or a model
- * of another program. */
+ * of another program.
+ * Threads: one caller, which has the thread pool. */
 #ifndef BT_ENGINE_INTEROP_INIT_FROM_H
 #define BT_ENGINE_INTEROP_INIT_FROM_H
 

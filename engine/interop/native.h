@@ -1,5 +1,6 @@
 /* native.h - our checkpoints as one of the formats: the settings inside one, and a new one made of
- * any source. */
+ * any source.
+ * Threads: one caller, which has the thread pool. */
 #ifndef BT_ENGINE_INTEROP_NATIVE_H
 #define BT_ENGINE_INTEROP_NATIVE_H
 

@@ -1,5 +1,6 @@
 /* out_file.h - a file during writing: under a temporary name, with its space reserved first, so that a full disk
- * is detected before any write; and functions that write tensors of a source into it. */
+ * is detected before any write; and functions that write tensors of a source into it.
+ * Threads: one caller, which has the thread pool. */
 #ifndef BT_ENGINE_INTEROP_OUT_FILE_H
 #define BT_ENGINE_INTEROP_OUT_FILE_H
 

@@ -3,7 +3,8 @@
  *
  * Order:    step after every step, hold around work that belongs to no step, tell once at the end. The first two
  *           steps of an attempt are warm-up (one, if there are only two). Cost: two clock readings per operation,
- *           two of the processor's clock per phase. */
+ *           two of the processor's clock per phase.
+ * Threads:  the training thread. */
 #ifndef BT_ENGINE_OBSERVE_PROFILE_H
 #define BT_ENGINE_OBSERVE_PROFILE_H
 

@@ -6,7 +6,8 @@
  * moment after its step; `flush` waits for it. Rank 0 keeps the last BT_HISTORY steps for the
  * medians of the run's result.
  * Order:    init -> { post, poll* }* -> flush -> release. Collective: post and flush on all ranks alike.
- * No allocation after init. */
+ * No allocation after init.
+ * Threads:  the training thread. */
 #ifndef BT_ENGINE_OBSERVE_TELEMETRY_H
 #define BT_ENGINE_OBSERVE_TELEMETRY_H
 

@@ -5,7 +5,8 @@
  *     some gradient is not        overflow: the step is not applied, the scale is halved
  *
  * Every rank has the same scale, because every rank computes the same gradient norm; a power of two changes no bit
- * of a gradient that is inside the range of fp32. Latent weights, moments and sums are always fp32. */
+ * of a gradient that is inside the range of fp32. Latent weights, moments and sums are always fp32.
+ * Threads: one owner. */
 #ifndef BT_ENGINE_OPTIM_LOSS_SCALE_H
 #define BT_ENGINE_OPTIM_LOSS_SCALE_H
 

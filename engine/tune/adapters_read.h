@@ -1,4 +1,6 @@
-/* adapters_read.h - adapters that a training begins with: a checkpoint of ours, or a folder of PEFT. */
+/* adapters_read.h - adapters that a training begins with: a checkpoint of ours, or a folder of PEFT.
+ *
+ * Threads: one caller. */
 #ifndef BT_ENGINE_TUNE_ADAPTERS_READ_H
 #define BT_ENGINE_TUNE_ADAPTERS_READ_H
 

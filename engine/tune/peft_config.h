@@ -2,7 +2,8 @@
  *
  * Used: r, lora_alpha, use_rslora, alpha_pattern, base_model_name_or_path. Refused by name: every setting with
  *       which PEFT computes something else (rank_pattern, modules_to_save, bias, DoRA, an initialisation that
- *       changes the base). Any other key that is not in a list of harmless ones is reported. */
+ *       changes the base). Any other key that is not in a list of harmless ones is reported.
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_TUNE_PEFT_CONFIG_H
 #define BT_ENGINE_TUNE_PEFT_CONFIG_H
 

@@ -1,5 +1,6 @@
 /* peft_write.h - adapters as a folder that PEFT loads (peft.PeftModel.from_pretrained):
- * adapter_config.json and adapter_model.safetensors, whose names and shapes PEFT 0.21 writes itself. */
+ * adapter_config.json and adapter_model.safetensors, whose names and shapes PEFT 0.21 writes itself.
+ * Threads: one caller. */
 #ifndef BT_ENGINE_TUNE_PEFT_WRITE_H
 #define BT_ENGINE_TUNE_PEFT_WRITE_H
 

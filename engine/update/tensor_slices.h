@@ -2,7 +2,8 @@
  *
  * A rank holds a block of a tensor (rows, or columns, with tensor parallelism), of which one owner
  * may hold any stretch (ZeRO). A block of columns is not contiguous in the tensor: its whole rows
- * become one slice with a stride, what is left at both ends slices of their own. */
+ * become one slice with a stride, what is left at both ends slices of their own.
+ * Threads: any; pure functions. */
 #ifndef BT_ENGINE_UPDATE_TENSOR_SLICES_H
 #define BT_ENGINE_UPDATE_TENSOR_SLICES_H
 

@@ -29,7 +29,8 @@
  * Order:    create -> quantise -> { begin -> passes -> serve -> end }* -> { gather (pieces from the last to the
  *           first, each after its update) -> quantise -> ... }* -> destroy. serve: before this rank waits for
  *           other ranks in another way.
- * Collective over the shard axis. No allocation after create. */
+ * Collective over the shard axis. No allocation after create.
+ * Threads:  the training thread. */
 #ifndef BT_ENGINE_UPDATE_WEIGHTS_H
 #define BT_ENGINE_UPDATE_WEIGHTS_H
 

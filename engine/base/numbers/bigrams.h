@@ -1,5 +1,6 @@
 /* bigrams.h - counts of the tokens that follow each token in a text: a bigram model as shares. Made by
- * data/shards/followers.h, read by the head (kernels/ops/ops.h). */
+ * data/shards/followers.h, read by the head (kernels/ops/ops.h).
+ * Threads: constant after it was counted. */
 #ifndef BT_ENGINE_BASE_NUMBERS_BIGRAMS_H
 #define BT_ENGINE_BASE_NUMBERS_BIGRAMS_H
 

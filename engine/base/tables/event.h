@@ -1,4 +1,6 @@
-/* event.h - kinds of events, made from events.def: level, effect on the run's state, looks. */
+/* event.h - kinds of events, made from events.def: level, effect on the run's state, looks.
+ *
+ * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_EVENT_H
 #define BT_ENGINE_BASE_TABLES_EVENT_H
 

@@ -1,4 +1,6 @@
-/* figure.h - the words for a run's figures, made from figures.def. */
+/* figure.h - the words for a run's figures, made from figures.def.
+ *
+ * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_FIGURE_H
 #define BT_ENGINE_BASE_TABLES_FIGURE_H
 

@@ -6,7 +6,8 @@
  *     gradients   |g| in octaves: bin i holds [2^(i - 28), 2^(i - 27))
  *
  * The first and the last bin also hold values beyond; a gradient of 0 is in the first, one that is not finite in
- * the last. */
+ * the last.
+ * Threads: any; pure functions. */
 #ifndef BT_ENGINE_BASE_TABLES_HISTOGRAM_H
 #define BT_ENGINE_BASE_TABLES_HISTOGRAM_H
 

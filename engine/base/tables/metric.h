@@ -1,5 +1,6 @@
 /* metric.h - the metrics: enums and descriptors made from metrics.def, scopes.def, phases.def and panels.def, and
- * the one formatter of values for people. */
+ * the one formatter of values for people.
+ * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_METRIC_H
 #define BT_ENGINE_BASE_TABLES_METRIC_H
 

@@ -1,4 +1,6 @@
-/* time_part.h - parts of a run's wall clock, made from times.def. */
+/* time_part.h - parts of a run's wall clock, made from times.def.
+ *
+ * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_TIME_PART_H
 #define BT_ENGINE_BASE_TABLES_TIME_PART_H
 

@@ -1,4 +1,6 @@
-/* verb.h - requests to a live run (verbs.def), and the states of a run (states.def). */
+/* verb.h - requests to a live run (verbs.def), and the states of a run (states.def).
+ *
+ * Threads: any; constant tables. */
 #ifndef BT_ENGINE_BASE_TABLES_VERB_H
 #define BT_ENGINE_BASE_TABLES_VERB_H
 

@@ -6,7 +6,8 @@
  * Refuses:  files that are not text by their first bytes (file_kind.h), NUL bytes in text, rows that are not JSON
  *           objects with the field as a string; in used values nesting deeper than 64 and duplicate keys. The
  *           message names file and byte, line or row. Keys that are not used may have any values.
- * Owns:     one open file and its buffers; a piece is valid until the following `next`. */
+ * Owns:     one open file and its buffers; a piece is valid until the following `next`.
+ * Threads:  one owner. */
 #ifndef BT_ENGINE_DATA_IO_DOCUMENTS_H
 #define BT_ENGINE_DATA_IO_DOCUMENTS_H
 

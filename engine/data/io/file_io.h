@@ -1,5 +1,6 @@
 /* file_io.h - small file helpers of engine/data: whole reads and writes that survive EINTR and
- * short counts, folders, names. */
+ * short counts, folders, names.
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_DATA_IO_FILE_IO_H
 #define BT_ENGINE_DATA_IO_FILE_IO_H
 

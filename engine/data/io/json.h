@@ -1,5 +1,6 @@
 /* json.h - one JSON object from untrusted text: bounded depth, no double keys. The only jansson in
- * a header of engine/data. */
+ * a header of engine/data.
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_DATA_IO_JSON_H
 #define BT_ENGINE_DATA_IO_JSON_H
 

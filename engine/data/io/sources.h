@@ -6,7 +6,8 @@
  * name then ends in .gz or .zst behind the rest (text_file.h).
  * In a folder the following are skipped: names that begin with a dot or do not match the glob, sockets and pipes;
  * and, counted as skipped, broken links, and by their first bytes files that are not text and .json files without
- * rows. A file that is given directly is never skipped. */
+ * rows. A file that is given directly is never skipped.
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_DATA_IO_SOURCES_H
 #define BT_ENGINE_DATA_IO_SOURCES_H
 

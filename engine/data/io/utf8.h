@@ -1,4 +1,6 @@
-/* utf8.h - validates UTF-8 (Unicode table 3-7: no overlong forms, no surrogates, at most U+10FFFF). */
+/* utf8.h - validates UTF-8 (Unicode table 3-7: no overlong forms, no surrogates, at most U+10FFFF).
+ *
+ * Threads: any; pure functions. */
 #ifndef BT_ENGINE_DATA_IO_UTF8_H
 #define BT_ENGINE_DATA_IO_UTF8_H
 

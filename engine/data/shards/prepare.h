@@ -6,7 +6,8 @@
  * marks of learned tokens.
  * Cached shards are keyed by (path, size, time of change) of every file, field and tokenizer; a lock file lets one
  * of several processes do the work; a damaged cache file is made again. The notes of a cached shard are in a file
- * beside it. */
+ * beside it.
+ * Threads: one caller; several processes may prepare the same data. */
 #ifndef BT_ENGINE_DATA_SHARDS_PREPARE_H
 #define BT_ENGINE_DATA_SHARDS_PREPARE_H
 

@@ -1,7 +1,8 @@
 /* hf_keys.h - keys of config.json and generation_config.json of Hugging Face that no reader here uses.
  *
  * Refused: keys that change the computation of a model (scaled logits, experts, soft caps, ...), unless their
- *          value disables them. Ignored: keys of training and of transformers itself. Reported: all others. */
+ *          value disables them. Ignored: keys of training and of transformers itself. Reported: all others.
+ * Threads: any; no shared state. */
 #ifndef BT_ENGINE_INTEROP_KEYS_HF_KEYS_H
 #define BT_ENGINE_INTEROP_KEYS_HF_KEYS_H
 

@@ -1,5 +1,6 @@
 /* half.h - conversions of floats to and from fp16 (IEEE 754 binary16) and bf16 in plain C, rounded to the nearest,
- * ties to even. fp16 is infinity beyond 65504, and multiples of 2^-24 below 2^-14; NaN is preserved. */
+ * ties to even. fp16 is infinity beyond 65504, and multiples of 2^-24 below 2^-14; NaN is preserved.
+ * Threads: any; pure functions. */
 #ifndef BT_ENGINE_KERNELS_TABLE_HALF_H
 #define BT_ENGINE_KERNELS_TABLE_HALF_H
 

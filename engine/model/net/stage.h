@@ -10,7 +10,8 @@
  * Residuals are (S, C) floats, S the tokens whose residual this rank holds (bt_slice_rows).
  * With preferences each micro-batch passes through the base of all stages first (bt_model_stage_reference). The
  * first stage owns the embedding. A last stage whose head is tied to it has a copy, and its gradients are added by
- * the first stage. */
+ * the first stage.
+ * Threads: the training thread. */
 #ifndef BT_ENGINE_MODEL_NET_STAGE_H
 #define BT_ENGINE_MODEL_NET_STAGE_H
 

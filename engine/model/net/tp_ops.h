@@ -7,7 +7,8 @@
  *                      sums are added as a tree of leaves (reproducible training)
  *
  * Rows are tokens. With sequence parallelism a rank holds the residual of its own rows only, otherwise of all.
- * Every function is collective over the tensor-parallel group. */
+ * Every function is collective over the tensor-parallel group.
+ * Threads: the training thread. */
 #ifndef BT_ENGINE_MODEL_NET_TP_OPS_H
 #define BT_ENGINE_MODEL_NET_TP_OPS_H
 

@@ -1,4 +1,6 @@
-/* config.h - the shape of a model, its presets and its exact counts. */
+/* config.h - the shape of a model, its presets and its exact counts.
+ *
+ * Threads: any; pure functions. */
 #ifndef BT_ENGINE_MODEL_SHAPE_CONFIG_H
 #define BT_ENGINE_MODEL_SHAPE_CONFIG_H
 

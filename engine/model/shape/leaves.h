@@ -1,7 +1,8 @@
 /* leaves.h - the leaves of a model: equal parts of its heads, feed-forward width, vocabulary and
  * rows, whose partial sums are added as a tree (reproducible training). Each tensor-parallel rank
  * holds a whole branch of the tree, so that the sums have the same bits in every tensor-parallel
- * size. */
+ * size.
+ * Threads: any; pure functions. */
 #ifndef BT_ENGINE_MODEL_SHAPE_LEAVES_H
 #define BT_ENGINE_MODEL_SHAPE_LEAVES_H
 

@@ -2,7 +2,8 @@
  *
  * Ranks of one host share CLOCK_MONOTONIC: offset 0, error 0. A rank elsewhere measures its offset
  * to rank 0 by ping-pong: the shortest round trip of several bounds the error by half its length.
- * Collective over the communicator. */
+ * Collective over the communicator.
+ * Threads: the training thread. */
 #ifndef BT_ENGINE_PARALLEL_MPI_CLOCK_SYNC_H
 #define BT_ENGINE_PARALLEL_MPI_CLOCK_SYNC_H
 

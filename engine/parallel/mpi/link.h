@@ -4,7 +4,8 @@
  * Every rank sends to every other at once, as in exchange.h and shard_all_gather.h. A round in which a rank sends
  * `bytes` in total takes latency + bytes / rate. Two sizes are measured; the time of a size is the minimum over
  * several rounds of the maximum over the ranks. Collective over the communicator; takes about ten rounds, and
- * temporarily twice `bytes` of memory. */
+ * temporarily twice `bytes` of memory.
+ * Threads: the training thread. */
 #ifndef BT_ENGINE_PARALLEL_MPI_LINK_H
 #define BT_ENGINE_PARALLEL_MPI_LINK_H
 
