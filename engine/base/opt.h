@@ -91,7 +91,7 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     bt_opt_origin origin[BT_OPT_MAX];
     /* "conf.yaml:12", "--lr", "BITRAIN_OPTIM_LR", "preset nano" */
     char where[BT_OPT_MAX][48];
-    /* set after init: what bt_opts_yaml takes besides the table's keys; NULL: nothing */
+    /* set after init: keys of other programs accepted by bt_opts_yaml; NULL: none */
     const bt_opt_alias *aliases;
     size_t n_aliases;
     const bt_opt_removed *removed; /* set after init; NULL: none */

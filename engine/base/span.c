@@ -1,4 +1,4 @@
-/* span.c - the stack, and what each phase was charged. */
+/* span.c - the stack of phases, and the time charged to each. */
 #include "engine/base/span.h"
 
 #include <assert.h>

@@ -24,7 +24,7 @@ void bt_span_reset(void);
 void bt_span_begin(int phase); /* a bt_rank_metric that is a phase, or BT_SPAN_EXCLUDED */
 void bt_span_end(void);        /* ends the innermost span */
 bool bt_span_excluded(void);   /* BT_SPAN_EXCLUDED is open: the current time belongs to no step */
-/* ns of what the innermost open phase was charged belong to another phase; not while excluded */
+/* moves ns from the innermost open phase to another one; not while excluded */
 void bt_span_transfer(int to, int64_t ns);
 /* charged to a phase since the last cut, an open span included */
 int64_t bt_span_ns(int phase);

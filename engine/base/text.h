@@ -46,7 +46,7 @@ void bt_json_bytes(bt_json *j, const char *key, const char *s);
 /* appends the bytes that bt_json_bytes wrote as s */
 void bt_text_put_bytes(bt_text *t, const char *s);
 void bt_json_num(bt_json *j, const char *key, double v);
-/* the same with at most so many significant digits, 1 to 17 */
+/* the same with at most `digits` significant digits, 1 to 17 */
 void bt_json_rounded(bt_json *j, const char *key, double v, int digits);
 void bt_json_int(bt_json *j, const char *key, int64_t v);
 void bt_json_ints(bt_json *j, const char *key, const int64_t *v, size_t n); /* an array */

@@ -58,7 +58,7 @@ typedef struct bt_ckpt_slice { /* a slice that this rank contributes (save) or r
     /* load: numbers of another type in the checkpoint are converted, rounded to the nearest; bytes (U8)
      * must be bytes */
     bt_ckpt_type type;
-    /* load: where the checkpoint has nothing of this state of this tensor, data becomes zeros */
+    /* load: if the checkpoint has no such state of this tensor, data is zeroed */
     bool optional;
 } bt_ckpt_slice;
 
@@ -93,7 +93,7 @@ bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) BT_MUST_CHECK;
 typedef struct bt_ckpt_job { /* one save; all borrowed */
     const char *dir;
     const bt_ckpt_meta *meta;
-    const bt_ckpt_slice *slices; /* (n) what this rank contributes */
+    const bt_ckpt_slice *slices; /* (n) slices that this rank contributes */
     size_t n;
     int keep;  /* number of the newest checkpoints that are kept, at least 1, besides the best */
     bool best; /* DIR/best is this one from its commit on */

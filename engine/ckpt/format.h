@@ -31,7 +31,7 @@ typedef struct file_head {
     uint64_t generation, n_sections, file_bytes;
     int64_t step;
     uint64_t reserved;  /* 0 */
-    uint64_t self_hash; /* XXH3-64 of what precedes */
+    uint64_t self_hash; /* XXH3-64 of the preceding bytes */
 } file_head;
 
 typedef struct section_head {
@@ -63,7 +63,7 @@ typedef struct ckpt_file { /* one row of the manifest */
 
 /* ---- section_file.c ---- */
 void ckpt_file_name(char *out, size_t size, int rank, uint64_t generation);
-/* exactly what ckpt_file_name makes: no '/', no '..' */
+/* true for names made by ckpt_file_name: no '/', no '..' */
 bool ckpt_file_name_ok(const char *name);
 /* writes FOLDER/NAME.tmp (space reserved first), fsyncs, renames, fsyncs the folder, reads it all
  * back; nothing is left on failure */

@@ -54,8 +54,8 @@ static bt_code try_one(bt_comm *c, const char *folder, bool chosen, ckpt_manifes
     mine = code == BT_OK;
     if (mine) memcpy(seal, m->seal, 33);
     BT_TRY(broadcast(c, seal, sizeof seal, err));
-    /* on folders that are not shared every node must hold the same checkpoint, not one of the same
-     * name. Where rank 0 has none, its error is the one that all get */
+    /* On folders that are not shared every node must hold the same checkpoint, not just one of the same name. If
+     * rank 0 has none, all ranks get its error. */
     if (mine && strcmp(seal, m->seal) != 0)
         code = bt_fail(err, BT_FORMAT, "'%s' is another checkpoint on this host than on rank 0's",
                        folder);

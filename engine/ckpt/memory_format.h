@@ -25,7 +25,7 @@ typedef struct memory_head {
     uint32_t unused_word;
     uint64_t vocab_hash; /* hash of the tokenizer; 0: the state was written by an older build */
     char unused[736];
-    uint64_t self_hash; /* XXH3-64 of what precedes; 0 while the segment is written */
+    uint64_t self_hash; /* XXH3-64 of the preceding bytes; 0 while the segment is written */
 } memory_head;
 _Static_assert(sizeof(memory_head) == 65536, "whole pages");
 
@@ -42,10 +42,10 @@ static inline uint64_t memory_data_begin(uint64_t n_sections) {
 /* ---- memory_pair.c: two segments of one rank's part, written in turn ---- */
 typedef struct memory_segment {
     char path[4096];
-    unsigned char *at; /* mapped; NULL: not taken */
+    unsigned char *at; /* mapped; NULL: not mapped */
     bool made;         /* created by this call */
 } memory_segment;
-/* makes or takes over the file of that name and length, mapped */
+/* creates or reuses the file of that name and length, and maps it */
 bt_code ckpt_segment_take(memory_segment *s, uint64_t bytes, bt_err *err) BT_MUST_CHECK;
 typedef struct memory_pair {
     memory_segment seg[2];
@@ -60,7 +60,7 @@ typedef struct memory_pair_name {
     const char *kind; /* "": the rank's own, "m": the copy on the next host */
 } memory_pair_name;
 void ckpt_pair_init(memory_pair *p, const memory_pair_name *name, uint64_t bytes);
-/* bytes that are still to be taken */
+/* bytes that are still to be allocated */
 uint64_t ckpt_pair_missing(const memory_pair *p);
 /* Takes both segments. The state from which this attempt began (NULL: none) must be kept until the attempt's first
  * own state is complete: the other segment is written first, and ranks may choose differently */
@@ -85,7 +85,7 @@ bt_code ckpt_mirror_take(memory_mirror *m, const bt_memory_id *begun_from, bt_er
 bt_code ckpt_mirror_exchange(memory_mirror *m, const unsigned char *segment,
                              const memory_head *valid, bt_err *err) BT_MUST_CHECK;
 size_t ckpt_mirror_total(const memory_mirror *m); /* bytes of both segments of all that are kept */
-/* remove: what ckpt_mirror_take made. Accepts NULL */
+/* remove: also removes the files created by ckpt_mirror_take. Accepts NULL */
 void ckpt_mirror_destroy(memory_mirror *m, bool remove);
 
 /* ---- memory_read.c ---- */

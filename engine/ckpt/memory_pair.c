@@ -1,4 +1,4 @@
-/* memory_pair.c - two segments of shared memory: named, taken, left to the next attempt. */
+/* memory_pair.c - two segments of shared memory: named, mapped, and left for the next attempt. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>

@@ -21,7 +21,7 @@ static const uint64_t SPARE_BYTES = UINT64_C(32) << 20;
 struct bt_memory_state {
     bt_comm *world;
     section_head *table;        /* (n) the same for every state, except the hashes of the data */
-    const unsigned char **from; /* (n) where the data of a section are */
+    const unsigned char **from; /* (n) addresses of the sections' data */
     uint64_t *to;               /* (n) their place in a segment */
     size_t n;
     memory_pair own;

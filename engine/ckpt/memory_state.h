@@ -42,7 +42,7 @@ typedef struct bt_memory_id {
 typedef struct bt_memory_cfg {
     const char *dir;             /* exists; a memory file system */
     bt_comm *world;              /* the ranks that write; borrowed, as the slices' data */
-    const bt_ckpt_slice *slices; /* (n) what this rank contributes; copied */
+    const bt_ckpt_slice *slices; /* (n) slices that this rank contributes; copied */
     size_t n;
     int attempt;
     bool spread; /* the world has several hosts, and every rank writes its own part on its own */

@@ -228,7 +228,7 @@ static void link_best(const ckpt_save *s) {
         bt_log(BT_LOG_WARN, "cannot make the link '%s'", link);
 }
 
-/* name of the best checkpoint's folder, "" where there is none */
+/* name of the best checkpoint's folder, "" if there is none */
 static void read_best(const char *dir, char name[64]) {
     char link[PATH_MAX];
     name[0] = '\0';
@@ -319,7 +319,7 @@ static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
         ckpt_manifest_read(path, &m, NULL) != BT_OK)
         return 0;
     uint64_t bytes = data_bytes(&m);
-    if (!has_room(dir, bytes)) /* only then is the reading worth it */
+    if (!has_room(dir, bytes)) /* otherwise the read-back would be wasted */
         for (size_t i = 0; bytes && i < m.n_files; i++)
             if (ckpt_file_verify(path, &m.files[i], m.generation, m.meta.step, NULL) != BT_OK)
                 bytes = 0;

@@ -1,4 +1,4 @@
-/* section_source.c - finds the sections that hold a slice, and copies what both have. */
+/* section_source.c - finds the sections that overlap a slice, and copies the overlap. */
 #include "engine/ckpt/section_source.h"
 
 #include <stdlib.h>
@@ -77,7 +77,7 @@ static void copy(const copying *c, unsigned char *to, uint64_t at, const unsigne
         memcpy(to, from, n * c->to_bytes);
 }
 
-/* copies what both hold (from NULL: only counts); returns its elements */
+/* Copies the common elements (from NULL: only counts); returns their number. */
 static uint64_t common(const rows *want, unsigned char *to, const rows *have,
                        const unsigned char *from, const copying *how) {
     uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;

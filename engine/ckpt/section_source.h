@@ -13,7 +13,7 @@ typedef struct ckpt_source {
     /* data of a section, checked against its hash, into out (count elements) */
     bt_code (*read)(struct ckpt_source *s, const ckpt_section *x, void *out, bt_err *err);
     unsigned char *scratch; /* room for the longest section, allocated on first need */
-    size_t in_scratch;      /* the section whose data it holds, where it holds any */
+    size_t in_scratch;      /* the section whose data it holds, if holds_any */
     bool holds_any;
 } ckpt_source;
 

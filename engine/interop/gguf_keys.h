@@ -7,8 +7,8 @@
 #include "engine/base/text.h"
 #include "engine/interop/gguf.h"
 
-/* keys of our own, which other programs pass over: what linear layers are ("bitnet158", "dense"), the
- * activation the model was trained with, and whether text is normalised to NFC */
+/* keys of our own, ignored by other programs: kind of linear layers ("bitnet158", "dense"), the activation with
+ * which the model was trained, and whether text is normalised to NFC */
 #define BT_KEY_LINEAR "bitrain.linear"
 #define BT_KEY_ACT "bitrain.hidden_activation"
 #define BT_KEY_NFC "bitrain.normalizer_nfc"

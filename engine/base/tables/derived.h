@@ -43,13 +43,12 @@ typedef struct bt_derived_row {
 extern const bt_derived_row bt_derived[];
 extern const size_t bt_derived_n;
 
-/* "now", of a run's figures (span RECENT of figures.def) and of its ranks: this many of its newest
- * recorded steps */
+/* "now" for a run's figures (span RECENT of figures.def) and its ranks: this number of its newest recorded steps */
 #define BT_RECENT_STEPS 128
 /* median of the known ones among n values; NaN: none is known. Reorders v. */
 double bt_median_known(double *v, size_t n);
-/* a share of the time of several steps together: of each its share and its time; those of which one
- * is unknown are left out. NaN: none is known */
+/* Mean of a share over several steps, weighted by their time; steps with an unknown value are skipped. NaN: none
+ * is known */
 double bt_share_of_time(const double *share, const double *time, size_t n);
 
 #endif

@@ -61,7 +61,7 @@ size_t bt_chat_stops(const bt_chat_template *t, const bt_tokenizer *tokenizer,
                      const char *stops[BT_CHAT_STOPS]) {
     size_t n = 0;
     if (bt_chat_end_token(t, tokenizer) >= 0) return 0;
-    /* a line feed ends many a sentence; what the next turn begins with is the better end */
+    /* many sentences end with a line feed, so the beginning of the next turn is the better stop text */
     if (t->end && strcmp(t->end, "\n") != 0) stops[n++] = t->end;
     if (t->stop) stops[n++] = t->stop;
     return n;

@@ -11,8 +11,8 @@
 
 enum { BT_LABELS_MAX = 1000, BT_LABEL_BYTES = 64 };
 
-/* the name in an object's field `label`: a text, or a whole number, which becomes its digits. BT_FORMAT
- * names the field and what is wrong with it */
+/* the name in an object's field `label`: a text, or a whole number, which becomes its digits. BT_FORMAT: err has
+ * the field and its fault */
 bt_code bt_label_of(json_t *object, char out[BT_LABEL_BYTES], bt_err *err) BT_MUST_CHECK;
 
 size_t bt_labels_count(const char *list);

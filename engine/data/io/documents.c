@@ -415,7 +415,7 @@ static bt_code find_row(bt_documents *d, char *c, bt_err *err) {
     return BT_OK;
 }
 
-/* the next object of a list, or of objects that follow each other */
+/* Reads the next object of a list, or of concatenated objects. */
 static bt_code take_value(bt_documents *d, char **s, size_t *n, bt_err *err) {
     char c;
     bool lines;

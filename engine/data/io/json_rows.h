@@ -29,7 +29,7 @@ typedef struct bt_json_unread {
         bool inner; /* key of an object inside a row */
         uint64_t count;
     } keys[BT_UNREAD_MAX];
-    size_t n, next;   /* next: where the search for the next key begins */
+    size_t n, next;   /* next: start of the search for the next key */
     uint64_t others;  /* occurrences of keys beyond BT_UNREAD_MAX */
     const char *form; /* likely value of data.form for the last row; NULL: none */
 } bt_json_unread;

@@ -1,4 +1,4 @@
-/* followers.c - counts pairs of tokens that follow each other: sorted, equal ones are neighbours. */
+/* followers.c - counts pairs of successive tokens: they are sorted, so that equal ones are adjacent. */
 #include "engine/data/shards/followers.h"
 
 #include <stdlib.h>

@@ -28,7 +28,7 @@ struct bt_loader {
     bool shuffle;
     uint64_t seed;
     int64_t step; /* step of the reader's next micro-batch */
-    int64_t base; /* sequence number of step 0's first; not 0 where the data are dealt out */
+    int64_t base; /* sequence number of step 0's first; not 0 if a hub leases the data */
     int sequences_per_step, first_sequence, n_sequences, done_sequences;
     bt_corpus **corpora; /* (n_corpora) 0: synth; several: of a mixture */
     size_t n_corpora;

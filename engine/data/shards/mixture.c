@@ -72,7 +72,7 @@ static bt_code read_weights(stage *s, const char **at, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-/* each turn every source gains its weight, and the one that has most is taken and pays the sum */
+/* in each turn every source gains its weight, and the one with most is chosen and loses the sum of the weights */
 static bt_code lay_out(stage *s, size_t n, bt_err *err) {
     int64_t *has = calloc(n, sizeof *has);
     uint64_t *taken = calloc(n, sizeof *taken);

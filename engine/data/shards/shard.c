@@ -127,7 +127,7 @@ static bt_code check_documents(const bt_shard *s, const bt_shard_header *h, bt_e
     return BT_OK;
 }
 
-/* sums of the tables, added with the wrap-around in view */
+/* sums of the tables, with overflow checks */
 static bt_code check_tables(const bt_shard *s, const bt_shard_header *h, bt_err *err) {
     XXH64_hash_t content = XXH3_64bits_withSeed(NULL, 0, h->count);
     uint64_t before = 0;

@@ -48,7 +48,7 @@ typedef struct bt_shard_info {
     uint64_t n_spans;
 } bt_shard_info;
 
-/* ids that a model learns to write; of a shard without spans all are */
+/* ids that a model learns to write; all ids if the shard has no spans */
 typedef struct bt_shard_span {
     uint64_t first;
     uint32_t n, source_bytes;
@@ -82,8 +82,7 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
                                uint64_t vocab_hash, bt_err *err) BT_MUST_CHECK;
 bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
                         const uint32_t *id_lengths, bt_err *err) BT_MUST_CHECK;
-/* the same, of which those are learned where learned[i] is not 0; either this or bt_shard_append for
- * all of a shard */
+/* the same, with learned[i] nonzero for learned ids; a shard is written either by this or by bt_shard_append */
 bt_code bt_shard_append_learned(bt_shard_writer *w, const int32_t *ids,
                                 const unsigned char *learned, size_t n, const uint32_t *id_lengths,
                                 bt_err *err) BT_MUST_CHECK;

@@ -74,7 +74,7 @@ static json_t *added_tokens(const bt_tokenizer *t) {
     return list;
 }
 
-/* the member "post_processor": a template with the tokens around a text; null where there are none */
+/* the member "post_processor": a template with the tokens around a text; null if there are none */
 static json_t *post_processor(const bt_tokenizer *t) {
     if (!t->n_prefix && !t->n_suffix) return json_null();
     json_t *single = json_array(), *pair = json_array(), *tokens = json_object();

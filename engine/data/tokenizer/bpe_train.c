@@ -313,7 +313,8 @@ static bool commonest(trainer *t, uint32_t *best) {
             *best = e.pair;
             return true;
         }
-        if (now > 0) push(t, (entry){now, e.pair}); /* there is room: one was just taken out */
+        if (now > 0)
+            push(t, (entry){now, e.pair}); /* there is room, because one was just removed */
     }
     return false;
 }

@@ -62,7 +62,7 @@ static void record_ranks(bt_hub *h) {
     h->cfg.sink->ranks(h->cfg.sink->ctx, ranks, h->n);
 }
 
-/* An island that joins, also again, begins where the slowest is. */
+/* Sets the clock of an island that joins or rejoins to that of the slowest island. */
 static void set_start_clock(bt_hub *h, bt_member *m) {
     int64_t slowest, fastest;
     const size_t n = bt_hub_training(h, &slowest, &fastest);

@@ -76,8 +76,8 @@ typedef struct bt_hub_step {
     double lr, decay, grad_norm;
     bool applied; /* false: the norm is not finite, nothing was changed */
 } bt_hub_step;
-/* one optimizer step by the mean gradient, clipped by the norm of the mean. position: of the schedule;
- * factor: on the learning rate */
+/* One optimizer step by the mean gradient, clipped by the norm of the mean. position: step of the schedule;
+ * factor: multiplies the learning rate */
 bt_code bt_hub_model_gradient_step(bt_hub_model *m, int64_t position, double factor,
                                    bt_hub_step *out, bt_err *err) BT_MUST_CHECK;
 /* one outer step by the mean delta of `islands` islands, by the job's settings (rules/outer_step.h) */
@@ -95,7 +95,7 @@ const void *bt_hub_model_bytes(bt_hub_model *m, int kind, size_t *n);
 bool bt_hub_model_local_steps(const bt_hub_model *m);
 /* the next updates are gradients, or deltas */
 bt_push_kind bt_hub_model_push_kind(const bt_hub_model *m);
-/* one update is made of those of all islands, instead of one at each arrival */
+/* true if one update combines those of all islands, instead of one per arrival */
 bool bt_hub_model_together(const bt_hub_model *m);
 
 /* slices for a checkpoint, of save and load alike */

@@ -41,8 +41,8 @@ bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, 
 /* logs the change, then publishes it; updates of members that are not applied are dropped */
 bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version_before, bt_err *err)
     BT_MUST_CHECK;
-/* A checkpoint of the whole. Where the disk refuses it and the hub may wait (bt_hub_cfg.wait), h->unsaved holds the
- * reason, an event reports it, and this is no error */
+/* Writes a checkpoint of the whole model. If the disk refuses it and the hub may wait (bt_hub_cfg.wait),
+ * h->unsaved holds the reason, an event reports it, and the result is BT_OK. */
 bt_code bt_hub_all_save(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 /* the first one, without which nothing can be kept: waits for the disk */
 bt_code bt_hub_all_save_first(bt_hub *h, bt_err *err) BT_MUST_CHECK;

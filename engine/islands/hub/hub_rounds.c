@@ -366,7 +366,7 @@ static bt_code release(bt_hub *h, bt_err *err) {
         h->finished |= m->go.steps == 0;
         begin[n_begin++] = m;
     }
-    /* islands that are not in step end one after another: the last rows are those of the last */
+    /* asynchronous islands end one after another: the last rows recorded are those after the last one */
     if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* an island that is bound + 1 steps ahead of the slowest waits, so this difference is never exceeded */

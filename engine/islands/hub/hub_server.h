@@ -114,7 +114,7 @@ typedef struct bt_hub {
     int64_t waits_ns[BT_HUB_ROUNDS]; /* durations for which islands waited, the newest of n_waits */
     size_t n_waits;
     int64_t now_ns, told_ns; /* told_ns: of the newest step record */
-    bool room_again; /* the disk took something that it had refused: a checkpoint is worth a try */
+    bool room_again; /* the disk accepted a write that it had refused before: try a checkpoint */
     bt_err unsaved;  /* why the newest checkpoint could not be written; code BT_OK: it was */
     struct bt_hub_state *state; /* NULL: nothing is kept; borrowed (hub_state.h) */
     int awaited; /* after a restart of the hub: number of islands that trained before */

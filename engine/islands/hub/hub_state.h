@@ -38,7 +38,7 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
                          bt_err *err) BT_MUST_CHECK;
 /* writes a checkpoint and truncates the log */
 bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) BT_MUST_CHECK;
-/* the log has grown so long that a checkpoint is worth it: as many times the weights as fp32 */
+/* true if the log is longer than a multiple of the weights in fp32, so that a checkpoint is due */
 enum { BT_HUB_LOG_MODELS = 16 };
 bool bt_hub_state_due(const bt_hub_state *s);
 /* bytes of disk that a hub of this model takes at most for checkpoints and log */

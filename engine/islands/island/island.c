@@ -208,7 +208,7 @@ static bt_code fetch_moment(bt_island *i, int k, bt_err *err) {
     return BT_OK;
 }
 
-/* local steps begin where the steps at the hub ended, with the optimizer's states of then */
+/* Inner steps begin from the hub's newest step, with its optimizer states. */
 static bt_code take_moments(bt_island *i, bt_err *err) {
     for (int k = 0; k < BT_OPTIM_STATES; k++) {
         const bt_code code = i->first ? fetch_moment(i, k, err) : BT_OK;

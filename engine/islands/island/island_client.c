@@ -364,7 +364,7 @@ bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *p
 
 /* ---- fetch ------------------------------------------------------------------------------------- */
 
-/* An update is of one version; of weights a newer one will do */
+/* An update must have the requested version; weights may be newer. */
 static bool is_requested_part(const bt_island_head *head, const bt_island_fetch *what) {
     const int64_t version = (int64_t)head->version;
     if (head->type != BT_ISLAND_PART || head->seq != (uint64_t)what->kind) return false;

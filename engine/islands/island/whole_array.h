@@ -28,7 +28,7 @@ bt_code bt_whole_array_weights(bt_whole_array *a, bt_err *err) BT_MUST_CHECK;
 bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) BT_MUST_CHECK;
 /* x of rank 0 becomes every rank's, and the latent weights (of bf16: to the nearest); quantise afterwards */
 bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) BT_MUST_CHECK;
-/* the same into state k of the optimizer, of the tensors whose rule keeps one (optim/optim.h) */
+/* the same into state k of the optimizer, for tensors whose rule has such a state (optim/optim.h) */
 bt_code bt_whole_array_place_state(bt_whole_array *a, size_t k, bt_err *err) BT_MUST_CHECK;
 
 #endif

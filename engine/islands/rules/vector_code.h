@@ -28,8 +28,8 @@ void bt_vector_part(bt_vector_code *c, int64_t k, int64_t of);
 size_t bt_vector_elements(const bt_vector_code *c, size_t *begin);
 
 size_t bt_vector_bytes(const bt_vector_code *c);
-/* x: (params.total). residual: (params.total) what earlier encodings lost, for a codec with error
- * feedback; NULL otherwise. Returns the bytes */
+/* x: (params.total). residual: (params.total) accumulated encoding error, for a codec with error feedback; NULL
+ * otherwise. Returns the number of bytes */
 size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, float *residual);
 /* Decodes into x and sets the other elements to zero. Returns false if the bytes are not such an array. */
 bool bt_vector_decode(const bt_vector_code *c, float *x, const void *bytes, size_t n);

@@ -1,5 +1,5 @@
-/* model_create.c - makes a model: takes its memory, and wires its layers once with the functions that
- * its kinds of layers and its place among the ranks call for. */
+/* model_create.c - creates a model: allocates its memory, and connects its layers with the functions for their
+ * kind and for its slice. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* model_memory.h - offsets of everything that a model takes, before any memory is taken. Private to
+/* model_memory.h - offsets of all arrays of a model, before any memory is allocated. Private to
  * engine/model/create. */
 #ifndef BT_ENGINE_MODEL_CREATE_MODEL_MEMORY_H
 #define BT_ENGINE_MODEL_CREATE_MODEL_MEMORY_H

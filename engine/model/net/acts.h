@@ -35,7 +35,7 @@ size_t bt_acts_block(const bt_model_setup *s, size_t M);
 
 /* backward reads activations rounded to bf16 */
 bool bt_acts_half(const bt_model_setup *s);
-/* layers share the residual entering them, of which each keeps bf16 (setup.lean) */
+/* layers share the array of the residual entering them, of which each saves bf16 (setup.lean) */
 bool bt_acts_lean(const bt_model_setup *s);
 /* full recompute makes the feed-forward part by bt_acts_wide rows, not layer by layer */
 bool bt_acts_again(const bt_model_setup *s);
@@ -44,7 +44,7 @@ bool bt_acts_rounds_dy(const bt_model_setup *s);
 /* rows of dgate and dup: backward processes the feed-forward part in blocks of this size */
 size_t bt_acts_wide(const bt_model_setup *s, size_t M);
 
-/* passes in flight; the kept buffers of one follow those of another */
+/* passes in flight; their saved buffers follow one another */
 size_t bt_acts_slots(const bt_model_setup *s);
 void bt_acts_reserve(bt_acts_plan *p, bt_arena *arena, const bt_model_setup *s);
 void bt_acts_point(bt_acts *a, const bt_acts_plan *p, const bt_arena *arena, size_t layer);

@@ -247,7 +247,7 @@ static void attention(bt_decoder *d, bt_layer *l, size_t layer, const bt_decode_
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
-/* rows of the step into the model's positions, and what each row's attention sees */
+/* Sets the model's positions for the rows of the step, and the length of each row's attention. */
 static size_t lay_out_rows(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     size_t M = 0;
     for (size_t p = 0; p < n; p++) {

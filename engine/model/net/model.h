@@ -188,8 +188,8 @@ bt_read bt_model_fade_read(bt_prec prec); /* fp32 or bf16 */
 void bt_model_fade_own(bt_model *m, const bt_fade_run *run, uint8_t *out);
 void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *values);
 
-/* per ternary tensor (a slice's block), of the last quantise; the fractions are of the n weights
- * that were quantised here. mean: what b1 takes off, 0 otherwise */
+/* per ternary tensor (a slice's block), of the last quantise; the fractions cover the n weights that were
+ * quantised on this rank. mean: subtracted by b1, 0 otherwise */
 typedef struct bt_quant_stat {
     double n, zero_frac, pos_frac, flip_frac, scale, mean;
 } bt_quant_stat;
@@ -212,8 +212,8 @@ void bt_model_quant_done(bt_model *m);
 bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
                             const uint8_t *packed, bt_err *err) BT_MUST_CHECK;
 void bt_model_quant_place(bt_model *m, size_t tensor);
-/* (rows, cols) as bf16: what products read of an embedding or a head that is shared out. NULL: they
- * read the latent weights */
+/* (rows, cols) as bf16: the format in which products read a sharded embedding or head. NULL: they read the latent
+ * weights */
 uint16_t *bt_model_table(bt_model *m, size_t tensor);
 /* BT_WEIGHTS_PREFETCHED: before the first pass; borrowed */
 void bt_model_source(bt_model *m, bt_layer_source *s);

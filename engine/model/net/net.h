@@ -30,7 +30,7 @@ typedef struct bt_linear_ops {
     /* over one of the ranges of outputs that are packed apart */
     void (*dx)(const bt_linear *l, size_t range, float *dx, bt_grads dy, size_t r0, size_t rows,
                int flags);
-    /* adds what these rows give. In int8 r0 is a multiple of BT_GRAD_BLOCK */
+    /* adds the contribution of these rows. In int8 r0 is a multiple of BT_GRAD_BLOCK */
     void (*dw)(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
                size_t r0, size_t rows);
 } bt_linear_ops;
@@ -106,7 +106,7 @@ struct bt_linear_input {
     const bt_input_ops *ops;
     size_t K;
     bool normed, tern;
-    float fade; /* lambda of fade.c where the floats are on their way to int8, else 0 */
+    float fade; /* lambda of fade.c while the floats change to int8, else 0 */
     bt_gain gain;
     float eps;
     float *rstd; /* (M) */
@@ -342,7 +342,7 @@ void bt_net_final_norm(bt_model *m, size_t M);
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
 
 /* ---- model.c ---- */
-/* the layer's activations and inputs to those of a micro-batch in flight */
+/* points the layer's activations and inputs to those of a micro-batch in flight */
 void bt_net_point(bt_model *m, int layer, int slot);
 /* the layer in bt_model.layers that has this number in the whole model, which must be here */
 static inline int bt_net_layer(const bt_model *m, int number) {

@@ -1,5 +1,5 @@
-/* preference.c - direct preference optimisation: the loss of pairs of answers, and its gradient by what
- * each answer's tokens weigh in it (arXiv:2305.18290, equations 7 and 8). */
+/* preference.c - direct preference optimisation: the loss of pairs of answers, and its gradient by the weight of
+ * each answer's tokens (arXiv:2305.18290, equations 7 and 8). */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-/* log-probability of the learned targets of a document, of the pass before */
+/* log-probability of the learned targets of a document in the previous pass */
 static double log_prob(const bt_model *m, const bt_attn_document *d) {
     double sum = 0;
     for (size_t i = 0; i < d->n; i++) sum -= (double)m->row_loss[d->row + i];
@@ -37,8 +37,8 @@ void bt_net_preference_scale(bt_model *m, float *own) {
     }
 }
 
-/* One pair, documents i and i + 1; gradients so far are those of the summed losses. What each answer
- * weighs takes the place of its reference. */
+/* Processes a pair, documents i and i + 1; gradients so far are those of the summed losses. The weight of each
+ * answer replaces its reference. */
 static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad) {
     const bt_attn_document *c = &m->documents[i], *r = c + 1;
     const bt_dpo *how = &m->dpo;

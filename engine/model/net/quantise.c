@@ -154,7 +154,7 @@ static void count(bt_linear *l, bt_tern_stats s, size_t n) {
     l->counted += n;
 }
 
-/* ---- codes in 2 bits: what ranks that hold pieces keep of their own, and give ---------------- */
+/* ---- codes in 2 bits, stored and sent by the ranks that own pieces --------------------------- */
 
 typedef struct wire_job {
     int8_t *codes;   /* take: to */

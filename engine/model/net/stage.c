@@ -1,4 +1,4 @@
-/* stage.c - forward and backward of a stage's layers, with what crosses its borders. */
+/* stage.c - forward and backward of a stage's layers, with the data at its borders. */
 #include "engine/model/net/stage.h"
 
 #include "engine/model/net/net.h"

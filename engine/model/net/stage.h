@@ -43,8 +43,8 @@ void bt_model_stage_meet(bt_model *m);
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
                              void *ready_ctx);
 
-/* The tied table's elements in this part that pass between stages; 0 where no other stage has it too, and
- * for the frozen base of adapters, of which each of the two stages reads its own. */
+/* Number of elements of the tied table in this part that are exchanged between stages; 0 if no other stage has it,
+ * and for the frozen base of adapters, of which both stages read their own. */
 size_t bt_stage_tied_elems(const bt_model_setup *s);
 /* first stage: the embedding in the format of the products; last: its copy. Elements have `*elem` bytes; other
  * stages NULL */

@@ -55,7 +55,7 @@ typedef struct bt_tp_ops {
     void (*gather_input)(bt_model *m, const struct bt_linear_input *in, size_t M);
     /* own rows of the residual's gradient -> all rows */
     const float *(*gather_grad)(bt_model *m, const float *own, size_t M);
-    /* (M, C) sums over what this rank holds -> own rows of the sum over all ranks */
+    /* (M, C) sums over this rank's part -> own rows of the sum over all ranks */
     float *(*reduce_grad)(bt_model *m, float *x, size_t M);
     /* y += product of a layer whose inputs (columns) are divided over the ranks, for own rows of y: `add` for each
      * block of rows, then `finish`. src: source of the input */
@@ -80,14 +80,14 @@ typedef struct bt_tp_ops {
     bt_vocab_part (*vocab)(const bt_model *m);
     /* own rows of a.xn -> all rows */
     void (*gather_final)(bt_model *m, size_t M);
-    /* rows r0 .. r0+rows of a.dxn = what this rank has of their gradient: the logits' times the head;
-     * m->logits: row r0's, ld floats apart */
+    /* rows r0 .. r0+rows of a.dxn = this rank's part of their gradient: the logits' times the head; m->logits: of
+     * row r0, ld floats apart */
     void (*head_dx)(bt_model *m, size_t r0, size_t rows, size_t ld);
     /* own rows of a.xn of M tokens -> the token that follows the last one, the same on all ranks */
     int32_t (*draw)(bt_model *m, const bt_draw *how, size_t M);
     /* makes the gradient of a tensor whole that several ranks hold a part of */
     void (*complete_grad)(const bt_model *m, const bt_tensor *t);
-    /* (tensors, 2) sums over what this rank holds of each tensor -> over whole tensors */
+    /* (tensors, 2) sums over this rank's part of each tensor -> over whole tensors */
     void (*total_sums)(const bt_model *m, double (*totals)[2]);
     /* barrier of all ranks */
     void (*meet)(const bt_model *m);

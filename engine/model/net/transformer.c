@@ -188,7 +188,7 @@ static void gate_up(const bt_model *m, bt_layer *l, size_t r0, size_t rows) {
     l->up.ops->fwd(&l->up, y.up, &l->ffn_in, a->x_mid, r0, rows, 0);
 }
 
-/* x_out NULL: only what backward needs */
+/* x_out NULL: computes only the values that backward needs. */
 static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;

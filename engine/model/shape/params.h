@@ -71,7 +71,7 @@ typedef struct bt_params {
 bool bt_slice_is_first_stage(bt_model_slice slice);
 /* has final norm and head */
 bool bt_slice_is_last_stage(bt_model_slice slice);
-/* layers that follow each other */
+/* contiguous layers */
 typedef struct bt_layer_run {
     int first, n;
 } bt_layer_run;

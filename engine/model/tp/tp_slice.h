@@ -28,7 +28,7 @@ static inline int bt_tp_size(const bt_model_setup *s) {
 /* s->cfg is the slice's */
 void bt_tp_reserve(bt_tp_memory *p, bt_arena *scratch, const bt_model_setup *s,
                    const bt_model_cfg *whole);
-/* BT_ARG where the setup's group, slice and leaves do not fit each other */
+/* BT_ARG unless the setup's group, slice and leaves are consistent */
 bt_code bt_tp_create(bt_model *m, bt_err *err) BT_MUST_CHECK;
 void bt_tp_wire(bt_model *m, const bt_tp_memory *p);
 void bt_tp_wire_layer(bt_model *m, bt_layer *l);

@@ -18,7 +18,7 @@ typedef struct bt_tp_state {
     float *gains; /* (total_leaves, C or D), or (KV, D) */
     /* kv heads that two ranks share, of the whole model; the first one of this rank among them */
     size_t shared_kv, first_shared_kv;
-    float *shared_kv_sums;   /* (shared_kv, M D or D C) what each pair adds up */
+    float *shared_kv_sums;   /* (shared_kv, M D or D C) partial sums of each pair */
     size_t vocab0;           /* first token id of this rank */
     float *ones;             /* (M) */
     bt_row_stat *mine, *all; /* (M); of all ranks, (size, M) */

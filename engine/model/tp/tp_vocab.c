@@ -24,8 +24,8 @@ void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
                           (size_t)m->setup.cfg.V, M, C);
 }
 
-/* Every part's largest logit, its sum of exp and the target's logit if it is here, in one exchange:
- * the row's loss and what its gradient needs, the same on all ranks. a = largest, b = gradient
+/* Exchanges every part's largest logit, its sum of exp and the target's logit if it is in this part, at once. The
+ * results are the row's loss and the inputs of its gradient, the same on all ranks: a = largest, b = gradient
  * scale / sum, index = targets of this part */
 static bt_row_stat whole_lse(const bt_row_stat *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];

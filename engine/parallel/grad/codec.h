@@ -25,7 +25,7 @@ typedef struct bt_codec {
     size_t state_bytes;
     /* a payload is sealed, with its length and a checksum, and cut at tensors (payload.h) */
     bool sealed;
-    /* loses so much at first that a run begins without it (parallel.codec_warmup) */
+    /* has such a large error at first that a run begins without it (parallel.codec_warmup) */
     bool warms_up;
     /* decoded values carry little of each gradient's magnitude: meanwhile AdamW divides by the second moment of
      * the warm-up (1-bit Adam, arXiv:2102.02888) */

@@ -49,8 +49,7 @@ typedef struct bt_way_bits {
 bt_way_bits bt_codec_way_bits(const bt_codec *c);
 double bt_codec_bits(const bt_codec *c); /* their mean */
 
-/* the step of a window that was held up least: what other work on the machine delays now and then
- * is no matter of the network */
+/* the least delayed step of a window, because delays by other work on the machine are not caused by the network */
 typedef struct bt_dial_window {
     int64_t steps; /* steps in the window; 0: no measurement */
     /* busy: without the time that this rank waited for the last one to arrive */

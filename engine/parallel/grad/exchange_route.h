@@ -44,7 +44,7 @@ typedef struct bt_route {
     int n_host_groups, mine; /* host groups, and this rank's */
     int *host_group;
     int *first;         /* (n_host_groups + 1) first rank of each host group */
-    bt_tree_sum *nodes; /* (n) what each rank has of the tree; shapes without arrays */
+    bt_tree_sum *nodes; /* (n) nodes of each rank in the tree; shapes without arrays */
     bt_tree_sum *sums;  /* (n_host_groups) remaining nodes after a host group has added its nodes */
     int *relayed;       /* (n) index of each owner that this rank relays; -1: not relayed */
     size_t n_relayed;   /* includes itself: the owner adds for its own host group */

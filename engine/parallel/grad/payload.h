@@ -21,8 +21,7 @@ typedef struct bt_payload_tensor {
     bool plain;     /* fp32 */
 } bt_payload_tensor;
 
-/* all that decides what payloads look like; the tensors are ascending and disjoint; none: the array
- * is one tensor. Borrowed */
+/* determines the form of payloads; the tensors are ascending and disjoint; none: the array is one tensor. Borrowed */
 typedef struct bt_payload_form {
     const bt_codec *codec;
     const bt_payload_tensor *tensors;

@@ -81,15 +81,14 @@ void bt_reducer_begin(bt_reducer *r);   /* a step begins */
  * of gradients. */
 float *bt_reducer_unit(bt_reducer *r, int lane);
 void bt_reducer_unit_done(bt_reducer *r, int lane); /* the unit is complete in that array */
-/* the backward that follows is the step's last, of the last lane */
+/* the following backward is the step's last, of the last lane */
 void bt_reducer_last(bt_reducer *r);
 void bt_reducer_ready(void *reducer, size_t begin, size_t end);
 bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_reduce_times *times,
                           bt_err *err) BT_MUST_CHECK;
 /* ranks of this host pass gradients through memory that they share; else, and to other hosts, in messages */
 bool bt_reducer_shares_memory(const bt_reducer *r);
-/* after finish, before the gradients are used up: of what this rank computed itself, before other
- * ranks' gradients were added */
+/* after finish, before the gradients are used: digest of this rank's own gradients, before other ranks' were added */
 bt_grad_digest bt_reducer_digest(const bt_reducer *r);
 
 #endif

@@ -10,7 +10,7 @@
 #include "engine/parallel/mpi/comm_internal.h"
 
 enum { TAG = 30200, ROUNDS = 5, SMALL_BYTES = 64, LEAST_BYTES = 4096, MOST_BYTES = 1 << 28 };
-/* bytes a second: beyond what memory gives a rank */
+/* bytes a second: more than the memory bandwidth of a rank */
 static const double FASTEST = 1e12, JITTER = 0.02;
 
 typedef struct room {
@@ -52,7 +52,7 @@ static bt_code one_round(const bt_comm *c, const room *r, int round, int part, d
     return BT_OK;
 }
 
-/* the shortest of several rounds, of the slowest rank; the first, which may have to connect, is not
+/* minimum over several rounds of the slowest rank's time; the first round, which may have to connect, is not
  * counted */
 static bt_code measure(bt_comm *c, const room *r, int part, double *best, bt_err *err) {
     double took;

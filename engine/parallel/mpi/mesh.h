@@ -34,7 +34,7 @@ void bt_mesh_dp_hosts(const bt_mesh_shape *s, int rank, int *hosts);
  * the one at `me` among them; -1: not among them */
 int bt_mesh_sharers(const bt_mesh_shape *s, const bt_mesh_coord *me, bool sharded, bool first_host,
                     int *which);
-/* the ranks of rank 0's host hold among them what all ranks hold */
+/* true if the ranks of rank 0's host together hold the whole state */
 bool bt_mesh_first_host_has_all(const bt_mesh_shape *s, bool sharded);
 /* collective */
 bt_code bt_mesh_create(bt_mesh *m, const bt_mesh_shape *s, bt_comm *world, bt_err *err)

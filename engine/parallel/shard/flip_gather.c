@@ -12,7 +12,7 @@ enum { TAG = 30002 };
 
 struct bt_flip_gather {
     const bt_mesh *mesh;
-    size_t *at;              /* (shards + 1) where a shard's codes begin in `codes` */
+    size_t *at;              /* (shards + 1) offsets of the shards' codes in `codes` */
     unsigned char *codes;    /* codes of all shards after the last gather */
     unsigned char *messages; /* (shards) received messages, and this rank's own */
     MPI_Request *requests;   /* (2, shards) */

@@ -35,7 +35,7 @@ typedef enum { BT_PASSES_FORWARD, BT_PASSES_FORWARD_BACKWARD } bt_passes;
 typedef struct bt_prefetch_cfg {
     const bt_mesh *mesh; /* borrowed */
     size_t n_parts;
-    /* (shards, n_parts + 1) where the parts of each shard's bytes begin; borrowed */
+    /* (shards, n_parts + 1) offsets of the parts of each shard's bytes; borrowed */
     const size_t *at;
     const unsigned char *own; /* this shard's bytes; borrowed */
 } bt_prefetch_cfg;

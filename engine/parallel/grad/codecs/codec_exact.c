@@ -140,7 +140,7 @@ static bool fits(size_t n, const void *payload, size_t bytes) {
     return bytes == 0;
 }
 
-/* a block into y; returns where the next begins */
+/* Decodes a block into y and returns the beginning of the next one. */
 static const unsigned char *decode_block(float *y, size_t n, const unsigned char *from) {
     size_t left = SIZE_MAX;
     shape s;
