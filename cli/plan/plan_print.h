@@ -12,10 +12,10 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *
 void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *time,
                       const bt_bill *asked, bt_text *out);
 
-/* ---- pieces, shared with what is simulated */
-/* of a layout, and that it rests on rates of another shape */
+/* ---- parts used by the simulation, too */
+/* Describes a layout, and notes if its rates were measured for another shape. */
 const char *bt_plan_words(const bt_layout *l, char *buf, size_t size);
-/* a line, where other programs took so much of the machine while its rates were measured that times are too long */
+/* Appends a warning if other programs used the machine so much during the measurement that times are too long. */
 void bt_plan_put_load(const bt_rates *r, bt_text *out);
 void bt_plan_load_json(const bt_rates *r, bt_json *j); /* fields probe_s and probe_load */
 void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l);

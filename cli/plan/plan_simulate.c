@@ -32,7 +32,7 @@ typedef struct simulation {
     size_t n;
 } simulation;
 
-/* ---- what is simulated ----------------------------------------------------------------------- */
+/* ---- simulated cluster ----------------------------------------------------------------------- */
 
 static bt_code read_cluster(simulation *s, bt_err *err) {
     bt_cluster *c = &s->search.cluster;
