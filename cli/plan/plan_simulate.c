@@ -76,7 +76,7 @@ static bt_code check_full_size(const bt_layout_search *search, const bt_sim_poin
     return code;
 }
 
-/* That nothing fits is known without rates: it is told before any are measured. */
+/* Reports that no layout fits memory before it measures rates, which this does not need. */
 static bt_code refuse(const simulation *s, bt_err *err) {
     bt_sim_point full;
     BT_TRY(bt_sim_point_of(&full, &s->search, s->rates, err));
