@@ -30,8 +30,8 @@ const char *bt_plan_words(const bt_layout *l, char *buf, size_t size) {
 void bt_plan_put_load(const bt_rates *r, bt_text *out) {
     if (r->load > CROWDED)
         bt_text_printf(out,
-                       "warning    the rates were measured at a machine load of %.1f: other "
-                       "programs make times and waits too long (--measure, when it is free)\n",
+                       "warning    rates were measured under load %.1f, so times are pessimistic "
+                       "(repeat with --measure on an idle machine)\n",
                        r->load);
 }
 

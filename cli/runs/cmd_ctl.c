@@ -42,7 +42,7 @@ static void print_status(const char *run, const char *answer) {
                      ranks = json_integer_value(json_object_get(o, "ranks")),
                      restarts = json_integer_value(json_object_get(o, "restarts"));
     const char *state = json_string_value(json_object_get(o, "state"));
-    printf("%s: %s, %lld step%s done, %lld rank%s, %lld restart%s, newest word %s ago%s\n", run,
+    printf("%s: %s, %lld step%s done, %lld rank%s, %lld restart%s, last record %s ago%s\n", run,
            state ? state : "?", (long long)step + 1, step ? "s" : "", (long long)ranks,
            ranks == 1 ? "" : "s", (long long)restarts, restarts == 1 ? "" : "s",
            bt_duration(since, sizeof since, json_number_value(json_object_get(o, "silence_s"))),

@@ -280,8 +280,7 @@ static void named_cell(bt_table *t, const bt_row *row, int i) {
     else if (strcmp(row->names[i], "setting") == 0)
         bt_table_cell(t, bt_setting_format(text, sizeof text, row->cells[i]));
     else if (strcmp(row->names[i], "path") == 0)
-        bt_table_cell(t,
-                      bt_checkpoint_there(row->cells[i]) ? row->cells[i] : "(not there any more)");
+        bt_table_cell(t, bt_checkpoint_there(row->cells[i]) ? row->cells[i] : "(deleted)");
     else if (strcmp(row->names[i], "bytes") == 0)
         bt_table_cell(t, bt_metric_format(text, sizeof text, row->nums[i], BT_UNIT_BYTES));
     else

@@ -81,8 +81,8 @@ static bt_code not_a_number(const char *value, const char *op, const char *word,
     char shown[96], text[64];
     bt_text_plain(shown, sizeof shown, word);
     bt_text_plain(text, sizeof text, value);
-    return bt_fail(err, BT_ARG, "filter '%s': %s compares numbers, and '%s' is none", shown, op,
-                   text);
+    if (!text[0]) return bt_fail(err, BT_ARG, "filter '%s' lacks a number after %s", shown, op);
+    return bt_fail(err, BT_ARG, "filter '%s': %s takes a number, not '%s'", shown, op, text);
 }
 
 /* "state:donne": no run can have a state that does not exist */

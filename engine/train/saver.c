@@ -223,7 +223,7 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     }
     snprintf(body, sizeof body, "{\"written_ms\":%.3f,\"took_ms\":%.3f}", took_s * 1e3, stall_ms);
     if (1e3 * took_s > 1.5 * stall_ms)
-        snprintf(stood, sizeof stood, ", training stood still for %.1f ms", stall_ms);
+        snprintf(stood, sizeof stood, ", training paused for %.1f ms", stall_ms);
     if (saved->replaced)
         snprintf(replaced, sizeof replaced, "; the disk is full: %d older one%s removed for it",
                  saved->replaced, saved->replaced == 1 ? " was" : "s were");
@@ -234,7 +234,7 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
                        replaced);
 }
 
-/* What all ranks agreed on: a file system that fails costs the checkpoint, not the run. */
+/* Handles the code that all ranks agreed on: a failing file system costs the checkpoint, not the run. */
 static bt_code settle(bt_saver *s, bt_code code, bt_err *err) {
     if (code != BT_IO || !err) return code;
     told_failed(s, err);
@@ -321,8 +321,7 @@ static void told_checked(bt_saver *s, const bt_ckpt_checked *found) {
              1e3 * found->took_s);
     if (found->code == BT_OK)
         bt_telemetry_event(s->telemetry, BT_EVENT_CKPT_VERIFIED, s->at->step - 1, body,
-                           "checkpoint after step %" PRId64
-                           " read again from the disk: whole (%s in %.2f s)",
+                           "checkpoint after step %" PRId64 " verified on disk (%s in %.2f s)",
                            s->check_step,
                            bt_metric_format(size, sizeof size, (double)found->bytes, BT_UNIT_BYTES),
                            found->took_s);
@@ -332,12 +331,11 @@ static void told_checked(bt_saver *s, const bt_ckpt_checked *found) {
         bt_log(BT_LOG_INFO, "%s", found->err.msg);
     } else if (s->step == s->check_step) { /* else it had to go for a newer one */
         s->damaged = true;
-        bt_telemetry_event(s->telemetry, BT_EVENT_CKPT_DAMAGED, s->at->step - 1, body,
-                           "checkpoint after step %" PRId64 " %s, another is written: %s",
-                           s->check_step,
-                           found->code == BT_FORMAT ? "has become damaged on the disk"
-                                                    : "cannot be read again from the disk",
-                           found->err.msg);
+        bt_telemetry_event(
+            s->telemetry, BT_EVENT_CKPT_DAMAGED, s->at->step - 1, body,
+            "checkpoint after step %" PRId64 " %s, another one is written: %s", s->check_step,
+            found->code == BT_FORMAT ? "is damaged on disk" : "cannot be read back from disk",
+            found->err.msg);
     }
 }
 

@@ -21,17 +21,18 @@ static bt_code confirm_lr(const bt_job *job, double factor, bt_err *err) {
     if (factor <= LR_FACTOR_ASKED) return BT_OK;
     if (peak > 0)
         return bt_fail(err, BT_BUSY,
-                       "a peak learning rate of %.4g is %.4g times the configured %.4g: set "
-                       "lr=%.4g,force does it all the same (ctl: --force)",
+                       "a peak learning rate of %.4g is %.4g times the configured %.4g: "
+                       "lr=%.4g,force sets it anyway (ctl: --force)",
                        factor * peak, factor, peak, factor * peak);
-    return bt_fail(err, BT_BUSY,
-                   "a learning-rate factor of %.4g is above %d: set lr_factor=%.4g,force does it "
-                   "all the same (ctl: --force)",
-                   factor, LR_FACTOR_ASKED, factor);
+    return bt_fail(
+        err, BT_BUSY,
+        "a learning-rate factor of %.4g is above %d: lr_factor=%.4g,force sets it anyway "
+        "(ctl: --force)",
+        factor, LR_FACTOR_ASKED, factor);
 }
 
 static bt_code set_lr(bt_job *job, double factor, bool force, const char *by, bt_err *err) {
-    const double peak = job->s->lr;
+    const double peak = job->s->lr, before = job->lr_factor;
     if ((!(factor > 0) || !(factor < LR_FACTOR_MAX)) && peak > 0)
         return bt_fail(
             err, BT_ARG,
@@ -44,12 +45,11 @@ static bt_code set_lr(bt_job *job, double factor, bool force, const char *by, bt
     BT_TRY(bt_job_tell(job, BT_VERB_LR, factor, err));
     job->lr_factor = job->told_factor = factor;
     if (peak > 0)
-        bt_job_event(job, BT_EVENT_CONTROL, -1,
-                     "learning rate times %.4g asked for by %s: its peak is %.4g", factor, by,
-                     factor * peak);
+        bt_job_event(job, BT_EVENT_CONTROL, -1, "peak learning rate %.4g -> %.4g (requested by %s)",
+                     before * peak, factor * peak, by);
     else
-        bt_job_event(job, BT_EVENT_CONTROL, -1, "learning rate times %.4g asked for by %s", factor,
-                     by);
+        bt_job_event(job, BT_EVENT_CONTROL, -1,
+                     "learning rate factor %.4g -> %.4g (requested by %s)", before, factor, by);
     return BT_OK;
 }
 
@@ -62,7 +62,7 @@ void bt_job_multiply_lr(bt_job *job, double factor, const char *by) {
 static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
     const char *eq = strchr(arg, '=');
     if (!eq || eq == arg)
-        return bt_fail(err, BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
+        return bt_fail(err, BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
     char key[48], *end = NULL;
     snprintf(key, sizeof key, "%.*s", (int)(eq - arg) < 47 ? (int)(eq - arg) : 47, arg);
     static const char *const keys[] = {"lr_factor", "lr", "optim.lr"};
@@ -90,7 +90,7 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
 static bt_code tell_text(bt_job *job, bt_verb verb, const char *text, bt_err *err) {
     if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
     if (bt_job_waits_for_ranks(job))
-        return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run %s)",
+        return bt_fail(err, BT_BUSY, "no rank can receive '%s' yet (the run %s)",
                        bt_verbs[verb].word, job->restarting ? "is restarting" : "is starting");
     return bt_wire_send_control(job->wire, &(bt_ctl){verb, 0, text}, err);
 }
@@ -98,11 +98,12 @@ static bt_code tell_text(bt_job *job, bt_verb verb, const char *text, bt_err *er
 static bt_code mixture(bt_job *job, const char *weights, const char *by, bt_err *err) {
     if (!weights[0] || strlen(weights) > BT_PROMPT_MAX ||
         strspn(weights, "0123456789.:") != strlen(weights))
-        return bt_fail(err, BT_ARG,
-                       "mixture wants a weight for each source of data.path, as 3:1 ('%.40s')",
-                       weights);
+        return bt_fail(
+            err, BT_ARG,
+            "mixture takes one weight for each source of data.path, such as 3:1 ('%.40s')",
+            weights);
     BT_TRY(tell_text(job, BT_VERB_MIXTURE, weights, err));
-    bt_job_event(job, BT_EVENT_CONTROL, -1, "mixture %s asked for by %s", weights, by);
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "mixture %s requested by %s", weights, by);
     return BT_OK;
 }
 
@@ -111,9 +112,9 @@ static bt_code sample(bt_job *job, const char *word, const char *by, bt_err *err
     bt_control_unword(prompt, sizeof prompt, word);
     bt_text_plain(shown, sizeof shown, prompt);
     if (!prompt[strspn(prompt, " \t\r\n")])
-        return bt_fail(err, BT_ARG, "sample wants a prompt: the text to go on from");
+        return bt_fail(err, BT_ARG, "sample takes a prompt: the text to continue");
     BT_TRY(tell_text(job, BT_VERB_SAMPLE, prompt, err));
-    bt_job_event(job, BT_EVENT_CONTROL, -1, "a sample after '%s' asked for by %s", shown, by);
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "sample after '%s' requested by %s", shown, by);
     return BT_OK;
 }
 
@@ -153,7 +154,7 @@ bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *b
         return bt_fail(err, BT_BUSY, "the run is not paused");
     BT_TRY(bt_job_tell(job, verb, 0, err));
     note(job, verb);
-    bt_job_event(job, BT_EVENT_CONTROL, -1, "%s asked for by %s", word, by);
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "%s requested by %s", word, by);
     return BT_OK;
 }
 

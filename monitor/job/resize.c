@@ -83,8 +83,8 @@ bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *
     job->resize.wanted = true;
     job->resize.by_hosts = false;
     job->resize.to = w;
-    snprintf(job->resize.why, sizeof job->resize.why, "asked for by %.40s", by);
-    bt_job_event(job, BT_EVENT_CONTROL, -1, "resize to %s asked for by %.40s", l.told, by);
+    snprintf(job->resize.why, sizeof job->resize.why, "requested by %.40s", by);
+    bt_job_event(job, BT_EVENT_CONTROL, -1, "resize to %s requested by %.40s", l.told, by);
     return BT_OK;
 }
 

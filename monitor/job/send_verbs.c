@@ -10,7 +10,7 @@ bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
         return bt_wire_send_control(job->wire, &(bt_ctl){verb, value, NULL}, err);
     bt_run_state state = job->restarting ? BT_STATE_RESTARTING : BT_STATE_STARTING;
     if (!bt_verb_offered(verb, state))
-        return bt_fail(err, BT_BUSY, "no rank is there to be told '%s' (the run is %s)",
+        return bt_fail(err, BT_BUSY, "no rank can receive '%s' yet (the run is %s)",
                        bt_verbs[verb].word, bt_run_states[state].name);
     job->pending &= ~(uint32_t)(BT_PENDING(PAUSE) | BT_PENDING(RESUME));
     job->pending |= UINT32_C(1) << verb;

@@ -234,7 +234,7 @@ bt_code bt_blocks_walk(bt_db *db, const bt_blocks_ask *ask, bt_block_fn fn, void
         int64_t summed = ask->ranks && level == 0 && s->raw_from > s->first
                              ? (s->raw_from < s->end ? s->raw_from : s->end)
                              : s->first;
-        /* where rank rows are gone, their summaries answer */
+        /* summaries replace deleted rank rows */
         code = walk_level(&w, 1, s->first, summed, err);
         if (code == BT_OK) code = walk_level(&w, level, summed, s->end, err);
     }

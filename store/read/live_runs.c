@@ -13,7 +13,7 @@
 typedef struct live_run {
     sqlite3 *db;
     char path[BT_PATH_BYTES], run[BT_NAME_MAX];
-    int64_t instant; /* of the query that the ledger was read for */
+    int64_t instant; /* wall_us of the query for which the ledger was read */
     bool known, asking;
     bt_ledger ledger;
 } live_run;
@@ -71,7 +71,7 @@ static void live_s(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     if (x->known) sqlite3_result_double(ctx, figure(x, word));
 }
 
-/* of SQL: BT_STATE_FUNCTION(state, host, pid) */
+/* implements the SQL function BT_STATE_FUNCTION(state, host, pid) */
 static void state_now(sqlite3_context *ctx, int n, sqlite3_value **arg) {
     (void)n;
     const char *state = (const char *)sqlite3_value_text(arg[0]);

@@ -154,9 +154,9 @@ static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_er
     case SQLITE_ERROR: {
         int at = sqlite3_error_offset(d->db);
         if (at >= 0)
-            return bt_fail(err, BT_ARG, "query is not understood: %s, at '%.40s'",
-                           sqlite3_errmsg(d->db), sql + at);
-        return bt_fail(err, BT_ARG, "query is not understood: %s", sqlite3_errmsg(d->db));
+            return bt_fail(err, BT_ARG, "SQL error: %s, at '%.40s'", sqlite3_errmsg(d->db),
+                           sql + at);
+        return bt_fail(err, BT_ARG, "SQL error: %s", sqlite3_errmsg(d->db));
     }
     default: return bt_sql_fail(d->db, rc, d->path, "read", err);
     }

@@ -229,7 +229,7 @@ typedef struct bt_view_rank {
     double what_if_ms;               /* mean step time without this rank's excess */
     double late_p50_ms, late_p95_ms; /* NaN: no other rank */
     double rss_peak_mib, cpu_frac;   /* processor time / (step time * threads) */
-    /* "rank 5 is late because of data, 83 % of the time, since step 11840" */
+    /* "rank 5 has been slow since step 11841; 83 % of its delay is in data" */
     char says[160];
 } bt_view_rank;
 

@@ -403,7 +403,7 @@ static bool late_now(const bt_view_rank *x) {
            x->verdict == BT_VERDICT_NODE_WIDE || x->verdict == BT_VERDICT_CROWDED;
 }
 
-/* who is late now comes before who was: the first of the list is whom to look at */
+/* ranks that are late now precede ranks that were: the first one deserves attention */
 static int by_blame(const void *a, const void *b, void *ctx) {
     const bt_view_ranks *r = ctx;
     const bt_view_rank *x = &r->rank[*(const int *)a], *y = &r->rank[*(const int *)b];
@@ -452,27 +452,28 @@ static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
 static void say(bt_view_rank *x) {
     char phase[64] = "", since[48] = "";
     if (x->fault < BT_PHASE_COUNT)
-        snprintf(phase, sizeof phase, " because of %s, %.0f %% of the time",
-                 bt_phases[x->fault].name, 100 * x->fault_frac);
+        snprintf(phase, sizeof phase, "; %.0f %% of its delay %s in %s", 100 * x->fault_frac,
+                 x->verdict == BT_VERDICT_RECOVERING ? "was" : "is", bt_phases[x->fault].name);
     if (x->since_step >= 0)
-        snprintf(since, sizeof since, ", since step %lld", (long long)x->since_step + 1);
+        snprintf(since, sizeof since, " since step %lld", (long long)x->since_step + 1);
     switch (x->verdict) {
     case BT_VERDICT_STEADY:
-        snprintf(x->says, sizeof x->says, "rank %d is late%s%s", x->rank, phase, since);
+        snprintf(x->says, sizeof x->says, "rank %d %s slow%s%s", x->rank,
+                 since[0] ? "has been" : "is", since, phase);
         break;
     case BT_VERDICT_BURSTY:
-        snprintf(x->says, sizeof x->says, "rank %d is late now and then%s", x->rank, phase);
+        snprintf(x->says, sizeof x->says, "rank %d is slow at times%s", x->rank, phase);
         break;
     case BT_VERDICT_NODE_WIDE:
-        snprintf(x->says, sizeof x->says, "every rank of %s is late%s%s", x->host, phase, since);
+        snprintf(x->says, sizeof x->says, "all ranks of %s %s slow%s%s", x->host,
+                 since[0] ? "have been" : "are", since, phase);
         break;
     case BT_VERDICT_RECOVERING:
-        snprintf(x->says, sizeof x->says, "rank %d was late%s and is recovering", x->rank, phase);
+        snprintf(x->says, sizeof x->says, "rank %d was slow and is recovering%s", x->rank, phase);
         break;
     case BT_VERDICT_CROWDED:
-        snprintf(x->says, sizeof x->says,
-                 "rank %d is late on a machine with more busy tasks than processors%s", x->rank,
-                 since);
+        snprintf(x->says, sizeof x->says, "rank %d %s slow%s; its host is overloaded", x->rank,
+                 since[0] ? "has been" : "is", since);
         break;
     default: x->says[0] = 0;
     }

@@ -54,12 +54,15 @@ static bool on_event(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* "learning rate times 0.25 asked for by ctl: its peak is 0.001" (monitor/job/requests.c) */
+/* "peak learning rate 0.004 -> 0.001 (requested by ctl)" (monitor/job/requests.c), or the form of
+ * earlier versions, "learning rate times 0.25 asked for by ctl: its peak is 0.001" */
 static bool on_new_peak(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
-    static const char before[] = "its peak is ";
-    const char *at = r->cells[0] ? strstr(r->cells[0], before) : NULL;
-    if (at) s->lr_peak = strtod(at + sizeof before - 1, NULL);
+    static const char *const before[] = {" -> ", "its peak is "};
+    for (size_t i = 0; r->cells[0] && i < sizeof before / sizeof before[0]; i++) {
+        const char *at = strstr(r->cells[0], before[i]);
+        if (at) s->lr_peak = strtod(at + strlen(before[i]), NULL);
+    }
     return false;
 }
 
@@ -105,8 +108,9 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
         run, NULL, 0, on_event, s, err));
     s->lr_peak = NAN;
     BT_TRY(bt_vq_rows(m,
-                      "SELECT title FROM events WHERE run = ?1 AND kind = 'control' AND title GLOB "
-                      "'learning rate times *its peak is *' ORDER BY seq DESC LIMIT 1",
+                      "SELECT title FROM events WHERE run = ?1 AND kind = 'control' AND (title "
+                      "GLOB 'peak learning rate * -> *' OR title GLOB 'learning rate times *its "
+                      "peak is *') ORDER BY seq DESC LIMIT 1",
                       run, NULL, 0, on_new_peak, s, err));
     BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
                       NULL, 0, on_attempt, s, err));
@@ -298,42 +302,44 @@ static bool is_here(const char *host) {
     return strcmp(here, host) == 0;
 }
 
-/* what a resumed run does first; a checkpoint's step is the number of steps it holds */
+/* Composes the advice on resuming. A checkpoint's step is the number of completed steps. */
 static void tell_resume(bt_view *v, const bt_summary *s, const char *first) {
     bt_view_trouble *t = &v->head.trouble;
     long long lost = (long long)(t->step + 1 - s->ckpt_step);
     char resume[BT_HOST_MAX + 32];
     if (v->head.hub) {
         snprintf(t->advice, sizeof t->advice,
-                 "%sstart the hub again with its own command: it continues after its newest "
-                 "checkpoint, and its islands join it again",
+                 "%sstart the hub again with its own command: it continues from its newest "
+                 "checkpoint, and its islands rejoin",
                  first);
         return;
     }
     t->resumes = is_here(v->head.host);
-    snprintf(resume, sizeof resume, "%sresume it%s%s", first[0] ? "then " : "",
+    snprintf(resume, sizeof resume, "%sresume%s%s", first[0] ? "then " : "",
              t->resumes ? "" : " on ", t->resumes ? "" : v->head.host);
     if (s->ckpt_step < 0)
         snprintf(t->advice, sizeof t->advice,
-                 "%s%s: no checkpoint was written, so it begins at the first step", first, resume);
+                 "%s%s: no checkpoint was written, so training restarts at step 1", first, resume);
     else if (lost > 0)
-        snprintf(t->advice, sizeof t->advice,
-                 "%s%s: it goes on after the checkpoint of step %lld, so %lld step%s done again",
-                 first, resume, (long long)s->ckpt_step, lost, lost == 1 ? " is" : "s are");
+        snprintf(
+            t->advice, sizeof t->advice,
+            "%s%s: training continues from the checkpoint of step %lld and repeats %lld step%s",
+            first, resume, (long long)s->ckpt_step, lost, lost == 1 ? "" : "s");
     else
-        snprintf(t->advice, sizeof t->advice, "%s%s: it goes on after the checkpoint of step %lld",
-                 first, resume, (long long)s->ckpt_step);
+        snprintf(t->advice, sizeof t->advice,
+                 "%s%s: training continues from the checkpoint of step %lld", first, resume,
+                 (long long)s->ckpt_step);
     command_of(v, "train --resume", "", t->command, sizeof t->command);
 }
 
 static const struct {
     const char *kind, *first;
 } remedies[] = {
-    {"out of memory", "give the ranks less to hold (--micro-batch 1 or --recompute full), "},
-    {"node lost", "see that every host answers (bitrain doctor), "},
-    {"hung", "look at the end of log.txt and at the page Ranks for the rank that waited, "},
-    {"launch", "mend what mpirun says (bitrain doctor looks for it), "},
-    {"error", "mend what the message says, "},
+    {"out of memory", "use less memory per rank (--micro-batch 1 or --recompute full), "},
+    {"node lost", "check that every host responds (bitrain doctor), "},
+    {"hung", "find the rank that hung (end of log.txt, page Ranks), "},
+    {"launch", "fix what mpirun reports (bitrain doctor checks for it), "},
+    {"error", "fix the cause, "},
 };
 
 static void tell_failed(bt_view *v, const bt_summary *s) {
@@ -352,10 +358,10 @@ static void tell_lost(bt_view *v, const bt_summary *s) {
     bt_view_trouble *t = &v->head.trouble;
     t->level = BT_EV_ERROR;
     tell_what(v, "lost", v->impl->last_s);
-    snprintf(t->why, sizeof t->why,
-             "its supervisor (pid %d on %.60s) is gone and did not say why: it was killed, or the "
-             "machine went down",
-             s->pid, v->head.host);
+    snprintf(
+        t->why, sizeof t->why,
+        "its supervisor (pid %d on %.60s) disappeared: it was killed, or the machine went down",
+        s->pid, v->head.host);
     tell_resume(v, s, "");
 }
 
@@ -367,31 +373,32 @@ static void tell_stalled(bt_view *v, const bt_summary *s) {
     tell_what(v, "stalled", v->impl->last_s);
     phrase(t->why, sizeof t->why, s->stall);
     if (!t->why[0] && h->step_p50_ms > 0)
-        snprintf(t->why, sizeof t->why, "no step came since; one takes %s as a rule",
+        snprintf(t->why, sizeof t->why, "no step since then; a step usually takes %s",
                  bt_metric_format(usual, sizeof usual, h->step_p50_ms, BT_UNIT_MS));
     if (h->hub) {
         snprintf(t->advice, sizeof t->advice,
-                 "no island has sent an update since: see the runs of its islands");
+                 "no island has sent an update since then: see the runs of its islands");
         return;
     }
-    snprintf(t->advice, sizeof t->advice,
-             "see which rank the others wait for (page Ranks, log.txt); the supervisor starts the "
-             "ranks again when launch.hang_s is over, or stop the run");
+    snprintf(
+        t->advice, sizeof t->advice,
+        "find the rank that hangs (page Ranks, log.txt); the supervisor restarts the ranks after "
+        "launch.hang_s, or stop the run");
     command_of(v, "ctl", " stop", t->command, sizeof t->command);
     t->verb = BT_VERB_STOP;
 }
 
-/* "pause asked for by ctl": the newest request to pause or stop, if it is this one */
+/* "pause requested by ctl": the newest request to pause or stop, if it is this one */
 static void tell_asked(bt_view_trouble *t, const bt_summary *s, const char *verb) {
     phrase(t->why, sizeof t->why,
-           strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "it was asked to");
+           strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "on request");
 }
 
 static void tell_paused(bt_view *v, const bt_summary *s) {
     bt_view_trouble *t = &v->head.trouble;
     tell_what(v, "paused", v->impl->last_s);
     tell_asked(t, s, bt_verbs[BT_VERB_PAUSE].word);
-    snprintf(t->advice, sizeof t->advice, "the ranks wait between two steps: let them go on");
+    snprintf(t->advice, sizeof t->advice, "paused between two steps: resume to continue");
     command_of(v, "ctl", " resume", t->command, sizeof t->command);
     t->verb = BT_VERB_RESUME;
 }
@@ -419,7 +426,7 @@ static void tell_restarted(bt_view *v, const bt_summary *s) {
         t->when_s = s->failure_s + h->started_s;
         char times[24] = "once"; /* by hand at least */
         if (h->restarts > 1) snprintf(times, sizeof times, "%d times", h->restarts);
-        snprintf(t->what, sizeof t->what, "started again %s", times);
+        snprintf(t->what, sizeof t->what, "restarted %s", times);
     }
     phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : s->reason);
 }

@@ -97,10 +97,10 @@ void bt_view_crowded(bt_view_ranks *r, bool over) {
     }
     if (!worst) return;
     snprintf(r->crowded, sizeof r->crowded,
-             "%.60s: %.1f busy tasks for each processor %s its ranks late (other programs, or too "
-             "many ranks x threads)",
-             worst->host[0] ? worst->host : "the machine", worst->mean[BT_MR_LOAD],
-             over ? "made" : "make");
+             "%s%.60s %s overloaded (%.1f runnable tasks per core: other programs, or too many "
+             "ranks x threads): its ranks %s late",
+             worst->host[0] ? "host " : "the host", worst->host, over ? "was" : "is",
+             worst->mean[BT_MR_LOAD], over ? "ran" : "run");
 }
 
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,

@@ -119,12 +119,12 @@ printf 'c' >&8; shown keyed "checkpoint after step"
 printf '+' >&8; shown keyed "learning rate times 1.25"
 printf -- '-' >&8; shown keyed "learning rate times 1 "
 printf 'p' >&8; shown keyed "paused"
-printf 'p' >&8; shown keyed "going on after a pause"
+printf 'p' >&8; shown keyed "resumed after a pause"
 printf '\003' >&8                               # Ctrl-C
 shown keyed "run keyed stopped after step"
 give_back keyed 130
 saved keyed || fault "Ctrl-C in a terminal: nothing saved"
-for t in 'checkpoint asked for by key c' 'pause asked for by key p' 'resume asked for by key p' 'stop asked for by Ctrl-C'; do
+for t in 'checkpoint requested by key c' 'pause requested by key p' 'resume requested by key p' 'stop requested by Ctrl-C'; do
     [ "$(q "SELECT count(*) FROM events WHERE run='keyed' AND title='$t'")" = 1 ] || fault "no event '$t'"
 done
 

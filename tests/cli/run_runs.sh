@@ -45,8 +45,8 @@ expect 2 "^bitrain runs: filter 'losss<2': runs have no column, setting or fact 
 expect 2 "did you mean 'weight_decay'" "$BITRAIN" runs 'weight_dcay=0'
 expect 2 "did you mean 'optim.lr'" "$BITRAIN" runs 'optm.lr<1'
 expect 2 "no column, setting or fact 'quuxquux' .*help options" "$BITRAIN" runs 'quuxquux=1'
-expect 2 "^bitrain runs: filter 'loss<abc': < compares numbers, and 'abc' is none" "$BITRAIN" runs 'loss<abc'
-expect 2 "lr>=' is none|and '' is none" "$BITRAIN" runs 'lr>='
+expect 2 "^bitrain runs: filter 'loss<abc': < takes a number, not 'abc'" "$BITRAIN" runs 'loss<abc'
+expect 2 "filter 'lr>=' lacks a number after >=" "$BITRAIN" runs 'lr>='
 expect 0 "no run matches" "$BITRAIN" runs 'train.parts=63'            # a setting that no run has otherwise
 expect 2 "no such column" "$BITRAIN" runs --sort nothing
 expect 2 "unknown option" "$BITRAIN" runs --jsn

@@ -31,7 +31,7 @@ expect 6 "not an SQLite file" "$BITRAIN" top --store "$d/noise.db"
 # the truth: bwd 60 ms, half as much again on rank 5: step 143 ms, others 113 ms
 expect 0 '"stragglers":\[\{"rank":5,' "$BITRAIN" top demo --once --json
 for p in '"schema":"bitrain.view/1"' '"state":"done"' '"phase":"bwd","phase_frac":1' '"blame":1' '"step_ms":143' '"what_if":{"step_ms":113,"saved_ms":30' \
-         '"heatmap":{"value":"busy"' '"layers":{' '"events":{' '"series":\[' '"goodput":0.8' '"says":"rank 5 is late because of bwd, 100 % of the time'; do
+         '"heatmap":{"value":"busy"' '"layers":{' '"events":{' '"series":\[' '"goodput":0.8' '; 100 % of its delay is in bwd'; do
     grep -q -- "$p" "$d/out" || fail "no $p in the JSON of top"
 done
 [ "$(wc -l < "$d/out")" -eq 1 ] || fail "the JSON of top is not one line"

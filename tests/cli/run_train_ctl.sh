@@ -20,7 +20,7 @@ wait_event() {                                  # PATTERN [N]: until N such even
 newest() { q "SELECT max(step) FROM steps WHERE run='live'"; }
 
 ok ctl live status
-grep -qE '^live: running, [0-9]+ steps? done, [0-9] ranks?, 0 restarts, newest word [0-9.]+ ?m?s ago$' out || fault "status: $(cat out)"
+grep -qE '^live: running, [0-9]+ steps? done, [0-9] ranks?, 0 restarts, last record [0-9.]+ ?m?s ago$' out || fault "status: $(cat out)"
 ok ctl last status --json
 grep -q '^{"run":"live","verb":"status","answer":{' out || fault "status --json: $(cat out)"
 
@@ -28,7 +28,7 @@ ok ctl live checkpoint
 [ "$(cat out)" = "live: checkpoint asked for, to write a checkpoint now" ] || fault "answer: $(cat out)"
 code 2 ctl live mixture 3:1
 says "run 'live' was begun without data.mixture"
-wait_event 'checkpoint asked for by ctl'
+wait_event 'checkpoint requested by ctl'
 wait_event 'checkpoint after step %'
 [ "$(q "SELECT count(*) FROM checkpoints WHERE run='live'")" -ge 1 ] || fault "no checkpoint is recorded"
 
@@ -51,7 +51,7 @@ wait_event 'validation %' 2
     fault "an evaluation during a pause is no validation of the step before it"
 [ "$(validations)" = 2 ] || fault "$(validations) steps have a validation loss"
 ok ctl live resume
-wait_event 'going on%'
+wait_event 'resumed after%'
 code 4 ctl live resume
 wait_step live $((at + 3))
 
@@ -61,12 +61,12 @@ code 2 ctl live sample ' '
 says "the prompt is empty"
 code 2 ctl live sample "$(printf '%600s' x)"
 says "at most 512"
-[ "$(events 'a sample after %go on%asked for by ctl')" = 1 ] || fault "'sample' is no event"
+[ "$(events 'sample after %go on%requested by ctl')" = 1 ] || fault "'sample' is no event"
 
 ok ctl live set lr_factor=0.5
-wait_event 'learning rate times 0.5%'
+wait_event 'learning rate factor 0.5%'
 ok ctl live set optim.lr=1e-4
-wait_event 'learning rate times 0.05 %'
+wait_event 'learning rate factor 0.05 %'
 code 4 ctl live set lr=1000
 says "times the configured"
 code 2 ctl live pause --force
@@ -92,7 +92,7 @@ last=$(($(newest) + 1))
 [ ! -e runs/live/control ] || fault "the control file stays"
 for verb in pause resume checkpoint eval stop; do
     times=1; [ $verb = eval ] && times=2
-    [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='control' AND title='$verb asked for by ctl'")" = $times ] || fault "'$verb' is no event"
+    [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='control' AND title='$verb requested by ctl'")" = $times ] || fault "'$verb' is no event"
 done
 code 4 ctl live status
 code 4 ctl live sample 'x'
@@ -104,7 +104,7 @@ says "$folder"
 mv "$folder" "$folder.away"
 ok show live
 if grep -qF "$folder" out; then fault "show names a checkpoint that is not there: $(grep -F "$folder" out)"; fi
-says "(not there any more)"
+says "(deleted)"
 mv "$folder.away" "$folder"
 
 # a sample from a prompt, of text, in any layout: both ranks take part, and training goes on as without it

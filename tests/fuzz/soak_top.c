@@ -122,7 +122,7 @@ static void foreign_kind(void) {
 static void event(scribe *s) {
     static const char *const titles[] = {
         "paused",
-        "going on after a pause of 3 s",
+        "resumed after a pause of 3 s",
         "\033[2J\033]52;c;AAAA\007",
         "\xff\xfe\x80",
         "",

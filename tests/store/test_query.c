@@ -159,12 +159,11 @@ static void what_is_no_question(void **state) {
         {" -- nothing", "query is empty"},
         {"SELECT 1; SELECT 2", "query has a second statement: ' SELECT 2'"},
         {"SELECT 1; x", "query has a second statement: ' x'"},
-        {"SELECT nope FROM runs",
-         "query is not understood: no such column: nope, at 'nope FROM runs'"},
-        {"SELEC 1", "query is not understood: near \"SELEC\": syntax error, at 'SELEC 1'"},
+        {"SELECT nope FROM runs", "SQL error: no such column: nope, at 'nope FROM runs'"},
+        {"SELEC 1", "SQL error: near \"SELEC\": syntax error, at 'SELEC 1'"},
         {"SELECT abs(1, 2)",
-         "query is not understood: wrong number of arguments to function abs(), at 'abs(1, 2)'"},
-        {"SELECT abs(-9223372036854775807 - 1)", "query is not understood: integer overflow"},
+         "SQL error: wrong number of arguments to function abs(), at 'abs(1, 2)'"},
+        {"SELECT abs(-9223372036854775807 - 1)", "SQL error: integer overflow"},
         {"SELECT zeroblob(100000000)", "query makes a text or a row that is too long"},
         {"DELETE FROM run", "query may only read: not authorized"},
         {"BEGIN", "query may only read: not authorized"},
@@ -212,7 +211,7 @@ static void a_question_has_its_bounds(void **state) {
         assert_int_equal(bt_db_value(db, sql, NULL, &first, &why), more ? BT_ARG : BT_OK);
         assert_true(more ? isnan(first) : first > 0);
     }
-    assert_string_equal(why.msg, "query is not understood: too many columns in result set");
+    assert_string_equal(why.msg, "SQL error: too many columns in result set");
     assert_string_equal(s.text, "n=i:67108864;a=i:1;");
     static const char *const refused[] = {"ATTACH 'x' AS x", "PRAGMA user_version = 1",
                                           "CREATE TEMP TABLE x(a)", "SELECT load_extension('x')"};

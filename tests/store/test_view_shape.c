@@ -219,11 +219,11 @@ static void a_crowded_machine_is_named_before_a_rank(void **state) {
     s.load = 3;
     load(t, &s, BT_HEAT_BUSY, &v, &db);
     assert_non_null(
-        strstr(v->ranks.crowded, "node0: 3.0 busy tasks for each processor made its ranks late"));
+        strstr(v->ranks.crowded, "host node0 was overloaded (3.0 runnable tasks per core"));
     const bt_view_rank *worst = &v->ranks.rank[v->ranks.order[0]];
     assert_int_equal(worst->rank, 5);
     assert_int_equal(worst->verdict, BT_VERDICT_CROWDED);
-    assert_non_null(strstr(worst->says, "on a machine with more busy tasks than processors"));
+    assert_non_null(strstr(worst->says, "; its host is overloaded"));
     bt_view_close(v);
     bt_db_close(db);
 }
@@ -239,7 +239,7 @@ static void a_slow_rank_is_named_on_a_crowded_machine(void **state) {
     load(t, &s, BT_HEAT_BUSY, &v, &db);
     assert_int_equal(v->ranks.rank[v->ranks.order[0]].rank, 5);
     assert_int_equal(v->ranks.rank[5].verdict, BT_VERDICT_STEADY);
-    assert_non_null(strstr(v->ranks.crowded, "busy tasks for each processor"));
+    assert_non_null(strstr(v->ranks.crowded, "runnable tasks per core"));
     /* the map and the table say the same ratio */
     const double table = v->ranks.rank[5].busy_p50_ms / v->ranks.busy_median_ms,
                  map = v->heat.cell[5 * v->heat.cols + v->heat.cols / 2];

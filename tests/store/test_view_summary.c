@@ -70,7 +70,7 @@ static void a_failed_run_says_what_when_why_and_what_to_do(void **state) {
     assert_string_equal(x.why, "rank 1 was ended by signal 9 (Killed) after step 120");
     assert_string_equal(
         x.advice,
-        "resume it: it goes on after the checkpoint of step 100, so 20 steps are done again");
+        "resume: training continues from the checkpoint of step 100 and repeats 20 steps");
     snprintf(want, sizeof want, "bitrain train --resume s --store %s", t->db);
     assert_string_equal(x.command, want);
     assert_true(x.resumes);
@@ -82,7 +82,7 @@ static void a_failed_run_says_what_when_why_and_what_to_do(void **state) {
 static void a_run_of_another_machine_is_resumed_there(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x = trouble_of(t->db, FAILURE("signal", "x") "; UPDATE run SET host = 'far'");
-    assert_non_null(strstr(x.advice, "resume it on far: it goes on"));
+    assert_non_null(strstr(x.advice, "resume on far: training continues"));
     assert_non_null(strstr(x.command, "train --resume s"));
     assert_false(x.resumes);
 }
@@ -93,9 +93,9 @@ static void the_remedy_follows_the_kind_of_failure(void **state) {
     bt_view_trouble x =
         trouble_of(t->db, FAILURE("out of memory", "rank 0 was killed.") "; DELETE FROM ckpt");
     assert_string_equal(x.why, "rank 0 was killed");
-    assert_string_equal(x.advice,
-                        "give the ranks less to hold (--micro-batch 1 or --recompute full), then "
-                        "resume it: no checkpoint was written, so it begins at the first step");
+    assert_string_equal(
+        x.advice, "use less memory per rank (--micro-batch 1 or --recompute full), then resume: "
+                  "no checkpoint was written, so training restarts at step 1");
 }
 
 /* the command finds a database whose path is no plain word */
@@ -123,7 +123,7 @@ static void a_lost_run_names_its_process(void **state) {
     bt_view_trouble x = trouble_of(t->db, sql);
     assert_int_equal(x.level, BT_EV_ERROR);
     assert_string_equal(x.what, "lost after step 120 of 200");
-    snprintf(want, sizeof want, "its supervisor (pid 4194303 on %s) is gone", here);
+    snprintf(want, sizeof want, "its supervisor (pid 4194303 on %s) disappeared", here);
     assert_non_null(strstr(x.why, want));
     assert_true(x.resumes);
 }
@@ -146,8 +146,8 @@ static void a_stall_that_nobody_explained_tells_the_usual_step(void **state) {
     char want[200];
     bt_view_trouble x = trouble_of(t->db, "SELECT 1");
     assert_string_equal(x.what, "stalled after step 120 of 200");
-    assert_string_equal(x.why, "no step came since; one takes 113 ms as a rule");
-    assert_non_null(strstr(x.advice, "see which rank the others wait for"));
+    assert_string_equal(x.why, "no step since then; a step usually takes 113 ms");
+    assert_non_null(strstr(x.advice, "find the rank that hangs"));
     snprintf(want, sizeof want, "bitrain ctl s stop --store %s", t->db);
     assert_string_equal(x.command, want);
 }
@@ -178,12 +178,13 @@ static void steps_done_again_are_counted(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         const char *sql, *advice;
-    } rows[] = {
-        {"UPDATE ckpt SET step = 119",
-         "resume it: it goes on after the checkpoint of step 119, so 1 step is done again"},
-        {"UPDATE ckpt SET step = 0", "resume it: it goes on after the checkpoint of step 0, "
-                                     "so 120 steps are done again"},
-        {"UPDATE ckpt SET step = 120", "resume it: it goes on after the checkpoint of step 120"}};
+    } rows[] = {{"UPDATE ckpt SET step = 119",
+                 "resume: training continues from the checkpoint of step 119 and repeats 1 step"},
+                {"UPDATE ckpt SET step = 0",
+                 "resume: training continues from the checkpoint of step 0 "
+                 "and repeats 120 steps"},
+                {"UPDATE ckpt SET step = 120",
+                 "resume: training continues from the checkpoint of step 120"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char path[96], sql[512];
         snprintf(path, sizeof path, "%s/%zu.db", t->dir, i);
@@ -195,11 +196,11 @@ static void steps_done_again_are_counted(void **state) {
 static void each_kind_of_failure_has_its_remedy(void **state) {
     const bt_tmp *t = *state;
     static const char *const rows[][2] = {
-        {"node lost", "see that every host answers (bitrain doctor), then resume it"},
-        {"hung", "the page Ranks for the rank that waited, then resume it"},
-        {"launch", "mend what mpirun says (bitrain doctor looks for it), then resume it"},
-        {"error", "mend what the message says, then resume it"},
-        {"signal", "resume it: it goes on"},
+        {"node lost", "check that every host responds (bitrain doctor), then resume"},
+        {"hung", "find the rank that hung (end of log.txt, page Ranks), then resume"},
+        {"launch", "fix what mpirun reports (bitrain doctor checks for it), then resume"},
+        {"error", "fix the cause, then resume"},
+        {"signal", "resume: training continues"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char path[96], sql[200];
@@ -220,7 +221,7 @@ static void a_run_that_never_made_a_step_says_so(void **state) {
                                                       "UPDATE run SET last_step = NULL");
     assert_string_equal(x.what, "failed before the first step");
     assert_int_equal(x.step, -1);
-    assert_non_null(strstr(x.advice, "no checkpoint was written, so it begins at the first step"));
+    assert_non_null(strstr(x.advice, "no checkpoint was written, so training restarts at step 1"));
 }
 
 static void paused_and_stopped_runs_go_on_by_command(void **state) {
@@ -237,11 +238,11 @@ static void paused_and_stopped_runs_go_on_by_command(void **state) {
     snprintf(other, sizeof other, "%s/asked.db", t->dir);
     x = trouble_of(other,
                    "INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, 119, "
-                   "'control', 0, 'pause asked for by ctl' FROM run; INSERT INTO event(run, t_us, "
+                   "'control', 0, 'pause requested by ctl' FROM run; INSERT INTO event(run, t_us, "
                    "step, kind, level, title) SELECT 1, last_us, 119, 'paused', 0, 'paused' FROM "
                    "run; INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, "
-                   "119, 'control', 0, 'eval asked for by ctl' FROM run");
-    assert_string_equal(x.why, "pause asked for by ctl");
+                   "119, 'control', 0, 'eval requested by ctl' FROM run");
+    assert_string_equal(x.why, "pause requested by ctl");
     snprintf(other, sizeof other, "%s/o.db", t->dir);
     x = trouble_of(other, "UPDATE run SET state = 'stopped', exit_kind = 'stopped', ended_us = "
                           "last_us");
@@ -293,7 +294,7 @@ static void trouble_and_chips_as_json(void **state) {
     const bt_tmp *t = *state;
     static const char *const failed[] = {
         "{\"trouble\":{\"level\":\"error\",\"what\":\"failed after step 120 of 200\",\"when_s\":17",
-        ",\"step\":119,\"why\":\"x\",\"advice\":\"resume it: ",
+        ",\"step\":119,\"why\":\"x\",\"advice\":\"resume: ",
         "\"command\":\"bitrain train --resume s --store ",
         "\",\"verb\":null,\"resumes\":true},\"chips\":[{\"name\":\"model\",\"text\":\"3.14 M "
         "parameters\"},",
@@ -375,7 +376,7 @@ static void only_a_second_attempt_is_told_of_a_run_that_trains(void **state) {
     a.now_us = s.start_us + 25 * INT64_C(1000000);
     OK(bt_view_load(v, &a, err));
     assert_true(v->head.trouble.any);
-    assert_string_equal(v->head.trouble.what, "started again once");
+    assert_string_equal(v->head.trouble.what, "restarted once");
     assert_string_equal(v->head.trouble.why, "rank 1 died");
     assert_string_equal(v->head.trouble.command, "");
     bt_view_close(v);
@@ -406,13 +407,14 @@ static void chips_and_progress(void **state) {
         assert_string_equal(v->head.chip[i].text, want[i][1]);
     }
     /* the peak as it was set while the run was live, by the newest request */
-    static const char *const peaks[] = {"2 asked for by ctl: its peak is 0.004",
-                                        "0.25 asked for by ctl: its peak is 0.0005"};
+    static const char *const peaks[] = {
+        "peak learning rate 0.002 -> 0.004 (requested by ctl)",
+        "learning rate times 0.25 asked for by ctl: its peak is 0.0005"};
     for (int i = 0; i < 2; i++) {
         char sql[240];
         snprintf(sql, sizeof sql,
                  "INSERT INTO event(run, t_us, kind, level, title) SELECT id, last_us, 'control', "
-                 "0, 'learning rate times %s' FROM run",
+                 "0, '%s' FROM run",
                  peaks[i]);
         run_sql(t->db, sql);
     }

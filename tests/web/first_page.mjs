@@ -32,7 +32,7 @@ async function saysWhatHappened(page) {
   assert.equal(texts[1], "rank 1 was ended by signal 9 (Killed) <b id=hacked>");
   assert.match(
     texts[2],
-    /^resume it on nodes: it goes on after the checkpoint of step 100, so 50 steps/,
+    /^resume on nodes: training continues from the checkpoint of step 100 and repeats 50 steps/,
   );
   const command = await says("code").textContent();
   assert.equal(command, `bitrain train --resume failed --store ${env.BITRAIN_STORE}`);

@@ -110,7 +110,7 @@ const working = (steps) => [
   {
     press: "Sample",
     dialog: [/^A sample of live$/, { prompt: "In the beginning" }, "Write"],
-    says: /In the beginning|sample|writes, as asked/,
+    says: /In the beginning|sample after/,
     events: ["control", "sample"],
   },
   { press: "Evaluate", says: steps.evaluate, events: ["control", "evaluation"] },
@@ -144,7 +144,7 @@ async function whileItRuns() {
   for (const one of working(said)) await does("live", one);
   await does("live", {
     press: "Resume",
-    says: /^going on after a pause of/,
+    says: /^resumed after a pause of/,
     events: ["control", "continued"],
   });
   await offers("running");

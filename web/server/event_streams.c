@@ -68,7 +68,7 @@ enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const ch
     bt_db *db = bt_api_db(w->api, &err);
     if (!db || bt_db_run(db, wanted, run, &err) != BT_OK)
         return bt_web_send_error(c, bt_status_of(err.code), "run_not_found", err.msg,
-                                 "the list of all runs says which there are");
+                                 "see the list of all runs");
     if (w->n_streams >= MAX_STREAMS)
         return bt_web_send_error(c, 503, "too_many_streams", "too many event streams are open",
                                  "close a page and try again");

@@ -17,10 +17,11 @@ static const char *code_word(char *out, size_t size, bt_code code) {
 /* the remedy of a failure */
 static const char *hint_of(bt_web *w, bt_code code, const char *run) {
     bt_err none = BT_ERR_INIT;
-    if (code == BT_ARG || code == BT_UNSUPPORTED) return "web/README.md says what each route takes";
+    if (code == BT_ARG || code == BT_UNSUPPORTED)
+        return "web/README.md lists the parameters of each route";
     if (code != BT_NOTFOUND) return "try again";
-    return run[0] && bt_api_db(w->api, &none) ? "the list of all runs says which there are"
-                                              : "`bitrain train` makes one";
+    return run[0] && bt_api_db(w->api, &none) ? "see the list of all runs"
+                                              : "start one with `bitrain train`";
 }
 
 bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, const char *run,

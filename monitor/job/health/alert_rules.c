@@ -23,7 +23,8 @@ static bt_code not_a_rule(const char *text, bt_err *err) {
     char shown[100];
     bt_text_plain(shown, sizeof shown, text);
     return bt_fail(err, BT_ARG,
-                   "alert.rules: '%s' is no rule ('loss > 10', 'val_loss not better for 5', "
+                   "alert.rules: '%s' is not an alert rule (examples: 'loss > 10', 'val_loss not "
+                   "better for 5', "
                    "'grad_norm > 100 for 3', 'disk < 10 %%', 'rank lost', 'run stalled', 'run "
                    "failed', 'run done')",
                    shown);

@@ -72,7 +72,7 @@ static void slowest_sender(bt_top *t, bt_rect row) {
     if (slow < 0) return;
     bt_fmt(a, sizeof a, most, BT_UNIT_MS);
     bt_canvas_textf(&t->canvas, row.x, row.y, row.w, (bt_style){.fg = BT_C_WARN},
-                    "messages from rank %d take %s, those of the others %s", slow, a,
+                    "messages from rank %d take %s, those of other ranks %s", slow, a,
                     bt_fmt(b, sizeof b, others, BT_UNIT_MS));
 }
 
@@ -91,10 +91,10 @@ void bt_pairs_draw(bt_top *t, bt_rect r, bt_style title) {
     if (c->n_pairs > 0)
         snprintf(right, sizeof right,
                  r.w >= 100 ? "%s · steps %s to %s · t: %s" : "%s%.0s%.0s · t: %s",
-                 bytes ? "bytes a step" : "a message of gradients, from asking until it is here", a,
-                 b, bytes ? "time" : "bytes");
+                 bytes ? "bytes a step" : "latency of a gradient message", a, b,
+                 bytes ? "time" : "bytes");
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, title,
-                   r.w >= 60 ? "who gets it from whom" : "pairs", c->n_pairs ? right : "");
+                   r.w >= 60 ? "traffic by sender and receiver" : "pairs", c->n_pairs ? right : "");
     if (c->n_pairs == 0) {
         bt_top_empty(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1},
                      "no rank exchanges directly with another, or there are too many");

@@ -67,7 +67,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         break;
     case C_HOST: snprintf(buf, size, "%s", islands(t)->island[i].host); break;
     case C_STATE:
-        snprintf(buf, size, "%s", x > 0 ? "trains" : "away");
+        snprintf(buf, size, "%s", x > 0 ? "training" : "away");
         s->fg = x > 0 ? BT_C_GOOD : BT_C_WARN;
         break;
     case C_STEPS:
@@ -101,13 +101,13 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
 static void summary(bt_top *t, bt_rect r) {
     const bt_view_islands *l = islands(t);
     char a[40], b[40], c[40];
-    bt_canvas_textf(
-        &t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL},
-        "%.0f of %zu train · steps %s to %s · effective batch %s tokens an update · %s in",
-        l->training, l->n, bt_fmt(a, sizeof a, l->slowest, BT_UNIT_COUNT),
-        bt_fmt(b, sizeof b, l->fastest, BT_UNIT_COUNT),
-        bt_fmt(c, sizeof c, l->tokens_per_update, BT_UNIT_COUNT),
-        bt_fmt((char[40]){0}, 40, l->bytes, BT_UNIT_BYTES));
+    bt_canvas_textf(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL},
+                    "%.0f of %zu training · steps %s to %s · effective batch %s tokens per update "
+                    "· %s received",
+                    l->training, l->n, bt_fmt(a, sizeof a, l->slowest, BT_UNIT_COUNT),
+                    bt_fmt(b, sizeof b, l->fastest, BT_UNIT_COUNT),
+                    bt_fmt(c, sizeof c, l->tokens_per_update, BT_UNIT_COUNT),
+                    bt_fmt((char[40]){0}, 40, l->bytes, BT_UNIT_BYTES));
     bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w,
                     (bt_style){.fg = l->lost || l->late || l->refused ? BT_C_WARN : BT_C_LABEL},
                     "%lld joined · %lld left · %lld lost · %lld late · %lld refused · %.0f updates "
@@ -174,7 +174,7 @@ void bt_screen_islands(bt_top *t, bt_rect r) {
     if (l->n == 0) {
         bt_top_empty(t, r,
                      t->view->head.hub ? "no update of an island has been applied yet"
-                                       : "this run is no hub of islands ('bitrain hub')");
+                                       : "this run is not a hub of islands ('bitrain hub')");
         return;
     }
     summary(t, (bt_rect){r.x, r.y + 1, r.w, 1});

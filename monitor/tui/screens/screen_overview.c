@@ -99,7 +99,7 @@ static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
 static void stragglers(bt_top *t, bt_rect r) {
     const bt_view_ranks *k = &t->view->ranks;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 2), "slowest ranks",
-                   "by time others lost");
+                   "by delay caused");
     if (k->steps == 0) return;
     int y = r.y + 1, end = r.y + r.h;
     /* the machine, before any rank of it */

@@ -35,16 +35,16 @@ static const bt_list_col columns[C_COUNT] = {{"layer", 5, true, false, 0},
                                              {"+1", 6, true, false, 5},
                                              {"-1", 6, true, false, 6},
                                              {"flips", 7, true, false, 1},
-                                             {"- to +", 7, true, false, 2},
+                                             {"sign", 7, true, false, 2},
                                              {"undone", 7, true, false, 2},
-                                             {"edge", 6, true, false, 2},
+                                             {"near", 6, true, false, 2},
                                              {"zero, flips", 17, false, false, 3},
                                              {"bits", 5, true, false, 4},
                                              {"scale", 9, true, false, 3},
                                              {"grad", 9, true, false, 4},
                                              {"update", 9, true, false, 2},
                                              {"sent", 5, true, false, 8},
-                                             {"owed", 6, true, false, 8}};
+                                             {"resid", 6, true, false, 8}};
 
 static double row_number(bt_top *t, size_t i, int col) {
     const bt_view_layer *x = &t->view->layers.layer[i];
@@ -141,7 +141,7 @@ static void summary(bt_top *t, bt_rect r) {
     const bt_view_layers *l = &t->view->layers;
     double zero = 0, flip = 0, bits = 0, near = 0;
     size_t n = 0, nf = 0, nn = 0;
-    char right[64], b[40], f[24], e[40] = "";
+    char right[64], b[40], f[24], e[48] = "";
     for (size_t i = 0; i < l->n; i++) {
         if (isnan(l->layer[i].value[BT_ML_ZERO])) continue;
         zero += l->layer[i].value[BT_ML_ZERO];
@@ -158,7 +158,7 @@ static void summary(bt_top *t, bt_rect r) {
                    right);
     if (n == 0) return;
     snprintf(f, sizeof f, nf ? "%.2f %%" : "-", nf ? 100 * flip / (double)nf : 0);
-    if (nn) snprintf(e, sizeof e, " · edge %.1f %% (5.9)", 100 * near / (double)nn);
+    if (nn) snprintf(e, sizeof e, " · near %.1f %% (5.9)", 100 * near / (double)nn);
     bt_canvas_textf(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL},
                     "%zu tensors · %.2f bits · flips %s · zero %.1f %% (31.0)%s%s", n,
                     bits / (double)n, f, 100 * zero / (double)n, e,
@@ -229,7 +229,7 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
     bt_canvas_text(
         &t->canvas, r.x + 1, r.y + r.h - 1, r.w - 2, (bt_style){.fg = BT_C_FAINT},
         r.w < 112
-            ? "flips, - to +, undone since the last sample · update: of this step / weights"
-            : "since the last sample: flips, - to + and back, undone (as two samples ago) · edge: "
-              "latents within 0.05 scale of a threshold · update: of this step / weights");
+            ? "since the last sample: flips, sign flips, undone flips · near: near threshold"
+            : "since the last sample: flips, sign flips, undone flips (as two samples ago) · near: "
+              "latents within 0.05 scale of a threshold · update: relative to the weights");
 }

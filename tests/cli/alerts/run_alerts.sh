@@ -5,7 +5,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 code 2 train "${tiny[@]}" --steps 3 --name bad --alert 'loss >'
-says "alert.rules: 'loss >' is no rule"
+says "alert.rules: 'loss >' is not an alert rule"
 code 2 train "${tiny[@]}" --steps 3 --name bad --set alert.webhook=ftp://x
 says "must begin with http"
 [ ! -e runs/bad ] || fault "a refused run left its folder"

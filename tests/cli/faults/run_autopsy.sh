@@ -22,7 +22,7 @@ start killed && kill -9 $(q "SELECT pid FROM ranks WHERE run='killed' AND rank=1
 ok autopsy killed
 grep -qE "^killed: failed after step [0-9]+ of 2000" out || fault "what: $(head -n 1 out)"
 says "rank 1 was ended by signal 9 (Killed) after step"
-grep -qE "^  do +resume it: it goes on after the checkpoint of step [0-9]+" out || fault "advice: $(sed -n 3p out)"
+grep -qE "^  do +resume: training continues from the checkpoint of step [0-9]+" out || fault "advice: $(sed -n 3p out)"
 grep -qE "^  command  bitrain train --resume killed" out || fault "command: $(sed -n 4p out)"
 grep -qE "^  rank 1: .*, pid [0-9]+, last recorded step [0-9]+" out || fault "who: $(grep 'rank 1' out)"
 grep -qE "^  when it ended (rank [01] is|all ranks are|the rank is|[0-9]+ ranks) " out || fault "places: $(cat out)"

@@ -52,7 +52,7 @@ losses moved | cmp -s - calm.txt || fault "resized four times, the losses differ
     fault "ranks: $(q "SELECT attempt, world_size, reason FROM attempts WHERE run='moved'")"
 [ "$(q "SELECT count(*) FROM events WHERE run='moved' AND kind='resized'")" = 4 ] || fault "events: $(q "SELECT kind, title FROM events WHERE run='moved' AND kind<>'checkpoint'")"
 [ "$(q "SELECT count(*) FROM events WHERE run='moved' AND level<>'info'")" = 0 ] || fault "warnings: $(q "SELECT kind, title FROM events WHERE run='moved' AND level<>'info'")"
-q "SELECT body FROM events WHERE run='moved' AND kind='resized'" | grep -q '{from:2,to:4,why:asked for by ctl}' || fault "$(q "SELECT body FROM events WHERE run='moved' AND kind='resized'")"
+q "SELECT body FROM events WHERE run='moved' AND kind='resized'" | grep -q '{from:2,to:4,why:requested by ctl}' || fault "$(q "SELECT body FROM events WHERE run='moved' AND kind='resized'")"
 q "SELECT tp FROM ranks WHERE run='moved' AND attempt=1 AND rank=1" | grep -qx 1 || fault "attempt 1 is not tensor-parallel: $(q "SELECT * FROM ranks WHERE run='moved' AND attempt=1")"
 
 # a run whose ranks die on the way to another number of them arrives there

@@ -29,7 +29,7 @@ ok plan --preset small --simulate 1x1 --json
 [ "$(number probe_load)" = 3.5 ] || fault "no load in JSON: $(number probe_load)"
 ok plan --preset small --simulate 1x1
 says "SIMULATION 1 host x 1 rank: "
-says "warning    the rates were measured at a machine load of 3.5: other programs make times and waits too long"
+says "warning    rates were measured under load 3.5, so times are pessimistic"
 says "energy     "
 for f in "$tmp"/rates/*.json; do sed -i 's/"load":[0-9.e+-]*/"load":0.2/' "$f"; done
 ok plan --preset small --simulate 1x1

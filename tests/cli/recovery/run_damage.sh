@@ -58,7 +58,7 @@ started+=($job)
 until_event() { local i; for i in $(seq 900); do [ "$(q "SELECT count(*) FROM events WHERE run='disk' AND $1")" -gt 0 ] && return; sleep 0.1; done; fault "never: $1"; return 1; }
 if wait_step disk 3; then
     ok ctl disk checkpoint
-    until_event "kind='ckpt_verified' AND title LIKE 'checkpoint after step % read again from the disk: whole (%'"
+    until_event "kind='ckpt_verified' AND title LIKE 'checkpoint after step % verified on disk (%'"
     for i in 1 2 3 4 5; do                      # before it is read: on a slow machine a later one
         n=$(q "SELECT count(*) FROM checkpoints WHERE run='disk'")
         ok ctl disk checkpoint
@@ -71,7 +71,7 @@ if wait_step disk 3; then
         ok ctl disk resume
         [ "$(q "SELECT count(*) FROM events WHERE run='disk' AND kind='ckpt_damaged'")" = 0 ] || break
     done
-    until_event "kind='ckpt_damaged' AND title LIKE 'checkpoint after step $step has become damaged on the disk, another is written: %'"
+    until_event "kind='ckpt_damaged' AND title LIKE 'checkpoint after step $step is damaged on disk, another one is written: %'"
     until_event "kind='checkpoint' AND step > $step"
     kill -TERM $job
     wait $job
@@ -81,7 +81,7 @@ fi
 
 # each time of six batches in a row: exit 5, one line
 BITRAIN_TEST_NAN=1:21-26:embed code 5 "${run[@]}" --name data
-says "the gradient is not finite for 5 steps in a row"
+says "the gradient was not finite in 5 consecutive steps"
 [ "$(q "SELECT count(*) FROM attempts WHERE run='data'")" = 1 ] || fault "data: a restart does not help against data"
 [ "$(q "SELECT count(*) FROM events WHERE run='data' AND kind='bad_step'")" = 5 ] || fault "data: not five events"
 finish

@@ -101,7 +101,7 @@ static void a_sample_is_written_from_the_prompt(void **state) {
     ask.prompt = "line 1";
     run();
     assert_int_equal(sink.n_events, 3);
-    event_is(1, "sample", 2, "writes, as asked: ");
+    event_is(1, "sample", 2, "sample after '");
     const char *body = sink.events[1].body;
     assert_non_null(strstr(body, "\"prompt\":\"line 1\""));
     assert_non_null(strstr(body, "\"asked\":true"));
@@ -197,7 +197,7 @@ static void a_pause_obeys(void **state) {
     assert_int_equal(sink.n_events, 5);
     event_is(1, "paused", 2, "paused after step 3");
     event_is(2, "checkpoint", 2, "checkpoint after step 3: ");
-    event_is(3, "continued", 2, "going on after a pause of ");
+    event_is(3, "continued", 2, "resumed after a pause of ");
     assert_int_equal(sink.last_checkpoint.step, 3);
     assert_int_equal(result.steps, STEPS);
     assert_false(result.stopped);

@@ -57,7 +57,7 @@ static void stalls_are_told(const fake_sink *f, size_t n) {
         if (strcmp(f->events[i].kind, "checkpoint") != 0) continue;
         const double stall_ms = number_in(f->events[i].body, "\"took_ms\":"),
                      took_ms = number_in(f->events[i].body, "\"written_ms\":");
-        const char *stood = behind(f->events[i].title, "training stood still for ");
+        const char *stood = behind(f->events[i].title, "training paused for ");
         assert_true(stall_ms > 0 && took_ms > 0);
         assert_int_equal(stood != NULL, took_ms > 1.5 * stall_ms);
         char says[48];
@@ -358,7 +358,7 @@ static void the_newest_is_read_again_when_it_has_lain(void **state) {
     if (s.check) read_to_its_end(&s);
     assert_int_equal(second.n_events, 2);
     assert_string_equal(second.events[1].kind, "ckpt_damaged");
-    assert_non_null(strstr(second.events[1].title, "cannot be read again from the disk"));
+    assert_non_null(strstr(second.events[1].title, "cannot be read back from disk"));
     assert_int_equal(second.events[1].step, 12);
     assert_true(number_in(second.events[1].body, "\"step\":") == 13);
     assert_true(s.damaged && bt_saver_due(&s));

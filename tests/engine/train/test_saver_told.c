@@ -67,7 +67,7 @@ static void checkpoint_is(size_t event, int64_t step, bool best) {
     assert_memory_equal(end, " s", 2);
     end += 2;
     if (written_ms > 1.5 * stall_ms) { /* the body's times are rounded to other places */
-        static const char stood[] = ", training stood still for ";
+        static const char stood[] = ", training paused for ";
         assert_memory_equal(end, stood, strlen(stood));
         assert_true(fabs(strtod(end + strlen(stood), &end) - stall_ms) < 0.0506);
         assert_memory_equal(end, " ms", 3);
@@ -435,7 +435,7 @@ static void what_is_found_again_is_told(void **state) {
     assert_true(sink.n_events == 0 && s.checked_step == -1 && s.next_check_ns == 0);
     cfg.ckpt.verify = true;
     look_again(&s);
-    snprintf(says, sizeof says, "checkpoint after step 7 read again from the disk: whole (%s in ",
+    snprintf(says, sizeof says, "checkpoint after step 7 verified on disk (%s in ",
              bt_metric_format(size, sizeof size, (double)st.st_size, BT_UNIT_BYTES));
     again_is(1, "ckpt_verified", 11, says);
     assert_true(s.checked_step == 7 && s.check_step == 7 && !s.damaged);
@@ -454,7 +454,7 @@ static void what_is_found_again_is_told(void **state) {
     s.step = 7, s.checked_step = -1;
     look_again(&s);
     again_is(2, "ckpt_damaged", 11,
-             "checkpoint after step 7 has become damaged on the disk, another is written: '/tmp/");
+             "checkpoint after step 7 is damaged on disk, another one is written: '/tmp/");
     assert_true(s.damaged);
     bt_telemetry_release(&telemetry);
 }

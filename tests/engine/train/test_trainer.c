@@ -362,7 +362,7 @@ static void bad_steps_in_a_row_end_the_run_and_name_the_tensor(void **state) {
     assert_int_equal(bt_trainer_run(poison.t, &r, &err), BT_CHECK);
     bt_trainer_destroy(poison.t);
     memset(&sink, 0, sizeof sink);
-    assert_non_null(strstr(err.msg, "5 steps in a row"));
+    assert_non_null(strstr(err.msg, "5 consecutive steps"));
     assert_non_null(strstr(err.msg, "'embed'"));
 }
 
@@ -411,7 +411,7 @@ static void a_learning_rate_factor_scales_the_schedule(void **state) {
     assert_true(fabs(sink.steps[3].v[BT_MS_LR] - 1.5e-3) < 1e-12);
     assert_int_equal(fake_events_of(&sink, "control"), 1);
     assert_string_equal(sink.events[1].body, "{\"lr_factor\":0.5}");
-    assert_string_equal(sink.events[1].title, "learning rate times 0.5 from now on");
+    assert_string_equal(sink.events[1].title, "learning rate factor 0.5 from this step on");
     assert_int_equal(sink.events[1].step, 2); /* obeyed in the step after the one that asked */
 }
 
@@ -461,7 +461,7 @@ static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
         if (strcmp(sink.events[i].kind, "paused") == 0)
             assert_string_equal(title, "paused after step 3");
         if (strcmp(sink.events[i].kind, "continued") != 0) continue;
-        assert_int_equal(sscanf(title, "going on after a pause of %lf s", &pause_s), 1);
+        assert_int_equal(sscanf(title, "resumed after a pause of %lf s", &pause_s), 1);
         assert_true(pause_s >= 0.1 && 1e3 * pause_s <= whole_ms + 50);
         assert_int_equal(sink.events[i].step, 2);
     }

@@ -72,8 +72,8 @@ static void rules_are_read(void **state) {
 }
 
 #define NO_RULE(text) \
-    "alert.rules: '" text \
-    "' is no rule ('loss > 10', 'val_loss not better for 5', 'grad_norm > 100 for 3', " \
+    "alert.rules: '" text "' is not an alert rule (examples: 'loss > 10', 'val_loss not better " \
+    "for 5', 'grad_norm > 100 for 3', " \
     "'disk < 10 %%', 'rank lost', 'run stalled', 'run failed', 'run done')"
 
 static void bad_rules_are_named(void **state) {

@@ -12,7 +12,7 @@ static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1)
 #define TAKEN_OVER \
     "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n" \
     "spare -1 a hot spare waits: 1 rank, MiB\n" \
-    "control -1 checkpoint asked for by key\n" \
+    "control -1 checkpoint requested by key\n" \
     "failure -1 a rank was ended by signal 9 (Killed) after step 3\n" \
     "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n" \
     "spare -1 attempt 1 is that of the hot spare\n" \
@@ -70,7 +70,7 @@ static void the_next_one_has_its_own_tries(void **state) {
         "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room\n"
         "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room; no other is "
         "started\n"
-        "control -1 checkpoint asked for by key\n");
+        "control -1 checkpoint requested by key\n");
     unsetenv("STAGE_SPARE");
     unsetenv("STAGE_SPARE_BUT_ONE");
     nobody_is_left();
@@ -84,7 +84,7 @@ static void when_there_is_one(void **state) {
     s->when = "step 0\n";
     s->verb = "checkpoint";
     run(s, PLAYS("steps 1;until checkpoint;result {}"),
-        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint asked for by key\n");
+        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint requested by key\n");
     nobody_is_left();
 }
 
@@ -95,7 +95,7 @@ static void it_ends_with_the_run(void **state) {
     s->verb = "checkpoint";
     run(s, PLAYS("steps 2;until checkpoint;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nspare -1 a hot spare waits: 1 rank, MiB\n"
-        "control -1 checkpoint asked for by key\n");
+        "control -1 checkpoint requested by key\n");
     assert_int_equal(s->result.restarts, 0);
     nobody_is_left();
 }
@@ -112,7 +112,7 @@ static void one_that_ends_by_itself(void **state) {
         "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room\n"
         "warning -1 the hot spare has ended (mpirun's exit code 5): there is no room; no other is "
         "started\n"
-        "control -1 checkpoint asked for by key\nstep 2\n");
+        "control -1 checkpoint requested by key\nstep 2\n");
     unsetenv("STAGE_SPARE");
     assert_int_equal(s->result.restarts, 0);
     nobody_is_left();
@@ -130,7 +130,7 @@ static void a_rank_of_it_says_why(void **state) {
         "warning -1 the hot spare has ended (mpirun's exit code 5): no memory for it\n"
         "warning -1 the hot spare has ended (mpirun's exit code 5): no memory for it; no other is "
         "started\n"
-        "control -1 checkpoint asked for by key\n");
+        "control -1 checkpoint requested by key\n");
     unsetenv("STAGE_SPARE");
     nobody_is_left();
 }
@@ -160,9 +160,9 @@ static void another_layout_has_no_use_for_it(void **state) {
     s->resume_at = 2;
     run(s, PLAYS("steps 2;until stop;result {\"stopped\":true}", "steps 1;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nspare -1 a hot spare waits: 1 rank, MiB\n"
-        "control -1 resize to 2 ranks asked for by key\n"
+        "control -1 resize to 2 ranks requested by key\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "resized -1 goes on with 2 ranks (1 before): asked for by key\nattempt 1 from 2\nstep 2\n");
+        "resized -1 goes on with 2 ranks (1 before): requested by key\nattempt 1 from 2\nstep 2\n");
     nobody_is_left();
 }
 

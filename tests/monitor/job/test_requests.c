@@ -28,7 +28,7 @@ static void ranks_are_told(void **state) {
     desk_connect(d);
     asks(d, "checkpoint", "", BT_OK, "checkpoint");
     desk_hears(d, "checkpoint 0;");
-    desk_shows(d, "control -1 checkpoint asked for by ctl\n");
+    desk_shows(d, "control -1 checkpoint requested by ctl\n");
     asks(d, "resume", "", BT_BUSY, "the run is not paused");
     asks(d, "pause", "", BT_OK, "pause");
     assert_true(bt_job_paused(&d->job) && d->job.health.paused);
@@ -37,8 +37,8 @@ static void ranks_are_told(void **state) {
     assert_true(!bt_job_paused(&d->job) && !d->job.health.paused);
     asks(d, "eval", "", BT_OK, "eval");
     desk_hears(d, "pause 0;resume 0;eval 0;");
-    desk_shows(d, "control -1 pause asked for by ctl\ncontrol -1 resume asked for by ctl\n"
-                  "control -1 eval asked for by ctl\n");
+    desk_shows(d, "control -1 pause requested by ctl\ncontrol -1 resume requested by ctl\n"
+                  "control -1 eval requested by ctl\n");
     asks(d, "eval", "now", BT_ARG, "'eval' takes no value ('now')");
     asks(d, "evil", "", BT_ARG,
          "unknown verb 'evil': did you mean 'eval'? (pause resume checkpoint stop eval sample "
@@ -64,7 +64,7 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
     asks(d, "set", "lr=0.001", BT_OK,
          "set lr=0.001: the peak learning rate is 0.001, it began as 0.002");
     desk_hears(d, "set 0.5;");
-    desk_shows(d, "control -1 learning rate times 0.5 asked for by ctl: its peak is 0.001\n");
+    desk_shows(d, "control -1 peak learning rate 0.002 -> 0.001 (requested by ctl)\n");
     asks(d, "set", "optim.lr=0.004", BT_OK,
          "set optim.lr=0.004: the peak learning rate is 0.004, it began as 0.002");
     asks(d, "set", "lr_factor=3", BT_OK,
@@ -73,9 +73,9 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
     bt_job_multiply_lr(&d->job, 0.5, "key -");
     desk_hears(d, "set 1.5;");
     assert_true(d->job.lr_factor > 1.49 && d->job.lr_factor < 1.51 && d->job.told_factor > 1.49);
-    desk_shows(d, "control -1 learning rate times 2 asked for by ctl: its peak is 0.004\n"
-                  "control -1 learning rate times 3 asked for by ctl: its peak is 0.006\n"
-                  "control -1 learning rate times 1.5 asked for by key -: its peak is 0.003\n");
+    desk_shows(d, "control -1 peak learning rate 0.001 -> 0.004 (requested by ctl)\n"
+                  "control -1 peak learning rate 0.004 -> 0.006 (requested by ctl)\n"
+                  "control -1 peak learning rate 0.006 -> 0.003 (requested by key -)\n");
     bt_job_multiply_lr(&d->job, -1, "key -");
     desk_shows(d, "refused -1 refused: a peak learning rate of -0.003 is not between 0 and 2000 "
                   "(it was set to "
@@ -85,19 +85,19 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
     asks(d, "set", "lr_factor=1e6", BT_ARG,
          "a peak learning rate of 2000 is not between 0 and 2000 (it was set to 0.002)");
     asks(d, "set", "lr=1000", BT_BUSY,
-         "a peak learning rate of 1000 is 5e+05 times the configured 0.002: set lr=1000,force does "
-         "it all the same (ctl: --force)");
+         "a peak learning rate of 1000 is 5e+05 times the configured 0.002: lr=1000,force sets "
+         "it anyway (ctl: --force)");
     asks(d, "set", "lr_factor=10.1", BT_BUSY,
-         "a peak learning rate of 0.0202 is 10.1 times the configured 0.002: set lr=0.0202,force "
-         "does it all the same (ctl: --force)");
+         "a peak learning rate of 0.0202 is 10.1 times the configured 0.002: lr=0.0202,force "
+         "sets it anyway (ctl: --force)");
     asks(d, "set", "lr=0.02,forced", BT_ARG, "'0.02,forced' is not a number");
     desk_hears(d, "");
     asks(d, "set", "lr=0.04,force", BT_OK,
          "set lr=0.04,force: the peak learning rate is 0.04, it began as 0.002");
     desk_hears(d, "set 20;");
-    desk_shows(d, "control -1 learning rate times 20 asked for by ctl: its peak is 0.04\n");
-    asks(d, "set", "", BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
-    asks(d, "set", "=1", BT_ARG, "set wants KEY=VALUE (lr, optim.lr or lr_factor)");
+    desk_shows(d, "control -1 peak learning rate 0.003 -> 0.04 (requested by ctl)\n");
+    asks(d, "set", "", BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
+    asks(d, "set", "=1", BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
     asks(d, "set", "lr=", BT_ARG, "'' is not a number");
     asks(d, "set", "lr=1x", BT_ARG, "'1x' is not a number");
     asks(d, "set", "lr=inf", BT_ARG, "'inf' is not a number");
@@ -116,7 +116,7 @@ static void a_learning_rate_is_set_in_bounds(void **state) {
     asks(d, "set", "lr_factor=0", BT_ARG, "a learning-rate factor of 0 is not between 0 and 1e+06");
     desk_shows(d, "");
     asks(d, "set", "lr_factor=2", BT_OK, "set lr_factor=2");
-    desk_shows(d, "control -1 learning rate times 2 asked for by ctl\n");
+    desk_shows(d, "control -1 learning rate factor 20 -> 2 (requested by ctl)\n");
     desk_hears(d, "set 2;");
 }
 
@@ -129,19 +129,19 @@ static void texts_go_along(void **state) {
     desk_hears(d, "sample 0 Once upon;");
     asks(d, "mixture", "3:1.5", BT_OK, "mixture 3:1.5");
     desk_hears(d, "mixture 0 3:1.5;");
-    desk_shows(d, "control -1 a sample after 'Once upon' asked for by ctl\ncontrol -1 mixture "
-                  "3:1.5 asked for by "
+    desk_shows(d, "control -1 sample after 'Once upon' requested by ctl\ncontrol -1 mixture "
+                  "3:1.5 requested by "
                   "ctl\n");
-    asks(d, "sample", "%20%0A", BT_ARG, "sample wants a prompt: the text to go on from");
-    asks(d, "sample", "", BT_ARG, "sample wants a prompt: the text to go on from");
+    asks(d, "sample", "%20%0A", BT_ARG, "sample takes a prompt: the text to continue");
+    asks(d, "sample", "", BT_ARG, "sample takes a prompt: the text to continue");
     asks(d, "mixture", "", BT_ARG,
-         "mixture wants a weight for each source of data.path, as 3:1 ('')");
+         "mixture takes one weight for each source of data.path, such as 3:1 ('')");
     asks(d, "mixture", "3:-1", BT_ARG,
-         "mixture wants a weight for each source of data.path, as 3:1 ('3:-1')");
+         "mixture takes one weight for each source of data.path, such as 3:1 ('3:-1')");
     memset(many, '1', sizeof many);
     many[BT_PROMPT_MAX + 1] = '\0';
     snprintf(says, sizeof says,
-             "mixture wants a weight for each source of data.path, as 3:1 ('%.40s')", many);
+             "mixture takes one weight for each source of data.path, such as 3:1 ('%.40s')", many);
     asks(d, "mixture", many, BT_ARG, says);
     many[BT_PROMPT_MAX] = '\0';
     char said[600];
@@ -159,20 +159,18 @@ static void texts_go_along(void **state) {
         desk_hears(d, want);
     }
     desk_leave(d);
-    asks(d, "sample", "Once", BT_BUSY,
-         "no rank is there to be told 'sample' (the run is starting)");
+    asks(d, "sample", "Once", BT_BUSY, "no rank can receive 'sample' yet (the run is starting)");
     d->job.restarting = true;
-    asks(d, "mixture", "1", BT_BUSY,
-         "no rank is there to be told 'mixture' (the run is restarting)");
+    asks(d, "mixture", "1", BT_BUSY, "no rank can receive 'mixture' yet (the run is restarting)");
 }
 
 /* what is asked while no rank is there is told to the one that comes */
 static void requests_wait_for_ranks(void **state) {
     desk *d = *state;
     asks(d, "checkpoint", "", BT_BUSY,
-         "no rank is there to be told 'checkpoint' (the run is starting)");
+         "no rank can receive 'checkpoint' yet (the run is starting)");
     d->job.restarting = true;
-    asks(d, "set", "lr=1e-3", BT_BUSY, "no rank is there to be told 'set' (the run is restarting)");
+    asks(d, "set", "lr=1e-3", BT_BUSY, "no rank can receive 'set' yet (the run is restarting)");
     assert_true(d->job.lr_factor > 0.99 && d->job.lr_factor < 1.01);
     d->job.restarting = false;
     asks(d, "pause", "", BT_OK, "pause");
@@ -186,8 +184,8 @@ static void requests_wait_for_ranks(void **state) {
     asks(d, "stop", "", BT_OK, "stop"); /* a run that stops does not pause */
     assert_int_equal(d->job.pending, BT_PENDING(STOP));
     d->job.pending |= BT_PENDING(RESUME);
-    desk_shows(d, "control -1 pause asked for by ctl\ncontrol -1 resume asked for by ctl\n"
-                  "control -1 pause asked for by ctl\ncontrol -1 stop asked for by ctl\n");
+    desk_shows(d, "control -1 pause requested by ctl\ncontrol -1 resume requested by ctl\n"
+                  "control -1 pause requested by ctl\ncontrol -1 stop requested by ctl\n");
     desk_connect(d);
     bt_job_send_pending(&d->job);
     desk_hears(d, "resume 0;stop 0;");
@@ -212,10 +210,10 @@ static void signals_stop(void **state) {
     static const struct {
         int signal;
         const char *shows;
-    } rows[] = {{SIGINT, "control -1 stop asked for by Ctrl-C\n"},
-                {SIGTERM, "control -1 stop asked for by SIGTERM\n"},
-                {SIGUSR1, "control -1 stop asked for by SIGUSR1\n"},
-                {SIGHUP, "control -1 stop asked for by SIGHUP\n"}};
+    } rows[] = {{SIGINT, "control -1 stop requested by Ctrl-C\n"},
+                {SIGTERM, "control -1 stop requested by SIGTERM\n"},
+                {SIGUSR1, "control -1 stop requested by SIGUSR1\n"},
+                {SIGHUP, "control -1 stop requested by SIGHUP\n"}};
     unsetenv("SLURM_JOB_ID");
     desk_connect(d);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -251,7 +249,7 @@ static void signals_stop(void **state) {
     assert_true(d->job.stop_now);
 }
 
-/* asked for by another means first: the signal that ends it at once is the one that is told */
+/* requested by another means first: the signal that ends it at once is the one that is told */
 static void a_signal_after_a_stop(void **state) {
     desk *d = *state;
     asks(d, "stop", "", BT_OK, "stop");

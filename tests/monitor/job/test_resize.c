@@ -99,7 +99,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
     assert_int_equal(bt_job_resize_ask(&d->job, "4,tp=2,pp=1,zero=3", "ctl", &err), BT_OK);
     desk_hears(d, "stop 0;");
-    desk_shows(d, "control -1 resize to 4 ranks asked for by ctl\n");
+    desk_shows(d, "control -1 resize to 4 ranks requested by ctl\n");
     assert_true(d->job.resize.wanted && !d->job.stop_asked);
     assert_true(heard.asked.most == 4 && heard.asked.least == 4 && heard.asked.tp == 2 &&
                 heard.asked.pp == 1 && heard.asked.zero == 3 && heard.taken == 0);
@@ -123,15 +123,15 @@ static void from_the_request_to_the_next_attempt(void **state) {
     assert_false(bt_job_ended_to_resize(&d->job, &done));
     d->job.from.step = 42;
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
-    assert_string_equal(told, "goes on with 4 ranks (2 before): asked for by ctl");
+    assert_string_equal(told, "goes on with 4 ranks (2 before): requested by ctl");
     assert_int_equal(heard.asked.from_step, 42);
     assert_int_equal(heard.taken, 1);
     assert_int_equal(d->job.world_size, 4);
     assert_int_equal(d->job.n_words, 1);
     assert_string_equal(d->job.words[0], "--ranks");
     bt_job_resized_event(&d->job, 2, told);
-    desk_shows(d, "resized -1 goes on with 4 ranks (2 before): asked for by ctl "
-                  "{\"from\":2,\"to\":4,\"why\":\"asked for by ctl\"}\n");
+    desk_shows(d, "resized -1 goes on with 4 ranks (2 before): requested by ctl "
+                  "{\"from\":2,\"to\":4,\"why\":\"requested by ctl\"}\n");
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
     assert_false(bt_job_ended_to_resize(&d->job, &done));
 }
@@ -145,7 +145,7 @@ static void a_layout_that_cannot_be(void **state) {
     assert_int_equal(bt_job_resize_ask(&d->job, "8", "web", &err), BT_OK);
     assert_int_equal(d->job.pending, 0);
     assert_int_equal(heard.asked.zero, -1);
-    desk_shows(d, "control -1 resize to 8 ranks asked for by web\n");
+    desk_shows(d, "control -1 resize to 8 ranks requested by web\n");
     d->job.from.step = 100;
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
     desk_shows(d, "warning -1 the number of ranks stays 2: nothing is left\n");

@@ -102,7 +102,7 @@ static void a_stop_ends_the_wait(void **state) {
     s->verb = "stop";
     run(s, PLAYS("alone;die 9", "steps 1;result {}"),
         "attempt 0 from 0\nfailure -1 a rank was ended by signal 9 (Killed) before the first step\n"
-        "control -1 stop asked for by key\n");
+        "control -1 stop requested by key\n");
     assert_int_equal(s->result.end.kind, BT_END_SIGNAL);
     assert_string_equal(s->result.why_not_again, "a stop was asked for");
     assert_int_equal(s->result.attempts, 1);
@@ -115,7 +115,7 @@ static void one_that_dies_while_it_stops(void **state) {
     s->when = "step 0\n";
     s->verb = "stop";
     run(s, PLAYS("steps 1;until stop;leaves;die 9", "steps 1;result {}"),
-        "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by key\n"
+        "attempt 0 from 0\nstep 0\ncontrol -1 stop requested by key\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 1\n");
     assert_string_equal(s->result.why_not_again, "a stop was asked for");
     assert_int_equal(s->result.attempts, 1);
@@ -128,7 +128,7 @@ static void a_paused_run_stays_paused(void **state) {
     s->when = "step 0\n";
     s->verb = "pause";
     run(s, PLAYS("steps 1;until pause;leaves;die 9", "until pause;steps 1;result {}"),
-        "attempt 0 from 0\nstep 0\ncontrol -1 pause asked for by key\n"
+        "attempt 0 from 0\nstep 0\ncontrol -1 pause requested by key\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 1\n"
         "restarted -1 attempt 1 goes on after step 0: a rank was ended by signal 9 (Killed) after "
         "step 1\n"
@@ -240,7 +240,7 @@ static void it_stops_when_asked(void **state) {
     s->when = "step 0\n";
     s->verb = "stop";
     run(s, PLAYS("steps 1;until stop;steps 1;result {\"stopped\":true}"),
-        "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by key\nstep 1\n");
+        "attempt 0 from 0\nstep 0\ncontrol -1 stop requested by key\nstep 1\n");
     assert_true(s->result.stopped);
     assert_int_equal(s->result.attempts, 1);
     assert_int_equal(s->result.signal, 0);
@@ -254,7 +254,7 @@ static bool had_no_terminal(void *ctx) {
 
 static void stopped_by(stage *s, int signal, const char *name) {
     char shows[120];
-    snprintf(shows, sizeof shows, "attempt 0 from 0\nstep 0\ncontrol -1 stop asked for by %s\n",
+    snprintf(shows, sizeof shows, "attempt 0 from 0\nstep 0\ncontrol -1 stop requested by %s\n",
              name);
     s->shown[0] = '\0';
     s->when = "step 0\n";
@@ -306,7 +306,7 @@ static void it_comes_back_from_a_stop(void **state) {
     s->verb = "checkpoint";
     s->setup.ui.away = on_away;
     run(s, PLAYS("steps 1;until checkpoint;steps 1;result {}"),
-        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint asked for by key\naway 0\nstep 1\n");
+        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint requested by key\naway 0\nstep 1\n");
     assert_int_equal(s->result.signal, 0);
 }
 
@@ -317,7 +317,7 @@ static void the_terminal_goes_away(void **state) {
     s->verb = "checkpoint";
     s->setup.ui.hangup = had_terminal;
     run(s, PLAYS("steps 1;until checkpoint;says x;says x;steps 1;result {}"),
-        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint asked for by key\n"
+        "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint requested by key\n"
         "terminal -1 the terminal was closed; training goes on\nstep 1\n");
     assert_false(s->result.stopped);
 }
@@ -328,7 +328,7 @@ static void a_pause_is_shown(void **state) {
     s->when = "attempt 0";
     s->verb = "pause";
     run(s, PLAYS("until pause;steps 1;result {}"),
-        "attempt 0 from 0\ncontrol -1 pause asked for by key\nstep 0\n");
+        "attempt 0 from 0\ncontrol -1 pause requested by key\nstep 0\n");
     assert_true(s->paused || s->ticks > 0);
 }
 
@@ -354,7 +354,7 @@ static void a_stopped_rank_is_named(void **state) {
     s->verb = "checkpoint";
     run(s, PLAYS("ranks;steps 5;until checkpoint;die 19;waits", "result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\n"
-        "control -1 checkpoint asked for by key\n"
+        "control -1 checkpoint requested by key\n"
         "stalled 0 rank 0 (pid) is stopped by a signal; the ranks are started again in 2 s, unless "
         "it goes on (kill "
         "-CONT)\n"
@@ -373,7 +373,7 @@ static void warnings_of_ranks_are_told(void **state) {
     run(s,
         PLAYS("says bitrain: warning: odd;says bitrain: warning: odd;until stop;steps 1;"
               "result {\"stopped\":true}"),
-        "attempt 0 from 0\nwarning -1 odd\ncontrol -1 stop asked for by key\nstep 0\n");
+        "attempt 0 from 0\nwarning -1 odd\ncontrol -1 stop requested by key\nstep 0\n");
     assert_true(s->result.stopped);
 }
 
@@ -407,7 +407,7 @@ static void status_by_the_socket(void **state) {
         _exit(0);
     }
     run(s, PLAYS("ranks;steps 2;until stop;result {\"stopped\":true}"),
-        "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 stop asked for by test\n");
+        "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 stop requested by test\n");
     assert_true(read(ends[0], told, sizeof told - 1) > 0);
     assert_string_equal(told, "{\"run\":\"r\",");
     close(ends[0]);

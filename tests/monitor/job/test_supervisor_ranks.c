@@ -10,7 +10,7 @@ static void the_stopped_one_of_two_is_named(void **state) {
     s->verb = "checkpoint";
     run(s, PLAYS("two;steps 5;until checkpoint;stops;waits", "result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\n"
-        "control -1 checkpoint asked for by key\n"
+        "control -1 checkpoint requested by key\n"
         "stalled 0 rank 0 (pid) is stopped by a signal; the ranks are started again in 2 s, unless "
         "it goes on (kill -CONT)\n"
         "failure 0 rank 0 (pid) is stopped by a signal: the ranks are ended after 2 s\n"

@@ -26,9 +26,9 @@ static void it_goes_on_with_other_ranks(void **state) {
     s->value = "2";
     s->resume_at = 2;
     run(s, PLAYS("steps 2;until stop;result {\"stopped\":true}", "steps 1;result {}"),
-        "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 resize to 2 ranks asked for by key\n"
+        "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 resize to 2 ranks requested by key\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "resized -1 goes on with 2 ranks (1 before): asked for by key\nattempt 1 from 2\nstep 2\n");
+        "resized -1 goes on with 2 ranks (1 before): requested by key\nattempt 1 from 2\nstep 2\n");
     assert_int_equal(s->result.resizes, 1);
     assert_int_equal(s->result.restarts, 0);
     assert_int_equal(s->taken, 1);
@@ -58,7 +58,7 @@ static void a_viewer_is_heard(void **state) {
     run(s, PLAYS("until stop;steps 1;result {\"stopped\":true}"),
         "attempt 0 from 0\nnotice -1 http://here\nnotice -1 \n"
         "warning -1 the dashboard ended; training goes on\n"
-        "control -1 stop asked for by key\nstep 0\n");
+        "control -1 stop requested by key\nstep 0\n");
     assert_true(s->result.stopped);
 }
 

@@ -23,7 +23,7 @@ static void frame(const char *run, int w, int h, const char *const *texts) {
 
 static void islands_as_text(void **state) {
     static const char *const wide[] = {"0 Islands",
-                                       "1 of 2 train",
+                                       "1 of 2 training",
                                        "effective batch 512",
                                        "2 joined",
                                        "1 lost",
@@ -38,8 +38,8 @@ static void islands_as_text(void **state) {
                                        "75 %",
                                        "declared dead",
                                        NULL},
-                             *const narrow[] = {"north", "trains", "mean 0.75", NULL},
-                             *const none[] = {"this run is no hub of islands", NULL};
+                             *const narrow[] = {"north", "training", "mean 0.75", NULL},
+                             *const none[] = {"this run is not a hub of islands", NULL};
     (void)state;
     frame("hub", 120, 32, wide);
     frame("hub", 80, 24, narrow);

@@ -208,10 +208,10 @@ static void panes_modes_and_values(void **state) {
     shows("~6tt~", "· errors");
     shows("~4~", "arrival skew p95");
     /* no room, until its pane is chosen */
-    check("demo", "~4~", "who gets it from whom", false, 80, 24);
-    check("demo", "~4" BACKTAB "~", "who gets it from whom", true, 80, 24);
+    check("demo", "~4~", "traffic by sender and receiver", false, 80, 24);
+    check("demo", "~4" BACKTAB "~", "traffic by sender and receiver", true, 80, 24);
     hides("~4" BACKTAB "~", "communication overhead");
-    shows("~4" BACKTAB "~", "messages from rank 5 take 10.0 ms, those of the others 2.00 ms");
+    shows("~4" BACKTAB "~", "messages from rank 5 take 10.0 ms, those of other ranks 2.00 ms");
     shows("~4" BACKTAB "t~", "bytes a step");
     shows("~4" BACKTAB "t~", "97.7 KiB");
     hides("~4e~", "by kind of exchange");

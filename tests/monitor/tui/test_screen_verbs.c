@@ -55,7 +55,7 @@ static void comes_true(const char *run, const char *verb) {
     static const struct {
         const char *verb, *kind, *title;
     } of[] = {{"pause", "paused", "paused after step 13"},
-              {"resume", "continued", "going on after a pause of 2.0 s"},
+              {"resume", "continued", "resumed after a pause of 2.0 s"},
               {"checkpoint", "checkpoint", "checkpoint of step 13"},
               {"stop", "stopped", "stopped after step 13 of 20"},
               {"eval", "refused", "there is no validation split"},
@@ -66,7 +66,7 @@ static void comes_true(const char *run, const char *verb) {
         snprintf(
             sql, sizeof sql,
             "INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, 12, "
-            "'sample', 0, 'writes: the scheduled one', json_object('text', 'x') FROM run WHERE "
+            "'sample', 0, 'sample: the scheduled one', json_object('text', 'x') FROM run WHERE "
             "name = "
             "'%s'",
             run);
@@ -77,7 +77,7 @@ static void comes_true(const char *run, const char *verb) {
         snprintf(
             sql, sizeof sql,
             "INSERT INTO event(run, t_us, step, kind, level, title) SELECT id, last_us, 12, "
-            "'control', 0, '%s asked for by top' FROM run WHERE name = '%s'; "
+            "'control', 0, '%s requested by top' FROM run WHERE name = '%s'; "
             "INSERT INTO event(run, t_us, step, kind, level, title, body) SELECT id, last_us, "
             "12, '%s', 0, '%s', json_object('asked', 1, 'text', 'y') FROM run WHERE name = '%s'",
             verb, run, of[i].kind, of[i].title, run);
@@ -94,7 +94,7 @@ static void the_answer_is_the_outcome(void **state) {
         {"running", "~E~y~~", "control running eval", "running: there is no validation split"},
         {"running", "~WOnce\r~~", "control running sample Once", "running: a sample after Once"},
         {"running", "~P~y~~", "control running pause", "running: paused after step 13"},
-        {"running", "~P~y~~", "control running resume", "running: going on after a pause of 2.0 s"},
+        {"running", "~P~y~~", "control running resume", "running: resumed after a pause of 2.0 s"},
         {"running", "~S~y~~", "control running stop", "running: stopped after step 13 of 20"},
     };
     (void)state;

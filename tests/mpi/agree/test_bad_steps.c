@@ -199,11 +199,13 @@ static void too_many_in_a_row_end_the_run(void **state) {
     bt_err err;
     nan_at(3, "2-9", "layers.0.attn_k");
     assert_int_equal(train(&other, &layouts[0], NULL, "", &r, &err), BT_CHECK);
-    assert_non_null(strstr(err.msg, "step 7: the gradient is not finite for 5 steps in a row"));
+    assert_non_null(
+        strstr(err.msg, "the gradient was not finite in 5 consecutive steps, the last one step 7"));
     assert_non_null(strstr(err.msg, "'layers.0.attn_k'"));
     static const char *const three[] = {"--set", "train.max_bad_steps=3", NULL};
     assert_int_equal(train(&other, &layouts[0], three, "", &r, &err), BT_CHECK);
-    assert_non_null(strstr(err.msg, "step 5: the gradient is not finite for 3 steps in a row"));
+    assert_non_null(
+        strstr(err.msg, "the gradient was not finite in 3 consecutive steps, the last one step 5"));
     no_nan();
 }
 

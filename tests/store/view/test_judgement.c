@@ -155,9 +155,10 @@ static void verdicts_follow_from_the_blocks(void **state) {
     }
 }
 
-#define LATE(host) \
-    " busy tasks for each processor " host \
-    " its ranks late (other programs, or too many ranks x threads)"
+#define LATE(load, run) \
+    " overloaded (" load \
+    " runnable tasks per core: other programs, or too many ranks x threads): its ranks " run \
+    " late"
 
 static const struct {
     double load[RANKS];
@@ -167,10 +168,14 @@ static const struct {
     const char *want;
 } crowds[] = {
     {{1.24, 1, NONE, 0}, {"a", "b", "c", "d"}, true, {1, 2, 3, 4}, ""},
-    {{1.25, 1.2, NONE, 0}, {"a", "b", "c", "d"}, true, {5, 2, 3, 4}, "a: 1.2" LATE("made")},
-    {{1.5, 1.5, 3, 2}, {"a", "b", "c", "d"}, false, {5, 5, 5, 4}, "c: 3.0" LATE("make")},
-    {{2, 2, 2, 2}, {"", "b", "c", "d"}, false, {5, 5, 5, 4}, "the machine: 2.0" LATE("make")},
-    {{2, 2, 2, 2}, {"a", "b", "c", "d"}, false, {5, 5, 5, 4}, "a: 2.0" LATE("make")},
+    {{1.25, 1.2, NONE, 0},
+     {"a", "b", "c", "d"},
+     true,
+     {5, 2, 3, 4},
+     "host a was" LATE("1.2", "ran")},
+    {{1.5, 1.5, 3, 2}, {"a", "b", "c", "d"}, false, {5, 5, 5, 4}, "host c is" LATE("3.0", "run")},
+    {{2, 2, 2, 2}, {"", "b", "c", "d"}, false, {5, 5, 5, 4}, "the host is" LATE("2.0", "run")},
+    {{2, 2, 2, 2}, {"a", "b", "c", "d"}, false, {5, 5, 5, 4}, "host a is" LATE("2.0", "run")},
 };
 
 /* late ranks of a machine with more busy tasks than processors are late because of it; one that is recovering

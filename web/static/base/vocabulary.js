@@ -224,7 +224,7 @@ export const rankValues = [
 // what a pair of ranks is shown by: fields of the route `comm`, and units
 export const pairValues = [
   ["bytes", "bytes", "bytes"],
-  ["flight_ms", "time of a message", "ms"],
+  ["flight_ms", "message latency", "ms"],
 ];
 
 // ---- ternary statistics of each tensor: fields of the route `layers`
@@ -237,8 +237,8 @@ export const codes = [
 
 // shares that a run may have beside the codes themselves: [key, title, help]
 export const codeChanges = [
-  ["sign_flip_frac", "sign flips", "codes that went from −1 to +1 or back since the sample before"],
-  ["oscillation_frac", "taken back", "codes that are again what they were two samples ago"],
+  ["sign_flip_frac", "sign flips", "codes that went from −1 to +1 or back since the previous sample"],
+  ["oscillation_frac", "undone flips", "codes that returned to their value of two samples ago"],
   [
     "boundary_frac",
     "near threshold",
@@ -248,9 +248,9 @@ export const codeChanges = [
 
 // values of the heat map of tensors
 export const tensorHistories = [
-  ["flip_history", "share flipped"],
+  ["flip_history", "flips"],
   ["zero_history", "share of zeros"],
-  ["oscillation_history", "taken back"],
+  ["oscillation_history", "undone flips"],
   ["boundary_history", "near threshold"],
   ["grad_norm_history", "gradient norm"],
   ["update_history", "update over weights"],

@@ -14,12 +14,12 @@ function columnsOf({ head, info }) {
   return [
     number("after step", (checkpoint) => count(checkpoint.step)),
     number("size", (checkpoint) => bytes(checkpoint.bytes)),
-    number("training stood still", (checkpoint) => seconds(checkpoint.took_ms / 1000)),
+    number("training paused", (checkpoint) => seconds(checkpoint.took_ms / 1000)),
     text("at (UTC)", (checkpoint) => writtenAt(checkpoint, head.started_s)),
     text("file", (checkpoint) =>
       info.kept.includes(checkpoint.step)
         ? h("span", { class: "note" }, checkpoint.path || dash)
-        : h("span", { class: "note" }, "not there any more"),
+        : h("span", { class: "note" }, "deleted"),
     ),
   ];
 }

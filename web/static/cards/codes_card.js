@@ -44,7 +44,7 @@ function shareOfCode(key) {
   return number(label, (row) => percent(row[key]));
 }
 
-const owedHelp = "L2 norm of what the gradient codec has yet to send over that of the gradient";
+const residualHelp = "L2 norm of the gradient codec's error-feedback residual over that of the gradient";
 const updateHelp = "L2 norm of the step's update over that of the weights: about 1e-3 is usual";
 
 /** Columns of statistics that a run may lack are there when a tensor has them. */
@@ -52,16 +52,16 @@ function columnsOf(rows) {
   const has = (key) => rows.some((row) => typeof row[key] === "number");
   const changes = codeChanges.filter(([key]) => has(key));
   const wire = number("bits sent", (row) => digits(row.grad_bits, 3), "of each gradient");
-  const owed = number("owed", (row) => digits(row.residual_ratio, 3), owedHelp);
+  const residual = number("residual", (row) => digits(row.residual_ratio, 3), residualHelp);
   const update = number("update", (row) => digits(row.update_ratio, 3), updateHelp);
   return [
     text("tensor", tensorName),
     text("−1, 0, +1", codesBar),
     ...["zero_frac", "pos_frac", "neg_frac"].map(shareOfCode),
     number(
-      "flipped",
+      "flips",
       (row) => percent(row.flip_frac, 2),
-      "codes that differ from the sample before",
+      "codes that differ from the previous sample",
     ),
     text("flips over time", flipsOverTime),
     text("zeros over time", zerosOverTime, "the line is 31.0 %: Gaussian latents"),
@@ -71,7 +71,7 @@ function columnsOf(rows) {
     number("gradient", (row) => digits(row.grad_norm, 3), "L2 norm"),
     ...(has("update_ratio") ? [update] : []),
     ...(has("grad_bits") ? [wire] : []),
-    ...(has("residual_ratio") ? [owed] : []),
+    ...(has("residual_ratio") ? [residual] : []),
   ];
 }
 
@@ -80,7 +80,7 @@ function sentence({ layers }) {
   if (!rows.length) return "";
   const mean = (key) => rows.reduce((sum, row) => sum + (row[key] || 0), 0) / rows.length;
   const zeros = `${percent(mean("zero_frac"))} zeros`;
-  const flipped = `${percent(mean("flip_frac"), 2)} flipped since the last sample`;
+  const flipped = `${percent(mean("flip_frac"), 2)} flips since the last sample`;
   const bits = `${digits(mean("entropy_bits"), 3)} bits a weight`;
   const tensors = `${rows.length} ternary tensors at step ${nth(step)}`;
   return `${tensors}: ${zeros}, ${flipped}, ${bits}, on average.`;

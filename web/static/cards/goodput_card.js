@@ -20,19 +20,18 @@ function bigBar(parts) {
   return box;
 }
 
-/** How often the run was started again, and how long its ranks took each time until they trained. */
+/** Number of restarts, and the mean time from the end of an attempt to its successor's first step. */
 function recovery({ head, info, events }) {
   const again = info.attempts.slice(1);
   if (!again.length) return "";
-  const every = seconds(head.elapsed_s / again.length);
   const resumed = events.rows.filter(({ kind }) => kind === "resumed");
   const times = resumed.map((event) => head.started_s + event.time_s);
   const gap = ({ started_s: started }, i) =>
     times.find((time) => time >= started) - (info.attempts[i].ended_s ?? started);
   const gaps = again.map(gap).filter(Number.isFinite);
   const mean = gaps.reduce((a, b) => a + b, 0) / gaps.length;
-  const took = gaps.length ? `; its ranks trained again after ${seconds(mean)} on average` : "";
-  return ` One restart every ${every}${took}.`;
+  const took = gaps.length ? `, training again after ${seconds(mean)} on average` : "";
+  return ` ${plural(again.length, "restart")}${took}.`;
 }
 
 function sentence(data) {

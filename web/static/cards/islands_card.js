@@ -7,12 +7,12 @@ import { bar } from "../figures/small_figures.js";
 import { Card } from "./card.js";
 
 const nothing = "no update of an island has been applied yet";
-const behindHelp = "steps less than the fastest island";
-const leftOutHelp = "updates that were not applied: too late, or poisoned";
-const staleHelp = "updates of others between the fetch and the push of its newest update";
+const behindHelp = "steps behind the fastest island";
+const leftOutHelp = "updates that were not applied: too late, or rejected as poisoned";
+const staleHelp = "updates of other islands between the fetch and the push of its newest update";
 
 function stateTag(row) {
-  return h("span", { class: `tag ${row.trains ? "ok" : "late"}` }, row.trains ? "trains" : "away");
+  return h("span", { class: `tag ${row.trains ? "ok" : "late"}` }, row.trains ? "training" : "away");
 }
 
 function columnsOf({ fastest }) {
@@ -30,24 +30,27 @@ function columnsOf({ fastest }) {
     number("steps", (row) => count(row.steps)),
     text("of the fastest", progress),
     number("behind", (row) => count(fastest - row.steps), behindHelp),
-    number("updates", (row) => count(row.updates), "of it that were applied"),
+    number("updates", (row) => count(row.updates), "applied updates of this island"),
     number("left out", (row) => count(row.left_out), leftOutHelp),
     number("tokens", (row) => si(row.tokens)),
-    number("bytes", (row) => bytes(row.bytes_wire), "of updates that came from it"),
+    number("bytes", (row) => bytes(row.bytes_wire), "updates received from it"),
     number("staleness", (row) => count(row.staleness), staleHelp),
-    number("sequences", (row) => count(row.sequences), "of one of its steps"),
+    number("sequences", (row) => count(row.sequences), "sequences in one of its steps"),
     number("loss", (row) => nats(row.loss)),
   ];
 }
 
 function sentence({ islands: all }) {
   if (!all.rows.length) return "";
+  const { slowest, fastest } = all;
+  const at =
+    slowest === fastest ? `step ${count(slowest)}` : `steps ${count(slowest)} to ${count(fastest)}`;
   const happened = ["joined", "left", "lost", "late", "refused"];
   return (
-    `${all.training} of ${plural(all.rows.length, "island")} train at update ${nth(all.step)}, ` +
-    `at steps ${count(all.slowest)} to ${count(all.fastest)}. Effective batch: ` +
-    `${si(all.tokens_per_update)} tokens an update, ${count(all.sequences)} sequences a step of all. ` +
-    `${bytes(all.bytes_wire)} of updates came in. ` +
+    `${all.training} of ${plural(all.rows.length, "island")} training at ${at}, update ${nth(all.step)}. ` +
+    `Effective batch: ${si(all.tokens_per_update)} tokens per update, ` +
+    `${count(all.sequences)} sequences per joint step. ` +
+    `${bytes(all.bytes_wire)} of updates received. ` +
     `${happened.map((word) => `${all[word]} ${word}`).join(", ")}; ` +
     `${plural(all.left_out, "update")} not applied.`
   );
@@ -57,7 +60,7 @@ function sentence({ islands: all }) {
 export function islandsCard(load) {
   return new Card({
     title: "Islands",
-    sub: "whole jobs that train one model through this hub",
+    sub: "jobs that train one model through this hub",
     wide: true,
     load,
     draw(body, { islands: all }) {
@@ -85,7 +88,7 @@ function stalenessColumns({ updates, staleness }) {
 export function stalenessCard(load) {
   return new Card({
     title: "Staleness",
-    sub: "updates of others that were applied between an island's fetch and its push",
+    sub: "updates of other islands that were applied between an island's fetch and its push",
     wide: true,
     load,
     draw(body, { islands: all }) {

@@ -13,7 +13,7 @@ const columns = [
   number("from rank", (row) => String(row.peer)),
   number("messages", (row) => digits(row.messages, 3)),
   number("bytes", (row) => bytes(row.bytes)),
-  number("time of a message", (row) => ms(row.flight_ms)),
+  number("message latency", (row) => ms(row.flight_ms)),
 ];
 
 function pairsOf(data) {
@@ -50,7 +50,7 @@ function sentenceOf(data, value) {
 }
 
 const why =
-  "not known: these ranks exchange through MPI's own collectives, are more than 32, or have not been sampled yet";
+  "not recorded: these ranks use MPI's own collectives, are more than 32, or have no sample yet";
 
 export function pairsCard(ctx) {
   let value = "bytes";
@@ -59,8 +59,8 @@ export function pairsCard(ctx) {
     card.redraw();
   };
   const card = heatMapCard({
-    title: "Who gets from whom",
-    sub: "a step; the rank of the row from that of the column",
+    title: "Traffic by sender and receiver",
+    sub: "per step; rows receive, columns send",
     label: "matrix of ranks",
     tools: [select("value", pairValues, value, choose)],
     load: () => get(`runs/${ctx.run}/comm`),

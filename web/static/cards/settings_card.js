@@ -2,7 +2,7 @@
 // and data.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
-import { dash, setting } from "../base/format.js";
+import { dash, plural, setting } from "../base/format.js";
 import { table, text } from "../base/table.js";
 import { Card } from "./card.js";
 
@@ -33,9 +33,9 @@ function settingsOf(config) {
 
 function sentence({ config }) {
   const isChosen = (row) => !/^(default|auto|preset|$)/.test(row.from || "");
-  const n = settingsOf(config).filter(isChosen).length;
-  const were = n === 1 ? "1 setting was" : `${n} settings were`;
-  return `${were} chosen, the others are defaults or follow from them.`;
+  const settings = settingsOf(config);
+  const n = settings.filter(isChosen).length;
+  return `${plural(n, "setting")} given, ${settings.length - n} defaults or derived.`;
 }
 
 export function settingsCard(ctx) {

@@ -103,8 +103,8 @@ class ControlBar {
   async lookForOutcome() {
     const { verb, since } = this.waiting;
     const { events } = await get(`runs/${this.run}/events`, { limit: 20 });
-    // a scheduled sample is not the one that was asked for
-    const isScheduled = ({ kind, title }) => kind === "sample" && title.startsWith("writes:");
+    // a scheduled sample is not the requested one
+    const isScheduled = ({ kind, title }) => kind === "sample" && title.startsWith("sample:");
     const outcome = events.rows.find(
       (row) =>
         row.seq > since &&

@@ -217,11 +217,10 @@ static bt_code skip(bad_steps *s, bt_trainer *t, bt_verdict *verdict, bt_err *er
         bt_guard_forget(&s->guard);
         return BT_OK;
     }
-    snprintf(
-        title, sizeof title,
-        "step not applied: %s, the same bits when computed again: its batch (sequences %" PRId64
-        " to %" PRId64 ") is skipped, %d in a row",
-        b->what, first, first + n - 1, s->guard.in_row);
+    snprintf(title, sizeof title,
+             "step skipped: %s, same bits on retry; batch dropped (sequences %" PRId64
+             " to %" PRId64 "), %d in a row",
+             b->what, first, first + n - 1, s->guard.in_row);
     tell(t, b, BT_EVENT_BAD_STEP, "skipped", title);
     *verdict = BT_SKIP;
     BT_TRY(bt_skipped_add(&s->skipped, first, n, err));

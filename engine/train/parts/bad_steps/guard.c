@@ -67,11 +67,11 @@ void bt_guard_forget(bt_guard *g) {
 
 bt_code bt_guard_verdict(const bt_guard *g, int64_t step, const char *tensor, bt_err *err) {
     if (g->in_row < g->patience) return BT_OK;
-    return bt_fail(err, BT_CHECK,
-                   "step %lld: %s is not finite for %d steps in a row (last: '%s'; lower optim.lr, "
-                   "or resume from an earlier checkpoint)",
-                   (long long)step, tensor ? "the gradient" : "the loss", g->in_row,
-                   tensor ? tensor : "loss");
+    return bt_fail(
+        err, BT_CHECK,
+        "%s was not finite in %d consecutive steps, the last one step %lld (last: '%s'; lower "
+        "optim.lr, or resume from an earlier checkpoint)",
+        tensor ? "the gradient" : "the loss", g->in_row, (long long)step, tensor ? tensor : "loss");
 }
 
 /* ---- the row "guard" -------------------------------------------------------------------------- */

@@ -39,8 +39,7 @@ static bt_code begin(bt_followers *f, bt_trainer *t, bt_err *err) {
     const bt_loader_cfg data = bt_trainer_loader_cfg(t);
     BT_TRY(bt_agree(t->mesh.world, bt_followers_count(f, &data, err), err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
-                       "up to step %" PRId64
-                       " the head learns all that follows a token in the data",
+                       "soft targets until step %" PRId64 " (train.share_steps)",
                        last_step(&t->cfg));
     if (!bt_run_cfg_bigram(&t->cfg, t->at.step)) return BT_OK;
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_bigram;
@@ -55,7 +54,7 @@ static void begin_attention(bt_trainer *t) {
     bt_telemetry_forget(&t->telemetry); /* steps become longer */
     bt_parts_new_level(t);              /* the norm of the gradient changes */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
-                       "from step %" PRId64 " on the model has attention", t->at.step + 1);
+                       "attention from step %" PRId64 " on", t->at.step + 1);
 }
 
 static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {

@@ -52,7 +52,7 @@ static void change_lr(bt_trainer *t, double factor) {
     t->at.lr_factor = factor;
     snprintf(body, sizeof body, "{\"lr_factor\":%.17g}", factor);
     bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, body,
-                       "learning rate times %g from now on", factor);
+                       "learning rate factor %g from this step on", factor);
 }
 
 /* Executes requests. The supervisor records who made them. evaluated: the current weights have a validation loss. */
@@ -81,7 +81,7 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
         if (c.verbs & BT_REQ_RESUME) break;
     }
     bt_telemetry_event(&t->telemetry, BT_EVENT_CONTINUED, t->at.step - 1, NULL,
-                       "%s after a pause of %.1f s", t->step.stop ? "stopping" : "going on",
+                       "%s after a pause of %.1f s", t->step.stop ? "stopping" : "resumed",
                        (double)(bt_now_ns() - began) / 1e9);
     return BT_OK;
 }

@@ -63,7 +63,7 @@ static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *
     (void)err;
     if (isfinite(o->grad_norm) || o->loss_bad || o->computed > 1) return BT_OK;
     if (!bt_loss_scale_overflow(&f->scale)) return BT_OK;
-    change(f, t, true, "fp16 gradients overflowed, step not applied");
+    change(f, t, true, "fp16 gradients overflowed, step skipped");
     *verdict = BT_SKIP;
     return BT_OK;
 }

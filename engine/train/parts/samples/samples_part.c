@@ -33,9 +33,10 @@ static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_te
                          bool asked, double took_ms) {
     bt_text body;
     bt_json j;
-    char line[64]; /* first line of the text */
+    char line[64], shown[32]; /* first line of the text, start of the prompt */
     bt_text_init(&body);
     bt_text_plain(line, sizeof line, bt_text_str(text));
+    bt_text_plain(shown, sizeof shown, bt_text_str(prompt));
     bt_json_begin(&j, &body);
     bt_json_object(&j, NULL);
     bt_json_str(&j, "prompt", bt_text_str(prompt));
@@ -43,8 +44,12 @@ static void sample_event(const bt_trainer *t, const bt_text *prompt, const bt_te
     bt_json_num(&j, "took_ms", took_ms);
     if (asked) bt_json_bool(&j, "asked", true);
     bt_json_end(&j, '}');
-    bt_telemetry_event(&t->telemetry, BT_EVENT_SAMPLE, t->at.step - 1, bt_text_str(&body),
-                       asked ? "writes, as asked: %s" : "writes: %s", line);
+    if (asked)
+        bt_telemetry_event(&t->telemetry, BT_EVENT_SAMPLE, t->at.step - 1, bt_text_str(&body),
+                           "sample after '%s': %s", shown, line);
+    else
+        bt_telemetry_event(&t->telemetry, BT_EVENT_SAMPLE, t->at.step - 1, bt_text_str(&body),
+                           "sample: %s", line);
     bt_text_release(&body);
 }
 

@@ -59,7 +59,7 @@ static void a_stop_ends_a_launch(void **state) {
     s->when = "attempt 0 from 0\n";
     s->signal = SIGTERM;
     run(s, PLAYS("alone;waits", "steps 1"),
-        "attempt 0 from 0\ncontrol -1 stop asked for by SIGTERM\n"
+        "attempt 0 from 0\ncontrol -1 stop requested by SIGTERM\n"
         "warning -1 no rank has connected: the run stops, there is nothing to save\n");
     assert_true(bt_now_ns() - began < INT64_C(20000000000));
     assert_true(s->result.stopped);
@@ -99,7 +99,7 @@ static void a_stop_between_attempts_saves_the_state(void **state) {
     s->from_memory = true;
     run(s, PLAYS("alone;die 9", "until stop;result {\"stopped\":true}"),
         "attempt 0 from 0\nfailure -1 a rank was ended by signal 9 (Killed) before the first step\n"
-        "control -1 stop asked for by key\n"
+        "control -1 stop requested by key\n"
         "restarted -1 attempt 1 goes on after step 7: a rank was ended by signal 9 (Killed) before "
         "the first step\n"
         "attempt 1 from 7\n");

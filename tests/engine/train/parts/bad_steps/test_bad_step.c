@@ -213,8 +213,8 @@ static void what_is_not_finite_is_told(void **state) {
         {"0:5:layers.0.attn_k", "skip", BT_OK, "hardware", second, second_body, NULL},
         {"0:5:layers.0.attn_k", "retry", BT_OK, "hardware", second, second_body, NULL},
         {"0:5-5:layers.0.attn_k", "skip", BT_OK, "bad_step",
-         "step not applied: " NAN_OF ", the same bits when computed again: its batch (sequences 80 "
-         "to 95) is skipped, 1 in a row",
+         "step skipped: " NAN_OF ", same bits on retry; batch dropped (sequences 80 "
+         "to 95), 1 in a row",
          "{\"cause\":\"not_finite\",\"action\":\"skipped\",\"same_bits\":true,\"tensor\":"
          "\"layers.0.attn_k\"," BATCH,
          NULL},
@@ -345,11 +345,11 @@ static void spikes_in_a_row_are_a_new_level(void **state) {
     assert_int_equal(skipped_at(&sink, &n), GARBAGE + 1);
     assert_int_equal(n, 2);
     spike_is(0, GARBAGE, "skipped",
-             "step not applied: %s, the same bits when computed again: its batch (sequences 200 to "
-             "203) is skipped, 1 in a row");
+             "step skipped: %s, same bits on retry; batch dropped (sequences 200 to "
+             "203), 1 in a row");
     spike_is(1, GARBAGE + 1, "skipped",
-             "step not applied: %s, the same bits when computed again: its batch (sequences 204 to "
-             "207) is skipped, 2 in a row");
+             "step skipped: %s, same bits on retry; batch dropped (sequences 204 to "
+             "207), 2 in a row");
     spike_is(2, GARBAGE + 2, "accepted",
              "%s, as in the 2 steps before: taken as the new level, steps are applied again");
     assert_int_equal(run_with_nan(&cfg, "0:50:layers.0.attn_k", &r, &err), BT_DAMAGED);
