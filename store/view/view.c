@@ -1,4 +1,4 @@
-/* view.c - the view model: opens it, loads the parts that a caller asks for; names of axes and values. */
+/* view.c - opens the view model, loads the requested parts, names axes and values. */
 #include "store/view/view.h"
 
 #include <stdlib.h>

@@ -1,26 +1,24 @@
-/* view.h - the view model: what a screen of a run says, as plain numbers. `bitrain top`, `top
- * --json`, the dashboard and reports all render these structs, so they cannot disagree.
+/* view.h - the view model: the numbers and sentences of every screen of a run. `bitrain top`, `top
+ * --json`, the dashboard and reports render the same structs, so they agree.
  *
- * Order:    open -> (load, read the structs)* -> close. `load` fills the parts asked for; pointers
- *           inside are valid until the next load. A part that fails leaves an error; parts loaded
- *           before stay as they were.
- * Instant:  everything belongs to one instant: the newest step, or `at_step` (the screen scrubbed
- *           back in time).
- * Cost:     bounded by the window and the columns asked for, never by the length of the run: series
- *           and heat maps are kept as min/max/first/last buckets of a power-of-two number of steps;
- *           a load after new steps reads the new steps only. Ranges above BT_VIEW_EXACT_STEPS not
- *           yet loaded are sampled, and say so (`exact` false).
- * Units:    as metrics.def: ms, MiB, bytes, 1/s, fractions 0..1, nats; seconds where the name ends in _s. NaN: unknown.
- * Words (tested against synthetic truth, JSON in store/view/view.md):
- *   median       over ranks: the lower median, so that two ranks are compared with the better one
- *   busy         step - wait. The slow rank waits least: ranks are ordered by busy, never by step time
- *   blame        of a step: goes to the last arriver (smallest wait); amount = second-smallest wait - smallest wait
- *   phase at fault  the last arriver's phase with the largest excess over the ranks' median of that
- *                   phase
- *   late         of a rank: its arrival after the first arriver's = largest wait of the step - own wait
+ * Order:    open -> (load, read the structs)* -> close. `load` fills the requested parts; pointers
+ *           inside are valid until the next load. A part that fails returns its error and leaves the
+ *           parts loaded before it unchanged.
+ * Instant:  all parts describe the same step: the newest one, or `at_step` when the user scrubs back.
+ * Cost:     bounded by the window and the requested columns, never by the length of the run: series
+ *           and heat maps are cached as min/max/first/last buckets of 2^k steps, and a load reads new
+ *           steps only. Uncached ranges above BT_VIEW_EXACT_STEPS are sampled (`exact` is false).
+ * Units:    those of metrics.def: ms, MiB, bytes, 1/s, fractions 0..1, nats; seconds if the name ends
+ *           in _s. NaN: unknown.
+ * Terms (tested against synthetic truth; JSON: store/view/view.md):
+ *   median       over ranks: the lower median, so of two ranks the faster one is the reference
+ *   busy         step - wait. The slow rank waits least, so ranks are ordered by busy, not by step time
+ *   blame        of a step: assigned to the last arriver (smallest wait); amount = second-smallest wait - smallest wait
+ *   phase at fault  phase of the last arriver with the largest excess over the ranks' median
+ *   late         arrival of a rank after the first arriver = largest wait of the step - own wait
  *   skew         of a step: last arrival - first arrival = largest wait
  *   score        relative: best rank's median busy / own; own: own best block median / own last block median
- *   what-if      mean step time had the rank's busy time been at most the median: a max over ranks
+ *   what-if      mean step time if the rank's busy time were at most the median: a maximum over ranks
  *   goodput      productive part of the wall clock since the run began (store/ledger/ledger.h)
  * Threads:  one caller per bt_view and bt_db. */
 #ifndef BT_STORE_VIEW_VIEW_H
@@ -40,7 +38,7 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-/* ---- what to load ---- */
+/* ---- requested parts ---- */
 enum {
     BT_VIEW_HEAD = 1,
     BT_VIEW_SERIES = 2,
@@ -87,8 +85,8 @@ typedef struct bt_series_ask {
 
 typedef struct bt_view_ask {
     unsigned parts;  /* BT_VIEW_* */
-    const char *run; /* may be NULL when only BT_VIEW_RUNS is asked for */
-    /* a second run whose series become ghosts and whom the heat map is held against, or NULL */
+    const char *run; /* may be NULL if BT_VIEW_RUNS is the only part */
+    /* second run: its series become ghosts, and the heat map is relative to it; or NULL */
     const char *baseline;
     int64_t now_us;  /* 0: the clock */
     int64_t at_step; /* -1: the newest */
@@ -99,45 +97,45 @@ typedef struct bt_view_ask {
     int columns; /* at most this many buckets a series (0: 256) */
     bt_series_ask series[BT_VIEW_SERIES_MAX];
     int n_series;
-    /* nothing but series: head, ranks and summary are left as they are, which takes a tenth of the time */
+    /* load the series only and keep head, ranks and summary; this takes a tenth of the time */
     bool bare;
-    int window; /* sampled steps in rank statistics (0: BT_VIEW_WINDOW) */
+    int window; /* sampled steps of the rank statistics (0: BT_VIEW_WINDOW) */
     bt_heat_value heat;
     int heat_columns;         /* 0: 120 */
     int max_events, max_runs; /* 0: 200, 500 */
-    int max_marks;            /* events that charts mark, at most (0: none) */
-    bool ends;                /* series: start, end, and where the extremes lie exactly */
-    bt_metric_panel panel;    /* whose metrics; BT_PANEL_COUNT: those of all panels */
-    int samples;              /* of each of them (0: BT_VIEW_SAMPLES) */
-    /* whose distribution; one that is not recorded, or NULL: the first ternary tensor's */
+    int max_marks;            /* maximum number of events marked in charts (0: none) */
+    bool ends;                /* series: fill start, end and the exact steps of the extremes */
+    bt_metric_panel panel;    /* panel to load; BT_PANEL_COUNT: all panels */
+    int samples;              /* history length of each metric (0: BT_VIEW_SAMPLES) */
+    /* tensor whose distribution is loaded; NULL or unrecorded: the first ternary tensor */
     int layer;
     const char *tensor;
 } bt_view_ask;
 
 /* ---- the parts ---- */
-/* What happened to a run that does not train, or was started again: for its first page, `show` and
- * the API alike. Texts are complete phrases without a full stop; "" where there is nothing to
- * say. */
+/* What happened to a run that is not training or was restarted; the first page, `show` and the
+ * API share it. Texts are complete phrases without a full stop; "": nothing to report. */
 typedef struct bt_view_trouble {
     bool any;
     bt_event_level level; /* ERROR: failed or lost; WARN: stalled, restarting; INFO: the rest */
     char what[120];       /* "failed after step 122 of 500" */
     double when_s, age_s; /* seconds since 1970, and until now; NaN: not known */
-    int64_t step;         /* the last one that was recorded; -1: none */
+    int64_t step;         /* last recorded step; -1: none */
     char why[320];        /* "rank 1 was ended by signal 9 (Killed)" */
-    char advice[320];     /* "resume it: it goes on after step 120, so 2 steps are done again" */
-    char command[400];    /* that does it, as typed into a shell of the run's machine */
-    /* the control verb that does it on a live run; BT_VERB_COUNT: none */
+    /* "resume: training continues from the checkpoint of step 120 and repeats 2 steps" */
+    char advice[320];
+    char command[400]; /* shell command of the advice, for the run's machine */
+    /* control verb with the same effect on a live run; BT_VERB_COUNT: none */
     bt_verb verb;
-    /* the command starts the ranks anew, and this is the machine that they were started on */
+    /* the command restarts the ranks, and this machine launched them */
     bool resumes;
 } bt_view_trouble;
 
-/* tasks of other programs for each processor above which the machine's measured speed is too low */
+/* runnable tasks of other programs per core above which the machine's measured speed is too low */
 #define BT_MEASURED_BUSY 0.25
 
 enum { BT_VIEW_CHIPS = 5, BT_VIEW_REMARKS = 2 };
-/* what was trained, on what, how: "model", "nano, 2.8 M parameters" */
+/* summary of the training, e.g. "model": "nano, 2.8 M parameters" */
 typedef struct bt_view_chip {
     const char *name;
     char text[120];
@@ -147,14 +145,15 @@ typedef struct bt_view_head {
     char run[BT_NAME_MAX], host[BT_HOST_MAX], note[160], exit_kind[120];
     bt_run_state state;
     bool live;    /* not ended */
-    double age_s; /* since the last record; NaN: none yet */
+    double age_s; /* seconds since the last record; NaN: none yet */
     int attempt, n_attempts, world_size, ranks_reporting;
-    int64_t step, steps_total; /* step: the one shown, -1 none; steps_total 0: unknown */
+    int64_t step, steps_total; /* step: the displayed step, -1: none; steps_total 0: unknown */
     int64_t newest_step;       /* differs from step when scrubbed */
-    /* trend: change of the EMA a step, sign only is shown */
-    /* of fine-tuning: newest known values; NaN: the run has none */
+    /* loss_trend: change of the EMA per step; views show its sign only */
+    /* newest values of fine-tuning metrics; NaN: the run has none */
     double accuracy, val_accuracy, val_f1, reward_margin, val_margin;
-    /* tasks of other programs for each processor when links and peak were measured; NaN: not recorded */
+    /* runnable tasks of other programs per core while links and peak were measured; NaN: not
+     * recorded */
     double measured_load;
     double tokens, loss, loss_ema, loss_trend, val_loss, best_val, grad_norm, lr, loss_scale;
     double tokens_per_s, mfu, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms;
@@ -164,21 +163,22 @@ typedef struct bt_view_head {
     double time_s[BT_TIME_PARTS];                  /* they sum to elapsed_s */
     int64_t skipped, dropped; /* steps not applied in the window; records the writer lost */
     int warnings, errors;     /* events of these levels, whole run */
-    int alerts;               /* those of them that nobody has acknowledged */
-    int restarts;             /* by its supervisor; starts by hand are attempts, too */
+    int alerts;               /* warnings and errors that are not acknowledged */
+    int restarts;             /* restarts by the supervisor; manual starts count as attempts only */
     char params[32], isa[32], preset[32];
     double progress, epoch; /* share of the steps done; passes over the training data; NaN */
     int64_t best_val_step;  /* -1: none */
-    /* since this step the gradient is not finite (grad_norm is NaN then); -1: it is finite, or never was known */
+    /* first step of the current run of non-finite gradients (grad_norm is NaN then); -1: finite
+     * or never recorded */
     int64_t grad_lost_step;
     bt_view_trouble trouble;
     bt_view_chip chip[BT_VIEW_CHIPS]; /* n_chips of them */
     int n_chips;
-    char remark[BT_VIEW_REMARKS]
-               [200]; /* whole sentences that every view shows; n_remarks of them */
+    char remark[BT_VIEW_REMARKS][200]; /* n_remarks complete sentences, shown by every view */
     int n_remarks;
-    bool hub; /* the run is a hub's, and its ranks are islands */
-    /* of a step and its phases, by the planner, for the newest attempt's layout; step_ms NaN: nothing was predicted */
+    bool hub; /* the run belongs to a hub; its ranks are islands */
+    /* planner's step and phase times for the layout of the newest attempt; step_ms NaN: no
+     * prediction */
     bt_predicted predicted;
 } bt_view_head;
 
@@ -191,14 +191,14 @@ typedef struct bt_view_series {
     const int64_t *step;  /* last step of each bucket */
     const int64_t *count; /* rows in it */
     bool exact;           /* every row of the range was read */
-    bool ghost;           /* of the baseline run */
-    /* the y range that a chart shows first (bt_view_usual_range); NaN: no point */
+    bool ghost;           /* belongs to the baseline run */
+    /* default y range of a chart (bt_view_usual_range); NaN: no point */
     double low, high;
-    /* the steps of the least and of the greatest value; the first step of those at the end that lack the metric, where
-     * steps before have it; -1: none */
+    /* least_step, most_step: steps of the extremes. lost_step: first of the final steps that
+     * lack the metric if earlier steps have it. -1: none */
     int64_t least_step, most_step, lost_step;
-    /* means over the first and the last 2 % of the steps, at most 512: the same however many buckets there are; NaN
-     * unless asked for */
+    /* means over the first and the last 2 % of the steps (at most 512), independent of the
+     * number of buckets; NaN unless `ends` is set */
     double start, end;
 } bt_view_series;
 
@@ -208,7 +208,7 @@ typedef enum {
     BT_VERDICT_BURSTY,
     BT_VERDICT_NODE_WIDE,
     BT_VERDICT_RECOVERING,
-    BT_VERDICT_CROWDED /* late on a machine with more busy tasks than processors */
+    BT_VERDICT_CROWDED /* slow rank of a host with more runnable tasks than cores */
 } bt_verdict;
 /* "ok", "late", "bursty", "node-wide", "recovering", "crowded" */
 const char *bt_verdict_name(bt_verdict v);
@@ -217,15 +217,15 @@ typedef struct bt_view_rank {
     int rank, pid, threads, pp, dp_replicate, dp_shard, tp;
     char host[BT_HOST_MAX], isa[32];
     size_t n;                 /* sampled steps in the window */
-    double mean[BT_MR_COUNT]; /* of every rank metric over the window */
+    double mean[BT_MR_COUNT]; /* mean of each rank metric over the window */
     double busy_p50_ms, step_p50_ms, step_p95_ms, step_p99_ms, step_max_ms, wait_p50_ms;
     double score, score_own;   /* 0..1, 1 = as good as the best */
-    double blame_frac, lost_s; /* share of all blame; seconds others lost */
+    double blame_frac, lost_s; /* share of all blame; seconds that other ranks waited for it */
     bt_phase fault;            /* BT_PHASE_COUNT: never blamed */
     double fault_frac;         /* share of its blame from that phase */
     double excess_ms;          /* median busy over the ranks' median */
     bt_verdict verdict;
-    int64_t since_step;              /* of a verdict other than ok; -1 */
+    int64_t since_step;              /* first step of a verdict other than ok; -1: unknown */
     double what_if_ms;               /* mean step time without this rank's excess */
     double late_p50_ms, late_p95_ms; /* NaN: no other rank */
     double rss_peak_mib, cpu_frac;   /* processor time / (step time * threads) */
@@ -235,21 +235,22 @@ typedef struct bt_view_rank {
 
 typedef struct bt_view_ranks {
     size_t n;
-    bt_view_rank *rank; /* by rank number */
-    /* n indices, worst first: those late now, then blame, then excess */
+    bt_view_rank *rank; /* ordered by rank */
+    /* n indices, worst first: sorted by being late now, then blame, then excess */
     int *order;
     int64_t step0, step1;       /* the window */
     size_t steps;               /* sampled steps in it */
-    double median[BT_MR_COUNT]; /* lower median over the ranks of their means, each by itself */
-    /* where a step goes: of each step the mean over its ranks, of these the mean over the steps. The
-     * phases add up to mean_ms */
+    double median[BT_MR_COUNT]; /* lower median of the ranks' means, separately for each metric */
+    /* time of a step by phase: mean over its ranks, then over the steps. The phases add up to
+     * mean_ms */
     double mean_ms, phase_ms[BT_PHASE_COUNT];
-    int ranks_least, ranks_most;     /* that a step is of */
+    int ranks_least, ranks_most;     /* smallest and largest number of ranks of a step */
     double step_ms;                  /* mean step time, slowest rank */
     double busy_median_ms;           /* lower median of the ranks' busy medians */
     double tokens_per_s;             /* mean over the window */
     double skew_p50_ms, skew_p95_ms; /* NaN: one rank */
-    /* the machine that has more busy tasks than processors, named before any rank is; "": none */
+    /* sentence about the host with more runnable tasks than cores, shown above the ranks; "":
+     * none */
     char crowded[256];
 } bt_view_ranks;
 
@@ -258,12 +259,14 @@ typedef struct bt_view_ranks {
 typedef struct bt_view_heat {
     bt_heat_value value;
     size_t rows, cols; /* rows: ranks */
-    /* (rows, cols): busy: ratio to the step's median; others ms, MiB, nats; NaN: none */
+    /* (rows, cols): busy: ratio to the step's median; other values: ms, MiB, nats; NaN: none */
     const double *cell;
-    /* cells are ratios to the baseline's value in the same steps (those it lacks: to its mean) */
+    /* cells are ratios to the baseline's value at the same step, or to its mean if that step is
+     * missing */
     bool against;
-    /* The ends of the colour scale. Of values that are even but for noise they lie at least as far
-     * apart as 1/BT_HEAT_EVEN and BT_HEAT_EVEN times the middle (of ratios: of 1). */
+    /* Ends of the colour scale. For nearly equal values the scale extends at least from
+     * 1/BT_HEAT_EVEN to BT_HEAT_EVEN times the middle (1 for ratios), so that noise is not
+     * amplified. */
     double low, high;
     const int64_t *step;  /* first step of each column */
     const double *time_s; /* wall time of each column */
@@ -275,7 +278,7 @@ typedef struct bt_view_layer {
     char tensor[32];
     double value[BT_ML_COUNT];     /* newest sample */
     double neg_frac, entropy_bits; /* share of -1; bits per weight of the code distribution */
-    /* up to the newest sample, which is the last; NaN padded at the front */
+    /* the last element is the newest sample; padded with NaN at the front */
     double history[BT_ML_COUNT][BT_VIEW_SAMPLES];
 } bt_view_layer;
 
@@ -284,12 +287,12 @@ typedef struct bt_view_layers {
     bt_view_layer *layer;
     int64_t step; /* the newest sample; -1 none */
     size_t samples;
-    /* the step of each place in a history; -1 where there is none */
+    /* step of each history element; -1: none */
     int64_t sampled[BT_VIEW_SAMPLES];
 } bt_view_layers;
 
-/* how the latent weights and the gradients of a tensor were distributed, sample by sample, in the bins
- * of engine/base/tables/histogram.h */
+/* histograms of the latent weights and the gradients of one tensor for several samples; bins:
+ * engine/base/tables/histogram.h */
 typedef struct bt_view_tensor {
     int layer;
     char tensor[32];
@@ -298,57 +301,58 @@ typedef struct bt_view_tensor {
 
 typedef struct bt_view_distribution {
     size_t n;
-    bt_view_tensor *tensor; /* all that were recorded at the newest sample, in their order */
-    size_t at;              /* the one whose distribution this is; n: none */
+    bt_view_tensor *tensor; /* all tensors recorded at the newest sample */
+    size_t at;              /* index of the selected tensor; n: none */
     int samples;            /* oldest first */
     int64_t sampled[BT_VIEW_SAMPLES];
     double weights[BT_VIEW_SAMPLES][BT_HIST_BINS], gradients[BT_VIEW_SAMPLES][BT_HIST_BINS];
 } bt_view_distribution;
 
-/* share of a sample's elements in bins from..to-1; NaN: there are none */
+/* Share of the elements in bins from..to-1; NaN: the sample is empty */
 double bt_view_share(const double bins[BT_HIST_BINS], int from, int to);
 
-/* one metric of a scope, over all rows of a sample together */
+/* one metric of a scope, aggregated over the rows of a sample */
 typedef struct bt_view_metric {
     bt_scope scope;
     int metric;                      /* bt_scopes[scope].metric[metric] */
-    int64_t step;                    /* the newest sample at which it is known; -1: none */
-    size_t rows;                     /* of that sample */
-    double mean, least, most;        /* over them */
+    int64_t step;                    /* newest sample with a value; -1: none */
+    size_t rows;                     /* rows of that sample */
+    double mean, least, most;        /* over these rows */
     double history[BT_VIEW_SAMPLES]; /* means of the samples; NaN padded at the front */
 } bt_view_metric;
 
-/* every metric of a panel, or of all, in the order of metrics.def */
+/* metrics of one panel or of all panels, in the order of metrics.def */
 typedef struct bt_view_panel {
     bt_metric_panel panel;
     size_t n;
     bt_view_metric metric[BT_METRICS_COUNT];
-    /* the step of each place in a history of this scope; -1 where there is none */
+    /* step of each history element of a scope; -1: none */
     int64_t sampled[BT_SCOPE_COUNT][BT_VIEW_SAMPLES];
 } bt_view_panel;
 
-/* one kind of exchange along one axis, per step, mean of the ranks that took part */
+/* one kind of exchange along one mesh axis: values per step, mean of the participating ranks */
 typedef struct bt_view_op {
     char op[24], axis[16]; /* "all_reduce", "dp" */
     int ranks;
     /* busy, exposed and wait NaN: ran beside a larger exchange */
     double calls, bytes_logical, bytes_wire, busy_ms, exposed_ms, wait_ms;
     double overlap;     /* 1 - exposed / busy; NaN */
-    double rate;        /* bytes a rank sends a second in flight: bus bandwidth */
-    double lost_max_ms; /* exposed + wait of the rank that lost most */
+    double rate;        /* bus bandwidth: bytes sent by a rank per second in flight */
+    double lost_max_ms; /* exposed + wait of the rank with the largest sum */
     int lost_rank;
-    /* time these bytes take by the link measured at the start, nothing else running; model /
+    /* predicted time of these bytes on the idle link as measured at the start; ratio model /
      * busy. NaN: not measured */
     double model_ms, model_frac;
 } bt_view_op;
 
-/* of an axis: a round of messages between all its ranks; bytes_per_s NaN: it could not be
- * measured */
+/* measured link of a mesh axis: one round of messages between all its ranks; bytes_per_s NaN:
+ * the measurement failed */
 typedef struct bt_view_link {
     char axis[16];
     double latency_us, bytes_per_s;
 } bt_view_link;
-/* a step, received by rank; flight: mean of a message, NaN */
+/* traffic per step received by `rank` from `peer`; flight_ms: mean latency of a message, NaN:
+ * unknown */
 typedef struct bt_view_pair {
     int rank, peer;
     double messages, bytes, flight_ms;
@@ -357,13 +361,13 @@ typedef struct bt_view_pair {
 enum { BT_VIEW_LINKS = 8 };
 typedef struct bt_view_comm {
     size_t n;
-    bt_view_op *op;       /* most lost time first */
-    int64_t step0, step1; /* summed up, -1: none */
+    bt_view_op *op;       /* ordered by lost time, largest first */
+    int64_t step0, step1; /* steps of the sums; -1: none */
     size_t n_links;
     bt_view_link link[BT_VIEW_LINKS];
-    /* none where ranks exchange through MPI's collectives, or are too many */
+    /* 0 if the ranks use MPI's collectives or are too many */
     size_t n_pairs;
-    bt_view_pair *pair; /* by rank, then peer */
+    bt_view_pair *pair; /* ordered by rank, then peer */
     int pair_ranks;
     int64_t pair0, pair1; /* steps of the pairs */
 } bt_view_comm;
@@ -376,10 +380,10 @@ typedef struct bt_view_event {
     char kind[24], title[200];
 } bt_view_event;
 
-/* what the model wrote at a validation, going on from a fixed prompt: an event of kind "sample" */
+/* text generated at a validation from a fixed prompt: an event of kind "sample" */
 typedef struct bt_view_text {
     int64_t step;
-    char prompt[200], text[2048]; /* without control characters other than line breaks */
+    char prompt[200], text[2048]; /* no control characters except line breaks */
 } bt_view_text;
 
 /* oldest first; total in the run */
@@ -387,17 +391,18 @@ typedef struct bt_view_events {
     size_t n;
     bt_view_event *event;
     int64_t total;
-    /* Those that charts mark (events.def), oldest first; `markable` of them in the run. Where there are more than
-     * max_marks, failures, restarts, notes and what people changed come first; the other kinds are thinned evenly. */
+    /* Events marked in charts (events.def), oldest first; the run has `markable` of them. Above
+     * max_marks, failures, restarts, notes and requested changes have priority; other kinds are
+     * thinned evenly. */
     size_t n_marks;
     bt_view_event *mark;
     int64_t markable;
-    /* the newest text and the one before, newest first */
+    /* the two newest texts, newest first */
     int n_texts;
     bt_view_text text[2];
 } bt_view_events;
 
-/* a setting (from: who chose it) or a recorded fact (from: "fact") */
+/* a setting (from: its origin) or a recorded fact (from: "fact") */
 typedef struct bt_view_setting {
     char key[64], value[240], from[120];
 } bt_view_setting;
@@ -436,16 +441,16 @@ typedef struct bt_view_staleness {
 } bt_view_staleness;
 
 enum { BT_VIEW_ISLANDS_MAX = 64, BT_VIEW_STALENESS_MAX = 65 };
-/* of a hub's run: its islands at the newest sample, by name; nothing of other runs */
+/* islands of a hub's run at the newest sample, ordered by name; empty for other runs */
 typedef struct bt_view_islands {
     int64_t step; /* the newest sample; -1: none yet */
     size_t n, n_stale;
     bt_view_island island[BT_VIEW_ISLANDS_MAX];
     bt_view_staleness stale[BT_VIEW_STALENESS_MAX]; /* ascending */
-    /* of the members: how many, steps of the slowest and the fastest, sequences of a step of all */
+    /* members that train, their slowest and fastest step, sequences of a joint step */
     double training, slowest, fastest, sequences;
     double tokens_per_update; /* mean so far: the effective batch */
-    double bytes;             /* of updates that came in */
+    double bytes;             /* bytes of the received updates */
     double updates, mean_staleness;
     double left_out;                           /* updates that were not applied */
     int64_t joined, left, lost, late, refused; /* events of the whole run */
@@ -453,7 +458,7 @@ typedef struct bt_view_islands {
 
 typedef struct bt_view {
     bt_view_head head;
-    bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* those asked for, then the ghosts */
+    bt_view_series series[2 * BT_VIEW_SERIES_MAX]; /* the requested series, then the ghosts */
     int n_series;
     bt_x_axis x;
     bt_view_ranks ranks;
@@ -470,36 +475,36 @@ typedef struct bt_view {
 } bt_view;
 
 bt_code bt_view_open(bt_view **out, bt_db *db, bt_err *err) BT_MUST_CHECK; /* db is borrowed */
-void bt_view_ask_init(bt_view_ask *ask); /* everything default, no run */
+void bt_view_ask_init(bt_view_ask *ask); /* sets defaults without a run */
 /* BT_NOTFOUND: no such run */
 bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 void bt_view_close(bt_view *v); /* accepts NULL */
 
-/* mean step time had these ranks (indices into v->ranks.rank) been at the median; ms */
+/* Mean step time in ms if these ranks (indices into v->ranks.rank) had the median busy time */
 double bt_view_what_if(const bt_view *v, const int *ranks, size_t n);
-/* The series' means, smoothed: each is the average of the means around it, before and after alike, weighed by
- * keep^(distance in steps). It does not lag, and it stays within the values of the steps around it (min to max of its
- * bucket, or of 16 steps). keep: 0..1; out: s->n values, NaN where the mean is NaN */
+/* Smooths the series' means: each output is the average of the means on both sides, weighted by
+ * keep^(distance in steps). The result does not lag and is limited to the values nearby (min to
+ * max of its bucket, or of 16 steps). keep: 0..1; out: s->n values, NaN where the mean is NaN */
 void bt_view_smooth(const bt_view_series *s, double keep, double *out);
-/* what averages over a share of the steps shown keep per step; 0: none, as below two steps. Charts of any length
- * look equally smooth at the same share */
+/* The decay per step of an average over a share of the displayed steps, so that charts of any
+ * length look equally smooth; 0 (no smoothing) for a share of less than two steps */
 double bt_view_keep(double share, double steps);
-/* how many steps such an average looks back over, and how many steps a series covers */
+/* number of steps that the series covers */
 double bt_view_steps_shown(const bt_view_series *s);
-/* Where the values of a run lie: the 5th to the 95th percentile of its steps and at least the
- * quartiles with three times their distance on each side, no further than the values go. A first descent, a few
- * outliers and an explosion lie outside, the newest value too where it is one of them. */
+/* The default y range of a run: the 5th to the 95th percentile of its steps and at least the
+ * quartiles plus three times their distance on each side, limited to the actual values. The
+ * initial descent, outliers and explosions are outside of it, including the newest value. */
 void bt_view_usual_range(const bt_view_series *s, double *low, double *high);
-/* The usual range of several lines in one chart, from theirs {low, high} (NaN: none). A line whose values are of
- * another order than the typical line's (one run of many exploded) does not widen it. */
+/* The default range of several lines in one chart from their ranges {low, high} (NaN: none). A
+ * line of another order of magnitude, such as a run that diverged, does not widen it. */
 void bt_view_join_ranges(const double (*range)[2], size_t n, double *low, double *high);
 /* nearest event before (dir < 0) or after (dir > 0) this step; -1: none */
 bt_code bt_view_event_step(bt_view *v, const char *run, int64_t step, int dir, int64_t *out,
                            bt_err *err) BT_MUST_CHECK;
-/* newest step whose wall time is not after time_s (since the run began); -1: none */
+/* Newest step at or before time_s seconds since the run began; -1: none */
 bt_code bt_view_step_at(bt_view *v, const char *run, double time_s, int64_t *out, bt_err *err)
     BT_MUST_CHECK;
-/* seconds since the run began; NaN */
+/* Seconds from the beginning of the run to the step; NaN: unknown */
 double bt_view_time_of(bt_view *v, const char *run, int64_t step);
 
 /* "step", "tokens", "time", "active", "bytes" */

@@ -1,4 +1,5 @@
-/* view_distribution.c - how the weights and gradients of one tensor were distributed, sample by sample. */
+/* view_distribution.c - loads the histograms of one tensor's weights and gradients for several
+ * samples. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,7 +45,7 @@ static bt_code list_tensors(bt_view *v, int64_t newest, bt_err *err) {
     return r.code;
 }
 
-/* the one asked for, else the first that is ternary, else the first */
+/* the requested tensor, else the first ternary one, else the first */
 static size_t choose(const bt_view_distribution *d, int layer, const char *tensor) {
     size_t first = d->n;
     for (size_t i = 0; i < d->n; i++) {
@@ -77,7 +78,7 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_ask *ask, bt_err *er
     const bool same = m->distribution_newest == newest &&
                       bt_view_range_same(&m->distribution_range, &range);
     if (same && d->n > 0 && choose(d, ask->layer, ask->tensor) == d->at) return BT_OK;
-    m->distribution_newest = -2; /* until all of it is there */
+    m->distribution_newest = -2; /* incomplete sample: wait */
     d->n = d->at = 0;
     d->samples = 0;
     if (to < from || newest < 0) return BT_OK;
@@ -140,7 +141,7 @@ void bt_view_distribution_json(const bt_view_distribution *d, bt_json *j) {
     bt_json_array(j, "sampled");
     for (int i = 0; i < d->samples; i++) bt_json_int(j, NULL, d->sampled[i]);
     bt_json_end(j, ']');
-    /* of bins: scaled weights; powers of two */
+    /* unit of the bins: scaled weights or powers of two */
     edges_json(j, "weights_bins", -(double)BT_HIST_MIDDLE / BT_HIST_PER_SCALE,
                1.0 / BT_HIST_PER_SCALE);
     edges_json(j, "gradients_bins", BT_HIST_OCTAVE, 1);

@@ -9,7 +9,7 @@
 #include "store/read/run_state.h"
 #include "store/view/view_impl.h"
 
-/* newest steps that EMA and time left look at */
+/* number of newest steps used for EMA and remaining time */
 enum { TAIL = 256 };
 
 typedef struct tail {
@@ -61,7 +61,8 @@ static bool on_run(void *ctx, const bt_row *r) {
     return false;
 }
 
-/* ---- how many steps it will be --------------------------------------------------------------- */
+/* ---- planned number of steps
+ * ------------------------------------------------------------------ */
 
 typedef struct settings {
     double steps, tokens, batch_tokens, fact_steps;
@@ -109,7 +110,7 @@ static bool on_fact(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* of the newest attempt: what it does again is another attempt's until then */
+/* steps of the newest attempt; repeated steps belong to the previous attempt until they are done */
 static bt_code attempt_has_steps(bt_view *v, double steps, bool *has, bt_err *err) {
     const double at = steps - 1;
     double attempt = NAN;
@@ -191,8 +192,8 @@ static bt_code tail_query(bt_view_impl *m, bt_err *err) {
     return bt_view_sql(&m->tail_sql, &sql, err);
 }
 
-/* rows that were read before stay, only newer ones are read. Steps may be recorded every N-th only:
- * without rows of before the range widens until there is enough */
+/* Reads only rows newer than the cached ones. Steps may be recorded every N-th time only, so the
+ * range widens until there are enough rows */
 static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
     bt_view_impl *m = v->impl;
     int64_t at = m->at_step;
@@ -224,7 +225,7 @@ static double newest_of(const tail *t, int metric) {
     return NAN;
 }
 
-/* of a metric that the newest rows lack and rows before them have: the first step without it; -1: it is known */
+/* First step without a metric that earlier rows have and the newest lack; -1: the newest have it */
 static int64_t lost_since(const tail *t, int metric) {
     size_t i = t->n;
     while (i > 0 && isnan(t->row[i - 1].v[metric])) i--;
@@ -385,7 +386,7 @@ static bt_code forget_late_validation(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* without a new event there is nothing to count anew */
+/* the counts are valid until there is a new event */
 static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
     bt_view_head *h = &v->head;
     bt_view_impl *m = v->impl;
@@ -420,7 +421,8 @@ static bt_code load_totals(bt_view *v, last_attempt *last, bt_err *err) {
     return BT_OK;
 }
 
-/* what is kept of another run, or of this one before a restart, which does steps again, goes */
+/* Drops the cache of another run, or of this run before a restart, because a restart repeats
+ * steps */
 static void keep_to(bt_view *v, const run_row *x) {
     bt_view_impl *m = v->impl;
     const bt_view_head *h = &v->head;
@@ -522,7 +524,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-/* Only what the series stand on. The head says nothing afterwards, but whose it is. */
+/* Loads only what series need. Afterwards the head contains nothing but the run's identity. */
 bt_code bt_view_load_place(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     double x[3];

@@ -1,6 +1,6 @@
-/* view_heat.c - rank x time: one value per rank and column of steps: busy as a ratio to the ranks'
- * median of the same step, others as they are; with a baseline all as a ratio to the baseline's
- * same steps. */
+/* view_heat.c - heat map rank x time: one value per rank and column of steps; busy as a ratio to
+ * the median of the same step, other values absolute; with a baseline all as ratios to its same
+ * steps. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ typedef struct picture {
     double *now; /* values of the step being read, by rank */
     double *work;
     int64_t step;  /* -1: none read yet */
-    double weight; /* steps the values being read stand for */
+    double weight; /* steps covered by each value */
 } picture;
 
 static void end_step(picture *p) {
@@ -89,7 +89,7 @@ static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
     return code;
 }
 
-/* a long stretch comes from summaries; without them, from the beginning of each column */
+/* A long range is read from summaries, or without these from the beginning of each column */
 static bt_code read_columns(picture *p, int64_t from, int64_t to, bt_err *err) {
     bt_heat_cache *c = p->c;
     int64_t budget = ROWS_BUDGET / (int64_t)(c->rows ? c->rows : 1), part = c->size;
@@ -155,8 +155,8 @@ static bool same_heat(const bt_heat_cache *c, const heat_want *w) {
            c->ratio == w->ratio && c->rows == w->rows;
 }
 
-/* what was read before and still fits moves to its place; what is new is read. The first column is whole, wherever the
- * range begins in it, so that a view that follows a run shows what a fresh one shows */
+/* Moves the columns that are still in range and reads the new ones. The first column is always
+ * whole, so that a view that follows a run equals a fresh one */
 static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to, int columns,
                        bt_err *err) {
     int64_t size = column_size(from, to, columns), first_key = from / size,

@@ -1,10 +1,9 @@
-/* view_impl.h - private to store/view*.c: numeric queries with kept statements, growing arrays,
+/* view_impl.h - private to store/view: numeric queries with cached statements, growing arrays,
  * bucketed row streams.
  *
  * A stream reads the rows of one run (whole steps, or one rank) into buckets of 2^k steps aligned
- * to multiples of their size. New steps are added to the last buckets; when there are too many
- * buckets, neighbours merge: nothing is read twice and a growing run does not make its picture
- * jitter. */
+ * to multiples of their size. New steps extend the last buckets; when there are too many buckets,
+ * neighbours merge. So no row is read twice, and the picture of a growing run does not jitter. */
 #ifndef BT_STORE_VIEW_VIEW_IMPL_H
 #define BT_STORE_VIEW_VIEW_IMPL_H
 
@@ -21,43 +20,43 @@ typedef struct bt_bucket {
 typedef struct bt_stat {
     double first, last, min, max, sum;
     int64_t n;
-    int64_t last_step, min_step, max_step; /* of the newest, least and greatest value */
+    int64_t last_step, min_step, max_step; /* steps of the newest, smallest and largest value */
     int64_t lost; /* 1 + first step without a value after the last; 0: none */
-    bool near;    /* of summaries: the steps are the last of theirs */
+    bool near;    /* the steps are approximate: last steps of summary blocks */
 } bt_stat;
 
 typedef struct bt_stream {
     char run[BT_NAME_MAX];
     int rank, n_metrics, metric[BT_VIEW_SERIES_MAX];
-    int n_attempts;           /* of the run when it was read: a restart may replay steps */
+    int n_attempts; /* attempts of the run at the time of reading; a restart may repeat steps */
     int64_t from, next, size; /* covers steps from .. next-1 in buckets of `size` */
     size_t n, cap;
     bt_bucket *bucket;
     bt_stat *stat; /* (n, n_metrics) */
     double active_s, bytes;
-    bool exact, ghost; /* ghost: of a baseline */
+    bool exact, ghost; /* ghost: belongs to the baseline */
     char *sql;
-    /* what screens see of it: (metric, value, column). Buckets below `settled` stand there already;
-     * filled: those with a value */
+    /* displayed values: (metric, value, column). Buckets below `settled` are final; filled:
+     * number of buckets with a value */
     bt_x_axis x;
     size_t settled, columns, filled[BT_VIEW_SERIES_MAX];
     bool skip[BT_VIEW_SERIES_MAX];
     double *shown;
     int64_t *shown_int;
-    uint64_t used; /* the load that asked for it last */
+    uint64_t used; /* number of the last load that used it */
 } bt_stream;
 
-/* busy .. saved are filled in when its step is judged */
+/* busy, late and saved are computed with the blame of the step */
 typedef struct bt_rank_row {
     int64_t step;
     int rank;
     double v[BT_MR_COUNT], busy, late, saved;
 } bt_rank_row;
 
-typedef struct bt_judged { /* a step of the rank window */
+typedef struct bt_judged { /* statistics of a step of the rank window */
     int64_t step;
     size_t rows;
-    int blamed; /* rank, or -1 without one */
+    int blamed; /* blamed rank; -1: none */
     bt_phase fault;
     double amount, slowest, skew;
     double mean_ms, phase_ms[BT_PHASE_COUNT]; /* over its ranks */
@@ -82,19 +81,19 @@ typedef struct bt_heat_cache {
     size_t cap_sum, cap_count;
 } bt_heat_cache;
 
-/* which part of a run was asked for: what is kept holds for the same only */
+/* requested range of a run; cached data are valid for the same range only */
 typedef struct bt_range_asked {
     double span_s;
     int64_t step0, step1;
 } bt_range_asked;
 
-/* what bt_view_load_summary keeps: read anew with an event, an attempt or another run */
+/* cache of bt_view_load_summary; reloaded after an event, an attempt or a change of run */
 typedef struct bt_summary {
     char run[BT_NAME_MAX], preset[32], data[200], schedule[24];
     int n_attempts;
-    bool whole; /* of settings and facts */
+    bool whole; /* settings and facts are complete */
     double created_s;
-    double lr_peak; /* as set while the run was live; NaN: never */
+    double lr_peak; /* newest peak set on the live run; NaN: never changed */
     bool has_data;  /* the setting data.path is recorded */
     double lr, data_tokens, epoch_tokens, batch_tokens, seq_len, zero, virtual_stages;
     int64_t events_at, best_val_step, ckpt_step;
@@ -111,18 +110,19 @@ typedef struct bt_view_impl {
     } statement[BT_VQ_STATEMENTS];
     int n_statements;
     int64_t now_us;
-    /* The run in view. Its name, its attempts and when it was created are the stamp of what is kept
-     * of it below: another stamp drops all of that (bt_view_load_head), so that no part asks for
-     * itself. Streams and heat maps are kept for a baseline as well, under keys of their own. */
+    /* The displayed run. Its name, attempts and creation time identify the cached data below; a
+     * change drops all of them (bt_view_load_head), so no part checks for itself. Streams and
+     * heat maps of a baseline are cached under their own keys. */
     char run[BT_NAME_MAX];
     int n_attempts, attempt; /* attempt of the newest step */
     int64_t newest_step, at_step;
     double created_s, last_s, ended_s;
-    /* of the run's settings */
+    /* copied from the run's settings and facts */
     double measured_load;
     char params[32], preset[32], isa[32];
     bt_predicted predicted;
-    bool settings_whole; /* there was a step already: facts come before */
+    /* settings are complete, because facts are written before the first step */
+    bool settings_whole;
     bool hub;
     int64_t steps_total;
     /* caches */
@@ -130,32 +130,33 @@ typedef struct bt_view_impl {
     size_t n_streams;
     uint64_t loads;
     char *tail_sql, *rank_sql, *op_sql;
-    /* newest steps up to tail_to, for percentiles, EMA and time left: from tail_first on */
+    /* newest steps up to tail_to, from index tail_first on, for percentiles, EMA and remaining
+     * time */
     bt_tail_row *tail;
     size_t n_tail, tail_first, cap_tail;
     int64_t tail_to;
-    bt_rank_row *row; /* rank window, ordered by step, rank: from row_first on */
+    bt_rank_row *row; /* rank window from index row_first on, ordered by step and rank */
     size_t n_rows, row_first, cap_rows;
-    bt_judged *judged; /* its steps, from judged_first on */
+    bt_judged *judged; /* steps of the rank window, from index judged_first on */
     size_t n_judged, judged_first, cap_judged;
     int64_t row_to; /* newest step read */
     int row_window;
-    bt_view_rank *named; /* the ranks of the newest attempt, without numbers */
+    bt_view_rank *named; /* identities of the newest attempt's ranks, without measurements */
     size_t n_named, cap_named;
-    /* seq of the run's newest event; what follows was read when it was events_at (-1: nothing) */
+    /* seq of the run's newest event; the counts below are those at events_at (-1: not read) */
     int64_t event_newest, events_at;
     int warnings, errors, alerts, restarts;
-    bt_ledger ledger, other;    /* of the run in view; of one of the list */
-    int64_t validated_at;       /* seq of the newest evaluation that was seen */
-    int64_t list_at, list_step; /* what v->events holds: up to this event (-1: nothing), step */
+    bt_ledger ledger, other;    /* ledgers of the displayed run and of a run in the list */
+    int64_t validated_at;       /* seq of the newest evaluation read */
+    int64_t list_at, list_step; /* newest event (-1: none) and step in v->events */
     int list_max, list_marks;
-    int64_t layer_newest; /* what v->layers holds, -2: nothing */
+    int64_t layer_newest; /* sample in v->layers; -2: none */
     bt_range_asked layer_range;
-    int64_t distribution_newest; /* what v->distribution holds, -2: nothing */
+    int64_t distribution_newest; /* sample in v->distribution; -2: none */
     bt_range_asked distribution_range;
-    int64_t pair_newest; /* what v->comm.pair holds, -2: nothing */
+    int64_t pair_newest; /* sample in v->comm.pair; -2: none */
     bt_summary summary;
-    char settings_of[BT_NAME_MAX]; /* whose settings v->settings holds, and of which attempt */
+    char settings_of[BT_NAME_MAX]; /* run and attempt of v->settings */
     int settings_attempt;
     size_t cap_settings;
     double *work; /* scratch of the statistics */
@@ -169,7 +170,8 @@ typedef struct bt_view_impl {
         cap_runs;
 } bt_view_impl;
 
-/* numeric rows: NULL and text give NaN. ?1 = run, ?2.. = args. fn returns false to stop */
+/* Calls fn for each row with numeric columns; NULL and text become NaN. ?1 = run, ?2.. = args.
+ * fn returns false to stop */
 typedef bool (*bt_vq_fn)(void *ctx, const double *col, int n);
 bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const double *args,
                    int n_args, bt_vq_fn fn, void *ctx, bt_err *err) BT_MUST_CHECK;
@@ -179,7 +181,7 @@ bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const doub
 bt_code bt_vq_row(bt_view_impl *m, const char *sql, const char *run, const double *args, int n_args,
                   double *out, int n_out, bt_err *err) BT_MUST_CHECK;
 void bt_vq_release(bt_view_impl *m);
-/* the text of a query that is asked often, to be freed; releases sql */
+/* Returns the cached text of a frequent query, owned by the caller; releases sql */
 bt_code bt_view_sql(char **keep, bt_text *sql, bt_err *err) BT_MUST_CHECK;
 
 /* ---- view_tools.c ---- */
@@ -192,22 +194,23 @@ double bt_quantile(double *sorted, size_t n, double q); /* nearest rank; NaN whe
 void bt_sort_doubles(double *v, size_t n);
 
 bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-/* in place of the head, for an ask that is bare: run, attempts, newest step; BT_NOTFOUND */
+/* replaces bt_view_load_head for a bare request: run, attempts, newest step; BT_NOTFOUND */
 bt_code bt_view_load_place(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-/* progress, chips and what happened to the run: of a head whose state and ranks are known */
+/* progress, chips and trouble; requires a head with state and ranks */
 bt_code bt_view_load_summary(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_settings(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_chips_json(const bt_view_head *h, bt_json *j);
-/* sentences about a head that is known */
+/* composes the remarks of a loaded head */
 void bt_view_remark(bt_view_head *h);
 void bt_view_remarks_json(const bt_view_head *h, bt_json *j);
 bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-/* of series i .. of a run: where their extremes lie exactly; start and end, where asked for (view_series_ends.c) */
+/* fills the exact steps of the extremes of a series and, if requested, start and end
+ * (view_series_ends.c) */
 bt_code bt_view_series_ends(bt_view *v, const char *run, const int64_t steps[2], bt_view_series *s,
                             bool near, bt_err *err) BT_MUST_CHECK;
-/* metric k of a stream is one that few steps have (validation): its points lie at those steps, not at the ends of their
- * buckets */
+/* Metric k exists for few steps only (validation): its points belong to those steps, not to the
+ * ends of their buckets */
 bool bt_view_few_steps(const bt_stream *s, size_t k);
 /* steps at which the run was evaluated, ascending, into work[0 .. *n - 1] of the view */
 bt_code bt_view_evaluated_steps(bt_view *v, const char *run, size_t *n, bt_err *err) BT_MUST_CHECK;
@@ -222,7 +225,7 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_
 bt_code bt_view_load_islands(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 
-/* the steps a range of the ask covers, up to the instant */
+/* the steps of the requested range, up to the instant */
 bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err)
     BT_MUST_CHECK;
 bt_range_asked bt_view_range_asked(const bt_view_ask *ask);
@@ -231,11 +234,11 @@ bool bt_view_range_same(const bt_range_asked *a, const bt_range_asked *b);
 bt_code bt_view_sample_before(bt_view *v, bt_scope scope, int64_t to, int64_t *out, bt_err *err)
     BT_MUST_CHECK;
 typedef struct bt_sample_steps {
-    int max, n; /* max: how many are wanted, at most BT_VIEW_SAMPLES */
+    int max, n; /* max: requested number, at most BT_VIEW_SAMPLES */
     int64_t step[BT_VIEW_SAMPLES];
 } bt_sample_steps;
-/* samples of a scope spread over from..newest, oldest first; newest, which is a sample, is the
- * last */
+/* Samples of a scope spread evenly over from..newest, oldest first; the last one is `newest`,
+ * which must be a sample */
 bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest,
                         bt_sample_steps *out, bt_err *err) BT_MUST_CHECK;
 void bt_view_panel_json(const bt_view_panel *p, bt_json *j);
@@ -244,8 +247,8 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) BT_
 /* verdicts from per-block medians (blocks, ranks); fills verdict, since_step, score_own */
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,
                       size_t blocks);
-/* names machines with more busy tasks than processors: their late ranks become crowded */
-void bt_view_crowded(bt_view_ranks *r, bool over); /* over: it is told of what was */
+/* Describes overloaded hosts and sets the verdict of their slow ranks to crowded */
+void bt_view_crowded(bt_view_ranks *r, bool over); /* over: use the past tense */
 /* the ends of the colour scale */
 bt_code bt_view_heat_scale(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_stream_release(bt_stream *s);

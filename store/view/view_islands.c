@@ -64,7 +64,7 @@ static void sum_up(bt_view *v) {
         const double *x = l->island[i].value;
         l->bytes += x[BT_MI_BYTES] > 0 ? x[BT_MI_BYTES] : 0;
         l->left_out += x[BT_MI_LEFT_OUT] > 0 ? x[BT_MI_LEFT_OUT] : 0;
-        /* of an ended hub no island trains: how far all of them came */
+        /* No island of an ended hub trains: count the progress of all islands */
         if (!(x[BT_MI_TRAINS] > 0) && v->head.live) continue;
         l->training += x[BT_MI_TRAINS] > 0;
         l->sequences += x[BT_MI_BATCH];

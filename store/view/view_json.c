@@ -115,8 +115,8 @@ static void numbers(bt_json *j, const char *key, const double *v, size_t n) {
     bt_json_end(j, ']');
 }
 
-/* A point that stands for several steps is drawn, not computed with: seven digits are more than any
- * screen shows and a third of the bytes. Single steps keep every digit. */
+/* A point that aggregates several steps is only drawn: seven digits exceed any screen's
+ * resolution and take a third of the bytes. Single steps keep every digit. */
 enum { POINT_DIGITS = 7, SPARK_DIGITS = 4 };
 
 static void points(bt_json *j, const char *key, const double *v, const int64_t *count, size_t n) {
@@ -237,7 +237,7 @@ static void what_if_worst(const bt_view *v, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-/* worst first, so that `.stragglers[0]` is the rank to look at */
+/* worst first, so that `.stragglers[0]` is the slowest rank */
 static void stragglers(const bt_view_ranks *r, bt_json *j) {
     bt_json_array(j, "stragglers");
     for (size_t i = 0; i < r->n; i++) {

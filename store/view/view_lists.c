@@ -298,11 +298,12 @@ static bool on_event(void *ctx, const bt_row *row) {
 
 /* ---- marks of charts ---- */
 
-/* what explains a curve: it is marked first */
+/* events that explain a curve have priority */
 static const bt_event_kind explains[] = {BT_EVENT_FAILURE,   BT_EVENT_RESTARTED, BT_EVENT_RESUMED,
                                          BT_EVENT_RESIZED,   BT_EVENT_HOST_LOST, BT_EVENT_CONTROL,
                                          BT_EVENT_ANNOTATION};
-enum { MARK_CLASSES = 3 }; /* what explains; other lines and warnings; what comes again and again */
+/* classes: explanations; other marked events and warnings; frequent events */
+enum { MARK_CLASSES = 3 };
 
 static void put_kinds(bt_text *sql, const bt_event_kind *kinds, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -375,7 +376,7 @@ static bt_code load_marks(bt_view *v, int max, double until_s, bt_err *err) {
     return code == BT_OK ? r.code : code;
 }
 
-/* events are only ever added: without a newer one the list stays */
+/* events are append-only: the list is valid until there is a newer one */
 bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     event_reading r = {.v = v, .err = err};
@@ -473,7 +474,7 @@ static bool on_run(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* by the clock of the view, as its head */
+/* measured by the clock of the view, like the head */
 static bt_code judge_live(bt_view *v, bool fixed, bt_err *err) {
     bt_view_impl *m = v->impl;
     for (size_t i = 0; i < v->runs.n; i++) {

@@ -1,5 +1,5 @@
-/* view_panel.c - any metric of any scope: the steps at which its scope was sampled, and the values
- * of the metrics of a panel there. Nothing here knows a metric or a scope by name. */
+/* view_panel.c - loads the metrics of a panel, generically for any scope: its sampled steps and
+ * the values at these. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,7 @@ bt_code bt_view_samples(bt_view *v, bt_scope scope, int64_t from, int64_t newest
 /* ---- the metrics of a panel ------------------------------------------------------------------ */
 
 typedef struct panel_reading {
-    bt_view_metric *metric; /* of one scope, n of them */
+    bt_view_metric *metric; /* n metrics of one scope */
     int n, slot;
     int64_t step;
 } panel_reading;
@@ -104,7 +104,7 @@ static bt_code read_samples(bt_view *v, bt_scope scope, const bt_sample_steps *a
 /* ---- metrics of evaluations ------------------------------------------------------------------ */
 
 typedef struct evaluation_reading {
-    bt_view_metric *metric; /* of a step, n of them */
+    bt_view_metric *metric; /* n metrics of a step */
     const int64_t *sampled; /* the step of each slot of a history, -1: empty */
     int n;
 } evaluation_reading;

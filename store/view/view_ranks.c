@@ -1,5 +1,5 @@
-/* view_ranks.c - who is slow and why: statistics of the newest sampled steps, blame, phase at
- * fault, what-if. */
+/* view_ranks.c - finds slow ranks and their cause: statistics of the newest sampled steps,
+ * blame, phase at fault, what-if. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -81,7 +81,7 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
     return code;
 }
 
-/* of the steps that were judged the last `window` stay; seldom they move to the front */
+/* Keeps the last `window` steps and occasionally moves them to the front of the array */
 static void keep_last(bt_view_impl *m, size_t window) {
     for (; m->n_judged - m->judged_first > window; m->judged_first++)
         m->row_first += m->judged[m->judged_first].rows;
@@ -93,7 +93,8 @@ static void keep_last(bt_view_impl *m, size_t window) {
     m->row_first = m->judged_first = 0;
 }
 
-/* ---- who the ranks are ----------------------------------------------------------------------- */
+/* ---- identities of the ranks
+ * ------------------------------------------------------------------ */
 
 typedef struct naming {
     bt_view_ranks *r;
@@ -152,8 +153,8 @@ static bool on_rank(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* the attempt whose steps are shown may be older than the newest one. Once all ranks of an attempt
- * have told who they are they are known */
+/* The displayed steps may belong to an older attempt. The identities are complete once all ranks
+ * have reported */
 static bt_code name_ranks(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
@@ -172,7 +173,7 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
                       "ranks WHERE run = ?1 AND attempt = "
                       "(SELECT max(attempt) FROM ranks WHERE run = ?1) ORDER BY rank",
                       run, NULL, 0, on_rank, &x, err));
-    /* those of the attempt before, whose ranks had other processes, stay only until its own are there */
+    /* Keeps the ranks of the previous attempt until those of the new attempt are recorded */
     if (x.code != BT_OK || r->n == 0 || x.attempt != m->attempt) return x.code;
     BT_TRY(BT_GROW(m->named, m->cap_named, r->n, err));
     memcpy(m->named, r->rank, r->n * sizeof *r->rank);
@@ -229,7 +230,8 @@ static void blame_step(bt_judged *j, const bt_rank_row *rows, size_t n, double *
     j->fault = phase_at_fault(&rows[last], rows, n, work);
 }
 
-/* what-if of one rank in O(n) a step: the largest busy time of the others decides */
+/* step time without one rank's excess, in O(n) per step: the largest busy time of the remaining
+ * ranks decides */
 static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
     double first = -INFINITY, second = -INFINITY;
     for (size_t i = 0; i < n; i++) {
@@ -247,7 +249,7 @@ static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
     }
 }
 
-/* what is true of a step whatever comes later */
+/* statistics of one step, which do not depend on later steps */
 static void judge_step(bt_judged *j, bt_rank_row *rows, size_t n, double *work) {
     *j = (bt_judged){.step = rows[0].step, .rows = n, .blamed = -1, .fault = BT_PHASE_COUNT};
     for (size_t i = 0; i < n; i++) {
@@ -416,7 +418,7 @@ static int by_blame(const void *a, const void *b, void *ctx) {
 
 typedef struct tally {
     double blame, fault[BT_PHASE_COUNT];
-    double saved; /* what-if, summed over the steps */
+    double saved; /* saved time of the what-if, summed over the steps */
 } tally;
 
 static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {

@@ -91,7 +91,7 @@ static void coarsen(bt_stream *s) {
     s->size *= 2;
 }
 
-/* forgets what lies before `from`; a bucket that straddles it stays whole */
+/* Drops the buckets before `from`; a bucket that contains `from` remains whole */
 static void drop_before(bt_stream *s, int64_t from) {
     size_t k = 0, per = (size_t)s->n_metrics;
     while (k < s->n && s->bucket[k].step < from) k++;
@@ -214,7 +214,7 @@ static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) 
     BT_TRY(bt_db_value(v->impl->db, "SELECT started_s FROM runs WHERE run = ?1", s->run, &created_s,
                        err));
     r.created_us = created_s * 1e6;
-    /* the smallest blocks know the means of ranks only */
+    /* the smallest blocks contain only means of ranks */
     if (s->rank >= 0 && s->size < 256) s->exact = false;
     bt_code code = bt_blocks_walk(v->impl->db, &ask, on_block, &r, err);
     if (code == BT_OK) code = r.code;
@@ -271,7 +271,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
     bt_stream *s = NULL;
     for (size_t i = 0; i < m->n_streams && !s; i++)
         if (same_stream(&m->stream[i], want)) s = &m->stream[i];
-    /* what was not asked for longest makes room; what this load asks for fits */
+    /* Evicts the least recently used streams; the streams of this load always fit */
     if (!s && m->n_streams == STREAMS_MAX) {
         s = &m->stream[0];
         for (size_t i = 1; i < m->n_streams; i++)
@@ -364,7 +364,7 @@ static bool is_near(const bt_stream *s, size_t k) {
     return false;
 }
 
-/* Points of a sparse line lie at the evaluations, of which summaries know the stretch only. */
+/* Points of a sparse line belong to evaluations; summaries contain only the step range of these */
 static bt_code place_evaluations(bt_view *v, bt_stream *s, size_t k, size_t n, bt_x_axis axis,
                                  bt_err *err) {
     double *x = s->shown + k * VALUES * s->columns;
@@ -384,9 +384,8 @@ static bt_code place_evaluations(bt_view *v, bt_stream *s, size_t k, size_t n, b
     return BT_OK;
 }
 
-/* the newest bucket may still grow, the others are as they will stay: they are written once. A
- * metric that most buckets lack (validation loss) is a sparse line; one that a few lack has holes,
- * which show as NaN */
+/* Only the newest bucket may still grow; all others are final and are written once. A metric
+ * that most buckets lack (validation loss) is a sparse line; one that a few lack has gaps of NaN */
 static void emit(bt_stream *s, bt_x_axis axis, size_t k, bt_view_series *out) {
     size_t per = (size_t)s->n_metrics, cap = s->columns, from = s->settled, with = s->filled[k];
     double *x = s->shown + k * VALUES * cap, *first = x + cap, *last = x + 2 * cap,
@@ -450,7 +449,7 @@ static bt_code run_attempts(bt_view *v, const char *run, int *n, int64_t *newest
     return BT_OK;
 }
 
-/* one stream for each rank asked for (-1: whole steps) */
+/* one stream per requested rank (-1: whole steps) */
 static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int n_attempts,
                         int64_t from, int64_t to, bool ghost, bt_err *err) {
     int columns = ask->columns > 0 ? ask->columns : 256;

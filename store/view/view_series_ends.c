@@ -1,5 +1,5 @@
-/* view_series_ends.c - what a sentence about a curve needs besides its buckets: its ends as means of a fixed number of
- * steps, and the exact steps of its extremes. */
+/* view_series_ends.c - values for the sentence below a curve: means over a fixed number of steps
+ * at both ends, and the exact steps of the extremes. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* view_shape.c - what a figure shows by default: the range of a chart, its smoothing, the scale of
- * a heat map. One definition for all views. */
+/* view_shape.c - defaults of figures, shared by all views: range of a chart, smoothing, colour
+ * scale of a heat map. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* of sorted values, each of which stands for `weight` steps */
+/* quantile of sorted values, each with `weight` steps */
 static double quantile_of(const weighed *w, size_t n, double total, double q) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -51,7 +51,8 @@ static size_t weigh(const bt_view_series *s, const double *values, weighed *w, d
     return n;
 }
 
-/* A value this many times as large as the quartiles is of another order: it says nothing about the usual ones. */
+/* A value more than this many times the quartiles is of another order of magnitude and does not
+ * affect the range */
 static const double OTHER_ORDER = 20;
 
 /* `bound` where the quantile beyond it is of another order than the quartiles, else the farther of both */
@@ -129,7 +130,7 @@ static double within_band(const bt_view_series *s, size_t i, double value) {
     return fmin(fmax(value, low), high);
 }
 
-/* steps that bucket i stands for: those since the bucket before */
+/* number of steps of bucket i, since the previous bucket */
 static double width_of(const bt_view_series *s, size_t i) {
     if (i > 0) return (double)(s->step[i] - s->step[i - 1]);
     return s->count[0] > 0 ? (double)s->count[0] : 1;
@@ -141,7 +142,7 @@ void bt_view_smooth(const bt_view_series *s, double keep, double *out) {
         for (size_t i = 0; i < s->n; i++) out[i] = s->mean[i];
         return;
     }
-    /* what lies after each bucket, seen from its end; then what lies before it, seen from its start */
+    /* contribution of the buckets after each bucket, then of those before it */
     for (size_t i = s->n; i-- > 0;) {
         const double k = pow(keep, width_of(s, i));
         later[2 * i] = sum;

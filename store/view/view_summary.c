@@ -1,5 +1,5 @@
-/* view_summary.c - the first answers about a run: what was trained, how far it is, and, where it
- * does not train, what happened and what to do. The words stand here once, for every view. */
+/* view_summary.c - composes the summary of a run: its configuration and progress and, if it is
+ * not training, the cause and the remedy. All views show these sentences unchanged. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,8 @@
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
 
-/* ---- what is kept between two loads ---------------------------------------------------------- */
+/* ---- cache between two loads
+ * ------------------------------------------------------------------ */
 
 /* settings may be text */
 static double number_of(const bt_row *r, int i) {
@@ -54,8 +55,8 @@ static bool on_event(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* "peak learning rate 0.004 -> 0.001 (requested by ctl)" (monitor/job/requests.c), or the form of
- * earlier versions, "learning rate times 0.25 asked for by ctl: its peak is 0.001" */
+/* matches "peak learning rate 0.004 -> 0.001 (requested by ctl)" (monitor/job/requests.c) and
+ * the title of earlier versions, which ends with "its peak is 0.001" */
 static bool on_new_peak(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     static const char *const before[] = {" -> ", "its peak is "};
@@ -73,7 +74,8 @@ static bool on_attempt(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* they change with an attempt; facts come a little after its row, before its first step */
+/* Settings and facts change with an attempt. Facts are written shortly after its row and before
+ * its first step */
 static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
     const char *run = v->head.run;
     bt_view_impl *m = v->impl;
@@ -99,7 +101,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
     if (s->events_at >= 0 && s->events_at == m->event_newest) return BT_OK;
     s->events_at = -1;
     s->failure[0] = s->stall[0] = s->asked[0] = s->reason[0] = 0;
-    /* the newest of each kind comes last */
+    /* the newest event of each kind overwrites the earlier ones */
     BT_TRY(bt_vq_rows(
         m,
         "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
@@ -183,7 +185,7 @@ static void data_chip(bt_view_head *h, const bt_summary *s) {
     char text[120], many[32], list[sizeof s->data];
     plain_list(list, sizeof list, s->data);
     const char *path = list[0] ? list : s->has_data ? "built-in corpus" : "", *slash;
-    /* the end of a long path says which */
+    /* keep the end of a long path, its most specific part */
     while (strlen(path) > 48 && (slash = strchr(path, '/'))) path = slash + 1;
     int n = snprintf(text, sizeof text, "%.60s", path);
     if (s->data_tokens > 0)
@@ -192,7 +194,7 @@ static void data_chip(bt_view_head *h, const bt_summary *s) {
     chip(h, "data", text);
 }
 
-/* "4 ranks x 2 threads on 2 hosts, dp 2, shard 2 (ZeRO 3)": axes of one rank are not told */
+/* "4 ranks x 2 threads on 2 hosts, dp 2, shard 2 (ZeRO 3)"; axes of size 1 are omitted */
 static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summary *s) {
     char text[120];
     const size_t size = sizeof text;
@@ -424,7 +426,7 @@ static void tell_restarted(bt_view *v, const bt_summary *s) {
         tell_what(v, "restarting", v->impl->last_s);
     } else {
         t->when_s = s->failure_s + h->started_s;
-        char times[24] = "once"; /* by hand at least */
+        char times[24] = "once"; /* restarted manually */
         if (h->restarts > 1) snprintf(times, sizeof times, "%d times", h->restarts);
         snprintf(t->what, sizeof t->what, "restarted %s", times);
     }
@@ -525,9 +527,10 @@ bt_code bt_view_load_settings(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- what the model wrote -------------------------------------------------------------------- */
+/* ---- samples
+ * ---------------------------------------------------------------------------------- */
 
-/* lines stay lines; everything else that is no text is shown as one character each */
+/* Keeps line breaks; replaces every other control character by a visible one */
 static void lines_plain(char *out, size_t size, const char *text) {
     size_t n = 0;
     out[0] = 0;

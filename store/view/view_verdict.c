@@ -1,5 +1,5 @@
-/* view_verdict.c - steady, bursty, node-wide, recovering, crowded: what the medians of the last blocks of
- * steps say of a rank. */
+/* view_verdict.c - classifies ranks (steady, bursty, node-wide, recovering, crowded) by their
+ * medians over the last blocks of steps. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,8 @@
 enum { IN_A_ROW = 3 };
 /* busy tasks a processor, mean of the window */
 #define CROWDED 1.25
-/* the ranks of a host share its crowd: one that is below this share of the host's typical speed is slow by itself */
+/* the ranks of one host share its overload, so a rank below this share of the host's typical
+ * speed is slow for its own reasons */
 #define OWN_FAULT 0.75
 
 static double best_of(const double *median, size_t n) {
@@ -66,7 +67,8 @@ static void node_wide(bt_view_ranks *r) {
     }
 }
 
-/* whether the rank is far slower than the ranks that share its host, and its host's crowd */
+/* tests whether the rank is far slower than the other ranks of its host, which share the
+ * overload */
 static bool slow_by_itself(const bt_view_ranks *r, const bt_view_rank *x) {
     size_t faster = 0, here = 0;
     for (size_t i = 0; i < r->n; i++) {
@@ -78,10 +80,9 @@ static bool slow_by_itself(const bt_view_ranks *r, const bt_view_rank *x) {
     return here > 0 && 2 * faster > here;
 }
 
-/* A machine with more busy tasks than processors makes its ranks late whoever they are: it is the
- * cause before any of them is, but for a rank that is slow among those that share the machine. One
- * task more than there are processors does not count: this program's monitors and the system take
- * that much now and then. */
+/* An overloaded host (more runnable tasks than cores) delays all its ranks: it is the cause,
+ * except for a rank that is slow even among the ranks of that host. One task more than cores
+ * does not count, because monitors and the system occasionally take that much. */
 void bt_view_crowded(bt_view_ranks *r, bool over) {
     const bt_view_rank *worst = NULL;
     r->crowded[0] = 0;
