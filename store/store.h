@@ -19,21 +19,21 @@
 /* given may be "" */
 bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) BT_MUST_CHECK;
 
-/* Appends " --store PATH", quoted for a shell, to a command that is printed, unless every shell of this
+/* Appends " --store PATH", quoted for a shell, to a printed command, unless every shell of this
  * user finds the database `path` without it. */
 void bt_store_flag(bt_text *out, const char *path);
 
-/* Who is told how far a call is that may take long: what is done now ("checking"), and the share of that,
- * 0..1; from the calling thread, now and then. fn NULL: nobody */
+/* Progress callback of a long call, called from time to time by the calling thread: current
+ * activity ("checking") and its completed share, 0..1. fn NULL: none */
 typedef struct bt_store_progress {
     void (*fn)(void *ctx, const char *what, double done);
     void *ctx;
 } bt_store_progress;
 
-/* whether the checkpoint that is recorded at `path` (NULL: none) is still in its place on this host */
+/* true if the checkpoint recorded at `path` (NULL: none) still exists on this host */
 bool bt_checkpoint_there(const char *path);
 
-/* what the place of a database is like, for `bitrain doctor`; nothing is created */
+/* properties of a database's location, for `bitrain doctor`; creates nothing */
 typedef struct bt_store_look {
     const char *sqlite; /* version of the library */
     char folder[1024];  /* the deepest folder of the path that exists */
@@ -49,13 +49,13 @@ typedef struct bt_writer bt_writer;
 struct bt_record;
 
 #define BT_RING_FILE \
-    "metrics.ring" /* in a run's folder of checkpoints: what its rank 0 recorded and nobody committed yet */
+    "metrics.ring" /* in a run's checkpoint folder: records of rank 0 that are not committed yet */
 
 typedef struct bt_run_start {
     const char *name; /* must not exist, or `resume` is true and it must */
     bool resume;
-    int64_t from_step; /* of this attempt */
-    /* of the attempt: "start", "resume", "restart after rank 3 died (signal 9)" */
+    int64_t from_step; /* first step of this attempt */
+    /* reason of the attempt: "start", "resume", "restart after rank 3 died (signal 9)" */
     const char *reason;
     const char *argv;        /* the command line */
     const char *config_json; /* every option and its origin */
@@ -63,52 +63,53 @@ typedef struct bt_run_start {
     const char *out_dir; /* checkpoint folder */
     int world_size;
     uint64_t seed;
-    int pid; /* of the process that owns the run */
-    /* of this attempt, for records of another time (import, tests); 0: now */
+    int pid; /* process that owns the run */
+    /* start of this attempt for records of the past (import, tests); 0: now */
     int64_t started_us;
 } bt_run_start;
 
-/* opens or creates the file, migrates, takes the lock (waits lock_wait_s, then BT_BUSY naming the
- * holder) */
+/* Opens or creates the file, migrates it and takes the lock (waits lock_wait_s, then BT_BUSY
+ * with the holder's name) */
 bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt_err *err)
     BT_MUST_CHECK;
-/* first transaction: run and attempt. attempt receives its number (0, 1, ...). A resumed run takes the settings and
- * texts of s with the first step of the attempt */
+/* First transaction: run and attempt. attempt receives its number (0, 1, ...). A resumed run
+ * takes the settings and texts of s with the first step of the attempt */
 bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err)
     BT_MUST_CHECK;
 /* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to
  * 20 steps/s, else every 50 ms) */
 const bt_sink *bt_writer_sink(bt_writer *w);
-/* a record as it came over the wire (wire.h), checked there: takes r */
+/* Queues a record received over the wire (wire.h), which has checked it; takes ownership of r */
 void bt_writer_push(bt_writer *w, struct bt_record *r);
-/* After kill -9 of rank 0 or of its supervisor: the records that rank 0 left in its ring file and
- * the database lacks become rows of their attempt, before it ends or the next one begins. No ring,
- * or one of another run: nothing. steps receives how many came back */
+/* After kill -9 of rank 0 or of its supervisor: stores the records of rank 0's ring file that
+ * the database lacks as rows of their attempt, before it ends or the next one begins. Without a
+ * ring of this run it does nothing. steps receives the number of recovered steps */
 bt_code bt_writer_recover(bt_writer *w, const char *run, const char *ring_path, int64_t *steps,
                           bt_err *err) BT_MUST_CHECK;
-/* the same for a writer that lives in rank 0 itself: from now on what its sink hears is kept in the
- * file, until the attempt has ended */
+/* Keeps the records of the writer's own sink in a ring file until the attempt has ended, for a
+ * writer inside rank 0 */
 bt_code bt_writer_keep(bt_writer *w, const char *ring_path, int attempt, bt_err *err) BT_MUST_CHECK;
 /* newest step that survives kill -9; -1: none */
 int64_t bt_writer_committed_step(const bt_writer *w);
 /* per-rank records dropped because the disk could not follow */
 uint64_t bt_writer_dropped(const bt_writer *w);
-/* everything queued is committed */
+/* commits everything that is queued */
 bt_code bt_writer_flush(bt_writer *w, bt_err *err) BT_MUST_CHECK;
-/* ends the attempt: state "done", "stopped", "failed"; exit_kind free text; then the next begin may
- * follow */
+/* Ends the attempt with state "done", "stopped" or "failed"; exit_kind is free text.
+ * bt_writer_begin may follow */
 bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                       bt_err *err) BT_MUST_CHECK;
-/* Both for a run that lives, without waiting for the disk: the writer's thread ends the attempt and begins the next one
- * in order with the records around them, as soon as the database takes them. Records between the two belong to the
- * attempt that has ended. ring (NULL: none): the file that rank 0 of the attempt left behind; its records become rows,
- * then it is removed. attempt: number of the new attempt. An error of end_later is about the ring only. */
+/* Variants of end and begin for a live run that do not wait for the disk: the writer's thread
+ * executes them in order with the surrounding records. Records between the two belong to the
+ * ended attempt. ring (NULL: none): the ring file of the attempt's rank 0; its records become
+ * rows, then it is removed. attempt: number of the new attempt. An error of end_later concerns
+ * the ring only. */
 bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                             const char *ring, bt_err *err) BT_MUST_CHECK;
 bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, bt_err *err)
     BT_MUST_CHECK;
-/* After the end of the last attempt: a run that this writer resumed, and that recorded no step since, becomes what it
- * was before. *withdrawn: it did */
+/* After the end of the last attempt: restores the previous state of a run that this writer
+ * resumed if no step was recorded since then. *withdrawn: it did */
 bt_code bt_writer_withdraw(bt_writer *w, bool *withdrawn, bt_err *err) BT_MUST_CHECK;
 /* flushes, checkpoints the WAL, releases the lock; accepts NULL */
 void bt_writer_close(bt_writer *w);
@@ -120,19 +121,20 @@ typedef struct bt_db bt_db; /* a read-only connection */
 bt_code bt_db_open(bt_db **out, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_db_close(bt_db *db);
 int64_t bt_db_version(bt_db *db); /* changes with every foreign commit */
-/* the file is no longer at its path: removed, or moved aside as damaged (a writer then makes another) */
+/* true if the file is no longer at its path: removed, or set aside as damaged (a writer then
+ * creates another) */
 bool bt_db_moved(bt_db *db);
-/* Connects to what is at the path now; on failure (as bt_db_open) the old file stays open. A view
- * over db goes on with the old file: close it, and open another. */
+/* Connects to the file now at the path; on failure (as bt_db_open) the old file remains open. A
+ * view over db continues to use the old file: close it and open another. */
 bt_code bt_db_reopen(bt_db *db, bt_err *err) BT_MUST_CHECK;
 /* "last" -> newest run; a name -> the run with this name, upper and lower case being equal (BT_NOTFOUND
  * names the nearest). run receives the name as recorded. */
 bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *err) BT_MUST_CHECK;
 
-/* of the whole process: what SQLite may take; beyond it a statement fails with BT_NOMEM */
+/* Limits SQLite's memory in the whole process; above the limit a statement fails with BT_NOMEM */
 void bt_db_limit_memory(int64_t bytes);
-/* A read-only statement. params bind ?1.. as text. Limits: rows and seconds, 0 for none; *truncated
- * (may be NULL) tells that there were more rows. All borrowed. */
+/* A read-only statement. params bind ?1.. as text. Limits: rows and seconds, 0 for none;
+ * *truncated (may be NULL) is set if there were more rows. All pointers are borrowed. */
 typedef struct bt_question {
     const char *sql;
     const char *const *params;
@@ -149,7 +151,7 @@ typedef struct bt_row {
     const char *types;
     const double *nums; /* NaN where the cell is not a number */
 } bt_row;
-typedef bool (*bt_row_fn)(void *ctx, const bt_row *row); /* false: no more */
+typedef bool (*bt_row_fn)(void *ctx, const bt_row *row); /* false: stop */
 bt_code bt_db_query(bt_db *db, const bt_question *q, bt_row_fn fn, void *ctx, bt_err *err)
     BT_MUST_CHECK;
 
@@ -157,8 +159,8 @@ bt_code bt_db_query(bt_db *db, const bt_question *q, bt_row_fn fn, void *ctx, bt
 /* one number, ?1 = run; NaN for NULL or no row */
 bt_code bt_db_value(bt_db *db, const char *sql, const char *run, double *out, bt_err *err)
     BT_MUST_CHECK;
-/* the absolute path of the folder where a run (its name, not "last") keeps checkpoints and log; "":
- * its record names none */
+/* Absolute path of the folder with the checkpoints and the log of a run (its name, not "last");
+ * "": not recorded */
 bt_code bt_db_run_folder(bt_db *db, const char *run, char *out, size_t size, bt_err *err)
     BT_MUST_CHECK;
 

@@ -13,7 +13,7 @@
 #include "engine/base/text.h"
 
 static const double LEAST_CORES = 0.05;
-static const int64_t LOOK_NS = 2000000000; /* between two looks at all processes, at least */
+static const int64_t LOOK_NS = 2000000000; /* minimum interval between two scans of all processes */
 enum { COST_SHARE = 300 };
 
 static double number_in(const char *path) {
@@ -47,7 +47,7 @@ static void read_ticks(bt_cores *c, bool rates) {
         bt_core *x = &c->core[n++];
         double all = 0;
         for (int k = 0; k < 8; k++) all += t[k];
-        const double busy = all - t[3] - t[4]; /* without idle and waiting for disks */
+        const double busy = all - t[3] - t[4]; /* busy: without idle and I/O wait */
         x->busy_frac = rates && all > x->all ? (busy - x->busy) / (all - x->all) : NAN;
         x->id = id;
         x->busy = busy;
@@ -106,7 +106,7 @@ static bool is_disk(const char *name) {
 static void read_disks(bt_cores *c, double seconds) {
     char line[512], name[48];
     double read = 0, written = 0;
-    enum { SECTOR = 512 }; /* of this file, whatever the disk has */
+    enum { SECTOR = 512 }; /* limit of this file, not of the disk */
     FILE *f = fopen("/proc/diskstats", "re");
     c->read_per_s = c->written_per_s = NAN;
     if (!f) return;
@@ -127,7 +127,7 @@ static void read_disks(bt_cores *c, double seconds) {
     c->written = written;
 }
 
-/* ---- the others ------------------------------------------------------------------------------ */
+/* ---- other processes ------------------------------------------------------------------------- */
 
 static bool ticks_of(int pid, char name[24], double *ticks) {
     char path[48], buf[1024];

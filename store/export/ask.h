@@ -1,11 +1,11 @@
-/* ask.h - private to store/export/: a question whose words were put together. */
+/* ask.h - private to store/export/: runs a composed query. */
 #ifndef BT_STORE_EXPORT_ASK_H
 #define BT_STORE_EXPORT_ASK_H
 
 #include "engine/base/text.h"
 #include "store/store.h"
 
-/* BT_NOMEM where its words are not all there */
+/* BT_NOMEM: the text of the query is incomplete */
 static inline bt_code bt_export_ask(bt_db *db, const bt_text *sql, const char *const *params,
                                     int n_params, bt_row_fn fn, void *ctx, bt_err *err) {
     const bt_question q = {.sql = bt_text_str(sql), .params = params, .n_params = n_params};

@@ -9,7 +9,7 @@
 
 typedef struct bt_export_cfg {
     const char *run;
-    /* called now and then with the share that is written, 0..1; NULL: nobody asks */
+    /* called from time to time with the written share, 0..1; NULL: no progress */
     void (*progress)(void *ctx, double done);
     /* Called before each pass over the new steps: true if the run is not over and another pass will
      * follow, false if this one is the last. It waits as long as passes should be apart. NULL: one pass.

@@ -12,7 +12,7 @@
 #include "store/export/tb_file.h"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
-typedef struct position { /* of a row: the newest that was written, or the last that may be */
+typedef struct position { /* newest row written, or last row allowed */
     int64_t attempt, step;
 } position;
 
@@ -20,11 +20,11 @@ typedef struct writing {
     bt_tb_file tb;
     double created_s;
     int64_t points;
-    const bt_metric *metrics; /* of the columns from the fourth on */
+    const bt_metric *metrics; /* tags of the columns from the fourth on */
     const char *prefix;       /* "" or "mean_" */
     const bt_export_cfg *cfg;
-    double steps;         /* of the run */
-    int query, n_queries; /* which of the queries writes, of how many of all files */
+    double steps;         /* start of the run */
+    int query, n_queries; /* index of the current query and number of all files */
     int64_t rows;
     position from, to; /* rows behind the first and up to the second */
     /* the distribution that is being read, bin by bin */
@@ -235,7 +235,8 @@ static void settings_release(settings *s) {
     free(s->at);
 }
 
-/* What was given, not what defaults follow; paths, names and times describe a run rather than compare it. */
+/* Given settings without defaults and derived values; paths, names and times do not compare
+ * runs. */
 static bt_code write_settings(bt_db *db, writing *w, bt_err *err) {
     settings s = {0};
     const bt_question q = {.sql = "SELECT key, value FROM configs WHERE run = ?1 AND key NOT LIKE "
@@ -302,7 +303,7 @@ static bt_code begin_file(event_file *e, const char *folder, const writing *like
     return BT_OK;
 }
 
-/* What is written so far becomes visible under its name; the stream stays open. */
+/* Publishes the data written so far under the final name; the stream remains open. */
 static bt_code publish_file(event_file *e, bt_err *err) {
     if (fflush(e->f) != 0 || ferror(e->f) || (e->part[0] && rename(e->part, e->path) != 0))
         return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", e->path);

@@ -15,7 +15,7 @@ typedef struct bt_tb_file {
     bt_text part[5]; /* messages by depth, the event first */
 } bt_tb_file;
 
-/* where and when an event belongs: seconds since 1970, and the step as screens count it, from 1 */
+/* time of an event in seconds since 1970, and its step, counted from 1 as on screens */
 typedef struct bt_tb_at {
     double wall_s;
     int64_t step;

@@ -1,4 +1,4 @@
-/* ledger.c - from attempts, step ends and events to intervals of the wall clock. */
+/* ledger.c - converts attempts, step ends and events to intervals of the wall clock. */
 #include "store/ledger/ledger.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "engine/base/tables/event.h"
 #include "store/sql/sql.h"
 
-/* Of an event or a checkpoint: when, how long what it tells of had taken. */
+/* Time of an event or a checkpoint, and the duration that it reports. */
 typedef struct bt_ledger_mark {
     int64_t at_us, took_us, aid, step;
     int attempt;
@@ -21,13 +21,13 @@ typedef struct attempt {
     int64_t aid, started_us, ended_us; /* ended 0: it has not */
     int64_t trains_us;                 /* `started` or `resumed`; 0: training has not begun */
     int64_t last_step, last_us;        /* newest recorded step and its end; -1, trains_us: none */
-    int64_t newest_us;                 /* of all its records */
+    int64_t newest_us;                 /* time of its newest record */
     int number;
     bool in_order; /* it ended, and was meant to */
     bool done;     /* and all steps with it */
 } attempt;
 
-/* an interval that lies over the parts of an attempt; `level` says over which others too */
+/* an interval that overrides the parts of an attempt; the highest `level` wins */
 enum { LEVEL_BASE, LEVEL_SKIP, LEVEL_STALL, LEVEL_PAUSE, LEVEL_WORK, LEVELS };
 typedef struct edge {
     int64_t at_us;
@@ -41,7 +41,7 @@ typedef struct reading {
     sqlite3 *db;
     const char *path;
     bt_ledger_until until;
-    int64_t ended_us; /* of the run; 0: it goes on */
+    int64_t ended_us; /* end of the run; 0: it is live */
     attempt *attempt;
     size_t n_attempts, cap_attempts;
     edge *edge;
@@ -137,7 +137,7 @@ static bt_code on_checkpoint(reading *r, sqlite3_stmt *st, bt_err *err) {
     return BT_OK;
 }
 
-/* the kinds that tell the parts apart; failed checkpoints have their time in the event */
+/* event kinds that separate the parts; the event of a failed checkpoint has its duration */
 static bt_code events_sql(bt_text *sql, bt_err *err) {
     bt_text_put(sql,
                 "SELECT seq, aid, t_us, kind, CAST(1000 * CASE WHEN json_valid(body) THEN "
@@ -181,7 +181,8 @@ static attempt *attempt_of(reading *r, int64_t aid) {
     return NULL;
 }
 
-/* what events say of their attempt: when training began, that it ended in order, its newest record */
+/* reads from the events of an attempt when training began, whether it ended in order, and its
+ * newest record */
 static void take_events(reading *r) {
     for (size_t i = 0; i < r->l->n_marks; i++) {
         const mark *m = &r->l->mark[i];
@@ -213,7 +214,7 @@ static bt_code put_edges(reading *r, int64_t from, int64_t to, edge e, bt_err *e
     return BT_OK;
 }
 
-/* from where the base ends up to `to` */
+/* extends the base up to `to` */
 static bt_code put_base(reading *r, int64_t to, bt_time_part part, int number, bt_err *err) {
     if (to > r->l->end_us) to = r->l->end_us;
     edge e = {.level = LEVEL_BASE, .part = part, .attempt = number};
@@ -235,8 +236,8 @@ static bool one_step(reading *r, const char *sql, int64_t aid, int64_t step, int
     return found;
 }
 
-/* When the attempt had done again what others had done up to step `reach`. With train.log_every > 1
- * that step may have no record: it lies where it would with steps of equal length. */
+/* Time at which the attempt had repeated all steps up to `reach`. With train.log_every > 1 that
+ * step may have no record: its end is interpolated, assuming steps of equal length. */
 static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
     int64_t before[2] = {-1, a->trains_us}, after[2];
     if (a->last_step <= reach) return a->last_us;
@@ -260,11 +261,11 @@ static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
     return before[1] + (after[1] - before[1]) * (reach - before[0]) / (after[0] - before[0]);
 }
 
-/* reach: highest step that an attempt before recorded */
+/* reach: highest step recorded by an earlier attempt */
 static bt_code put_attempt(reading *r, const attempt *a, bool newest, int64_t reach, bt_err *err) {
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
     const bool open = a->ended_us == 0 && newest;
-    bt_time_part now = BT_TIME_STARTUP; /* what it did last, or does */
+    bt_time_part now = BT_TIME_STARTUP; /* current activity */
     if (a->trains_us) {
         BT_TRY(put_base(r, a->trains_us, BT_TIME_STARTUP, a->number, err));
         BT_TRY(put_base(r, caught_up_us(r, a, reach), BT_TIME_REDONE, a->number, err));
@@ -300,7 +301,7 @@ static bt_code put_attempts(reading *r, bt_err *err) {
                     last ? last->number : 0, err);
 }
 
-/* ---- what lies over the base ----------------------------------------------------------------- */
+/* ---- intervals above the base ---------------------------------------------------------------- */
 
 static int64_t clipped(int64_t t, int64_t least, int64_t most) {
     return t < least ? least : t > most ? most : t;
@@ -382,7 +383,7 @@ static int mark_by_time(const void *a, const void *b) {
     return x->at_us < y->at_us ? -1 : x->at_us > y->at_us;
 }
 
-/* records that rank 0 left behind when it was killed are stored after younger ones */
+/* records recovered after a kill of rank 0 are stored after younger ones */
 static void order_marks(bt_ledger *l) {
     for (size_t i = 1; i < l->n_marks; i++)
         if (l->mark[i].at_us < l->mark[i - 1].at_us) {
@@ -408,7 +409,7 @@ static bt_code put_marks(reading *r, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- from edges to spans --------------------------------------------------------------------- */
+/* ---- edges to spans -------------------------------------------------------------------------- */
 
 static int by_time(const void *a, const void *b) {
     const edge *x = a, *y = b;
@@ -417,7 +418,7 @@ static int by_time(const void *a, const void *b) {
 
 typedef struct sweep {
     int open[LEVELS][BT_TIME_PARTS];
-    int attempt; /* of the base */
+    int attempt; /* attempt of the base */
 } sweep;
 
 static bt_time_part uppermost(const sweep *s) {

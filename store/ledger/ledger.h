@@ -1,23 +1,25 @@
-/* ledger.h - what became of a run's wall clock: each microsecond from its beginning to an instant belongs
- * to exactly one part of times.def, so the parts add up to the time elapsed.
+/* ledger.h - divides a run's wall clock: each microsecond from its beginning to an instant
+ * belongs to exactly one part of times.def, so the parts add up to the elapsed time.
  *
- * The clock is cut at records that carry their time, of rank 0 and of the supervisor:
- *   an attempt begins .. `started` or `resumed`      start-up; lost when training never began
+ * The clock is cut at records with a time, of rank 0 and of the supervisor:
+ *   an attempt begins .. `started` or `resumed`      start-up; lost if training never began
  *   .. end of the last step                          steps: done again up to the last step that any
- *                                                    attempt before recorded, productive after it
- *   .. the attempt ends                              end, when in order; lost when it failed
- *   .. the next attempt begins                       ended when all steps were done; paused after
+ *                                                    earlier attempt recorded, then productive
+ *   .. the attempt ends                              end, if in order; lost if it failed
+ *   .. the next attempt begins                       finished if all steps were done; paused after
  *                                                    another end in order; lost otherwise
- * and on top of these, latest in this list first to count:
+ * and these intervals override it; the last applicable row wins:
  *   a step whose update was skipped (`bad_step`, `loss_scale`)         lost
  *   `stalled`, and the silence before it, .. `recovered`     lost
  *   `paused` .. `continued`                                  paused
  *   took_ms before an evaluation's event, or a checkpoint's end     validation, checkpoint
- * The step in progress at the instant counts like a finished one while the run is alive.
+ * While the run is alive, the step in progress counts like a finished one.
  *
- * Order:    zeroed or initialised -> read* -> release. `read` reads the events since the read before.
+ * Order:    zeroed or initialised -> read* -> release. `read` reads the events since the
+ *           previous read.
  * Owns:     span, valid until the next read.
- * Cost:     O(attempts) look-ups, and one pass over evaluations, checkpoints and pauses in memory.
+ * Cost:     O(attempts) look-ups, and one pass over evaluations, checkpoints and pauses in
+ *           memory.
  * Threads:  one caller. */
 #ifndef BT_STORE_LEDGER_LEDGER_H
 #define BT_STORE_LEDGER_LEDGER_H
@@ -40,13 +42,13 @@ typedef struct bt_ledger {
     int64_t us[BT_TIME_PARTS]; /* they sum to end_us - begin_us */
     bt_ledger_span *span;      /* in order and without gaps; neighbours differ */
     size_t n;
-    /* what is kept between two reads */
+    /* cache between two reads */
     size_t cap, n_marks, cap_marks, n_saves, cap_marks_saved;
     struct bt_ledger_mark *mark, *save;
     int64_t run, seen;
 } bt_ledger;
 
-/* until when, and how to judge the time since the newest record of a run that has not ended */
+/* End of the ledger and the meaning of the time since the newest record of a live run */
 typedef struct bt_ledger_until {
     int64_t now_us; /* 0: the newest record */
     bool alive;     /* the ranks are at work; false: that time is lost */
@@ -55,19 +57,21 @@ typedef struct bt_ledger_until {
 /* run: run.id; by the name of a run: store/read/run_ledger.h */
 bt_code bt_ledger_read(bt_ledger *l, sqlite3 *db, const char *path, int64_t run,
                        bt_ledger_until until, bt_err *err) BT_MUST_CHECK;
-/* rows were removed or rolled back: the next read reads all */
+/* Call it after rows were removed or rolled back: the next read starts over */
 void bt_ledger_forget(bt_ledger *l);
 void bt_ledger_release(bt_ledger *l);
 
 double bt_ledger_s(const bt_ledger *l, bt_time_part part);
-/* productive share of the time elapsed, less that in which the run had ended; NaN: none has */
+/* Productive share of the elapsed time without that in which the run had ended; NaN: there is
+ * none */
 double bt_ledger_goodput(const bt_ledger *l);
 
-/* The parts up to the newest record, into the row of the run: columns PART_us, from which SQL
- * answers. Inside a transaction. */
+/* Stores the parts up to the newest record in the row of the run (columns PART_us), for SQL.
+ * Call it inside a transaction. */
 bt_code bt_ledger_store(bt_ledger *l, sqlite3 *db, const char *path, int64_t run, bt_err *err)
     BT_MUST_CHECK;
-/* of all runs that have none: of a file by an older bitrain, or saved from a damaged one */
+/* Stores the parts of all runs that lack them: files of an older bitrain or rescued from a
+ * damaged one */
 bt_code bt_ledger_store_missing(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -66,7 +66,7 @@ static void bind_range(sqlite3_stmt *st, int64_t aid, int64_t first, int64_t end
     sqlite3_bind_int64(st, 3, end);
 }
 
-/* the ranks of one step: k stands on its first row or before */
+/* reads the ranks of one step; k is at its first row or before it */
 static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *n_ranks,
                           bt_err *err) {
     *n_ranks = 0;

@@ -1,10 +1,10 @@
-/* blocks.h - reading a long run in few pieces: the range of steps as blocks from the pyramid of
- * rollup.h, and raw rows where there is no block (the ends of the range, the newest steps, replayed
- * steps, files of before). Every live step of the range is in exactly one block, so minima, maxima
- * and sums over the blocks are those over the steps.
+/* blocks.h - reads a long run in few pieces: blocks of the pyramid of rollup.h, and raw rows
+ * where there is no block (the ends of the range, the newest steps, repeated steps, old files).
  *
- * Cost: about (steps / max_steps) * 16 row reads at most; a million steps in blocks of 4096 or
- *       less: a few milliseconds. */
+ * Every live step of the range is in exactly one block, so minima, maxima and sums over the
+ * blocks equal those over the steps.
+ * Cost:     about (steps / max_steps) * 16 row reads at most; a million steps in blocks of at
+ *           most 4096: a few milliseconds. */
 #ifndef BT_STORE_READ_BLOCKS_H
 #define BT_STORE_READ_BLOCKS_H
 
@@ -15,7 +15,7 @@ typedef struct bt_blocks_ask {
     const char *run;
     int64_t step0, step1; /* inclusive */
     int64_t max_steps;    /* no block longer than this; below 16: raw rows only */
-    bool ranks;           /* values of ranks wanted too */
+    bool ranks;           /* read the ranks' values as well */
 } bt_blocks_ask;
 
 typedef struct bt_block {
@@ -24,8 +24,8 @@ typedef struct bt_block {
     int attempt;
     const bt_block_stat *steps; /* [BT_MS_COUNT] */
     bt_block_stat wall_us;      /* ends of the steps, microseconds since 1970 */
-    int n_ranks;                /* 0: not asked for, or not sampled here */
-    /* (n_ranks, BT_MR_COUNT); blocks of 16 steps know means only: min = max = mean */
+    int n_ranks;                /* 0: not requested, or not sampled here */
+    /* (n_ranks, BT_MR_COUNT); blocks of 16 steps contain means only: min = max = mean */
     const bt_block_stat *ranks;
 } bt_block;
 typedef bool (*bt_block_fn)(void *ctx, const bt_block *b); /* in order of steps; false stops */

@@ -11,19 +11,19 @@
 #include "store/store.h"
 
 typedef enum { BT_AT_TOKENS, BT_AT_STEP, BT_AT_TIME } bt_at_axis;
-/* x NaN: as far as both runs came */
+/* x NaN: the last point that both runs reached */
 typedef struct bt_at {
     bt_at_axis axis;
     double x;
 } bt_at;
 
-/* x: of the newest value used */
+/* x: position of the newest value used */
 typedef struct bt_level {
     double value, noise, x;
     int n;
 } bt_level;
 
-/* metric: a column of `steps`, else of `runs` (then at and window mean nothing) */
+/* metric: a column of `steps`, else of `runs` (at and window are ignored then) */
 bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at *at, int window,
                     bt_level *out, bt_err *err) BT_MUST_CHECK;
 /* the end of the shorter run on this axis */
@@ -31,8 +31,8 @@ bt_code bt_db_common_end(bt_db *db, const char *const *runs, size_t n, bt_at_axi
                          bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_first_difference {
-    /* steps with a recorded loss in both runs; first step of both whose losses differ in any bit,
-     * also where one of them is not recorded, -1: none */
+    /* common: steps with a recorded loss in both runs; step: first step of both whose losses
+     * differ in any bit or are recorded in one run only, -1: none */
     int64_t common, step;
     double a, b; /* the losses there */
 } bt_first_difference;
@@ -44,7 +44,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
 typedef struct bt_gate {
     char metric[64];
     bool greater, relative, percent; /* relative: the limit is a difference to the base run */
-    double limit;                    /* as written: 0.5 of "+0.5%" */
+    double limit;                    /* as entered: 0.5 for "+0.5%" */
     bt_at at;
 } bt_gate;
 bt_code bt_gate_parse(const char *text, bt_gate *out, bt_err *err) BT_MUST_CHECK;

@@ -15,7 +15,7 @@ typedef struct lost {
     char run[BT_NAME_MAX], ring[BT_PATH_BYTES];
 } lost;
 
-/* the next run of this host whose supervisor is dead and whose ring nobody writes any more */
+/* the next run of this host with a dead supervisor and a ring file without a writer */
 static bool next_lost(sqlite3_stmt *st, lost *l) {
     while (sqlite3_step(st) == SQLITE_ROW) {
         const int pid = sqlite3_column_int(st, 2);

@@ -1,8 +1,8 @@
-/* lens.h - named SQL questions about a run: those of lens.def, and the user's own.
+/* lens.h - named SQL queries about a run: those of lens.def, and the user's own.
  *
- * A user's lens is a file NAME.sql in $BITRAIN_LENSES, else $XDG_CONFIG_HOME/bitrain/lenses, else
- * ~/.config/bitrain/lenses: one SELECT, ?1 is the run; a first line "-- words" says what it
- * answers. It hides a shipped lens of the same name. */
+ * A user's lens is a file NAME.sql in $BITRAIN_LENSES, else $XDG_CONFIG_HOME/bitrain/lenses,
+ * else ~/.config/bitrain/lenses: one SELECT with ?1 = the run; a first line "-- words" describes
+ * it. It hides a shipped lens of the same name. */
 #ifndef BT_STORE_READ_LENS_H
 #define BT_STORE_READ_LENS_H
 
@@ -17,7 +17,7 @@ typedef struct bt_lens {
 
 /* BT_NOTFOUND names the nearest; release when BT_OK */
 bt_code bt_lens_find(const char *name, bt_lens *out, bt_err *err) BT_MUST_CHECK;
-/* every lens, own ones first; a file that cannot be read is passed over. n receives how many;
+/* Lists all lenses, the user's first, and skips unreadable files. n receives their number;
  * release each, free the list */
 bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) BT_MUST_CHECK;
 void bt_lens_release(bt_lens *l);

@@ -90,7 +90,7 @@ static void release(void *ctx) {
     free(x);
 }
 
-/* the same in all columns of a row, so that they come from one ledger */
+/* identical for all columns of a row, so that they use one ledger */
 #define INSTANT "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
 
 static void put_column(bt_text *sql, const char *name) {

@@ -22,7 +22,7 @@ static double mean(const bt_lr_range *r, window w) {
     return sum / (double)(w.to - w.from);
 }
 
-/* of the least-squares line through loss over ln(rate) */
+/* slope of the least-squares line through loss over ln(rate) */
 static double slope(const bt_lr_range *r, window w) {
     const double n = (double)(w.to - w.from), y0 = mean(r, w);
     double x0 = 0, xy = 0, xx = 0;
@@ -35,7 +35,7 @@ static double slope(const bt_lr_range *r, window w) {
     return xx > 0 ? xy / xx : 0;
 }
 
-/* what is behind a loss that is not finite is not looked at */
+/* losses after a non-finite one are ignored */
 static void cut(bt_lr_range *r) {
     for (size_t i = 0; i < r->n; i++) {
         if (isfinite(r->loss[i]) && r->lr[i] > 0) continue;

@@ -16,9 +16,9 @@ enum { MAX_COLUMNS = 256, CELL_BYTES = 32 };
 struct bt_db {
     char path[BT_PATH_BYTES];
     sqlite3 *db;
-    int64_t deadline_ns;       /* of the running query; 0: none */
-    sqlite3_stmt *begin, *end; /* of a snapshot */
-    sqlite3_stmt *version;     /* asked many times a second */
+    int64_t deadline_ns;       /* deadline of the running query; 0: none */
+    sqlite3_stmt *begin, *end; /* statements of a snapshot */
+    sqlite3_stmt *version;     /* called many times per second */
     bool snapping;             /* our own BEGIN or COMMIT is at work: allowed */
 };
 
@@ -29,7 +29,7 @@ static int on_progress(void *ctx) {
     return d->deadline_ns && bt_now_ns() > d->deadline_ns;
 }
 
-/* a reader meets a file of an older bitrain: what a writer would do on opening it, done now */
+/* A file of an older bitrain: migrates it now, as a writer would on opening it */
 static bt_code update_file(const char *path, bt_err *err) {
     bt_writer *w = NULL;
     BT_TRY(bt_writer_open(&w, path, 5, err));
@@ -37,7 +37,7 @@ static bt_code update_file(const char *path, bt_err *err) {
     return BT_OK;
 }
 
-/* what a connection of a reader may do and take */
+/* ---- limits of a reading connection ---------------------------------------------------------- */
 static bt_code guard(bt_db *d, bt_err *err) {
     sqlite3_limit(d->db, SQLITE_LIMIT_LENGTH, 64 << 20);
     sqlite3_limit(d->db, SQLITE_LIMIT_SQL_LENGTH, 1 << 20);
@@ -82,7 +82,7 @@ void bt_db_close(bt_db *d) {
     sqlite3_finalize(d->begin);
     sqlite3_finalize(d->end);
     sqlite3_finalize(d->version);
-    sqlite3_close_v2(d->db); /* after the last statement of others, see bt_db_reopen */
+    sqlite3_close_v2(d->db); /* closed after the last statement of other users, see bt_db_reopen */
     free(d);
 }
 

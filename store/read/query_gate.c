@@ -8,7 +8,7 @@
 #include "store/read/setting_value.h"
 #include "store/sql/sql.h"
 
-/* those that describe; `user_version` also sets */
+/* pragmas that only describe; `user_version` could also set */
 static const char *const pragmas[] = {
     "table_info",  "table_xinfo",     "table_list",     "index_list",    "index_info",
     "index_xinfo", "database_list",   "data_version",   "user_version",  "application_id",
@@ -16,8 +16,8 @@ static const char *const pragmas[] = {
     "quick_check", "integrity_check", "collation_list",
 };
 
-/* of SQLite's core, its dates, mathematics, JSON, aggregates and windows: nothing that loads, reads
- * files, takes pointers or tells about the process */
+/* Functions of SQLite's core, dates, mathematics, JSON, aggregates and windows, except those
+ * that load code, read files, take pointers or describe the process */
 static const char *const functions[] = {
     "abs",
     "changes",
@@ -173,8 +173,8 @@ static int authorize(void *snapping, int action, const char *a, const char *b, c
                        (!b || strcmp(a, "user_version") != 0)
                    ? SQLITE_OK
                    : SQLITE_DENY;
-    case SQLITE_UPDATE: /* asked when json_each and the like declare themselves */
-        return a && strcmp(a, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;
+    /* SQLite requests these when json_each and similar functions declare their columns */
+    case SQLITE_UPDATE: return a && strcmp(a, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;
     default: return SQLITE_DENY;
     }
 }

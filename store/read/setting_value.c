@@ -8,8 +8,8 @@
 
 static const char *skip_blanks(const char *p) { return p + strspn(p, " \t\r\n"); }
 
-/* Behind the colon of the member, or NULL. Inside a JSON text every quote is escaped, so a quote that
- * follows a brace or a comma begins a name. */
+/* Returns the position after the member's colon, or NULL. Inside a JSON text every quote is
+ * escaped, so a quote after a brace or a comma begins a name. */
 static const char *find_member(const char *json, const char *key) {
     char name[200];
     if ((size_t)snprintf(name, sizeof name, "\"%s\"", key) >= sizeof name) return NULL;

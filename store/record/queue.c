@@ -27,7 +27,7 @@ void bt_queue_release(bt_queue *q) {
 // cppcheck-suppress nullPointerRedundantCheck ; callers have a record
 static size_t weight(const bt_record *r) { return sizeof *r + r->head.bytes; }
 
-/* keeps the step values of a record and lets its rank values go; returns the rows lost */
+/* Drops the rank values of a record and keeps its step values; returns the rows lost */
 static uint64_t drop_rank_values(bt_record **at) {
     uint64_t lost = bt_record_drop_ranks(*at);
     bt_record *smaller = lost ? realloc(*at, weight(*at)) : NULL;

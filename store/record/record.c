@@ -229,7 +229,7 @@ static bool deliver_step(in *i, const bt_record_head *h, const bt_sink *s) {
     return true;
 }
 
-/* keys: NULL, or room for those of all rows. The least is -1: of a key that does not apply */
+/* keys: NULL, or room for the keys of all rows. The smallest key is -1: not applicable */
 static bool read_keys(in *i, const bt_scope_row *scope, uint32_t rows, bt_key *keys) {
     for (uint32_t k = 0; k < rows * (uint32_t)scope->n_keys && !i->bad; k++) {
         bt_key key;
@@ -309,9 +309,10 @@ void bt_records_free(bt_record *list) {
     }
 }
 
-/* ---- what the bytes mean --------------------------------------------------------------------- */
+/* ---- hash of the tables ---------------------------------------------------------------------- */
 
-/* grows with every change of the encoding that no table tells of. 2: checkpoints carry their time */
+/* increment it with every change of the encoding that is not in a table. 2: checkpoints have
+ * their time */
 enum { LAYOUT = 2 };
 
 static uint64_t also(uint64_t h, const char *word) { return h * 31 + bt_hash_name(word); }

@@ -1,13 +1,14 @@
-/* record.h - private to store/: every call of a sink as bytes, and a bounded queue of them.
+/* record.h - private to store/: encodes every call of a sink as bytes, and queues the records.
  *
- * One encoding serves the writer's queue, the frames of the wire and the ring file: a sink encodes
- * each call into a bt_record and queues it; the bytes stay as they are until the writer delivers
- * them to a sink of its own. The head says of what step a record is and how many rows it has, so a
- * queue or a supervisor need not look into the payload. Delivery checks every length, count and
- * string against the record.
- * Queue:    pushed from one thread (the training thread, or the supervisor), taken by one other. push never waits.
- *           When it holds more than max_bytes the oldest per-rank values and the oldest rows of
- *           sampled scopes go first, and are counted; step values, events and checkpoints stay. */
+ * One encoding serves the writer's queue, the frames of the wire and the ring file: a sink
+ * encodes each call into a bt_record and queues it; the bytes are unchanged until the writer
+ * delivers them to its own sink. The head has the step and the number of rows, so a queue or a
+ * supervisor need not decode the payload. Delivery checks every length, count and string against
+ * the record.
+ * Queue:    pushed by one thread (the training thread, or the supervisor), taken by one other.
+ *           push never waits. Above max_bytes the oldest per-rank values and the oldest rows of
+ *           sampled scopes are dropped and counted; step values, events and checkpoints are
+ *           kept. */
 #ifndef BT_STORE_RECORD_RECORD_H
 #define BT_STORE_RECORD_RECORD_H
 
@@ -30,10 +31,10 @@ typedef enum {
 } bt_rec_kind;
 
 typedef struct bt_record_head {
-    uint32_t kind, bytes; /* of the payload */
-    int64_t step;         /* -1: of none */
-    uint32_t rows;        /* of a sampled scope; of RANKS the ranks */
-    uint32_t rank_rows;   /* of STEP: the ranks whose values end the payload */
+    uint32_t kind, bytes; /* bytes: payload size */
+    int64_t step;         /* -1: no step */
+    uint32_t rows;        /* ROWS: rows of a sampled scope; RANKS: ranks */
+    uint32_t rank_rows;   /* STEP: number of ranks whose values end the payload */
 } bt_record_head;
 
 typedef struct bt_record {
@@ -50,16 +51,17 @@ bt_record *bt_record_rows(const bt_row_record *r);
 bt_record *bt_record_event(const bt_event *e);
 bt_record *bt_record_ckpt(const bt_ckpt_record *c);
 bt_record *bt_record_result(const char *json);
-/* with room for the payload, which the caller fills */
+/* allocates room for the payload, which the caller fills */
 bt_record *bt_record_empty(const bt_record_head *head);
 /* Checks the record and, when it is sound, calls the sink's function for it, if it has one. data
  * must be aligned to 8. false: malformed, nothing was delivered */
 bool bt_record_deliver(const bt_record_head *head, const void *data, const bt_sink *into);
 void bt_records_free(bt_record *list);
-/* of STEP: its rank values are left out; returns how many ranks' */
+/* Removes the rank values of a STEP record; returns the number of ranks removed */
 uint32_t bt_record_drop_ranks(bt_record *r);
 
-/* of all tables that say what a payload means: metrics, scopes, events. Equal: the same */
+/* Hash of the tables that define the payloads: metrics, scopes, events. Equal hashes mean equal
+ * encodings */
 uint64_t bt_record_mark(void);
 
 typedef struct bt_queue {
@@ -67,12 +69,12 @@ typedef struct bt_queue {
     pthread_cond_t work, drained; /* CLOCK_MONOTONIC */
     bt_record *head, *tail;
     size_t bytes, max_bytes, in_flight;
-    uint64_t dropped;           /* rows of ranks and of sampled scopes that gave way */
+    uint64_t dropped;           /* dropped rows of ranks and of sampled scopes */
     bool sleeping;              /* the taker waits for work: a push must wake it */
     bool flush_requested, stop; /* flush requested; end */
-    bool closed;                /* nobody takes any more: a push frees its record */
+    bool closed;                /* there is no taker any more: a push frees its record */
     int wake_fd;                /* eventfd written instead of `work` when >= 0 */
-    /* of ring.h: keeps what is pushed, also after `closed`; borrowed, NULL none */
+    /* keeps pushed records, even after `closed`; borrowed, NULL: none */
     struct bt_ring *ring;
 } bt_queue;
 
@@ -80,15 +82,15 @@ bool bt_queue_init(bt_queue *q, size_t max_bytes);
 void bt_queue_release(bt_queue *q);
 /* takes r; NULL counts as dropped */
 void bt_queue_push(bt_queue *q, bt_record *r);
-/* oldest first; they are in flight until `done` or `untake` */
+/* Takes the oldest records; they are in flight until `done` or `requeue` */
 bt_record *bt_queue_take(bt_queue *q, size_t max_bytes);
 void bt_queue_done(bt_queue *q);
 void bt_queue_requeue(bt_queue *q, bt_record *list); /* back to the front */
 /* &q->flush_requested or &q->stop, and wakes the taker */
 void bt_queue_set(bt_queue *q, bool *flag, bool value);
-/* false: still not empty after ns */
+/* false: not empty after ns */
 bool bt_queue_wait_drained(bt_queue *q, int64_t ns);
-/* sets closed, frees what waits */
+/* sets closed and frees the queued records */
 void bt_queue_close(bt_queue *q);
 uint64_t bt_queue_dropped(bt_queue *q);
 /* a sink that encodes and pushes */

@@ -1,4 +1,4 @@
-/* ring.c - appending to a mapped circle, and reading what a dead writer left in one. */
+/* ring.c - appends to a mapped circle, and reads the circle of a dead writer. */
 #include "store/record/ring.h"
 
 #include <errno.h>
@@ -21,8 +21,8 @@ enum { MAGIC = 0x62745232, HEADER_BYTES = 4096, LEAST_BYTES = 64 << 10 };
 
 typedef struct header {
     uint32_t magic, attempt;
-    uint64_t bytes;              /* of the circle */
-    uint64_t mark;               /* whose tables these are: bt_record_mark */
+    uint64_t bytes;              /* size of the circle */
+    uint64_t mark;               /* bt_record_mark of the writer */
     _Atomic uint64_t tail, head; /* positions of the oldest record and behind the newest */
 } header;
 
@@ -46,7 +46,7 @@ static uint64_t mixed(uint64_t h, uint64_t w) {
     return h ^ h >> 29;
 }
 
-/* FNV-1a over words: it is to notice garbage, not malice */
+/* FNV-1a over words: detects garbage, not malice */
 static uint64_t sum_of(const entry *e, const unsigned char *data) {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
     const bt_record_head *r = &e->head;
@@ -103,7 +103,7 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
         free(r);
         return code;
     }
-    flock(fd, LOCK_EX | LOCK_NB); /* nobody else knows the file yet */
+    flock(fd, LOCK_EX | LOCK_NB); /* no other process has opened the file yet */
     r->fd = fd;
     r->map = map;
     r->circle = (unsigned char *)map + HEADER_BYTES;
@@ -117,7 +117,7 @@ bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t byte
     return BT_OK;
 }
 
-/* the entry at a position, in our own memory: what is in the file is not trusted with sizes */
+/* Copies the entry at a position, because sizes in the file are not trusted */
 static entry entry_at(const unsigned char *circle, size_t bytes, uint64_t at) {
     entry e = {.sum = 0};
     if (bytes - at % bytes >= sizeof e) memcpy(&e, circle + at % bytes, sizeof e);
@@ -196,7 +196,7 @@ static bt_record *copy_of(const entry *e, const unsigned char *data) {
     return r;
 }
 
-/* stops at the first record that is not whole: behind it nothing is */
+/* stops at the first incomplete record: no record follows it */
 static bt_record *walk(const unsigned char *circle, size_t bytes, uint64_t tail, uint64_t head) {
     bt_record *list = NULL, **at = &list;
     while (tail < head) {

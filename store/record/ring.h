@@ -1,16 +1,16 @@
-/* ring.h - private to store/: the newest records of rank 0 in a mapped file, for the case that they
- * are never committed.
+/* ring.h - private to store/: the newest records of rank 0 in a mapped file, in case they are
+ * never committed.
  *
- * Rank 0 appends every record before it queues it. The file's pages belong to the system, so what
- * was appended is there after kill -9 of the rank, of the supervisor, of both. Nobody acknowledges:
- * a reader (bt_writer_recover) skips what the database has.
+ * Rank 0 appends every record before it queues it. The pages of the file belong to the system,
+ * so they survive kill -9 of the rank, the supervisor or both. There is no acknowledgement: the
+ * reader (bt_writer_recover) skips records that the database has.
  * Layout:   a page with the header, then a circle of {head, payload padded to 8}; positions grow
- *           for ever, modulo the circle's size. An append first gives up the oldest records in its
- *           way, then writes, then moves `head`: a kill between any two of these leaves whole
- *           records only. Every record has a checksum.
- * Not for:  power cuts (nothing is synced) and disks of other machines (refused: a lost page would
- *           end the rank).
- * Threads:  one appends; reading is for a file whose writer has gone. */
+ *           for ever, modulo the circle's size. An append first releases the oldest records in
+ *           its way, then writes, then moves `head`: a kill between any two of these leaves
+ *           complete records only. Every record has a checksum.
+ * Limits:   does not cover power cuts (nothing is synced); refuses disks of other machines,
+ *           where a lost page would end the rank.
+ * Threads:  one appends; reading is for a file whose writer has ended. */
 #ifndef BT_STORE_RECORD_RING_H
 #define BT_STORE_RECORD_RING_H
 
@@ -21,17 +21,17 @@ enum { BT_RING_BYTES = 2 << 20 };
 
 typedef struct bt_ring bt_ring;
 
-/* a new file in the place of an old one; its room is taken from the disk now */
+/* Creates a new file, replacing an old one, and allocates its space on disk now */
 bt_code bt_ring_create(bt_ring **out, const char *path, int attempt, size_t bytes, bt_err *err)
     BT_MUST_CHECK;
-/* accepts NULL for both; a record above an eighth of the circle is left out */
+/* accepts NULL for both; skips records above an eighth of the circle */
 void bt_ring_append(bt_ring *r, const bt_record *rec);
-void bt_ring_close(bt_ring *r); /* accepts NULL; the file stays */
+void bt_ring_close(bt_ring *r); /* accepts NULL; keeps the file */
 
-/* there is one and its writer has gone */
+/* a ring exists and its writer has ended */
 bool bt_ring_left(const char *path);
-/* everything in the file, oldest first; bt_records_free. BT_NOTFOUND: no file. BT_FORMAT: not one
- * of ours, or of another build */
+/* Reads all records of the file, oldest first; free them with bt_records_free. BT_NOTFOUND: no
+ * file. BT_FORMAT: not a ring, or one of another build */
 bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* columns.c - how metrics are kept in the base tables of their scopes: names, types, scales. */
+/* columns.c - storage of metrics in the base tables of their scopes: names, types, scales. */
 #include <stdio.h>
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "engine/base/log.h"
 #include "store/sql/sql.h"
 
-/* SQLite's own error number is that of its second try, to open the file for reading only */
+/* SQLite reports the error number of its second attempt, which opens the file read-only */
 static bool no_inodes(const char *path) {
     char folder[BT_PATH_BYTES];
     struct statvfs space;
@@ -244,8 +244,7 @@ bt_code bt_sql_open_ro(sqlite3 **out, const char *path, bt_err *err) {
     BT_TRY(check_place(path, false, err));
     bt_code code = open_ro_as(out, path, "mode=ro", err);
     snprintf(wal, sizeof wal, "%s-wal", path);
-    /* a finished file in a folder we may not write: without a log there is nobody to coordinate
-     * with */
+    /* a complete file in a read-only folder: without a log there is no writer to coordinate with */
     if (code == BT_IO && stat(wal, &st) != 0 && errno == ENOENT)
         code = open_ro_as(out, path, "mode=ro&immutable=1", err);
     return code;

@@ -1,4 +1,4 @@
-/* expand.c - figures of derived.def and rows of other tables put into SQL. */
+/* expand.c - expands figures of derived.def and rows of other tables in SQL. */
 #include "store/sql/expand.h"
 
 #include <string.h>
@@ -28,8 +28,8 @@ typedef struct span {
     size_t n;
 } span;
 
-/* an argument, in which figures and lists may stand as well; times 1.0, so that whole numbers divide
- * like others */
+/* An argument, which may contain figures and lists; multiplied by 1.0, so that integers divide
+ * like reals */
 static bt_code put_arg(bt_text *out, const span *arg, bt_err *err) {
     bt_text own;
     bt_text_init(&own);

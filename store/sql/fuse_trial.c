@@ -1,5 +1,6 @@
-/* fuse_trial.c - whether a file system can hold SQLite's log: by its type, and for FUSE by a trial, because some FUSE
- * file systems share memory and locks between the processes of a host and others do not. */
+/* fuse_trial.c - decides whether a file system supports SQLite's log: by its type, and for FUSE
+ * by a trial, because only some FUSE file systems share memory and locks between the processes
+ * of a host. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -40,7 +41,7 @@ bool bt_fs_shares(int a, int b) {
     return shares_memory(a, b) && excludes(a, b);
 }
 
-/* A folder without write permission is not tried: nobody writes a database there through this process. */
+/* Skips folders without write permission, because this process cannot write a database there. */
 static bool fuse_works(const char *folder) {
     char path[BT_PATH_BYTES + 40];
     snprintf(path, sizeof path, "%s/.bitrain-probe-XXXXXX", folder);

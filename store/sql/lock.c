@@ -1,4 +1,4 @@
-/* lock.c - FILE.lock: who may write or checkpoint the database now. */
+/* lock.c - FILE.lock: the right to write or checkpoint the database. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@ static const int64_t NAMED_NS = 2000000000; /* the holder is named when the wait
 static bt_code open_file(bt_lock *l, bt_err *err) {
     l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open lock file '%s'", l->path);
-    (void)!fchmod(l->fd, 0600); /* who may read the file may lock it; older ones were 0644 */
+    /* any process that can read the file can lock it; older versions created it with 0644 */
+    (void)!fchmod(l->fd, 0600);
     return BT_OK;
 }
 
@@ -28,8 +29,7 @@ bt_code bt_lock_open(bt_lock *l, const char *db_path, bt_err *err) {
     return open_file(l, err);
 }
 
-/* the lock file is an inode: when somebody removed or replaced it, a lock on the old one excludes
- * nobody */
+/* Locks belong to the inode: a lock on a removed or replaced file excludes no process */
 static bool still_the_file(const bt_lock *l) {
     struct stat a, b;
     return fstat(l->fd, &a) == 0 && stat(l->path, &b) == 0 && a.st_ino == b.st_ino &&
@@ -90,7 +90,7 @@ void bt_lock_drop(bt_lock *l) {
 }
 
 void bt_lock_close(bt_lock *l) {
-    /* the file stays: removing it would race with whoever waits for it */
+    /* keep the file: removing it would race with waiting processes */
     if (l->fd >= 0) close(l->fd);
     l->fd = -1;
 }

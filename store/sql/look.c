@@ -1,4 +1,4 @@
-/* look.c - is this a place for a database? */
+/* look.c - checks whether a folder is suitable for a database. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "store/sql/sql.h"
 #include "store/store.h"
 
-/* cuts the last component off; "." and "/" end the road */
+/* removes the last component; "." and "/" end the walk */
 static bool up(char *path) {
     char *slash = strrchr(path, '/');
     if (!slash) {

@@ -1,4 +1,4 @@
-/* path.c - where the database is, and where it may not be. */
+/* path.c - location of the database, and file systems that are refused. */
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdio.h>
@@ -34,7 +34,7 @@ bt_code bt_store_path(char *out, size_t size, const char *given, bt_err *err) {
     return BT_OK;
 }
 
-/* as one word of a shell command */
+/* quotes a text as one word of a shell command */
 static void shell_word(bt_text *out, const char *word) {
     if (word[0] && strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "_./:@%+=,-") == strlen(word)) {

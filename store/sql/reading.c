@@ -1,9 +1,10 @@
-/* reading.c - how much of its file a connection has read, told while its statements run. */
+/* reading.c - reports the share of its file that a connection has read, while its statements
+ * run. */
 #include <math.h>
 
 #include "store/sql/sql.h"
 
-enum { OPS = 10000 }; /* of SQLite's machine between two looks: less than a millisecond */
+enum { OPS = 10000 }; /* SQLite instructions between two callbacks: less than a millisecond */
 
 static int pages_read(sqlite3 *db) {
     int now = 0, most = 0;
@@ -15,7 +16,7 @@ static int look(void *ctx) {
     const bt_sql_reading *r = ctx;
     const double done = (double)(pages_read(r->db) - r->before) / fmax(1, r->pages);
     r->to->fn(r->to->ctx, r->what, fmin(1, done));
-    return 0; /* goes on */
+    return 0; /* 0: continue */
 }
 
 void bt_sql_reading_begin(bt_sql_reading *r, sqlite3 *db, const bt_store_progress *to,

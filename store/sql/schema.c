@@ -9,11 +9,12 @@
 
 /* ---- tables ---- */
 
-_Static_assert(BT_AID_SHIFT == 46 && BT_RANK_BITS == 16, "the view rank_steps says these numbers");
+_Static_assert(BT_AID_SHIFT == 46 && BT_RANK_BITS == 16,
+               "the view rank_steps contains these numbers");
 
-/* `aid` is attempt.id: one small integer stands for (run, attempt) in the tables that grow.
- * A row is live when step < attempt.live_to; the first step of a later attempt sets live_to,
- * replayed steps need no scan. */
+/* `aid` is attempt.id: one small integer replaces (run, attempt) in the tables that grow. A row
+ * is live if step < attempt.live_to; the first step of a later attempt sets live_to, so repeated
+ * steps need no scan. */
 static const char *const tables_v1 =
     "CREATE TABLE meta(key TEXT PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;"
     "CREATE TABLE metric(scope TEXT NOT NULL, key TEXT NOT NULL, pos INTEGER NOT NULL, unit TEXT "
@@ -61,8 +62,8 @@ static const char *const tables_v1 =
     " path TEXT NOT NULL, bytes INTEGER, took_us INTEGER, hash TEXT, PRIMARY KEY(run, step, "
     "attempt)) STRICT, WITHOUT ROWID;";
 
-/* summaries over blocks of steps (rollup.h); raw_from: rank rows below this step may be gone, their
- * summaries stay */
+/* Summaries of blocks of steps (rollup.h). raw_from: rank rows below this step may have been
+ * deleted; their summaries remain */
 static const char *const tables_v2 =
     "CREATE TABLE roll(key INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;"
     "ALTER TABLE attempt ADD COLUMN raw_from INTEGER NOT NULL DEFAULT 0;"
@@ -71,8 +72,8 @@ static const char *const tables_v2 =
     "INSERT INTO meta(key, value) VALUES ('keep_rank_steps', 50000), ('next_aid', (SELECT "
     "coalesce(max(id), 0) + 1 FROM attempt));";
 
-/* the scopes that the file knows, beside the two above; and states that stood in an event's title
- * become kinds of events */
+/* the scopes in the file, besides the two above; and states from titles of events become kinds
+ * of events */
 static const char *const tables_v6 =
     "CREATE TABLE scope(name TEXT PRIMARY KEY, view TEXT NOT NULL, tbl TEXT NOT NULL, per TEXT NOT "
     "NULL) STRICT, WITHOUT ROWID;"
@@ -81,8 +82,8 @@ static const char *const tables_v6 =
     "%';"
     "UPDATE event SET kind = 'checkpoint_failed' WHERE kind = 'checkpoint' AND level = 2;";
 
-/* The parts of a run's time (times.def), which store/ledger fills in where they are missing. A
- * checkpoint had the time at which its record was stored; the event after it knows better. */
+/* The parts of a run's time (times.def); store/ledger computes missing ones. A checkpoint's time
+ * was that of its record; the event after it is more accurate. */
 static const char *const tables_v7 =
     "ALTER TABLE run RENAME COLUMN first_time_us TO productive_us;"
     "ALTER TABLE run ADD COLUMN validation_us INTEGER;"
@@ -95,20 +96,21 @@ static const char *const tables_v7 =
     "WHERE "
     "a.run = ckpt.run AND a.attempt = ckpt.attempt)), t_us);";
 
-/* what a run took of its machines' energy */
+/* energy used by a run */
 static const char *const tables_v8 = "ALTER TABLE run ADD COLUMN energy_j REAL;";
 
-/* between the end of all steps and the run's extension it was not paused: the parts are made anew */
+/* the time between the end of all steps and an extension is not a pause: the parts are
+ * recomputed */
 static const char *const tables_v9 = "ALTER TABLE run ADD COLUMN finished_us INTEGER;"
                                      "UPDATE run SET lost_us = NULL;";
 
-/* what a resumed run becomes with the first step of its new attempt (store/write/start.h) */
+/* settings that a resumed run takes with the first step of its new attempt (store/write/start.h) */
 static const char *const tables_v10 =
     "CREATE TABLE proposal(run INTEGER PRIMARY KEY REFERENCES run(id) ON DELETE CASCADE, argv "
     "TEXT, "
     "config TEXT, note TEXT, build TEXT, mpi TEXT, out_dir TEXT) STRICT;";
 
-/* steps whose update was skipped are lost, not productive: the parts are made anew */
+/* steps whose update was skipped count as lost: the parts are recomputed */
 static const char *const tables_v11 = "UPDATE run SET lost_us = NULL;";
 
 static bt_code run_tables_v1(sqlite3 *db, const char *path, bt_err *err) {
@@ -180,7 +182,7 @@ static const migration migrations[BT_SCHEMA_VERSION] = {
     run_tables_v1, run_tables_v2, pack_rank_keys, NULL,           NULL,          run_tables_v6,
     run_tables_v7, run_tables_v8, run_tables_v9,  run_tables_v10, run_tables_v11};
 
-/* ---- scopes and metrics that the file does not know yet ---- */
+/* ---- scopes and metrics that the file lacks -------------------------------------------------- */
 
 static bt_code add_scope(sqlite3 *db, const char *path, const bt_scope_row *s, bt_err *err) {
     bt_text sql;
@@ -225,7 +227,7 @@ static int has_row(sqlite3 *db, const char *path, sqlite3_stmt *st, const char *
     return -1;
 }
 
-/* scopes and metrics of this program that the file does not know yet: *added counts them */
+/* Adds scopes and metrics of this program that the file lacks; *added counts them */
 static bt_code add_rows(sqlite3 *db, const char *path, bool look_only, int *added, bt_err *err) {
     sqlite3_stmt *scope = NULL, *metric = NULL;
     bt_code code = bt_sql_prepare(db, path, "SELECT 1 FROM scope WHERE name = ?", &scope, err);
@@ -301,7 +303,7 @@ bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *e
 static bt_code upgrade(sqlite3 *db, const char *path, int64_t version, bt_err *err) {
     int added = 0;
     char sql[200];
-    BT_TRY(bt_views_drop(db, path, err)); /* none stands in the way of a change of its table */
+    BT_TRY(bt_views_drop(db, path, err)); /* views would block a change of their tables */
     for (int64_t v = version; v < BT_SCHEMA_VERSION; v++)
         if (migrations[v]) BT_TRY(migrations[v](db, path, err));
     BT_TRY(add_rows(db, path, false, &added, err));

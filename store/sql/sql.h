@@ -35,8 +35,8 @@ bt_code bt_sql_fail(sqlite3 *db, int rc, const char *path, const char *doing, bt
 bt_code bt_sql_exec(sqlite3 *db, const char *path, const char *sql, bt_err *err) BT_MUST_CHECK;
 bt_code bt_sql_prepare(sqlite3 *db, const char *path, const char *sql, sqlite3_stmt **out,
                        bt_err *err) BT_MUST_CHECK;
-/* Tells `to` how much of the file the connection has read, until the end; statements that read every page
- * about once. *r and *to stay until then. */
+/* Reports to `to` the share of the file read by the connection, until `end`, for statements that
+ * read every page about once. *r and *to must live until then. */
 typedef struct bt_sql_reading {
     sqlite3 *db;
     const bt_store_progress *to;
@@ -47,21 +47,23 @@ typedef struct bt_sql_reading {
 void bt_sql_reading_begin(bt_sql_reading *r, sqlite3 *db, const bt_store_progress *to,
                           const char *what);
 void bt_sql_reading_end(bt_sql_reading *r);
-/* first cell of the first row; without a row *value stays */
+/* First cell of the first row; without a row *value is unchanged */
 bt_code bt_sql_get(sqlite3 *db, const char *path, const char *sql, int64_t *value, bt_err *err)
     BT_MUST_CHECK;
-/* the same where a failure is as good as no row: never for a number that rows are written under */
+/* The same, but a failure counts as no row: do not use it for a number under which rows are
+ * written */
 int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise);
 /* runs the statement once; its parameters in order: 't' takes the next of texts (NULL allowed), 'i' the next of ints */
 bt_code bt_sql_put_row(sqlite3 *db, const char *path, const char *sql, const char *types,
                        const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
-/* name of a file system WAL cannot live on, or NULL; all of FUSE is named */
+/* Name of a file system that does not support WAL, or NULL; includes all of FUSE */
 const char *bt_fs_refusal(long f_type);
 /* The same for one folder: FUSE is named only where memory or locks are not shared between the processes of this host,
  * which a file in the folder shows; the file is removed. */
 const char *bt_fs_fault(const char *folder, long f_type);
 bool bt_fs_is_fuse(long f_type);
-/* Two descriptors of one empty file: a mapping, reads, writes and locks of the one have effect on the other. */
+/* Tests with two descriptors of one empty file whether a mapping, reads, writes and locks of one
+ * affect the other. */
 bool bt_fs_shares(int a, int b);
 
 /* a cell as a number; NaN for NULL */
@@ -90,7 +92,7 @@ void bt_lock_drop(bt_lock *l);
 void bt_lock_close(bt_lock *l); /* accepts fd -1 */
 
 /* ---- schema ---- */
-typedef struct bt_column { /* how a metric is kept in its base table */
+typedef struct bt_column { /* storage of a metric in its base table */
     char name[64];         /* "step_us" */
     bool integer;
     double scale; /* stored = value * scale */
@@ -118,7 +120,7 @@ void bt_column_of(bt_scope scope, const bt_metric *m, bt_column *out);
  * table order: STEPS aid, step, wall_us, flags; PACKED key; SAMPLED aid, step and the keys */
 void bt_schema_insert(bt_scope scope, bt_text *sql);
 int bt_scope_fixed(bt_scope scope);
-/* of a sampled scope: CREATE TABLE IF NOT EXISTS, without metrics */
+/* CREATE TABLE IF NOT EXISTS of a sampled scope, without metrics */
 void bt_schema_create(bt_scope scope, bt_text *sql);
 /* "aid, step, layer, tensor": the primary key of its table, each with `end` (" DESC") */
 void bt_schema_keys(bt_scope scope, const char *end, bt_text *sql);
@@ -126,10 +128,11 @@ void bt_schema_keys(bt_scope scope, const char *end, bt_text *sql);
 bt_code bt_views_drop(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_views_create(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_views_check(sqlite3 *db, const char *path, bool *differ, bt_err *err) BT_MUST_CHECK;
-/* caller holds the lock: creates, migrates, adds tables and columns of new scopes and metrics;
- * BT_FORMAT for a file that is not ours or newer */
+/* Creates or migrates the schema and adds tables and columns of new scopes and metrics; the
+ * caller holds the lock. BT_FORMAT: another program's file, or a newer version */
 bt_code bt_schema_apply(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
-/* is it ours and of this version? *outdated: older, or lacks a metric of this program */
+/* Checks that the file is a bitrain database of this version. *outdated: it is older, or lacks a
+ * metric of this program */
 bt_code bt_schema_check(sqlite3 *db, const char *path, bool *outdated, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -13,11 +13,11 @@
 #define STEP_KEYS RUN_KEYS "s.step AS step, (s.wall_us - r.created_us) / 1e6 AS time_s"
 #define ATTEMPTS " FROM run r JOIN attempt a ON a.run = r.id"
 
-_Static_assert(BT_AID_SHIFT == 46 && BT_RANK_BITS == 16, "the view rank_steps says these numbers");
+_Static_assert(BT_AID_SHIFT == 46 && BT_RANK_BITS == 16, "the view rank_steps contains these numbers");
 
 typedef struct view {
     const char *name, *head;
-    int scope; /* whose metric columns stand between head and tail, or -1 */
+    int scope; /* scope whose metric columns are inserted between head and tail, or -1 */
     const char *tail;
 } view;
 
@@ -36,7 +36,7 @@ static const view fixed[] = {
      " CASE p.column1 {phases |WHEN '#' THEN k.@} END AS ms", -1,
      " FROM rank_steps k CROSS JOIN (VALUES {phases, |('#')}) p"},
     {"runs",
-     /* a paused run's row says only that it is running */
+     /* the row of a paused run has the state running */
      "r.name AS run, CASE WHEN r.state = 'running' AND (SELECT e.kind FROM event e WHERE e.run = r.id"
      " AND e.kind IN ({paces, |'@'}) ORDER BY e.seq DESC LIMIT 1) IN ({pauses, |'@'})"
      " THEN 'paused' ELSE r.state END AS state,"
@@ -168,7 +168,7 @@ static bt_code create(sqlite3 *db, const char *path, size_t v, bt_err *err) {
     return code;
 }
 
-/* a number for the views of this program; meta.views says which ones the file has */
+/* hash of this program's views; meta.views has that of the file */
 static bt_code mark(int64_t *out, bt_err *err) {
     bt_text all;
     bt_text_init(&all);

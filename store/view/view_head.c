@@ -61,8 +61,7 @@ static bool on_run(void *ctx, const bt_row *r) {
     return false;
 }
 
-/* ---- planned number of steps
- * ------------------------------------------------------------------ */
+/* ---- planned number of steps ----------------------------------------------------------------- */
 
 typedef struct settings {
     double steps, tokens, batch_tokens, fact_steps;

@@ -93,8 +93,7 @@ static void keep_last(bt_view_impl *m, size_t window) {
     m->row_first = m->judged_first = 0;
 }
 
-/* ---- identities of the ranks
- * ------------------------------------------------------------------ */
+/* ---- identities of the ranks ----------------------------------------------------------------- */
 
 typedef struct naming {
     bt_view_ranks *r;

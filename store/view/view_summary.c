@@ -10,8 +10,7 @@
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
 
-/* ---- cache between two loads
- * ------------------------------------------------------------------ */
+/* ---- cache between two loads ----------------------------------------------------------------- */
 
 /* settings may be text */
 static double number_of(const bt_row *r, int i) {
@@ -200,7 +199,7 @@ static void layout_chip(bt_view_head *h, const bt_view_ranks *r, const bt_summar
     const size_t size = sizeof text;
     int hosts = 0;
     for (size_t i = 0; i < r->n; i++) {
-        /* ranks of an earlier attempt with more of them are in the window, too */
+        /* the window may contain ranks of an earlier, larger attempt */
         bool known = r->rank[i].rank >= h->world_size || !r->rank[i].host[0];
         for (size_t k = 0; k < i && !known; k++)
             known = strcmp(r->rank[k].host, r->rank[i].host) == 0;
@@ -390,7 +389,7 @@ static void tell_stalled(bt_view *v, const bt_summary *s) {
     t->verb = BT_VERB_STOP;
 }
 
-/* "pause requested by ctl": the newest request to pause or stop, if it is this one */
+/* the newest request, "pause requested by ctl", if it matches the verb */
 static void tell_asked(bt_view_trouble *t, const bt_summary *s, const char *verb) {
     phrase(t->why, sizeof t->why,
            strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "on request");
@@ -412,7 +411,7 @@ static void tell_stopped(bt_view *v, const bt_summary *s) {
     tell_resume(v, s, "");
 }
 
-/* started again by its supervisor or by hand: what ended the attempt before */
+/* restarted by the supervisor or a user: the cause of the previous end */
 static void tell_restarted(bt_view *v, const bt_summary *s) {
     const bt_view_head *h = &v->head;
     bt_view_trouble *t = &v->head.trouble;
@@ -461,13 +460,12 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     h->progress = h->steps_total > 0 && h->step >= 0
                       ? fmin(1, (double)(h->step + 1) / (double)h->steps_total)
                       : NAN;
-    /* a record of before that fact has only the tokens, without padding */
+    /* older records lack this fact and have only the tokens without padding */
     const double once = s->epoch_tokens > 0 ? s->epoch_tokens : s->data_tokens;
     h->epoch = once > 0 ? h->tokens / once : NAN;
     h->best_val_step = s->best_val_step;
     h->n_chips = 0;
     model_chip(h, s);
-    /* a hub has neither data nor ranks: its islands have */
     if (!h->hub) data_chip(h, s);
     if (!h->hub) layout_chip(h, &v->ranks, s);
     rate_chip(h, s);
@@ -527,8 +525,7 @@ bt_code bt_view_load_settings(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- samples
- * ---------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 /* Keeps line breaks; replaces every other control character by a visible one */
 static void lines_plain(char *out, size_t size, const char *text) {

@@ -70,7 +70,7 @@ bt_code bt_control_line(char *out, size_t size, const char *verb, const char *va
     return BT_OK;
 }
 
-/* ---- who is there to be asked ---------------------------------------------------------------- */
+/* ---- state of the run ------------------------------------------------------------------------ */
 
 typedef struct record {
     char out[PATH_MAX], state[32], host[BT_HOST_MAX];
@@ -107,7 +107,7 @@ static bt_code read_record(bt_db *db, const char *name, record *r, bt_err *err) 
         take_record, r, err);
 }
 
-/* Why nobody answers for the run, and what fits its state. */
+/* Explains why no supervisor answers, and names the remedy for the run's state. */
 static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *err) {
     char here[BT_HOST_MAX] = "";
     bt_text store;
@@ -131,7 +131,7 @@ static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *er
                 name, r->steps, s, name, 2 * r->steps, flag);
     else if (ended)
         bt_fail(err, BT_BUSY,
-                "run '%s' is not live: it %s after %lld step%s (to go on with it: bitrain train "
+                "run '%s' is not live: it %s after %lld step%s (to continue it: bitrain train "
                 "--resume %s%s)",
                 name, strcmp(r->state, "failed") == 0 ? "failed" : "was stopped", r->steps, s, name,
                 flag);
@@ -149,7 +149,7 @@ static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *er
             name, r->pid, r->pid);
     else
         bt_fail(err, BT_BUSY,
-                "run '%s' is not live: its process %d is gone (to go on with it: bitrain train "
+                "run '%s' is not live: its process %d has ended (to continue it: bitrain train "
                 "--resume %s%s)",
                 name, r->pid, name, flag);
     bt_text_release(&store);
@@ -200,7 +200,7 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
         if (k <= 0)
             return bt_fail(err, BT_BUSY,
                            "the run closed '%s' without an answer: it is ending, or has too many "
-                           "requests at once (try again; 'bitrain show RUN' tells how it ended)",
+                           "requests at once (try again; 'bitrain show RUN' shows how it ended)",
                            path);
         at += (size_t)k;
         line[at] = '\0';
@@ -212,7 +212,7 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
     return bt_fail(err, BT_FORMAT, "the answer from '%s' is too long", path);
 }
 
-/* BT_NOTFOUND: nobody listens there */
+/* BT_NOTFOUND: no process listens on the socket */
 static bt_code ask(const char *path, const char *request, char *line, size_t size, bt_err *err) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof a.sun_path)
@@ -224,7 +224,7 @@ static bt_code ask(const char *path, const char *request, char *line, size_t siz
     if (connect(fd, (const struct sockaddr *)&a, sizeof a) == 0)
         code = exchange(fd, path, request, line, size, err);
     else if (errno == ENOENT || errno == ECONNREFUSED)
-        code = bt_fail(err, BT_NOTFOUND, "the run is not live: nobody listens at '%s'", path);
+        code = bt_fail(err, BT_NOTFOUND, "the run is not live: no process listens at '%s'", path);
     else
         code = bt_fail_errno(err, BT_IO, errno, "cannot connect to '%s'", path);
     close(fd);
@@ -240,7 +240,7 @@ static bt_code judge(const char *line, char *reply, size_t size, bt_err *err) {
     if (sscanf(line, "no %d %n", &refused, &at) == 1 && at > 0 && refused > BT_OK &&
         refused < BT_CODE_COUNT)
         return bt_fail(err, (bt_code)refused, "%s", line + at);
-    return bt_fail(err, BT_FORMAT, "the run answered something else than 'ok' or 'no'");
+    return bt_fail(err, BT_FORMAT, "the answer of the run is neither 'ok' nor 'no'");
 }
 
 bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size,

@@ -1,4 +1,5 @@
-/* wire.c - the rank's end: a sink into a queue, a thread that sends it and hears control verbs. */
+/* wire.c - the rank's end: a sink that fills a queue, and a thread that sends the queue and
+ * receives control verbs. */
 #include "store/wire/wire.h"
 
 #include <errno.h>
@@ -29,7 +30,7 @@ struct bt_wire {
     bt_sink sink;
     pthread_t thread;
     bool running;
-    /* of the thread */
+    /* used by the thread only */
     bt_record *batch, *current; /* taken from the queue; being sent */
     bt_frame head;              /* of current */
     size_t sent;                /* bytes of head + payload of current */
@@ -86,7 +87,7 @@ static int send_some(bt_wire *w) {
     }
 }
 
-/* ---- hearing ---- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static bool control_ok(const bt_control_frame *f) {
     return f->frame.magic == BT_FRAME_MAGIC && f->frame.head.kind == BT_FRAME_CONTROL &&
@@ -102,7 +103,7 @@ static void obey(bt_wire *w, const bt_control_frame *f, const unsigned char *tex
     w->handlers.control(w->handlers.ctx, &(bt_ctl){(bt_verb)f->verb, f->value, words});
 }
 
-/* false: gone, or it does not speak our language */
+/* false: the peer disconnected or violated the protocol */
 static bool hear(bt_wire *w) {
     ssize_t n = recv(w->fd, w->in + w->in_n, sizeof w->in - w->in_n, MSG_DONTWAIT);
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
@@ -130,7 +131,7 @@ static void *wire_loop(void *arg) {
     int64_t give_up = 0;
     while (alive) {
         pthread_mutex_lock(&w->q.mu);
-        w->q.sleeping = true; /* from here on a push wakes the poll below */
+        w->q.sleeping = true; /* a push after this wakes the poll below */
         bool stop = w->q.stop;
         pthread_mutex_unlock(&w->q.mu);
         if (stop && !give_up) give_up = bt_now_ns() + CLOSE_NS;
@@ -223,7 +224,7 @@ void bt_wire_close(bt_wire *w) {
         pthread_join(w->thread, NULL);
         bt_frame bye = bt_frame_of(BT_FRAME_BYE, w->attempt, 0);
         ssize_t sent = w->current ? 0 : send(w->fd, &bye, sizeof bye, MSG_DONTWAIT | MSG_NOSIGNAL);
-        (void)sent; /* not said: the supervisor sees the end all the same */
+        (void)sent; /* not reported: the supervisor detects the end of the connection */
     }
     bt_records_free(w->batch);
     if (w->q.max_bytes) bt_queue_release(&w->q);

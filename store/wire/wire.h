@@ -1,14 +1,13 @@
-/* wire.h - frames between rank 0 and the supervisor over a Unix socket; bounded, checked, both
- * ways.
+/* wire.h - frames between rank 0 and the supervisor over a Unix socket; bounded and checked in
+ * both directions.
  *
- * Down (rank -> supervisor): everything a bt_sink receives. Up (supervisor -> rank): control verbs.
- * A frame: u32 magic, u32 attempt, the head of a record (record.h), payload (<= 16 MiB). A frame of a
- *          lower attempt is ignored.
- * Rank side: a sink whose calls copy into a bounded queue; a thread sends. The step never blocks;
- *            when the queue is full the
- * oldest per-rank records go first and are counted; step values are never dropped.
- * When the supervisor goes away the rank side calls on_lost once (the trainer then checkpoints and
- * stops). */
+ * Down (rank -> supervisor): all calls of a bt_sink. Up (supervisor -> rank): control verbs.
+ * Frame:    u32 magic, u32 attempt, the head of a record (record.h), payload (<= 16 MiB). Frames
+ *           of a lower attempt are ignored.
+ * Rank:     a sink that copies calls into a bounded queue; a thread sends. The step never
+ *           blocks; when the queue is full, the oldest per-rank records are dropped and counted;
+ *           step values never are. If the supervisor disappears, on_lost is called once (the
+ *           trainer then saves a checkpoint and stops). */
 #ifndef BT_STORE_WIRE_WIRE_H
 #define BT_STORE_WIRE_WIRE_H
 
@@ -36,8 +35,8 @@ typedef struct bt_wire_handlers {
 } bt_wire_handlers;
 bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt,
                         const bt_wire_handlers *h, bt_err *err) BT_MUST_CHECK;
-/* from now on records are also kept in the file `path`, where bt_writer_recover finds them after a
- * kill. Before the sink is used */
+/* Also keeps records in the file `path`, from which bt_writer_recover reads them after a kill.
+ * Call it before the sink is used */
 bt_code bt_wire_keep(bt_wire *w, const char *path, bt_err *err) BT_MUST_CHECK;
 const bt_sink *bt_wire_sink(bt_wire *w);
 /* sends what is queued (at most 5 s), closes */
@@ -47,17 +46,18 @@ void bt_wire_close(bt_wire *w);
 typedef struct bt_wire_server bt_wire_server;
 /* 0600 */
 bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *err) BT_MUST_CHECK;
-/* readable when a rank connects or says something */
+/* file descriptor for poll: readable when a rank connects or sends */
 int bt_wire_fd(const bt_wire_server *s);
 struct bt_record;
-/* What becomes of a record that has arrived: it is checked and decoded once for `look` (functions that
- * it lacks cost nothing); then its bytes, as they came, are given to `take` (NULL: dropped). */
+/* Destinations of a received record: it is checked and decoded once for `look` (missing
+ * functions are skipped at no cost), then its bytes are passed unchanged to `take` (NULL:
+ * dropped). */
 typedef struct bt_wire_into {
     bt_sink look;
     void *taker;
     void (*take)(void *taker, struct bt_record *r);
 } bt_wire_into;
-/* reads what has arrived: each whole frame of `attempt` goes where `into` says */
+/* Reads from all ranks and passes each complete frame of `attempt` to `into` */
 bt_code bt_wire_serve(bt_wire_server *s, int attempt, const bt_wire_into *into, bt_err *err)
     BT_MUST_CHECK;
 /* BT_BUSY: no rank connected */

@@ -1,9 +1,6 @@
 /* wire_server.c - the supervisor's end: accepts ranks, checks every frame, delivers those of the
- * current attempt.
- *
- * Several generations may be connected at once; the newest connection of the attempt being served
- * gets the controls. Who breaks the protocol is cut off; serving goes on. A record's payload is
- * received into the record that goes on to the writer. */
+ * current attempt. Several generations may be connected at once; controls go to the newest
+ * connection of the attempt that is served. */
 #include "store/wire/wire.h"
 
 #include <errno.h>
@@ -97,7 +94,7 @@ static bool take_frame(bt_wire_server *s, int i, int attempt, const bt_wire_into
     peer *p = &s->peers[i];
     bt_record *r = p->record;
     if (r->head.kind == BT_FRAME_HELLO) return take_hello(s, i, attempt);
-    /* fenced: an older generation is heard no more */
+    /* ignore ranks of an older generation */
     if (r->head.kind == BT_FRAME_BYE || p->attempt != (uint32_t)attempt) return true;
     if (!bt_record_deliver(&r->head, r->data, &into->look)) return false;
     if (into->take) {
@@ -137,7 +134,7 @@ static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, 
     return true;
 }
 
-/* false: the peer is gone, in order or not; *broke tells which */
+/* false: the peer disconnected; *broke: it violated the protocol */
 static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_wire_into *into,
                        bool *broke) {
     unsigned char buf[READ_BYTES];
@@ -172,7 +169,8 @@ bt_code bt_wire_listen(bt_wire_server **out, const char *socket_path, bt_err *er
     bool ok = s->listen_fd >= 0 && s->epoll_fd >= 0 &&
               bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) == 0;
     if (ok) snprintf(s->path, sizeof s->path, "%s", socket_path);
-    /* nobody can connect between bind and listen, so the mode is right before the first chance */
+    /* no client can connect between bind and listen, so the mode is set before the first
+     * connection */
     ok = ok && chmod(socket_path, 0600) == 0 && listen(s->listen_fd, 16) == 0 &&
          epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) == 0;
     if (!ok) {

@@ -17,7 +17,7 @@
 /* steps alone change the parts of a run's time in the file this often */
 static const int64_t LEDGER_PACE_NS = 1000000000;
 
-/* of the newest steps: what the figures of span RECENT are made of, as in store/view/view_head.c */
+/* newest steps: inputs of the figures of span RECENT, as in store/view/view_head.c */
 enum { TOOK_US, RANK_MS, SPEED, MFU, OVERHEAD, RECENT };
 
 typedef struct summary {
@@ -27,7 +27,7 @@ typedef struct summary {
     int64_t attempt_step, attempt_us;
     double loss, val_loss, best_val;
     double energy_j; /* NaN: not counted */
-    /* of the newest steps */
+    /* values of the newest steps */
     double recent[RECENT][BT_RECENT_STEPS];
     uint64_t n_recent;
     bt_spark spark; /* loss */
@@ -58,7 +58,8 @@ struct bt_apply {
     const char *path;
     sqlite3_stmt *st[ST_COUNT];
     sqlite3_stmt *insert[BT_SCOPE_COUNT];
-    bt_column column[BT_METRICS_COUNT], *columns[BT_SCOPE_COUNT]; /* of each scope, in column */
+    /* metrics of each scope, in column order */
+    bt_column column[BT_METRICS_COUNT], *columns[BT_SCOPE_COUNT];
     bt_apply_attempt at;
     summary now, saved; /* saved: of the last commit */
     int rc;             /* first failure of the running transaction */
@@ -67,7 +68,7 @@ struct bt_apply {
     bt_roll *roll;
     bt_ledger ledger;
     int64_t ledger_ns; /* when its parts were stored last */
-    bool marked;       /* a record came that tells the parts of the run's time apart */
+    bool marked;       /* a record affects the parts of the run's time */
     uint64_t skipped;
     bt_sink sink;
 };
@@ -270,8 +271,8 @@ static bool event_known(bt_apply *a, const bt_event *e) {
     return known;
 }
 
-/* An evaluation during a pause, or after the last step: its step has been recorded already. One
- * between two steps comes with the step's own record. */
+/* An evaluation during a pause or after the last step, whose step is already recorded. One
+ * between two steps is part of the step's own record. */
 static void late_validation(bt_apply *a, const bt_event *e) {
     sqlite3_stmt *st = a->st[ST_VAL_LOSS];
     double val_loss = NAN;
@@ -313,7 +314,7 @@ static void on_event(void *ctx, const bt_event *e) {
     run(a, st);
     if (bt_events[e->kind].effect != BT_EFFECT_NONE) a->marked = true;
     if (bt_events[e->kind].effect == BT_EFFECT_VALIDATES) late_validation(a, e);
-    /* the engine knows which checkpoint it found; the event names its last step */
+    /* the engine reports the checkpoint that it found; the event has its last step */
     if (e->step >= 0 && bt_events[e->kind].effect == BT_EFFECT_RESUMES) {
         sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
         sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
@@ -466,7 +467,7 @@ bt_code bt_apply_store_times(bt_apply *a, int64_t run, bt_err *err) {
     return bt_ledger_store(&a->ledger, a->db, a->path, run, err);
 }
 
-/* of the run that the records are of */
+/* run of the records */
 static void store_times(bt_apply *a) {
     bt_err ignored;
     if (a->rc != SQLITE_OK || (!a->touched && !a->marked)) return;

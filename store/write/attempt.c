@@ -13,7 +13,7 @@ typedef struct known_run {
     int64_t id, attempts, pid, created_us, newest_us;
     bool empty; /* neither a step nor a checkpoint is recorded */
     char state[32], host[BT_HOST_MAX];
-    char name[BT_NAME_MAX]; /* as recorded: names are unique without regard to case */
+    char name[BT_NAME_MAX]; /* use the recorded spelling: names are unique regardless of case */
 } known_run;
 
 static void copy_cell(char *out, size_t size, sqlite3_stmt *st, int i) {
@@ -50,7 +50,7 @@ static bt_code find_run(sqlite3 *db, const char *path, const char *name, known_r
     return code;
 }
 
-/* the process that began the run is known to have ended */
+/* the process that began the run has verifiably ended */
 static bool is_over(const bt_run_start *s, const known_run *k) {
     if (strcmp(k->state, "running") != 0) return true;
     return s->host && strcmp(k->host, s->host) == 0 && !bt_pid_lives(k->pid);

@@ -14,15 +14,15 @@ typedef struct bt_attempt {
 /* remember: the rows of a run that is resumed can be restored by bt_start_withdraw */
 bt_code bt_attempt_begin(sqlite3 *db, const char *path, const bt_run_start *s, bool remember,
                          bt_attempt *out, bt_err *err) BT_MUST_CHECK;
-/* The next attempt of a run that lives, with the number a->attempt; a->created_us is the run's. Receives run and aid,
- * also where a database that was replaced knows neither. */
+/* The next attempt of a live run, with the number a->attempt; a->created_us is the run's.
+ * Receives run and aid, even if a replaced database has neither. */
 bt_code bt_attempt_follow(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
                           bt_err *err) BT_MUST_CHECK;
 bt_code bt_attempt_end(sqlite3 *db, const char *path, const bt_attempt *a, const char *state,
                        const char *exit_kind, int exit_code, int64_t now_us, bt_err *err)
     BT_MUST_CHECK;
-/* the file was lost: finds what was saved of this attempt and makes again what was not; run and aid
- * may change */
+/* After the loss of the file: finds the rescued rows of this attempt and recreates the missing
+ * ones; run and aid may change */
 bt_code bt_attempt_restore(sqlite3 *db, const char *path, const bt_run_start *s, bt_attempt *a,
                            bt_err *err) BT_MUST_CHECK;
 

@@ -42,7 +42,7 @@ static bt_code copy_into(sqlite3 *from, const char *path, const char *fresh, bt_
     if (b) {
         if (gated()) sqlite3_backup_step(b, 2048); /* more than is kept in memory */
         wait_at("copy");
-        /* one read transaction; writers go on in the log */
+        /* one read transaction; writers continue in the log */
         rc = sqlite3_backup_step(b, -1);
         sqlite3_backup_finish(b);
     } else if (rc == SQLITE_OK)
@@ -109,7 +109,7 @@ static bt_code take_places(const char *fresh, const char *newest, const char *ol
         unlink(second);
         return bt_fail_errno(err, BT_IO, e, "cannot keep '%s' as '%s'", newest, older);
     }
-    /* where the older one was the newest already, rename left it */
+    /* rename leaves it if the older one was already the newest */
     unlink(second);
     /* no links here */
     if (!linked && rename(newest, older) != 0)

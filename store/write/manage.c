@@ -437,7 +437,7 @@ typedef struct rebuilding {
     bt_roll *roll;
     bool all, inside; /* inside: an attempt is being made again */
     const bt_store_progress *progress;
-    double steps, done; /* of all attempts, of those that are finished */
+    double steps, done; /* number of all attempts and of finished ones */
 } rebuilding;
 
 /* while SQLite works */
@@ -483,7 +483,7 @@ static bt_code rebuild_attempt(session *s, int64_t aid, int64_t newest, void *ct
 }
 
 static bt_code rebuild_all(session *s, const bt_gc_cfg *cfg, bt_err *err) {
-    enum { OPS = 10000 }; /* of SQLite's machine between two looks */
+    enum { OPS = 10000 }; /* SQLite instructions between two callbacks */
     rebuilding x = {.all = cfg->rebuild, .progress = &cfg->progress};
     BT_TRY(bt_roll_open(&x.roll, s->db, s->path, err));
     bt_code code = each_attempt(s, count_attempt, &x, err);

@@ -1,4 +1,5 @@
-/* recover.h - private to store/: records that rank 0 left in its ring file become rows of its attempt. */
+/* recover.h - private to store/: stores the records of rank 0's ring file as rows of its
+ * attempt. */
 #ifndef BT_STORE_WRITE_RECOVER_H
 #define BT_STORE_WRITE_RECOVER_H
 
@@ -12,8 +13,9 @@ typedef struct bt_lost {
 
 /* Facts are recorded before the first step: the database has them, or newer ones. */
 void bt_recover_drop_facts(bt_record **list);
-/* Stores what the database lacks, if the attempt is the run's newest; under the lock file. open: the attempt that
- * `apply` has open. aid receives the attempt's, 0 where nothing was stored, and steps how many came back. */
+/* Stores the records that the database lacks, if the attempt is the run's newest; requires the
+ * lock file. open: the attempt that `apply` has open. aid receives the attempt's id, 0 if
+ * nothing was stored; steps the number of recovered steps. */
 bt_code bt_recover_store(const bt_lost *lost, sqlite3 *db, const char *path, bt_apply *apply,
                          int64_t open, int64_t *aid, int64_t *steps, bt_err *err) BT_MUST_CHECK;
 

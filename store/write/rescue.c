@@ -216,8 +216,9 @@ typedef struct copying {
     bt_rescue_result *out;
 } copying;
 
-/* One direction; until_met: up to rows that are there already. true: came to the end. A row that is not put may as
- * well be one that the new file's rules refuse, so the first direction goes past it; *refused: into an empty table */
+/* Copies in one direction; until_met: up to rows that exist already. true: reached the end. A
+ * row may also be refused by the new file's rules, so the first direction skips it; *refused: an
+ * empty */
 static bool copy_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
                       bool until_met, bool *refused) {
     sqlite3_stmt *get = NULL;
@@ -339,7 +340,7 @@ bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progre
     if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(c.from);
     sqlite3_close(c.to);
-    /* of reading it: a backup has no log of its own */
+    /* time of reading; a backup has no log of its own */
     for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
         snprintf(name, sizeof name, "%s%s", from, tails[i]);
         unlink(name);

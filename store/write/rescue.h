@@ -1,10 +1,9 @@
-/* rescue.h - private to store/: the file is damaged, cut or gone while a run is being recorded:
- * another one is begun, training does not notice.
+/* rescue.h - private to store/: replaces a database that is damaged, cut or removed during a
+ * recording, without affecting the training.
  *
- * A file or log that was removed still exists for the connection that has it open: a snapshot taken
- * through it holds every row. Otherwise the damaged file is moved to FILE.corrupt-TIME (with its
- * log) and what can be read of it is copied, row by row from both ends of each table. The caller
- * holds the lock file. */
+ * A removed file or log still exists for the connection that has it open: a snapshot through it
+ * contains every row. Otherwise the damaged file is moved to FILE.corrupt-TIME (with its log),
+ * and its readable rows are copied from both ends of each table. The caller holds the lock file. */
 #ifndef BT_STORE_WRITE_RESCUE_H
 #define BT_STORE_WRITE_RESCUE_H
 
@@ -12,9 +11,9 @@
 
 typedef enum bt_damage {
     BT_UNDAMAGED,
-    BT_FILE_GONE, /* removed, or another file stands in its place */
-    BT_LOG_CUT,   /* the write-ahead log is shorter than its index says, or removed */
-    BT_ROWS_BAD   /* SQLite says so */
+    BT_FILE_GONE, /* removed, or replaced by another file */
+    BT_LOG_CUT,   /* the write-ahead log was removed or is shorter than its index states */
+    BT_ROWS_BAD   /* SQLite reports damage */
 } bt_damage;
 
 typedef struct bt_rescue_result {
@@ -24,24 +23,28 @@ typedef struct bt_rescue_result {
     bool setting;                      /* keep_rank_steps was saved, too */
 } bt_rescue_result;
 
-/* what somebody did to the files under an open connection; a few system calls */
+/* Detects changes to the files under an open connection with a few system calls */
 bt_damage bt_rescue_look(sqlite3 *db, const char *path);
-/* everything the open connection sees, checked, as FILE.saved; false: it cannot be read whole */
+/* Copies everything that the open connection sees to FILE.saved and checks it; false: it is not
+ * completely readable */
 bool bt_rescue_snapshot(sqlite3 *db, const char *path);
-/* after every connection of this process is closed: the snapshot becomes the file; what stands there
- * is moved aside, its log removed. *kept: another run has begun a new database there, which stays */
+/* After every connection of this process is closed: installs the snapshot as the file; moves the
+ * file there aside and removes its log. *kept: another run has begun a new database there, which
+ * is kept */
 bt_code bt_rescue_install(const char *path, bt_rescue_result *out, bool *kept, bt_err *err)
     BT_MUST_CHECK;
 /* no connection of this process is open. progress: may be NULL, here and below */
 bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue_result *out,
                   bt_err *err) BT_MUST_CHECK;
-/* adds the rows that `path` lacks and `from`, a copy of an earlier moment of it, has, to those of *out; none when
- * the two number other runs alike, or `from` cannot be read. Its setting, where *out has none yet. */
+/* Adds rows to `path` that only `from`, an earlier copy, has, and counts them in *out; none if
+ * the two number other runs alike, or if `from` is unreadable. Also takes its setting if *out
+ * has none yet. */
 bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progress *progress,
                        bt_rescue_result *out, bt_err *err) BT_MUST_CHECK;
-/* the text of the event: what was found, and what became of the rows; whole: all of them were saved */
+/* Composes the text of the event: the damage and the number of saved rows; whole: all of them
+ * were saved */
 void bt_rescue_describe(char *out, size_t size, bt_damage what, bool whole,
                         const bt_rescue_result *r);
-bool bt_rescue_wanted(int rc); /* does this result code of SQLite mean damage? */
+bool bt_rescue_wanted(int rc); /* true if this SQLite result code means damage */
 
 #endif

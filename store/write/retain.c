@@ -28,7 +28,7 @@ static int64_t get_bound(sqlite3 *db, const char *sql, int64_t a, int64_t otherw
     return otherwise;
 }
 
-/* what stays although it is old: the neighbourhood of trouble */
+/* old rows that are kept: the neighbourhood of warnings, errors and restarts */
 static const char *const drop_sql =
     "DELETE FROM rank_step WHERE key >= ?1 AND key < ?2 AND NOT EXISTS (SELECT 1 FROM event e "
     "WHERE e.aid = ?3 AND e.level > 0"

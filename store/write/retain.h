@@ -1,7 +1,9 @@
-/* retain.h - private to store/: raw rank rows do not stay for ever. The newest `keep_rank_steps`
- * steps of an attempt stay (meta, 50000 at first; 0: all), and BT_RETAIN_AROUND steps around
- * warnings, errors and restarts; older ones go in small chunks once their summaries are written.
- * Step rows, layers, events and summaries stay. */
+/* retain.h - private to store/: deletes old raw rank rows.
+ *
+ * The newest `keep_rank_steps` steps of an attempt (in meta, initially 50000; 0: all) and
+ * BT_RETAIN_AROUND steps around warnings, errors and restarts are kept; older ones are deleted
+ * in small chunks after their summaries are written. Step rows, layers, events and summaries are
+ * kept. */
 #ifndef BT_STORE_WRITE_RETAIN_H
 #define BT_STORE_WRITE_RETAIN_H
 
@@ -12,9 +14,9 @@
 /* steps; a chunk is one level-2 block */
 enum { BT_RETAIN_AROUND = 200, BT_RETAIN_CHUNK = 256 };
 
-/* deletes at most one chunk of old rows of the attempt, in a transaction of its own (the caller
- * holds the lock file). *more: there is another. *rows counts what went. SQLITE_OK or what
- * failed. */
+/* Deletes at most one chunk of old rows of the attempt in a transaction of its own (the caller
+ * holds the lock file). *more: another chunk remains. *rows counts the deleted rows. SQLITE_OK
+ * or the code of the failure. */
 int bt_retain_chunk(sqlite3 *db, int64_t aid, int64_t newest_step, bool *more, int64_t *rows);
 
 #endif

@@ -262,7 +262,7 @@ static double rounded(double v) {
     return f;
 }
 
-/* what a reader of the file would see: floats */
+/* values as a reader of the file sees them: floats */
 static void as_stored(bt_block_stat *s, size_t n) {
     for (size_t i = 0; i < n; i++)
         s[i] = (bt_block_stat){rounded(s[i].n),     rounded(s[i].min),  rounded(s[i].max),
@@ -314,7 +314,7 @@ static int enter_step(bt_roll *r, int64_t step) {
     return rc;
 }
 
-static double as_kept(double v, const bt_column *c) { /* as the file will say it */
+static double as_kept(double v, const bt_column *c) { /* as stored in the file */
     return c->integer && isfinite(v) ? (double)llround(v * c->scale) / c->scale : v;
 }
 
@@ -386,7 +386,7 @@ static int64_t newest_before(bt_roll *r, int64_t step) {
     return at;
 }
 
-/* opens the blocks as they were before `next` came, those of the step before it: levels 3.. from
+/* Restores the open blocks as they were before `next`, from the previous step: levels 3.. from
  * closed blocks below, 1 and 2 from raw rows */
 static int load(bt_roll *r, int64_t next) {
     int rc = SQLITE_OK;

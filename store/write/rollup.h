@@ -28,35 +28,35 @@ void bt_block_stat_add(bt_block_stat *s, double v);
 void bt_block_stat_merge(bt_block_stat *into, const bt_block_stat *later);
 
 /* slots of the file's metrics */
-/* slot of our metric i; n_steps counts the clock */
+/* slot of this program's metric i; n_steps includes the clock */
 typedef struct bt_slots {
     int n_steps, n_ranks, step[BT_MS_COUNT], rank[BT_MR_COUNT];
 } bt_slots;
 bt_code bt_slots_load(sqlite3 *db, const char *path, bt_slots *out, bt_err *err) BT_MUST_CHECK;
 
-/* The rows of one attempt in a range of steps with all metrics of a scope, in the order of the
- * metric table: the two statements through which a walk and the roll-up read raw rows.
- * BT_SCOPE_STEP: step, wall_us, metrics from column 2 on, parameters (aid, first, end).
- * BT_SCOPE_RANK: step, rank, metrics, parameters (first key, end key). cols receives how each is
- * stored; it has room for all metrics of the scope. The caller finalises *out. */
+/* Prepares the query of one attempt's raw rows in a range of steps with all metrics of a scope,
+ * in the order of the metric table. BT_SCOPE_STEP: step, wall_us, metrics from column 2 on;
+ * parameters (aid, first, end). BT_SCOPE_RANK: step, rank, metrics; parameters (first key, end
+ * key). cols receives the storage of each and has room for all metrics of the scope. The caller
+ * finalises *out. */
 bt_code bt_raw_rows(sqlite3 *db, const char *path, bt_scope scope, bt_column *cols,
                     sqlite3_stmt **out, bt_err *err) BT_MUST_CHECK;
 
-/* rowid: blocks of one level lie together, in order */
+/* rowid: blocks of one level are adjacent and in order */
 int64_t bt_roll_key(int64_t aid, int kind, int level, int64_t block);
 
 typedef struct bt_roll bt_roll;
 bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 void bt_roll_close(bt_roll *r);
-/* a new attempt: nothing is open */
+/* starts a new attempt without open blocks */
 void bt_roll_start(bt_roll *r, int64_t aid);
-/* inside a transaction; SQLITE_OK or what failed. Going back is allowed. */
+/* Adds a step inside a transaction; SQLITE_OK or the code of the failure. Steps may go back. */
 int bt_roll_add(bt_roll *r, const bt_step_record *rec);
-/* the transaction failed: what is open is read again from the file */
+/* Call it after a failed transaction: open blocks are reread from the file */
 void bt_roll_forget(bt_roll *r);
-/* the step that came last, -1: none of this attempt */
+/* newest step; -1: none of this attempt */
 int64_t bt_roll_newest(const bt_roll *r);
-/* deletes and makes again all blocks of an attempt; inside a transaction */
+/* deletes and recomputes all blocks of an attempt; inside a transaction */
 bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) BT_MUST_CHECK;
 
 /* ---- decoding ---- */

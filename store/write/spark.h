@@ -7,7 +7,7 @@
 
 enum { BT_SPARK_POINTS = 64, BT_SPARK_TEXT = BT_SPARK_POINTS * 16 + 8 };
 
-/* point i stands for steps [i, i+1) * stride; NaN: none of them is known */
+/* point i covers the steps [i, i+1) * stride; NaN: no values */
 typedef struct bt_spark {
     double at[BT_SPARK_POINTS];
     int n;
@@ -15,7 +15,7 @@ typedef struct bt_spark {
 } bt_spark;
 
 void bt_spark_add(bt_spark *s, int64_t step, double value);
-/* "[3.1,null,2.9]", and back: of a run whose newest step is last_step */
+/* converts to "[3.1,null,2.9]" and back; last_step: newest step of the run */
 void bt_spark_text(const bt_spark *s, char *out, size_t size);
 void bt_spark_parse(bt_spark *s, const char *text, int64_t last_step);
 

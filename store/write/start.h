@@ -1,9 +1,10 @@
-/* start.h - private to store/: what the start of a resumed run may change, and when.
+/* start.h - private to store/: changes that the start of a resumed run makes.
  *
- * A start can be refused after its attempt is recorded: by a rank, by mpirun. So the settings, the command line and
- * the folder of a resumed run wait in the table `proposal`, and replace those of the run in the transaction of the
- * attempt's first step. A start that ends before is withdrawn: rows of the run are then as they were.
- * All functions run inside the caller's transaction. */
+ * A rank or mpirun may refuse a start after its attempt is recorded. So the settings, the
+ * command line and the folder of a resumed run wait in the table `proposal`, and replace those
+ * of the run in the transaction of the attempt's first step. A start that ends before is
+ * withdrawn, which restores the rows of the run. All functions run inside the caller's
+ * transaction. */
 #ifndef BT_STORE_WRITE_START_H
 #define BT_STORE_WRITE_START_H
 
@@ -26,8 +27,8 @@ bt_code bt_start_propose(sqlite3 *db, const char *path, int64_t run, const bt_ru
                          bt_err *err) BT_MUST_CHECK;
 /* copies the rows that a start changes into temporary tables of this connection; one run at a time */
 bt_code bt_start_remember(sqlite3 *db, const char *path, int64_t run, bt_err *err) BT_MUST_CHECK;
-/* Restores the remembered rows and deletes the attempts since, unless one of them recorded a step: *withdrawn tells
- * which. */
+/* Restores the remembered rows and deletes the attempts since then, unless one of them recorded
+ * a step: *withdrawn is the result. */
 bt_code bt_start_withdraw(sqlite3 *db, const char *path, int64_t run, bool *withdrawn, bt_err *err)
     BT_MUST_CHECK;
 

@@ -52,7 +52,7 @@ bt_code bt_turn_read_ring(bt_turn *t, const char *path, bt_err *err) {
     const bt_code code = bt_ring_read(path, &t->lost_attempt, &t->lost, &own);
     bt_recover_drop_facts(&t->lost);
     if (code == BT_OK || code == BT_NOTFOUND || code == BT_FORMAT) return BT_OK;
-    t->ring[0] = '\0'; /* the file stays */
+    t->ring[0] = '\0'; /* keep the file */
     if (err) *err = own;
     return code;
 }

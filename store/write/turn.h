@@ -17,9 +17,9 @@ typedef struct bt_turn {
     /* ends: */
     char state[16], exit_kind[64];
     int exit_code;
-    bt_record *lost; /* what rank 0 left in its ring file; owned */
+    bt_record *lost; /* records of rank 0's ring file; owned */
     int lost_attempt;
-    char ring[BT_PATH_BYTES]; /* that file, and which one of this name; "": none */
+    char ring[BT_PATH_BYTES]; /* the ring file and its inode; "": none */
     ino_t ring_inode;
     /* begins: */
     bt_run_start start; /* owned copy */
@@ -36,8 +36,8 @@ void bt_turn_free(bt_turn *t);
 void bt_turns_free(bt_record *list);
 /* Reads the ring file into t. BT_OK also where there is none. */
 bt_code bt_turn_read_ring(bt_turn *t, const char *path, bt_err *err) BT_MUST_CHECK;
-/* Stores the turn in transactions of its own, under the lock file. at: the attempt before, then the one after it. The
- * call may be repeated after a failure. */
+/* Stores the turn in separate transactions, under the lock file. at: the attempt before, then
+ * the one after it. The call may be repeated after a failure. */
 bt_code bt_turn_apply(bt_turn *t, sqlite3 *db, const char *path, bt_apply *apply, bt_attempt *at,
                       bt_err *err) BT_MUST_CHECK;
 

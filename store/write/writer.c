@@ -53,7 +53,7 @@ struct bt_writer {
     bt_err trouble;     /* why the newest transaction failed; BT_OK: it did not */
     pthread_t thread;
     bool running;
-    bt_ring *ring; /* of bt_writer_keep, NULL: none */
+    bt_ring *ring; /* set by bt_writer_keep; NULL: none */
     char ring_path[BT_PATH_BYTES];
     bt_queue q;
     bt_sink sink;
@@ -73,15 +73,15 @@ static int on_wal(void *ctx, sqlite3 *db, const char *name, int pages) {
 static void checkpoint(bt_writer *w, int mode, double wait_s) {
     bt_err ignored;
     if (bt_lock_take(&w->lock, wait_s, &ignored) != BT_OK) return;
-    /* a cut log would go into the file: the next transaction saves what there is. What readers still
-     * need stays for the next time */
+    /* A cut log must not be copied into the file: the next transaction rescues the data. Frames
+     * that readers still need remain for the next time */
     if (bt_rescue_look(w->db, w->path) == BT_UNDAMAGED)
         sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);
     bt_lock_drop(&w->lock);
     w->wal_pages = 0;
 }
 
-/* the applier knows which attempt is open; the writer is open from here on */
+/* the applier has the open attempt; the writer is open from here on */
 static bt_code point_at(bt_writer *w, const bt_attempt *a, int64_t from_step, bt_err *err) {
     bt_apply_attempt at = {
         .run = a->run, .aid = a->aid, .from_step = from_step, .attempt = a->attempt};
@@ -114,8 +114,8 @@ static bt_code save_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool
                                                            : BT_OK;
 }
 
-/* the file is damaged or gone: the run goes on in another one, which gets what could be saved.
- * Under the lock file. */
+/* Replaces a damaged or missing file by another one that receives the rescued rows. Requires the
+ * lock file. */
 static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
     bt_rescue_result r = {0};
     bt_attempt a = w->at;
@@ -156,7 +156,7 @@ static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped,
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(w->db, rc, w->path, "write", err);
 }
 
-/* under the lock file */
+/* requires the lock file */
 static bt_code take_turn(bt_writer *w, bt_turn *t, bt_err *err) {
     const bt_damage what = bt_rescue_look(w->db, w->path);
     if (what) BT_TRY(begin_anew(w, what, err));
@@ -169,7 +169,7 @@ static bt_code take_turn(bt_writer *w, bt_turn *t, bt_err *err) {
     w->over = t->ends;
     if (t->ends) return BT_OK;
     bt_run_start_release(&w->start);
-    w->start = t->start; /* which the turn needs no longer */
+    w->start = t->start; /* the turn does not need it any more */
     t->start = (bt_run_start){0};
     return BT_OK;
 }
@@ -205,7 +205,7 @@ static bt_code commit(bt_writer *w, bt_record **list) {
         if (code == BT_OK) code = store_records(w, list, dropped, &err);
         bt_lock_drop(&w->lock);
     }
-    if (!open) { /* records outside an attempt belong to nobody */
+    if (!open) { /* records outside an attempt are dropped */
         bt_turns_free(*list);
         *list = NULL;
     }
@@ -226,7 +226,7 @@ static bt_code commit(bt_writer *w, bt_record **list) {
     return code;
 }
 
-/* what waits for a quiet moment: the log back into the file, and one chunk of old rank rows */
+/* idle work: copies the log into the file and deletes one chunk of old rank rows */
 static void tidy(bt_writer *w) {
     bt_err ignored;
     int64_t rows = 0;
@@ -292,7 +292,7 @@ static void *write_loop(void *arg) {
         while (!w->q.stop && bt_now_ns() < until) wait_until(&w->q, until);
         pthread_mutex_unlock(&w->q.mu);
         pause = pause * 2 < RETRY_MAX_NS ? pause * 2 : RETRY_MAX_NS;
-        /* told to stop while the disk does not take it: close() has waited long enough */
+        /* stop requested while the disk refuses data: close() has waited long enough */
         if (stop) break;
     }
     return NULL;
@@ -313,7 +313,7 @@ static bt_code start_thread(bt_writer *w, bt_err *err) {
 
 /* ---- open ---- */
 
-/* under the lock file */
+/* requires the lock file */
 static bt_code connect_again(bt_writer *w, bt_err *err) {
     if (!w->db) BT_TRY(bt_sql_open_rw(&w->db, w->path, err));
     BT_TRY(bt_schema_apply(w->db, w->path, err));

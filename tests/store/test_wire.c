@@ -442,7 +442,7 @@ static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 0, 2));
     OK(bt_writer_end(w, "stopped", "", 0, err));
     snprintf(want, sizeof want,
-             "run 'r' is not live: it was stopped after 1 step (to go on with it: bitrain train "
+             "run 'r' is not live: it was stopped after 1 step (to continue it: bitrain train "
              "--resume r --store %s)",
              t->db);
     assert_string_equal(answer_of(t->db), want);
@@ -452,7 +452,7 @@ static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
                                           "requests on host 'elsewhere' only");
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 1, 2));
     OK(bt_writer_end(w, "failed", "error", 1, err));
-    assert_non_null(strstr(answer_of(t->db), "is not live: it failed after 2 steps (to go on"));
+    assert_non_null(strstr(answer_of(t->db), "is not live: it failed after 2 steps (to continue"));
 
     /* a supervisor that was killed leaves the path of its socket behind */
     snprintf(path, sizeof path, "%s/control", t->dir);
@@ -462,7 +462,7 @@ static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
     fclose(left);
     start_run(w, t->dir, here, 0x7ffffff0, true); /* no process has this number */
     snprintf(want, sizeof want,
-             "run 'r' is not live: its process %d is gone (to go on with it: bitrain train "
+             "run 'r' is not live: its process %d has ended (to continue it: bitrain train "
              "--resume r --store %s)",
              0x7ffffff0, t->db);
     assert_string_equal(answer_of(t->db), want);

@@ -160,7 +160,8 @@ void bt_alert_step(bt_alert_rules *r, const double *values, int64_t step) {
     bool seen[BT_MS_COUNT] = {false};
     for (int i = 0; i < r->n; i++) {
         const int m = r->rule[i].metric;
-        /* what is not recorded at this step says nothing; a loss that is no number does */
+        /* a metric that is not recorded at this step is ignored; a loss that is not a number
+         * counts */
         if (m < 0 || seen[m] || (isnan(values[m]) && m != BT_MS_LOSS)) continue;
         seen[m] = true;
         bt_alert_value(r, m, values[m], step);

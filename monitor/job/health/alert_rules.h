@@ -1,12 +1,12 @@
-/* alert_rules.h - rules that a running training is held against: when somebody wants to be told.
+/* alert_rules.h - alert rules, which a running training is checked against.
  *
- *     METRIC < NUMBER [for N]      a metric of a step was below it in N values in a row (1)
+ *     METRIC < NUMBER [for N]      a step metric was below NUMBER in N consecutive values (1)
  *     METRIC > NUMBER [for N]      ... above it; a value that is not a number counts as above
- *     METRIC not better for N      N values came without a new smallest one (val_loss: N evaluations)
- *     disk < NUMBER %              of the file system of the run's folder is free;  disk < NUMBER GiB
+ *     METRIC not better for N      N values without a new minimum (val_loss: N evaluations)
+ *     disk < NUMBER %              free share of the run's file system;  disk < NUMBER GiB
  *     rank lost, run stalled, run failed, run done
- * A rule tells once, and again only after it did not hold in between.
- * Order:    parse -> (step | value | disk | happened)*. Pure but for the rules' own counts.
+ * A rule fires once, and again only after it did not hold in between.
+ * Order:    parse -> (step | value | disk | happened)*. Pure except for the rules' own counts.
  * Threads:  one caller. */
 #ifndef BT_MONITOR_JOB_HEALTH_ALERT_RULES_H
 #define BT_MONITOR_JOB_HEALTH_ALERT_RULES_H
@@ -46,15 +46,16 @@ typedef struct bt_alert_rule {
 typedef struct bt_alert_rules {
     bt_alert_rule rule[BT_ALERT_RULES];
     int n;
-    /* says: "val_loss not better for 5: the best is 2.31, of step 200" */
+    /* receives the message, "val_loss not better for 5: the best is 2.31, of step 200" */
     void (*tell)(void *ctx, const char *says);
     void *ctx;
 } bt_alert_rules;
 
-/* list: rules separated by '\n', "" for none. BT_ARG names the rule and what is allowed. tell and ctx
- * are the caller's to set */
+/* list: rules separated by '\n', "" for none. BT_ARG: a rule is invalid; the message names it
+ * and the valid forms. The caller sets tell and ctx */
 bt_code bt_alert_parse(bt_alert_rules *r, const char *list, bt_err *err) BT_MUST_CHECK;
-/* values: [BT_MS_COUNT] of a step; NaN: not recorded at this step, but for the loss */
+/* values: the step metrics [BT_MS_COUNT]; NaN means not recorded at this step, except for the
+ * loss */
 void bt_alert_step(bt_alert_rules *r, const double *values, int64_t step);
 void bt_alert_value(bt_alert_rules *r, int metric, double value, int64_t step);
 void bt_alert_disk(bt_alert_rules *r, double free_bytes, double total_bytes);

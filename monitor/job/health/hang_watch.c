@@ -1,4 +1,4 @@
-/* hang_watch.c - the clocks of the ranks, and what /proc knows of them. */
+/* hang_watch.c - keeps the clocks of the ranks, and reads their states from /proc. */
 #include "monitor/job/health/hang_watch.h"
 
 #include "engine/base/system/ascii.h"
@@ -14,8 +14,9 @@ enum { DOUBLINGS = 5 };
 
 struct bt_hang_rank {
     bt_rank_seen seen;
-    int64_t waited_ns, late_ns; /* the process's wait when it came there; our lateness since */
-    int64_t disk_ns; /* since it came there: between looks that saw it wait for the disk */
+    /* run-queue wait at the beginning of the stay; our own delay since then */
+    int64_t waited_ns, late_ns;
+    int64_t disk_ns; /* disk wait during this stay: time between looks that saw it blocked */
     double stuck_s;  /* at the newest look, with the wait for the disk */
 };
 
@@ -30,7 +31,7 @@ static bool read_line(const char *path, char *line, size_t size) {
     return n > 0;
 }
 
-/* of a file such as "4711 (name) R 1 4711 ..."; '\0': not there */
+/* state from a file such as "4711 (name) R 1 4711 ..."; '\0': missing */
 static char state_of(const char *path) {
     char line[512];
     if (!read_line(path, line, sizeof line)) return '\0';
@@ -92,8 +93,8 @@ void bt_hang_anew(bt_hang_watch *h) {
     if (h->rank) memset(h->rank, 0, (size_t)h->n * sizeof *h->rank);
 }
 
-/* share of the processors' time since the look before that other machines had. The first look has none before it;
- * nobody reads it there, as each rank's clock begins with that look */
+/* Share of the processors' time since the previous look that other machines had. The first look
+ * has no predecessor; its value is unused, as each rank's clock begins with that look */
 static double stolen_share(bt_hang_watch *h) {
     bt_machine_time now;
     if (!h->time(h->ctx, &now)) return 0;
@@ -119,7 +120,7 @@ static bool advance(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t 
         double *longest = is_long_work(k->seen.at) ? &h->longest_io : &h->longest_s;
         if (is_long_work(k->seen.at) || is_ordinary(k->seen.at))
             *longest = fmax(*longest, k->stuck_s);
-        /* of what was before the first look, or between two that lie far apart, nothing is known */
+        /* nothing is known of the time before the first look, or between two distant looks */
         *k = (struct bt_hang_rank){.seen = s,
                                    .waited_ns = load->waited_ns,
                                    .late_ns = first || late_ns ? now_ns - s.since_ns : 0};

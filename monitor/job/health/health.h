@@ -1,10 +1,10 @@
-/* health.h - is the attempt getting on? Fed with times by the supervisor, keeps no clock of its
- * own.
+/* health.h - detects an attempt without progress. The supervisor passes times; there is no own
+ * clock.
  *
- * A stopped or hung rank is never reported by MPI: progress is the only sign. The limit knows the
- * run: max(30 s, 10 x the median step, 3 x the longest gap seen so far), so that evaluations and
- * checkpoints, which come as gaps, raise no alarm twice. Before the first step (data is prepared,
- * memory taken) and while paused nothing is due. */
+ * MPI never reports a stopped or hung rank: progress is the only sign. The limit adapts to the
+ * run: max(30 s, 10 x the median step, 3 x the longest gap so far), so that evaluations and
+ * checkpoints, which are gaps as well, do not alarm twice. Before the first step (data and
+ * memory are prepared) and during a pause there is no limit. */
 #ifndef BT_MONITOR_JOB_HEALTH_HEALTH_H
 #define BT_MONITOR_JOB_HEALTH_HEALTH_H
 
@@ -17,7 +17,7 @@ typedef struct bt_health {
     double gaps[BT_HEALTH_WINDOW]; /* seconds between records */
     int n, at;
     double longest_s;
-    int64_t last_ns; /* of the newest sign of progress, 0: none yet */
+    int64_t last_ns; /* time of the newest sign of progress, 0: none yet */
     bool paused, warned;
 } bt_health;
 
@@ -28,17 +28,17 @@ typedef enum {
     BT_HEALTH_DEAD
 } bt_health_verdict;
 
-void bt_health_start(bt_health *h);                /* of an attempt */
-void bt_health_step(bt_health *h, int64_t now_ns); /* a step record came */
-/* another sign of life (an event): the wait begins anew */
+void bt_health_start(bt_health *h);                /* begins an attempt */
+void bt_health_step(bt_health *h, int64_t now_ns); /* records a step */
+/* records another sign of progress (an event): the wait restarts */
 void bt_health_sign(bt_health *h, int64_t now_ns);
 void bt_health_pause(bt_health *h, bool paused, int64_t now_ns);
-/* between records; 0: fewer than two yet */
+/* median time between records; 0: fewer than two yet */
 double bt_health_median_s(const bt_health *h);
 double bt_health_limit_s(const bt_health *h);
 double bt_health_silence_s(const bt_health *h, int64_t now_ns);
-/* LATE once when the limit passes, RECOVERED once when a step came after that, DEAD when deadline_s
- * (> 0) passes, which may be below 30 s but never below what this run has shown to be usual */
+/* LATE once when the limit is exceeded, RECOVERED once at the next step, DEAD when deadline_s (>
+ * 0) is exceeded; the deadline may be below 30 s but never below the usual gaps of this run */
 bt_health_verdict bt_health_check(bt_health *h, int64_t now_ns, double deadline_s);
 
 #endif

@@ -1,4 +1,5 @@
-/* rank_progress.c - maps the ranks' boxes and says of each where it is and since when. */
+/* rank_progress.c - maps the ranks' boxes and describes the place of each rank and the duration
+ * of its stay. */
 #include "monitor/job/health/rank_progress.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 
 #include "engine/base/system/reserve.h"
 
-/* order within a step; waits: may be for others */
+/* order within a step; waits: possibly for other ranks */
 static const struct {
     const char *words;
     int order;
@@ -61,8 +62,8 @@ bool bt_rank_before(const bt_rank_seen *a, const bt_rank_seen *b) {
     return a->step != b->step ? a->step < b->step : places[a->at].order < places[b->at].order;
 }
 
-/* the rank furthest behind, how many are there with it, and the one furthest ahead; false: no rank
- * has come */
+/* The rank furthest behind, the number of ranks in its place, and the rank furthest ahead;
+ * false: no rank has started */
 static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who, seen *first,
                    int *known) {
     *known = *n_last = 0;
@@ -86,7 +87,7 @@ int bt_rank_progress_say(char *out, size_t size, const bt_rank_seen *s) {
     return snprintf(out, size, "%s of step %lld", places[s->at].words, (long long)s->step + 1);
 }
 
-/* those without a slot: "rank 3", "ranks 2, 3 and 5 more"; the only one, or -1 */
+/* Names the ranks without a slot: "rank 3", "ranks 2, 3 and 5 more"; returns the only one, or -1 */
 static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
     int n = 0, only = -1;
     size_t used = 0;
@@ -108,7 +109,7 @@ static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const 
            !bt_rank_before(last, first);
 }
 
-/* when the last of those that are seen came there */
+/* arrival of the last visible rank */
 static int64_t latest(const bt_rank_progress *p) {
     int64_t ns = 0;
     for (int r = 0; r < p->n; r++) {

@@ -193,7 +193,7 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
     if (r.again) {
         h->restarts++;
         h->without_new_step++;
-        /* what took the memory may need a moment to give it back */
+        /* the process that took the memory may need time to release it */
         if (!new_ground || oom) r.delay_s = bt_restart_delay_s(h->without_new_step);
     }
     return r;

@@ -1,4 +1,5 @@
-/* restart.h - why an attempt ended, and what follows. Pure functions: no clock, no system call. */
+/* restart.h - classifies the end of an attempt and decides on a restart. Pure functions: no
+ * clock, no system call. */
 #ifndef BT_MONITOR_JOB_HEALTH_RESTART_H
 #define BT_MONITOR_JOB_HEALTH_RESTART_H
 
@@ -12,11 +13,11 @@ typedef enum {
     BT_END_DONE,        /* mpirun exited 0 */
     BT_END_ERROR,       /* a rank reported an error and left */
     BT_END_SIGNAL,      /* a rank (or mpirun) was ended by a signal */
-    BT_END_OOM,         /* ... by the kernel for want of memory */
+    BT_END_OOM,         /* ... by the kernel's out-of-memory killer */
     BT_END_NODE_LOST,   /* 205: lost a remote daemon */
     BT_END_HUNG,        /* we ended it: no progress */
     BT_END_LAUNCH,      /* mpirun could not start the ranks */
-    BT_END_STOPPED_NOW, /* the user wanted it over at once */
+    BT_END_STOPPED_NOW, /* the user ended it immediately */
     BT_END_OTHER
 } bt_end_kind;
 
@@ -24,23 +25,23 @@ typedef struct bt_end {
     bt_end_kind kind;
     int status;        /* mpirun's exit code, or 128 + signal */
     int rank, signal;  /* -1, 0 when unknown */
-    bt_code code;      /* of a reported error */
+    bt_code code;      /* code of the reported error */
     int64_t step;      /* last step recorded in this attempt; -1 none */
     bool started;      /* a rank had connected */
-    char host[64];     /* that was lost, where it is known */
-    char message[480]; /* reported error, or what mpirun said */
+    char host[64];     /* lost host, if known */
+    char message[480]; /* reported error, or mpirun's message */
 } bt_end;
 
-typedef struct bt_end_facts { /* what the supervisor saw */
+typedef struct bt_end_facts { /* observations of the supervisor */
     int wait_status;          /* of waitpid */
     bool hung, stop_now, started;
     const char *lost_host; /* the attempt was ended because this host did not answer; NULL */
-    bool oom;              /* the kernel killed a process of this job for want of memory */
+    bool oom;              /* the kernel's out-of-memory killer ended a process of this job */
     bool reported;         /* a rank wrote an error line */
     bt_code code;
-    int rank, signal; /* from the error line, or from mpirun's notice */
+    int rank, signal; /* taken from the error line or mpirun's notice */
     int64_t step;
-    const char *message, *last_line; /* of the report; of the output */
+    const char *message, *last_line; /* reported message; last line of the output */
 } bt_end_facts;
 
 bt_end bt_end_classify(const bt_end_facts *f);
@@ -51,13 +52,13 @@ const char *bt_end_tell(const bt_end *e, char *buf, size_t size);
 /* all zero at first */
 typedef struct bt_restart_history {
     int restarts;         /* all of them */
-    int without_new_step; /* those since a step was done for the first time */
+    int without_new_step; /* restarts since the last new step */
     int64_t furthest;     /* newest step that was ever recorded */
     bt_end last;
     bool any;
-    bool alive; /* ranks had started before: a launch that fails now is a machine that is away */
+    bool alive; /* ranks had started before, so a failing launch means that a machine is away */
     bool any_oom;
-    int64_t oom_step; /* newest step recorded before the last end for want of memory */
+    int64_t oom_step; /* newest step before the last out-of-memory end */
 } bt_restart_history;
 
 typedef struct bt_restart {
@@ -66,18 +67,20 @@ typedef struct bt_restart {
     char why[160]; /* why not again */
 } bt_restart;
 
-/* A run continues as long as it makes progress. max_restarts limits the restarts in a row without a new step when
- * the cause can be the run itself; 0 forbids every restart. Causes outside the run have a limit in time instead:
+/* A run continues as long as it makes progress. max_restarts limits consecutive restarts without
+ * a new step if the run itself can be the cause; 0 forbids every restart. Causes outside the run
+ * are limited in time instead:
  *     signals of other processes, lost hosts, failed launches       about six minutes
  *     files, memory or connections refused while a run restarts     about an hour
- * The second row applies to a run whose ranks had started before: its state may exist in memory only.
- * Damaged state (BT_DAMAGED) is read again from the newest checkpoint. An error or a crash that occurs twice at the
- * same step is final. An end for want of memory restarts after progress; the second one within 100 steps is final.
- * from_step: where the ended attempt began. Adds the end to the history. */
+ * The second row applies to a run whose ranks had started before: its state may exist in memory
+ * only. Damaged state (BT_DAMAGED) is reread from the newest checkpoint. An error or a crash
+ * that repeats at the same step is final. An out-of-memory end restarts after progress; the
+ * second one within 100 steps is final. from_step: first step of the ended attempt. Adds the end
+ * to the history. */
 bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t from_step,
                              int64_t max_restarts);
-/* the same end, where the run goes on without the hosts that are at fault: at once, whatever was tried
- * before */
+/* Restarts after the same end without the hosts at fault: immediately, regardless of earlier
+ * attempts */
 bt_restart bt_restart_elsewhere(bt_restart_history *h);
 /* Seconds before try n = 1, 2, ... of something that failed: 1, 2, 4 ... 60. */
 double bt_restart_delay_s(int n);

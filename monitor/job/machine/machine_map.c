@@ -1,5 +1,5 @@
-/* machine_map.c - hwloc's view of the machine, exported as XML, and as a list of hardware threads. The only
- * file that knows hwloc. */
+/* machine_map.c - hwloc's view of the machine, exported as XML and as a list of hardware
+ * threads. The only file that uses hwloc. */
 #include "monitor/job/machine/machine_map.h"
 #include "monitor/job/machine/placement.h"
 
@@ -15,9 +15,9 @@ static size_t allowed(cpu_set_t *set) {
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Open MPI 4.1 asks for the same: processors that this job may not use are part of the map, and of
- * the devices the important ones. Displays and graphics cards are left out, because looking for a
- * display can wait for a name server, 5 s. */
+/* Requests the same as Open MPI 4.1: the map includes processors that this job may not use, and
+ * the important devices. Displays and graphics cards are left out, because detecting a display
+ * can wait for a name server, 5 s per process. */
 static bool load(hwloc_topology_t topology) {
     static const char *const unwanted[] = {"gl", "opencl"};
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
@@ -41,7 +41,7 @@ bool bt_machine_map_write(const char *path) {
 /* Sockets, memory domains, cores and hardware threads alone: 2 ms here. A restarted job reads the map that
  * its supervisor has written. */
 static bool load_places(hwloc_topology_t topology, const char *machine) {
-    /* a memory domain that is a part of a socket lies below a group */
+    /* a memory domain inside a socket is a child of a group */
     static const hwloc_obj_type_t kept[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_GROUP, HWLOC_OBJ_CORE};
     bool ok = hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
@@ -53,7 +53,7 @@ static bool load_places(hwloc_topology_t topology, const char *machine) {
            hwloc_topology_load(topology) == 0;
 }
 
-/* 0 where the machine does not tell */
+/* 0: unknown */
 static int above(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t pu) {
     const struct hwloc_obj *o = hwloc_get_ancestor_obj_by_type(topology, type, pu);
     return o ? (int)o->logical_index : 0;

@@ -1,8 +1,10 @@
-/* machine_map.h - the map of this machine (cores, caches, memory) in a file, made once a run.
+/* machine_map.h - writes the map of this machine (cores, caches, memory) to a file, once per
+ * run.
  *
- * mpirun and every rank map the machine when they start (hwloc), which is half of their start: 60 to
- * 100 ms for two ranks. A job on this host alone gets the map of a file instead (launch.c names it in the
- * environment). Threads: one. */
+ * mpirun and every rank map the machine when they start (hwloc), which is half of their start:
+ * 60 to 100 ms for two ranks. A job on this host alone reads the map from the file instead
+ * (launch.c sets the environment).
+ * Threads:  one. */
 #ifndef BT_MONITOR_JOB_MACHINE_MACHINE_MAP_H
 #define BT_MONITOR_JOB_MACHINE_MACHINE_MAP_H
 

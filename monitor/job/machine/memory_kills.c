@@ -65,7 +65,8 @@ int bt_memory_kill_lines(const int *pids, size_t n, int64_t since_ns, char (*lin
 
 /* ---- the counter of the group ---------------------------------------------------------------- */
 
-/* Of lines "N:controllers:PATH": version 1 has its own line for memory, version 2 is line 0. */
+/* Parses lines "N:controllers:PATH": version 1 has a separate line for memory, version 2 is line
+ * 0. */
 bool bt_memory_group_file(const char *cgroups, const char *root, char *path, size_t size) {
     path[0] = '\0';
     for (const char *line = cgroups; line && *line; line = strchr(line, '\n')) {

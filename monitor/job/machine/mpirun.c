@@ -1,4 +1,4 @@
-/* mpirun.c - finds mpirun in PATH and beside the linked MPI library, and asks it whose it is. */
+/* mpirun.c - finds mpirun in PATH and beside the linked MPI library, and queries its owner. */
 #include "monitor/job/machine/mpirun.h"
 
 #include <errno.h>
@@ -160,7 +160,7 @@ static bool same_file(const char *a, const char *b) {
 /* ---- the choice ------------------------------------------------------------------------------ */
 
 static bool is_open_mpi(const char *owner) { return strncmp(owner, "Open MPI", 8) == 0; }
-/* what is not known at all may be a script around the right one */
+/* an unknown owner may be a script around the right mpirun */
 static bool is_foreign(const char *owner) {
     static const char *const others[] = {"MPICH", "MVAPICH", "Intel MPI", "IBM Spectrum MPI"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)

@@ -27,7 +27,7 @@ static int count(const bt_cpu_place *p, size_t n, begins is_new) {
     return sum;
 }
 
-typedef struct run { /* of cores: first, and one behind the last */
+typedef struct run { /* range of cores: first, and one past the last */
     int begin, end;
 } run;
 
@@ -93,7 +93,8 @@ bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_s
     const int cores = count(p, n, new_core);
     CPU_ZERO(mine);
     if (j->ranks < 1 || n == 0) return false;
-    if ((size_t)j->ranks > n) { /* as many on each; ranks that exchange most on different ones */
+    /* the same number on each; ranks that exchange most on different ones */
+    if ((size_t)j->ranks > n) {
         if (j->threads > 1 || (size_t)j->ranks % n != 0) return false;
         CPU_SET((size_t)p[(size_t)j->rank % n].cpu, mine);
         return true;

@@ -71,7 +71,7 @@ static void every_answer_is_understood(void **state) {
                  {"ok the first line\nok the second\n", BT_OK, "the first line"},
                  {"ok 0123456789012345678901234567890123456789\n", BT_OK,
                   "0123456789012345678901234567890"},
-                 {"okay\n", BT_FORMAT, "the run answered something else than 'ok' or 'no'"},
+                 {"okay\n", BT_FORMAT, "the answer of the run is neither 'ok' nor 'no'"},
                  {"o\n", BT_FORMAT, NULL},
                  {"\n", BT_FORMAT, NULL},
                  {"no 0 a refusal without a cause\n", BT_FORMAT, NULL},
@@ -96,7 +96,7 @@ static void every_answer_is_understood(void **state) {
         assert_int_equal(code, cases[i].code);
         snprintf(want, sizeof want,
                  "the run closed '%s' without an answer: it is ending, or has too many requests at "
-                 "once (try again; 'bitrain show RUN' tells how it ended)",
+                 "once (try again; 'bitrain show RUN' shows how it ended)",
                  path);
         if (code == BT_OK)
             assert_string_equal(reply, cases[i].says);
@@ -195,7 +195,7 @@ static void the_longest_request_is_sent_and_a_longer_one_refused(void **state) {
     assert_non_null(strstr(why.msg, "is too long"));
     snprintf(path, sizeof path, "%s/m.db", t->dir);
     assert_int_equal(bt_control_call(path, "stop", reply, sizeof reply, &why), BT_BUSY);
-    snprintf(request, sizeof request, "the run is not live: nobody listens at '%s'", path);
+    snprintf(request, sizeof request, "the run is not live: no process listens at '%s'", path);
     assert_string_equal(why.msg, request);
     assert_int_equal(why.code, BT_BUSY);
 }
@@ -342,10 +342,10 @@ static void why_nobody_answers(void **state) {
          "train --resume r "
          "--steps 10 --store @D)"},
         {"failed", "", 2, "6",
-         "run 'r' is not live: it failed after 7 steps (to go on with it: bitrain train --resume r "
+         "run 'r' is not live: it failed after 7 steps (to continue it: bitrain train --resume r "
          "--store @D)"},
         {"stopped", "", 2, "NULL",
-         "run 'r' is not live: it was stopped after 0 steps (to go on with it: bitrain train "
+         "run 'r' is not live: it was stopped after 0 steps (to continue it: bitrain train "
          "--resume r --store @D)"},
         {"running", "far", 2, "6",
          "run 'r' is not live on this host: its supervisor takes requests on host 'far' only"},
@@ -362,7 +362,7 @@ static void why_nobody_answers(void **state) {
          "supervisor, as "
          "when mpirun starts 'bitrain train' (to stop it with a checkpoint: kill @P)"},
         {"running", "", 3, "6",
-         "run 'r' is not live: its process @P is gone (to go on with it: bitrain train --resume "
+         "run 'r' is not live: its process @P has ended (to continue it: bitrain train --resume "
          "r --store @D)"},
     };
     static const char *const files[] = {NULL, "", "\n", "/nowhere/sock\n", "/nowhere/sock"};
