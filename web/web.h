@@ -31,20 +31,21 @@ typedef struct bt_web_cfg {
     /* allow GET /api/v1/query: SQL, read-only, by this program (bitrain) in a process of its own
      * with limits of time and memory. NULL: refused */
     const char *query_program;
-    /* with control: starts the ranks of an ended run again, detached; NULL: cannot */
+    /* with control: restarts an ended run, detached; NULL: not available */
     bt_code (*resume)(void *ctx, const char *run, bt_err *err);
     void *resume_ctx;
-    /* with control: removes an ended run's records, and its checkpoints if asked to; ctx is
-     * resume_ctx, reply says what went. NULL: cannot */
+    /* with control: removes an ended run's records, and its checkpoints if requested; ctx is
+     * resume_ctx, reply receives a summary. NULL: not available */
     bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
                       bt_err *err);
-    /* with control: begins a run, detached, with n words of a `bitrain train` command line; name
-     * (BT_NAME_MAX bytes): as wanted, or "" and then the one made up; ctx is resume_ctx. NULL: cannot */
+    /* with control: starts a run, detached, with n arguments of `bitrain train`; name
+     * (BT_NAME_MAX bytes): the requested name, or "", which then receives a generated one; ctx
+     * is resume_ctx. NULL: not available */
     bt_code (*start)(void *ctx, int n, const char *const *words, char *name, bt_err *err);
     const char *allow_hosts; /* further Host names, separated by ',', or "" */
     const char *token;       /* 32 hex digits, or "" to make one */
-    int64_t heartbeat_ns;    /* of an event stream with nothing to say; 0: 15 s */
-    int64_t deadline_ns;     /* from the first byte of a request to its end; 0: 5 s */
+    int64_t heartbeat_ns;    /* interval of keep-alives in an idle event stream; 0: 15 s */
+    int64_t deadline_ns;     /* time from the first byte of a request to its end; 0: 5 s */
 } bt_web_cfg;
 
 bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) BT_MUST_CHECK;

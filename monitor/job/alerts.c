@@ -1,4 +1,5 @@
-/* alerts.c - tells of a rule that holds: an event, a command, a webhook. The bell is the screen's. */
+/* alerts.c - reports a rule that holds: an event, a command, a webhook. The screen rings the
+ * bell. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -18,8 +19,8 @@ static const int64_t DISK_LOOK_NS = 10000000000;
 
 extern char **environ;
 
-/* A grandchild without terminal and descriptors of ours: nobody waits for it, and no zombie stays. All
- * that needs memory is done before the fork. */
+/* A grandchild without our terminal and descriptors, so that no process waits for it and no
+ * zombie remains. Everything that needs memory is done before the fork. */
 static void run_aside(const char *file, const char *const *argv, char *const *env) {
     const pid_t pid = fork();
     if (pid == 0) {

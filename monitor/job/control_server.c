@@ -108,7 +108,7 @@ static void answer(asker *a, bt_control_fn fn, void *ctx) {
     else
         bt_text_printf(&line, "no %d %s\n", (int)code, err.msg);
     ssize_t n = send(a->fd, bt_text_str(&line), line.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)n; /* who does not read his answer goes without */
+    (void)n; /* a client that does not read its answer loses it */
     bt_text_release(&said);
     bt_text_release(&line);
 }

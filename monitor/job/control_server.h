@@ -1,8 +1,8 @@
 /* control_server.h - the supervisor's end of store/wire/control_client.h: a 0600 Unix socket,
  * single-threaded, driven by poll.
  *
- * At most 16 askers at once, one line of at most BT_CONTROL_LINE bytes each, gone after 5 s: nobody
- * can hold the supervisor up. */
+ * It serves at most 16 clients at once, one line of at most BT_CONTROL_LINE bytes each, and
+ * disconnects them after 5 s, so that no client delays the supervisor. */
 #ifndef BT_MONITOR_JOB_CONTROL_SERVER_H
 #define BT_MONITOR_JOB_CONTROL_SERVER_H
 

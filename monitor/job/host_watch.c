@@ -1,5 +1,6 @@
-/* host_watch.c - a run on several hosts whose hosts come and go: one that is lost is set aside, the run
- * goes on without it where --elastic allows, and it is taken back at a checkpoint when it answers. */
+/* host_watch.c - a run on several hosts that may disappear and return: a lost host is set aside,
+ * the run continues without it if --elastic allows, and takes it back at a checkpoint when it
+ * responds. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,9 +12,9 @@
 
 /* A link that is gone for 2 s costs no restart: TCP repairs it. */
 static const double GRACE_S = 2.3;
-/* no step for this long, and the hosts are asked whether they are there */
+/* after this long without a step the hosts are tested */
 static const double QUIET_S = 0.5;
-/* from a cloud's notice to the end of the machine pass 30 to 120 s */
+/* 30 to 120 s pass from a cloud's notice to the end of the machine */
 static const int64_t NOTICE_AWAY_NS = 150 * (int64_t)1000000000;
 /* an answer takes 0.1 to 9 ms */
 static const double FIRST_ASK_S = 0.3;
@@ -48,7 +49,7 @@ void bt_job_hosts_check(bt_job *job, int64_t now) {
     const double quiet = 5 * median > QUIET_S ? 5 * median : QUIET_S;
     if (!job->hosts.n || job->lost_host || job->hung || !job->connected || job->paused) return;
     if (bt_health_silence_s(&job->health, now) < quiet) {
-        /* what was asked then is no silence of now */
+        /* tests of that time do not count as silence now */
         for (int i = 0; i < job->hosts.n; i++)
             if (!job->hosts.host[i].aside) job->hosts.host[i].asked_ns = 0;
         return;
@@ -66,7 +67,7 @@ void bt_job_hosts_check(bt_job *job, int64_t now) {
     }
 }
 
-/* those set aside are asked again; the answer counts at the next checkpoint */
+/* tests hosts that were set aside again; a response counts at the next checkpoint */
 void bt_job_hosts_tick(bt_job *job, int64_t now) {
     bt_hosts *h = &job->hosts;
     if (!bt_hosts_aside(h)) return;
@@ -80,7 +81,7 @@ void bt_job_hosts_tick(bt_job *job, int64_t now) {
                          h->host[i].name);
 }
 
-/* what the run would be on the hosts in use and those that are back */
+/* computes the layout on the hosts in use and those that are back */
 static bt_code layout_of_hosts(bt_job *job, bt_job_layout *l, bt_err *err) {
     bt_job_host list[BT_HOSTS_MAX];
     const bt_job_wish w = bt_job_wish_of_hosts(job, list);

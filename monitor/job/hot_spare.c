@@ -1,6 +1,6 @@
-/* hot_spare.c - a second job of the same ranks that waits beside the run (launch.hot_spare): set up as far
- * as a rank can be without the state, asleep until the ranks that train die. Then it reads the state and
- * goes on, while nothing has to be started. */
+/* hot_spare.c - a second job of the same ranks that waits beside the run (launch.hot_spare):
+ * initialised as far as possible without the state, asleep until the training ranks die. Then it
+ * reads the state and continues without starting a process. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -89,7 +89,9 @@ struct bt_job {
     int64_t started_ns, restart_at_ns;
     int64_t memory_kills; /* bt_memory_kills_of_group at the start of the attempt */
     int fence,
-        last_fence; /* of this attempt and the previous one; they also increase without a checkpoint folder */
+        /* fences of this attempt and the previous one; they also increase without a checkpoint
+         * folder */
+        last_fence;
     double start_s; /* longest time between a launch and the first connection; 0 before the first */
     bool launch_named; /* the user was informed that mpirun has not started a rank */
     struct { /* the time between the first connection and the first step (start_watch.c) */
@@ -138,9 +140,10 @@ struct bt_job {
 /* ---- job_launch.c ---- */
 typedef struct bt_job_ranks { /* arguments of a launch of ranks */
     int folder;
-    int attempt, fence;      /* number in the database; fence of the checkpoints */
-    const char *resume_from; /* with `spare`, the spare receives this later through that socket */
-    const char *spare;       /* path of the spare's socket; "": the ranks train at once */
+    int attempt, fence; /* number in the database; fence of the checkpoints */
+    /* the spare of a `spare` launch receives this later through that socket */
+    const char *resume_from;
+    const char *spare; /* path of the spare's socket; "": the ranks train at once */
 } bt_job_ranks;
 bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
                       bt_rank_progress *places, bt_err *err) BT_MUST_CHECK;
@@ -242,7 +245,8 @@ bt_code bt_job_hosts_open(bt_job *job, bt_err *err) BT_MUST_CHECK;
 /* writes a host file of the hosts in use */
 bt_code bt_job_hosts_file(bt_job *job, const char *folder, char *path, size_t size, bt_err *err)
     BT_MUST_CHECK;
-/* without new steps: checks all hosts, and ends the attempt if one is unreachable for longer than TCP can recover */
+/* if there are no new steps: checks all hosts, and ends the attempt if one is unreachable for
+ * longer than TCP can recover */
 void bt_job_hosts_check(bt_job *job, int64_t now);
 void bt_job_hosts_tick(bt_job *job, int64_t now); /* contacts hosts that were set aside */
 void bt_job_hosts_checkpoint(bt_job *job);        /* takes hosts back that answer */

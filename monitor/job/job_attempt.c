@@ -1,8 +1,7 @@
-/* job_attempt.c - how an attempt begins, how its death is seen, what it leaves behind, and the next one.
+/* job_attempt.c - begins an attempt, detects its death, clears it away, and starts the next one.
  *
- * Between the death of a rank and the launch of the next job stands only what that job needs: the
- * place to go on from. Records, processes and folders of the attempt before are seen to while the next
- * one starts. */
+ * Between the death of a rank and the next launch it only finds the resume point. Records,
+ * processes and folders of the previous attempt are handled while the next one starts. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -36,7 +35,7 @@ void bt_job_attempt_over(bt_job *job) {
         (void)rename(from, to);
 }
 
-/* what rank 0 recorded and could not say any more */
+/* records of rank 0 that it could not send any more */
 static void recover_records(bt_job *job) {
     char path[PATH_MAX];
     int64_t steps = 0;
@@ -79,8 +78,8 @@ void bt_job_watch_ranks(bt_job *job) {
         bt_rank_watch_add(&job->watch, job->ranks[i].rank, job->ranks[i].pid);
 }
 
-/* A rank that fails marks its place, says why and calls MPI_Abort, and mpirun kills the others: what it
- * said may be on its way while their deaths are seen. */
+/* A failing rank marks its place, reports the cause and calls MPI_Abort, and mpirun kills the
+ * other ranks: its report may still be on the way when their deaths are detected. */
 static bool rank_said_why(bt_job *job) {
     enum { WORDS_MS = 25 };
     struct pollfd out = {.fd = job->child.out, .events = POLLIN};
@@ -94,12 +93,12 @@ static bool rank_said_why(bt_job *job) {
     return job->output.reported;
 }
 
-/* A rank that was killed from outside has nothing more to say, and neither have the others: they and
- * mpirun are ended at once. Any other end is told by the rank, or by mpirun, in its time. */
+/* A rank killed from outside reports nothing, and neither do the other ranks: these and mpirun
+ * are ended at once. Any other end is reported by the rank or by mpirun in due time. */
 void bt_job_hear_deaths(bt_job *job) {
     char line[200], host[BT_HOST_MAX] = "";
     for (int rank, signal; (rank = bt_rank_watch_next(&job->watch, &signal)) >= 0;) {
-        if (signal != SIGKILL) job->died_otherwise = true; /* mpirun kills the others */
+        if (signal != SIGKILL) job->died_otherwise = true; /* mpirun kills the remaining ranks */
         if (job->died_otherwise || job->ended_by_us || job->hung || job->stop_now || job->complete)
             continue;
         if (rank_said_why(job)) continue;
@@ -124,7 +123,7 @@ static void ask_for_stacks(bt_job *job) {
     job->stacks = 0;
     const int asked = bt_rank_watch_signal(&job->watch, SIGUSR2);
     (void)bt_rank_watch_signal(&job->watch,
-                               SIGCONT); /* one that is stopped says it when it goes on */
+                               SIGCONT); /* a stopped rank reports it when it continues */
     while (job->stacks < asked && bt_now_ns() < until && job->child.out >= 0) {
         struct pollfd p = {job->child.out, POLLIN, 0};
         if (poll(&p, 1, 10) == 1 && !bt_output_drain(&job->output, job->child.out)) return;
@@ -149,7 +148,7 @@ void bt_job_end_ranks(bt_job *job) {
 
 /* ---- its beginning --------------------------------------------------------------------------- */
 
-/* What was learned of long stays, and how often it was a hang, stays with the run. */
+/* The longest stays and the number of hangs are kept for the whole run. */
 static void watch_for_hangs(bt_job *job) {
     bt_hang_watch *h = &job->hang;
     bt_err why = BT_ERR_INIT;
@@ -160,7 +159,7 @@ static void watch_for_hangs(bt_job *job) {
     }
     const int found = h->found;
     bt_hang_close(h);
-    if (job->s->hosts[0]) return; /* ranks of other hosts cannot be looked at */
+    if (job->s->hosts[0]) return; /* ranks of other hosts are invisible here */
     if (bt_hang_open(h, job->world_size, bt_rank_load_read, NULL, &why) != BT_OK)
         bt_log(BT_LOG_DEBUG, "%s", why.msg);
     h->found = found;
@@ -205,7 +204,7 @@ void bt_job_show_attempt(const bt_job *job) {
 
 /* ---- the next one ---------------------------------------------------------------------------- */
 
-/* an attempt that is not to be: nobody waits for what it says */
+/* a cancelled attempt: its output is ignored */
 static void end_launched(bt_job *job) {
     if (job->child.pid <= 0) return;
     (void)bt_proc_kill_session(job->child.pid, 2);
@@ -230,7 +229,7 @@ static bt_code begin_record(bt_job *job, const char *reason, bt_err *err) {
 static bt_code find_place(bt_job *job, bt_text *why, bt_err *err) {
     const bt_job_setup *s = job->s;
     bt_code code = s->resume_point(s->resume_ctx, job->memory, &job->from, why, err);
-    /* a folder that is not mounted now may come back: this is tried again */
+    /* an unmounted folder may be mounted again later: retry */
     if (code == BT_NOTFOUND && job->saved > 0)
         return bt_fail(err, BT_IO, "the checkpoint after step %lld is not in '%.200s' any more",
                        (long long)job->saved, s->out_dir);

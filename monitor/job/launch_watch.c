@@ -23,7 +23,7 @@ void bt_job_launch_connected(bt_job *job, int64_t now) {
     job->launch_named = false;
 }
 
-/* what mpirun printed, which explains why it starts nothing */
+/* mpirun's output, which explains the failed start */
 static const char *words_of_mpirun(bt_job *job) {
     if (job->child.out >= 0) (void)bt_output_drain(&job->output, job->child.out);
     return job->output.said[0] ? job->output.said : job->output.last_line;

@@ -1,4 +1,4 @@
-/* requests.c - what people and the system ask of a run: keys, `ctl`, signals. */
+/* requests.c - executes requests of users and of the system: keys, `ctl`, signals. */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "monitor/job/launch/proc.h"
 #include "store/wire/control_client.h"
 
-/* of the peak that the run was started with */
+/* factors of the configured peak */
 #define LR_FACTOR_MAX 1e6
 #define LR_FACTOR_ASKED 10 /* a larger factor needs a confirmation */
 
@@ -86,7 +86,7 @@ static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
     return set_lr(job, value / job->s->lr, force, by, err);
 }
 
-/* what has no effect later on is not kept for ranks that come */
+/* verbs without a later effect are not kept for ranks that connect later */
 static bt_code tell_text(bt_job *job, bt_verb verb, const char *text, bt_err *err) {
     if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
     if (bt_job_waits_for_ranks(job))
@@ -128,7 +128,7 @@ static bt_code unknown_verb(const char *word, bt_err *err) {
                    bt_verb_list(list, sizeof list, " ", false));
 }
 
-/* what a verb changes here, beside what the ranks are told */
+/* Applies the effect of a verb on the supervisor itself */
 static void note(bt_job *job, bt_verb verb) {
     if (verb == BT_VERB_PAUSE || verb == BT_VERB_RESUME) {
         job->paused = verb == BT_VERB_PAUSE;
@@ -172,14 +172,14 @@ static const int64_t TOGETHER_NS = 1000000000, PRESSES_NS = 100000000;
 void bt_job_signal(bt_job *job, int sig) {
     bt_err err = BT_ERR_INIT;
     const int64_t now = bt_now_ns();
-    /* `timeout` signals us and then our process group: two that come together are one request. Two
-     * Ctrl-C may be a person's, who does not press a tenth of a second after the first */
+    /* `timeout` signals this process and then its process group: two signals together are one
+     * request. A user's second Ctrl-C comes at least a tenth of a second after the first */
     const int64_t together = sig == SIGINT ? PRESSES_NS : TOGETHER_NS;
     if (job->signal_ns && now - job->signal_ns < together) return;
     if (!job->signal_ns) job->signal_ns = now;
     /* beyond the soft limit of processor time the kernel repeats it each second */
     if (sig == SIGXCPU && job->stop_asked) return;
-    /* the notice before the time limit, and the limit itself: what saves may go on until SIGKILL */
+    /* the notice before the time limit, and the limit itself: saving may take until SIGKILL */
     if (sig == SIGTERM && job->result->signal && bt_proc_batch_job()) return;
     if (job->stop_asked) {
         bt_job_stop_now(job);

@@ -1,5 +1,5 @@
-/* resize.c - a run goes on with another number of ranks: they save and leave in order, and the next
- * attempt begins in the new layout, which any checkpoint can be read into. */
+/* resize.c - changes the number of ranks: they save and leave in order, and the next attempt
+ * begins in the new layout, into which any checkpoint can be read. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include "monitor/job/job.h"
 
-/* ---- what is asked for ----------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------------- */
 
 static bt_code one_number(const char *word, const char *what, const char *arg, int least, int *out,
                           bt_err *err) {
@@ -55,7 +55,7 @@ static bt_code check_range(const bt_job *job, const bt_job_wish *w, bt_err *err)
     const bt_job_setup *s = job->s;
     int slots = 0;
     for (int i = 0; i < job->hosts.n; i++) {
-        if (job->hosts.host[i].slots == 0) slots = INT_MAX / 2; /* as many as mpirun finds there */
+        if (job->hosts.host[i].slots == 0) slots = INT_MAX / 2; /* mpirun decides on the number */
         if (!job->hosts.host[i].aside && slots < INT_MAX / 2) slots += job->hosts.host[i].slots;
     }
     if (job->hosts.n && w->most > slots)

@@ -23,7 +23,7 @@ static void signature(char out[WHO], long pid) {
     snprintf(out, WHO, "pid %ld on %s", pid, host);
 }
 
-/* the supervisor that signed the lock is alive: nobody is about to leave */
+/* the supervisor that signed the lock is alive: no rank is about to leave */
 static bool holder_lives(int fd, char who[WHO]) {
     long pid = 0;
     char here[WHO];
@@ -50,7 +50,8 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
         return bt_fail(err, BT_ARG, "folder '%s' is too long", out_dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", out_dir);
-    (void)!fchmod(fd, 0600); /* who may read the file may lock it; older ones were 0644 */
+    /* any process that can read the file can lock it; older versions created it with 0644 */
+    (void)!fchmod(fd, 0600);
     const int64_t began = bt_now_ns();
     bool told = false;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {

@@ -1,6 +1,5 @@
-/* run_sink.c - what a run says of itself passes here: the supervisor looks at what it needs (who the
- * ranks are, steps, events), the screen sees steps and events, and the database gets every record as
- * it came. */
+/* run_sink.c - distributes the records of a run: the supervisor uses ranks, steps and events,
+ * the screen gets steps and events, and the database every unchanged record. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -27,9 +27,9 @@
 #include "monitor/job/machine/memory_kills.h"
 #include "store/read/run_log.h"
 
-/* whoever watches, or attacks the watcher, comes after the ranks */
+/* viewers, and attacks on them, must not delay the ranks */
 enum { VIEWER_NICE = 10 };
-/* a notice to leave comes to every process, not in order */
+/* a notice to leave reaches all processes in any order */
 static const double NOTICE_S = 1;
 static const int64_t HANG_LOOK_NS = 100000000;
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
@@ -58,7 +58,8 @@ static void go_away(bt_job *job) {
     raise(SIGSTOP);
     if (ui->away) ui->away(ui->ctx, false);
     bt_hang_anew(&job->hang);
-    bt_health_sign(&job->health, bt_now_ns()); /* while we were stopped nothing was heard */
+    /* no records were received while this process was stopped */
+    bt_health_sign(&job->health, bt_now_ns());
 }
 
 static void take_signals(bt_job *job) {
@@ -81,7 +82,7 @@ static void take_signals(bt_job *job) {
         case SIGINT:
         case SIGUSR1: /* the notice of Slurm's --signal=B:USR1@N */
         case SIGUSR2: /* Grid Engine's, before a suspension or the end */
-        case SIGXCPU: /* the soft limit of processor time; SIGKILL comes at the hard one */
+        case SIGXCPU: /* the soft limit of processor time; SIGKILL follows at the hard one */
         case SIGTERM: bt_job_signal(job, (int)si.ssi_signo); break;
         case SIGCONT:
             if (job->s->ui.away) job->s->ui.away(job->s->ui.ctx, false);
@@ -127,7 +128,7 @@ static void check_slow(bt_job *job, int64_t now) {
 
 /* Where a restart is allowed, a rank of this host that hangs is ended soon (hang_watch.h). */
 static void check_hang(bt_job *job, int64_t now) {
-    enum { FEW = 3 }; /* steps that tell how long one takes */
+    enum { FEW = 3 }; /* number of steps needed to estimate their duration */
     bt_hang hang;
     if (now < job->hang_look_ns) return;
     job->hang_look_ns = now + HANG_LOOK_NS;
@@ -210,7 +211,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
         job->child.out = -1;
     }
     if (p[2].revents) serve_wire(job);
-    /* not where the last words are heard: the next attempt would take these ranks for its own */
+    /* not while the last output is read: the next attempt would take these ranks for its own */
     if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
     if (p[5].revents) hear_viewer(job);
@@ -233,7 +234,7 @@ static void tick(bt_job *job, int64_t *next) {
     if (job->s->ui.tick) job->s->ui.tick(job->s->ui.ctx, &v);
 }
 
-/* What the ranks had sent before they went is still in the socket. */
+/* Records that the ranks sent before their end are still in the socket. */
 static void hear_last_words(bt_job *job) {
     const int64_t until = bt_now_ns() + LAST_WORDS_NS;
     do serve_wire(job);
@@ -312,8 +313,8 @@ static bool wait_for_restart(bt_job *job, double delay_s) {
     return job->stop_asked;
 }
 
-/* The state in memory is newer than every checkpoint: a run that is asked to stop starts its ranks once more, so that
- * they save it. */
+/* The state in memory is newer than every checkpoint: a run that is requested to stop restarts
+ * its ranks once more to save it. */
 static bool state_to_save(bt_job *job) {
     bt_resume_point p = {.lr_factor = 1};
     bt_text ignored;
@@ -328,14 +329,14 @@ static bool state_to_save(bt_job *job) {
     return memory;
 }
 
-/* what the machine refuses now, it may grant later */
+/* the machine may grant later what it refuses now */
 static bool may_be_granted(bt_code code) {
     return code == BT_IO || code == BT_NOMEM || code == BT_MPI || code == BT_DB ||
            code == BT_BUSY || code == BT_UNSUPPORTED;
 }
 
-/* Starts the next attempt of a run that lived, and tries again for about an hour where the machine refuses what the
- * start needs. The state in memory is kept meanwhile. BT_STOPPED: a stop was asked for. */
+/* Starts the next attempt of a run, and retries for about an hour if the machine refuses
+ * required resources. The state in memory is kept meanwhile. BT_STOPPED: a stop was requested. */
 static bt_code start_next(bt_job *job, const char *reason, const bt_end *end, bt_err *err) {
     for (int tries = 1;; tries++) {
         const bt_code code = bt_job_next_attempt(job, reason, tries == 1 ? end : NULL, err);
@@ -438,7 +439,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     const int most = s->elastic_max;
     BT_TRY(bt_job_dirs_create(&job->scratch, most > s->ranks ? most : s->ranks, err));
-    /* of the run, not of an attempt: the next one begins from what is in it */
+    /* belongs to the run, not to an attempt: the next attempt begins with it */
     snprintf(job->memory, sizeof job->memory, "%s/states", job->scratch.shm);
     if (mkdir(job->memory, 0700) != 0) job->memory[0] = '\0';
     snprintf(job->map, sizeof job->map, "%s/machine.xml", job->scratch.tmp);

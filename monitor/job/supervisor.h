@@ -1,13 +1,13 @@
-/* supervisor.h - one run from the outside: starts the ranks, listens, records, controls, restarts.
- * Knows no MPI.
+/* supervisor.h - supervises one run from outside: starts the ranks, receives and records their
+ * data, controls and restarts them. It does not use MPI.
  *
- * It lives in its own process beside the job: mpirun runs in a session of its own, so neither
- * Ctrl-C nor a closed terminal reaches the ranks; their output is drained for life. TERM and INT:
- * first = checkpoint and stop, second = now. HUP: with a terminal, the terminal is let go and
- * training goes on; without one it is a TERM. PIPE is ignored.
- * Order:    bt_job_run blocks until the run is over; everything else is called from its callbacks.
- * Threads:  one (the writer has its own). Signals are taken by a signalfd: call before starting
- *           other threads bt_job_block_signals. */
+ * It is a process beside the job: mpirun has a session of its own, so neither Ctrl-C nor a
+ * closed terminal reaches the ranks; their output is drained until the end. TERM and INT: the
+ * first one saves a checkpoint and stops, the second one stops immediately. HUP: with a
+ * terminal, releases it and training continues; without one, acts as TERM. PIPE is ignored.
+ * Order:    bt_job_run blocks until the run is over; its callbacks call everything else.
+ * Threads:  one (the writer has its own). Signals are read from a signalfd: call
+ *           bt_job_block_signals before starting other threads. */
 #ifndef BT_MONITOR_JOB_SUPERVISOR_H
 #define BT_MONITOR_JOB_SUPERVISOR_H
 
@@ -25,7 +25,7 @@
 typedef struct bt_job bt_job;
 
 #define BT_JOB_RING BT_RING_FILE /* in out_dir: the newest records of rank 0 (bt_writer_recover) */
-/* those of the attempt before, until they are rows */
+/* records of the previous attempt that are not stored yet */
 #define BT_JOB_RING_BEFORE BT_RING_FILE ".before"
 
 typedef struct bt_job_view { /* for the live line and `ctl status` */
@@ -42,80 +42,81 @@ typedef struct bt_job_ui { /* any function may be NULL */
     void (*step)(void *ctx, const bt_step_record *r);
     void (*event)(void *ctx, const bt_event *e);
     void (*attempt)(void *ctx, int attempt, int64_t from_step);
-    void (*tick)(void *ctx, const bt_job_view *v); /* about 5 a second */
+    void (*tick)(void *ctx, const bt_job_view *v); /* about 5 times per second */
     int input_fd;                                  /* -1: none */
-    /* it is readable; false from bt_job_wants_input ends it */
+    /* input_fd is readable */
     void (*input)(void *ctx, bt_job *job);
-    /* Ctrl-Z: give the terminal back, take it again */
+    /* Ctrl-Z: releases the terminal, and takes it back */
     void (*away)(void *ctx, bool away);
-    bool (*hangup)(void *ctx); /* the terminal went: true if there was one */
+    bool (*hangup)(void *ctx); /* the terminal was closed; true if there was one */
 } bt_job_ui;
 
 typedef struct bt_resume_point {
-    char dir[1024];   /* of the checkpoint, "": from the beginning */
-    int64_t step;     /* steps it has done */
-    double lr_factor; /* that it carries; 1 at the beginning */
+    char dir[1024];   /* folder of the checkpoint, "": start from scratch */
+    int64_t step;     /* completed steps */
+    double lr_factor; /* stored factor; 1 at the beginning */
     bool memory;      /* dir is the folder of the states in memory */
 } bt_resume_point;
 
 typedef struct bt_job_host {
-    int slots; /* ranks it takes */
+    int slots; /* slots */
     bool alive;
 } bt_job_host;
 
-/* another number of ranks */
+/* a requested layout */
 typedef struct bt_job_wish {
     int most, least; /* ranks, 1 <= least <= most; */
-    /* or, where there are hosts, as many as those alive take and --elastic allows */
+    /* with hosts: as many as these take and --elastic allows */
     const bt_job_host *hosts;
     size_t n_hosts;
-    int tp, pp, zero;  /* as somebody asked; 0, 0, -1: what suits */
-    int64_t from_step; /* where they will begin */
+    int tp, pp, zero;  /* requested values; 0, 0, -1: automatic */
+    int64_t from_step; /* first step of the new layout */
 } bt_job_wish;
 
 typedef struct bt_job_layout {
     int ranks;
     char told[96]; /* "4 ranks: tp 2 x dp 2" */
-    /* of `bitrain rank`, until the next call */
+    /* arguments of `bitrain rank`, valid until the next call */
     const char *const *words;
     size_t n_words;
-    bool same; /* as the ranks are laid out now */
+    bool same; /* equals the current layout */
 } bt_job_layout;
 
 typedef struct bt_job_setup {
     const char *program;       /* absolute path of bitrain */
     const char *run, *out_dir; /* out_dir exists */
-    int run_lock;              /* of bt_run_lock, -1 none; mpirun inherits it */
+    int run_lock;              /* descriptor of bt_run_lock, -1: none; mpirun inherits it */
     int ranks;
     const char *hosts, *mpirun_args; /* "" */
-    const char *const *words;        /* of `bitrain rank`: "--set", "optim.lr=0.002", ... */
+    const char *const *words; /* arguments of `bitrain rank`: "--set", "optim.lr=0.002", ... */
     size_t n_words;
-    /* --elastic; 0, 0: the number of ranks changes when somebody asks for it only */
+    /* --elastic; 0, 0: the number of ranks changes on request only */
     int elastic_min, elastic_max;
-    /* what the run is on other ranks. take: it becomes that now. BT_ARG: no such layout; BT_STOPPED:
-     * nothing is left to be trained there. NULL: its ranks stay as they are */
+    /* Computes the layout for another number of ranks. take: makes it the current one. BT_ARG:
+     * no such layout; BT_STOPPED: no steps remain. NULL: the ranks are fixed */
     bt_code (*layout)(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out, bt_err *err);
     void *layout_ctx;
     int64_t max_restarts;
-    bool hot_spare;    /* a second job waits, to go on when this one dies; not with hosts */
+    bool hot_spare;    /* a second job waits and takes over when this one dies; not with hosts */
     double hang_s;     /* restart after this long without a step; 0: never */
-    double launch_s;   /* a launch without a connected rank is named after this long; 0: 30 s */
+    double launch_s;   /* a launch without a connected rank is reported after this time; 0: 30 s */
     double lr;         /* peak learning rate, for `set lr=` */
     bt_writer *writer; /* attempt already begun; NULL: record nothing */
-    /* for the attempts that follow: from_step, reason and resume are filled in */
+    /* template of the following attempts: from_step, reason and resume are filled in */
     bt_run_start start;
     int attempt;
-    bt_resume_point from; /* of the first attempt */
-    /* newest usable checkpoint after a failure, or newer state in the folder `memory` ("": none);
-     * BT_NOTFOUND: begin anew. `why` gets a line per checkpoint passed over */
+    bt_resume_point from; /* start of the first attempt */
+    /* Finds the newest usable checkpoint after a failure, or newer state in the folder `memory`
+     * ("": none); BT_NOTFOUND: start from scratch. `why` receives a line per skipped checkpoint */
     bt_code (*resume_point)(void *ctx, const char *memory, bt_resume_point *p, bt_text *why,
                             bt_err *err);
-    /* number that fences the attempt's checkpoints: above every one that began in out_dir */
+    /* number that fences the attempt's checkpoints: higher than all earlier ones in out_dir */
     int (*fence)(void *ctx, int attempt);
-    void *resume_ctx; /* of both */
+    void *resume_ctx; /* context of both functions */
     /* argv of a viewer to start beside the run, NULL-terminated; NULL: none */
     const char *const *viewer;
-    /* when to tell whom; rules NULL: never. curl: path of the program that calls the webhook */
+    /* alert rules and their receivers; rules NULL: none. curl: path of the program that calls
+     * the webhook */
     struct {
         const struct bt_alert_rules *rules;
         const char *command, *webhook, *curl; /* "" */
@@ -124,12 +125,12 @@ typedef struct bt_job_setup {
 } bt_job_setup;
 
 typedef struct bt_job_result {
-    bool stopped; /* asked to stop, and did in order */
-    int signal;   /* that asked; 0: key, ctl, --stop-after or nobody */
-    bt_end end;   /* of the last attempt */
+    bool stopped; /* stopped in order on request */
+    int signal;   /* signal of the request; 0: key, ctl, --stop-after or none */
+    bt_end end;   /* end of the last attempt */
     char why_not_again[160];
     int attempts, restarts, resizes;
-    /* the fact "result" of rank 0, malloc'ed; NULL when none came */
+    /* the fact "result" of rank 0, malloc'ed; NULL: none arrived */
     char *result_json;
 } bt_job_result;
 
@@ -137,7 +138,7 @@ void bt_job_block_signals(void);
 bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) BT_MUST_CHECK;
 void bt_job_result_release(bt_job_result *r);
 
-/* from callbacks: a verb of verbs.def by its word, its argument or ""; by: "key p", "ctl", "web" */
+/* For callbacks: executes a verb of verbs.def with its argument or ""; by: "key p", "ctl", "web" */
 bt_code bt_job_ask(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err)
     BT_MUST_CHECK;
 void bt_job_multiply_lr(bt_job *job, double factor, const char *by); /* keys + and - */

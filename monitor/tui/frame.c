@@ -117,7 +117,7 @@ static void run_items(const bt_top *t, items *l) {
         snprintf(b, sizeof b, "%d", h->restarts);
         add(l, 4, BT_C_TEXT, "restarts", b);
     }
-    /* which of them report is a question of a run that goes on */
+    /* the number of reporting ranks matters for a live run only */
     const bool lacks = h->live && h->ranks_reporting < h->world_size && h->ranks_reporting > 0;
     if (h->live)
         snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
@@ -248,7 +248,7 @@ static void where_in_time(const bt_top *t, items *l) {
 static void draw_status(bt_top *t, int y) {
     items l = {.n = 0};
     char right[128], span[32];
-    /* the form says it in full */
+    /* the form shows it in full */
     bool message = bt_now_ns() < t->message_until_ns && t->message[0] &&
                    !(t->input == BT_INPUT_FORM && t->message_color == BT_C_BAD);
     if (message)
@@ -278,7 +278,7 @@ static int draw_hint(bt_top *t, int x, int y, const char *key, const char *hint)
     return x + bt_canvas_text(&t->canvas, x, y, w, (bt_style){.fg = BT_C_FAINT}, hint) + 2;
 }
 
-/* what the keys P and S do to the run in its state */
+/* effect of the keys P and S in the state of the run */
 static int draw_control_hints(bt_top *t, int x, int y) {
     const bt_view_head *h = &t->view->head;
     if (!t->has_run || !t->cfg.actions.control) return x;
@@ -336,7 +336,7 @@ static void draw_input(bt_top *t, int y) {
                                                                : ":");
     int w = bt_canvas_text_width(t->line), room = c->w - x - 2;
     const char *from = t->line;
-    /* the end stays in view */
+    /* keep the end visible */
     while (w > room && *from) bt_glyph_next(&from), w = bt_canvas_text_width(from);
     x += bt_canvas_text(c, x, y, room, s, from);
     bt_canvas_put(c, x, y, '_', (bt_style){.fg = BT_C_ACCENT, .bg = BT_C_BAR});
@@ -355,7 +355,7 @@ unsigned bt_top_small_parts(const bt_top *t) {
     return BT_VIEW_HEAD | (chart_fits(t) ? (unsigned)BT_VIEW_SERIES : 0);
 }
 
-/* what stands without a word in a line needs one in a column */
+/* a value without a label in a line needs one in a column */
 static const char *label_of(const item *x) {
     if (x->label[0] || x->importance == 0) return x->label;
     return strstr(x->value, " ago") ? "seen"
@@ -448,7 +448,7 @@ static void draw_small(bt_top *t) {
         bt_canvas_text(c, 0, --r.h, r.w, (bt_style){.fg = t->message_color}, t->message);
     bt_rect old = bt_canvas_clip(c, r);
     t->page = r.h - 1;
-    /* the other screens have nothing to say, and no room to say it */
+    /* the other screens need no line here, and have no room for one */
     if (!t->has_run) t->screen = BT_SCREEN_RUNS;
     if (t->help && list)
         bt_screen_help_draw(t, r);
@@ -509,7 +509,7 @@ bt_code bt_top_draw(bt_top *t, bt_err *err) {
         BT_TRY(bt_canvas_init(&t->canvas, w, h, bt_term_caps_of(t->term).chars, err));
     }
     bt_canvas_clear(&t->canvas);
-    /* a screen that lists something says what */
+    /* a list screen names its contents */
     t->n_rows = t->n_all = 0, t->columns = 0;
     t->tab_y = -1;
     t->list_rows = (bt_rect){0, 0, 0, 0};

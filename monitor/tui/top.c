@@ -17,9 +17,9 @@ static double cpu_s(void) { /* a busy machine must not make us slower than we ar
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Watching costs less than 1 % of a core: a share of the time that passes may be spent, on whatever
- * it is. What is not spent is saved for a costly moment; what is owed is paid back by looking less
- * often, as seldom as a look pays for itself and no more. */
+/* A token bucket limits this loop to less than 1 % of a core: a share of the elapsed time may be
+ * spent. Unspent time is saved for costly moments; an overdraft is compensated by a longer
+ * interval between loads, no longer than necessary. */
 static const double share = 0.0075, most_saved_s = 0.005, often_enough_s = 0.2;
 
 static void spend(bt_top *t, bool looked) {
@@ -64,8 +64,8 @@ static void try_load(bt_top *t) {
     if (code != BT_OK) bt_top_message(t, BT_C_BAD, "%s", err.msg);
 }
 
-/* keys act on rows as they stand on the canvas, so a key that asked for other data waits for it to
- * be drawn; showing a canvas is what has a rate */
+/* keys act on the rows of the canvas, so a key that requested other data waits until these are
+ * drawn; only drawing is limited in rate */
 static void take_keys(bt_top *t, int timeout_ms) {
     int32_t key = bt_term_key(t->term, timeout_ms);
     t->burst++;
@@ -86,8 +86,7 @@ static bt_code first_frame(bt_top *t, bt_err *err) {
     return code;
 }
 
-/* until there is something to do again; a moment more, so that a wait is not followed by another
- * one of nothing */
+/* waits for the next action, plus a moment, so that a wait is not followed by an empty one */
 static int wait_ms(const bt_top *t, int64_t looked, int64_t show) {
     int64_t look = t->frozen ? INT64_MAX : looked + load_interval_ns(t),
             next = look < show ? look : show, left = next - bt_now_ns();

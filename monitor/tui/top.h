@@ -1,9 +1,9 @@
 /* top.h - `bitrain top`: the screens over the view model, interactive or as one frame of text.
  *
- * Reads the metrics database only. What changes a run (control verbs, starting one) is done by
- * functions the caller hands in, so the screens know neither sockets nor processes; without them
- * the keys say that they cannot.
- * Threads: one caller. */
+ * It only reads the metrics database. Functions supplied by the caller change runs (control
+ * verbs, starting one), so the screens use neither sockets nor processes; without these
+ * functions the keys report that the action is not available.
+ * Threads:  one caller. */
 #ifndef BT_MONITOR_TUI_TOP_H
 #define BT_MONITOR_TUI_TOP_H
 
@@ -15,22 +15,22 @@
 
 typedef struct bt_top_actions {
     void *ctx;
-    /* sends a verb of verbs.def and its value ("lr=2e-4", a prompt; NULL: none) to a live run; reply:
-     * one line for people */
+    /* sends a verb of verbs.def and its value ("lr=2e-4", a prompt; NULL: none) to a live run;
+     * reply: one line for the user */
     bt_code (*control)(void *ctx, const char *run, const char *verb, const char *value, char *reply,
                        size_t size, bt_err *err);
-    /* starts a run with the words of a `bitrain train` command line, detached; it is in the
-     * database when it has begun. name: the one asked for, or "" and then receives the one made
-     * up */
+    /* Starts a run with the arguments of `bitrain train`, detached; it is in the database once
+     * it has begun. name: the requested name, or "", which then receives a generated one */
     bt_code (*start)(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
                      bt_err *err);
     /* writes an event: ANNOTATION at a step, ACKNOWLEDGED (step -1) */
     bt_code (*mark)(void *ctx, const char *run, int64_t step, bt_event_kind kind, const char *text,
                     bt_err *err);
-    /* "+paper -draft"; tags: those it has now */
+    /* text: "+paper -draft"; tags receives the current tags */
     bt_code (*tag)(void *ctx, const char *run, const char *words, char *tags, size_t size,
                    bt_err *err);
-    /* the records of an ended run, and its checkpoints if asked to. reply says what went */
+    /* Removes the records of an ended run, and its checkpoints if requested. reply receives a
+     * summary */
     bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
                       bt_err *err);
     /* the note of a run, "": none; another name of an ended run */

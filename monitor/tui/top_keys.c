@@ -1,4 +1,4 @@
-/* top_keys.c - what each key does. Input lines (filter, command, confirmation, form) take keys
+/* top_keys.c - executes each key. Input lines (filter, command, confirmation, form) take keys
  * before the table does. */
 #include <errno.h>
 #include <math.h>
@@ -169,7 +169,7 @@ static void drop_baseline(bt_top *t) {
     bt_top_message(t, BT_C_LABEL, "no baseline any more");
 }
 
-/* the run under the cursor of the list; on other screens its name is asked for */
+/* the run under the list's cursor; other screens prompt for a name */
 static void baseline(bt_top *t) {
     const char *run = run_under_cursor(t);
     if (t->baseline[0] && (!run || strcmp(run, t->baseline) == 0))
@@ -185,7 +185,7 @@ static void go_screen(bt_top *t, int screen) {
     t->pane = 0;
     t->expanded = t->help = t->comparing = false;
     t->mode = 0;
-    /* a range of one screen's charts means nothing in others */
+    /* the range of one screen's charts does not apply to other screens */
     t->y_all = false;
     t->y_zoom = 0;
     t->y_pan = 0;
@@ -522,7 +522,8 @@ static int32_t pasted(bt_top *t, int32_t key) {
     return key < ' ' || key >= 0x110000 ? ' ' : key;
 }
 
-/* a tab opens its screen, a row is selected; a selected row is opened. Nothing while something is asked */
+/* A click on a tab opens its screen; on a row selects it; on the selected row opens it. Clicks
+ * are ignored during a question */
 static void click(bt_top *t) {
     const int x = t->term->mouse_x, y = t->term->mouse_y;
     if (t->input != BT_INPUT_NONE || t->help) return;

@@ -1,4 +1,4 @@
-/* top_load.c - from the database to the view, and only what the screen shows. */
+/* top_load.c - loads the view from the database, limited to the current screen. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -160,7 +160,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     if (code == BT_OK) code = bt_view_load(t->view, &ask, err);
     if (code == BT_OK && (parts & BT_VIEW_HEAT) && t->view->ranks.n == 1 &&
         ask.heat == BT_HEAT_BUSY && !ask.baseline) {
-        /* a single rank is its own median: time says more */
+        /* a single rank is its own median: show time instead */
         ask.heat = BT_HEAT_STEP;
         code = bt_view_load(t->view, &ask, err);
     }
@@ -175,7 +175,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
     return code;
 }
 
-/* what a screen of a long run can say at once: everything that is read as the newest steps only */
+/* the quick part of a screen of a long run: everything that needs only the newest steps */
 bool bt_top_load_numbers(bt_top *t) {
     bt_view_ask ask;
     bt_err err = BT_ERR_INIT;

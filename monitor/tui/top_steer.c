@@ -1,5 +1,5 @@
-/* top_steer.c - what keys do to a run: verbs of a live one, the start of an ended one, notes, tags and
- * removal. What changes a run asks first. */
+/* top_steer.c - executes keys that change a run: verbs of a live one, the start of an ended one,
+ * notes, tags and removal, each after a confirmation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void confirm(bt_top *t, bt_action what) {
     t->asked_burst = t->burst;
 }
 
-/* the verb that a key asks for in this state; BT_VERB_COUNT: none */
+/* verb of a key in this state; BT_VERB_COUNT: none */
 static bt_verb verb_of(const bt_top *t, bt_action what) {
     static const struct {
         bt_action what;
@@ -73,8 +73,8 @@ static bool take_outcome(void *ctx, const bt_row *row) {
     return false;
 }
 
-/* The first event of a run behind `after` of a kind or a refusal; kind "": the newest of any kind.
- * seq stays 0 where there is none. */
+/* Finds the first event of a run after `after` of a kind, or a refusal; kind "": the newest of
+ * any kind. seq remains 0 if there is none. */
 static bt_code find_event(bt_top *t, const char *run, int64_t after, const char *kind, outcome *o) {
     char from[24];
     const char *params[] = {run, from, kind};
@@ -102,7 +102,7 @@ void bt_top_steer_outcome(bt_top *t) {
     outcome o = {.seq = 0};
     if (!t->sent.run[0]) return;
     if (strcmp(t->sent.run, t->run) != 0) {
-        t->sent.run[0] = 0; /* another run is looked at */
+        t->sent.run[0] = 0; /* another run is displayed */
         return;
     }
     const char *kind = bt_events[bt_verbs[t->sent.verb].outcome].name;

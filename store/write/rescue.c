@@ -217,8 +217,8 @@ typedef struct copying {
 } copying;
 
 /* Copies in one direction; until_met: up to rows that exist already. true: reached the end. A
- * row may also be refused by the new file's rules, so the first direction skips it; *refused: an
- * empty */
+ * row may also be refused by the new file's rules, so the first direction skips it; *refused:
+ * this happened in an empty table */
 static bool copy_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
                       bool until_met, bool *refused) {
     sqlite3_stmt *get = NULL;

@@ -1,4 +1,4 @@
-/* api.c - what the pages ask of one run: the view model as JSON, part by part. */
+/* api.c - requests about one run: the view model as JSON, part by part. */
 #include "web/api/api.h"
 
 #include <math.h>
@@ -8,13 +8,13 @@
 
 #include "engine/base/tables/metric.h"
 
-/* runs whose loaded series are kept; the one not asked for longest goes */
+/* number of cached runs; the least recently used one is evicted */
 enum { VIEWS = 64 };
 
 struct bt_api {
     char store[1024];
     bt_db *db;
-    int64_t files; /* that were opened */
+    int64_t files; /* opened views */
     struct {
         char run[BT_NAME_MAX];
         bt_view *view;
@@ -89,8 +89,8 @@ bt_view *bt_api_view(bt_api *a, const char *run, bt_err *err) {
     return a->view[oldest].view;
 }
 
-/* ---- asking the view ---- */
-/* A number that a request does not give stays 0: the view then takes its own default (view.h). */
+/* ---- requests to the view -------------------------------------------------------------------- */
+/* A number that is missing in a request remains 0: the view then uses its default (view.h). */
 static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
     return bt_fail(err, BT_ARG, "query argument '%s' must be %s", key, want);
 }
@@ -154,7 +154,7 @@ bt_code bt_api_islands(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     return answer_parts(a, r, run, BT_VIEW_HEAD | BT_VIEW_ISLANDS, out, err);
 }
 
-/* of the tensor that is named, else of the first ternary one */
+/* distribution of the named tensor, else of the first ternary one */
 bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
                              bt_err *err) {
     bt_view_ask ask;

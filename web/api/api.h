@@ -11,26 +11,27 @@
 #include "web/http/http_request.h"
 
 typedef struct bt_answer {
-    int status;       /* 200 unless said otherwise */
-    const char *type; /* "application/json" unless said otherwise */
+    int status;       /* default 200 */
+    const char *type; /* default "application/json" */
     bt_text body;
 } bt_answer;
 
 typedef struct bt_api bt_api;
 
-/* what the server takes beyond reading */
+/* options of the server beyond reading */
 typedef struct bt_api_allows {
     bool control, query;
-    const char *program; /* that answers queries; see query_process.h */
+    const char *program; /* executes queries; see query_process.h */
     /* starts the ranks of an ended run again, detached; NULL: cannot. It may take a second */
     bt_code (*resume)(void *ctx, const char *run, bt_err *err);
     void *resume_ctx;
-    /* removes an ended run's records, and its checkpoints if asked to; reply says what went. NULL:
-     * cannot. ctx is resume_ctx */
+    /* Removes an ended run's records, and its checkpoints if requested; reply receives a
+     * summary. NULL: not available. ctx is resume_ctx */
     bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
                       bt_err *err);
-    /* begins a run, detached, with n words of a `bitrain train` command line; name: as wanted, or ""
-     * and then the one made up. It may take a second. NULL: cannot. ctx is resume_ctx */
+    /* Starts a run, detached, with n arguments of `bitrain train`; name: the requested name, or
+     * "", which then receives a generated one. It may take a second. NULL: not available. ctx is
+     * resume_ctx */
     bt_code (*start)(void *ctx, int n, const char *const *words, char name[BT_NAME_MAX],
                      bt_err *err);
 } bt_api_allows;

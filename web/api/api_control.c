@@ -26,7 +26,7 @@ typedef struct request {
     int64_t step; /* -1: none given */
 } request;
 
-/* ---- what is recorded of a run --------------------------------------------------------------- */
+/* ---- changes to the record of a run ---------------------------------------------------------- */
 
 static bt_code tag(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     char copy[VALUE_MOST + 1], tags[256], *rest = copy, *word;
@@ -148,7 +148,7 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
         code = unknown_verb(err);
     else {
         snprintf(q->run, sizeof q->run, "%s", name);
-        snprintf(q->verb, sizeof q->verb, "%s", verb); /* what is longer is none, cut or not */
+        snprintf(q->verb, sizeof q->verb, "%s", verb); /* a longer text is invalid, cut or not */
         code = check(q, value, err);
         q->has_value = value != NULL;
         snprintf(q->value, sizeof q->value, "%s", value && code == BT_OK ? value : "");
@@ -157,7 +157,7 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
     return code;
 }
 
-/* an ended run has no supervisor to ask: it is started again, by what view.h's trouble says */
+/* an ended run has no supervisor: it is restarted with the command of view.h's trouble */
 static bt_code resume_ended(bt_api *a, const char *wanted, bool *done, char *reply, size_t size,
                             bt_err *err) {
     const bt_api_allows allows = bt_api_allowed(a);

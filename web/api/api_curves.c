@@ -71,7 +71,7 @@ static bt_code read_ask(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-typedef struct curves { /* of an answer, while it is made */
+typedef struct curves { /* state of an answer in the making */
     int n;
     bt_text missing; /* names, with commas between */
 } curves;
@@ -109,7 +109,7 @@ bt_code bt_api_curves(bt_api *a, const bt_req *r, const char *unused, bt_answer 
     bt_json_object(&j, NULL);
     bt_json_str(&j, "metric", bt_step_metrics[ask.series[0].metric].key);
     bt_json_array(&j, "runs");
-    /* many long names are more than one argument may hold: it may come again */
+    /* many long names exceed one argument, which may be repeated */
     for (int i = 0; i < r->n_args && code == BT_OK; i++)
         if (strcmp(r->arg[i].key, "runs") == 0)
             code = put_curves(a, r->arg[i].value, &ask, &c, &j, err);

@@ -9,10 +9,11 @@
 #include "engine/base/clock.h"
 #include "web/api/api.h"
 
-/* so long the last values of a run remain, for scrapers that ask every few minutes */
+/* time for which the last values of a run remain, for scrapers with intervals of minutes */
 #define ENDED_S "300"
 
-/* series that one answer holds at most; bitrain_left_out says how many more there are, of runs up to COUNTED_MAX */
+/* maximum number of series in one answer; bitrain_left_out has the number of omitted ones, of
+ * runs up to COUNTED_MAX */
 enum { LIVE_MAX = 64, RANKS_MAX = 512, TENSORS_MAX = 512, COUNTED_MAX = 100000 };
 
 /* ---- families: one value a run, taken from the head ------------------------------------------ */
@@ -179,7 +180,7 @@ static void put(bt_text *rows, int f, const char *labels, double v) {
     if (!isnan(v)) bt_text_printf(&rows[f], "bitrain_%s{%s} %.17g\n", families[f].name, labels, v);
 }
 
-/* names of tensors and kinds come from records: a label's value is escaped */
+/* names of tensors and kinds are recorded texts: escape label values */
 static const char *label(char *out, size_t size, const char *s) {
     size_t n = 0;
     for (; *s && n + 3 < size; s++) {
@@ -258,7 +259,7 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     ask.panel = BT_PANEL_COUNT;
     ask.samples = 1;
     ask.run = run;
-    /* where the newest point lies on this axis: all bytes so far */
+    /* position of the newest point on this axis: all bytes so far */
     ask.x = BT_X_BYTES;
     ask.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_TOKENS};
     ask.n_series = 1;

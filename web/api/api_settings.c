@@ -43,7 +43,7 @@ static bt_code read_names(const bt_req *r, asked *a, bt_err *err) {
     return BT_OK;
 }
 
-/* the names come from the table of metrics: they may stand in a statement */
+/* the names are those of the table of metrics, so they are safe in a statement */
 static bt_code read_metrics(const bt_req *r, asked *a, bt_err *err) {
     a->n_settings = a->n;
     for (int k = 0; k < r->n_args; k++) {
@@ -60,7 +60,7 @@ static bt_code read_metrics(const bt_req *r, asked *a, bt_err *err) {
     return BT_OK;
 }
 
-/* of a metric: its newest value among the last 200 steps of a run */
+/* newest value of a metric among the last 200 steps of a run */
 static bt_code put_runs(bt_db *db, asked *a, bt_err *err) {
     char path[MOST][80];
     const char *params[MOST];

@@ -22,7 +22,7 @@ static bool is_choice(const char *choices, const char *value) {
     return false;
 }
 
-/* one word of the command line: never an option, whatever it says */
+/* one argument of the command line, which is never taken for an option */
 static bt_code check_value(const bt_start_field *f, const char *value, bt_err *err) {
     if (strlen(value) > TEXT_MOST)
         return bt_fail(err, BT_ARG, "'%s' has %zu bytes, at most %d are possible", f->name,

@@ -1,4 +1,4 @@
-/* query_process.c - the statement goes in through standard input, the answer comes out through pipes. */
+/* query_process.c - sends the statement to standard input, and reads the answer from pipes. */
 #include "web/api/query_process.h"
 
 #include <errno.h>
@@ -15,12 +15,12 @@
 #include "engine/base/clock.h"
 
 enum { IN, OUT, ERR, ENDS };
-static const double GRACE_S = 0.5; /* to start, and to say by itself that it took too long */
+static const double GRACE_S = 0.5; /* time to start, and to report its own time-out */
 
 typedef struct child {
     pid_t pid;
     int fd[ENDS];      /* ours; -1: closed */
-    const char *input; /* what is still to be sent */
+    const char *input; /* bytes that are not sent yet */
     size_t n_input;
 } child;
 
@@ -80,7 +80,7 @@ static bool take_some(int *fd, bt_text *to, size_t most) {
     return to->len <= most;
 }
 
-/* until the child closed its ends; false: it had to be stopped */
+/* Reads until the child has closed its ends; false: it had to be stopped */
 static bool talk(child *c, int64_t until, size_t bytes, bt_text *out, bt_text *said) {
     while (c->fd[OUT] >= 0 || c->fd[ERR] >= 0) {
         int64_t left = until - bt_now_ns();

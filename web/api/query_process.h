@@ -11,7 +11,7 @@ typedef struct bt_query_process {
     const char *program, *store, *sql;
     int64_t rows, memory_mib;
     double seconds;
-    size_t bytes; /* of an answer */
+    size_t bytes; /* limits of an answer */
 } bt_query_process;
 
 /* out: {"columns","rows","truncated"}. BT_ARG: the statement is refused; BT_BUSY: it took longer, or

@@ -1,5 +1,5 @@
-/* report.c - what the page would ask a server for is asked here and kept under the
- * same names (api.js reads them). */
+/* report.c - makes all requests of the page in advance and stores the answers under the same
+ * names (api.js reads them). */
 #include "web/api/report.h"
 
 #include <math.h>
@@ -100,7 +100,7 @@ static bt_code keep_all(keeper *k, bt_err *err) {
     for (size_t i = 0; i < v->ranks.n && n < RANKS; i++)
         ranks[n++] = v->ranks.rank[v->ranks.order[i]].rank;
     k->all -= RANKS - n;
-    for (int h = 0; h < heats; h++) { /* those the page offers */
+    for (int h = 0; h < heats; h++) { /* choices that the page offers */
         const char *value = bt_heat_value_name((bt_heat_value)h);
         snprintf(name, sizeof name, "/heatmap?value=%s", value);
         snprintf(number, sizeof number, "%d", HEAT_COLUMNS);
@@ -108,7 +108,7 @@ static bt_code keep_all(keeper *k, bt_err *err) {
                     (const char *const[]){"value", value, "cols", number, NULL}, err));
     }
     BT_TRY(keep_series(k, NULL, err));
-    /* where the steps lie on the other axes */
+    /* positions of the steps on the other axes */
     for (int x = 1; x < (int)BT_X_COUNT; x++) {
         const char *axis = bt_x_axis_name((bt_x_axis)x);
         snprintf(name, sizeof name, "/axis?x=%s", axis);
@@ -126,8 +126,8 @@ static bt_code keep_all(keeper *k, bt_err *err) {
 
 /* ---- the file ---- */
 
-/* JSON into a data block: markup characters as \u00XX (they stand in strings only), fractions to
- *                         seven digits */
+/* Copies JSON into a data block: markup characters become \u00XX (they occur in strings only),
+ * fractions have seven digits */
 static void put_data(bt_text *out, const char *s) {
     bool text = false;
     while (*s) {

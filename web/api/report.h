@@ -12,7 +12,8 @@
 #include "engine/base/text.h"
 #include "store/store.h"
 
-/* run: a name or "last". out receives the whole file. progress: told after every answer; may be NULL */
+/* run: a name or "last". out receives the whole file. progress: called after every answer; may
+ * be NULL */
 bt_code bt_report(bt_text *out, const char *store, const char *run,
                   const bt_store_progress *progress, bt_err *err) BT_MUST_CHECK;
 

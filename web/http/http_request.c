@@ -50,8 +50,8 @@ bool bt_req_etag_matches(const char *if_none_match, const char *etag) {
     return false;
 }
 
-/* h (n bytes) names the host of `name` (k bytes): in a request an IPv6 address stands in brackets, where it
- * is listened at without */
+/* true if h (n bytes) is the host of `name` (k bytes): an IPv6 address has brackets in a
+ * request, but not in the listening address */
 static bool same_host(const char *h, size_t n, const char *name, size_t k) {
     if (k > 0 && k == n && bt_ascii_equal_n(name, h, n)) return true;
     return memchr(name, ':', k) && name[0] != '[' && n == k + 2 && h[0] == '[' && h[n - 1] == ']' &&

@@ -1,5 +1,7 @@
-/* http_request.h - what a request says, and whether it may be answered: pure functions over bounded
- * text (a fuzz target). No sockets, no database, no allocation. Threads: none shared. */
+/* http_request.h - parses and validates requests: pure functions over bounded text (a fuzz
+ * target), without sockets, database or allocation.
+ *
+ * Threads:  no shared state. */
 #ifndef BT_WEB_HTTP_HTTP_REQUEST_H
 #define BT_WEB_HTTP_HTTP_REQUEST_H
 
@@ -24,7 +26,7 @@ typedef struct bt_req {
     bt_arg arg[BT_REQ_ARGS];
     int n_args;
     bool args_overflow; /* more, or longer, than fits: refused */
-    const char *body;   /* of a POST; NUL-terminated */
+    const char *body;   /* body of a POST; NUL-terminated */
 } bt_req;
 
 /* adds one query argument; sets args_overflow when it does not fit. value may be NULL ("?a"). */

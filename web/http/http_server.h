@@ -1,5 +1,6 @@
-/* http_server.h - what this program's HTTP servers share of libmicrohttpd: reading a request, headers
- * that every response carries, compiled-in assets, connections with deadlines, the token. */
+/* http_server.h - parts of libmicrohttpd shared by this program's HTTP servers: reading
+ * requests, headers of every response, compiled-in assets, connections with deadlines, the
+ * token. */
 #ifndef BT_WEB_HTTP_HTTP_SERVER_H
 #define BT_WEB_HTTP_HTTP_SERVER_H
 
@@ -20,10 +21,12 @@ enum {
 /* method, path, headers and query arguments; they are the connection's */
 void bt_http_read(bt_req *q, struct MHD_Connection *c, const char *path, const char *method);
 const char *bt_http_header(struct MHD_Connection *c, const char *name); /* NULL: absent */
-/* What two parsers may read differently: Content-Length and Transfer-Encoding together, one of these or Host
- * twice, an encoded NUL in the address, at which libmicrohttpd cuts it. Returns a message for a 400, or NULL */
+/* Detects requests that two parsers may read differently: Content-Length and Transfer-Encoding
+ * together, one of these or Host twice, an encoded NUL in the address, where libmicrohttpd cuts
+ * it. Returns a message for a 400, or NULL */
 const char *bt_http_ambiguity(struct MHD_Connection *c);
-bool bt_http_takes_gzip(const char *encodings); /* of an Accept-Encoding header; NULL is fine */
+/* value of an Accept-Encoding header; may be NULL */
+bool bt_http_takes_gzip(const char *encodings);
 
 typedef struct bt_header {
     const char *name, *value; /* value NULL: it is not sent; name NULL: the end of a list */
@@ -34,10 +37,11 @@ typedef struct bt_header {
  * a compressed one that does not say so. */
 enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r,
                              const bt_header *more);
-extern const bt_header bt_http_events[]; /* of an event stream; tells proxies not to buffer it */
+/* headers of an event stream, including one against buffering in proxies */
+extern const bt_header bt_http_events[];
 const bt_asset *bt_http_asset(const bt_asset *assets, size_t n, const char *path); /* NULL: none */
 enum MHD_Result bt_http_send_asset(struct MHD_Connection *c, const bt_req *q, const bt_asset *a);
-/* the token came in the Authorization header; a cookie bitrain_PORT carries it from now on */
+/* the Authorization header had the token; from now on the cookie bitrain_PORT contains it */
 enum MHD_Result bt_http_send_login(struct MHD_Connection *c, int port, const char *token);
 
 /* 32 random hex digits */

@@ -35,9 +35,9 @@ void bt_links_release(bt_links *l);
 bt_link *bt_links_add(bt_links *l, int fd); /* NULL: no memory; such a connection has no deadline */
 /* all accept a NULL link */
 void bt_links_remove(bt_links *l, bt_link *k);
-void bt_links_begin(bt_links *l, bt_link *k);  /* the first line of a request came */
+void bt_links_begin(bt_links *l, bt_link *k);  /* the first line of a request arrived */
 void bt_links_end(bt_links *l, bt_link *k);    /* its answer was sent */
-void bt_links_exempt(bt_links *l, bt_link *k); /* until its end */
+void bt_links_exempt(bt_links *l, bt_link *k); /* deadline of the request's end */
 /* shuts the sockets of requests that outlive the deadline (idle ones: twice that), and of the
  * oldest beyond a crowd of so many */
 void bt_links_cut(bt_links *l, int64_t deadline_ns, int crowd);

@@ -17,7 +17,7 @@
 
 enum { BACKLOG = 1024, STATE_LISTEN = 0x0a };
 
-/* ---- who holds a port ---- */
+/* ---- owner of a port ------------------------------------------------------------------------- */
 
 /* inode of the listening socket on a port, from one of /proc/net/tcp and tcp6; 0: none */
 static unsigned long listening_inode(const char *table, int port) {
@@ -136,7 +136,7 @@ bt_code bt_listen_unix(const char *path, int *out, bt_err *err) {
         else if (errno != ECONNREFUSED || unlink(path) != 0)
             code = bt_fail_errno(err, BT_BUSY, errno, "cannot replace the socket '%s'", path);
     }
-    /* never open to others, not even for a moment */
+    /* never accessible to other users, not even for a moment */
     mode_t before = umask(0177);
     if (code == BT_OK &&
         (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0))

@@ -5,15 +5,15 @@
 
 #include "engine/base/status.h"
 
-/* fd: close-on-exec, non-blocking, listening. port: the one given, or the free one that was found
- * for 0. BT_BUSY: taken; the message says by whom, where the system tells, and what to do. */
+/* fd: close-on-exec, non-blocking, listening. port: the given one, or a free one for 0. BT_BUSY:
+ * the port is taken; the message names the owner, if known, and the remedy. */
 bt_code bt_listen_tcp(const char *host, int port, int *fd, int *port_found, bt_err *err)
     BT_MUST_CHECK;
 /* mode 0600; a socket left behind by a program that is gone is replaced, a live one is BT_BUSY */
 bt_code bt_listen_unix(const char *path, int *fd, bt_err *err) BT_MUST_CHECK;
 
-/* "bitrain (pid 123)" of who listens on this TCP port of this machine; "" when it cannot be told
- * (another user's process) */
+/* "bitrain (pid 123)" for the process that listens on this TCP port of this machine; "" if
+ * unknown (another user's process) */
 void bt_listen_holder(int port, char *out, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
-/* reply.c - an answer that comes from another thread: its connection sleeps while there is nothing to
- * send. */
+/* reply.c - answers produced by another thread: the connection is suspended while there is
+ * nothing to send. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "web/serve/serve_impl.h"
 
-/* bytes that wait for a slow reader; beyond, the source is told that it has gone */
+/* buffered bytes of a slow reader; above this the source is told to stop */
 enum { UNREAD_MAX = 4 << 20 };
 
 static void lock(const bt_reply *r) { pthread_mutex_lock(&r->server->lock); }
@@ -34,7 +34,7 @@ bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
     return NULL;
 }
 
-/* under the lock; frees it when neither side has it any more */
+/* requires the lock; frees the reply when neither side uses it any more */
 static bool leave(bt_reply *r) {
     if (r->conn || !r->ended) return false;
     bt_serve *s = r->server;
@@ -52,7 +52,7 @@ static void destroy(bt_reply *r) {
     free(r);
 }
 
-/* under the lock */
+/* requires the lock */
 static void wake(bt_reply *r) {
     if (!r->suspended) return;
     r->suspended = false;
@@ -184,7 +184,7 @@ enum MHD_Result bt_reply_answer(bt_reply *r) {
     return stream ? send_stream(r) : MHD_YES;
 }
 
-/* under the lock, so that the source does not end it meanwhile */
+/* under the lock, so that the source cannot end it meanwhile */
 static void tell_gone(bt_reply *r) {
     if (r->ended || r->told_gone || !r->work) return;
     r->told_gone = true;

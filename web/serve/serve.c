@@ -16,7 +16,7 @@ typedef struct exchange { /* one request in progress */
     bt_text body;
     bool too_large;
     bt_reply *reply; /* NULL: answered by the server itself, or not yet */
-    char path[256];  /* where the client's ends with a slash: the same without it */
+    char path[256];  /* the same path without a trailing slash */
 } exchange;
 
 /* ---- answers of the server itself ------------------------------------------------------------ */

@@ -37,7 +37,7 @@ typedef struct bt_serve_source {
 
 enum { BT_SERVE_KEY_MIN = 16, BT_SERVE_KEY_MAX = 128 };
 
-/* What an error response contains, in OpenAI's form; texts are borrowed during the call. */
+/* Content of an error response, in OpenAI's form; texts are borrowed during the call. */
 typedef struct bt_serve_error {
     const char *type;    /* "invalid_request_error" */
     const char *code;    /* "context_length_exceeded"; NULL: null */
@@ -55,10 +55,10 @@ typedef struct bt_serve_cfg { /* texts are copied */
     /* BT_SERVE_KEY_MIN to BT_SERVE_KEY_MAX visible ASCII characters without quotes, commas, semicolons and backslashes;
      * NULL or "": 32 random hex digits */
     const char *token;
-    bool open;           /* no token is asked for */
+    bool open;           /* no token is required */
     int max_replies;     /* unfinished at a time; beyond: 429 */
     size_t max_body;     /* bytes of a request */
-    int64_t deadline_ns; /* of a request to arrive; 0: 10 s */
+    int64_t deadline_ns; /* time for a request to arrive; 0: 10 s */
     bt_serve_source source;
 } bt_serve_cfg;
 

@@ -16,7 +16,7 @@ struct bt_reply {
     bt_serve *server;
     struct MHD_Connection *conn; /* NULL: the connection is done with it */
     void *work;
-    int status; /* 0: nothing was said yet */
+    int status; /* 0: nothing was sent yet */
     char type[40], id[BT_REQUEST_ID_HEX + 1];
     bool stream, ended, suspended, told_gone;
     bt_text out; /* not yet sent: of a stream, what is behind `sent` */
@@ -43,7 +43,7 @@ bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c); /* NULL: memory,
 /* the handler of its connection, again after each time it was resumed */
 enum MHD_Result bt_reply_answer(bt_reply *r);
 void bt_reply_close(bt_reply *r); /* its connection is done with it */
-/* tells the source of replies whose client hung up while the connection slept */
+/* cancels replies whose client disconnected while the connection was suspended */
 void bt_reply_look_for_gone(bt_serve *s);
 /* {"error": ...} */
 void bt_serve_error_text(bt_text *out, const bt_serve_error *e);

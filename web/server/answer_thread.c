@@ -1,5 +1,5 @@
-/* answer_thread.c - answers that may take long: each by a thread of its own, while its connection sleeps and
- * the server's thread serves the others. */
+/* answer_thread.c - computes slow answers in separate threads, while their connections are
+ * suspended and the server's thread serves other ones. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct bt_answer_thread {
     bt_req req; /* only its arguments: the rest is the connection's */
     bt_answer answer;
     pthread_t thread;
-    bool done; /* under the server's lock */
+    bool done; /* requires the server's lock */
 };
 
 static void *work(void *ctx) {

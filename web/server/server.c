@@ -29,7 +29,7 @@ typedef struct exchange { /* one request in progress */
 
 /* ---- requests -------------------------------------------------------------------------------- */
 static enum MHD_Result send_answer_again(struct MHD_Connection *c, const bt_answer *a) {
-    bt_answer copy = *a; /* its body stays the cache's */
+    bt_answer copy = *a; /* the cache keeps its body */
     return bt_web_send_answer(c, &copy);
 }
 

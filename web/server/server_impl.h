@@ -16,7 +16,7 @@ typedef struct stream { /* an open event stream */
     struct MHD_Connection *conn;
     char run[BT_NAME_MAX];
     bt_cursor cursor;
-    bt_text out; /* what is not yet sent */
+    bt_text out; /* bytes that are not sent yet */
     size_t sent;
     int64_t last_ns; /* when something was last put */
     bool suspended;
@@ -53,8 +53,9 @@ enum MHD_Result bt_web_send_answer(struct MHD_Connection *c, bt_answer *a);
 enum MHD_Result bt_web_send_error(struct MHD_Connection *c, int status, const char *code,
                                   const char *message, const char *hint);
 
-/* answer_thread.c. answer: suspends the connection; *out is the exchange's, and stays NULL where an error
- * was sent. send: when it was resumed. wait: for all, before the stop */
+/* answer_thread.c. answer: suspends the connection; *out belongs to the exchange, and remains
+ * NULL if an error was sent. send: call it after the connection was resumed. wait: waits for all
+ * threads before the stop */
 enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, const bt_route *route,
                                         const bt_req *q, bt_answer_thread **out);
 enum MHD_Result bt_web_send_threaded(bt_answer_thread *p);

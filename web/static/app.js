@@ -1,4 +1,4 @@
-// app.js - where the page begins: the token, the route in the URL's fragment (#/runs,
+// app.js - entry point of the page: the token, the route in the URL's fragment (#/runs,
 // #/run/NAME/PAGE, #/compare?runs=A,B), and the keys that choose a page.
 import { askEarly, get, login, onRefused } from "./base/api.js";
 import { toast } from "./base/dom.js";
@@ -23,7 +23,8 @@ import { stepsPage } from "./pages/page_steps.js";
 import { systemPage } from "./pages/page_system.js";
 import { ternaryPage } from "./pages/page_ternary.js";
 
-// the pages of a run, by the keys 1 to 9; `only` and `not` name what of a head says that there is such a page, or none
+// pages of a run, by the keys 1 to 9; `only` and `not` name the fields of a head that require or
+// exclude a page
 const pages = [
   { key: "overview", title: "Overview", show: overviewPage },
   { key: "ranks", title: "Ranks", show: ranksPage, not: "hub" },
@@ -38,8 +39,8 @@ const pages = [
 const comparedMost = 12;
 
 const root = document.getElementById("main");
-let server = { control: false }; // what it allows
-let view = null; // what is open
+let server = { control: false }; // permissions of the server
+let view = null; // the open page
 let zoomedRun = null; // the run that the zoom belongs to
 let isAsking = false; // for the token
 
@@ -97,7 +98,7 @@ function fail(error) {
   if (error.status === 404 && view) {
     view.stop();
     showGone(root, view.run, view.head !== null, error);
-  } else if (error.status !== 401) toast(error.message); // the gate says the rest
+  } else if (error.status !== 401) toast(error.message); // the gate shows the details
 }
 
 // ---- the token: the address that `bitrain dash` prints holds it in its fragment
@@ -120,7 +121,7 @@ async function enter(token) {
   await start();
 }
 
-/** What the page that the fragment names asks first, beside what every page needs. */
+/** First requests of the page named by the fragment, besides those of every page. */
 function askEarlyFor(hash) {
   const [, run, page] = /^#\/run\/([\w.-]+)(?:\/(\w+))?/.exec(hash) || [];
   if (run && (!page || page === "overview")) askOverviewEarly(run);

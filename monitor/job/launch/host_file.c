@@ -17,7 +17,7 @@ enum { LINE_BYTES = 1024, SLOTS_MOST = 65536 };
 typedef struct seen {
     int hosts, slots;
     bool all_say;
-    int *each; /* (most) slots of the first hosts; NULL: not wanted */
+    int *each; /* (most) slots of the first hosts; NULL: not needed */
     int most;
 } seen;
 
@@ -150,7 +150,7 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
                    s.slots, (ranks + s.hosts - 1) / s.hosts);
 }
 
-/* every host says how many it takes */
+/* every host has slots=N */
 static bool all_slots(const char *path, seen *s) {
     char line[LINE_BYTES];
     bt_err why = BT_ERR_INIT;

@@ -1,4 +1,5 @@
-/* hosts.c - reads the host file, asks its hosts without waiting for them, writes one of those in use. */
+/* hosts.c - reads the host file, tests its hosts without blocking, writes a file of those in
+ * use. */
 #include "monitor/job/launch/hosts.h"
 
 #include <arpa/inet.h>
@@ -13,7 +14,7 @@
 
 #include "engine/base/clock.h"
 
-/* a lost question is asked anew after this time, instead of the kernel's first repeat after 1 s */
+/* a lost test is repeated after this time, instead of the kernel's first repetition after 1 s */
 static const int64_t LOOK_NS = 250000000;
 static const double LONGEST_WAIT_S = 60;
 #define BLANKS " \t\r\n"
@@ -87,7 +88,7 @@ void bt_hosts_close(bt_hosts *h) {
     *h = (bt_hosts){0};
 }
 
-/* ---- asking ---------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void answer(bt_host *h) {
     hang_up(h);
@@ -101,14 +102,14 @@ static void ask(bt_host *h, int64_t now_ns) {
     if (!h->asked_ns) h->asked_ns = now_ns;
     h->fd = socket(h->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (h->fd < 0) {
-        h->asked_ns = 0; /* our own want of descriptors says nothing about it */
+        h->asked_ns = 0; /* a lack of descriptors here proves nothing about the host */
         return;
     }
     if (connect(h->fd, (const struct sockaddr *)&h->address, h->address_len) == 0 ||
         errno == ECONNREFUSED)
         answer(h);
     else if (errno != EINPROGRESS)
-        hang_up(h); /* no route: as silent as one that says nothing */
+        hang_up(h); /* no route: counts as no response */
 }
 
 static void hear(bt_host *h) {
@@ -148,7 +149,7 @@ void bt_hosts_look(bt_hosts *h, bool aside, int64_t now_ns) {
         if (!aside)
             look_at(host, now_ns);
         else {
-            /* a question of the look before that nobody answered */
+            /* a test of the previous look without a response */
             if (host->fd >= 0 && now_ns - host->look_ns > 4 * LOOK_NS) hang_up(host);
             look_at_aside(host, now_ns);
         }

@@ -60,7 +60,7 @@ void bt_job_dirs_sweep(void) {
 }
 
 /* The lock is taken before it gets its name, so that a sweep never finds it free. Its text names
- * the job's folder, so that whoever meets one half of a job's scratch knows which job it is of. */
+ * the job's folder, so that each half of a job's scratch identifies the job. */
 static int make_lock(const char *folder, const char *job, bt_err *err) {
     char fresh[300], name[300];
     snprintf(fresh, sizeof fresh, "%s/lock.new", folder);

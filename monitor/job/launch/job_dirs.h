@@ -1,9 +1,9 @@
-/* job_dirs.h - folders that die with a job: its sockets, mpirun's files, the shared-memory segments
- * of the ranks.
+/* job_dirs.h - folders with the life of a job: its sockets, mpirun's files, the shared-memory
+ * segments of the ranks.
  *
- * Each folder holds a file `lock`, which names the job's folder in TMPDIR, with a file lock that
- * the supervisor and mpirun share; when both are gone the lock is free and the next supervisor of
- * the same user sweeps the folder, so a killed pair leaves nothing for ever. */
+ * Each folder has a file `lock`, which names the job's folder in TMPDIR, with a file lock shared
+ * by the supervisor and mpirun; after the end of both the lock is free, and the next supervisor
+ * of the same user removes the folder, so killed jobs leave nothing behind. */
 #ifndef BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H
 #define BT_MONITOR_JOB_LAUNCH_JOB_DIRS_H
 
@@ -12,11 +12,11 @@
 typedef struct bt_job_dirs {
     /* shm may be a folder inside tmp when /dev/shm is absent or too small */
     char tmp[256], shm[256];
-    int lock;     /* of tmp, to be inherited by mpirun */
-    int shm_lock; /* of shm, -1 when it lies inside tmp */
+    int lock;     /* lock of tmp, inherited by mpirun */
+    int shm_lock; /* lock of shm, -1 if it is inside tmp */
 } bt_job_dirs;
 
-/* removes folders nobody holds */
+/* removes folders without an owner */
 void bt_job_dirs_sweep(void);
 bt_code bt_job_dirs_create(bt_job_dirs *s, int ranks, bt_err *err) BT_MUST_CHECK;
 /* accepts an all-zero struct */

@@ -1,9 +1,9 @@
-/* launch.h - how mpirun is started: one table of its arguments with the reason for each, its
- * environment, its session.
+/* launch.h - starts mpirun: a table of its arguments with the reason for each, its environment,
+ * its session.
  *
- * The table is for Open MPI 4.1 (measured); a word in braces is filled in. Where: local jobs, jobs
- * with a host file, ...
- * Threads: none shared. */
+ * The table is for Open MPI 4.1 (measured); a word in braces is a placeholder. Where: local
+ * jobs, jobs with a host file, ...
+ * Threads:  no shared state. */
 #ifndef BT_MONITOR_JOB_LAUNCH_LAUNCH_H
 #define BT_MONITOR_JOB_LAUNCH_LAUNCH_H
 
@@ -22,14 +22,14 @@ typedef enum {
     BT_LAUNCH_HOSTS,
     BT_LAUNCH_ROOT,
     BT_LAUNCH_NO_CMA,
-    BT_LAUNCH_HOMELESS, /* neither HOME nor the user database says where the home folder is */
+    BT_LAUNCH_HOMELESS, /* neither HOME nor the user database has a home folder */
     BT_LAUNCH_CROWDED
 } bt_launch_when;
 
 typedef struct bt_launch_row {
     bt_launch_when when;
-    /* separated by blanks; {ranks} {hosts} {shm} {tmp} {map} {daemon} are filled in, each as one word;
-     * NAME=... is environment */
+    /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {daemon} are one
+     * word each; NAME=... is environment */
     const char *words;
     const char *reason;
 } bt_launch_row;
@@ -46,20 +46,20 @@ typedef struct bt_launch {
     const char *program;      /* absolute path of bitrain */
     const char *const *words; /* argv of the program, after its name */
     size_t n_words;
-    /* descriptors mpirun keeps open (locks live as long as it does) */
+    /* descriptors that mpirun keeps open (locks live as long as mpirun) */
     int inherit[4], n_inherit;
 } bt_launch;
 
 typedef struct bt_child {
-    pid_t pid; /* of mpirun; also its session */
-    int out;   /* its stdout and stderr, to be read for ever */
+    pid_t pid; /* pid of mpirun and its session */
+    int out;   /* its stdout and stderr, which must be drained until its end */
 } bt_child;
 
 bool bt_launch_applies(bt_launch_when when, const bt_launch *l);
 /* the full command, one word per line, for logs and --dry-run */
 void bt_launch_command(const bt_launch *l, bt_text *out);
-/* mpirun in a session of its own, default signals, no stdin. mpirun keeps the read end of its own
- * output open besides, so that it outlives us without SIGPIPE. */
+/* Starts mpirun in a session of its own with default signals and without stdin. mpirun also
+ * keeps the read end of its output open, so that it outlives this process without SIGPIPE. */
 bt_code bt_launch_start(const bt_launch *l, bt_child *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -105,7 +105,7 @@ static void look_at(bt_output *o, const char *line) {
     }
     said = strstr(line, "bitrain: warning: ");
     if (!said) said = strstr(line, "bitrain: error: ");
-    if (said) { /* every rank may say the same */
+    if (said) { /* every rank may report the same */
         const char *text = strchr(said + strlen("bitrain: "), ' ') + 1;
         if (o->note && o->notes < BT_OUTPUT_NOTES &&
             strncmp(text, o->last_note, sizeof o->last_note - 1) != 0) {
@@ -125,8 +125,8 @@ static void look_at(bt_output *o, const char *line) {
     }
     const char *remedy = o->said_state == 0 ? remedy_for(line) : NULL;
     if (remedy) keep_cause(o, line, remedy);
-    /* what mpirun says, for a job that never started: between its first two rulers, up to an empty
-     * line */
+    /* mpirun's message about a job that never started: between its first two rulers, up to an
+     * empty line */
     const bool ruler = strncmp(line, "----", 4) == 0;
     const char *word = line + strspn(line, " \t");
     if (o->said_state == 1 && (ruler || !*word))

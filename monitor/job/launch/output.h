@@ -1,8 +1,8 @@
-/* output.h - what the ranks and mpirun print: into the log file, cleaned and bounded; errors and
- * warnings picked out.
+/* output.h - processes the output of ranks and mpirun: writes it to the log file, sanitised and
+ * bounded, and extracts errors and warnings.
  *
- * A rank that fails writes one line `bitrain rank R: error C: message` (bt_output_error_line);
- * mpirun tells of a dead rank in its own words. Both are facts for restart.h. */
+ * A failing rank writes one line `bitrain rank R: error C: message` (bt_output_error_line);
+ * mpirun reports a dead rank in its own format. restart.h uses both. */
 #ifndef BT_MONITOR_JOB_LAUNCH_OUTPUT_H
 #define BT_MONITOR_JOB_LAUNCH_OUTPUT_H
 
@@ -24,25 +24,25 @@ typedef struct bt_output {
     bt_code code;
     int rank, signal; /* -1, 0 unknown */
     char message[480], last_line[256];
-    /* ssh's own line about a host, else mpirun's first paragraph in one line */
+    /* ssh's line about a host, else mpirun's first paragraph in one line */
     char said[256];
     int said_state; /* 0 before it, 1 inside, 2 over */
-    /* a warning or error of a rank's log, each once; may be NULL */
+    /* receives each warning or error of a rank's log once; may be NULL */
     void (*note)(void *ctx, const char *text);
     void *note_ctx;
-    int notes; /* told in this attempt; no more than BT_OUTPUT_NOTES */
-    /* Receives every line that is not empty, without control characters: at most BT_OUTPUT_LINES an
-     * attempt, then one line that names log.txt for the rest. May be NULL. */
+    int notes; /* warnings reported in this attempt, at most BT_OUTPUT_NOTES */
+    /* Receives every non-empty line without control characters: at most BT_OUTPUT_LINES per
+     * attempt, then one line that refers to log.txt for the rest. May be NULL. */
     void (*on_line)(void *ctx, const char *text);
     int lines;
     char last_note[256];
 } bt_output;
 
 void bt_output_open(bt_output *o, const char *log_path, int attempt);
-/* before the next attempt; the file goes on */
+/* begins the next attempt in the same file */
 void bt_output_reset(bt_output *o, int attempt);
 void bt_output_feed(bt_output *o, const char *data, size_t n);
-/* reads what is there; false at end of file */
+/* reads the available output; false at end of file */
 bool bt_output_drain(bt_output *o, int fd);
 void bt_output_close(bt_output *o);
 /* the line a failing rank writes, with newline */

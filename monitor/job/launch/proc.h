@@ -1,4 +1,4 @@
-/* proc.h - what /proc says about the processes of a session. */
+/* proc.h - reads the processes of a session from /proc. */
 #ifndef BT_MONITOR_JOB_LAUNCH_PROC_H
 #define BT_MONITOR_JOB_LAUNCH_PROC_H
 
@@ -14,14 +14,14 @@ typedef struct bt_proc {
     char name[32];
 } bt_proc;
 
-/* processes of it that are not zombies */
-/* one process; false: it is gone */
+/* processes of the session that are not zombies */
+/* reads one process; false: it has ended */
 bool bt_proc_look(pid_t pid, bt_proc *out);
 size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);
-/* SIGKILL to all of them until none is left, at most wait_s; returns how many are left */
+/* Sends SIGKILL to all of them until none is left, for at most wait_s; returns the number left */
 size_t bt_proc_kill_session(pid_t session, double wait_s);
-/* a batch system (Slurm) started this process: it repeats its notices to leave, and sends SIGKILL by
- * itself when the time is over */
+/* true if a batch system (Slurm) started this process: it repeats its notices to leave, and
+ * sends SIGKILL itself when the time is over */
 bool bt_proc_batch_job(void);
 
 #endif

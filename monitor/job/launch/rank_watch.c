@@ -25,7 +25,7 @@ bool bt_rank_watch_open(bt_rank_watch *w) {
 void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid) {
     if (w->epoll < 0 || w->n == BT_RANK_WATCH_MAX || pid <= 0) return;
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return; /* gone already: mpirun tells */
+    if (fd < 0) return; /* already gone: mpirun reports it */
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = w->n};
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) {
         close(fd);
@@ -36,7 +36,7 @@ void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid) {
     w->at[w->n++].fd = fd;
 }
 
-/* Of a zombie the last number of its stat line is its wait status. Nobody's any more: 0. */
+/* The last number of a zombie's stat line is its wait status; 0 if it was reaped. */
 static int signal_of(pid_t pid) {
     char path[64], line[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);

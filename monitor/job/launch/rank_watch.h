@@ -1,8 +1,9 @@
-/* rank_watch.h - the ranks of this host as processes: who has died, by which signal, and are all gone?
+/* rank_watch.h - watches the ranks of this host as processes: deaths, signals, and the end of
+ * all.
  *
- * A pidfd of a killed rank is readable after 2 to 9 ms. mpirun notices as soon, but takes 20 to 40 ms
- * more to end the others and itself; who watches by itself ends them at once.
- * Threads: one. */
+ * A pidfd of a killed rank is readable after 2 to 9 ms. mpirun notices as soon, but needs 20 to
+ * 40 ms more to end the other ranks and itself; the supervisor ends them immediately.
+ * Threads:  one. */
 #ifndef BT_MONITOR_JOB_LAUNCH_RANK_WATCH_H
 #define BT_MONITOR_JOB_LAUNCH_RANK_WATCH_H
 
@@ -14,21 +15,21 @@ enum { BT_RANK_WATCH_MAX = 256 };
 
 typedef struct bt_rank_watch {
     struct {
-        int rank, fd; /* fd: pidfd, -1 once it was seen dead */
+        int rank, fd; /* fd: pidfd, -1 after its death was detected */
         pid_t pid;
     } at[BT_RANK_WATCH_MAX];
     size_t n;
-    int epoll; /* readable when a rank has died; -1: nothing is watched */
+    int epoll; /* readable when a rank has died; -1: no rank is watched */
 } bt_rank_watch;
 
-/* Orphans of mpirun become children of this process, so that none stays a zombie where process 1 does
- * not wait for orphans. Once, before the first launch. */
+/* Makes orphans of mpirun children of this process, so that none remains a zombie if process 1
+ * does not reap orphans. Call it once, before the first launch. */
 void bt_rank_watch_adopt(void);
 /* false: this kernel has no pidfds, and mpirun alone notices */
 bool bt_rank_watch_open(bt_rank_watch *w);
 void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid);
-/* The next rank that has died since, -1: none. signal: that ended it, 0: it ended by itself or nobody
- * can say any more. */
+/* The next rank that has died since the last call, -1: none. signal: the signal that ended it,
+ * 0: it exited, or the status is no longer available. */
 int bt_rank_watch_next(bt_rank_watch *w, int *signal);
 pid_t bt_rank_watch_pid(const bt_rank_watch *w, int rank); /* 0: not watched */
 /* to those that live; how many */

@@ -12,9 +12,10 @@
 
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
-/* there, after keep=FOLDER gone=FOLDER. A segment that is being made is mapped within microseconds: two looks
- * tell it from one that was left. A folder of states is made by ranks, which hold it while they live and come
- * back within the ten minutes that a restart may wait; one with a lock is a supervisor's */
+/* Script for a host, after keep=FOLDER gone=FOLDER. A segment is mapped within microseconds of
+ * its creation, so two checks distinguish a new one from a leftover. A folder of states belongs
+ * to ranks, which return within the ten minutes that a restart may wait; one with a lock belongs
+ * to a supervisor */
 static const char sweep[] =
     "[ -n \"$gone\" ] && [ ! -e \"$gone/lock\" ] && rm -rf \"$gone\"; "
     "look() { for f in /dev/shm/vader_segment.* $(find /dev/shm -maxdepth 1 -name "
@@ -23,9 +24,9 @@ static const char sweep[] =
     "first=$(look); [ -n \"$first\" ] && sleep 1 && for f in $(look); do "
     "case \" $(echo $first) \" in *\" $f \"*) rm -rf \"$f\";; esac; done";
 
-/* here: the agent with its words, then the hosts; each gets the script as one word, which is what
- * an agent hands on. This host is swept as well: segments of its ranks lie in /dev/shm where a job has several
- * hosts */
+/* Local script: the agent with its words, then the hosts; each host receives the script as one
+ * word, which is what an agent passes on. This host is cleaned as well, because segments of its
+ * ranks are in /dev/shm if a job has several hosts */
 static const char start[] = "agent=$1 script=$2; shift 2; { timeout -k 1 20 sh -c \"$script\" & "
                             "for host in \"$@\"; do timeout -k 1 20 $agent \"$host\" "
                             "\"$script\" & done; } </dev/null >/dev/null 2>&1";
@@ -78,7 +79,7 @@ void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
     sigemptyset(&none);
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
-    /* it leaves the work to others and ends */
+    /* the child delegates the work and ends */
     if (posix_spawn(&pid, "/bin/sh", NULL, &attr, argv, environ) == 0) waitpid(pid, NULL, 0);
     posix_spawnattr_destroy(&attr);
 }

@@ -1,16 +1,16 @@
-/* remote_cleanup.h - what killed ranks of a job on several hosts leave there: shared-memory segments in
- * /dev/shm and folders of states in memory, which die with no process.
+/* remote_cleanup.h - removes leftovers of killed ranks on several hosts: shared-memory segments
+ * in /dev/shm and folders of states in memory, which survive their processes.
  *
- * Removed through the agent that starts the ranks there (OMPI_MCA_plm_rsh_agent, else ssh): those
- * of this user that no process has mapped, at two looks a second apart (folders: ten minutes old). In
- * the background, 20 s at most; a host that cannot be reached is left alone. */
+ * It uses the agent that starts the ranks there (OMPI_MCA_plm_rsh_agent, else ssh), and removes
+ * this user's segments that no process has mapped at two checks a second apart (folders: older
+ * than ten minutes). It runs in the background for at most 20 s and skips unreachable hosts. */
 #ifndef BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H
 #define BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H
 
 #include <stdbool.h>
 
-/* hosts: host file of mpirun; "": nothing to do. folder: of this run's states in /dev/shm ("": none), which stays;
- * over: the run is, and it goes. Returns at once */
+/* hosts: host file of mpirun; "": nothing to do. folder: this run's states in /dev/shm ("":
+ * none), kept unless the run is `over`. Returns immediately */
 void bt_remote_sweep(const char *hosts, const char *folder, bool over);
 
 #endif

@@ -19,16 +19,16 @@
 static volatile sig_atomic_t told;
 static void on_signal(int signal) { told = signal; }
 
-/* of what the ranks print */
+/* output of the ranks */
 typedef struct hearing {
     const bt_run_once *once;
     bt_output output; /* error lines */
     bt_text heard;    /* whole lines, for the log: all but progress */
-    bt_text rest;     /* of a line whose end has not come yet */
+    bt_text rest;     /* incomplete line */
     bt_text *result;
 } hearing;
 
-/* what a line says after its mark; NULL: it has another, or none */
+/* text of a line after its mark; NULL: it has another mark, or none */
 static const char *marked(const char *line, const char *mark) {
     const size_t n = strlen(mark);
     return strncmp(line, mark, n) == 0 ? line + n : NULL;
@@ -71,7 +71,7 @@ static void take_lines(hearing *h, bool ended) {
     line[h->rest.len] = '\0';
 }
 
-/* until the ranks' output ends or a signal comes; returns false on a signal */
+/* Reads until the ranks' output ends or a signal arrives; returns false on a signal */
 static bool listen_to(int fd, hearing *h) {
     char buf[4096];
     for (;;) {
@@ -142,7 +142,7 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
     program[n] = '\0';
 
     struct sigaction act = {.sa_handler = on_signal}, old_int, old_term;
-    told = 0; /* what ended an earlier run does not end this one */
+    told = 0; /* a signal that ended an earlier run must not end this one */
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &old_int);
     sigaction(SIGTERM, &act, &old_term);

@@ -1,9 +1,10 @@
-/* run_once.h - this program once on several ranks, watched to its end: no wire, no restart, no
- * record. For benchmarks.
+/* run_once.h - runs this program once on several ranks until its end, without wire, restart or
+ * record, for benchmarks.
  *
- * What the ranks print is kept: the last line that begins with BT_RUN_ONCE_RESULT is the result, those that
- * begin with BT_RUN_ONCE_PROGRESS go to `heard`, an error line becomes the error, the rest goes to the log
- * callback when something failed. INT and TERM end the ranks and return BT_STOPPED. */
+ * The output of the ranks is kept: the last line that begins with BT_RUN_ONCE_RESULT is the
+ * result, lines that begin with BT_RUN_ONCE_PROGRESS go to `heard`, an error line becomes the
+ * error, and after a failure the rest goes to the log callback. INT and TERM end the ranks and
+ * return BT_STOPPED. */
 #ifndef BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
 #define BT_MONITOR_JOB_LAUNCH_RUN_ONCE_H
 

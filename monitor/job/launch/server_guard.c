@@ -18,7 +18,7 @@ typedef struct guard {
     bt_guarded *child;
     void (*tell)(const char *line);
     sigset_t taken, before;
-    int asked;        /* the signal that asked for the end; 0: none */
+    int asked;        /* the signal that requested the end; 0: none */
     int64_t in_a_row; /* processes that brought no progress */
     int64_t progress; /* when the newest of them began */
 } guard;
@@ -46,11 +46,11 @@ static int wait_for(guard *g, pid_t child) {
         if (waitpid(child, &status, WNOHANG) == child) return status;
         if (sig <= 0 || sig == SIGCHLD) continue;
         g->asked = sig;
-        kill(child, sig == SIGHUP ? SIGTERM : sig); /* a server knows no terminal */
+        kill(child, sig == SIGHUP ? SIGTERM : sig); /* a server has no terminal */
     }
 }
 
-/* true: a signal asked for the end meanwhile */
+/* true: a signal requested the end meanwhile */
 static bool wait_s(const guard *g, int seconds) {
     struct timespec now, until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -78,7 +78,7 @@ static void tell(const guard *g, int sig, const char *what) {
     if (g->tell) g->tell(line);
 }
 
-/* true: another process is to be started. *status: 0 where somebody asked for the end before that */
+/* true: start another process. *status: 0 if an end was requested before */
 static bool again(guard *g, int sig, int64_t most, int *status) {
     char what[120] = "; it is started again";
     bt_guarded *child = g->child;

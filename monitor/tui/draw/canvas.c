@@ -86,7 +86,7 @@ int bt_glyph_width(uint32_t cp) {
     return within(two, sizeof two / sizeof two[0], cp) ? 2 : 1;
 }
 
-/* what our own drawings look like on a terminal without Unicode */
+/* ASCII replacements of our glyphs */
 static uint32_t ascii_of(uint32_t cp) {
     if (cp < 0x7F) return cp;
     if (cp >= 0x2581 && cp <= 0x2588) return (uint32_t) "_..-=+*#"[cp - 0x2581]; /* heights */
@@ -258,7 +258,7 @@ void bt_canvas_text_right(bt_canvas *c, int x_end, int y, int max_w, bt_style s,
     bt_canvas_text(c, x_end - w, y, w, s, utf8);
 }
 
-/* how many bytes of the text fit in w columns without cutting a word */
+/* number of bytes that fit into w columns without cutting a word */
 static size_t line_bytes(const char *text, int w) {
     const char *p = text, *blank = NULL;
     for (int used = 0; *p && *p != '\n';) {
@@ -348,7 +348,7 @@ void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double 
     size_t first = n > (size_t)r.w ? n - (size_t)r.w : 0;
     for (size_t i = first; i < n; i++) {
         if (isnan(v[i])) continue;
-        /* nothing but zeros lies on the floor */
+        /* zeros are drawn at the bottom */
         double frac = hi > lo ? (v[i] - lo) / (hi - lo) : hi > 0 || hi < 0 ? 0.5 : 0;
         int e = (int)lround((frac < 0   ? 0
                              : frac > 1 ? 1

@@ -1,11 +1,12 @@
-/* canvas.h - a grid of styled cells that every screen draws into; knows no terminal.
+/* canvas.h - a grid of styled cells that every screen draws into, independent of the terminal.
  *
- * What reaches a cell is safe to show: control and bidirectional-override characters are dropped,
- * invalid UTF-8 becomes '?', so text from logs, host names and run names cannot speak to the
- * terminal. With BT_CHARS_ASCII every glyph is mapped to ASCII here, once, so screens draw in
- * Unicode and never ask. Coordinates are cells, (0, 0) top left; whatever lies outside the clip
- * rectangle is not drawn.
- * Owns: the cells. Threads: one caller. */
+ * The content of a cell is safe to show: control and bidirectional-override characters are
+ * dropped, invalid UTF-8 becomes '?', so text from logs, host names and run names cannot control
+ * the terminal. With BT_CHARS_ASCII every glyph is mapped to ASCII here, so screens always draw
+ * Unicode. Coordinates are cells, (0, 0) top left; cells outside the clip rectangle are not
+ * drawn.
+ * Owns:     the cells.
+ * Threads:  one caller. */
 #ifndef BT_MONITOR_TUI_DRAW_CANVAS_H
 #define BT_MONITOR_TUI_DRAW_CANVAS_H
 

@@ -22,7 +22,7 @@ static const char *const names[BT_C_COUNT] = {
 };
 #undef BT_COLOR
 
-/* what a theme gives another colour; the others are those of colors.def */
+/* overrides of a theme; all other colours are those of colors.def */
 typedef struct replaced {
     uint8_t role;
     bt_color_row row;

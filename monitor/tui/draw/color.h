@@ -1,8 +1,6 @@
-/* color.h - the palette: roles, not colours; each role knows its 256, 16 and mono form
- * (colors.def).
- *
- * Everything coloured is also coded another way (glyph, letter, position), so mono and colour-blind
- * readers lose nothing. */
+/* color.h - the palette: roles, not colours; each role has a 256-colour, a 16-colour and a mono
+ * form (colors.def). Colour is never the only code (also glyph, letter, position), so mono
+ * terminals and colour-blind readers lose nothing. */
 #ifndef BT_MONITOR_TUI_DRAW_COLOR_H
 #define BT_MONITOR_TUI_DRAW_COLOR_H
 
@@ -28,10 +26,11 @@ typedef struct bt_color_row {
 
 extern const bt_color_row bt_colors[BT_C_COUNT]; /* the theme "dark" */
 
-/* The colours from now on, of the whole process: "dark" (the first), "light", or the path of a file with
- * lines 'ROLE INDEX' (a role of colors.def in small letters, an index of the 256 colours or -1 for the
- * terminal's own; '#' begins a comment) over the dark ones. BT_ARG names file, line and the nearest role;
- * the colours stay as they were. Before any thread draws. */
+/* Sets the colours of the whole process: "dark" (the default), "light", or the path of a file
+ * with lines 'ROLE INDEX' (a role of colors.def in small letters, an index of the 256 colours or
+ * -1 for the terminal's own; '#' begins a comment) that override the dark ones. BT_ARG: the
+ * message has file, line and the nearest role, and the colours are unchanged. Call it before any
+ * thread draws. */
 bt_code bt_color_theme(const char *name, bt_err *err) BT_MUST_CHECK;
 
 int bt_color_index(uint8_t color, bt_color_depth depth); /* palette index, -1 default */

@@ -10,7 +10,7 @@
 #define BT_CTRL(c) ((c)&0x1F)
 #define BT_KEY_F(n) (BT_KEY_F0 + (n))
 
-/* printable keys are their code point; the rest lies above Unicode */
+/* printable keys are their code point; other keys are above Unicode */
 enum {
     BT_KEY_NONE = 0,
     BT_KEY_ESC = 0x1B,
@@ -28,8 +28,8 @@ enum {
     BT_KEY_CTRL_LEFT,
     BT_KEY_CTRL_RIGHT,
     BT_KEY_RESIZE,      /* the terminal has another size */
-    BT_KEY_HANGUP,      /* the terminal is gone, or somebody asked us to end */
-    BT_KEY_PASTE_BEGIN, /* what follows is pasted text, until BT_KEY_PASTE_END */
+    BT_KEY_HANGUP,      /* the terminal was closed, or the end was requested */
+    BT_KEY_PASTE_BEGIN, /* beginning of pasted text, until BT_KEY_PASTE_END */
     BT_KEY_PASTE_END,
     BT_KEY_CLICK, /* the first button of the mouse: bt_term's mouse_x and mouse_y */
     BT_KEY_WHEEL_UP,

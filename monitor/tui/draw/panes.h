@@ -1,7 +1,7 @@
-/* panes.h - rectangles from wishes: a pure function.
+/* panes.h - divides a rectangle among panes: a pure function.
  *
- * Each item wants at least `min` rows (or columns) and takes a share of what is left by `weight`,
- * up to `max`. When not even the minima fit, items of the highest `rank` go first; a dropped item
+ * Each item gets at least `min` rows (or columns) and a share of the rest by `weight`, up to
+ * `max`. If the minima do not fit, items of the highest `rank` are dropped first; a dropped item
  * gets size 0. */
 #ifndef BT_MONITOR_TUI_DRAW_PANES_H
 #define BT_MONITOR_TUI_DRAW_PANES_H

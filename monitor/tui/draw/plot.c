@@ -108,7 +108,7 @@ void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_s
     const double shown = strtod(buf, &rest),
                  base = unit == BT_UNIT_BYTES || unit == BT_UNIT_MIB ? 1024 : 1000;
     if (rest == buf || shown == 0 || !(v / shown > 0)) return;
-    /* as many digits as tell this tick from the next: 1 k, but 220.5 MiB */
+    /* as many digits as distinguish adjacent ticks: 1 k, but 220.5 MiB */
     const double factor = pow(base, round(log(v / shown) / log(base)));
     int digits = tick_step > 0 ? (int)ceil(-log10(tick_step / factor) - 1e-6) : 0;
     snprintf(word, sizeof word, "%s", rest);
@@ -139,8 +139,8 @@ static void line(dots *d, int x0, int y0, int x1, int y1, uint8_t color) {
     }
 }
 
-/* far values are held near the frame, so that a line leaves in the right direction and Bresenham
- * stays short */
+/* clamp distant values near the frame, so that a line leaves in the right direction and
+ * Bresenham is short */
 static int to_dot(double frac, int size) {
     double v = frac * (size - 1);
     return (int)lround(v < -2.0 * size ? -2.0 * size : v > 3.0 * size ? 3.0 * size : v);
@@ -253,7 +253,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
     for (size_t k = 0; k < n; k++)
         for (size_t i = 0; i < s[k].n; i++) {
             bool any = s[k].y && isfinite(s[k].y[i]);
-            /* what is not in view does not stretch the other axis */
+            /* values outside the view do not stretch the other axis */
             if (s[k].x[i] < p->x0 || s[k].x[i] > p->x1) continue;
             if (s[k].y) widen(s[k].y[i], p->log_y, &y0, &y1);
             if (s[k].lo && !p->no_bands)
@@ -283,7 +283,7 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
         if (isnan(p->y0)) r.y0 /= f;
         if (isnan(p->y1)) r.y1 *= f;
     } else {
-        if (isnan(p->y0)) r.y0 = r.y0 == 0 ? 0 : r.y0 - pad; /* zero stays on the axis */
+        if (isnan(p->y0)) r.y0 = r.y0 == 0 ? 0 : r.y0 - pad; /* keep zero on the axis */
         if (isnan(p->y1)) r.y1 += pad;
     }
     if (r.y1 <= r.y0) r.y1 = r.y0 + 1;
@@ -364,7 +364,7 @@ static int row_of(const dots *d, const scale *s, double y) {
     return d->r.y + y_dot(d, s, y) / d->dy;
 }
 
-/* the lines lie behind the curves, their words before them */
+/* lines are behind the curves, their labels in front */
 static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
     for (size_t i = 0; i < p->n_levels; i++) {
         if (p->levels[i].y < s->y0 || p->levels[i].y > s->y1) continue;

@@ -1,12 +1,12 @@
-/* plot.h - line plots and heat maps in character cells: braille (2x4 dots a cell), half blocks
+/* plot.h - line plots and heat maps in character cells: braille (2x4 dots per cell), half blocks
  * (1x2) or ASCII (1x3).
  *
- * Knows numbers only. NaN breaks a line; nothing is interpolated across. A band is drawn in sparse
- * dots behind its line and leaves the cells of lines free. Values beyond y0 and y1 are marked by
- * triangles at the edge, so that none is lost unseen.
- * Later series are drawn over earlier ones. With several series each has its own colour and a legend
- * entry; in mono the legend's order and the plot's first and last values tell them apart.
- * Threads: none shared. */
+ * NaN breaks a line; it is never interpolated. A band is drawn in sparse dots behind its line
+ * and leaves the cells of lines free. Triangles at the edge mark values beyond y0 and y1, so
+ * that no value is hidden. Later series are drawn over earlier ones. Each of several series has
+ * its own colour and a legend entry; in mono, the order of the legend and the first and last
+ * values of the plot distinguish them.
+ * Threads:  no shared state. */
 #ifndef BT_MONITOR_TUI_DRAW_PLOT_H
 #define BT_MONITOR_TUI_DRAW_PLOT_H
 
@@ -19,7 +19,7 @@ typedef struct bt_plot_series {
     const double *lo, *hi; /* band, or NULL */
     size_t n;
     uint8_t color; /* bt_color of the line */
-    uint8_t band;  /* of the band; BT_C_NONE: BT_C_FAINT */
+    uint8_t band;  /* colour of the band; BT_C_NONE: BT_C_FAINT */
 } bt_plot_series;
 
 /* a place in the plot with a glyph, and a word beside it or NULL */
@@ -55,7 +55,7 @@ typedef struct bt_plot {
     const bt_plot_point *points; /* before everything else */
     size_t n_points;
     double cursor_x; /* a vertical hair, or NaN */
-    bool no_bands;   /* where nothing but colour tells a band from its line */
+    bool no_bands;   /* for terminals that distinguish a band from its line by colour only */
 } bt_plot;
 
 void bt_plot_init(bt_plot *p); /* automatic everything */
@@ -68,8 +68,8 @@ size_t bt_plot_ticks(double lo, double hi, size_t max, bool log, double *out);
 /* short text of an axis value: "1.5 M", "0.002", "12m" */
 void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_step);
 
-/* A heat map whose cells are dual-coded: colour and the height (or density) of the glyph say the
- * same. value(ctx, row, col) in 0..1, NaN: no data. label: text left of a row. */
+/* A heat map with dual-coded cells: colour and the height (or density) of the glyph show the
+ * same value. value(ctx, row, col) in 0..1, NaN: no data. label: text left of a row. */
 typedef struct bt_heat {
     size_t rows, cols;
     double (*value)(void *ctx, size_t row, size_t col);
@@ -82,7 +82,7 @@ typedef struct bt_heat {
     int selected_row; /* -1: none */
 } bt_heat;
 
-void bt_heat_draw(bt_canvas *c, bt_rect r, const bt_heat *h); /* from the top */
+void bt_heat_draw(bt_canvas *c, bt_rect r, const bt_heat *h); /* rows are counted from the top */
 /* "low ▁▂▃▄▅▆▇█ high" in w columns; returns the columns used */
 int bt_heat_legend(bt_canvas *c, int x, int y, int w, const char *low, const char *high,
                    bool diverging);

@@ -1,12 +1,11 @@
-/* term.h - a terminal: size, one key at a time, and a canvas made visible. Two kinds, one table of
- * functions.
+/* term.h - a terminal: size, one key at a time, and display of a canvas. There are two kinds
+ * behind one table of functions.
  *
- * ncurses  the interactive one (term_ncurses.c, the only file that knows curses). Handles resize,
- *          suspend and continue, and a terminal that goes away (BT_KEY_HANGUP). Only cells that
- *          changed are sent.
- * text     prints each frame as text to a stream: pipes, TERM=dumb, `--once`, `--plain --watch N`. Has no keys.
- * Order: open -> (present, key)* -> close. `close` restores the terminal. One per process: curses
- *        is global. */
+ *     ncurses  interactive (term_ncurses.c, the only file that uses curses): handles resize, suspend and continue,
+ *              and a closed terminal (BT_KEY_HANGUP); sends changed cells only
+ *     text     prints each frame as text to a stream: pipes, TERM=dumb, `--once`, `--plain --watch N`; has no keys
+ * Order:    open -> (present, key)* -> close. `close` restores the terminal. One per process,
+ *           because curses is global. */
 #ifndef BT_MONITOR_TUI_DRAW_TERM_H
 #define BT_MONITOR_TUI_DRAW_TERM_H
 
@@ -22,11 +21,11 @@ typedef struct bt_term bt_term;
 typedef struct bt_term_caps {
     bt_chars chars;
     bt_color_depth depth;
-    bool keys; /* somebody can press keys: tabs and hints are worth a line */
+    bool keys; /* keys are available, so tabs and hints are shown */
 } bt_term_caps;
 
-/* what the environment allows: locale and TERM decide glyphs; TERM, COLORTERM and NO_COLOR decide
- * colours */
+/* capabilities from the environment: locale and TERM select glyphs; TERM, COLORTERM and NO_COLOR
+ * select colours */
 bt_term_caps bt_term_caps_of_env(void);
 
 /* BT_UNSUPPORTED: no ncurses in this build */
@@ -37,9 +36,9 @@ void bt_term_close(bt_term *t); /* accepts NULL */
 
 void bt_term_size(bt_term *t, int *w, int *h);
 bt_term_caps bt_term_caps_of(const bt_term *t);
-/* waits at most timeout_ms for a key; BT_KEY_NONE when none came */
+/* waits at most timeout_ms for a key; BT_KEY_NONE: no key */
 int32_t bt_term_key(bt_term *t, int timeout_ms);
-/* BT_IO: nobody reads any more */
+/* BT_IO: the reader has closed the pipe */
 bt_code bt_term_present(bt_term *t, const bt_canvas *c, bt_err *err) BT_MUST_CHECK;
 /* the next present sends everything */
 void bt_term_redraw(bt_term *t);
@@ -52,7 +51,7 @@ struct bt_term {
     bt_code (*present)(bt_term *t, const bt_canvas *c, bt_err *err);
     void (*redraw)(bt_term *t);
     void (*close)(bt_term *t);
-    int mouse_x, mouse_y; /* of the newest BT_KEY_CLICK */
+    int mouse_x, mouse_y; /* position of the newest BT_KEY_CLICK */
 };
 
 #endif

@@ -1,10 +1,10 @@
-/* term_ncurses.c - the interactive terminal; the only file that knows curses.
+/* term_ncurses.c - the interactive terminal; the only file that uses curses.
  *
- * newterm() rather than initscr(): the latter exits the process on an unknown TERM. Colour pairs
- * are made on demand from (foreground, background) and kept; when the terminal has no more pairs
- * the default pair is used: glyphs carry the meaning too. curses compares with what the terminal
- * shows and sends changed cells only; we compare with the last canvas first, so that a frame in
- * which nothing moved costs no curses call at all. */
+ * It calls newterm(), because initscr() exits the process on an unknown TERM. Colour pairs are
+ * created on demand from (foreground, background) and cached; when the terminal has no more
+ * pairs the default pair is used, because glyphs have the same meaning. curses sends changed
+ * cells only; a comparison with the last canvas before it avoids all curses calls for an
+ * unchanged frame. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -23,15 +23,15 @@
 #include "monitor/tui/draw/term.h"
 
 enum { PAIRS_MAX = 4096 };
-/* curses keeps four arrays of so many cells of 28 bytes; a terminal may say that it has 65 535 columns */
+/* curses allocates four arrays of cells of 28 bytes; a terminal may claim 65 535 columns */
 enum { COLUMNS_MAX = 800, LINES_MAX = 300 };
-/* bracketed paste: what is pasted comes between two keys of these codes */
+/* bracketed paste: pasted text arrives between these two key codes */
 enum { PASTE_BEGIN = KEY_MAX + 1, PASTE_END };
 
 typedef struct nc_term {
     bt_term base;
     SCREEN *screen;
-    bt_canvas shown; /* what curses was told last */
+    bt_canvas shown; /* last state given to curses */
     bool all;        /* send everything next time */
     short pair_of[BT_C_COUNT][BT_C_COUNT];
     short pairs, pairs_max;
@@ -56,8 +56,8 @@ static void nc_size(bt_term *t, int *w, int *h) {
     *h = LINES;
 }
 
-/* a terminal of eight colours has no bright ones: grey is its own foreground, the others are their
- * dark kin */
+/* A terminal of eight colours has no bright ones: grey becomes the default foreground, bright
+ * colours their dark variants */
 static short terminal_color(const nc_term *t, uint8_t role) {
     int i = bt_color_index(role, t->base.caps.depth);
     if (i >= 8 && COLORS < 16) i = i == 8 ? -1 : i - 8;
@@ -123,7 +123,7 @@ static void paste_brackets(bool on) {
 
 static int least(int a, int b) { return a < b ? a : b; }
 
-/* false: the terminal does not say */
+/* false: unknown */
 static bool window_size(int *w, int *h) {
     struct winsize size;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
@@ -209,7 +209,7 @@ static int32_t nc_key(bt_term *bt, int timeout_ms) {
     int rc = get_wch(&ch);
     if (end_asked) return BT_KEY_HANGUP;
     if (rc == ERR && resized) return resize(t);
-    /* a timeout, a signal, or the end of input: only the last stays so */
+    /* a timeout, a signal, or the end of input: only the last one persists */
     if (rc == ERR) {
         if (errno == EIO || (errno != EINTR && timeout_ms > 0 && !isatty(STDIN_FILENO)))
             return BT_KEY_HANGUP;
@@ -236,7 +236,7 @@ static void catch_signals(void) {
     end_asked = 0;
     sigaction(SIGTERM, &a, NULL);
     sigaction(SIGHUP, &a, NULL);
-    sigaction(SIGINT, &a, NULL); /* of others: the keys are bytes in raw mode */
+    sigaction(SIGINT, &a, NULL); /* for other terminals: keys are bytes in raw mode */
     sigaction(SIGQUIT, &a, NULL);
     a.sa_handler = on_resize; /* not curses': it takes any size */
     sigaction(SIGWINCH, &a, NULL);
@@ -252,7 +252,7 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     const char *term = getenv("TERM");
     int w, h;
     char columns[16], lines[16];
-    if (window_size(&w, &h)) { /* curses asks the environment first */
+    if (window_size(&w, &h)) { /* curses prefers the environment */
         snprintf(columns, sizeof columns, "%d", w);
         snprintf(lines, sizeof lines, "%d", h);
         setenv("COLUMNS", columns, 1);
@@ -285,10 +285,10 @@ bt_code bt_term_open_ncurses(bt_term **out, bt_term_caps want, bt_err *err) {
     define_key("\033[200~", PASTE_BEGIN);
     define_key("\033[201~", PASTE_END);
     paste_brackets(true);
-    /* a frame is short: no look at the keyboard while it is drawn */
+    /* a frame is short: do not poll the keyboard while drawing */
     typeahead(-1);
     set_escdelay(25);
-    mouseinterval(0); /* a press is told at once */
+    mouseinterval(0); /* report a press immediately */
     mousemask(BUTTON1_PRESSED | BUTTON4_PRESSED | BUTTON5_PRESSED, NULL);
     curs_set(0);
     if (want.depth != BT_DEPTH_MONO && has_colors()) {

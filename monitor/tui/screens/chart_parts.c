@@ -1,5 +1,5 @@
-/* chart_parts.c - what several screens draw: charts, sparklines, phase legends, the sentence for
- * "nothing here". */
+/* chart_parts.c - shared parts of screens: charts, sparklines, phase legends, the sentence of an
+ * empty screen. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,7 +82,7 @@ static void chart_title(bt_top *t, bt_rect row, const bt_view_series *s, const c
         snprintf(zoom, sizeof zoom, " · all y");
     else if (t->y_zoom != 0)
         snprintf(zoom, sizeof zoom, " · y x%g", pow(2, t->y_zoom));
-    /* what does not fit is left out: first the values, which the chart shows too */
+    /* parts that do not fit are omitted: first the values, which the chart shows too */
     for (int part = 0; part < 3; part++) {
         snprintf(right, sizeof right, "%s%s%s%s%s%s", part < 2 ? raw : "",
                  part < 2 && s->unit == BT_UNIT_NATS ? " nats" : "", part < 1 ? mean : "", zoom,
@@ -107,7 +107,7 @@ static void y_range(const bt_top *t, const bt_view_series *const *all, size_t n,
     if (log_y) low = log(low), high = log(high);
     if (!isnan(floor)) low = fmin(low, floor);
     double room = (high - low) * 0.03;
-    /* of values that are all zero the axis goes to one of their unit: 1 %, 1 ms */
+    /* the axis of zeros ends at one unit: 1 %, 1 ms */
     if (!(room > 0))
         room = fabs(high) > 0 ? fabs(high) * 0.05 : p->y_unit == BT_UNIT_FRAC ? 0.01 : 1;
     if (isnan(floor) || low < floor) low -= room;

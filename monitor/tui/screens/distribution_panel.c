@@ -1,5 +1,5 @@
-/* distribution_panel.c - how the latent weights and the gradients of one tensor are distributed, sample by
- * sample: two heat maps, a row a bin (or as many bins as it takes), a column a sample. */
+/* distribution_panel.c - shows the distributions of one tensor's latent weights and gradients
+ * over the samples: two heat maps with bins as rows and samples as columns. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static bool find_bins(const bt_view_distribution *d, bins *x, int rows) {
         }
     if (x->high < 0 || rows < 1) return false;
     x->group = (x->high - x->low) / rows + 1;
-    /* rows begin at multiples of their height, so that a threshold stays an edge where it can */
+    /* rows begin at multiples of their height, so that a threshold is at an edge if possible */
     x->low -= x->low % x->group;
     while ((x->high - x->low) / x->group + 1 > rows) {
         x->group++;

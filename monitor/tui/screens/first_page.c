@@ -1,11 +1,11 @@
-/* first_page.c - what the first page says before its charts: what is trained, what happened to the
- * run and what to do, what the model writes. */
+/* first_page.c - the part of the first page above its charts: configuration, cause and remedy of
+ * a problem, samples. */
 #include <stdio.h>
 #include <string.h>
 
 #include "monitor/tui/screens/screens.h"
 
-/* without names the values still say what they are, but for the learning rate */
+/* values are clear without their names, except for the learning rate */
 static bool has_name(const bt_view_chip *c, bool named) {
     return named || strcmp(c->name, "lr") == 0;
 }
@@ -116,7 +116,7 @@ void bt_trouble_draw(bt_top *t, bt_rect r) {
     }
 }
 
-/* ---- what the model writes ------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
 /* after "the beginning of the prompt..." */
 static void quote(char *out, size_t size, const char *prompt) {

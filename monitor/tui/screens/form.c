@@ -53,14 +53,14 @@ static void start(bt_top *t) {
     for (int i = 0; i < BT_START_FIELDS; i++) {
         const bt_start_field f = field_of(i);
         if (!t->form[i][0]) continue;
-        /* what nobody touched is the config's */
+        /* untouched fields have the value of the configuration */
         if (t->form[CONFIG][0] && strcmp(t->form[i], f.first) == 0) continue;
         argv[n++] = f.flag;
         argv[n++] = t->form[i];
     }
     if (t->cfg.actions.start(t->cfg.actions.ctx, n, argv, name, &err) != BT_OK) {
         bt_top_message(t, BT_C_BAD, "%s", err.msg);
-        /* the form stays: the user mends the field */
+        /* keep the form open so that the user can correct the field */
         return;
     }
     t->input = BT_INPUT_NONE;
@@ -73,7 +73,7 @@ void bt_form_key(bt_top *t, int32_t key) {
     t->dirty = true;
     if (t->form_asks) {
         t->form_asks = false;
-        /* an answer that comes with the question is none: bytes that were pasted */
+        /* a key that arrives together with the question is not an answer: it was pasted */
         if ((key == 'y' || key == 'Y') && t->burst != t->asked_burst) start(t);
     } else if (key == BT_KEY_ESC || key == BT_CTRL('C'))
         t->input = BT_INPUT_NONE;
@@ -91,7 +91,7 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
     bt_canvas *c = &t->canvas;
     int w = r.w < 76 ? r.w : 76, h = FIELDS + 5, x = r.x + (r.w - w) / 2,
         y = r.y + (r.h > h ? (r.h - h) / 3 : 0);
-    /* the field being filled stays in view */
+    /* keep the active field visible */
     if (r.h < h) y = r.y - (t->form_field + 4 > r.h ? t->form_field + 4 - r.h : 0);
     bt_canvas_box(c, (bt_rect){x, y, w, h}, (bt_style){.fg = BT_C_ACCENT}, "start a run");
     for (int i = 0; i < FIELDS; i++) {
@@ -117,7 +117,7 @@ void bt_screen_form_draw(bt_top *t, bt_rect r) {
                    t->form_asks ? "start this training? y to start, any other key to go back"
                                 : "Tab next field   Enter start   Esc cancel");
     const char *rest = t->message_color == BT_C_BAD ? t->message : "";
-    for (int row = y + h + 1; row < r.y + r.h && *rest; row++) { /* what is wrong, in full */
+    for (int row = y + h + 1; row < r.y + r.h && *rest; row++) { /* the complete error */
         char line[160];
         size_t n = strlen(rest), cut = n;
         if (n > (size_t)w) {

@@ -1,5 +1,5 @@
-/* lr_chart.c - of a learning-rate range test: its loss over the rate, which the screen Overview shows in
- * place of the loss by step, and the rate that is suggested. */
+/* lr_chart.c - the loss over the rate of a learning-rate range test, which replaces the loss by
+ * step on the screen Overview, and the suggested rate. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "monitor/tui/screens/screens.h"
 
-/* Whether a run is a range test is asked once; its losses are read again as long as it grows. */
+/* The type of the run is queried once; its losses are reloaded as long as it grows. */
 bt_code bt_lr_chart_load(bt_top *t, bt_err *err) {
     const bool same = strcmp(t->range_of, t->run) == 0;
     if (same && (!t->range || t->range_steps == t->view->head.newest_step)) return BT_OK;

@@ -1,5 +1,5 @@
-/* machine_panel.c - this machine beside its ranks: load, memory, network, disks; a bar for each core with
- * its frequency and temperature where the system tells; and the processes of others that take the cores. */
+/* machine_panel.c - this machine's load, memory, network and disks; a bar for each core with its
+ * frequency and temperature if available; and other processes that use the cores. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

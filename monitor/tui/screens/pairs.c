@@ -1,5 +1,5 @@
-/* pairs.c - who gets what from whom: a matrix rank x rank, as numbers where they fit, else as a
- * heat map. */
+/* pairs.c - traffic by sender and receiver: a matrix rank x rank, as numbers if they fit, else
+ * as a heat map. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static double value_of(const bt_view_pair *p, bool bytes) {
     return bytes ? p->bytes : p->flight_ms;
 }
 
-/* what is alike looks alike: the scale ends at no less than twice its beginning */
+/* similar values look alike: the scale ends at no less than twice its beginning */
 static void scale_of(const bt_view_comm *c, bool bytes, double *lo, double *hi) {
     *lo = INFINITY;
     *hi = 0;
@@ -48,7 +48,7 @@ static void draw_value(bt_top *t, bt_rect cell, double v, double frac, bool byte
     }
 }
 
-/* the median of what comes from one rank (peer >= 0) or from all but it (-1 - peer) */
+/* median of the messages from one rank (peer >= 0), or from all other ranks (-1 - peer) */
 static double median_from(const bt_view_comm *c, int peer, double *work) {
     size_t n = 0;
     for (size_t i = 0; i < c->n_pairs; i++) {

@@ -1,5 +1,5 @@
-/* row_filter.c - which rows of a list are shown, and in what order: the filter and the sort column
- * of the current screen. */
+/* row_filter.c - selects and sorts the rows of a list by the filter and the sort column of the
+ * current screen. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ bool bt_top_filter_set(bt_top *t, const char *text) {
     snprintf(t->filter, sizeof t->filter, "%s", text);
     if (!text[0]) return true;
     t->filter_on = true;
-    /* what is no valid expression is looked for as it stands */
+    /* an invalid expression is searched literally */
     t->filter_is_re = regcomp(&t->filter_re, text, REG_EXTENDED | REG_ICASE | REG_NOSUB) == 0;
     return t->filter_is_re;
 }
@@ -36,7 +36,7 @@ static int compare(const void *a, const void *b, void *ctx) {
     order *o = ctx;
     size_t i = *(const size_t *)a, j = *(const size_t *)b;
     double x = o->number(o->t, i, o->col), y = o->number(o->t, j, o->col);
-    if (isnan(x) != isnan(y)) return isnan(x) ? 1 : -1; /* unknown comes last either way */
+    if (isnan(x) != isnan(y)) return isnan(x) ? 1 : -1; /* unknown values are last in both orders */
     int c = (x > y) - (x < y);
     if (o->descending) c = -c;
     return c ? c : (i > j) - (i < j);

@@ -101,7 +101,7 @@ static double setting_of(const bt_scatter *s, const char *run) {
     return NAN;
 }
 
-/* room beside the outermost points, so that none lies on the frame */
+/* margin beside the outermost points, so that none touches the frame */
 static void widen(double *low, double *high, bool log_x) {
     if (log_x) {
         const double room = pow(*high / *low, 0.06);

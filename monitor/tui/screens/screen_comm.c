@@ -1,6 +1,6 @@
-/* screen_comm.c - what the network costs: overhead and overlap over time, each kind of exchange
- * held against the links as measured, bytes, bandwidth and lateness per rank, and who gets what
- * from whom. */
+/* screen_comm.c - cost of the network: overhead and overlap over time, each kind of exchange
+ * compared with the measured links, bytes, bandwidth and lateness per rank, and traffic by
+ * sender and receiver. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -147,8 +147,7 @@ static void op_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_s
     }
 }
 
-/* what the links do when nothing else runs: the model that the column is made of; as many as there
- * is room for */
+/* speed of the idle links, on which the column `model` is based; as many as fit */
 static void link_text(const bt_view_comm *c, double load, int room, char *out, size_t size) {
     char one[96], a[32], b[32];
     size_t n = 0;

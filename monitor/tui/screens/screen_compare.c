@@ -24,7 +24,7 @@ static bool on_setting(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* what was set differently, but for names and places */
+/* settings that differ, except names and paths */
 static bt_code load_settings(bt_top *t, int n, bt_err *err) {
     const char *names[BT_COMPARE_MAX];
     bt_text sql;

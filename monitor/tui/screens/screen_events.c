@@ -30,7 +30,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
         at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL}, "%12s",
                               e->step >= 0 ? bt_fmt_int(b, sizeof b, e->step + 1) : "") +
               2;
-        /* the title says it too */
+        /* the title contains it too */
         if (row.w >= 96)
             at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_SECOND}, "%-13s",
                                   e->kind) +

@@ -1,5 +1,5 @@
-/* screen_islands.c - of a hub's run: its islands, how far each is, what came from it; how old updates were; who
- * joined, left, was late or refused. */
+/* screen_islands.c - islands of a hub's run: progress and updates of each, age of the updates,
+ * and events (joined, left, late, refused). */
 #include <math.h>
 #include <stdio.h>
 

@@ -49,7 +49,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     case C_ROWS: snprintf(buf, size, x->step < 0 ? "-" : "%zu", x->rows); break;
     case C_LEAST:
     case C_MOST:
-        if (x->rows == 1) { /* the mean says it */
+        if (x->rows == 1) { /* the mean is sufficient */
             buf[0] = 0;
             break;
         }

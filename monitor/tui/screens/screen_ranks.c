@@ -1,4 +1,4 @@
-/* screen_ranks.c - who is slow, since when, and in which phase: heat map rank x time above a
+/* screen_ranks.c - slow ranks, since when and in which phase: heat map rank x time above a
  * table. */
 #include <math.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ typedef struct heat_ctx {
     size_t first_col, repeat; /* columns left out on the left; cells per column */
 } heat_ctx;
 
-/* several ranks in a row: the one that stands out most */
+/* if a row has several ranks, show the most extreme one */
 static double heat_value(void *ctx, size_t row, size_t col) {
     const heat_ctx *x = ctx;
     const bt_view_heat *h = &x->t->view->heat;

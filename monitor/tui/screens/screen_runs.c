@@ -140,7 +140,7 @@ static void run_facts(bt_top *t, bt_rect r, const bt_view_run *x) {
     add_fact(t, r, row, "note", x->note);
 }
 
-/* point i of the run's own small curve stands for steps [i, i + 1) * 2^k */
+/* point i of the run's small curve covers the steps [i, i + 1) * 2^k */
 static void run_curve(bt_top *t, bt_rect r, const bt_view_run *x) {
     double steps[64], stride = 1;
     while ((double)(x->steps - 1) >= 64 * stride) stride *= 2;

@@ -35,7 +35,7 @@ static const bt_list_col columns[C_COUNT] = {
     {"disk/s", 9, true, false, 5},        {"micro", 6, true, false, 6},
     {"monitor", 8, true, false, 5}};
 
-/* what /proc says; NaN for a rank of another machine, or of a run that is over */
+/* values of /proc; NaN for a rank of another machine or of an ended run */
 static double right_now(const bt_top *t, const bt_view_rank *x, int col) {
     const bt_proc_now *p = t->view->head.live && t->at_step < 0 ? bt_procs_of(&t->procs, x->pid)
                                                                 : NULL;
@@ -177,7 +177,7 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                    "processors and memory", right);
     bt_rect table = {out[0].x, out[0].y + 1, out[0].w, out[0].h - 1};
-    /* the table drawn last is the one that the keys know */
+    /* keys apply to the table drawn last */
     if (settings) ranks_table(t, table, false, here);
     if (out[1].h >= 4) {
         bt_want two[] = {{.min = 34, .weight = 1, .rank = 1}, {.min = 36, .weight = 1, .rank = 0}};

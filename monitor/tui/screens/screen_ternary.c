@@ -1,5 +1,5 @@
-/* screen_ternary.c - what the ternary weights do: shares of -1, 0, +1, flips, scale, entropy, per
- * layer. */
+/* screen_ternary.c - statistics of the ternary weights per layer: shares of -1, 0, +1, flips,
+ * scale, entropy. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -111,7 +111,7 @@ static void shares(bt_top *t, bt_rect r, const bt_view_layer *x) {
     bt_stack_thin(&t->canvas, r);
 }
 
-/* one scale for all tensors: who flips more stands higher */
+/* one scale for all tensors, so that sparklines are comparable */
 static double most_flips(const bt_view_layers *l) {
     double most = 0;
     for (size_t i = 0; i < l->n; i++)
@@ -165,7 +165,7 @@ static void summary(bt_top *t, bt_rect r) {
                     r.w < 112 ? "" : " · in brackets: Gaussian latents");
 }
 
-/* norms and embeddings stay in full precision; `t` shows them as well */
+/* Removes norms and embeddings, which have full precision; `t` shows them */
 static void keep_ternary(bt_top *t) {
     size_t n = 0;
     bt_list *l = &t->list[BT_SCREEN_TERNARY];

@@ -1,5 +1,4 @@
-/* top_state.c - what both the keys and the screens use of the state: panes, the message line, a line of
- * text. */
+/* top_state.c - state shared by keys and screens: panes, the message line, a line of text. */
 #include "monitor/tui/screens/top_state.h"
 
 #include <stdarg.h>

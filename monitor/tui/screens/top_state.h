@@ -1,4 +1,4 @@
-/* top_state.h - private to monitor/tui: what is on the screen and how the user wants it. */
+/* top_state.h - private to monitor/tui: the state of the screens and the user's choices. */
 #ifndef BT_MONITOR_TUI_SCREENS_TOP_STATE_H
 #define BT_MONITOR_TUI_SCREENS_TOP_STATE_H
 
@@ -27,7 +27,7 @@ typedef enum {
     BT_INPUT_COMMAND,
     BT_INPUT_CONFIRM,
     BT_INPUT_FORM,
-    BT_INPUT_NOTE, /* from here on: lines that change a run (top_steer.c) */
+    BT_INPUT_NOTE, /* the following lines change a run (top_steer.c) */
     BT_INPUT_RATE,
     BT_INPUT_TAGS,
     BT_INPUT_PROMPT,
@@ -83,7 +83,7 @@ typedef struct bt_setting_of { /* a setting's value in one run */
 
 typedef struct bt_scatter { /* scatter.c */
     char wanted[64];        /* the setting across; "": found */
-    char setting[64];       /* whose values are here; "": the runs differ in none */
+    char setting[64];       /* setting of these values; "": the runs differ in none */
     int result;             /* up: a row of its table of results */
     bt_setting_of *value;   /* (n) of BT_SCATTER_MAX */
     size_t n;
@@ -93,7 +93,7 @@ enum { BT_LOG_BYTES = 1 << 15, BT_LOG_LINES = 256 };
 
 typedef struct bt_top_log { /* the end of the run's log.txt, cut into lines */
     char run[BT_NAME_MAX], path[1100];
-    int64_t size; /* of the file when it was read */
+    int64_t size; /* modification time of the file when it was read */
     char text[BT_LOG_BYTES];
     const char *line[BT_LOG_LINES];
     int n;
@@ -123,24 +123,25 @@ typedef struct bt_top {
     bt_x_axis x;
     bool log_y;
     int smooth; /* index into bt_top_smooth: the share of the steps shown that is averaged over */
-    /* of charts: 2^y_zoom, moved by y_pan of the range; all: of every value, outliers too */
+    /* y axis of charts: magnified by 2^y_zoom, shifted by y_pan of the range; all: includes
+     * outliers */
     int y_zoom;
     double y_pan;
     bool y_all;
     int metric; /* bt_step_metric of the large chart */
     bt_heat_value heat;
-    int mode; /* of the step bars and the event levels */
-    /* whose distribution the screen Ternary shows; "": the first ternary one's */
+    int mode; /* mode of the step bars and of the event levels */
+    /* tensor of the distribution on the screen Ternary; "": the first ternary one */
     int tensor_layer;
     char tensor[32];
     bt_list list[BT_SCREEN_COUNT];
     size_t rows[BT_TOP_ROWS]; /* rows of the current table after filter and sort */
     size_t n_rows, n_all;
     int page; /* rows that fit, for PgUp and PgDn */
-    /* where the mouse finds tabs and rows on the canvas; tab_y -1, rows of no height: nowhere */
+    /* positions of tabs and rows for the mouse; tab_y -1, rows without height: none */
     int tab_x[BT_SCREEN_COUNT], tab_end[BT_SCREEN_COUNT], tab_y;
     bt_rect list_rows;
-    /* that the current table shows, a bit each: < and > go from one to the next */
+    /* visible columns of the current table, one bit each; < and > step through them */
     uint32_t columns;
     char filter[128];
     regex_t filter_re;
@@ -150,7 +151,7 @@ typedef struct bt_top {
     char line[512];
     size_t line_len;
     bt_action confirm; /* waits for y */
-    /* whose outcome is still to come: a verb sent to `run`, after its event `seq`; "": none */
+    /* a verb sent to `run` after its event `seq`, with a pending outcome; "": none */
     struct {
         char run[BT_NAME_MAX];
         bt_verb verb;
@@ -162,7 +163,7 @@ typedef struct bt_top {
     char marked[BT_MARKED_MAX][BT_NAME_MAX];
     int n_marked;
     int marked_rank[BT_MARKED_RANKS], n_marked_ranks;
-    /* the run the cursor of the list stays on while others come and go */
+    /* run under the list's cursor, which remains on it while other runs appear and disappear */
     char cursor_run[BT_NAME_MAX];
     bool comparing;
     bt_compared *compared; /* n_compared of them */
@@ -170,28 +171,28 @@ typedef struct bt_top {
     bt_setting *setting; /* n_settings of them */
     int n_settings;
     bt_scatter scatter;
-    /* lr_chart.c: which run was asked, up to which step; NULL: it is no range test */
+    /* lr_chart.c: run and newest step of the cached test; NULL: the run is not a range test */
     char range_of[BT_NAME_MAX];
     int64_t range_steps;
     bt_lr_range *range;
     bt_top_log log;
-    /* of the ranks on this machine, while the screen System shows a live run */
+    /* processes of this machine's ranks, while the screen System shows a live run */
     bt_procs procs;
     bt_cores cores; /* sampled while the screen System is shown */
     /* a run that was started from here and is not in the database yet */
     char pending[BT_NAME_MAX];
     int form_field;
-    bool form_asks; /* whether to start what the form says */
+    bool form_asks; /* the form was confirmed: start the run */
     bool pasting;   /* keys are pasted text */
-    /* keys that came without a pause share a burst; of the key that asked a question */
+    /* keys without a pause between them share a burst; burst of the key that opened the question */
     int64_t burst, asked_burst;
     char form[BT_FORM_FIELDS][128];
     /* loop */
     int64_t seen_version;
-    /* processor time: this thread's until now; what may be spent, below 0: owed */
+    /* processor time of this thread so far; remaining budget, negative: overdrawn */
     double used_s, saved_s;
     int64_t saved_ns; /* when that was so */
-    double look_s;    /* what a look with its frame costs as a rule */
+    double look_s;    /* usual cost of a load with its frame */
     bool quit, dirty, reload;
     /* the numbers are there, charts and maps of a long run are still being read */
     bool reading;
@@ -205,7 +206,7 @@ typedef struct bt_screen {
 } bt_screen;
 
 extern const bt_screen bt_screens[BT_SCREEN_COUNT];
-int bt_top_panes(const bt_top *t); /* of the screen that is shown (top_state.c) */
+int bt_top_panes(const bt_top *t); /* values for the current screen (top_state.c) */
 extern const double bt_top_spans[];
 extern const int bt_top_spans_n;
 enum { BT_TOP_SMOOTHS = 6, BT_TOP_SMOOTH_FIRST = 3 };
@@ -217,7 +218,7 @@ void bt_top_close(bt_top *t);
 bt_code bt_top_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
 /* The file at the database's path is another one: goes over to it. BT_NOTFOUND: there is none. */
 bt_code bt_top_follow(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* without charts and maps; false: reading those will not take long either */
+/* without charts and maps; false: these will be quick to read */
 bool bt_top_load_numbers(bt_top *t);
 void bt_top_message(bt_top *t, uint8_t color, const char *fmt, ...) BT_PRINTF(3, 4);
 bool bt_top_select_run(bt_top *t, const char *run);
@@ -235,13 +236,13 @@ unsigned bt_top_small_parts(const bt_top *t); /* BT_VIEW_* that it shows */
 
 /* ---- top_keys.c, form.c, screen_compare.c ---- */
 void bt_top_key(bt_top *t, int32_t key);
-/* top_steer.c: begins what a key of the groups RUNS and CONTROL wants; goes on when it was confirmed, or
- * when its line was entered */
+/* top_steer.c: begins the action of a key of the groups RUNS and CONTROL; continues it after the
+ * confirmation or the input line */
 void bt_top_steer(bt_top *t, bt_action what);
-bool bt_top_steer_accepts(const bt_top *t, int32_t key); /* whether this key confirms */
+bool bt_top_steer_accepts(const bt_top *t, int32_t key); /* true if this key confirms */
 void bt_top_steer_confirmed(bt_top *t, int32_t key);
 void bt_top_steer_line(bt_top *t, bt_input was);
-/* tells what became of the verb that was sent, once that is recorded */
+/* shows the outcome of the sent verb once it is recorded */
 void bt_top_steer_outcome(bt_top *t);
 void bt_form_open(bt_top *t);
 void bt_form_key(bt_top *t, int32_t key);
@@ -257,8 +258,8 @@ typedef const char *(*bt_row_text)(bt_top *t, size_t row, char *buf, size_t size
 typedef double (*bt_row_number)(bt_top *t, size_t row, int col);
 size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
                    bool descending_first);
-/* draws them as the screen's table: `table` says its columns and cells, and by which column it is
- * sorted while none was chosen (-1: by none); rows, selection and order are the screen's */
+/* Draws the rows as the screen's table: `table` has the columns, the cells and the default sort
+ * column (-1: none); rows, selection and order belong to the screen */
 void bt_top_table(bt_top *t, bt_rect r, bt_list_table table);
 bool bt_top_filter_set(bt_top *t, const char *text);
 
@@ -266,7 +267,8 @@ bool bt_top_filter_set(bt_top *t, const char *text);
 bt_code bt_lr_chart_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
 /* nothing unless the screen Runs shows it (key t) */
 bt_code bt_scatter_load(bt_top *t, bt_err *err) BT_MUST_CHECK;
-/* setting NULL: found; result NULL: as it was. false: there is no such result, which was said */
+/* setting NULL: automatic; result NULL: unchanged. false: there is no such result, which was
+ * reported */
 bool bt_scatter_choose(bt_top *t, const char *setting, const char *result);
 
 /* ---- screen_ternary.c ---- */
@@ -291,7 +293,7 @@ void bt_top_chart(bt_top *t, bt_rect r, bt_top_series s, const char *title, cons
                   bool log_y, bool pane_active);
 /* heading with newest value and a sparkline below */
 void bt_top_spark(bt_top *t, bt_rect r, bt_top_series s, const char *title, uint8_t color);
-/* where a step goes: (BT_PHASE_COUNT) times and what they add up to */
+/* time of a step by phase: (BT_PHASE_COUNT) times and their sum */
 void bt_top_phase_legend(bt_top *t, bt_rect row, const double *phase_ms, double total_ms);
 bool bt_top_letters(const bt_top *t); /* stacked bars need letters: no colour or no blocks */
 void bt_top_empty(bt_top *t, bt_rect r, const char *why);

@@ -1,4 +1,4 @@
-// api.js - asks for numbers: the server, or, in a report, the answers kept in the page itself
+// api.js - requests data from the server or, in a report, from the answers stored in the page
 // (kept_answers.js). Paths are those below /api/v1/ in web/README.md; errors are {"error":
 // {message, hint}}.
 import { keptAnswer, report } from "./kept_answers.js";
@@ -20,10 +20,8 @@ export function statement(error) {
 
 const notKept = { message: "this report does not hold that part", hint: "bitrain dash shows it" };
 
-/**
- * The answer to GET path?args (a list in args repeats its key), or to what `init` says, as in
- * fetch. Throws an ApiError. A question that is already on its way is not asked twice.
- */
+/** Returns the answer to GET path?args (a list in args repeats its key), or to `init`, as in
+ * fetch. Throws an ApiError. Identical requests in flight are merged. */
 export async function get(path, args = {}, init = {}) {
   if (report) {
     const answer = keptAnswer(path, args);
@@ -53,14 +51,14 @@ function urlOf(path, args) {
 }
 
 const underWay = new Map();
-const askedEarly = new Map(); // url -> answer, until somebody asks for it
+const askedEarly = new Map(); // url -> answer, until a card requests it
 
-/** Asks what a page is about to ask, so that it need not wait for the answers before. */
+/** Requests in advance what a page will request, so that it need not wait for earlier answers. */
 export function askEarly(path, args = {}) {
   if (report) return;
   askedEarly.delete(urlOf(path, args)); // one that was refused, before the token was given
   const answer = get(path, args);
-  answer.catch(() => {}); // told to who asks
+  answer.catch(() => {}); // returned to the caller
   askedEarly.set(urlOf(path, args), answer);
 }
 
@@ -69,7 +67,7 @@ export function askEarly(path, args = {}) {
 const newest = new Map();
 const newestMost = 24;
 
-/** What is shown was true once: it is dimmed until the server answers again. */
+/** The displayed data may be outdated: they are dimmed until the server answers again. */
 export function showAway(isAway) {
   document.documentElement.classList.toggle("away", isAway);
 }
@@ -100,7 +98,7 @@ async function ask(url, init) {
   return body;
 }
 
-/** An answer that is not JSON is an empty one: the status says enough. */
+/** An answer that is not JSON counts as empty: the status is sufficient. */
 function parsed(text) {
   try {
     return JSON.parse(text);
@@ -111,10 +109,7 @@ function parsed(text) {
 
 const gathering = new Map();
 
-/**
- * Series of metrics of a run. What several figures ask for at the same moment travels, and is
- * drawn, together.
- */
+/** Series of metrics of a run. Requests made at the same moment are combined into one. */
 export async function series(run, metrics, args) {
   const key = JSON.stringify([run, args]);
   let request = gathering.get(key);
@@ -131,20 +126,18 @@ export async function series(run, metrics, args) {
   return request.answer;
 }
 
-/**
- * Exchanges the token for a cookie. The token came in the URL's fragment, which no server and no
- * log sees.
- */
+/** Exchanges the token for a cookie. The token was in the URL's fragment, which no server and no
+ * log receives. */
 export async function login(token) {
   return get("login", {}, { headers: { Authorization: `Bearer ${token}` } });
 }
 
-/** What changes something: only where the server was started with --control. */
+/** Sends a change: requires a server started with --control. */
 export async function post(path, body) {
   const init = {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-Bitrain-Control": "1" },
-    body: JSON.stringify(body), // what is undefined is left out
+    body: JSON.stringify(body), // undefined values are omitted
   };
   return get(path, {}, init);
 }

@@ -1,15 +1,13 @@
-// ask.js - the page's own dialogs: a question with fields, and what its answer does.
+// ask.js - dialogs of the page: a question with fields, and the action of its answer.
 import { statement } from "./api.js";
 import { button } from "./controls.js";
 import { h, say } from "./dom.js";
 
-/**
- * Asks, and promises the values of the fields by name; null: not now.
- * spec: {title, text, action, danger, fields: [{name, label, type, value, note, options, maxlength}]}; a
- * field of type "checkbox" gives true or false, one of "lines" may have several; options make a list of
- * [value, text]. tell(values): a text below the fields, told again as they change; alert: what was
- * wrong with the answer before.
- */
+/** Opens a dialog, and promises the values of the fields by name; null: cancelled. spec: {title,
+ * text, action, danger, fields: [{name, label, type, value, note, options, maxlength}]}; a field
+ * of type "checkbox" gives true or false, one of type "lines" may have several; options make a
+ * list of [value, text]. tell(values): text below the fields, updated as they change; alert: error
+ * of the previous answer. */
 export function ask({ title, text, action, danger, fields = [], tell, alert }) {
   if (document.querySelector("dialog")) return Promise.resolve(null);
   const boxes = fields.map((field) => [field.name, boxOf(field)]);
@@ -54,10 +52,8 @@ export function ask({ title, text, action, danger, fields = [], tell, alert }) {
   });
 }
 
-/**
- * Asks until act(answer) does what was asked for: when it throws, the dialog opens again with what was
- * filled in and why it was refused. Promises the answer; null: not now.
- */
+/** Repeats the dialog until act(answer) succeeds: if it throws, the dialog reopens with its
+ * values and the error. Promises the answer; null: cancelled. */
 export async function askUntil(spec, act) {
   let { fields } = spec;
   for (let alert = ""; ;) {

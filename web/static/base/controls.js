@@ -1,4 +1,4 @@
-// controls.js - what a reader chooses with: buttons, switches, lists.
+// controls.js - input elements: buttons, switches, lists.
 import { h } from "./dom.js";
 
 export function button(label, onclick, props) {

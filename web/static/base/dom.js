@@ -41,7 +41,7 @@ export function say(el, text) {
 
 let announcing = 0;
 
-/** Tells a text to screen readers, once the keys have rested. */
+/** Announces a text to screen readers after a pause in typing. */
 export function announce(text) {
   clearTimeout(announcing);
   announcing = setTimeout(() => say(document.getElementById("said"), text), 250);
@@ -55,22 +55,20 @@ export function toast(text) {
   setTimeout(() => box.classList.remove("shown"), 4000);
 }
 
-/** What stands in a card that has nothing to show. */
+/** Content of an empty card. */
 export function empty(text) {
   return h("div", { class: "empty" }, text);
 }
 
-/** A heading that only screen readers tell: each page has one. */
+/** A heading for screen readers only: each page has one. */
 export function hiddenTitle(text) {
   return h("h1", { class: "sr" }, text);
 }
 
 const focusable = "a[href], button, input, select, summary, [tabindex]";
 
-/**
- * Draws anew what an element holds. The reader stays where he was: the part that had the focus has
- * it again, and boxes are scrolled as they were; both are found by their order.
- */
+/** Redraws the content of an element and preserves focus and scroll positions, which are matched
+ * by order. */
 export function redrawInPlace(el, draw) {
   const parts = () => [...el.querySelectorAll(focusable)];
   const boxes = () => [...el.querySelectorAll(".scroll, .tall-scroll")];

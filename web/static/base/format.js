@@ -162,7 +162,7 @@ export function unit(name, value) {
   return (byUnit[name] || digits)(value);
 }
 
-/** The same beside an axis, without zeros that say nothing: "50 ms" below "100 ms". */
+/** The same for an axis, without superfluous zeros: "50 ms" below "100 ms". */
 export function tick(name, value) {
   const text = unit(name, value);
   return text.replace(/(\.\d*?)0+(?=$|[^\d])/, "$1").replace(/\.(?=$|[^\d])/, "");

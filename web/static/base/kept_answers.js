@@ -1,6 +1,6 @@
-// kept_answers.js - the answers that a report (`bitrain report`) keeps in its file, in place of a
-// server. A report keeps all series of a run (or of one rank) once, by step, and beside them where
-// the steps lie on each other axis.
+// kept_answers.js - the answers in the file of a report (`bitrain report`), which replace a
+// server. A report contains all series of a run (or of one rank) once, by step, and the
+// positions of the steps on every other axis.
 
 const element = document.getElementById("bitrain-data");
 
@@ -50,7 +50,7 @@ function cut(one, first, last) {
   return { ...out, ...usualPart(out, one) };
 }
 
-/** Where the usual values of a part of a series lie, of which the report keeps those of the whole. */
+/** The default range of a part of a series; the report has those of the whole. */
 function usualPart({ min, max }, { low, high }) {
   const least = Math.min(...min.filter((value) => value !== null));
   const most = Math.max(...max.filter((value) => value !== null));

@@ -1,7 +1,7 @@
-// run_stream.js - follows the event stream of a run. Browsers allow few connections to a host, so
-// the tabs that show a run share one: the tab that holds a lock listens and tells the others; a
-// hidden tab gives the lock up. Where a page cannot lock (no https and another machine), each tab
-// listens for itself.
+// run_stream.js - follows the event stream of a run. Browsers allow few connections to a host,
+// so the tabs that show a run share one: the tab with a lock listens and forwards events to the
+// other tabs; a hidden tab releases the lock. Without locks (no https and another machine), each
+// tab listens separately.
 import { report } from "./kept_answers.js";
 
 /**
@@ -75,7 +75,7 @@ class RunStream {
     this.source.onopen = () => this.tell({ state: "live" });
     this.source.onerror = () => {
       this.tell({ state: "offline" });
-      // refused: what is asked next says why
+      // refused: the next request reports the reason
       if (this.source?.readyState === EventSource.CLOSED) this.tell({ data: null, id: "" });
     };
     this.source.addEventListener("resync", () => this.tell({ data: null, id: "" }));
@@ -84,7 +84,7 @@ class RunStream {
       try {
         data = JSON.parse(event.data);
       } catch {
-        // everything is asked for anew
+        // reload everything
       }
       this.tell({ data, id: data ? event.lastEventId : "" });
     });

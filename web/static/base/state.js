@@ -1,5 +1,5 @@
-// state.js - what the reader chose (axis, smoothing, zoom, theme, columns), the step the reader
-// points at, and the colours of the theme. The browser remembers choices of taste; the zoom is
+// state.js - the user's choices (axis, smoothing, zoom, theme, columns), the step under the
+// pointer, and the colours of the theme. The browser stores choices of taste; the zoom is
 // forgotten.
 
 const storageKey = "bitrain";
@@ -24,7 +24,7 @@ export const state = {
 
 const listeners = new Set();
 
-/** Changes fields of the state, remembers them and tells all listeners what changed. */
+/** Changes fields of the state, stores them and notifies all listeners of the changes. */
 export function choose(change) {
   Object.assign(state, change);
   const { x, smooth: smoothing, logY, logX, theme, columns, charts } = state;
@@ -68,7 +68,7 @@ export function isDark() {
   return state.theme ? state.theme === "dark" : systemIsDark.matches;
 }
 
-// Colours are kept until the theme changes: asking for one makes the browser compute the page's
+// Colours are cached until the theme changes: reading one makes the browser compute the page's
 // style.
 const colors = new Map();
 

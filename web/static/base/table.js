@@ -1,8 +1,8 @@
 // table.js - tables of columns and rows.
 import { h } from "./dom.js";
 
-// A column is {title, cell, help, num, wrap}: cell(row) gives a text or a node, help is a tooltip
-// of the title, num puts the cells at the right, wrap lets their text break into lines.
+// A column is {title, cell, help, num, wrap}: cell(row) returns a text or a node, help is the tooltip
+// of the title, num right-aligns the cells, wrap lets their text break into lines.
 
 export function text(title, cell, help) {
   return { title, cell, help };

@@ -1,8 +1,8 @@
-// vocabulary.js - what things are called. Metrics, scopes, panels, phases, kinds of events and verbs
-// and the parts of a run's time are the rows of engine/base/tables, which the server tells
-// (/api/v1/metrics) and `learn` takes before anything is shown. What charts and cards of their own
-// are made of stands here by hand: axes, lines of charts, values of heat maps. Colours name custom
-// properties of style/colors.css, those of phases --phase-NAME, of parts of the time --time-NAME.
+// vocabulary.js - names of things. Metrics, scopes, panels, phases, kinds of events and verbs
+// and the parts of a run's time are rows of engine/base/tables, which the server sends
+// (/api/v1/metrics) and `learn` takes before anything is shown. Axes, lines of charts and values
+// of heat maps, which only the page has, are listed here. Colours name custom properties of
+// style/colors.css: --phase-NAME for phases, --time-NAME for parts of the time.
 
 // ---- the tables of the server
 
@@ -11,11 +11,11 @@ export const panels = []; // {name, title, question}
 export const phases = []; // {key, label, color, hatch}, in the order of a step
 // parts of a run's time since its first launch: fields of its head
 export const goodputParts = []; // {key, label, color, help}
-export const figures = []; // of a run: {key, label, span, unit, help}
+export const figures = []; // figures of a run: {key, label, span, unit, help}
 export const verbs = []; // {verb, argument, label, help, states}
 const scopes = []; // {name, view, per, keys}
-const states = []; // of runs: {name, live, help}
-const kinds = new Map(); // of events: kind -> {level, mark, help}
+const states = []; // states of runs: {name, live, help}
+const kinds = new Map(); // kinds of events: kind -> {level, mark, help}
 
 function replace(list, rows) {
   list.splice(0, list.length, ...rows);
@@ -77,7 +77,7 @@ export function figureHelp(key) {
   return figure ? `${figure.label}, ${figure.span}: ${figure.help}` : "";
 }
 
-/** What a chart says of a run in this state beyond the last point of its curve. */
+/** Label of a chart beyond the last point of a run in this state. */
 export function beyondCurve(state) {
   return states.some(({ name, live }) => name === state && live) ? "not there yet" : "ended";
 }
@@ -221,7 +221,7 @@ export const rankValues = [
   ["memory", "memory", "MiB"],
 ];
 
-// what a pair of ranks is shown by: fields of the route `comm`, and units
+// values of a pair of ranks: fields of the route `comm`, and units
 export const pairValues = [
   ["bytes", "bytes", "bytes"],
   ["flight_ms", "message latency", "ms"],
@@ -266,7 +266,7 @@ export function isCheckpoint(event) {
   return event.kind === "checkpoint";
 }
 
-/** How charts mark an event: "line", "faint", or "list" for not at all (events.def). */
+/** Mark of an event in charts: "line", "faint", or "list" for none (events.def). */
 function markOf(event) {
   return kinds.has(event.kind) ? kinds.get(event.kind).mark : "list";
 }
@@ -275,7 +275,7 @@ export function isMarked(event) {
   return event.step !== null && (event.level !== "info" || markOf(event) !== "list");
 }
 
-/** An event that comes again and again: its mark is small, and comparisons leave it out. */
+/** A frequent event: its mark is small, and comparisons omit it. */
 export function isRoutine(event) {
   return event.level === "info" && markOf(event) === "faint";
 }

@@ -12,7 +12,7 @@ const columns = [
   text("end", (attempt) => attempt.exit_kind || dash),
 ];
 
-/** load promises what page_events.js asks for. */
+/** load promises the data of page_events.js. */
 export function attemptsCard(load) {
   return new Card({
     title: "Attempts",

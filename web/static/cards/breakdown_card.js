@@ -23,13 +23,14 @@ function totalMs(times) {
   return phases.reduce((sum, phase) => sum + phaseMs(times, phase), 0);
 }
 
-/** How much more time a rank spends in each phase than the ranks' median of that phase. */
+/** Excess time of a rank in each phase over the ranks' median of that phase. */
 function excess(times, median) {
   const over = (phase) => Math.max(0, (times[phase.key] || 0) - (median[phase.key] || 0));
   return Object.fromEntries(phases.map((phase) => [phase.key, over(phase)]));
 }
 
-/** What the planner predicted of a step, as a row after those of the ranks; none where it predicted nothing. */
+/** The planner's prediction of a step, as a row after those of the ranks; none without a
+ * prediction. */
 function predictedRow({ predicted }) {
   if (!predicted) return [];
   return [{ rank: "plan", step_ms: predicted.step_ms, phases: predicted }];
@@ -85,10 +86,8 @@ const breakdownColumns = () => [
   ...phases.map((phase) => number(phase.label, (rank) => ms(rank.phases[phase.key]))),
 ];
 
-/**
- * onranks gets the answer for the newest steps, which says who is the worst rank. Its `see` shows
- * one step.
- */
+/** onranks receives the answer for the newest steps, which contains the worst rank. Its `see`
+ * shows one step. */
 export function breakdownCard(ctx, onranks) {
   let mode = "ms";
   let step = null; // null: the newest steps

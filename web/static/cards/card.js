@@ -1,5 +1,5 @@
 // card.js - a figure of a page: title, drawing, one generated sentence for those who listen, and a
-// table for those who want the numbers (key T). A card loads when it is seen, and again when
+// table of the numbers (key T). A card loads when it becomes visible, and again when
 // something new was recorded while it is seen.
 import { button } from "../base/controls.js";
 import { empty, h, redrawInPlace, say } from "../base/dom.js";
@@ -24,7 +24,7 @@ export class Card {
     this.width = 600;
     this.seen = false; // in sight
     this.stale = true;
-    this.due = false; // to be drawn although the same data may come
+    this.due = false; // redraw even if the data are unchanged
     this.loading = false;
     this.asTable = false;
     this.closed = false;
@@ -82,7 +82,7 @@ export class Card {
     };
     this.watcher = new IntersectionObserver(look, { rootMargin: "120px" });
     this.watcher.observe(this.el);
-    // Asking the element for its width would make the browser lay out the page.
+    // Reading the element's width would force a layout of the page.
     this.size = new ResizeObserver((entries) => {
       this.width = Math.round(entries[entries.length - 1].contentRect.width) || this.width;
     });
@@ -140,7 +140,7 @@ export class Card {
     this.el.setAttribute("aria-label", text ? `${title}. ${text}` : title);
   }
 
-  /** Loads now: who made the card knows that it is in sight, before the browser has laid it out. */
+  /** Loads now: the creator ensures that the card is visible before the browser has laid it out. */
   begin() {
     this.seen = true;
     this.load();
@@ -189,7 +189,8 @@ export class Card {
     if (this.closed) return;
     const isNew = data !== this.data;
     this.data = data;
-    if (isNew || this.due) this.draw(); // what is as it was stays, and so do its focus and its selection
+    // unchanged content is kept, including its focus and selection
+    if (isNew || this.due) this.draw();
   }
 
   showError(error) {
@@ -199,10 +200,8 @@ export class Card {
   }
 }
 
-/**
- * Among the cards of a page. find() promises the card, or nothing for a run that has none; the page
- * does without one that cannot be found out.
- */
+/** Adds a card to a page. find() promises the card, or null for a run that has none; the page
+ * omits a card whose find() fails. */
 export function optionalCard(find, isWide = true) {
   const box = h("div", { class: isWide ? "wide" : "", hidden: true });
   let card = null;

@@ -24,7 +24,7 @@ function columnsOf({ head, info }) {
   ];
 }
 
-/** load promises what page_events.js asks for. */
+/** load promises the data of page_events.js. */
 export function checkpointsCard(load) {
   return new Card({
     title: "Checkpoints",

@@ -1,5 +1,6 @@
-// distribution_card.js - how the latent weights or the gradients of a tensor are distributed, sample by
-// sample: a column a sample, a row a bin, the share of the tensor's elements as the colour.
+// distribution_card.js - distributions of a tensor's latent weights or gradients over the
+// samples: one column per sample, one row per bin, the share of the tensor's elements as the
+// colour.
 import { get } from "../base/api.js";
 import { select } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
@@ -16,14 +17,14 @@ const kinds = [
 
 const sum = (bins) => bins.reduce((all, n) => all + n, 0);
 
-/** Where a bin begins: weights over their scale, gradients as a power of two. */
+/** Lower edge of a bin: weights over their scale, gradients as a power of two. */
 function edge(data, kind, bin) {
   const { from, width } = data[`${kind}_bins`];
   const at = from + bin * width;
   return kind === "weights" ? String(at).replace("-", "−") : `2^${at}`;
 }
 
-/** The first and the last bin hold what lies beyond. */
+/** The first and the last bin include all values beyond. */
 function nameOf(data, kind, bin) {
   if (bin === 0) return `< ${edge(data, kind, 1)}`;
   const isLast = bin === data[kind][0].length - 1;
@@ -43,7 +44,7 @@ function share(data, kind, sample, bins) {
   return all ? sum(bins.map((bin) => data[kind][sample][bin])) / all : null;
 }
 
-/** Of weights: how many round to 0 and how many lie far out; of gradients: how many are next to nothing. */
+/** Weights: shares that round to 0 and that are far out; gradients: share near zero. */
 function sentenceOf(data, kind) {
   const last = data.sampled.length - 1;
   const of = (sample, bins) => percent(share(data, kind, sample, bins));

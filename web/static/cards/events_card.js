@@ -11,7 +11,7 @@ export const levels = [
   ["error", "errors"],
 ];
 
-/** Whether an event or a line is of a level or of a worse one. */
+/** True if an event or a line has this level or a worse one. */
 export function isOfLevel(one, level) {
   return level === "all" || one.level === "error" || one.level === level;
 }
@@ -33,7 +33,7 @@ function sentence({ events }) {
   return `The newest ${events.rows.length} of ${events.total}.`;
 }
 
-/** load promises what page_events.js asks for, of whose events some may be left out. */
+/** load promises the data of page_events.js, from which some events may be omitted. */
 export function eventsCard(load, title = "Events") {
   let level = "all";
   const isShown = (event) => isOfLevel(event, level);

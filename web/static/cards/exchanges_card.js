@@ -1,5 +1,5 @@
-// exchanges_card.js - what each kind of exchange (an operation along an axis of the mesh) costs a
-// step of a rank.
+// exchanges_card.js - cost per step of each kind of exchange (an operation along an axis of the
+// mesh).
 import { get } from "../base/api.js";
 import { empty, h } from "../base/dom.js";
 import {

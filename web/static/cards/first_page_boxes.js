@@ -1,5 +1,5 @@
-// first_page_boxes.js - what stands around the charts of the first page: chips of what is trained,
-// the machine that is too busy, and what the model writes now, beside what it wrote before.
+// first_page_boxes.js - boxes around the charts of the first page: chips of the configuration,
+// the overloaded host, and the two newest samples side by side.
 import { h, say } from "../base/dom.js";
 import { nth } from "../base/format.js";
 
@@ -37,10 +37,8 @@ function sampleBox(when) {
   return { el, put };
 }
 
-/**
- * The newest text and the one before, hidden while there is none. It stands among the cards of a
- * page, but has nothing to load.
- */
+/** The two newest samples, hidden while there is none. It is among the cards of a page, but
+ * loads nothing. */
 export function samplesCard(ctx) {
   const now = sampleBox("The model writes");
   const before = sampleBox("Before");

@@ -1,4 +1,4 @@
-// goodput_card.js - where the time since the first launch of a run went.
+// goodput_card.js - use of the time since the first launch of a run.
 import { h } from "../base/dom.js";
 import { percent, plural, seconds } from "../base/format.js";
 import { number, text } from "../base/table.js";
@@ -59,7 +59,7 @@ function tableOf({ head }) {
   };
 }
 
-/** load promises what page_events.js asks for. */
+/** load promises the data of page_events.js. */
 export function goodputCard(load) {
   return new Card({
     title: "Goodput",

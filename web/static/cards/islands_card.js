@@ -1,5 +1,5 @@
-// islands_card.js - the islands of a hub: how far each is, what came from it; and how old their
-// updates were when they were applied.
+// islands_card.js - the islands of a hub: progress and updates of each, and the age of updates
+// when they were applied.
 import { empty, h } from "../base/dom.js";
 import { bytes, count, dash, digits, nats, nth, percent, plural, si } from "../base/format.js";
 import { number, table, tallTable, text } from "../base/table.js";

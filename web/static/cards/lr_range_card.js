@@ -1,4 +1,4 @@
-// lr_range_card.js - of a learning-rate range test: its losses over the rate, and the rate to train with.
+// lr_range_card.js - a learning-rate range test: its losses over the rate, and the suggested rate.
 import { get } from "../base/api.js";
 import { digits } from "../base/format.js";
 import { number } from "../base/table.js";
@@ -49,7 +49,7 @@ function cardOf(ctx) {
   });
 }
 
-/** Of a run that is a range test. */
+/** Card of a run that is a range test. */
 export function lrRangeCard(ctx) {
   return optionalCard(async () => {
     const info = await get(`runs/${ctx.run}`);

@@ -1,5 +1,4 @@
-// pairs_card.js - what each rank received straight from each other one: a square, as far as it is
-// known.
+// pairs_card.js - direct traffic between each pair of ranks: a square of the recorded pairs.
 import { get } from "../base/api.js";
 import { select } from "../base/controls.js";
 import { bytes, digits, ms, stepRange, unit } from "../base/format.js";

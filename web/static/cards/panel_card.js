@@ -1,5 +1,5 @@
 // panel_card.js - every metric of a panel: the newest sample of each over the rows of its scope,
-// and its history. It knows no metric by name, so that a new row of metrics.def is seen here.
+// and its history. It is generic, so that a new row of metrics.def appears here.
 import { get } from "../base/api.js";
 import { empty } from "../base/dom.js";
 import { count, nth, plural, unit } from "../base/format.js";
@@ -17,7 +17,7 @@ function value(key) {
   return (row) => unit(row.unit, row[key]);
 }
 
-/** Of one row least and most are its mean. */
+/** The minimum and maximum of a single row are its mean. */
 function ofRows(key) {
   return (row) => (row.rows > 1 ? unit(row.unit, row[key]) : "");
 }

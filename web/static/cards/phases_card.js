@@ -16,10 +16,8 @@ function extremes(stragglers) {
   return { worst: stragglers[0].rank, median: sorted[(sorted.length - 1) >> 1].rank };
 }
 
-/**
- * The phases of one rank over time. onstep gets a step that is clicked; `meet` tells the card who
- * the ranks are.
- */
+/** The phases of one rank over time. onstep receives the clicked step; `meet` receives the
+ * ranks. */
 export function phasesCard(ctx, onstep) {
   let choice = "worst"; // or "median", or a rank
   let extreme = {};

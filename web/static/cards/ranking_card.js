@@ -1,5 +1,5 @@
-// ranking_card.js - the ranks, worst first: who is slow, since when, because of what, what it costs
-// the others, and what a step would take if the slowest were as fast as the median rank.
+// ranking_card.js - the ranks, worst first: slow ranks, since when, because of what, the cost
+// for other ranks, and the step time if the slowest were as fast as the median rank.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { dash, ms, nth, percent, seconds, si, stepRange } from "../base/format.js";
@@ -50,7 +50,7 @@ function columnsOf(follow) {
   ];
 }
 
-/** What is wrong with the worst rank, in a sentence of the server's. */
+/** The server's sentence about the worst rank. */
 function verdict(stragglers) {
   if (stragglers[0] && stragglers[0].says) return stragglers[0].says;
   if (stragglers.length > 1) return "No rank stands out.";
@@ -77,7 +77,8 @@ function sentence({ breakdown }) {
   return `Steps ${stepRange(breakdown.step0, breakdown.step1)}, ${breakdown.steps} sampled.`;
 }
 
-/** one: the card of one rank. The card's `stragglers` are the ranks as they came, worst first. */
+/** one: the card of one rank. The card's `stragglers` are the ranks in the order of the server,
+ * worst first. */
 export function rankingCard(ctx, one) {
   let slowest = 1; // so many are brought to the median
   const crowded = h("p", { class: "crowded", hidden: true }); // the machine, before any rank

@@ -1,4 +1,4 @@
-// section.js - a card without a drawing, which does not load by itself: title and content.
+// section.js - a card without a drawing, loaded by its creator: title and content.
 import { h } from "../base/dom.js";
 
 export function section(title, sub, wide, ...content) {

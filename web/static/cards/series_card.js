@@ -16,7 +16,7 @@ export function zoomRange() {
   return state.zoom ? { x0: state.zoom.x0, x1: state.zoom.x1 } : {};
 }
 
-/** Where a series' points lie on the axis that is shown. */
+/** Positions of a series' points on the current axis. */
 export function placesOf(one) {
   return state.x === "step" ? one.step.map((step) => step + 1) : one.x;
 }
@@ -95,12 +95,12 @@ function loadSeries(run, spec) {
   return series(run, metricsOf(spec), argumentsOf(spec));
 }
 
-/** Asks what the card of this spec asks when it loads alone. */
+/** Sends the request of this spec's card when it loads alone. */
 export function askSeriesEarly(run, spec) {
   askEarly(`runs/${run}/series`, { ...argumentsOf(spec), metric: metricsOf(spec).join() });
 }
 
-/** The chart's lines with the numbers that came. */
+/** Lines of the chart with the loaded numbers. */
 function linesOf(data, spec) {
   return spec.lines.flatMap((line) => {
     const one = data.series.find((s) => s.metric === line.key);
@@ -116,7 +116,7 @@ function exactEnds(mean, first, last) {
   return y;
 }
 
-/** How many steps a point is the mean of; the ends of a line are single steps. */
+/** Number of steps averaged in a point; the ends of a line are single steps. */
 function meantSteps(n) {
   return n.map((count, i) => (i === 0 || i === n.length - 1 ? 1 : count));
 }
@@ -200,7 +200,7 @@ function firstStep({ step, n }) {
   return step[0] - Math.max(1, n[0] || 1) + 1;
 }
 
-/** Of the events that charts mark, some are left out where there are very many. */
+/** Some events marked in charts are omitted if there are very many. */
 function marksLeft(ctx) {
   const { events, markable } = ctx;
   return markable > events.length ? ` ${events.length} of ${markable} events are marked.` : "";
@@ -241,12 +241,10 @@ function lostText({ lost }) {
   return lost === null ? "" : `, and is not finite since step ${nth(lost)}`;
 }
 
-const turnShare = 0.25; // of the range of a line, which a turn lies beyond both ends
+const turnShare = 0.25; // share of a line's range by which a turn exceeds both ends
 
-/**
- * Where a line turns between its ends: {how: "fell", text: "4.6 at step 90, then rose to "}; null:
- * it does not. The least value of a line that marks it counts however small the turn is.
- */
+/** The turn of a line between its ends: {how: "fell", text: "4.6 at step 90, then rose to "};
+ * null: none. The minimum of a line that marks it counts however small the turn is. */
 function turnOf(line, { values, isRaw, first, last }) {
   const marked = line.best ? line.best.filter(Number.isFinite) : [];
   const known = values.filter(Number.isFinite);

@@ -1,5 +1,5 @@
-// settings_card.js - what a run was set to, from where, and what it recorded about machine, program
-// and data.
+// settings_card.js - settings of a run with their origin, and recorded facts about machine,
+// program and data.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
 import { dash, plural, setting } from "../base/format.js";

@@ -1,5 +1,5 @@
-// skew_card.js - the time between the first rank's arrival and the last one's, which is what the
-// rank that came first waited, in each of the newest steps.
+// skew_card.js - the time between the first and the last rank's arrival (the wait of the first
+// one) in each of the newest steps.
 import { get } from "../base/api.js";
 import { empty } from "../base/dom.js";
 import { count, ms, nth } from "../base/format.js";
@@ -12,7 +12,7 @@ import { zoomRange } from "./series_card.js";
 
 const steps = 480; // newest steps that count
 
-/** The steps to ask for: the newest, or the zoom; a report keeps one answer. */
+/** Steps to request: the newest, or the zoom; a report has one answer. */
 function rangeOf(ctx) {
   if (report) return {};
   if (state.zoom) return zoomRange();

@@ -46,7 +46,7 @@ export function tensorHeatCard(load) {
   let history = tensorHistories[0][0];
   let listed = ""; // the statistics that the list offers
   const list = h("span");
-  // Which statistics there are is known when the tensors are.
+  // The available statistics are known once the tensors are loaded.
   const offer = (layers) => {
     const known = tensorHistories.filter(([key]) => samplesOf(layers, key).length);
     if (!known.some(([key]) => key === history)) history = known[0][0];

@@ -1,4 +1,4 @@
-// timeline_card.js - what happened to a run when, as lanes of events and attempts.
+// timeline_card.js - history of a run, as lanes of events and attempts.
 import { empty } from "../base/dom.js";
 import { plural, seconds } from "../base/format.js";
 import { number, text } from "../base/table.js";
@@ -33,7 +33,7 @@ function rowsOf({ events, head, info }) {
   return [...attempts, ...events.rows].sort((a, b) => a.time_s - b.time_s);
 }
 
-/** load promises what page_events.js asks for. */
+/** load promises the data of page_events.js. */
 export function timelineCard(load) {
   return new Card({
     title: "Timeline",

@@ -1,5 +1,5 @@
-// trouble_box.js - what happened to a run that does not train, or was started again: what, when,
-// why, what to do, and the command that does it, in the words of the server.
+// trouble_box.js - the problem of a run that is not training or was restarted: event, time,
+// cause, remedy and its command, in the server's sentences.
 import { control } from "../base/api.js";
 import { ask } from "../base/ask.js";
 import { button } from "../base/controls.js";
@@ -22,14 +22,14 @@ function whenText({ when_s: when, age_s: age }) {
   return `${date(when, true)} UTC, ${seconds(Math.floor(age))} ago`;
 }
 
-/** What the button that does it says; "": this server may not. */
+/** Label of the button; "": this server may not do it. */
 function actionText(trouble, server) {
   if (trouble.resumes) return server.resume ? "Resume" : "";
   if (!trouble.verb || !server.control) return "";
   return trouble.verb === "stop" ? "Stop" : "Resume";
 }
 
-/** The box, hidden while there is nothing to tell. ctx: the View of the run. */
+/** The box, hidden while it is empty. ctx: the View of the run. */
 export function troubleBox(ctx) {
   const parts = {
     what: h("h2"),

@@ -1,5 +1,5 @@
 // chart.js - lines with their raw range behind, stacked areas, linked cursors, zoom by steps, marks
-// of events. It is the only module that knows uPlot, whose script index.html loads first.
+// of events. Only this module uses uPlot, whose script index.html loads first.
 import { button } from "../base/controls.js";
 import { announce, h, say } from "../base/dom.js";
 import { onAxis, tick } from "../base/format.js";
@@ -32,7 +32,7 @@ const incrsOf = { bytes: Array.from({ length: 60 }, (none, i) => 2 ** i) };
 // strokes that differ without their colour, too
 const dashes = [undefined, [7, 4], [2, 3], [9, 3, 2, 3]];
 
-/** Diagonal strokes: what nobody accounts for. */
+/** Diagonal strokes: time that is not accounted for. */
 function hatchPattern(tone) {
   const tile = h("canvas", { width: 6, height: 6 });
   const canvas = tile.getContext("2d");
@@ -47,7 +47,7 @@ function hatchPattern(tone) {
   return canvas.createPattern(tile, "repeat");
 }
 
-// How uPlot draws a line: as a stroke, or as an area where it has several points a pixel.
+// Path function for uPlot: a stroke, or an area if there are several points per pixel.
 const stroke = uPlot.paths.linear();
 
 function linePath(plot, at, from, to) {
@@ -68,10 +68,8 @@ function linePath(plot, at, from, to) {
   return { ...none, fill, _fill: plot.series[at]._stroke, flags: 1 };
 }
 
-/**
- * What uPlot draws: a column of numbers and a style for each series over one x, and bands between
- * two of them.
- */
+/** Data for uPlot: a column of numbers and a style for each series over one x, and bands between
+ * two of them. */
 class Layers {
   constructor(x, slots, logX, logY) {
     this.x = x;
@@ -171,7 +169,7 @@ function layersOf(lines, spec) {
   return layers;
 }
 
-const markReach = 6; // pixels from an event's mark within which its word is told
+const markReach = 6; // pixels around an event's mark within which its label is shown
 let pressed = null; // the chart on which the pointer went down: only it may start a zoom
 
 /**
@@ -201,7 +199,7 @@ export class Chart {
     this.top = h("div", { class: "over-plot" }, this.readout.el, this.rangeButton);
     host.replaceChildren(this.top, this.box);
     this.plot = null;
-    this.y = { zoom: 0, pan: 0, all: false }; // how the reader moved the y axis
+    this.y = { zoom: 0, pan: 0, all: false }; // the user's change of the y axis
     this.size = new ResizeObserver(() => {
       if (this.plot && this.box.clientWidth) this.plot.setSize(this.boxSize());
     });
@@ -248,7 +246,7 @@ export class Chart {
     this.tell(this.plot.cursor.idx);
   }
 
-  /** Whatever uPlot is told once; numbers alone may change later. */
+  /** Options given to uPlot once; only numbers change later. */
   shapeOf(lines, { series, bands, logX, logY }) {
     const styles = lines.map((line) => [line.color, Boolean(line.sparse)]);
     const { unit, axis } = this.spec;
@@ -299,7 +297,7 @@ export class Chart {
     axis.addEventListener("dblclick", () => this.resetY());
   }
 
-  /** by: powers of two closer; up: shares of what is seen */
+  /** by: zoom in powers of two; up: shift as a share of the visible range */
   moveY(by, up) {
     const { y } = this;
     y.pan += up * 2 ** -y.zoom;
@@ -324,7 +322,7 @@ export class Chart {
     this.tellRange();
   }
 
-  /** What the button over the plot does next; it hides where it would do nothing. */
+  /** Next action of the button over the plot; it is hidden if there is none. */
   tellRange() {
     const { min, max } = this.plot.scales.y;
     const outside = ({ values, least, most }) =>
@@ -335,7 +333,7 @@ export class Chart {
     say(this.rangeButton, moved ? "usual range" : "show all values");
   }
 
-  /** From the lowest to the highest value that is shown; low, high: those of the data. */
+  /** Range of the displayed values; low, high: range of the data. */
   rangeOfY(low, high, isLog) {
     const usual = this.y.all || this.spec.stacked ? null : usualRange(this.spec.lines);
     const fits = usual && (!isLog || usual[0] > 0);
@@ -368,7 +366,7 @@ export class Chart {
     };
   }
 
-  /** Pixels to keep to the right of the plot: half of the last label of x stands there. */
+  /** Margin at the right of the plot in pixels, for half of the last label of x. */
   roomAtRight({ ctx, scales }) {
     if (!Number.isFinite(scales.x.max)) return 8;
     ctx.save();
@@ -407,7 +405,7 @@ export class Chart {
     area.canvas.restore();
   }
 
-  /** Where the lines run, for labels to stay off them; without a label: none. */
+  /** Positions of the lines, which labels avoid; empty without a label. */
   linePoints(plot) {
     const isLabelled = this.spec.rules?.length || this.shown.some((one) => one.best);
     if (!isLabelled) return [];
@@ -427,7 +425,7 @@ export class Chart {
     return { index: best.indexOf(value), value, text, color: tone };
   }
 
-  /** Where chart_marks.js draws. */
+  /** Drawing area of chart_marks.js. */
   area(plot) {
     const xAt = (index) => plot.valToPos(this.x[index], "x", true);
     return {
@@ -499,7 +497,7 @@ export class Chart {
     else this.zoomTo(this.steps[from], this.steps[to]);
   }
 
-  /** Moves the cursor by keys; a screen reader is told what is under it. */
+  /** Moves the cursor by keys and announces the values to screen readers. */
   walk(index) {
     this.walking = true;
     this.moveCursor(Math.max(0, Math.min(this.x.length - 1, index)));
@@ -508,7 +506,7 @@ export class Chart {
     return true;
   }
 
-  /** Whether the chart took this key. */
+  /** Returns true if the chart handled this key. */
   key(event) {
     if (!this.plot) return false;
     const last = this.x.length - 1;

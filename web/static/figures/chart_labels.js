@@ -1,4 +1,4 @@
-// chart_labels.js - where on a chart a text covers the least of its lines.
+// chart_labels.js - finds the position of a text that covers the least of a chart's lines.
 
 /** Points along lines, at most `apart` pixels from each other. A line is a list of [x, y]. */
 export function pointsAlong(lines, apart) {
@@ -15,7 +15,8 @@ export function pointsAlong(lines, apart) {
   return points;
 }
 
-/** Of some places {x, y}, each the upper left corner of a text, the first that covers fewest. */
+/** Returns the first of the positions {x, y} (upper left corner of a text) that covers the
+ * fewest points. */
 export function clearest(places, width, height, points) {
   const covered = (place) =>
     points.filter(

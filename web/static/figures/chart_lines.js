@@ -21,17 +21,15 @@ function withinBand(value, i, { mean, lo, hi, n }) {
   return Math.min(Math.max(value, low), high);
 }
 
-/** How many steps each point stands for: those since the point before. */
+/** Number of steps of each point, since the previous point. */
 function widthsOf({ mean, step, n }) {
   const rows = (i) => Math.max(1, (n && n[i]) || 1);
   return mean.map((none, i) => (i > 0 && step ? step[i] - step[i - 1] : rows(i)));
 }
 
-/**
- * The line smoothed: each point is the average of the means around it, before and after alike,
- * weighed by keep^(distance in steps). It does not lag and stays within the values around it. As
- * bt_view_smooth in store/view.
- */
+/** Smooths the line: each point is the average of the means on both sides, weighted by
+ * keep^(distance in steps). It does not lag and is limited to the values nearby. As
+ * bt_view_smooth in store/view. */
 export function smoothed(line, keep) {
   const { mean } = line;
   const kept = widthsOf(line).map((width) => keep ** width);
@@ -61,19 +59,15 @@ export function smoothed(line, keep) {
   });
 }
 
-/**
- * What an average over a share of `steps` steps keeps of itself at each step; 0: none, as below two
- * steps. As bt_view_keep in store/view.
- */
+/** Decay per step of an average over a share of `steps` steps; 0: none, as below two steps. As
+ * bt_view_keep in store/view. */
 export function keepOf(share, steps) {
   const window = share * steps;
   return window >= 2 ? Math.exp(-1 / window) : 0;
 }
 
-/**
- * How many steps a line covers: those that were not recorded between its points count as well. As
- * bt_view_steps_shown in store/view.
- */
+/** Number of steps of a line, including steps between its points that were not recorded. As
+ * bt_view_steps_shown in store/view. */
 export function stepsCovered({ step, n, y }) {
   if (!step || !n) return y.length;
   return step.length ? step[step.length - 1] - step[0] + n[0] : 0;
@@ -81,11 +75,8 @@ export function stepsCovered({ step, n, y }) {
 
 const otherOrder = 20;
 
-/**
- * The range in which the usual values of all lines lie, from the range of each as the server tells;
- * null: not known. A line whose values are of another order than the typical line's does not widen
- * it. As bt_view_join_ranges in store/view.
- */
+/** The default range of several lines from the server's range of each; null: unknown. A line of
+ * another order of magnitude does not widen it. As bt_view_join_ranges in store/view. */
 export function usualRange(lines) {
   const isKnown = ({ x, ghost, low, high }) =>
     x.length && !ghost && Number.isFinite(low) && Number.isFinite(high);
@@ -109,10 +100,8 @@ export function zoomedRange([low, high], { zoom, pan }, isLog) {
   return [back(middle - half), back(middle + half)];
 }
 
-/**
- * Lines of their own x on one sorted x: {x, slots}. slots[line]: where each of its points went;
- * null: they stay.
- */
+/** Merges lines with separate x into one sorted x: {x, slots}. slots[line]: new index of each of
+ * its points; null: unchanged. */
 export function commonX(lines) {
   const first = lines[0].x;
   const isFirst = (line) =>
@@ -137,10 +126,8 @@ export function spread(values, slots, n) {
   return out;
 }
 
-/**
- * The step at each of the `n` places of the common x; where lines share a place, the first line
- * says.
- */
+/** The step at each of the `n` positions of the common x; if lines share a position, the first
+ * line decides. */
 export function stepsOf(lines, slots, n) {
   const out = new Array(n).fill(null);
   lines.forEach((line, i) => {

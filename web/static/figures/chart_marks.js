@@ -1,4 +1,4 @@
-// chart_marks.js - what a chart draws around its lines: steps that were done again, the axis' name,
+// chart_marks.js - draws the surroundings of a chart's lines: repeated steps, the axis' name,
 // rules, flags of events. `area` is {canvas, left, top, width, height, steps, xAt(index),
 // xOf(step), yOf(value), points: along the lines}, in pixels of the canvas.
 import { color } from "../base/state.js";
@@ -38,7 +38,7 @@ function writeLabel({ canvas, left, top, width, height, points }, text, placesOf
   canvas.textBaseline = "alphabetic";
 }
 
-/** Behind the lines: a ground below steps that a restart did again, [{from, to}]. */
+/** Background of repeated steps, [{from, to}]. */
 export function shadeRedone(area, redone) {
   const { canvas, left, top, width, height, steps } = area;
   const inside = (x) => Math.min(left + width, Math.max(left, x));
@@ -63,7 +63,7 @@ export function drawMarks(area, { axis, rules, events }) {
   area.canvas.restore();
 }
 
-/** At the edges: where a line's values lie above or below what the chart shows. */
+/** Marks at the edges: values of a line above or below the visible range. */
 export function markOutside(area, lines, low, high) {
   for (const { color: tone, values, least, most } of lines) {
     const beyond = { top: [], bottom: [] };
@@ -115,7 +115,7 @@ export function markBest(area, { index, value, text, color: tone }) {
   );
 }
 
-/** What the axis below counts, in the empty corner beside it. */
+/** Unit of the x axis, in the empty corner beside it. */
 function drawAxisName({ canvas, left, top, height }, name) {
   canvas.fillStyle = color("--soft");
   canvas.font = font();
@@ -146,7 +146,7 @@ function drawRule(area, rule) {
   );
 }
 
-/** An event stands at the first point that is not before its step. */
+/** An event is drawn at the first point at or after its step. */
 function drawEvents(area, events) {
   const { left, width, steps } = area;
   let at = 0;

@@ -1,17 +1,17 @@
 // chart_readout.js - the numbers under a chart's cursor, as a line of text above it. Its nodes
-// stay, their texts change.
+// are kept, only their texts change.
 import { h, say } from "../base/dom.js";
 import { nth, onAxis, unit } from "../base/format.js";
 import { axes, isCheckpoint } from "../base/vocabulary.js";
 import { dot } from "./small_figures.js";
 
-const many = 4; // more lines than these stand in columns
-const toldMost = 12; // of more lines than these the least and the greatest value are told
+const many = 4; // above this number, lines are in columns
+const toldMost = 12; // above this number of lines, show the smallest and the largest value
 
 export class ChartReadout {
   constructor() {
     this.el = h("div", { class: "readout" });
-    this.lines = null; // which lines the nodes are for
+    this.lines = null; // lines of the nodes
   }
 
   clear() {
@@ -19,7 +19,7 @@ export class ChartReadout {
     this.lines = null;
   }
 
-  /** All that is told, as one text. */
+  /** The whole readout as one text. */
   text() {
     return [...this.el.children]
       .filter((node) => !node.hidden)
@@ -28,11 +28,9 @@ export class ChartReadout {
       .join(", ");
   }
 
-  /**
-   * Tells the values of the lines `shown` ([{label, color, values}]) at an index of x; index null:
-   * the newest. steps: the step at each index; spec: the chart's; isNear(i): whether the pointer
-   * hits a mark at index i.
-   */
+  /** Shows the values of the lines `shown` ([{label, color, values}]) at an index of x; index
+   * null: the newest. steps: the step at each index; spec: the chart's; isNear(i): true if the
+   * pointer hits a mark at index i. */
   tell(spec, shown, x, steps, index, isNear) {
     const pointing = index !== null && index !== undefined;
     const at = pointing ? index : x.length - 1;
@@ -84,7 +82,7 @@ export class ChartReadout {
     );
   }
 
-  /** Of many lines: how many go on, and which are the lowest and the highest. */
+  /** For many lines: the number that continue, and the lowest and the highest. */
   tellEnds(unitName, shown, at) {
     const live = shown
       .filter((line) => !(line.beyond && endsBefore(line.values, at)))
@@ -101,7 +99,7 @@ export class ChartReadout {
   }
 }
 
-/** Of how many steps the point at an index is the mean: as the first line that has one says. */
+/** Number of steps averaged in the point at an index, from the first line that has one. */
 function meantAt(shown, index) {
   const line = shown.find(({ values }) => values[index] !== undefined && values[index] !== null);
   return line?.meant?.[index] ?? 1;
@@ -112,7 +110,7 @@ function smoothedText(line, unitName, index) {
   return `, ${unit(unitName, newest(line.smoothed, index))} over ${line.window} steps`;
 }
 
-/** Whether a line has no point at an index or after it. */
+/** True if a line has no point at an index or after it. */
 function endsBefore(values, index) {
   return values.slice(index).every((value) => value === undefined || value === null);
 }
@@ -124,7 +122,7 @@ function newest(values, index) {
   return values[at];
 }
 
-/** What happened there, or the nearest mark that the pointer hits. */
+/** Events at this point, or the nearest mark that the pointer hits. */
 function eventNear(events, steps, index, isNear) {
   for (let away = 0; away < steps.length; away++) {
     const places = [index - away, index + away].filter((i) => i >= 0 && i < steps.length);
@@ -137,7 +135,7 @@ function eventNear(events, steps, index, isNear) {
   return null;
 }
 
-/** What happened since the point before. */
+/** Events since the previous point. */
 function eventAt(events, steps, index) {
   const step = steps[index];
   const before = index ? (steps[index - 1] ?? -1) : -1;

@@ -40,14 +40,15 @@ export function envelope({ x, y, from, to, left, width, endOf, toPixel, half }) 
   return path;
 }
 
-/** An edge goes on to the next column; a jump is upright, so that a lone peak keeps its width. */
+/** An edge continues to the next column; a jump is vertical, so that a lone peak keeps its
+ * width. */
 function extend(edge, x, y) {
   const was = edge[edge.length - 1];
   if (Math.abs(y - was) > 3) edge.push(x - 0.5, was, x - 0.5, y);
   edge.push(x, y);
 }
 
-/** Adds what lies between the two edges to the path, and empties them. */
+/** Adds the area between the two edges to the path, and empties them. */
 function close(path, { top, low }) {
   if (top.length) {
     path.moveTo(top[0], top[1]);

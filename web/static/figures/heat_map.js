@@ -13,9 +13,10 @@ const ramp = [
   [253, 231, 37],
 ];
 const shadeCount = 64;
-const shadesOf = {}; // by whether the theme is dark
+const shadesOf = {}; // keyed by dark or light theme
 
-/** The ramp at a place from 0 to 1; high values stand out from the ground of either theme. */
+/** Colour of the ramp at a position from 0 to 1; high values contrast with the background of
+ * either theme. */
 function shade(place) {
   const at = Math.min(0.9999, isDark() ? place : 1 - place) * (ramp.length - 1);
   const i = Math.floor(at);
@@ -115,7 +116,7 @@ export class HeatMap {
     if (data && data.steps) point(this.at ? data.steps[column] : null, this);
   }
 
-  /** Whether a cell is under the cursor and somebody wants its row. */
+  /** True if a cell is under the cursor and a listener needs its row. */
   pick() {
     if (!this.at || !this.onpick) return false;
     this.onpick(this.at[0]);
@@ -273,7 +274,7 @@ export class HeatMap {
     this.readout.replaceChildren(h("span", {}, this.low, scale, this.high), this.where);
   }
 
-  /** Whether the map took this key. */
+  /** Returns true if the map handled this key. */
   key(event) {
     if (event.key === "Enter") return this.pick();
     const moves = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] };

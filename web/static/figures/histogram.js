@@ -1,11 +1,11 @@
-// histogram.js - how many of some times lie in each of thirty bins.
+// histogram.js - a histogram of times in thirty bins.
 import { svg } from "../base/dom.js";
 import { count, ms } from "../base/format.js";
 import { axisTexts } from "./small_figures.js";
 
 const binCount = 30;
-const bottom = 234; // where the bars stand
-const roof = 20; // where the highest bar ends
+const bottom = 234; // positions of the bars
+const roof = 20; // top of the highest bar
 const height = 256;
 
 /** Sorted milliseconds in equal bins from 0 to `top`; what is above counts in the last bin. */

@@ -4,7 +4,7 @@ import { scaleOf, short, wantsLog } from "./plane.js";
 
 const margin = { left: 56, right: 70, top: 34, bottom: 14 };
 
-/** Numbers lie on a scale, texts at equal distances in their order. */
+/** Numbers have a scale, texts equal distances in their order. */
 function axisOf({ label, values }) {
   const known = values.filter((value) => value !== null);
   const numbers = known.map(Number);

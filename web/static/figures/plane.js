@@ -5,7 +5,7 @@ import { digits, si } from "../base/format.js";
 
 const margin = { left: 62, right: 14, top: 12, bottom: 38 };
 
-/** Whether positive values span more than a factor of 30: then they are shown on a logarithmic axis. */
+/** True if positive values span more than a factor of 30: they get a logarithmic axis. */
 export function wantsLog(values) {
   const known = values.filter(Number.isFinite);
   return Math.min(...known) > 0 && Math.max(...known) / Math.min(...known) > 30;
@@ -36,7 +36,7 @@ function ticksOf(low, high, log) {
   return all;
 }
 
-/** From numbers to 0 .. 1: {at(value), ticks}; one value stands in the middle. */
+/** Maps numbers to 0 .. 1: {at(value), ticks}; a single value is in the middle. */
 export function scaleOf(values, log) {
   const known = values.filter((value) => Number.isFinite(value) && (!log || value > 0));
   const bend = log ? Math.log : (value) => value;

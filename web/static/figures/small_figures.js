@@ -1,5 +1,5 @@
-// small_figures.js - drawings that fit in a line of text: a curve, a bar of shares, and the legend
-// of such bars.
+// small_figures.js - drawings that fit in a line of text: a curve, a bar of shares, and the
+// legend of such bars.
 import { h, svg } from "../base/dom.js";
 
 /**
@@ -33,7 +33,7 @@ export function spark(values, label, base) {
   );
 }
 
-// The pattern of what nobody accounts for; it must stand in the document for bars to name it.
+// Pattern of unaccounted time; it must be in the document so that bars can refer to it.
 const hatchSize = { width: 5, height: 5, patternUnits: "userSpaceOnUse" };
 document.body.append(
   svg(
@@ -73,7 +73,7 @@ export function bar(parts, label) {
   return box;
 }
 
-/** A dot of a colour, as stands before a label. */
+/** A coloured dot before a label. */
 export function dot(color, hatch) {
   const mark = h("i", { "aria-hidden": "true" });
   mark.style.background = hatch
@@ -82,7 +82,7 @@ export function dot(color, hatch) {
   return mark;
 }
 
-/** What the colours of a bar mean: [{label, color, hatch}] */
+/** Legend of a bar: [{label, color, hatch}] */
 export function legend(entries) {
   const items = entries.map((entry) => h("li", {}, dot(entry.color, entry.hatch), entry.label));
   return h("ul", { class: "legend" }, items);

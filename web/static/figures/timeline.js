@@ -1,5 +1,4 @@
-// timeline.js - what happened when: a lane for the attempts of a run and one for each kind of
-// event.
+// timeline.js - history: a lane for the attempts of a run and one for each kind of event.
 import { svg } from "../base/dom.js";
 import { nth, seconds, stepRange } from "../base/format.js";
 import { axisTexts } from "./small_figures.js";

@@ -1,7 +1,6 @@
-// control_bar.js - what a page does with a run: the verbs that its state allows (verbs.def), its
-// learning rate by its value, a sample after a prompt, and what people say of it: name, tags, note, a
-// note at a step; its removal.
-// A verb's outcome is told when the run has recorded it. Without --control the bar says how to get it.
+// control_bar.js - controls of a run: the verbs that its state allows (verbs.def), its learning
+// rate by value, a sample after a prompt, and the user's records: name, tags, note, a note at a
+// step; its removal.
 import { control, get, statement } from "../base/api.js";
 import { button } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
@@ -9,13 +8,13 @@ import { digits, nth } from "../base/format.js";
 import { verbs } from "../base/vocabulary.js";
 import { ask, askUntil } from "../base/ask.js";
 
-/** The kind of event that tells what became of a verb; "": its answer says all. */
+/** Kind of event that reports the outcome of a verb; "": its answer is complete. */
 const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
 
 /** A peak above so many times the configured one needs a confirmation (monitor/job/requests.c). */
 const rateFactorAsked = 10;
 
-/** How a reader gets the buttons, where the server is read-only. */
+/** How to enable the buttons on a read-only server. */
 export function readOnlyNote() {
   const text = "read-only: start it with ";
   const command = h("code", {}, "bitrain dash --control");
@@ -26,7 +25,7 @@ class ControlBar {
   constructor(run) {
     this.run = run;
     this.head = null;
-    this.waiting = null; // {verb, seq}: whose outcome is still to come
+    this.waiting = null; // {verb, seq} with a pending outcome
     const labelled = verbs.filter((row) => row.label);
     this.buttons = labelled.map((row) => [row.verb, this.verbButton(row)]);
     this.rate = button("Learning rate", () => this.setRate(), {
@@ -62,7 +61,7 @@ class ControlBar {
     return button(label, () => (verb === "stop" ? this.stop() : this.send(verb)), props);
   }
 
-  /** Shows what the run may be asked for now, and what became of what it was asked for. */
+  /** Shows the verbs that the state of the run allows, and the outcome of the last one. */
   offer(head) {
     const { live, state } = head;
     const offered = (verb) => verbs.some((row) => row.verb === verb && row.states.includes(state));

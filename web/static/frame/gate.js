@@ -1,5 +1,5 @@
-// gate.js - what stands in place of a page: the question for the token, or why there is nothing to
-// show. What a page showed before stays below, dimmed: it was true once.
+// gate.js - replaces a page: the prompt for the token, or the reason why there is no data. The
+// previous page remains below, dimmed, because it may be outdated.
 import { h } from "../base/dom.js";
 
 function showAbove(root, hasPast, ...content) {

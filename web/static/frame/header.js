@@ -59,7 +59,7 @@ function smoothingSlider() {
   return h("label", { class: "pick" }, h("span", {}, "smooth"), slider, shown);
 }
 
-/** What charts are drawn by: axis, smoothing, logarithms. */
+/** Options of charts: axis, smoothing, logarithms. */
 export function chartChoices() {
   const axisOptions = Object.entries(axes).map(([key, axis]) => [key, axis.choice]);
   return [

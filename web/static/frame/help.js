@@ -1,4 +1,4 @@
-// help.js - a dialog that says what the keys do and what the strokes of the charts mean.
+// help.js - a dialog that explains the keys and the strokes of the charts.
 import { button } from "../base/controls.js";
 import { h } from "../base/dom.js";
 

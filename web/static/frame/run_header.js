@@ -9,7 +9,7 @@ import { choose, onChoice, state } from "../base/state.js";
 import { controlBar, readOnlyNote } from "./control_bar.js";
 import { chartChoices, showHeader } from "./header.js";
 
-const freshSeconds = 30; // a live run whose last record is older says so
+const freshSeconds = 30; // the header of a live run shows an older last record
 
 /** A button that shows which steps are shown, and shows all again; hidden if all are. */
 function zoomButton(view) {
@@ -25,7 +25,7 @@ function zoomButton(view) {
 
 function tab(run, { key, title, only }, i, isCurrent) {
   const props = {
-    hidden: Boolean(only) && !isCurrent, // until the head says that there is such a page
+    hidden: Boolean(only) && !isCurrent, // until the head confirms that the page exists
     href: `#/run/${run}/${key}`,
     "aria-current": isCurrent ? "page" : null,
     title: `key ${i + 1}`,

@@ -5,17 +5,17 @@ import { report } from "../base/kept_answers.js";
 import { followRun } from "../base/run_stream.js";
 
 const calmMs = 250; // at most four loads a second, however fast the run is
-const silenceMs = 5000; // without a tick for so long, a live run is asked
+const silenceMs = 5000; // after this time without a tick, a live run is polled
 const marksMost = 200; // events that charts mark
 const eventsWanted = { limit: 1, marks: marksMost };
 
-/** Where an id of a tick (ATTEMPT.STEP.EVENT) lies among attempts and events; "": not known. */
+/** Parses the id of a tick (ATTEMPT.STEP.EVENT); "": unknown. */
 function placeOf(id) {
   const [attempt, , event] = id.split(".");
   return attempt ? `${attempt},${event}` : "";
 }
 
-/** What is asked first, as soon as it is known that a page of the run will be shown. */
+/** First requests, sent as soon as a page of the run is going to be shown. */
 export function askUpdatesEarly(run) {
   askEarly(`runs/${run}/events`, eventsWanted);
 }
@@ -28,9 +28,9 @@ export class RunUpdates {
     this.loadedAt = 0;
     this.heardAt = performance.now();
     this.timer = 0;
-    this.attempts = 0; // whose steps done again are loaded
-    this.place = ""; // of the newest tick
-    this.loadedPlace = null; // of what is shown; null: nothing yet
+    this.attempts = 0; // attempts whose repeated steps are loaded
+    this.place = ""; // id of the newest tick
+    this.loadedPlace = null; // id of the displayed data; null: none yet
     this.eventsAreStale = false;
     this.newestHead = null;
     this.loadAll();
@@ -71,7 +71,7 @@ export class RunUpdates {
     }
   }
 
-  /** What restarts did again changes with an attempt only. */
+  /** Repeated steps change only with an attempt. */
   async loadRedone(attempts) {
     const { view } = this;
     this.attempts = attempts;
@@ -110,7 +110,7 @@ export class RunUpdates {
     if (head && !this.view.closed) this.view.setHead(head);
   }
 
-  /** Whether a tick tells what was loaded already, as the first one of a stream does. */
+  /** True if a tick repeats data that are loaded already, as the first one of a stream does. */
   isShown(head) {
     const { head: shown } = this.view;
     const isSame = shown && head && shown.newest_step === head.newest_step;

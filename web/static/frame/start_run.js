@@ -1,5 +1,5 @@
-// start_run.js - the dialog that starts a run on the server's machine: it says what the answer would do,
-// and opens the run when it has begun.
+// start_run.js - the dialog that starts a run on the server's machine: it previews the effect of
+// the values, and opens the run once it has begun.
 import { get, post, statement } from "../base/api.js";
 import { ask } from "../base/ask.js";
 import { toast } from "../base/dom.js";
@@ -27,7 +27,8 @@ function whatItDoes(fields, values) {
   return `Trains ${values.preset} on ${on}, ${steps}, on the server's machine, ${name}: ${command}`;
 }
 
-/** Until the run is in the database: its page; it may have failed by then, which that page tells. */
+/** Waits until the run is in the database, then opens its page, which also shows an early
+ * failure. */
 async function openWhenBegun(run) {
   for (let i = 0; i < looksMost; i++) {
     try {
@@ -42,7 +43,7 @@ async function openWhenBegun(run) {
   toast(`${run} has not begun within ${(looksMost * lookMs) / 1000} s`);
 }
 
-/** fields: what GET server says of them. What was wrong is told in the dialog, which stays filled in. */
+/** fields: those of GET server. Errors are shown in the dialog, which keeps its values. */
 export async function startRun(fields) {
   let values = Object.fromEntries(fields.map(({ name, first }) => [name, first]));
   for (let alert = ""; ;) {

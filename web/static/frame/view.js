@@ -1,5 +1,5 @@
-// view.js - what is open: a page's cards, what they know of the run, and what must end when the
-// page goes. Pages and cards get it as `ctx`.
+// view.js - the open page: its cards, the data of the run that they share, and what must end
+// when the page closes. Pages and cards receive it as `ctx`.
 import { onChoice } from "../base/state.js";
 
 export class View {
@@ -7,10 +7,10 @@ export class View {
   constructor(run = null, server = {}) {
     this.run = run; // its name
     this.server = server;
-    this.head = null; // where the run stands; null: not known yet
-    this.events = []; // those that charts mark, sorted by step
-    this.markable = 0; // how many there are in the run
-    this.samples = []; // what the model wrote, newest first: at most two {step, title, text}
+    this.head = null; // head of the run; null: unknown
+    this.events = []; // events marked in charts, sorted by step
+    this.markable = 0; // number of such events in the run
+    this.samples = []; // generated samples, newest first: at most two {step, title, text}
     this.redone = []; // steps that restarts did again: [{from, to}]
     this.superseded = []; // losses as they were before: [{attempt, step, loss}]
     this.closed = false;
@@ -35,7 +35,7 @@ export class View {
     this.stopping.push(f);
   }
 
-  /** What is drawn stays, and nothing is asked for any more. */
+  /** Keeps the drawing and stops all requests. */
   stop() {
     this.closed = true;
     this.cards.forEach((card) => (card.closed = true));

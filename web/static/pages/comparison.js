@@ -1,5 +1,5 @@
-// comparison.js - what the page that compares runs has loaded: the runs' series, the piece of the
-// axis that is looked at, what happened to each run, and what it ran on.
+// comparison.js - data of the page that compares runs: their series, the selected range of the
+// axis, their events and hardware.
 import { get, series } from "../base/api.js";
 import { state } from "../base/state.js";
 import { comparedMetrics, isMarked, isRoutine } from "../base/vocabulary.js";
@@ -13,14 +13,14 @@ export class Comparison {
     this.runs = runs;
     this.metric = comparedMetrics[0][0];
     this.whole = null; // the answer for the whole axis
-    this.part = null; // [from, to] on the axis: the piece looked at; null: all
+    this.part = null; // [from, to] on the axis: the selected range; null: all
     this.asked = ""; // axis and metric of `whole`
     this.events = null;
     this.unmarked = ""; // sentence: how many of the events are marked, where not all are
-    this.facts = []; // of each run: key -> {value, text, noise}
+    this.facts = []; // values of each run: key -> {value, text, noise}
   }
 
-  /** The answer of the route `compare`; series of the piece that is looked at are finer. */
+  /** The answer of the route `compare`; series of a selected range are finer. */
   async load(width) {
     const question = `${state.x} ${this.metric}`;
     if (this.asked !== question) {

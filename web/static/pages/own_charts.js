@@ -1,5 +1,5 @@
-// own_charts.js - the charts that a reader has put together: any metric of a step, kept in the
-// browser, and in an address that others can open.
+// own_charts.js - the charts that a user has put together: any metric of a step, stored in the
+// browser and in an address that can be shared.
 import { button, select } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { report } from "../base/kept_answers.js";

@@ -1,4 +1,4 @@
-// page.js - what the pages of a run have in common.
+// page.js - shared parts of the pages of a run.
 import { h, hiddenTitle } from "../base/dom.js";
 
 /**

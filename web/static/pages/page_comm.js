@@ -1,4 +1,4 @@
-// page_comm.js - what the exchange between ranks costs, by rank, by kind, by pair of ranks, and
+// page_comm.js - cost of the exchange between ranks, by rank, by kind, by pair of ranks, and
 // over time.
 import { charts } from "../base/vocabulary.js";
 import { exchangesCard } from "../cards/exchanges_card.js";

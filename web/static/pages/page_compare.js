@@ -1,5 +1,5 @@
-// page_compare.js - several runs on one axis, where they stand at equal tokens, what was set
-// differently.
+// page_compare.js - several runs on one axis, their values at equal tokens, their different
+// settings.
 import { button, select } from "../base/controls.js";
 import { h, hiddenTitle } from "../base/dom.js";
 import { dash, digits, nth, onAxis, setting, si, unit } from "../base/format.js";

@@ -1,4 +1,4 @@
-// page_events.js - what happened, and where the time went.
+// page_events.js - events of a run, and the use of its time.
 import { get } from "../base/api.js";
 import { attemptsCard } from "../cards/attempts_card.js";
 import { checkpointsCard } from "../cards/checkpoints_card.js";

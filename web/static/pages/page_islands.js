@@ -1,5 +1,5 @@
-// page_islands.js - of a hub's run: its islands, how old their updates were, and who joined, left, was
-// late or refused.
+// page_islands.js - a hub's run: its islands, the age of their updates, and events (joined,
+// left, late or refused).
 import { get } from "../base/api.js";
 import { eventsCard } from "../cards/events_card.js";
 import { islandsCard, stalenessCard } from "../cards/islands_card.js";

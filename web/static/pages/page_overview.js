@@ -1,4 +1,4 @@
-// page_overview.js - where a run stands: tiles of its head, and charts of loss, gradient, learning
+// page_overview.js - state of a run: tiles of its head, and charts of loss, gradient, learning
 // rate and speed.
 import { get } from "../base/api.js";
 import { h, say } from "../base/dom.js";
@@ -36,7 +36,7 @@ function epochs(head) {
   return head.epoch === null ? speed : `${speed}, epoch ${head.epoch.toFixed(2)}`;
 }
 
-/** How much of the run is done, as a bar below its steps. */
+/** Progress of the run, as a bar below its steps. */
 function progressBar() {
   return h("progress", { max: "1", value: 0, "aria-label": "share of the steps that is done" });
 }
@@ -49,7 +49,7 @@ function bestValidation(head) {
   return `best ${nats(head.best_val_loss)}${where}`;
 }
 
-/** What fine-tuning is judged by beside its accuracy. */
+/** Metrics of fine-tuning besides its accuracy. */
 function judged({ val_f1: f1, val_reward_margin: margin, reward_margin: trained }) {
   if (f1 !== undefined) return `F1 ${percent(f1)}`;
   const known = margin ?? trained;
@@ -87,7 +87,7 @@ const tiles = [
   ],
 ];
 
-// the figures that a tile shows, by their keys in figures.def: its tooltip says of which steps
+// figures of a tile by their keys in figures.def: its tooltip shows the range of steps
 const tileFigures = {
   loss: ["loss", "loss_ema"],
   validation: ["val_loss", "best_val"],
@@ -134,7 +134,7 @@ function gradientCard(ctx) {
   return card;
 }
 
-/** What the page asks first, as soon as it is known that it will be shown. */
+/** First requests of the page, sent as soon as it is going to be shown. */
 export function askOverviewEarly(run) {
   askSeriesEarly(run, charts.loss);
 }

@@ -1,4 +1,4 @@
-// page_ranks.js - who is slow, since when, because of what, and what it costs.
+// page_ranks.js - slow ranks: since when, because of what, and at what cost.
 import { charts } from "../base/vocabulary.js";
 import { rankHeatCard } from "../cards/rank_heat_card.js";
 import { rankingCard } from "../cards/ranking_card.js";

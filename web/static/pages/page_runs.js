@@ -16,7 +16,7 @@ import { keepView, listedRuns, tellGone, viewOfAddress, withoutUnknown } from ".
 const refreshMs = 3000;
 const settingsMost = 16; // settings that one request may name
 
-/** -1, 0 or 1; null comes last in either direction. */
+/** Compares: -1, 0 or 1; null is last in either direction. */
 function order(a, b, descending) {
   if (a === b) return 0;
   if (a === null) return 1;
@@ -32,14 +32,14 @@ class RunsTable {
     this.rows = [];
     this.total = 0;
     this.settingNames = []; // all there are
-    this.settings = {}; // run -> setting -> value, of those that are looked at
-    this.view = withoutUnknown(viewOfAddress()); // what a link says; null where it says nothing
+    this.settings = {}; // run -> setting -> value, for the settings in use
+    this.view = withoutUnknown(viewOfAddress()); // state encoded in a link; null: none
     this.sort = this.view.sort || "started_s";
     this.descending = !this.view.ascending;
     this.filter = this.view.filter || "";
     this.chosen = new Set(this.view.chosen); // runs to compare
-    this.lastChosen = null; // where a choice with Shift begins
-    this.drawn = ""; // what is drawn, to tell whether something changed
+    this.lastChosen = null; // start of a selection with Shift
+    this.drawn = ""; // what is drawn, to detect changes
     this.settingOf = (row, name) => this.settings[row.run]?.[name] ?? null;
     if (this.view.columns) choose({ columns: this.view.columns });
     this.chart = new RunsChart(this.view, (change) => {
@@ -124,7 +124,7 @@ class RunsTable {
     ];
   }
 
-  /** The settings that columns and filter look at. */
+  /** Settings used by columns and filter. */
   wantedSettings() {
     const filtered = settingsIn(this.filter, this.rows[0], this.settingNames);
     return [...new Set([...(state.columns.on || []), ...filtered, ...this.chart.settings()])];
@@ -171,7 +171,7 @@ class RunsTable {
     this.draw();
   }
 
-  /** With Shift: all rows from the one chosen before to this one. */
+  /** With Shift: selects all rows from the previous selection to this one. */
   chooseRange(run) {
     const runs = this.shownRows().map((row) => row.run);
     const [a, b] = [runs.indexOf(this.lastChosen), runs.indexOf(run)].sort((x, y) => x - y);
@@ -235,7 +235,7 @@ class RunsTable {
     const measured = metrics.map((name) =>
       checkbox(name, true, () => this.setColumns({ metrics: without(metrics, name) })),
     );
-    // Keys go on where they were.
+    // Keyboard focus remains where it was.
     const controls = () => [...this.picker.querySelectorAll("input, select")];
     const focus = controls().indexOf(document.activeElement);
     const menu = h(
@@ -337,11 +337,11 @@ class RunsTable {
 
   async load() {
     const asked = [get("runs", listedRuns), this.askSettings()];
-    asked[1].catch(() => {}); // the first one fails with it, and is told
+    asked[1].catch(() => {}); // the first one fails with it, and reports the error
     this.takeRows((await asked[0]).runs);
     if (!this.wantedSettings().length && !state.columns.metrics?.length) this.drawChanges();
     if (this.takeSettings(await asked[1])) {
-      // whether a word of the filter is a setting was not known before
+      // it was unknown whether a word of the filter is a setting
       const more = this.wantedSettings().some((name) => !this.isLoaded(name));
       if (more) this.takeSettings(await this.askSettings());
     }
@@ -368,7 +368,8 @@ class RunsTable {
     this.forgetGone();
   }
 
-  /** The values that are looked at, and at first the names of all settings; null: nothing to ask. */
+  /** Loads the values in use and, the first time, the names of all settings; null: nothing to
+   * load. */
   async askSettings() {
     const name = this.wantedSettings().slice(0, settingsMost);
     const metric = (state.columns.metrics || []).slice(0, settingsMost - name.length);
@@ -376,7 +377,7 @@ class RunsTable {
     return isNeeded ? get("settings", { name, metric }) : null;
   }
 
-  /** Returns whether the names came with it. */
+  /** Returns true if the answer contains the names. */
   takeSettings(answer) {
     if (!answer) return false;
     const isFirst = !this.settingNames.length;
@@ -397,7 +398,7 @@ class RunsTable {
   }
 }
 
-/** What the page asks first, as soon as it is known that it will be shown. */
+/** First requests of the page, sent as soon as it is going to be shown. */
 export function askRunsEarly() {
   askEarly("runs", listedRuns);
 }

@@ -1,4 +1,4 @@
-// page_system.js - what the ranks run on, and what the run was set to.
+// page_system.js - hardware of the ranks, and settings of the run.
 import { charts } from "../base/vocabulary.js";
 import { machinesCard } from "../cards/machines_card.js";
 import { seriesCard } from "../cards/series_card.js";

@@ -1,4 +1,5 @@
-// page_ternary.js - what the ternary weights do: each tensor over time, and its codes now.
+// page_ternary.js - statistics of the ternary weights: each tensor over time, and its current
+// codes.
 import { get } from "../base/api.js";
 import { codesCard } from "../cards/codes_card.js";
 import { distributionCard } from "../cards/distribution_card.js";
@@ -6,10 +7,8 @@ import { layerCurvesCard } from "../cards/layer_curves_card.js";
 import { tensorHeatCard } from "../cards/tensor_heat_card.js";
 import { showPage } from "./page.js";
 
-/**
- * Asks for the tensors; those without codes are left out. The same answer gives the same object
- * again.
- */
+/** Loads the tensors, without those that have no codes. The same answer returns the same object
+ * again. */
 function ternaryTensors(ctx) {
   let answer = null;
   let ternary = null;

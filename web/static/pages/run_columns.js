@@ -27,7 +27,7 @@ function tagsAndNote(row) {
   return h("span", {}, elements, row.note || "");
 }
 
-// by the name of the field of a run that the column is sorted by
+// keyed by the field of a run that sorts the column
 const columns = {
   run: text("run", runLink),
   state: text("state", (row) => h("span", { class: `state ${row.state}` }, row.state)),

@@ -1,6 +1,6 @@
-// run_filter.js - the filter of the table of runs: words, key:text, and key<number (also <=, =, >=,
-// >). A key that is no field of a run names a setting by its end: lr<3e-4 looks at optim.lr. All
-// words must match.
+// run_filter.js - the filter of the table of runs: words, key:text, and key<number (also <=, =,
+// >=, >). A key that is not a field of a run is the end of a setting's name: lr<3e-4 means
+// optim.lr. All words must match.
 
 const typed = /^([a-z][a-z0-9_.]*)(:|<=|>=|=|<|>)(.+)$/;
 
@@ -12,7 +12,7 @@ function settingNamed(key, names) {
   return names.find((name) => name === key) || names.find((name) => name.endsWith(`.${key}`));
 }
 
-/** The settings that a filter looks at; row: any run, for its fields. */
+/** Settings used by a filter; row: any run, for its fields. */
 export function settingsIn(filter, row, names) {
   if (!row) return [];
   return wordsOf(filter)
@@ -22,10 +22,8 @@ export function settingsIn(filter, row, names) {
     .filter(Boolean);
 }
 
-/**
- * Whether a run matches a filter. names: of all settings; settingOf(row, name) gives the value or
- * null.
- */
+/** True if a run matches a filter. names: all settings; settingOf(row, name) returns the value
+ * or null. */
 export function matches(row, filter, names, settingOf) {
   return wordsOf(filter).every((word) => {
     const match = typed.exec(word);

@@ -1,11 +1,12 @@
-// run_rows.js - the rows of the table of runs, of which only those in sight and some around them are
-// in the document: a list of thousands scrolls as one of twenty. All rows are as high as the first
-// one, and each is a grid of its own, so that a row that comes or goes measures and paints no other
-// one. Screen readers are told how many rows there are, and which ones
-// these are. To search the page and to print it, all rows are drawn, one below the other.
+// run_rows.js - the rows of the table of runs. Only visible rows and some around them are in the
+// document, so a list of thousands scrolls like one of twenty. All rows are as high as the first
+// one, and each is a grid of its own, so that adding or removing one does not measure and paint
+// any other one. Screen readers receive the number of rows and their positions. For searching
+// and printing the page, all rows are drawn.
 import { h } from "../base/dom.js";
 
-const around = 14; // rows beyond each edge of what is seen: Tab and a turn of the wheel stay inside
+// extra rows beyond each edge of the visible area: Tab and a turn of the wheel remain inside
+const around = 14;
 const unmeasured = 40; // rows that are drawn before one was measured
 
 /** The keys of browsers that search a page. */
@@ -18,15 +19,15 @@ export class RunRows {
   /** make(row) gives the tr of a run. */
   constructor(make) {
     this.make = make;
-    this.rows = []; // of all runs that are listed
-    this.height = 0; // of a row, in pixels; 0: not measured
+    this.rows = []; // total number of rows
+    this.height = 0; // height of a row in pixels; 0: not measured
     this.from = 0; // the rows that are drawn: [from, to)
     this.to = 0;
     this.isWhole = false; // all of them are
     this.left = null; // the run whose row had the focus when it was taken away
     this.body = h("tbody", { role: "rowgroup" });
     this.ruler = h("div", { class: "ruler", "aria-hidden": "true" }); // the widest cell of each column
-    this.lengths = []; // of its texts
+    this.lengths = []; // texts of the row
     this.isLonger = false; // one of them was replaced since it was measured
     this.boxHeight = 0;
     const find = (event) => isFind(event) && this.drawAll();
@@ -75,7 +76,7 @@ export class RunRows {
     if (run !== null) this.body.querySelector(`tr[data-run="${run}"] ${focus.tagName}`)?.focus();
   }
 
-  /** In place of rows: one that says why there are none. */
+  /** A row that explains why there are no runs. */
   showNothing(row) {
     this.rows = [];
     this.from = this.to = 0;
@@ -128,7 +129,7 @@ export class RunRows {
 
   // ---- drawing
 
-  /** Draws what came in sight, and takes away what left it; anew: every row is made again. */
+  /** Draws rows that became visible, and removes others; anew: recreates every row. */
   draw(anew) {
     const [from, to] = this.range();
     if (anew || from >= this.to || to <= this.from) {

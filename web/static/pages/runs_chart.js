@@ -1,7 +1,7 @@
-// runs_chart.js - beside the table of runs: one metric of the chosen runs, or of the first ones that
-// the filter lets through, a colour a run; its legend hides runs and shows one alone; or the mean
-// and the spread of the runs that share the value of a setting; or the runs by their settings and
-// results (runs_plane.js).
+// runs_chart.js - the chart beside the table of runs: one metric of the selected runs, or of the
+// first ones that pass the filter, one colour per run; its legend hides runs and shows one
+// alone; or the mean and the spread of the runs with equal values of a setting; or the runs by
+// their settings and results (runs_plane.js).
 import { get } from "../base/api.js";
 import { button, select } from "../base/controls.js";
 import { empty, h, say } from "../base/dom.js";
@@ -15,9 +15,9 @@ import { meanLines } from "./run_means.js";
 import { planeMost, RunsPlane } from "./runs_plane.js";
 
 const colorCount = 12;
-const chosenMost = 100; // what the route `curves` takes
-const namesAtOnce = 30; // of the longest names so many fit one argument
-const filteredMost = 12; // without a choice
+const chosenMost = 100; // axes of the route `curves`
+const namesAtOnce = 30; // number of names of maximum length in one argument
+const filteredMost = 12; // number of runs without a selection
 const width = 200; // points of a curve
 const kinds = [
   ["", "curves"],
@@ -45,7 +45,7 @@ function curveOf({ run, curve }, i, state) {
   };
 }
 
-/** The part of a line that lies between two places of the axis. */
+/** The part of a line between two positions of the axis. */
 function cut(line, [from, to]) {
   const inside = [...line.x.keys()].filter((k) => line.x[k] >= from && line.x[k] <= to);
   const at = (values) => values && inside.map((k) => values[k]);
@@ -71,12 +71,12 @@ export class RunsChart {
     this.plane = new RunsPlane(view, onview);
     this.onview = onview;
     this.hidden = new Set(); // labels that the legend has switched off
-    this.rows = []; // whose curves are shown
+    this.rows = []; // runs of the displayed curves
     this.asked = "";
-    this.early = null; // {key, answer}: curves asked for before the runs were known
+    this.early = null; // {key, answer}: curves requested before the runs were loaded
     this.data = null;
     this.chart = null;
-    this.part = null; // of the axis: [from, to]
+    this.part = null; // range of the axis: [from, to]
     this.asTable = false;
     this.settingNames = [];
     this.build();
@@ -164,13 +164,13 @@ export class RunsChart {
     this.groupBox.replaceChildren(select("mean by", options, this.group, choose));
   }
 
-  /** What is drawn, as one value: another one is drawn anew. */
+  /** Key of the drawing: a change causes a redraw. */
   what() {
     const { across, up, axes } = this.plane;
     return [this.group, this.as, across, up, axes];
   }
 
-  /** The settings whose values the drawing looks at. */
+  /** Settings used by the drawing. */
   settings() {
     if (this.as) return this.plane.settings(this.as);
     return this.group ? [this.group] : [];
@@ -195,12 +195,12 @@ export class RunsChart {
     return get("curves", { runs, metric: this.metric, x: state.x, width });
   }
 
-  /** For curves of these runs, before the table knows them. */
+  /** Requests curves of these runs before the table is loaded. */
   askEarly(chosen) {
     if (!chosen.length || this.as) return;
     const names = chosen.slice(0, chosenMost);
     this.early = { key: this.keyOf(names), answer: this.askCurves(names) };
-    this.early.answer.catch(() => {}); // told to who asks
+    this.early.answer.catch(() => {}); // reported to the caller
   }
 
   keyOf(names) {

@@ -1,5 +1,5 @@
-// runs_plane.js - settings and results of many runs against each other: a point a run in a plane of two
-// of them, or a line a run over parallel axes.
+// runs_plane.js - settings and results of many runs against each other: one point per run in a plane
+// of two of them, or one line per run over parallel axes.
 import { select } from "../base/controls.js";
 import { empty, h } from "../base/dom.js";
 import { dash, digits } from "../base/format.js";
@@ -39,7 +39,7 @@ export class RunsPlane {
     this.tools = h("span", { class: "bar-tools" });
   }
 
-  /** The names of settings whose values this drawing looks at. */
+  /** Names of the settings used by this drawing. */
   settings(as) {
     const names = as === "scatter" ? [this.across, this.up] : this.axes;
     return names.filter((name) => !isResult(name));

@@ -3,10 +3,10 @@
 import { toast } from "../base/dom.js";
 import { metricsOfSteps } from "../base/vocabulary.js";
 
-/** How many runs the table asks for, as `bitrain top` does: the newest ones. */
+/** Number of runs requested for the table, as by `bitrain top`: the newest ones. */
 export const listedRuns = { limit: 2000 };
 
-/** What the address says: {filter, sort, ascending, columns, chosen, metric, group, x}. */
+/** State in the address: {filter, sort, ascending, columns, chosen, metric, group, x}. */
 export function viewOfAddress() {
   const query = new URLSearchParams(location.hash.split("?")[1] || "");
   const list = (key) => (query.get(key) || "").split(",").filter(Boolean);
@@ -26,13 +26,13 @@ export function viewOfAddress() {
   };
 }
 
-/** Says which runs of a link are no more. */
+/** Reports runs of a link that no longer exist. */
 export function tellGone(gone) {
   const names = gone.slice(0, 3).join(", ") + (gone.length > 3 ? ", …" : "");
   toast(gone.length === 1 ? `the run ${names} is gone` : `${gone.length} runs are gone: ${names}`);
 }
 
-/** Leaves out metrics that this program does not record, and says so. */
+/** Drops metrics that this program does not record, and reports them. */
 export function withoutUnknown(view) {
   const known = new Set(metricsOfSteps().map(({ key }) => key));
   const metrics = view.columns?.metrics || [];
