@@ -44,7 +44,7 @@ static bt_code begin(bt_followers *f, bt_trainer *t, bt_err *err) {
     if (!bt_run_cfg_bigram(&t->cfg, t->at.step)) return BT_OK;
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_bigram;
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
-                       "up to step %" PRId64 " the model has no attention",
+                       "no attention until step %" PRId64 " (train.bigram_steps)",
                        t->cfg.train.bigram_steps);
     return BT_OK;
 }
