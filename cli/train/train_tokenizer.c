@@ -1,6 +1,6 @@
 /* train_tokenizer.c - the tokenizer of a run that was not given one. Where a token is a word or a part of a
- * word, a step of as many tokens reads two to four times as much text as one of bytes; engine/README.md has what
- * that is worth ("What a token teaches").
+ * word, a step of as many tokens reads two to four times as much text as one of bytes; recipe_defaults.md has
+ * the losses.
  *
  * What is learned is a pure function of the text, so every process that finds the same text finds the same
  * tokenizer, and a cache keeps it. */

@@ -156,7 +156,7 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         c->train.grad = may && bt_kernels_int8_pays(c->launch.isa) ? BT_GRAD_INT8 : BT_GRAD_FLOAT;
     }
     if (c->train.attention == BT_ATTENTION_AUTO) {
-        /* the losses that allow it were measured on plain text (engine/README.md) */
+        /* the losses that allow it were measured on plain text (tests/bench/results/int8.md) */
         bool may = c->train.grad == BT_GRAD_INT8 && c->train.precision == BT_PREC_BF16 &&
                    c->data.form == BT_FORMED_TEXT && c->tune.mode == BT_TUNE_FULL;
         c->attention_found = true;
@@ -309,7 +309,7 @@ static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
 }
 
 /* A tenth of the steps. Of a short run that begins with fresh weights a third, up to 50 steps: they
- * learn more from 150 steps so (engine/README.md, What a token teaches). */
+ * learn more from 150 steps so (engine/config/recipe.md). */
 static int64_t auto_warmup(int64_t steps, bool fresh) {
     const int64_t tenth = steps / 10, third = steps / 3, least = third < 50 ? third : 50;
     return fresh && tenth < least ? least : tenth;

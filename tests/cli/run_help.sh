@@ -84,17 +84,17 @@ grep -q '^usage: bitrain ctl RUN resize RANKS ' "$tmp/out" || fault "ctl last re
 ok "$BITRAIN" help ctl
 for verb in pause resume checkpoint stop eval sample mixture set resize status; do grep -qE "^  $verb .*[a-z]{3}" "$tmp/out" || fault "help ctl does not list $verb"; done
 # what the documents call a topic of help is one
-for topic in $(cat "$BT_SRC"/README.md "$BT_SRC"/*/README.md "$BT_SRC"/cli/*/README.md "$BT_SRC"/engine/*.md | tr '\n' ' ' | grep -oE '`bitrain help [a-z-]+' | awk '{print $3}' | sort -u); do
+for topic in $(find "$BT_SRC" -path "$BT_SRC/build*" -prune -o -name '*.md' -exec cat {} + | tr '\n' ' ' | grep -oE '`bitrain help [a-z-]+' | awk '{print $3}' | sort -u); do
     ok "$BITRAIN" help "$topic"
 done
 ok "$BITRAIN" help presets
 for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -qE "^  $p .*[KMG]iB  ([0-9]+ (minutes|hours)|a cluster)$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
 grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
 
-# README's table says the same of each, the time too
-while IFS='|' read -r _ name params bytes memory steps time _; do
+# README's table says the same of each
+while IFS='|' read -r _ name params bytes memory steps _; do
     row=$(sed 's/  */ /g' <<<"$(grep "^  $(tr -d ' `' <<<"$name") " "$tmp/out")")
-    for word in "$params" "$bytes" "$memory" "$time"; do [[ $row == *"${word# }"* || "$row " == *"$word"* ]] || fault "README says$word of$name, help presets:$row"; done
+    for word in "$params" "$bytes" "$memory"; do [[ $row == *"${word# }"* || "$row " == *"$word"* ]] || fault "README says$word of$name, help presets:$row"; done
     [[ $row == *" $(tr -d ' ,' <<<"$steps") "* ]] || fault "README says$steps steps of$name, help presets:$row"
 done < <(grep -E '^\| `[a-z0-9.-]+` \| [0-9.]+ [MG] \|' "$BT_SRC/README.md")
 

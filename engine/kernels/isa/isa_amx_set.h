@@ -8,7 +8,7 @@
  * Blocking (isa_products.h, isa_int8.h), from a probe of a Xeon with 2 MiB of L2 and 48 KiB of L1 a core: operands
  * as contiguous tiles of 1 KiB (74-81 % of peak from L2 against about 50 % for rows with a stride), A in blocks of
  * 128 rows x 4 KiB in L2, K cut at 4 KiB only, results written once in row order. That probe reached 49-61 % of
- * the int8 peak with a fused epilogue; this code reaches 14-31 % forward (engine/README.md, "On tiles"). */
+ * the int8 peak with a fused epilogue; this code reaches 14-31 % forward (results/step_time.md). */
 #ifndef BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 #define BT_ENGINE_KERNELS_ISA_ISA_AMX_SET_H
 

@@ -5,8 +5,7 @@
 
 /* Shapes are a contract. Learning rate, warm-up and length are those of the preset's default run.
  * text_std: `nano`, subln, built-in corpus, 240 steps, validation bits per byte: std 0.02 gives
- * 2.70, 0.05 2.40, 0.1 2.30. engine/README.md has the figures behind its steps on words ("What a token
- * teaches"). */
+ * 2.70, 0.05 2.40, 0.1 2.30. recipe_defaults.md has the figures behind its steps on learned tokens. */
 static const bt_preset presets[] = {
     {"nano",
      {.L = 6,
