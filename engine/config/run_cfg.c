@@ -194,7 +194,7 @@ static void choice_text(const bt_opts *o, const char *key, int index, char *buf,
 }
 
 /* A model narrower or shallower than the preset's takes AdamW's rate in inverse proportion to width times layers,
- * twice the preset's at most; a larger one keeps it (engine/config/recipe.md, "The learning rate of another shape"). Weights
+ * twice the preset's at most; a larger one keeps it (engine/config/recipe.md). Weights
  * that exist already, adapters, and the stream for comparisons with other trainers keep the preset's as well. */
 static double rate_factor(const bt_run_cfg *cfg, const bt_preset *p) {
     const double most = 2, factor = (double)p->model.C / (double)cfg->model.d_model *
