@@ -23,7 +23,7 @@ void bt_outer_nesterov(float *theta, float *buf, const float *delta, size_t n, f
 
 /* The outer momentum of n islands where islands.outer_momentum leaves it open: 1 - sqrt(2 / n), so 0, 0.29 and 0.5 for
  * 2, 4 and 8, which makes the outer step sqrt(n / 2) times as long in the end. A rule of thumb that fits two and four
- * islands (results/islands.md), not of theory: with 0.5 two islands of `small` ended 11 % above one job, with 0 1.3 %. */
+ * islands (modes.md), not of theory: with 0.5 two islands of `small` ended 11 % above one job, with 0 1.3 %. */
 double bt_outer_momentum(double islands);
 
 /* Applies the delta of one island without momentum: theta -= eta delta. With eta = 1/N for N islands this is plain
