@@ -69,7 +69,7 @@ static void a_stop_before_the_first_step_ends_the_run(void **state) {
     s->when = "stalled -1";
     s->signal = SIGTERM;
     play_all(s, PLAYS("waits", "steps 1"));
-    assert_shown(s, "control -1 stop asked for by SIGTERM\n"
+    assert_shown(s, "control -1 stop requested by SIGTERM\n"
                     "warning -1 no step is finished: the run stops, there is nothing to save\n");
     assert_true(s->result.stopped);
     assert_int_equal(s->result.attempts, 1);
