@@ -8,6 +8,7 @@
 
 #include "cli/train/train_parts.h"
 #include "engine/config/ramp.h"
+#include "engine/config/resolve_impl.h"
 
 static bool from_record(const bt_opts *o, const char *key) {
     return strcmp(o->where[bt_opt_find(o->table, o->n, key)], "the run's record") == 0;
@@ -34,14 +35,14 @@ static bt_code check_one_of(const bt_opts *o, const char *key, const char *other
                    other);
 }
 
-static bt_code check_pairs(const bt_opts *o, bt_err *err) {
+bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) {
     static const char *const pairs[][2] = {{"train.epochs", "train.steps"},
                                            {"train.epochs", "train.tokens"},
                                            {"train.evals_per_epoch", "train.eval_every"},
                                            {"ckpt.saves_per_epoch", "ckpt.every"},
                                            {"optim.warmup_ratio", "optim.warmup"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
-        BT_TRY(check_one_of(o, pairs[i][0], pairs[i][1], err));
+        BT_TRY(bt_collect_fault(faults, check_one_of(o, pairs[i][0], pairs[i][1], err), err));
     return BT_OK;
 }
 
@@ -98,12 +99,10 @@ static bt_code set_counts(bt_train_plan *p, const bt_run_cfg *c, int64_t sequenc
 bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
     bt_run_cfg *c = NULL;
     int64_t sequences = 0;
-    BT_TRY(check_pairs(&p->opts, err));
+    BT_TRY(bt_train_check_pairs(&p->opts, NULL, err));
     const bool epochs = given_now(&p->opts, "train.epochs") && p->cfg.train.epochs > 0,
-               evals = given_now(&p->opts, "train.evals_per_epoch") &&
-                       p->cfg.train.evals_per_epoch > 0,
-               saves = given_now(&p->opts, "ckpt.saves_per_epoch") &&
-                       p->cfg.ckpt.saves_per_epoch > 0;
+               evals = given_now(&p->opts, "train.evals_per_epoch") && p->cfg.train.evals_per_epoch > 0,
+               saves = given_now(&p->opts, "ckpt.saves_per_epoch") && p->cfg.ckpt.saves_per_epoch > 0;
     if (!epochs && !evals && !saves) return BT_OK; /* of a resumed run: the record has the steps */
     const char *key = epochs  ? "train.epochs"
                       : evals ? "train.evals_per_epoch"

@@ -148,6 +148,9 @@ bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* sequences of an epoch of the training data, which are tokenised for it; -1: endless. c: resolved settings */
 bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t *out, bt_err *err)
     BT_MUST_CHECK;
+/* train_epochs.c: BT_ARG: two settings that answer one question are given, as train.epochs and train.steps. faults: as
+ * for bt_collect_fault */
+bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) BT_MUST_CHECK;
 /* train_epochs.c: train.epochs, train.evals_per_epoch and ckpt.saves_per_epoch become train.steps, train.eval_every and
  * ckpt.every. After the number of ranks is known, before the settings are settled. BT_ARG: both are given */
 bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;

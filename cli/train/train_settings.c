@@ -9,6 +9,7 @@
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
 #include "engine/config/ramp.h"
+#include "engine/config/resolve_impl.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
@@ -78,6 +79,25 @@ static bt_code check_name(const bt_train_plan *p, bt_err *err) {
     return bt_fail(err, BT_ARG, "--name is empty (leave it out, and a name is made up)");
 }
 
+static bt_code check_beginning(const bt_run_cfg *c, bt_err *err) {
+    if (!c->run.resume[0] || !c->model.init_from[0] || c->run.go_on) return BT_OK;
+    return bt_fail(
+        err, BT_ARG,
+        "--resume goes on with a run and model.init_from starts a new one: give one of them");
+}
+
+/* Checks combinations of settings that need neither data nor a model, and reports all that are wrong. */
+static bt_code check_combinations(const bt_train_plan *p, bt_err *err) {
+    bt_text faults = {0};
+    bt_code code = bt_collect_fault(&faults, check_name(p, err), err);
+    if (code == BT_OK) code = bt_collect_fault(&faults, check_islands(&p->cfg, err), err);
+    if (code == BT_OK) code = bt_collect_fault(&faults, check_spare(&p->cfg, err), err);
+    if (code == BT_OK) code = bt_train_check_pairs(&p->opts, &faults, err);
+    code = bt_report_faults(&faults, code, err);
+    bt_text_release(&faults);
+    return code;
+}
+
 /* Warns where a given 0 selects the value of the preset, and where there are more threads than cores. */
 static void tell_stand_ins(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
@@ -97,21 +117,21 @@ static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help
     char given[PATH_MAX];
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
+    BT_TRY(check_beginning(&p->cfg, err));
+    /* the record of a resumed run has settings too: they are checked with it */
+    if (!p->cfg.run.resume[0] && !p->cfg.run.go_on) BT_TRY(check_combinations(p, err));
     BT_TRY(check_name(p, err));
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.run.store, err));
     BT_TRY(bt_absolute_path(given, p->store, err));
     BT_TRY(mend_store(p, err));
     snprintf(p->reason, sizeof p->reason, "start");
-    if (p->cfg.run.go_on) return bt_train_continue(p, err);
-    if (p->cfg.run.resume[0] && p->cfg.model.init_from[0])
-        return bt_fail(
-            err, BT_ARG,
-            "--resume goes on with a run and model.init_from starts a new one: give one of them");
-    if (p->cfg.run.resume[0])
+    if (p->cfg.run.go_on)
+        BT_TRY(bt_train_continue(p, err));
+    else if (p->cfg.run.resume[0])
         BT_TRY(bt_train_resume(p, err));
     else if (p->cfg.run.name[0])
         snprintf(p->run, sizeof p->run, "%s", p->cfg.run.name);
-    return BT_OK;
+    return p->cfg.run.resume[0] || p->cfg.run.go_on ? check_combinations(p, err) : BT_OK;
 }
 
 /* Runs before automatic values are found, because they depend on the kernels. The agreed --isa is no setting in the
@@ -189,8 +209,6 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     if (code != BT_OK || *help) return code;
     BT_TRY(bt_train_follow_inputs(p, err));
     BT_TRY(bt_train_alerts(p, err));
-    BT_TRY(check_islands(&p->cfg, err));
-    BT_TRY(check_spare(&p->cfg, err));
     if (world)
         p->ranks = world;
     else

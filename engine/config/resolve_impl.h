@@ -15,6 +15,10 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x);
 bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 
+/* Appends a wrong setting (BT_ARG) to `faults` and returns BT_OK, so that the next check runs. Returns other codes, and
+ * every code where faults is NULL */
+bt_code bt_collect_fault(bt_text *faults, bt_code code, bt_err *err);
+
 /* Reports the lines of `faults`: one becomes the error, several are logged by rank 0, so that one start shows them
  * all. code: of what ended the reading, BT_OK where nothing did; returned where there are no faults */
 bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err);

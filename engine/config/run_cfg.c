@@ -143,6 +143,12 @@ static bt_code read_all(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     return bt_run_cfg_preset(o, cfg, err);
 }
 
+bt_code bt_collect_fault(bt_text *faults, bt_code code, bt_err *err) {
+    if (code != BT_ARG || !faults || !err) return code;
+    bt_text_printf(faults, "%s\n", err->msg);
+    return BT_OK;
+}
+
 bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err) {
     size_t n = code != BT_OK;
     const char *s = bt_text_str(faults);

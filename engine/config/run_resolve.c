@@ -28,12 +28,7 @@ enum {
 
 /* ---- single topics --------------------------------------------------------------------------- */
 
-/* What the options can say but no code does yet. A part that lands removes its row. */
-static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
-    const char *isas[16];
-    size_t n_isas = 0;
-    while (n_isas < 16 && bt_kernels_isa_name(n_isas))
-        isas[n_isas] = bt_kernels_isa_name(n_isas), n_isas++;
+static bt_code check_name(const bt_run_cfg *c, bt_err *err) {
     if (c->run.name[0] && !bt_name_ok(c->run.name))
         return bt_fail(
             err, BT_ARG,
@@ -42,12 +37,24 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
             c->run.name);
     if (c->run.name[0] && bt_ascii_equal(c->run.name, "last"))
         return bt_fail(err, BT_ARG, "'last' means the newest run and cannot be a run's name");
+    return BT_OK;
+}
+
+static bt_code check_prediction(const bt_run_cfg *c, bt_err *err) {
     bt_predicted predicted;
     if (!bt_predicted_read(c->launch.predicted_parts, &predicted))
         return bt_fail(
             err, BT_ARG,
             "launch.predicted_parts '%.60s' is no prediction (as 'step_ms=150 fwd_ms=40')",
             c->launch.predicted_parts);
+    return BT_OK;
+}
+
+static bt_code check_isa(const bt_run_cfg *c, bt_err *err) {
+    const char *isas[16];
+    size_t n_isas = 0;
+    while (n_isas < 16 && bt_kernels_isa_name(n_isas))
+        isas[n_isas] = bt_kernels_isa_name(n_isas), n_isas++;
     bool known = false;
     for (size_t i = 0; i < n_isas; i++) known |= strcmp(c->launch.isa, isas[i]) == 0;
     if (!known) {
@@ -56,6 +63,12 @@ static bt_code check_words(const bt_run_cfg *c, bt_err *err) {
                        near ? ": did you mean '" : "", near ? near : "", near ? "'?" : "");
     }
     return BT_OK;
+}
+
+static bt_code check_words(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
+    BT_TRY(bt_collect_fault(faults, check_name(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_prediction(c, err), err));
+    return bt_collect_fault(faults, check_isa(c, err), err);
 }
 
 /* "5 or 8": what `fits` next to x, from 1 to `most` */
@@ -266,24 +279,37 @@ static bt_code check_sequence(const bt_run_cfg *c, bt_err *err) {
         (c->mesh.tp + c->train.micro_batch - 1) / c->train.micro_batch);
 }
 
-static bt_code check_numbers(const bt_run_cfg *c, bt_err *err) {
+static bt_code check_outer_momentum(const bt_run_cfg *c, bt_err *err) {
     if (c->islands.outer_momentum < 0 && c->islands.outer_momentum != -1)
         return bt_fail(err, BT_ARG,
                        "islands.outer_momentum %g is neither a momentum (0 to below 1) nor -1, "
                        "which leaves it to the number of islands",
                        c->islands.outer_momentum);
+    return BT_OK;
+}
+
+static bt_code check_loss_scale(const bt_run_cfg *c, bt_err *err) {
     if (bt_loss_scale_is(c->train.loss_scale)) return BT_OK;
     double below = exp2(floor(log2(c->train.loss_scale)));
     return bt_fail(err, BT_ARG, "train.loss_scale %.17g is not a power of two (use %.0f or %.0f)",
                    c->train.loss_scale, below, 2 * below);
 }
 
-/* A codec that is not order-exact rounds the sums that leave a rank: other sums in another layout. */
-static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
+static bt_code check_numbers(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
+    BT_TRY(bt_collect_fault(faults, check_outer_momentum(c, err), err));
+    return bt_collect_fault(faults, check_loss_scale(c, err), err);
+}
+
+static bt_code check_pipe_codec(const bt_run_cfg *c, bt_err *err) {
     if (c->train.reproducible && c->comm.pipe == BT_PIPE_BF16)
         return bt_fail(err, BT_ARG,
                        "train.reproducible with comm.pipe bf16: what stages send is rounded, and "
                        "another number of stages sends other values (use comm.pipe fp32)");
+    return BT_OK;
+}
+
+/* A codec that is not order-exact rounds the sums that leave a rank: other sums in another layout. */
+static bt_code check_gradient_codec(const bt_run_cfg *c, bt_err *err) {
     const bt_codec *codec = bt_codec_at((bt_codec_id)c->parallel.codec);
     if (!c->train.reproducible || codec->order_exact || codec->reproducible) return BT_OK;
     return bt_fail(err, BT_ARG,
@@ -291,6 +317,11 @@ static bt_code check_codec(const bt_run_cfg *c, bt_err *err) {
                    "each other, and on another number of ranks those are other sums (use --codec "
                    "int8, which is exact there, or none)",
                    codec->name);
+}
+
+static bt_code check_codec(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
+    BT_TRY(bt_collect_fault(faults, check_pipe_codec(c, err), err));
+    return bt_collect_fault(faults, check_gradient_codec(c, err), err);
 }
 
 /* The dial chooses by measured times: another run of the same settings may choose at other steps. */
@@ -423,15 +454,7 @@ static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
-    bool synthetic = strncmp(c->data.path, "synth:", 6) == 0;
-    BT_TRY(bt_tune_resolve(c, err));
-    BT_TRY(resolve_packing(c, synthetic, err));
-    if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
-    /* `train` has looked at the text by now; nobody else learns a tokenizer */
-    if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");
-    /* `train` has looked at the tokenizer as well */
-    if (strcmp(c->data.template, "auto") == 0) memcpy(c->data.template, "chatml", sizeof "chatml");
+static bt_code check_byte_vocab(const bt_run_cfg *c, bool synthetic, bt_err *err) {
     if (!synthetic && strcmp(c->data.tokenizer, "bytes") == 0 && c->model.vocab < 256)
         return bt_fail(
             err, BT_ARG,
@@ -439,6 +462,18 @@ static bt_code resolve_data(bt_run_cfg *c, bt_err *err) {
             " is too small for the byte tokenizer, which has 256 tokens (set model.vocab=256)",
             c->model.vocab);
     return BT_OK;
+}
+
+static bt_code resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
+    bool synthetic = strncmp(c->data, "synth:", 6) == 0;
+    BT_TRY(bt_tune_resolve(c, faults, err));
+    BT_TRY(bt_collect_fault(faults, resolve_packing(c, synthetic, err), err));
+    if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
+    /* `train` has looked at the text by now; nobody else learns a tokenizer */
+    if (strcmp(c->tokenizer, "auto") == 0) memcpy(c->tokenizer, "bytes", sizeof "bytes");
+    /* `train` has looked at the tokenizer as well */
+    if (strcmp(c->chat_template, "auto") == 0) memcpy(c->chat_template, "chatml", sizeof "chatml");
+    return bt_collect_fault(faults, check_byte_vocab(c, synthetic, err), err);
 }
 
 /* Ranks know how many they are on their host; before the job starts that is known without a host
@@ -475,21 +510,22 @@ typedef enum {
     TOPICS
 } topic;
 
-static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_err *err) {
+/* A topic of several independent checks appends their faults; the code of the others is that of their first fault. */
+static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     switch (t) {
-    case WORDS: return check_words(c, err);
-    case NUMBERS: return check_numbers(c, err);
+    case WORDS: return check_words(c, faults, err);
+    case NUMBERS: return check_numbers(c, faults, err);
     case MODEL: return resolve_model(c, err);
     case MESH: return resolve_mesh(c, world_size, err);
     case BATCH: return bt_resolve_batch(c, err);
     case SEQ_RAMP: return bt_check_seq_ramp(c, err);
     case SEQUENCE: return check_sequence(c, err);
     case BUDGET: return resolve_budget(c, err);
-    case CODEC: return check_codec(c, err);
+    case CODEC: return check_codec(c, faults, err);
     case LENGTH: return resolve_length(c, err);
     case DENSE_STEPS: return check_dense_steps(c, err);
     case BIGRAM_STEPS: return check_bigram_steps(c, err);
-    case DATA: return resolve_data(c, err);
+    case DATA: return resolve_data(c, faults, err);
     case LAMBDA: return bt_tune_check_lambda(c, err);
     case LATENT: return check_latent(c, err);
     case TOPICS: break;
@@ -512,15 +548,17 @@ static const unsigned needs[TOPICS] = {
     [LAMBDA] = AFTER(LENGTH) | AFTER(DATA),
 };
 
-/* faults: what is wrong in topics that do not depend on each other, a line each; NULL: the first one ends the check */
+/* faults: receives what is wrong in settings that do not depend on each other, a line each; NULL: the first fault ends
+ * the check */
 static bt_code resolve_all(bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     unsigned failed = 0;
     for (int t = 0; t < TOPICS; t++) {
-        const bt_code code = needs[t] & failed ? BT_OK
-                                               : resolve_topic((topic)t, c, world_size, err);
-        if (code != BT_OK && (!faults || !err || code != BT_ARG)) return code;
-        if (code != BT_OK) bt_text_printf(faults, "%s\n", err->msg);
-        if (code != BT_OK || needs[t] & failed) failed |= AFTER(t);
+        const size_t before = faults ? faults->len : 0;
+        const bt_code code = needs[t] & failed
+                                 ? BT_OK
+                                 : resolve_topic((topic)t, c, world_size, faults, err);
+        BT_TRY(bt_collect_fault(faults, code, err));
+        if ((faults && faults->len != before) || needs[t] & failed) failed |= AFTER(t);
     }
     if (!failed) resolve_threads(c, world_size);
     return BT_OK;

@@ -41,7 +41,7 @@ bool bt_tune_fades(const bt_run_cfg *c);
 /* Checks train.lambda_steps against model, layout and length, all resolved */
 bt_code bt_tune_check_lambda(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 /* Checks tune.* against the model and the layout, and settles what depends on it. After the model's
- * shape is known */
-bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
+ * shape is known. faults: as for bt_collect_fault */
+bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "engine/base/small.h"
 #include "engine/config/rank_setup.h"
+#include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/kernels/ops/ops.h"
 
@@ -145,20 +146,27 @@ static bt_code check_base_type(const bt_run_cfg *c, bt_err *err) {
                    (int)BT_Q8_BLOCK);
 }
 
-bt_code bt_tune_resolve(bt_run_cfg *c, bt_err *err) {
+static bt_code check_adapters(bt_run_cfg *c, bt_err *err) {
     unsigned bits;
-    BT_TRY(check_base_type(c, err));
-    BT_TRY(check_labels(c, err));
-    BT_TRY(check_preference(c, err));
-    BT_TRY(check_teacher(c, err));
     if (c->tune.mode != BT_TUNE_LORA && c->tune.adapters[0])
         return bt_fail(err, BT_ARG, "tune.adapters goes with tune.mode=lora");
     if (c->tune.mode != BT_TUNE_LORA) return BT_OK;
     BT_TRY(bt_tune_targets_read(c->tune.targets, &bits, err));
-    BT_TRY(check_rank(c, bits, err));
-    if (!c->tune.base[0])
-        return bt_fail(err, BT_ARG,
-                       "tune.mode=lora needs a base whose weights stay as they are (--init-from "
-                       "RUN or a model's path)");
-    return BT_OK;
+    return check_rank(c, bits, err);
+}
+
+static bt_code check_base(const bt_run_cfg *c, bt_err *err) {
+    if (c->tune.mode != BT_TUNE_LORA || c->tune.base[0]) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "tune.mode=lora needs a base whose weights stay as they are (--init-from RUN or "
+                   "a model's path)");
+}
+
+bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) {
+    BT_TRY(bt_collect_fault(faults, check_base_type(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_labels(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_preference(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_teacher(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_adapters(c, err), err));
+    return bt_collect_fault(faults, check_base(c, err), err);
 }

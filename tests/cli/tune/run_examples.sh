@@ -58,6 +58,15 @@ for fault in "model.heads 5 does not divide" "loss_scale 3 is not a power of two
     "has no documents"; do
     says "$fault"
 done
+# several of one topic, and several combinations of the command line
+code 2 train --data synth:chain --set data.labels=a --set tune.adapters=x --set tune.top_k=4 --set data.packing=pad \
+    --set train.loss_scale=3 --set islands.outer_momentum=-0.5 --dry-run
+says "7 settings are wrong, one in each line above"
+code 2 train --name "" --hot-spare --hosts none --keys none --epochs 2 --steps 5 --set optim.warmup=1 --warmup-ratio 0.1
+says "5 settings are wrong, one in each line above"
+for fault in "--name is empty" "--keys is of an island" "--hot-spare waits" "train.epochs and train.steps" "optim.warmup_ratio and"; do
+    says "$fault"
+done
 refused 'adapter: qlora' "'adapter: qlora' is not there"
 refused 'lora_dropout: 0.05' "'lora_dropout: 0.05' is not there: adapters train without dropout"
 refused 'datasets:\n  - path: a.jsonl\n    type: alpaca' "x.yaml:3:5: 'datasets.type: alpaca' is another rendering than ours"
