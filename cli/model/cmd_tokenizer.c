@@ -14,6 +14,7 @@
 #include "cli/common/verbs.h"
 #include "cli/model/model_notes.h"
 #include "engine/base/tables/metric.h"
+#include "engine/config/run_cfg.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/utf8.h"
 #include "engine/data/tokenizer/tokenizer.h"
@@ -22,6 +23,7 @@
 typedef struct tokenizer_cfg {
     char data[4096], glob[128], out[1024], field[64], text[4096];
     int64_t vocab, top;
+    int bad_rows; /* BT_BAD_ROWS_... */
     bool json, quiet, force, prompt;
 } tokenizer_cfg;
 
@@ -36,6 +38,8 @@ static const bt_opt tokenizer_opts[] = {
     BT_ROW_FLAG(tokenizer_cfg, force, "--force", "replace the file"),
     BT_ROW_TEXT(tokenizer_cfg, field, "--field", "text",
                 "field of a JSONL object that holds the text"),
+    BT_ROW_ENUM(tokenizer_cfg, bad_rows, "--bad-rows", "refuse", "refuse|skip",
+                "rows of JSON that cannot be read: stop, or leave them out and count them"),
     BT_ROW_TEXT(tokenizer_cfg, text, "--text", "",
                 "a text to show in tokens (inspect) or to encode"),
     BT_ROW_FLAG(
@@ -188,6 +192,7 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
     bt_tok_train_cfg c = {.paths = bt_text_str(&paths),
                           .glob = cfg->glob,
                           .field = cfg->field,
+                          .skip_bad_rows = cfg->bad_rows == BT_BAD_ROWS_SKIP,
                           .cache_dir = cache,
                           .vocab = (int)cfg->vocab,
                           .notes = &notes,
@@ -399,7 +404,7 @@ static bt_code decode(void *ctx, const char *const *words, size_t n, bt_err *err
 }
 
 static const bt_cli_verb verbs[] = {
-    {"train", " data glob vocab out force field json quiet ", 0, 1000, "[PATH...]",
+    {"train", " data glob vocab out force field bad_rows json quiet ", 0, 1000, "[PATH...]",
      "learn a tokenizer from text", train},
     {"inspect", " text top json ", 1, 1, "FILE", "what a tokenizer holds, and a text in its tokens",
      inspect},

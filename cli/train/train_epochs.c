@@ -101,8 +101,10 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
     int64_t sequences = 0;
     BT_TRY(bt_train_check_pairs(&p->opts, NULL, err));
     const bool epochs = given_now(&p->opts, "train.epochs") && p->cfg.train.epochs > 0,
-               evals = given_now(&p->opts, "train.evals_per_epoch") && p->cfg.train.evals_per_epoch > 0,
-               saves = given_now(&p->opts, "ckpt.saves_per_epoch") && p->cfg.ckpt.saves_per_epoch > 0;
+               evals = given_now(&p->opts, "train.evals_per_epoch") &&
+                       p->cfg.train.evals_per_epoch > 0,
+               saves = given_now(&p->opts, "ckpt.saves_per_epoch") &&
+                       p->cfg.ckpt.saves_per_epoch > 0;
     if (!epochs && !evals && !saves) return BT_OK; /* of a resumed run: the record has the steps */
     const char *key = epochs  ? "train.epochs"
                       : evals ? "train.evals_per_epoch"

@@ -465,14 +465,14 @@ static bt_code check_byte_vocab(const bt_run_cfg *c, bool synthetic, bt_err *err
 }
 
 static bt_code resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
-    bool synthetic = strncmp(c->data, "synth:", 6) == 0;
+    bool synthetic = strncmp(c->data.path, "synth:", 6) == 0;
     BT_TRY(bt_tune_resolve(c, faults, err));
     BT_TRY(bt_collect_fault(faults, resolve_packing(c, synthetic, err), err));
-    if (!c->data[0]) memcpy(c->data, "builtin", sizeof "builtin");
+    if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
     /* `train` has looked at the text by now; nobody else learns a tokenizer */
-    if (strcmp(c->tokenizer, "auto") == 0) memcpy(c->tokenizer, "bytes", sizeof "bytes");
+    if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");
     /* `train` has looked at the tokenizer as well */
-    if (strcmp(c->chat_template, "auto") == 0) memcpy(c->chat_template, "chatml", sizeof "chatml");
+    if (strcmp(c->data.template, "auto") == 0) memcpy(c->data.template, "chatml", sizeof "chatml");
     return bt_collect_fault(faults, check_byte_vocab(c, synthetic, err), err);
 }
 

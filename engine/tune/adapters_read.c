@@ -103,9 +103,13 @@ static bt_code find_tensors(bt_model_file *s, const bt_peft *p, bt_err *err) {
     }
     bt_code code = bt_model_file_complete(s, none, &why);
     if (code == BT_OK) return scale_modules(s, p, err);
-    return bt_fail(err, code, "'%.200s': %s%s", s->path, why.msg,
-                   p->some_layers ? " (layers_to_transform: adapters here are beside every layer)"
-                                  : "");
+    if (p->some_layers)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "'%.200s/" BT_PEFT_CONFIG
+                       "': 'layers_to_transform' names some of the %d layers, and adapters here "
+                       "are beside every layer (" BT_PEFT_MERGE ")",
+                       s->path, s->cfg.L);
+    return bt_fail(err, code, "'%.200s': %s", s->path, why.msg);
 }
 
 static bt_code open_as(bt_model_file **out, const char *folder, const bt_peft *p,

@@ -84,8 +84,9 @@ static bool is_word(const json_t *v, const char *word) {
 static bt_code refuse_key(json_t *o, const char *key, bt_err *err) {
     char *value = json_dumps(json_object_get(o, key), JSON_ENCODE_ANY | JSON_COMPACT);
     bt_code code = bt_fail(err, BT_UNSUPPORTED,
-                           "'%s' is %.60s: adapters here are plain low-rank ones", key,
-                           value ? value : "set");
+                           "'%s' is %.60s: adapters here are plain low-rank ones (" BT_PEFT_MERGE
+                           ")",
+                           key, value ? value : "set");
     free(value);
     return code;
 }
@@ -207,6 +208,30 @@ static bool has_adapter(const bt_stored_list *l, const char *layer) {
     return false;
 }
 
+/* Refuses an adapter beside another module than those of the models here, as lm_head or an embedding. */
+static bt_code check_modules(const bt_stored_list *l, const char *path, bt_err *err) {
+    static const char *const tails[] = {".lora_A.weight", ".lora_embedding_A"};
+    for (size_t i = 0; i < 2 * l->n; i++) {
+        const char *name = l->at[i / 2].name, *tail = tails[i % 2];
+        const size_t len = strlen(name), k = strlen(tail);
+        if (len <= k || strcmp(name + len - k, tail) != 0) continue;
+        size_t begin = len - k;
+        while (begin > 0 && name[begin - 1] != '.') begin--;
+        const int n = (int)(len - k - begin);
+        bool known = false;
+        for (unsigned bit = 1; bit <= BT_LORA_DOWN; bit <<= 1) {
+            const char *target = bt_tune_hf_target(bit);
+            known |= (int)strlen(target) == n && strncmp(name + begin, target, (size_t)n) == 0;
+        }
+        if (!known)
+            return bt_fail(err, BT_UNSUPPORTED,
+                           "'%.200s' has an adapter beside '%.*s': adapters here are beside the "
+                           "layers of attention and feed-forward (" BT_PEFT_MERGE ")",
+                           path, n < 80 ? n : 80, name + begin);
+    }
+    return BT_OK;
+}
+
 static bt_code find_targets(bt_peft *p, const char *folder, bt_err *err) {
     char path[4400];
     bt_stored_list l = {0};
@@ -214,6 +239,7 @@ static bt_code find_targets(bt_peft *p, const char *folder, bt_err *err) {
     bt_code code = bt_safetensors_read(&l, path, err);
     for (unsigned bit = 1; code == BT_OK && bit <= BT_LORA_DOWN; bit <<= 1)
         if (has_adapter(&l, bt_tune_hf_target(bit))) p->targets |= bit;
+    if (code == BT_OK) code = check_modules(&l, path, err);
     bt_stored_release(&l);
     if (code == BT_OK && !p->targets)
         code = bt_fail(err, BT_UNSUPPORTED,

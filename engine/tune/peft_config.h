@@ -11,6 +11,9 @@
 
 #define BT_PEFT_CONFIG "adapter_config.json"
 #define BT_PEFT_WEIGHTS "adapter_model.safetensors"
+/* the remedy for adapters that cannot be read here */
+#define BT_PEFT_MERGE \
+    "merge them into the base with PEFT's merge_and_unload, and use the folder that it saves"
 
 enum { BT_PEFT_PATTERNS = 256 };
 

@@ -95,6 +95,15 @@ echo '{"id": 201}' >>docs.jsonl
 "$BITRAIN" data prepare docs.jsonl --field meta.body --bad-rows skip --out bad.bts --json >report 2>err || fault "--bad-rows skip: $(cat err)"
 [ "$(field report documents)" = 200 ] && grep -q "^warning: 1 of 201 rows are bad and left out; the first: 'docs.jsonl' line 201" err || fault "--bad-rows skip: $(cat report err)"
 
+# a tokenizer leaves them out as well
+"$BITRAIN" tokenizer train docs.jsonl --field meta.body --vocab 300 --out refused.json >report 2>err && fault "a tokenizer took a bad row"
+"$BITRAIN" tokenizer train docs.jsonl --field meta.body --vocab 300 --bad-rows skip --out skipped.json >report 2>err || fault "tokenizer train --bad-rows skip: $(cat err)"
+grep -q "^warning: 1 of 201 rows are bad and left out" err || fault "tokenizer train: the bad row is not reported: $(cat err)"
+# keys that no reader uses are reported by a rehearsal of a training too
+for i in $(seq 200); do printf '{"text": "%s of some words", "score": 1}\n' $i; done >scored.jsonl
+BITRAIN_STORE=$tmp/scored.d/m.db "$BITRAIN" train --data scored.jsonl --tokenizer bytes --ranks 1 --threads 1 --seq-len 32 --batch-tokens 64 --dry-run >out 2>err || fault "a rehearsal: $(cat err)"
+grep -q '^note: .*score' err || fault "train --dry-run does not report the key that it does not read: $(cat err)"
+
 # epochs: 101 rows of 64 bytes, one held out byte more; 4 a step
 head -c 6465 prose.txt >epochs.txt
 epochs() { BITRAIN_STORE=$tmp/epochs.d/m.db "$BITRAIN" train --data epochs.txt --set data.val_frac=0 --ranks 1 --threads 1 --seq-len 64 --batch-tokens 256 "$@" >out 2>err; }

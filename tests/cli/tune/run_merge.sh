@@ -135,6 +135,14 @@ is "($first - $(losses plain | head -1 | cut -d, -f2)) ^ 2 > 1e-8" "alpha_patter
 variant '"modules_to_save":["lm_head"]'
 code 1 generate ./variant --base base-dense --prompt say
 says "'modules_to_save' is "
+# adapters beside some of the layers, or beside another module
+variant '"layers_to_transform":[0]'
+sed -i 's/layers\.1\./layers.7./g' variant/adapter_model.safetensors
+code 1 generate ./variant --base base-dense --prompt say
+says "'layers_to_transform' names some of the 2 layers, and adapters here are beside every layer (merge them into the base"
+variant '"unheard_of":1' && sed -i 's/o_proj/x_proj/g' variant/adapter_model.safetensors
+code 1 generate ./variant --base base-dense --prompt say
+says "has an adapter beside 'x_proj': adapters here are beside the layers of attention and feed-forward (merge them into"
 sed -i 's/"base_model_name_or_path":"[^"]*"/"base_model_name_or_path":"some\/model"/' peft-dense/adapter_config.json
 code 2 eval ./peft-dense --data chat.jsonl --form messages
 says "say with --base where the model is that they belong to (their configuration names 'some/model')"
