@@ -31,14 +31,14 @@ typedef struct bt_web_cfg {
     /* allow GET /api/v1/query: SQL, read-only, by this program (bitrain) in a process of its own
      * with limits of time and memory. NULL: refused */
     const char *query_program;
-    /* with control: restarts an ended run, detached; NULL: not available */
+    /* restarts an ended run, detached (with control); NULL: not available */
     bt_code (*resume)(void *ctx, const char *run, bt_err *err);
     void *resume_ctx;
-    /* with control: removes an ended run's records, and its checkpoints if requested; ctx is
+    /* removes an ended run's records, and its checkpoints if requested (with control); ctx is
      * resume_ctx, reply receives a summary. NULL: not available */
     bt_code (*remove)(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
                       bt_err *err);
-    /* with control: starts a run, detached, with n arguments of `bitrain train`; name
+    /* starts a run, detached, with n arguments of `bitrain train` (with control); name
      * (BT_NAME_MAX bytes): the requested name, or "", which then receives a generated one; ctx
      * is resume_ctx. NULL: not available */
     bt_code (*start)(void *ctx, int n, const char *const *words, char *name, bt_err *err);

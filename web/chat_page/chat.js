@@ -19,7 +19,7 @@ async function errorOf(response) {
   return new Error(body.error?.message || `the server answered ${response.status}`);
 }
 
-// ---- what is shown
+// ---- display
 
 function element(tag, kind, text) {
   const el = document.createElement(tag);
@@ -45,7 +45,7 @@ function setRunning(controller) {
 
 // ---- an answer
 
-/** The data of server-sent events, as they come. */
+/** Yields the data of server-sent events as they arrive. */
 async function* events(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let held = "";
@@ -122,7 +122,7 @@ async function answer() {
   }
   setRunning(null);
   if (text.content) messages.push(text);
-  else messages.pop(); // the question may be asked again
+  else messages.pop(); // the user may send the message again
 }
 
 function ask(event) {

@@ -22,7 +22,7 @@ static ssize_t stream_read(void *ctx, uint64_t pos, char *buf, size_t max) {
         bt_text_clear(&s->out);
         s->sent = 0;
         bt_api_refresh(w->api);
-        /* without a file, which may be about to be replaced, there is no news */
+        /* a missing file may be about to be replaced: there is no news */
         if (bt_api_db(w->api, &err) &&
             bt_stream_since(w->api, s->run, &s->cursor, &s->out, &err) != BT_OK)
             return MHD_CONTENT_READER_END_WITH_ERROR;

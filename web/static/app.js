@@ -48,7 +48,7 @@ function isRunName(text) {
   return /^[\w.-]+$/.test(text);
 }
 
-// ---- what is shown
+// ---- display
 
 function close() {
   if (view) view.close();
@@ -138,7 +138,7 @@ async function start() {
   showRoute();
 }
 
-// ---- what the browser tells
+// ---- browser events
 
 function onKey(event) {
   if (/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName)) return;

@@ -79,7 +79,7 @@ export function onRefused(listener) {
   tellRefused = listener;
 }
 
-const noAnswer = { message: "the server does not answer", hint: "what it said last stays here" };
+const noAnswer = { message: "the server does not answer", hint: "the page keeps the last answers" };
 
 async function ask(url, init) {
   const sent = fetch(url, { credentials: "same-origin", ...init }).catch(() => null);

@@ -34,7 +34,7 @@ function drawing(heatmap, width) {
   const sorted = sortedWaits(heatmap);
   const top = quantile(sorted, 0.99) || 0;
   if (sorted.length >= 2 && top > 0) return histogram(sorted, top, width);
-  return empty(heatmap.rows > 1 ? "nobody waited" : "one rank: nobody to wait for");
+  return empty(heatmap.rows > 1 ? "no rank waited" : "one rank has no other to wait for");
 }
 
 function sentence({ heatmap }) {

@@ -297,7 +297,7 @@ export class Chart {
     axis.addEventListener("dblclick", () => this.resetY());
   }
 
-  /** by: zoom in powers of two; up: shift as a share of the visible range */
+  /** zoom by powers of two; up: shift as a share of the visible range */
   moveY(by, up) {
     const { y } = this;
     y.pan += up * 2 ** -y.zoom;

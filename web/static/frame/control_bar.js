@@ -32,7 +32,7 @@ class ControlBar {
       title: "the present and the peak",
     });
     this.sample = button("Sample", () => this.askSample(), {
-      title: "how the model goes on from a prompt",
+      title: "a sample from a prompt",
     });
     this.resume = button("Resume", () => this.send("resume"), {
       title: "start it again from its newest checkpoint",
@@ -159,7 +159,7 @@ class ControlBar {
   async askSample() {
     const spec = {
       title: `A sample of ${this.run}`,
-      text: "At the end of a step training waits while the model goes on from this text.",
+      text: "Training waits at the end of a step while the model continues this text.",
       action: "Write",
       fields: [{ name: "prompt", label: "prompt", type: "lines", maxlength: 512 }],
     };

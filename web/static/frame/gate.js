@@ -23,7 +23,7 @@ export function showGate(root, again, onenter) {
   const code = (text) => h("code", {}, text);
   const title = again
     ? "The token of this dashboard has changed"
-    : "This dashboard asks for its token";
+    : "This dashboard needs its token";
   showAbove(
     root,
     again,

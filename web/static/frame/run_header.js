@@ -25,7 +25,7 @@ function zoomButton(view) {
 
 function tab(run, { key, title, only }, i, isCurrent) {
   const props = {
-    hidden: Boolean(only) && !isCurrent, // until the head confirms that the page exists
+    hidden: Boolean(only) && !isCurrent, // hidden until the head confirms that the page exists
     href: `#/run/${run}/${key}`,
     "aria-current": isCurrent ? "page" : null,
     title: `key ${i + 1}`,

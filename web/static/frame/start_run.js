@@ -19,8 +19,8 @@ function quoted(word) {
 /** In words, and as the command that does the same. */
 function whatItDoes(fields, values) {
   const on = values.data || "the built-in text";
-  const steps = values.steps ? `${values.steps} steps` : "as many steps as the preset says";
-  const name = values.name ? `as ${values.name}` : "under a name that is made up";
+  const steps = values.steps ? `${values.steps} steps` : "the number of steps of the preset";
+  const name = values.name ? `as ${values.name}` : "with a generated name";
   const given = fields.filter((field) => values[field.name]);
   const words = given.map((field) => ` ${field.option} ${quoted(values[field.name])}`).join("");
   const command = `bitrain train${words}${values.name ? ` --name ${values.name}` : ""}`;
@@ -58,7 +58,7 @@ export async function startRun(fields) {
           name: "name",
           label: "name",
           value: values.name,
-          note: "empty: one is made up",
+          note: "empty: a generated name",
           maxlength: 64,
         },
       ],

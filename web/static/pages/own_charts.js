@@ -29,7 +29,7 @@ async function copyLink() {
     toast("the address of these charts is copied");
   } catch {
     location.hash = link.split("#")[1];
-    toast("these charts stand in the address now");
+    toast("the address contains these charts now");
   }
 }
 

@@ -39,7 +39,7 @@ class RunsTable {
     this.filter = this.view.filter || "";
     this.chosen = new Set(this.view.chosen); // runs to compare
     this.lastChosen = null; // start of a selection with Shift
-    this.drawn = ""; // what is drawn, to detect changes
+    this.drawn = ""; // key of the drawing, to detect changes
     this.settingOf = (row, name) => this.settings[row.run]?.[name] ?? null;
     if (this.view.columns) choose({ columns: this.view.columns });
     this.chart = new RunsChart(this.view, (change) => {
@@ -112,7 +112,7 @@ class RunsTable {
     this.el = h("div", { class: "runs-page" }, list, this.chart.el);
   }
 
-  // ---- what is shown
+  // ---- display
 
   columns() {
     const { off = [], on = [], metrics = [] } = state.columns;
@@ -142,7 +142,7 @@ class RunsTable {
       .sort((a, b) => order(valueOf(a), valueOf(b), this.descending));
   }
 
-  // ---- what the reader does
+  // ---- user actions
 
   setFilter(text) {
     this.filter = text;
