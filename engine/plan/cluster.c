@@ -1,4 +1,4 @@
-/* cluster.c - which ranks share a host. */
+/* cluster.c - distribution of ranks over hosts. */
 #include "engine/plan/cluster.h"
 
 int bt_cluster_hosts(const bt_cluster *c) {

@@ -1,4 +1,4 @@
-/* layout_remedy.c - larger clusters and fewer ranks a host, each searched for a layout that fits. */
+/* layout_remedy.c - searches larger clusters and fewer ranks a host for a layout that fits. */
 #include "engine/plan/layout_remedy.h"
 
 #include <stdlib.h>
@@ -7,11 +7,11 @@
 #include "engine/model/net/model.h"
 #include "engine/plan/simulate.h"
 
-/* of what a rank needs at least, the share that twice as many hosts must leave for a further search to be worth it */
+/* Doubling the hosts must reduce a rank's least memory to this share, or the search stops. */
 static const double HELPS = 0.97;
 
-/* The same search among the layouts that take least memory alone: one sequence a micro-batch, everything recomputed,
- * one chunk of layers a stage, as far as that is open. */
+/* Restricts the search to the layouts with least memory: one sequence a micro-batch, full recomputation, one chunk
+ * of layers a stage, unless set otherwise. */
 static void search_least(bt_layout_search *s, bt_run_cfg *cfg) {
     *cfg = *s->cfg;
     if (s->may.micro_batch) cfg->train.micro_batch = 1;
@@ -21,14 +21,14 @@ static void search_least(bt_layout_search *s, bt_run_cfg *cfg) {
     s->cfg = cfg;
 }
 
-/* some layout of this many hosts and ranks of each fits; least: bytes of a rank, 0 where nothing is legal */
+/* Returns true if a layout of these hosts and ranks fits. least: bytes of a rank, 0 if nothing is legal. */
 static bool fits(const bt_layout_search *s, int hosts, int ranks_per_host, double *least) {
     bt_err why = BT_ERR_INIT;
     bt_layouts l = {0};
     bt_layout_search other = *s;
     other.cluster.ranks = hosts * ranks_per_host;
     other.cluster.ranks_per_host = ranks_per_host;
-    other.cluster.hosts = 0; /* alike */
+    other.cluster.hosts = 0; /* all hosts are alike */
     const bool found = bt_layouts_find(&l, &other, &why) == BT_OK && l.fitting > 0;
     *least = (double)l.least_bytes;
     bt_layouts_release(&l);

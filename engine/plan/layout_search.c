@@ -1,4 +1,4 @@
-/* layout_search.c - legal combinations, their memory, their order. */
+/* layout_search.c - enumerates legal layouts, computes their memory and sorts them. */
 #include "engine/plan/layout_search.h"
 
 #include <inttypes.h>
@@ -61,8 +61,8 @@ static double room_of_rank(const bt_cluster *c) {
     return c->memory_bytes / here;
 }
 
-/* The first stages have most micro-batches in flight, the last the head; shards and tensor-parallel
- * ranks of a stage hardly differ. */
+/* Memory of the largest rank and of all: the first stages have most micro-batches in flight, the last has the head;
+ * shards and tensor-parallel ranks of a stage hardly differ. */
 static void look_at_memory(bt_layout *l, const bt_run_cfg *cfg) {
     int n = l->shape.pp, group = l->shape.dp_replicate * l->shape.dp_shard * l->shape.tp;
     size_t bytes = 0;
@@ -112,7 +112,7 @@ static void note_refusal(search *f, const bt_err *why) {
     if (f->out->refused++ == 0) snprintf(f->out->reason, sizeof f->out->reason, "%.230s", why->msg);
 }
 
-/* of the ways to recompute the first that fits; if none does, the last */
+/* Adds the layout with the least recomputation that fits the memory; if none fits, with full recomputation. */
 static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     double room = room_of_rank(&f->s->cluster);
@@ -138,7 +138,7 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
     return push(f->out, &x, err);
 }
 
-/* 0, the resolver's own choice, and powers of two */
+/* Tries the resolver's own choice (0) and powers of two. */
 static bt_code add_micro_batches(search *f, bt_layout x, bt_err *err) {
     if (!f->s->may.micro_batch) {
         x.micro_batch = f->s->cfg->train.micro_batch;
@@ -150,13 +150,13 @@ static bt_code add_micro_batches(search *f, bt_layout x, bt_err *err) {
             mine = f->s->cfg->train.batch_tokens / T / (dp > 0 ? dp : 1), size = 1;
     for (int i = 0; i < MICRO_SIZES && size <= mine; i++, size *= 2) {
         x.micro_batch = size;
-        /* activations of more tokens than this leave every cache */
+        /* Activations of more tokens exceed every cache. */
         if (mine % size == 0 && (size == 1 || size * T <= 16384)) BT_TRY(add_layout(f, x, err));
     }
     return BT_OK;
 }
 
-/* one chunk of layers a stage, then two and four */
+/* Tries one, two and four chunks of layers a stage. */
 static bt_code add_virtual_stages(search *f, bt_layout x, bt_err *err) {
     const int most = f->s->may.virtual_stages && x.shape.pp > 1 ? VIRTUAL_MOST : 1;
     x.virtual_stages = f->s->may.virtual_stages ? 1 : (int)f->s->cfg->parallel.virtual_stages;
@@ -177,7 +177,7 @@ static bt_code add_gathers(search *f, bt_layout x, bt_err *err) {
     return add_virtual_stages(f, x, err);
 }
 
-/* dp ranks as replicas of shards: all of them, or (several hosts) those of a host */
+/* Tries shards over all data-parallel ranks or, with several hosts, over those of one host. */
 static bt_code add_shards(search *f, bt_layout x, int dp, bt_err *err) {
     const bt_cluster *c = &f->s->cluster;
     for (int zero = 0; zero <= 3; zero++) {
@@ -243,9 +243,9 @@ void bt_layouts_release(bt_layouts *l) {
 
 /* ---- times ----------------------------------------------------------------------------------- */
 
-typedef struct wanted { /* a micro-batch of a tensor-parallel group's slices */
+typedef struct wanted { /* one micro-batch size of one tensor-parallel size */
     bt_part_shape layer, head;
-    int turn; /* how many of its tp come before it */
+    int turn; /* number of earlier entries with the same tp */
 } wanted;
 
 static int by_turn(const void *a, const void *b) {
@@ -276,7 +276,7 @@ size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part
     }
     if (n > 0) qsort(all, n, sizeof *all, by_turn);
     for (size_t i = 0; i < n && n_out + 1 < most; i++) {
-        bool known = false; /* layers that recompute share their head with others */
+        bool known = false; /* layers with and without recomputation have the same head */
         for (size_t k = 0; k < n_out; k++) known = known || bt_part_same(&out[k], &all[i].head);
         out[n_out++] = all[i].layer;
         if (!known) out[n_out++] = all[i].head;
@@ -299,13 +299,13 @@ double bt_layout_step_s(const bt_layout *l) {
     return l->trial_s > 0 ? l->trial_s : l->time.step.step_s;
 }
 
-/* what can go wrong with it, and what must be understood: stages, groups, shards, recomputation */
+/* complexity of a layout: stages, groups, shards, recomputation */
 static int burden(const bt_layout *l) {
     return 8 * (l->shape.pp > 1) + (l->virtual_stages > 1) + 8 * (l->shape.tp > 1) + 2 * l->zero +
            2 * l->recompute + (l->gather != BT_GATHER_LAYER);
 }
 
-/* Of those near the first the simplest, then the faster one, goes to the front. */
+/* Moves the simplest of the layouts near the first to the front; among equally simple ones the fastest. */
 static void prefer_simple(bt_layouts *l) {
     size_t best = 0;
     for (size_t i = 1; i < l->n; i++) {
@@ -360,7 +360,8 @@ bool bt_layout_same_mesh(const bt_layout *a, const bt_layout *b) {
     return memcmp(&a->shape, &b->shape, sizeof a->shape) == 0 && a->zero == b->zero;
 }
 
-/* What takes longer than this is neither the choice, nor near it, nor the first of another mesh. */
+/* Longest time that is still relevant: a longer layout is neither the choice, nor near it, nor the first of another
+ * mesh. */
 static double longest_of_use(const bounded *all, size_t n) {
     const bt_layout *best = NULL, *other = NULL;
     for (size_t i = 0; i < n; i++) {
@@ -377,7 +378,7 @@ static double longest_of_use(const bounded *all, size_t n) {
                  : INFINITY;
 }
 
-/* those that fit, by what they take at least, until that is more than is of use */
+/* Predicts the layouts that fit in the order of their lower bounds, until these exceed the longest relevant time. */
 static bt_code predict_choice(const predictor *p, bt_err *err) {
     bt_code code = BT_OK;
     size_t n = 0;
@@ -412,7 +413,7 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
         qsort(l->at, l->n, sizeof *l->at, by_speed);
         prefer_simple(l);
     }
-    /* where memory decides nothing it was not looked at */
+    /* The search skips memory where it decides nothing; compute it now. */
     for (size_t i = 0; code == BT_OK && i < l->n && i < SHOWN; i++) {
         if (l->at[i].rank_bytes > 0) continue;
         code = bt_layout_settings(s, &l->at[i], p.cfg, err);

@@ -1,13 +1,11 @@
-/* layout_search.h - every layout that a job could have: found with the resolver that `train` uses, with the
- * memory of its largest rank and, from rates, the time of a step; and their order.
+/* layout_search.h - all layouts that a job could have, found with the resolver of `train`, with the memory of their
+ * largest rank and the predicted time of a step, in order of preference.
  *
- * Order:    find (meshes, micro-batches, ZeRO stages that are legal) -> shapes (what must be known of
- *           the machine) -> predict -> [0] is the choice.
- * Two times of which the model cannot tell the shorter one (BT_LAYOUT_NEAR) are the same time: then
- * the simpler layout comes first.
- * A layout is chosen among those that fit the memory; recomputation is taken where nothing else
- * fits. What the user has set stays as it is.
- * Threads: none shared. Owns: its list. */
+ * Order:    find (legal meshes, micro-batches, ZeRO stages) -> shapes (to be measured) -> predict -> [0] is the choice.
+ * Two times whose order the model cannot decide (BT_LAYOUT_NEAR) count as equal; then the simpler layout is first.
+ * Layouts that fit the memory are preferred; recomputation is used only if nothing else fits. Settings of the user are
+ * never changed.
+ * Threads: no shared state. Owns: its list. */
 #ifndef BT_ENGINE_PLAN_LAYOUT_SEARCH_H
 #define BT_ENGINE_PLAN_LAYOUT_SEARCH_H
 
@@ -15,64 +13,63 @@
 
 typedef struct bt_layout {
     bt_mesh_shape shape;
-    int virtual_stages; /* chunks of layers, of each pipeline stage */
+    int virtual_stages; /* virtual stages of each pipeline stage */
     int zero, recompute, gather, codec;
     int64_t micro_batch, accum;
-    size_t rank_bytes; /* of the rank that needs most */
-    double all_bytes;  /* of all ranks */
+    size_t rank_bytes; /* memory of the largest rank */
+    double all_bytes;  /* memory of all ranks */
     bool fits;
     bt_prediction time;
-    double trial_s; /* a step, when some were run (cli/layout/layout_trial.h); 0: predicted only */
-    double
-        trial_load; /* tasks of other programs for each processor before the trial; NaN: not known */
+    double trial_s; /* seconds of a tried step (cli/layout/layout_trial.h); 0 if only predicted */
+    double trial_load; /* tasks of other programs per processor before the trial; NaN if unknown */
 } bt_layout;
 
-/* what the planner may change: whatever nobody has set */
+/* settings that the planner may change, because the user has not set them */
 typedef struct bt_layout_freedom {
     bool mesh, virtual_stages, zero, micro_batch, recompute, gather;
 } bt_layout_freedom;
-/* from what has been set by flag, file or environment */
+/* Derives the freedom from the settings of flags, files and environment. */
 bt_layout_freedom bt_layout_freedom_of(const bt_opts *o);
 
 typedef struct bt_layout_search {
-    const bt_run_cfg *cfg; /* read, not resolved. Borrowed */
+    const bt_run_cfg *cfg; /* borrowed; read but not resolved */
     bt_layout_freedom may;
     bt_cluster cluster;
-    /* shapes of the first layout's micro-batch alone: the others' rates are scaled */
+    /* list only shapes of the first layout's micro-batch; rates of other shapes are scaled */
     bool one_micro_batch;
-    /* times of those alone that may be the choice, or the first of another mesh: the others' stay 0 */
+    /* predict only layouts that may be the choice or the first of another mesh; other times are 0 */
     bool choice_only;
 } bt_layout_search;
 
 typedef struct bt_layouts {
     bt_layout *at;
     size_t n, cap, fitting;
-    size_t refused;     /* combinations that the resolver does not allow */
-    char reason[240];   /* the first refusal, for when nothing is legal */
-    size_t least_bytes; /* of the layout whose largest rank needs least */
+    size_t refused;     /* number of combinations that the resolver refuses */
+    char reason[240];   /* first refusal */
+    size_t least_bytes; /* smallest rank_bytes of all layouts */
 } bt_layouts;
 
-/* BT_ARG: nothing is legal; the message is the resolver's */
+/* Fails with BT_ARG and the resolver's message if nothing is legal. */
 bt_code bt_layouts_find(bt_layouts *out, const bt_layout_search *s, bt_err *err) BT_MUST_CHECK;
 void bt_layouts_release(bt_layouts *l); /* accepts an all-zero struct */
-/* the settings of a layout, resolved */
+/* Writes the resolved settings of a layout. */
 bt_code bt_layout_settings(const bt_layout_search *s, const bt_layout *l, bt_run_cfg *out,
                            bt_err *err) BT_MUST_CHECK;
-/* The distinct shapes of layers and heads of all layouts, at most `most`: first one micro-batch for
- * every size of tensor-parallel groups, then another for each, so that a probe which runs out of time
- * has seen the slices of all. Returns their number; 0: no memory */
+/* Writes at most `most` distinct shapes of layers and heads of all layouts and returns their number; 0 if out of
+ * memory. One micro-batch for every tensor-parallel size precedes the second ones, so that a probe that runs out of
+ * time has measured every slice. */
 size_t bt_layouts_shapes(const bt_layouts *l, const bt_layout_search *s, bt_part_shape *out,
                          size_t most);
-#define BT_LAYOUT_NEAR 0.02 /* of a step's time */
-/* times of all, and their order: those that fit before those that do not, the fastest first; but the
- * simplest of those that are near the first goes before it */
+#define BT_LAYOUT_NEAR 0.02 /* relative to the time of a step */
+/* Predicts all times and sorts: layouts that fit first, then by time; the simplest of those near the first is moved
+ * to the front. */
 bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_rates *r, bt_err *err)
     BT_MUST_CHECK;
-/* The order anew, where some have been tried: those come first, by what they took. */
+/* Sorts again: tried layouts first, by their measured times. */
 void bt_layouts_prefer_tried(bt_layouts *l);
-/* the best that is known of a step's time */
+/* Seconds of a step: tried if available, else predicted. */
 double bt_layout_step_s(const bt_layout *l);
-/* the same axes and ZeRO stage, whatever micro-batches, chunks and recomputation are */
+/* Compares axes and ZeRO stage; ignores micro-batches, chunks and recomputation. */
 bool bt_layout_same_mesh(const bt_layout *a, const bt_layout *b);
 /* "pp 2, dp 2 (ZeRO-1), tp 1, micro-batch 4 x 2" */
 const char *bt_layout_words(const bt_layout *l, char *buf, size_t size);

@@ -1,19 +1,20 @@
-/* layout_why.c - the first layout beside the best of other meshes, and beside itself with other chunks. */
+/* layout_why.c - compares the first layout with the best of other meshes and with other numbers of chunks. */
 #include "engine/plan/layout_why.h"
 
 #include "engine/base/tables/metric.h"
 
-/* of a gap between two layouts the share that a phase must have in order to be named as its cause */
+/* A phase is named as the cause if it explains this share of the difference. */
 static const double EXPLAINS = 0.5;
-/* a trial and its prediction have parted: by more than the model's own error */
+/* A trial differs from its prediction by more than the model's own error. */
 static const double PARTED = 0.2;
-/* tasks of other programs over processors, from which they take what ranks want; where rates are measured these
- * count too */
+/* Other programs slow ranks down beyond these tasks per processor: before a trial, and while rates are measured,
+ * where the ranks themselves count too. */
 static const double BUSY = 0.5, CROWDED = 1.5;
 
 static bool usable(const bt_layout *l) { return l->fits && l->time.step.step_s > 0; }
 
-/* the fastest of the first layout's mesh that has several chunks of layers a stage, or one; NULL: there is none */
+/* Returns the fastest layout of the first one's mesh with several chunks of layers a stage, or with one; NULL if
+ * there is none. */
 static const bt_layout *with_chunks(const bt_layouts *l, bool several) {
     const bt_layout *found = NULL;
     for (size_t i = 0; i < l->n; i++) {
@@ -25,11 +26,11 @@ static const bt_layout *with_chunks(const bt_layouts *l, bool several) {
     return found;
 }
 
-/* How much longer the other one takes than the best. Trials are compared with trials, predictions with
- * predictions: what a busy machine adds to a trial would be in one side alone. */
+/* Difference between another layout and the best one. Trials are compared with trials and predictions with
+ * predictions, because a busy machine lengthens only a trial. */
 typedef struct gap {
     bool tried;
-    double s, frac; /* of the other one's step */
+    double s, frac; /* relative to the other layout's step */
 } gap;
 
 static gap gap_of(const bt_layout *best, const bt_layout *other) {
@@ -65,7 +66,8 @@ static void why_virtual(const bt_layouts *l, bt_text *out) {
     if (!g.tried) bt_text_printf(out, ", and waits %s, not %s", waits, instead);
 }
 
-/* the phase in which the other one spends so much more that it explains most of the gap; BT_PHASE_COUNT: none */
+/* Returns the phase in which the other layout spends so much more that it explains most of the gap, or
+ * BT_PHASE_COUNT. */
 static bt_phase cause_of(const bt_layout *best, const bt_layout *other, double gap_s,
                          double *more_s) {
     bt_phase cause = BT_PHASE_COUNT;

@@ -1,5 +1,4 @@
-/* memory.c - reads /proc and cgroup limits, compares, and names the largest row and the remedies.
- * */
+/* memory.c - reads /proc and cgroup limits, compares the plan with them, and names the largest row and the remedies. */
 #include "engine/plan/memory.h"
 
 #include <stdio.h>
@@ -13,10 +12,10 @@
 #include "engine/config/rank_setup.h"
 #include "engine/plan/plan.h"
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- available memory -------------------------------------------------------------------------- */
 
-/* the number behind `key` in a file of "key value" lines ("" : the file's first word); false when
- * there is none */
+/* Reads the number after `key` from a file of "key value" lines, or the file's first word if key is "". Returns
+ * false if there is none. */
 static bool number_in(const char *path, const char *key, size_t unit, size_t *out) {
     char line[256];
     bool found = false;
@@ -35,7 +34,7 @@ static bool number_in(const char *path, const char *key, size_t unit, size_t *ou
     return found;
 }
 
-/* room below the limits of a control group and all above it; its file cache can be had back */
+/* Memory below the limits of a control group and all its parents; their file cache counts as available. */
 static size_t cgroup_room(const char *root, const char *group, const char *limit_name,
                           const char *usage_name) {
     char folder[512], path[640];
@@ -99,7 +98,7 @@ void bt_memory_room_of(bt_memory_room *room) {
     }
 }
 
-/* ---- what would help ------------------------------------------------------------------------- */
+/* ---- remedies ---------------------------------------------------------------------------------- */
 
 enum { TRIES = 12 };
 
@@ -132,8 +131,8 @@ static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, con
     return bt_plan_bytes(spare, rank);
 }
 
-/* Settings from the cheapest in speed to the dearest; each that helps is kept with what the rank
- * would need then. */
+/* Tries settings in order of their cost in speed and stores each that helps with the memory that the rank needs
+ * then. */
 static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remedy out[TRIES]) {
     size_t n = 0, now = bt_plan_bytes(cfg, rank);
     bool many = cfg->mesh.dp_replicate * cfg->mesh.dp_shard > 1;
@@ -212,7 +211,7 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
 
     char needs[32], has[32], bytes[32], largest[64], help[160] = "";
     remedy all[TRIES];
-    bt_run_cfg *spare = malloc(sizeof *spare); /* lists make it large */
+    bt_run_cfg *spare = malloc(sizeof *spare); /* too large for the stack */
     size_t n = spare ? remedies(cfg, rank, spare, all) : 0, fitting = 0;
     for (size_t i = 0; i < n && fitting < 2; i++) {
         if (all[i].bytes > have) continue;

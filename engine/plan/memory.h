@@ -1,21 +1,20 @@
-/* memory.h - whether a rank's plan fits the memory that is there, said before it is taken: a rank
- * that runs out later is killed without a word. */
+/* memory.h - compares a rank's memory plan with the available memory before anything is allocated, because the
+ * kernel kills a rank that runs out later without a message. */
 #ifndef BT_ENGINE_PLAN_MEMORY_H
 #define BT_ENGINE_PLAN_MEMORY_H
 
 #include "engine/config/run_cfg.h"
 
 typedef struct bt_memory_room {
-    /* bytes left to this process (RLIMIT_AS), to all of this host or container; SIZE_MAX: no
-     * limit known */
+    /* bytes left to this process (RLIMIT_AS) and to this host or container; SIZE_MAX if no limit is known */
     size_t process, host;
-    /* what limits the host: "memory available", "cgroup limit" */
+    /* name of the host's limit: "memory available", "cgroup limit" */
     const char *host_limit;
 } bt_memory_room;
 
 void bt_memory_room_of(bt_memory_room *room);
-/* BT_NOMEM names the numbers, the largest arenas and the settings under which the plan would fit.
- * cfg is resolved; the kernel set is selected; local_ranks share the host. */
+/* Fails with BT_NOMEM if the plan does not fit; the message names the numbers, the largest arenas and settings under
+ * which the plan would fit. cfg is resolved, the kernel set is selected, and local_ranks share the host. */
 bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
                         const bt_memory_room *room, bt_err *err) BT_MUST_CHECK;
 

@@ -1,4 +1,4 @@
-/* plan.c - the objects' sizes as rows of a table. */
+/* plan.c - memory of all objects as rows of a table. */
 #include "engine/plan/plan.h"
 
 #include "engine/ckpt/memory_ring.h"
@@ -19,11 +19,11 @@
 #include "engine/update/residual.h"
 #include "engine/update/update.h"
 
-/* measured: what a rank holds besides, however large the model */
+/* measured memory of a rank apart from the model */
 enum { PROGRAM_BYTES = 20 << 20 };
 
-/* ZeRO-2 keeps own pieces, the stripes on their way, and what is not finished: at the end of
- * backward the tied embedding. On a slow link more stripes can wait for their turn (reducer.h). */
+/* ZeRO-2 keeps own pieces, the stripes in transit and incomplete gradients: at the end of backward the tied
+ * embedding. On a slow link more stripes can queue (reducer.h). */
 static size_t grads_kept(const bt_rank_setup *s) {
     const bt_tensor *embed = bt_params_get(&s->params, -1, BT_P_EMBED);
     size_t own = bt_shards_elems(&s->shards, s->shard),
@@ -32,7 +32,7 @@ static size_t grads_kept(const bt_rank_setup *s) {
                                                             stripes * s->shards.stripe);
 }
 
-/* what ZeRO takes out of the model's arenas: pages that are never touched, or given back */
+/* Removes the shards of ZeRO from the model's arenas: their pages are never touched, or are returned to the system. */
 static void leave_out_shards(const bt_rank_setup *s, bt_arena_row *rows, size_t n) {
     int64_t zero = s->sharded ? s->cfg->mesh.zero : 0;
     bool one_micro = s->even && s->n_micro == 1;
@@ -58,7 +58,7 @@ static size_t staging(const bt_rank_setup *s, int rank) {
                               .shards = &s->shards,
                               .units = s->units};
     size_t bytes = bt_reducer_staging(&reducer, &s->shape, rank) - bt_residual_bytes(s);
-    /* while the codec warms up, and where the dial chooses another one */
+    /* during the codec's warm-up, and where the dial selects another codec */
     const bt_codec_ladder ladder = bt_codec_ladder_to(reducer.form.codec);
     double rate;
     const bool dialled = bt_comm_budget_parse(s->cfg->comm.budget, &rate, NULL) == BT_OK &&
@@ -72,26 +72,26 @@ static size_t staging(const bt_rank_setup *s, int rank) {
     return bytes;
 }
 
-/* with unequal shares any range of units may come: the worst */
+/* With unequal shares a rank may get any range of units; plan the worst. */
 static size_t unit_sums(const bt_rank_setup *s) {
     if (s->units == 0) return 0;
     return s->even ? bt_accumulator_bytes(s->params.total, s->first_micro, s->n_micro)
                    : bt_accumulator_bytes(s->params.total, 1, s->micros - 1);
 }
 
-/* what this rank saves: its part of what its replicas hold too */
+/* checkpoint data of this rank: its part of what its replicas hold too */
 static size_t checkpoint_copy(const bt_rank_setup *s, size_t optimizer) {
     const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
     if (!s->cfg->ckpt.async || !s->cfg->run.out[0]) return 0;
     return (bt_weights_own_bytes(s) + optimizer) / replicas + bt_residual_bytes(s);
 }
 
-/* The same, twice, where ckpt.memory keeps states: by the ranks of the first host, or, where they do not hold
- * everything, by all, with copies of another host's parts, which are taken to be as large as this rank's. */
+/* Two such copies if ckpt.memory keeps states: on the ranks of the first host or, if these do not hold everything,
+ * on all ranks, with copies of another host's parts. Those are assumed to have the size of this rank's. */
 static size_t memory_states(const bt_rank_setup *s, int rank, size_t optimizer) {
     const size_t residual = bt_residual_bytes(s);
     const int ranks = s->shape.pp * s->shape.dp_replicate * s->shape.dp_shard * s->shape.tp;
-    int sharer; /* -1: keeps none */
+    int sharer; /* -1 if this rank keeps none */
     if (s->cfg->ckpt.memory != BT_CKPT_MEMORY_AUTO || !s->cfg->run.out[0]) return 0;
     const bool spread = bt_comm_host(ranks - 1) != bt_comm_host(0) &&
                         (residual > 0 || !bt_mesh_first_host_has_all(&s->shape, s->sharded));
@@ -106,7 +106,7 @@ static void add(bt_arena_row *rows, size_t *n, const char *name, size_t bytes, c
     if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
 }
 
-/* distillation: the teacher is on the stage that has the head */
+/* Distillation: only the stage with the head holds the teacher. */
 static size_t teacher_bytes(const bt_run_cfg *c, const bt_model_setup *student) {
     bt_model_cfg shape;
     bt_arena_row rows[BT_PLAN_MAX];

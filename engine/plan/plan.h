@@ -1,6 +1,6 @@
-/* plan.h - the memory of one rank, for any layout, before anything is taken: --dry-run, the run's
- * facts, the README's table. It adds up what each object says it will take (their `_bytes`). Pure
- * arithmetic; any rank of any world can be asked for. */
+/* plan.h - memory of one rank of any layout, computed before anything is allocated, for --dry-run, the run's facts
+ * and the README's table. It is the sum of the `_bytes` functions of all objects. Pure arithmetic; every rank of
+ * every world can be computed. */
 #ifndef BT_ENGINE_PLAN_PLAN_H
 #define BT_ENGINE_PLAN_PLAN_H
 
@@ -9,10 +9,9 @@
 
 enum { BT_PLAN_MAX = 16 };
 
-/* cfg is resolved; rows as in bt_model_plan, then optimizer, exchange, residual, partial sums, code
- * history (where there are any), program. Packed forms are those of the kernel set selected. Returns their
- * number */
+/* Fills rows and returns their number: those of bt_model_plan, then optimizer, exchange, residual, partial sums,
+ * code history (if any), program. cfg is resolved. Packed weights have the form of the selected kernel set. */
 size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]);
-size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank); /* of all rows */
+size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank); /* sum of all rows */
 
 #endif

@@ -1,4 +1,4 @@
-/* rates.c - shapes of parts, and rates looked up and scaled. */
+/* rates.c - shapes of parts; finds and scales rates. */
 #include "engine/plan/rates.h"
 
 #include <inttypes.h>
@@ -62,7 +62,7 @@ static double weights_of(const bt_part_shape *s) {
     return (double)s->C * s->D * (2.0 * s->H / s->tp + 2.0 * own_kv(s)) + 3.0 * s->C * s->F / s->tp;
 }
 
-/* those of a layer's adapters, of which a rank has about its share */
+/* weights of a layer's adapters; a rank has about its share */
 static double adapters_of(const bt_part_shape *s) {
     const bt_model_cfg m = {.L = 1,
                             .C = s->C,
@@ -89,7 +89,7 @@ bool bt_part_same(const bt_part_shape *a, const bt_part_shape *b) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* more than a shape's own caches and forms make of its operations */
+/* A larger ratio exceeds the differences in caches and kernels between shapes. */
 static const double DOUBTFUL = 1.25;
 
 const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s) {
@@ -98,7 +98,7 @@ const bt_part_rate *bt_rates_part(const bt_rates *r, const bt_part_shape *s) {
     return NULL;
 }
 
-/* settings under which other kernels run weigh more than any size */
+/* Settings that select other kernels weigh more than any size. */
 static double distance(const bt_part_shape *a, const bt_part_shape *b) {
     double far = 0;
     far += 64.0 * (a->linear != b->linear) + 32.0 * (a->precision != b->precision) +
@@ -116,7 +116,7 @@ static double distance(const bt_part_shape *a, const bt_part_shape *b) {
     return far;
 }
 
-/* what full recomputation adds to backward is another forward; selective: gate and up again */
+/* Recomputation adds a forward pass to backward, or gate and up again if selective. */
 static double recomputed(const bt_part_shape *s, double fwd_s, double attn_s) {
     double gate_up = 2.0 * s->C * s->F / s->tp / weights_of(s);
     return s->recompute == BT_RECOMPUTE_FULL        ? fwd_s
@@ -195,7 +195,7 @@ const bt_group_rate *bt_rates_group(const bt_rates *r, int world, const bt_part_
     double far = INFINITY;
     for (size_t i = 0; i < r->n_groups; i++) {
         const bt_group_rate *g = &r->groups[i];
-        /* who shares cores with whom is the world's and the group's, more than the layer's */
+        /* Sharing of cores depends on the sizes of world and group more than on the layer. */
         double d = distance(&g->shape, s) + 100 * fabs(log((double)g->world / world)) +
                    10 * fabs(log((double)g->shape.tp / s->tp));
         if (d < far) far = d, best = g;
@@ -254,7 +254,7 @@ void bt_rates_put_links(bt_rates *r, const bt_link_rate *links, size_t n) {
     if (n == 0 || n > BT_RATES_LINKS) return;
     for (size_t i = 0; i < r->n_links; i++)
         if (r->links[i].world != links[0].world) r->links[kept++] = r->links[i];
-    if (kept + n > BT_RATES_LINKS) { /* the oldest go */
+    if (kept + n > BT_RATES_LINKS) { /* drop the oldest */
         size_t gone = kept + n - BT_RATES_LINKS;
         memmove(r->links, r->links + gone, (kept - gone) * sizeof *r->links);
         kept -= gone;

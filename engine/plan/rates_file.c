@@ -1,4 +1,4 @@
-/* rates_file.c - rates as a JSON file, and whose they are. */
+/* rates_file.c - stores rates as a JSON file and identifies their machine. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 
 enum { FILE_MOST = 4 << 20 };
 
-/* ---- whose ----------------------------------------------------------------------------------- */
+/* ---- identity ---------------------------------------------------------------------------------- */
 
 static uint64_t file_hash(const char *path) {
     struct stat st;
@@ -67,7 +67,7 @@ void bt_rates_path(const bt_rates *r, const char *dir, char *out, size_t size) {
 
 /* ---- out ------------------------------------------------------------------------------------- */
 
-/* the numbers that stand alone, in both directions */
+/* the scalar numbers, read and written */
 #define NUMBERS(X) \
     X(probe_s) \
     X(rank_watts) \
@@ -402,7 +402,7 @@ bt_code bt_rates_save(const bt_rates *r, const char *path, bt_err *err) {
     snprintf(folder, sizeof folder, "%s", path);
     char *slash = strrchr(folder, '/');
     if (slash) *slash = '\0';
-    /* the data folder too, where no run has made it yet */
+    /* creates the data folder too, if no run has made it yet */
     for (char *at = strchr(folder + 1, '/'); slash && at; at = strchr(at + 1, '/')) {
         *at = '\0';
         if (mkdir(folder, 0777) != 0 && errno != EEXIST)

@@ -1,4 +1,4 @@
-/* simulate.c - words about a cluster, checkpoint arithmetic, and one size of a cluster. */
+/* simulate.c - parses the description of a cluster, computes checkpoint intervals and simulates one size. */
 #include "engine/plan/simulate.h"
 
 #include <errno.h>
@@ -11,18 +11,18 @@
 #include "engine/base/tables/metric.h"
 #include "engine/plan/layout_why.h"
 
-/* ---- words ----------------------------------------------------------------------------------- */
+/* ---- parsing ----------------------------------------------------------------------------------- */
 
 typedef struct unit {
     const char *name;
     double is;
 } unit;
 
-/* what is read is of something that there is: at the edges one is a thousand times off already */
+/* Plausible ranges of real hardware; a value beyond them is probably a wrong unit. */
 static const double LINK_LEAST = 125, LINK_MOST = 1.25e14, LATENCY_MOST = 60, BYTES_LEAST = 1048576,
                     BYTES_MOST = 1152921504606846976.0, TIME_LEAST = 1, TIME_MOST = 3.2e10;
 
-/* a number and one of the units, which must end at `end` (NULL: at the end of the text) */
+/* Parses a number and a unit that ends at `end` (NULL: at the end of the text). */
 static bool read_amount(const char *text, const char *end, const unit *units, size_t n,
                         double *out) {
     char *after;
@@ -143,7 +143,7 @@ static void why_not(bt_sim_point *out, const bt_layouts *l, const bt_cluster *c)
              bt_metric_format(lacks, sizeof lacks, need - c->memory_bytes, BT_UNIT_BYTES));
 }
 
-/* the checkpoints of a job that may fail come at Daly's interval: their time is in the goodput */
+/* Checkpoints of a job with failures are made at Daly's interval; their time is part of the goodput. */
 static void count_failures(bt_sim_point *out, const bt_cluster *c) {
     double ckpt = out->layout.time.ckpt_s;
     out->mtbf_s = c->mtbf_s > 0 ? c->mtbf_s / out->hosts : 0;
@@ -155,7 +155,8 @@ static void count_failures(bt_sim_point *out, const bt_cluster *c) {
 bt_code bt_sim_point_of(bt_sim_point *out, const bt_layout_search *search, const bt_rates *r,
                         bt_err *err) {
     bt_layouts l = {0};
-    bt_layout_search s = *search; /* alike ranks decide the layout; stragglers are added to it */
+    bt_layout_search s =
+        *search; /* the layout is chosen with equal ranks; stragglers are added afterwards */
     bt_err trouble = BT_ERR_INIT;
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");

@@ -15,19 +15,18 @@
 #include "engine/parallel/shard/weight_prefetch.h"
 #include "engine/plan/wires.h"
 
-/* beyond this a rank was held up by something else while it was measured */
+/* A larger waiting share was caused by something other than the exchange during the measurement. */
 static const double MEET_FRAC_MOST = 1.5;
 
-typedef struct model { /* one prediction at work */
+typedef struct model { /* state of one prediction */
     const bt_run_cfg *cfg;
     const bt_rates *r;
     const bt_cluster *c;
     bt_mesh_shape shape;
     bt_model_cfg whole;
-    int chunks;           /* of layers, of a stage */
-    double tokens, crowd; /* of a micro-batch; threads over cores */
-    double
-        meet_frac; /* what tp ranks wait for the last of them, of what they compute and exchange */
+    int chunks;           /* chunks of layers of each stage */
+    double tokens, crowd; /* tokens of a micro-batch; slow-down of shared cores */
+    double meet_frac; /* waiting for the slowest tp rank, relative to computing and exchanging */
     bt_part_rate layer, head;
     bt_prediction *out;
 } model;
@@ -38,7 +37,7 @@ double bt_cluster_crowd(const bt_cluster *c, const bt_run_cfg *cfg) {
     return c->cores > 0 && threads > c->cores ? threads / c->cores : 1;
 }
 
-/* cores of a host whose ranks, more than these, are bound to them evenly; else 0 */
+/* Returns the cores of a host if its ranks, more than the cores, are bound to them evenly; else 0. */
 static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
     const int here = bt_cluster_fullest(c);
     return c->binds && c->cores > 0 && cfg->launch.threads == 1 && here > c->cores &&
@@ -49,9 +48,9 @@ static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
 
 /* ---- fine-tuning ------------------------------------------------------------------------------- */
 
-/* Where no layer with adapters was measured: of the rates of one that trains. Beside adapters a layer's
- * backward has one product with its weights instead of two, and the adapters' own; the head has no
- * gradient. */
+/* Estimates adapters from the rates of a trained layer, if no layer with adapters was measured. With adapters a
+ * layer's backward has one product with its weights instead of two, plus the products of the adapters; the head has
+ * no gradient. */
 static void take_adapters(model *m) {
     const double layers = m->whole.L, tp = m->shape.tp;
     bt_model_cfg base = m->whole;
@@ -72,7 +71,8 @@ static void take_adapters(model *m) {
     m->head.quantise_s = 0;
 }
 
-/* forward passes that only judge: of the base (preferences), or of the teacher, in those of this model */
+/* Additional forward passes without a backward: of the base (preference training) or of the teacher, in forward
+ * passes of this model. */
 static double judging_passes(const bt_run_cfg *c) {
     bt_model_cfg m;
     bt_run_cfg_model(c, &m);
@@ -80,14 +80,14 @@ static double judging_passes(const bt_run_cfg *c) {
     return (bt_tune_count(c).flop_token - own.flop_token) / own.flop_forward;
 }
 
-/* of the same part, if all of it trained */
+/* shape of the same part with all weights trained */
 static bt_part_shape trained(bt_part_shape s) {
     s.lora = s.targets = s.lean = s.base8 = 0;
     return s;
 }
 
-/* A frozen head is applied to the tokens that are learned (model/net/one_rank.c), a classifier's to the
- * last of each text. */
+/* A frozen head is applied only to tokens with a loss (model/net/one_rank.c), a classifier's to the last token of
+ * each text. */
 static void take_learned(model *m) {
     double part = m->whole.classes ? 0 : 1;
     if (m->whole.lora.rank && m->c->data.learned_frac > 0) part *= m->c->data.learned_frac;
@@ -95,7 +95,7 @@ static void take_learned(model *m) {
     m->head.bwd_s *= part;
 }
 
-/* Attention stays inside documents, again where backward makes it anew. */
+/* Attention is limited to documents, also when backward recomputes it. */
 static void take_documents(model *m) {
     bt_part_rate *l = &m->layer;
     const double less = m->c->data.attended_frac > 0 ? fmax(0, 1 - m->c->data.attended_frac) : 0,
@@ -151,7 +151,7 @@ static double tp_layer_s(const model *m, bool backward) {
         bytes += 2 * stats;
         meetings += 1 + blocks;
     }
-    if (m->whole.lora.rank && !backward) { /* what o and down read, times A */
+    if (m->whole.lora.rank && !backward) { /* inputs of o and down, times A */
         bytes += 2 * m->tokens * m->whole.lora.rank * sizeof(float);
         meetings += 2;
     }
@@ -161,8 +161,8 @@ static double tp_layer_s(const model *m, bool backward) {
     return bt_wire_rows_s(m->r, m->c, m->shape.tp, meetings, bytes);
 }
 
-/* What a layer took in real groups of this job's ranks, beyond what it took without exchanges and what these
- * take by themselves. */
+/* Time of a layer in real groups of this job's ranks, minus its time without exchanges and minus the exchanges
+ * themselves. */
 static double meeting_frac(const model *m) {
     const bt_part_shape wanted = bt_part_layer(m->cfg, m->shape.tp);
     const bt_group_rate *g = m->shape.tp > 1 ? bt_rates_group(m->r, m->c->ranks, &wanted) : NULL;
@@ -176,7 +176,8 @@ static double meeting_frac(const model *m) {
     return fmin(MEET_FRAC_MOST, fmax(0, g->pass_s / (g->alone_s * (1 + exchanging)) - 1));
 }
 
-/* the head's rows to all slices of the vocabulary, statistics, and dx back; the embedding's rows */
+/* Exchanges of head and embedding: the head's rows to all slices of the vocabulary, statistics, dx back; the
+ * embedding's rows. */
 static double tp_ends_s(const model *m, bool backward) {
     if (m->shape.tp == 1) return 0;
     double floats = m->tokens * (double)m->cfg->model.d_model * sizeof(float);
@@ -186,7 +187,7 @@ static double tp_ends_s(const model *m, bool backward) {
 
 /* ---- ZeRO-3 ---------------------------------------------------------------------------------- */
 
-/* bytes of a layer's weights as they travel, and of all ranks' own */
+/* bytes of a layer's weights in the form in which they are sent, and of all ranks' own weights */
 static double travelling_bytes(const bt_rank_setup *s, int layer) {
     double bytes = 0;
     for (size_t i = 0; i < s->params.n; i++) {
@@ -201,7 +202,7 @@ static bool prefetches(const model *m) {
     return bt_run_cfg_weight_source(m->cfg) == BT_WEIGHTS_PREFETCHED;
 }
 
-/* what is not hidden of one layer's weights while the layer before is computed */
+/* part of gathering one layer's weights that computing the previous layer does not hide */
 static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hidden_by) {
     if (!prefetches(m)) return 0;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
@@ -211,8 +212,8 @@ static double gather_exposed_s(const model *m, const bt_rank_setup *s, double hi
     return wire.copies ? took : fmax(0, took - hidden_by * m->crowd);
 }
 
-/* Weights that came, own ones too, into what products read: codes out of their 2 bits and into
- * panels, or the bytes of values (weights.c, fill_layer_panels). Of all layers. */
+/* Conversion of all layers' gathered weights to the form that products read: 2 bits to codes to panels, or the bytes
+ * of values (weights.c, fill_layer_panels). */
 static double place_s(const model *m, const bt_params *p, const bt_rank_setup *s) {
     double elements = 0, bytes = 0;
     for (size_t i = 0; i < p->n; i++) {
@@ -251,7 +252,7 @@ static double linear_elements(const bt_rank_setup *s) {
     return n;
 }
 
-/* Directions of whole matrices, which the ranks of a stage share out (matrix_update.h). */
+/* Update directions of whole matrices, which the ranks of a stage divide among themselves (matrix_update.h). */
 static double muon_s(const model *m, const bt_rank_setup *s) {
     double ops = 0;
     for (size_t i = 0; i < s->params.n; i++) {
@@ -261,7 +262,7 @@ static double muon_s(const model *m, const bt_rank_setup *s) {
     return ops * m->r->matrix_op_s / (double)(s->dp * m->shape.tp);
 }
 
-/* weights of pieces that were updated elsewhere, while others are updated here */
+/* receiving weights that other ranks updated, partly hidden by this rank's update */
 static double weights_out_s(const model *m, const bt_rank_setup *s, double hidden_by) {
     if (!s->sharded) return 0;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.dp_shard, m->shape.tp);
@@ -275,8 +276,8 @@ static double weights_out_s(const model *m, const bt_rank_setup *s, double hidde
     return wire.copies ? took : fmax(0, took - hidden_by * m->crowd);
 }
 
-/* Latent weights to codes and panels. Under ZeRO-3 of own pieces only, through the 2 bits in which
- * they are kept and sent; where all layers are gathered once a step, their panels follow at once. */
+/* Latent weights to codes and panels. Under ZeRO-3 only own pieces, through the 2 bits in which they are kept and
+ * sent; if all layers are gathered once a step, their panels follow at once. */
 static double quantise_s(const model *m, const bt_rank_setup *s) {
     double whole = m->layer.quantise_s * s->model.cfg.L, ternary = 0;
     bt_weight_source source = bt_run_cfg_weight_source(m->cfg);
@@ -289,14 +290,14 @@ static double quantise_s(const model *m, const bt_rank_setup *s) {
            (source == BT_WEIGHTS_GATHERED ? place_s(m, &s->params, s) : 0);
 }
 
-/* ZeRO-2: gradients of others' pieces are given back to the system when their sums have left
- * (exchange_rounds.c, drop), and their pages are new, and zeroed, when backward comes to them */
+/* ZeRO-2 returns the pages of other ranks' gradients to the system after their sums are sent (exchange_rounds.c,
+ * drop); the next backward pass gets new, zeroed pages. */
 static double fresh_pages_s(const model *m, const bt_rank_setup *s, double own) {
     if (m->cfg->mesh.zero < 2 || !s->sharded) return 0;
     return fmax(0, (double)s->params.total - own) * m->r->fresh_s;
 }
 
-/* an update with states and weights in fewer bytes, over one with fp32 */
+/* time of an update with smaller states and weights over one with fp32 */
 static double forms_frac(const model *m, const bt_rank_setup *s) {
     const double states = m->cfg->optim.states == BT_STATES_BF16   ? m->r->states_bf16_x
                           : m->cfg->optim.states == BT_STATES_LOG8 ? m->r->states_log8_x
@@ -319,11 +320,10 @@ static void plan_update(const model *m, const bt_rank_setup *s, bt_stage_work *w
 
 /* ---- a stage --------------------------------------------------------------------------------- */
 
-/* of a micro-batch through one of its chunks of layers */
+/* cost of a micro-batch in one chunk of layers */
 static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_stage_work *work) {
     const double layers = bt_slice_chunk(&m->whole, s->model.slice, chunk).n;
-    /* a micro-batch goes forward through all layers, and back through all but the last, whose
-     * weights are still here (weight_prefetch.h) */
+    /* Forward gathers all layers, backward all but the last, whose weights are still present (weight_prefetch.h). */
     double back = fmax(layers - 1, 0),
            placing = (prefetches(m) ? place_s(m, &s->params, s) : 0) / s->model.cfg.L;
     *work = (bt_stage_work){.fwd_s = layers * (m->layer.fwd_s + placing),
@@ -362,7 +362,7 @@ static bt_code plan_stage(const model *m, int stage, bt_stage_work *works, bt_er
     return BT_OK;
 }
 
-/* stages between the first and the last differ in the layers of their chunks only */
+/* Stages between the first and the last differ only in the layers of their chunks. */
 static bool like_the_one_before(const model *m, int stage) {
     bt_model_slice slice = {.tp_size = m->shape.tp,
                             .pp_size = m->shape.pp,
@@ -385,7 +385,7 @@ static void plan_messages(const model *m, bt_walk *w) {
     double rows = m->cfg->mesh.sequence && m->shape.tp > 1 ? m->tokens / m->shape.tp : m->tokens,
            elems = rows * (double)m->cfg->model.d_model,
            sent = m->cfg->comm.pipe == BT_PIPE_BF16 ? sizeof(uint16_t) : sizeof(float);
-    /* into a buffer, and out of one */
+    /* one copy into a buffer and one out of it */
     w->copy_s = m->r->triad_per_s > 0 ? elems * (sizeof(float) + sent) / m->r->triad_per_s : 0;
     w->flight_s = bt_wire_s(&wire, 1, elems * sent);
     w->wire_s = wire.copies ? 0 : bt_wire_s(&wire, 0, elems * sent);
@@ -399,9 +399,9 @@ static void plan_messages(const model *m, bt_walk *w) {
     w->tied_wired = !wire.copies;
 }
 
-/* ---- what comes now and then ----------------------------------------------------------------- */
+/* ---- periodic work ----------------------------------------------------------------------------- */
 
-/* statistics of codes and gradients, a pass over them each */
+/* statistics of codes and gradients: one pass over each */
 static double monitor_s(const model *m) {
     if (m->cfg->train.stats_every == 0 || m->cfg->run.no_monitor) return 0;
     const bt_model_counts n = bt_model_count(&m->whole);
@@ -410,7 +410,7 @@ static double monitor_s(const model *m) {
     return elements * 2 * bt_rates_elem(&m->r->norm, elements) / (double)m->cfg->train.stats_every;
 }
 
-/* weights and optimizer states, each once, from all hosts at the same time */
+/* Weights and optimizer states are written once, by all hosts at the same time. */
 static double checkpoint_s(const model *m) {
     const bt_optim_info *how = bt_optim_info_of((bt_optim_id)m->cfg->optim.name);
     size_t element = bt_moment_bytes(m->cfg->optim.weights == BT_STATES_BF16 ? BT_MOMENT_BF16
@@ -424,7 +424,7 @@ static double checkpoint_s(const model *m) {
     return m->r->disk_per_s > 0 ? bytes / (m->r->disk_per_s * hosts) : 0;
 }
 
-/* a step's share of checkpoints, which come by steps or by the clock */
+/* mean time of checkpoints per step; checkpoints are made by steps or by time */
 static double ckpt_share_s(const model *m, double step_s) {
     double one = m->out->ckpt_s, share = 0;
     if (m->cfg->ckpt.every > 0)
@@ -436,7 +436,7 @@ static double ckpt_share_s(const model *m, double step_s) {
 
 /* ---- all together ---------------------------------------------------------------------------- */
 
-/* a rank's factor; a tensor-parallel group is as slow as its slowest */
+/* Slow-down factor of each rank; a tensor-parallel group is as slow as its slowest rank. */
 static double *stragglers(const model *m, int dp) {
     if (!(m->c->straggler_frac > 0)) return NULL;
     size_t n = (size_t)dp * (size_t)m->shape.pp;
@@ -480,17 +480,18 @@ static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
     return code;
 }
 
-/* Processor time of a rank from one moment to the next at which it may have to wait for the slowest. Where other
- * ranks' weights come for each layer, these are sent BT_PREFETCH_AHEAD visits of layers before the sender needs them,
- * so ranks may be so many apart, and a step of fewer visits holds up nobody within it. */
+/* Processor time of a rank between two points at which it may wait for the slowest rank. If weights of other ranks
+ * are received for each layer, they are sent BT_PREFETCH_AHEAD layer visits before they are needed, so ranks may
+ * differ by that many visits, and a step of fewer visits has no such point. */
 static double between_meetings_s(const model *m) {
     const double visits = (double)m->cfg->train.accum * 2 * (m->whole.L - 1) + 1;
     if (!prefetches(m) || visits <= BT_PREFETCH_AHEAD) return INFINITY;
     return BT_PREFETCH_AHEAD * (m->layer.fwd_s + m->layer.bwd_s) / 2;
 }
 
-/* Threads of a host over its cores, and what is lost where they cannot be shared out evenly: a rank loses as much at
- * each meeting, so of its time in inverse proportion to what is between two; as measured with two such times. */
+/* Threads of a host per core, times the loss of cores that cannot be divided evenly. A rank loses about the same
+ * time at each synchronisation, so the loss is interpolated in the inverse of the time between two, from two
+ * measured intervals. */
 static double crowd_of(const model *m) {
     const bt_cluster *c = m->c;
     const double crowd = bt_cluster_crowd(c, m->cfg);

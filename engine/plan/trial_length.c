@@ -5,7 +5,7 @@
 
 #include "engine/plan/trial_race.h"
 
-/* a run is of as many steps as about RUN_S holds */
+/* a run has about as many steps as fit RUN_S */
 enum { STEPS_MOST = 16 };
 static const double RUN_S = 0.3;
 
@@ -35,7 +35,7 @@ static bool fewer_layers(bt_trial_length *x) {
     return true;
 }
 
-/* half as many, where that is possible; false: of none of them */
+/* Halves the steps or layers of each layout if possible. Returns false if it was possible for none. */
 static bool shorten(bt_trial_length *all, size_t n, const bt_trial_time *t,
                     bool (*fewer)(bt_trial_length *x)) {
     bool any = false;

@@ -1,4 +1,4 @@
-/* trial_race.c - rounds, and what they tell. */
+/* trial_race.c - runs the rounds of a race and estimates the candidates' times. */
 #include "engine/plan/trial_race.h"
 #include "engine/base/small.h"
 #include "engine/base/tables/derived.h"
@@ -9,14 +9,14 @@
 
 enum { POLISH = 8, RUNS_MOST = BT_RACE_MOST * BT_RACE_ROUNDS_MOST, PRIOR_RUNS = 2 };
 
-/* ---- what the rounds say ----------------------------------------------------------------------- */
+/* ---- round and candidate effects ----------------------------------------------------------------- */
 
-/* logarithms: a run took round[k] + part[i], but for noise */
+/* additive model of the logarithms: a run took round[k] + part[i] + noise */
 typedef struct split {
     double round[BT_RACE_ROUNDS_MOST], part[BT_RACE_MOST], noise;
 } split;
 
-/* those that are out were run in the first rounds only */
+/* residual of candidate i in round k; dropped candidates ran in the first rounds only */
 static double left_over(const bt_race *r, const split *s, size_t i, size_t k) {
     return log(r->racer[i].took_s[k]) - s->round[k] - s->part[i];
 }
@@ -36,7 +36,8 @@ static void polish(const bt_race *r, split *s) {
     }
 }
 
-/* Of as many of what is left over as the rounds and racers could not absorb, the largest. */
+/* Standard deviation of the noise. Each round and candidate absorbs about one residual, so the `absorbed` smallest
+ * are ignored. */
 static double noise_of(const bt_race *r, const split *s) {
     double x[RUNS_MOST] = {0};
     size_t n = 0, absorbed = r->rounds + r->n - 1;
@@ -49,13 +50,13 @@ static double noise_of(const bt_race *r, const split *s) {
                 (double)(PRIOR_RUNS + free_runs));
 }
 
-/* ---- what is probable -------------------------------------------------------------------------- */
+/* ---- probable times ------------------------------------------------------------------------------ */
 
-typedef struct belief { /* of the logarithm of a time */
+typedef struct belief { /* distribution of the logarithm of a time */
     double mean, variance;
 } belief;
 
-/* The runs' figures and the predictions', whose common factor is what brings them closest. */
+/* Combines runs and predictions. The factor common to all predictions is the one that fits the runs best. */
 static void believe(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) {
     const double prior = BT_RACE_PRIOR * BT_RACE_PRIOR;
     double error[BT_RACE_MOST] = {0}, rounds[BT_RACE_ROUNDS_MOST], factor = 0, weights = 0;
@@ -77,7 +78,7 @@ static void believe(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) 
     }
 }
 
-/* what choosing the best loses on average to another that is d longer by what is known, of width s */
+/* expected loss of choosing the best instead of a candidate that is d longer, with width s of the difference */
 static double loss_of(double d, double s) {
     static const double SQRT_2PI = 2.5066282746310002, SQRT_2 = 1.4142135623730951;
     if (!(s > 0)) return 0;
@@ -109,8 +110,7 @@ static void judge(bt_race *r) {
 
 /* ---- rounds ------------------------------------------------------------------------------------ */
 
-/* forth, and back again. One that was out and comes back has missed rounds, whose part it would not be
- * compared by: it stays out, unless it is the best now */
+/* A dropped candidate has missed rounds, cannot be compared in them, and is never run again. */
 static bool runs_now(const bt_race *r, size_t i) {
     return r->racer[i].runs == r->rounds && !r->racer[i].out;
 }

@@ -1,12 +1,12 @@
-/* wires.c - links of groups, and what the exchanges of a step cost over them. */
+/* wires.c - links of groups and the costs of a step's exchanges over them. */
 #include "engine/plan/wires.h"
 
 #include <math.h>
 
-/* where nothing was measured: a message through shared memory, and how fast it is copied */
+/* defaults without a measurement: latency of a message through shared memory, copy rate, synchronisation */
 static const double SHM_LATENCY_S = 2e-6, SHM_BYTES_PER_S = 3e9, MEET_S = 3e-6;
 
-/* ranks of a group on one host; where hosts have unequal numbers of ranks and the group is on several, their mean */
+/* Ranks of a group on one host; the mean if the group spans hosts with unequal numbers of ranks. */
 static int on_host(const bt_cluster *c, int n, int stride) {
     if (bt_cluster_together(c) / stride >= n) return n;
     const int most = c->hosts > 0 ? (c->ranks + c->hosts - 1) / c->hosts : c->ranks_per_host,
@@ -20,7 +20,7 @@ static bt_wire measured(const bt_rates *r, int world, int n, int stride) {
              : (bt_wire){SHM_LATENCY_S, SHM_BYTES_PER_S, false};
 }
 
-/* Within a host of a simulated cluster links are this machine's: of a job that is one group. */
+/* Hosts of a simulated cluster use this machine's links, measured in a job of one group. */
 static int world_of(const bt_cluster *c, int n) { return c->simulated ? n : c->ranks; }
 static int stride_of(const bt_cluster *c, int stride) { return c->simulated ? 1 : stride; }
 
@@ -33,7 +33,7 @@ static bt_wire inside(const bt_rates *r, const bt_cluster *c, int n, int stride)
 bt_wire bt_wire_of(const bt_rates *r, const bt_cluster *c, int n, int stride) {
     if (on_host(c, n, stride) == n) return inside(r, c, n, stride);
     if (!c->simulated) return measured(r, c->ranks, n, stride);
-    /* a host's ranks all send at the same time */
+    /* All ranks of a host send at the same time. */
     const int senders = bt_cluster_fullest(c);
     return (bt_wire){.latency_s = c->latency_s, .bytes_per_s = c->bytes_per_s / senders};
 }
@@ -44,15 +44,15 @@ double bt_wire_s(const bt_wire *w, double rounds, double bytes) {
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* Of an element the share that a rank of n sends on the way to the owners, and the owners' sums on
- * the way back: to all n, or to the replicas of the owner's shard. */
+/* Shares of an element that a rank of n sends: towards the owners, and the owners' sums back to all n ranks or to
+ * the replicas of the owner's shard. */
 typedef struct ways {
     double there, back;
 } ways;
 
 static ways shares(double n, double receivers) { return (ways){(n - 1) / n, (receivers - 1) / n}; }
 
-/* rates of the codec there, and of what encodes the way back */
+/* codec towards the owners, and codec of the way back */
 typedef struct coding {
     bool encodes;
     bt_codec_rate there, back;
@@ -63,20 +63,20 @@ static coding coding_of(const bt_rates *r, int64_t codec) {
     return (coding){bt_codec_at(id)->encode != NULL, r->codec[id], r->codec[bt_codec_back(id)]};
 }
 
-/* One rank's elements through the codec: what it sends is encoded, what it gets decoded. */
+/* codec time of one rank: encodes sent elements, decodes received ones */
 static double codec_s(const coding *k, double add_s, ways w) {
     if (!k->encodes) return w.there * add_s;
     return w.there * (k->there.encode_s + k->there.decode_add_s) +
            fmax(0, w.back) * k->back.encode_s + w.back * k->back.decode_s;
 }
 
-/* sent of an element */
+/* bytes sent per element */
 static double wire_bytes_of(const coding *k, ways w) {
     return w.there * k->there.wire_bytes + w.back * k->back.wire_bytes;
 }
 
-/* Through memory that n ranks of a host share, seconds of an element; 0: it was not measured, or is not to be
- * had. Another number of ranks sends another share of the elements. */
+/* Seconds per element through memory that n ranks of a host share; 0 if not measured or not available. Scaled by the
+ * share of elements that this number of ranks sends. */
 static double memory_s(const bt_rates *r, const bt_cluster *c, int n, int stride, ways w) {
     const bt_link_rate *l = bt_rates_link(r, world_of(c, n), n, stride_of(c, stride));
     if (!l || !(l->grads_sum_s > 0)) return 0;
@@ -84,10 +84,10 @@ static double memory_s(const bt_rates *r, const bt_cluster *c, int n, int stride
            shares(l->n, l->n).there;
 }
 
-/* a digest of every bucket is taken before it leaves (reducer.c) */
+/* Every bucket is hashed before it is sent (reducer.c). */
 static double digest_s(const bt_rates *r, double elems) { return bt_rates_elem(&r->norm, elems); }
 
-/* every rank sends straight to the owners */
+/* Every rank sends directly to the owners. */
 static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
                              const bt_mesh_shape *shape, double elems) {
     int n = shape->dp_replicate * shape->dp_shard;
@@ -106,7 +106,7 @@ static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_ru
                               .latency_s = wire.latency_s * (w.back > 0 ? 2 : 1)};
 }
 
-/* `here` neighbouring ranks of a host add first; one sum a host crosses the network */
+/* `here` neighbouring ranks of a host add first; one sum per host crosses the network. */
 static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
                                  const bt_mesh_shape *shape, int here, double elems) {
     int n = shape->dp_replicate * shape->dp_shard, groups = n / here;
@@ -115,17 +115,17 @@ static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const b
     bool sharded = cfg->mesh.zero > 0 && shape->dp_shard > 1;
     ways w_in = shares(here, here), w = shares(groups, groups);
     if (sharded) {
-        /* sums stay with the owner's shard: back to as many host groups as there are replicas */
+        /* Sums remain with the owner's shard and return to as many host groups as there are replicas. */
         double back = fmin(groups, shape->dp_replicate);
         w.back = (back - 1) / groups;
         w_in.back = 0;
     }
-    /* each of the host's ranks relays its part */
+    /* Each rank of the host relays its part. */
     double wire_bytes = wire_bytes_of(&k, w) / here,
            in_bytes = (w_in.there + w_in.back) * sizeof(float),
            coded = codec_s(&k, r->add_s, w) / here,
            copied_s = memory_s(r, c, here, shape->tp, w_in);
-    const bool copies = copied_s > 0; /* what leaves the host is encoded after that */
+    const bool copies = copied_s > 0; /* data for other hosts are encoded afterwards */
     if (!copies)
         copied_s = bt_wire_s(&in, 0, in_bytes) + w_in.there * r->add_s + digest_s(r, elems);
     return (bt_exchange_cost){.bytes = wire_bytes + in_bytes,

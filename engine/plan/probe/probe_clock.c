@@ -1,4 +1,4 @@
-/* probe_clock.c - the clock of the probes, and a typical value of many samples. */
+/* probe_clock.c - clock of the probes and typical value of samples. */
 #include "engine/plan/probe/probe_clock.h"
 
 #include <stdlib.h>

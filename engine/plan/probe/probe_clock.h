@@ -1,12 +1,12 @@
-/* probe_clock.h - the clock of the probes, and a typical value of many samples. Private to engine/plan/probe. */
+/* probe_clock.h - clock of the probes and typical value of samples. Private to engine/plan/probe. */
 #ifndef BT_ENGINE_PLAN_PROBE_PROBE_CLOCK_H
 #define BT_ENGINE_PLAN_PROBE_PROBE_CLOCK_H
 
 #include <stddef.h>
 
-/* processor seconds of this thread where it works alone, else wall seconds */
+/* Processor seconds of this thread if it is the only one of the pool, else wall seconds. */
 double bt_probe_clock(void);
-/* sorts n samples and returns one that other programs hardly lengthened; 0 where n is 0 */
+/* Sorts n samples and returns a low quantile, which other programs hardly affect; 0 if n is 0. */
 double bt_probe_typical(double *samples, size_t n);
 
 #endif

@@ -1,15 +1,15 @@
-/* probe_group.c - exchanges with ranks that are not there. */
+/* probe_group.c - exchanges with simulated ranks. */
 #include "engine/plan/probe/probe_group.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct probe_group {
-    bt_tp_group t; /* first: a bt_tp_group is this */
+    bt_tp_group t; /* first member, because a bt_tp_group pointer is cast to this type */
     bool settled;
 } probe_group;
 
-/* the rows of rank 0 stand for all others' */
+/* copies the rows of rank 0 to the positions of all other ranks */
 static void gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
     size_t own = bt_tp_first_row(rows, 1, t->size);
     if (((const probe_group *)t)->settled) return;
@@ -23,7 +23,7 @@ static void reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
     (void)t, (void)rows, (void)cols;
 }
 
-/* few bytes; what is made of them must be numbers */
+/* These are few bytes, and values computed from them must be finite. */
 static void gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     for (int k = 0; k < t->size; k++) memcpy((char *)all + (size_t)k * bytes, mine, bytes);
 }

@@ -1,17 +1,17 @@
-/* probe_group.h - a tensor-parallel group in which one rank measures what its slice of a model costs to
- * compute: it has the size of the real one, and its exchanges take no time.
+/* probe_group.h - tensor-parallel group of one rank, used to measure the computing time of its slice of a model. It has
+ * the size of the real group, and its exchanges take no time.
  *
- * What the others would send is what this rank has, once, so that numbers are of a usual size.
- * Threads: one owner. */
+ * Data of the missing ranks are copies of this rank's, so that the values have a usual magnitude. Threads: one
+ * owner. */
 #ifndef BT_ENGINE_PLAN_PROBE_PROBE_GROUP_H
 #define BT_ENGINE_PLAN_PROBE_PROBE_GROUP_H
 
 #include "engine/base/tp_group.h"
 
-/* rows, cols: the largest matrix exchanged. Ended with its `destroy` */
+/* rows, cols: shape of the largest exchanged matrix. The caller closes the group with its `destroy`. */
 bt_code bt_probe_group_create(bt_tp_group **out, int size, size_t rows, size_t cols, bt_err *err)
     BT_MUST_CHECK;
-/* from now on rows of others stay as they are */
+/* From this call on, exchanges no longer copy rows. */
 void bt_probe_group_settle(bt_tp_group *t);
 
 #endif

@@ -1,6 +1,5 @@
-/* rates_links.c - messages and exchanges in groups of ranks, as the axes of a mesh make them: neighbours
- * (tensor parallelism, data parallelism beside it) and ranks far apart (replicas of a tensor-parallel
- * group, stages). */
+/* rates_links.c - measures messages and exchanges in the groups that the axes of a mesh form: neighbouring ranks
+ * (tensor parallelism, data parallelism next to it) and distant ranks (replicas of a tensor-parallel group, stages). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include "engine/plan/probe/probe_clock.h"
 #include "engine/plan/probe/rates_probe.h"
 
-/* LINK_MEMORY: more than a core's caches hold, as the gradients of a model are */
+/* LINK_MEMORY exceeds the caches of a core, like the gradients of a model. */
 enum {
     LINK_BYTES = 4 << 20,
     LINK_MEMORY = 32 << 20,
@@ -30,14 +29,14 @@ enum {
     GRAD_ROUNDS = 24,
     GRAD_LEAST = 3,
     GRAD_BUCKET = 4 << 20,
-    SHARED_ELEMS = 1 << 14, /* which a core's first caches hold */
+    SHARED_ELEMS = 1 << 14, /* fits the first-level cache of a core */
     SHARED_ROUNDS = 3
 };
 static const double GRADS_S = 0.3;
 
-/* Of what is waited for: the shortest. In all others may be what other programs took. */
+/* Waiting times use the shortest sample; all others may include other programs. */
 static double shortest(double *samples, size_t n) {
-    (void)bt_probe_typical(samples, n); /* sorted now */
+    (void)bt_probe_typical(samples, n); /* sorts */
     return samples[0];
 }
 
@@ -45,8 +44,8 @@ typedef struct tp_times {
     double meet[ROUNDS], rows[ROUNDS];
 } tp_times;
 
-/* One layer's way of exchanging: every rank has just written what the others will add, and rows that
- * they will read. Copying and adding are processor time, whoever else runs; a meeting is wall time. */
+/* Exchanges like one layer: every rank has just written the values that other ranks add, and the rows that they
+ * read. Copying and adding are measured as processor time, synchronisation as wall time. */
 static void one_exchange(bt_tp_group *t, float *x, tp_times *took, int i) {
     const size_t elems = (size_t)ROWS * COLS;
     char mine[64] = {0}, all[64 * TP_MOST];
@@ -64,7 +63,7 @@ static void one_exchange(bt_tp_group *t, float *x, tp_times *took, int i) {
     took->meet[i] = (double)(bt_now_ns() - at) / 1e9;
 }
 
-/* All groups at once: they share what the machine has. */
+/* Measures all groups at once, because they share the machine. */
 static bt_code probe_tp(bt_link_rate *l, bt_comm *group, bt_err *err) {
     bt_tp_group *t = NULL;
     tp_times took;
@@ -99,21 +98,22 @@ static bt_code probe_agreement(bt_comm *group, double *out, bt_err *err) {
 
 /* ---- gradients ------------------------------------------------------------------------------- */
 
-/* of this thread, which alone exchanges: other programs lengthen it little, and who waits for long sleeps */
+/* processor time of this thread, the only one that exchanges; other programs change it little, and a long wait
+ * sleeps */
 static double processor_s(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* the exchange of training, in which nothing is computed beside it */
+/* the exchange of training, without any computing beside it */
 typedef struct exchange {
     bt_mesh mesh;
     bt_shards shards;
     bt_reducer *reducer;
 } exchange;
 
-/* gradients of zeros: of replicas, of which each gets the sums, or of shards, whose sums stay with their owners */
+/* Opens an exchange of zero gradients: for replicas, which all get the sums, or for shards, whose owners keep them. */
 static bt_code open_exchange(exchange *e, const bt_mesh_shape *shape, float *x, bt_err *err) {
     const size_t n = LINK_MEMORY / sizeof *x;
     *e = (exchange){0};
@@ -143,7 +143,7 @@ static bt_code run_exchange(exchange *e, double *took_s, bt_err *err) {
     return BT_OK;
 }
 
-/* Both in turn, after a round that is not counted; mean of the ranks. */
+/* Runs both alternately after an uncounted round; mean over ranks. */
 static bt_code time_exchanges(exchange all[2], double out_s[2], bt_err *err) {
     double took[2][GRAD_ROUNDS];
     double first[] = {(double)bt_now_ns() / 1e9, 0};
@@ -165,7 +165,7 @@ static bool on_one_host(const bt_mesh_shape *shape, int rank, int *hosts) {
     return true;
 }
 
-/* Where all groups lie on one host each, and the ranks of all share memory. */
+/* Measures only if each group is on one host and all its ranks share memory. */
 static bt_code probe_gradients(bt_link_rate *l, bt_err *err) {
     bt_comm *world = bt_comm_world();
     const bt_mesh_shape replicas = {l->world / (l->n * l->stride), l->n, 1, l->stride},
@@ -205,9 +205,10 @@ static void compute(const float *x, int64_t passes) {
     for (int64_t i = 0; i < passes; i++) sum = sum + bt_op_sum_squares(x, SHARED_ELEMS);
 }
 
-/* of rounds of `passes`, each with a meeting of all after it: what a rank's core gave it over what it computed */
+/* Processor time that a rank occupied its core over the time that it computed, in rounds of `passes` with a barrier
+ * after each. */
 static bt_code share(double *out, const float *x, int64_t passes, int64_t rounds, bt_err *err) {
-    double s[] = {0, 0}; /* computing; all of it */
+    double s[] = {0, 0}; /* computing time; total time */
     BT_TRY(bt_barrier(bt_comm_world(), err));
     const double began = bt_probe_clock();
     for (int64_t i = 0; i < rounds; i++) {
@@ -222,8 +223,8 @@ static bt_code share(double *out, const float *x, int64_t passes, int64_t rounds
     return BT_OK;
 }
 
-/* The kernel shares out cores among ranks, and one that waits yields its core and does not sleep: where their
- * numbers do not divide, cores are without work now and then. */
+/* Measures cores that idle because the number of ranks is no multiple of the cores: a waiting rank yields its core
+ * and does not sleep. */
 static bt_code probe_sharing(bt_link_rate *l, bt_err *err) {
     float *x = calloc(SHARED_ELEMS, sizeof *x);
     bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "no memory to compute with");
@@ -258,7 +259,7 @@ static bt_code probe_group(bt_rates *r, int n, int stride, bt_err *err) {
     bt_code code = bt_link_measure_long(&link, group, &work, err);
     double v[] = {link.latency_s, link.bytes_per_s};
     if (code == BT_OK) code = probe_agreement(group, &l.agree_s, err);
-    /* the slowest group's; a link that could not be measured in one group is not known */
+    /* The slowest group counts; a link that could not be measured in one group is unknown. */
     if (code == BT_OK) code = bt_all_reduce_f64(world, &v[0], 1, BT_MAX, err);
     if (code == BT_OK) code = bt_all_reduce_f64(world, &v[1], 1, BT_MIN, err);
     l.latency_s = v[0];
@@ -269,7 +270,7 @@ static bt_code probe_group(bt_rates *r, int n, int stride, bt_err *err) {
         code = probe_sharing(&l, err);
     bt_comm_free(group);
     if (code != BT_OK) return code;
-    /* rank 0's group's; it is rank 0 that tells */
+    /* the values of rank 0's group, because rank 0 stores the rates */
     r->links[r->n_links++] = l;
     return BT_OK;
 }

@@ -1,4 +1,4 @@
-/* rates_machine.c - rates that no model's shape decides: memory, arrays, optimizers, codecs, the
+/* rates_machine.c - measures rates that are independent of the model's shape: memory, arrays, optimizers, codecs,
  * disk. */
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static bt_code open_arrays(arrays *a, size_t n, bt_err *err) {
 
 typedef void (*array_work)(const arrays *a, const void *how);
 
-/* seconds an element */
+/* seconds per element */
 static double time_array(const arrays *a, array_work work, const void *how) {
     double took[ROUNDS];
     work(a, how);
@@ -130,7 +130,7 @@ static bt_code probe_arrays(bt_rates *r, bool large, bt_err *err) {
     return code;
 }
 
-/* of AdamW; seconds of an update. w: weights, fp32 or bf16 */
+/* Seconds of an AdamW update. w: weights in fp32 or bf16. */
 static bt_code time_form(double *out, bt_states_kind states, bt_moment_form form, float *w,
                          const float *g, bt_err *err) {
     const bt_optim_cfg settings = {
@@ -155,7 +155,7 @@ static bt_code time_form(double *out, bt_states_kind states, bt_moment_form form
     return BT_OK;
 }
 
-/* what states and weights in fewer bytes make of an update */
+/* relative time of an update with smaller states and weights */
 static bt_code probe_forms(bt_rates *r, bt_err *err) {
     double whole, of;
     float *w = calloc(2 * (size_t)FORM_ELEMS, sizeof *w), *g = w ? w + FORM_ELEMS : NULL;
@@ -200,7 +200,7 @@ static bt_code probe_muon(bt_rates *r, bt_err *err) {
     return code;
 }
 
-/* ---- what shards of weights and gradients cost ----------------------------------------------- */
+/* ---- costs of sharding ------------------------------------------------------------------------- */
 
 typedef struct matrix {
     int8_t *codes;
@@ -210,7 +210,7 @@ typedef struct matrix {
 
 static double seconds_since(double start) { return bt_probe_clock() - start; }
 
-/* the three forms of a ternary matrix, one into the other */
+/* conversions between the three forms of a ternary matrix */
 static bool time_ternary(bt_rates *r, const matrix *m) {
     const size_t n = (size_t)TERN_ROWS * TERN_COLS;
     double pack[ROUNDS], unpack[ROUNDS], panel[ROUNDS];
@@ -250,12 +250,12 @@ static bt_code probe_ternary(bt_rates *r, bt_err *err) {
     for (size_t i = 0; i < n; i++) m.codes[i] = (int8_t)(i * 2654435761u % 3) - 1;
     bt_code code = time_ternary(r, &m)
                        ? BT_OK
-                       : bt_fail(err, BT_DAMAGED, "codes came back as none of a ternary weight");
+                       : bt_fail(err, BT_DAMAGED, "unpacking returned a code that is not ternary");
     bt_arena_release(&arena);
     return bt_agree(bt_comm_world(), code, err);
 }
 
-/* pages given back and touched again, as gradients of other ranks' pieces are every step (ZeRO-2) */
+/* pages returned to the system and touched again, as for gradients of other ranks' pieces in every step (ZeRO-2) */
 static bt_code probe_pages(bt_rates *r, bt_err *err) {
     bt_arena arena;
     double took[ROUNDS];
@@ -331,7 +331,7 @@ bt_code bt_rates_probe_codec(const bt_codec *c, bt_codec_rate *out, bt_err *err)
 
 /* ---- disk and all ranks ---------------------------------------------------------------------- */
 
-/* rank 0's; 0 where nothing can be written */
+/* write rate of rank 0; 0 if nothing can be written */
 static double disk_rate(const char *dir) {
     char path[1100];
     double rate = 0;
@@ -349,7 +349,7 @@ static double disk_rate(const char *dir) {
     return rate;
 }
 
-/* all numbers that were measured on each rank become the mean of the ranks */
+/* replaces each rank's measurements by the mean over ranks */
 static bt_code mean_of_ranks(bt_rates *r, bt_err *err) {
     double v[64], n_ranks = bt_comm_size(bt_comm_world());
     double *at[64];

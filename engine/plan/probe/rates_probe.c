@@ -1,5 +1,4 @@
-/* rates_probe.c - layers and heads by the clock, as stages of a pipeline: nothing but what is
- * measured is in them. */
+/* rates_probe.c - measures layers and heads as pipeline stages that contain nothing else. */
 #include "engine/plan/probe/rates_probe.h"
 
 #include <math.h>
@@ -21,29 +20,29 @@
 #include "engine/plan/probe/probe_clock.h"
 #include "engine/plan/probe/probe_group.h"
 
-/* passes that are timed, after one that is not */
+/* timed passes; one untimed pass precedes them */
 enum { PASSES_LEAST = 3, PASSES_MOST = 24, PROBE_VOCAB = 32, TINY_HEAD = 32, TINY_FFN = 64 };
-/* operations of one pass at most: of larger shapes fewer tokens or words are measured */
+/* most operations of one pass; of larger shapes fewer tokens or words are measured */
 static const double OPS_MOST = 1.2e11, GROUP_OPS_MOST = 4e10, PART_S = 0.3, FFN_MOST = 9e6;
-/* the budgets for which these are meant: of a smaller one a pass has its share, and fewer rows */
+/* budgets for the limits above; with a smaller budget a pass gets the proportional share and fewer rows */
 static const double FULL_S = 15, GROUPS_FULL_S = 3;
 
 /* ---- a stage --------------------------------------------------------------------------------- */
 
 typedef struct stage {
     bt_model *model;
-    bt_tp_group *group; /* of a slice; else NULL */
+    bt_tp_group *group; /* group of a slice, else NULL */
     int32_t *tokens;
     bool head;
 } stage;
 
-/* what is fast enough to be measured, and tells of the shape wanted */
+/* reduces a shape to one that is measured quickly and represents it */
 static bt_part_shape affordable(bt_part_shape s, double most, double share) {
     const double ops = most * share;
     const int32_t rows = share < 1 ? 128 : 256;
     while (s.B > 1 && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.B = (s.B + 1) / 2;
     while (s.T > rows && bt_part_ops(&s) + bt_part_attention_ops(&s) > ops) s.T = (s.T + 1) / 2;
-    /* of the widest layers a part: their memory would take longer to get than a pass */
+    /* measure a part of the widest layers, because allocating all would take longer than a pass */
     while (s.kind == BT_PART_LAYER && s.F / s.tp > 4096 && (double)s.F / s.tp * s.C > FFN_MOST)
         s.F = (s.F / s.tp / 2 + 63) / 64 * 64 * s.tp;
     while (s.kind == BT_PART_HEAD && s.V / s.tp > 4096 && bt_part_ops(&s) > ops)
@@ -100,7 +99,7 @@ static void close_stage(stage *s) {
     free(s->tokens);
 }
 
-/* the base beside which adapters train, as its own loader would put it (tune/base_weights.h) */
+/* fills the frozen base of adapters with values in the form of its loader (tune/base_weights.h) */
 static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
     const bt_params *base = bt_model_base(m);
     size_t most = C;
@@ -116,7 +115,7 @@ static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
     return BT_OK;
 }
 
-/* with: the real group, which is closed with the stage; NULL: one whose exchanges take no time */
+/* with: the real group, which is closed together with the stage; NULL creates one whose exchanges take no time */
 static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *with, bt_err *err) {
     bt_model_setup setup = setup_of(shape);
     size_t tokens = (size_t)shape->B * (size_t)shape->T;
@@ -158,7 +157,7 @@ static void pass(stage *s, size_t elems) {
 static void attention_of(double *fwd_s, double *bwd_s) {
     bt_op_profile ops[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
-    uint64_t forward = 0, backward = 0; /* recomputation makes more of the former */
+    uint64_t forward = 0, backward = 0; /* recomputation increases `forward` */
     *fwd_s = *bwd_s = 0;
     for (size_t i = 0; i < n; i++) {
         if (strcmp(ops[i].name, "attn_fwd") == 0)
@@ -169,15 +168,15 @@ static void attention_of(double *fwd_s, double *bwd_s) {
     if (forward > backward) *fwd_s *= (double)backward / (double)forward;
 }
 
-/* by the clock that the passes are timed with */
+/* time of a phase, on the same clock as the passes */
 static double phase_s(bt_rank_metric phase) {
     return (double)(bt_threads_count() == 1 ? bt_span_processor_ns((int)phase)
                                             : bt_span_ns((int)phase)) /
            1e9;
 }
 
-/* Passes are timed by the probe's clock; how a pass divides into forward and backward is the spans'
- * to say, and attention's part of it the profile's, by wall time. */
+/* The probe's clock times whole passes; spans divide them into forward and backward, and the profile gives
+ * attention's part of the wall time. */
 static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) {
     bt_model_setup setup = setup_of(shape);
     double took[PASSES_MOST], attn_fwd, attn_bwd;
@@ -219,7 +218,7 @@ static double time_quantise(stage *s) {
     return bt_probe_typical(took, PASSES_LEAST);
 }
 
-/* what a stage with a head spends on the one small layer that it must have */
+/* shape of the one small layer that a stage with a head must have */
 static bt_part_shape small_layer(const bt_part_shape *head) {
     bt_part_shape s = *head;
     s.kind = BT_PART_LAYER;
@@ -261,7 +260,7 @@ static bt_code mean_of_ranks(bt_part_rate *p, bt_err *err) {
     return BT_OK;
 }
 
-/* operations a second of the last part's products, for people */
+/* operations per second of the last part's products, for display */
 static void take_ops(bt_rates *r) {
     bt_op_profile ops[BT_OPS_MAX];
     size_t n = bt_ops_profile_rows(ops, BT_OPS_MAX);
@@ -281,8 +280,8 @@ static bt_code measure_together(const bt_part_shape *shape, bt_part_rate *out, b
     return mean_of_ranks(out, err);
 }
 
-/* What seems too long is measured once more: other programs, and where the system put its memory, make a pass
- * longer and never shorter. */
+/* Measures a doubtful rate twice and keeps the shorter, because other programs and the placement of memory lengthen
+ * a pass and never shorten it. */
 static bt_code probe_part(bt_rates *r, const bt_part_shape *want, double budget_s, bt_err *err) {
     bt_part_shape shape = affordable(*want, OPS_MOST, fmin(1, budget_s / FULL_S));
     bt_part_rate rate, again;
@@ -305,7 +304,7 @@ static double pass_by_the_clock(stage *s, size_t elems) {
     return (double)(bt_now_ns() - start) / 1e9;
 }
 
-/* as many passes on all ranks, with exchanges and without in turn; medians, mean of the ranks */
+/* Runs equally many passes on all ranks, alternately with and without exchanges; medians, then mean over ranks. */
 static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err *err) {
     bt_comm *world = bt_comm_world();
     const bt_model_setup setup = setup_of(&g->shape);
@@ -357,7 +356,7 @@ static bt_code probe_group(bt_rates *r, const bt_part_shape *want, double budget
     return code;
 }
 
-/* so much of the parts is measured; by time where that will end it first */
+/* Reports progress: the share of measured parts, or of the budget if that is larger. */
 static void say(const bt_probe_job *job, size_t done, double spent_s) {
     if (!job->progress) return;
     job->progress(fmin(1, fmax((double)done / (double)job->n_parts, spent_s / job->budget_s)),
@@ -387,9 +386,9 @@ static bt_code probe_parts(bt_rates *r, const bt_probe_job *job, int64_t start, 
     return BT_OK;
 }
 
-/* mean of the ranks; what was known stays where this time none of them could count */
+/* Stores the mean power of the ranks; the previous value is kept if no rank could count. */
 static bt_code note_watts(bt_rates *r, double joules, int64_t since, bt_err *err) {
-    double sums[] = {0, 0}; /* watts, ranks that know theirs */
+    double sums[] = {0, 0}; /* sum of watts, number of ranks that count */
     if (joules > 0) {
         sums[0] = joules / ((double)(bt_now_ns() - since) / 1e9);
         sums[1] = 1;

@@ -1,4 +1,4 @@
-/* walk.c - the events of a step in the order of their causes. */
+/* walk.c - simulates the events of a step in causal order. */
 #include "engine/plan/walk/walk_state.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void spend(bt_walker *r, bt_phase phase, double seconds) {
     r->now += seconds;
 }
 
-/* where every rank computes */
+/* slow-down while every rank computes */
 static double all_at_work(const bt_walk_state *s) { return s->w->crowd > 1 ? s->w->crowd : 1; }
 
 static void wait_until(bt_walker *r, double then) {
@@ -32,7 +32,7 @@ static void send(bt_walk_state *s, bt_walker *r, double *there) {
     bt_walk_post(s, r, there);
 }
 
-/* what a tensor-parallel group waits for the last of its ranks */
+/* waiting for the slowest rank of a tensor-parallel group */
 static void meet_group(const bt_walk_state *s, bt_walker *r, double seconds) {
     spend(r, BT_PH_WAIT, seconds * all_at_work(s));
     r->met += seconds * all_at_work(s);
@@ -48,8 +48,9 @@ static void forward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     if (!x->ends) send(s, r, bt_walk_message(s->down, s, x->at + 1, x->pass.micro));
 }
 
-/* Gradients of a tied embedding. Between hosts they travel while the first stage computes. Within one, ranks copy
- * them: the last of a pipeline with one chunk a stage stands in its send until the first comes for it. */
+/* Receives the gradients of a tied embedding at the first stage. Between hosts they travel while the first stage
+ * computes. Within a host, ranks copy them; with one chunk a stage, the last stage blocks in its send until the
+ * first receives. */
 static void tie(bt_walk_state *s, int d) {
     bt_walker *first = bt_walker_at(s, d, 0), *last = bt_walker_at(s, d, s->w->pp - 1);
     const bool copied = !s->w->tied_wired, meet = copied && s->chunks == 1;
@@ -59,7 +60,7 @@ static void tie(bt_walk_state *s, int d) {
     if (meet) spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
 }
 
-/* the last stage's part, where it does not stand and wait; with one chunk it has nothing else to do */
+/* Sends the gradients from the last stage unless it blocks (see tie); with one chunk it has nothing else to do. */
 static void send_tied(bt_walk_state *s, bt_walker *last) {
     if (s->w->tied_wired) {
         bt_walk_post_table(s, last);
@@ -85,7 +86,7 @@ static void backward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     if (ties && x->ends) send_tied(s, r);
 }
 
-/* the next pass of a stage, when its input is known; false: not yet, or none is left */
+/* Executes the next pass of a stage if its input is known. Returns false if it is not, or if no pass is left. */
 static bool advance(bt_walk_state *s, int d, int k) {
     bt_walker *r = bt_walker_at(s, d, k);
     bt_walk_pass x;
@@ -122,8 +123,8 @@ static bt_code walk_pipeline(bt_walk_state *s, int d, bt_err *err) {
 
 /* ---- the exchange of gradients --------------------------------------------------------------- */
 
-/* Gradients are made evenly over the last backward pass; of several chunks over the last one of each, the
- * last chunk's first. */
+/* Gradients complete evenly over the last backward pass; with several chunks over the last one of each chunk,
+ * beginning with the last chunk. */
 static double ready_at(const bt_walk_state *s, int d, int k, int64_t bucket, int64_t n) {
     const bt_walker *r = bt_walker_at(s, d, k);
     const double made = (double)(bucket + 1) / (double)n * s->chunks;
@@ -133,7 +134,7 @@ static double ready_at(const bt_walk_state *s, int d, int k, int64_t bucket, int
     return (chunk == 0 || !s->w->overlap ? r->now : f->end) - f->took_s * left;
 }
 
-/* when the last bucket of a stage has arrived with all its data-parallel ranks */
+/* arrival time of a stage's last bucket at all its data-parallel ranks */
 static double exchange_stage(bt_walk_state *s, int k) {
     const bt_stage_work *work = &s->w->stage[k];
     double sent = 0, arrived[BT_STRIPES_IN_FLIGHT] = {0}, end = 0;

@@ -1,14 +1,12 @@
-/* walk_shared.c - the passes of a pipeline whose ranks have more threads than there are cores: how
- * fast a rank computes depends on how many others compute at that moment, so time goes from event to
- * event.
+/* walk_shared.c - simulates the passes of a pipeline whose ranks have more threads than there are cores. A rank's speed
+ * depends on the number of ranks that compute at that moment, so the simulation advances from event to event.
  *
- * A rank that waits yields its core, but keeps its place among the tasks of that core: it does not
- * sleep, so the kernel does not move a rank that computes from a core with another one to it. So
- * tasks lie on cores in equal numbers, in any order, and a rank that computes shares its core with
- * the other computing ranks that happen to lie there: of n ranks on c cores, a of which compute,
- * (n/c - 1) (a - 1) / (n - 1) on average.
- * Where ranks are bound, rank r to core r % c, it is known who shares: a stage is as slow as its rank on the
- * core on which most ranks compute. */
+ * A waiting rank yields its core but does not sleep, so it remains a task of that core, and the kernel moves no
+ * computing rank from a shared core to it. All cores therefore have equal numbers of tasks, in random order, and a
+ * computing rank shares its core with the other computing ranks there: for n ranks on c cores, a of which compute, with
+ * (n/c - 1) (a - 1) / (n - 1) of them on average.
+ * If ranks are bound, rank r to core r % c, the sharing is exact: a stage is as slow as its rank on the core with most
+ * computing ranks. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -19,21 +17,21 @@ typedef enum { RECEIVE, WORK, SEND, SEND_TABLE, TIE } op_kind;
 
 typedef struct op {
     op_kind kind;
-    bt_phase phase;  /* of the time that it takes */
-    double seconds;  /* WORK: processor time, longer where others work too */
+    bt_phase phase;  /* phase to which its time is added */
+    double seconds;  /* WORK: processor time, which shared cores lengthen */
     double *message; /* RECEIVE, SEND */
 } op;
 
 enum { OPS_MOST = 16 };
 
-typedef struct runner { /* a stage */
+typedef struct runner { /* one stage */
     bt_walker *rank;
-    op ops[OPS_MOST]; /* of the pass at hand, or of a forward and a backward pass */
+    op ops[OPS_MOST]; /* operations of the current pass, or of a forward and a backward pass */
     int n, at;
-    double left; /* of the WORK at hand */
-    bool came;   /* to where the tied embedding's gradients change hands */
+    double left; /* rest of the current WORK */
+    bool came;   /* has reached the exchange of the tied embedding's gradients */
     double bwd_began;
-    int final; /* the chunk of the last micro-batch's backward pass at hand; -1: another pass */
+    int final; /* chunk of the current pass if it is the last micro-batch's backward pass, else -1 */
 } runner;
 
 typedef struct shared {
@@ -41,10 +39,10 @@ typedef struct shared {
     int d;
     runner *runs;
     bool *works;   /* (pp) stages that compute at this moment */
-    double *crowd; /* (pp) how many times as long that takes them */
+    double *crowd; /* (pp) their slow-down */
 } shared;
 
-/* of ranks 0 .. n - 1 those that are bound to a core */
+/* number of the ranks 0 .. n - 1 that are bound to this core */
 static int bound_before(int n, int core, int cores) {
     return n > core ? (n - core + cores - 1) / cores : 0;
 }
@@ -72,7 +70,7 @@ double bt_walk_crowding(const bt_walk *w, const bool *works, int k) {
     return ranks > 1 ? 1 + (w->crowd - 1) * (computing - 1) / (ranks - 1) : w->crowd;
 }
 
-/* ---- what a stage does next ------------------------------------------------------------------ */
+/* ---- operations of a stage --------------------------------------------------------------------- */
 
 static void put(runner *r, op o) {
     assert(r->n < OPS_MOST);
@@ -110,7 +108,7 @@ static void put_forward(const shared *x, runner *r, int k, const bt_walk_pass *p
     if (!p->ends) put_send(x, r, bt_walk_message(s->down, s, p->at + 1, p->pass.micro));
 }
 
-/* what tie and send_tied of walk.c say */
+/* same as tie and send_tied of walk.c */
 static void put_tie(const shared *x, runner *r, bool first) {
     const bt_walk *w = x->s->w;
     const bool meet = !w->tied_wired && x->s->chunks == 1;
@@ -136,7 +134,7 @@ static void put_backward(const shared *x, runner *r, int k, const bt_walk_pass *
     if (ties && p->ends) put_tie(x, r, false);
 }
 
-/* or, of the last virtual stage, a forward and a backward pass at once */
+/* Queues the operations of the next pass; for the last virtual stage of a forward and a backward pass. */
 static void next_pass(const shared *x, int k) {
     runner *r = &x->runs[k];
     bt_walk_pass p;
@@ -167,7 +165,7 @@ static void begin_op(const shared *x, int k) {
 
 static bool both_came(const shared *x) { return x->runs[0].came && x->runs[x->s->w->pp - 1].came; }
 
-/* an op that takes no time from here on is over */
+/* true if the operation needs no further time */
 static bool over(const shared *x, runner *r) {
     const op *o = &r->ops[r->at];
     switch (o->kind) {
@@ -180,7 +178,7 @@ static bool over(const shared *x, runner *r) {
     return false;
 }
 
-/* everything that happens at this moment */
+/* executes all events of this moment */
 static void settle(const shared *x) {
     for (bool moved = true; moved;) {
         moved = false;
@@ -219,7 +217,7 @@ static void pass_time(const shared *x, double seconds) {
         r->rank->phase[o->phase] += seconds;
         r->rank->now += seconds;
         if (o->kind == WORK && o->phase == BT_PH_WAIT) r->rank->met += seconds;
-        /* what ends now has nothing left, whatever rounding says */
+        /* avoid a remainder from rounding */
         if (o->kind == WORK)
             r->left = r->left * x->crowd[k] <= seconds * (1 + 1e-12)
                           ? 0
@@ -230,7 +228,7 @@ static void pass_time(const shared *x, double seconds) {
     }
 }
 
-/* who computes now, and how fast */
+/* updates the computing stages and their slow-downs */
 static void share_cores(const shared *x) {
     for (int k = 0; k < x->s->w->pp; k++)
         x->works[k] = !done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;
@@ -264,7 +262,7 @@ bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
         release(&x);
         return bt_fail(err, BT_NOMEM, "no memory to walk %d stages", s->w->pp);
     }
-    /* all begin together: what they did before took all of them the cores they have */
+    /* All start at the same time, because the work before had every core busy. */
     double began = 0;
     for (int k = 0; k < s->w->pp; k++) began = fmax(began, bt_walker_at(s, d, k)->now);
     for (int k = 0; k < s->w->pp; k++) {

@@ -1,9 +1,9 @@
-/* walk_state.c - the next pass of a stage, and messages that leave a rank: for both ways through a pipeline. */
+/* walk_state.c - next pass of a stage and messages of a rank, used by both simulations of a pipeline. */
 #include "engine/plan/walk/walk_state.h"
 
 #include <math.h>
 
-/* While the gradients of a tied embedding travel to another receiver, a message gets half of the link. */
+/* While the gradients of a tied embedding are sent to another receiver, a message gets half of the link. */
 void bt_walk_post(bt_walk_state *s, bt_walker *r, double *there) {
     const double wire_s = s->w->wire_s, begin = wire_s > 0 ? fmax(r->now, r->link_free) : r->now,
                  beside = fmin(wire_s, fmax(0, r->table_sent - begin));

@@ -1,5 +1,5 @@
-/* walk_state.h - what the two ways through a pipeline share: walk.c (every rank has its cores) and
- * walk_shared.c (ranks share them). Private to engine/plan/walk. */
+/* walk_state.h - state shared by the two simulations of a pipeline: walk.c (every rank has its own cores) and
+ * walk_shared.c (ranks share cores). Private to engine/plan/walk. */
 #ifndef BT_ENGINE_PLAN_WALK_WALK_STATE_H
 #define BT_ENGINE_PLAN_WALK_WALK_STATE_H
 
@@ -10,9 +10,9 @@ typedef struct bt_walker { /* one rank */
     double now;
     double phase[BT_PHASE_COUNT];
     double began;
-    double met; /* of phase WAIT: for its own tensor-parallel group, not for a stage */
-    /* its link to other hosts: when it has taken all messages between stages that it was given; and the
-     * tied embedding's gradients, of the last of several chunks, which leave beside them */
+    double met; /* part of WAIT spent waiting for the tensor-parallel group */
+    /* when the link to other hosts has sent all posted messages; when it has sent the tied embedding's gradients
+     * (several chunks, last stage) */
     double link_free, table_sent;
     int64_t done; /* passes of pass_order.h */
 } bt_walker;
@@ -26,14 +26,14 @@ typedef struct bt_walk_state {
     bt_walker *ranks; /* (dp, pp) */
     int chunks;
     bt_final_pass *finals; /* (dp, pp, chunks) */
-    double *down,
-        *up; /* (chunks, pp, micros) when a virtual stage's input of a micro-batch is there; < 0: not
-                            known yet. Of the replica that is walked */
-    double
-        tied_at; /* several chunks: when the head's gradients of a tied embedding are there; < 0: likewise */
+    /* (chunks, pp, micros) arrival times of the micro-batches' inputs at the virtual stages of the simulated replica;
+     * < 0 until known */
+    double *down, *up;
+    /* several chunks: arrival time of the head's gradients of a tied embedding; < 0 until known */
+    double tied_at;
 } bt_walk_state;
 
-/* what a stage does with its next pass */
+/* the next pass of a stage */
 typedef struct bt_walk_pass {
     bt_pass pass;
     int at; /* virtual stage */
@@ -46,7 +46,7 @@ static inline bt_walker *bt_walker_at(const bt_walk_state *s, int d, int stage) 
     return &s->ranks[(size_t)d * (size_t)s->w->pp + (size_t)stage];
 }
 
-/* a rank's own factor on computing */
+/* straggler factor of a rank's computing, >= 1 */
 static inline double bt_walker_slow(const bt_walk_state *s, int d, int stage) {
     return s->w->slow ? s->w->slow[(size_t)d * (size_t)s->w->pp + (size_t)stage] : 1;
 }
@@ -56,21 +56,23 @@ static inline bt_final_pass *bt_walk_final(const bt_walk_state *s, int d, int st
                       (size_t)chunk];
 }
 
-/* of a virtual stage */
+/* entry of (virtual stage, micro-batch i) in `down` or `up` */
 static inline double *bt_walk_message(double *at, const bt_walk_state *s, int stage, int64_t i) {
     return &at[(size_t)stage * (size_t)s->w->micros + (size_t)i];
 }
 
-/* false: the stage has made all its passes */
+/* Returns false if the stage has finished all its passes. */
 bool bt_walk_next(const bt_walk_state *s, const bt_walker *r, int stage, bt_walk_pass *out);
 
-/* A message of a rank leaves: *there is when it arrives. On a link between hosts messages follow each other. */
+/* Posts a message of rank r and stores its arrival time in *there. A link between hosts sends one message after
+ * another. */
 void bt_walk_post(bt_walk_state *s, bt_walker *r, double *there);
-/* the same of the tied embedding's gradients, which cross a network */
+/* Posts the tied embedding's gradients, which cross a network. */
 void bt_walk_post_table(bt_walk_state *s, bt_walker *r);
-/* how many times as long the ranks of stage k compute while those of all stages k with works[k] do */
+/* Slow-down of the ranks of stage k while the ranks of all stages i with works[i] compute. */
 double bt_walk_crowding(const bt_walk *w, const bool *works, int k);
-/* The passes of replica d, from where its ranks are, with all `down` and `up` unknown. */
+/* Simulates the passes of replica d from its ranks' present times. All entries of `down` and `up` are unknown at the
+ * start. */
 bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) BT_MUST_CHECK;
 
 #endif
