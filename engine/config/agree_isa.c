@@ -42,7 +42,7 @@ static bt_code make_offer(int rank, const char *isa, offer *o, bt_err *err) {
                          : bt_fail(err, code, "%s (rank %d on host '%s')", why.msg, rank, o->host);
 }
 
-/* OpenBLAS computes the same on two ranks only where it runs the same kernels of its own. */
+/* OpenBLAS gives the same results on two ranks only if both run the same kernels. */
 static bt_code same_blas(bt_comm *world, bool *same, bt_err *err) {
     char mine[64] = "", *all = calloc((size_t)bt_comm_size(world), sizeof mine);
     bt_code code = all ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the ranks' names");
@@ -92,7 +92,7 @@ static void explain(const offer *all, int n, bt_isa_level job, char *out, size_t
     out[0] = '\0';
     if (all[high].allowed == job) return;
     const char *set = bt_kernels_level_isa(job);
-    if (all[low].allowed > job) /* OpenBLAS is not the same everywhere */
+    if (all[low].allowed > job) /* ranks have different OpenBLAS kernels */
         snprintf(out, size, "all ranks compute with %s kernels: they have no faster set in common",
                  set);
     else if (all[low].allowed < all[low].processor)
@@ -121,7 +121,7 @@ static bt_code settle(bt_comm *world, const offer *all, bt_isa_agreement *out, b
     const bt_isa_level job = same ? least : BT_LEVEL_GENERIC;
     list_processors(all, n, out->processors, sizeof out->processors);
     explain(all, n, job, out->note, sizeof out->note);
-    /* a rank keeps its own word where that means the same: avx512-plain may do without VNNI */
+    /* A rank keeps its own name of the set if it means the same; avx512-plain may run without VNNI. */
     const bool keep = most == job || (mine->allowed == job && !is_auto(mine->isa));
     if (!keep) snprintf(out->isa, sizeof out->isa, "%s", bt_kernels_level_isa(job));
     out->changed = strcmp(out->isa, mine->isa) != 0;

@@ -1,8 +1,7 @@
-/* agree_settings.c - the settings, the program and the data are the same on all ranks, or the job
- * ends before its first step with the name of what differs.
+/* agree_settings.c - verifies that settings, program and data are the same on all ranks; otherwise the job ends before
+ * its first step with the name of the difference.
  *
- * One all-reduce of two hashes a setting finds out whether all are equal; only when they are not, the
- * values themselves travel. */
+ * One all-reduce of two hashes per setting finds a difference; the values themselves are sent only then. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +13,7 @@
 #include "engine/config/job_agreement.h"
 #include "engine/config/setting_scope.h"
 
-/* a hash as a number that can be negated: the largest of all ranks' and of all ranks' negated ones
- * are the same number where all hashes are equal */
+/* A hash and its negation: the maximum over ranks of both is the same number only if all hashes are equal. */
 static void put_hash(int64_t pair[2], const char *text, size_t n) {
     pair[0] = (int64_t)(XXH3_64bits(text, n) >> 1);
     pair[1] = -pair[0];
@@ -30,7 +28,7 @@ typedef struct holder { /* a rank and its value */
 static bt_code name_ranks(const holder *all, int n, const char *what, bt_err *err) {
     int r = 1;
     while (r < n && strcmp(all[r].value, all[0].value) == 0) r++;
-    if (r == n) /* the values differ behind what fits */
+    if (r == n) /* the values differ beyond the stored characters */
         return bt_fail(err, BT_ARG,
                        "the ranks of this job differ in %s: it must be the same on all", what);
     bt_fail(err, BT_ARG,
@@ -40,7 +38,7 @@ static bt_code name_ranks(const holder *all, int n, const char *what, bt_err *er
     return BT_ARG;
 }
 
-/* Collective. The ranks call it when their values differ. */
+/* Reports different values of a setting. Collective. */
 static bt_code refuse(bt_comm *world, const char *what, const char *value, bt_err *err) {
     holder mine = {.host = ""}, *all = calloc((size_t)bt_comm_size(world), sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
@@ -61,8 +59,8 @@ bt_code bt_agree_value(bt_comm *world, const char *what, const char *value, bt_e
     return differs(pair) ? refuse(world, what, value, err) : BT_OK;
 }
 
-/* Version, compiler and the names of all settings: programs that differ here may round otherwise, or
- * have another list to compare. */
+/* Compares version, compiler and the names of all settings: programs that differ here may round differently or have
+ * another list to compare. */
 static bt_code agree_program(bt_comm *world, bt_err *err) {
     XXH64_hash_t names = 0;
     char text[64];

@@ -1,4 +1,4 @@
-/* elastic.c - candidates for a layout, in order, each put to the resolver. */
+/* elastic.c - generates candidate layouts in order and checks each with the resolver. */
 #include "engine/config/elastic.h"
 
 #include <inttypes.h>
@@ -37,14 +37,14 @@ int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size
 
 /* ---- one candidate --------------------------------------------------------------------------- */
 
-/* What follows from the number of ranks is found again; what was found once for the whole run stays. */
+/* Values that depend on the number of ranks are computed again; values computed once for the whole run are kept. */
 static void begin(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
     *c = *settled;
     c->launch.ranks = 0;
     c->launch.threads = given->launch.threads;
     c->train.accum = 0;
     c->parallel.gather = given->parallel.gather;
-    /* shares of other ranks */
+    /* explicit shares belong to the previous ranks */
     if (strcmp(given->parallel.balance, "even") != 0 &&
         strcmp(given->parallel.balance, "auto") != 0)
         snprintf(c->parallel.balance, sizeof c->parallel.balance, "even");
@@ -63,8 +63,7 @@ static bt_code resolve(bt_run_cfg *c, const bt_run_cfg *given, int ranks, int64_
     return bt_run_cfg_resolve(c, ranks, err);
 }
 
-/* with the virtual stages and the micro-batch that were asked for where they fit, else with a micro-batch that
- * does, else without virtual stages */
+/* Tries the given virtual stages and micro-batch, then another micro-batch, then no virtual stages. */
 static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
                           const bt_layout_wish *sizes, bt_run_cfg *out, bt_err *err) {
     const int64_t chunks[] = {sizes->pp > 1 ? given->parallel.virtual_stages : 1, 1};
@@ -100,12 +99,12 @@ static int by_distance(const void *a, const void *b) {
     return y->tp - x->tp;
 }
 
-/* asked for, or a divisor of the size it was started with: a run does not become a pipeline by itself */
+/* An axis has the requested size, else a divisor of its original size; a run never becomes a pipeline implicitly. */
 static bool may_be(int size, int asked, int64_t given) {
     return asked ? size == asked : given % size == 0;
 }
 
-/* every such (tp, pp) that divides the ranks, nearest first */
+/* all allowed (tp, pp) that divide the ranks, nearest first */
 static sizes *candidates(const bt_layout_wish *w, const bt_run_cfg *given, int ranks, size_t *n) {
     size_t room = 16;
     sizes *list = malloc(room * sizeof *list);
@@ -139,7 +138,7 @@ static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled
                 w->tp ? w->tp : (int)given->mesh.tp, w->pp ? w->pp : (int)given->mesh.pp, ranks);
     for (size_t i = 0; i < n && code != BT_OK; i++) {
         const bt_layout_wish one = {.tp = list[i].tp, .pp = list[i].pp, .zero = w->zero};
-        /* the message is about the nearest */
+        /* report the error of the nearest candidate */
         code = try_layout(given, settled, ranks, &one, out, i == 0 ? err : NULL);
     }
     free(list);

@@ -8,7 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/config/run_cfg.h"
 
-/* names that are no setting of a run; the last four are set for ranks, and for the command of an alert */
+/* Names that are no setting of a run; the last four are set for ranks and for the command of an alert. */
 static const char *const others[] = {
     "BITRAIN_STORE",      "BITRAIN_MPIRUN",      "BITRAIN_THEME", "BITRAIN_LENSES",
     "BITRAIN_DASH_TOKEN", "BITRAIN_SERVE_TOKEN", "BITRAIN_CLOCK", "BITRAIN_RUN",
@@ -16,7 +16,7 @@ static const char *const others[] = {
 };
 enum { OTHERS = sizeof others / sizeof *others, NAMES_MAX = 2 * BT_OPT_MAX + OTHERS };
 
-/* all names that have an effect, in `space` as far as they are made up; their number */
+/* Writes all names that have an effect and returns their number. Generated names are stored in `space`. */
 static size_t known_names(char space[][64], const char **names) {
     size_t n = 0, made = 0;
     for (size_t i = 0; i < OTHERS; i++) names[n++] = others[i];
@@ -47,7 +47,7 @@ bool bt_environment_read(const char *entry, bt_environment_name *out) {
              entry);
     bt_text_plain(out->name, sizeof out->name, name);
     const char *at[NAMES_MAX];
-    /* the common prefix must not count as likeness */
+    /* the common prefix must not count as similarity */
     for (size_t i = 0; i < n; i++) at[i] = names[i] + sizeof prefix - 1;
     const char *near = bt_nearest(name + sizeof prefix - 1, at, n);
     if (near) snprintf(out->nearest, sizeof out->nearest, "%s%s", prefix, near);

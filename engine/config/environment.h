@@ -8,11 +8,11 @@
 
 typedef struct bt_environment_name {
     char name[64];    /* the variable's name, cut and without control characters */
-    char nearest[64]; /* the known name that it resembles; "" */
+    char nearest[64]; /* most similar known name, or "" */
 } bt_environment_name;
 
-/* Reads `entry`, NAME=VALUE as in environ. true: the name does not begin with BITRAIN_, or bitrain reads it, or sets it
- * for the commands that it starts. false: the name has no effect; *out says what it may have meant. */
+/* Checks `entry`, NAME=VALUE as in environ. Returns false if it is a BITRAIN_ name without effect, and writes the
+ * name and the nearest known one to *out. Names that bitrain sets for its child processes count as known. */
 bool bt_environment_read(const char *entry, bt_environment_name *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* ramp.c - shares of a run to steps. */
+/* ramp.c - converts shares of a run to steps. */
 #include "engine/config/ramp.h"
 
 #include <math.h>

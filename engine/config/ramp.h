@@ -1,9 +1,8 @@
-/* ramp.h - the length of sequences, which begins at a part of its value and doubles at given shares of the run
+/* ramp.h - length of sequences, which begins at a fraction of its value and doubles at given shares of the run
  * (train.seq_ramp).
  *
- * "0.1,0.2,0.4": an eighth until a tenth of the steps are done, then a quarter, a half, and the whole from
- * 0.4 of the steps on. All are pure functions of the step, so that a resumed run goes on with the same
- * data. Any thread. */
+ * "0.1,0.2,0.4": an eighth until a tenth of the steps are done, then a quarter, a half, and the whole from 0.4 of the
+ * steps on. Pure functions of the step, so that a resumed run reads the same data. Any thread. */
 #ifndef BT_ENGINE_CONFIG_RAMP_H
 #define BT_ENGINE_CONFIG_RAMP_H
 
@@ -18,10 +17,10 @@ typedef struct bt_ramp {
     int64_t at[BT_RAMP_MOST]; /* first steps with the doubled value */
 } bt_ramp;
 
-/* key: the setting, for messages. "" is no ramp. BT_ARG: not ascending shares between 0 and 1 */
+/* Parses ascending shares between 0 and 1; "" is no ramp. key: name of the setting in messages. Fails with BT_ARG. */
 bt_code bt_ramp_read(bt_ramp *out, const char *key, const char *text, int64_t steps, bt_err *err)
     BT_MUST_CHECK;
-/* how often the value is still halved in this step */
+/* number of times that the value is still halved in this step */
 int bt_ramp_halvings(const bt_ramp *r, int64_t step);
 
 #endif

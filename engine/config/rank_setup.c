@@ -15,13 +15,13 @@ const char *bt_gather_name(int64_t gather) {
 }
 
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *c) {
-    if (c->tune.mode == BT_TUNE_LORA) return BT_WEIGHTS_LOCAL; /* the base does not travel */
+    if (c->tune.mode == BT_TUNE_LORA) return BT_WEIGHTS_LOCAL; /* the frozen base is never sent */
     if (c->mesh.zero == 0 || c->mesh.dp_shard <= 1) return BT_WEIGHTS_LOCAL;
     if (c->parallel.gather != BT_GATHER_LAYER) return BT_WEIGHTS_GATHERED;
     return c->mesh.zero < 3 ? BT_WEIGHTS_LOCAL : BT_WEIGHTS_PREFETCHED;
 }
 
-/* of a rank, as it will take them where all ranks are on a machine like this one */
+/* threads of a rank if all ranks run on a machine like this one */
 static int threads_of(const bt_run_cfg *c, const bt_mesh_shape *s) {
     int ranks = s->pp * s->dp_replicate * s->dp_shard * s->tp,
         share = ranks > 0 ? bt_cpu_get()->cores / ranks : 1;
@@ -59,7 +59,7 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                                    .pp_size = shape.pp,
                                    .virtual_stages = shape.pp > 1 ? (int)c->parallel.virtual_stages
                                                                   : 1};
-    /* with unequal shares a rank may have more micro-batches than the mean */
+    /* A rank may have more micro-batches than the mean if shares are unequal. */
     const bt_pass_order order = {.stages = shape.pp,
                                  .stage = me.pp,
                                  .chunks = bt_slice_chunks(s.slice),

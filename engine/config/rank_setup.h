@@ -1,9 +1,8 @@
-/* rank_setup.h - what one rank of a layout is and holds, from the settings alone.
+/* rank_setup.h - description of one rank of a layout, derived from the settings.
  *
- * The objects of a training plan their memory and create themselves from this one description, so
- * that `--dry-run` and a running rank cannot differ. Pure arithmetic: any rank of any world can be
- * asked for, without MPI.
- * Threads: none shared. */
+ * The objects of a training plan their memory and create themselves from this description, so `--dry-run` and a running
+ * rank cannot differ. Pure arithmetic; works for any rank of any world, without MPI.
+ * Threads: no shared state. */
 #ifndef BT_ENGINE_CONFIG_RANK_SETUP_H
 #define BT_ENGINE_CONFIG_RANK_SETUP_H
 
@@ -18,33 +17,33 @@ typedef struct bt_rank_setup {
     const bt_run_cfg *cfg; /* resolved; borrowed */
     bt_mesh_shape shape;
     bt_mesh_coord me;
-    bt_model_setup model;               /* without its tensor-parallel group */
+    bt_model_setup model;               /* the slice; its tensor-parallel group is not set */
     bt_params params;                   /* the tensors of this rank's slice of the model */
-    bt_payload_tensor *payload_tensors; /* (params.n) how each travels */
-    /* (n_chunks) of their flat array: each chunk of layers of a pipeline stage */
+    bt_payload_tensor *payload_tensors; /* (params.n) exchange form of each tensor */
+    /* (n_chunks) range of each chunk of layers in the flat array */
     bt_range *chunks;
     int n_chunks;
-    bt_shards shards; /* of their flat array; one shard: everything is one piece */
+    bt_shards shards; /* pieces of the flat array; a single shard is the whole */
     bool sharded;     /* other ranks hold other pieces */
-    int shard;        /* whose pieces are here */
-    /* of the ranks that hold the same pieces, the how-manyth this is */
+    int shard;        /* index of this rank's shard */
+    /* index of this rank among the ranks with the same pieces, and their number */
     int replica, replicas;
     int64_t dp, micros; /* data-parallel ranks; micro-batches of a step */
-    int64_t units;      /* reproducible: the micro-batches, each summed by itself; else 0 */
-    /* this rank's micro-batches where all take equally many */
+    int64_t units; /* micro-batches that are summed separately in reproducible training; else 0 */
+    /* this rank's micro-batches if all ranks have equally many */
     int64_t first_micro, n_micro;
-    bool even; /* they do, for the whole run */
+    bool even; /* all ranks have equally many, during the whole run */
 } bt_rank_setup;
 
-/* BT_ARG for a model or layout that cannot be */
+/* Fails with BT_ARG if the model or layout is impossible. */
 bt_code bt_rank_setup_init(bt_rank_setup *s, const bt_run_cfg *cfg, int rank, bt_err *err)
     BT_MUST_CHECK;
 void bt_rank_setup_release(bt_rank_setup *s); /* accepts an all-zero struct */
 
-/* how gradients travel; `tensors` is borrowed from the setup */
+/* Form of the gradient exchange; `tensors` is borrowed from the setup. */
 bt_payload_form bt_rank_setup_form(const bt_rank_setup *s);
 
-/* where a rank has its ternary weights from */
+/* source of a rank's ternary weights */
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *cfg);
 /* the model of a rank, without its tensor-parallel group */
 bt_model_setup bt_run_cfg_setup(const bt_run_cfg *cfg, int rank);

@@ -1,5 +1,5 @@
-/* resolve_batch.c - the tokens of a step shared out: micro-batches, units of reproducible training, and
- * the small steps that a ramp begins with. */
+/* resolve_batch.c - divides the tokens of a step: micro-batches, units of reproducible training, and the shorter
+ * sequences at the beginning of a ramp. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,14 +9,14 @@
 #include "engine/parallel/schedule/balance.h"
 
 enum {
-    MICRO_TOKENS = 2048, /* of an automatic micro-batch at most, */
-    /* and their residual's elements: its activations stay near the second-level caches */
+    MICRO_TOKENS = 2048, /* tokens of an automatic micro-batch at most */
+    /* elements of its residual stream at most, so that activations fit the second-level caches */
     MICRO_RESIDUAL = 2048 * 512,
-    /* of an automatic unit of reproducible training at most: four in a default batch */
+    /* tokens of an automatic unit of reproducible training at most: four in a default batch */
     UNIT_TOKENS = 1024,
     /* micro-batches for each stage of a pipeline: a fifth of the time it fills and drains */
     PIPE_MICROS = 4,
-    /* micro-batches of a rank at least, where their number may differ between ranks */
+    /* minimum of a rank's micro-batches if their number may differ between ranks */
     UNEVEN_MICROS = 4,
 };
 
@@ -36,8 +36,7 @@ int64_t bt_divisor_above(int64_t n, int64_t least) {
     return n;
 }
 
-/* "4" or "4 or 6": the multiples of `unit` next to x */
-/* "4" or "4 or 6": the multiples of `unit`, the divisors of n, next to x */
+/* Writes "4" or "4 or 6": the multiples of `unit` nearest to x. */
 static const char *nearest_multiples(char *buf, size_t size, int64_t x, int64_t unit) {
     int64_t below = x / unit * unit, above = below + unit;
     if (below > 0)
@@ -58,8 +57,8 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x) {
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* Reproducible training works in units that depend on the batch alone: the number of ranks,
- * --micro-batch and --accum change who works on which units, and no bit. */
+/* Reproducible training works in units that depend only on the batch; the number of ranks, --micro-batch and --accum
+ * decide which rank works on which units and change no bit. */
 static bt_code resolve_units(bt_run_cfg *c, bool to_move, int64_t sequences, int64_t dp,
                              bt_err *err) {
     char buf[64];
@@ -100,8 +99,8 @@ static int64_t micro_tokens(const bt_run_cfg *c) {
     return wide < MICRO_TOKENS ? wide : MICRO_TOKENS;
 }
 
-/* Unequal numbers of micro-batches: the micro-batch must divide the batch, and there must be
- * something to share out. */
+/* If ranks have unequal numbers of micro-batches, the micro-batch must divide the batch, and there must be enough of
+ * them to distribute. */
 static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t sequences, int64_t dp,
                               bt_err *err) {
     char buf[64];
@@ -183,11 +182,11 @@ static bt_code share_out(bt_run_cfg *c, bt_err *err) {
                        nearest_multiples(b, sizeof b, c->train.batch_tokens, dp * T));
     int64_t mine = sequences / dp;
     if (!c->train.micro_batch && !c->train.accum) {
-        /* a pipeline is empty for its first and last few */
+        /* a pipeline idles during its first and last micro-batches */
         int64_t most = micro_tokens(c) / T,
                 many = c->mesh.pp > 1 ? mine / (PIPE_MICROS * c->mesh.pp) : most;
         if (many < most) most = many;
-        /* virtual stages: as many micro-batches as stages, or twice, or three times as many */
+        /* virtual stages need a multiple of pp micro-batches */
         int64_t parts = c->parallel.virtual_stages > 1 && mine % c->mesh.pp == 0 ? c->mesh.pp : 1;
         c->train.micro_batch = bt_divisor_below(mine / parts, most < 1 ? 1 : most);
     }
@@ -211,7 +210,7 @@ static bt_code share_out(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Interleaved passes go by rounds of one micro-batch a stage (pass_order.h). */
+/* Interleaved passes proceed in rounds of one micro-batch a stage (pass_order.h). */
 static bt_code check_rounds(const bt_run_cfg *c, bt_err *err) {
     char buf[64];
     const int64_t dp = c->mesh.dp_replicate * c->mesh.dp_shard,

@@ -1,4 +1,4 @@
-/* resolve_impl.h - what the files of run_resolve.c share. Private to engine/config. */
+/* resolve_impl.h - functions shared by the files of run_resolve.c. Private to engine/config. */
 #ifndef BT_ENGINE_CONFIG_RESOLVE_IMPL_H
 #define BT_ENGINE_CONFIG_RESOLVE_IMPL_H
 
@@ -11,7 +11,7 @@ int64_t bt_divisor_below(int64_t n, int64_t most);
 int64_t bt_divisor_above(int64_t n, int64_t least);
 const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x);
 
-/* batch_tokens, micro_batch, accum, unit; of a batch ramp so that its smallest step has them too */
+/* Resolves batch_tokens, micro_batch, accum and unit. */
 bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 
@@ -19,8 +19,8 @@ bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
  * every code where faults is NULL */
 bt_code bt_collect_fault(bt_text *faults, bt_code code, bt_err *err);
 
-/* Reports the lines of `faults`: one becomes the error, several are logged by rank 0, so that one start shows them
- * all. code: of what ended the reading, BT_OK where nothing did; returned where there are no faults */
+/* Reports the lines of `faults`: one line becomes the error, several are logged by rank 0, so that one start shows
+ * all. Returns `code`, the result of the reading, if there are no faults. */
 bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err);
 
 #endif

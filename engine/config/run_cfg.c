@@ -1,5 +1,5 @@
-/* run_cfg.c - the settings of a run: the table, where values come from, presets. Checks between
- * settings and automatic values are in run_resolve.c. */
+/* run_cfg.c - the settings of a run: table, sources of values, presets. Checks between settings and automatic values
+ * are in run_resolve.c. */
 #include "engine/config/run_cfg.h"
 
 #include <inttypes.h>
@@ -160,7 +160,7 @@ bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err) {
         bt_log(BT_LOG_ERROR, "%.*s", (int)k, s);
         if (!s[k]) break;
     }
-    if (code != BT_OK) return code; /* what ended the reading */
+    if (code != BT_OK) return code; /* error that ended the reading */
     return bt_fail(err, BT_ARG, "%zu settings are wrong, one in each line above", n);
 }
 
@@ -291,12 +291,12 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     for (size_t i = 0; i < sizeof yes / sizeof yes[0]; i++)
         BT_TRY(bt_opts_set(o, yes[i].key, yes[i].value ? "true" : "false", BT_FROM_PRESET, where,
                            err));
-    /* else d_model / heads, whatever they become */
+    /* otherwise head_dim is derived from d_model / heads */
     if (m->D * m->H != m->C) {
         snprintf(text, sizeof text, "%d", m->D);
         BT_TRY(bt_opts_set(o, "model.head_dim", text, BT_FROM_PRESET, where, err));
     }
-    /* What the user changed carries along what follows from it. */
+    /* Settings that depend on a value changed by the user follow it. */
     if (m->KV == m->H && said(o, "model.heads")) {
         snprintf(text, sizeof text, "%lld", (long long)cfg->model.heads);
         BT_TRY(bt_opts_set(o, "model.kv_heads", text, BT_FROM_PRESET, "as model.heads", err));
@@ -321,8 +321,8 @@ static bool said_any(const bt_opts *o, const char *const *keys) {
     return false;
 }
 
-/* Measured with AdamW and tied weights, on texts that are long enough for tokens to be learned unasked: a
- * short one is learned by heart. A model that exists already is not moved so fast. */
+/* Values for long texts, measured with AdamW and tied weights. A short text would be memorised, and an existing
+ * model would move too fast. */
 static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int64_t step_tokens,
                          bt_err *err) {
     char embed_lr[32], beta1[32], share_steps[32], where[64];
@@ -348,13 +348,13 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
     return BT_OK;
 }
 
-/* ranks that have sequences of their own */
+/* data-parallel ranks */
 static int64_t replicas(const bt_run_cfg *cfg, int ranks) {
     const int64_t inner = cfg->mesh.pp * cfg->mesh.tp;
     return inner > 0 && ranks > inner ? ranks / inner : 1;
 }
 
-/* the preset's tokens of a step where tokens are learned; 0: this run has steps of another size */
+/* Returns the preset's tokens of a step for learned tokens, or 0 if this run has steps of another size. */
 static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
     static const char *const sizes[] = {"train.steps",
                                         "train.tokens",
@@ -369,7 +369,7 @@ static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_pres
                : p->word_batch_tokens;
 }
 
-/* of a run with steps of another size */
+/* tokens of a step of a run with steps of another size */
 static int64_t step_tokens(const bt_run_cfg *cfg, const bt_preset *p, int ranks) {
     const int64_t parts = cfg->train.micro_batch * cfg->train.accum * cfg->model.seq_len *
                           replicas(cfg, ranks);

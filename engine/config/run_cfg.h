@@ -31,7 +31,7 @@ typedef struct bt_run_cfg {
     bt_tune_settings tune;
     bt_data_settings data;
     bt_train_settings train;
-    /* a field for each part of training that has settings of its own, with the name of its folder */
+    /* one field for each part of training with its own settings, named after its folder */
 #define BT_SETTINGS_TABLE <part_fields.def>
 #include "engine/base/tables/opt_fields.def"
     bt_parallel_settings parallel;
@@ -71,41 +71,39 @@ extern const size_t bt_run_removed_n;
 extern const bt_opt bt_run_opts[];
 extern const size_t bt_run_opts_n;
 
-/* All sources but automatic values, for `bitrain train` and the ranks alike: table defaults,
- * options of argv (its one positional word is a configuration file), that file, the environment,
- * the preset. help: --help was among the words. */
+/* Reads all sources except automatic values, for `bitrain train` and the ranks alike: table defaults, options of
+ * argv (its one positional word is a configuration file), that file, the environment, the preset. help: set if
+ * --help was given. */
 bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
                         bt_err *err) BT_MUST_CHECK;
-/* puts the preset's values under everything already set (origin preset) */
+/* Sets the preset's values wherever nothing else is set (origin preset). */
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-/* After the preset, where a tokenizer has learned its tokens from text: what the preset has for such, under
- * everything already set. Steps of other size only in the preset's own run, and where `ranks` ranks can
- * share them out. */
+/* Applies, after the preset, its values for a tokenizer that learned its tokens from text, wherever nothing else is
+ * set. The size of a step changes only in the preset's own run, and only if `ranks` ranks can divide it. */
 bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) BT_MUST_CHECK;
-/* cross-field checks and automatic values for `world_size` ranks; after this every number is final.
- * Messages name the numbers. */
+/* Cross-field checks and automatic values for `world_size` ranks; afterwards every number is final. Fails with
+ * BT_ARG; messages contain the numbers. */
 bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
-/* the same, and marks in `o` which values were chosen here ("auto") */
+/* The same, and marks automatic values in `o` ("auto"). */
 bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
-/* how many ranks to start when nobody has started them: --ranks, else what the mesh asks for, else
- * two where there are two cores and a step has an even number of sequences. cores: this process may
- * run on */
+/* Number of ranks to start: --ranks, else the size of the mesh, else two if there are two cores and a step has an
+ * even number of sequences. cores: cores that this process may use. */
 int bt_run_cfg_ranks(const bt_run_cfg *cfg, int cores);
 /* {"optim.lr": {"value": 0.002, "origin": "preset", "where": "preset nano"}, ...}, the config_json
  * of a run's record */
 void bt_run_cfg_json(const bt_opts *o, bt_text *out);
 /* {"optim.lr": "0.002", ...}, every setting as text: in checkpoints */
 void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out);
-/* of all steps of a resolved run */
+/* tokens of all steps of a resolved run */
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);
-int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0: no classifier */
+int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0 if no classifier */
 /* before this step (0-based) the model is a dense one (train.dense_steps without train.lambda_steps, whose
  * model has ternary layers that fade in); the settings as they are then */
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);
-/* the setting with which the head cannot learn shares of what follows a token (train.bigram_steps,
- * train.share_steps); NULL: it can */
+/* Returns the setting that excludes learning shares of following tokens (train.bigram_steps, train.share_steps), or
+ * NULL. */
 const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg);
-/* this step (0-based) leaves attention out (train.bigram_steps) */
+/* true if this step (0-based) skips attention (train.bigram_steps) */
 bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step);
 void bt_run_cfg_make_dense(bt_run_cfg *cfg);
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);

@@ -1,7 +1,6 @@
-/* run_resolve.c - checks between settings, and the values nobody gave.
+/* run_resolve.c - checks between settings, and automatic values.
  *
- * Every message names the numbers that do not fit and the nearest ones that do. Resolving twice
- * changes nothing. */
+ * Every message contains the numbers that do not fit and the nearest ones that do. Resolving twice changes nothing. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@
 #include "engine/parallel/schedule/balance.h"
 
 enum {
-    EVAL_APART = 25, /* steps between automatic validations at least */
+    EVAL_APART = 25, /* minimum of steps between automatic validations */
 };
 
 /* ---- single topics --------------------------------------------------------------------------- */
@@ -71,7 +70,7 @@ static bt_code check_words(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
     return bt_collect_fault(faults, check_isa(c, err), err);
 }
 
-/* "5 or 8": what `fits` next to x, from 1 to `most` */
+/* Writes "5 or 8": the nearest values to x, from 1 to `most`, that satisfy `fits`. */
 static const char *nearest(char *buf, size_t size, bool (*fits)(const void *ctx, int n),
                            const void *ctx, int64_t x, int most) {
     int below = x <= most ? (int)x - 1 : most, above = x < most ? (int)x + 1 : most + 1;
@@ -100,15 +99,14 @@ static bool shares_parts(const void *ctx, int tp) {
            bt_slice_cfg(&part, s->m, (bt_model_slice){.tp_size = tp}, NULL) == BT_OK;
 }
 
-/* parts that so many ranks can share: as many as there would be without them, or one a rank */
+/* number of parts for tp ranks: as many as without them, or one per rank */
 static int parts_for(const bt_model_cfg *m, int tp) {
     int n = tp;
     while (2 * n <= BT_LEAVES_AUTO && bt_leaves_fit(m, 2 * n)) n *= 2;
     return bt_leaves_fit(m, n) ? n : 0;
 }
 
-/* Reproducible training adds over equal parts of the model, of which every tensor-parallel rank has
- * 1, 2, 4, ... */
+/* Reproducible training sums over equal parts of the model; every tensor-parallel rank has 1, 2, 4, ... of them. */
 static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) {
     char buf[48], or [64] = "";
     if (!c->train.reproducible) {
@@ -195,13 +193,13 @@ static bt_code check_shards(const bt_run_cfg *c, bt_err *err) {
     bt_params p;
     if (c->mesh.dp_shard == 1) return BT_OK;
     bt_run_cfg_model(c, &m);
-    /* tables of all parts take long where there are many: enough weights in layers are enough */
+    /* Building the tables of all parts is slow; enough weights in the layers are sufficient. */
     double layers = (double)(c->model.layers / c->mesh.pp) / 2,
            least = layers * (double)c->model.d_ff * (double)c->model.d_model / (double)c->mesh.tp;
     if (c->model.layers >= 2 * c->mesh.pp && least > (double)c->mesh.dp_shard * BT_SUM_BLOCK)
         return BT_OK;
     int64_t blocks = INT64_MAX;
-    /* of the smallest part: layers, vocabularies and kv heads may differ */
+    /* blocks of the smallest part; layers, vocabularies and kv heads may differ */
     for (int k = 0; k < (int)(c->mesh.tp * c->mesh.pp); k++) {
         BT_TRY(bt_params_init(&p, &m,
                               (bt_model_slice){.tp_rank = k % (int)c->mesh.tp,
@@ -254,7 +252,7 @@ static bt_code resolve_mesh(bt_run_cfg *c, int world_size, bt_err *err) {
                        ", or leave --dp-replicate out)",
                        c->mesh.zero, c->mesh.dp_replicate,
                        bt_divisor_above(c->mesh.dp_replicate, 2));
-    /* a stage goes forward and back in turn: layers would come for every half pass */
+    /* A stage alternates forward and backward passes, so layers would be gathered for every half pass. */
     if (c->mesh.pp > 1 && c->mesh.zero >= 3 && c->parallel.gather == BT_GATHER_LAYER)
         c->parallel.gather = BT_GATHER_STEP;
     if (c->mesh.pp > 1 && c->train.reproducible && c->train.parts <= 1)
@@ -308,7 +306,7 @@ static bt_code check_pipe_codec(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* A codec that is not order-exact rounds the sums that leave a rank: other sums in another layout. */
+/* A codec that is not order-exact rounds the sums that a rank sends, so another layout gives other sums. */
 static bt_code check_gradient_codec(const bt_run_cfg *c, bt_err *err) {
     const bt_codec *codec = bt_codec_at((bt_codec_id)c->parallel.codec);
     if (!c->train.reproducible || codec->order_exact || codec->reproducible) return BT_OK;
@@ -324,7 +322,7 @@ static bt_code check_codec(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
     return bt_collect_fault(faults, check_gradient_codec(c, err), err);
 }
 
-/* The dial chooses by measured times: another run of the same settings may choose at other steps. */
+/* The dial chooses by measured times, so another run of the same settings may switch at other steps. */
 static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
     double rate;
     BT_TRY(bt_comm_budget_parse(c->comm.budget, &rate, err));
@@ -339,8 +337,8 @@ static bt_code resolve_budget(bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* A tenth of the steps. Of a short run that begins with fresh weights a third, up to 50 steps: they
- * learn more from 150 steps so (engine/config/recipe.md). */
+/* A tenth of the steps; a third of a short run with fresh weights, up to 50 steps, because such a run learns more
+ * from 150 steps with it (engine/config/recipe.md). */
 static int64_t auto_warmup(int64_t steps, bool fresh) {
     const int64_t tenth = steps / 10, third = steps / 3, least = third < 50 ? third : 50;
     return fresh && tenth < least ? least : tenth;
@@ -361,7 +359,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
     if (!c->train.ramp_steps && c->train.seq_ramp[0]) c->train.ramp_steps = c->train.steps;
     if (c->optim.lr == 0)
         c->optim.lr = c->tune.mode == BT_TUNE_LORA ? BT_LORA_LR : p ? p->lr : 1e-3;
-    /* of other schedules it would be a difference between runs that makes none */
+    /* Other schedules ignore lr2, and a value would only make two equal runs differ. */
     if (c->optim.lr2 == 0 && c->optim.schedule == BT_SCHED_BITNET)
         c->optim.lr2 = c->optim.lr * 2 / 3;
     if (c->optim.warmup < 0 && c->optim.warmup_ratio >= 0)
@@ -371,7 +369,7 @@ static bt_code resolve_length(bt_run_cfg *c, bt_err *err) {
         if (p && p->warmup < c->optim.warmup) c->optim.warmup = p->warmup;
     }
     if (c->parallel.codec_warmup < 0) {
-        int64_t quarter = c->train.steps / 4; /* as 1-bit Adam has it */
+        int64_t quarter = c->train.steps / 4; /* same share as in 1-bit Adam */
         bool warms_up = bt_codec_at((bt_codec_id)c->parallel.codec)->warms_up;
         c->parallel.codec_warmup = !warms_up                   ? 0
                                    : c->optim.warmup > quarter ? c->optim.warmup
@@ -426,7 +424,7 @@ static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* What reads latent weights themselves reads fp32. */
+/* Functions that read latent weights need fp32. */
 static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
     const char *with = c->model.linear == BT_LIN_DENSE ? "model.linear=dense"
                        : c->tune.mode == BT_TUNE_LORA  ? "--tune lora"
@@ -469,15 +467,14 @@ static bt_code resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     BT_TRY(bt_tune_resolve(c, faults, err));
     BT_TRY(bt_collect_fault(faults, resolve_packing(c, synthetic, err), err));
     if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
-    /* `train` has looked at the text by now; nobody else learns a tokenizer */
+    /* `train` has resolved auto from the text before; no other command learns a tokenizer. */
     if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");
-    /* `train` has looked at the tokenizer as well */
+    /* `train` has resolved auto from the tokenizer before. */
     if (strcmp(c->data.template, "auto") == 0) memcpy(c->data.template, "chatml", sizeof "chatml");
     return bt_collect_fault(faults, check_byte_vocab(c, synthetic, err), err);
 }
 
-/* Ranks know how many they are on their host; before the job starts that is known without a host
- * file only. */
+/* A rank counts the ranks of its host; before the job starts, the number is known only without a host file. */
 static void resolve_threads(bt_run_cfg *c, int world_size) {
     int here = world_size;
     if (c->launch.threads) return;
@@ -534,7 +531,7 @@ static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *fa
 }
 
 #define AFTER(t) (1u << (t))
-/* the topics whose values a topic computes with */
+/* topics whose values each topic needs */
 static const unsigned needs[TOPICS] = {
     [MODEL] = AFTER(WORDS),
     [MESH] = AFTER(WORDS) | AFTER(MODEL),
@@ -569,7 +566,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
 }
 
 bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
-    bt_run_cfg *before = malloc(sizeof *before); /* lists make it large */
+    bt_run_cfg *before = malloc(sizeof *before); /* too large for the stack */
     if (!before) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *before = *cfg;
     bt_text faults = {0};

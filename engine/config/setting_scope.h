@@ -1,6 +1,5 @@
-/* setting_scope.h - whose a setting is: what a resumed run takes from its record, and what the ranks of
- * a job must agree on. From setting_scopes.def, the one list of this.
- * Pure. Threads: any. */
+/* setting_scope.h - for each setting, whether a resumed run takes it from its record and whether all ranks must
+ * agree on it (setting_scopes.def). Pure. Threads: any. */
 #ifndef BT_ENGINE_CONFIG_SETTING_SCOPE_H
 #define BT_ENGINE_CONFIG_SETTING_SCOPE_H
 
@@ -18,9 +17,9 @@ typedef enum {
 typedef enum { BT_SETTING_SAME, BT_SETTING_OWN } bt_setting_ranks;
 
 typedef struct bt_setting_scope {
-    bt_setting_resumes resumes; /* the words of setting_scopes.def */
+    bt_setting_resumes resumes; /* see setting_scopes.def */
     bt_setting_ranks ranks;
-    const char *why; /* NULL: kept and the same, as most are */
+    const char *why; /* reason; NULL for the default, KEPT and SAME */
 } bt_setting_scope;
 
 bt_setting_scope bt_setting_scope_of(const char *key);

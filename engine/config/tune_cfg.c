@@ -1,4 +1,4 @@
-/* tune_cfg.c - what the settings of fine-tuning mean: preferences, the teacher, layers that fade in. */
+/* tune_cfg.c - interprets the settings of fine-tuning: preferences, teacher, fade-in of ternary layers. */
 #include "engine/config/tune_cfg.h"
 
 #include "engine/base/small.h"
@@ -70,7 +70,7 @@ bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model
                         .sequence = student->sequence,
                         .tp_group = student->tp_group,
                         .documents = student->documents};
-    /* one rank computes with a teacher that has not these parts as it is */
+    /* If the teacher cannot be divided into the student's parts, one rank computes it whole. */
     if (bt_leaves_fit(teacher, student->leaves)) s.leaves = student->leaves;
     s.cfg.T = student->cfg.T;
     s.cfg.lora = (bt_lora){.rank = 1, .targets = BT_LORA_Q};
@@ -96,7 +96,7 @@ bt_model_counts bt_tune_count(const bt_run_cfg *c) {
     return n;
 }
 
-/* ---- from 16 bits to 1.58 ---------------------------------------------------------------------- */
+/* ---- fade-in of ternary layers ------------------------------------------------------------------- */
 
 bool bt_tune_fades(const bt_run_cfg *c) { return c->train.lambda_steps > 0; }
 

@@ -1,4 +1,4 @@
-/* ckpt_interval.c - the formula, its inputs, and what of them survives. */
+/* ckpt_interval.c - computes the interval and stores its inputs in checkpoints. */
 #include "engine/train/ckpt_interval.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include "engine/base/clock.h"
 
 static const double LEAST_S = 10, WRITTEN_SHARE = 10, PRIOR_S = 86400;
-/* before anything is measured: bytes a second of a copy in memory, of a disk */
+/* assumed rates before any measurement, bytes per second: copy in memory, disk */
 static const double COPY_RATE = 1e9, DISK_RATE = 2e8;
 
 void bt_ckpt_interval_estimate(bt_ckpt_interval *i, size_t bytes, bool beside) {
@@ -40,7 +40,8 @@ double bt_ckpt_interval_s(const bt_ckpt_interval *i, int64_t now_ns) {
 static void save(void *ctx, bt_json *j) {
     const bt_ckpt_interval *i = ctx;
     bt_json_int(j, "count", i->failures);
-    /* whole: of each rank by its own clock, and the text should be as long on all (memory_saver.c) */
+    /* A whole number, because every rank has its own clock and the text must have the same length on all
+     * (memory_saver.c). */
     bt_json_int(j, "trained_s", (int64_t)trained_s(i, bt_now_ns()));
     bt_json_bool(j, "closing", i->closing);
 }
@@ -49,7 +50,8 @@ static void load(void *ctx, const bt_state_values *v) {
     bt_ckpt_interval *i = ctx;
     const int64_t count = bt_state_int(v, "count", -1);
     const double before = bt_state_real(v, "trained_s", 0);
-    if (count < 0 || !(before >= 0 && before < 1e12)) return; /* of before this row was written */
+    if (count < 0 || !(before >= 0 && before < 1e12))
+        return; /* checkpoint from before this row existed */
     i->failures = count + !bt_state_bool(v, "closing", true);
     i->before_s = before;
 }

@@ -1,15 +1,13 @@
-/* ckpt_interval.h - how long to train between two checkpoints: what a checkpoint costs against what a
- * failure without one loses.
+/* ckpt_interval.h - time between two checkpoints, from the cost of a checkpoint and the loss from a failure.
  *
  *     t = sqrt(2 C M) - C
- * C is what a checkpoint costs training, M the mean time between failures (J. W. Young, "A first order
- * approximation to the optimum checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A higher order
- * estimate of the optimum checkpoint interval for restart dumps", FGCS 22(3), 2006, equation 8).
- * C is measured: the time for which training stood still and the processor time of rank 0's writer, as
- * a moving average; before the first checkpoint it is estimated from the bytes. M is (24 h + time trained) /
- * (1 + failures): one failure a day until the run knows better. The interval is at least 10 s and ten
- * times as long as a checkpoint takes to be written, and at most `most_s`.
- * A failure is counted when training goes on from a checkpoint that was not its last act.
+ * C is the cost of a checkpoint for training, M the mean time between failures (J. W. Young, "A first order
+ * approximation to the optimum checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A higher order estimate of the
+ * optimum checkpoint interval for restart dumps", FGCS 22(3), 2006, equation 8).
+ * C is a moving average of the time for which training waited plus the processor time of rank 0's writer; before the
+ * first checkpoint it is estimated from the bytes. M is (24 h + time trained) / (1 + failures), which assumes one
+ * failure a day at first. The interval is at least 10 s and ten times the time to write a checkpoint, and at most
+ * `most_s`. A failure is counted when training resumes from a checkpoint that was not the last action of its attempt.
  * Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_CKPT_INTERVAL_H
 #define BT_ENGINE_TRAIN_CKPT_INTERVAL_H
@@ -17,19 +15,20 @@
 #include "engine/ckpt/state.h"
 
 typedef struct bt_ckpt_interval {
-    double most_s;    /* 0: never by the clock */
+    double most_s;    /* 0: checkpoints are not timed */
     double cost_s;    /* C */
-    double written_s; /* from the copy to the commit, of the newest */
+    double written_s; /* time from copy to commit of the newest checkpoint */
     bool measured;
-    double before_s;  /* trained in the attempts before */
-    int64_t failures; /* of all attempts */
-    int64_t began_ns; /* of this attempt; 0: not yet */
-    bool closing;     /* what is saved now is the attempt's last act */
+    double before_s;  /* time trained in earlier attempts */
+    int64_t failures; /* failures of all attempts */
+    int64_t began_ns; /* start of this attempt; 0 before */
+    bool closing;     /* the checkpoint being saved is the last action of the attempt */
 } bt_ckpt_interval;
 
-/* before the first checkpoint. bytes: that this rank writes; beside: while training goes on */
+/* Estimates the cost before the first checkpoint. bytes: bytes that this rank writes; beside: training continues
+ * meanwhile. */
 void bt_ckpt_interval_estimate(bt_ckpt_interval *i, size_t bytes, bool beside);
-/* one was committed */
+/* Records the measured cost of a committed checkpoint. */
 void bt_ckpt_interval_measured(bt_ckpt_interval *i, double cost_s, double written_s);
 double bt_ckpt_interval_mtbf_s(const bt_ckpt_interval *i, int64_t now_ns);
 double bt_ckpt_interval_s(const bt_ckpt_interval *i, int64_t now_ns);

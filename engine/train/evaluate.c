@@ -12,15 +12,15 @@
 struct bt_evaluator {
     bt_comm *dp;
     int B, T;
-    bool pairs; /* the loss is one of pairs of documents */
-    /* (classes, classes) of the run before; NULL: no classifier */
+    bool pairs; /* the loss is defined on pairs of documents */
+    /* (classes, classes) result of the last run; NULL if no classifier */
     double *confusion;
     uint64_t hash;
-    int64_t n_micro; /* of this rank */
+    int64_t n_micro; /* micro-batches of this rank */
     /* (ranks * n_micro) token losses of every micro-batch, in order */
     double *sums;
     int32_t *inputs, *targets; /* (n_micro, B, T); targets of padding are -1 */
-    int32_t *positions;        /* likewise; NULL: sequences are not made of documents */
+    int32_t *positions;        /* (n_micro, B, T); NULL if sequences do not consist of documents */
     double bytes_per_token;
     bt_text notes;
     void (*progress)(void *ctx, double done);
@@ -29,8 +29,7 @@ struct bt_evaluator {
     void *seen_ctx;
 };
 
-/* This rank's micro-batches; sequences at or after `wanted` are padding and train nothing, count
- * nothing. */
+/* Reads this rank's micro-batches. Sequences from `wanted` on are padding without targets. */
 static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, bt_err *err) {
     size_t per_micro = (size_t)e->B * (size_t)e->T;
     e->inputs = calloc((size_t)e->n_micro * per_micro, sizeof *e->inputs);
@@ -77,7 +76,7 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
     e->T = data->T;
     e->pairs = data->form.kind == BT_FORM_PREFERENCE;
 
-    /* one look at the split tells how many sequences there are */
+    /* open the split once to count its sequences */
     bt_loader_cfg cfg = *data;
     cfg.split = BT_SPLIT_VAL;
     cfg.shuffle = false;
@@ -110,7 +109,7 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
     return BT_OK;
 }
 
-/* one chunk's part of a micro-batch; its loss comes out of the last */
+/* Computes one chunk of layers for a micro-batch; the last chunk gives the loss. */
 static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int32_t *targets,
                     double *loss, bt_err *err) {
     BT_TRY(bt_micro_reference(pipe, m, inputs, targets, err));
@@ -124,7 +123,7 @@ static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int
     return bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
 }
 
-/* precision and recall of label k together: 2 right / (picked + is) */
+/* F1 of label k: 2 correct / (predicted + true) */
 static double macro_f1(const double *confusion, size_t classes) {
     double sum = 0;
     size_t n = 0;
@@ -139,7 +138,7 @@ static double macro_f1(const double *confusion, size_t classes) {
     return n ? sum / (double)n : NAN;
 }
 
-/* the classifications of all ranks' texts */
+/* sums the classifications over all ranks */
 static bt_code add_confusion(bt_evaluator *e, bt_model *m, bt_pipe *pipe, double *f1, bt_err *err) {
     const size_t classes = (size_t)bt_model_config(m)->classes, n = classes * classes;
     *f1 = NAN;
@@ -154,7 +153,7 @@ static bt_code add_confusion(bt_evaluator *e, bt_model *m, bt_pipe *pipe, double
     return BT_OK;
 }
 
-/* forward alone: any number of micro-batches will do */
+/* a forward-only order, valid for any number of micro-batches */
 static bt_pass_order order_of(const bt_model *m, int64_t micros) {
     const bt_model_slice part = bt_model_slice_of(m);
     return (bt_pass_order){.stages = part.pp_size > 1 ? part.pp_size : 1,
@@ -192,7 +191,8 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     bt_model_chunk(m, 0);
     if (pipe) BT_TRY(bt_pipe_end(pipe, err));
     if (pipe) BT_TRY(bt_pipe_sum(pipe, mine, (size_t)e->n_micro, err));
-    /* x + 0 is x: then one order for any number of ranks */
+    /* Each entry is non-zero on one rank only, so the sum is exact and the order is the same for any number of
+     * ranks. */
     BT_TRY(bt_all_reduce_f64(e->dp, e->sums, all, BT_SUM, err));
     BT_TRY(bt_all_reduce_i64(e->dp, &tokens, 1, BT_SUM, err));
     for (size_t i = 0; i < all; i++) nats += e->sums[i];

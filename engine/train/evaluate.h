@@ -1,9 +1,7 @@
-/* evaluate.h - the validation loss: the same sequences every time, shared out over the
- * data-parallel ranks.
+/* evaluate.h - validation loss on a fixed set of sequences, divided among the data-parallel ranks.
  *
- * The sequences are read once, at open, and kept (8 bytes a token and rank's share): an evaluation
- * touches no file. Collective over dp and, with a pipe, over the stages of a pipeline. Threads: the
- * training thread. */
+ * The sequences are read once at open and kept (8 bytes per token of a rank's share), so an evaluation reads no file.
+ * Collective over dp and, with a pipe, over the stages of a pipeline. Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_EVALUATE_H
 #define BT_ENGINE_TRAIN_EVALUATE_H
 
@@ -16,38 +14,37 @@ typedef struct bt_evaluator bt_evaluator;
 
 typedef struct bt_eval_result {
     double nats, bits_per_byte;
-    int64_t tokens; /* that were predicted; of preferences pairs, of a classifier texts */
-    /* of what is judged right or wrong, else NaN: share that is right; mean reward margin; of a
-     * classifier the mean over the labels of F1 (labels that neither are nor were picked count for
-     * nothing) */
+    int64_t tokens; /* predicted tokens; pairs for preferences, texts for a classifier */
+    /* For preferences and classifiers, else NaN: share of correct results; mean reward margin; mean F1 of a
+     * classifier over labels that occur or were predicted. */
     double accuracy, margin, macro_f1;
 } bt_eval_result;
 
-/* `data` names the sources; its split, B, T and shares are set here. tokens: how many to use,
- * capped by the split */
+/* Reads the validation sequences. `data` names the sources; its split, B, T and shares are set here. tokens: number
+ * to use, limited by the split. */
 bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t tokens,
                           bt_comm *dp, bt_err *err) BT_MUST_CHECK;
-/* pipe: NULL where the model is whole */
+/* Computes the validation loss. pipe: NULL if this rank has the whole model. */
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
                          bt_err *err) BT_MUST_CHECK;
-/* called after each micro-batch of this rank with the share that is done */
+/* Sets a function that is called after each micro-batch of this rank with the completed share. */
 void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx);
-/* called after the pass of each micro-batch, which m has just been through; a whole model */
+/* Sets a function that is called after each micro-batch has passed through m, which must be a whole model. */
 typedef bt_code (*bt_evaluator_seen)(void *ctx, bt_model *m, const bt_batch *b, bt_err *err);
 void bt_evaluator_look(bt_evaluator *e, bt_evaluator_seen seen, void *ctx);
-/* that a rank runs; on all the same */
+/* micro-batches of each rank, equal on all ranks */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
-/* of a classifier's evaluation before: (classes, classes) texts, row what is, column what was picked.
- * NULL: it was none */
+/* (classes, classes) texts of the last evaluation of a classifier, row: true label, column: prediction; NULL if no
+ * classifier */
 const double *bt_evaluator_confusion(const bt_evaluator *e);
-/* the first tokens of this rank's sequences; *n: how many */
+/* first tokens of this rank's sequences; *n: their number */
 const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n);
 size_t bt_evaluator_bytes(const bt_evaluator *e);
-/* bytes of text a token of the validation data stands for: what makes bits per byte of nats per token */
+/* bytes of text per token of the validation data, which convert nats per token to bits per byte */
 double bt_evaluator_bytes_per_token(const bt_evaluator *e);
-/* of the files it is made of, as bt_loader_notes; "" for NULL */
+/* notes of its files, see bt_loader_notes; "" for NULL */
 const char *bt_evaluator_notes(const bt_evaluator *e);
-/* of the data it is made of, bt_loader_hash's; 0 for NULL */
+/* hash of its data, see bt_loader_hash; 0 for NULL */
 uint64_t bt_evaluator_hash(const bt_evaluator *e);
 void bt_evaluator_close(bt_evaluator *e); /* accepts NULL */
 

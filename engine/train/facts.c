@@ -1,4 +1,4 @@
-/* facts.c - what is true of the whole run, recorded before the first step. */
+/* facts.c - records facts of the whole run before the first step. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -97,7 +97,7 @@ static void record_arenas(bt_trainer *t) {
     }
 }
 
-/* Tensor-parallel ranks exchange many times a layer: between hosts that is the network's work. */
+/* Tensor-parallel ranks exchange many times per layer, so a group across hosts loads the network. */
 static void record_groups(bt_trainer *t, const bt_rank_info *all) {
     int tp = t->mesh.shape.tp, apart = 0;
     /* tp is the fastest axis: a tensor-parallel group's ranks are neighbours */

@@ -1,4 +1,4 @@
-/* measured.c - measures, or reads what an attempt before measured, and hands it to all ranks. */
+/* measured.c - measures, or reads the values of an earlier attempt, and distributes them to all ranks. */
 #include "engine/train/measured.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ typedef struct kept {
     char magic[8];
     uint64_t place;
     bt_measured what;
-    uint64_t self_hash; /* XXH3-64 of what precedes */
+    uint64_t self_hash; /* XXH3-64 of the fields above */
 } kept;
 
 static bool path_of(const char *dir, const char *name, char out[PATH_MAX]) {
@@ -66,7 +66,7 @@ void bt_measured_write(const bt_measured *m, const char *dir, uint64_t place) {
     bt_log(BT_LOG_DEBUG, "what was measured could not be kept in '%s'", path);
 }
 
-/* of every rank's host, threads, kernels and place in the mesh; the same on all ranks */
+/* hash of every rank's host, threads, kernels and coordinates; equal on all ranks */
 static bt_code fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
     char here[512], host[BT_HOST_MAX] = "";
     const bt_mesh_coord *me = &t->mesh.me;
@@ -74,7 +74,7 @@ static bt_code fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
     int n = snprintf(here, sizeof here, "%d/%d %s %d %s %d %d %d %d", bt_comm_rank(t->mesh.world),
                      bt_comm_size(t->mesh.world), host, bt_threads_count(), bt_kernels_isa(),
                      me->pp, me->dp_replicate, me->dp_shard, me->tp);
-    /* half the bits: the sum over any number of ranks fits */
+    /* half of the bits, so that the sum over ranks does not overflow */
     int64_t sum = (int64_t)(XXH3_64bits(here, (size_t)n) >> 32);
     bt_code code = bt_all_reduce_i64(t->mesh.world, &sum, 1, BT_SUM, err);
     *out = (uint64_t)sum;
@@ -83,8 +83,8 @@ static bt_code fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
 
 /* ---- the peak of all ranks ------------------------------------------------------------------- */
 
-/* cores of a group of ranks that its ranks' threads can use, over those that the ranks were measured on one at
- * a time: the best burst of a rank is one in which the others of its cores happened to wait */
+/* Cores that the threads of a group of ranks can use, over those on which the ranks were measured separately. A
+ * rank's best burst may have occurred while other ranks on its cores waited. */
 static double usable(const bt_peak_part *all, size_t n, const bt_peak_part *of) {
     double wanted = 0;
     for (size_t i = 0; i < n; i++)
@@ -119,7 +119,7 @@ static bt_code peak_of_all(bt_comm *world, double *out, bt_err *err) {
     return code;
 }
 
-/* of the busiest host */
+/* load of the busiest host */
 static bt_code load_of_all(bt_comm *world, double *out, bt_err *err) {
     double load = bt_machine_load_of_others();
     if (isnan(load)) load = -1;

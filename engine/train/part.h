@@ -3,20 +3,20 @@
  *
  * The trainer owns the objects of every training (trainer_impl.h): mesh, model, data, exchange, update,
  * checkpoints, record. A part owns the additional state of its feature, one struct behind `self`, and the trainer
- * calls the functions below at fixed points. The trainer does not know parts by name. Parts do not call each other
+ * calls the functions below at fixed points. The trainer contains no names of parts. Parts do not call each other
  * directly. Without its row and folder, a training runs without the feature.
  *
  *     start   create -> (mesh, memory plan) -> prepare -> (model, data) -> build -> (exchange) -> add_state ->
  *             load(BEFORE) -> weights -> load(RESUMED | FRESH) -> (quantised weights) -> ready -> facts
  *     step    before_step -> { begin_gradients -> gradients -> put_notes -> exchange -> exchanged -> norm -> judge,
- *             again while a part answers AGAIN } -> update -> after_update -> after_step
+ *             repeated while a part returns AGAIN } -> update -> after_update -> after_step
  *     end     end -> release
  *
  * Settings that a part alone reads are rows of its NAME_settings.def (columns: base/tables/opt_fields.def).
  * Every point may be NULL. Parts are called in the order of parts.def, release in the reverse order.
  * Ranks:    all points but put_notes, due, partial and release are called by all ranks alike and may be
- *           collective over the world. Where a point returns a code during the start, all ranks agree on it before
- *           the next part is called; during a step a part agrees by itself on what can fail on one rank alone.
+ *           collective over the world. During the start, all ranks agree on the code of a point before the next part
+ *           is called; during a step a part itself agrees on errors that can occur on one rank alone.
  * Threads:  the training thread. No allocation within a step. */
 #ifndef BT_ENGINE_TRAIN_PART_H
 #define BT_ENGINE_TRAIN_PART_H

@@ -1,4 +1,4 @@
-/* run_control.c - the request box, and waiting for it during a pause. */
+/* run_control.c - the request box and the wait during a pause. */
 #include "engine/train/run_control.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ double bt_control_lr_factor(const bt_control *c) {
     return factor;
 }
 
-/* positive doubles order like their bits, so the largest of all ranks' is rank 0's */
+/* The bits of positive doubles have the order of their values, and only rank 0 has one, so the maximum is rank 0's. */
 bt_control bt_control_take(bt_request_box *box) {
     bt_control c = {0, 0};
     if (!box) return c;

@@ -1,7 +1,6 @@
-/* run_request.h - what people ask of a running training: set from any thread or signal handler,
- * read once per step by rank 0's training thread, which tells the other ranks; of another rank's box STOP
- * counts, which all then learn. One-way,
- * lock-free. */
+/* run_request.h - requests of users to a running training. Any thread or signal handler sets them. Once a step, rank
+ * 0's training thread reads its box and distributes the requests; from the box of another rank only STOP is used.
+ * One-way, lock-free. */
 #ifndef BT_ENGINE_TRAIN_RUN_REQUEST_H
 #define BT_ENGINE_TRAIN_RUN_REQUEST_H
 
@@ -10,7 +9,7 @@
 
 #include "engine/base/tables/verb.h"
 
-/* BT_REQ_PAUSE, ...: a bit a verb. STOP means: checkpoint, then stop */
+/* BT_REQ_PAUSE, ...: one bit per verb. STOP saves a checkpoint, then stops. */
 #define BT_VERB(id, word, argument, who, offered, key, outcome, label, help) \
     BT_REQ_##id = 1 << BT_VERB_##id,
 enum {
@@ -19,11 +18,11 @@ enum {
 #undef BT_VERB
 
 typedef struct bt_request_box {
-    /* or-ed in by askers, taken (exchanged with 0) by the step */
+    /* set by requesters with or, exchanged with 0 by the step */
     _Atomic uint32_t bits;
-    /* with BT_REQ_SAMPLE: what the sample goes on from, malloc'ed; whoever takes it out frees it */
+    /* prompt of BT_REQ_SAMPLE, malloc'ed; the reader frees it */
     _Atomic(char *) prompt;
-    /* with BT_REQ_MIXTURE: the new weights, likewise */
+    /* new weights of BT_REQ_MIXTURE, malloc'ed; the reader frees them */
     _Atomic(char *) mixture;
     /* double: factor on the schedule's learning rate, valid with BT_REQ_LR */
     _Atomic uint64_t lr_factor_bits;

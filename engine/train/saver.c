@@ -1,4 +1,4 @@
-/* saver.c - the state registry into checkpoints and back, with what identifies model and data. */
+/* saver.c - writes the state registry to checkpoints and reads it back, with the identity of model and data. */
 #include "engine/train/saver.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/optim/optim.h"
 
-#define BUILD_NAME __VERSION__ /* the compiler: other compilers may round otherwise */
+#define BUILD_NAME __VERSION__ /* compiler, because another one may round differently */
 
 /* ---- the row "progress" ----------------------------------------------------------------------- */
 
@@ -60,13 +60,13 @@ void bt_saver_init(bt_saver *s) {
     bt_ckpt_interval_add_state(&s->interval, &s->state);
 }
 
-/* ---- when -------------------------------------------------------------------------------------- */
+/* ---- schedule ------------------------------------------------------------------------------------ */
 
 static bool by_clock(const bt_saver *s) {
     return s->cfg->ckpt.every == 0 && s->interval.most_s > 0 && s->cfg->run.out[0];
 }
 
-/* decided anew as the cost becomes known */
+/* updates the fact when the cost of a checkpoint changes */
 static void tell_interval(bt_saver *s) {
     const bt_sink *sink = &s->telemetry->sink;
     const double now_s = bt_ckpt_interval_s(&s->interval, bt_now_ns());
@@ -135,7 +135,7 @@ static bt_code another_tokenizer(bt_saver *s, int64_t step, const char *of, bt_e
     return BT_OK;
 }
 
-/* of the state in memory from which the run was resumed: it has the tokenizer's hash alone */
+/* Compares the tokenizer's hash of the state in memory from which the run resumed; the state contains no tokenizer. */
 static bt_code check_memory_vocab(bt_saver *s, bt_err *err) {
     const bool same = !s->memory_vocab || s->memory_vocab == s->vocab_hash;
     if (same || strncmp(s->cfg->data.path, "synth:", 6) == 0) return BT_OK;
@@ -166,7 +166,7 @@ bool bt_saver_due(const bt_saver *s) {
            (double)(now - s->saved_ns) / 1e9 >= bt_ckpt_interval_s(&s->interval, now);
 }
 
-/* ---- out ------------------------------------------------------------------------------------- */
+/* ---- save ---------------------------------------------------------------------------------------- */
 
 void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m) {
     m->step = s->at->step;
@@ -194,7 +194,7 @@ static void told_failed(bt_saver *s, const bt_err *err) {
     char body[48];
     snprintf(body, sizeof body, "{\"took_ms\":%.3f}", (double)s->stall_ns / 1e6);
     snprintf(s->trouble, sizeof s->trouble, "%.230s", err->msg);
-    s->saved_ns = bt_now_ns(); /* the next try is an interval away */
+    s->saved_ns = bt_now_ns(); /* retry after one interval */
     bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->pending_step - 1, body,
                        "checkpoint after step %" PRId64 " failed, training goes on: %s",
                        s->pending_step, err->msg);
@@ -299,9 +299,9 @@ bt_code bt_saver_finish(bt_saver *s, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- again from the disk ----------------------------------------------------------------------- */
+/* ---- verification -------------------------------------------------------------------------------- */
 
-/* SETTLED_S: a checkpoint that is replaced sooner is not worth the reading. CHECK_SHARE: of the time */
+/* SETTLED_S: minimum age of a checkpoint to read. CHECK_SHARE: share of the time. */
 static const double SETTLED_S = 2, CHECK_SHARE = 0.01;
 
 static void begin_check(bt_saver *s, bool idle) {
@@ -326,10 +326,10 @@ static void told_checked(bt_saver *s, const bt_ckpt_checked *found) {
                            bt_metric_format(size, sizeof size, (double)found->bytes, BT_UNIT_BYTES),
                            found->took_s);
     else if (found->code ==
-             BT_NOMEM) { /* says nothing of the checkpoint, which is read again later */
+             BT_NOMEM) { /* not an error of the checkpoint, which is read again later */
         s->checked_step = -1;
         bt_log(BT_LOG_INFO, "%s", found->err.msg);
-    } else if (s->step == s->check_step) { /* else it had to go for a newer one */
+    } else if (s->step == s->check_step) { /* otherwise a newer one has replaced it */
         s->damaged = true;
         bt_telemetry_event(
             s->telemetry, BT_EVENT_CKPT_DAMAGED, s->at->step - 1, body,
@@ -349,9 +349,9 @@ void bt_saver_check(bt_saver *s, bool idle) {
     told_checked(s, &found);
 }
 
-/* ---- in -------------------------------------------------------------------------------------- */
+/* ---- load ---------------------------------------------------------------------------------------- */
 
-/* newest checkpoint that all ranks can read; each one that was passed over becomes an event */
+/* Finds the newest checkpoint that all ranks can read; each unreadable one becomes an event. */
 static bt_code find(bt_saver *s, const char *dir, char *path, size_t size, bt_ckpt_meta *meta,
                     bt_err *err) {
     bt_text why;
@@ -381,7 +381,7 @@ static bt_code load(bt_saver *s, const char *path, const bt_ckpt_meta *meta, bt_
     return code;
 }
 
-/* optim.KEY, which the checkpoint's row "optimizer" has too */
+/* Warns if optim.KEY differs from the checkpoint's row "optimizer". */
 static void warn_of_kind(bt_saver *s, const bt_ckpt_meta *m, const char *key, const char *what,
                          int64_t kind) {
     const char *now = bt_states_name((bt_states_kind)kind);
@@ -394,7 +394,7 @@ static void warn_of_kind(bt_saver *s, const bt_ckpt_meta *m, const char *key, co
                    what, had, now, key);
 }
 
-/* what may differ without being wrong, but costs the equality of bits */
+/* Warns about differences that are valid but change the bits. */
 static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
     warn_of_kind(s, m, "states", "optimizer states", s->cfg->optim.states);
     warn_of_kind(s, m, "weights", "weights of ternary layers", s->cfg->optim.weights);
@@ -412,7 +412,7 @@ static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
             m->build);
 }
 
-/* each rank reads its own file; the command has compared that of its host, with a longer message */
+/* Each rank compares its own tokenizer file; the command has compared the one of its host, with a longer message. */
 static bt_code same_tokenizer(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
     bool same = true;
     if (!m->tokenizer.len || strncmp(s->cfg->data.path, "synth:", 6) == 0) return BT_OK;
@@ -437,7 +437,7 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
     BT_TRY(find(s, dir, path, sizeof path, &meta, err));
     bt_code code = same_tokenizer(s, &meta, err);
     if (code == BT_OK) code = same_data(s, &meta, err);
-    /* values first: they may decide which slices are wanted */
+    /* load values first, because they may determine the slices */
     if (code == BT_OK) {
         *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};
         code = bt_state_load_values(&s->state, &meta.state, err);
@@ -463,7 +463,7 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
         code = same_data(s, &meta, err);
         if (code == BT_OK && meta.params_hash != s->params_hash)
             code = bt_fail(err, BT_ARG, "the state in memory is of another model");
-        if (code == BT_OK) { /* values first, as above */
+        if (code == BT_OK) { /* load values first, see above */
             *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};
             code = bt_state_load_values(&s->state, &meta.state, err);
         }
@@ -473,19 +473,20 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
         bt_slices_release(&all);
         bt_memory_found_close(found);
     }
-    if (code == BT_IO || code == BT_NOMEM) /* no room to read it: as good as none */
+    if (code == BT_IO ||
+        code == BT_NOMEM) /* if there is no memory to read it, continue as if there were no state */
         code = err->code = BT_FORMAT;
     if (code == BT_OK) {
         warn_of_differences(s, &meta);
         s->memory_vocab = meta.vocab_hash;
-        s->saved_ns = id->disk_ns; /* checkpoints on disk come as if nothing had happened */
+        s->saved_ns = id->disk_ns; /* keep the interval of checkpoints on disk */
     } else if (bt_comm_rank(s->world) == 0)
-        bt_memory_state_drop(dir); /* the next attempt begins from the disk */
+        bt_memory_state_drop(dir); /* the next attempt resumes from disk */
     bt_ckpt_meta_release(&meta);
     return code;
 }
 
-/* a model of another program, or a checkpoint of another shape: every rank reads what it holds */
+/* Reads another program's model, or a checkpoint of another shape; every rank reads its own part. */
 static bt_code fill_from(bt_saver *s, const char *path, bt_text *told, bt_err *err) {
     bt_model_file *file = NULL;
     bt_model_cfg model;

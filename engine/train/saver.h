@@ -1,10 +1,8 @@
-/* saver.h - checkpoints of a training: when one is due, out, and in.
+/* saver.h - saves and loads checkpoints of a training and decides when one is due.
  *
- * What a checkpoint holds is the state registry (ckpt/state.h): whoever owns state that must survive
- * adds a row before the first save or load. The saver itself adds nothing.
- *
- * A periodic checkpoint is written beside training (ckpt/save_async.h), where memory for a copy of the
- * state was to be had; the last one, and one before a stop, is waited for.
+ * The state registry (ckpt/state.h) defines the contents: each owner of state adds a row before the first save or load.
+ * A periodic checkpoint is written while training continues (ckpt/save_async.h) if memory for a copy of the state is
+ * available; the last one, and one before a stop, is written before the function returns.
  *
  * Order:    init -> (rows are added) -> resume | init_from | neither -> start -> { save -> commit* }* ->
  *           release.
@@ -21,11 +19,11 @@
 #include "engine/observe/telemetry.h"
 #include "engine/train/ckpt_interval.h"
 
-typedef struct bt_progress { /* how far a training is */
+typedef struct bt_progress { /* progress of a training */
     int64_t step;            /* steps done, applied or skipped; also the data cursor */
     int64_t updates;         /* steps applied: the optimizer's and the schedule's clock */
     int64_t tokens;
-    double lr_factor; /* asked for by people; 1 otherwise */
+    double lr_factor; /* requested by users; 1 otherwise */
 } bt_progress;
 
 typedef struct bt_saver {
@@ -36,62 +34,62 @@ typedef struct bt_saver {
     bt_progress *at;
     int attempt;
     uint64_t params_hash, data_hash, vocab_hash;
-    uint64_t memory_vocab; /* vocab_hash of the state in memory that was resumed; 0: none was */
-    bt_text tokenizer; /* serialised, as it was at the start: its file may go while the run lives */
-    int64_t step, saved_ns; /* newest checkpoint of this attempt (-1: none); when the clock began */
-    bt_ckpt_async *async;   /* NULL: training waits for every checkpoint */
-    /* of the save that is under way: its step, when it began, how long training stood still for it */
+    uint64_t memory_vocab; /* vocab_hash of the resumed state in memory; 0 without */
+    bt_text tokenizer; /* serialised at the start, because its file may be deleted during the run */
+    /* newest checkpoint of this attempt (-1: none); start of the interval */
+    int64_t step, saved_ns;
+    bt_ckpt_async *async; /* NULL if training waits for every checkpoint */
+    /* the pending save: its step, start, and time for which training waited */
     int64_t pending_step, began_ns, stall_ns;
     bool pending_best;
-    bt_ckpt_interval interval; /* where ckpt.every is 0 */
-    double told_interval_s;    /* as the fact has it; 0: not yet */
-    double best;               /* least validation loss so far; infinite: none */
-    /* the newest checkpoint is read again when the machine is idle (rank 0): the one that is read, of
-     * which step, which was read last, when the next may be; damaged: another is wanted */
+    bt_ckpt_interval interval; /* used if ckpt.every is 0 */
+    double told_interval_s;    /* value of the fact; 0 before the first */
+    double best;               /* lowest validation loss so far; infinite before the first */
+    /* Rank 0 verifies the newest checkpoint when the machine is idle: reader, step being read, step read last,
+     * earliest time of the next read; damaged: a new checkpoint is due. */
     bt_ckpt_reread *check;
     int64_t check_step, checked_step, next_check_ns;
     bool damaged;
-    bool
-        unannounced; /* rank 0: the folder could not be written when the attempt began (bt_ckpt_job.announce) */
-    char path[1024];   /* newest, "" when none */
-    char trouble[240]; /* why the newest save failed, "" when it did not */
+    /* rank 0: the folder was not writable when the attempt began (bt_ckpt_job.announce) */
+    bool unannounced;
+    char path[1024];   /* path of the newest checkpoint, else "" */
+    char trouble[240]; /* error of the newest save, else "" */
 } bt_saver;
 
 /* adds the rows "progress", "best" and "failures" */
 void bt_saver_init(bt_saver *s);
-/* what identifies the state as it is now: step, tokens, attempt, hashes, kernels, compiler */
+/* Writes the identity of the current state: step, tokens, attempt, hashes, kernels, compiler. */
 void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m);
 void bt_saver_release(bt_saver *s); /* accepts an all-zero struct */
-/* the clock of ckpt.minutes begins now; the tokenizer is read; memory for the copy is taken, if any rank
- * has none by none */
+/* Starts the clock of ckpt.minutes, reads the tokenizer and allocates the copy; no rank uses a copy if one cannot
+ * allocate it. */
 bt_code bt_saver_start(bt_saver *s, bt_err *err) BT_MUST_CHECK;
-/* by the clock, where steps do not decide; rank 0's answer counts for all */
+/* true if a timed checkpoint is due; rank 0's result counts */
 bool bt_saver_due(const bt_saver *s);
-/* the validation loss of the weights as they are now; true: it is the least so far, and a checkpoint of
- * them is wanted (ckpt.keep_best) */
+/* Records the validation loss of the current weights. Returns true if it is the lowest so far and a checkpoint is
+ * due (ckpt.keep_best). */
 bool bt_saver_validated(bt_saver *s, double loss);
-/* best: of the weights that bt_saver_validated said so of. wait: until it is committed. One that is
- * still under way is waited for before.
- * A full disk costs this checkpoint, not the run: BT_OK, an event, and `trouble` says why. Nothing
- * is saved where the run has no folder. */
+/* Saves a checkpoint after a pending one has finished. best: the weights have the lowest validation loss
+ * (bt_saver_validated). wait: return after the commit. If the disk is full, only the checkpoint is lost: returns
+ * BT_OK, emits an event and sets `trouble`. Saves nothing if the run has no folder. */
 bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
-/* a save is under way: the same on all ranks; this rank has work left of its stage */
+/* pending: a save is in progress, equal on all ranks; busy: this rank has not finished its stage */
 bool bt_saver_pending(const bt_saver *s);
 bool bt_saver_busy(const bt_saver *s);
-/* The save that is under way goes on to its next stage: when no rank is busy. Failures as of save */
+/* Advances the pending save to its next stage, when no rank is busy. Errors as in save. */
 bt_code bt_saver_advance(bt_saver *s, bt_err *err) BT_MUST_CHECK;
-/* until it is committed or has failed */
+/* Waits until the pending save is committed or has failed. */
 bt_code bt_saver_finish(bt_saver *s, bt_err *err) BT_MUST_CHECK;
-/* Begins to read the newest checkpoint again, or tells what was found of it; rank 0, once a step or while
- * the run waits (idle: at once). Damage is an event, and makes a checkpoint due */
+/* Starts to read the newest checkpoint again, or reports the result. Rank 0, once a step or while the run waits
+ * (idle: at once). Damage is an event and makes a checkpoint due. */
 void bt_saver_check(bt_saver *s, bool idle);
-/* newest checkpoint below dir that all ranks can read: state and progress */
+/* Loads state and progress from the newest checkpoint below dir that all ranks can read. */
 bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK;
-/* the newest state in shared memory, which the supervisor found in dir; id receives which it was */
+/* Loads the newest state in shared memory, which the supervisor found in dir; writes its identity to id. */
 bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, bt_err *err)
     BT_MUST_CHECK;
-/* the weights only of such a checkpoint or of a model of another program; what is missing or too much
- * becomes warnings (init_from.h) */
+/* Loads only the weights of a checkpoint or of another program's model; missing or extra tensors become warnings
+ * (init_from.h). */
 bt_code bt_saver_init_from(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK;
 
 #endif

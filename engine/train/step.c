@@ -46,10 +46,9 @@ static bt_code begin_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err)
     return BT_OK;
 }
 
-/* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over
- * the batch's tokens. Only the last micro-batch lets finished gradients leave while backward goes
- * on. In reproducible training every micro-batch is a unit by itself, added to the others in a fixed
- * order. */
+/* Adds the gradients of this rank's samples, scaled so that the sum over all ranks is the mean over the batch's
+ * tokens. Only the last micro-batch sends finished gradients during backward. In reproducible training every
+ * micro-batch is a separate unit, and units are added in a fixed order. */
 static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     const double began = compute_seconds();
@@ -78,7 +77,7 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* The step's loss from all micro-batches in their order, the same bits on any number of ranks. */
+/* Sums the step's loss over all micro-batches in a fixed order, with the same bits on any number of ranks. */
 static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     double sum = 0, *losses = t->micro.losses;
@@ -151,7 +150,7 @@ static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *er
 
 /* ---- update ---------------------------------------------------------------------------------- */
 
-/* The norm's bits, without the sign: equal on all ranks, or something is broken. */
+/* Bits of the norm without the sign; unequal values on ranks indicate an error. */
 static int64_t fingerprint(double grad_norm) {
     int64_t bits = 0;
     if (isfinite(grad_norm)) memcpy(&bits, &grad_norm, sizeof bits);
@@ -161,7 +160,7 @@ static int64_t fingerprint(double grad_norm) {
 static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     double unscale = 1 / t->step.loss_scale,
            clip = t->cfg.optim.clip /
-                  (out->grad_norm + 1e-6); /* as torch.nn.utils.clip_grad_norm_ */
+                  (out->grad_norm + 1e-6); /* same as torch.nn.utils.clip_grad_norm_ */
     bt_optim_update how = {.t = t->at.updates + 1,
                            .held_at = t->step.held_at,
                            .grad_scale = (float)(t->cfg.optim.clip > 0 && clip < 1 ? clip * unscale

@@ -57,7 +57,7 @@ static bt_code resume(bt_trainer *t, const char *resume_dir, const char *memory_
     return bt_agree(t->mesh.world, bt_trainer_open_data(t, err), err);
 }
 
-/* With a frozen base, model.init_from is the base, and the adapters start from their initial values. */
+/* If the base is frozen, model.init_from is the base, and the adapters start from their initial values. */
 static bt_code begin(bt_trainer *t, bt_err *err) {
     bt_update_init_weights(&t->update, (uint64_t)t->cfg.run.seed);
     if (!t->cfg.model.init_from[0] || bt_model_base(t->model)) return BT_OK;

@@ -15,36 +15,35 @@
 
 typedef struct bt_trainer bt_trainer;
 
-/* what a job that waited beside another learns when it goes on */
+/* input of a spare job when it replaces another one */
 typedef struct bt_trainer_start {
-    const char *resume_dir; /* as in the setup; borrowed */
+    const char *resume_dir; /* same as in the setup; borrowed */
     const bt_sink *sink;
     int attempt, number;
 } bt_trainer_start;
 
 typedef struct bt_trainer_setup {
     const bt_run_cfg *cfg; /* resolved: no "auto" values left (bt_run_cfg_resolve) */
-    /* for the record; NULL: the ranks made none. Borrowed until the run is over */
+    /* recorded; NULL if the ranks have no agreement. Borrowed until the run has ended */
     const bt_isa_agreement *isa;
     const bt_sink *sink;      /* used on rank 0; NULL: record nothing */
     bt_request_box *requests; /* may be NULL */
     bt_place *place;          /* black box of this rank; may be NULL */
     const char *resume_dir;   /* checkpoint folder, "" for a fresh start */
-    int64_t warmup_steps;     /* first steps left out of the result's medians */
-    /* of all ranks' cores together, for mfu (under 0.15 s); else mfu is unknown */
+    int64_t warmup_steps;     /* first steps excluded from the result's medians */
+    /* measure the peak of all cores, for mfu (under 0.15 s); mfu is unknown otherwise */
     bool measure_peak;
-    /* fences checkpoints: an older attempt never commits after a newer one began */
+    /* fences checkpoints: an older attempt cannot commit after a newer one began */
     int attempt;
-    int number; /* of the attempt in the run's record */
-    /* folder of rank 0's host that outlives the attempt; what was measured is kept there for the
-     * next one. NULL or "": nothing is kept */
+    int number; /* number of the attempt in the run's record */
+    /* Folder on rank 0's host that outlives the attempt and stores measurements for the next one; NULL or "" stores
+     * none. */
     const char *kept_dir;
-    /* folder in memory for the state of the newest steps (memory_state.h), the same for all ranks;
-     * NULL or "": no state is kept. As resume_dir it means the newest state in it */
+    /* Folder in memory for the state of the newest steps (memory_state.h), equal on all ranks; NULL or "" keeps
+     * none. resume_dir equal to it resumes from its newest state. */
     const char *memory_dir;
-    /* Returns when this job is to begin, on every rank: what create does before needs no state. It comes
-     * with the setup's start and may change it. Such a job takes all the memory it plans, or fails. NULL:
-     * begin at once */
+    /* Blocks a spare job on every rank until it must start; everything before it needs no state. May change `start`,
+     * which is taken from this setup. Such a job allocates all its planned memory or fails. NULL starts at once. */
     bt_code (*wait)(void *ctx, bt_trainer_start *start, bt_err *err);
     void *wait_ctx;
 } bt_trainer_setup;
@@ -58,24 +57,24 @@ typedef struct bt_train_result {
     double step_ms[BT_MR_COUNT];
     double step_ms_min, step_ms_max; /* rank 0 only */
     double flop_token, peak_flops;   /* peak 0: not measured */
-    double loss_scale;               /* that the next step would use; NaN unless fp16 */
-    int64_t skipped;                 /* steps that were not applied, all attempts */
-    double memory_mib; /* sum of all ranks' peaks, memory that they share counted once */
+    double loss_scale;               /* scale of the next step; NaN unless fp16 */
+    int64_t skipped;                 /* steps that were not applied, in all attempts */
+    double memory_mib;               /* sum of all ranks' peaks; shared memory counts once */
     uint64_t params;
-    bool stopped;          /* asked to stop before the end */
+    bool stopped;          /* a request stopped it before the end */
     char checkpoint[1024]; /* newest, "" when none */
-    bt_profile profile;    /* train.profile: of rank 0; n 0 otherwise */
-    /* why the last checkpoint could not be written, "" when it could */
+    bt_profile profile;    /* train.profile: operations of rank 0; n is 0 otherwise */
+    /* error of the last checkpoint, else "" */
     char trouble[240];
 } bt_train_result;
 
 bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) BT_MUST_CHECK;
-/* Instead of run: n further steps, of which nothing is announced or saved; *step_s: of one, by the slowest rank's
- * clock, the same on all ranks. Several trainers of one process may make steps in turn. n >= 1 */
+/* Runs n >= 1 further steps without events and checkpoints, instead of run. *step_s: seconds of one step on the
+ * slowest rank, equal on all ranks. Several trainers of one process may run steps alternately. */
 bt_code bt_trainer_steps(bt_trainer *t, int64_t n, double *step_s, bt_err *err) BT_MUST_CHECK;
 void bt_trainer_destroy(bt_trainer *t); /* accepts NULL */
-/* borrowed: to sample text after training, or to look inside */
+/* borrowed, to sample text after training or to inspect it */
 struct bt_model *bt_trainer_model(bt_trainer *t);
 
 #endif

@@ -29,7 +29,7 @@ struct bt_step_outcome {
     bool again;                      /* the hub rejected it, so the step is repeated */
     bool left;                       /* a stop request interrupted the step, which does not count */
     bool evaluated;                  /* bt_trainer.validation is the result after this step */
-    bool best;                       /* that result is the lowest loss so far */
+    bool best;                       /* the result is the lowest loss so far */
     bt_control control;              /* user requests, equal on all ranks */
     double seconds_per_micro;        /* computing time of one micro-batch on this rank */
     double rank_values[BT_MR_COUNT]; /* values of the meter for this step */
@@ -89,7 +89,7 @@ typedef struct bt_part_uses {
 struct bt_trainer {
     bt_run_cfg cfg;
     bt_run_cfg now;      /* settings of the current model: dense during train.dense_steps */
-    bt_rank_setup setup; /* of this rank */
+    bt_rank_setup setup; /* setup of this rank */
     bt_mesh mesh;
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
     bt_request_box *requests;

@@ -1,4 +1,4 @@
-/* trainer_run.c - a trainer's steps, from its announcement to its result; or some steps alone. */
+/* trainer_run.c - runs a trainer's steps from its announcement to its result, or single steps. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -64,8 +64,8 @@ static bt_code train(bt_trainer *t, bt_err *err) {
     return bt_telemetry_flush(&t->telemetry, err);
 }
 
-/* A stop asked for during a pause comes after the step's own checkpoint time. A run that was complete before
- * this attempt has its validation loss too. */
+/* A stop request during a pause is executed after the checkpoint of the step. A run that was complete before this
+ * attempt is evaluated too. */
 static bt_code leave(bt_trainer *t, bt_train_result *out, bt_err *err) {
     const bt_control evaluate = {.verbs = BT_REQ_EVAL};
     t->attempt.stopped = !bt_trainer_at_end(t);
@@ -120,7 +120,7 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_code code = train(t, err);
     if (code == BT_OK) code = leave(t, out, err);
     if (code == BT_OK) return result(t, out, err);
-    /* what is in memory may be damaged too: checkpoints on disk were compared before they were made */
+    /* The state in memory may be damaged too; checkpoints on disk were verified before they were written. */
     const char *dir = t->attempt.memory_dir;
     if (code == BT_DAMAGED && dir && dir[0] && bt_comm_rank(t->mesh.world) == 0)
         bt_memory_state_drop(dir);

@@ -1,4 +1,4 @@
-/* run_data.c - settings to a loader's configuration. */
+/* run_data.c - converts settings to a loader's configuration. */
 #include "engine/train/data/run_data.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static void left_out(const bt_telemetry *t, int64_t step, uint64_t n, int64_t T,
                            n == 1 ? "" : "s", T, what);
 }
 
-/* warnings about rows and bytes of the files, and the keys that are not used */
+/* Emits warnings about rows and bytes of the files, and the unused keys. */
 void bt_run_data_notes(const bt_telemetry *t, const char *of, const char *notes, int64_t step) {
     for (size_t n; *notes; notes += n + (notes[n] == '\n')) {
         n = strcspn(notes, "\n");

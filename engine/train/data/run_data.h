@@ -1,4 +1,4 @@
-/* run_data.h - the data settings of a run as the loader takes them. */
+/* run_data.h - loader configuration from the data settings of a run. */
 #ifndef BT_ENGINE_TRAIN_RUN_DATA_H
 #define BT_ENGINE_TRAIN_RUN_DATA_H
 
@@ -6,15 +6,15 @@
 #include "engine/data/shards/loader.h"
 #include "engine/observe/telemetry.h"
 
-/* of the resolved settings, which it borrows; micro-batches and shares of a step are the caller's */
+/* Loader configuration from resolved settings, which it borrows; the caller sets micro-batches and shares of a step. */
 bt_loader_cfg bt_run_data(const bt_run_cfg *c);
-/* events of a packed split: how full its sequences are, and what of it is left out or cut */
+/* Emits events about a packed split: fill of its sequences, omitted and truncated data. */
 void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cfg *c, int64_t step);
 
-/* events of lines of bt_loader_notes; `of` precedes each of them */
+/* Emits the lines of bt_loader_notes as events with the prefix `of`. */
 void bt_run_data_notes(const bt_telemetry *t, const char *of, const char *notes, int64_t step);
 
-/* what each source of a mixture has given to the steps done, as events; nothing of other data */
+/* Emits, for a mixture, the share of each source in the completed steps. */
 void bt_run_data_shares(const bt_telemetry *t, const bt_loader *l, int64_t steps_done);
 
 #endif

@@ -1,12 +1,12 @@
-/* bad_steps_part.c - a step whose loss or gradient is not finite, or a spike: computed again, then applied,
- * skipped or the end of the run.
+/* bad_steps_part.c - a step whose loss or gradient is not finite, or a spike, is computed again and then applied or
+ * skipped, or it ends the run.
  *
  *     the second time        is good                      is bad
  *     with other bits        hardware: applied            hardware: BT_DAMAGED
  *     with the same bits     -                            data or model: train.on_bad_step
- * Weights and optimizer states are still those of before the step, because a step is judged before it
- * is applied: nothing has to be undone. Each rank compares the digest of its own losses and gradients,
- * taken before those of other ranks are added; so the rank whose bits changed is known. */
+ * The check precedes the update, so weights and optimizer states are unchanged and nothing has to be undone. Each rank
+ * compares the digest of its own losses and gradients from before the exchange, which identifies the rank whose bits
+ * changed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

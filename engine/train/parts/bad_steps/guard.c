@@ -1,4 +1,4 @@
-/* guard.c - verdicts by the history of good steps, and the count of bad ones. */
+/* guard.c - classifies steps by the history of good steps and counts bad ones. */
 #include "engine/train/parts/bad_steps/guard.h"
 #include "engine/base/tables/derived.h"
 
@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* sigma of a history that hardly varies: of the loss as a fraction of its median, of ln(norm) */
+/* minimum sigma: of the loss as a fraction of its median, and of ln(norm) */
 static const double LEAST_LOSS_SIGMA = 0.02, LEAST_NORM_SIGMA = 0.25;
-static const double SIGMA_PER_MAD = 1 / 0.6745; /* of normal values */
+static const double SIGMA_PER_MAD = 1 / 0.6745; /* for normally distributed values */
 
 const char *bt_guard_find(const bt_params *p, const double *squares) {
     for (size_t i = 0; i < p->n; i++)
@@ -20,8 +20,7 @@ const char *bt_guard_find(const bt_params *p, const double *squares) {
 
 static int64_t history(const bt_guard *g) { return g->n < g->window ? g->n : g->window; }
 
-/* how many sigmas value is above the median of the ring; least: sigma is at least that, times the
- * median where relative */
+/* Distance of value above the median of the ring in sigmas. least: minimum sigma, times the median if relative. */
 static bt_spike score(bt_guard *g, const double *ring, double value, double least, bool relative) {
     const int64_t n = history(g);
     bt_spike s = {.value = value};
@@ -76,8 +75,8 @@ bt_code bt_guard_verdict(const bt_guard *g, int64_t step, const char *tensor, bt
 
 /* ---- the row "guard" -------------------------------------------------------------------------- */
 
-/* A number is 16 hexadecimal digits of its bits: values are written as often as every step, for the
- * state in memory. Oldest first, so that a window of another length takes the newest. */
+/* A number is written as the 16 hexadecimal digits of its bits, which is fast enough for a state in memory at every
+ * step. Oldest first, so that a window of another length reads the newest. */
 enum { DIGITS = 16 };
 
 static void save_ring(const bt_guard *g, const double *ring, const char *key, bt_json *j) {
@@ -93,7 +92,7 @@ static void save_ring(const bt_guard *g, const double *ring, const char *key, bt
     bt_json_str(j, key, text);
 }
 
-/* the newest g->window of them; how many. 0: there are none, or they are not what save_ring writes */
+/* Reads the newest g->window values and returns their number; 0 if there are none or they are invalid. */
 static int64_t load_ring(const bt_guard *g, const bt_state_values *v, const char *key,
                          double *ring) {
     const char *text = bt_state_text(v, key);

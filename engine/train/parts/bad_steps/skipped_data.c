@@ -41,7 +41,7 @@ static void save(void *ctx, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-/* A list that no training wrote, or no memory for it, is an empty one: it decides nothing. */
+/* An invalid list, or one for which there is no memory, is read as empty, because it affects no decision. */
 static void load(void *ctx, const bt_state_values *v) {
     enum { MOST = 1 << 20 }; /* numbers; a manifest is limited besides */
     bt_skipped *s = ctx;

@@ -6,7 +6,7 @@
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* without state of its own */
+    *self = t; /* no state of its own */
     return BT_OK;
 }
 

@@ -1,4 +1,5 @@
-/* checkpoints_part.c - checkpoints on disk: when one is due, and the stages of one that is written beside training. */
+/* checkpoints_part.c - checkpoints on disk: decides when one is due and advances one that is written during
+ * training. */
 #include <stdlib.h>
 
 #include "engine/train/trainer_impl.h"

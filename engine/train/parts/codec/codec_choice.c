@@ -11,7 +11,7 @@
 #include "engine/update/residual.h"
 
 enum { BAD_STEPS = 2 };
-/* of a tensor's mean second moment, that of any of its gradients at least, while it is held */
+/* minimum of a frozen second moment, relative to the mean of its tensor */
 static const double LEAST_HELD = 0.01;
 
 /* ---- create ---------------------------------------------------------------------------------- */
@@ -42,7 +42,7 @@ void bt_codec_choice_release(bt_codec_choice *c) {
     *c = (bt_codec_choice){0};
 }
 
-/* of this rank's stage; the others' are theirs */
+/* marks a tensor of this rank's stage; other stages mark their own */
 static void make_plain(bt_codec_choice *c, bt_trainer *t, size_t tensor) {
     const bt_params *p = &t->setup.params;
     c->fell[tensor] = c->fell_anew = true;
@@ -66,7 +66,7 @@ static void save(void *ctx, bt_json *j) {
     bt_json_num(j, "room_s", c->dial.room_s);
     bt_json_str(j, "held_by", c->held_by->name);
     bt_json_int(j, "held_at", c->held_at);
-    char *fell = calloc(c->n + 1, 1); /* a digit a tensor */
+    char *fell = calloc(c->n + 1, 1); /* one digit per tensor */
     for (size_t i = 0; fell && i < c->n; i++) fell[i] = c->fell[i] ? '1' : '0';
     if (fell) bt_json_str(j, "fell", fell);
     free(fell);
@@ -78,7 +78,7 @@ static int rung_of(const bt_codec_ladder *l, const char *name, int otherwise) {
     return otherwise;
 }
 
-/* A checkpoint of another --codec says nothing about this one's ladder. */
+/* A checkpoint of another --codec has no information about this one's ladder. */
 static void load(void *ctx, const bt_state_values *v) {
     bt_codec_choice *c = ctx;
     const char *fell = bt_state_text(v, "fell");
@@ -105,11 +105,10 @@ void bt_codec_choice_add_state(bt_codec_choice *c, bt_trainer *t, bt_state *s) {
     bt_state_add(s, &(bt_state_row){.name = "codec", .ctx = c, .save = save, .load = load});
 }
 
-/* ---- now ------------------------------------------------------------------------------------- */
+/* ---- selection --------------------------------------------------------------------------------- */
 
-/* The last rung until the warm-up is over: of a codec that has one of its own the last without error
- * feedback, from whose gradients AdamW's second moment can be told; and where a codec was given one,
- * none. */
+/* Highest rung during the warm-up. For a codec with its own warm-up: the last without error feedback, from whose
+ * gradients AdamW's second moment can be computed. For another given codec: none. */
 static int last_rung(const bt_codec_choice *c, const bt_trainer *t) {
     const bool waits = c->ladder.at[c->most]->warms_up;
     if (t->at.step >= t->cfg.parallel.codec_warmup || (c->dialled && !waits)) return c->most;
@@ -127,9 +126,9 @@ bool bt_codec_choice_stale(const bt_codec_choice *c, const bt_trainer *t) {
     return c->made != bt_codec_choice_now(c, t) || c->fell_anew;
 }
 
-/* A second moment that stays that of a few steps is too small where those steps had hardly a gradient (rows of
- * tokens that they did not have), and what comes later, or the codec's error, makes too long a step of it. What
- * travels as fp32 keeps its own: tensor-parallel ranks hold copies of it. */
+/* A second moment frozen after a few steps is too small where those steps had almost no gradient (rows of absent
+ * tokens), and later gradients or codec errors would cause too long a step. Tensors sent as fp32 keep theirs,
+ * because tensor-parallel ranks hold copies of it. */
 static void hold_second_moment(bt_codec_choice *c, bt_trainer *t) {
     c->held_at = t->at.updates;
     for (size_t k = 0; c->held_at > 0 && k < t->setup.params.n; k++)
@@ -141,7 +140,7 @@ void bt_codec_choice_made(bt_codec_choice *c, bt_trainer *t, const bt_codec *cod
     c->made = codec;
     c->fell_anew = false;
     if (codec == c->held_by) return;
-    /* int8 sends nothing of a small gradient for steps: its second moment would be held at zero */
+    /* int8 sends nothing of a small gradient for several steps, so its second moment would be frozen at zero */
     const bool known = c->held_by->state_bytes == 0;
     c->held_by = codec;
     c->held_at = 0;
@@ -157,7 +156,7 @@ static void add_to_window(bt_codec_choice *c, double step_s) {
     w->exposed_s = exposed_s;
 }
 
-/* of a gradient, sent by a rank on its way to the owner and back, all ranks' mean */
+/* bits per gradient element that a rank sends to the owner and back, mean over all ranks */
 static double gradient_bits(const bt_trainer *t, const bt_codec *c, double *ways) {
     const double n = (double)t->setup.dp, replicas = t->setup.sharded ? t->setup.replicas : n,
                  there = (n - 1) / n, back = (replicas - 1) / n;
@@ -166,13 +165,13 @@ static double gradient_bits(const bt_trainer *t, const bt_codec *c, double *ways
     return there * bits.there + back * bits.back;
 }
 
-/* of a step, sent by a rank */
+/* bytes of gradients that a rank sends in a step */
 static double gradient_bytes(const bt_codec_choice *c, const bt_trainer *t) {
     double ways;
     return (double)t->setup.params.total * gradient_bits(t, c->made, &ways) / 8;
 }
 
-/* each way, on average; of several ranks */
+/* mean bits per direction, with several ranks */
 static double bits_a_way(const bt_trainer *t, const bt_codec *c) {
     double ways;
     const double bits = gradient_bits(t, c, &ways);
@@ -208,8 +207,8 @@ static void tell_dial(const bt_codec_choice *c, bt_trainer *t, int from, const b
         from == 0 ? "fp32" : c->ladder.at[from]->name);
 }
 
-/* Ranks of the data-parallel group that share what their host sends: host by host, gradients cross once
- * (exchange_route.h). */
+/* Ranks of the data-parallel group that share the traffic of their host; with an exchange by hosts, gradients cross
+ * the network once (exchange_route.h). */
 static double ranks_a_host(const bt_trainer *t) {
     const int n = (int)t->setup.dp;
     int groups = 1, *hosts = calloc((size_t)n, sizeof *hosts);
@@ -220,7 +219,7 @@ static double ranks_a_host(const bt_trainer *t) {
     return groups > 1 ? (double)n / groups : 1;
 }
 
-/* Sends a good part of what a step sends, so that what a network lets pass at first decides nothing. */
+/* Measures the link with a large part of a step's bytes, so that initial bursts of a network have no influence. */
 static bt_code ask_link(bt_trainer *t, double bytes, double *link_s, bt_err *err) {
     enum { ROUNDS = 4, PART = 8, LEAST = 1 << 16, MOST = 4 << 20 };
     const size_t part = (size_t)fmin(fmax(bytes / PART, LEAST), MOST);
@@ -230,14 +229,14 @@ static bt_code ask_link(bt_trainer *t, double bytes, double *link_s, bt_err *err
     BT_TRY(bt_link_measure_long(
         &link, t->mesh.dp, &(bt_link_work){.bytes = part, .memory = part, .rounds = ROUNDS}, err));
     *link_s = bt_link_s(&link, 2 * buckets, bytes / ranks_a_host(t));
-    /* of the slowest group of ranks; not to be told: by none */
+    /* The slowest group counts; unknown if one group cannot measure it. */
     double unknown = isnan(*link_s) ? 1 : 0, both[2] = {unknown > 0 ? 0 : *link_s, unknown};
     BT_TRY(bt_all_reduce_f64(t->mesh.world, both, 2, BT_MAX, err));
     *link_s = both[1] > 0 ? NAN : fmax(both[0], 1e-9);
     return BT_OK;
 }
 
-/* once, until the codec changes or steps are no longer held up */
+/* reports once, until the codec changes or delays end */
 static void tell_of_delays(bt_codec_choice *c, bt_trainer *t, const bt_dial_window *w) {
     const bool delayed = w->exposed_s > BT_DIAL_UP * w->step_s;
     char body[160];
@@ -279,7 +278,7 @@ static bt_code turn_dial(bt_codec_choice *c, bt_trainer *t, bt_err *err) {
 
 /* ---- fallbacks ------------------------------------------------------------------------------- */
 
-/* what all ranks owe of every tensor over its gradient; NaN: nothing */
+/* Residual of every tensor over all ranks, relative to its gradient; NaN without residual. */
 static bt_code look_at_residuals(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
                                  double loss_scale, bt_err *err) {
     const double *squares;
@@ -310,8 +309,8 @@ static void tensors_fall(bt_codec_choice *c, bt_trainer *t) {
     }
 }
 
-/* Bad steps are the same on all ranks. Their residuals were taken back; a run of them may be the
- * codec's doing, which a safer one shows. */
+/* Moves to a safer codec after several bad steps, which are equal on all ranks. Their residuals were restored; the
+ * codec may be the cause. */
 static void steps_fall(bt_codec_choice *c, bt_trainer *t, const bt_step_outcome *o) {
     char body[120];
     if (!o->bad) c->bad_in_row = 0;
@@ -334,7 +333,7 @@ bt_code bt_codec_choice_step(bt_codec_choice *c, bt_trainer *t, const bt_residua
                              const bt_step_outcome *o, bt_err *err) {
     const bool look = t->at.step % BT_DIAL_WINDOW == 0,
                was_cold = t->at.step == t->cfg.parallel.codec_warmup;
-    /* over a slow link a window of fp32 can take minutes, so the first is one step long */
+    /* Over a slow link a window of fp32 steps can take minutes, so the first window has one step. */
     const bool turn = c->dialled && (look || !c->turned);
     add_to_window(c, o->rank_values[BT_MR_STEP_TIME] / 1e3);
     steps_fall(c, t, o);

@@ -1,11 +1,11 @@
-/* codec_choice.h - which codec gradients travel by at a step, of those up to --codec: while it
- * warms up bf16, or none; what the dial says (comm.budget); and a safer one where it loses too much:
+/* codec_choice.h - selects the codec of the gradients for each step, at most --codec: bf16 or none during the warm-up;
+ * the dial's choice (comm.budget); a safer codec where the loss of precision is too large:
  *
- *     a tensor     of which all ranks together owe more than comm.residual_cap times its gradient
- *                  travels as fp32 from then on (looked at every BT_DIAL_WINDOW steps)
- *     all tensors  go one rung down the ladder, for good, when two steps in a row were bad
+ *     a tensor     is sent as fp32 from then on if its residual over all ranks exceeds comm.residual_cap times its
+ *                  gradient (checked every BT_DIAL_WINDOW steps)
+ *     all tensors  move one rung down the ladder permanently after two consecutive bad steps
  *
- * Every change is an event, the same on all ranks at the same step, and part of a checkpoint.
+ * Every change is an event, occurs on all ranks at the same step, and is part of a checkpoint.
  * Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_CODEC_CHOICE_H
 #define BT_ENGINE_TRAIN_CODEC_CHOICE_H
@@ -19,25 +19,25 @@ struct bt_step_outcome;
 struct bt_residual;
 
 typedef struct bt_codec_choice {
-    struct bt_trainer *trainer; /* of the state row */
-    bt_codec_ladder ladder;     /* one rung: nothing is to be chosen */
-    int at, most;               /* the rung in use after the warm-up; the last that may be */
-    bool dialled;               /* comm.budget is not off; else `at` is `most` */
+    struct bt_trainer *trainer; /* owner of the state row */
+    bt_codec_ladder ladder;     /* a ladder of one rung leaves no choice */
+    int at, most;               /* rung after the warm-up; highest allowed rung */
+    bool dialled;               /* comm.budget is set; otherwise `at` equals `most` */
     bt_codec_dial dial;
-    bool turned;           /* since this process began */
-    bt_dial_window window; /* of this rank, so far */
-    bt_reduce_times took;  /* by the step's exchange */
-    /* exchanges held steps up, the link did not explain it, and an event said so */
+    bool turned;           /* the dial has decided in this process */
+    bt_dial_window window; /* current window of this rank */
+    bt_reduce_times took;  /* times of the step's exchange */
+    /* an event has reported that exchanges delay steps for a reason other than the link */
     bool told_of_delays;
-    const bt_codec *made; /* the reducer's */
-    /* the codec that holds AdamW's second moment, or does not; optimizer updates before it came */
+    const bt_codec *made; /* codec of the reducer */
+    /* codec that decides whether AdamW's second moment is frozen; optimizer updates before it */
     const bt_codec *held_by;
-    int64_t held_at; /* 0: it is not held */
+    int64_t held_at; /* 0: the second moment is not frozen */
     int bad_in_row;
-    bool fell_anew; /* since the reducer was made */
+    bool fell_anew; /* a tensor changed to fp32 since the reducer was created */
     size_t n;       /* tensors of all stages */
-    bool *fell;     /* (n) travels as fp32: too much was owed */
-    /* (n) as of the last look */
+    bool *fell;     /* (n) the tensor is sent as fp32 because of its residual */
+    /* (n) values of the last check */
     double *owed, *ratio, *bits;
 } bt_codec_choice;
 
@@ -47,18 +47,18 @@ void bt_codec_choice_release(bt_codec_choice *c); /* accepts an all-zero struct 
 void bt_codec_choice_add_state(bt_codec_choice *c, struct bt_trainer *t, bt_state *s);
 /* the codec of the next step */
 const bt_codec *bt_codec_choice_now(const bt_codec_choice *c, const struct bt_trainer *t);
-/* the exchange of gradients must be made anew for the next step */
+/* true if the gradient exchange must be recreated for the next step */
 bool bt_codec_choice_stale(const bt_codec_choice *c, const struct bt_trainer *t);
-/* the reducer is made with this codec */
+/* records that the reducer was created with this codec */
 void bt_codec_choice_made(bt_codec_choice *c, struct bt_trainer *t, const bt_codec *codec);
-/* the model was made anew: what travels as fp32 still does */
+/* After the model was recreated, marks the tensors again that are sent as fp32. */
 void bt_codec_choice_keep_plain(bt_codec_choice *c, struct bt_trainer *t);
-/* After every step; residual: what this rank's codec has yet to send. Changes are events; the caller then makes the
- * reducer anew. Collective over the world */
+/* Called after every step. residual: the unsent part of this rank's gradients. Emits events for changes; the caller
+ * then recreates the reducer. Collective over the world. */
 bt_code bt_codec_choice_step(bt_codec_choice *c, struct bt_trainer *t,
                              const struct bt_residual *residual, const struct bt_step_outcome *o,
                              bt_err *err) BT_MUST_CHECK;
-/* for the statistics of a step of several ranks, into the outcome. Collective */
+/* Writes residual ratios and bits to the outcome, for statistics of several ranks. Collective. */
 bt_code bt_codec_choice_sample(bt_codec_choice *c, struct bt_trainer *t,
                                const struct bt_residual *residual, struct bt_step_outcome *o,
                                bt_err *err) BT_MUST_CHECK;

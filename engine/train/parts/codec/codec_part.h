@@ -1,4 +1,4 @@
-/* codec_part.h - what gradient compression keeps from step to step. */
+/* codec_part.h - state of gradient compression. */
 #ifndef BT_ENGINE_TRAIN_CODEC_PART_H
 #define BT_ENGINE_TRAIN_CODEC_PART_H
 
@@ -8,8 +8,8 @@
 
 typedef struct bt_codec_part {
     bt_residual residual; /* part of the gradients that the codec has not sent yet */
-    bt_unit_rounding
-        rounding; /* for reproducible training; without groups, units are not rounded */
+    /* for reproducible training; without groups, units are not rounded */
+    bt_unit_rounding rounding;
     bt_codec_choice choice;
 } bt_codec_part;
 

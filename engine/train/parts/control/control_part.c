@@ -12,7 +12,7 @@ enum { NOTE_VERBS, NOTE_LR, NOTE_LEAVE, NOTES };
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* without state of its own */
+    *self = t; /* no state of its own */
     return BT_OK;
 }
 
@@ -27,7 +27,7 @@ static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
         notes[NOTE_LEAVE] = 1 + rank;
 }
 
-/* A batch system or a cloud will take the machine of a rank away: all ranks save and leave together, and the supervisor
+/* The batch system or cloud will remove the machine of a rank: all ranks save and leave together, and the supervisor
  * restarts without that machine. */
 static void leave_together(bt_trainer *t, bt_step_outcome *out, int rank) {
     char title[80];

@@ -94,7 +94,7 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     (void)err;
     if (!bt_run_cfg_dense(s->cfg, 0)) return BT_OK;
     bt_run_cfg_make_dense(&t->now);
-    *self = t; /* without state of its own */
+    *self = t; /* no state of its own */
     return BT_OK;
 }
 

@@ -1,4 +1,4 @@
-/* energy_part.c - the joules that this rank's work took in each step, where the processor counts them. */
+/* energy_part.c - energy in joules of each step of this rank, if the processor counts it. */
 #include "engine/observe/energy.h"
 
 #include <stdlib.h>

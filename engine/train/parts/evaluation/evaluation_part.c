@@ -1,4 +1,4 @@
-/* evaluation_part.c - the validation loss: every train.eval_every steps, at the end, and when people ask for it. */
+/* evaluation_part.c - validation loss every train.eval_every steps, at the end, and on request. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -49,7 +49,7 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
         bt_trainer_fact(t, "data.val_bytes_per_token", "%.17g",
                         bt_evaluator_bytes_per_token(e->evaluator));
     bt_trainer_fact(t, "arena.validation", "%zu", bt_evaluator_bytes(e->evaluator));
-    /* without --val-data the notes are those of the training data */
+    /* the notes are those of the training data unless --val-data is given */
     if (t->cfg.data.val_path[0])
         bt_run_data_notes(&t->telemetry, "validation data: ", bt_evaluator_notes(e->evaluator),
                           t->at.step - 1);

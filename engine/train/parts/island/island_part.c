@@ -1,5 +1,5 @@
-/* island_part.c - a training that is an island of a hub (islands.hub): where it joins, which data its steps take,
- * and the exchange of updates with the hub. */
+/* island_part.c - a training that is an island of a hub (islands.hub): its start, the data of its steps, and the
+ * exchange of updates with the hub. */
 #include "engine/train/parts/island/island_part.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static void tell(void *ctx, bool lost, const char *line) {
                        "hub '%s': %s", t->cfg.islands.hub, line);
 }
 
-/* ---- where this island is ------------------------------------------------------------------------ */
+/* ---- position and data --------------------------------------------------------------------------- */
 
 static void take_clock(bt_island_part *p, bt_trainer *t) {
     const bt_island_go *go = bt_island_now(p->island);

@@ -9,8 +9,8 @@
 #include "engine/base/clock.h"
 #include "engine/train/trainer_impl.h"
 
-/* Of the time. From SLOW_S a step on less: a restart itself takes a part of such a step, and two of them are
- * soon done again. */
+/* Shares of the time. If a step takes SLOW_S or more, the share is smaller, because the restart itself costs a part
+ * of such a step, and two steps are soon repeated. */
 static const double SHARE = 0.02, SHARE_SLOW = 0.005, SLOW_S = 0.5, FORGET = 0.0625;
 enum { LONGEST = 1000 };
 
@@ -21,7 +21,7 @@ static int64_t bytes_of(const bt_slices *l) {
     return sum;
 }
 
-/* What this rank keeps. Spread: those of rank 0's host do not hold everything. */
+/* Slices that this rank keeps. Spread: the ranks of rank 0's host do not hold everything. */
 static bt_code slices_here(bt_trainer *t, bt_slices *mine, bool *spread, bt_err *err) {
     bt_slices all = {0};
     bt_comm *world = t->mesh.world;
@@ -44,7 +44,7 @@ static bt_code slices_here(bt_trainer *t, bt_slices *mine, bool *spread, bt_err 
     return code;
 }
 
-/* What the first copy to another host will take, by the slowest link that was measured; 0: none was */
+/* Estimated time of the first copy to another host over the slowest measured link; 0 if none was measured. */
 static double copy_time(bt_trainer *t, const bt_slices *mine) {
     double rate = 0;
     for (int a = 0; a < BT_AXIS_COUNT; a++) {
@@ -54,7 +54,7 @@ static double copy_time(bt_trainer *t, const bt_slices *mine) {
     return rate > 0 ? (double)bytes_of(mine) / rate : 0;
 }
 
-/* the ranks that write, and on other hosts their folder */
+/* prepares the ranks that write, and their folder on other hosts */
 static bt_code prepare(bt_memory_saver *m, bt_trainer *t, bool here, bt_err *err) {
     const char *dir = t->attempt.memory_dir;
     bt_comm *world = t->mesh.world;
@@ -93,7 +93,7 @@ bt_code bt_memory_saver_open(bt_memory_saver *m, bt_trainer *t, const bt_memory_
     if (code == BT_OK && (here || m->spread)) code = bt_memory_state_open(&m->to, &cfg, &why);
     if (m->spread && m->copies == 0) m->copy_s = copy_time(t, &mine);
     bt_slices_release(&mine);
-    /* on all ranks that write alike */
+    /* equal on all ranks that write */
     if (code != BT_OK) give_up(t, &why);
     return BT_OK;
 }
@@ -123,7 +123,7 @@ bt_code bt_memory_saver_write(bt_memory_saver *m, bt_trainer *t, bt_err *err) {
     const bt_code code = bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, &why);
     if (code == BT_MPI) return bt_fail(err, code, "%s", why.msg);
     if (code != BT_OK) {
-        /* the values are as long on all ranks: all end it here. Checkpoints go on as before. */
+        /* The values have equal length on all ranks, so all stop here. Checkpoints continue. */
         bt_telemetry_event(&t->telemetry, BT_EVENT_CHECKPOINT_FAILED, t->at.step - 1, NULL,
                            "no state in memory after step %" PRId64
                            " and later, training and checkpoints go on: %s",
@@ -133,16 +133,17 @@ bt_code bt_memory_saver_write(bt_memory_saver *m, bt_trainer *t, bt_err *err) {
         return BT_OK;
     }
     const double took = (double)(bt_now_ns() - began) / 1e9;
-    /* a copy that other work on the machine made long is not the rule */
+    /* a long copy was probably delayed by other work and has little weight */
     m->copy_s = m->copies++ == 0 || took < m->copy_s ? took
                                                      : m->copy_s + FORGET * (took - m->copy_s);
-    BT_TRY(bt_telemetry_poll(&t->telemetry, err)); /* the other ranks have had time to say theirs */
+    BT_TRY(
+        bt_telemetry_poll(&t->telemetry, err)); /* the other ranks have had time to send theirs */
     bt_memory_saver_settle(m, t);
     return BT_OK;
 }
 
 void bt_memory_saver_settle(bt_memory_saver *m, bt_trainer *t) {
-    /* rank 0's part speaks for all: for the record of the step, and for the parts of other hosts */
+    /* Rank 0's part is valid only when the record of the step and the parts of other hosts are complete. */
     const bool waits = t->telemetry.pending || (m->spread && !m->met);
     if (!m->to || (waits && bt_comm_rank(t->mesh.world) == 0)) return;
     bt_memory_state_publish(m->to);

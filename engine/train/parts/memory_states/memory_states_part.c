@@ -1,5 +1,5 @@
-/* memory_states_part.c - the state of the newest steps in shared memory (memory_saver.h), from which a run goes on
- * after a fault without losing steps. */
+/* memory_states_part.c - state of the newest steps in shared memory (memory_saver.h), from which a run resumes after
+ * a fault without losing steps. */
 #include <stdlib.h>
 
 #include "engine/base/tables/metric.h"

@@ -1,5 +1,5 @@
-/* mixture_part.c - other weights for the sources of a mixture while a run is live: a stage more in
- * data.mixture, from the next step on, which checkpoints keep. */
+/* mixture_part.c - new weights for the sources of a mixture during a run: adds a stage to data.mixture from the next
+ * step on, which checkpoints store. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

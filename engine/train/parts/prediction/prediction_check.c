@@ -1,10 +1,10 @@
-/* prediction_check.c - a median of steps, a threshold, and the likeliest cause. */
+/* prediction_check.c - compares the median of steps with the prediction and derives the likely cause. */
 #include "engine/train/parts/prediction/prediction_check.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* tasks over processors: beyond it others have taken what the ranks wanted */
+/* tasks per processor beyond which other programs slow the ranks down */
 static const double CROWDED = 1.2, MUCH = 0.25;
 
 bt_phase bt_prediction_phase(const bt_prediction_seen *s, const bt_predicted *p) {
@@ -12,7 +12,7 @@ bt_phase bt_prediction_phase(const bt_prediction_seen *s, const bt_predicted *p)
     double most = 0;
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         const double more = s->phase_ms[i] - p->phase_ms[i], d = s->ratio < 1 ? -more : more;
-        if (d > most) most = d, found = (bt_phase)i; /* never by NaN */
+        if (d > most) most = d, found = (bt_phase)i; /* false for NaN */
     }
     return found;
 }
@@ -32,7 +32,7 @@ static const char *slow_phase(bt_phase phase) {
     }
 }
 
-/* without predicted phases */
+/* likely phase without predicted phases */
 static bt_phase guess(const bt_prediction_seen *s) {
     if (s->phase_ms[BT_PH_WAIT] > MUCH * s->step_ms) return BT_PH_WAIT;
     if (s->phase_ms[BT_PH_COMM_EXPOSED] > MUCH * s->step_ms) return BT_PH_COMM_EXPOSED;
@@ -89,7 +89,7 @@ void bt_prediction_check_step(bt_prediction_check *c, const bt_telemetry *t, int
     const bool parted = fabs(s.ratio - 1) > BT_PREDICTION_PART;
     if (parted == c->parted) return;
     c->parted = parted;
-    /* where the layout was tried, what that took is known better than what the model says */
+    /* a trial is more accurate than the model */
     const char *source = isfinite(c->predicted.tried_ms) ? "of the trial before the run"
                                                          : "predicted";
     const bt_phase phase = bt_prediction_phase(&s, &c->predicted);

@@ -1,4 +1,4 @@
-/* prediction_part.c - step times against those that the planner predicted, or that trying the layout took. */
+/* prediction_part.c - compares step times with the prediction or trial of the planner. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     return t->cfg.launch.predicted_ms > 0 && !bt_parts_partial(t);
 }
 
-/* rank 0 has the values of all ranks */
+/* rank 0 receives the values of all ranks */
 static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)o, (void)err;
     if (bt_comm_rank(t->mesh.world) == 0)

@@ -1,4 +1,4 @@
-/* profile_part.c - where a step goes, per operation (train.profile). */
+/* profile_part.c - time of a step per operation (train.profile). */
 #include "engine/observe/profile.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* record_part.c - the step's values, and the statistics of train.stats_every, go to the sink. */
+/* record_part.c - sends the step's values and the statistics of train.stats_every to the sink. */
 #include <math.h>
 
 #include "engine/config/tune_cfg.h"
@@ -6,7 +6,7 @@
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* without state of its own */
+    *self = t; /* no state of its own */
     return BT_OK;
 }
 

@@ -108,8 +108,8 @@ static bt_code settle_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* train.check_weights_every=-1: as seldom as the cost of it asks for, the same on all ranks. began_ns: of the newest
- * comparison */
+/* train.check_weights_every=-1: interval determined by the cost, equal on all ranks. began_ns: start of the newest
+ * comparison. */
 static bt_code plan_next_check(replicas *r, bt_trainer *t, int64_t began_ns, bt_err *err) {
     const int64_t now = bt_now_ns(), steps = t->at.step - r->checked_step;
     double worst[2] = {(double)(now - began_ns),
@@ -139,7 +139,7 @@ static bt_code check_weights(void *self, bt_trainer *t, bt_check_reason why, bt_
     replicas *r = self;
     if (why == BT_CHECK_BEFORE_SAVE) return compare(r, t, err);
     if (t->setup.dp > 1) BT_TRY(compare_now(r, t, err));
-    if (!t->cfg.run.out[0]) return BT_OK; /* without checkpoints there is no better state */
+    if (!t->cfg.run.out[0]) return BT_OK; /* no checkpoints, so no better state */
     return bt_replica_check_finite(&r->check, t->at.step, err);
 }
 

@@ -4,7 +4,7 @@
 
 static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)err;
-    if (s->cfg->ckpt.verify) *self = t; /* without state of its own */
+    if (s->cfg->ckpt.verify) *self = t; /* no state of its own */
     return BT_OK;
 }
 

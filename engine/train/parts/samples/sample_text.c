@@ -1,4 +1,4 @@
-/* sample_text.c - a prompt and what the model makes of it, token by token. */
+/* sample_text.c - generates text from a prompt, token by token. */
 #include "engine/train/parts/samples/sample_text.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 enum {
     PROMPT_TOKENS = 32,
     ASKED_TOKENS = 64
-}; /* of the validation data, at most; where none is set */
+}; /* tokens of the validation data at most; tokens of a requested sample if none are set */
 static const double TEMPERATURE = 0.7;
 
 struct bt_sample_text {
@@ -24,8 +24,8 @@ struct bt_sample_text {
     bt_sample_text *next;
 };
 
-typedef struct source {      /* of the prompt: its text, or else tokens */
-    const char *text, *name; /* of the setting, for messages */
+typedef struct source {      /* source of the prompt: text, or else tokens */
+    const char *text, *name; /* name of the setting, for messages */
     const int32_t *tokens;
     size_t n;
 } source;
@@ -48,7 +48,7 @@ static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, con
         from->name, *n, (int)cfg->model.seq_len);
 }
 
-/* rank 0: the prompt's tokens and how many are to follow */
+/* Rank 0: finds the tokens of the prompt and the number of tokens to generate. */
 static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const source *from,
                            bt_err *err) {
     int32_t *ids = NULL;
@@ -102,7 +102,7 @@ static bt_code create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *worl
 
 enum { PROMPTS_MOST = 32, PROMPT_FILE_BYTES = 1 << 20 };
 
-/* rank 0: lines that are not empty, in `text`; BT_ARG: there are none, or too many */
+/* Rank 0: splits the file into non-empty lines. Fails with BT_ARG if there are none or too many. */
 static bt_code read_prompts(const char *path, char **text, char *line[PROMPTS_MOST], int64_t *n,
                             bt_err *err) {
     size_t bytes;
@@ -167,7 +167,7 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
     return *out ? BT_OK : bt_fail(err, BT_ARG, "the prompt is empty");
 }
 
-/* of the first n tokens through one chunk of layers */
+/* passes the first n tokens through one chunk of layers */
 static bt_code pass(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
     if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     bt_model_stage_meet(m);
@@ -175,7 +175,7 @@ static bt_code pass(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_
     return bt_model_ends(m) ? BT_OK : bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
 }
 
-/* the token after the first n, on every rank */
+/* draws the token after the first n, on every rank */
 static bt_code next_token(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
     const bt_model_slice part = bt_model_slice_of(m);
     const bt_draw how = {.temperature = TEMPERATURE, .seed = s->seed, .index = (uint64_t)n};

@@ -1,12 +1,10 @@
-/* sample_text.h - what the model writes now: at every validation it goes on from one fixed prompt,
- * with the same noise, so that two samples differ by what was learned between them.
+/* sample_text.h - text that the model generates at every validation from a fixed prompt with the same random numbers,
+ * so two samples differ only by what was learned between them.
  *
- * The prompt is a setting (@FILE: one on each line of a file, all of which are written), or the first tokens of
- * the validation data. Every rank takes part in every
- * token, in any layout; rank 0 alone has the words. There is no key-value cache: a sample of n
- * tokens costs n forward passes of up to prompt + n tokens.
- *
- * A prompt may also be given on request, for one sample (for_prompt).
+ * The prompt is a setting (@FILE: one sample for each line of a file) or the first tokens of the validation data. Every
+ * rank computes every token, in any layout; only rank 0 has the text. There is no key-value cache: a sample of n tokens
+ * costs n forward passes of up to prompt + n tokens. A prompt may also be given on request, for one sample
+ * (for_prompt).
  *
  * Order:    create -> run* -> destroy. create and run are collective over all ranks.
  * Threads:  the training thread. */
@@ -22,22 +20,22 @@
 
 typedef struct bt_sample_text bt_sample_text;
 
-/* *out is NULL where nothing is to be written: train.sample_tokens is 0, or the data are no text.
- * beginning: n tokens that stand in for a prompt, on world's rank 0. All borrowed but the tokens.
- * BT_ARG: a prompt is not of the model's vocabulary, or leaves no room in a sequence; the file has none. */
+/* Creates the samples; *out is NULL if train.sample_tokens is 0 or the data are no text. beginning: n tokens that
+ * replace a missing prompt, on rank 0 of the world. Everything but the tokens is borrowed. Fails with BT_ARG if a
+ * prompt is not in the model's vocabulary or leaves no room in a sequence, or if the file has none. */
 bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
                               const int32_t *beginning, size_t n, bt_err *err) BT_MUST_CHECK;
-/* The same with a prompt that somebody asked for, which rank 0 alone has (elsewhere it is ignored);
- * train.sample_tokens of 0 counts as 64. BT_ARG, on all ranks: the prompt is empty, is not of the
- * model's vocabulary or leaves no room; BT_UNSUPPORTED: the model writes no text. Collective. */
+/* The same with a requested prompt, which only rank 0 reads; train.sample_tokens of 0 counts as 64. Fails on all
+ * ranks with BT_ARG if the prompt is empty, not in the model's vocabulary or too long, and with BT_UNSUPPORTED if
+ * the model writes no text. Collective. */
 bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
                                   const char *prompt, bt_err *err) BT_MUST_CHECK;
-/* model: quantised. pipe: NULL where it is whole. Then `prompt` and `text` have the words, on rank 0
- * only; a NUL is a space there, other bytes that are no UTF-8 stay as they are. */
+/* Writes the prompt and the generated text, on rank 0 only; NUL becomes a space, other bytes that are not UTF-8 are
+ * kept. model: quantised. pipe: NULL if this rank has the whole model. */
 bt_code bt_sample_text_run(bt_sample_text *s, bt_model *model, bt_pipe *pipe, bt_weights *weights,
                            bt_text *prompt, bt_text *text, bt_err *err) BT_MUST_CHECK;
-/* of the next prompt; NULL: there is none */
+/* samples of the next prompt, or NULL */
 bt_sample_text *bt_sample_text_next(const bt_sample_text *s);
-void bt_sample_text_destroy(bt_sample_text *s); /* and those that follow it; accepts NULL */
+void bt_sample_text_destroy(bt_sample_text *s); /* also destroys the following ones; accepts NULL */
 
 #endif

@@ -1,4 +1,4 @@
-/* samples_part.c - text that the model writes at each validation (train.sample_tokens), or when people ask for it. */
+/* samples_part.c - text that the model writes at each validation (train.sample_tokens) or on request. */
 #include <stdlib.h>
 
 #include "engine/base/clock.h"
