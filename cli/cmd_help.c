@@ -26,7 +26,8 @@ static bt_code of_command(const bt_command *c, const char *const *words, size_t 
     bt_verb_help verb;
     bool found = false;
     int argc = 0;
-    if (n && c->verb_at) argv[argc++] = (char *)"RUN"; /* stands before the verb, not in help */
+    if (n && c->verb_at)
+        argv[argc++] = (char *)"RUN"; /* precedes the verb on a command line, not in help */
     for (size_t i = 0; i < n; i++) argv[argc++] = (char *)words[i];
     const size_t most = c->verb || c->verbs ? 1 : 0;
     if (n > most) return bt_fail(err, BT_ARG, "unexpected word '%s'", words[most]);

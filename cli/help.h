@@ -16,7 +16,7 @@ void bt_help_examples(const bt_command *command, const char *verb, const char *i
                       bt_text *out);
 /* every setting of a run: key, flag, default, range */
 void bt_help_options(bt_text *out);
-/* those with a flag, in groups, the most used first, with the values they have here */
+/* the settings with a flag, in groups, the most used first, with their values on this machine */
 void bt_help_run_options(bt_text *out);
 void bt_help_presets(bt_text *out);
 void bt_help_metrics(bt_text *out);

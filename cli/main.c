@@ -149,7 +149,7 @@ static void hold_descriptors(void) {
     }
 }
 
-/* A report that nobody asked for is written to nowhere. */
+/* A report without a reader is discarded. */
 static void drop_report(const bt_command *command, int argc, char **argv) {
     bool drops = no_stdout && command->reports;
     for (int i = 0; i < argc; i++) drops = drops && strcmp(argv[i], "--json") != 0;

@@ -58,7 +58,7 @@ typedef struct measured {
     void (*prepare)(void *ctx);              /* not timed; NULL: nothing */
     bt_code (*once)(void *ctx, bt_err *err); /* collective */
     void *ctx;
-    double rounds; /* of messages between every two ranks, for the limit */
+    double rounds; /* messages between every two ranks, for the limit */
 } measured;
 
 /* the median of several rounds, each as long as its slowest rank takes; one before them is not
@@ -233,72 +233,52 @@ static double kept_up(const bench *b, int id) {
 
 /* ---- the result -------------------------------------------------------------------------------- */
 
-static void put_json(bt_text *out, const bench *b) {
-    bt_json j;
-    bt_json_begin(&j, out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "ranks", bt_comm_size(b->mesh.dp));
-    bt_json_num(&j, "link_bytes_per_s", b->link.bytes_per_s > 0 ? b->link.bytes_per_s : NAN);
-    bt_json_num(&j, "link_latency_ms", b->link.bytes_per_s > 0 ? b->link.latency_s * 1e3 : NAN);
-    bt_json_array(&j, "rows");
-    for (size_t i = 0; i < b->n; i++) {
-        const row *r = &b->rows[i];
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "what", r->what);
-        bt_json_str(&j, "codec", r->codec);
-        bt_json_num(&j, "bytes", r->bytes);
-        bt_json_num(&j, "bytes_wire", r->wire);
-        bt_json_num(&j, "ms", r->s * 1e3);
-        bt_json_num(&j, "limit_ms", r->limit_s * 1e3);
-        bt_json_num(&j, "bytes_per_s", r->bytes / r->s);
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "codecs");
-    for (int id = 1; id < BT_CODEC_COUNT; id++) {
-        const bt_codec_rate *r = &b->codecs[id];
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "codec", bt_codec_at((bt_codec_id)id)->name);
-        bt_json_num(&j, "bits", 8 * r->wire_bytes);
-        bt_json_num(&j, "encode_bytes_per_s", fp32_rate(r->encode_s));
-        bt_json_num(&j, "decode_bytes_per_s", fp32_rate(r->decode_s));
-        bt_json_num(&j, "decode_add_bytes_per_s", fp32_rate(r->decode_add_s));
-        bt_json_num(&j, "link_bytes_per_s", kept_up(b, id));
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
+static void put_row(bt_printout *o, const row *r) {
+    bt_printout_row(o);
+    bt_printout_str(o, "what", "what", r->what);
+    bt_printout_str(o, "codec", "codec", r->codec);
+    bt_printout_numf(o, "bytes", "MB fp32", r->bytes, 1e-6, "%.1f");
+    bt_printout_numf(o, "bytes_wire", "MB sent", r->wire, 1e-6, "%.3f");
+    bt_printout_numf(o, "ms", "ms", r->s * 1e3, 1, "%.2f");
+    bt_printout_numf(o, "limit_ms", "limit ms", r->limit_s * 1e3, 1, "%.2f");
+    bt_printout_numf(o, "bytes_per_s", "GB/s", r->bytes / r->s, 1e-9, "%.2f");
+    bt_printout_end(o);
 }
 
-static void put_text(bt_text *out, const bench *b) {
-    bt_text_printf(out, "%d data-parallel ranks, %s kernels; ", bt_comm_size(b->mesh.dp),
-                   bt_kernels_isa());
-    if (b->link.bytes_per_s > 0)
-        bt_text_printf(out, "the link: %.1f MB/s a rank, %.3f ms a round\n",
-                       b->link.bytes_per_s / 1e6, b->link.latency_s * 1e3);
+static void put_codec(bt_printout *o, const bench *b, int id) {
+    const bt_codec_rate *r = &b->codecs[id];
+    bt_printout_row(o);
+    bt_printout_str(o, "codec", "codec", bt_codec_at((bt_codec_id)id)->name);
+    bt_printout_numf(o, "bits", "bits", 8 * r->wire_bytes, 1, "%.3f");
+    bt_printout_numf(o, "encode_bytes_per_s", "encode GB/s", fp32_rate(r->encode_s), 1e-9, "%.2f");
+    bt_printout_numf(o, "decode_bytes_per_s", "decode GB/s", fp32_rate(r->decode_s), 1e-9, "%.2f");
+    bt_printout_numf(o, "decode_add_bytes_per_s", "and add GB/s", fp32_rate(r->decode_add_s), 1e-9,
+                     "%.2f");
+    bt_printout_numf(o, "link_bytes_per_s", "link Gbit/s", kept_up(b, id), 8e-9, "%.2f");
+    bt_printout_end(o);
+}
+
+static void put_result(bt_printout *o, const bench *b) {
+    const bool known = b->link.bytes_per_s > 0;
+    const int ranks = bt_comm_size(b->mesh.dp);
+    bt_printout_line(o, "%d data-parallel ranks, %s kernels; ", ranks, bt_kernels_isa());
+    if (known)
+        bt_printout_line(o, "the link: %.1f MB/s a rank, %.3f ms a round\n",
+                         b->link.bytes_per_s / 1e6, b->link.latency_s * 1e3);
     else
-        bt_text_printf(out, "the link's speed cannot be told from the machine's other work\n");
-    bt_text_printf(out, "  %-9s %-11s %9s %12s %10s %10s %9s\n", "what", "codec", "MB fp32",
-                   "MB sent", "ms", "limit ms", "GB/s");
-    for (size_t i = 0; i < b->n; i++) {
-        const row *r = &b->rows[i];
-        char limit[32] = "-";
-        if (isfinite(r->limit_s)) snprintf(limit, sizeof limit, "%.2f", r->limit_s * 1e3);
-        bt_text_printf(out, "  %-9s %-11s %9.1f %12.3f %10.2f %10s %9.2f\n", r->what, r->codec,
-                       r->bytes / 1e6, r->wire / 1e6, r->s * 1e3, limit, r->bytes / r->s / 1e9);
-    }
-    bt_text_printf(out, "  (sent: by a rank; GB/s: of fp32; medians of %d)\n", ROUNDS);
-    bt_text_printf(out, "  %-9s %6s %12s %12s %14s %14s\n", "codec", "bits", "encode GB/s",
-                   "decode GB/s", "and add GB/s", "link Gbit/s");
-    for (int id = 1; id < BT_CODEC_COUNT; id++) {
-        const bt_codec_rate *r = &b->codecs[id];
-        bt_text_printf(out, "  %-9s %6.3f %12.2f %12.2f %14.2f %14.2f\n",
-                       bt_codec_at((bt_codec_id)id)->name, 8 * r->wire_bytes,
-                       fp32_rate(r->encode_s) / 1e9, fp32_rate(r->decode_s) / 1e9,
-                       fp32_rate(r->decode_add_s) / 1e9, 8 * kept_up(b, id) / 1e9);
-    }
-    bt_text_printf(
-        out,
+        bt_printout_line(o, "the link's speed cannot be told from the machine's other work\n");
+    bt_printout_int(o, "ranks", NULL, ranks);
+    bt_printout_num(o, "link_bytes_per_s", NULL, known ? b->link.bytes_per_s : NAN, BT_UNIT_PER_S);
+    bt_printout_num(o, "link_latency_ms", NULL, known ? b->link.latency_s * 1e3 : NAN, BT_UNIT_MS);
+    bt_printout_rows(o, "rows");
+    for (size_t i = 0; i < b->n; i++) put_row(o, &b->rows[i]);
+    bt_printout_rows_end(o, "  ");
+    bt_printout_line(o, "  (sent: by a rank; GB/s: of fp32; medians of %d)\n", ROUNDS);
+    bt_printout_rows(o, "codecs");
+    for (int id = 1; id < BT_CODEC_COUNT; id++) put_codec(o, b, id);
+    bt_printout_rows_end(o, "  ");
+    bt_printout_line(
+        o,
         "  (of fp32, by one core while every rank does the same; link: what it keeps up with)\n");
 }
 
@@ -365,14 +345,10 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bt_err *err) {
     bt_bench_bar_begin(&b.bar, true, true);
     if (code == BT_OK) code = measure_all(&b, cfg, err);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
-        bt_text out;
-        bt_text_init(&out);
-        if (cfg->run.json)
-            put_json(&out, &b);
-        else
-            put_text(&out, &b);
-        bt_bench_print_result(&out, true);
-        bt_text_release(&out);
+        bt_printout report;
+        bt_printout_begin(&report, cfg->run.json);
+        put_result(&report, &b);
+        bt_bench_print_result(&report, true);
     }
     free(b.x);
     free(b.numbers);

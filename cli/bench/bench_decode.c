@@ -12,7 +12,7 @@
 
 #include "cli/bench/bench.h"
 #include "cli/common/command.h"
-#include "cli/common/database.h"
+#include "cli/common/printout/printout.h"
 #include "engine/base/clock.h"
 #include "engine/base/small.h"
 #include "engine/base/threads.h"
@@ -126,63 +126,61 @@ static bt_code decode(const decode_cfg *cfg, bt_decoder *d, size_t V, decoded *o
 
 static const char *const precisions[] = {"fp32", "bf16", "fp16"}; /* order of bt_prec */
 
-static void put_result(bt_text *text, const decode_cfg *cfg, const decoded *d) {
+static bt_code print_result(const decode_cfg *cfg, const decoded *d, bt_err *err) {
     const double packed_bytes = (double)d->packed_bytes,
                  bytes = packed_bytes + (double)d->head_bytes,
                  rate = packed_bytes / d->packed_ms / 1e6, all = bytes / d->step_ms / 1e6,
-                 n = (double)cfg->batch, bound = n * d->read / bytes;
-    if (!cfg->json) {
-        bt_text_printf(text, "%s, %d thread%s, %d text%s at once, %s, %s kernels, %s\n",
-                       cfg->preset, (int)cfg->threads, cfg->threads == 1 ? "" : "s",
-                       (int)cfg->batch, cfg->batch == 1 ? "" : "s", precisions[cfg->precision],
-                       bt_kernels_isa(), bt_cpu_get()->model);
-        bt_text_printf(text, "  %-16s %.1f tokens/s, %.2f ms a step\n", "speed",
-                       n * 1e3 / d->step_ms, d->step_ms);
-        bt_text_printf(text, "  %-16s %.1f tokens/s, if memory alone counted: %.0f %% of it\n",
-                       "bound", bound, 100 * n * 1e3 / d->step_ms / bound);
-        bt_text_printf(text, "  %-16s %.1f tokens/s\n", "prompt", d->prompt_per_s);
-        bt_text_printf(text,
-                       "  %-16s %.1f MiB in %.2f ms = %.1f GB/s, %.0f %% of what memory gives\n",
-                       "packed weights", packed_bytes / 1048576, d->packed_ms, rate,
-                       100 * rate * 1e9 / d->read);
-        bt_text_printf(text, "  %-16s %.1f MiB a step = %.1f GB/s, %.0f %%\n", "with the head",
-                       bytes / 1048576, all, 100 * all * 1e9 / d->read);
-        bt_text_printf(text, "  %-16s %.1f GB/s read\n", "memory", d->read / 1e9);
-        return;
-    }
-    bt_json j;
-    bt_json_begin(&j, text);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "preset", cfg->preset);
-    bt_json_int(&j, "batch", cfg->batch);
-    bt_json_num(&j, "tokens_per_s", n * 1e3 / d->step_ms);
-    bt_json_num(&j, "bound_tokens_per_s", bound);
-    bt_json_num(&j, "prompt_tokens_per_s", d->prompt_per_s);
-    bt_json_num(&j, "token_ms", d->step_ms / n);
-    bt_json_num(&j, "packed_ms", d->packed_ms);
-    bt_json_num(&j, "packed_bytes", packed_bytes);
-    bt_json_num(&j, "head_bytes", (double)d->head_bytes);
-    bt_json_num(&j, "packed_gb_per_s", rate);
-    bt_json_num(&j, "read_gb_per_s", d->read / 1e9);
-    bt_json_num(&j, "packed_roofline_frac", rate * 1e9 / d->read);
-    bt_json_num(&j, "roofline_frac", all * 1e9 / d->read);
-    bt_json_str(&j, "isa", bt_kernels_isa());
-    bt_json_str(&j, "precision", precisions[cfg->precision]);
-    bt_json_int(&j, "threads", cfg->threads);
-    bt_json_str(&j, "cpu", bt_cpu_get()->model);
-    bt_json_end(&j, '}');
+                 n = (double)cfg->batch, speed = n * 1e3 / d->step_ms, bound = n * d->read / bytes,
+                 memory = d->read / 1e9;
+    bt_printout o;
+    bt_printout_begin(&o, cfg->json);
+    bt_printout_line(&o, "%s, %d thread%s, %d text%s at once, %s, %s kernels, %s\n", cfg->preset,
+                     (int)cfg->threads, cfg->threads == 1 ? "" : "s", (int)cfg->batch,
+                     cfg->batch == 1 ? "" : "s", precisions[cfg->precision], bt_kernels_isa(),
+                     bt_cpu_get()->model);
+    bt_printout_line(&o, "  %-16s %.1f tokens/s, %.2f ms a step\n", "speed", speed, d->step_ms);
+    bt_printout_line(&o, "  %-16s %.1f tokens/s, if memory alone counted: %.0f %% of it\n", "bound",
+                     bound, 100 * speed / bound);
+    bt_printout_line(&o, "  %-16s %.1f tokens/s\n", "prompt", d->prompt_per_s);
+    bt_printout_line(&o, "  %-16s %.1f MiB in %.2f ms = %.1f GB/s, %.0f %% of what memory gives\n",
+                     "packed weights", packed_bytes / 1048576, d->packed_ms, rate,
+                     100 * rate / memory);
+    bt_printout_line(&o, "  %-16s %.1f MiB a step = %.1f GB/s, %.0f %%\n", "with the head",
+                     bytes / 1048576, all, 100 * all / memory);
+    bt_printout_line(&o, "  %-16s %.1f GB/s read\n", "memory", memory);
+    const struct {
+        const char *key;
+        double value;
+    } figures[] = {{"tokens_per_s", speed},
+                   {"bound_tokens_per_s", bound},
+                   {"prompt_tokens_per_s", d->prompt_per_s},
+                   {"token_ms", d->step_ms / n},
+                   {"packed_ms", d->packed_ms},
+                   {"packed_bytes", packed_bytes},
+                   {"head_bytes", (double)d->head_bytes},
+                   {"packed_gb_per_s", rate},
+                   {"read_gb_per_s", memory},
+                   {"packed_roofline_frac", rate / memory},
+                   {"roofline_frac", all / memory}};
+    bt_printout_str(&o, "preset", NULL, cfg->preset);
+    bt_printout_int(&o, "batch", NULL, cfg->batch);
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        bt_printout_num(&o, figures[i].key, NULL, figures[i].value, BT_UNIT_NONE);
+    bt_printout_str(&o, "isa", NULL, bt_kernels_isa());
+    bt_printout_str(&o, "precision", NULL, precisions[cfg->precision]);
+    bt_printout_int(&o, "threads", NULL, cfg->threads);
+    bt_printout_str(&o, "cpu", NULL, bt_cpu_get()->model);
+    return bt_printout_print(&o, err);
 }
 
 static bt_code run_preset(const decode_cfg *cfg, const bt_preset *p, bt_err *err) {
     bt_model *m = NULL;
     bt_decoder *decoder = NULL;
-    bt_text text;
     decoded d = {.read = bt_peak_read(256)};
     bt_model_setup setup = {.cfg = p->model,
                             .B = 1 + (int)cfg->batch / p->model.T,
                             .prec = (bt_prec)cfg->precision,
                             .n_threads = (int)cfg->threads};
-    bt_text_init(&text);
     bt_code code = bt_model_create(&m, &setup, err);
     if (code != BT_OK) goto done;
     bt_model_init_weights(m, 1);
@@ -191,10 +189,8 @@ static bt_code run_preset(const decode_cfg *cfg, const bt_preset *p, bt_err *err
     if (code == BT_OK) bt_decoder_weight_bytes(decoder, &d.packed_bytes, &d.head_bytes);
     if (code == BT_OK) code = decode(cfg, decoder, (size_t)p->model.V, &d, err);
     if (code != BT_OK) goto done;
-    put_result(&text, cfg, &d);
-    code = bt_cli_put(&text, err);
+    code = print_result(cfg, &d, err);
 done:
-    bt_text_release(&text);
     bt_decoder_destroy(decoder);
     bt_model_destroy(m);
     bt_ops_release();

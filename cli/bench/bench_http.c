@@ -35,12 +35,12 @@ typedef struct http_cfg {
 
 static const bt_opt http_opts[] = {
     BT_ROW_INT(http_cfg, ranks, "--ranks", "8", 1, 4096, NULL,
-               "ranks of the run that is looked at"),
+               "ranks of the run that is displayed"),
     BT_ROW_INT(http_cfg, steps, "--steps", "50000", 100, 1e8, "steps", "its length"),
     BT_ROW_INT(http_cfg, load_s, "--load-s", "3", 1, 3600, "s",
-               "how long each load lasts; the attack twice that"),
+               "duration of each load; the attack lasts twice as long"),
     BT_ROW_INT(http_cfg, stream_s, "--stream-s", "10", 1, 86400, "s",
-               "how long a client follows a live run"),
+               "duration for which a client follows a live run"),
     BT_ROW_TEXT(http_cfg, dir, "--dir", "",
                 "folder for the database of the measurement (default: $TMPDIR or /tmp)"),
     BT_ROW_JSON(http_cfg),
@@ -234,7 +234,7 @@ static bt_code requests(http_bench *b, const char *path, double *per_s, bt_err *
     return failed ? bt_fail(err, BT_IO, "a request among %d connections failed", CLIENTS) : BT_OK;
 }
 
-/* those who are cut come back at once */
+/* clients whose connection is cut connect again at once */
 static void *attack(void *ctx) {
     load *l = ctx;
     static int fd[SLOW + IDLE];

@@ -47,7 +47,7 @@ static const bt_opt learn_opts[] = {
     BT_ROW_INT(bt_learn_cfg, seeds, "--seeds", "3", 1, 100, NULL,
                "runs of each, with the seeds 1, 2, ..."),
     BT_ROW_REAL(bt_learn_cfg, goal, "--goal", "1.88", 0.01, 100, "bits",
-                "validation loss in bits per byte whose time is told"),
+                "validation loss in bits per byte whose time is reported"),
     BT_ROW_TEXT(
         bt_learn_cfg, store, "--store", "",
         "database that keeps the runs, and takes those that are done from there (default: none "
@@ -62,7 +62,7 @@ static const bt_opt learn_opts[] = {
 
 const bt_option_set bt_bench_learn_opts = BT_OPTION_SET(learn_opts, bt_learn_cfg);
 
-/* ---- what was asked for ------------------------------------------------------------------------ */
+/* ---- the request ------------------------------------------------------------------------ */
 
 static bt_code take_name(bt_learn_word *out, const char *word, size_t n, const char *what,
                          bt_err *err) {
@@ -182,7 +182,7 @@ static bt_code train(const bt_learn *b, const bt_learn_run *r, int64_t steps, wo
     char out[700], log[700], seed[24], length[40];
     pid_t pid;
     const bt_learn_word *corpus = &b->corpora[r->corpus];
-    /* nothing but steps and validations; what a recipe says comes later and wins */
+    /* nothing but steps and validations; the settings of a recipe follow and take precedence */
     static const char quiet[] = "ckpt.final=false ckpt.minutes=0 ckpt.keep_best=false "
                                 "ckpt.memory=off train.sample_tokens=0 train.stats_every=0 "
                                 "train.log_every=1";
@@ -204,7 +204,7 @@ static bt_code train(const bt_learn *b, const bt_learn_run *r, int64_t steps, wo
     return wait_for(pid, r->name, log, err);
 }
 
-/* ---- what it recorded -------------------------------------------------------------------------- */
+/* ---- the curve of the run -------------------------------------------------------------------------- */
 
 typedef struct record {
     bt_learn_run *r;
@@ -242,7 +242,7 @@ static void find_goal(bt_learn_run *r, double goal) {
     }
 }
 
-/* done: false where there is no such run that came to its end */
+/* done: false where no such run has ended */
 static bt_code look(const bt_learn *b, bt_learn_run *r, bool *done, bt_err *err) {
     bt_db *db = NULL;
     record x = {.r = r, .bytes_per_token = 1};
@@ -338,7 +338,7 @@ static bt_code one_run(bt_learn *b, bt_learn_run *r, bt_err *err) {
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void)st, (void)type, (void)at;
-    (void)remove(path); /* what is left lies in a folder for temporary files */
+    (void)remove(path); /* a remainder is in a folder for temporary files */
     return 0;
 }
 
@@ -372,8 +372,7 @@ bt_code bt_bench_learn(bt_call *call, bt_err *err) {
     if (code == BT_OK) bt_child_signals(true);
     for (size_t i = 0; code == BT_OK && i < b->n_runs; i++) code = one_run(b, &b->runs[i], err);
     if (code == BT_OK) code = bt_learn_curves(b, err);
-    if (code == BT_OK && cfg->json) code = bt_learn_json(b, err);
-    if (code == BT_OK && !cfg->json) bt_learn_table(b);
+    if (code == BT_OK) code = bt_learn_print(b, err);
     if (b && b->folder[0]) (void)nftw(b->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     if (b) free(b->runs);
     free(b);

@@ -22,15 +22,18 @@ void bt_bench_bar_show(bt_bench_bar *b, double done, const char *note) {
 void bt_bench_bar_end(bt_bench_bar *b) { bt_progress_end(&b->bar); }
 
 /* every character of a text report must survive one line */
-void bt_bench_print_result(const bt_text *out, bool marked) {
+void bt_bench_print_result(bt_printout *o, bool marked) {
+    if (o->json) bt_json_end(&o->j, '}');
+    if (o->json && !marked) bt_text_put(&o->out, "\n");
     if (!marked) {
-        fputs(bt_text_str(out), stdout);
-        return;
+        fputs(bt_text_str(&o->out), stdout);
+    } else {
+        fputs(BT_RUN_ONCE_RESULT, stdout);
+        for (const char *p = bt_text_str(&o->out); *p; p++) fputc(*p == '\n' ? '\t' : *p, stdout);
+        fputc('\n', stdout);
+        fflush(stdout);
     }
-    fputs(BT_RUN_ONCE_RESULT, stdout);
-    for (const char *p = bt_text_str(out); *p; p++) fputc(*p == '\n' ? '\t' : *p, stdout);
-    fputc('\n', stdout);
-    fflush(stdout);
+    bt_printout_release(o);
 }
 
 bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_cfg *cfg,

@@ -3,8 +3,8 @@
 #ifndef BT_CLI_BENCH_BENCH_RANKS_H
 #define BT_CLI_BENCH_BENCH_RANKS_H
 
+#include "cli/common/printout/printout.h"
 #include "cli/common/progress.h"
-#include "engine/base/text.h"
 #include "engine/config/run_cfg.h"
 
 /* How far a measurement is. A rank of several writes lines of progress for its parent; a single process draws
@@ -23,6 +23,6 @@ void bt_bench_bar_end(bt_bench_bar *b);
 bt_code bt_bench_on_ranks(const char *verb, int argc, char **argv, const bt_run_cfg *cfg,
                           bt_err *err) BT_MUST_CHECK;
 /* marked: by rank 0 of several, for its parent; else for people. Text of any number of lines */
-void bt_bench_print_result(const bt_text *out, bool marked);
+void bt_bench_print_result(bt_printout *o, bool marked);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "cli/common/database.h"
+#include "cli/common/printout/printout.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 
@@ -131,22 +131,18 @@ bt_code bt_bench_folder(char *out, size_t size, const char *given, bt_err *err) 
 
 bt_code bt_bench_print(bool json, const char *title, const bt_figure *sizes, size_t n_sizes,
                        const bt_figure *rows, size_t n_rows, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    for (size_t i = 0; i < n_sizes; i++) bt_json_int(&j, sizes[i].key, (int64_t)sizes[i].value);
-    for (size_t i = 0; i < n_rows; i++) bt_json_num(&j, rows[i].key, rows[i].value);
-    bt_json_end(&j, '}');
-    if (json) return bt_cli_put(&out, err);
-    bt_text_release(&out);
-    printf("%s:", title);
-    for (size_t i = 0; i < n_sizes; i++)
-        printf("%s %.0f %s", i ? "," : "", sizes[i].value, sizes[i].words);
-    putchar('\n');
-    for (size_t i = 0; i < n_rows; i++)
-        printf("  %-58s %12.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
-    return BT_OK;
+    bt_printout o;
+    bt_printout_begin(&o, json);
+    bt_printout_version(&o);
+    bt_printout_line(&o, "%s:", title);
+    for (size_t i = 0; i < n_sizes; i++) {
+        bt_printout_int(&o, sizes[i].key, NULL, (int64_t)sizes[i].value);
+        bt_printout_line(&o, "%s %.0f %s", i ? "," : "", sizes[i].value, sizes[i].words);
+    }
+    bt_printout_line(&o, "\n");
+    for (size_t i = 0; i < n_rows; i++) {
+        bt_printout_num(&o, rows[i].key, NULL, rows[i].value, BT_UNIT_NONE);
+        bt_printout_line(&o, "  %-58s %12.4g %s\n", rows[i].words, rows[i].value, rows[i].unit);
+    }
+    return bt_printout_print(&o, err);
 }

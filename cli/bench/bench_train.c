@@ -36,65 +36,61 @@ static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv,
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static void put_json(bt_text *out, const bt_run_cfg *c, const bt_train_result *r,
+static void put_json(bt_json *j, const bt_run_cfg *c, const bt_train_result *r,
                      const reproducible_cost *cost) {
     static const char *const precisions[] = {"fp32", "bf16", "fp16"};
-    bt_json j;
-    bt_json_begin(&j, out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "preset", c->model.preset);
-    bt_json_str(&j, "precision", precisions[c->train.precision]);
-    bt_json_num(&j, "tokens_per_s", r->tokens_per_s);
-    bt_json_num(&j, "tokens_per_s_min",
+    bt_json_str(j, "preset", c->model.preset);
+    bt_json_str(j, "precision", precisions[c->train.precision]);
+    bt_json_num(j, "tokens_per_s", r->tokens_per_s);
+    bt_json_num(j, "tokens_per_s_min",
                 bt_derived_tokens_per_s((double)c->train.batch_tokens, r->step_ms_max));
-    bt_json_num(&j, "tokens_per_s_max",
+    bt_json_num(j, "tokens_per_s_max",
                 bt_derived_tokens_per_s((double)c->train.batch_tokens, r->step_ms_min));
-    bt_json_num(&j, "mfu", r->mfu);
-    bt_json_num(&j, "gflops", r->flop_token * r->tokens_per_s / 1e9);
-    bt_json_num(&j, "peak_gflops", r->peak_flops > 0 ? r->peak_flops / 1e9 : NAN);
+    bt_json_num(j, "mfu", r->mfu);
+    bt_json_num(j, "gflops", r->flop_token * r->tokens_per_s / 1e9);
+    bt_json_num(j, "peak_gflops", r->peak_flops > 0 ? r->peak_flops / 1e9 : NAN);
     for (int i = 0; i < BT_MR_COUNT; i++)
         if (bt_rank_metrics[i].unit == BT_UNIT_MS)
-            bt_json_num(&j, bt_rank_metrics[i].key, r->step_ms[i]);
-    bt_json_num(&j, "bytes_wire", r->step_ms[BT_MR_BYTES_WIRE]);
-    bt_json_num(&j, "memory_mib", r->memory_mib);
+            bt_json_num(j, bt_rank_metrics[i].key, r->step_ms[i]);
+    bt_json_num(j, "bytes_wire", r->step_ms[BT_MR_BYTES_WIRE]);
+    bt_json_num(j, "memory_mib", r->memory_mib);
     if (cost->known) {
-        bt_json_num(&j, "reproducible_step_frac", cost->step_frac);
-        bt_json_num(&j, "reproducible_cpu_frac", cost->cpu_frac);
+        bt_json_num(j, "reproducible_step_frac", cost->step_frac);
+        bt_json_num(j, "reproducible_cpu_frac", cost->cpu_frac);
     }
-    bt_json_num(&j, "loss", r->loss);
-    bt_json_int(&j, "params", (int64_t)r->params);
-    bt_json_str(&j, "isa", bt_kernels_isa());
-    bt_json_int(&j, "threads", bt_threads_count());
-    bt_json_int(&j, "ranks", bt_comm_size(bt_comm_world()));
-    bt_json_int(&j, "batch_tokens", c->train.batch_tokens);
-    bt_json_int(&j, "micro_batch", c->train.micro_batch);
-    bt_json_int(&j, "accum", c->train.accum);
-    bt_json_int(&j, "steps", r->steps - WARMUP);
-    bt_json_str(&j, "cpu", bt_cpu_get()->model);
+    bt_json_num(j, "loss", r->loss);
+    bt_json_int(j, "params", (int64_t)r->params);
+    bt_json_str(j, "isa", bt_kernels_isa());
+    bt_json_int(j, "threads", bt_threads_count());
+    bt_json_int(j, "ranks", bt_comm_size(bt_comm_world()));
+    bt_json_int(j, "batch_tokens", c->train.batch_tokens);
+    bt_json_int(j, "micro_batch", c->train.micro_batch);
+    bt_json_int(j, "accum", c->train.accum);
+    bt_json_int(j, "steps", r->steps - WARMUP);
+    bt_json_str(j, "cpu", bt_cpu_get()->model);
     if (r->profile.n > 0) {
-        bt_json_object(&j, "processor");
+        bt_json_object(j, "processor");
         for (int i = 0; i < BT_PHASE_COUNT; i++)
-            bt_json_num(&j, bt_rank_metrics[bt_phases[i].metric].key, r->profile.processor_ms[i]);
-        bt_json_end(&j, '}');
-        bt_json_array(&j, "profile");
+            bt_json_num(j, bt_rank_metrics[bt_phases[i].metric].key, r->profile.processor_ms[i]);
+        bt_json_end(j, '}');
+        bt_json_array(j, "profile");
         for (size_t i = 0; i < r->profile.n; i++) {
             const bt_profile_row *row = &r->profile.rows[i];
-            bt_json_object(&j, NULL);
-            bt_json_str(&j, "op", row->name);
-            bt_json_num(&j, "ms", row->ms);
-            bt_json_num(&j, "step_frac", row->frac);
-            bt_json_num(&j, "calls", row->calls);
+            bt_json_object(j, NULL);
+            bt_json_str(j, "op", row->name);
+            bt_json_num(j, "ms", row->ms);
+            bt_json_num(j, "step_frac", row->frac);
+            bt_json_num(j, "calls", row->calls);
             if (row->bound > 0) {
-                bt_json_num(&j, "rate", row->rate);
-                bt_json_str(&j, "unit", row->unit);
-                bt_json_num(&j, "peak_frac", row->rate / row->bound);
-                bt_json_str(&j, "peak", row->bound_name);
+                bt_json_num(j, "rate", row->rate);
+                bt_json_str(j, "unit", row->unit);
+                bt_json_num(j, "peak_frac", row->rate / row->bound);
+                bt_json_str(j, "peak", row->bound_name);
             }
-            bt_json_end(&j, '}');
+            bt_json_end(j, '}');
         }
-        bt_json_end(&j, ']');
+        bt_json_end(j, ']');
     }
-    bt_json_end(&j, '}');
 }
 
 static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r,
@@ -206,12 +202,12 @@ static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, int ranks, 
 }
 
 static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_err *err) {
-    static bt_opts o;
+    static bt_opts opts;
     bt_train_result r;
-    bt_text out;
+    bt_printout o;
     BT_TRY(bt_comm_init(err));
     bt_comm *world = bt_comm_world();
-    bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err),
+    bt_code code = bt_agree(world, read_settings(&opts, cfg, argc, argv, bt_comm_size(world), err),
                             err);
     bt_isa_agreement isa;
     if (code == BT_OK) code = bt_agree_isa(world, cfg->launch.isa, &isa, err);
@@ -230,14 +226,12 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
     }
     bt_bench_bar_end(&shown.bar);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
-        bt_text_init(&out);
+        bt_printout_begin(&o, cfg->run.json);
         if (cfg->run.json)
-            put_json(&out, cfg, &r, &cost);
+            put_json(&o.j, cfg, &r, &cost);
         else
-            put_text(&out, cfg, &r, &cost);
-        if (cfg->run.json && !marked) bt_text_put(&out, "\n");
-        bt_bench_print_result(&out, marked);
-        bt_text_release(&out);
+            put_text(&o.out, cfg, &r, &cost);
+        bt_bench_print_result(&o, marked);
     }
     bt_threads_release();
     if (code == BT_OK) bt_comm_finalize();

@@ -7,7 +7,7 @@
 #include "engine/config/run_cfg.h"
 
 static const bt_option_set run_options = {
-    .rows = bt_run_opts}; /* of the verbs that measure a run */
+    .rows = bt_run_opts}; /* the verbs that measure a run have these options */
 
 static const bt_bench_verb verbs[] = {
     {"kernels", "every kernel slot against the machine's peaks", &bt_bench_kernels_opts,

@@ -8,8 +8,8 @@
 
 #include "cli/common/command.h"
 #include "cli/common/curve_table.h"
-#include "cli/common/database.h"
 #include "cli/common/given_path.h"
+#include "cli/common/printout/printout.h"
 #include "engine/base/text.h"
 #include "engine/kernels/table/cpu.h"
 
@@ -51,93 +51,62 @@ static summary summary_of(const bt_learn *b, size_t recipe, size_t corpus) {
                      mean_of(x[4], n)};
 }
 
-static void put_mean(bt_json *j, const char *key, const char *error, mean m) {
-    bt_json_num(j, key, m.value);
-    bt_json_num(j, error, m.error);
+static void put_summary(bt_printout *o, const bt_learn *b, size_t recipe, size_t corpus) {
+    const summary s = summary_of(b, recipe, corpus), first = summary_of(b, 0, corpus);
+    bt_printout_row(o);
+    bt_printout_str(o, "recipe", "recipe", b->recipes[recipe].name);
+    bt_printout_str(o, "settings", NULL, b->recipes[recipe].rest);
+    bt_printout_str(o, "corpus", "corpus", b->corpora[corpus].name);
+    bt_printout_int(o, "seeds", NULL, b->cfg->seeds);
+    bt_printout_numf(o, "bits_per_byte", "bits/byte", s.bits.value, 1, "%.4f");
+    bt_printout_numf(o, "bits_per_byte_error", "+-", s.bits.error, 1, "%.4f");
+    bt_printout_numf(o, "against_first_frac", "against first", s.apart.value, 100,
+                     recipe ? "%+.2f %%" : "");
+    bt_printout_numf(o, "against_first_frac_error", "+-", s.apart.error, 100,
+                     recipe ? "%.2f %%" : "");
+    bt_printout_numf(o, "minutes", "minutes", s.minutes.value, 1, "%.2f");
+    bt_printout_num(o, "minutes_error", NULL, s.minutes.error, BT_UNIT_NONE);
+    bt_printout_cellf(o, "", "| to %.2f bits:", b->cfg->goal);
+    bt_printout_numf(o, "goal_minutes", "minutes", s.goal_minutes.value, 1, "%.2f");
+    bt_printout_num(o, "goal_minutes_error", NULL, s.goal_minutes.error, BT_UNIT_NONE);
+    bt_printout_numf(o, "goal_tokens", "M tokens", s.goal_tokens.value, 1e-6, "%.2f");
+    bt_printout_num(o, "goal_tokens_error", NULL, s.goal_tokens.error, BT_UNIT_NONE);
+    bt_printout_numf(o, "sooner", "sooner", first.goal_minutes.value / s.goal_minutes.value, 1,
+                     "%.2fx");
+    bt_printout_end(o);
 }
 
-bt_code bt_learn_json(const bt_learn *b, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_num(&j, "goal", b->cfg->goal);
-    bt_json_array(&j, "summary");
-    for (size_t k = 0; k < b->n_corpora; k++) {
-        for (size_t i = 0; i < b->n_recipes; i++) {
-            const summary s = summary_of(b, i, k), first = summary_of(b, 0, k);
-            bt_json_object(&j, NULL);
-            bt_json_str(&j, "recipe", b->recipes[i].name);
-            bt_json_str(&j, "settings", b->recipes[i].rest);
-            bt_json_str(&j, "corpus", b->corpora[k].name);
-            bt_json_int(&j, "seeds", b->cfg->seeds);
-            put_mean(&j, "bits_per_byte", "bits_per_byte_error", s.bits);
-            put_mean(&j, "against_first_frac", "against_first_frac_error", s.apart);
-            put_mean(&j, "minutes", "minutes_error", s.minutes);
-            put_mean(&j, "goal_minutes", "goal_minutes_error", s.goal_minutes);
-            put_mean(&j, "goal_tokens", "goal_tokens_error", s.goal_tokens);
-            bt_json_num(&j, "sooner", first.goal_minutes.value / s.goal_minutes.value);
-            bt_json_end(&j, '}');
-        }
-    }
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "runs");
-    for (size_t i = 0; i < b->n_runs; i++) {
-        const bt_learn_run *r = &b->runs[i];
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "recipe", b->recipes[r->recipe].name);
-        bt_json_str(&j, "corpus", b->corpora[r->corpus].name);
-        bt_json_int(&j, "seed", r->seed);
-        bt_json_num(&j, "goal_minutes", r->goal_minutes);
-        bt_json_num(&j, "goal_tokens", r->goal_tokens);
-        bt_json_array(&j, "curve");
-        for (size_t k = 0; k < r->n; k++)
-            bt_curves_point_json(&j, r->curve[k].minutes, r->curve[k].tokens, r->curve[k].bits);
-        bt_json_end(&j, ']');
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
+static void put_run(bt_printout *o, const bt_learn *b, const bt_learn_run *r) {
+    bt_printout_row(o);
+    bt_printout_str(o, "recipe", NULL, b->recipes[r->recipe].name);
+    bt_printout_str(o, "corpus", NULL, b->corpora[r->corpus].name);
+    bt_printout_int(o, "seed", NULL, r->seed);
+    bt_printout_num(o, "goal_minutes", NULL, r->goal_minutes, BT_UNIT_NONE);
+    bt_printout_num(o, "goal_tokens", NULL, r->goal_tokens, BT_UNIT_NONE);
+    bt_json_array(&o->j, "curve");
+    for (size_t k = 0; k < r->n; k++)
+        bt_curves_point_json(&o->j, r->curve[k].minutes, r->curve[k].tokens, r->curve[k].bits);
+    bt_json_end(&o->j, ']');
+    bt_printout_end(o);
 }
 
-static const char *number(char *buf, size_t size, const char *format, double value) {
-    if (isfinite(value))
-        snprintf(buf, size, format, value);
-    else
-        snprintf(buf, size, "-");
-    return buf;
-}
-
-void bt_learn_table(const bt_learn *b) {
-    char t[8][32];
-    printf("%-16s %-12s %9s %7s %16s %8s | to %.2f bits: %8s %8s %7s\n", "recipe", "corpus",
-           "bits/byte", "+-", "against first", "minutes", b->cfg->goal, "minutes", "M tokens",
-           "sooner");
-    for (size_t k = 0; k < b->n_corpora; k++) {
-        const summary first = summary_of(b, 0, k);
-        for (size_t i = 0; i < b->n_recipes; i++) {
-            const summary s = summary_of(b, i, k);
-            number(t[0], sizeof t[0], i ? "%+.2f %%" : "", 100 * s.apart.value);
-            if (i && isfinite(s.apart.error))
-                snprintf(t[0], sizeof t[0], "%+.2f +- %.2f %%", 100 * s.apart.value,
-                         100 * s.apart.error);
-            printf("%-16s %-12s %9s %7s %16s %8s | %12s %8s %8s %7s\n", b->recipes[i].name,
-                   b->corpora[k].name, number(t[1], sizeof t[1], "%.4f", s.bits.value),
-                   number(t[2], sizeof t[2], "%.4f", s.bits.error), t[0],
-                   number(t[3], sizeof t[3], "%.2f", s.minutes.value), "",
-                   number(t[4], sizeof t[4], "%.2f", s.goal_minutes.value),
-                   number(t[5], sizeof t[5], "%.2f", s.goal_tokens.value / 1e6),
-                   number(t[6], sizeof t[6], "%.2fx",
-                          first.goal_minutes.value / s.goal_minutes.value));
-        }
-    }
+bt_code bt_learn_print(const bt_learn *b, bt_err *err) {
+    bt_printout o;
+    bt_printout_begin(&o, b->cfg->json);
+    bt_printout_version(&o);
+    bt_printout_num(&o, "goal", NULL, b->cfg->goal, BT_UNIT_NONE);
+    bt_printout_rows(&o, "summary");
+    for (size_t k = 0; k < b->n_corpora; k++)
+        for (size_t i = 0; i < b->n_recipes; i++) put_summary(&o, b, i, k);
+    bt_printout_rows_end(&o, "");
+    bt_printout_rows(&o, "runs");
+    for (size_t i = 0; i < b->n_runs && o.json; i++) put_run(&o, b, &b->runs[i]);
+    bt_printout_rows_end(&o, "");
     if (b->n_recipes > 1)
-        puts("against first: bits per byte beside those of the first recipe with the same seed, "
-             "mean of the seeds and "
-             "its standard error");
+        bt_printout_line(&o,
+                         "against first: bits per byte beside those of the first recipe with the "
+                         "same seed, mean of the seeds and its standard error\n");
+    return bt_printout_print(&o, err);
 }
 
 /* settings that blanks or ends of lines separate, on the rest of a line */

@@ -1,4 +1,4 @@
-/* learn_result.h - the runs of `bitrain bench learn`, and what is said of them: means over seeds, each recipe against
+/* learn_result.h - the runs of `bitrain bench learn`, and their summary: means over seeds, each recipe against
  * the first one, a table of curves. */
 #ifndef BT_CLI_BENCH_LEARN_RESULT_H
 #define BT_CLI_BENCH_LEARN_RESULT_H
@@ -41,15 +41,14 @@ typedef struct bt_learn_run {
 typedef struct bt_learn {
     const bt_learn_cfg *cfg;
     bt_learn_word recipes[BT_LEARN_RECIPES], corpora[BT_LEARN_CORPORA];
-    int64_t steps[BT_LEARN_RECIPES]; /* that fill cfg->minutes, once they were measured; 0 */
+    int64_t steps[BT_LEARN_RECIPES]; /* steps that fill cfg->minutes; 0 until they are measured */
     size_t n_recipes, n_corpora, n_runs;
     bt_learn_run *runs; /* (seeds, corpora, recipes) */
     char folder[600], db[1024];
 } bt_learn;
 
 /* Every run has at least one point. */
-bt_code bt_learn_json(const bt_learn *b, bt_err *err) BT_MUST_CHECK;
-void bt_learn_table(const bt_learn *b);
+bt_code bt_learn_print(const bt_learn *b, bt_err *err) BT_MUST_CHECK;
 /* the file of cfg->curves, curve_table.h's; nothing where it is "" */
 bt_code bt_learn_curves(const bt_learn *b, bt_err *err) BT_MUST_CHECK;
 

@@ -7,11 +7,11 @@
 #include "engine/base/opt.h"
 #include "engine/base/status.h"
 
-/* a verb of a command (`bitrain data prepare`), as its help tells it */
+/* a verb of a command (`bitrain data prepare`), as its help describes it */
 typedef struct bt_verb_help {
     const char *name, *words; /* "prepare", "PATH..." */
     const char *summary;      /* one line */
-    const bt_opt *options;    /* those it understands; bt_run_opts: the ones of `train` */
+    const bt_opt *options;    /* its options; bt_run_opts: those of `train` */
     size_t n_options;
 } bt_verb_help;
 
@@ -53,7 +53,7 @@ typedef struct bt_command {
     const struct bt_cli_verb *verbs;
     size_t n_verbs;
     bool (*verb)(size_t i, bt_verb_help *out);
-    int verb_at; /* words that stand before the verb (`ctl RUN VERB`: 1) */
+    int verb_at; /* words before the verb (`ctl RUN VERB`: 1) */
     void (*edit)(int argc,
                  char **argv); /* completes the arguments before they are read; may be NULL */
     /* Returns BT_OK or fills err; main prints err and turns the code into the exit status. */

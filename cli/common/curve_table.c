@@ -1,5 +1,6 @@
 /* curve_table.c - reads the table and takes the mean over seeds. */
 #include "cli/common/curve_table.h"
+#include "cli/common/printout/printout.h"
 
 #include <errno.h>
 #include <math.h>
@@ -211,24 +212,20 @@ void bt_curves_point_json(bt_json *j, double minutes, double tokens, double bits
 }
 
 bt_code bt_curves_print(const bt_curves *c, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_array(&j, "curves");
+    bt_printout o;
+    bt_printout_begin(&o, true);
+    bt_json_array(&o.j, "curves");
     for (size_t i = 0; i < c->n_groups; i++) {
         const bt_curve x = bt_curves_at(c, i);
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "name", x.name);
-        bt_json_int(&j, "seeds", (int64_t)x.seeds);
-        bt_json_array(&j, "points");
+        bt_json_object(&o.j, NULL);
+        bt_json_str(&o.j, "name", x.name);
+        bt_json_int(&o.j, "seeds", (int64_t)x.seeds);
+        bt_json_array(&o.j, "points");
         for (size_t k = 0; k < x.n; k++)
-            bt_curves_point_json(&j, x.minutes[k], x.tokens[k], x.bits[k]);
-        bt_json_end(&j, ']');
-        bt_json_end(&j, '}');
+            bt_curves_point_json(&o.j, x.minutes[k], x.tokens[k], x.bits[k]);
+        bt_json_end(&o.j, ']');
+        bt_json_end(&o.j, '}');
     }
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
+    bt_json_end(&o.j, ']');
+    return bt_printout_print(&o, err);
 }

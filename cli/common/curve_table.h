@@ -15,7 +15,7 @@
 
 typedef struct bt_curves bt_curves;
 
-typedef struct bt_curve { /* of a recipe on a corpus */
+typedef struct bt_curve { /* one recipe on one corpus */
     char name[72];        /* the recipe; where there are several corpora, "recipe corpus" */
     size_t seeds, n;
     const double *minutes, *tokens, *bits; /* (n), by tokens */

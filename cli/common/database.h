@@ -9,9 +9,9 @@
 #include "store/read/row_json.h"
 #include "store/store.h"
 
-/* a list that grows longer is cut, and says so */
+/* a longer list is cut, with a note */
 enum { BT_ROWS_MAX = 10000 };
-#define BT_QUERY_S 10.0 /* seconds a user's query may take unless told otherwise */
+#define BT_QUERY_S 10.0 /* seconds that a user's query may take by default */
 
 /* store: the value of --store, "" for the default place */
 bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) BT_MUST_CHECK;

@@ -14,7 +14,7 @@
 static bt_request_box *the_box;
 static volatile sig_atomic_t seen;
 static int is_direct, repeats_notices;
-static time_t seen_s; /* when the first signal came */
+static time_t seen_s; /* arrival of the first signal */
 
 /* The second time: now. Of TERM two within a second are one, and all under a batch system: see
  * bt_job_signal. */

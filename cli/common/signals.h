@@ -7,7 +7,7 @@
 /* USR1 and TERM = checkpoint and stop. With direct (no supervisor above) INT means the same, and a
  * second one ends at once. PIPE and XFSZ are ignored. The box must live as long as the process. */
 void bt_signals_rank(bt_request_box *box, int direct);
-int bt_signals_seen(void); /* the signal that asked for the stop, 0: none */
+int bt_signals_seen(void); /* the signal that requested the stop, 0: none */
 
 /* remembers how the terminal `fd` was and puts it back at exit and on fatal signals; call once,
  * before raw mode */

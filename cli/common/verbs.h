@@ -6,13 +6,13 @@
 #include "cli/common/command.h"
 #include "engine/base/opt.h"
 
-enum { BT_VERB_WORDS = 1024 }; /* with the verb itself */
+enum { BT_VERB_WORDS = 1024 }; /* the verb itself included */
 
 typedef struct bt_cli_verb {
     const char *name;
     /* keys it understands: " json out " with blanks around each */
     const char *options;
-    size_t min_words, max_words; /* behind the verb */
+    size_t min_words, max_words; /* number of words behind the verb */
     const char *words;           /* "PATH...", for messages */
     const char *summary;         /* one line, for help */
     bt_code (*run)(void *cfg, const char *const *words, size_t n, bt_err *err);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/printout/printout.h"
 #include "cli/doctor/doctor.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
@@ -38,52 +39,37 @@ static size_t count(const bt_doctor *d, bt_doc_state state) {
     return n;
 }
 
-static void print_text(const bt_doctor *d) {
+static void put_finding(bt_printout *o, const bt_finding *f, bool colours) {
     static const char *const colour[] = {"", "\033[32m", "\033[33m", "\033[31m"};
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
-    bool colours = isatty(STDOUT_FILENO) && !(no_color && *no_color) && term &&
-                   strcmp(term, "dumb") != 0;
-    for (size_t i = 0; i < d->n; i++) {
-        const bt_finding *f = &d->findings[i];
-        char text[sizeof f->text];
-        bt_text_plain(text, sizeof text, f->text);
-        bool coloured = colours && f->state != BT_DOC_INFO;
-        printf("%s%-4s%s  %-11s %s\n", coloured ? colour[f->state] : "",
-               f->state == BT_DOC_INFO ? "" : state_names[f->state], coloured ? "\033[0m" : "",
-               f->topic, text);
-        if (f->way_out[0]) printf("%18s-> %s\n", "", f->way_out);
-    }
-    printf("\nok %zu, warnings %zu, failures %zu\n", count(d, BT_DOC_OK), count(d, BT_DOC_WARN),
-           count(d, BT_DOC_FAIL));
+    const bool coloured = colours && f->state != BT_DOC_INFO;
+    bt_printout_row(o);
+    bt_printout_str(o, "state", NULL, state_names[f->state]);
+    bt_printout_str(o, "topic", NULL, f->topic);
+    bt_printout_str(o, "text", NULL, f->text);
+    bt_printout_str(o, "way_out", NULL, f->way_out[0] ? f->way_out : NULL);
+    bt_printout_end(o);
+    bt_printout_line(o, "%s%-4s%s  %-11s %s\n", coloured ? colour[f->state] : "",
+                     f->state == BT_DOC_INFO ? "" : state_names[f->state],
+                     coloured ? "\033[0m" : "", f->topic, bt_text_shown(f->text));
+    if (f->way_out[0]) bt_printout_line(o, "%18s-> %s\n", "", f->way_out);
 }
 
-static bt_code print_json(const bt_doctor *d, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_bool(&j, "ok", d->worst < BT_DOC_FAIL);
-    bt_json_int(&j, "warnings", (int64_t)count(d, BT_DOC_WARN));
-    bt_json_int(&j, "failures", (int64_t)count(d, BT_DOC_FAIL));
-    bt_json_array(&j, "findings");
-    for (size_t i = 0; i < d->n; i++) {
-        const bt_finding *f = &d->findings[i];
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "state", state_names[f->state]);
-        bt_json_str(&j, "topic", f->topic);
-        bt_json_str(&j, "text", f->text);
-        bt_json_str(&j, "way_out", f->way_out[0] ? f->way_out : NULL);
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
-    bt_text_put(&out, "\n");
-    bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory for the report") : BT_OK;
-    if (code == BT_OK) fputs(bt_text_str(&out), stdout);
-    bt_text_release(&out);
-    return code;
+static bt_code print(const bt_doctor *d, bool json, bt_err *err) {
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    const bool colours = isatty(STDOUT_FILENO) && !(no_color && *no_color) && term &&
+                         strcmp(term, "dumb") != 0;
+    bt_printout o;
+    bt_printout_begin(&o, json);
+    bt_printout_version(&o);
+    bt_printout_bool(&o, "ok", d->worst < BT_DOC_FAIL);
+    bt_printout_int(&o, "warnings", NULL, (int64_t)count(d, BT_DOC_WARN));
+    bt_printout_int(&o, "failures", NULL, (int64_t)count(d, BT_DOC_FAIL));
+    bt_printout_rows(&o, "findings");
+    for (size_t i = 0; i < d->n; i++) put_finding(&o, &d->findings[i], colours);
+    bt_printout_rows_end(&o, "");
+    bt_printout_line(&o, "\nok %zu, warnings %zu, failures %zu\n", count(d, BT_DOC_OK),
+                     count(d, BT_DOC_WARN), count(d, BT_DOC_FAIL));
+    return bt_printout_print(&o, err);
 }
 
 static bt_code run(bt_call *call, bt_err *err) {
@@ -111,10 +97,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     bt_doctor_store(&d);
     bt_doctor_screens(&d);
     bt_doctor_environment(&d);
-    if (cfg->json)
-        BT_TRY(print_json(&d, err));
-    else
-        print_text(&d);
+    BT_TRY(print(&d, cfg->json, err));
     if (d.worst < BT_DOC_FAIL) return BT_OK;
     size_t failed = count(&d, BT_DOC_FAIL);
     return bt_fail(err, BT_CHECK, "%zu check%s failed", failed, failed == 1 ? "" : "s");

@@ -36,7 +36,7 @@ void bt_doc_way_out(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 
 /* the checks, in the order of the report */
 void bt_doctor_processor(bt_doctor *d); /* processor, cores, quotas */
-void bt_doctor_energy(bt_doctor *d);    /* whether the processors count it */
+void bt_doctor_energy(bt_doctor *d);    /* true where the processors count it */
 void bt_doctor_kernels(bt_doctor *d);   /* the winner of each slot, OpenBLAS */
 void bt_doctor_memory(bt_doctor *d);    /* memory, /dev/shm, limits */
 /* version, mpirun, launch flags, a job that visits the nodes */
@@ -44,7 +44,7 @@ void bt_doctor_mpi(bt_doctor *d);
 /* place, file system, SQLite, the database itself */
 void bt_doctor_store(bt_doctor *d);
 void bt_doctor_screens(bt_doctor *d);     /* terminal, dashboard */
-void bt_doctor_environment(bt_doctor *d); /* BITRAIN_ variables nobody reads */
+void bt_doctor_environment(bt_doctor *d); /* BITRAIN_ variables without a reader */
 
 /* what a rank of that job does (`bitrain doctor mpi-probe`): says what its node is and sums some
  * numbers */

@@ -79,7 +79,7 @@ bt_code bt_doctor_probe_rank(bt_err *err) {
 
 /* ---- the job --------------------------------------------------------------------------------- */
 
-/* everything mpirun says within limit_s; false when it had to be killed */
+/* all output of mpirun within limit_s; false when it had to be killed */
 static bool drain(const bt_child *child, bt_text *out, double limit_s, int *status) {
     int64_t end = bt_now_ns() + (int64_t)(limit_s * 1e9);
     bool in_time = true, open = true;

@@ -1,5 +1,5 @@
 /* cmd_drill.c - rehearses faults on this machine: a small run in a folder of its own is hurt in every way
- * of faults.def, or resized and killed many times, and compared with one that nobody disturbed. */
+ * of faults.def, or resized and killed many times, and compared with an undisturbed one. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/printout.h"
 #include "cli/drill/drill.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/derived.h"
@@ -52,7 +52,7 @@ typedef struct drill {
     char steps[24], stop_after[24], out_hurt[PATH_MAX + 16], out_calm[PATH_MAX + 16];
     bt_drill_row *row;
     size_t n_rows;
-    int64_t last_step;   /* that both runs have trained */
+    int64_t last_step;   /* the last step of both runs */
     int64_t other_loss;  /* steps with another loss than the calm run's */
     int64_t first_other; /* of them; -1 */
     uint64_t hash, calm_hash;
@@ -224,7 +224,7 @@ static bt_code end_hurt(drill *d, bt_err *err) {
 static bt_code run_calm(drill *d, bt_err *err) {
     bt_drill_run *c = &d->calm;
     d->last_step = bt_drill_newest(&d->hurt);
-    progress(d, "the same steps on one rank that nobody disturbs");
+    progress(d, "the same steps on one rank without disturbance");
     if (!d->range.max) {
         snprintf(d->stop_after, sizeof d->stop_after, "%" PRId64, d->last_step + 1);
         put(c, "--stop-after");
@@ -269,7 +269,7 @@ typedef struct group { /* the rows of one fault */
     const char *why;
 } group;
 
-/* of all rows of the same fault from `i` on; false: they have been told with an earlier row */
+/* sums all rows of the same fault from `i` on; false: an earlier row included them */
 static bool group_of(const drill *d, size_t i, group *g) {
     double detect[64], recover[64];
     size_t n_detect = 0, n_recover = 0;
@@ -296,91 +296,75 @@ static bool group_of(const drill *d, size_t i, group *g) {
     return true;
 }
 
-static void cell_s(bt_table *t, double s) {
-    if (isnan(s))
-        bt_table_cell(t, "-");
-    else
-        bt_table_cellf(t, "%.2f", s);
-}
-
 static bool bits_equal(const drill *d) {
     return d->hashed && d->hash == d->calm_hash && d->other_loss == 0;
 }
 
-static void print_table(const drill *d) {
-    static const char *const heads[] = {"fault",     "times",  "noticed s", "back s",
-                                        "slowest s", "redone", "rows lost", ""};
-    bt_table t;
-    group g;
-    bt_table_init(&t);
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) bt_table_cell(&t, heads[i]);
-    bt_table_end_row(&t);
-    for (size_t i = 0; i < d->n_rows; i++) {
-        if (!group_of(d, i, &g)) continue;
-        bt_table_cell(&t, g.what);
-        bt_table_cellf(&t, "%d", g.n);
-        cell_s(&t, g.detect_s);
-        cell_s(&t, g.recover_s);
-        cell_s(&t, g.slowest_s);
-        bt_table_cellf(&t, "%" PRId64, g.redone);
-        bt_table_cellf(&t, "%" PRId64, g.lost);
-        if (g.skipped == g.n)
-            bt_table_cellf(&t, "skipped: %s", g.why);
-        else if (g.failed)
-            bt_table_cellf(&t, "%d FAILED: %s", g.failed, g.why);
-        else
-            bt_table_cell(&t, "ok");
-        bt_table_end_row(&t);
-    }
-    bt_table_print(&t, stdout, "");
-    bt_table_release(&t);
-    if (d->hashed)
-        printf("%" PRId64 " steps; weights and optimizer %016" PRIx64
-               ", of the undisturbed run %016" PRIx64 ": %s\n",
-               d->last_step + 1, d->hash, d->calm_hash,
-               d->hash == d->calm_hash ? "equal" : "DIFFERENT");
-    if (d->other_loss)
-        printf("%" PRId64 " steps have another loss, step %" PRId64 " first\n", d->other_loss,
-               d->first_other);
-    else if (d->hashed)
-        printf("every loss is that of the undisturbed run, bit for bit\n");
+static void put_group(bt_printout *o, const group *g) {
+    bt_printout_row(o);
+    bt_printout_str(o, NULL, "fault", g->what);
+    bt_printout_int(o, NULL, "times", g->n);
+    bt_printout_numf(o, NULL, "noticed s", g->detect_s, 1, "%.2f");
+    bt_printout_numf(o, NULL, "back s", g->recover_s, 1, "%.2f");
+    bt_printout_numf(o, NULL, "slowest s", g->slowest_s, 1, "%.2f");
+    bt_printout_int(o, NULL, "redone", g->redone);
+    bt_printout_int(o, NULL, "rows lost", g->lost);
+    if (g->skipped == g->n)
+        bt_printout_cellf(o, "", "skipped: %s", g->why);
+    else if (g->failed)
+        bt_printout_cellf(o, "", "%d FAILED: %s", g->failed, g->why);
+    else
+        bt_printout_str(o, NULL, "", "ok");
+    bt_printout_end(o);
 }
 
-static void print_json(const drill *d, bool ok) {
-    bt_text out;
-    bt_json j;
-    char hex[24];
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_bool(&j, "ok", ok);
-    bt_json_int(&j, "seed", d->cfg.seed);
-    bt_json_int(&j, "steps", d->last_step + 1);
+static void put_fault(bt_printout *o, const bt_drill_row *r) {
+    bt_printout_row(o);
+    bt_printout_str(o, "fault", NULL, r->fault->id);
+    bt_printout_str(o, "what", NULL, r->what);
+    bt_printout_bool(o, "ok", r->ok);
+    bt_printout_bool(o, "skipped", r->skipped);
+    bt_printout_num(o, "detect_s", NULL, r->detect_s, BT_UNIT_NONE);
+    bt_printout_num(o, "recover_s", NULL, r->recover_s, BT_UNIT_NONE);
+    bt_printout_int(o, "at_step", NULL, r->at_step);
+    bt_printout_int(o, "steps_redone", NULL, r->redone);
+    bt_printout_int(o, "rows_lost", NULL, r->lost);
+    bt_printout_str(o, "why", NULL, r->why);
+    bt_printout_end(o);
+}
+
+/* every fault in JSON; a line for the faults of a kind in text */
+static bt_code print(const drill *d, bool ok, bt_err *err) {
+    bt_printout o;
+    group g;
+    char hex[24], calm[24];
     snprintf(hex, sizeof hex, "%016" PRIx64, d->hash);
-    bt_json_str(&j, "hash", d->hashed ? hex : NULL);
-    snprintf(hex, sizeof hex, "%016" PRIx64, d->calm_hash);
-    bt_json_str(&j, "calm_hash", d->hashed ? hex : NULL);
-    bt_json_int(&j, "other_losses", d->other_loss);
-    bt_json_array(&j, "faults");
+    snprintf(calm, sizeof calm, "%016" PRIx64, d->calm_hash);
+    bt_printout_begin(&o, d->cfg.json);
+    bt_printout_bool(&o, "ok", ok);
+    bt_printout_int(&o, "seed", NULL, d->cfg.seed);
+    bt_printout_int(&o, "steps", NULL, d->last_step + 1);
+    bt_printout_str(&o, "hash", NULL, d->hashed ? hex : NULL);
+    bt_printout_str(&o, "calm_hash", NULL, d->hashed ? calm : NULL);
+    bt_printout_int(&o, "other_losses", NULL, d->other_loss);
+    bt_printout_rows(&o, "faults");
     for (size_t i = 0; i < d->n_rows; i++) {
-        const bt_drill_row *r = &d->row[i];
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "fault", r->fault->id);
-        bt_json_str(&j, "what", r->what);
-        bt_json_bool(&j, "ok", r->ok);
-        bt_json_bool(&j, "skipped", r->skipped);
-        bt_json_num(&j, "detect_s", r->detect_s);
-        bt_json_num(&j, "recover_s", r->recover_s);
-        bt_json_int(&j, "at_step", r->at_step);
-        bt_json_int(&j, "steps_redone", r->redone);
-        bt_json_int(&j, "rows_lost", r->lost);
-        bt_json_str(&j, "why", r->why);
-        bt_json_end(&j, '}');
+        if (o.json)
+            put_fault(&o, &d->row[i]);
+        else if (group_of(d, i, &g))
+            put_group(&o, &g);
     }
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
-    bt_text_release(&out);
+    bt_printout_rows_end(&o, "");
+    if (d->hashed)
+        bt_printout_line(
+            &o, "%" PRId64 " steps; weights and optimizer %s, of the undisturbed run %s: %s\n",
+            d->last_step + 1, hex, calm, d->hash == d->calm_hash ? "equal" : "DIFFERENT");
+    if (d->other_loss)
+        bt_printout_line(&o, "%" PRId64 " steps have another loss, step %" PRId64 " first\n",
+                         d->other_loss, d->first_other);
+    else if (d->hashed)
+        bt_printout_line(&o, "every loss is that of the undisturbed run, bit for bit\n");
+    return bt_printout_print(&o, err);
 }
 
 /* ---- command --------------------------------------------------------------------------------- */
@@ -435,13 +419,12 @@ static bt_code run(bt_call *call, bt_err *err) {
         int failed = 0;
         for (size_t i = 0; i < d->n_rows; i++) failed += !d->row[i].ok && !d->row[i].skipped;
         ok = code == BT_OK && failed == 0 && bits_equal(d);
-        if (d->n_rows && d->cfg.json)
-            print_json(d, ok);
-        else if (d->n_rows)
-            print_table(d);
+        bt_err unprinted = BT_ERR_INIT;
+        const bt_code printed = d->n_rows ? print(d, ok, &unprinted) : BT_OK;
+        if (code == BT_OK && printed != BT_OK) code = printed, why = unprinted;
         if (told &&
             code !=
-                BT_OK) { /* told as an error is, but with the signal's exit code: nothing was shown */
+                BT_OK) { /* printed like an error, but with the exit code of the signal: there is no result */
             fprintf(stderr, "bitrain drill: %s\n", why.msg[0] ? why.msg : "stopped");
             *call->exit_status = 128 + (int)told;
             code = BT_OK;

@@ -73,7 +73,7 @@ void bt_drill_last_words(const bt_drill_run *r, char *out, size_t size);
  * afterwards, or resumed, whatever the row says. BT_OK but where nothing can follow */
 bt_code bt_drill_do(bt_drill_run *r, const bt_fault *f, const char *arg, bt_drill_row *row,
                     bt_err *err) BT_MUST_CHECK;
-void bt_drill_remove(const char *folder);            /* with all in it */
+void bt_drill_remove(const char *folder);            /* with its content */
 uint64_t bt_drill_draw(bt_drill_run *r, uint64_t n); /* below n, from the seed */
 
 /* ---- weights_hash.c -------------------------------------------------------------------------- */

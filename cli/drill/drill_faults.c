@@ -18,7 +18,7 @@ static bt_code send(pid_t pid, int signal, const char *who, bt_err *err) {
                                   : bt_fail_errno(err, BT_CHECK, errno, "cannot signal %s", who);
 }
 
-/* of the ranks but the first, where there are others */
+/* any rank except the first, where there are several */
 static int some_rank(bt_drill_run *r) {
     const int n = bt_drill_ranks(r);
     return n > 1 ? 1 + (int)bt_drill_draw(r, (uint64_t)(n - 1)) : 0;

@@ -48,7 +48,7 @@ void bt_drill_last_words(const bt_drill_run *r, char *out, size_t size) {
     if (f) fclose(f);
 }
 
-/* ---- what the database says ------------------------------------------------------------------ */
+/* ---- values from the database ------------------------------------------------------------------ */
 
 static bt_db *database(bt_drill_run *r) {
     bt_err why = BT_ERR_INIT;
@@ -97,7 +97,7 @@ int bt_drill_wait_end(bt_drill_run *r, double limit_s) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* A process of this drill, and of nobody else: one of the programs that a run is made of, whose words
+/* A process of this drill alone: one of the programs that a run is made of, whose words
  * carry the folder that this drill made for itself. */
 static bool is_ours(const bt_drill_run *r, int pid) {
     static const char *const programs[] = {"bitrain", "mpirun", "orterun", "orted"};

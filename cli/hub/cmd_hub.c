@@ -98,7 +98,7 @@ static bt_code complete_address(bt_hub_settings *s, bt_err *err) {
     return BT_OK;
 }
 
-/* where this process listens: the k-th of a list, at the k-th port from the one given, or at any free one */
+/* the address of this process: the k-th of a list, at the k-th port from the one given, or at any free one */
 static bt_code own_address(const bt_hub_settings *s, char *out, size_t size, bt_err *err) {
     const int rank = bt_comm_rank(bt_comm_world()), n = bt_comm_size(bt_comm_world());
     if (strchr(s->listen, ',')) {
@@ -198,7 +198,7 @@ static bt_code serve(const bt_hub_settings *s, bt_guarded *guarded, bt_err *err)
     return code;
 }
 
-/* a process that fails takes the others with it: a hub that is started again goes on from what all had kept */
+/* a process that fails ends all processes: a hub that is started again continues from the state that all had saved */
 static void end_all(bt_code code, const bt_err *err) {
     if (err->rank < 0 || err->rank == bt_comm_rank(bt_comm_world()))
         fprintf(stderr, "bitrain: %s\n", err->msg);
@@ -228,7 +228,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     BT_TRY(bt_guard_begin(&guarded, bt_comm_am_rank() ? 0 : s->restarts, tell_guard,
                           call->exit_status, err));
     if (*call->exit_status >= 0) return BT_OK;
-    BT_TRY(bt_comm_init(err)); /* of one process as a rule; of several under mpirun */
+    BT_TRY(bt_comm_init(err)); /* one process as a rule; several under mpirun */
     bt_code code = bt_kernels_select(s->isa, err);
     if (code == BT_OK) code = bt_threads_init((int)s->threads, err);
     if (code == BT_OK) code = serve(s, guarded, err);

@@ -245,7 +245,7 @@ static bool wait_a_second(void *ctx) {
     return !(atomic_load(&box.bits) & BT_REQ_STOP);
 }
 
-/* what the hub will take of the disk, once its model is known; a warning where there is less */
+/* the disk space that the hub will use, once its model is known; a warning where there is less */
 static void report_disk_need(record *r, const bt_hub *h) {
     struct statvfs v;
     char title[200];
@@ -268,7 +268,7 @@ static void report_disk_need(record *r, const bt_hub *h) {
 
 static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     enum { TICK_MS = 100, ROOM_MS = 1 }; /* ROOM_MS: until a connection has room again */
-    const int64_t again_ns = 2000000000; /* until a checkpoint that failed is tried again */
+    const int64_t again_ns = 2000000000; /* delay before a failed checkpoint is tried again */
     int64_t ticked = bt_now_ns(), tried = 0;
     bool need_reported = false;
     double base_mib = 0;

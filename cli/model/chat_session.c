@@ -1,6 +1,7 @@
 /* chat_session.c - the conversation so far, rendered again for every answer; what the cache already
  * holds of it is not read again. */
 #include "cli/model/chat_session.h"
+#include "cli/common/printout/printout.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,35 +131,31 @@ static bt_code feed(session *s, bt_written *w, bt_err *err) {
 }
 
 static bt_code put_json(const session *s, const bt_written *w, bt_err *err) {
-    bt_text out, mended, prompt;
-    bt_json j;
+    bt_text mended, prompt;
+    bt_printout o;
     bt_text_init(&prompt);
     const bt_code code = bt_chat_render(s->template, s->messages, s->n, true, put_piece, &prompt,
                                         err);
-    bt_text_init(&out);
     bt_text_init(&mended);
     bt_utf8_mend(&mended, bt_text_str(&w->out.text), w->out.text.len, false);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", s->t->meta.run);
-    bt_json_str(&j, "checkpoint", s->t->path);
-    bt_json_str(&j, "template", s->template->name);
-    bt_json_str(&j, "prompt", bt_text_str(&prompt));
-    bt_json_str(&j, "text", bt_text_str(&mended));
-    bt_json_int(&j, "tokens", w->tokens);
-    bt_json_str(&j, "finish_reason", w->finish);
-    bt_json_num(&j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
-    bt_json_int(&j, "prompt_tokens", (int64_t)s->ids.n);
-    bt_json_num(&j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
-    bt_json_str(&j, "precision", bt_trained_precision(s->t));
-    bt_notes_json(&j, &s->t->notes);
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
-    fflush(stdout);
+    bt_printout_begin(&o, true);
+    bt_json_str(&o.j, "run", s->t->meta.run);
+    bt_json_str(&o.j, "checkpoint", s->t->path);
+    bt_json_str(&o.j, "template", s->template->name);
+    bt_json_str(&o.j, "prompt", bt_text_str(&prompt));
+    bt_json_str(&o.j, "text", bt_text_str(&mended));
+    bt_json_int(&o.j, "tokens", w->tokens);
+    bt_json_str(&o.j, "finish_reason", w->finish);
+    bt_json_num(&o.j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
+    bt_json_int(&o.j, "prompt_tokens", (int64_t)s->ids.n);
+    bt_json_num(&o.j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
+    bt_json_str(&o.j, "precision", bt_trained_precision(s->t));
+    bt_notes_json(&o.j, &s->t->notes);
     bt_text_release(&mended);
     bt_text_release(&prompt);
-    bt_text_release(&out);
-    return code;
+    const bt_code printed = bt_printout_finish(&o, code, err);
+    fflush(stdout);
+    return printed;
 }
 
 static bt_code answer(session *s, const char *question, size_t n, bt_err *err) {
@@ -181,7 +178,7 @@ static bt_code answer(session *s, const char *question, size_t n, bt_err *err) {
     return code;
 }
 
-/* what a line of a conversation is that is no question */
+/* the kinds of line in a conversation that are no questions */
 typedef enum { WORD_NONE, WORD_NEW, WORD_END, WORD_HELP } chat_word;
 
 static chat_word word_of(const char *line, bool terminal) {

@@ -190,7 +190,7 @@ static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int6
     bt_progress_begin(&bar, how->quiet);
     t->file->watch = (bt_model_watch){.told = show_loaded, .ctx = &bar};
     bt_code code = bt_model_file_weights(t->file, bt_model_weights(t->model), err);
-    t->file->watch.elems = 0; /* the base is told from its beginning */
+    t->file->watch.elems = 0; /* the beginning of the text identifies the base */
     if (code == BT_OK && bt_model_base(t->model))
         code = load_base(t, how, hashes, n_hashes, err);
     else if (code == BT_OK)

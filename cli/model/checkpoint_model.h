@@ -14,11 +14,11 @@
 #include "engine/model/net/model.h"
 
 typedef struct bt_trained {
-    char path[PATH_MAX]; /* of the checkpoint */
+    char path[PATH_MAX]; /* folder of the checkpoint */
     bt_ckpt_meta meta;
-    bt_run_cfg cfg; /* as it was trained */
+    bt_run_cfg cfg; /* settings of its training */
     bt_tokenizer *tokenizer;
-    bt_model_file *file; /* where the weights come from; NULL once there is a model */
+    bt_model_file *file; /* source of the weights; NULL once there is a model */
     bt_text passed_over; /* newer checkpoints that are damaged, a line each */
     bt_model *model;     /* quantised, forward only */
     bt_text notes;       /* what the readers of the files reported, printed already: a line each */
@@ -67,7 +67,7 @@ typedef struct bt_trained_how {
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
-/* tells on standard error which tokens the tokenizer puts around each text, if any */
+/* prints the tokens that the tokenizer puts around each text, if any, to standard error */
 void bt_trained_tell_affixes(const bt_trained *t);
 void bt_trained_release(bt_trained *t);
 /* gives a model file without a tokenizer the one in `path`, ours or Hugging Face's; "" leaves it as it is. BT_ARG: the

@@ -48,88 +48,57 @@ static label_figures figures_of(const bt_trained *t, const double *confusion, si
     return x;
 }
 
-static const char *share(char out[16], double x) {
-    if (isfinite(x))
-        (void)snprintf(out, 16, "%.3f", x);
-    else
-        (void)snprintf(out, 16, "-");
-    return out;
-}
-
-void bt_classifier_print(const bt_trained *t, const double *confusion) {
+void bt_classifier_put(const bt_trained *t, const double *confusion, bt_printout *o) {
     const size_t classes = bt_labels_count(t->cfg.data.labels);
-    int wide = 5;
-    char a[16], b[16], c[16], other[BT_LABEL_BYTES];
-    for (size_t k = 0; k < classes; k++) {
-        bt_labels_name(t->cfg.data.labels, k, other);
-        wide = (int)strlen(other) > wide ? (int)strlen(other) : wide;
-    }
-    printf("%-*s %7s %9s %7s %7s  taken for\n", wide, "label", "texts", "precision", "recall",
-           "F1");
+    char other[BT_LABEL_BYTES];
+    bt_printout_rows(o, "labels");
     for (size_t k = 0; k < classes; k++) {
         const label_figures x = figures_of(t, confusion, k);
-        printf("%-*s %7.0f %9s %7s %7s", wide, x.name, x.n, share(a, x.precision),
-               share(b, x.recall), share(c, x.f1));
+        bt_printout_row(o);
+        bt_printout_str(o, "label", "label", x.name);
+        bt_printout_int(o, "texts", "texts", (int64_t)x.n);
+        bt_printout_numf(o, "precision", "precision", x.precision, 1, "%.3f");
+        bt_printout_numf(o, "recall", "recall", x.recall, 1, "%.3f");
+        bt_printout_numf(o, "f1", "F1", x.f1, 1, "%.3f");
         bt_labels_name(t->cfg.data.labels, x.mistaken, other);
-        if (x.mistakes > 0) printf("  %s (%.0f)", other, x.mistakes);
-        printf("\n");
+        if (x.mistakes > 0)
+            bt_printout_cellf(o, "taken for", "%s (%.0f)", other, x.mistakes);
+        else
+            bt_printout_str(o, NULL, "taken for", "");
+        if (o->json) bt_json_array(&o->j, "taken_for"); /* texts, by label */
+        for (size_t i = 0; i < classes && o->json; i++)
+            bt_json_int(&o->j, NULL, (int64_t)confusion[k * classes + i]);
+        if (o->json) bt_json_end(&o->j, ']');
+        bt_printout_end(o);
     }
-}
-
-void bt_classifier_json(const bt_trained *t, const double *confusion, bt_json *j) {
-    const size_t classes = bt_labels_count(t->cfg.data.labels);
-    bt_json_array(j, "labels");
-    for (size_t k = 0; k < classes; k++) {
-        const label_figures x = figures_of(t, confusion, k);
-        bt_json_object(j, NULL);
-        bt_json_str(j, "label", x.name);
-        bt_json_int(j, "texts", (int64_t)x.n);
-        bt_json_num(j, "precision", x.precision);
-        bt_json_num(j, "recall", x.recall);
-        bt_json_num(j, "f1", x.f1);
-        bt_json_array(j, "taken_for"); /* texts, by label */
-        for (size_t i = 0; i < classes; i++)
-            bt_json_int(j, NULL, (int64_t)confusion[k * classes + i]);
-        bt_json_end(j, ']');
-        bt_json_end(j, '}');
-    }
-    bt_json_end(j, ']');
+    bt_printout_rows_end(o, "");
 }
 
 /* ---- a text ---------------------------------------------------------------------------------- */
 
-static void put_answer(const bt_trained *t, const float *p, size_t classes, bool json) {
+static bt_code print_label(const bt_trained *t, const float *p, size_t classes, bool json,
+                           bt_err *err) {
     char name[BT_LABEL_BYTES];
     size_t best = 0;
-    bt_text out = {0};
-    bt_json j;
+    bt_printout o;
     for (size_t k = 1; k < classes; k++)
         if (p[k] > p[best]) best = k;
     bt_labels_name(t->cfg.data.labels, best, name);
-    if (!json) {
-        printf("%s", name);
-        for (size_t k = 0; k < classes && k < 16; k++) {
-            bt_labels_name(t->cfg.data.labels, k, name);
-            printf("%s%s %.4f", k ? ", " : "  (", name, (double)p[k]);
-        }
-        printf(")\n");
-        return;
-    }
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", t->meta.run);
-    bt_json_str(&j, "checkpoint", t->path);
-    bt_json_int(&j, "step", t->meta.step);
-    bt_json_str(&j, "label", name);
-    bt_json_object(&j, "probabilities");
+    bt_printout_begin(&o, json);
+    bt_printout_str(&o, "run", NULL, t->meta.run);
+    bt_printout_str(&o, "checkpoint", NULL, t->path);
+    bt_printout_int(&o, "step", NULL, t->meta.step);
+    bt_printout_str(&o, "label", NULL, name);
+    bt_printout_line(&o, "%s", name);
+    bt_printout_object(&o, "probabilities");
     for (size_t k = 0; k < classes; k++) {
         bt_labels_name(t->cfg.data.labels, k, name);
-        bt_json_num(&j, name, (double)p[k]);
+        bt_printout_num(&o, name, NULL, (double)p[k], BT_UNIT_NONE);
+        if (k < 16) bt_printout_line(&o, "%s%s %.4f", k ? ", " : "  (", name, (double)p[k]);
     }
-    bt_json_end(&j, '}');
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
-    bt_text_release(&out);
+    bt_printout_end(&o);
+    bt_printout_line(&o, ")\n");
+    return bt_printout_print(&o, err);
 }
 
 bt_code bt_classify_text(bt_trained *t, const char *text, size_t n, bool json, bt_err *err) {
@@ -150,7 +119,7 @@ bt_code bt_classify_text(bt_trained *t, const char *text, size_t n, bool json, b
     if (code == BT_OK) {
         bt_model_forward_tokens(t->model, ids, n_ids);
         bt_model_class_probabilities(t->model, n_ids, p);
-        put_answer(t, p, classes, json);
+        code = print_label(t, p, classes, json, err);
     }
     free(ids);
     free(p);

@@ -1,16 +1,16 @@
-/* classify.h - what `eval` and `generate` tell of a classifier. */
+/* classify.h - the figures of a classifier for `eval` and `generate`. */
 #ifndef BT_CLI_MODEL_CLASSIFY_H
 #define BT_CLI_MODEL_CLASSIFY_H
 
+#include "cli/common/printout/printout.h"
 #include "cli/model/checkpoint_model.h"
 #include "engine/train/evaluate.h"
 
 /* BT_ARG for a classifier, which writes no text */
 bt_code bt_classifier_refuse(const bt_trained *t, bt_err *err) BT_MUST_CHECK;
-/* a line for each label: texts, precision, recall, F1, and what it was taken for most often. confusion:
- * bt_evaluator_confusion's */
-void bt_classifier_print(const bt_trained *t, const double *confusion);
-void bt_classifier_json(const bt_trained *t, const double *confusion, bt_json *j);
+/* rows "labels": texts, precision, recall, F1, and the label that each was mistaken for most often. confusion: of
+ * bt_evaluator_confusion */
+void bt_classifier_put(const bt_trained *t, const double *confusion, bt_printout *o);
 /* the probabilities of the labels for a text, on stdout */
 bt_code bt_classify_text(bt_trained *t, const char *text, size_t n, bool json, bt_err *err)
     BT_MUST_CHECK;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/common/command.h"
+#include "cli/common/printout/printout.h"
 #include "cli/common/progress.h"
 #include "cli/model/adapter_words.h"
 #include "cli/model/checkpoint_folder.h"
@@ -69,7 +70,7 @@ static const bt_opt convert_opts[] = {
     BT_ROW_FLAG(convert_cfg, any_activation, "--any-activation",
                 "GGUF: write a model with relu2 too, which llama.cpp computes as silu"),
     BT_ROW_FLAG(convert_cfg, verify, "--verify",
-                "read the result back and compare what both models say"),
+                "read the result back and compare the predictions of both models"),
     BT_ROW_TEXT(convert_cfg, tokenizer, "--tokenizer", "",
                 "tokenizer of a model that comes without one"),
     BT_ROW_INT(
@@ -173,45 +174,36 @@ static bt_code verify(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_e
     return code;
 }
 
-static void print_lines(const bt_text *lines, const char *before) {
-    for (const char *p = bt_text_str(lines), *end; *p; p = end + (*end == '\n')) {
-        end = p + strcspn(p, "\n");
-        printf("%s%.*s\n", before, (int)(end - p), p);
-    }
-}
-
-static void print_json(const bt_model_file *s, const convert_cfg *cfg, const outcome *o) {
-    bt_text out = {0};
-    bt_json j;
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "source", s->path);
-    bt_json_str(&j, "result", cfg->out);
-    bt_trained_put_passed(&s->passed_over, &j);
-    bt_json_int(&j, "bytes", o->bytes);
-    bt_json_num(&j, "seconds", o->seconds);
-    if (o->verified) {
-        bt_json_num(&j, "largest_difference", o->difference.largest);
-        bt_json_num(&j, "mean_difference", o->difference.mean);
-        bt_json_int(&j, "same_first_token", o->difference.same_first);
-    }
-    bt_json_str(&j, "verified_in", o->verified ? "fp32" : NULL);
-    bt_notes_json(&j, &o->notes);
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
-    bt_text_release(&out);
-}
-
-static void print(const bt_model_file *s, const convert_cfg *cfg, const outcome *o) {
+static bt_code print(const bt_model_file *s, const convert_cfg *cfg, const outcome *o,
+                     bt_err *err) {
     char size[32];
-    printf("'%s' -> '%s': %s in %.2f s\n", s->path, cfg->out,
-           bt_metric_format(size, sizeof size, (double)o->bytes, BT_UNIT_BYTES), o->seconds);
-    print_lines(&o->notes, "  ");
-    if (o->verified)
-        printf(
-            "  read back: log probabilities in fp32 differ by %.2g at most, %.2g on average; the "
-            "likeliest token is the same after %d of %d prompts\n",
-            o->difference.largest, o->difference.mean, o->difference.same_first, BT_PROBES);
+    bt_printout r;
+    bt_printout_begin(&r, cfg->json);
+    bt_printout_str(&r, "source", NULL, s->path);
+    bt_printout_str(&r, "result", NULL, cfg->out);
+    if (r.json) bt_trained_put_passed(&s->passed_over, &r.j);
+    bt_printout_int(&r, "bytes", NULL, o->bytes);
+    bt_printout_num(&r, "seconds", NULL, o->seconds, BT_UNIT_NONE);
+    bt_printout_line(&r, "'%s' -> '%s': %s in %.2f s\n", s->path, cfg->out,
+                     bt_metric_format(size, sizeof size, (double)o->bytes, BT_UNIT_BYTES),
+                     o->seconds);
+    for (const char *p = bt_text_str(&o->notes), *end; *p; p = end + (*end == '\n')) {
+        end = p + strcspn(p, "\n");
+        bt_printout_line(&r, "  %.*s\n", (int)(end - p), p);
+    }
+    if (o->verified) {
+        bt_printout_num(&r, "largest_difference", NULL, o->difference.largest, BT_UNIT_NATS);
+        bt_printout_num(&r, "mean_difference", NULL, o->difference.mean, BT_UNIT_NATS);
+        bt_printout_int(&r, "same_first_token", NULL, o->difference.same_first);
+        bt_printout_line(&r,
+                         "  read back: log probabilities in fp32 differ by %.2g at most, %.2g on "
+                         "average; the likeliest token is the same after %d of %d prompts\n",
+                         o->difference.largest, o->difference.mean, o->difference.same_first,
+                         BT_PROBES);
+    }
+    bt_printout_str(&r, "verified_in", NULL, o->verified ? "fp32" : NULL);
+    if (r.json) bt_notes_json(&r.j, &o->notes);
+    return bt_printout_print(&r, err);
 }
 
 static bt_code write_adapters(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_err *err) {
@@ -287,10 +279,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     BT_TRY(bt_threads_init(cfg->threads ? (int)cfg->threads : bt_cpu_get()->cores, err));
     bt_code code = open_model(&s, which, cfg, err);
     if (code == BT_OK) code = convert(s, cfg, &result, err);
-    if (code == BT_OK && cfg->json)
-        print_json(s, cfg, &result);
-    else if (code == BT_OK)
-        print(s, cfg, &result);
+    if (code == BT_OK) code = print(s, cfg, &result, err);
     bt_text_release(&result.notes);
     bt_model_file_close(s);
     bt_threads_release();

@@ -7,9 +7,9 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/printout/printout.h"
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
-#include "cli/common/table.h"
 #include "cli/common/verbs.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
@@ -77,39 +77,34 @@ static bt_code only_text(const bt_sources *s, bt_err *err) {
 
 static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepare_result *r,
                       double seconds, bt_err *err) {
-    double per_token = (double)r->source_bytes / (double)(r->ids ? r->ids : 1);
-    if (cfg->json) {
-        bt_text out = {0};
-        bt_json j;
-        char hash[20];
-        snprintf(hash, sizeof hash, "%016llx", (unsigned long long)bt_tokenizer_hash(t));
-        bt_json_begin(&j, &out);
-        bt_json_object(&j, NULL);
-        bt_json_int(&j, "version", 1);
-        bt_json_str(&j, "out", cfg->out);
-        bt_json_int(&j, "shards", r->shards);
-        bt_json_int(&j, "tokens", (int64_t)r->ids);
-        bt_json_int(&j, "documents", (int64_t)r->documents);
-        bt_json_int(&j, "source_bytes", (int64_t)r->source_bytes);
-        bt_json_num(&j, "bytes_per_token", per_token);
-        bt_json_int(&j, "file_bytes", (int64_t)r->file_bytes);
-        bt_json_int(&j, "vocab", bt_tokenizer_vocab(t));
-        bt_json_str(&j, "vocab_hash", hash);
-        bt_json_num(&j, "seconds", seconds);
-        bt_json_end(&j, '}');
-        return bt_cli_put(&out, err);
-    }
-    char tokens[32], docs[32], bytes[32], file[32], took[32];
-    printf("%s tokens of %s (%.2f bytes each) from %s documents, %s of text, in %s: %s in %d "
-           "shard%s\n",
-           bt_metric_format(tokens, sizeof tokens, (double)r->ids, BT_UNIT_COUNT),
-           bt_tokenizer_kind(t), per_token,
-           bt_metric_format(docs, sizeof docs, (double)r->documents, BT_UNIT_COUNT),
-           bt_metric_format(bytes, sizeof bytes, (double)r->source_bytes, BT_UNIT_BYTES),
-           bt_duration(took, sizeof took, seconds),
-           bt_metric_format(file, sizeof file, (double)r->file_bytes, BT_UNIT_BYTES), r->shards,
-           r->shards == 1 ? "" : "s");
-    return BT_OK;
+    const double per_token = (double)r->source_bytes / (double)(r->ids ? r->ids : 1);
+    char hash[20], tokens[32], docs[32], bytes[32], file[32], took[32];
+    bt_printout o;
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)bt_tokenizer_hash(t));
+    bt_printout_begin(&o, cfg->json);
+    bt_printout_version(&o);
+    bt_printout_str(&o, "out", NULL, cfg->out);
+    bt_printout_int(&o, "shards", NULL, r->shards);
+    bt_printout_int(&o, "tokens", NULL, (int64_t)r->ids);
+    bt_printout_int(&o, "documents", NULL, (int64_t)r->documents);
+    bt_printout_int(&o, "source_bytes", NULL, (int64_t)r->source_bytes);
+    bt_printout_num(&o, "bytes_per_token", NULL, per_token, BT_UNIT_NONE);
+    bt_printout_int(&o, "file_bytes", NULL, (int64_t)r->file_bytes);
+    bt_printout_int(&o, "vocab", NULL, bt_tokenizer_vocab(t));
+    bt_printout_str(&o, "vocab_hash", NULL, hash);
+    bt_printout_num(&o, "seconds", NULL, seconds, BT_UNIT_NONE);
+    bt_printout_line(
+        &o,
+        "%s tokens of %s (%.2f bytes each) from %s documents, %s of text, in %s: %s in %d "
+        "shard%s\n",
+        bt_metric_format(tokens, sizeof tokens, (double)r->ids, BT_UNIT_COUNT),
+        bt_tokenizer_kind(t), per_token,
+        bt_metric_format(docs, sizeof docs, (double)r->documents, BT_UNIT_COUNT),
+        bt_metric_format(bytes, sizeof bytes, (double)r->source_bytes, BT_UNIT_BYTES),
+        bt_duration(took, sizeof took, seconds),
+        bt_metric_format(file, sizeof file, (double)r->file_bytes, BT_UNIT_BYTES), r->shards,
+        r->shards == 1 ? "" : "s");
+    return bt_printout_print(&o, err);
 }
 
 static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t,
@@ -167,7 +162,7 @@ static bt_code prepare(void *ctx, const char *const *words, size_t n, bt_err *er
 
 typedef struct finding { /* about one file */
     const char *path, *kind;
-    bt_shard_info shard; /* of a shard */
+    bt_shard_info shard; /* properties of a shard */
     bool is_shard, fits; /* made with the given tokenizer */
     uint64_t tokens, source_bytes, documents, file_bytes;
     bt_text sample;
@@ -246,94 +241,69 @@ static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt
     return code;
 }
 
-static void put_finding(bt_json *j, const data_cfg *cfg, const finding *f) {
+static void put_finding(bt_printout *o, const data_cfg *cfg, const finding *f) {
     char hash[20];
-    bt_json_object(j, NULL);
-    bt_json_str(j, "path", f->path);
-    bt_json_str(j, "kind", f->kind);
-    bt_json_int(j, "tokens", (int64_t)f->tokens);
-    bt_json_int(j, "source_bytes", (int64_t)f->source_bytes);
-    bt_json_int(j, "documents", (int64_t)f->documents);
-    bt_json_int(j, "file_bytes", (int64_t)f->file_bytes);
+    bt_printout_row(o);
+    bt_printout_str(o, "path", "FILE", f->path);
+    bt_printout_str(o, "kind", "KIND", f->kind);
+    bt_printout_num(o, "tokens", "TOKENS", (double)f->tokens, BT_UNIT_COUNT);
+    bt_printout_num(o, "source_bytes", NULL, (double)f->source_bytes, BT_UNIT_BYTES);
+    bt_printout_cellf(o, "BYTES/TOKEN", "%.2f",
+                      (double)f->source_bytes / (double)(f->tokens ? f->tokens : 1));
+    bt_printout_num(o, "documents", "DOCUMENTS", (double)f->documents, BT_UNIT_COUNT);
+    bt_printout_num(o, "file_bytes", "SIZE", (double)f->file_bytes, BT_UNIT_BYTES);
     if (f->is_shard) {
-        bt_json_int(j, "segments", (int64_t)f->shard.n_segments);
-        bt_json_int(j, "blocks", (int64_t)f->shard.n_blocks);
-        bt_json_int(j, "id_bytes", f->shard.id_bytes);
-        bt_json_int(j, "vocab", f->shard.vocab);
+        bt_printout_int(o, "segments", NULL, (int64_t)f->shard.n_segments);
+        bt_printout_int(o, "blocks", NULL, (int64_t)f->shard.n_blocks);
+        bt_printout_int(o, "id_bytes", NULL, f->shard.id_bytes);
+        bt_printout_int(o, "vocab", NULL, f->shard.vocab);
         snprintf(hash, sizeof hash, "%016llx", (unsigned long long)f->shard.vocab_hash);
-        bt_json_str(j, "vocab_hash", hash);
+        bt_printout_str(o, "vocab_hash", NULL, hash);
+        bt_printout_cellf(o, "TOKENIZER", "%u, %s%s", f->shard.vocab, hash,
+                          f->fits ? "" : " (another than given)");
         snprintf(hash, sizeof hash, "%016llx", (unsigned long long)f->shard.content_hash);
-        bt_json_str(j, "content_hash", hash);
-        bt_json_bool(j, "verified", cfg->verify);
-        bt_json_bool(j, "fits_tokenizer", f->fits);
+        bt_printout_str(o, "content_hash", NULL, hash);
+        bt_printout_bool(o, "verified", cfg->verify);
+        bt_printout_bool(o, "fits_tokenizer", f->fits);
+    } else {
+        bt_printout_str(o, NULL, "TOKENIZER", cfg->tokenizer);
     }
-    if (cfg->sample) bt_json_str(j, "sample", bt_text_str(&f->sample));
-    bt_json_end(j, '}');
+    bt_printout_str(o, NULL, "CHECK", !f->is_shard ? "-" : cfg->verify ? "ok" : "not checked");
+    if (cfg->sample) bt_printout_str(o, "sample", NULL, bt_text_str(&f->sample));
+    bt_printout_end(o);
 }
 
-static void put_row(bt_table *table, const data_cfg *cfg, const finding *f) {
-    char b[32];
-    bt_table_cell(table, f->path);
-    bt_table_cell(table, f->kind);
-    bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->tokens, BT_UNIT_COUNT));
-    bt_table_cellf(table, "%.2f", (double)f->source_bytes / (double)(f->tokens ? f->tokens : 1));
-    bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->documents, BT_UNIT_COUNT));
-    bt_table_cell(table, bt_metric_format(b, sizeof b, (double)f->file_bytes, BT_UNIT_BYTES));
-    if (f->is_shard)
-        bt_table_cellf(table, "%u, %016llx%s", f->shard.vocab,
-                       (unsigned long long)f->shard.vocab_hash,
-                       f->fits ? "" : " (another than given)");
-    else
-        bt_table_cell(table, cfg->tokenizer);
-    bt_table_cell(table, !f->is_shard ? "-" : cfg->verify ? "ok" : "not checked");
-    bt_table_end_row(table);
-}
-
-static void print_samples(const finding *all, size_t n) {
-    for (size_t i = 0; i < n; i++) {
+static void put_samples(bt_printout *o, const finding *all, size_t n) {
+    for (size_t i = 0; i < n && !o->json; i++) {
         if (!all[i].sample.len) continue;
-        printf("\n%s begins:\n", all[i].path);
-        /* line by line: control bytes stay off the terminal */
+        bt_printout_line(o, "\n%s begins:\n", all[i].path);
+        /* line by line: control bytes do not reach the terminal */
         for (const char *s = bt_text_str(&all[i].sample); *s;) {
             char line[4096], plain[4096];
             size_t k = strcspn(s, "\n");
             snprintf(line, sizeof line, "%.*s", (int)k, s);
             bt_text_plain(plain, sizeof plain, line);
-            puts(plain);
+            bt_text_put(&o->out, plain);
+            bt_text_put(&o->out, "\n");
             s += k + (s[k] == '\n');
         }
     }
 }
 
 static bt_code print_findings(const data_cfg *cfg, const finding *all, size_t n, bt_err *err) {
-    if (cfg->json) {
-        bt_text out = {0};
-        bt_json j;
-        uint64_t tokens = 0;
-        bt_json_begin(&j, &out);
-        bt_json_object(&j, NULL);
-        bt_json_int(&j, "version", 1);
-        bt_json_array(&j, "files");
-        for (size_t i = 0; i < n; i++) {
-            put_finding(&j, cfg, &all[i]);
-            tokens += all[i].tokens;
-        }
-        bt_json_end(&j, ']');
-        bt_json_int(&j, "tokens", (int64_t)tokens);
-        bt_json_end(&j, '}');
-        return bt_cli_put(&out, err);
+    bt_printout o;
+    uint64_t tokens = 0;
+    bt_printout_begin(&o, cfg->json);
+    bt_printout_version(&o);
+    bt_printout_rows(&o, "files");
+    for (size_t i = 0; i < n; i++) {
+        put_finding(&o, cfg, &all[i]);
+        tokens += all[i].tokens;
     }
-    static const char *const heads[] = {"FILE",      "KIND", "TOKENS",    "BYTES/TOKEN",
-                                        "DOCUMENTS", "SIZE", "TOKENIZER", "CHECK"};
-    bt_table table;
-    bt_table_init(&table);
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&table, heads[i]);
-    bt_table_end_row(&table);
-    for (size_t i = 0; i < n; i++) put_row(&table, cfg, &all[i]);
-    bt_table_print(&table, stdout, "");
-    bt_table_release(&table);
-    print_samples(all, n);
-    return BT_OK;
+    bt_printout_rows_end(&o, "");
+    bt_printout_int(&o, "tokens", NULL, (int64_t)tokens);
+    put_samples(&o, all, n);
+    return bt_printout_print(&o, err);
 }
 
 static bt_code inspect_sources(const data_cfg *cfg, const bt_sources *s, const bt_tokenizer *t,

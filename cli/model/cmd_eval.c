@@ -96,7 +96,7 @@ static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool
 
 typedef struct watch {
     bt_progress bar;
-    double tokens; /* of the whole work */
+    double tokens; /* tokens of the whole work */
 } watch;
 
 static void show_share(void *ctx, double done) {
@@ -158,7 +158,7 @@ static bt_code check_logits(const bt_trained *t, const eval_cfg *cfg, bt_err *er
     return BT_OK;
 }
 
-/* what is measured must be what the model was trained to tell */
+/* the measured kind must be the kind that the model was trained for */
 static bt_code check_kind(const bt_trained *t, bt_err *err) {
     if (t->cfg.data.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
         return bt_fail(err, BT_ARG,
@@ -213,101 +213,83 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
     return code;
 }
 
-static void print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
-                  const double *confusion, double seconds) {
-    const bool pairs = t->cfg.data.form == BT_FORMED_PREFERENCE;
-    const char *precision = bt_trained_precision(t),
-               *source = cfg->data[0] ? "the data given" : "the validation split";
-    if (!cfg->json && pairs) {
-        printf("%s, step %lld: %.4f nats per preference, %.1f %% right, reward margin %.4f (%lld "
-               "preferences of %s, %s)\n",
-               t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->margin,
-               (long long)r->tokens, source, precision);
-        return;
-    }
-    if (!cfg->json && confusion) {
-        printf("%s, step %lld: %.4f nats per text, %.1f %% right, macro F1 %.4f (%lld texts of %s, "
-               "%s)\n",
-               t->meta.run, (long long)t->meta.step, r->nats, 100 * r->accuracy, r->macro_f1,
-               (long long)r->tokens, source, precision);
-        bt_classifier_print(t, confusion);
-        return;
-    }
-    if (!cfg->json) {
-        printf("%s, step %lld: %.4f nats per token, perplexity %.3f, %.4f bits per byte (%lld "
-               "tokens of %s, %s)\n",
-               t->meta.run, (long long)t->meta.step, r->nats, exp(r->nats), r->bits_per_byte,
-               (long long)r->tokens, source, precision);
-        return;
-    }
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", t->meta.run);
-    bt_json_str(&j, "checkpoint", t->path);
-    bt_json_int(&j, "step", t->meta.step);
-    bt_json_str(&j, "precision", precision);
-    bt_trained_put_passed(&t->passed_over, &j);
-    bt_json_num(&j, "nats", r->nats);
-    if (pairs) {
-        bt_json_num(&j, "accuracy", r->accuracy);
-        bt_json_num(&j, "reward_margin", r->margin);
-        bt_json_int(&j, "preferences", r->tokens);
+/* the model and its state, at the head of an answer */
+static void put_model(bt_printout *o, const bt_trained *t, bool step) {
+    bt_printout_str(o, "run", NULL, t->meta.run);
+    bt_printout_str(o, "checkpoint", NULL, t->path);
+    if (step) bt_printout_int(o, "step", NULL, t->meta.step);
+    bt_printout_str(o, "precision", NULL, bt_trained_precision(t));
+    if (o->json) bt_trained_put_passed(&t->passed_over, &o->j);
+    bt_printout_line(o, "%s, step %lld: ", t->meta.run, (long long)t->meta.step);
+}
+
+static bt_code print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
+                     const double *confusion, double seconds, bt_err *err) {
+    const char *what = "tokens";
+    bt_printout o;
+    bt_printout_begin(&o, cfg->json);
+    put_model(&o, t, true);
+    bt_printout_num(&o, "nats", NULL, r->nats, BT_UNIT_NATS);
+    if (t->cfg.data.form == BT_FORMED_PREFERENCE) {
+        what = "preferences";
+        bt_printout_line(&o, "%.4f nats per preference, %.1f %% right, reward margin %.4f", r->nats,
+                         100 * r->accuracy, r->margin);
+        bt_printout_num(&o, "accuracy", NULL, r->accuracy, BT_UNIT_FRAC);
+        bt_printout_num(&o, "reward_margin", NULL, r->margin, BT_UNIT_NATS);
     } else if (confusion) {
-        bt_json_num(&j, "accuracy", r->accuracy);
-        bt_json_num(&j, "macro_f1", r->macro_f1);
-        bt_json_int(&j, "texts", r->tokens);
-        bt_classifier_json(t, confusion, &j);
+        what = "texts";
+        bt_printout_line(&o, "%.4f nats per text, %.1f %% right, macro F1 %.4f", r->nats,
+                         100 * r->accuracy, r->macro_f1);
+        bt_printout_num(&o, "accuracy", NULL, r->accuracy, BT_UNIT_FRAC);
+        bt_printout_num(&o, "macro_f1", NULL, r->macro_f1, BT_UNIT_FRAC);
     } else {
-        bt_json_num(&j, "perplexity", exp(r->nats));
-        bt_json_num(&j, "bits_per_byte", r->bits_per_byte);
-        bt_json_int(&j, "tokens", r->tokens);
+        bt_printout_line(&o, "%.4f nats per token, perplexity %.3f, %.4f bits per byte", r->nats,
+                         exp(r->nats), r->bits_per_byte);
+        bt_printout_num(&o, "perplexity", NULL, exp(r->nats), BT_UNIT_NONE);
+        bt_printout_num(&o, "bits_per_byte", NULL, r->bits_per_byte, BT_UNIT_NONE);
     }
-    bt_json_num(&j, "tokens_per_s", seconds > 0 ? (double)r->tokens / seconds : NAN);
-    bt_notes_json(&j, &t->notes);
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
-    bt_text_release(&out);
+    bt_printout_int(&o, what, NULL, r->tokens);
+    bt_printout_line(&o, " (%lld %s of %s, %s)\n", (long long)r->tokens, what,
+                     cfg->data[0] ? "the data given" : "the validation split",
+                     bt_trained_precision(t));
+    if (confusion) bt_classifier_put(t, confusion, &o);
+    bt_printout_num(&o, "tokens_per_s", NULL, seconds > 0 ? (double)r->tokens / seconds : NAN,
+                    BT_UNIT_PER_S);
+    if (o.json) bt_notes_json(&o.j, &t->notes);
+    return bt_printout_print(&o, err);
 }
 
 /* an accuracy with the standard error of its mean */
-static void put_figure(bt_json *j, const char *name, double acc, int64_t n) {
+static void put_figure(bt_printout *o, const char *name, double acc, int64_t n) {
     char key[32];
-    bt_json_num(j, name, acc);
+    bt_printout_num(o, name, NULL, acc, BT_UNIT_FRAC);
     snprintf(key, sizeof key, "%s_stderr", name);
-    bt_json_num(j, key, n > 1 ? sqrt(acc * (1 - acc) / (double)(n - 1)) : NAN);
+    bt_printout_num(o, key, NULL, n > 1 ? sqrt(acc * (1 - acc) / (double)(n - 1)) : NAN,
+                    BT_UNIT_FRAC);
 }
 
-static void print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_choices_result *r) {
+static bt_code print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_choices_result *r,
+                             bt_err *err) {
     const bt_choice_task *task = bt_choice_task_at(cfg->task - 1);
-    if (!cfg->json) {
-        printf("%s, step %lld: %s, %lld questions: acc %.4f", t->meta.run, (long long)t->meta.step,
-               task->name, (long long)r->questions, r->acc);
-        if (task->norm) printf(", acc_norm %.4f, acc_bytes %.4f", r->acc_norm, r->acc_bytes);
-        if (r->cut) printf(" (%lld were too long and lost their beginning)", (long long)r->cut);
-        printf(" (%s)\n", bt_trained_precision(t));
-        return;
+    bt_printout o;
+    bt_printout_begin(&o, cfg->json);
+    put_model(&o, t, false);
+    bt_printout_str(&o, "task", NULL, task->name);
+    bt_printout_int(&o, "questions", NULL, r->questions);
+    bt_printout_int(&o, "cut", NULL, r->cut);
+    bt_printout_line(&o, "%s, %lld questions: acc %.4f", task->name, (long long)r->questions,
+                     r->acc);
+    put_figure(&o, "acc", r->acc, r->questions);
+    if (task->norm) {
+        bt_printout_line(&o, ", acc_norm %.4f, acc_bytes %.4f", r->acc_norm, r->acc_bytes);
+        put_figure(&o, "acc_norm", r->acc_norm, r->questions);
+        put_figure(&o, "acc_bytes", r->acc_bytes, r->questions);
     }
-    bt_text out = {0};
-    bt_json j;
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", t->meta.run);
-    bt_json_str(&j, "checkpoint", t->path);
-    bt_json_str(&j, "precision", bt_trained_precision(t));
-    bt_trained_put_passed(&t->passed_over, &j);
-    bt_json_str(&j, "task", task->name);
-    bt_json_int(&j, "questions", r->questions);
-    bt_json_int(&j, "cut", r->cut);
-    put_figure(&j, "acc", r->acc, r->questions);
-    if (task->norm) put_figure(&j, "acc_norm", r->acc_norm, r->questions);
-    if (task->norm) put_figure(&j, "acc_bytes", r->acc_bytes, r->questions);
-    bt_notes_json(&j, &t->notes);
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
-    bt_text_release(&out);
+    if (r->cut)
+        bt_printout_line(&o, " (%lld were too long and lost their beginning)", (long long)r->cut);
+    bt_printout_line(&o, " (%s)\n", bt_trained_precision(t));
+    if (o.json) bt_notes_json(&o.j, &t->notes);
+    return bt_printout_print(&o, err);
 }
 
 static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_err *err) {
@@ -322,12 +304,12 @@ static bt_code run_choices(const bt_trained_how *how, const eval_cfg *cfg, bt_er
     if (!cfg->data[0]) return bt_fail(err, BT_ARG, "--task needs --data FILE, the questions");
     bt_code code = bt_trained_open(&t, how, err);
     if (code == BT_OK) code = bt_eval_choices(&t, how, &job, &r, err);
-    if (code == BT_OK) print_choices(&t, cfg, &r);
+    if (code == BT_OK) code = print_choices(&t, cfg, &r, err);
     bt_trained_release(&t);
     return code;
 }
 
-/* of a model that was trained elsewhere, the run's settings say nothing of conversations */
+/* the settings of a model from another program contain nothing about conversations */
 static void take_form(bt_trained *t, const eval_cfg *cfg) {
     bt_run_cfg *run = &t->cfg;
     const bool trained = run->data.form > BT_FORMED_TEXT;
@@ -393,7 +375,8 @@ static bt_code run(bt_call *call, bt_err *err) {
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
     if (code == BT_OK) code = measure(&t, cfg, &r, &confusion, err);
-    if (code == BT_OK) print(&t, cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9);
+    if (code == BT_OK)
+        code = print(&t, cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9, err);
     bt_trained_release(&t);
     free(confusion);
     return code;

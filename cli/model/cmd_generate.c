@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/printout/printout.h"
 #include "cli/model/chat_session.h"
 #include "cli/model/checkpoint_folder.h"
 #include "cli/model/checkpoint_model.h"
@@ -39,7 +40,7 @@ static const bt_opt generate_opts[] = {
     BT_ROW_TEXT(generate_cfg, template, "--template", "",
                 "chat template (default: as in training, or by the tokenizer's special tokens)"),
     BT_ROW_INT(generate_cfg, tokens, "--tokens", "256", 1, 1e9, "tokens",
-               "how many to write at most"),
+               "largest number of tokens written"),
     BT_ROW_LIST(generate_cfg, stop, "--stop", "",
                 "end before any of these texts (\\n is a line feed)"),
     BT_SAMPLING_OPTS(generate_cfg),
@@ -86,34 +87,31 @@ static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *p
     return code;
 }
 
-static void put_json(const bt_trained *t, const bt_text *prompt, const bt_written *w) {
-    bt_text out, mended;
-    bt_json j;
-    bt_text_init(&out);
+static bt_code print_json(const bt_trained *t, const bt_text *prompt, const bt_written *w,
+                          bt_err *err) {
+    bt_text mended;
+    bt_printout o;
     bt_text_init(&mended);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", t->meta.run);
-    bt_json_str(&j, "checkpoint", t->path);
-    bt_json_int(&j, "step", t->meta.step);
-    bt_trained_put_passed(&t->passed_over, &j);
-    bt_json_str(&j, "prompt", bt_text_str(prompt));
+    bt_printout_begin(&o, true);
+    bt_json_str(&o.j, "run", t->meta.run);
+    bt_json_str(&o.j, "checkpoint", t->path);
+    bt_json_int(&o.j, "step", t->meta.step);
+    bt_trained_put_passed(&t->passed_over, &o.j);
+    bt_json_str(&o.j, "prompt", bt_text_str(prompt));
     bt_utf8_mend(&mended, bt_text_str(&w->out.text), w->out.text.len, false);
-    bt_json_str(&j, "text", bt_text_str(&mended));
-    bt_json_int(&j, "tokens", w->tokens);
-    bt_json_str(&j, "finish_reason", w->finish);
-    bt_json_str(&j, "precision", bt_trained_precision(t));
-    bt_json_num(&j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
-    bt_json_int(&j, "prompt_tokens", w->prompt_tokens);
-    bt_json_num(&j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
-    bt_notes_json(&j, &t->notes);
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
+    bt_json_str(&o.j, "text", bt_text_str(&mended));
+    bt_json_int(&o.j, "tokens", w->tokens);
+    bt_json_str(&o.j, "finish_reason", w->finish);
+    bt_json_str(&o.j, "precision", bt_trained_precision(t));
+    bt_json_num(&o.j, "tokens_per_s", bt_per_second(w->tokens, w->seconds));
+    bt_json_int(&o.j, "prompt_tokens", w->prompt_tokens);
+    bt_json_num(&o.j, "prompt_tokens_per_s", bt_per_second(w->prompt_tokens, w->prompt_seconds));
+    bt_notes_json(&o.j, &t->notes);
     bt_text_release(&mended);
-    bt_text_release(&out);
+    return bt_printout_print(&o, err);
 }
 
-/* what is asked for must be of one kind */
+/* the options must be of one kind */
 static bt_code check(const generate_cfg *cfg, bt_err *err) {
     if (cfg->chat && cfg->prompt[0])
         return bt_fail(err, BT_ARG, "--prompt goes on with a text, --chat answers: give one");
@@ -170,7 +168,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     if (code == BT_OK && !cfg->chat && !classifier) {
         if (!cfg->json) bt_trained_tell_affixes(&t);
         code = write_on(&t, cfg, &prompt, &w, err);
-        if (code == BT_OK && cfg->json) put_json(&t, &prompt, &w);
+        if (code == BT_OK && cfg->json) code = print_json(&t, &prompt, &w, err);
         if (code == BT_OK && !cfg->json) bt_show_speed(&t, &w);
     }
     bt_trained_release(&t);

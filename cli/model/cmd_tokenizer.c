@@ -8,9 +8,10 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/printout/printout.h"
+#include "cli/common/printout/table.h"
 #include "cli/common/progress.h"
 #include "cli/common/skipped.h"
-#include "cli/common/table.h"
 #include "cli/common/verbs.h"
 #include "cli/model/model_notes.h"
 #include "engine/base/tables/metric.h"
@@ -54,6 +55,12 @@ static const bt_opt tokenizer_opts[] = {
 };
 /* ---- shared ---- */
 
+static void put_numbers(bt_json *j, const char *key, const int32_t *ids, size_t n) {
+    bt_json_array(j, key);
+    for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, ids[i]);
+    bt_json_end(j, ']');
+}
+
 /* a token as people read it: newlines and what is not text made visible */
 static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n, k;
@@ -74,46 +81,43 @@ static void put_token(const bt_tokenizer *t, int32_t id, bt_text *out) {
     }
 }
 
-static void describe(bt_json *j, const char *path, const bt_tokenizer *t) {
+/* the head of an answer: what the tokenizer is */
+static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
     char hash[20];
-    bt_tokenizer_about about;
-    bt_tokenizer_look(t, &about);
-    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)bt_tokenizer_hash(t));
-    bt_json_int(j, "version", 1);
-    bt_json_str(j, "path", path);
-    bt_json_str(j, "kind", about.kind);
-    bt_json_int(j, "vocab", bt_tokenizer_vocab(t));
-    bt_json_int(j, "merges", (int64_t)about.merges);
-    bt_json_int(j, "specials", about.specials);
-    bt_json_int(j, "added", about.added);
-    bt_json_int(j, "holes", about.holes);
-    for (int behind = 0; behind < 2; behind++) {
-        size_t n;
-        const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
-        bt_json_array(j, behind ? "suffix" : "prefix");
-        for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, ids[i]);
-        bt_json_end(j, ']');
-    }
-    bt_json_int(j, "eot", bt_tokenizer_eot(t));
-    bt_json_str(j, "pattern", about.pattern);
-    bt_json_str(j, "normalizer", about.normalizer);
-    bt_json_str(j, "hash", hash);
-}
-
-static void print_about(const char *path, const bt_tokenizer *t) {
     bt_tokenizer_about about;
     bt_text eot = {0}, around = {0};
     bt_tokenizer_look(t, &about);
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)bt_tokenizer_hash(t));
+    bt_printout_version(o);
+    bt_printout_str(o, "path", NULL, path);
+    bt_printout_str(o, "kind", NULL, about.kind);
+    bt_printout_int(o, "vocab", NULL, bt_tokenizer_vocab(t));
+    bt_printout_int(o, "merges", NULL, (int64_t)about.merges);
+    bt_printout_int(o, "specials", NULL, about.specials);
+    bt_printout_int(o, "added", NULL, about.added);
+    bt_printout_int(o, "holes", NULL, about.holes);
+    for (int behind = 0; behind < 2 && o->json; behind++) {
+        size_t n;
+        const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
+        put_numbers(&o->j, behind ? "suffix" : "prefix", ids, n);
+    }
+    bt_printout_int(o, "eot", NULL, bt_tokenizer_eot(t));
+    bt_printout_str(o, "pattern", NULL, about.pattern);
+    bt_printout_str(o, "normalizer", NULL, about.normalizer);
+    bt_printout_str(o, "hash", NULL, hash);
+    bt_printout_line(o, "%-12s %s\n%-12s %s\n%-12s %d tokens: %zu merges, %d special", "tokenizer",
+                     path, "kind", about.kind, "vocabulary", bt_tokenizer_vocab(t), about.merges,
+                     about.specials);
+    if (about.added) bt_printout_line(o, ", %d added", about.added);
+    if (about.holes) bt_printout_line(o, ", %d unused ids", about.holes);
+    bt_printout_line(o, "\n%-12s %s\n%-12s %s\n", "words", about.pattern, "normalizer",
+                     about.normalizer);
     if (bt_tokenizer_eot(t) >= 0) put_token(t, bt_tokenizer_eot(t), &eot);
-    printf("%-12s %s\n%-12s %s\n%-12s %d tokens: %zu merges, %d special", "tokenizer", path, "kind",
-           about.kind, "vocabulary", bt_tokenizer_vocab(t), about.merges, about.specials);
-    if (about.added) printf(", %d added", about.added);
-    if (about.holes) printf(", %d unused ids", about.holes);
-    printf("\n%-12s %s\n%-12s %s\n", "words", about.pattern, "normalizer", about.normalizer);
-    if (eot.len) printf("%-12s %d %s\n", "end of text", bt_tokenizer_eot(t), bt_text_str(&eot));
+    if (eot.len)
+        bt_printout_line(o, "%-12s %d %s\n", "end of text", bt_tokenizer_eot(t), bt_text_str(&eot));
     bt_tokenizer_tell_affixes(t, &around);
-    if (around.len) printf("%-12s %s\n", "each text", bt_text_str(&around));
-    printf("%-12s %016llx\n", "hash", (unsigned long long)bt_tokenizer_hash(t));
+    if (around.len) bt_printout_line(o, "%-12s %s\n", "each text", bt_text_str(&around));
+    bt_printout_line(o, "%-12s %s\n", "hash", hash);
     bt_text_release(&around);
     bt_text_release(&eot);
 }
@@ -127,34 +131,24 @@ static bt_code write_file(const tokenizer_cfg *cfg, const bt_tokenizer *t, bt_er
     return code;
 }
 
-/* paths: of the text that it was made of, '\n'-separated; NULL: of none here */
+/* paths: of the text that it was made of, '\n'-separated; NULL: none */
 static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, const char *paths,
                               double seconds, bt_err *err) {
-    if (cfg->json) {
-        bt_text out = {0};
-        bt_json j;
-        bt_json_begin(&j, &out);
-        bt_json_object(&j, NULL);
-        describe(&j, cfg->out, t);
-        bt_json_num(&j, "seconds", seconds);
-        bt_json_end(&j, '}');
-        return bt_cli_put(&out, err);
-    }
-    print_about(cfg->out, t);
-    if (!paths) {
-        printf("\nbitrain tokenizer inspect %s\n", cfg->out);
-        return BT_OK;
-    }
-    printf("\nbitrain train --tokenizer %s --data", cfg->out);
-    for (const char *p = paths; *p; p += strcspn(p, "\n"), p += *p == '\n') {
-        const int len = (int)strcspn(p, "\n");
+    bt_printout o;
+    bt_printout_begin(&o, cfg->json);
+    put_about(&o, cfg->out, t);
+    bt_printout_num(&o, "seconds", NULL, seconds, BT_UNIT_NONE);
+    bt_printout_line(
+        &o, paths ? "\nbitrain train --tokenizer %s --data" : "\nbitrain tokenizer inspect %s",
+        cfg->out);
+    for (const char *p = paths ? paths : ""; *p; p += strcspn(p, "\n"), p += *p == '\n') {
         char word[PATH_MAX];
-        snprintf(word, sizeof word, "%.*s", len, p);
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, "\n"), p);
         const char *quote = strpbrk(word, " \t'\"\\$&;()<>|*?") ? "'" : "";
-        printf(" %s%s%s", quote, word, quote);
+        bt_printout_line(&o, " %s%s%s", quote, word, quote);
     }
-    printf("\n");
-    return BT_OK;
+    bt_printout_line(&o, "\n");
+    return bt_printout_print(&o, err);
 }
 
 /* all of a file, or of standard input */
@@ -239,9 +233,7 @@ static bt_code import(void *ctx, const char *const *words, size_t n, bt_err *err
 }
 
 static void put_ids(bt_json *j, const bt_tokenizer *t, const int32_t *ids, size_t n) {
-    bt_json_array(j, "ids");
-    for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, ids[i]);
-    bt_json_end(j, ']');
+    put_numbers(j, "ids", ids, n);
     bt_json_array(j, "tokens");
     for (size_t i = 0; i < n; i++) {
         bt_text word = {0};
@@ -250,6 +242,15 @@ static void put_ids(bt_json *j, const bt_tokenizer *t, const int32_t *ids, size_
         bt_text_release(&word);
     }
     bt_json_end(j, ']');
+}
+
+/* tokens between bars */
+static void put_bars(bt_printout *o, const bt_tokenizer *t, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n && !o->json; i++) {
+        bt_text_put(&o->out, "|");
+        put_token(t, ids[i], &o->out);
+    }
+    bt_printout_line(o, "|\n");
 }
 
 static const bt_tokenizer *by_length_of;
@@ -278,42 +279,26 @@ static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const 
                               bt_err *err) {
     size_t top = (size_t)cfg->top, count = 0, cap = 0;
     int32_t *ids = NULL, *big = longest(t, &top);
-    bt_text out = {0};
+    bt_printout o;
     bt_code code = big ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to sort the tokens");
     if (code == BT_OK && *cfg->text)
         code = bt_tokenizer_encode(t, cfg->text, strlen(cfg->text), &ids, &count, &cap, err);
-    if (code == BT_OK && cfg->json) {
-        bt_json j;
-        bt_json_begin(&j, &out);
-        bt_json_object(&j, NULL);
-        describe(&j, path, t);
-        bt_json_object(&j, "longest");
-        put_ids(&j, t, big, top);
-        bt_json_end(&j, '}');
-        if (*cfg->text) {
-            bt_json_object(&j, "text");
-            put_ids(&j, t, ids, count);
-            bt_json_end(&j, '}');
-        }
-        bt_json_end(&j, '}');
-        code = bt_cli_put(&out, err);
-    } else if (code == BT_OK) {
-        print_about(path, t);
-        for (size_t i = 0; i < top; i++) {
-            bt_text_put(&out, i ? "|" : "");
-            put_token(t, big[i], &out);
-        }
-        if (top) printf("%-12s |%s|\n", "longest", bt_text_str(&out));
-        bt_text_clear(&out);
-        for (size_t i = 0; i < count; i++) {
-            bt_text_put(&out, "|");
-            put_token(t, ids[i], &out);
-        }
-        if (*cfg->text)
-            printf("%-12s %zu tokens, %.2f bytes each: %s|\n", "text", count,
-                   (double)strlen(cfg->text) / (double)(count ? count : 1), bt_text_str(&out));
-        bt_text_release(&out);
+    bt_printout_begin(&o, cfg->json);
+    put_about(&o, path, t);
+    bt_printout_object(&o, "longest");
+    if (o.json) put_ids(&o.j, t, big, top);
+    bt_printout_end(&o);
+    if (top) bt_printout_line(&o, "%-12s ", "longest");
+    if (top) put_bars(&o, t, big, top);
+    if (*cfg->text) {
+        bt_printout_object(&o, "text");
+        if (o.json) put_ids(&o.j, t, ids, count);
+        bt_printout_end(&o);
+        bt_printout_line(&o, "%-12s %zu tokens, %.2f bytes each: ", "text", count,
+                         (double)strlen(cfg->text) / (double)(count ? count : 1));
+        put_bars(&o, t, ids, count);
     }
+    code = bt_printout_finish(&o, code, err);
     free(big);
     free(ids);
     return code;
@@ -335,16 +320,13 @@ static bt_code print_ids(const tokenizer_cfg *cfg, const bt_tokenizer *t, const 
         putchar('\n');
         return BT_OK;
     }
-    bt_text out = {0};
-    bt_json j;
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_int(&j, "bytes", (int64_t)bytes);
-    bt_json_int(&j, "count", (int64_t)count);
-    put_ids(&j, t, ids, count);
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
+    bt_printout o;
+    bt_printout_begin(&o, true);
+    bt_printout_version(&o);
+    bt_json_int(&o.j, "bytes", (int64_t)bytes);
+    bt_json_int(&o.j, "count", (int64_t)count);
+    put_ids(&o.j, t, ids, count);
+    return bt_printout_print(&o, err);
 }
 
 static bt_code encode(void *ctx, const char *const *words, size_t n, bt_err *err) {

@@ -1,4 +1,4 @@
-/* write_text.h - a text from a model onto standard output, token by token as it comes. */
+/* write_text.h - a text from a model onto standard output, token by token as it is written. */
 #ifndef BT_CLI_MODEL_WRITE_TEXT_H
 #define BT_CLI_MODEL_WRITE_TEXT_H
 

@@ -17,7 +17,7 @@
 #include "engine/kernels/table/cpu.h"
 #include "monitor/job/launch/host_file.h"
 
-typedef struct plan_cfg { /* what `train` does not have */
+typedef struct plan_cfg { /* options that `train` does not have */
     char write[1024], simulate[64], link[64], memory[64], mtbf[64];
     double stragglers, watts, price, trial;
     int64_t rows;
@@ -125,12 +125,12 @@ static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, FI
     return bt_print_config(o, false, to, err);
 }
 
-/* of the first layout, for which the settings of the plan become those of the choice */
+/* the first layout; the settings of the plan become those of the choice */
 static void first_time(bt_train_plan *p, const bt_layout_choice *c, bt_train_time *out) {
     const bt_layout *l = &c->layouts.at[0];
     const bt_trial_rate tried = {.step_s = l->trial_s, .load = l->trial_load};
     p->cfg = c->settings;
-    /* a layout that stands alone is not tried, but may have been tried among others before */
+    /* a single layout is not tried, but may have been tried among others before */
     const bt_trial_rate *kept = l->trial_s > 0
                                     ? &tried
                                     : bt_layout_tried(&p->opts, &p->cfg, p->ranks, &c->rates);
@@ -215,7 +215,7 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
                                .trial_s = cfg->trial,
                                .trial_given = cfg->trial_given,
                                .quiet = p->cfg.run.quiet};
-    bt_out_text file; /* that it cannot be written is known before the machine is measured */
+    bt_out_text file; /* a file that cannot be written is reported before the machine is measured */
     BT_TRY(bt_out_text_open(&file, cfg->write, cfg->force, err));
     bt_text_init(&told);
     bt_code code = bt_layout_choose(&choice, &job, &told, err);

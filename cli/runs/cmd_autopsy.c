@@ -12,7 +12,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/printout.h"
 #include "engine/base/clock.h"
 #include "monitor/job/machine/memory_kills.h"
 #include "store/view/view.h"
@@ -43,9 +43,9 @@ typedef struct attempt {
     double started_s, ended_s;    /* since 1970; NaN: not recorded */
     char began[160];              /* why it was started */
     char kind[64];                /* "signal", "resized", ""; of the writer */
-    char ended[320];              /* the newest failure told in it; "" */
+    char ended[320];              /* its newest recorded failure; "" */
     int rank;                     /* of that, -1 */
-    char places[220];             /* where its ranks were; "" */
+    char places[220];             /* hosts and steps of its ranks; "" */
 } attempt;
 
 typedef struct autopsy {
@@ -59,7 +59,7 @@ typedef struct autopsy {
     char *log; /* lines of that attempt, '\n' between */
     char oom[OOM_LINES][BT_KERNEL_LINE];
     int n_oom;
-    double free_mib; /* where its checkpoints are; NaN */
+    double free_mib; /* free space of the file system of its checkpoints; NaN */
 } autopsy;
 
 /* ---- the database ---------------------------------------------------------------------------- */
@@ -151,7 +151,7 @@ static char *tail_of(const char *path, size_t most) {
     return text;
 }
 
-/* of the attempt: between its head and the next one's, the last lines */
+/* the last lines of an attempt, which are between its head and that of the next one */
 static char *lines_of_attempt(char *text, int number) {
     char head[48];
     snprintf(head, sizeof head, "--- attempt %d\n", number);
@@ -224,7 +224,7 @@ static void read_folder(autopsy *a) {
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* "": it goes on */
+/* "": it is running */
 static const char *ended_by(const autopsy *a, const attempt *t) {
     const bool newest = t == &a->list[a->n - 1];
     if (t->ended[0]) return t->ended;
@@ -233,40 +233,21 @@ static const char *ended_by(const autopsy *a, const attempt *t) {
     return newest && a->view->head.live ? "" : bt_run_states[BT_STATE_LOST].name;
 }
 
-static void print_attempts(const autopsy *a) {
-    static const char *const heads[] = {"attempt",   "began",     "ranks",
-                                        "from step", "last step", "ended by"};
-    bt_table t;
-    char when[32];
-    bt_table_init(&t);
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) bt_table_cell(&t, heads[i]);
-    bt_table_end_row(&t);
-    for (int i = 0; i < a->n; i++) {
-        const attempt *at = &a->list[i];
-        bt_table_cellf(&t, "%d", at->number);
-        bt_table_cell(&t, bt_cli_when(when, at->started_s));
-        bt_table_cellf(&t, "%d", at->world_size);
-        bt_table_cellf(&t, "%lld", (long long)at->from_step + 1);
-        if (at->last_step < 0)
-            bt_table_cell(&t, "-");
-        else
-            bt_table_cellf(&t, "%lld", (long long)at->last_step + 1);
-        bt_table_cell(&t, ended_by(a, at));
-        bt_table_end_row(&t);
-    }
-    bt_table_print(&t, stdout, "  ");
-    bt_table_release(&t);
-}
-
-static bool print_event(void *ctx, const bt_row *r) {
-    char title[400];
-    (void)ctx;
-    copy(title, sizeof title, r, 2);
-    printf("  %8.1f s  %-13s %s\n", r->nums[0], bt_text_shown(r->cells[1]), title);
+static bool put_event(void *ctx, const bt_row *r) {
+    bt_printout *o = ctx;
+    bt_printout_row(o);
+    bt_printout_num(o, "time_s", NULL, r->nums[0], BT_UNIT_NONE);
+    bt_printout_str(o, "kind", NULL, r->cells[1]);
+    bt_printout_str(o, "title", NULL, r->cells[2]);
+    bt_printout_num(o, "rank", NULL, r->nums[3], BT_UNIT_NONE);
+    bt_printout_num(o, "step", NULL, r->nums[4], BT_UNIT_NONE);
+    bt_printout_end(o);
+    bt_printout_line(o, "  %8.1f s  %-13s %s\n", r->nums[0], bt_text_shown(r->cells[1]),
+                     bt_text_shown(r->cells[2]));
     return true;
 }
 
-/* what was told in the attempt, oldest first: what led to its end stands at the end */
+/* the events of the attempt, oldest first: the cause of its end is at the end */
 static const char events_sql[] = "SELECT time_s, kind, title, rank, step FROM (SELECT * FROM "
                                  "events WHERE run = ?1 AND attempt = "
                                  "CAST(?2 AS INTEGER) AND kind NOT IN ('checkpoint', 'evaluation', "
@@ -282,11 +263,17 @@ static bt_code events(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_
         ctx, err);
 }
 
-static bool print_rank(void *ctx, const bt_row *r) {
-    (void)ctx;
-    printf("  rank %.0f: %s, pid %.0f, last recorded step %s\n", r->nums[0],
-           r->cells[1] ? bt_text_shown(r->cells[1]) : "?", r->nums[2],
-           r->cells[3] ? bt_text_shown(r->cells[3]) : "none");
+static bool put_rank(void *ctx, const bt_row *r) {
+    bt_printout *o = ctx;
+    bt_printout_row(o);
+    bt_printout_num(o, "rank", NULL, r->nums[0], BT_UNIT_NONE);
+    bt_printout_str(o, "host", NULL, r->cells[1]);
+    bt_printout_num(o, "pid", NULL, r->nums[2], BT_UNIT_NONE);
+    bt_printout_num(o, "steps", NULL, r->nums[3], BT_UNIT_NONE);
+    bt_printout_end(o);
+    bt_printout_line(o, "  rank %.0f: %s, pid %.0f, last recorded step %s\n", r->nums[0],
+                     r->cells[1] ? bt_text_shown(r->cells[1]) : "?", r->nums[2],
+                     r->cells[3] ? bt_text_shown(r->cells[3]) : "none");
     return true;
 }
 
@@ -308,148 +295,113 @@ static bt_code ranks(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_e
         ctx, err);
 }
 
-static void print_lines(const char *text) {
+static void put_lines(bt_printout *o, const char *text) {
     char plain[1100];
     while (text && *text) {
         const size_t n = strcspn(text, "\n");
         char one[1024];
         snprintf(one, sizeof one, "%.*s", (int)(n < sizeof one ? n : sizeof one - 1), text);
         bt_text_plain(plain, sizeof plain, one);
-        if (plain[0]) printf("  %s\n", plain);
+        if (plain[0]) bt_printout_line(o, "  %s\n", plain);
         text += n + (text[n] == '\n');
     }
 }
 
-static void print_verdict(const autopsy *a) {
+static void put_verdict(bt_printout *o, const autopsy *a) {
     const bt_view_head *h = &a->view->head;
     const bt_view_trouble *t = &h->trouble;
     char line[200];
+    bt_printout_str(o, "run", NULL, a->run);
+    bt_printout_str(o, "state", NULL, bt_run_states[h->state].name);
+    bt_printout_str(o, "what", NULL, t->any ? t->what : NULL);
+    bt_printout_str(o, "why", NULL, t->any ? t->why : NULL);
+    bt_printout_num(o, "when_s", NULL, t->any ? t->when_s : NAN, BT_UNIT_NONE);
+    bt_printout_int(o, "step", NULL, h->newest_step);
+    bt_printout_str(o, "advice", NULL, t->any ? t->advice : NULL);
+    bt_printout_str(o, "command", NULL, t->any && t->command[0] ? t->command : NULL);
     if (!t->any) {
-        printf("%s: %s, nothing ended it\n", bt_text_shown(a->run), bt_run_states[h->state].name);
+        bt_printout_line(o, "%s: %s, nothing ended it\n", bt_text_shown(a->run),
+                         bt_run_states[h->state].name);
         return;
     }
-    printf("%s: %s\n", bt_text_shown(a->run),
-           bt_text_shown(bt_view_trouble_line(t, line, sizeof line)));
-    if (t->why[0]) printf("  why      %s\n", bt_text_shown(t->why));
-    if (t->advice[0]) printf("  do       %s\n", bt_text_shown(t->advice));
-    if (t->command[0]) printf("  command  %s\n", bt_text_shown(t->command));
+    bt_printout_line(o, "%s: %s\n", bt_text_shown(a->run),
+                     bt_text_shown(bt_view_trouble_line(t, line, sizeof line)));
+    if (t->why[0]) bt_printout_line(o, "  why      %s\n", bt_text_shown(t->why));
+    if (t->advice[0]) bt_printout_line(o, "  do       %s\n", bt_text_shown(t->advice));
+    if (t->command[0]) bt_printout_line(o, "  command  %s\n", bt_text_shown(t->command));
 }
 
-static bt_code print_evidence(autopsy *a, const attempt *t, bt_err *err) {
-    printf("\nattempt %d: %s\n", t->number,
-           ended_by(a, t)[0] ? bt_text_shown(ended_by(a, t)) : "still running");
-    BT_TRY(ranks(a, t, print_rank, NULL, err));
-    if (t->places[0]) printf("  when it ended %s\n", bt_text_shown(t->places));
-    BT_TRY(events(a, t, print_event, NULL, err));
-    return BT_OK;
-}
-
-static bt_code print_text(autopsy *a, bool all, bt_err *err) {
-    print_verdict(a);
-    if (!a->n) return BT_OK;
-    printf("\n");
-    print_attempts(a);
-    for (int i = all ? 0 : a->at; i < (all ? a->n : a->at + 1); i++)
-        BT_TRY(print_evidence(a, &a->list[i], err));
-    if (a->n_oom) printf("\nthe kernel\n");
-    for (int i = 0; i < a->n_oom; i++) printf("  %s\n", bt_text_shown(a->oom[i]));
-    if (a->log && a->log[0]) {
-        printf("\nlast lines of attempt %d in %s/log.txt\n", a->list[a->at].number,
-               bt_text_shown(a->out));
-        print_lines(a->log);
-    }
-    if (!here(a) && a->host[0] && a->out[0])
-        printf("\nits folder is on %s: the log is read there\n", bt_text_shown(a->host));
-    if (a->free_mib < 64)
-        printf("\nthe disk of its checkpoints has %.0f MiB left (%s)\n", a->free_mib,
-               bt_text_shown(a->out));
-    return BT_OK;
-}
-
-/* ---- JSON ------------------------------------------------------------------------------------ */
-
-static void num_or_null(bt_json *j, const char *key, double x) { bt_json_num(j, key, x); }
-
-static bool json_event(void *ctx, const bt_row *r) {
-    bt_json *j = ctx;
-    bt_json_object(j, NULL);
-    num_or_null(j, "time_s", r->nums[0]);
-    bt_json_str(j, "kind", r->cells[1]);
-    bt_json_str(j, "title", r->cells[2]);
-    num_or_null(j, "rank", r->nums[3]);
-    num_or_null(j, "step", r->nums[4]);
-    bt_json_end(j, '}');
-    return true;
-}
-
-static bool json_rank(void *ctx, const bt_row *r) {
-    bt_json *j = ctx;
-    bt_json_object(j, NULL);
-    num_or_null(j, "rank", r->nums[0]);
-    bt_json_str(j, "host", r->cells[1]);
-    num_or_null(j, "pid", r->nums[2]);
-    num_or_null(j, "steps", r->nums[3]);
-    bt_json_end(j, '}');
-    return true;
-}
-
-static bt_code json_attempt(autopsy *a, const attempt *t, bool evidence, bt_json *j, bt_err *err) {
-    bt_code code = BT_OK;
-    bt_json_object(j, NULL);
-    bt_json_int(j, "attempt", t->number);
-    bt_json_int(j, "ranks", t->world_size);
-    bt_json_int(j, "from_step", t->from_step);
-    bt_json_int(j, "last_step", t->last_step);
-    num_or_null(j, "started_s", t->started_s);
-    num_or_null(j, "ended_s", t->ended_s);
-    bt_json_str(j, "reason", t->began);
-    bt_json_str(j, "exit_kind", t->kind);
-    bt_json_str(j, "ended_by", ended_by(a, t));
-    if (t->rank >= 0) bt_json_int(j, "rank", t->rank);
-    if (t->places[0]) bt_json_str(j, "places", t->places);
-    if (evidence) {
-        bt_json_array(j, "who");
-        code = ranks(a, t, json_rank, j, err);
-        bt_json_end(j, ']');
-        bt_json_array(j, "events");
-        if (code == BT_OK) code = events(a, t, json_event, j, err);
-        bt_json_end(j, ']');
-    }
-    bt_json_end(j, '}');
+static bt_code put_evidence(bt_printout *o, autopsy *a, const attempt *t, bt_err *err) {
+    bt_printout_line(o, "\nattempt %d: %s\n", t->number,
+                     ended_by(a, t)[0] ? bt_text_shown(ended_by(a, t)) : "still running");
+    bt_printout_rows(o, "who");
+    bt_code code = ranks(a, t, put_rank, o, err);
+    bt_printout_rows_end(o, "");
+    if (t->places[0]) bt_printout_line(o, "  when it ended %s\n", bt_text_shown(t->places));
+    bt_printout_rows(o, "events");
+    if (code == BT_OK) code = events(a, t, put_event, o, err);
+    bt_printout_rows_end(o, "");
     return code;
 }
 
-static bt_code print_json(autopsy *a, bool all, bt_err *err) {
-    const bt_view_head *h = &a->view->head;
-    const bt_view_trouble *t = &h->trouble;
-    bt_text out;
-    bt_json j;
+static bt_code put_attempt(bt_printout *o, autopsy *a, const attempt *t, bool evidence,
+                           bt_err *err) {
+    char when[32];
     bt_code code = BT_OK;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_str(&j, "run", a->run);
-    bt_json_str(&j, "state", bt_run_states[h->state].name);
-    bt_json_str(&j, "what", t->any ? t->what : NULL);
-    bt_json_str(&j, "why", t->any ? t->why : NULL);
-    num_or_null(&j, "when_s", t->any ? t->when_s : NAN);
-    bt_json_int(&j, "step", h->newest_step);
-    bt_json_str(&j, "advice", t->any ? t->advice : NULL);
-    bt_json_str(&j, "command", t->any && t->command[0] ? t->command : NULL);
-    bt_json_array(&j, "attempts");
+    bt_printout_row(o);
+    bt_printout_int(o, "attempt", "attempt", t->number);
+    bt_printout_str(o, NULL, "began", bt_cli_when(when, t->started_s));
+    bt_printout_int(o, "ranks", "ranks", t->world_size);
+    bt_printout_int(o, "from_step", NULL, t->from_step);
+    bt_printout_int(o, NULL, "from step", t->from_step + 1);
+    bt_printout_int(o, "last_step", NULL, t->last_step);
+    bt_printout_cellf(o, "last step", t->last_step < 0 ? "-" : "%lld", (long long)t->last_step + 1);
+    bt_printout_num(o, "started_s", NULL, t->started_s, BT_UNIT_NONE);
+    bt_printout_num(o, "ended_s", NULL, t->ended_s, BT_UNIT_NONE);
+    bt_printout_str(o, "reason", NULL, t->began);
+    bt_printout_str(o, "exit_kind", NULL, t->kind);
+    bt_printout_str(o, "ended_by", "ended by", ended_by(a, t));
+    if (o->json && t->rank >= 0) bt_json_int(&o->j, "rank", t->rank);
+    if (o->json && t->places[0]) bt_json_str(&o->j, "places", t->places);
+    if (o->json && evidence) code = put_evidence(o, a, t, err);
+    bt_printout_end(o);
+    return code;
+}
+
+static bt_code print(autopsy *a, bool json, bool all, bt_err *err) {
+    bt_printout o;
+    bt_code code = BT_OK;
+    bt_printout_begin(&o, json);
+    bt_printout_version(&o);
+    put_verdict(&o, a);
+    if (a->n) bt_printout_line(&o, "\n");
+    bt_printout_rows(&o, "attempts");
     for (int i = 0; i < a->n && code == BT_OK; i++)
-        code = json_attempt(a, &a->list[i], all || i == a->at, &j, err);
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "kernel");
-    for (int i = 0; i < a->n_oom; i++) bt_json_str(&j, NULL, a->oom[i]);
-    bt_json_end(&j, ']');
-    bt_json_str(&j, "log", a->log);
-    num_or_null(&j, "free_mib", a->free_mib);
-    bt_json_end(&j, '}');
-    if (code == BT_OK) return bt_cli_put(&out, err);
-    bt_text_release(&out);
-    return code;
+        code = put_attempt(&o, a, &a->list[i], all || i == a->at, err);
+    bt_printout_rows_end(&o, "  ");
+    for (int i = 0; i < a->n && code == BT_OK && !json; i++)
+        if (all || i == a->at) code = put_evidence(&o, a, &a->list[i], err);
+    if (a->n_oom) bt_printout_line(&o, "\nthe kernel\n");
+    if (json) bt_json_array(&o.j, "kernel");
+    for (int i = 0; i < a->n_oom; i++) {
+        if (json) bt_json_str(&o.j, NULL, a->oom[i]);
+        bt_printout_line(&o, "  %s\n", bt_text_shown(a->oom[i]));
+    }
+    if (json) bt_json_end(&o.j, ']');
+    bt_printout_str(&o, "log", NULL, a->log);
+    bt_printout_num(&o, "free_mib", NULL, a->free_mib, BT_UNIT_MIB);
+    if (a->log && a->log[0] && !json) {
+        bt_printout_line(&o, "\nlast lines of attempt %d in %s/log.txt\n", a->list[a->at].number,
+                         bt_text_shown(a->out));
+        put_lines(&o, a->log);
+    }
+    if (a->n && !here(a) && a->host[0] && a->out[0])
+        bt_printout_line(&o, "\nits folder is on %s: the log is read there\n",
+                         bt_text_shown(a->host));
+    if (a->n && a->free_mib < 64)
+        bt_printout_line(&o, "\nthe disk of its checkpoints has %.0f MiB left (%s)\n", a->free_mib,
+                         bt_text_shown(a->out));
+    return bt_printout_finish(&o, code, err);
 }
 
 /* ---- command --------------------------------------------------------------------------------- */
@@ -465,8 +417,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     a->run = name;
     if (code == BT_OK) code = load(a, err);
     if (code == BT_OK) read_folder(a);
-    if (code == BT_OK)
-        code = cfg->json ? print_json(a, cfg->all, err) : print_text(a, cfg->all, err);
+    if (code == BT_OK) code = print(a, cfg->json, cfg->all, err);
     bt_view_close(a->view);
     bt_db_close(a->db);
     free(a->list);

@@ -7,7 +7,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/printout.h"
 #include "cli/runs/compare_groups.h"
 #include "engine/base/tables/fact.h"
 #include "engine/base/tables/figure.h"
@@ -80,7 +80,7 @@ static bool take_summary(void *ctx, const bt_row *row) {
 
 static const char *const axis_words[] = {"tokens", "steps", "seconds"};
 
-/* A run that never came so far would be judged by its end: at another point than the others. */
+/* A shorter run would be compared by its end, at another point than the other runs. */
 static bt_code all_reach(comparison *c, bt_at at, bt_err *err) {
     for (size_t i = 0; i < c->n; i++) {
         double end;
@@ -180,16 +180,6 @@ static void diff_sql(size_t n, const char *view, bt_text *sql) {
                    n);
 }
 
-static bool diff_cells(void *ctx, const bt_row *row) {
-    bt_table *t = ctx;
-    char text[300];
-    bt_table_cell(t, row->cells[0]);
-    for (int i = 1; i < row->n; i++)
-        bt_table_cell(t, bt_setting_format(text, sizeof text, row->cells[i]));
-    bt_table_end_row(t);
-    return true;
-}
-
 /* each run's value against the first run's: measured figures differ only beyond their noise */
 static bool same_fact(const bt_row *row) {
     for (int i = 2; i < row->n; i++)
@@ -197,236 +187,168 @@ static bool same_fact(const bt_row *row) {
     return true;
 }
 
-static bool fact_cells(void *ctx, const bt_row *row) {
-    bt_table *t = ctx;
+typedef struct difference {
+    bt_printout *to;
+    const comparison *of;
+    bool facts;
+} difference;
+
+static bool put_difference(void *ctx, const bt_row *row) {
+    const difference *d = ctx;
+    bt_printout *o = d->to;
     char text[300];
-    if (same_fact(row)) return true;
-    bt_table_cell(t, row->cells[0]);
-    for (int i = 1; i < row->n; i++)
-        bt_table_cell(t, bt_fact_format(text, sizeof text, row->cells[0], row->cells[i]));
-    bt_table_end_row(t);
+    if (d->facts && same_fact(row)) return true;
+    bt_printout_row(o);
+    bt_printout_str(o, "key", "KEY", row->cells[0]);
+    if (o->json) bt_json_array(&o->j, "values");
+    for (int i = 1; i < row->n; i++) {
+        if (o->json) bt_row_cell_json(&o->j, NULL, row, i);
+        bt_printout_str(o, NULL, d->of->names[i - 1],
+                        d->facts ? bt_fact_format(text, sizeof text, row->cells[0], row->cells[i])
+                                 : bt_setting_format(text, sizeof text, row->cells[i]));
+    }
+    if (o->json) bt_json_end(&o->j, ']');
+    bt_printout_end(o);
     return true;
 }
 
-static bool diff_json(void *ctx, const bt_row *row) {
-    bt_json *j = ctx;
-    bt_json_object(j, NULL);
-    bt_json_str(j, "key", row->cells[0]);
-    bt_json_array(j, "values");
-    for (int i = 1; i < row->n; i++) bt_row_cell_json(j, NULL, row, i);
-    bt_json_end(j, ']');
-    bt_json_end(j, '}');
-    return true;
-}
-
-static bool fact_json(void *ctx, const bt_row *row) {
-    return same_fact(row) || diff_json(ctx, row);
-}
-
-static bt_code each_difference(comparison *c, const char *view, bt_row_fn fn, void *ctx,
+/* view: "settings" of configs, or "facts" */
+static bt_code put_differences(comparison *c, bt_printout *o, const char *title, const char *view,
                                bt_err *err) {
+    difference d = {o, c, strcmp(view, "facts") == 0};
     bt_text sql;
     bt_text_init(&sql);
     diff_sql(c->n, view, &sql);
+    bt_printout_rows(o, title);
     bt_code code = bt_db_query(
         c->db, &(bt_question){.sql = bt_text_str(&sql), .params = c->names, .n_params = (int)c->n},
-        fn, ctx, err);
+        put_difference, &d, err);
     bt_text_release(&sql);
+    bt_printout_line(o, o->n_rows ? "%s that differ\n" : "%s: none differ\n", title);
+    bt_printout_rows_end(o, "  ");
+    bt_printout_line(o, "\n");
     return code;
 }
 
-static bt_code print_differences(comparison *c, const char *title, const char *view,
-                                 bt_row_fn cells, bt_err *err) {
-    bt_table t;
-    bt_table_init(&t);
-    bt_table_cell(&t, "KEY");
-    for (size_t i = 0; i < c->n; i++) bt_table_cell(&t, c->names[i]);
-    bt_table_end_row(&t);
-    bt_code code = each_difference(c, view, cells, &t, err);
-    if (code == BT_OK && t.n_rows == 1)
-        printf("%s: none differ\n\n", title);
-    else if (code == BT_OK) {
-        printf("%s that differ\n", title);
-        bt_table_print(&t, stdout, "  ");
-        fputc('\n', stdout);
-    }
-    bt_table_release(&t);
-    return code;
-}
+/* ---- the result ---- */
 
-/* ---- text ---- */
+static const char *const axis_keys[] = {"tokens", "step", "time_s"};
 
-static void delta_cell(bt_table *t, double v, double base) {
-    if (isfinite(v) && isfinite(base) && base != 0)
-        bt_table_cellf(t, "%+.2f %%", 100 * (v - base) / fabs(base));
+static double change(double v, double base) { return (v - base) / fabs(base); }
+
+static void put_change(bt_printout *o, size_t run, double v, double base) {
+    if (run && isfinite(v) && isfinite(base) && base != 0)
+        bt_printout_cellf(o, "AGAINST", "%+.2f %%", 100 * change(v, base));
     else
-        bt_table_cell(t, "-");
+        bt_printout_cellf(o, "AGAINST", run ? "-" : "base");
 }
 
-static void print_results(comparison *c) {
-    bt_table t;
-    char b[64], x[64], y[24] = "";
-    bt_table_init(&t);
-    const char *heads[] = {"RUN",      "STEPS",    "TOKENS",  c->metric,   "NOISE", "AGAINST",
-                           "BEST VAL", "TOKENS/S", "AGAINST", "STEP TIME", "MFU",   "STATE"};
-    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) bt_table_cell(&t, heads[i]);
-    bt_table_end_row(&t);
-    for (size_t i = 0; i < c->n; i++) {
-        const result *r = &c->runs[i];
-        bt_table_cell(&t, r->run);
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, r->steps, BT_UNIT_COUNT));
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, r->tokens, BT_UNIT_COUNT));
-        if (r->level.n > 0)
-            bt_table_cellf(&t, "%.6g", r->level.value);
-        else
-            bt_table_cell(&t, "-");
-        if (isnan(r->level.noise))
-            bt_table_cell(&t, "-");
-        else
-            bt_table_cellf(&t, "%.2g", r->level.noise);
-        if (i)
-            delta_cell(&t, r->level.value, c->runs[0].level.value);
-        else
-            bt_table_cell(&t, "base");
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, r->best_val, BT_UNIT_NATS));
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, r->tokens_per_s, BT_UNIT_PER_S));
-        if (i)
-            delta_cell(&t, r->tokens_per_s, c->runs[0].tokens_per_s);
-        else
-            bt_table_cell(&t, "base");
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, r->step_ms, BT_UNIT_MS));
-        bt_table_cell(&t, bt_metric_format(b, sizeof b, r->mfu, BT_UNIT_FRAC));
-        bt_table_cell(&t, r->state);
-        bt_table_end_row(&t);
+static void put_level(bt_printout *o, const char *label, const char *noise, const bt_level *l) {
+    bt_printout_numf(o, "value", label, l->value, 1, "%.6g");
+    bt_printout_numf(o, "noise", noise, l->noise, 1, "%.2g");
+    bt_printout_int(o, "records", NULL, l->n);
+}
+
+static void put_result(bt_printout *o, const comparison *c, size_t i) {
+    const result *r = &c->runs[i], *base = &c->runs[0];
+    bt_printout_row(o);
+    bt_printout_str(o, "run", "RUN", r->run);
+    bt_printout_str(o, "state", NULL, r->state);
+    bt_printout_num(o, "steps", "STEPS", r->steps, BT_UNIT_COUNT);
+    bt_printout_num(o, "tokens", "TOKENS", r->tokens, BT_UNIT_COUNT);
+    put_level(o, c->metric, "NOISE", &r->level);
+    put_change(o, i, r->level.value, base->level.value);
+    bt_printout_num(o, "best_val", "BEST VAL", r->best_val, BT_UNIT_NATS);
+    bt_printout_num(o, "tokens_per_s", "TOKENS/S", r->tokens_per_s, BT_UNIT_PER_S);
+    put_change(o, i, r->tokens_per_s, base->tokens_per_s);
+    bt_printout_num(o, "step_ms", "STEP TIME", r->step_ms, BT_UNIT_MS);
+    bt_printout_num(o, "mfu", "MFU", r->mfu, BT_UNIT_FRAC);
+    bt_printout_num(o, "goodput", NULL, r->goodput, BT_UNIT_FRAC);
+    bt_printout_str(o, NULL, "STATE", r->state);
+    if (i) {
+        bt_printout_num(o, "value_change", NULL, change(r->level.value, base->level.value),
+                        BT_UNIT_FRAC);
+        bt_printout_num(o, "speed_change", NULL, r->tokens_per_s / base->tokens_per_s - 1,
+                        BT_UNIT_FRAC);
+        bt_printout_int(o, "common_steps", NULL, r->first.common);
+        bt_printout_num(o, "first_different_step", NULL,
+                        r->first.step >= 0 ? (double)r->first.step : NAN, BT_UNIT_COUNT);
     }
+    bt_printout_end(o);
+}
+
+static void put_first_difference(bt_printout *o, const char *base, const result *r) {
+    const bt_first_difference *f = &r->first;
+    const char *a = bt_text_shown(base), *b = bt_text_shown(r->run);
+    if (f->common == 0)
+        bt_printout_line(o, "%s and %s have no step in common for which both recorded a loss\n", a,
+                         b);
+    else if (f->step < 0)
+        bt_printout_line(o, "%s and %s: the same losses to the last bit in all %lld common steps\n",
+                         a, b, (long long)f->common);
+    else
+        bt_printout_line(o, "%s and %s: losses differ from step %lld on (%.9g, %.9g)\n", a, b,
+                         (long long)f->step + 1, f->a, f->b);
+}
+
+static void put_results(bt_printout *o, const comparison *c) {
+    char x[64], y[24] = "";
     int least = c->runs[0].level.n, most = least;
     for (size_t i = 1; i < c->n; i++) {
         least = c->runs[i].level.n < least ? c->runs[i].level.n : least;
         most = c->runs[i].level.n > most ? c->runs[i].level.n : most;
     }
     if (least < most) snprintf(y, sizeof y, "%d to ", least);
-    printf("results: %s at %s %s, mean of %s%d record%s; %s, %s and %s of each run's %s\n",
-           bt_text_shown(c->metric), bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT),
-           axis_words[c->at.axis], y, most, most == 1 ? "" : "s",
-           bt_figures[BT_FIGURE_TOKENS_PER_S].label, bt_figures[BT_FIGURE_STEP_MS].label,
-           bt_figures[BT_FIGURE_MFU].label, bt_figure_span_name(BT_SPAN_RECENT));
-    bt_table_print(&t, stdout, "  ");
-    bt_table_release(&t);
-    for (size_t i = 1; i < c->n; i++) {
-        const bt_first_difference *f = &c->runs[i].first;
-        if (f->common == 0)
-            printf("%s and %s have no step in common for which both recorded a loss\n",
-                   bt_text_shown(c->names[0]), bt_text_shown(c->names[i]));
-        else if (f->step < 0)
-            printf("%s and %s: the same losses to the last bit in all %lld common steps\n",
-                   bt_text_shown(c->names[0]), bt_text_shown(c->names[i]), (long long)f->common);
-        else
-            printf("%s and %s: losses differ from step %lld on (%.9g, %.9g)\n",
-                   bt_text_shown(c->names[0]), bt_text_shown(c->names[i]), (long long)f->step + 1,
-                   f->a, f->b);
+    bt_printout_line(
+        o, "results: %s at %s %s, mean of %s%d record%s; %s, %s and %s of each run's %s\n",
+        bt_text_shown(c->metric), bt_metric_format(x, sizeof x, c->at.x, BT_UNIT_COUNT),
+        axis_words[c->at.axis], y, most, most == 1 ? "" : "s",
+        bt_figures[BT_FIGURE_TOKENS_PER_S].label, bt_figures[BT_FIGURE_STEP_MS].label,
+        bt_figures[BT_FIGURE_MFU].label, bt_figure_span_name(BT_SPAN_RECENT));
+    bt_printout_rows(o, "runs");
+    for (size_t i = 0; i < c->n; i++) put_result(o, c, i);
+    bt_printout_rows_end(o, "  ");
+    for (size_t i = 1; i < c->n; i++) put_first_difference(o, c->names[0], &c->runs[i]);
+}
+
+static void put_checks(bt_printout *o, const comparison *c) {
+    static const char *const words[] = {"passes", "noise", "fails"}, *const shown[] = {
+                                                                         "passes",
+                                                                         "within the noise",
+                                                                         "FAILS"};
+    bt_printout_rows(o, "checks");
+    for (size_t i = 0; i < c->n_checks * c->n; i++) {
+        const check *q = &c->checks[i / c->n];
+        const size_t run = i % c->n;
+        if (run == 0) continue;
+        bt_printout_row(o);
+        bt_printout_str(o, "condition", NULL, q->text);
+        bt_printout_str(o, "run", NULL, c->names[run]);
+        put_level(o, NULL, NULL, &q->levels[run]);
+        bt_printout_num(o, "base", NULL, q->levels[0].value, BT_UNIT_NONE);
+        bt_printout_str(o, "result", NULL, words[q->results[run]]);
+        bt_printout_end(o);
+        bt_printout_line(o, "check '%s': %s %s (%.6g, base %.6g)\n", bt_text_shown(q->text),
+                         bt_text_shown(c->names[run]), shown[q->results[run]], q->levels[run].value,
+                         q->levels[0].value);
     }
+    bt_printout_rows_end(o, "");
 }
 
-static void print_checks(const comparison *c) {
-    static const char *const words[] = {"holds", "within the noise", "FAILS"};
-    for (size_t k = 0; k < c->n_checks; k++) {
-        for (size_t i = 1; i < c->n; i++) {
-            const check *q = &c->checks[k];
-            printf("check '%s': %s %s (%.6g, base %.6g)\n", bt_text_shown(q->text),
-                   bt_text_shown(c->names[i]),
-                   q->results[i] == BT_GATE_HOLDS ? "passes" : words[q->results[i]],
-                   q->levels[i].value, q->levels[0].value);
-        }
-    }
-}
-
-static bt_code print_text(comparison *c, bt_err *err) {
-    BT_TRY(print_differences(c, "settings", "configs", diff_cells, err));
-    BT_TRY(print_differences(c, "facts", "facts", fact_cells, err));
-    print_results(c);
-    print_checks(c);
-    return BT_OK;
-}
-
-/* ---- JSON ---- */
-
-static void json_level(bt_json *j, const bt_level *l) {
-    bt_json_num(j, "value", l->value);
-    bt_json_num(j, "noise", l->noise);
-    bt_json_int(j, "records", l->n);
-}
-
-static void json_run(bt_json *j, const comparison *c, size_t i) {
-    const result *r = &c->runs[i];
-    bt_json_object(j, NULL);
-    bt_json_str(j, "run", r->run);
-    bt_json_str(j, "state", r->state);
-    bt_json_num(j, "steps", r->steps);
-    bt_json_num(j, "tokens", r->tokens);
-    json_level(j, &r->level);
-    bt_json_num(j, "best_val", r->best_val);
-    bt_json_num(j, "tokens_per_s", r->tokens_per_s);
-    bt_json_num(j, "step_ms", r->step_ms);
-    bt_json_num(j, "mfu", r->mfu);
-    bt_json_num(j, "goodput", r->goodput);
-    if (i) {
-        bt_json_num(j, "value_change",
-                    (r->level.value - c->runs[0].level.value) / fabs(c->runs[0].level.value));
-        bt_json_num(j, "speed_change", r->tokens_per_s / c->runs[0].tokens_per_s - 1);
-        bt_json_int(j, "common_steps", r->first.common);
-        if (r->first.step >= 0)
-            bt_json_int(j, "first_different_step", r->first.step);
-        else
-            bt_json_null(j, "first_different_step");
-    }
-    bt_json_end(j, '}');
-}
-
-static void json_checks(bt_json *j, const comparison *c) {
-    static const char *const words[] = {"holds", "noise", "fails"};
-    bt_json_array(j, "checks");
-    for (size_t k = 0; k < c->n_checks; k++) {
-        for (size_t i = 1; i < c->n; i++) {
-            bt_json_object(j, NULL);
-            bt_json_str(j, "condition", c->checks[k].text);
-            bt_json_str(j, "run", c->names[i]);
-            json_level(j, &c->checks[k].levels[i]);
-            bt_json_num(j, "base", c->checks[k].levels[0].value);
-            bt_json_str(j, "result",
-                        c->checks[k].results[i] == BT_GATE_HOLDS ? "passes"
-                                                                 : words[c->checks[k].results[i]]);
-            bt_json_end(j, '}');
-        }
-    }
-    bt_json_end(j, ']');
-}
-
-static bt_code print_json(comparison *c, bt_err *err) {
-    static const char *const axis[] = {"tokens", "step", "time_s"};
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_str(&j, "metric", c->metric);
-    bt_json_object(&j, "at");
-    bt_json_num(&j, axis[c->at.axis], c->at.x);
-    bt_json_end(&j, '}');
-    bt_json_array(&j, "runs");
-    for (size_t i = 0; i < c->n; i++) json_run(&j, c, i);
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "settings");
-    bt_code code = each_difference(c, "configs", diff_json, &j, err);
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "facts");
-    if (code == BT_OK) code = each_difference(c, "facts", fact_json, &j, err);
-    bt_json_end(&j, ']');
-    json_checks(&j, c);
-    bt_json_end(&j, '}');
-    if (code == BT_OK) return bt_cli_put(&out, err);
-    bt_text_release(&out);
-    return code;
+static bt_code print(comparison *c, bt_err *err) {
+    bt_printout o;
+    bt_printout_begin(&o, c->cfg->json);
+    bt_printout_version(&o);
+    bt_printout_str(&o, "metric", NULL, c->metric);
+    bt_printout_object(&o, "at");
+    bt_printout_num(&o, axis_keys[c->at.axis], NULL, c->at.x, BT_UNIT_COUNT);
+    bt_printout_end(&o);
+    if (o.json) put_results(&o, c);
+    bt_code code = put_differences(c, &o, "settings", "configs", err);
+    if (code == BT_OK) code = put_differences(c, &o, "facts", "facts", err);
+    if (!o.json) put_results(&o, c);
+    put_checks(&o, c);
+    return bt_printout_finish(&o, code, err);
 }
 
 static bt_code groups(const compare_cfg *cfg, const char *const *words, size_t n, bt_err *err) {
@@ -462,7 +384,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     c->metric_given = bt_opts_given(&call->opts, "metric");
     bt_code code = bt_cli_open(&c->db, cfg->store, err);
     if (code == BT_OK) code = load(c, words, call->n, err);
-    if (code == BT_OK) code = cfg->json ? print_json(c, err) : print_text(c, err);
+    if (code == BT_OK) code = print(c, err);
     if (code == BT_OK && c->n_failed)
         code = bt_fail(err, BT_CHECK, "%zu check%s failed", c->n_failed,
                        c->n_failed == 1 ? "" : "s");

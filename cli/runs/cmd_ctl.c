@@ -1,4 +1,4 @@
-/* cmd_ctl.c - asks a live run for something. */
+/* cmd_ctl.c - sends a request to a live run. */
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -10,6 +10,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/printout/printout.h"
 #include "cli/common/verbs.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/verb.h"
@@ -35,49 +36,41 @@ static const bt_opt ctl_opts[] = {
 };
 
 /* the answer to `status`, an object, as a sentence */
-static void print_status(const char *run, const char *answer) {
+static void put_status(bt_printout *to, const char *run, const char *answer) {
     json_t *o = json_loads(answer, 0, NULL);
     char since[32];
     const json_int_t step = json_integer_value(json_object_get(o, "step")),
                      ranks = json_integer_value(json_object_get(o, "ranks")),
                      restarts = json_integer_value(json_object_get(o, "restarts"));
     const char *state = json_string_value(json_object_get(o, "state"));
-    printf("%s: %s, %lld step%s done, %lld rank%s, %lld restart%s, last record %s ago%s\n", run,
-           state ? state : "?", (long long)step + 1, step ? "s" : "", (long long)ranks,
-           ranks == 1 ? "" : "s", (long long)restarts, restarts == 1 ? "" : "s",
-           bt_duration(since, sizeof since, json_number_value(json_object_get(o, "silence_s"))),
-           json_is_true(json_object_get(o, "late")) ? ": longer than usual" : "");
+    bt_printout_line(
+        to, "%s: %s, %lld step%s done, %lld rank%s, %lld restart%s, last record %s ago%s\n", run,
+        state ? state : "?", (long long)step + 1, step ? "s" : "", (long long)ranks,
+        ranks == 1 ? "" : "s", (long long)restarts, restarts == 1 ? "" : "s",
+        bt_duration(since, sizeof since, json_number_value(json_object_get(o, "silence_s"))),
+        json_is_true(json_object_get(o, "late")) ? ": longer than usual" : "");
     json_decref(o);
 }
 
-static void print(const char *run, const char *verb, const char *answer, bool json) {
+static bt_code print(const char *run, const char *verb, const char *answer, bool json,
+                     bt_err *err) {
     const bool object = answer[0] == '{';
-    if (!json && object) {
-        print_status(run, answer);
-        return;
-    }
-    if (!json) {
-        const bt_verb_row *row = &bt_verbs[bt_verb_find(verb)];
-        if (strcmp(answer, verb) == 0)
-            printf("%s: %s asked for, to %s\n", run, answer, row->help);
-        else
-            printf("%s: %s\n", run, answer);
-        return;
-    }
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", run);
-    bt_json_str(&j, "verb", verb);
-    if (object)
-        bt_json_raw(&j, "answer", answer);
+    bt_printout o;
+    bt_printout_begin(&o, json);
+    bt_printout_str(&o, "run", NULL, run);
+    bt_printout_str(&o, "verb", NULL, verb);
+    if (json && object)
+        bt_json_raw(&o.j, "answer", answer);
+    else if (object)
+        put_status(&o, run, answer);
     else
-        bt_json_str(&j, "answer", answer);
-    bt_json_end(&j, '}');
-    puts(bt_text_str(&out));
-    bt_text_release(&out);
+        bt_printout_str(&o, "answer", NULL, answer);
+    if (!object && strcmp(answer, verb) == 0)
+        bt_printout_line(&o, "%s: %s asked for, to %s\n", run, answer,
+                         bt_verbs[bt_verb_find(verb)].help);
+    else if (!object)
+        bt_printout_line(&o, "%s: %s\n", run, answer);
+    return bt_printout_print(&o, err);
 }
 
 /* ---- mixture --------------------------------------------------------------------------------- */
@@ -122,7 +115,7 @@ static bool is_held(const char *out) {
     return held;
 }
 
-/* Who stops a run means to do something with it next: to resume it, to measure it. */
+/* A stopped run is usually resumed or measured next. */
 static bt_code wait_for_end(const char *store, const char *run, end *e, bool *ended, bt_err *err) {
     const int64_t began = bt_now_ns();
     *ended = false;
@@ -193,7 +186,7 @@ static bt_code find_sample(const char *store, const char *run, const char *since
     return code;
 }
 
-/* The ranks write it at the end of their step; what people asked for is the text. since: the newest
+/* The ranks write it at the end of their step; the request was for the text. since: the newest
  * event before. */
 static bt_code wait_for_sample(const ctl_cfg *cfg, const char *run, double since, char *answer,
                                size_t size, bt_err *err) {
@@ -268,7 +261,7 @@ static bt_code run(bt_call *call, bt_err *err) {
         code = stop_and_wait(cfg, name, answer, sizeof answer, err);
     if (code == BT_OK && verb == BT_VERB_SAMPLE && cfg->wait)
         code = wait_for_sample(cfg, name, since, answer, sizeof answer, err);
-    if (code == BT_OK) print(name, words[1], answer, cfg->json);
+    if (code == BT_OK) code = print(name, words[1], answer, cfg->json, err);
     return code;
 }
 

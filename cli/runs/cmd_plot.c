@@ -8,6 +8,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
+#include "cli/common/printout/printout.h"
 #include "cli/runs/plot_curves.h"
 #include "monitor/tui/draw/plot.h"
 #include "monitor/tui/draw/term.h"
@@ -158,15 +159,11 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
 }
 
 static bt_code print_points(const bt_view *v, const char *run, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_str(&j, "run", run);
-    bt_view_json(v, BT_VIEW_SERIES, &j, "view");
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
+    bt_printout o;
+    bt_printout_begin(&o, true);
+    bt_json_str(&o.j, "run", run);
+    bt_view_json(v, BT_VIEW_SERIES, &o.j, "view");
+    return bt_printout_print(&o, err);
 }
 
 static bt_code parse_steps(const char *text, bt_view_ask *ask, bt_err *err) {

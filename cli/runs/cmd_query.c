@@ -10,7 +10,7 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/table.h"
 #include "store/read/lens.h"
 #include "store/read/row_json.h"
 
@@ -42,7 +42,7 @@ enum { OBJECT_BYTES = 4 << 20 }; /* of --json-table */
 typedef struct printer {
     const query_cfg *cfg;
     int64_t rows;
-    bt_table table;
+    bt_text_table table;
     bt_text object; /* --json-table: all of it */
     bt_json j;
 } printer;
@@ -175,7 +175,7 @@ static bt_code print_lenses(const query_cfg *cfg, bt_err *err) {
     size_t n = 0;
     bt_text out;
     bt_json j;
-    bt_table t;
+    bt_text_table t;
     bt_text_init(&out);
     bt_table_init(&t);
     bt_json_begin(&j, &out);

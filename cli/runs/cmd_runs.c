@@ -6,7 +6,8 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/printout.h"
+#include "cli/common/printout/table.h"
 #include "cli/runs/run_filter.h"
 #include "cli/runs/runs_verbs.h"
 #include "engine/base/tables/metric.h"
@@ -41,13 +42,13 @@ static const char *figure(char *buf, size_t size, const bt_row *row, const char 
 enum { ACCURACY = 7 }; /* its column: of runs that are fine-tuned to choose or to classify */
 
 typedef struct run_list {
-    bt_table table;
+    bt_text_table table;
     bool accuracy; /* a run has one */
 } run_list;
 
 static bool list_row(void *ctx, const bt_row *row) {
     run_list *l = ctx;
-    bt_table *t = &l->table;
+    bt_text_table *t = &l->table;
     char b[64], spark[64];
     bt_table_cell(t, bt_cli_cell(row, "run"));
     bt_table_cell(t, bt_cli_cell(row, "state"));
@@ -127,22 +128,16 @@ static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, b
 
 static bt_code print_json(bt_db *db, const bt_run_filter *f, const char *sql, double total,
                           bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_int(&j, "total", (int64_t)total);
-    bt_json_array(&j, "runs");
+    bt_printout o;
+    bt_printout_begin(&o, true);
+    bt_printout_version(&o);
+    bt_json_int(&o.j, "total", (int64_t)total);
+    bt_json_array(&o.j, "runs");
     bt_code code =
         bt_db_query(db, &(bt_question){.sql = sql, .params = f->params, .n_params = f->n_params},
-                    json_run, &j, err);
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
-    if (code == BT_OK) return bt_cli_put(&out, err);
-    bt_text_release(&out);
-    return code;
+                    json_run, &o.j, err);
+    bt_json_end(&o.j, ']');
+    return bt_printout_finish(&o, code, err);
 }
 
 /* Words of other programs' command lines, and where their function is here. */

@@ -1,4 +1,4 @@
-/* cmd_show.c - `bitrain show RUN`: everything the database knows of one run. */
+/* cmd_show.c - `bitrain show RUN`: everything that the database holds about one run. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,7 +6,8 @@
 
 #include "cli/common/command.h"
 #include "cli/common/database.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/printout.h"
+#include "cli/common/printout/table.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/tables/fact.h"
 #include "engine/base/tables/figure.h"
@@ -70,7 +71,7 @@ static double share_of_step(const bt_view_ranks *r, int phase) {
 
 static void print_phases(const shown *s) {
     const bt_view_ranks *r = &s->view->ranks;
-    bt_table t;
+    bt_text_table t;
     char b[32], of[40];
     const bool planned = isfinite(s->view->head.predicted.step_ms);
     bt_table_init(&t);
@@ -120,7 +121,7 @@ static void print_phases(const shown *s) {
 static void print_islands(const bt_view_islands *l, int width) {
     static const int columns[] = {BT_MI_CLOCK, BT_MI_UPDATES, BT_MI_LEFT_OUT, BT_MI_STALENESS,
                                   BT_MI_LOSS,  BT_MI_TOKENS,  BT_MI_BYTES};
-    bt_table t;
+    bt_text_table t;
     char b[32];
     printf("\nislands (%.0f of %zu train; %lld joined, %lld left, %lld lost)\n", l->training, l->n,
            (long long)l->joined, (long long)l->left, (long long)l->lost);
@@ -206,7 +207,7 @@ static void print_whole(const char *label, const char *text) {
     free(plain);
 }
 
-/* what fine-tuning is judged by */
+/* the figures of fine-tuning */
 static void put_tuned(const bt_view_head *h, bt_text *line) {
     char b[32];
     const bool val = isfinite(h->val_accuracy), val_margin = isfinite(h->val_margin);
@@ -273,7 +274,7 @@ static bool head_row(void *ctx, const bt_row *row) {
 /* ---- tables straight from queries ---- */
 
 /* a column that is known by its name is shown in its unit: bytes as everywhere */
-static void named_cell(bt_table *t, const bt_row *row, int i) {
+static void named_cell(bt_text_table *t, const bt_row *row, int i) {
     char text[300];
     if (strcmp(row->names[i], "fact") == 0)
         bt_table_cell(t, bt_fact_format(text, sizeof text, row->cells[0], row->cells[i]));
@@ -289,7 +290,7 @@ static void named_cell(bt_table *t, const bt_row *row, int i) {
 
 static bool table_row(void *ctx, const bt_row *row) {
     static const char *const named[] = {"fact", "setting", "bytes", "stood_still", "path"};
-    bt_table *t = ctx;
+    bt_text_table *t = ctx;
     for (int i = 0; t->n_rows == 0 && i < row->n; i++) {
         /* on a narrow terminal these give way to the texts */
         static const char *const less[] = {"level", "took_s", "attempt"};
@@ -315,7 +316,7 @@ static bool table_row(void *ctx, const bt_row *row) {
 
 static bt_code print_list(shown *s, const char *title, const char *sql, const char *count_sql,
                           bt_err *err) {
-    bt_table t;
+    bt_text_table t;
     double total = 0;
     bt_table_init(&t);
     bt_code code = bt_db_query(
@@ -338,7 +339,7 @@ static const struct {
     const char *title, *sql, *all_sql, *count;
 } lists[] = {
     {"settings (those given; --all shows every one)",
-     /* what was predicted stands in the table of phases */
+     /* predictions are in the table of phases */
      "SELECT key, value AS setting, coalesce(nullif(place, ''), origin) AS \"from\" FROM configs "
      "WHERE run = ?1 AND key NOT LIKE 'launch.predicted%' AND "
      "(coalesce(origin, '') NOT IN ('default', 'preset') AND coalesce(place, '') <> 'auto' OR key "
@@ -380,7 +381,7 @@ static const struct {
      "SELECT count(*) FROM facts WHERE run = ?1"},
 };
 
-/* ---- what happened, in the words of every view ---- */
+/* ---- the trouble of the run, in the same sentences as in every view ---- */
 
 static void print_trouble(const shown *s) {
     const bt_view_trouble *t = &s->view->head.trouble;
@@ -500,17 +501,11 @@ static bt_code load_view(shown *s, bt_err *err) {
 }
 
 static bt_code print_json(shown *s, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_code code = json_body(s, &j, err);
-    bt_json_end(&j, '}');
-    if (code == BT_OK) return bt_cli_put(&out, err);
-    bt_text_release(&out);
-    return code;
+    bt_printout o;
+    bt_printout_begin(&o, true);
+    bt_printout_version(&o);
+    bt_code code = json_body(s, &o.j, err);
+    return bt_printout_finish(&o, code, err);
 }
 
 static bt_code run(bt_call *call, bt_err *err) {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "cli/common/database.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/printout.h"
 #include "cli/runs/run_filter.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/run_cfg.h"
@@ -21,7 +21,7 @@ typedef struct member {
 } member;
 
 typedef struct group {
-    const member *first; /* whose values are the group's */
+    const member *first; /* its values are those of the group */
     const member *best;
     size_t n, without; /* runs with a value, and without */
     double sum, sum_squares;
@@ -188,72 +188,44 @@ static bt_code judge(job *j, bt_db *db, bt_at *at, bt_err *err) {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void figure(bt_table *t, double v) {
-    if (isnan(v))
-        bt_table_cell(t, "-");
+static void put_group(bt_printout *o, const job *j, const group *g) {
+    bt_printout_row(o);
+    bt_printout_object(o, "settings");
+    for (size_t k = 0; k < j->n_keys; k++)
+        bt_printout_str(o, j->keys[k], j->keys[k], g->first->value[k]);
+    if (o->json) bt_json_end(&o->j, '}');
+    bt_printout_int(o, "runs", "RUNS", (int64_t)(g->n + g->without));
+    bt_printout_int(o, "without_value", NULL, (int64_t)g->without);
+    bt_printout_numf(o, "mean", "MEAN", mean(g), 1, "%.6g");
+    bt_printout_numf(o, "spread", "SPREAD", spread(g), 1, "%.6g");
+    bt_printout_numf(o, "smallest", "SMALLEST", g->best ? g->best->level.value : NAN, 1, "%.6g");
+    bt_printout_str(o, "smallest_run", "OF RUN", g->best ? g->best->run : NULL);
+    if (g->without)
+        bt_printout_cellf(o, "", "(%zu without a value)", g->without);
     else
-        bt_table_cellf(t, "%.6g", v);
+        bt_printout_str(o, NULL, "", "");
+    bt_printout_end(o);
 }
 
-static void print_text(const job *j, const bt_at *at) {
-    static const char *const axis[] = {"tokens", "steps", "seconds"};
-    bt_table t;
+static bt_code print(const job *j, const bt_at *at, bt_err *err) {
+    static const char *const axis[] = {"tokens", "step", "time_s"}, *const words[] = {"tokens",
+                                                                                      "steps",
+                                                                                      "seconds"};
+    bt_printout o;
     char x[64];
-    bt_table_init(&t);
-    for (size_t k = 0; k < j->n_keys; k++) bt_table_cell(&t, j->keys[k]);
-    static const char *const heads[] = {"RUNS", "MEAN", "SPREAD", "SMALLEST", "OF RUN", ""};
-    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) bt_table_cell(&t, heads[i]);
-    bt_table_end_row(&t);
-    for (size_t i = 0; i < j->n_groups; i++) {
-        const group *g = &j->groups[i];
-        for (size_t k = 0; k < j->n_keys; k++) bt_table_cell(&t, g->first->value[k]);
-        bt_table_cellf(&t, "%zu", g->n + g->without);
-        figure(&t, mean(g));
-        figure(&t, spread(g));
-        figure(&t, g->best ? g->best->level.value : NAN);
-        bt_table_cell(&t, g->best ? g->best->run : "-");
-        if (g->without)
-            bt_table_cellf(&t, "(%zu without a value)", g->without);
-        else
-            bt_table_cell(&t, "");
-        bt_table_end_row(&t);
-    }
-    printf("%s of %zu runs at %s %s, mean of %d records\n", j->cfg->metric, j->n,
-           bt_metric_format(x, sizeof x, at->x, BT_UNIT_COUNT), axis[at->axis], j->cfg->window);
-    bt_table_print(&t, stdout, "  ");
-    bt_table_release(&t);
-}
-
-static bt_code print_json(const job *j, const bt_at *at, bt_err *err) {
-    static const char *const axis[] = {"tokens", "step", "time_s"};
-    bt_text out;
-    bt_json w;
-    bt_text_init(&out);
-    bt_json_begin(&w, &out);
-    bt_json_object(&w, NULL);
-    bt_json_int(&w, "version", 1);
-    bt_json_str(&w, "metric", j->cfg->metric);
-    bt_json_object(&w, "at");
-    bt_json_num(&w, axis[at->axis], at->x);
-    bt_json_end(&w, '}');
-    bt_json_array(&w, "groups");
-    for (size_t i = 0; i < j->n_groups; i++) {
-        const group *g = &j->groups[i];
-        bt_json_object(&w, NULL);
-        bt_json_object(&w, "settings");
-        for (size_t k = 0; k < j->n_keys; k++) bt_json_str(&w, j->keys[k], g->first->value[k]);
-        bt_json_end(&w, '}');
-        bt_json_int(&w, "runs", (int64_t)(g->n + g->without));
-        bt_json_int(&w, "without_value", (int64_t)g->without);
-        bt_json_num(&w, "mean", mean(g));
-        bt_json_num(&w, "spread", spread(g));
-        bt_json_num(&w, "smallest", g->best ? g->best->level.value : NAN);
-        bt_json_str(&w, "smallest_run", g->best ? g->best->run : NULL);
-        bt_json_end(&w, '}');
-    }
-    bt_json_end(&w, ']');
-    bt_json_end(&w, '}');
-    return bt_cli_put(&out, err);
+    bt_printout_begin(&o, j->cfg->json);
+    bt_printout_version(&o);
+    bt_printout_line(&o, "%s of %zu runs at %s %s, mean of %d records\n", j->cfg->metric, j->n,
+                     bt_metric_format(x, sizeof x, at->x, BT_UNIT_COUNT), words[at->axis],
+                     j->cfg->window);
+    bt_printout_str(&o, "metric", NULL, j->cfg->metric);
+    bt_printout_object(&o, "at");
+    bt_printout_num(&o, axis[at->axis], NULL, at->x, BT_UNIT_COUNT);
+    bt_printout_end(&o);
+    bt_printout_rows(&o, "groups");
+    for (size_t i = 0; i < j->n_groups; i++) put_group(&o, j, &j->groups[i]);
+    bt_printout_rows_end(&o, "  ");
+    return bt_printout_print(&o, err);
 }
 
 bt_code bt_compare_groups(bt_db *db, const bt_group_cfg *cfg, const char *const *words, size_t n,
@@ -274,10 +246,7 @@ bt_code bt_compare_groups(bt_db *db, const bt_group_cfg *cfg, const char *const 
     if (code == BT_OK) code = load(&j, db, sorted + n, n_filters, err);
     if (code == BT_OK && j.n == 0) code = bt_fail(err, BT_NOTFOUND, "no run matches");
     if (code == BT_OK) code = judge(&j, db, &at, err);
-    if (code == BT_OK && cfg->json)
-        code = print_json(&j, &at, err);
-    else if (code == BT_OK)
-        print_text(&j, &at);
+    if (code == BT_OK) code = print(&j, &at, err);
     free(sorted);
     free(j.members);
     free(j.groups);

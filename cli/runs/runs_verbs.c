@@ -1,5 +1,6 @@
 /* runs_verbs.c - rm, tag, note, rename, gc, repair, import. */
 #include "cli/runs/runs_verbs.h"
+#include "cli/common/printout/printout.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -212,18 +213,18 @@ static bt_code run_gc(const char *path, const char *const *words, size_t n,
     bt_code code = bt_store_gc(path, &gc, WAIT_S, &r, err);
     bt_progress_end(&bar);
     if (code != BT_OK) return code;
-    if (cfg->json) {
-        printf("{\"version\":1,\"orphan_rows\":%lld,\"rank_rows\":%lld,\"bytes_before\":%lld,"
-               "\"bytes_after\":%lld}\n",
-               (long long)r.orphan_rows, (long long)r.rank_rows, (long long)r.bytes_before,
-               (long long)r.bytes_after);
-        return BT_OK;
-    }
-    printf("%s -> %s; %lld old rank rows went, %lld rows of removed runs\n",
-           bt_metric_format(a, sizeof a, (double)r.bytes_before, BT_UNIT_BYTES),
-           bt_metric_format(b, sizeof b, (double)r.bytes_after, BT_UNIT_BYTES),
-           (long long)r.rank_rows, (long long)r.orphan_rows);
-    return BT_OK;
+    bt_printout o;
+    bt_printout_begin(&o, cfg->json);
+    bt_printout_version(&o);
+    bt_printout_int(&o, "orphan_rows", NULL, r.orphan_rows);
+    bt_printout_int(&o, "rank_rows", NULL, r.rank_rows);
+    bt_printout_int(&o, "bytes_before", NULL, r.bytes_before);
+    bt_printout_int(&o, "bytes_after", NULL, r.bytes_after);
+    bt_printout_line(&o, "%s -> %s; %lld old rank rows went, %lld rows of removed runs\n",
+                     bt_metric_format(a, sizeof a, (double)r.bytes_before, BT_UNIT_BYTES),
+                     bt_metric_format(b, sizeof b, (double)r.bytes_after, BT_UNIT_BYTES),
+                     (long long)r.rank_rows, (long long)r.orphan_rows);
+    return bt_printout_print(&o, err);
 }
 
 static bt_code run_repair(const char *path, const char *const *words, size_t n,
@@ -237,32 +238,24 @@ static bt_code run_repair(const char *path, const char *const *words, size_t n,
     bt_code code = bt_store_repair(path, WAIT_S, &progress, &r, err);
     bt_progress_end(&bar);
     if (code != BT_OK) return code;
-    if (cfg->json) {
-        bt_text text;
-        bt_json j;
-        bt_text_init(&text);
-        bt_json_begin(&j, &text);
-        bt_json_object(&j, NULL);
-        bt_json_int(&j, "version", 1);
-        bt_json_bool(&j, "sound", r.sound);
-        bt_json_str(&j, "moved_to", r.moved_to[0] ? r.moved_to : NULL);
-        bt_json_int(&j, "rows", r.rows);
-        bt_json_int(&j, "rows_of_backups", r.rows_of_backups);
-        bt_json_int(&j, "incomplete_tables", r.incomplete_tables);
-        bt_json_end(&j, '}');
-        puts(bt_text_str(&text));
-        bt_text_release(&text);
-        return BT_OK;
-    }
-    if (r.sound) {
-        printf("nothing to repair: every page of '%s' is sound\n", path);
-        return BT_OK;
-    }
-    printf("%lld rows saved from the damaged file, %lld that only a backup had%s\n",
-           (long long)r.rows, (long long)r.rows_of_backups,
-           r.incomplete_tables ? "; some rows are lost" : "");
-    if (r.moved_to[0]) printf("the damaged file is '%s' now\n", r.moved_to);
-    return BT_OK;
+    bt_printout o;
+    bt_printout_begin(&o, cfg->json);
+    bt_printout_version(&o);
+    bt_printout_bool(&o, "sound", r.sound);
+    bt_printout_str(&o, "moved_to", NULL, r.moved_to[0] ? r.moved_to : NULL);
+    bt_printout_int(&o, "rows", NULL, r.rows);
+    bt_printout_int(&o, "rows_of_backups", NULL, r.rows_of_backups);
+    bt_printout_int(&o, "incomplete_tables", NULL, r.incomplete_tables);
+    if (r.sound)
+        bt_printout_line(&o, "nothing to repair: every page of '%s' is sound\n", path);
+    else
+        bt_printout_line(&o,
+                         "%lld rows saved from the damaged file, %lld that only a backup had%s\n",
+                         (long long)r.rows, (long long)r.rows_of_backups,
+                         r.incomplete_tables ? "; some rows are lost" : "");
+    if (!r.sound && r.moved_to[0])
+        bt_printout_line(&o, "the damaged file is '%s' now\n", r.moved_to);
+    return bt_printout_print(&o, err);
 }
 
 static bt_code run_import(const char *path, const char *const *words, size_t n,

@@ -72,7 +72,7 @@ static bool is_loopback(const char *host) {
            strcmp(host, "localhost") == 0;
 }
 
-/* ---- what is printed ------------------------------------------------------------------------- */
+/* ---- the printed address ------------------------------------------------------------------------- */
 static const char *percent_encode(char *out, size_t size, const char *text) {
     size_t n = 0;
     for (; *text && n + 4 <= size; text++) {

@@ -25,7 +25,7 @@ struct bt_openai {
 
 typedef struct request request;
 
-typedef struct writer { /* of one choice: what the batch's callbacks get */
+typedef struct writer { /* one choice: the context of the batch's callbacks */
     request *of;
     bt_openai_choice *choice;
 } writer;

@@ -51,7 +51,7 @@ static bt_code flag(bt_openai_request *r, json_t *o, const char *key, bool *out,
     return BT_OK;
 }
 
-/* ---- what both kinds have -------------------------------------------------------------------- */
+/* ---- the keys of both kinds -------------------------------------------------------------------- */
 static bt_code check_output_form(bt_openai_request *r, json_t *o, bt_err *err) {
     json_t *format = given(o, "response_format"), *modalities = given(o, "modalities"), *v;
     const char *form = json_string_value(json_object_get(format, "type"));

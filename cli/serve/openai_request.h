@@ -9,7 +9,7 @@
 enum { BT_OPENAI_STOPS = 16, BT_OPENAI_CHOICES = 1024 };
 
 typedef struct bt_openai_ids {
-    int32_t *at; /* of this prompt alone */
+    int32_t *at; /* the indices within this prompt */
     size_t n;
 } bt_openai_ids;
 

@@ -26,7 +26,7 @@ static const bt_opt sweep_opts[] = {
     BT_ROW_TEXT(sweep_cfg, name, "--name", "",
                 "with --find-lr: of the group (default: find-lr); its run is NAME-001"),
     {"retry_failed", "--retry-failed", BT_OPT_BOOL, BT_FIELD(sweep_cfg, retry), "false", 0, 0, NULL,
-     NULL, "go on with runs that have failed, too"},
+     NULL, "continue runs that have failed, too"},
     BT_ROW_FLAG(sweep_cfg, quiet, "--quiet", "print the results only"),
     BT_ROW_FLAG(sweep_cfg, json, "--json",
                 "print the results as one JSON object, the best run first"),
@@ -44,9 +44,7 @@ static size_t count(const bt_sweep_plan *p, bt_sweep_at at) {
 static bt_code print(bt_sweep_plan *p, const bt_sweep_work *w, bool json, bt_err *err) {
     const bool found = p->file->head.method == BT_SWEEP_FIND_LR && p->runs[0].state[0];
     if (found && !w->signal && !w->out_of_time) return bt_sweep_find_report(p, json, err);
-    if (json) return bt_sweep_print_json(p, w, err);
-    bt_sweep_print_results(p);
-    return BT_OK;
+    return bt_sweep_print_results(p, json, !w->signal && !w->out_of_time, err);
 }
 
 static bt_code dry_run(bt_sweep_plan *p, const sweep_cfg *cfg, bt_err *err) {
@@ -71,7 +69,7 @@ static bt_code work(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt
             fprintf(stderr, "budget.hours is used up; the same command goes on\n");
         return BT_OK;
     }
-    /* a range test goes on until the loss diverges, which may end its run: it was judged all the same */
+    /* a range test continues until the loss diverges, which may end its run: its result is valid all the same */
     if (p->file->head.method == BT_SWEEP_FIND_LR) return BT_OK;
     const size_t failed = count(p, BT_SWEEP_FAILED);
     if (failed)

@@ -69,13 +69,13 @@ typedef enum { BT_SWEEP_WAITS, BT_SWEEP_RUNS_NOW, BT_SWEEP_REACHED, BT_SWEEP_FAI
 
 typedef struct bt_sweep_run {
     char name[BT_NAME_MAX];
-    char *values[BT_SWEEP_AXES]; /* of the axes, owned */
-    int64_t steps;               /* of the whole run */
+    char *values[BT_SWEEP_AXES]; /* values of the axes, owned */
+    int64_t steps;               /* steps of the whole run */
     int ranks, threads;          /* for the cores that it has */
     /* now */
     bt_sweep_at at;
     int64_t done;    /* steps recorded */
-    char state[24];  /* as `bitrain runs` says it; "": not begun */
+    char state[24];  /* state as in `bitrain runs`; "": not begun */
     bool eliminated; /* by halving: another did better with as many steps */
     bt_level level;  /* of the goal, at the steps it was last judged at */
     int tries;       /* launches in a row without a new step */
@@ -116,7 +116,7 @@ const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *
 /* a is better than b. A run without a value is the worst; of equal runs the first is better */
 bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_sweep_run *b);
 
-/* ---- where it is recorded ---- */
+/* ---- database of the record ---- */
 
 /* The folder is this sweep's alone: BT_BUSY when another one works there, or had other runs. */
 bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
@@ -152,8 +152,8 @@ bt_code bt_sweep_find_report(const bt_sweep_plan *p, bool json, bt_err *err) BT_
 /* ---- words ---- */
 
 void bt_sweep_print_plan(const bt_sweep_plan *p);
-void bt_sweep_print_results(const bt_sweep_plan *p);
-bt_code bt_sweep_print_json(const bt_sweep_plan *p, const bt_sweep_work *w, bt_err *err)
+/* ended: no signal and no limit of time stopped the sweep */
+bt_code bt_sweep_print_results(const bt_sweep_plan *p, bool json, bool ended, bt_err *err)
     BT_MUST_CHECK;
 
 #endif

@@ -76,7 +76,7 @@ static bt_code make_rows(table *t, bt_err *err) {
 
 /* ---- values ---------------------------------------------------------------------------------- */
 
-/* what a run would say to this value */
+/* the error that a run would report for this value */
 static bt_code check_value(const bt_opt *opt, const char *value, const char *where, bt_err *err) {
     static bt_opts o;
     static bt_run_cfg scratch;
@@ -132,7 +132,8 @@ static bt_code take_range(bt_sweep_file *f, bt_sweep_axis *a, long points, bt_er
         const double v = a->log ? a->from * pow(a->to / a->from, u)
                                 : a->from + u * (a->to - a->from);
         number_text(a->opt, v, buf);
-        if (a->n && strcmp(a->values[a->n - 1], buf) == 0) continue; /* whole numbers may meet */
+        if (a->n && strcmp(a->values[a->n - 1], buf) == 0)
+            continue; /* whole numbers may coincide */
         a->values[a->n] = strdup(buf);
         if (!a->values[a->n++]) return bt_fail(err, BT_NOMEM, "no memory for the sweep");
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/common/database.h"
+#include "cli/common/printout/printout.h"
 #include "cli/sweep/sweep.h"
 #include "monitor/tui/draw/plot.h"
 #include "monitor/tui/draw/term.h"
@@ -51,7 +52,7 @@ bt_code bt_sweep_find_settings(bt_sweep_file *f, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- what was found -------------------------------------------------------------------------- */
+/* ---- the result -------------------------------------------------------------------------- */
 
 enum { ROWS = 16, WIDTH_MOST = 160 };
 
@@ -120,18 +121,14 @@ static void say(const bt_lr_range *r) {
 }
 
 static bt_code print_json(const bt_sweep_plan *p, const bt_lr_range *r, bt_err *err) {
-    bt_text out;
-    bt_json j;
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_str(&j, "group", p->file->head.name);
-    bt_json_str(&j, "method", "find-lr");
-    bt_json_str(&j, "run", p->runs[0].name);
-    bt_lr_range_json(r, &j);
-    bt_json_end(&j, '}');
-    return bt_cli_put(&out, err);
+    bt_printout o;
+    bt_printout_begin(&o, true);
+    bt_printout_version(&o);
+    bt_json_str(&o.j, "group", p->file->head.name);
+    bt_json_str(&o.j, "method", "find-lr");
+    bt_json_str(&o.j, "run", p->runs[0].name);
+    bt_lr_range_json(r, &o.j);
+    return bt_printout_print(&o, err);
 }
 
 /* once: the same command prints the result again */

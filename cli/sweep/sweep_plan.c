@@ -244,7 +244,7 @@ static void release_runs(bt_sweep_plan *p) {
     p->n = 0;
 }
 
-/* with room for the names of what lies in it */
+/* with room for the names of its files */
 static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     BT_TRY(bt_absolute_path(path, out, err));
     if (strlen(out) >= PATH_MAX - 128)

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/common/database.h"
-#include "cli/common/table.h"
+#include "cli/common/printout/printout.h"
 #include "cli/sweep/sweep.h"
 
 static const char *const methods[] = {"grid", "random", "halving", "find-lr"};
@@ -55,72 +54,43 @@ void bt_sweep_print_plan(const bt_sweep_plan *p) {
     printf("  folder %s, database %s\n", p->out, p->store);
 }
 
-void bt_sweep_print_results(const bt_sweep_plan *p) {
-    bt_table t;
-    size_t *order = ranking(p);
-    if (!order) return;
-    bt_table_init(&t);
-    bt_table_cell(&t, "RUN");
-    for (size_t i = 0; i < p->file->n_axes; i++) bt_table_cell(&t, p->file->axes[i].opt->key);
-    if (strcmp(p->file->head.goal, "loss") == 0)
-        bt_table_cell(&t, "loss, mean of 20");
-    else
-        bt_table_cell(&t, p->file->head.goal);
-    bt_table_cell(&t, "STEPS");
-    bt_table_cell(&t, "STATE");
-    bt_table_end_row(&t);
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_sweep_run *r = &p->runs[order[i]];
-        bt_table_cell(&t, r->name);
-        for (size_t k = 0; k < p->file->n_axes; k++) bt_table_cell(&t, r->values[k]);
-        if (isnan(r->level.value) || !r->state[0])
-            bt_table_cell(&t, "-");
-        else
-            bt_table_cellf(&t, "%.6g", r->level.value);
-        bt_table_cellf(&t, "%" PRId64, r->done);
-        bt_table_cell(&t, state_word(r));
-        bt_table_end_row(&t);
-    }
-    bt_table_print(&t, stdout, "");
-    bt_table_release(&t);
-    free(order);
+static void put_run(bt_printout *o, const bt_sweep_plan *p, const bt_sweep_run *r,
+                    const char *goal) {
+    bt_printout_row(o);
+    bt_printout_str(o, "run", "RUN", r->name);
+    bt_printout_str(o, "state", NULL, state_word(r));
+    bt_printout_int(o, "steps", NULL, r->done);
+    for (size_t k = 0; k < p->file->n_axes; k++)
+        bt_printout_str(o, NULL, p->file->axes[k].opt->key, r->values[k]);
+    bt_printout_numf(o, "value", goal, r->state[0] ? r->level.value : NAN, 1, "%.6g");
+    bt_printout_int(o, NULL, "STEPS", r->done);
+    bt_printout_str(o, NULL, "STATE", state_word(r));
+    bt_printout_object(o, "settings");
+    for (size_t k = 0; k < p->file->n_axes; k++)
+        bt_printout_str(o, p->file->axes[k].opt->key, NULL, r->values[k]);
+    if (o->json) bt_json_end(&o->j, '}');
+    bt_printout_end(o);
 }
 
-bt_code bt_sweep_print_json(const bt_sweep_plan *p, const bt_sweep_work *w, bt_err *err) {
-    bt_text out;
-    bt_json j;
+bt_code bt_sweep_print_results(const bt_sweep_plan *p, bool json, bool ended, bt_err *err) {
+    bt_printout o;
     size_t *order = ranking(p);
+    const char *goal = p->file->head.goal;
     if (!order) return bt_fail(err, BT_NOMEM, "no memory for the results");
-    bt_text_init(&out);
-    bt_json_begin(&j, &out);
-    bt_json_object(&j, NULL);
-    bt_json_int(&j, "version", 1);
-    bt_json_str(&j, "group", p->file->head.name);
-    bt_json_str(&j, "method", methods[p->file->head.method]);
-    bt_json_str(&j, "goal", p->file->head.goal);
-    bt_json_str(&j, "folder", p->out);
-    bt_json_int(&j, "steps", p->all_steps);
-    bt_json_int(&j, "left_out", (int64_t)p->left_out);
-    bt_json_bool(&j, "ended", !w->signal && !w->out_of_time);
-    bt_json_array(&j, "rungs");
-    for (int k = 0; k < p->n_rungs; k++) bt_json_int(&j, NULL, p->rungs[k]);
-    bt_json_end(&j, ']');
-    bt_json_array(&j, "runs");
-    for (size_t i = 0; i < p->n; i++) {
-        const bt_sweep_run *r = &p->runs[order[i]];
-        bt_json_object(&j, NULL);
-        bt_json_str(&j, "run", r->name);
-        bt_json_str(&j, "state", state_word(r));
-        bt_json_int(&j, "steps", r->done);
-        bt_json_num(&j, "value", r->state[0] ? r->level.value : NAN);
-        bt_json_object(&j, "settings");
-        for (size_t k = 0; k < p->file->n_axes; k++)
-            bt_json_str(&j, p->file->axes[k].opt->key, r->values[k]);
-        bt_json_end(&j, '}');
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
-    bt_json_end(&j, '}');
+    bt_printout_begin(&o, json);
+    bt_printout_version(&o);
+    bt_printout_str(&o, "group", NULL, p->file->head.name);
+    bt_printout_str(&o, "method", NULL, methods[p->file->head.method]);
+    bt_printout_str(&o, "goal", NULL, goal);
+    bt_printout_str(&o, "folder", NULL, p->out);
+    bt_printout_int(&o, "steps", NULL, p->all_steps);
+    bt_printout_int(&o, "left_out", NULL, (int64_t)p->left_out);
+    bt_printout_bool(&o, "ended", ended);
+    if (json) bt_json_ints(&o.j, "rungs", p->rungs, (size_t)p->n_rungs);
+    bt_printout_rows(&o, "runs");
+    for (size_t i = 0; i < p->n; i++)
+        put_run(&o, p, &p->runs[order[i]], strcmp(goal, "loss") == 0 ? "loss, mean of 20" : goal);
+    bt_printout_rows_end(&o, "");
     free(order);
-    return bt_cli_put(&out, err);
+    return bt_printout_print(&o, err);
 }

@@ -13,7 +13,7 @@ enum { BT_SLURM_NODES = 4096, BT_SLURM_WORDS = 12 };
 
 typedef struct bt_slurm {
     char job[32];
-    int n_nodes, cpus[BT_SLURM_NODES]; /* of this job on each node */
+    int n_nodes, cpus[BT_SLURM_NODES]; /* processors of this job on each node */
     int64_t node_mib,
         cpu_mib; /* memory of this job on a node, or for each processor; 0: Slurm does not count it */
 } bt_slurm;
@@ -22,7 +22,7 @@ typedef struct bt_slurm {
 bool bt_slurm_here(void);
 /* BT_ARG where the job's environment cannot be read */
 bt_code bt_slurm_read(bt_slurm *s, bt_err *err) BT_MUST_CHECK;
-int bt_slurm_cpus_least(const bt_slurm *s); /* of the smallest node */
+int bt_slurm_cpus_least(const bt_slurm *s); /* processors of the smallest node */
 /* how many runs of so many processors the nodes hold at once */
 int bt_slurm_places(const bt_slurm *s, int cpus);
 

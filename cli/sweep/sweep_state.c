@@ -1,4 +1,4 @@
-/* sweep_state.c - what is already there: the folder and whose it is, runs in the database, values
+/* sweep_state.c - the existing state: the folder and its owner, runs in the database, values
  * of the goal. */
 #include <errno.h>
 #include <fcntl.h>

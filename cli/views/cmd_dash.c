@@ -108,7 +108,7 @@ static bt_code check_store(const char *store, bt_err *err) {
     return code == BT_FORMAT ? code : BT_OK;
 }
 
-/* ctx: the database's path. A run that cannot begin says so within the second */
+/* ctx: the database's path. A run that cannot begin reports its error within a second */
 static bt_code resume(void *ctx, const char *run, bt_err *err) {
     const char *words[] = {"train", "--resume", run, "--store", ctx};
     return bt_job_detach(sizeof words / sizeof *words, words, 1, err);

@@ -82,7 +82,7 @@ static bt_code frame_size(const char *given, int *w, int *h, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- what keys may do ------------------------------------------------------------------------ */
+/* ---- actions of keys ------------------------------------------------------------------------ */
 
 typedef struct doing {
     bt_db *db;

@@ -109,7 +109,7 @@ learn 99 --json 2>"$tmp/err" | cmp -s - "$tmp/out" || fault "learn: another answ
 learn 0.5 --curves "$tmp/c.tsv" >"$tmp/out" 2>"$tmp/err" || fault "learn, a table: exit $?"
 grep -q '^# muon: optim.name=muon train.batch_tokens=128$' "$tmp/c.tsv" && [ "$(grep -c '^muon.words.1.[0-9.]*.512.[0-9.]*$' "$tmp/c.tsv")" = 1 ] &&
     "$BITRAIN" plot --curves "$tmp/c.tsv" --json | grep -q '"name":"muon","seeds":1,"points":\[{[^]]*"tokens":512,' || fault "learn: curves: $(cat "$tmp/c.tsv")"
-grep -Eq '^muon +words +[0-9.]+ +- +[+-][0-9.]+ % +[0-9.]+ \|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
+grep -Eq '^muon +words +[0-9.]+ +- +[+-][0-9.]+ % +- +[0-9.]+ +\|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
 # equal minutes: each recipe has the steps that fit, as its short run said, which is not recorded; against the first recipe, seed by seed
 learn 0.5 --seeds 2 --minutes 0.01 --store "$tmp/minutes.db" --json >"$tmp/out" 2>"$tmp/err" || fault "learn, minutes: exit $?: $(cat "$tmp/err")"
 sed -n 's/^\([a-z]*\): \([0-9.]*\) ms a step, \([0-9]*\) steps in 0.01 minutes$/\1 \2 \3/p' "$tmp/err" >"$tmp/steps"

@@ -1,8 +1,10 @@
-# The answers of --json: exact ones of synthetic runs and files, and the keys of those that hold measured numbers.
+# The answers of --json: exact ones of synthetic runs and files, and the keys of those that hold measured numbers. Some
+# answers as text, too: both are written by one function.
 # timeout: 100
 # BT_UPDATE=1 in the environment writes the golden file anew.
 set -u
 . "$BT_SRC/tests/cli/train_lib.sh"
+export TZ=UTC
 golden=$BT_SRC/tests/cli/json/json_answers.txt
 make=$BT_BIN/tests/t.store.synth_runs
 "$make" "$BITRAIN_STORE" base-1 ranks=4 steps=300 || fault "base-1"
@@ -12,10 +14,11 @@ for i in 1 2 3 4 5 6 7 8; do echo "a book of words, number $i: some text to read
 printf '{"text":"one row"}\n{"text":"another row"}\n' >b.jsonl
 ok train "${tiny[@]}" --ranks 1 --steps 2 --name tiny --quiet
 
-# One member a line, so that a difference shows its key
-members() { sed -E 's/,"/,\n"/g; s/([[{])([[{"])/\1\n\2/g' out | sed "s|$tmp|TMP|g; s|$HOSTNAME|HOST|g"; }
+# Objects and arrays end lines, so that a difference is near its key
+members() { sed 's/[]}],/&\n/g' out | sed "s|$tmp|TMP|g; s|$HOSTNAME|HOST|g; s|\"rev\":[0-9]*|\"rev\":N|" | fold -w 150 | sed "s| *\$||"; }
 keys() { grep -oE '"[A-Za-z_0-9.]+":' out | awk '!seen[$0]++' | paste -sd' ' | fold -sw 150 | sed 's| *$||'; }
-# answer members|keys CODE WORDS...
+text() { sed "s|$tmp|TMP|g; s|$HOSTNAME|HOST|g; s| *\$||" out; }
+# answer members|keys|text CODE WORDS...
 answer() {
     local how=$1 want=$2; shift 2
     echo "== bitrain $* -> $want"
@@ -39,6 +42,11 @@ answer() {
     answer members 0 data prepare a.txt --tokenizer t.json --out a.bts --json | grep -v seconds
     answer members 0 data inspect a.bts a.txt b.jsonl --tokenizer t.json --sample 20 --json
     answer keys 0 doctor --quick --json
+    answer text 5 compare base-1 abl-3 cut --fail-if 'loss > -50% @ tokens=81920' 'tokens_per_s < -1%'
+    answer text 0 compare run:a --group-by optim.lr
+    answer text 0 autopsy abl-3 --all
+    answer text 0 tokenizer inspect t.json --text 'a book' --top 3
+    answer text 0 data inspect a.bts a.txt b.jsonl --tokenizer t.json --sample 20
     answer keys 0 plan --preset small --simulate 4x2 --json
     answer keys 0 eval tiny --json
     answer keys 0 generate tiny --prompt 'a book' --tokens 3 --json

@@ -103,7 +103,7 @@ done
 q "SELECT loss < 1.09 AND accuracy >= 0.3 AND val_accuracy >= 0 AND val_f1 >= 0 AND counted > 100 FROM steps WHERE run='kinds' AND step = 5" | grep -qx 1 ||
     fault "classes: $(q "SELECT loss, accuracy, val_accuracy, val_f1, counted FROM steps WHERE run='kinds' AND step = 5")"
 ok eval kinds --data labels.jsonl
-for want in '(90 texts of the data given' 'label   texts precision' '7          30'; do says "$want"; done
+for want in '(90 texts of the data given' 'label  texts  precision' '7         30'; do says "$want"; done
 ok generate kinds --prompt "abc?" --json
 says '"probabilities":{"7":'
 code 2 serve kinds

@@ -1,12 +1,12 @@
 /* table.c - aligned columns. */
-#include "cli/common/table.h"
+#include "cli/common/printout/table.h"
 
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-void bt_table_init(bt_table *t) {
+void bt_table_init(bt_text_table *t) {
     memset(t, 0, sizeof *t);
     bt_text_init(&t->cells);
     for (int i = 0; i < BT_TABLE_COLUMNS; i++) t->right[i] = true;
@@ -24,7 +24,7 @@ static bool like_a_figure(const char *s) {
     return (*s == 0 || (*s >= '0' && *s <= '9') || *s == '.') && !strchr(s, ':');
 }
 
-void bt_table_cell(bt_table *t, const char *text) {
+void bt_table_cell(bt_text_table *t, const char *text) {
     char plain[1024];
     if (t->at >= BT_TABLE_COLUMNS) return;
     bt_text_plain(plain, sizeof plain, text ? text : "");
@@ -36,7 +36,7 @@ void bt_table_cell(bt_table *t, const char *text) {
     t->at++;
 }
 
-void bt_table_cellf(bt_table *t, const char *fmt, ...) {
+void bt_table_cellf(bt_text_table *t, const char *fmt, ...) {
     char text[1024];
     va_list ap;
     va_start(ap, fmt);
@@ -45,7 +45,7 @@ void bt_table_cellf(bt_table *t, const char *fmt, ...) {
     bt_table_cell(t, text);
 }
 
-void bt_table_end_row(bt_table *t) {
+void bt_table_end_row(bt_text_table *t) {
     if (t->at > t->n_columns) t->n_columns = t->at;
     bt_text_putn(&t->cells, "\n", 2); /* no cell holds a newline: it ends the row */
     t->n_rows++;
@@ -62,14 +62,14 @@ int bt_table_terminal_width(void) {
     return ws.ws_col;
 }
 
-static int line_width(const bt_table *t, const char *indent) {
+static int line_width(const bt_text_table *t, const char *indent) {
     int w = characters(indent), n = 0;
     for (int i = 0; i < t->n_columns; i++)
         if (!t->left_out[i]) w += t->width[i] + (n++ ? 2 : 0);
     return w;
 }
 
-int bt_table_fit(bt_table *t, const char *indent, int width) {
+int bt_table_fit(bt_text_table *t, const char *indent, int width) {
     int n = 0;
     while (width > 0 && line_width(t, indent) > width) {
         int worst = -1;
@@ -88,7 +88,7 @@ int bt_table_fit(bt_table *t, const char *indent, int width) {
                 widest = i;
         if (widest < 0) break;
         const int over = line_width(t, indent) - width, room = t->width[widest] - LEAST_TEXT;
-        /* by and by, so that two wide columns share the cut */
+        /* in small amounts, so that two wide columns share the cut */
         t->width[widest] -= over < room ? (over + 1) / 2 : (room + 1) / 2;
     }
     return n;
@@ -103,17 +103,17 @@ static const char *behind(const char *s, int n) {
 }
 
 /* a text cut to `width` columns: of a path its end */
-static void print_cut(FILE *to, const char *s, int width) {
+static void put_cut(bt_text *to, const char *s, int width) {
     const int n = characters(s);
     if (n <= width)
-        fputs(s, to);
+        bt_text_put(to, s);
     else if (s[0] == '/')
-        fprintf(to, "…%s", behind(s, n - width + 1));
+        bt_text_printf(to, "…%s", behind(s, n - width + 1));
     else
-        fprintf(to, "%.*s…", (int)(behind(s, width - 1) - s), s);
+        bt_text_printf(to, "%.*s…", (int)(behind(s, width - 1) - s), s);
 }
 
-void bt_table_print(const bt_table *t, FILE *to, const char *indent) {
+void bt_table_put(const bt_text_table *t, bt_text *to, const char *indent) {
     const char *p = bt_text_str(&t->cells), *end = p + t->cells.len;
     int column = 0, printed = 0;
     if (t->cells.failed) return;
@@ -121,7 +121,7 @@ void bt_table_print(const bt_table *t, FILE *to, const char *indent) {
         size_t n = strlen(p);
         const char *next = p + n + 1;
         if (strcmp(p, "\n") == 0) {
-            fputc('\n', to);
+            bt_text_put(to, "\n");
             column = printed = 0;
             p = next;
             continue;
@@ -133,16 +133,24 @@ void bt_table_print(const bt_table *t, FILE *to, const char *indent) {
         }
         bool last = strcmp(next, "\n") == 0;
         int pad = t->width[column] - characters(p);
-        fputs(printed++ ? "  " : indent, to);
+        bt_text_put(to, printed++ ? "  " : indent);
         if (t->right[column])
-            fprintf(to, "%*s%s", pad, "", p);
+            bt_text_printf(to, "%*s%s", pad, "", p);
         else {
-            print_cut(to, p, t->width[column]);
-            fprintf(to, "%*s", last || pad < 0 ? 0 : pad, "");
+            put_cut(to, p, t->width[column]);
+            bt_text_printf(to, "%*s", last || pad < 0 ? 0 : pad, "");
         }
         column++;
         p = next;
     }
 }
 
-void bt_table_release(bt_table *t) { bt_text_release(&t->cells); }
+void bt_table_print(const bt_text_table *t, FILE *to, const char *indent) {
+    bt_text text;
+    bt_text_init(&text);
+    bt_table_put(t, &text, indent);
+    fputs(bt_text_str(&text), to);
+    bt_text_release(&text);
+}
+
+void bt_table_release(bt_text_table *t) { bt_text_release(&t->cells); }
