@@ -25,6 +25,7 @@
 #include "engine/base/opt.h"
 #include "engine/base/rng.h"
 #include "engine/base/small.h"
+#include "engine/base/system/start_process.h"
 #include "monitor/job/launch/viewer_process.h"
 
 typedef struct http_cfg {
@@ -66,9 +67,7 @@ typedef struct http_bench {
 
 static bt_code start_server(http_bench *b, bt_err *err) {
     char program[600];
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) return bt_fail(err, BT_IO, "cannot find this program");
-    program[n] = '\0';
+    BT_TRY(bt_own_program(program, sizeof program, err));
     setenv("BITRAIN_DASH_TOKEN", token, 1);
     setenv("XDG_RUNTIME_DIR", b->dir, 1);
     int64_t t0 = bt_now_ns();

@@ -1,5 +1,6 @@
 /* doctor_machine.c - the hardware and what the operating system lets us have of it. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include "cli/doctor/doctor.h"
 #include "engine/base/system/ascii.h"
+#include "engine/base/system/start_process.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/testing/testing.h"
 #include "engine/kernels/isa/blas.h"
@@ -132,27 +134,31 @@ void bt_doctor_energy(bt_doctor *d) {
 
 /* ---- kernels and OpenBLAS -------------------------------------------------------------------- */
 
-/* The core type OpenBLAS picks when nobody tells it, asked in a child: a library loaded once stays
- * as it is. */
+/* in a child: a library that was loaded once stays as it is */
+static void write_blas_core(const void *ctx) {
+    (void)ctx;
+    unsetenv("OPENBLAS_CORETYPE");
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
+    void *lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL),
+         *symbol = lib ? dlsym(lib, "openblas_get_corename") : NULL;
+    char *(*corename)(void) = NULL;
+    memcpy(&corename, &symbol, sizeof symbol);
+    const char *name = corename ? corename() : "";
+    (void)!write(STDOUT_FILENO, name, strlen(name));
+}
+
+/* the core type that OpenBLAS chooses by itself */
 static bool blas_left_alone(char *out, size_t size) {
     int ends[2];
-    if (pipe(ends) != 0) return false;
-    fflush(NULL);
-    pid_t pid = fork();
-    if (pid == 0) {
-        unsetenv("OPENBLAS_CORETYPE");
-        setenv("OPENBLAS_NUM_THREADS", "1", 1);
-        void *lib = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL),
-             *symbol = lib ? dlsym(lib, "openblas_get_corename") : NULL;
-        char *(*corename)(void) = NULL;
-        memcpy(&corename, &symbol, sizeof symbol);
-        const char *name = corename ? corename() : "";
-        _exit(write(ends[1], name, strlen(name)) >= 0 ? 0 : 1);
-    }
+    pid_t pid;
+    out[0] = '\0';
+    if (pipe2(ends, O_CLOEXEC) != 0) return false;
+    const bool started = bt_process_start(&pid,
+                                          &(bt_start){.fn = write_blas_core, .out = ends[1]}) == 0;
     close(ends[1]);
-    ssize_t n = pid > 0 ? read(ends[0], out, size - 1) : -1;
+    const ssize_t n = started ? read(ends[0], out, size - 1) : -1;
     close(ends[0]);
-    if (pid > 0) waitpid(pid, NULL, 0);
+    if (started) waitpid(pid, NULL, 0);
     out[n > 0 ? n : 0] = '\0';
     return n > 0;
 }

@@ -12,6 +12,7 @@
 
 #include "cli/doctor/doctor.h"
 #include "engine/base/clock.h"
+#include "engine/base/system/start_process.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
@@ -247,8 +248,5 @@ void bt_doctor_mpi(bt_doctor *d) {
            m.owner[0] ? m.owner : "it does not say whose it is");
     launch_flags(d);
     listening_sockets(d);
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0 || d->quick) return;
-    program[n] = '\0';
-    try_job(d, program);
+    if (!d->quick && bt_own_program(program, sizeof program, &err) == BT_OK) try_job(d, program);
 }

@@ -13,6 +13,7 @@
 #include "cli/common/printout/printout.h"
 #include "cli/drill/drill.h"
 #include "engine/base/clock.h"
+#include "engine/base/system/start_process.h"
 #include "engine/base/tables/derived.h"
 #include "engine/config/elastic.h"
 #include "monitor/job/launch/detach.h"
@@ -101,8 +102,7 @@ static void words_of(drill *d, bt_drill_run *r, const char *name, const char *ra
 static bt_code prepare(drill *d, bt_err *err) {
     const char *tmp = getenv("TMPDIR");
     bt_drill_run *h = &d->hurt;
-    ssize_t n = readlink("/proc/self/exe", d->program, sizeof d->program - 1);
-    if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
+    BT_TRY(bt_own_program(d->program, sizeof d->program, err));
     snprintf(h->folder, sizeof h->folder, "%s/bitrain-drill-XXXXXX", tmp && tmp[0] ? tmp : "/tmp");
     if (!mkdtemp(h->folder)) {
         bt_fail_errno(err, BT_IO, errno, "cannot make a folder '%.200s'", h->folder);

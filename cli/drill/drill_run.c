@@ -12,7 +12,7 @@
 
 #include "cli/drill/drill.h"
 #include "engine/base/clock.h"
-#include "monitor/job/launch/program.h"
+#include "monitor/job/launch/child.h"
 
 static const int64_t LOOK_NS = 5000000;
 /* of a machine under load: a start, a hang of five steps, a checkpoint of the disk's worst moment */
@@ -23,9 +23,9 @@ uint64_t bt_drill_draw(bt_drill_run *r, uint64_t n) {
 }
 
 bt_code bt_drill_start(bt_drill_run *r, bool resume, bt_err *err) {
-    const char *argv[BT_DRILL_WORDS + 8] = {r->program, "train", "--store", r->store};
+    const char *argv[BT_DRILL_WORDS + 8] = {"train", "--store", r->store};
     char log[PATH_MAX + BT_NAME_MAX + 16];
-    int n = 4;
+    size_t n = 3;
     if (resume) {
         argv[n++] = "--resume";
         argv[n++] = r->name;
@@ -33,7 +33,7 @@ bt_code bt_drill_start(bt_drill_run *r, bool resume, bt_err *err) {
     } else
         for (int i = 0; i < r->n_words; i++) argv[n++] = r->words[i];
     snprintf(log, sizeof log, "%s/%s.log", r->folder, r->name);
-    return bt_program_start(argv, log, &r->pid, err);
+    return bt_child_start(&r->pid, &(bt_child_cfg){.words = argv, .n_words = n, .log = log}, err);
 }
 
 void bt_drill_last_words(const bt_drill_run *r, char *out, size_t size) {

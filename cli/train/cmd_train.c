@@ -20,6 +20,7 @@
 #include "cli/train/train_direct.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
+#include "engine/base/system/start_process.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/ramp.h"
 #include "engine/islands/rules/job_settings.h"
@@ -42,13 +43,6 @@ static bt_code resume_point(void *ctx, const char *memory, bt_resume_point *at, 
 
 static int fence(void *ctx, int attempt) {
     return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt);
-}
-
-static bt_code own_path(char *out, size_t size, bt_err *err) {
-    ssize_t n = readlink("/proc/self/exe", out, size - 1);
-    if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
-    out[n] = '\0';
-    return BT_OK;
 }
 
 /* The state that the run ends in, and its exit status. The ranks report whether steps were left: a run that was
@@ -138,7 +132,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
                       .fence = fence,
                       .resume_ctx = p,
                       .alert = {&p->alerts, p->cfg.alert.command, p->cfg.alert.webhook, p->curl}};
-    BT_TRY(own_path(program, sizeof program, err));
+    BT_TRY(bt_own_program(program, sizeof program, err));
     bt_job_block_signals();
     bt_train_layouts *layouts = calloc(1, sizeof *layouts);
     bt_code code = layouts ? bt_train_layouts_open(layouts, p, err)

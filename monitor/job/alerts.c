@@ -1,17 +1,14 @@
 /* alerts.c - reports a rule that holds: an event, a command, a webhook. The screen rings the
  * bell. */
-#include <errno.h>
-#include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/start_process.h"
 #include "engine/base/text.h"
 #include "monitor/job/job.h"
 
@@ -19,24 +16,11 @@ static const int64_t DISK_LOOK_NS = 10000000000;
 
 extern char **environ;
 
-/* A grandchild without our terminal and descriptors, so that no process waits for it and no
- * zombie remains. Everything that needs memory is done before the fork. */
-static void run_aside(const char *file, const char *const *argv, char *const *env) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-        sigset_t none;
-        if (fork() != 0) _exit(0);
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
-        for (int sig = 1; sig < NSIG; sig++) signal(sig, SIG_DFL);
-        setsid();
-        const int null = open("/dev/null", O_RDWR);
-        for (int fd = 0; fd < 3 && null >= 0; fd++) dup2(null, fd);
-        closefrom(3);
-        execve(file, (char *const *)(uintptr_t)argv, env);
-        _exit(127);
-    }
-    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {}
+/* starts a program without our terminal and descriptors; no process waits for it */
+static void run_aside(const char *const *argv, char *const *env) {
+    pid_t pid;
+    (void)bt_process_start(&pid,
+                           &(bt_start){.argv = argv, .env = env, .session = true, .orphan = true});
 }
 
 static void run_command(const bt_job *job, const char *says) {
@@ -53,7 +37,7 @@ static void run_command(const bt_job *job, const char *says) {
     env[n] = run;
     env[n + 1] = alert;
     env[n + 2] = step;
-    run_aside(argv[0], argv, env);
+    run_aside(argv, env);
     free(env);
 }
 
@@ -78,7 +62,7 @@ static void call_webhook(const bt_job *job, const char *says) {
                                 "--",
                                 job->s->alert.webhook,
                                 NULL};
-    if (!body.failed) run_aside(argv[0], argv, environ);
+    if (!body.failed) run_aside(argv, NULL);
     bt_text_release(&body);
 }
 

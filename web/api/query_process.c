@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/start_process.h"
 
 enum { IN, OUT, ERR, ENDS };
 static const double GRACE_S = 0.5; /* time to start, and to report its own time-out */
@@ -40,8 +40,6 @@ static bt_code start(child *c, const bt_query_process *q, bt_err *err) {
                                 "--store",  q->store,    NULL};
     int theirs[ENDS] = {-1, -1, -1};
     bt_code code = BT_OK;
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
     for (int i = 0; i < ENDS; i++) {
         int pair[2];
         if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -50,17 +48,12 @@ static bt_code start(child *c, const bt_query_process *q, bt_err *err) {
         }
         c->fd[i] = pair[0], theirs[i] = pair[1];
         fcntl(c->fd[i], F_SETFL, O_NONBLOCK);
-        if (posix_spawn_file_actions_adddup2(&actions, theirs[i], i) != 0) {
-            code = bt_fail(err, BT_NOMEM, "no memory to start a query");
-            break;
-        }
     }
     if (code == BT_OK) {
-        int e = posix_spawn(&c->pid, q->program, &actions, NULL, (char *const *)(uintptr_t)argv,
-                            environ);
+        const bt_start s = {.argv = argv, .in = theirs[IN], .out = theirs[OUT], .err = theirs[ERR]};
+        const int e = bt_process_start(&c->pid, &s);
         if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s' for a query", q->program);
     }
-    posix_spawn_file_actions_destroy(&actions);
     for (int i = 0; i < ENDS; i++) shut(&theirs[i]);
     return code;
 }

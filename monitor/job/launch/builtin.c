@@ -5,45 +5,28 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/system/start_process.h"
+
 enum { VERSES = 31102 };
 static bt_code start(pid_t *pid, int *from, bt_err *err) {
+    static const char *const argv[] = {"bible", "-f", "gen1:1-rev22:21", NULL};
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a pipe");
-    char program[] = "bible", flag[] = "-f", range[] = "gen1:1-rev22:21";
-    char *argv[] = {program, flag, range, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attr;
-    sigset_t none;
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&actions);
-    int rc = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    if (!rc) rc = posix_spawn_file_actions_adddup2(&actions, ends[1], 1);
-    if (!rc) rc = posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
-    posix_spawnattr_init(&attr);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
-    if (!rc) rc = posix_spawnp(pid, program, &actions, &attr, argv, environ);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&actions);
+    const int e = bt_process_start(pid, &(bt_start){.argv = argv, .out = ends[1]});
     close(ends[1]);
-    if (rc) {
-        close(ends[0]);
-        if (rc == ENOENT)
-            return bt_fail(
-                err, BT_NOTFOUND,
-                "the built-in corpus needs the program 'bible': install bible-kjv or pass --data");
-        return bt_fail_errno(err, BT_IO, rc, "cannot run 'bible'");
-    }
     *from = ends[0];
-    return BT_OK;
+    if (!e) return BT_OK;
+    close(ends[0]);
+    return e == ENOENT ? bt_fail(err, BT_NOTFOUND,
+                                 "the built-in corpus needs the program 'bible': install bible-kjv "
+                                 "or pass --data")
+                       : bt_fail_errno(err, BT_IO, e, "cannot run 'bible'");
 }
 
 /* verses without their references; counts them */

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/system/hangup.h"
+#include "engine/base/system/start_process.h"
 #include "engine/base/text.h"
 
 static volatile sig_atomic_t seen;
@@ -32,66 +32,49 @@ int bt_child_signals(bool begin) {
     return now;
 }
 
-static void take_cores(int part, int parts) {
-    cpu_set_t all, mine;
-    if (parts < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return;
+/* false: all cores */
+static bool share_cores(int part, int parts, cpu_set_t *mine) {
+    cpu_set_t all;
+    if (parts < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return false;
     const int count = CPU_COUNT(&all);
-    if (count < parts) return; /* the kernel shares them out */
-    CPU_ZERO(&mine);
+    if (count < parts) return false; /* the kernel shares them out */
+    CPU_ZERO(mine);
     int at = 0;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         if (!CPU_ISSET(cpu, &all)) continue;
-        if (at >= count * part / parts && at < count * (part + 1) / parts) CPU_SET(cpu, &mine);
+        if (at >= count * part / parts && at < count * (part + 1) / parts) CPU_SET(cpu, mine);
         at++;
     }
-    sched_setaffinity(0, sizeof mine, &mine);
-}
-
-static _Noreturn void become(const char *exe, char *const *argv, const bt_child_cfg *cfg, int log,
-                             pid_t parent) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    for (int sig = 1; sig < NSIG; sig++) signal(sig, SIG_DFL);
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(127); /* it died before the line above */
-    take_cores(cfg->part, cfg->parts);
-    const int null = open("/dev/null", O_RDONLY);
-    if (null >= 0) dup2(null, STDIN_FILENO);
-    dup2(log, STDOUT_FILENO);
-    dup2(log, STDERR_FILENO);
-    closefrom(3);
-    if (cfg->n_launcher > 0)
-        execvp(argv[0], argv);
-    else
-        execv(exe, argv);
-    _exit(127);
+    return true;
 }
 
 bt_code bt_child_start(pid_t *pid, const bt_child_cfg *cfg, bt_err *err) {
     char exe[1024];
-    const ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (len < 0) return bt_fail_errno(err, BT_IO, errno, "cannot find this program");
-    exe[len] = 0;
-    char **argv = calloc(cfg->n_launcher + cfg->n_words + 2, sizeof *argv);
+    cpu_set_t cores;
+    BT_TRY(bt_own_program(exe, sizeof exe, err));
+    const char **argv = calloc(cfg->n_launcher + cfg->n_words + 2, sizeof *argv);
     size_t n = 0;
     if (!argv) return bt_fail(err, BT_NOMEM, "cannot start a run: out of memory");
-    for (size_t i = 0; i < cfg->n_launcher; i++) argv[n++] = (char *)(uintptr_t)cfg->launcher[i];
+    for (size_t i = 0; i < cfg->n_launcher; i++) argv[n++] = cfg->launcher[i];
     argv[n++] = exe;
-    for (size_t i = 0; i < cfg->n_words; i++) argv[n++] = (char *)(uintptr_t)cfg->words[i];
+    for (size_t i = 0; i < cfg->n_words; i++) argv[n++] = cfg->words[i];
     const int log = open(cfg->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    const pid_t us = getpid();
-    int e = errno;
-    *pid = log >= 0 ? fork() : -1;
-    if (*pid == 0) become(exe, argv, cfg, log, us);
-    if (log >= 0) {
-        e = errno;
+    bt_code code = BT_OK;
+    if (log < 0) {
+        code = bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", cfg->log);
+    } else {
+        const bt_start s = {.argv = argv,
+                            .out = log,
+                            .err = log,
+                            .group = true,
+                            .parent_signal = SIGTERM,
+                            .cores = share_cores(cfg->part, cfg->parts, &cores) ? &cores : NULL};
+        const int e = bt_process_start(pid, &s);
+        if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s'", argv[0]);
         close(log);
     }
     free(argv);
-    if (log < 0) return bt_fail_errno(err, BT_IO, e, "cannot open '%s'", cfg->log);
-    return *pid > 0 ? BT_OK : bt_fail_errno(err, BT_IO, e, "cannot start a run");
+    return code;
 }
 
 bool bt_child_ended(pid_t pid, int *status) { return waitpid(pid, status, WNOHANG) == pid; }

@@ -1,9 +1,8 @@
-/* detach.c - fork, setsid, and exec of ourselves or a function. */
+/* detach.c - this program or a function in a session of its own. */
 #include "monitor/job/launch/detach.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/start_process.h"
 #include "monitor/job/launch/child.h"
 
 static int unnamed_file(void) {
@@ -23,44 +23,22 @@ static int unnamed_file(void) {
     return fd;
 }
 
-/* out -1: nowhere */
-static void leave(int out) {
-    int null = open("/dev/null", O_RDWR);
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    /* a handler of the screens means nothing there */
-    for (int sig = 1; sig < NSIG; sig++) signal(sig, SIG_DFL);
-    setsid();
-    if (null >= 0) dup2(null, STDIN_FILENO);
-    dup2(out >= 0 ? out : null, STDOUT_FILENO);
-    dup2(out >= 0 ? out : null, STDERR_FILENO);
-    closefrom(3);
-}
-
-static _Noreturn void become(const char *exe, char *const *argv, int out) {
-    leave(out);
-    execv(exe, argv);
-    _exit(127);
-}
-
 bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err *err) {
     char exe[1024];
-    ssize_t len = readlink("/proc/self/exe", exe, sizeof exe - 1);
-    if (len < 0) return bt_fail_errno(err, BT_IO, errno, "cannot find this program");
-    exe[len] = 0;
-    char **words = calloc((size_t)n + 2, sizeof *words);
+    BT_TRY(bt_own_program(exe, sizeof exe, err));
+    const char **words = calloc((size_t)n + 2, sizeof *words);
     if (!words) return bt_fail(err, BT_NOMEM, "cannot start a run: out of memory");
     words[0] = exe;
-    for (int i = 0; i < n; i++) words[i + 1] = (char *)argv[i];
+    for (int i = 0; i < n; i++) words[i + 1] = argv[i];
     /* runs started before that have ended */
     while (waitpid(-1, NULL, WNOHANG) > 0) {}
     int out = unnamed_file();
-    pid_t pid = out >= 0 ? fork() : -1;
-    if (pid == 0) become(exe, words, out);
+    int e = out < 0 ? errno : 0;
+    pid_t pid;
+    const bt_start s = {.argv = words, .out = out, .err = out, .session = true};
+    if (!e) e = bt_process_start(&pid, &s);
     free(words);
-    if (pid < 0) {
-        int e = errno;
+    if (e) {
         if (out >= 0) close(out);
         return bt_fail_errno(err, BT_IO, e, "cannot start a run");
     }
@@ -79,9 +57,6 @@ bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err 
 }
 
 bool bt_job_aside(void (*fn)(const void *ctx), const void *ctx) {
-    pid_t pid = fork();
-    if (pid != 0) return pid > 0;
-    leave(-1);
-    fn(ctx);
-    _exit(0);
+    pid_t pid;
+    return bt_process_start(&pid, &(bt_start){.fn = fn, .ctx = ctx, .session = true}) == 0;
 }

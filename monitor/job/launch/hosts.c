@@ -34,7 +34,7 @@ static void resolve(bt_host *h, int port) {
     if (list) freeaddrinfo(list);
 }
 
-static bool is_here(const char *name) {
+bool bt_host_is_here(const char *name) {
     char here[BT_HOST_NAME] = "";
     gethostname(here, sizeof here - 1);
     return strcmp(name, here) == 0 || strcmp(name, "localhost") == 0 ||
@@ -59,7 +59,7 @@ static bool take_line(bt_host *h, const char *line, int port) {
         if (strncmp(w, "slots=", 6) == 0 || strncmp(w, "count=", 6) == 0 ||
             strncmp(w, "cpu=", 4) == 0)
             h->slots = atoi(strchr(w, '=') + 1);
-    h->here = is_here(h->name);
+    h->here = bt_host_is_here(h->name);
     if (!h->here) resolve(h, port);
     return true;
 }

@@ -42,6 +42,8 @@ typedef struct bt_hosts {
     int n;
 } bt_hosts;
 
+/* true for the names and addresses of this machine that a host file uses */
+bool bt_host_is_here(const char *name);
 /* path "": no hosts. port: BT_SSH_PORT except in tests */
 bt_code bt_hosts_open(bt_hosts *h, const char *path, int port, bt_err *err) BT_MUST_CHECK;
 void bt_hosts_close(bt_hosts *h); /* accepts all-zero */

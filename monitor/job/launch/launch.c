@@ -1,4 +1,4 @@
-/* launch.c - the table, and posix_spawn. */
+/* launch.c - the table, and the start of mpirun. */
 #include "monitor/job/launch/launch.h"
 
 #include <errno.h>
@@ -6,7 +6,6 @@
 #include <pwd.h>
 #include <sched.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "engine/base/system/start_process.h"
 #include "monitor/job/launch/host_file.h"
 #include "monitor/job/machine/mpirun.h"
 
@@ -237,40 +237,25 @@ static char **make_environment(const bt_launch *l, words *own) {
     return env;
 }
 
-static int spawn(const bt_launch *l, char **argv, char **env, int null, const int out[2],
-                 pid_t *pid) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
-    sigset_t mask, all;
-    sigemptyset(&mask);
-    /* A notice to leave (scancel, a systemd slice) goes to every process of the job. mpirun would end its
-     * ranks at once; with the signals blocked, which survives exec, it ignores them, and the ranks, which it
-     * starts with an empty mask, save and leave. */
-    sigaddset(&mask, SIGTERM);
-    sigaddset(&mask, SIGINT);
-    sigfillset(&all);
-    sigdelset(&all, SIGKILL);
-    sigdelset(&all, SIGSTOP);
-    int e = posix_spawn_file_actions_init(&files);
-    if (e) return e;
-    e = posix_spawnattr_init(&attr);
-    if (!e) {
-        e = posix_spawn_file_actions_adddup2(&files, null, 0);
-        if (!e) e = posix_spawn_file_actions_adddup2(&files, out[1], 1);
-        if (!e) e = posix_spawn_file_actions_adddup2(&files, out[1], 2);
-        /* onto itself: survives exec */
-        if (!e) e = posix_spawn_file_actions_adddup2(&files, out[0], out[0]);
-        for (int i = 0; i < l->n_inherit && !e; i++)
-            e = posix_spawn_file_actions_adddup2(&files, l->inherit[i], l->inherit[i]);
-        posix_spawnattr_setsigmask(&attr, &mask);
-        posix_spawnattr_setsigdefault(&attr, &all);
-        posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK |
-                                            POSIX_SPAWN_SETSIGDEF);
-        if (!e) e = posix_spawnp(pid, argv[0], &files, &attr, argv, env);
-        posix_spawnattr_destroy(&attr);
-    }
-    posix_spawn_file_actions_destroy(&files);
-    return e;
+/* A notice to leave (scancel, a systemd slice) goes to every process of the job. mpirun would end its ranks at once;
+ * with the signals blocked, which survives exec, it ignores them, and the ranks, which it starts with an empty mask,
+ * save and leave. */
+static int start_mpirun(const bt_launch *l, char *const *argv, char *const *env, const int out[2],
+                        pid_t *pid) {
+    int keep[1 + sizeof l->inherit / sizeof *l->inherit] = {out[0]};
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGTERM);
+    sigaddset(&blocked, SIGINT);
+    memcpy(keep + 1, l->inherit, (size_t)l->n_inherit * sizeof *keep);
+    return bt_process_start(pid, &(bt_start){.argv = (const char *const *)(uintptr_t)argv,
+                                             .env = env,
+                                             .out = out[1],
+                                             .err = out[1],
+                                             .keep = keep,
+                                             .n_keep = 1 + (size_t)l->n_inherit,
+                                             .blocked = &blocked,
+                                             .session = true});
 }
 
 bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
@@ -289,24 +274,23 @@ bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
     build(&w, l, m.command);
     words own;
     char **argv = w.text.failed ? NULL : pointers(&w), **env = make_environment(l, &own);
-    int out[2] = {-1, -1}, null = -1;
+    int out[2] = {-1, -1};
     bt_code code = BT_OK;
     pid_t pid = -1;
     if (!argv || !env)
         code = bt_fail(err, BT_NOMEM, "cannot allocate the command line of mpirun");
-    else if ((null = open("/dev/null", O_RDWR | O_CLOEXEC)) < 0 || pipe2(out, O_CLOEXEC) != 0)
+    else if (pipe2(out, O_CLOEXEC) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot make the pipe for mpirun's output");
     else {
         /* room for a minute of warnings while we are stopped */
         fcntl(out[1], F_SETPIPE_SZ, 1 << 20);
-        int e = spawn(l, argv, env, null, out, &pid);
+        int e = start_mpirun(l, argv, env, out, &pid);
         if (e == ENOENT)
             code = bt_fail(err, BT_UNSUPPORTED,
                            "cannot start '%s': not found (Debian: install openmpi-bin)", argv[0]);
         else if (e)
             code = bt_fail_errno(err, BT_IO, e, "cannot start '%s'", argv[0]);
     }
-    if (null >= 0) close(null);
     if (out[1] >= 0) close(out[1]);
     if (code == BT_OK) {
         fcntl(out[0], F_SETFL, O_NONBLOCK);

@@ -2,13 +2,15 @@
 #include "monitor/job/launch/remote_cleanup.h"
 
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "engine/base/system/start_process.h"
+#include "monitor/job/launch/hosts.h"
 
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
@@ -31,13 +33,6 @@ static const char start[] = "agent=$1 script=$2; shift 2; { timeout -k 1 20 sh -
                             "for host in \"$@\"; do timeout -k 1 20 $agent \"$host\" "
                             "\"$script\" & done; } </dev/null >/dev/null 2>&1";
 
-static bool is_here(const char *host) {
-    char here[NAME_MAX_BYTES] = "";
-    gethostname(here, sizeof here - 1);
-    return strcmp(host, here) == 0 || strcmp(host, "localhost") == 0 ||
-           strncmp(host, "127.", 4) == 0;
-}
-
 static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
     char line[512];
     int n = 0;
@@ -47,7 +42,7 @@ static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
         size_t from = strspn(line, " \t"), len = strcspn(line + from, " \t:");
         if (len == 0 || len >= NAME_MAX_BYTES || line[from] == '-') continue;
         line[from + len] = 0;
-        if (is_here(line + from)) continue;
+        if (bt_host_is_here(line + from)) continue;
         memcpy(out[n++], line + from, len + 1);
     }
     if (f) fclose(f);
@@ -58,28 +53,22 @@ void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
     char script[sizeof sweep + 700];
     static char names[HOSTS_MAX][NAME_MAX_BYTES]; /* one caller: the supervisor */
     const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
-    char *argv[HOSTS_MAX + 8];
+    const char *argv[HOSTS_MAX + 8];
     int n = hosts[0] ? read_hosts(hosts, names) : 0, k = 0;
     if (n == 0) return;
     snprintf(script, sizeof script, "keep='%.300s' gone='%.300s'; %s", folder, over ? folder : "",
              sweep);
-    const char *own[] = {"sh",
+    const char *own[] = {"/bin/sh",
                          "-c",
                          start,
                          "sh",
                          agent && agent[0] ? agent : "ssh -x -o BatchMode=yes -o ConnectTimeout=5",
                          script};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) argv[k++] = (char *)own[i];
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) argv[k++] = own[i];
     for (int i = 0; i < n; i++) argv[k++] = names[i];
     argv[k] = NULL;
-    posix_spawnattr_t attr;
-    sigset_t none;
     pid_t pid;
-    if (posix_spawnattr_init(&attr) != 0) return;
-    sigemptyset(&none);
-    posix_spawnattr_setsigmask(&attr, &none);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK);
     /* the child delegates the work and ends */
-    if (posix_spawn(&pid, "/bin/sh", NULL, &attr, argv, environ) == 0) waitpid(pid, NULL, 0);
-    posix_spawnattr_destroy(&attr);
+    if (bt_process_start(&pid, &(bt_start){.argv = argv, .session = true}) == 0)
+        waitpid(pid, NULL, 0);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "engine/base/system/start_process.h"
 #include "monitor/job/health/restart.h"
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/launch.h"
@@ -137,10 +138,7 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
     char program[PATH_MAX], tmp[280], shm[280];
     bt_job_dirs scratch = {.lock = -1, .shm_lock = -1};
     bt_child child = {.out = -1};
-    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-    if (n <= 0) return bt_fail_errno(err, BT_IO, errno, "cannot find the path of this program");
-    program[n] = '\0';
-
+    BT_TRY(bt_own_program(program, sizeof program, err));
     struct sigaction act = {.sa_handler = on_signal}, old_int, old_term;
     told = 0; /* a signal that ended an earlier run must not end this one */
     sigemptyset(&act.sa_mask);

@@ -1,31 +1,15 @@
-/* viewer_process.c - forks, begins a session, executes this program again. */
+/* viewer_process.c - this program again, in a session of its own. */
 #include "monitor/job/launch/viewer_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdint.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-
-/* between fork and exec: system calls only */
-static void become(const char *const *argv, int out, pid_t parent) {
-    sigset_t none;
-    sigemptyset(&none);
-    sigprocmask(SIG_SETMASK, &none, NULL);
-    signal(SIGPIPE, SIG_DFL);
-    setsid();
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (null < 0 || dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0) _exit(127);
-    execv(argv[0], (char *const *)(uintptr_t)argv);
-    _exit(127);
-}
+#include "engine/base/system/start_process.h"
 
 bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) {
     int out[2];
@@ -33,12 +17,14 @@ bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) {
     c->out = -1;
     if (pipe2(out, O_CLOEXEC) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot make a pipe for '%s'", argv[1]);
-    const pid_t parent = getpid(), pid = fork();
-    if (pid == 0) become(argv, out[1], parent);
+    const bt_start s = {
+        .argv = argv, .out = out[1], .err = out[1], .session = true, .parent_signal = SIGTERM};
+    pid_t pid;
+    const int e = bt_process_start(&pid, &s);
     close(out[1]);
-    if (pid < 0) {
+    if (e) {
         close(out[0]);
-        return bt_fail_errno(err, BT_IO, errno, "cannot start 'bitrain %s'", argv[1]);
+        return bt_fail_errno(err, BT_IO, e, "cannot start '%s'", argv[0]);
     }
     fcntl(out[0], F_SETFL, O_NONBLOCK);
     c->pid = pid;

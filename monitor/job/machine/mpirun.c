@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/system/ascii.h"
+#include "engine/base/system/start_process.h"
 #include "engine/base/text.h"
 
 /* ---- owner ----------------------------------------------------------------------------------- */
@@ -60,31 +60,16 @@ void bt_mpirun_owner(const char *version, char *out, int size) {
 
 /* the first KiB that `path --version` prints within two seconds */
 static void ask_version(const char *path, char *out, size_t size) {
-    extern char **environ;
-    char *const argv[] = {(char *)(uintptr_t)path, (char *)"--version", NULL};
+    const char *const argv[] = {path, "--version", NULL};
     const int64_t end = bt_now_ns() + 2000000000;
-    int fd[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int fd[2];
     size_t n = 0;
     pid_t pid;
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attr;
     out[0] = '\0';
-    if (null < 0) return;
-    if (pipe2(fd, O_CLOEXEC) != 0) {
-        close(null);
-        return;
-    }
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&attr);
-    posix_spawn_file_actions_adddup2(&files, null, 0);
-    posix_spawn_file_actions_adddup2(&files, fd[1], 1);
-    posix_spawn_file_actions_adddup2(&files, fd[1], 2);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSID);
-    const int failed = posix_spawn(&pid, path, &files, &attr, argv, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attr);
+    if (pipe2(fd, O_CLOEXEC) != 0) return;
+    const bt_start s = {.argv = argv, .out = fd[1], .err = fd[1], .session = true};
+    const int failed = bt_process_start(&pid, &s);
     close(fd[1]);
-    close(null);
     while (!failed && n + 1 < size) {
         struct pollfd p = {.fd = fd[0], .events = POLLIN};
         const int left_ms = (int)((end - bt_now_ns()) / 1000000);

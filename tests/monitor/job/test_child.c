@@ -87,9 +87,12 @@ static void a_launcher_stands_before_it(void **state) {
     assert_string_equal(text, "1 [x] own group, input ends, SEEN yes\non stderr\n");
 
     static const char *const nobody[] = {"/nowhere/launcher"};
-    const int none = ended(start(&(bt_child_cfg){
-        .words = words, .n_words = 2, .log = logged, .launcher = nobody, .n_launcher = 1}));
-    assert_true(WIFEXITED(none) && WEXITSTATUS(none) == 127);
+    pid_t none = -1;
+    bt_err err = BT_ERR_INIT;
+    const bt_child_cfg without = {
+        .words = words, .n_words = 2, .log = logged, .launcher = nobody, .n_launcher = 1};
+    assert_int_equal(bt_child_start(&none, &without, &err), BT_IO);
+    assert_string_equal(err.msg, "cannot start '/nowhere/launcher': No such file or directory");
 }
 
 /* the parts are each other's complement, and as large as can be; more parts than cores share all */

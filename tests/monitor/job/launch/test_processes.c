@@ -19,8 +19,8 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/start_process.h"
 #include "monitor/job/launch/detach.h"
-#include "monitor/job/launch/program.h"
 #include "monitor/job/launch/viewer_process.h"
 
 static char self[1024], dir[64];
@@ -160,11 +160,9 @@ static void a_viewer_is_stopped(void **state) {
     const char *const none[] = {"/nowhere/program", NULL};
     bt_viewer v;
     bt_err err = BT_ERR_INIT;
-    bool ended;
-    assert_int_equal(bt_viewer_start(&v, none, &err), BT_OK);
-    assert_null(line_of(&v, &ended));
-    assert_true(ended);
-    bt_viewer_stop(&v);
+    assert_int_equal(bt_viewer_start(&v, none, &err), BT_IO);
+    assert_string_equal(err.msg, "cannot start '/nowhere/program': No such file or directory");
+    assert_true(v.pid == 0 && v.out == -1);
 }
 
 /* ---- programs ----------------------------------------------------------------------------------- */
@@ -176,30 +174,40 @@ static void read_all(const char *path, char *out, size_t size) {
     fclose(f);
 }
 
-static void a_program_writes_into_its_file(void **state) {
+static void a_program_receives_what_it_is_given(void **state) {
     (void)state;
     char log[128], got[1024];
-    const char *const tells[] = {self, "tells", NULL}, *const none[] = {"/nowhere/program", NULL};
+    const char *const tells[] = {self, "tells", NULL}, *const none[] = {"/nowhere/program", NULL},
+                      *const unknown[] = {"no-such-program", NULL};
     pid_t pid;
     int status;
-    bt_err err = BT_ERR_INIT;
+    sigset_t two;
     snprintf(log, sizeof log, "%s/log", dir);
-    for (int i = 0; i < 2; i++) { /* the second is appended */
-        assert_int_equal(bt_program_start(tells, log, &pid, &err), BT_OK);
+    const int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600),
+              kept = open("/dev/null", O_RDONLY | O_CLOEXEC), before = descriptors();
+    sigemptyset(&two);
+    sigaddset(&two, SIGINT);
+    sigaddset(&two, SIGTERM);
+    const bt_start rows[] = {
+        {.argv = tells, .out = out, .err = out, .session = true, .parent_signal = SIGTERM},
+        {.argv = tells, .out = out, .err = out, .keep = &kept, .n_keep = 1, .blocked = &two}};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(bt_process_start(&pid, &rows[i]), 0);
         assert_int_equal(waitpid(pid, &status, 0), pid);
         assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     read_all(log, got, sizeof got);
-#define SAYS "and says nothing\nsession 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15\n"
-    assert_string_equal(got, SAYS SAYS);
-    struct stat st;
-    assert_int_equal(stat(log, &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(bt_program_start(none, log, &pid, &err), BT_OK);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 127);
-    assert_int_equal(bt_program_start(tells, dir, &pid, &err), BT_IO);
-    assert_non_null(strstr(err.msg, "cannot write '/tmp/"));
+    assert_string_equal(
+        got, "and says nothing\nsession 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15\n"
+             "and says nothing\nsession 0 null 1 files 4 blocked 2 usr1 0 pipe 0 death 0\n");
+    /* a program that is not there is no process that ends */
+    assert_int_equal(bt_process_start(&pid, &(bt_start){.argv = none}), ENOENT);
+    assert_int_equal(pid, -1);
+    assert_int_equal(bt_process_start(&pid, &(bt_start){.argv = unknown, .orphan = true}), ENOENT);
+    assert_true(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD);
+    assert_int_equal(descriptors(), before);
+    close(out);
+    close(kept);
 }
 
 /* ---- this program once more ------------------------------------------------------------------------ */
@@ -316,7 +324,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_viewer_is_heard_line_by_line),
         cmocka_unit_test(a_viewer_is_stopped),
-        cmocka_unit_test(a_program_writes_into_its_file),
+        cmocka_unit_test(a_program_receives_what_it_is_given),
         cmocka_unit_test(a_run_that_ends_at_once_tells_why),
         cmocka_unit_test(a_run_that_goes_on_is_left_alone),
         cmocka_unit_test(a_function_runs_without_what_is_ours),
