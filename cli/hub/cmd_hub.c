@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/loopback.h"
 #include "cli/hub/hub_run.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -80,11 +81,6 @@ static bt_code make_keys(const char *dir, const char *const *names, size_t n, bt
     return BT_OK;
 }
 
-static bool is_loopback(const char *listen) {
-    return strncmp(listen, "127.", 4) == 0 || strncmp(listen, "[::1]", 5) == 0 ||
-           strncmp(listen, "localhost:", 10) == 0;
-}
-
 /* "8160" and ":8160" are of this machine only */
 static bt_code complete_address(bt_hub_settings *s, bt_err *err) {
     char given[48];
@@ -144,7 +140,7 @@ static void tell_addresses(const bt_hub_settings *s, const char *addresses) {
     fflush(stdout);
     if (s->quiet) return;
     fprintf(stderr, "hub at %s%s; islands: bitrain train --hub %s --keys FILE; Ctrl-C ends it\n",
-            addresses, is_loopback(s->listen) ? " (this machine only)" : "", addresses);
+            addresses, bt_is_loopback(s->listen) ? " (this machine only)" : "", addresses);
 }
 
 /* guarded: with an address where a process of this hub has listened before, or NULL */

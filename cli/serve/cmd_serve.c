@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/common/command.h"
+#include "cli/common/loopback.h"
 #include "cli/common/token_file.h"
 #include "cli/model/chat_session.h"
 #include "cli/model/classify.h"
@@ -65,11 +66,6 @@ static int64_t parallel_of(const serve_cfg *c, const bt_model_cfg *m) {
     const size_t least = room.host < room.process ? room.host : room.process;
     const int64_t fit = (int64_t)(least / 4 / bt_decoder_slot_bytes(m));
     return fit < 1 ? 1 : fit < PARALLEL ? fit : PARALLEL;
-}
-
-static bool is_loopback(const char *host) {
-    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 ||
-           strcmp(host, "localhost") == 0;
 }
 
 /* ---- the printed address ------------------------------------------------------------------------- */
@@ -235,7 +231,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     serve_cfg *cfg = call->cfg;
     bt_trained t;
     const char *which = call->n ? call->words[0] : "last";
-    if (cfg->open && !is_loopback(cfg->host))
+    if (cfg->open && !bt_is_loopback(cfg->host))
         return bt_fail(err, BT_ARG,
                        "--open answers everybody: only with --listen 127.0.0.1, not %s", cfg->host);
     memset(&t, 0, sizeof t);

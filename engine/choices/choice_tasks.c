@@ -5,10 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bt_code text_of(json_t *o, const char *key, const char **out, bt_err *err) {
-    *out = json_string_value(json_object_get(o, key));
-    return *out ? BT_OK : bt_fail(err, BT_FORMAT, "the text '%s' is missing", key);
-}
+#include "engine/data/io/json.h"
 
 static bt_code take_choices(json_t *list, bt_choice_item *q, bt_err *err) {
     const size_t n = json_array_size(list);
@@ -47,8 +44,8 @@ static bt_code read_arc(json_t *o, bt_choice_item *q, bt_err *err) {
     json_t *choices = json_object_get(o, "choices"), *labels = json_object_get(choices, "label"),
            *label;
     size_t i;
-    BT_TRY(text_of(o, "question", &question, err));
-    BT_TRY(text_of(o, "answerKey", &key, err));
+    BT_TRY(bt_json_text_of(o, "question", &question, err));
+    BT_TRY(bt_json_text_of(o, "answerKey", &key, err));
     BT_TRY(take_choices(json_object_get(choices, "text"), q, err));
     bt_text_printf(&q->context, "Question: %s\nAnswer:", question);
     json_array_foreach(labels, i, label) {
@@ -99,9 +96,9 @@ static void preprocess(bt_text *t) {
 /* {"activity_label", "ctx_a", "ctx_b", "endings": [...], "label"} */
 static bt_code read_hellaswag(json_t *o, bt_choice_item *q, bt_err *err) {
     const char *activity, *a, *b;
-    BT_TRY(text_of(o, "activity_label", &activity, err));
-    BT_TRY(text_of(o, "ctx_a", &a, err));
-    BT_TRY(text_of(o, "ctx_b", &b, err));
+    BT_TRY(bt_json_text_of(o, "activity_label", &activity, err));
+    BT_TRY(bt_json_text_of(o, "ctx_a", &a, err));
+    BT_TRY(bt_json_text_of(o, "ctx_b", &b, err));
     bt_text_printf(&q->context, "%s: %s ", activity, a);
     for (const char *p = b; *p; p++) /* str.capitalize() */
         bt_text_putn(&q->context, &(char){p == b ? bt_ascii_upper(*p) : bt_ascii_lower(*p)}, 1);
@@ -116,7 +113,7 @@ static bt_code read_hellaswag(json_t *o, bt_choice_item *q, bt_err *err) {
 /* {"question", "subject", "choices": [...], "answer"} */
 static bt_code read_mmlu(json_t *o, bt_choice_item *q, bt_err *err) {
     const char *question, *subject = json_string_value(json_object_get(o, "subject"));
-    BT_TRY(text_of(o, "question", &question, err));
+    BT_TRY(bt_json_text_of(o, "question", &question, err));
     BT_TRY(take_choices(json_object_get(o, "choices"), q, err));
     size_t n = strlen(question);
     while (n > 0 && is_space(*question)) question++, n--;

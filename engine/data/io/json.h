@@ -17,4 +17,8 @@ bt_code bt_json_parse_big(json_t **out, const char *json, size_t n, bt_err *err)
 /* The same with the character \u0000 inside texts, which are then read by json_string_length. */
 bt_code bt_json_parse_nul(json_t **out, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;
 
+/* *out: the text of a member of an object, borrowed from it; BT_FORMAT where there is none */
+bt_code bt_json_text_of(const json_t *o, const char *key, const char **out, bt_err *err)
+    BT_MUST_CHECK;
+
 #endif

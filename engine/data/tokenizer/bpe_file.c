@@ -210,11 +210,6 @@ static bt_code check_keys(json_t *o, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code text_of(json_t *o, const char *key, const char **out, bt_err *err) {
-    *out = json_string_value(json_object_get(o, key));
-    return *out ? BT_OK : bt_fail(err, BT_FORMAT, "the text '%s' is missing", key);
-}
-
 /* at most `most` token ids; whether they are in the vocabulary is checked when all is read */
 static bt_code read_ids(json_t *o, const char *key, int32_t *ids, size_t most, size_t *n,
                         bt_err *err) {
@@ -267,8 +262,8 @@ static bt_code read_files(json_t *o, bt_tokenizer *t, bt_err *err) {
 static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     const char *pattern, *normalizer;
     json_t *ignore = json_object_get(o, "ignore_merges"), *eot = json_object_get(o, "eot");
-    BT_TRY(text_of(o, "pattern", &pattern, err));
-    BT_TRY(text_of(o, "normalizer", &normalizer, err));
+    BT_TRY(bt_json_text_of(o, "pattern", &pattern, err));
+    BT_TRY(bt_json_text_of(o, "normalizer", &normalizer, err));
     int p = 0;
     while (p < BT_PATTERN_COUNT && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
     if (p == BT_PATTERN_COUNT)
@@ -354,7 +349,7 @@ static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
     bt_text word = {0};
     const char *hash;
     char found[20];
-    BT_TRY(text_of(o, "hash", &hash, err));
+    BT_TRY(bt_json_text_of(o, "hash", &hash, err));
     BT_TRY(bt_draft_begin(&d, err));
     bt_code code = read_rules(o, d.t, err);
     if (code == BT_OK) code = read_lists(o, &d, &word, err);
@@ -388,7 +383,7 @@ static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
         json_integer_value(version) > 2)
         return bt_fail(err, BT_FORMAT, "its format version is neither 1 nor 2");
     BT_TRY(check_keys(o, err));
-    BT_TRY(text_of(o, "kind", &kind, err));
+    BT_TRY(bt_json_text_of(o, "kind", &kind, err));
     if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3u + !!json_object_get(o, "roles")) {
         BT_TRY(bt_tokenizer_make_bytes(out, err));
         return read_roles(o, *out, err);
@@ -415,6 +410,11 @@ static bt_code parse_json(json_t **out, const char *json, size_t n, size_t flags
     json_decref(*out);
     *out = NULL;
     return bt_fail(err, BT_FORMAT, "it is not a JSON object");
+}
+
+bt_code bt_json_text_of(const json_t *o, const char *key, const char **out, bt_err *err) {
+    *out = json_string_value(json_object_get(o, key));
+    return *out ? BT_OK : bt_fail(err, BT_FORMAT, "the text '%s' is missing", key);
 }
 
 bt_code bt_json_parse(json_t **out, const char *json, size_t n, bt_err *err) {
