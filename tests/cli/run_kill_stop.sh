@@ -116,8 +116,8 @@ pty keyed 3 --steps 100000
 shown keyed $'\rstep '
 printf '?' >&8; shown keyed "keys: p pause"
 printf 'c' >&8; shown keyed "checkpoint after step"
-printf '+' >&8; shown keyed "learning rate times 1.25"
-printf -- '-' >&8; shown keyed "learning rate times 1 "
+printf '+' >&8; shown keyed "learning rate factor 1.25 "
+printf -- '-' >&8; shown keyed "learning rate factor 1 "
 printf 'p' >&8; shown keyed "paused"
 printf 'p' >&8; shown keyed "resumed after a pause"
 printf '\003' >&8                               # Ctrl-C

@@ -102,7 +102,10 @@ async function walkByKeys(page, from) {
 }
 
 async function ranks(page) {
-  assert.match(await page.locator(".says").textContent(), /^rank 2 .*slow.*; \d+ % of its delay is in data/);
+  assert.match(
+    await page.locator(".says").textContent(),
+    /^rank 2 .*slow.*; \d+ % of its delay is in data/,
+  );
   const first = page.locator("figure table tbody tr").first();
   const cells = await first.locator("td").allTextContents();
   assert.equal(cells[0], "2");

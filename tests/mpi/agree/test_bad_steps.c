@@ -137,7 +137,7 @@ static void a_batch_that_is_bad_each_time_is_skipped(void **state) {
         no_nan();
         const int e = event_of(&other, "bad_step");
         if (e < 0) fail_msg("%s: nothing was said", l->name);
-        if (!strstr(other.events[e].title, "(sequences 80 to 95) is skipped, 1 in a row") ||
+        if (!strstr(other.events[e].title, "(sequences 80 to 95), 1 in a row") ||
             !strstr(other.events[e].body, "\"action\":\"skipped\"") ||
             !strstr(other.events[e].body, "\"same_bits\":true") || other.events[e].step != BAD)
             fail_msg("%s: %s %s", l->name, other.events[e].title, other.events[e].body);

@@ -237,7 +237,11 @@ export const codes = [
 
 // shares that a run may have beside the codes themselves: [key, title, help]
 export const codeChanges = [
-  ["sign_flip_frac", "sign flips", "codes that went from −1 to +1 or back since the previous sample"],
+  [
+    "sign_flip_frac",
+    "sign flips",
+    "codes that went from −1 to +1 or back since the previous sample",
+  ],
   ["oscillation_frac", "undone flips", "codes that returned to their value of two samples ago"],
   [
     "boundary_frac",

@@ -44,7 +44,8 @@ function shareOfCode(key) {
   return number(label, (row) => percent(row[key]));
 }
 
-const residualHelp = "L2 norm of the gradient codec's error-feedback residual over that of the gradient";
+const residualHelp =
+  "L2 norm of the gradient codec's error-feedback residual over that of the gradient";
 const updateHelp = "L2 norm of the step's update over that of the weights: about 1e-3 is usual";
 
 /** Columns of statistics that a run may lack are there when a tensor has them. */

@@ -12,7 +12,11 @@ const leftOutHelp = "updates that were not applied: too late, or rejected as poi
 const staleHelp = "updates of other islands between the fetch and the push of its newest update";
 
 function stateTag(row) {
-  return h("span", { class: `tag ${row.trains ? "ok" : "late"}` }, row.trains ? "training" : "away");
+  return h(
+    "span",
+    { class: `tag ${row.trains ? "ok" : "late"}` },
+    row.trains ? "training" : "away",
+  );
 }
 
 function columnsOf({ fastest }) {

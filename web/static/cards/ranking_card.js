@@ -54,7 +54,9 @@ function columnsOf(follow) {
 function verdict(stragglers) {
   if (stragglers[0] && stragglers[0].says) return stragglers[0].says;
   if (stragglers.length > 1) return "No rank stands out.";
-  return stragglers.length ? "One rank has no other to wait for." : "No steps of ranks recorded yet.";
+  return stragglers.length
+    ? "One rank has no other to wait for."
+    : "No steps of ranks recorded yet.";
 }
 
 /**
