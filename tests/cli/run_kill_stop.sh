@@ -118,7 +118,7 @@ printf '?' >&8; shown keyed "keys: p pause"
 printf 'c' >&8; shown keyed "checkpoint after step"
 printf '+' >&8; shown keyed "learning rate factor 1.25 "
 printf -- '-' >&8; shown keyed "learning rate factor 1 "
-printf 'p' >&8; shown keyed "paused"
+printf 'p' >&8; shown keyed "paused after step"
 printf 'p' >&8; shown keyed "resumed after a pause"
 printf '\003' >&8                               # Ctrl-C
 shown keyed "run keyed stopped after step"
