@@ -32,7 +32,7 @@
 #include "monitor/job/supervisor.h"
 #include "store/write/manage.h"
 
-/* ---- under the supervisor -------------------------------------------------------------------- */
+/* ---- the training under its supervisor -------------------------------------------------------------------- */
 
 static bt_code resume_point(void *ctx, const char *memory, bt_resume_point *at, bt_text *why,
                             bt_err *err) {
@@ -98,7 +98,7 @@ static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *
 
 static void copy_aside(const void *store) {
     bt_err why = BT_ERR_INIT;
-    /* nobody listens; the next run tries again */
+    /* a failure is not reported, because the next run tries again */
     if (bt_store_backup(store, &why) != BT_OK) return;
 }
 

@@ -7,7 +7,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "monitor/job/launch/detach.h"
 
-/* a run that cannot start says so within this time, by its last line */
+/* a run that cannot start ends within this time; its last line is the error */
 #define PATIENCE_S 2.0
 
 static void tell(const bt_train_plan *p) {
