@@ -82,9 +82,11 @@ static size_t cgroups_room(void) {
 void bt_memory_room_of(bt_memory_room *room) {
     struct rlimit limit;
     size_t available, swap = 0, pages;
-    *room = (bt_memory_room){SIZE_MAX, SIZE_MAX, "memory available"};
+    *room =
+        (bt_memory_room){.process = SIZE_MAX, .host = SIZE_MAX, .host_limit = "memory available"};
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
         number_in("/proc/self/statm", "", (size_t)sysconf(_SC_PAGESIZE), &pages)) {
+        room->address_space = (size_t)limit.rlim_cur;
         room->process = limit.rlim_cur > pages ? (size_t)limit.rlim_cur - pages : 0;
     }
     if (number_in("/proc/meminfo", "MemAvailable:", 1024, &available)) {
@@ -202,6 +204,20 @@ static void name_largest(const bt_run_cfg *cfg, int rank, char *text, size_t siz
         bt_metric_format(bytes, sizeof bytes, (double)rows[second].bytes, BT_UNIT_BYTES));
 }
 
+/* Names the whole address space too, because a user set that and not the part which the program has not mapped. */
+static void name_limit(const bt_memory_room *room, size_t host, char *text, size_t size) {
+    char all[32], mapped[32];
+    if (room->process >= host)
+        snprintf(text, size, "%s", room->host_limit);
+    else if (!room->address_space)
+        snprintf(text, size, "address space");
+    else
+        snprintf(text, size, "address space (ulimit -v is %s, and the program has mapped %s)",
+                 bt_metric_format(all, sizeof all, (double)room->address_space, BT_UNIT_BYTES),
+                 bt_metric_format(mapped, sizeof mapped,
+                                  (double)(room->address_space - room->process), BT_UNIT_BYTES));
+}
+
 bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
                         const bt_memory_room *room, bt_err *err) {
     size_t need = bt_plan_bytes(cfg, rank),
@@ -209,7 +225,7 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
            have = bt_min_size(host, room->process);
     if (!cfg->launch.memory_check || need <= have) return BT_OK;
 
-    char needs[32], has[32], bytes[32], largest[64], help[160] = "";
+    char needs[32], has[32], bytes[32], largest[64], limit[120], help[160] = "";
     remedy all[TRIES];
     bt_run_cfg *spare = malloc(sizeof *spare); /* too large for the stack */
     size_t n = spare ? remedies(cfg, rank, spare, all) : 0, fitting = 0;
@@ -225,8 +241,8 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
     }
     free(spare);
     name_largest(cfg, rank, largest, sizeof largest);
+    name_limit(room, host, limit, sizeof limit);
     return bt_fail(err, BT_NOMEM, "a rank needs %s (%s), but has %s of %s: %s",
                    bt_metric_format(needs, sizeof needs, (double)need, BT_UNIT_BYTES), largest,
-                   bt_metric_format(has, sizeof has, (double)have, BT_UNIT_BYTES),
-                   room->process < host ? "address space" : room->host_limit, help);
+                   bt_metric_format(has, sizeof has, (double)have, BT_UNIT_BYTES), limit, help);
 }

@@ -10,6 +10,8 @@ typedef struct bt_memory_room {
     size_t process, host;
     /* name of the host's limit: "memory available", "cgroup limit" */
     const char *host_limit;
+    /* RLIMIT_AS, of which `process` is the part that this process has not mapped yet; 0: unknown */
+    size_t address_space;
 } bt_memory_room;
 
 void bt_memory_room_of(bt_memory_room *room);

@@ -135,7 +135,7 @@ static bt_code check_place(const char *path, bool writes, bt_err *err) {
                              "cannot look at folder '%s' of the metrics database", dir);
     const bool fuse = bt_fs_is_fuse((long)fs.f_type);
     const char *name = bt_fs_fault(dir, (long)fs.f_type);
-    if (name && fuse)
+    if (name && strcmp(name, "FUSE") == 0)
         return bt_fail(
             err, BT_UNSUPPORTED,
             "metrics database cannot live in '%s': shared memory or locks do not work on "

@@ -1,6 +1,6 @@
-/* fuse_trial.c - decides whether a file system supports SQLite's log: by its type, and for FUSE
- * by a trial, because only some FUSE file systems share memory and locks between the processes
- * of a host. */
+/* fuse_trial.c - decides whether a file system can hold SQLite's log: by its type, and for FUSE by the name of its
+ * program and a trial. Some FUSE file systems share memory and locks between the processes of a host and others do not.
+ * Those of a network pass the trial on one host, because the cache and the locks of its kernel belong to that host. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,6 +8,8 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "store/sql/sql.h"
@@ -55,9 +57,49 @@ static bool fuse_works(const char *folder) {
     return works;
 }
 
+/* FUSE programs whose files other hosts can change */
+static const char *const network_types[] = {
+    "sshfs",     "rclone",    "s3fs",     "gcsfuse",     "goofys",   "geesefs",       "blobfuse",
+    "blobfuse2", "glusterfs", "ceph",     "ceph-fuse",   "juicefs",  "JuiceFS",       "davfs",
+    "davfs2",    "curlftpfs", "smbnetfs", "gvfsd-fuse",  "moosefs",  "mfs",           "lizardfs",
+    "seaweedfs", "hdfs",      "fuse_dfs", "nfs-ganesha", "mount-s3", "mountpoint-s3", "ipfs",
+};
+
+const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor) {
+    const char *found = NULL;
+    char *line = NULL;
+    size_t room = 0;
+    while (getline(&line, &room, mounts) > 0) {
+        unsigned a, b;
+        char type[64] = "", source[32] = "";
+        const char *end = strstr(line, " - "); /* of the optional fields */
+        if (sscanf(line, "%*u %*u %u:%u", &a, &b) != 2 || a != major || b != minor || !end ||
+            sscanf(end, " - %63s %31s", type, source) < 1)
+            continue;
+        /* "fuse.sshfs"; a program that gives no subtype is named by its source, as "s3fs" */
+        const char *name = strncmp(type, "fuse.", 5) == 0 ? type + 5 : source;
+        found = NULL;
+        for (size_t i = 0; i < sizeof network_types / sizeof *network_types; i++)
+            if (strcmp(name, network_types[i]) == 0) found = network_types[i];
+    }
+    free(line);
+    return found;
+}
+
+static const char *network_fuse(const char *folder) {
+    struct stat st;
+    FILE *mounts = stat(folder, &st) == 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
+    if (!mounts) return NULL;
+    const char *name = bt_fs_network_fuse(mounts, major(st.st_dev), minor(st.st_dev));
+    fclose(mounts);
+    return name;
+}
+
 bool bt_fs_is_fuse(long f_type) { return f_type == FUSE_MAGIC; }
 
 const char *bt_fs_fault(const char *folder, long f_type) {
+    const char *network = bt_fs_is_fuse(f_type) ? network_fuse(folder) : NULL;
+    if (network) return network;
     if (bt_fs_is_fuse(f_type) && fuse_works(folder)) return NULL;
     return bt_fs_refusal(f_type);
 }

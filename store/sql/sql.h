@@ -15,6 +15,7 @@
 #include <sqlite3.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "engine/base/status.h"
 #include "engine/base/tables/metric.h"
@@ -58,10 +59,14 @@ bt_code bt_sql_put_row(sqlite3 *db, const char *path, const char *sql, const cha
                        const char *const *texts, const int64_t *ints, bt_err *err) BT_MUST_CHECK;
 /* Name of a file system that does not support WAL, or NULL; includes all of FUSE */
 const char *bt_fs_refusal(long f_type);
-/* The same for one folder: FUSE is named only where memory or locks are not shared between the processes of this host,
- * which a file in the folder shows; the file is removed. */
+/* The same for one folder: a FUSE file system of a network has the name of its program ("sshfs"), another one is named
+ * only where memory or locks are not shared between the processes of this host, which a file in the folder shows; the
+ * file is removed. */
 const char *bt_fs_fault(const char *folder, long f_type);
 bool bt_fs_is_fuse(long f_type);
+/* The program of a network's FUSE file system on the device major:minor, by lines as in /proc/self/mountinfo; NULL: the
+ * device is on none. */
+const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor);
 /* Tests with two descriptors of one empty file whether a mapping, reads, writes and locks of one
  * affect the other. */
 bool bt_fs_shares(int a, int b);

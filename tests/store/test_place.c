@@ -186,6 +186,31 @@ static void memory_and_locks_are_tried(void **state) {
 }
 
 /* a real FUSE file system, where this machine may mount one */
+/* a trial on one host cannot show that other hosts use a file system */
+static void a_network_on_fuse_has_a_name(void **state) {
+    (void)state;
+    char mounts[] = "36 1 0:42 / /home/a rw,nosuid - fuse.sshfs host:/home rw,user_id=0\n"
+                    "37 1 0:43 / /b rw shared:7 master:1 - fuse.fuse-overlayfs overlay rw\n"
+                    "38 1 0:44 / /c rw - fuse s3fs rw\n"
+                    "39 1 0:45 / /d rw - fuse.rclone remote: rw\n"
+                    "40 1 259:1 / / rw - ext4 /dev/sshfs rw\n"
+                    "line of another form\n";
+    static const struct {
+        unsigned minor;
+        const char *want;
+    } rows[] = {{42, "sshfs"}, {43, NULL}, {44, "s3fs"}, {45, "rclone"}, {46, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        FILE *f = fmemopen(mounts, sizeof mounts - 1, "r");
+        assert_non_null(f);
+        const char *got = bt_fs_network_fuse(f, 0, rows[i].minor);
+        if (rows[i].want)
+            assert_string_equal(got, rows[i].want);
+        else
+            assert_null(got);
+        fclose(f);
+    }
+}
+
 static void a_database_lives_on_fuse(void **state) {
     const bt_tmp *t = *state;
     char cmd[800], path[200];
@@ -463,6 +488,7 @@ int main(void) {
                                        cmocka_unit_test(a_flag_for_the_shell),
                                        cmocka_unit_test(file_systems_of_others_are_refused),
                                        TEST(memory_and_locks_are_tried),
+                                       TEST(a_network_on_fuse_has_a_name),
                                        TEST(a_database_lives_on_fuse),
                                        TEST(a_checkpoint_is_there),
                                        TEST(what_is_no_database_is_not_opened),

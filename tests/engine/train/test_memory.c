@@ -22,7 +22,7 @@ static void settle(int world, const char *const *words) {
 #define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
 
 static bt_code check(int local, size_t process, size_t host) {
-    bt_memory_room room = {process, host, "memory available"};
+    bt_memory_room room = {.process = process, .host = host, .host_limit = "memory available"};
     memset(&err, 0, sizeof err);
     return bt_memory_check(&cfg, 0, local, &room, &err);
 }
@@ -39,6 +39,13 @@ static void enough_is_enough(void **state) {
     assert_int_equal(check(2, need, 2 * need), BT_OK);
     assert_int_equal(check(2, need - 1, 2 * need), BT_NOMEM);
     says("address space");
+    /* of a limit that a user has set, that limit */
+    const bt_memory_room limited = {.process = 2 * MIB,
+                                    .host = SIZE_MAX,
+                                    .host_limit = "memory available",
+                                    .address_space = 200 * (size_t)MIB};
+    assert_int_equal(bt_memory_check(&cfg, 0, 2, &limited, &err), BT_NOMEM);
+    says("2.00 MiB of address space (ulimit -v is 200 MiB, and the program has mapped 198 MiB)");
     /* the host's memory is shared by its ranks */
     assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);
     says("memory available");
