@@ -159,7 +159,7 @@ async function comm(page) {
     value >= 999.5 * 1024
       ? `${(value / 1024 ** 2).toPrecision(3)} MiB`
       : `${(value / 1024).toPrecision(3)} KiB`;
-  const matrix = await rows(page, "Who gets from whom");
+  const matrix = await rows(page, "Traffic by sender and receiver");
   assert.deepEqual(
     matrix.map((row) => [row[0], row[1], row[3]]),
     pairs.map((pair) => [String(pair.rank), String(pair.peer), bytes(pair.bytes)]),
@@ -197,9 +197,9 @@ async function ternary(page) {
   );
   const titles = await codes.locator("thead th").allTextContents();
   for (const [key, title] of [
-    ["flip_frac", "flipped"],
+    ["flip_frac", "flips"],
     ["sign_flip_frac", "sign flips"],
-    ["oscillation_frac", "taken back"],
+    ["oscillation_frac", "undone flips"],
     ["boundary_frac", "near threshold"],
   ]) {
     const at = titles.indexOf(title);
@@ -271,7 +271,7 @@ async function events(page) {
   assert.equal(await page.locator(".lanes .lost").count(), 1, "what was done again is shaded");
   assert.match(await caption("Timeline"), new RegExp(`^${count("events")} events`));
   assert.match(await caption("Goodput"), new RegExp(`^Goodput ${goodput()}`));
-  assert.match(await caption("Goodput"), /its ranks trained again after 4(\.0)? s on average\.$/);
+  assert.match(await caption("Goodput"), /training again after 4(\.0)? s on average\.$/);
   assert.equal(await rowsOf("Attempts"), 2);
   assert.equal(await rowsOf("Checkpoints"), count("checkpoints"));
   assert.match(
