@@ -72,7 +72,7 @@ const char *bt_fs_network_fuse(FILE *mounts, unsigned major, unsigned minor) {
     while (getline(&line, &room, mounts) > 0) {
         unsigned a, b;
         char type[64] = "", source[32] = "";
-        const char *end = strstr(line, " - "); /* of the optional fields */
+        const char *end = strstr(line, " - "); /* end of the optional fields */
         if (sscanf(line, "%*u %*u %u:%u", &a, &b) != 2 || a != major || b != minor || !end ||
             sscanf(end, " - %63s %31s", type, source) < 1)
             continue;
