@@ -229,7 +229,7 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
          links = !w->no_links && (w->anew || groups > 0 || !bt_rates_has_links(r, w->ranks));
     data_folder(w->store, folder, sizeof folder);
     job parts = {.ask = machine ? ASK_MACHINE : ASK_PARTS,
-                 .ranks = bt_rates_concurrent(w->cfg, w->ranks_per_host),
+                 .ranks = bt_rates_concurrent(&w->cfg->launch, w->ranks_per_host),
                  .budget_s = w->budget_s > 0 ? w->budget_s : BT_PROBE_BUDGET_S,
                  .parts = missing,
                  .n = n,
@@ -267,7 +267,8 @@ void bt_machine_rates_file(const bt_rates *r, const char *store, char *out, size
 
 bt_code bt_machine_rates(const bt_rates_wanted *w, bt_rates *out, bt_text *told, bt_err *err) {
     char path[PATH_MAX + 64], refused[240];
-    BT_TRY(bt_rates_identify(out, w->cfg, bt_rates_concurrent(w->cfg, w->ranks_per_host), err));
+    BT_TRY(bt_rates_identify(out, &w->cfg->launch,
+                             bt_rates_concurrent(&w->cfg->launch, w->ranks_per_host), err));
     bt_machine_rates_file(out, w->store, path, sizeof path);
     BT_TRY(bt_rates_load(out, path, refused, sizeof refused, err));
     if (refused[0] && told)

@@ -93,7 +93,7 @@ static bt_code measure(simulation *s, bt_err *err) {
     if (code == BT_OK && l.fitting == 0) code = refuse(s, err);
     if (code == BT_OK) code = bt_layout_settings(&s->search, &l.at[0], first, err);
     if (code == BT_OK) {
-        int concurrent = bt_rates_concurrent(first, s->search.cluster.ranks_per_host);
+        int concurrent = bt_rates_concurrent(&first->launch, s->search.cluster.ranks_per_host);
         size_t n = bt_layouts_shapes(&l, &s->search, shapes, SHAPES_MOST);
         const bt_rates_wanted wanted = {.cfg = first,
                                         .ranks = concurrent,

@@ -181,9 +181,10 @@ bool bt_part_parse(const char *text, bt_part_shape *s);
 /* ---- rates_file.c ---------------------------------------------------------------------------- */
 
 /* Sets the identity: host, processor, cores; hash of this program; use. */
-bt_code bt_rates_identify(bt_rates *r, const bt_run_cfg *cfg, int ranks, bt_err *err) BT_MUST_CHECK;
+bt_code bt_rates_identify(bt_rates *r, const bt_launch_settings *launch, int ranks, bt_err *err)
+    BT_MUST_CHECK;
 /* Ranks of a host that can compute at the same time, the value for `ranks`. */
-int bt_rates_concurrent(const bt_run_cfg *cfg, int ranks_per_host);
+int bt_rates_concurrent(const bt_launch_settings *launch, int ranks_per_host);
 void bt_rates_put_json(const bt_rates *r, bt_text *out);
 /* Fails with BT_FORMAT if the text is invalid. */
 bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err) BT_MUST_CHECK;

@@ -36,26 +36,26 @@ static uint64_t file_hash(const char *path) {
     return hash;
 }
 
-int bt_rates_concurrent(const bt_run_cfg *cfg, int ranks_per_host) {
-    int threads = cfg->launch.threads > 0 ? (int)cfg->launch.threads : 1,
+int bt_rates_concurrent(const bt_launch_settings *launch, int ranks_per_host) {
+    int threads = launch->threads > 0 ? (int)launch->threads : 1,
         fit = bt_cpu_get()->cores / threads;
     return fit < 1 ? 1 : fit < ranks_per_host ? fit : ranks_per_host;
 }
 
-bt_code bt_rates_identify(bt_rates *r, const bt_run_cfg *cfg, int ranks, bt_err *err) {
+bt_code bt_rates_identify(bt_rates *r, const bt_launch_settings *launch, int ranks, bt_err *err) {
     char host[64] = "";
     gethostname(host, sizeof host - 1);
     uint64_t program = file_hash("/proc/self/exe"),
-             hosts = cfg->launch.hosts[0] ? file_hash(cfg->launch.hosts) : 0;
+             hosts = launch->hosts[0] ? file_hash(launch->hosts) : 0;
     if (!program) return bt_fail_errno(err, BT_IO, errno, "cannot read this program's own file");
     *r = (bt_rates){
-        .ranks = ranks, .threads = (int32_t)cfg->launch.threads, .cores = bt_cpu_get()->cores};
+        .ranks = ranks, .threads = (int32_t)launch->threads, .cores = bt_cpu_get()->cores};
     snprintf(r->machine, sizeof r->machine, "%s, %.80s, %d cores", host, bt_cpu_get()->model,
              bt_cpu_get()->cores);
     snprintf(r->build, sizeof r->build, "%016" PRIx64, program);
     snprintf(r->use, sizeof r->use,
              "%d ranks at a time x %d threads, kernels %.15s, hosts %016" PRIx64, ranks,
-             (int)cfg->launch.threads, cfg->launch.isa, hosts);
+             (int)launch->threads, launch->isa, hosts);
     return BT_OK;
 }
 

@@ -21,9 +21,9 @@ static bt_code check(const bt_model_file *f, const bt_model_setup *student, cons
     return BT_OK;
 }
 
-static bt_code load(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
+/* widest: the largest hidden size that the tensor-parallel group of the student was prepared for */
+static bt_code load(bt_teacher *t, const char *path, size_t widest, const bt_model_setup *student,
                     const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) {
-    const char *path = c->tune.teacher;
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
     bt_model_cfg shape;
@@ -38,7 +38,7 @@ static bt_code load(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *st
                        "convert --merge)",
                        path);
     const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
-    if (s.tp_group && (size_t)shape.C > bt_tune_widest(c))
+    if (s.tp_group && (size_t)shape.C > widest)
         return bt_fail(err, BT_ARG,
                        "tune.teacher: '%.160s' is %d wide, more than --tp was prepared for (set "
                        "tune.teacher_shape, which was not read from it)",
@@ -49,14 +49,15 @@ static bt_code load(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *st
     return BT_OK;
 }
 
-static bt_code open_logits(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
-                           const bt_tokenizer *tokenizer, bt_err *err) {
-    const bt_logit_shape s = {.k = (int)c->tune.top_k,
+static bt_code open_logits(bt_teacher *t, const bt_tune_settings *tune,
+                           const bt_model_setup *student, const bt_tokenizer *tokenizer,
+                           bt_err *err) {
+    const bt_logit_shape s = {.k = (int)tune->top_k,
                               .V = student->cfg.V,
                               .B = student->B,
                               .T = student->cfg.T,
                               .tokenizer = bt_tokenizer_hash(tokenizer)};
-    BT_TRY(bt_logit_file_open(&t->logits, c->tune.logits, &s, err));
+    BT_TRY(bt_logit_file_open(&t->logits, tune->logits, &s, err));
     t->hash = (int64_t)(bt_logit_file_hash(t->logits) >> 11);
     return BT_OK;
 }
@@ -66,8 +67,9 @@ static bt_code load_on_this_rank(bt_teacher *t, const bt_run_cfg *c, const bt_mo
     bt_tokenizer *own;
     if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
     BT_TRY(bt_tokenizer_load(&own, c->data.tokenizer, err));
-    bt_code code = c->tune.logits[0] ? open_logits(t, c, student, own, err)
-                                     : load(t, c, student, own, told, err);
+    bt_code code = c->tune.logits[0]
+                       ? open_logits(t, &c->tune, student, own, err)
+                       : load(t, c->tune.teacher, bt_tune_widest(c), student, own, told, err);
     bt_tokenizer_free(own);
     return code;
 }
@@ -85,8 +87,8 @@ bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup
                                      : "tune.teacher holds other weights");
 }
 
-bt_distil bt_teacher_distil(const bt_teacher *t, const bt_run_cfg *c) {
-    bt_distil how = {.teacher = t->model, .mix = c->tune.mix, .tau = c->tune.temperature};
+bt_distil bt_teacher_distil(const bt_teacher *t, const bt_tune_settings *tune) {
+    bt_distil how = {.teacher = t->model, .mix = tune->mix, .tau = tune->temperature};
     if (t->logits) how.rows = bt_logit_file_rows(t->logits, &how.k);
     return how;
 }

@@ -22,7 +22,7 @@ typedef struct bt_teacher {
  * Collective; BT_ARG: another tokenizer or vocabulary, adapters alone, or different teachers on the ranks */
 bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
                         bt_comm *world, bt_text *told, bt_err *err) BT_MUST_CHECK;
-bt_distil bt_teacher_distil(const bt_teacher *t, const bt_run_cfg *c);
+bt_distil bt_teacher_distil(const bt_teacher *t, const bt_tune_settings *tune);
 void bt_teacher_release(bt_teacher *t); /* accepts an all-zero struct */
 
 #endif

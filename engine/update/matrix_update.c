@@ -46,13 +46,13 @@ static void plan(bt_arena *a, const bt_matrix_map *m, bt_matrix_share own, size_
     offsets[2] = bt_arena_reserve(a, bt_matrix_map_most(m), sizeof(uint16_t));
 }
 
-static bool needed(const bt_run_cfg *c) {
-    const bt_optim_info *info = bt_optim_info_of((bt_optim_id)c->optim.name);
+static bool needs_whole_matrices(const bt_optim_settings *optim) {
+    const bt_optim_info *info = bt_optim_info_of((bt_optim_id)optim->name);
     return info->matrices->whole_matrix;
 }
 
 size_t bt_matrix_update_bytes(const bt_rank_setup *s) {
-    if (!needed(s->cfg)) return 0;
+    if (!needs_whole_matrices(&s->cfg->optim)) return 0;
     bt_matrix_map map;
     bt_arena a = {0};
     size_t offsets[3], directions = 0;
@@ -88,7 +88,7 @@ bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_c
                                 bt_err *err) {
     const bt_rank_setup *s = cfg->setup;
     *out = NULL;
-    if (!needed(s->cfg)) return BT_OK;
+    if (!needs_whole_matrices(&s->cfg->optim)) return BT_OK;
     bt_matrix_update *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for the updates of matrices");
     *m = (bt_matrix_update){.cfg = *cfg,

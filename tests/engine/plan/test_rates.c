@@ -35,7 +35,7 @@ static int begin(void **state) {
 static void fill(bt_rates *r) {
     bt_err err = BT_ERR_INIT;
     settle(2);
-    assert_int_equal(bt_rates_identify(r, &cfg, 2, &err), BT_OK);
+    assert_int_equal(bt_rates_identify(r, &cfg.launch, 2, &err), BT_OK);
     bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
                           .fwd_s = 0.01,
                           .bwd_s = 0.03,
@@ -108,13 +108,13 @@ static void other_builds_are_refused(void **state) {
     assert_string_equal(why, "");
     assert_int_equal(bt_rates_save(&a, path, &err), BT_OK);
     settle(2);
-    assert_int_equal(bt_rates_identify(&b, &cfg, 2, &err), BT_OK);
+    assert_int_equal(bt_rates_identify(&b, &cfg.launch, 2, &err), BT_OK);
     assert_int_equal(bt_rates_load(&b, path, why, sizeof why, &err), BT_OK);
     assert_string_equal(why, "");
     assert_int_equal(b.n_parts, 2);
     a.build[0] = a.build[0] == '0' ? '1' : '0';
     assert_int_equal(bt_rates_save(&a, path, &err), BT_OK);
-    assert_int_equal(bt_rates_identify(&b, &cfg, 2, &err), BT_OK);
+    assert_int_equal(bt_rates_identify(&b, &cfg.launch, 2, &err), BT_OK);
     assert_int_equal(bt_rates_load(&b, path, why, sizeof why, &err), BT_OK);
     assert_non_null(strstr(why, "another build"));
     assert_int_equal(b.n_parts, 0);

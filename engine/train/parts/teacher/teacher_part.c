@@ -26,7 +26,7 @@ static bt_code model_made(void *self, bt_trainer *t, bt_err *err) {
         t->micro.look_up_ctx = teacher->logits;
     }
     if (teacher->logits || teacher->model)
-        bt_model_distil(t->model, bt_teacher_distil(teacher, &t->cfg));
+        bt_model_distil(t->model, bt_teacher_distil(teacher, &t->cfg.tune));
     return BT_OK;
 }
 
