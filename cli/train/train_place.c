@@ -170,7 +170,9 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, 
     bt_progress_end(&bar);
     BT_TRY(code);
     /* of a training the ranks record them as events */
-    if (c->run.dry_run && !c->run.quiet) bt_cli_print_data_notes(bt_loader_notes(loader));
+    const bool own_files = split == BT_SPLIT_TRAIN || c->data.val_path[0];
+    if (c->run.dry_run && !c->run.quiet && own_files)
+        bt_cli_print_data_notes(bt_loader_notes(loader));
     const int64_t sequences = bt_loader_sequences(loader);
     const bool of_tokens = c->data.form > BT_FORMED_TEXT && c->data.form < BT_FORMED_PREFERENCE;
     *out = (split_size){
