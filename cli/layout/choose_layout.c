@@ -23,7 +23,7 @@ enum { SHAPES_MOST = 48 };
 
 static int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
 
-/* Which ranks share a host, as mpirun fills the slots of the file's hosts in their order. */
+/* Distributes ranks over hosts like mpirun, which fills the slots of the file's hosts in order. */
 static void place_ranks(bt_cluster *c, const char *file) {
     int *on = calloc((size_t)c->ranks, sizeof *on), together = 0, most = 0;
     const int hosts = on ? bt_host_file_ranks(file, on, c->ranks) : 0;
@@ -34,7 +34,7 @@ static void place_ranks(bt_cluster *c, const char *file) {
         alike &= on[i] == on[0];
     }
     free(on);
-    if (hosts == 0) return; /* the check of the file says why */
+    if (hosts == 0) return; /* the check of the file reports the reason */
     c->ranks_per_host = most;
     if (alike) return;
     c->hosts = hosts;
@@ -56,7 +56,7 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
 
 /* ---- fitting --------------------------------------------------------------------------------- */
 
-/* whether any layout fits a host's memory; BT_NOMEM names the least that is needed */
+/* Checks that a layout fits a host's memory. BT_NOMEM names the least memory needed. */
 static bt_code check_any_fits(const bt_layouts *l, const bt_layout_search *s, bt_err *err) {
     char need[32], have[32], least[32], more[32];
     bt_text would;
@@ -111,7 +111,7 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
         BT_TRY(set_number(o, "parallel.virtual_stages", l->virtual_stages, where, err));
     BT_TRY(set_number(o, "mesh.tp", l->shape.tp, where, err));
     BT_TRY(set_number(o, "mesh.zero", l->zero, where, err));
-    /* shards over some of the data-parallel ranks; over all, or none, is what ZeRO's stage says */
+    /* only for shards over part of the data-parallel ranks; otherwise the ZeRO stage determines them */
     if (l->zero && l->shape.dp_replicate > 1) {
         BT_TRY(set_number(o, "mesh.dp_shard", l->shape.dp_shard, where, err));
         BT_TRY(set_number(o, "mesh.dp_replicate", l->shape.dp_replicate, where, err));

@@ -1,11 +1,11 @@
-/* data_facts.c - what a prediction wants to know of documents, counted as the training will count it. */
+/* data_facts.c - facts about documents that a prediction needs, computed by the loader of the training. */
 #include "cli/layout/choose_layout.h"
 #include "engine/data/io/sources.h"
 #include "engine/train/data/run_data.h"
 
-/* of all files together: more would take longer to tokenise than a plan may */
+/* limit for all files together: a plan must not spend longer on tokenising */
 static const double BYTES_MOST = 32e6;
-enum { SEQUENCES_MOST = 64 }; /* whose documents are looked at */
+enum { SEQUENCES_MOST = 64 }; /* sequences sampled for the attention length */
 
 static bool short_enough(const bt_run_cfg *cfg) {
     bt_sources files = {0};
@@ -19,7 +19,7 @@ static bool short_enough(const bt_run_cfg *cfg) {
     return bytes <= BYTES_MOST;
 }
 
-/* a token attends to as many tokens as its position says, in whole sequences to half of them on average */
+/* Mean attention length relative to unpacked sequences, where a token attends to half the sequence on average. */
 static double attended(bt_loader *l, const bt_run_cfg *cfg) {
     const int64_t T = cfg->model.seq_len, B = cfg->train.micro_batch, all = bt_loader_sequences(l);
     const int64_t n = all < SEQUENCES_MOST ? all : SEQUENCES_MOST;
@@ -36,7 +36,7 @@ static double attended(bt_loader *l, const bt_run_cfg *cfg) {
 bt_data_facts bt_data_facts_of(const bt_run_cfg *cfg) {
     bt_data_facts out = {0};
     bt_loader *l = NULL;
-    bt_err ignored = BT_ERR_INIT; /* what is wrong with the data the ranks say */
+    bt_err ignored = BT_ERR_INIT; /* the ranks report faults of the data */
     bt_loader_cfg data = bt_run_data(cfg);
     if (cfg->data.packing <= BT_PACKED_STREAM || !short_enough(cfg)) return out;
     data.cache_dir = "";

@@ -1,4 +1,4 @@
-/* layout_race.c - what a rank of a race of layouts does. */
+/* layout_race.c - a rank of a race of layouts. */
 #include "cli/layout/layout_race.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ typedef struct layouts {
     int64_t began_ns;
 } layouts;
 
-/* ---- what is raced ----------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------------- */
 
 static int next_racer(int argc, char **argv, int from) {
     while (from < argc && strcmp(argv[from], BT_RACE_WORD) != 0) from++;
@@ -52,7 +52,8 @@ static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
     BT_TRY(bt_quiet_settings_read(&x->opts, &x->cfg, argc - RACER_WORDS, argv + RACER_WORDS,
                                   bt_comm_size(bt_comm_world()), STEPS_MOST, 0, err));
     x->cfg.train.steps = STEPS_MOST;
-    x->cfg.train.bigram_steps = x->cfg.train.share_steps = 0; /* most steps of the run are others */
+    x->cfg.train.bigram_steps = x->cfg.train.share_steps =
+        0; /* most steps of a run are steps of neither phase */
     return BT_OK;
 }
 
@@ -89,7 +90,7 @@ static void unmake(racer *x) {
     x->trainer = NULL;
 }
 
-/* by the slowest rank's clock, so that all decide alike */
+/* Elapsed seconds of the slowest rank, so that all ranks decide alike. */
 static bt_code since(int64_t then_ns, double *seconds, bt_err *err) {
     *seconds = (double)(bt_now_ns() - then_ns) / 1e9;
     return bt_all_reduce_f64(bt_comm_world(), seconds, 1, BT_MAX, err);
@@ -169,7 +170,7 @@ static void put_result(const bt_race *r) {
     bt_text_release(&out);
 }
 
-/* as in training; ranks of the largest group are neighbours */
+/* Binds this rank's threads as a training does. Ranks of the largest tensor-parallel group are neighbours. */
 static bt_code take_cores(const layouts *l, bt_err *err) {
     const int threads = (int)(l->at[0].cfg.launch.threads > 1 ? l->at[0].cfg.launch.threads : 1);
     int64_t group = 1;
@@ -201,8 +202,7 @@ bt_code bt_layout_race_rank(int argc, char **argv, int *exit_status, bt_err *err
     layouts l = {0};
     bt_race r;
     if (!bt_comm_am_rank())
-        return bt_fail(err, BT_ARG,
-                       "'" BT_LAYOUT_RACE_WORD "' is what 'bitrain plan' starts by itself");
+        return bt_fail(err, BT_ARG, "'" BT_LAYOUT_RACE_WORD "' is started by 'bitrain plan' only");
     BT_TRY(bt_comm_init(err));
     bt_code code = prepare(&l, argc, argv, err);
     if (code == BT_OK) code = race(&l, &r, err);

@@ -1,12 +1,12 @@
-/* layout_race.h - several layouts on the same ranks, a few steps of each in turn, until one is known to be the fastest
- * or the seconds are over (engine/plan/trial_race.h): what layout_trial.c starts as `bitrain plan layout-race ...`.
+/* layout_race.h - runs a few steps of several layouts in turn on the same ranks, until one is significantly the
+ * fastest or the time is over (engine/plan/trial_race.h). layout_trial.c starts it as `bitrain plan layout-race
+ * ...`.
  *
- * The ranks start once, and where the memory suffices the trainers of all layouts stay, so that a run costs no more
- * than its steps; otherwise each is made anew whenever its turn comes. Where making the first of them has taken too
- * long for a round of all, the last ones are left out.
- * Words: seconds, "keep" or "anew", then of every layout BT_RACE_WORD, its steps a run, the predicted seconds of a
- * step, what the seconds of a step that is run are to be multiplied by, and the words of `bench train`
- * (cli/common/quiet_settings.h).
+ * The ranks start once. If memory suffices ("keep"), the trainers of all layouts exist at the same time and a run
+ * costs only its steps; otherwise ("anew") each run creates its trainer. If creating the first trainers has used
+ * the time of a whole round, the race drops the last layouts.
+ * Words: seconds, "keep" or "anew", then for each layout BT_RACE_WORD, steps per run, predicted seconds per step,
+ * the factor from a measured step to a whole step, and the words of `bench train` (cli/common/quiet_settings.h).
  * Result: {"rounds":n, "spent_s":s, "settled":true, "loss_frac":f, "racers":[{"step_s":s, "runs":n, "out":false}]} */
 #ifndef BT_CLI_LAYOUT_LAYOUT_RACE_H
 #define BT_CLI_LAYOUT_LAYOUT_RACE_H

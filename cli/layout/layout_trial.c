@@ -1,4 +1,4 @@
-/* layout_trial.c - candidates, the command line of their race, and what came of it. */
+/* layout_trial.c - selects candidates, composes the command line of their race and reads its result. */
 #include "cli/layout/layout_trial.h"
 
 #include <inttypes.h>
@@ -19,10 +19,10 @@
 #include "engine/plan/trial_length.h"
 #include "engine/plan/trial_race.h"
 
-/* What starting ranks and making a layout takes, beside a nanosecond or two a parameter, are guesses */
+/* estimated time of starting ranks and of creating a trainer: a constant, plus some per parameter */
 enum { WORDS_MOST = 768, WORD = 1100 };
 static const double START_S = 0.5, MAKE_S = 0.2, PARAM_S = 4e-9;
-/* of a host's memory, for the trainers of all layouts at the same time */
+/* share of a host's memory that the trainers of all layouts together may use */
 static const double KEEP_FRAC = 0.7;
 
 /* ---- the command line ------------------------------------------------------------------------ */
@@ -117,7 +117,7 @@ typedef struct tried_work {
     int ranks;
 } tried_work;
 
-/* as `bench train` would have them, a step of so many micro-batches, of a model of so many layers (0: all) */
+/* Appends the words of `bench train` for steps of `micros` micro-batches and a model of `layers` layers (0: all). */
 static void put_run(words *w, const tried_work *of, const bt_layout *l, int64_t micros,
                     int64_t layers) {
     put(w, "--data", "");
@@ -134,7 +134,7 @@ static void put_real(words *w, double value) {
     put(w, number, "");
 }
 
-/* of all the words of a run, on which a trial depends */
+/* Hash of all words of a run: a trial is valid for exactly these words. */
 static void key_of(const words *w, char *out, size_t size) {
     XXH64_hash_t hash = 0;
     for (size_t i = 0; i < w->n; i++)
@@ -181,14 +181,14 @@ typedef struct candidate {
     bt_trial_rate found; /* step_s 0: not tried yet */
 } candidate;
 
-/* shards of the same mesh and micro-batch differ less than the model can be wrong about others */
+/* Layouts that differ only in their shards differ less than the error of the model. */
 static bool alike(const bt_layout *a, const bt_layout *b) {
     return a->shape.pp == b->shape.pp && a->virtual_stages == b->virtual_stages &&
            a->shape.tp == b->shape.tp && a->micro_batch == b->micro_batch &&
            a->recompute == b->recompute;
 }
 
-/* what making one takes */
+/* Estimated seconds of creating a trainer. */
 static double make_s(const bt_run_cfg *cfg) {
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
@@ -207,7 +207,7 @@ static bt_trial_length length_of(const bt_layout_choice *c, const bt_layout *l) 
                              .run_s = l->time.step.step_s};
 }
 
-/* Of the layouts that fit and are near the first one: the best of each kind. Returns how many */
+/* Selects the best layout of each kind among those that fit and are near the first one. Returns their number. */
 static size_t find_candidates(const bt_layout_choice *c, candidate out[BT_TRIALS_MOST]) {
     const bt_layouts *l = &c->layouts;
     size_t n = 0;
@@ -255,7 +255,7 @@ static bool predict(void *ctx, size_t i, bt_trial_length *x) {
     return shorter_step(p->c, p->all[i].layout, x);
 }
 
-/* of the first how many there is time for */
+/* Returns how many of the first candidates fit the time. */
 static size_t take_lengths(const bt_layout_choice *c, candidate *all, size_t n, double seconds) {
     bt_trial_length lengths[BT_TRIALS_MOST];
     prediction p = {c, all};
@@ -274,8 +274,8 @@ typedef struct trials {
     const bt_layout_job *job;
     words *w;
     candidate all[BT_TRIALS_MOST];
-    double spent_s; /* what measuring has taken */
-    double load;    /* of the processors by other programs, before the trials; NaN: not known */
+    double spent_s; /* already used by measuring */
+    double load;    /* processor share of other programs before the trials; NaN: unknown */
 } trials;
 
 /* the trainers of the first k of them at the same time */
@@ -334,22 +334,23 @@ static void tell_end(const json_t *all, double seconds, bt_text *told) {
     if (loss < 100 * BT_RACE_LOSS)
         bt_text_printf(told, "the choice loses %.1f %% at most on average\n", loss);
     else
-        bt_text_printf(told,
-                       "not told apart, the choice may lose %.1f %% on average (a longer --trial "
-                       "would tell)\n",
-                       loss);
+        bt_text_printf(
+            told,
+            "no significant difference, the choice may lose %.1f %% on average (a longer "
+            "--trial decides)\n",
+            loss);
 }
 
-/* Of those that the ranks had time for: the first ones. */
+/* Reads the result of the race, which covers the first layouts of `all` as far as time sufficed. */
 static bt_code take_result(trials *t, size_t n, const json_t *all, double seconds, bt_text *told,
                            bt_err *err) {
     const json_t *racers = json_object_get(all, "racers");
     const size_t raced = json_array_size(racers);
-    if (raced < 2 || raced > n) return bt_fail(err, BT_FORMAT, "a trial told no times");
+    if (raced < 2 || raced > n) return bt_fail(err, BT_FORMAT, "a trial returned no times");
     for (size_t i = 0; i < raced; i++) {
         const json_t *x = json_array_get(racers, i);
         const double step_s = json_number_value(json_object_get(x, "step_s"));
-        if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial told no time of a step");
+        if (!(step_s > 0)) return bt_fail(err, BT_FORMAT, "a trial returned no step time");
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
         t->all[i].layout->trial_load = t->all[i].found.load = t->load;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
@@ -359,7 +360,7 @@ static bt_code take_result(trials *t, size_t n, const json_t *all, double second
     return BT_OK;
 }
 
-/* of those that can be afforded */
+/* Races the first n candidates, for which the time suffices. */
 static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *err) {
     bt_text result;
     json_error_t why;
@@ -400,8 +401,8 @@ static void tell_nothing(const trials *t, size_t n, double seconds, bt_text *tol
                    ceil(least_s), floor(seconds));
 }
 
-/* *fresh: something was tried that was not known. Times are compared that were taken in turn: what was
- * tried alone before is tried again with the others. */
+/* Sets *fresh if it has measured a new trial. Only times of the same race are comparable, so it repeats an earlier
+ * trial of a single candidate together with the new ones. */
 static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told, bt_err *err) {
     const size_t n = find_candidates(t->c, t->all), k = take_lengths(t->c, t->all, n, seconds);
     bool known = true;

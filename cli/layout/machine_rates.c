@@ -42,7 +42,7 @@ static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
                                 .rank = bt_comm_local_rank(),
                                 .threads = threads < 1 ? 1 : threads,
                                 .group = 1};
-    (void)bt_place_bind(&place); /* as in training */
+    (void)bt_place_bind(&place); /* like a training */
     if (code == BT_OK) code = bt_threads_init(threads < 1 ? 1 : threads, err);
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_rates_probe(r, &job, err);
@@ -53,9 +53,7 @@ static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
 
 bt_code bt_rates_probe_rank(int argc, char **argv, int *exit_status, bt_err *err) {
     if (!bt_comm_am_rank() || argc < NUMBERS)
-        return bt_fail(err, BT_ARG,
-                       "'" BT_RATES_PROBE_WORD "' is what 'bitrain plan' starts by "
-                       "itself");
+        return bt_fail(err, BT_ARG, "'" BT_RATES_PROBE_WORD "' is started by 'bitrain plan' only");
     BT_TRY(bt_comm_init(err));
     bt_rates *r = calloc(1, sizeof *r);
     bt_code code = bt_agree(bt_comm_world(),
@@ -89,10 +87,10 @@ static void data_folder(const char *store, char *out, size_t size) {
         snprintf(out, size, ".");
 }
 
-typedef enum { ASK_PARTS, ASK_MACHINE, ASK_LINKS } question; /* of a job */
+typedef enum { ASK_PARTS, ASK_MACHINE, ASK_LINKS } question; /* measurements of one job */
 static const char *const question_words[] = {"parts", "machine", "links"};
 
-/* what was measured by the job joins what is known */
+/* Adds the results of a job to the known rates. */
 static void merge(bt_rates *into, const bt_rates *found, question asked) {
     for (size_t i = 0; i < found->n_parts; i++) bt_rates_put_part(into, &found->parts[i]);
     bt_rates_put_links(into, found->links, found->n_links);
@@ -243,12 +241,12 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
                    .folder = folder};
     const bool asks = (n > 0 || machine || links) && !w->never;
     bt_code code = BT_OK;
-    /* what is missing else is another shape's rate, scaled */
+    /* rates of other shapes are scaled, so only these parts are required */
     if (w->never &&
         (machine || r->n_parts == 0 || (!w->no_links && !bt_rates_has_links(r, w->ranks))))
         code = bt_fail(err, BT_NOTFOUND,
                        "not all rates of this machine are known yet: 'bitrain plan' measures them");
-    /* makes the folder, on whose disk checkpoints will be; that it cannot is told at the end */
+    /* Creates the folder first, because the job measures its disk. The save at the end reports a failure. */
     if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK)
         trouble = (bt_err)BT_ERR_INIT;
     if (code == BT_OK && asks && (n > 0 || machine)) code = ask(w, &parts, r, told, err);

@@ -40,12 +40,13 @@ static const bt_opt plan_opts[] = {
                 "simulated: mean time between failures of the whole job, as 8h (default: none)"),
     BT_ROW_REAL(plan_cfg, stragglers, "--stragglers", "0", 0, 10, NULL,
                 "simulated: each rank computes slower by |normal| of this width, as 0.05"),
+    BT_ROW_REAL(plan_cfg, watts, "--watts", "0", 0, 1e6, "W",
+                "power of a machine under load, for the energy of the run (0: counted by its "
+                "processors while rates are "
+                "measured)"),
     BT_ROW_REAL(
-        plan_cfg, watts, "--watts", "0", 0, 1e6, "W",
-        "of a machine at work, for the run's energy (0: as its processors count it while they are "
-        "measured)"),
-    BT_ROW_REAL(plan_cfg, price, "--price", "0", 0, 1e6, NULL,
-                "of a machine for an hour, in any currency, for what the run costs (0: not told)"),
+        plan_cfg, price, "--price", "0", 0, 1e6, NULL,
+        "price of a machine per hour, in any currency, for the cost of the run (0: no cost)"),
     BT_ROW_INT(plan_cfg, rows, "--rows", "12", 1, 100000, NULL, "layouts shown"),
     BT_ROW_REAL(plan_cfg, trial, "--trial", "10", 0, 600, "s",
                 "for trying layouts that are predicted about as fast, by real steps; less "
@@ -115,7 +116,7 @@ static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool 
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-/* The layout's settings join those that were given; what follows from them stays out. */
+/* Adds the settings of the layout to the given ones; settings derived from them are not written. */
 static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, FILE *to,
                               bt_err *err) {
     char ranks[16];
@@ -125,12 +126,12 @@ static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, FI
     return bt_print_config(o, false, to, err);
 }
 
-/* the first layout; the settings of the plan become those of the choice */
+/* Predicts the time of the first layout and replaces the settings of the plan by those of the choice. */
 static void first_time(bt_train_plan *p, const bt_layout_choice *c, bt_train_time *out) {
     const bt_layout *l = &c->layouts.at[0];
     const bt_trial_rate tried = {.step_s = l->trial_s, .load = l->trial_load};
     p->cfg = c->settings;
-    /* a single layout is not tried, but may have been tried among others before */
+    /* a single candidate is not tried, but an earlier trial may have measured it */
     const bt_trial_rate *kept = l->trial_s > 0
                                     ? &tried
                                     : bt_layout_tried(&p->opts, &p->cfg, p->ranks, &c->rates);
@@ -159,7 +160,7 @@ static bool by_flag(const bt_opts *o, const char *key) {
     return i < o->n && o->origin[i] == BT_FROM_FLAG;
 }
 
-/* of a cluster that is simulated, and no other; or of this machine */
+/* Refuses options of a simulated cluster without --simulate, and options of this machine with it. */
 static bt_code check_words(const plan_cfg *cfg, const bt_opts *settings, bt_err *err) {
     struct word {
         const char *flag;
@@ -172,8 +173,7 @@ static bt_code check_words(const plan_cfg *cfg, const bt_opts *settings, bt_err 
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (rows[i].given && !cfg->simulate[0])
             return bt_fail(err, BT_ARG,
-                           "%s tells of a simulated cluster (use it with --simulate "
-                           "HOSTSxRANKS)",
+                           "%s describes a simulated cluster (use it with --simulate HOSTSxRANKS)",
                            rows[i].flag);
     const struct word here[] = {{"--write", cfg->write[0] != '\0'},
                                 {"--trial", cfg->trial_given},

@@ -49,9 +49,10 @@ static void put_codecs(const bt_layout_choice *c, bt_text *out) {
     bool any = false;
     const bt_layout *best = &c->layouts.at[0];
     if (dp_of(&c->settings) < 2) return;
-    bt_text_printf(out,
-                   "codec      %s, as set: others round gradients, so none is chosen for its speed",
-                   codec_name(best->codec));
+    bt_text_printf(
+        out,
+        "codec      %s, as set: the other codecs round gradients, so none is chosen for its speed",
+        codec_name(best->codec));
     for (int k = 0; k < BT_CODEC_COUNT; k++) {
         const double step_s = k == best->codec ? (double)NAN : with_codec(c, k);
         if (!(step_s < 0.99 * best->time.step.step_s)) continue;
@@ -68,7 +69,7 @@ static void put_codecs(const bt_layout_choice *c, bt_text *out) {
 static const int factors[] = {2, 4};
 enum { N_FACTORS = sizeof factors / sizeof factors[0] };
 
-/* of a batch `factor` times as large; NaN: no rule is known */
+/* Scaled learning rate for a batch `factor` times as large. NaN: no rule exists for this optimizer. */
 static double lr_of(const bt_run_cfg *cfg, int factor) {
     return cfg->optim.name == BT_OPTIM_ADAMW ? cfg->optim.lr * sqrt(factor) : (double)NAN;
 }

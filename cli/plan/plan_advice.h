@@ -1,5 +1,5 @@
-/* plan_advice.h - what the planner does not choose by itself, beside the layout that it did choose: layouts that need
- * more memory, codecs, a larger batch and its learning rate. */
+/* plan_advice.h - alternatives that the user has to choose: layouts that need more memory, codecs, and a larger
+ * batch with its learning rate. */
 #ifndef BT_CLI_PLAN_PLAN_ADVICE_H
 #define BT_CLI_PLAN_PLAN_ADVICE_H
 

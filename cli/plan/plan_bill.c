@@ -31,7 +31,7 @@ void bt_bill_put_text(const bt_bill *b, bt_text *out) {
                        joules < 3.6e6 ? "Wh" : "kWh",
                        bt_metric_format(token, sizeof token, token_joules(b), BT_UNIT_J),
                        bt_metric_format(watts, sizeof watts, b->host_watts, BT_UNIT_NONE),
-                       b->given ? "as given" : "as its processors counted it");
+                       b->given ? "as given" : "counted by its processors");
     if (!isnan(cost))
         bt_text_printf(out, "cost       %.2f (%.4g for each machine's hour, %.4g machine%s)\n",
                        cost, b->host_price, b->hosts, b->hosts == 1 ? "" : "s");

@@ -1,5 +1,4 @@
-/* plan_bill.h - what a planned run takes of energy and money: its time, by the watts and the price of the
- * machines. Both are of whole machines, for as long as the run lasts. */
+/* plan_bill.h - energy and cost of a planned run: its duration times the power and the price of whole machines. */
 #ifndef BT_CLI_PLAN_PLAN_BILL_H
 #define BT_CLI_PLAN_PLAN_BILL_H
 

@@ -12,7 +12,7 @@
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-/* phases that a plan knows about */
+/* phases that a plan predicts */
 static const bt_phase shown[] = {BT_PH_FWD,  BT_PH_BWD,   BT_PH_COMM_EXPOSED,
                                  BT_PH_WAIT, BT_PH_OPTIM, BT_PH_CKPT};
 enum { N_SHOWN = sizeof shown / sizeof shown[0] };

@@ -6,14 +6,15 @@
 #include "cli/plan/plan_bill.h"
 #include "cli/train/train_parts.h"
 
-/* rows: layouts shown at most; time: of the first layout; asked: watts (0: those of the rates) and price (0: none) */
+/* rows: largest number of layouts shown. time: prediction for the first layout. asked: watts (0: those of the
+ * rates) and price (0: none). */
 void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *time,
                       const bt_bill *asked, bt_text *out);
 void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *time,
                       const bt_bill *asked, bt_text *out);
 
 /* ---- parts used by the simulation, too */
-/* Describes a layout, and notes if its rates were measured for another shape. */
+/* Describes a layout, and notes if its rates were measured for another shape. Returns buf. */
 const char *bt_plan_words(const bt_layout *l, char *buf, size_t size);
 /* Appends a warning if other programs used the machine so much during the measurement that times are too long. */
 void bt_plan_put_load(const bt_rates *r, bt_text *out);

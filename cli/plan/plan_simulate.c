@@ -76,7 +76,7 @@ static bt_code check_full_size(const bt_layout_search *search, const bt_sim_poin
     return code;
 }
 
-/* Reports that no layout fits memory before it measures rates, which this does not need. */
+/* Fails if no layout fits. This needs no rates, so it runs before they are measured. */
 static bt_code refuse(const simulation *s, bt_err *err) {
     bt_sim_point full;
     BT_TRY(bt_sim_point_of(&full, &s->search, s->rates, err));
@@ -215,13 +215,14 @@ static void put_failures(const bt_sim_point *p, bt_text *out) {
                        ckpt);
         return;
     }
-    bt_text_printf(out,
-                   "checkpoint %s, written by all hosts at this disk's rate; every %s (Young: %s), "
-                   "%s lost at each failure before training goes on: %.1f %% of the time is useful "
-                   "(Daly 2006, FGCS 22)\n",
-                   ckpt, bt_duration(daly, sizeof daly, p->goodput.daly_s),
-                   bt_duration(young, sizeof young, p->goodput.young_s),
-                   bt_duration(restart, sizeof restart, p->restart_s), 100 * p->goodput.frac);
+    bt_text_printf(
+        out,
+        "checkpoint %s, written by all hosts at this disk's rate; every %s (Young: %s), %s lost at "
+        "each "
+        "failure before training continues: %.1f %% of the time is useful (Daly 2006, FGCS 22)\n",
+        ckpt, bt_duration(daly, sizeof daly, p->goodput.daly_s),
+        bt_duration(young, sizeof young, p->goodput.young_s),
+        bt_duration(restart, sizeof restart, p->restart_s), 100 * p->goodput.frac);
 }
 
 static int64_t steps_of(const bt_run_cfg *cfg) {
@@ -231,7 +232,7 @@ static int64_t steps_of(const bt_run_cfg *cfg) {
     return cfg->train.steps ? cfg->train.steps : preset ? preset->steps : 0;
 }
 
-/* Of the whole cluster: as this machine's ranks take it, unless its watts are given. */
+/* Bill of the whole cluster. Without --watts each rank counts as much power as a rank of this machine. */
 static bt_bill bill(const simulation *s) {
     const bt_cluster *c = &s->search.cluster;
     const bt_sim_point *full = &s->points[s->n - 1];
@@ -251,7 +252,7 @@ static void put_text(const simulation *s, bt_text *out) {
     put_head(s, out);
     bt_text_printf(out, "%6s %6s %10s %7s %7s %7s %8s %10s %6s %-*s layout\n", "hosts", "ranks",
                    "step", "bubble%", "comm%", "wait%", "goodput%", "tokens/s", "kept%", BAR,
-                   "of a rank's tokens/s");
+                   "tokens/s per rank");
     for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
     if (!full->refused[0]) bt_text_printf(out, "why        %s\n", full->why);
     put_failures(full, out);

@@ -5,7 +5,7 @@
 #include "cli/train/train_parts.h"
 
 typedef struct bt_simulation_words {
-    const char *hosts, *link, *memory, *mtbf; /* as given; "" where not */
+    const char *hosts, *link, *memory, *mtbf; /* given values; "": not given */
     double straggler_frac, watts, price;
     bool anew; /* measure this machine's rates although they are known */
 } bt_simulation_words;

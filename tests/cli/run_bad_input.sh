@@ -29,8 +29,8 @@ rows=$(cat <<'END'
 2 | plan --rankz 4                              | did you mean '--ranks'?
 2 | plan --preset nanno                         | did you mean 'nano'?
 2 | plan --ranks 32 --micro-batch 3             | no layout of 32 ranks is possible
-2 | plan rates-probe                            | is what 'bitrain plan' starts by itself
-2 | plan layout-race 10 keep                    | is what 'bitrain plan' starts by itself
+2 | plan rates-probe                            | is started by 'bitrain plan' only
+2 | plan layout-race 10 keep                    | is started by 'bitrain plan' only
 2 | plan --trial -1                             | --trial must be a number from 0 to 600
 2 | plan --watts -5                             | --watts must be a number from 0 to
 2 | plan --simulate 4x2 --stragglers 11         | --stragglers must be a number from 0 to 10

@@ -51,7 +51,7 @@ grep -q "a race is of 2 to 8 layouts" out err || fault "a race of one: $(tail -n
 ok plan "${tiny[@]}" --tp 1 --pp 1 --trial 0
 says "AdamW's grows by the square root (Malladi et al. 2022, arXiv:2205.10287)"
 says "energy     "
-says "codec      none, as set: others round gradients, so none is chosen for its speed"
+says "codec      none, as set: the other codecs round gradients, so none is chosen for its speed"
 lr=$(sed -n 's/^batch .*--lr \([0-9.e-]*\) now, \([0-9.e-]*\) with a batch 2 times as large.*/\1 \2/p' out)
 awk '{exit !(NF == 2 && $2 > 1.4 * $1 && $2 < 1.43 * $1)}' <<<"$lr" || fault "not the square root of 2: $lr"
 ok plan "${tiny[@]}" --tp 1 --pp 1 --trial 0 --json

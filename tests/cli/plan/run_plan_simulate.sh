@@ -79,7 +79,7 @@ for f in "$tmp"/rates/*.json; do head -c 200 "$f" >cut && cp cut "$f"; done
 refused_rates "are not used: "
 one_line "--islands was removed (the forecasts" 2 --simulate 4x2 --islands 2
 one_line "is no size" 2 --simulate 4x2 --memory lots
-one_line "--mtbf tells of a simulated cluster" 2 --mtbf 8h
+one_line "--mtbf describes a simulated cluster" 2 --mtbf 8h
 one_line "--write is of layouts on this machine" 2 --simulate 4x2 --write x.yaml
 one_line "--ranks is of layouts on this machine" 2 --simulate 4x2 --ranks 3
 one_line "--trial is of layouts on this machine" 2 --simulate 4x2 --trial 3
