@@ -153,6 +153,6 @@ fi
 (ulimit -v 1500000; timeout 60 "$BITRAIN" train --preset base --ranks 2 --threads 1 --data synth:chain --steps 2 --name tight >out 2>err)
 [ $? = 1 ] || fault "exit $? without room"
 [ "$(grep -c . err)" = 1 ] || fault "not one line: $(cat err)"
-grep -Eq "needs .*(activations|optimizer|params|grads) .* of address space: (use|even) --" err || fault "no arena or no remedy: $(cat err)"
+grep -Eq "needs .*(activations|optimizer|params|grads) .* of address space \(ulimit -v is .*\): (use|even) --" err || fault "no arena or no remedy: $(cat err)"
 
 finish

@@ -37,7 +37,7 @@ end_of() {                                       # NAME CALM
 killed_on() {
     local name=$1; shift
     ok "${run[@]}" --set ckpt.memory=off "$@" --name "$name-calm"
-    begin "$name" "$@"
+    BITRAIN_TEST_DELAY=20 begin "$name" "$@"    # the kills come before its last step, however slow the machine is
     wait_step "$name" 10 && kill -9 "$(pid_of "$name" 3)"
     until_attempt "$name" 1 && wait_step "$name" 20 && kill -9 "$(pid_of "$name" 1)"
     end_of "$name" "$name-calm"
