@@ -41,9 +41,8 @@ static const bt_opt plan_opts[] = {
     BT_ROW_REAL(plan_cfg, stragglers, "--stragglers", "0", 0, 10, NULL,
                 "simulated: each rank computes slower by |normal| of this width, as 0.05"),
     BT_ROW_REAL(plan_cfg, watts, "--watts", "0", 0, 1e6, "W",
-                "power of a machine under load, for the energy of the run (0: counted by its "
-                "processors while rates are "
-                "measured)"),
+                "power of a machine under load, for the energy of the run (0: as counted by its "
+                "processors)"),
     BT_ROW_REAL(
         plan_cfg, price, "--price", "0", 0, 1e6, NULL,
         "price of a machine per hour, in any currency, for the cost of the run (0: no cost)"),

@@ -44,7 +44,7 @@ const eventsOf = (run) =>
   sql(`SELECT seq, kind, title FROM events WHERE run = '${run}' ORDER BY seq`);
 
 /** fields: by label; ticks a box where the value is true. */
-async function fillDialog(title, fields, action) {
+async function answerDialog(title, fields, action) {
   const dialog = page.locator("dialog");
   await dialog.waitFor();
   assert.match(await dialog.locator("h3").first().textContent(), title);
@@ -57,7 +57,23 @@ async function fillDialog(title, fields, action) {
   }
   await accessible(page, `the dialog ${title}`);
   await dialog.locator("button", { hasText: new RegExp(`^${action}$`) }).click();
-  await dialog.waitFor({ state: "detached" });
+}
+
+async function fillDialog(title, fields, action) {
+  await answerDialog(title, fields, action);
+  await page.locator("dialog").waitFor({ state: "detached" });
+}
+
+const refusal = /status of 400/; // what the browser logs about refusedDialog
+
+/** A refused answer leaves the dialog open with what was typed and the line of the server. */
+async function refusedDialog(title, fields, action, why) {
+  await answerDialog(title, fields, action);
+  assert.match(await page.locator("dialog [role=alert]").textContent(), why);
+  for (const [label, value] of Object.entries(fields)) {
+    const field = page.locator(`dialog [aria-label="${label}"]`);
+    assert.equal(await field.inputValue(), value);
+  }
 }
 
 // a better validation is saved, and followed by a text; checkpoints are read again when there is time
@@ -129,12 +145,16 @@ async function whileItRuns() {
   for (const one of working(said)) await does("live", one);
   await does("live", {
     press: "Name, tags, note",
-    dialog: [/^Name, tags and note of live$/, { tags: "warm", note: "from the page" }, "Keep"],
+    dialog: [
+      /^Name, tags and note of live$/,
+      { tags: "warm\nto be cited", note: "from the page" },
+      "Keep",
+    ],
     says: /^live: noted$/,
     events: [],
   });
   const row = sql("SELECT tags, note FROM runs WHERE run = 'live'")[0];
-  assert.deepEqual(row, { tags: "warm", note: "from the page" });
+  assert.deepEqual(row, { tags: "warm to\u00a0be\u00a0cited", note: "from the page" });
   await does("live", {
     press: "Pause",
     says: /^paused after step \d+/,
@@ -169,7 +189,10 @@ async function whenItHasEnded(url) {
     events: ["annotation"],
   });
   await bar().locator("button", { hasText: "Name, tags, note" }).click();
-  await fillDialog(/^Name, tags and note of live$/, { name: "live-2" }, "Keep");
+  const description = /^Name, tags and note of live$/;
+  await refusedDialog(description, { name: "a/b", note: "the end" }, "Keep", /'a\/b'/);
+  assert.equal(truth("SELECT note FROM runs WHERE run = 'live'"), "the end");
+  await fillDialog(description, { name: "live-2" }, "Keep");
   await page.waitForURL(/#\/run\/live-2\/overview/);
   await offers("stopped");
   const steps = truth("SELECT steps FROM runs WHERE run = 'live-2'");
@@ -214,19 +237,23 @@ async function readOnly(context) {
   await other.close();
 }
 
-await tested(async (browser) => {
-  const { port } = await serve(0, "--control");
-  const url = `http://127.0.0.1:${port}`;
-  const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
-  page = await newPage(context, "page");
-  await page.goto(`${url}/#token=${token}`);
-  await page.waitForSelector("#runs tr[data-run=live]");
-  await page.goto(`${url}/#/run/live/overview`);
-  await whileItRuns();
-  await whenItHasEnded(url);
-  await page.goto(`${url}/#/run/short/overview`);
-  await offers("done");
-  await readOnly(context);
-  await removes(url, "short", false);
-  await removes(url, "live-2", true);
-}, "every verb does what it says, in every state");
+await tested(
+  async (browser) => {
+    const { port } = await serve(0, "--control");
+    const url = `http://127.0.0.1:${port}`;
+    const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });
+    page = await newPage(context, "page");
+    await page.goto(`${url}/#token=${token}`);
+    await page.waitForSelector("#runs tr[data-run=live]");
+    await page.goto(`${url}/#/run/live/overview`);
+    await whileItRuns();
+    await whenItHasEnded(url);
+    await page.goto(`${url}/#/run/short/overview`);
+    await offers("done");
+    await readOnly(context);
+    await removes(url, "short", false);
+    await removes(url, "live-2", true);
+  },
+  "every verb does what it says, in every state",
+  { expected: refusal },
+);

@@ -35,7 +35,7 @@ ok ctl live mixture 1:3
 # of two requests between two steps the later one counts
 for i in $(seq 600); do [ "$(q "SELECT count(*) FROM events WHERE run='live' AND title LIKE 'sources weigh%'")" = 1 ] && break; sleep 0.05; done
 code 2 ctl live mixture 1,3
-says "mixture wants a weight for each source"
+says "mixture takes one weight for each source"
 ok ctl live mixture 1:2:3
 for i in $(seq 600); do [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='refused'")" = 1 ] && break; sleep 0.05; done
 q "SELECT title FROM events WHERE run='live' AND kind='refused'" | grep -q "the mixture stays: data.mixture: 3 weights in '1:2:3" || fault "three weights for two sources: $(tail -3 live.out)"

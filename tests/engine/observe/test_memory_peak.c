@@ -47,11 +47,11 @@ static void shared_memory_counts_once(void **state) {
     int turn[] = {back[0], there[1]}, status;
     const double peak = touch(shared, turn);
     assert_int_equal(waitpid(child, &status, 0), child);
-    /* What the program had before the fork counts once while both processes share its pages, and twice once each has
-     * written to its own. */
+    /* What the program had before the fork counts at most twice, once each process has written to its own pages. Its
+     * libraries count less while other programs of the machine map them too. */
     const double together = peak + *said, want = SHARED + 2 * OWN;
-    if (!(together > want + before - 2 && together < want + 2 * before + 6))
-        fail_msg("%.1f and %.1f MiB; want %.1f MiB, and once or twice the %.1f MiB before the fork",
+    if (!(together > want && together < want + 2 * before + 6))
+        fail_msg("%.1f and %.1f MiB; want %.1f MiB, and at most twice the %.1f MiB before the fork",
                  peak, *said, want, before);
     assert_true(peak - before > OWN && peak - before < SHARED + OWN);
     for (int i = 0; i < 2; i++) {

@@ -11,7 +11,7 @@ const row = {
   run: "Warm-1",
   state: "done",
   host: "alpha",
-  tags: "ab cd",
+  tags: "ab cd two\u00a0words",
   note: "a Note",
   loss: 2.5,
 };
@@ -59,6 +59,10 @@ const verdicts = {
   "steps>100": true,
   "steps>200": false,
   "name:bit": true,
+  'tags:"two words"': true,
+  '"two words"': true,
+  'tags:"cd two wo': true,
+  'tags:"words two"': false,
   "name=bitnet": true,
   "teps>100": false, // a part of a name is none: it is a word, and no run has it
   "nothing<1": false, // of a setting that is not known no number is true,

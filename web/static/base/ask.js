@@ -77,7 +77,8 @@ function boxOf({ type = "text", value = "", options, label, maxlength }) {
       options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)),
     );
   if (type === "checkbox") return h("input", { type, checked: Boolean(value) });
-  if (type === "lines") return h("textarea", { rows: 4, maxlength, "aria-label": label });
+  if (type === "lines")
+    return h("textarea", { rows: 4, maxlength, value: String(value), "aria-label": label });
   const step = type === "number" ? "any" : null;
   const text = String(value);
   return h("input", {

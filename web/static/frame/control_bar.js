@@ -5,6 +5,7 @@ import { control, get, statement } from "../base/api.js";
 import { button } from "../base/controls.js";
 import { h, say, toast } from "../base/dom.js";
 import { digits, nth } from "../base/format.js";
+import { storedTag, tagsOf } from "../base/tags.js";
 import { verbs } from "../base/vocabulary.js";
 import { ask, askUntil } from "../base/ask.js";
 
@@ -118,8 +119,8 @@ class ControlBar {
 
   async stop() {
     const text = "It writes a checkpoint first, and can be resumed.";
-    const answer = await ask({ title: `Stop ${this.run}?`, text, action: "Stop", danger: true });
-    if (answer) this.send("stop");
+    const spec = { title: `Stop ${this.run}?`, text, action: "Stop", danger: true };
+    await askUntil(spec, () => this.trySend("stop"));
   }
 
   /** Stated as a value: the peak of the schedule, of which the present rate is a share. */
@@ -168,51 +169,67 @@ class ControlBar {
 
   async annotate() {
     const step = this.head.newest_step;
-    const answer = await ask({
+    const spec = {
       title: `Note at step ${nth(step)} of ${this.run}`,
       text: "Charts mark it, and the timeline lists it.",
       action: "Note",
       fields: [{ name: "text", label: "note" }],
-    });
-    if (answer?.text) this.send("annotate", answer.text, { step });
+    };
+    await askUntil(spec, ({ text }) => text && this.trySend("annotate", text, { step }));
   }
 
   async describe() {
     const row = await get(`runs/${this.run}`);
-    const old = (row.tags || "").split(/[ ,]+/).filter(Boolean);
+    const kept = { tags: tagsOf(row), note: row.note || "" };
     const name = { name: "name", label: "name", value: this.run, maxlength: 64 };
-    const answer = await ask({
+    const spec = {
       title: `Name, tags and note of ${this.run}`,
       action: "Keep",
       fields: [
         ...(this.head.live ? [] : [name]),
-        { name: "tags", label: "tags", value: old.join(" "), note: "separated by blanks" },
-        { name: "note", label: "note", value: row.note || "", maxlength: 500 },
+        {
+          name: "tags",
+          label: "tags",
+          type: "lines",
+          value: kept.tags.join("\n"),
+          note: "one in each line",
+        },
+        { name: "note", label: "note", value: kept.note, maxlength: 500 },
       ],
-    });
-    if (!answer) return;
-    const tags = answer.tags.split(/[ ,]+/).filter(Boolean);
-    const gone = old.filter((tag) => !tags.includes(tag)).map((tag) => `-${tag}`);
-    const added = tags.filter((tag) => !old.includes(tag)).map((tag) => `+${tag}`);
-    if (gone.length + added.length) await this.send("tag", [...gone, ...added].join(" "));
-    if (answer.note !== (row.note || "")) await this.send("note", answer.note);
-    if (answer.name && answer.name !== this.run) await this.rename(answer.name);
+    };
+    await askUntil(spec, (answer) => this.keepDescription(kept, answer));
+  }
+
+  /** Sends what differs from `kept`, and keeps there what the server has taken, so that a second
+   * attempt sends the rest. Throws the refusal of the server. */
+  async keepDescription(kept, { tags: lines, note, name }) {
+    const tags = lines
+      .split("\n")
+      .map((line) => line.trim())
+      .filter(Boolean);
+    const gone = kept.tags.filter((tag) => !tags.includes(tag)).map((tag) => `-${tag}`);
+    const added = tags.filter((tag) => !kept.tags.includes(tag)).map((tag) => `+${tag}`);
+    if (gone.length + added.length) {
+      await this.trySend("tag", [...gone, ...added].map(storedTag).join(" "));
+      kept.tags = tags;
+    }
+    if (note !== kept.note) {
+      await this.trySend("note", note);
+      kept.note = note;
+    }
+    if (name && name !== this.run) await this.rename(name);
   }
 
   async rename(name) {
-    try {
-      const { reply } = await control(this.run, "rename", name);
-      toast(reply);
-      location.hash = `#/run/${name}/overview`;
-    } catch (error) {
-      toast(statement(error));
-    }
+    const { reply } = await control(this.run, "rename", name);
+    toast(reply);
+    location.hash = `#/run/${name}/overview`;
   }
 
   async remove() {
     const { checkpoints } = await get(`runs/${this.run}`);
     const steps = nth(this.head.newest_step);
-    const answer = await ask({
+    const spec = {
       title: `Remove ${this.run} for good?`,
       text: `Its records of ${steps} steps go: curves, events, settings. Nothing brings them back.`,
       action: "Remove",
@@ -224,16 +241,15 @@ class ControlBar {
           type: "checkbox",
         },
       ],
-    });
-    if (!answer) return;
-    try {
-      const what = answer.checkpoints ? "records and checkpoints" : "records";
-      const { reply } = await control(this.run, "remove", what);
-      toast(reply);
-      location.hash = "#/runs";
-    } catch (error) {
-      toast(statement(error));
-    }
+    };
+    await askUntil(spec, (answer) => this.removeRecords(answer.checkpoints));
+  }
+
+  async removeRecords(checkpoints) {
+    const what = checkpoints ? "records and checkpoints" : "records";
+    const { reply } = await control(this.run, "remove", what);
+    toast(reply);
+    location.hash = "#/runs";
   }
 }
 

@@ -14,6 +14,7 @@ import {
   unit,
 } from "../base/format.js";
 import { number, text } from "../base/table.js";
+import { tagsOf } from "../base/tags.js";
 import { figureHelp, stepMetric } from "../base/vocabulary.js";
 import { spark } from "../figures/small_figures.js";
 
@@ -22,8 +23,7 @@ function runLink({ run }) {
 }
 
 function tagsAndNote(row) {
-  const tags = (row.tags || "").split(/[ ,]+/).filter(Boolean);
-  const elements = tags.map((tag) => h("span", { class: "tag" }, tag));
+  const elements = tagsOf(row).map((tag) => h("span", { class: "tag" }, tag));
   return h("span", {}, elements, row.note || "");
 }
 

@@ -1,11 +1,14 @@
 // run_filter.js - the filter of the table of runs: words, key:text, and key<number (also <=, =,
 // >=, >). A key that is not a field of a run is the end of a setting's name: lr<3e-4 means
 // optim.lr. All words must match.
+import { readableTags } from "../base/tags.js";
 
 const typed = /^([a-z][a-z0-9_.]*)(:|<=|>=|=|<|>)(.+)$/;
 
+// quotation marks hold a word with blanks together: tags:"to be cited"
 function wordsOf(filter) {
-  return filter.trim().toLowerCase().split(/\s+/);
+  const words = filter.toLowerCase().match(/(?:[^\s"]|"[^"]*"?)+/g) || [""];
+  return words.map((word) => word.replaceAll('"', ""));
 }
 
 function settingNamed(key, names) {
@@ -36,11 +39,11 @@ export function matches(row, filter, names, settingOf) {
 }
 
 function hasWord({ run, state, host, tags, note }, word) {
-  return `${run} ${state} ${host} ${tags} ${note}`.toLowerCase().includes(word);
+  return `${run} ${state} ${host} ${readableTags(tags)} ${note}`.toLowerCase().includes(word);
 }
 
 function compare(value, operator, wanted) {
-  const text = String(value).toLowerCase();
+  const text = readableTags(String(value)).toLowerCase();
   const n = Number(wanted);
   if (operator === ":") return text.includes(wanted);
   if (value === null) return false;
