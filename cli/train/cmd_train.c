@@ -45,8 +45,8 @@ static int fence(void *ctx, int attempt) {
     return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt);
 }
 
-/* The state that the run ends in, and its exit status. The ranks report whether steps were left: a run that was
- * asked to stop after its last step is done, not stopped. */
+/* Returns the state that the run ends in and sets its exit status. A run that was stopped after its last step is
+ * done: the ranks report whether steps were left. */
 static const char *judge(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
         const bool stopped = r->result_json

@@ -1,4 +1,5 @@
-/* direct_watch.c - one thread that waits for a pidfd, and what is said and recorded then. */
+/* direct_watch.c - a thread that waits for the pidfds of the other ranks of this host, and reports and records a
+ * lost rank. */
 #include "cli/train/direct_watch.h"
 
 #include <poll.h>
@@ -15,7 +16,7 @@
 #include "engine/parallel/mpi/comm.h"
 #include "monitor/job/launch/rank_watch.h"
 
-/* a rank that failed says why by itself, and so do those that its error reaches */
+/* A rank that failed prints its own reason, and so do the ranks that its error reaches. */
 enum { OWN_WORD_MS = 200, SECOND_LOOK_MS = 1000 };
 
 typedef struct peer {
@@ -29,7 +30,7 @@ struct bt_direct_watch {
     int me, stop; /* stop: readable when the watch ends */
     pthread_t thread;
     bool running;
-    bool gone[BT_RANK_WATCH_MAX]; /* as in ranks.at */
+    bool gone[BT_RANK_WATCH_MAX]; /* indexed as ranks.at */
 };
 
 static bool told_to_stop(const bt_direct_watch *w, int wait_ms) {

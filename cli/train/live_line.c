@@ -23,10 +23,10 @@ struct bt_live {
     bool quiet, color;
     bool tty;       /* stderr is a terminal */
     bool keys, raw; /* stdin too, and it is ours */
-    bool shown;     /* the rewriting line stands there */
-    bool dirty;     /* a step came since it was drawn */
+    bool shown;     /* true: the rewriting line is on the screen */
+    bool dirty;     /* true: a step was recorded since the last drawing */
     int64_t drawn_ns, line_ns;
-    /* where the newest rate ends; small steps come many at once */
+    /* end of the interval of the newest rate; small steps arrive in groups */
     int64_t rate_ns, rate_step;
     int64_t step, first_step; /* newest and first of this attempt, -1 none */
     int64_t printed_step;
@@ -35,8 +35,8 @@ struct bt_live {
     double rate[RATES];
     int n_rates, at_rate;
     int slowest;      /* rank whose busy time is largest, -1 unknown */
-    double slow_frac; /* by how much above the median */
-    bt_job_view view; /* of the newest tick, if one came: without a supervisor none does */
+    double slow_frac; /* excess over the median, as a share of it */
+    bt_job_view view; /* newest view of the supervisor; all-zero without a supervisor */
     bool ticked, bell;
     bt_sink sink;
 };
@@ -147,7 +147,7 @@ static void print_line(bt_live *l) {
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-/* A slow rank waits least: what it does itself tells, not how long its step took. */
+/* The slowest rank waits least, so that ranks are compared by the time outside the wait. */
 static void find_slowest(bt_live *l, const bt_step_record *r) {
     if (r->n_ranks < 2) return;
     double worst = -1, *busy = malloc((size_t)r->n_ranks * sizeof *busy);
@@ -178,7 +178,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     }
     l->step = r->step;
     l->loss = r->values[BT_MS_LOSS];
-    /* on a terminal the eye wants the trend, in a log the value of the step */
+    /* A terminal shows a smoothed rate; a log has the rate of the step. */
     const double speed = r->values[BT_MS_TOKENS_PER_S];
     l->tokens_per_s = l->tty && isfinite(l->tokens_per_s) ? 0.7 * l->tokens_per_s + 0.3 * speed
                                                           : speed;
@@ -239,7 +239,7 @@ static void enter_raw(bt_live *l) {
     if (!l->keys || l->raw || tcgetpgrp(STDIN_FILENO) != getpgrp() ||
         tcgetattr(STDIN_FILENO, &t) != 0)
         return;
-    /* ISIG stays: Ctrl-C and Ctrl-Z are signals */
+    /* ISIG remains set: Ctrl-C and Ctrl-Z send signals. */
     t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     t.c_cc[VMIN] = 0;
     t.c_cc[VTIME] = 0;
@@ -251,7 +251,7 @@ static void leave_raw(bt_live *l) {
     l->raw = false;
 }
 
-/* beside those of verbs.def */
+/* These keys are added to those of verbs.def. */
 static const struct {
     char key;
     const char *help;

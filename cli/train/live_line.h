@@ -1,8 +1,8 @@
-/* live_line.h - what `bitrain train` shows while it runs: on stderr, never in the way of the run.
+/* live_line.h - the display of `bitrain train` on stderr; it never blocks the run.
  *
- * A terminal gets one rewriting line and permanent lines for events; anything else one key=value
- * line at most every 10 s (and the first and last). Keys are read from stdin when both are
- * terminals. A terminal that goes away is forgotten. */
+ * A terminal gets one rewriting line and permanent lines for events; other files get one key=value line at most
+ * every 10 s, and the first and the last step. Keys are read from stdin if both are terminals. After a hangup of
+ * the terminal nothing is written to it. */
 #ifndef BT_CLI_TRAIN_LIVE_LINE_H
 #define BT_CLI_TRAIN_LIVE_LINE_H
 

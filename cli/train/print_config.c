@@ -11,8 +11,8 @@ static bool of_this_call(const char *key) {
     return strcmp(key, "run.print_config") == 0 || strcmp(key, "run.dry_run") == 0;
 }
 
-/* What nobody gave: it follows from the rest, and would follow otherwise from one setting more. As a
- * setting of the file it would be held against that setting. */
+/* True for a value that was derived from other settings. It is left out of the file: as a setting it would
+ * contradict later changes of the settings that it was derived from. */
 static bool follows(const bt_opts *o, size_t i) {
     return o->origin[i] <= BT_FROM_PRESET || strcmp(o->where[i], "auto") == 0;
 }

@@ -1,4 +1,4 @@
-/* train_alerts.c - rules that somebody wants to be told of, checked before the run begins. */
+/* train_alerts.c - the alert rules of the user are checked before the run begins. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* train_continue.c - `--continue`: one command that starts a run and, started again, goes on with it, as
- * batch systems, service managers and clusters start their jobs again. */
+/* train_continue.c - `--continue`: one command that starts a run, or resumes it if it exists, for batch systems,
+ * service managers and clusters that repeat a command. */
 #include <stdio.h>
 #include <string.h>
 

@@ -48,7 +48,7 @@ static void to_checkpoint(void *ctx, const bt_ckpt_record *c) {
     if (b->store) b->store->checkpoint(b->store->ctx, c);
 }
 
-/* what rank 0 decided and the others need */
+/* Decisions of rank 0 that every rank receives. */
 typedef struct decided {
     char run[BT_NAME_MAX], out[PATH_MAX], resume_dir[PATH_MAX];
     int attempt, fence;
@@ -191,8 +191,8 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
     bt_text_release(&sample);
     if (code != BT_OK) {
-        /* said before the end of MPI: mpirun may end a rank as soon as another has left with an
-         * error */
+        /* The error is printed before MPI ends: mpirun may kill a rank as soon as another one has exited with an
+         * error. */
         const int me = bt_comm_rank(world);
         if (err->rank == me || (err->rank < 0 && (in_step || me == 0)))
             fprintf(stderr, "bitrain train: rank %d: %s\n", me, err->msg);

@@ -1,4 +1,4 @@
-/* train_elastic.c - the ranks' command line, and the layouts that a run may go on in. */
+/* train_elastic.c - the command line of the ranks, and the layouts in which a run may continue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static void words_release(bt_train_words *w) {
     *w = (bt_train_words){0};
 }
 
-/* puts them in place of the words of before, which stay when there is no memory */
+/* Replaces the words of the command line; the old ones remain if memory is short. */
 static bt_code put_words(bt_train_words *to, const bt_train_plan *p, const bt_run_cfg *cfg,
                          bt_err *err) {
     bt_opts *o = malloc(sizeof *o);
@@ -94,7 +94,7 @@ bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layou
         else if (w->from_step > 0)
             cfg->train.stop_after = left;
     }
-    /* what was predicted was of the first layout */
+    /* The prediction belongs to the first layout. */
     if (code == BT_OK && !bt_elastic_same(cfg, &p->cfg)) {
         cfg->launch.predicted_ms = 0;
         cfg->launch.predicted_parts[0] = '\0';

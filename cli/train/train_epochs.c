@@ -105,7 +105,8 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
                        p->cfg.train.evals_per_epoch > 0,
                saves = given_now(&p->opts, "ckpt.saves_per_epoch") &&
                        p->cfg.ckpt.saves_per_epoch > 0;
-    if (!epochs && !evals && !saves) return BT_OK; /* of a resumed run: the record has the steps */
+    /* a resumed run takes its steps from the record */
+    if (!epochs && !evals && !saves) return BT_OK;
     const char *key = epochs  ? "train.epochs"
                       : evals ? "train.evals_per_epoch"
                               : "ckpt.saves_per_epoch";

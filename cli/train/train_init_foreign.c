@@ -1,5 +1,5 @@
-/* train_init_foreign.c - what a training that begins with a model of another program takes from it: the
- * shape, unless a preset or a setting was given, and the tokenizer, unless one was given. */
+/* train_init_foreign.c - settings that a training takes from a model of another program: the shape, unless a preset
+ * or a setting was given, and the tokenizer, unless one was given. */
 #include <stdio.h>
 #include <string.h>
 

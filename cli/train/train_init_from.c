@@ -1,5 +1,5 @@
-/* train_init_from.c - a run that starts from a checkpoint's weights: which folder, and the shape of
- * the model and its tokenizer where nobody says them. */
+/* train_init_from.c - a run that starts from the weights of a checkpoint: its folder, and the shape and tokenizer
+ * unless they were given. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +14,16 @@
 #include "engine/interop/native.h"
 #include "engine/tune/peft_config.h"
 
-/* what the weights fix, and their tokenizer */
+/* True for settings that the weights fix, and for their tokenizer. */
 static bool follows(const bt_run_cfg *c, const char *key) {
-    /* of a classifier that goes on: a row of its head for each */
+    /* A classifier keeps its labels: each is a row of its head. */
     if (strcmp(key, "data.labels") == 0) return c->data.form == BT_FORMED_LABEL;
     if (strcmp(key, "data.tokenizer") == 0) return true;
     return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.init_from") != 0 &&
            strcmp(key, "model.preset") != 0;
 }
 
-/* a model that has learned to converse in a template goes on in it */
+/* True if the model was tuned with a chat template; it keeps that template. */
 static bool conversed(const json_t *config) {
     static const char *const forms[] = {"alpaca", "messages", "sharegpt", "preference"};
     const char *form = json_string_value(json_object_get(config, "data.form"));
@@ -87,8 +87,7 @@ static bt_code find_model(bt_train_plan *p, const char *key, const char *given, 
     return bt_opts_set(&p->opts, key, folder, p->opts.origin[i], where, err);
 }
 
-/* what the plan of memory needs to know of it. A file that cannot be read is refused by the ranks, who
- * say why */
+/* Sets tune.teacher_shape for the memory plan. A file that cannot be read is refused later, by the ranks. */
 static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
     char shape[sizeof p->cfg.tune.teacher_shape];
     bt_model_file *file = NULL;

@@ -15,7 +15,7 @@
 #include "engine/base/tables/metric.h"
 #include "store/store.h"
 
-/* what is told of the choice: a line for people, facts for the record */
+/* Composes the line about the choice for the user, and the facts for the record. */
 static void tell(bt_train_plan *p, const bt_layout_choice *c) {
     char words[160], ms[32];
     const bt_layout *best = &c->layouts.at[0];
@@ -47,7 +47,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
                                .trial_s = BT_LAYOUT_TRIAL_S,
                                .quiet = p->cfg.run.quiet || p->cfg.run.json};
     bt_code code = bt_layout_choose(&choice, &job, &p->layout_notes, err);
-    if (code == BT_NOTFOUND && job.never) { /* what is only printed measures nothing */
+    if (code == BT_NOTFOUND && job.never) { /* a printed plan measures nothing */
         *err = (bt_err)BT_ERR_INIT;
         bt_text_printf(&p->layout_notes,
                        "layout     not chosen: --layout auto needs rates of this machine, which "

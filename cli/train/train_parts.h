@@ -19,12 +19,13 @@
 typedef struct bt_train_data {
     bool seen;
     int64_t tokens, val_tokens; /* -1: endless */
-    /* of them those that a loss is the mean of; -1: all, or it is of texts and preferences */
+    /* tokens that count in a loss; -1: all of them, or the data are texts or preferences */
     int64_t counted, val_counted;
-    int64_t epoch_tokens; /* of steps that read the data once: with padding of packed documents */
+    /* tokens of the steps of one epoch, with the padding of packed documents */
+    int64_t epoch_tokens;
 } bt_train_data;
 
-/* how fast this machine has trained; run "": it has not, on as many ranks and threads */
+/* Recorded speed of this machine with as many ranks and threads; run "": none. */
 typedef struct bt_train_speed {
     char run[BT_NAME_MAX];
     bool same; /* the run had as many operations a token and tokens a step */
@@ -36,29 +37,29 @@ typedef struct bt_train_plan {
     bt_run_cfg cfg;       /* settled */
     bt_run_cfg given;     /* before automatic values were found */
     bt_elastic elastic;   /* --elastic; 0, 0: none */
-    bt_isa_agreement isa; /* of a rank; all-zero where the ranks are still to be started */
+    bt_isa_agreement isa; /* kernel set of this rank; all-zero if the ranks do not exist yet */
     int ranks;
     int world; /* ranks of the job this process is one of; 0: it starts them */
     char run[BT_NAME_MAX];
     char store[PATH_MAX], out[PATH_MAX];
     char out_made
         [PATH_MAX]; /* topmost folder of `out` that this command made; "": the run keeps `out` */
-    bool resume;    /* the run's record exists and goes on */
+    bool resume;    /* true: the record of the run exists and is continued */
     bool complete;  /* --continue of a run that has done its steps: nothing is trained */
     bt_resume_point from; /* checkpoint to start from */
     /* held from before the checkpoint is chosen; -1: not (yet) */
     int run_lock;
-    char reason[160]; /* of the attempt */
-    bt_text place;    /* flags of the run's record that say where it trains, as they were taken */
+    char reason[160]; /* reason of the attempt */
+    bt_text place;    /* place settings (launch.*, mesh.*) taken from the record, as flags */
     bt_text why;      /* checkpoints passed over, one line each */
-    bt_text recorded; /* the settings of the run that goes on, as JSON */
+    bt_text recorded; /* settings of the resumed run, as JSON */
     bt_text before;   /* the same, also where a checkpoint's folder is resumed */
     bt_text
         tokenizer_of; /* serialised: of the checkpoint that is resumed, or of model.init_from; empty: none */
     bt_text layout, layout_notes; /* --layout auto: the choice and why; lines about its rates */
     bt_text config_json, argv;
     bt_alert_rules alerts;
-    char curl[PATH_MAX]; /* the program that calls alert.webhook; "": none is wanted */
+    char curl[PATH_MAX]; /* path of curl for alert.webhook; "": not needed */
 } bt_train_plan;
 
 void bt_train_plan_release(bt_train_plan *p);
@@ -81,8 +82,8 @@ bt_code bt_train_resume(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
  * the origin that the record gives it, so that settings of a person remain distinct from defaults. */
 bt_code bt_train_config_json(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
-/* A prediction that came from the record stays where the layout, ranks, threads and tokens of a step are the recorded
- * ones. After the settings are settled */
+/* Keeps a recorded prediction if the layout, ranks, threads and tokens of a step are the recorded ones. Call it
+ * after the settings are settled. */
 bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* Warns where changed settings give the next step another learning rate than the recorded schedule gave the last one.
  * After the settings are settled; nothing unless a run or a checkpoint is resumed */
@@ -98,19 +99,19 @@ bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p)
 bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer, bt_text *why,
                         bt_err *err) BT_MUST_CHECK;
 
-/* train_tokenizer.c: data.tokenizer=auto and bpe:N become "bytes" or the file of a tokenizer that was learned
- * from the data (its part that is trained on) and is kept in the cache; a file that is no more there is
- * written again from the checkpoint that the run goes on from. After the settings are read, before
- * bt_train_vocab. BT_ARG: it is not the tokenizer of the weights that training begins with */
+/* train_tokenizer.c: replaces data.tokenizer=auto and bpe:N by "bytes" or by the file of a tokenizer that was
+ * trained on the training data and is kept in the cache. A file that was deleted is restored from the checkpoint
+ * that is resumed. Call it after the settings are read and before bt_train_vocab. Fails with BT_ARG if it is not
+ * the tokenizer of the initial weights. */
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* beside the other things that are kept of data, under a key: where ranks and later runs find it */
+/* Saves a tokenizer in the cache under a key, where the ranks and later runs find it. */
 bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, uint64_t key,
                                 char *path, size_t size, bt_err *err) BT_MUST_CHECK;
 
 /* train_vocab.c: model.vocab, unless it was given, becomes the number of tokens of the tokenizer, or
  * of the weights that model.init_from names. After the settings are read, before they are settled */
-/* model.init_from: a run's name becomes its folder; settings of the model and the tokenizer that nobody
- * gave follow the checkpoint */
+/* Replaces a run's name in model.init_from by its folder; settings of the model and of the tokenizer that were not
+ * given follow the checkpoint. */
 bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_init_foreign.c: the same of a model of another program, a folder of Hugging Face or a GGUF file */
 bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) BT_MUST_CHECK;
@@ -143,7 +144,7 @@ void bt_train_recover(const bt_train_plan *p, bt_writer *writer);
 void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink);
 /* train_resume.c: withdraws a resumed start that recorded no step, and reports it. writer may be NULL */
 void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer);
-/* the built-in corpus exists when the run wants it */
+/* Creates the built-in corpus if the run uses it. */
 bt_code bt_train_corpus(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* sequences of an epoch of the training data, which are tokenised for it; -1: endless. c: resolved settings */
 bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t *out, bt_err *err)
@@ -154,8 +155,8 @@ bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) BT_
 /* train_epochs.c: train.epochs, train.evals_per_epoch and ckpt.saves_per_epoch become train.steps, train.eval_every and
  * ckpt.every. After the number of ranks is known, before the settings are settled. BT_ARG: both are given */
 bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* that, the database, and the data itself: opened as the ranks will, so that what is wrong with it
- * is said before a job starts; data (may be NULL) says how much there is */
+/* Checks the corpus, the database and the data, which are opened as the ranks will open them, so that faults are
+ * reported before a job starts. data: sizes; may be NULL. */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;
 
 /* train_layout.c: --layout auto sets what the user left open to the planner's first choice. After the
@@ -169,20 +170,21 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate 
 /* train_time.c: how long the steps take, for `plan` and `train --dry-run` alike */
 typedef enum {
     BT_TIME_UNKNOWN,
-    BT_TIME_TRIED,     /* by real steps of this layout */
+    BT_TIME_TRIED,     /* real steps of this layout */
     BT_TIME_SAME_RUN,  /* a recorded run of the same work */
-    BT_TIME_PREDICTED, /* by the machine's rates */
+    BT_TIME_PREDICTED, /* measured rates of the machine */
     BT_TIME_OTHER_RUN  /* a recorded run of other work */
 } bt_time_source;
 typedef struct bt_train_time {
     bt_time_source source;
-    bt_train_speed speed;                 /* of a recorded run; run "": none */
-    double step_s, seconds, tokens_per_s; /* of the source; NaN: unknown */
-    double predicted_s;                   /* of a step; NaN: the rates are not known */
-    double trial_load;                    /* of other programs; NaN: not known */
+    bt_train_speed speed;                 /* speed of a recorded run; run "": none */
+    double step_s, seconds, tokens_per_s; /* figures of the source; NaN: unknown */
+    /* predicted time of a step; NaN: the rates are not known */
+    double predicted_s;
+    double trial_load; /* load of other programs; NaN: not known */
 } bt_train_time;
-/* by what is known: first a trial, then a run of the same work, then the prediction, then a run of other work.
- * predicted_s: NaN or 0, none; tried may be NULL */
+/* Chooses the best known source: first a trial, then a run of the same work, then the prediction, then a run of
+ * other work. predicted_s: NaN or 0 if unknown; tried may be NULL. */
 void bt_train_time_of(const bt_train_plan *p, double predicted_s, const bt_trial_rate *tried,
                       bt_train_time *out);
 /* "trial", "rates", the name of a run, or "" */
@@ -214,8 +216,8 @@ bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layou
 /* reads --elastic, and sets the number of ranks to start with: inside its range */
 bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) BT_MUST_CHECK;
 
-/* train_detach.c: the same command once more in a session of its own, under the run's name, and how to
- * watch and stop it; what is wrong with data and settings is said here, before */
+/* train_detach.c: starts the same command in a session of its own and prints how to watch and stop the run. Faults
+ * of data and settings are reported before. */
 bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_err *err)
     BT_MUST_CHECK;
 
@@ -229,20 +231,19 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out);
 /* train_plan.c: work, layout, memory of every rank, command of mpirun; as text or (run.json) as one
  * JSON object */
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* what --print-config or --dry-run asks for */
+/* Prints the output of --print-config or --dry-run. */
 bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_print.c */
-/* who gave a setting: "--lr", "conf.yaml:3", "preset nano", "auto" */
+/* Returns the origin of a setting: "--lr", "conf.yaml:3", "preset nano", "auto". */
 const char *bt_train_setting_where(const bt_train_plan *p, const char *key);
 /* a line, where a resumed run takes its ranks, threads or hosts from its record */
 void bt_train_place_line(const bt_train_plan *p, bt_text *out);
 /* lines: what begins, and checkpoints passed over */
 void bt_train_greeting(const bt_train_plan *p, bt_text *out);
-/* the end of a run: result_json is what rank 0 told, may be NULL. state: "done" "stopped"
- * "failed" */
+/* Prints the end of a run. result_json: the result of rank 0, may be NULL. state: "done" "stopped" "failed" */
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
                       const char *result_json);
-/* a true flag, or a text that is there (copied into buf unless NULL), in what rank 0 told */
+/* True for a flag that is true, or a text that exists (copied into buf unless NULL), in the result of rank 0. */
 bool bt_train_result_says(const char *result_json, const char *key, char *buf, size_t size);
 void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX],
                          char user[64]);

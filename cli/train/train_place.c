@@ -1,5 +1,4 @@
-/* train_place.c - where a run keeps its things: absolute paths, the out folder, the cache, the
- * built-in corpus. */
+/* train_place.c - the files of a run: absolute paths, the out folder, the cache, the built-in corpus. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -22,8 +21,8 @@
 /* for ranks that save a large model before they leave */
 enum { LOCK_WAIT_S = 60 };
 
-/* The files a setting names are found again from any folder: each word that is a file or folder here
- * becomes its absolute path. Others ("builtin", "synth:chain", what is missing) stay as they are. */
+/* Makes the paths of a setting absolute, so that they are valid in any folder: each word that is a file or folder
+ * here. Other words ("builtin", "synth:chain", missing files) remain unchanged. */
 static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
     char path[PATH_MAX];
@@ -77,7 +76,7 @@ bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
     char cache[PATH_MAX];
     if (!p->out[0]) BT_TRY(bt_train_out(p, p->run, p->out, err));
     BT_TRY(bt_opts_set(&p->opts, "run.out", p->out, BT_FROM_FLAG, "auto", err));
-    if (strcmp(p->cfg.run.name, p->run) != 0) /* else it was given, and says where */
+    if (strcmp(p->cfg.run.name, p->run) != 0) /* a given name keeps its origin */
         BT_TRY(bt_opts_set(&p->opts, "run.name", p->run, BT_FROM_FLAG, "auto", err));
     if (p->cfg.data.cache[0]) return BT_OK;
     BT_TRY(bt_train_cache(p, cache, err));
@@ -151,9 +150,8 @@ typedef struct split_size {
     int64_t tokens, counted, epoch_tokens;
 } split_size;
 
-/* The data as rank 0 will see it. What is missing, binary or too short is said here in one line,
- * before a run is recorded and a job started; tokenised text is in the cache afterwards, where all
- * ranks find it. */
+/* Opens the data as rank 0 will. Data that are missing, binary or too short are reported in one line, before a run
+ * is recorded and a job started; the tokenised text is in the cache afterwards, where all ranks find it. */
 static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, bt_err *err) {
     bt_loader *loader = NULL;
     bt_progress bar;
@@ -169,7 +167,7 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, 
     bt_code code = bt_loader_open(&loader, &cfg, err);
     bt_progress_end(&bar);
     BT_TRY(code);
-    /* of a training the ranks record them as events */
+    /* In a training the ranks record these notes as events. */
     const bool own_files = split == BT_SPLIT_TRAIN || c->data.val_path[0];
     if (c->run.dry_run && !c->run.quiet && own_files)
         bt_cli_print_data_notes(bt_loader_notes(loader));

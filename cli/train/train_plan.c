@@ -134,7 +134,7 @@ static void time_of(const bt_train_plan *p, work_time *t) {
     bt_train_time_of(p, t->has_rates ? predicted.step.step_s : NAN, &tried, &t->time);
 }
 
-/* `bitrain plan` of the same settings: its rates are those that this plan asks for */
+/* Prints the command `bitrain plan` for the same settings, whose rates this plan uses. */
 static void print_plan_command(const bt_train_plan *p) {
     static const char dry[] = " --dry-run", train[] = "bitrain train";
     const char *words = bt_text_str(&p->argv), *cut = strstr(words, dry);
@@ -204,8 +204,8 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
         p->cfg.train.micro_batch == 1 ? "" : "s");
 }
 
-/* what the stages of ZeRO make of P parameters, T of them in linear layers and E in an embedding and
- * a head that are shared out, over S shards */
+/* Memory of P parameters, T of them in linear layers and E in an embedding and a head that are divided among ranks,
+ * over S shards by stages of ZeRO. */
 typedef struct shares {
     double P, T, E, S, L;
     /* bytes of a latent weight of linear layers; of an optimizer's states, of matrices and of the rest */
@@ -252,7 +252,7 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
 }
 
 static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
-    /* of adapters: the base is what fills these, and P are they */
+    /* With adapters the base fills these arenas, and P counts the adapters. */
     if (s->adapters && (strcmp(arena, "params") == 0 || strcmp(arena, "quantised") == 0)) return "";
     char bytes[32], quantised[32], states[48];
     bool local = s->weight_source == BT_WEIGHTS_LOCAL;
@@ -296,7 +296,7 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
     return buf;
 }
 
-/* without what a trainer does without where memory is short (engine/train/trainer.c) */
+/* Bytes without the optional memory that a trainer leaves out if memory is short (engine/train/trainer.c). */
 static size_t needed_bytes(const rank_plan *r) {
     size_t bytes = r->bytes;
     for (size_t i = 0; i < r->n; i++)
@@ -453,7 +453,7 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     return code;
 }
 
-/* who holds what depends on who shares a host */
+/* Sets the ranks of each host, on which exchanges and memory states depend. */
 static void expect_hosts(const bt_train_plan *p) {
     enum { HOSTS_MOST = 4096 };
     static int slots[HOSTS_MOST];

@@ -1,4 +1,4 @@
-/* train_print.c - what `bitrain train` says before and after a run. */
+/* train_print.c - the lines that `bitrain train` prints before and after a run. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -127,7 +127,7 @@ static void print_sample(const char *sample) {
     }
 }
 
-/* how a model of these data is asked something */
+/* Returns an example of a first prompt for a model of these data. */
 static const char *first_question(const bt_run_cfg *c) {
     switch (c->data.form) {
     case BT_FORMED_TEXT:
@@ -173,8 +173,8 @@ static void print_next(const bt_train_plan *p, bool done) {
     bt_text_release(&store);
 }
 
-/* The run's tokens/s as every view tells it, of its newest steps, also those of earlier attempts; without
- * a database that of the attempt. */
+/* Prints the tokens/s of the run's newest steps, including those of earlier attempts, as every view shows them;
+ * without a database those of the attempt. */
 static void print_speed(const bt_train_plan *p, double of_attempt) {
     bt_db *db = NULL;
     bt_err ignored;
@@ -201,7 +201,7 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
         json_decref(r);
         return;
     }
-    if (strcmp(state, "failed") == 0) { /* the error says it all */
+    if (strcmp(state, "failed") == 0) { /* the error has been printed */
         json_decref(r);
         return;
     }

@@ -17,8 +17,8 @@
 #include "engine/config/rank_setup.h"
 #include "engine/config/setting_scope.h"
 
-/* A value of either form: plain text, or {"value": ..., "origin": ..., "where": "auto"}. False for one that was
- * found automatically, unless `found` asks for it. */
+/* Reads a value in either form: plain text, or {"value": ..., "origin": ..., "where": "auto"}. Returns false for an
+ * automatic value unless `found` is true. */
 static bool text_of(const json_t *v, bool found, bt_text *out) {
     bt_text_clear(out);
     if (json_is_object(v)) {
@@ -50,7 +50,7 @@ static bool same_value(const char *a, const char *b) {
     return strcmp(a, b) == 0 || (*a && *b && !*ea && !*eb && x == y);
 }
 
-/* The model's shape is in the weights, and the optimizer's rule in its states: they may be said again, not
+/* The model's shape is fixed by the weights, and the optimizer by its states: the stored value may be repeated, not
  * changed. */
 static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored, bt_err *err) {
     const bt_opt *opt = &p->opts.table[i];
@@ -72,8 +72,8 @@ static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored,
 
 /* ---- placement ------------------------------------------------------------------------------- */
 
-/* What this call says about the place replaces what follows from it: another layout finds its number
- * of ranks, another number of ranks its threads. */
+/* True if this command sets something that the value depends on: another layout finds its number of ranks, another
+ * number of ranks its threads. */
 static bool place_is_told(const bt_train_plan *p, const char *key) {
     static const char *const layout[] = {"mesh.pp", "mesh.dp_replicate", "mesh.dp_shard",
                                          "mesh.tp"};
@@ -173,7 +173,7 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
 
 /* ---- prediction ------------------------------------------------------------------------------ */
 
-/* what the time of a step was predicted for */
+/* True for settings that the predicted time of a step depends on. */
 static bool decides_time(const char *key) {
     const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
     return resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLACED ||
@@ -260,7 +260,7 @@ static void put_change(bt_text *out, const char *key, const char *then, const ch
     bt_text_printf(out, "%s%s %s -> %s", out->len ? ", " : "", key, then, now);
 }
 
-/* the schedule of the stored settings; changed: names of the settings that are others now */
+/* Computes the schedule of the stored settings. changed: names of the settings that differ now. */
 static bt_code stored_schedule(const bt_train_plan *p, bt_lr_schedule *out, bt_text *changed,
                                bt_err *err) {
     bt_opts o;

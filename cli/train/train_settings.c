@@ -26,8 +26,9 @@ static void keep_argv(bt_train_plan *p, int argc, char **argv) {
     }
 }
 
-/* Repairs a database that was damaged while no process wrote to it: its readable rows move to a new file, so that the
- * run can start. In a process that is a rank, the file stays as it is, because other ranks use it at the same time. */
+/* Repairs a database that was damaged while no process wrote to it: its readable rows move to a new file, so that
+ * the run can start. A rank under a foreign mpirun does not repair it, because other ranks use the file at the same
+ * time. */
 static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;

@@ -1,5 +1,5 @@
-/* train_time.c - how long a run will take on this machine: from trials, from runs that were recorded on it, from
- * its rates; one choice of the source and one line for `plan` and `train --dry-run`. */
+/* train_time.c - the expected time of a run on this machine: from trials, recorded runs or measured rates. `plan`
+ * and `train --dry-run` share the choice of the source and the line. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,13 +10,13 @@
 #include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
 
-/* How far another run's model and batch may be from these for its speed to say something: small models and
- * steps reach a fraction of the operations a second that larger ones do. */
+/* Largest ratio of model and batch between this run and a recorded one whose speed is used: small models and steps
+ * reach a fraction of the operations per second of larger ones. */
 #define NEAR "2.0"
 
-/* ?1 host, ?2 ranks, ?3 threads, ?4 operations of a token, ?5 tokens of a step: the newest run of the same
- * work, else of work near it, on as many ranks and threads; one that waited, as asked or not, only where
- * there is no other of the same work. The speed is that of `runs` */
+/* ?1 host, ?2 ranks, ?3 threads, ?4 operations of a token, ?5 tokens of a step. Selects the newest run of the same
+ * work, otherwise of similar work, with as many ranks and threads; a run that was paused or held back is selected
+ * only if there is no other of the same work. The speed is that of the view `runs`. */
 static const char newest_alike[] =
     "SELECT run, flop, same, tokens_per_s FROM (SELECT r.run AS run, r.started_s AS started_s, "
     "r.tokens_per_s AS tokens_per_s, CAST(flop.value AS REAL) AS flop, CAST(batch.value AS REAL) "

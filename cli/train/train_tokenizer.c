@@ -57,7 +57,7 @@ bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, u
     return code;
 }
 
-/* in place of `auto`; in place of bpe:N, which stays as much given as it was */
+/* Replaces `auto`. In place of bpe:N the origin of the setting is kept. */
 static bt_code set(bt_train_plan *p, const char *value, const char *where, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
     const bt_opt_origin from = p->opts.origin[i] > BT_FROM_PRESET ? p->opts.origin[i]
@@ -148,7 +148,7 @@ static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
     return bt_run_cfg_words(&p->opts, &p->cfg, ranks, err);
 }
 
-/* asked: "auto", or N of "bpe:N" */
+/* asked: N of "bpe:N"; 0: auto */
 static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
     char path[sizeof p->cfg.data.tokenizer], folder[PATH_MAX];
     uint64_t bytes;
@@ -158,7 +158,8 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
     bt_code code = bt_train_corpus(p, &why);
     if (code == BT_OK)
         code = bt_sources_list_glob(&found, p->cfg.data.path, p->cfg.data.glob, folder, &why);
-    if (code != BT_OK) { /* said where the data is opened; a plan for elsewhere needs no data */
+    /* the fault is reported when the data is opened; a plan for another machine needs no data */
+    if (code != BT_OK) {
         if (!asked) return set(p, "bytes", "as data.path", err);
         return bt_fail(err, code, "%s", why.msg);
     }
@@ -176,10 +177,10 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
     return set(p, "bytes", "as data.path", err);
 }
 
-/* ---- gone on with ---------------------------------------------------------------------------- */
+/* ---- from a checkpoint ---------------------------------------------------------------------- */
 
-/* The cache may be emptied, and a checkpoint's folder may come from another machine: it has its tokenizer
- * in it. */
+/* Restores the file from the checkpoint, which contains the tokenizer: the cache may be empty, and the folder of a
+ * checkpoint may be from another machine. */
 static bt_code restore(bt_train_plan *p, bt_err *err) {
     char path[sizeof p->cfg.data.tokenizer], where[sizeof p->opts.where[0]];
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
@@ -215,7 +216,7 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "data.tokenizer=%s cannot be learned: %s (give a tokenizer file, or bytes)",
                        word, reason);
-    /* who says how many tokens a model has, or has a model, has said what they are */
+    /* A given vocabulary and initial weights fix the tokens, so `auto` is bytes there. */
     if (is_auto && (reason || p->cfg.model.init_from[0] || p->from.dir[0] ||
                     p->opts.origin[vocab] > BT_FROM_PRESET))
         return set(p, "bytes", "as data.path", err);
@@ -225,7 +226,7 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
 
 /* ---- compared with that of the weights ------------------------------------------------------- */
 
-/* Under another tokenizer each row of the embedding would mean other text. */
+/* Under another tokenizer each row of the embedding would belong to another text. */
 static bt_code check_weights(const bt_train_plan *p, bt_err *err) {
     const char *where = p->opts.where[bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer")];
     bool same;
@@ -258,7 +259,7 @@ static bt_code check_weights(const bt_train_plan *p, bt_err *err) {
 
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
     BT_TRY(choose_tokenizer(p, err));
-    /* of synthetic data each process makes tokens; those of a printed plan are not learned yet */
+    /* Synthetic data consist of tokens; the tokenizer of a printed plan is not trained yet. */
     if (strncmp(p->cfg.data.path, "synth:", 6) == 0 ||
         strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0)
         return BT_OK;

@@ -1,8 +1,10 @@
-/* train_vocab.c - what a tokenizer settles. The vocabulary of a model whose model.vocab nobody gave: as many tokens
- * as its tokenizer has. A row of the embedding for a token that the tokenizer never makes is a parameter
- * that is never trained. Synthetic data has no tokenizer: the preset's vocabulary stays.
- * And the chat template of conversations whose data.template nobody gave: that of the base, which a model that was
- * tuned to converse should go on with. */
+/* train_vocab.c - settings that follow from the tokenizer.
+ *
+ * model.vocab, unless given, is the number of tokens of the tokenizer: a row of the embedding for a token that
+ * never occurs is a parameter that is never trained. Synthetic data has no tokenizer and keeps the vocabulary of
+ * the preset.
+ *
+ * data.template of conversations, unless given, is that of the base model, which was tuned with it. */
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -17,14 +19,14 @@
 static bt_code of_tokenizer(const bt_run_cfg *c, long long *vocab, bt_err *err) {
     bt_tokenizer *t;
     if (sscanf(c->data.tokenizer, "bpe:%lld", vocab) == 1)
-        return BT_OK; /* of a plan that is printed */
+        return BT_OK; /* a plan is only printed */
     BT_TRY(bt_tokenizer_load(&t, c->data.tokenizer[0] ? c->data.tokenizer : "bytes", err));
     *vocab = bt_tokenizer_vocab(t);
     bt_tokenizer_free(t);
     return BT_OK;
 }
 
-/* of the weights that training starts from; 0: the checkpoint does not say */
+/* Reads the vocabulary of the weights that training starts from; 0: the checkpoint does not contain it. */
 static bt_code of_checkpoint(const bt_run_cfg *c, long long *vocab, bt_err *err) {
     char path[PATH_MAX];
     bt_ckpt_meta meta;
@@ -48,7 +50,7 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) {
     char text[24];
     if (p->opts.origin[i] > BT_FROM_PRESET || strncmp(p->cfg.data.path, "synth:", 6) == 0)
         return BT_OK;
-    /* of another program: bt_train_init_foreign has set it */
+    /* bt_train_init_foreign has set it for a model of another program. */
     if (weights && bt_model_file_kind(p->cfg.model.init_from) != BT_IN_NATIVE) return BT_OK;
     BT_TRY(weights ? of_checkpoint(&p->cfg, &vocab, err) : of_tokenizer(&p->cfg, &vocab, err));
     if (!vocab || vocab == p->cfg.model.vocab) return BT_OK;
@@ -64,7 +66,7 @@ static bool converses(const bt_run_cfg *c) {
            c->data.form == BT_FORM_SHAREGPT || c->data.form == BT_FORM_PREFERENCE;
 }
 
-/* the tokenizer's own template, or what its special tokens say */
+/* Returns the template of the tokenizer, or the one that its special tokens belong to. */
 static bt_code template_of(const bt_tokenizer *t, const bt_chat_template **out, const char **how,
                            bt_err *err) {
     const char *jinja = bt_tokenizer_chat_template(t);
@@ -85,8 +87,7 @@ bt_code bt_train_template(bt_train_plan *p, bt_err *err) {
     const char *how = "";
     bt_tokenizer *t = NULL;
     if (strcmp(p->cfg.data.template, "auto") != 0 || !converses(&p->cfg)) return BT_OK;
-    if (strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0)
-        return BT_OK; /* of a plan that is printed */
+    if (strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0) return BT_OK; /* a plan is only printed */
     BT_TRY(bt_tokenizer_load(&t, p->cfg.data.tokenizer[0] ? p->cfg.data.tokenizer : "bytes", err));
     bt_code code = template_of(t, &row, &how, err);
     if (code == BT_OK && row)

@@ -1,4 +1,4 @@
-/* cmd_rank.c - what the supervisor's mpirun starts, once per rank. Not for people. */
+/* cmd_rank.c - `bitrain rank`, one rank of a run. The supervisor starts it through mpirun; users do not. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,8 +38,8 @@ static void on_control(void *ctx, const bt_ctl *c) {
     atomic_fetch_or(&box.bits, UINT32_C(1) << c->verb); /* BT_REQ_PAUSE, ... */
 }
 
-/* The supervisor is gone: nobody restarts us and nobody records. Save and go. RESUME: a pause must
- *                         not hold us. */
+/* The supervisor has exited: there are no restarts and no records any more, so the ranks save and exit. RESUME ends
+ * a pause, which would delay that. */
 static void on_lost(void *ctx) {
     (void)ctx;
     atomic_fetch_or(&box.bits, (uint32_t)(BT_REQ_STOP | BT_REQ_RESUME));
@@ -114,7 +114,7 @@ static bt_code connect_wire(const words *w, const bt_run_cfg *cfg, bt_wire **wir
     return code;
 }
 
-typedef struct waiting { /* of a rank of a hot spare */
+typedef struct waiting { /* start of a rank of a hot spare */
     const bt_run_cfg *cfg;
     words words;
     bt_spare_go go;
@@ -137,7 +137,7 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
     return BT_OK;
 }
 
-static bt_place *place; /* NULL: nobody looks */
+static bt_place *place; /* NULL: without a progress page */
 
 static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_err *err) {
     static bt_run_cfg cfg;
@@ -188,7 +188,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
     return code;
 }
 
-/* The lowest rank that knows says it, in the form the supervisor looks for. */
+/* Prints the error once, on the lowest rank that knows its reason, in the form that the supervisor parses. */
 static void report(bt_code code, const bt_err *err) {
     const int me = bt_comm_rank(bt_comm_world());
     if (place) atomic_store(&place->failed, 1);
@@ -213,7 +213,7 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
         *exit_status = bt_exit_code(code);
         bt_rank_leave(in_step, err, *exit_status);
         bt_comm_finalize();
-        return BT_OK; /* said already */
+        return BT_OK; /* already printed */
     }
     bt_comm_finalize();
     return BT_OK;

@@ -1,5 +1,5 @@
-/* rank_run.h - what one rank does, under our supervisor (`bitrain rank`) or under a foreign mpirun
- * or srun (`bitrain train`). */
+/* rank_run.h - the training of one rank, under our supervisor (`bitrain rank`) or under a foreign mpirun or srun
+ * (`bitrain train`). */
 #ifndef BT_CLI_TRAIN_RANK_RANK_RUN_H
 #define BT_CLI_TRAIN_RANK_RANK_RUN_H
 
@@ -17,13 +17,13 @@ typedef struct bt_rank_run {
     const bt_isa_agreement *isa; /* may be NULL */
     const bt_sink *sink;         /* rank 0's; NULL: record nothing */
     bt_request_box *requests;
-    bt_place *place;        /* black box; NULL: nobody looks */
+    bt_place *place;        /* progress page; NULL: none */
     const char *resume_dir; /* "" fresh */
     int attempt;            /* number that fences its checkpoints */
-    int number;             /* of the attempt in the run's record */
+    int number;             /* number of the attempt in the run's record */
     const char *memory_dir; /* for the newest states (trainer.h); NULL: none */
     const char *kept_dir;   /* folder that outlives the attempt; NULL: none */
-    /* of a job that waits beside another (trainer.h); NULL: it begins at once */
+    /* Start of a hot spare (trainer.h); NULL: training begins at once. */
     bt_code (*wait)(void *ctx, bt_trainer_start *start, bt_err *err);
     void *wait_ctx;
 } bt_rank_run;
@@ -32,9 +32,8 @@ typedef struct bt_rank_run {
  * step began, where the other ranks may wait inside a collective for ever */
 bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step,
                       bt_err *err) BT_MUST_CHECK;
-/* ends the job when a rank failed in mid-step; who is not the one to tell why leaves the one who is
- * half a second. Returns without doing anything before the first step, where all ranks fail
- * together. */
+/* Ends the job if a rank failed during a step. A rank without a reason of its own leaves half a second to the rank
+ * that has one. Returns at once before the first step, because all ranks fail together there. */
 void bt_rank_leave(bool in_step, const bt_err *err, int exit_status);
 
 /* The result of a training as a JSON object, with the sample of text unless it is empty. Commands add `run` and the

@@ -1,5 +1,5 @@
-/* rank_stack.c - the handler of SIGUSR2 in a rank. What it calls takes no lock that a hanging rank could hold but the
- * loader's; a rank that is asked is ended afterwards in any case. */
+/* rank_stack.c - the handler of SIGUSR2 in a rank. The functions that it calls take no lock that a hanging rank
+ * could hold, except that of the loader; the supervisor ends the rank afterwards in any case. */
 #include "cli/train/rank/rank_stack.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 enum { DEPTH = 32, OWN = 2 /* the handler, and the kernel's return from it */ };
 static int me;
 
-/* of the function, or its object and the offset */
+/* Writes the name of the function, or its object and the offset. */
 static const char *name_of(void *at, char *out, size_t size) {
     Dl_info where;
     memset(&where, 0, sizeof where);
@@ -54,7 +54,7 @@ void bt_rank_stack_on_signal(int rank) {
     void *frames[DEPTH];
     struct sigaction a;
     me = rank;
-    (void)backtrace(frames, DEPTH); /* which loads what it needs, now */
+    (void)backtrace(frames, DEPTH); /* loads the libraries of backtrace() outside the handler */
     bt_own_symbols_load();
     memset(&a, 0, sizeof a);
     a.sa_handler = on_signal;
