@@ -20,7 +20,7 @@ static const bt_opt help_opts[] = {
     BT_ROW_TEXT(help_cfg, completion, "--completion", "", "completion script of a shell: bash"),
 };
 
-/* of a command, or of one of its verbs (words behind the command) */
+/* Prints the help of a command, or of one of its verbs (words after the command). */
 static bt_code of_command(const bt_command *c, const char *const *words, size_t n, bt_err *err) {
     char *argv[MAX_WORDS + 1] = {0};
     bt_verb_help verb;

@@ -232,8 +232,7 @@ static bool completion_choice(bt_text *out, const char *word, size_t n) {
     return k < KINDS || literal;
 }
 
-/* "RUN VERB [KEY=VALUE]": what stands at word 2, 3, ... of the command line; "..." means from
- * there on */
+/* "RUN VERB [KEY=VALUE]": the kind of word 2, 3, ... of the command line; "..." repeats the last one. */
 static void completion_places(bt_text *out, const bt_command *c) {
     int place = 2;
     for (const char *a = c->args ? c->args : ""; *a; place++) {

@@ -1,5 +1,5 @@
-/* help_train.c - help on what a run is made of: the settings in groups, the most used ones first, with
- * the values they have when nobody gives them; and the presets. */
+/* help_train.c - help on the settings of a run in groups, the most used ones first, with their defaults; and on the
+ * presets. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,8 +41,8 @@ static bool is_most_used(const char *key) {
     return false;
 }
 
-/* "[0.002, the preset's]": the value that holds when nobody gives one; of the built-in text, whose tokens are
- * learned, a preset may have others than 'bitrain help presets' tells */
+/* Writes "[0.002, the preset's]", the default. With the built-in text, whose tokens are trained, a preset may have
+ * another value than in 'bitrain help presets'. */
 static void put_default(const bt_opts *o, size_t i, bt_text *out) {
     const bt_opt *opt = &o->table[i];
     const bool automatic = strcmp(o->where[i], "auto") == 0,
@@ -50,7 +50,7 @@ static void put_default(const bt_opts *o, size_t i, bt_text *out) {
     bt_text value;
     bt_text_init(&value);
     bt_opt_value(o, i, &value);
-    /* a 0 that the help does not explain means: not used; some say their default themselves */
+    /* A default of 0 without an explanation means unused; some help texts contain the default. */
     const bool unused = strcmp(bt_text_str(&value), "0") == 0 && !strstr(opt->help, "(0:");
     if (value.len && !unused && !strstr(opt->help, "default") && opt->type != BT_OPT_BOOL &&
         opt->type != BT_OPT_LIST)
@@ -148,7 +148,7 @@ static bool preset_cfg(const char *name, bt_opts *o, bt_run_cfg *cfg) {
            bt_run_cfg_settle(o, cfg, 1, &why) == BT_OK;
 }
 
-/* of the preset's own steps, on two cores of an EPYC with AVX-512 (tests/bench/RESULTS.md) */
+/* Time of the preset's own steps on two cores of an EPYC with AVX-512 (tests/bench/RESULTS.md). */
 static const char *time_of(const char *preset) {
     static const char *const times[][2] = {{"nano", "2 minutes"},
                                            {"small", "75 minutes"},

@@ -173,7 +173,7 @@ typedef struct flips {
     bool all; /* all codes change */
 } flips;
 
-/* codes go from 1 to 0 and back, which no message of flips knows from others */
+/* Codes change from 1 to 0 and back, so that a message of flips contains every change. */
 static void change(void *ctx) {
     flips *f = ctx;
     f->round++;

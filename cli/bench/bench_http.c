@@ -140,7 +140,7 @@ static bt_code first_bytes(http_bench *b, bt_err *err) {
     return BT_OK;
 }
 
-/* what the pages ask for when a run is opened, of a server that has read nothing yet */
+/* Measures the requests of the page when a run is opened, on a server that has read nothing yet. */
 static bt_code series(http_bench *b, bt_err *err) {
     static const char *const whole[] = {
         "metric=loss&metric=val_loss&x=step",

@@ -118,7 +118,7 @@ static bt_code make_runs(bt_learn *b, bt_err *err) {
 typedef struct words {
     const char *at[2 * SETTINGS + 64];
     size_t n, settings;
-    char text[16384]; /* of the settings, each ended by NUL */
+    char text[16384]; /* "key=value" of the settings, each ended by NUL */
     size_t used;
 } words;
 

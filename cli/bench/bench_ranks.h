@@ -1,5 +1,5 @@
-/* bench_ranks.h - measurements that need several ranks: mpirun starts this program again, and what rank
- * 0 found out comes back as one line. */
+/* bench_ranks.h - measurements that need several ranks: mpirun starts this program again, and the result of rank 0
+ * is returned as one line. */
 #ifndef BT_CLI_BENCH_BENCH_RANKS_H
 #define BT_CLI_BENCH_BENCH_RANKS_H
 
@@ -7,8 +7,8 @@
 #include "cli/common/progress.h"
 #include "engine/config/run_cfg.h"
 
-/* How far a measurement is. A rank of several writes lines of progress for its parent; a single process draws
- * the bar itself. */
+/* Progress of a measurement. One of several ranks writes lines of progress for its parent; a single process draws
+ * the bar. */
 typedef struct bt_bench_bar {
     bt_progress bar;
     bool marked;

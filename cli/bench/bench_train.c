@@ -170,8 +170,7 @@ static bt_code measure(const bt_run_cfg *cfg, shown_steps *shown, bt_train_resul
     return code;
 }
 
-/* plain, reproducible, plain, reproducible: what disturbs the machine meets both; r is the last
- * run's */
+/* The order is plain, reproducible, plain, reproducible, so that disturbances affect both; r is of the last run. */
 static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, shown_steps *shown,
                             bt_train_result *r, reproducible_cost *cost, bt_err *err) {
     shown->rounds = 4;

@@ -9,14 +9,14 @@
 typedef struct bt_http {
     int fd, port; /* fd -1: closed; the next request opens it */
     const char *token;
-    char *body; /* of the last answer, NUL-terminated; owned */
+    char *body; /* body of the last response, NUL-terminated; owned */
     size_t n, cap;
     int status;
     int64_t first_byte_ns, done_ns; /* since the request was sent */
 } bt_http;
 
 int bt_http_connect(int port); /* a socket, or -1; reads time out after 20 s */
-/* GET path; 0 when an answer came (whatever its status), -1 when the connection failed */
+/* GET path; returns 0 if a response arrived (with any status), -1 if the connection failed. */
 int bt_http_get(bt_http *h, const char *path);
 void bt_http_close(bt_http *h);
 

@@ -15,8 +15,7 @@ enum { BT_LEARN_RECIPES = 32, BT_LEARN_CORPORA = 16, BT_LEARN_SEEDS = 100, BT_LE
 typedef struct bt_learn_cfg {
     char recipes[8192], corpora[4096], with[4096], store[1024], dir[512], curves[1024];
     int64_t seeds;
-    double goal,
-        minutes; /* minutes of steps that each run is to have; 0: as many steps as its settings say */
+    double goal, minutes; /* minutes of steps for each run; 0: as many steps as its settings have */
     bool json, force;
 } bt_learn_cfg;
 
@@ -26,7 +25,8 @@ typedef struct bt_learn_word {
 } bt_learn_word;
 
 typedef struct bt_learn_point {
-    double minutes, tokens, bits; /* of training steps, of training, per byte of validation */
+    /* minutes of training steps, tokens of training, bits per byte of validation */
+    double minutes, tokens, bits;
 } bt_learn_point;
 
 typedef struct bt_learn_run {

@@ -67,8 +67,8 @@ typedef struct bt_command {
         reports; /* stdout holds a report, no data: without a stdout the command succeeds all the same */
 } bt_command;
 
-/* The table of commands (commands.def): main registers it once, before anything else, for the commands that describe
- * others (help). */
+/* Registers the table of commands (commands.def) for the commands that describe others (help). main calls it once,
+ * first. */
 void bt_commands_register(const bt_command *const *table, size_t n);
 size_t bt_command_count(void);
 const bt_command *bt_command_at(size_t i);           /* in the order of the table */

@@ -1,5 +1,4 @@
-/* database.h - what the commands over the metrics database share: opening it, rows as CSV, times
- * for people. */
+/* database.h - functions for the commands over the metrics database: opening it, rows as CSV, times as text. */
 #ifndef BT_CLI_COMMON_DATABASE_H
 #define BT_CLI_COMMON_DATABASE_H
 
@@ -16,7 +15,8 @@ enum { BT_ROWS_MAX = 10000 };
 /* store: the value of --store, "" for the default place */
 bt_code bt_cli_open(bt_db **out, const char *store, bt_err *err) BT_MUST_CHECK;
 
-/* what lies beside the metrics database `db`: its folder, "/" and `name` ("cache", "runs/NAME"); false: too long */
+/* Writes the path of `name` ("cache", "runs/NAME") in the folder of the metrics database `db`. Returns false if it
+ * is too long. */
 bool bt_cli_beside(char *out, size_t size, const char *db, const char *name) BT_MUST_CHECK;
 
 /* ---- a run ---- */
@@ -24,9 +24,9 @@ bool bt_cli_beside(char *out, size_t size, const char *db, const char *name) BT_
 bt_code bt_cli_run_is_live(bt_db *db, const char *run, bool *live, bt_err *err) BT_MUST_CHECK;
 /* adds "/best" to the folder of a run's checkpoints; false: no checkpoint is kept there as the best (ckpt.keep_best) */
 bool bt_cli_best_folder(char folder[PATH_MAX]);
-/* Of a run whose newest weights are not its best ones: "validation 4.6414 at step 90, 4.9334 now", nats per token;
- * RUN@best names the checkpoint of the lower one. false, and "": the newest validation loss is the lowest one
- * (to a thousandth), there was none, or no such checkpoint is kept */
+/* For a run whose newest weights are not its best: writes "validation 4.6414 at step 90, 4.9334 now", nats per
+ * token; RUN@best is the checkpoint of the lower one. Returns false and "" if the newest validation loss is the
+ * lowest one (to a thousandth), if there was none, or if no such checkpoint is kept. */
 bool bt_cli_best_is_older(bt_db *db, const char *run, char *text, size_t size);
 
 /* ---- rows ---- */

@@ -8,13 +8,14 @@
 
 #include "engine/base/status.h"
 
-/* `path` as seen from the current folder; it need not exist, and links in it stay. BT_ARG when it is too long. */
+/* Makes `path` absolute from the current folder; it need not exist, and links in it remain. Fails with BT_ARG if it
+ * is too long. */
 bt_code bt_absolute_path(const char *path, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_out_text {
     FILE *to;
     const char *path; /* the caller's, until it is closed; "": standard output */
-    char part[1040];  /* what is written until then; "": the path itself */
+    char part[1040];  /* temporary file that is written; "": the path itself */
 } bt_out_text;
 
 /* BT_BUSY if `path` is a file or a folder, unless `force`. Devices and pipes may always be written. */
@@ -24,8 +25,8 @@ bt_code bt_may_write(const char *path, bool force, bt_err *err) BT_MUST_CHECK;
  * socket is written into. An existing file is replaced if `force` is set, else BT_BUSY. BT_ARG, BT_IO. */
 bt_code bt_out_text_open(bt_out_text *o, const char *path, bool force, bt_err *err) BT_MUST_CHECK;
 
-/* Closes, and puts the file into its place when `code`, the writer's, is BT_OK; removes what was written when it is
- * not. Returns `code`, or BT_IO. Standard output stays open. */
+/* Closes the file and renames it to its path if `code`, that of the writer, is BT_OK, otherwise removes it. Returns
+ * `code`, or BT_IO. Standard output remains open. */
 bt_code bt_out_text_close(bt_out_text *o, bt_code code, bt_err *err) BT_MUST_CHECK;
 
 #endif

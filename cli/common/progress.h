@@ -19,7 +19,7 @@ void bt_progress_stage(bt_progress *p, const char *what, double done, const char
 void bt_progress_end(bt_progress *p); /* clears the line */
 /* for bt_prepare_cfg.progress and bt_loader_cfg.progress: ctx is a bt_progress */
 void bt_progress_tokenising(void *ctx, double done, uint64_t ids);
-/* for callbacks that say what is done: bt_store_progress.fn and the like; ctx is a bt_progress */
+/* A callback for functions that report their progress, such as bt_store_progress.fn; ctx is a bt_progress. */
 void bt_progress_of(void *ctx, const char *what, double done);
 double bt_progress_seconds(const bt_progress *p);
 

@@ -14,7 +14,7 @@ static const struct {
              {"launch.ranks", "1"},        {"train.stats_every", "0"},     {"data.val_frac", "0"},
              {"ckpt.final", "false"},      {"ckpt.minutes", "0"},          {"run.seed", "1"}};
 
-/* the built-in text lies where runs have it, beside the metrics database; the first to ask puts it there */
+/* The built-in text is beside the metrics database, as for runs; the first rank creates it. */
 static bt_code prepare_builtin(bt_opts *o, const bt_run_cfg *cfg, bool first, bt_err *err) {
     char db[PATH_MAX], path[PATH_MAX];
     if (!bt_names_builtin(cfg->data.path)) return BT_OK;

@@ -5,8 +5,8 @@
 
 #include "engine/config/run_cfg.h"
 
-/* As `train` reads words, but for what differs unless flag, file or environment say otherwise. steps: where they do
- * not tell how many; warmup: as many more. ranks 0: as the settings say */
+/* Reads the same arguments as `train`, with other defaults. steps: if the settings have no number of steps; warmup:
+ * steps added to them. ranks 0: as in the settings. */
 bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
                                int64_t steps, int64_t warmup, bt_err *err) BT_MUST_CHECK;
 

@@ -1,5 +1,4 @@
-/* run_folder.c - counts and removes the files of a run's out folder, and nothing else that may lie
- * there. */
+/* run_folder.c - counts and removes the files that a run wrote to its out folder, and no other files. */
 #include "cli/common/run_folder.h"
 
 #include <dirent.h>
@@ -25,7 +24,7 @@ static bool is_ours(const char *name) {
     return strncmp(name, "step-", 5) == 0;
 }
 
-/* nftw knows no context; one folder at a time, one thread */
+/* nftw has no context argument; one folder at a time, one thread */
 static int64_t sum;
 static int trouble;
 

@@ -16,7 +16,7 @@ typedef struct shown {
     char note[64];
 } shown;
 
-/* line: NULL where nothing new was said for a moment */
+/* line: NULL if rank 0 has printed nothing for a moment */
 static void heard(void *ctx, const char *line) {
     shown *s = ctx;
     char *end = NULL;

@@ -1,4 +1,4 @@
-/* token_file.h - a server's token where scripts of the same user find it, and nobody else. */
+/* token_file.h - the token of a server in a file that only the same user can read. */
 #ifndef BT_CLI_COMMON_TOKEN_FILE_H
 #define BT_CLI_COMMON_TOKEN_FILE_H
 

@@ -33,8 +33,7 @@ bt_code bt_verbs_run(bt_call *call, bt_err *err) BT_MUST_CHECK;
  * caller */
 bt_code bt_verbs_paths(bt_text *out, const char *list, const char *const *words, size_t n,
                        bt_err *err) BT_MUST_CHECK;
-/* the cache folder of data, beside the database; makes the built-in corpus when the paths ask for
- * it */
+/* Writes the cache folder of data, beside the database; creates the built-in corpus if the paths contain it. */
 bt_code bt_verbs_corpus(const char *paths, char *cache, size_t size, bt_err *err) BT_MUST_CHECK;
 /* refuses to replace a file unless forced */
 bt_code bt_verbs_may_write(const char *path, bool force, bt_err *err) BT_MUST_CHECK;

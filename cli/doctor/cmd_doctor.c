@@ -1,5 +1,4 @@
-/* cmd_doctor.c - `bitrain doctor`: examines this machine and says what is wrong and how to mend
- * it. */
+/* cmd_doctor.c - `bitrain doctor`: examines this machine and reports faults with their remedies. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

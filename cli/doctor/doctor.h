@@ -22,7 +22,7 @@ typedef struct bt_doctor {
     const char *isa;   /* fastest kernel set allowed, "auto" */
     bool quick;        /* start no MPI job */
     const char *hosts; /* host file whose nodes the job visits, "" */
-    int ranks;         /* of that job */
+    int ranks;         /* ranks of that job */
     bt_finding findings[96];
     size_t n;
     bt_doc_state worst;
@@ -46,8 +46,7 @@ void bt_doctor_store(bt_doctor *d);
 void bt_doctor_screens(bt_doctor *d);     /* terminal, dashboard */
 void bt_doctor_environment(bt_doctor *d); /* BITRAIN_ variables without a reader */
 
-/* what a rank of that job does (`bitrain doctor mpi-probe`): says what its node is and sums some
- * numbers */
+/* Runs a rank of that job (`bitrain doctor mpi-probe`): prints its node and sums some numbers. */
 bt_code bt_doctor_probe_rank(bt_err *err);
 
 #endif

@@ -134,7 +134,7 @@ void bt_doctor_energy(bt_doctor *d) {
 
 /* ---- kernels and OpenBLAS -------------------------------------------------------------------- */
 
-/* in a child: a library that was loaded once stays as it is */
+/* This runs in a child, because a library cannot be loaded a second time. */
 static void write_blas_core(const void *ctx) {
     (void)ctx;
     unsetenv("OPENBLAS_CORETYPE");
@@ -147,7 +147,7 @@ static void write_blas_core(const void *ctx) {
     (void)!write(STDOUT_FILENO, name, strlen(name));
 }
 
-/* the core type that OpenBLAS chooses by itself */
+/* Writes the core type that OpenBLAS chooses without our setting. */
 static bool blas_left_alone(char *out, size_t size) {
     int ends[2];
     pid_t pid;

@@ -206,8 +206,8 @@ static void launch_flags(bt_doctor *d) {
                    bt_launch_rows[i].reason);
 }
 
-/* Open MPI 4.1.4 binds these sockets before it knows where its ranks are: oob_tcp_if_include,
- * oob_tcp_disable_ipv6_family and plm isolated were tried and change nothing; oob ^tcp is refused. */
+/* Open MPI 4.1.4 binds these sockets before the ranks are placed: oob_tcp_if_include, oob_tcp_disable_ipv6_family
+ * and plm isolated were tried and change nothing; oob ^tcp is refused. */
 static void listening_sockets(bt_doctor *d) {
     bt_doc_way_out(
         bt_doc(d, BT_DOC_INFO, "network",

@@ -123,7 +123,7 @@ static void progress(const drill *d, const char *what) {
     if (!d->cfg.json) fprintf(stderr, "%s\n", what);
 }
 
-/* ---- what is done ---------------------------------------------------------------------------- */
+/* ---- one fault after another ------------------------------------------------------------------ */
 
 static bt_code one(drill *d, const bt_fault *f, const char *arg, const char *what, bt_err *err) {
     if (told) return bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);

@@ -16,12 +16,12 @@ enum { BT_DRILL_WORDS = 64, BT_DRILL_CKPT_EVERY = 10 };
 
 typedef struct bt_drill_run {
     char name[BT_NAME_MAX];
-    char folder[PATH_MAX]; /* of the drill; all of it is removed at the end */
+    char folder[PATH_MAX];                         /* folder of the drill, removed at the end */
     char store[PATH_MAX + 16], out[PATH_MAX + 16]; /* inside it */
     const char *program;
-    const char *words[BT_DRILL_WORDS]; /* of `bitrain train` */
+    const char *words[BT_DRILL_WORDS]; /* arguments of `bitrain train` */
     int n_words;
-    pid_t pid; /* of its supervisor; 0: none */
+    pid_t pid; /* process id of the supervisor; 0: none */
     bt_db *db; /* NULL until the run has a record */
     uint64_t seed, drawn;
 } bt_drill_run;
@@ -32,7 +32,7 @@ typedef struct bt_fault bt_fault;
 struct bt_fault {
     const char *id, *title;
     bt_drill_back back;
-    /* BT_NOTFOUND: cannot be done here, and err says why */
+    /* Fails with BT_NOTFOUND and the reason if the fault cannot be produced here. */
     bt_code (*act)(bt_drill_run *r, const char *arg, bt_err *err);
 };
 extern const bt_fault bt_faults[];
@@ -41,7 +41,7 @@ const bt_fault *bt_fault_find(const char *id);
 
 typedef struct bt_drill_row { /* one fault, measured */
     const bt_fault *fault;
-    char what[48];              /* its title, or more exactly what was asked for */
+    char what[48];              /* title of the fault, or its more exact form */
     double detect_s, recover_s; /* NaN: does not apply */
     int64_t at_step, back_step; /* newest recorded before; first recorded after */
     int64_t redone, lost;       /* steps done again; rows of steps that are missing */
@@ -56,11 +56,12 @@ bt_code bt_drill_start(bt_drill_run *r, bool resume, bt_err *err) BT_MUST_CHECK;
 /* one number of the database, ?1 = the run; NaN: nothing yet */
 double bt_drill_value(bt_drill_run *r, const char *sql);
 int64_t bt_drill_newest(bt_drill_run *r); /* step recorded; -1 */
-/* until a step beyond `step` is recorded; BT_CHECK when the run ended or limit_s passed */
+/* Waits until a step beyond `step` is recorded. Fails with BT_CHECK if the run ended or limit_s passed. */
 bt_code bt_drill_wait_step(bt_drill_run *r, int64_t step, double limit_s, bt_err *err)
     BT_MUST_CHECK;
 bool bt_drill_alive(bt_drill_run *r); /* its supervisor */
-/* until the supervisor has ended: its exit status, or -1 after limit_s, when it is killed */
+/* Waits until the supervisor has ended and returns its exit status; after limit_s it is killed, and the result is
+ * -1. */
 int bt_drill_wait_end(bt_drill_run *r, double limit_s);
 void bt_drill_kill_all(
     bt_drill_run *r); /* supervisor and whatever carries the folder in its words */
@@ -69,17 +70,17 @@ pid_t bt_drill_mpirun(bt_drill_run *r);
 int bt_drill_ranks(bt_drill_run *r);
 /* the last line the program wrote */
 void bt_drill_last_words(const bt_drill_run *r, char *out, size_t size);
-/* does the fault, waits until the run trains steps it had not trained, fills the row; the run is alive
- * afterwards, or resumed, whatever the row says. BT_OK but where nothing can follow */
+/* Produces the fault, waits until the run trains new steps, and fills the row; afterwards the run trains, or was
+ * resumed, whatever the result in the row. Fails only if no further fault is possible. */
 bt_code bt_drill_do(bt_drill_run *r, const bt_fault *f, const char *arg, bt_drill_row *row,
                     bt_err *err) BT_MUST_CHECK;
-void bt_drill_remove(const char *folder);            /* with its content */
+void bt_drill_remove(const char *folder);            /* Removes a folder and its content. */
 uint64_t bt_drill_draw(bt_drill_run *r, uint64_t n); /* below n, from the seed */
 
 /* ---- weights_hash.c -------------------------------------------------------------------------- */
 
-/* of weights and optimizer states in the newest checkpoint of a folder, element by element in the model's
- * order: the same for every layout that wrote it. step: of the checkpoint */
+/* Computes the hash of weights and optimizer states in the newest checkpoint of a folder, element by element in the
+ * model's order: it does not depend on the layout that wrote it. step: of the checkpoint. */
 bt_code bt_drill_hash(const char *out_dir, uint64_t *hash, int64_t *step, bt_err *err)
     BT_MUST_CHECK;
 

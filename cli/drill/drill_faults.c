@@ -57,7 +57,7 @@ static bt_code do_kill_supervisor(bt_drill_run *r, const char *arg, bt_err *err)
 
 /* ---- resize ---------------------------------------------------------------------------------- */
 
-/* the wire may not be connected yet: asked until the ranks can be told */
+/* Repeats the request until the wire is connected and the ranks receive it. */
 static bt_code resize(bt_drill_run *r, const char *to, bt_err *err) {
     char request[64], reply[BT_CONTROL_LINE];
     const int64_t until = bt_now_ns() + 5000000000;
@@ -94,8 +94,8 @@ static void limit_files(bt_drill_run *r, rlim_t bytes) {
     }
 }
 
-/* As on a full disk every write of a checkpoint fails, but for these processes alone: their files may
- * have no more than 4 KiB for a while. */
+/* Every write of a checkpoint fails as on a full disk, but for these processes only: their files are limited to 4
+ * KiB for a while. */
 static bt_code do_no_space(bt_drill_run *r, const char *arg, bt_err *err) {
     static const char failed[] = "SELECT count(*) FROM events WHERE run = ?1 AND kind = "
                                  "'checkpoint_failed'";

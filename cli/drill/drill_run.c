@@ -15,7 +15,7 @@
 #include "monitor/job/launch/child.h"
 
 static const int64_t LOOK_NS = 5000000;
-/* of a machine under load: a start, a hang of five steps, a checkpoint of the disk's worst moment */
+/* seconds that a machine under load needs for a start, a hang of five steps, and a slow checkpoint */
 static const double BACK_S = 60;
 
 uint64_t bt_drill_draw(bt_drill_run *r, uint64_t n) {

@@ -183,7 +183,7 @@ static bt_code serve(const bt_hub_settings *s, bt_guarded *guarded, bt_err *err)
     bt_text_init(&addresses);
     bt_code code = bt_agree(all, open_socket(s, guarded, &socket, err), err);
     if (code == BT_OK) code = all_addresses(socket, &addresses, err);
-    /* a process that was started again listens where islands ask already */
+    /* A restarted process has the addresses that the islands use already. */
     if (code == BT_OK && bt_comm_rank(all) == 0 && !(guarded && guarded->signal))
         tell_addresses(s, bt_text_str(&addresses));
     if (code == BT_OK && guarded)

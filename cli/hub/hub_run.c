@@ -84,10 +84,11 @@ static bt_code choose_places(record *r, bt_err *err) {
         snprintf(r->out, sizeof r->out, "%.*sruns/%s", slash ? (int)(slash - r->store + 1) : 0,
                  r->store, r->name);
     memcpy(given, r->out, sizeof given);
-    return bt_absolute_path(given, r->out, err); /* who reads the run's row may stand elsewhere */
+    /* readers of the run's row may have another current folder */
+    return bt_absolute_path(given, r->out, err);
 }
 
-/* a hub of this name ended before an island had joined, and has no state to go on from */
+/* True if a hub of this name ended before an island joined, so that it has no state to resume. */
 static bool only_waited(const record *r) {
     bt_db *db = NULL;
     double yes = 0;

@@ -17,7 +17,7 @@ typedef struct bt_hub_settings {
 
 /* makes up the name of the hub's run where none is given */
 bt_code bt_hub_name(bt_hub_settings *s, bt_err *err) BT_MUST_CHECK;
-/* until the job is done, or a signal. guarded: NULL where this process has no guard */
+/* Runs until the job is done or a signal arrives. guarded: NULL if this process has no guard. */
 bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket *socket,
                    bt_err *err) BT_MUST_CHECK;
 

@@ -39,7 +39,7 @@ bt_code bt_trained_tokenizer(bt_model_file *s, const char *path, bt_err *err) {
                    bt_tokenizer_vocab(s->tokenizer), s->cfg.V);
 }
 
-/* of a model of another program: as a checkpoint made of it would have them */
+/* Makes settings for a model of another program, as a checkpoint converted from it would have them. */
 static bt_code foreign_settings(bt_trained *t, bt_model_file *s, bt_err *err) {
     bt_model_cfg model = s->cfg;
     if (!s->tokenizer)
@@ -158,7 +158,7 @@ static void tell_parts(const bt_adapter_part *parts, size_t n) {
     fprintf(stderr, "\n");
 }
 
-/* t->file becomes the sum of its adapters and the others; hashes: of the bases of all, *n */
+/* Replaces t->file by the sum of its adapters and the added ones; hashes: of the bases of all, *n. */
 static bt_code add_adapters(bt_trained *t, const bt_trained_how *how,
                             int64_t hashes[BT_ADAPTER_PARTS], size_t *n, bt_err *err) {
     bt_adapter_part parts[BT_ADAPTER_PARTS] = {{t->file, how->weight}};

@@ -21,18 +21,18 @@ typedef struct bt_trained {
     bt_model_file *file; /* source of the weights; NULL once there is a model */
     bt_text passed_over; /* newer checkpoints that are damaged, a line each */
     bt_model *model;     /* quantised, forward only */
-    bt_text notes;       /* what the readers of the files reported, printed already: a line each */
-    bt_prec prec;        /* asked for; bt_trained_precision names the one in use */
+    bt_text notes;       /* notes of the readers of the files, one in each line, already printed */
+    bt_prec prec;        /* requested precision; bt_trained_precision returns the one in use */
 } bt_trained;
 
 typedef struct bt_trained_how {
     const char *which; /* RUN, "last", a folder, a file */
     const char *store; /* "" default */
     const char *isa;   /* "" as the run */
-    /* of adapters: the model they were trained beside, as `which`; NULL, "": where it was then */
+    /* for adapters: their base model, in the form of `which`; NULL, "": the recorded one */
     const char *base;
-    /* of adapters: what their product is multiplied by, 1 otherwise; and others of the same base, whose
-     * products are added (RUN[:WEIGHT],..), NULL, "": none */
+    /* for adapters: factor of their product, 1 by default; and adapters of the same base whose products are added
+     * (RUN[:WEIGHT],..), NULL, "": none */
     double weight;
     const char *add;
     const char

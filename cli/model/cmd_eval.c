@@ -1,4 +1,4 @@
-/* cmd_eval.c - how well a trained model predicts: nats a token, perplexity, bits a byte. */
+/* cmd_eval.c - the prediction quality of a trained model: nats per token, perplexity, bits per byte. */
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ static bt_code keep_logits(void *ctx, bt_model *m, const bt_batch *b, bt_err *er
     return bt_logit_writer_add(ctx, m, b, err);
 }
 
-/* the likeliest tokens of every pass, where a file of them is wanted */
+/* Evaluates, and writes the most probable tokens of every pass if a file for them was given. */
 static bt_code run_and_write(bt_evaluator *e, const bt_trained *t, const eval_cfg *cfg,
                              const bt_loader_cfg *data, bt_eval_result *out, bt_err *err) {
     bt_tokenizer *tokenizer;

@@ -23,8 +23,8 @@ typedef struct bt_choices_result {
     double acc, acc_norm, acc_bytes;
 } bt_choices_result;
 
-/* of a model that was opened and not loaded yet: its sequences become as long as the longest question
- * needs, at most those it was trained with */
+/* Scores the questions with a model that was opened and not loaded yet: its sequences become as long as the longest
+ * question, at most as long as in training. */
 bt_code bt_eval_choices(bt_trained *t, const bt_trained_how *how, const bt_choices_job *job,
                         bt_choices_result *out, bt_err *err) BT_MUST_CHECK;
 

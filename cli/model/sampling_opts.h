@@ -1,5 +1,5 @@
-/* sampling_opts.h - the settings of sampling that `generate` and `serve` share: their fields, their
- * rows in an option table, and what the stop strings of a command line say. */
+/* sampling_opts.h - the settings of sampling that `generate` and `serve` share: their fields, their rows in an
+ * option table, and the stop strings of a command line. */
 #ifndef BT_CLI_MODEL_SAMPLING_OPTS_H
 #define BT_CLI_MODEL_SAMPLING_OPTS_H
 

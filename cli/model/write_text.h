@@ -24,8 +24,8 @@ typedef struct bt_written {
  * and seconds. */
 bt_code bt_write_tokens(bt_trained *t, bt_gen *gen, const bt_write_how *how, bt_written *w,
                         bt_err *err) BT_MUST_CHECK;
-/* A terminal gets no control characters and nothing but UTF-8; a file or pipe gets what the model
- * said. */
+/* Writes to standard output: a terminal gets valid UTF-8 without control characters; a file or pipe gets the bytes
+ * of the model. */
 void bt_show(const char *s, size_t n);
 double bt_per_second(int64_t n, double seconds); /* NaN: no time has passed */
 /* "20 tokens, 31.2 tokens/s (prompt: ...), fp32" on standard error */

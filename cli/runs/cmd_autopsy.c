@@ -1,5 +1,5 @@
-/* cmd_autopsy.c - what ended a run: who, when, at which step, by which evidence, and what to do. From the
- * database and the run's folder alone; the sentences are those of the views (view_summary.c). */
+/* cmd_autopsy.c - the end of a run: cause, time, step, evidence and remedy. It reads only the database and the
+ * run's folder; the sentences are those of the views (view_summary.c). */
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
@@ -194,8 +194,8 @@ static bool on_pid(void *ctx, const bt_row *r) {
     return l->n < PIDS_MOST;
 }
 
-/* What the kernel logged about the ranks of the attempt, where this user may read that log. Lines about other
- * programs prove nothing. */
+/* Reads the kernel's messages about the ranks of the attempt, if this user may read them. Lines about other
+ * programs are no evidence. */
 static void read_kernel(autopsy *a) {
     const attempt *t = &a->list[a->at];
     char sql[200];

@@ -15,7 +15,7 @@
 #include "store/read/compare_runs.h"
 
 enum { RUNS_MAX = 12, GATES_MAX = 16, WORDS_MAX = 512 };
-#define NEARLY 0.98 /* of the point compared at: a run of 2 M tokens may end some steps before */
+#define NEARLY 0.98 /* share of the compared point: a run of 2 M tokens may end some steps before */
 
 typedef struct compare_cfg {
     char store[1024], metric[64], at[64], fail_if[2048], group_by[256];

@@ -75,7 +75,7 @@ static bt_code print(const char *run, const char *verb, const char *answer, bool
 
 /* ---- mixture --------------------------------------------------------------------------------- */
 
-/* the ranks would only tell it in an event */
+/* The ranks could report this only in an event. */
 static bt_code has_mixture(bt_db *db, const char *run, bt_err *err) {
     double given = 1;
     BT_TRY(bt_db_value(db,

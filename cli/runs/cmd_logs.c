@@ -33,7 +33,7 @@ static const int64_t poll_ns = 300000000;
 
 typedef struct log_printer {
     const logs_cfg *cfg;
-    int64_t seq;     /* of the newest line that was printed */
+    int64_t seq;     /* sequence number of the newest printed line */
     int64_t printed; /* lines */
 } log_printer;
 

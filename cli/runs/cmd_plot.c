@@ -94,7 +94,7 @@ static void foot(bt_canvas *c, int y, const bt_view_series *s) {
                     bt_metric_format(hi, sizeof hi, most, s->unit), s->exact ? "" : " · sampled");
 }
 
-/* of the run and its baseline; what lies beyond is marked at the edge */
+/* Computes the usual range of the run and its baseline; values outside it are marked at the edge. */
 static void usual_range(const bt_view *v, bt_plot *p) {
     double low, high, range[2 * BT_VIEW_SERIES_MAX][2];
     for (int i = 0; i < v->n_series; i++)

@@ -131,7 +131,7 @@ static void stop_at_once(int signal) {
 
 static void limit_time(double seconds) {
     if (!(seconds > 0)) return;
-    const double least = seconds + 0.2; /* SQLite's own limit comes first where it can */
+    const double least = seconds + 0.2; /* The limit of SQLite applies first if possible. */
     const struct itimerval once = {
         .it_value = {(time_t)least, (suseconds_t)(fmod(least, 1) * 1e6)}};
     snprintf(took_longer, sizeof took_longer,

@@ -36,8 +36,8 @@ typedef struct shown {
     bool all;
     int width;     /* columns of the terminal; 0: no limit */
     bt_view *view; /* its head, and where its steps go */
-    double steps;  /* of the run */
-    double recent; /* of those that figures of span RECENT are of */
+    double steps;  /* steps of the run */
+    double recent; /* number of records behind figures of span RECENT */
 } shown;
 
 /* "all 36 steps", "newest 128 steps"; of a run that records only some of its steps "12 recorded steps" */
@@ -132,8 +132,8 @@ static void print_islands(const bt_view_islands *l, int width) {
     bt_table_cell(&t, "STATE");
     for (size_t k = 0; k < sizeof columns / sizeof columns[0]; k++)
         bt_table_cell(&t, bt_scopes[BT_SCOPE_ISLAND].metric[columns[k]].key);
-    t.drop[5] =
-        3; /* updates not applied, tokens, bytes: on a narrow terminal the others matter more */
+    /* Columns for updates not applied, tokens and bytes are left out on a narrow terminal. */
+    t.drop[5] = 3;
     t.drop[8] = 2;
     t.drop[9] = 1;
     bt_table_end_row(&t);
@@ -154,12 +154,12 @@ static void print_islands(const bt_view_islands *l, int width) {
 
 /* ---- the head ---- */
 
-enum { HANG = 12 }; /* where the lines of the head have their text */
+enum { HANG = 12 }; /* column at which the texts of the head begin */
 
 /* a line of the head, broken at blanks where it is longer than the terminal is wide */
 static void print_wrapped(const bt_text *line, int width) {
     const char *s = bt_text_str(line);
-    int room = width; /* of the present line: the next ones are indented */
+    int room = width; /* the rest of the line's width; continuation lines are indented */
     while (width > 2 * HANG && (int)strlen(s) > room) {
         int at = room;
         while (at > HANG && s[at] != ' ') at--;

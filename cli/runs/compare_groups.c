@@ -31,7 +31,7 @@ typedef struct job {
     const bt_group_cfg *cfg;
     const char *keys[KEYS];
     size_t n_keys, n, n_groups;
-    const char *const *names; /* wanted by name; none: all that the filters let through */
+    const char *const *names; /* names that were given; none: all runs that match the filters */
     size_t n_names;
     member *members;
     group *groups;
@@ -99,8 +99,8 @@ static bt_code load(job *j, bt_db *db, const char *const *filters, size_t n, bt_
     return code;
 }
 
-/* a word that is a run's name means that run, every other one is a filter; names has room for 2 n,
- * the filters stand from n on */
+/* A word that is the name of a run selects it; every other word is a filter. names has room for 2 n, the filters
+ * begin at n. */
 static bt_code sort_words(bt_db *db, const char *const *words, size_t n, const char **names,
                           size_t *n_names, size_t *n_filters, bt_err *err) {
     const char **filters = names + n;

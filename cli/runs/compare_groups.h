@@ -8,8 +8,8 @@
 
 typedef struct bt_group_cfg {
     const char *keys;   /* settings, separated by commas: "optim.lr,model.norm" */
-    const char *metric; /* of a step, or a column of `runs` */
-    bt_at at;           /* x NaN: as far as all of them came */
+    const char *metric; /* metric of a step, or a column of `runs` */
+    bt_at at;           /* x NaN: the point that all runs have reached */
     int window;         /* values averaged */
     bool json;
 } bt_group_cfg;

@@ -50,7 +50,7 @@ static const char *nearest_name(const bt_text *columns, const char *key, char li
     }
     const char *best = bt_nearest(key, names, n);
     snprintf(line, 64, "%s", best ? best : "");
-    /* columns come last: where both are as near, the column wins */
+    /* Columns come last, so that a column wins over a key of equal distance. */
     for (const char *c = bt_text_str(columns); *c; c += strcspn(c, "\n"), c += *c == '\n') {
         const size_t len = strcspn(c, "\n");
         if (!len || len >= sizeof copy) continue;
@@ -130,8 +130,8 @@ static bt_code is_recorded(bt_db *db, const char *key, bool *yes, bt_err *err) {
 
 /* ---- words to SQL ---------------------------------------------------------------------------- */
 
-/* Whether a column's cell is to be compared as text: SQLite makes 0 of "abc" and 2 of "2-layers" where it is to
- * compare numbers. */
+/* Adds the condition under which a column's cell is compared as text: SQLite would read the number 0 in "abc" and 2
+ * in "2-layers". */
 static void put_is_text(bt_text *out, const char *lhs, bool column) {
     bt_text_printf(out, "typeof(%s) = 'text'", lhs);
     /* settings and facts are all texts, and numbers where they look like one */

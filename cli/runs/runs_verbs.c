@@ -59,7 +59,7 @@ static void add_folder(folders *f, const char *path) {
     f->bytes += bytes;
 }
 
-/* asked once more: records can be written again, by training, but only from a checkpoint */
+/* The question is repeated, because records can be written again only by training from a checkpoint. */
 static bool may_delete(const folders *f, const bt_runs_verb_cfg *cfg) {
     char answer[8] = "", bytes[32];
     if (cfg->checkpoints) return true;

@@ -52,7 +52,7 @@ static void request_free(request *r) {
     free(r);
 }
 
-/* ---- what the batch says: its thread --------------------------------------------------------- */
+/* ---- events of the generator: its thread --------------------------------------------------------- */
 static void send_chunk(request *r, bt_openai_choice *c, bool finished) {
     bt_text_clear(&r->out);
     bt_openai_put_chunk(&r->answer, c, finished, &r->out);
@@ -113,7 +113,7 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
         if (r->stream) send_chunk(r, w->choice, true);
     }
     if (--r->left) return;
-    int status = 200; /* of a stream: sent long ago */
+    int status = 200; /* a stream has sent its status already */
     if (r->stream)
         end_stream(r);
     else
@@ -162,7 +162,7 @@ static request *request_of(const bt_openai_request *q) {
     return NULL;
 }
 
-/* without a seed every answer is another one; several answers to a prompt always are */
+/* Without a seed, and for each further choice of a prompt, the random numbers differ. */
 static uint64_t seed_of(const bt_openai_request *q, size_t answer) {
     uint64_t random = q->sampling.seed;
     if (!q->has_seed && getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -254,7 +254,7 @@ static void ask_model(bt_openai *o, bt_reply *reply, bool chat, const char *body
         r->reply = reply;
         prepare(o, r, chat);
         bt_reply_set(reply, r);
-        /* from here on the request is the batch's; a refusal leaves it here */
+        /* The generator owns the request from here on; a refused one remains here. */
         code = submit(o, r, &q, number, &err);
     }
     if (code != BT_OK) {

@@ -19,10 +19,11 @@ typedef struct bt_openai_cfg { /* borrowed; name is copied */
     bt_generator *batch;
     const bt_tokenizer *tokenizer;
     const bt_chat_template *template;
-    const char *name;        /* of the model */
-    const char *fingerprint; /* of program and kernels: "system_fingerprint" of every answer */
-    size_t context;          /* tokens */
-    bool any_model;          /* requests may name any model */
+    const char *name; /* name of the model */
+    /* hash of program and kernels: "system_fingerprint" of every response */
+    const char *fingerprint;
+    size_t context; /* tokens */
+    bool any_model; /* requests may name any model */
     const char *precision;
     const bt_text *notes; /* about the model's files, one line each */
 } bt_openai_cfg;

@@ -20,7 +20,7 @@ typedef struct bt_openai_choice {
     size_t n_chars; /* complete characters of the tokens so far */
     char part[4];   /* bytes of the character that is not complete yet */
     size_t n_part;
-    bool has_role; /* a stream of chat has said whose text it is */
+    bool has_role; /* the stream of a chat has sent the role */
     bt_finish why;
 } bt_openai_choice;
 
@@ -44,8 +44,8 @@ void bt_openai_answer_release(bt_openai_answer *a);
 void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_token_event *s);
 /* the whole answer */
 void bt_openai_put(bt_openai_answer *a, bt_text *out);
-/* "data: {...}\n\n" of what was added since the last chunk; finished: and why it ended. Nothing where
- * there is nothing to say */
+/* Writes "data: {...}\n\n" with the text since the last chunk; finished: with the reason of the end as well. Writes
+ * nothing if there is neither. */
 void bt_openai_put_chunk(bt_openai_answer *a, bt_openai_choice *c, bool finished, bt_text *out);
 void bt_openai_put_usage_chunk(const bt_openai_answer *a, bt_text *out);
 

@@ -24,7 +24,7 @@ typedef struct key_row {
     unsigned where; /* bits of bt_openai_object */
     key_use use;
     double neutral;      /* a number that requests nothing */
-    const char *instead; /* what to use, for the message; NULL: nothing */
+    const char *instead; /* replacement, for the message; NULL: none */
 } key_row;
 
 static const key_row rows[] = {

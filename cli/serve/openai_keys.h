@@ -1,8 +1,8 @@
-/* openai_keys.h - which keys a request in OpenAI's form may have.
+/* openai_keys.h - the keys of a request in OpenAI's form.
  *
- * A key is read, harmless (it does not change the generated text), unsupported, or unknown. Unknown keys are refused
- * unless they are null. Unsupported ones are refused unless their value requests nothing: null, false, "", "none", an
- * empty list, an empty object, or the number that the table lists as neutral (a penalty of 0). */
+ * A key is read, harmless (it does not change the generated text), unsupported, or unknown. Unknown keys are
+ * refused unless they are null. Unsupported ones are refused unless their value requests nothing: null, false, "",
+ * "none", an empty list, an empty object, or the number that the table lists as neutral (a penalty of 0). */
 #ifndef BT_CLI_SERVE_OPENAI_KEYS_H
 #define BT_CLI_SERVE_OPENAI_KEYS_H
 
@@ -19,9 +19,9 @@ typedef enum {
     BT_KEYS_DETOKENIZE  /* body of POST /detokenize */
 } bt_openai_object;
 
-/* What the error object of a refused request contains beside the message. */
+/* Fields of the error object of a refused request beside the message. */
 typedef struct bt_openai_fault {
-    const char *code; /* as OpenAI spells it, "unknown_parameter"; NULL: none */
+    const char *code; /* in OpenAI's spelling, "unknown_parameter"; NULL: none */
     char param[64];   /* the key at fault, "" if it is none */
 } bt_openai_fault;
 

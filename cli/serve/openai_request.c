@@ -154,7 +154,7 @@ static bt_code prompt_of_text(bt_openai_ids *out, json_t *v, unsigned how, const
     if (n > 0)
         return bt_tokenizer_encode_as(tok, how, json_string_value(v), n, &out->at, &out->n, &cap,
                                       err);
-    /* nothing to go on from: the tokens in front of each text, else the beginning of a line */
+    /* An empty prompt becomes the tokens that begin each text, otherwise the beginning of a line. */
     BT_TRY(bt_tokenizer_encode_as(tok, how, "", 0, &out->at, &out->n, &cap, err));
     if (out->n) return BT_OK;
     if (eot < 0) return bt_tokenizer_encode(tok, "\n", 1, &out->at, &out->n, &cap, err);
@@ -235,7 +235,7 @@ bt_code bt_openai_completion(bt_openai_request *out, const char *body, size_t n,
 /* ---- chat ------------------------------------------------------------------------------------ */
 typedef struct messages {
     bt_chat_message *at;
-    bt_text *joined; /* (n) contents that came in parts */
+    bt_text *joined; /* (n) joined texts of contents that have several parts */
     size_t n;
 } messages;
 

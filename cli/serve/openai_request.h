@@ -26,7 +26,7 @@ typedef struct bt_openai_request {
     int32_t end; /* token that ends an answer beside the end of text; -1: none */
     bool stream, include_usage, echo, logprobs;
     size_t top;
-    bt_openai_fault fault; /* of a refused request */
+    bt_openai_fault fault; /* fault of a refused request */
 } bt_openai_request;
 
 /* POST /v1/completions. In a prompt of text, names of special tokens become these tokens

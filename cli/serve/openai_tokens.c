@@ -11,7 +11,7 @@ static json_t *text_to_tokenize(json_t *o) {
     return content ? content : json_object_get(o, "prompt");
 }
 
-/* *set stays as it is where the key is absent */
+/* *set is unchanged if the key is absent. */
 static bt_code read_flag(json_t *o, const char *key, bool *set, bt_openai_fault *fault,
                          bt_err *err) {
     json_t *v = json_object_get(o, key);

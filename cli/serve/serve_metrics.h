@@ -18,8 +18,8 @@ typedef struct bt_latency { /* a histogram of seconds */
 
 typedef struct bt_serve_metrics {
     pthread_mutex_t lock;
-    bt_latency first_token; /* from a request's arrival to its first generated token */
-    bt_latency request;     /* from its arrival to the end of its last text */
+    bt_latency first_token; /* time from a request's arrival to its first generated token */
+    bt_latency request;     /* time from a request's arrival to the end of its last text */
     struct {
         int status; /* 0: this row is unused */
         uint64_t n;

@@ -1,11 +1,11 @@
-/* sweep.h - many runs over settings: what the file says, the runs that follow from it, how far they
- * are, and how they are trained. Private to cli/sweep.
+/* sweep.h - many runs over settings: the file, the runs that follow from it, their progress, and their training.
+ * Private to cli/sweep.
  *
- * Order:    file_read -> plan_make -> folder_open -> train -> print -> folder_close, plan_release,
- *           file_release.
- * Resuming: nothing is kept beside the metrics database and the checkpoints. The runs are a pure
- *           function of the file, and which of them goes on is a pure function of what they recorded,
- *           so a sweep that was killed finds its place again. */
+ * Order: file_read -> plan_make -> folder_open -> train -> print -> folder_close, plan_release, file_release.
+ *
+ * Resuming: nothing is stored outside the metrics database and the checkpoints. The runs are a pure function of the
+ * file, and the selection of the runs that continue is a pure function of their records, so that a sweep that was
+ * killed can be continued. */
 #ifndef BT_CLI_SWEEP_SWEEP_H
 #define BT_CLI_SWEEP_SWEEP_H
 
@@ -56,7 +56,8 @@ typedef struct bt_sweep_file {
 
 /* BT_ARG names line, key and what is allowed; the name defaults to the file's */
 bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) BT_MUST_CHECK;
-/* What `--find-lr` says, as a file of method find-lr would. config: of the run, "" for none. */
+/* The options of `--find-lr`, as a file of method find-lr would set them. config: configuration file of the run, ""
+ * for none. */
 typedef struct bt_sweep_find {
     const char *name, *config;
     double from, to;
@@ -76,8 +77,8 @@ typedef struct bt_sweep_run {
     bt_sweep_at at;
     int64_t done;    /* steps recorded */
     char state[24];  /* state as in `bitrain runs`; "": not begun */
-    bool eliminated; /* by halving: another did better with as many steps */
-    bt_level level;  /* of the goal, at the steps it was last judged at */
+    bool eliminated; /* halving: eliminated, because another run was better after as many steps */
+    bt_level level;  /* value of the goal at the steps of the newest comparison */
     int tries;       /* launches in a row without a new step */
     pid_t pid;
     int slot;
@@ -89,12 +90,13 @@ typedef struct bt_sweep_plan {
     char store[PATH_MAX], out[PATH_MAX]; /* absolute */
     bt_sweep_run *runs;
     size_t n;
-    int parallel;      /* runs at a time */
-    int run_cores;     /* of one run */
-    bt_slurm *slurm;   /* where runs are steps of a Slurm job, owned; NULL: on this machine */
-    int64_t all_steps; /* of all runs, halving considered */
+    int parallel;  /* runs at a time */
+    int run_cores; /* cores of one run */
+    /* Slurm job whose steps are the runs, owned; NULL: the runs are on this machine */
+    bt_slurm *slurm;
+    int64_t all_steps; /* steps of all runs together; eliminated runs count up to their rung */
     size_t left_out;   /* points of the space that the budget does not pay for */
-    int64_t rungs[32]; /* halving: steps after which runs are judged; the last is the whole run */
+    int64_t rungs[32]; /* halving: steps after which runs are compared; the last is the whole run */
     int n_rungs;
     int out_lock;
 } bt_sweep_plan;
@@ -104,7 +106,7 @@ typedef struct bt_sweep_plan {
 bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store, const char *out,
                            bool quiet, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_plan_release(bt_sweep_plan *p);
-/* how many runs are still in the race at rung k, when n began */
+/* Returns the number of runs that remain at rung k if n began. */
 size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung);
 
 /* ---- values (sweep_values.c) ---- */
@@ -123,8 +125,8 @@ bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_folder_close(bt_sweep_plan *p);
 /* done, state of a run from the database; a database that does not exist has none */
 bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) BT_MUST_CHECK;
-/* Without a goal in the file, runs that all have a validation are ranked by the best one, except by halving, which
- * compares runs at the same step. */
+/* Without a goal in the file, runs are ranked by their best validation if all have one; halving compares losses at
+ * the same step. */
 bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 /* the goal of a run after `steps` of its steps; NaN where it diverged or recorded none */
 bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err)
@@ -134,7 +136,7 @@ bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, b
 
 typedef struct bt_sweep_work {
     bool quiet, retry;
-    int signal;       /* that ended it, 0: none */
+    int signal;       /* signal that ended it, 0: none */
     bool out_of_time; /* budget.hours */
 } bt_sweep_work;
 

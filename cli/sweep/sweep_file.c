@@ -45,7 +45,7 @@ typedef struct table {
     } values;
 } table;
 
-/* a run of a sweep has its name, folder and place from it; seed and note are settings as others */
+/* The sweep sets the name, folder and place of its runs; seed and note are ordinary settings. */
 static bool may_be_set(const char *key) {
     return strncmp(key, "run.", 4) != 0 || strcmp(key, "run.seed") == 0 ||
            strcmp(key, "run.note") == 0;

@@ -1,5 +1,5 @@
-/* sweep_find.c - method find-lr: one run whose learning rate rises from the beginning of a range to its
- * end (optim.schedule=range), and what its losses say (lr_range.h). */
+/* sweep_find.c - method find-lr: one run whose learning rate rises from the beginning of a range to its end
+ * (optim.schedule=range), and the rate that follows from its losses (lr_range.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static int width(void) {
     return w < 40 ? 40 : w > WIDTH_MOST ? WIDTH_MOST : w;
 }
 
-/* the x axis is of the rate's decimal logarithm, and says so */
+/* The x axis and its label are decimal logarithms of the rate. */
 static bt_code draw(const bt_lr_range *r, const char *run, bt_err *err) {
     bt_term_caps caps = bt_term_caps_of_env();
     bt_canvas c;

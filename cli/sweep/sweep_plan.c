@@ -1,5 +1,5 @@
-/* sweep_plan.c - from a space to runs: the points, how many the budget pays for, the rungs of
- * successive halving, and a check of every run's settings. */
+/* sweep_plan.c - from a space to runs: the points, the number that the budget allows, the rungs of successive
+ * halving, and a check of every run's settings. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -244,7 +244,7 @@ static void release_runs(bt_sweep_plan *p) {
     p->n = 0;
 }
 
-/* with room for the names of its files */
+/* The path must leave room for the names of its files. */
 static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     BT_TRY(bt_absolute_path(path, out, err));
     if (strlen(out) >= PATH_MAX - 128)
@@ -252,7 +252,7 @@ static bt_code absolute(const char *path, char out[PATH_MAX], bt_err *err) {
     return BT_OK;
 }
 
-/* cores of a run when the file says how large it is, else 0 */
+/* Returns the cores of a run if the file sets its size, otherwise 0. */
 static long cores_of_run(const bt_sweep_plan *p) {
     long ranks = 0, threads = 1;
     for (size_t i = 0; i < p->file->n_settings; i++) {
@@ -263,7 +263,7 @@ static long cores_of_run(const bt_sweep_plan *p) {
     return ranks < 1 ? 0 : ranks * (threads > 0 ? threads : 1);
 }
 
-/* runs at a time: as many as the cores hold when the file says how large a run is, else one */
+/* Sets the number of concurrent runs: as many as fit the cores if the file sets the size of a run, otherwise one. */
 static void share_machine(bt_sweep_plan *p) {
     const long run = cores_of_run(p), cores = bt_cpu_get()->cores;
     p->parallel = p->file->head.parallel ? (int)p->file->head.parallel
@@ -274,8 +274,8 @@ static void share_machine(bt_sweep_plan *p) {
     if (p->run_cores < 1) p->run_cores = 1;
 }
 
-/* a run takes the processors that the file says; else those of the smallest node, or its part of one
- * where more runs at a time are wanted than there are nodes */
+/* Sets the processors of a run: those of the file; otherwise those of the smallest node, or a part of them if more
+ * concurrent runs are requested than there are nodes. */
 static bt_code share_job(bt_sweep_plan *p, bt_err *err) {
     const int wanted = (int)p->file->head.parallel, least = bt_slurm_cpus_least(p->slurm);
     long run = cores_of_run(p);
@@ -322,7 +322,7 @@ static bt_code choose_folder(bt_sweep_plan *p, const char *store, const char *ou
     return absolute(path, p->out, err);
 }
 
-/* how many points are made at most; *space: how many a grid has */
+/* Counts the points to be made at most; *space: the number of points of a grid. */
 static bt_code count_points(const bt_sweep_plan *p, size_t *most, size_t *space, bt_err *err) {
     const bt_sweep_file *f = p->file;
     const size_t wanted = (size_t)f->head.runs;
@@ -336,7 +336,7 @@ static bt_code count_points(const bt_sweep_plan *p, size_t *most, size_t *space,
     return BT_OK;
 }
 
-/* a random search that knows its budget alone: as many runs as it pays for */
+/* Counts the runs of a random search that has only a budget: as many as it allows. */
 static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     const bt_sweep_head *h = &p->file->head;
     if (h->method != BT_SWEEP_RANDOM || h->runs) return BT_OK;

@@ -89,7 +89,7 @@ int bt_slurm_places(const bt_slurm *s, int cpus) {
     return n;
 }
 
-/* where the most of them fit */
+/* Returns the number of runs that fit the largest node. */
 static int runs_of_a_node(const bt_slurm *s, int cpus) {
     int most = 1;
     for (int i = 0; i < s->n_nodes; i++)
@@ -106,7 +106,7 @@ void bt_slurm_step(const bt_slurm *s, int cpus, const char *run, bt_slurm_words 
     snprintf(out->text[1], sizeof out->text[1], "--job-name=%.36s", run);
     out->at[out->n++] = out->text[0];
     out->at[out->n++] = out->text[1];
-    /* a step that says nothing takes all memory of the job, and the next one waits for it */
+    /* A job step without this option takes all memory of the job, and the next one waits for it. */
     if (s->cpu_mib)
         snprintf(out->text[2], sizeof out->text[2], "--mem-per-cpu=%lld", (long long)s->cpu_mib);
     else if (s->node_mib)

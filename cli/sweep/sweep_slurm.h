@@ -1,5 +1,5 @@
-/* sweep_slurm.h - the resources of a Slurm job in which a sweep runs, and the words that start one of its
- * runs there: each run is a job step of its own, on one node, beside the others. */
+/* sweep_slurm.h - the resources of a Slurm job that contains a sweep, and the command that starts one of its runs
+ * as a job step of its own on one node. */
 #ifndef BT_CLI_SWEEP_SWEEP_SLURM_H
 #define BT_CLI_SWEEP_SWEEP_SLURM_H
 
@@ -18,12 +18,12 @@ typedef struct bt_slurm {
         cpu_mib; /* memory of this job on a node, or for each processor; 0: Slurm does not count it */
 } bt_slurm;
 
-/* whether this process is the shell of a job (sbatch, salloc) rather than one of its steps, and has srun */
+/* Returns true if this process is the shell of a job (sbatch, salloc), not one of its steps, and srun exists. */
 bool bt_slurm_here(void);
 /* BT_ARG where the job's environment cannot be read */
 bt_code bt_slurm_read(bt_slurm *s, bt_err *err) BT_MUST_CHECK;
 int bt_slurm_cpus_least(const bt_slurm *s); /* processors of the smallest node */
-/* how many runs of so many processors the nodes hold at once */
+/* Returns the number of concurrent runs of so many processors on the nodes. */
 int bt_slurm_places(const bt_slurm *s, int cpus);
 
 typedef struct bt_slurm_words {

@@ -30,7 +30,7 @@ static bt_code make_folders(const char *path, bt_err *err) {
     }
 }
 
-/* The first line of sweep.runs says what all runs share, each further one is a run. */
+/* The first line of sweep.runs has the settings that all runs share; each further line is a run. */
 static void list_runs(const bt_sweep_plan *p, bt_text *out) {
     char point[2048];
     const bt_sweep_file *f = p->file;
@@ -58,8 +58,8 @@ static bt_code read_file(const char *path, bt_text *out, bt_err *err) {
     return bad ? bt_fail_errno(err, BT_IO, e, "cannot read '%s'", path) : BT_OK;
 }
 
-/* the first line in which the two lists differ: a longer or shorter one alone is no difference, so
- * that a larger budget goes on */
+/* Compares line by line. A list that is only longer or shorter is equal, so that a sweep can continue with a larger
+ * budget. */
 static bt_code same_runs(const bt_sweep_plan *p, const char *old, const char *now, bt_err *err) {
     while (*old && *now) {
         const size_t n = strcspn(old, "\n"), k = strcspn(now, "\n");
@@ -86,7 +86,7 @@ static bt_code keep_list(const char *path, const char *text, bt_err *err) {
     return BT_OK;
 }
 
-/* a folder without a list is not a sweep's: what lies there is somebody else's */
+/* A folder without a list does not belong to a sweep: its files are kept. */
 static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
     char path[PATH_MAX + 16];
     bt_text old, now;

@@ -18,7 +18,7 @@ typedef struct floor_of_work {
     bt_sweep_plan *p;
     bt_sweep_work *w;
     int64_t began_ns, wait_until_ns; /* a run is still held by the job of a sweep that was killed */
-    int n_running, asked;            /* how often the children were told to stop */
+    int n_running, asked;            /* number of stop signals that the children received */
     size_t n_reached;
     bool *slot_taken;
 } floor_of_work;
@@ -37,7 +37,7 @@ static int64_t saved_steps(const bt_sweep_plan *p, const bt_sweep_run *r) {
 typedef struct words {
     const char *at[2 * BT_OPT_MAX + 32];
     size_t n;
-    bt_text text; /* of "key=value", each ended by NUL */
+    bt_text text; /* "key=value" words, each ended by NUL */
 } words;
 
 static void put(words *w, const char *word) { w->at[w->n++] = word; }
@@ -132,7 +132,7 @@ static void tell(const floor_of_work *f, const bt_sweep_run *r, int64_t target) 
             r->done, bt_duration(took, sizeof took, 1e-9 * (double)(bt_now_ns() - r->began_ns)));
 }
 
-/* where a run stands, before its first launch and after each */
+/* Updates the progress of a run, before its first launch and after each. */
 static bt_code place(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err *err) {
     BT_TRY(bt_sweep_look(f->p, r, err));
     r->at = BT_SWEEP_WAITS;
@@ -235,7 +235,7 @@ static bt_code climb(floor_of_work *f, int64_t rung, bt_err *err) {
     do {
         bt_code c = look_at_children(f, rung, code == BT_OK ? err : NULL);
         if (code == BT_OK) code = c;
-        if (code != BT_OK && !f->asked) { /* a fault of one is told when all have saved */
+        if (code != BT_OK && !f->asked) { /* an error of one run is reported after all have saved */
             f->asked = 1;
             for (size_t i = 0; i < f->p->n; i++)
                 if (f->p->runs[i].at == BT_SWEEP_RUNS_NOW)
@@ -249,7 +249,7 @@ static bt_code climb(floor_of_work *f, int64_t rung, bt_err *err) {
     return code;
 }
 
-/* the best go on; those that failed are the worst */
+/* Continues the best runs; runs that failed rank last. */
 static bt_code cut(bt_sweep_plan *p, int rung, bt_err *err) {
     const size_t keep = bt_sweep_survivors(p, rung + 1);
     for (size_t i = 0; i < p->n; i++)
