@@ -33,7 +33,7 @@ struct bt_documents {
     json_t *object; /* owns the current row */
     /* statistics for the final notes */
     uint64_t n_rows, n_bad;
-    char first_bad[240];
+    char first_bad[720];
     uint64_t not_utf8, files_not_utf8;          /* bytes, and the files that have some */
     const char *first_not_utf8, *last_not_utf8; /* paths */
     bt_json_unread unread;
@@ -301,8 +301,13 @@ bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, b
     const bool of_the_row = code == BT_FORMAT || code == BT_UNSUPPORTED || code == BT_ARG;
     if (!d->skip_bad || !of_the_row)
         return bt_fail(err, code, "%s%s %s%s", where, between, why->msg, hint);
-    if (d->n_bad++ == 0)
-        snprintf(d->first_bad, sizeof d->first_bad, "%.100s%s %.120s", where, between, why->msg);
+    if (d->n_bad++ == 0) {
+        /* The remedy of a refused row is in effect already. */
+        const char *remedy = strstr(why->msg, "; data.bad_rows=skip");
+        const int n = remedy ? (int)(remedy - why->msg) : (int)strlen(why->msg);
+        snprintf(d->first_bad, sizeof d->first_bad, "%.200s%s %.*s%s", where, between, n, why->msg,
+                 remedy ? ")" : "");
+    }
     return BT_OK;
 }
 

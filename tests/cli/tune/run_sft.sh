@@ -139,6 +139,8 @@ says "1 conversation longer than 192 tokens left out"
 code 6 train "${one[@]}" --data bad.jsonl
 says "bad.jsonl' line 4: message 2 is of 'user' where 'assistant' has the turn"
 says "data.bad_rows=skip leaves such rows out"
+ok train "${one[@]}" --data bad.jsonl --set data.bad_rows=skip --set data.val_frac=0 --dry-run
+says "(an optional system message, then user and assistant by turns)"
 code 2 train "${one[@]}" --data chat.jsonl --set data.packing=stream
 says "data.packing=stream runs documents together"
 code 3 train "${one[@]}" --data chat.jsonl --set data.template=vicuna
