@@ -29,10 +29,15 @@ bt_range bt_codes_slice(const bt_codes_cfg *c, const bt_tensor *t, size_t i) {
     return (bt_range){r.begin + n * part / parts, r.begin + n * (part + 1) / parts};
 }
 
+bt_range bt_codes_stripes(const bt_codes_cfg *c, const bt_tensor *t) {
+    return bt_shards_stripes(c->shards, (bt_range){t->offset, t->offset + t->count});
+}
+
 size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *c) {
     size_t bytes = 0;
     for (size_t k = 0; k < p->n; k++) {
-        for (size_t i = 0; p->tensors[k].tern && i < c->shards->n_stripes; i++) {
+        const bt_range stripes = bt_codes_stripes(c, &p->tensors[k]);
+        for (size_t i = stripes.begin; p->tensors[k].tern && i < stripes.end; i++) {
             bt_range r = bt_codes_slice(c, &p->tensors[k], i);
             bytes += (r.end - r.begin + 1) / 2;
         }
@@ -109,7 +114,8 @@ void bt_codes_sample(bt_codes *c, bt_code_counts *counts) {
     for (size_t k = 0; k < p->n; k++) {
         const bt_tensor *t = &p->tensors[k];
         bt_quant_stat q = bt_model_quant_stat(c->model, k);
-        for (size_t i = 0; t->tern && i < c->cfg.shards->n_stripes; i++) {
+        const bt_range stripes = bt_codes_stripes(&c->cfg, t);
+        for (size_t i = stripes.begin; t->tern && i < stripes.end; i++) {
             bt_range r = bt_codes_slice(&c->cfg, t, i);
             look j = {.c = c,
                       .tensor = k,

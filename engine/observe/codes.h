@@ -34,6 +34,8 @@ typedef struct bt_codes_cfg {
 /* the part of tensor t in stripe i that this rank examines; empty: none. In a tensor-parallel group the rank that
  * counts t examines it */
 bt_range bt_codes_slice(const bt_codes_cfg *cfg, const bt_tensor *t, size_t i);
+/* the stripes [begin, end) in which bt_codes_slice of t may be non-empty */
+bt_range bt_codes_stripes(const bt_codes_cfg *cfg, const bt_tensor *t);
 size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *cfg);
 bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;

@@ -42,7 +42,8 @@ void bt_histogram_add(bt_model *m, const bt_codes_cfg *slices, size_t k, float u
                       bt_histogram *out) {
     const bt_tensor *t = &bt_model_params(m)->tensors[k];
     const bt_quant_stat q = bt_model_quant_stat(m, k);
-    for (size_t i = 0; i < slices->shards->n_stripes; i++) {
+    const bt_range stripes = bt_codes_stripes(slices, t);
+    for (size_t i = stripes.begin; i < stripes.end; i++) {
         const bt_range r = bt_codes_slice(slices, t, i);
         look j = {.ternary = t->tern,
                   .weights = bt_model_latent(m, k),

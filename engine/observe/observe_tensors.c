@@ -91,7 +91,8 @@ static void count_codes(const bt_tensor_watch *w, size_t k, double *row) {
 /* Adds the change made by the step in this rank's slices of tensor k. */
 static void add_change(const bt_tensor_watch *w, size_t k, double *row) {
     const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
-    for (size_t i = 0; i < w->update->n_pieces; i++)
+    const bt_range stripes = bt_codes_stripes(&w->slices, x);
+    for (size_t i = stripes.begin; i < stripes.end; i++)
         bt_update_change(w->update, k, bt_codes_slice(&w->slices, x, i), &row[COUNT_CHANGE],
                          &row[COUNT_BEFORE]);
 }

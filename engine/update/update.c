@@ -138,10 +138,16 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     bt_optim_span *spans = calloc(p->n, sizeof *spans);
     if (!spans) return sizes;
     bt_params_spans(spans, p, s->cfg);
-    for (size_t i = 0; i < s->shards.n_stripes; i++)
-        sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optim.name,
-                                          (bt_states_kind)s->cfg->optim.states, spans, p->n,
-                                          bt_shards_piece(&s->shards, i, s->shard));
+    /* Pieces and spans ascend, so that each piece meets a window of the spans that only moves forward. */
+    for (size_t i = 0, first = 0, end = 0; i < s->shards.n_stripes; i++) {
+        const bt_range piece = bt_shards_piece(&s->shards, i, s->shard);
+        while (first < p->n && spans[first].end <= piece.begin) first++;
+        while (end < p->n && spans[end].begin < piece.end) end++;
+        if (first < end)
+            sizes.optimizer += bt_optim_bytes((bt_optim_id)s->cfg->optim.name,
+                                              (bt_states_kind)s->cfg->optim.states, spans + first,
+                                              end - first, piece);
+    }
     free(spans);
     sizes.optimizer += bt_matrix_update_bytes(s);
     return sizes;

@@ -126,7 +126,9 @@ size_t bt_weights_bytes(const bt_rank_setup *s) {
 /* Bytes of a tensor's latent weights in own pieces. */
 static size_t own_bytes(const bt_rank_setup *s, const bt_tensor *t) {
     size_t elems = 0;
-    for (size_t i = 0; i < s->shards.n_stripes; i++) {
+    const bt_range stripes = bt_shards_stripes(&s->shards,
+                                               (bt_range){t->offset, t->offset + t->count});
+    for (size_t i = stripes.begin; i < stripes.end; i++) {
         bt_range r = bt_shards_piece(&s->shards, i, s->shard);
         size_t begin = bt_max_size(r.begin, t->offset),
                end = bt_min_size(r.end, t->offset + t->count);

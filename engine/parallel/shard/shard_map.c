@@ -39,6 +39,12 @@ bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard) {
     return (bt_range){bt_min_size(begin, s->total), bt_min_size(begin + s->piece, s->total)};
 }
 
+bt_range bt_shards_stripes(const bt_shards *s, bt_range elements) {
+    if (s->n_stripes == 0) return (bt_range){0, 0};
+    return (bt_range){elements.begin / s->stripe,
+                      bt_min_size((elements.end + s->stripe - 1) / s->stripe, s->n_stripes)};
+}
+
 size_t bt_shards_elems(const bt_shards *s, int shard) {
     size_t n = 0;
     for (size_t i = 0; i < s->n_stripes; i++) {

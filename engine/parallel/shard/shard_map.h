@@ -30,6 +30,8 @@ void bt_shards_init(bt_shards *s, size_t total, size_t stripe_bytes, int dp_repl
 bool bt_shards_ragged(const bt_shards *s);
 /* may be empty (in the last stripe) */
 bt_range bt_shards_piece(const bt_shards *s, size_t stripe, int shard);
+/* Returns the stripes [begin, end) that contain elements of a non-empty range of the flat array. */
+bt_range bt_shards_stripes(const bt_shards *s, bt_range elements);
 /* sum over all its pieces */
 size_t bt_shards_elems(const bt_shards *s, int shard);
 

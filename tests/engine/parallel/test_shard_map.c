@@ -90,8 +90,35 @@ static void pieces_are_all_and_apart(void **state) {
                 }
 }
 
+static void stripes_of_a_range_are_those_that_meet_it(void **state) {
+    (void)state;
+    bt_shards s;
+    bt_shards_init(&s, 1000003, 1 << 16, 1, 4);
+    assert_true(s.n_stripes > 8);
+    const bt_range ranges[] = {{0, 1},
+                               {0, s.total},
+                               {s.stripe - 1, s.stripe},
+                               {s.stripe, s.stripe + 1},
+                               {s.stripe - 1, 3 * s.stripe + 1},
+                               {s.total - 1, s.total}};
+    for (size_t k = 0; k < sizeof ranges / sizeof *ranges; k++) {
+        const bt_range found = bt_shards_stripes(&s, ranges[k]);
+        for (size_t i = 0; i < s.n_stripes; i++) {
+            bool meets = false;
+            for (int shard = 0; shard < s.n; shard++) {
+                const bt_range r = bt_shards_piece(&s, i, shard);
+                meets |= r.begin < ranges[k].end && ranges[k].begin < r.end;
+            }
+            assert_int_equal(meets, i >= found.begin && i < found.end);
+        }
+    }
+    bt_shards_init(&s, 0, 1 << 16, 1, 4);
+    assert_int_equal(bt_shards_stripes(&s, (bt_range){0, 0}).end, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes_are_those_by_hand),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stripes_of_a_range_are_those_that_meet_it),
+                                       cmocka_unit_test(sizes_are_those_by_hand),
                                        cmocka_unit_test(pieces_are_all_and_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
