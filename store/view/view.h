@@ -432,6 +432,7 @@ typedef struct bt_view_runs {
 
 typedef struct bt_view_island {
     char name[64], host[BT_HOST_MAX];
+    bool recorded; /* a run of this name is in the same database */
     double value[BT_MI_COUNT];
 } bt_view_island;
 

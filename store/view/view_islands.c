@@ -15,7 +15,8 @@ static bool on_island(void *ctx, const bt_row *r) {
     bt_view_island *x = &l->island[l->n++];
     bt_text_plain(x->name, sizeof x->name, r->cells[0] ? r->cells[0] : "");
     bt_text_plain(x->host, sizeof x->host, r->cells[1] ? r->cells[1] : "");
-    for (int k = 0; k < BT_MI_COUNT; k++) x->value[k] = r->nums[2 + k];
+    x->recorded = r->cells[2] != NULL;
+    for (int k = 0; k < BT_MI_COUNT; k++) x->value[k] = r->nums[3 + k];
     return true;
 }
 
@@ -24,7 +25,8 @@ static bt_code load_rows(bt_view *v, double step, bt_err *err) {
     bt_text_init(&sql);
     /* a rank of the hub's run is an island, by whose name its isa is called */
     bt_text_put(&sql, "SELECT island, (SELECT host FROM ranks r WHERE r.run = i.run AND r.isa = "
-                      "i.island ORDER BY attempt DESC LIMIT 1)");
+                      "i.island ORDER BY attempt DESC LIMIT 1), (SELECT n.run FROM runs n WHERE "
+                      "n.run = i.island)");
     for (int k = 0; k < BT_MI_COUNT; k++)
         bt_text_printf(&sql, ", i.\"%s\"", bt_scopes[BT_SCOPE_ISLAND].metric[k].key);
     bt_text_put(&sql, " FROM islands i WHERE run = ?1 AND step = ?2 ORDER BY island");
@@ -131,6 +133,7 @@ void bt_view_islands_json(const bt_view_islands *l, bt_json *j) {
         bt_json_object(j, NULL);
         bt_json_str(j, "island", l->island[i].name);
         bt_json_str(j, "host", l->island[i].host);
+        bt_json_str(j, "run", l->island[i].recorded ? l->island[i].name : NULL);
         for (int k = 0; k < BT_MI_COUNT; k++)
             bt_json_num(j, bt_scopes[BT_SCOPE_ISLAND].metric[k].key, l->island[i].value[k]);
         bt_json_end(j, '}');

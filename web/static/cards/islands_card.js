@@ -19,6 +19,11 @@ function stateTag(row) {
   );
 }
 
+/** The name of an island is that of its run, which this database may have. */
+function islandName({ island, run }) {
+  return run ? h("a", { href: `#/run/${run}/overview` }, island) : island;
+}
+
 function columnsOf({ fastest }) {
   const progress = (row) => {
     const part = { share: fastest ? row.steps / fastest : 0, color: "--phase-fwd", label: "steps" };
@@ -28,7 +33,7 @@ function columnsOf({ fastest }) {
     );
   };
   return [
-    text("island", (row) => row.island),
+    text("island", islandName),
     text("host", (row) => row.host || dash),
     text("state", stateTag),
     number("steps", (row) => count(row.steps)),
