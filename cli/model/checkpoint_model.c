@@ -225,6 +225,18 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
     return BT_OK;
 }
 
+bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store) {
+    return (bt_trained_how){.which = which,
+                            .store = store,
+                            .isa = o->isa,
+                            .base = o->base,
+                            .weight = o->weight,
+                            .add = o->add,
+                            .tokenizer = o->tokenizer,
+                            .threads = o->threads,
+                            .precision = o->precision};
+}
+
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
     memset(t, 0, sizeof *t);

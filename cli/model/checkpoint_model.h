@@ -47,21 +47,35 @@ typedef struct bt_trained_how {
     bool newest; /* a damaged newest checkpoint is an error, not a warning */
 } bt_trained_how;
 
-/* rows of an option table, for a struct s with these fields: how a trained model is used */
+/* the options of every command that uses a trained model */
+typedef struct bt_trained_opts {
+    char base[1024], add[2048], tokenizer[1024], isa[16];
+    double weight;
+    int64_t threads;
+    int precision;
+} bt_trained_opts;
+
+/* their rows in an option table, for a struct s that has a bt_trained_opts named trained */
 /* clang-format off */
 #define BT_TRAINED_OPTS(s) \
-    BT_ROW_INT(s, threads, "--threads", "0", 0, 1024, NULL, "threads (0: all cores)"), \
-    BT_ROW_TEXT(s, tokenizer, "--tokenizer", "", "tokenizer of a model that comes without one"), \
-    BT_ROW_TEXT(s, base, "--base", "", \
-     "of adapters: RUN or path of the model they were trained beside (default: where it was then)"), \
-    BT_ROW_TEXT(s, add, "--add", "", \
-     "of adapters: use others of the same base at the same time, RUN[:WEIGHT],.."), \
-    BT_ROW_REAL(s, weight, "--weight", "1", -100, 100, NULL, \
-     "of adapters: what the product of the first ones is multiplied by"), \
-    BT_ROW_ENUM(s, precision, "--precision", "fp32", "fp32|bf16|fp16", \
-     "operands of products with floats; bf16 is faster where the processor multiplies it"), \
-    BT_ROW_TEXT(s, isa, "--isa", "", "fastest kernel set allowed (default: as the run)")
+    {"threads", "--threads", BT_OPT_INT, BT_FIELD(s, trained.threads), "0", 0, 1024, NULL, NULL, \
+     "threads (0: all cores)"}, \
+    {"tokenizer", "--tokenizer", BT_OPT_TEXT, BT_FIELD(s, trained.tokenizer), "", 0, 0, NULL, NULL, \
+     "tokenizer of a model that has none"}, \
+    {"base", "--base", BT_OPT_TEXT, BT_FIELD(s, trained.base), "", 0, 0, NULL, NULL, \
+     "base model of adapters, RUN or path (default: the recorded one)"}, \
+    {"add", "--add", BT_OPT_TEXT, BT_FIELD(s, trained.add), "", 0, 0, NULL, NULL, \
+     "further adapters of the same base, RUN[:WEIGHT],.."}, \
+    {"weight", "--weight", BT_OPT_REAL, BT_FIELD(s, trained.weight), "1", -100, 100, NULL, NULL, \
+     "factor on the product of the first adapters"}, \
+    {"precision", "--precision", BT_OPT_ENUM, BT_FIELD(s, trained.precision), "fp32", 0, 0, "fp32|bf16|fp16", NULL, \
+     "operands of products with floats; bf16 is faster on processors that multiply it"}, \
+    {"isa", "--isa", BT_OPT_TEXT, BT_FIELD(s, trained.isa), "", 0, 0, NULL, NULL, \
+     "fastest kernel set allowed (default: that of the run)"}
 /* clang-format on */
+
+/* which, store: borrowed, as the texts of `o` */
+bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store);
 
 /* everything but the model, which bt_trained_model makes of it; or both */
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;

@@ -26,13 +26,11 @@
 #include "engine/tune/logit_file.h"
 
 typedef struct eval_cfg {
-    char data[4096], field[64], chat_template[32], store[1024], base[1024], add[2048],
-        tokenizer[1024], isa[16], shot_data[4096], logits[1024];
-    double weight;
-    int64_t tokens, threads, shots, limit, top_k;
+    char data[4096], field[64], chat_template[32], store[1024], shot_data[4096], logits[1024];
+    int64_t tokens, shots, limit, top_k;
     int task; /* 0: text */
     int form; /* 0: as the run, else 1 + data.form */
-    int precision;
+    bt_trained_opts trained;
     bool json, quiet, force;
 } eval_cfg;
 
@@ -357,16 +355,8 @@ static bt_code run(bt_call *call, bt_err *err) {
     bt_eval_result r;
     double *confusion = NULL;
     const char *which = call->n ? call->words[0] : "last";
-    bt_trained_how how = {.which = which,
-                          .store = cfg->store,
-                          .isa = cfg->isa,
-                          .base = cfg->base,
-                          .weight = cfg->weight,
-                          .add = cfg->add,
-                          .tokenizer = cfg->tokenizer,
-                          .threads = cfg->threads,
-                          .precision = cfg->precision,
-                          .quiet = cfg->quiet || cfg->json};
+    bt_trained_how how = bt_trained_how_of(&cfg->trained, which, cfg->store);
+    how.quiet = cfg->quiet || cfg->json;
     if (cfg->task) return run_choices(&how, cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
     if (code == BT_OK) take_form(&t, cfg);

@@ -18,11 +18,10 @@
 
 typedef struct generate_cfg {
     char prompt[65536], message[65536], system[65536], template[40];
-    char store[1024], base[1024], add[2048], tokenizer[1024], isa[16], stop[4096];
-    double weight;
-    int64_t tokens, threads;
-    int precision;
+    char store[1024], stop[4096];
+    int64_t tokens;
     bt_sampling_opts sampling;
+    bt_trained_opts trained;
     bool chat, json, no_special;
 } generate_cfg;
 
@@ -142,16 +141,8 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     bt_text_init(&stop_text);
     memset(&t, 0, sizeof t);
     memset(&w, 0, sizeof w);
-    const bt_trained_how how = {.which = which,
-                                .store = cfg->store,
-                                .isa = cfg->isa,
-                                .base = cfg->base,
-                                .weight = cfg->weight,
-                                .add = cfg->add,
-                                .tokenizer = cfg->tokenizer,
-                                .threads = cfg->threads,
-                                .precision = cfg->precision,
-                                .B = 1};
+    bt_trained_how how = bt_trained_how_of(&cfg->trained, which, cfg->store);
+    how.B = 1;
     bt_code code = check(cfg, err);
     if (code == BT_OK) code = bt_stops_of(cfg->stop, &stop_text, stops, &n_stops, err);
     bt_output_init(&w.out, stops, n_stops);

@@ -20,11 +20,9 @@
 #include "store/store.h"
 
 typedef struct serve_cfg {
-    char store[1024], base[1024], add[2048], tokenizer[1024], isa[16], host[128], allow[512],
-        origins[1024], key[256], template[40], name[128];
-    double weight;
-    int64_t port, threads, parallel, queue;
-    int precision;
+    char store[1024], host[128], allow[512], origins[1024], key[256], template[40], name[128];
+    int64_t port, parallel, queue;
+    bt_trained_opts trained;
     bool open, any_model, json, allow_older;
 } serve_cfg;
 
@@ -237,17 +235,9 @@ static bt_code run(bt_call *call, bt_err *err) {
     memset(&t, 0, sizeof t);
     sigset_t ends;
     block_signals(&ends);
-    const bt_trained_how how = {.which = which,
-                                .store = cfg->store,
-                                .isa = cfg->isa,
-                                .base = cfg->base,
-                                .weight = cfg->weight,
-                                .add = cfg->add,
-                                .tokenizer = cfg->tokenizer,
-                                .threads = cfg->threads,
-                                .precision = cfg->precision,
-                                .B = 1,
-                                .newest = !cfg->allow_older};
+    bt_trained_how how = bt_trained_how_of(&cfg->trained, which, cfg->store);
+    how.B = 1;
+    how.newest = !cfg->allow_older;
     bt_code code = bt_trained_load(&t, &how, err);
     if (code == BT_OK) code = bt_classifier_refuse(&t, err);
     if (code == BT_OK) code = serve(cfg, &t, err);

@@ -60,7 +60,7 @@ static void attempt(scribe *s) {
                           .from_step = s->step};
     if (bt_writer_begin(s->w, &start, &number, &err) != BT_OK) give_up("begin", err.msg);
     s->open = true;
-    if (any(s, 4) == 0) return; /* and nobody says who he is */
+    if (any(s, 4) == 0) return; /* without a greeting */
     bt_rank_info info[64] = {{0}};
     int known = 1 + (int)any(s, (uint32_t)s->s.ranks);
     for (int r = 0; r < known; r++) {

@@ -46,7 +46,7 @@ enum { LAYOUT_ALONE = 0 };
 enum { LAYOUT_ALONE = 64 };
 #endif
 static struct {
-    void *at;        /* what rank 0 has there the others get */
+    void *at;        /* buffer of rank 0 that is broadcast */
     float **weights; /* or memory of its own, which layout_run took */
     size_t bytes;
 } layout_found[LAYOUT_ALONE + 1];
@@ -85,7 +85,7 @@ static inline bool layout_begin(int ranks) {
     return true;
 }
 
-/* runs and leaves what rank 0 heard in f, on every rank; before layout_begin: from there on */
+/* Trains, and copies the records of rank 0 into f on every rank; before layout_begin on rank 0 alone. */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {
     const char *all[64] = {LAYOUT_BASE};
     size_t n = 0;
@@ -115,7 +115,7 @@ static inline bt_train_result layout_run(fake_sink *f, const char *const *words,
     if (weights) layout_find(NULL, weights, bytes);
     assert_int_equal(
         bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
-    /* medians are known to rank 0 */
+    /* rank 0 has the medians */
     assert_int_equal(bt_broadcast(bt_comm_world(), &r, sizeof r, 0, &err), BT_OK);
     return r;
 }
@@ -168,7 +168,7 @@ static inline void layout_same_bins(const fake_sink *a, const fake_sink *b) {
     }
 }
 
-/* the distributed run tells the same story as the lonely one */
+/* Compares the events and steps of the distributed run with those of one rank. */
 static inline void layout_compare(double tolerance) {
     int size = bt_comm_size(bt_comm_world());
     assert_int_equal(alone.n_steps, LAYOUT_STEPS);
@@ -279,7 +279,7 @@ static inline void layout_wide_cfg(bt_run_cfg *cfg, const char *const *words) {
     tiny_cfg(cfg, all);
 }
 
-/* the trainer stays, with its gradients (scaled by nothing: clipping is the update's) */
+/* Returns the trainer with its gradients, which are not clipped: the update clips them. */
 static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *words) {
     layout_wide_cfg(cfg, words);
     bt_trainer *t = tiny_create(cfg, NULL, NULL, "");
@@ -392,7 +392,7 @@ static inline double layout_bytes(const char *const *words, const char *micro_ba
     return got;
 }
 
-/* of the last layout_bytes: what would have travelled without a codec */
+/* Bytes of the last layout_bytes without a codec. */
 static inline double layout_logical_bytes(void) {
     const fake_step *s = &together.steps[1];
     double got = 0;

@@ -24,7 +24,7 @@ static void save_elems(const char *dir, size_t elems, char *path) {
     free(x);
 }
 
-/* what may take a tenth of a processor sleeps nine tenths of its time */
+/* A reader limited to a tenth of a processor sleeps nine tenths of its time. */
 static void a_share_of_a_processor_is_kept(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -41,7 +41,7 @@ static void a_share_of_a_processor_is_kept(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* what has no meaning yet is zero, so that it may have one later */
+/* Reserved bytes are zero, so that a later version can use them. */
 static void reserved_bytes_are_zero(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -295,7 +295,7 @@ static void sealed_parts_are_judged(void **state) {
         if (!strstr(err.msg, says[how])) fail_msg("section %d: '%s'", how, err.msg);
         assert_null(list);
         check_ok(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
-                 &err); /* not looked at */
+                 &err); /* unused */
     }
     /* the last one ends before the index begins */
     write_at(file, sections[1].data_offset - sizeof(section_head), &sections[1].head,

@@ -319,7 +319,7 @@ static void training_refuses(void **state) {
     assert_null(t);
 }
 
-/* ---- files that lie ---- */
+/* ---- files with wrong contents ---- */
 
 static char *replaced(const char *json, const char *from, const char *to) {
     const char *at = strstr(json, from);

@@ -31,7 +31,7 @@ static pass made(const bt_kernels *k, const bt_attn_shape *s, const float *q, co
     void *tmp = scratch_for(k, 1, 1, 1, T, s->D);
     k->attn_fwd(p.o, p.lse, q, key, v, s, 0, T, prec, tmp);
     k->attn_bwd(p.dq, p.dk, p.dv, go, p.o, p.lse, q, key, v, s, prec, tmp);
-    for (size_t t = 0; t < T; t++) { /* what lies between heads is nobody's */
+    for (size_t t = 0; t < T; t++) { /* the gaps between heads belong to no head */
         for (size_t d = s->D; d < s->ldq; d++) assert_true(p.dq[t * s->ldq + d] == 0);
         for (size_t d = s->D; d < s->ldo; d++) assert_true(p.o[t * s->ldo + d] == 0);
     }
@@ -142,7 +142,7 @@ static void many_small_weights_keep_their_sum(void **state) {
         s.int8 = true;
         float *q = filled(T * s.ldq, 1), *key = filled(T * s.ldk, 0), *v = filled(T * s.ldv, 1),
               *o = filled(T * s.ldo, 0), *lse = filled(T, 0);
-        const float score = logf(500); /* the others have 1/500 each */
+        const float score = logf(500); /* each of the rest has 1/500 */
         for (size_t d = 0; d < D; d++)
             key[7 * s.ldk + d] = score * sqrtf(D) / D, v[7 * s.ldv + d] = 0;
         bt_active_kernels()->attn_fwd(o, lse, q, key, v, &s, 0, T, BT_PREC_FP32,

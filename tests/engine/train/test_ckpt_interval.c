@@ -155,7 +155,7 @@ static void the_best_is_kept(void **state) {
     assert_int_equal(best_step(), want);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     assert_int_equal(system(command), 0);
-    /* not where nobody wants it */
+    /* no best checkpoint without ckpt.keep_best */
     assert_non_null(mkdtemp(strcpy(dir, "/tmp/bt-best-XXXXXX")));
     memcpy(cfg.run.out, dir, sizeof dir);
     cfg.ckpt.keep_best = false;

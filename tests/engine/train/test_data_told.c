@@ -14,7 +14,7 @@ extern const bt_part bt_part_mixture;
 
 static bt_trainer t;
 static bt_err err;
-static char loader; /* at which nobody looks */
+static char loader; /* its content is not read */
 static void *part;
 static struct {
     const bt_row_facts *facts;
@@ -186,7 +186,7 @@ static void what_is_told_of_rows(void **state) {
         bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
         heard_is(rows[i].want);
     }
-    begin(); /* of a stream there are none */
+    begin(); /* a stream has no documents */
     bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
     heard_is("");
 }
@@ -227,7 +227,7 @@ static void weights_change_from_the_step_to_come_on(void **state) {
     assert_int_equal(ask(&err), BT_OK);
     assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1");
     t.at.step = 50;
-    world.rank = 1; /* what rank 0 was asked */
+    world.rank = 1; /* the request that rank 0 received */
     world.told = "1:9";
     assert_int_equal(ask(&err), BT_OK);
     assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1,50=1:9");
@@ -263,7 +263,7 @@ static void what_is_no_mixture_is_refused(void **state) {
         assert_string_equal(t.cfg.data.mixture, "3:1");
         saved_is("{\"bytes_per_token\":3.5}");
     }
-    begin(); /* nobody asks for the words */
+    begin(); /* the caller passes no text */
     world.asked = "x";
     assert_int_equal(ask(NULL), BT_OK);
     heard_is("tell\nrefused 39 the mixture stays: \n");
@@ -291,11 +291,12 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
     (void)state;
     static const struct {
         const char *is, *before, *now, *becomes, *kept;
-    } rows[] = {{"3:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with what it began with */
-                {"3:1,40=1:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with the newest */
-                {"9:1", "3:1", "3:1,40=1:1", "9:1", ""},                  /* with another one */
-                {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
-                {"3:1", "3:1", NULL, "3:1", ""}};
+    } rows[] = {
+        {"3:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with the weights at the start */
+        {"3:1,40=1:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with the newest weights */
+        {"9:1", "3:1", "3:1,40=1:1", "9:1", ""},                  /* with other weights */
+        {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
+        {"3:1", "3:1", NULL, "3:1", ""}};
     begin();
     saved_is("{\"bytes_per_token\":3.5}");
     assert_string_equal(world.row.name, "data");

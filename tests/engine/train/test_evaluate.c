@@ -3,22 +3,11 @@
 #include "engine/train/evaluate.h"
 
 #include "tests/engine/model/small_model.h"
+#include "tests/engine/train/chain_data.h"
 
 #include <unistd.h>
 
 enum { B = 2, T = 32, V = 64, BYTES = 256, LABELS = 4, TEXTS = 40 };
-
-static bt_loader_cfg chain(void) {
-    return (bt_loader_cfg){.paths = "synth:chain",
-                           .tokenizer = "bytes",
-                           .val_paths = "",
-                           .val_frac = 0.1,
-                           .cache_dir = "",
-                           .B = B,
-                           .T = T,
-                           .V = V,
-                           .seed = 4};
-}
 
 static bt_eval_result evaluate(bt_evaluator *e, bt_model *m) {
     bt_eval_result r = {0};
@@ -35,7 +24,7 @@ static void nats_are_the_mean_over_the_learned_tokens(void **state) {
     bt_model_setup s = small_setup(B, T, V, 32, 48);
     bt_model *m = small_model(&s, 3);
     bt_model_quantise(m);
-    bt_loader_cfg cfg = chain();
+    bt_loader_cfg cfg = chain_data(B, T, V);
     bt_evaluator *e = NULL;
     if (bt_evaluator_open(&e, &cfg, SEQUENCES * T + T / 2, bt_comm_world(), &err) != BT_OK)
         fail_msg("%s", err.msg);
@@ -100,7 +89,7 @@ static void macro_f1_is_made_of_precision_and_recall(void **state) {
                 names[i % 3]);
     close(fd);
     bt_err err = BT_ERR_INIT;
-    bt_loader_cfg cfg = chain();
+    bt_loader_cfg cfg = chain_data(B, T, V);
     cfg.paths = path;
     cfg.val_frac = 0.5;
     cfg.V = BYTES;

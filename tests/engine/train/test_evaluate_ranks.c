@@ -4,6 +4,7 @@
 #include "engine/train/evaluate.h"
 
 #include "tests/engine/model/small_model.h"
+#include "tests/engine/train/chain_data.h"
 
 #include <unistd.h>
 
@@ -53,15 +54,7 @@ static void each_sequence_counts_once(void **state) {
     const bt_model_setup setup = small_setup(B, T, V, 32, 48);
     bt_model *m = small_model(&setup, 3);
     bt_model_quantise(m);
-    const bt_loader_cfg cfg = {.paths = "synth:chain",
-                               .tokenizer = "bytes",
-                               .val_paths = "",
-                               .val_frac = 0.1,
-                               .cache_dir = "",
-                               .B = B,
-                               .T = T,
-                               .V = V,
-                               .seed = 4};
+    const bt_loader_cfg cfg = chain_data(B, T, V);
     for (size_t i = 0; i < sizeof sequences / sizeof *sequences; i++) {
         seen one, three;
         const int64_t tokens = (int64_t)sequences[i] * T;

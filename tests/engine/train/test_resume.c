@@ -140,7 +140,7 @@ static void a_changing_run_goes_on(void **state) {
     goes_on(false);
 }
 
-/* attention comes at 4 */
+/* The run begins as a bigram model; attention begins in step 4. */
 static void a_run_that_begins_as_a_bigram_model_goes_on(void **state) {
     (void)state;
     goes_on(true);
@@ -221,7 +221,7 @@ static void states_of_another_kind_are_converted(void **state) {
             cfg.run.out[0] = '\0';
             run(&cfg, &second, out_path, NULL);
             assert_int_equal(second.n_steps, STEPS - 5);
-            /* weights are told apart from states */
+            /* Conversions of weights and of states are separate warnings. */
             const int told = (from % 3 != to % 3) + ((from == 3) != (to == 3));
             assert_int_equal(fake_events_of(&second, "warning"), told);
             for (size_t i = 0; i < second.n_events; i++)

@@ -211,7 +211,7 @@ static void limits_are_not_included(void **state) {
         "disk < 2 GiB: 1.00 GiB (0.1 %) is free where the run keeps its checkpoints\n"
         "disk < 2 GiB: 1.00 GiB (0.1 %) is free where the run keeps its checkpoints\n");
     r = rules_of("run done\nrun failed\nrun stalled\nrun done");
-    r.tell = NULL; /* whom nobody hears */
+    r.tell = NULL; /* rules without a receiver */
     bt_alert_happened(&r, BT_ALERT_DONE, "x");
     r.tell = hear;
     bt_alert_happened(&r, BT_ALERT_DONE, "100 steps");

@@ -77,11 +77,10 @@ static void who_is_behind(void **state) {
     bt_rank_progress p;
     int rank;
     open_places(&p, 8);
-    assert_null(told(&p, 100, &rank)); /* nobody has come */
+    assert_null(told(&p, 100, &rank)); /* no rank is in the exchange */
     for (int r = 0; r < 8; r++) put(&p, r, BT_AT_EXCHANGE, 17, 60 + r);
-    assert_string_equal(
-        told(&p, 100, &rank),
-        "all ranks are in the exchange of step 18 since 33.0 s"); /* the last came then */
+    assert_string_equal(told(&p, 100, &rank), "all ranks are in the exchange of step 18 since 33.0 "
+                                              "s"); /* time since the last rank arrived */
     assert_string_equal(told(&p, 67.9, &rank), "all ranks are in the exchange of step 18");
     assert_int_equal(rank, -1);
     put(&p, 5, BT_AT_DATA, 17, 59);
@@ -124,7 +123,7 @@ static void slow_is_said_once(void **state) {
     put(&p, 1, BT_AT_DATA, 4, 14);
     for (int r = 0; r < 4; r++)
         if (r != 1) put(&p, r, BT_AT_EXCHANGE, 4, 14);
-    /* another stay */
+    /* a second time in the same place */
     assert_true(bt_rank_progress_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_CHECKPOINT, 3, 14);
     /* may wait itself: not accused */
@@ -132,7 +131,7 @@ static void slow_is_said_once(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* of two ranks one holds up the other; one alone holds up nobody */
+/* Of two ranks one can delay the other; a single rank delays none. */
 static void of_two_ranks_one_is_slow(void **state) {
     (void)state;
     bt_rank_progress p;
@@ -196,20 +195,20 @@ static void a_far_rank_that_does_not_come(void **state) {
         told(&p, 70, &rank),
         "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
     assert_int_equal(rank, -1);
-    put(&p, 1, BT_AT_DATA, 17, 58); /* the others of this host wait for one of it */
+    put(&p, 1, BT_AT_DATA, 17, 58); /* the ranks of this host wait for one of them */
     assert_string_equal(
         told(&p, 70, &rank),
         "rank 1 is in data of step 18 since 12.0 s; the other in the exchange of step 18");
     assert_int_equal(rank, 1);
     put(&p, 1, BT_AT_EXCHANGE, 17, 58);
     put(&p, 2, BT_AT_EXCHANGE, 17, 61);
-    /* the last of them came 9 s ago */
+    /* the last of them arrived 9 s ago */
     assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));
     assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
     assert_string_equal(
         out, "rank 3 is not in the exchange of step 18, where the others wait since 11.0 s");
     assert_int_equal(rank, 3);
-    /* once a stay */
+    /* reported once while the rank remains there */
     assert_false(bt_rank_progress_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));
     put(&p, 1, BT_AT_DATA, 17, 58);
     /* it is one of ours */
@@ -217,12 +216,12 @@ static void a_far_rank_that_does_not_come(void **state) {
     for (int r = 0; r < 3; r++) put(&p, r, BT_AT_PAUSE, 18, 60);
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 19, 60);
-    /* all are seen: the network is slow, nobody is late */
+    /* All ranks are in the exchange: the network is slow, no rank is late. */
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     bt_rank_progress_close(&p);
 
     unlink(path);
-    open_places(&p, 8); /* four are named, the others counted */
+    open_places(&p, 8); /* four ranks are named, the rest is counted */
     for (int n = 4; n >= 2; n--) {
         for (int r = 0; r < 8; r++) put(&p, r, r < n ? BT_AT_EXCHANGE : BT_AT_NOWHERE, 17, 60);
         told(&p, 70, &rank);

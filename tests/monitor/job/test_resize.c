@@ -105,7 +105,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
                 heard.asked.pp == 1 && heard.asked.zero == 3 && heard.taken == 0);
     assert_int_equal(bt_job_resize_ask(&d->job, "3", "ctl", &err), BT_BUSY);
     assert_string_equal(err.msg, "the run is already on its way to 4 ranks");
-    /* only ranks that stopped in order, with steps left, go on so */
+    /* Only ranks that stopped in order, with steps left, continue in another layout. */
     d->job.last_step = 41;
     assert_false(bt_job_ended_to_resize(&d->job, &done));
     d->result.result_json = strdup("{\"text\":\"\\\"stopped\\\":true\"}");
@@ -188,7 +188,7 @@ static void ranks_that_left_by_themselves(void **state) {
 
 enum { HOSTS = 3 };
 
-/* three hosts of two slots, none of which is asked anything: they are known and have no address */
+/* Three hosts of two slots. None is probed, because they have no address. */
 static void have_hosts(desk *d, bt_host *hosts) {
     for (int i = 0; i < HOSTS; i++) {
         hosts[i] = (bt_host){.slots = 2, .fd = -1};
@@ -210,7 +210,7 @@ static void slots_limit_the_ranks(void **state) {
     hosts[0].aside = true;
     hosts[1].slots = 1;
     refuses(d, "2", BT_ARG, "2 ranks: the hosts in use have 1 slot");
-    hosts[1].slots = 0; /* as many as mpirun finds */
+    hosts[1].slots = 0; /* 0: the number that mpirun finds */
     refuses(d, "2", BT_BUSY, "the run has 2 ranks already");
 }
 
@@ -252,7 +252,7 @@ static void a_lost_host_is_set_aside(void **state) {
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
     assert_string_equal(told, "goes on with 4 ranks (6 before): host h1 is away");
     assert_false(bt_job_hosts_ended(&d->job, &end)); /* no other one is at fault */
-    /* what another end says of a host is not why it came */
+    /* A message about a host in another kind of end is not its cause. */
     end = (bt_end){.kind = BT_END_ERROR, .message = "ssh: connect to host h2 port 22: refused"};
     hosts[2].asked_ns = 1;
     assert_false(bt_job_hosts_ended(&d->job, &end));
@@ -267,7 +267,7 @@ static void a_lost_host_is_set_aside(void **state) {
     snprintf(end.message, sizeof end.message, "a daemon died");
     assert_true(bt_job_hosts_ended(&d->job, &end));
     desk_shows(d, "host_lost -1 host h2 is set aside: it has never answered\n");
-    /* all away: none is set aside, for there is nothing to go on with */
+    /* All hosts are lost: none is set aside, because none would remain. */
     hosts[2].aside = false;
     for (int i = 0; i < HOSTS; i++) {
         hosts[i].answered = true;
@@ -336,7 +336,7 @@ static void a_host_is_taken_back(void **state) {
     desk_hears(d, "stop 0;");
     assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
     assert_string_equal(d->job.resize.why, "host h1 is back");
-    assert_int_equal(heard.slots, 4); /* those in use, and that one */
+    assert_int_equal(heard.slots, 4); /* the slots in use and those of the returned host */
     bt_job_hosts_checkpoint(&d->job); /* once */
     d->job.lost_host = &hosts[0];
     bt_job_hosts_begin(&d->job);
@@ -408,7 +408,7 @@ static void hosts_that_come_back_are_told_of(void **state) {
     hosts[2].slots = 5;
     memcpy(&hosts[1].address, &a, sizeof a);
     hosts[1].address_len = sizeof a;
-    bt_job_hosts_tick(&d->job, s - 1); /* it is asked later */
+    bt_job_hosts_tick(&d->job, s - 1); /* the next probe is later */
     desk_shows(d, "");
     for (int i = 0; i < 2; i++) {
         bt_job_hosts_tick(&d->job, (10 + i) * s);
@@ -436,7 +436,7 @@ static void hosts_answered(desk *d, bt_host *hosts) {
     bt_health_start(&d->job.health);
 }
 
-/* steps stay away: the hosts are asked, and one that is silent for too long ends the attempt */
+/* Without steps the hosts are probed, and one that does not respond in time ends the attempt. */
 static void silence_of_a_host(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
@@ -444,8 +444,8 @@ static void silence_of_a_host(void **state) {
     hosts_answered(d, hosts);
     bt_health_step(&d->job.health, now);
     hosts[1].asked_ns = now - 3 * s;
-    bt_job_hosts_check(&d->job,
-                       now + s / 4); /* a step just came: what was asked before is no silence */
+    bt_job_hosts_check(
+        &d->job, now + s / 4); /* after a recent step an older probe does not count as silence */
     assert_int_equal(hosts[1].asked_ns, 0);
     hosts[1].asked_ns = now - 3 * s;
     d->job.paused = true;

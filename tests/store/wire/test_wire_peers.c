@@ -18,8 +18,8 @@
 typedef struct scene {
     char path[100];
     bt_wire_server *server;
-    int events;     /* heard by the supervisor */
-    char title[64]; /* of the last one */
+    int events;     /* number of events that the supervisor received */
+    char title[64]; /* title of the last event */
 } scene;
 
 static void on_event(void *ctx, const bt_event *e) {
@@ -153,7 +153,7 @@ static void who_breaks_the_protocol_is_cut_off(void **state) {
     memcpy(bytes, &h, sizeof h);
     is_refused(&s, UNGREETED, bytes, sizeof h + 8);
 
-    const int fd = greeted(&s, 3); /* and one that keeps the rules is heard */
+    const int fd = greeted(&s, 3); /* a peer that follows the protocol is served */
     put(fd, bytes, event_frame(bytes, 3, "well"));
     serve_well(&s, 3);
     assert_int_equal(s.events, 1);
@@ -310,7 +310,7 @@ static void an_attempt_that_is_over_says_goodbye(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* a rank that does not read is not told, and stays; one that is gone is let go */
+/* A rank that does not read receives nothing and remains connected; one that has exited is removed. */
 static void a_rank_that_does_not_read_is_not_told(void **state) {
     scene s = listening(*state);
     bt_err why = BT_ERR_INIT;
@@ -344,7 +344,7 @@ static void a_socket_has_one_owner(void **state) {
     assert_null(second);
     snprintf(want, sizeof want, "cannot listen for ranks at '%s'", s.path);
     assert_int_equal(strncmp(why.msg, want, strlen(want)), 0);
-    assert_int_equal(stat(s.path, &st), 0); /* what belongs to the first is left alone */
+    assert_int_equal(stat(s.path, &st), 0); /* the socket of the first server remains */
     assert_int_equal(bt_wire_listen(&second, "", &why), BT_ARG);
     memset(longest, 'x', sizeof longest);
     memcpy(longest, t->dir, strlen(t->dir));
@@ -363,7 +363,7 @@ static void a_socket_has_one_owner(void **state) {
 /* ---- the rank's end -------------------------------------------------------------------------- */
 
 typedef struct rank_end {
-    int listen_fd, fd; /* of the stand-in for the supervisor */
+    int listen_fd, fd; /* sockets of the simulated supervisor */
     bt_wire *wire;
     _Atomic int n, lost;
     char told[4096]; /* "set 0.5 text;", complete when n counts it */
@@ -424,7 +424,7 @@ static size_t control_frame(unsigned char *out, uint32_t verb, double value, con
     return sizeof f + n;
 }
 
-/* what no rank obeys is passed over, and what is behind it on the wire is obeyed */
+/* An unknown verb is skipped, and the frames after it are obeyed. */
 static void a_rank_obeys_what_is_meant_for_it(void **state) {
     rank_end r;
     unsigned char bytes[2048];
@@ -505,7 +505,7 @@ static void what_cannot_be_framed_is_left_out(void **state) {
     close(r.listen_fd);
 }
 
-/* begins to read when the rank is about to leave; how many bytes came until the end */
+/* Begins to read when the rank is about to exit, and counts the bytes until the end. */
 typedef struct late_reader {
     int fd;
     size_t bytes;

@@ -151,9 +151,9 @@ static void damaged_weights_are_no_bad_batch(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* ---- what is told ------------------------------------------------------------------------------ */
+/* ---- events ------------------------------------------------------------------------------ */
 
-/* a run in which a NaN, or none, comes into a gradient of this rank */
+/* Runs a training in which a gradient of this rank becomes NaN, or none. */
 static bt_code run_with_nan(const bt_run_cfg *cfg, const char *nan, bt_train_result *r,
                             bt_err *err) {
     *err = (bt_err)BT_ERR_INIT;
@@ -164,7 +164,7 @@ static bt_code run_with_nan(const bt_run_cfg *cfg, const char *nan, bt_train_res
     bt_trainer_destroy(t);
     bt_threads_release();
     assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
-    (void)bt_testing_nan(0, 0, ""); /* the next one may come once again */
+    (void)bt_testing_nan(0, 0, ""); /* the next run may have one again */
     return code;
 }
 

@@ -258,7 +258,7 @@ static void a_dial_that_is_off_is_not_turned(void **state) {
         step_of(30, 25, 0, 20, false);
         assert_int_equal(choice.window.steps, i);
     }
-    bt_text_clear(&heard); /* that the warm-up is over */
+    bt_text_clear(&heard); /* the event that ends the warm-up */
     assert_true(choice.at == at && !choice.turned && links == 0);
     end();
 }
@@ -329,7 +329,7 @@ static void an_unknown_link_turns_nothing(void **state) {
     for (int of_other = 0; of_other < 2; of_other++) {
         begin(BT_CODEC_INT8, "auto");
         link_found = (bt_link){.bytes_per_s = of_other ? 1e6 : 0};
-        if (of_other) others[1] = 1; /* of two numbers the second says that it is unknown */
+        if (of_other) others[1] = 1; /* the second number is the mark of an unknown link */
         step_of(30, 25, 0, 20, false);
         assert_true(links == 1 && choice.at == 0);
         heard_is("");
@@ -411,7 +411,7 @@ static void tensors_that_owe_too_much_fall(void **state) {
     assert_true(choice.ratio[0] == 4 && choice.ratio[1] == 4 && choice.ratio[2] == 10);
     assert_true(choice.fell[2] && !choice.fell[0] && !choice.fell[1]);
     assert_true(payloads[0].plain && !payloads[1].plain && reducers == 1);
-    assert_int_equal(step(&o, &err), BT_OK); /* told once */
+    assert_int_equal(step(&o, &err), BT_OK); /* reported once */
     heard_is("");
     squares[1] = 1;
     t.at.step++; /* looked at once a window, and where the step was applied */
@@ -424,7 +424,7 @@ static void tensors_that_owe_too_much_fall(void **state) {
     assert_int_equal(step(&o, &err), BT_OK);
     heard_is("");
     assert_int_equal(sums, 2);
-    /* of what is not there nothing is owed */
+    /* a tensor that is not on this rank has no residual */
     t.cfg.comm.residual_cap = 4;
     squares[1] = 0;
     owed_by[0] = 0;
@@ -475,7 +475,7 @@ static void two_bad_steps_in_a_row_fall(void **state) {
         assert_int_equal(choice.most, choice.at);
         end();
     }
-    /* whose sums have the same bits everywhere is not to blame */
+    /* a codec whose sums have the same bits on all ranks has no residual to report */
     begin(BT_CODEC_INT8, "off");
     t.at.step = 11;
     choice.made = &bt_codec_exact;
@@ -502,7 +502,7 @@ static void the_end_of_the_warm_up_is_told(void **state) {
     }
     assert_true(strcmp(choice.made->name, "sign") == 0 && choice.held_at == 3);
     end();
-    begin(BT_CODEC_SIGN, "auto"); /* a dial says itself what it does */
+    begin(BT_CODEC_SIGN, "auto"); /* the dial reports its own changes */
     choice.turned = true;
     choice.at = 3;
     bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
