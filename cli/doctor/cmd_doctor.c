@@ -77,7 +77,9 @@ static bt_code run(bt_call *call, bt_err *err) {
     char path[1024];
     if (word && strcmp(word, "mpi-probe") == 0 && bt_comm_am_rank())
         return bt_doctor_probe_rank(err);
-    if (word) return bt_fail(err, BT_ARG, "unexpected word '%s'", bt_text_shown(word));
+    if (word)
+        return bt_fail(err, BT_ARG, "unexpected word '%s' (--help lists the arguments)",
+                       bt_text_shown(word));
     if (cfg->hosts[0] && access(cfg->hosts, R_OK) != 0)
         BT_TRY(bt_host_file_check(cfg->hosts, 0, "", err));
     BT_TRY(bt_store_path(path, sizeof path, cfg->store, err));

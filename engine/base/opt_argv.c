@@ -184,7 +184,7 @@ bt_code bt_opts_argv(bt_opts *o, int argc, char *const *argv, const char **posit
         } else if (*n_pos == max_pos) {
             char shown[96];
             bt_text_plain(shown, sizeof shown, word);
-            return bt_fail(err, BT_ARG, "unexpected word '%s'", shown);
+            return bt_fail(err, BT_ARG, "unexpected word '%s' (--help lists the arguments)", shown);
         } else {
             positional[(*n_pos)++] = word;
         }

@@ -170,7 +170,7 @@ static void test_argv_messages(void **state) {
     fails(ARGV("--no-steps"), "unknown option '--no-steps' (did you mean '--steps'?)");
     fails(ARGV("--set", "steps"), "--set needs key=value, not 'steps'");
     fails(ARGV("--set"), "--set needs key=value");
-    fails(ARGV("a", "b"), "unexpected word 'b'");
+    fails(ARGV("a", "b"), "unexpected word 'b' (--help lists the arguments)");
     fails(ARGV("-x"), "unknown option '-x' ('--help' lists the options)");
     fails(ARGV("--name", "12345678"), "--name must be text shorter than 8 bytes, not '12345678'");
 }
