@@ -1,5 +1,5 @@
-/* said.h - what a part of the trainer does, as lines of a text: functions that a test defines in the place of others
- * add theirs, and events do. For one test program. */
+/* said.h - a text log of calls and events, filled by functions that a test defines instead of the real ones.
+ * Include it in one test program only. */
 #ifndef BT_TESTS_SAID_H
 #define BT_TESTS_SAID_H
 

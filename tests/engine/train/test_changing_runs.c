@@ -1,6 +1,5 @@
-/* What changes while a training runs: the weights of its sources when somebody asks, stretches of attention by
- * their ramp. Each is told, is what the same setting from the beginning gives, and survives a
- * checkpoint. */
+/* Changes during a training: weights of its sources on request, and sequence and attention ramps. Each
+ * change is reported, equals the same setting from the beginning, and survives a checkpoint. */
 #include "tests/tiny_run.h"
 
 #include <math.h>
@@ -15,7 +14,7 @@ static bt_request_box box;
 static fake_sink sink, other;
 static bt_run_cfg cfg;
 
-/* weights that are asked for: when step `at` is recorded, and again in the pause that it begins */
+/* Requests new weights when step `at` is recorded, and again in the pause that follows. */
 static struct {
     const char *weights, *again;
     int64_t at;
@@ -56,7 +55,7 @@ static bt_train_result run(fake_sink *f, const char *resume) {
         snprintf(cfg.run.out, sizeof cfg.run.out, "%s", out_path); \
     } while (0)
 
-/* the events of a kind, as "step title" lines */
+/* Returns the events of a kind as "step title" lines. */
 static const char *told(const fake_sink *f, const char *kind) {
     static char text[2048];
     text[0] = '\0';
@@ -76,7 +75,7 @@ static void same_losses(const fake_sink *a, const fake_sink *b, size_t from) {
 
 /* ---- mixtures ----------------------------------------------------------------------------------- */
 
-static void weights_change_when_asked(void **state) {
+static void weights_change_on_request(void **state) {
     (void)state;
     OF_TWO("--set", "data.mixture=3:1");
     ask.weights = "1:3";
@@ -87,13 +86,13 @@ static void weights_change_when_asked(void **state) {
     OF_TWO("--set", "data.mixture=3:1,3=1:3");
     run(&other, "");
     same_losses(&sink, &other, 0);
-    OF_TWO("--set", "data.mixture=3:1"); /* they do matter */
+    OF_TWO("--set", "data.mixture=3:1"); /* The weights influence the losses. */
     run(&other, "");
     assert_true(sink.steps[2].v[BT_MS_LOSS] == other.steps[2].v[BT_MS_LOSS]);
     assert_true(sink.steps[5].v[BT_MS_LOSS] != other.steps[5].v[BT_MS_LOSS]);
 }
 
-/* a stage that has given nothing yet is none */
+/* A stage that has sent no data yet is ignored. */
 static void the_newest_of_a_step_counts(void **state) {
     (void)state;
     OF_TWO("--set", "data.mixture=3:1,2=1:1");
@@ -110,7 +109,7 @@ static void the_newest_of_a_step_counts(void **state) {
     same_losses(&sink, &other, 0);
 }
 
-static void what_is_no_change(void **state) {
+static void equal_weights_are_no_change(void **state) {
     (void)state;
     static char full[512];
     static const struct {
@@ -142,7 +141,7 @@ static void what_is_no_change(void **state) {
     }
 }
 
-/* a run that is restarted as it began goes on with the newest weights; another setting is the user's */
+/* A restarted run continues with the newest weights, unless the user changed the setting. */
 static void the_newest_weights_survive(void **state) {
     (void)state;
     char at[1024];
@@ -153,7 +152,7 @@ static void the_newest_weights_survive(void **state) {
     assert_int_equal(sink.n_steps, 5);
     snprintf(at, sizeof at, "%s", sink.checkpoint_path);
     OF_TWO("--set", "data.mixture=3:1,3=1:3");
-    run(&sink, ""); /* from the beginning */
+    run(&sink, ""); /* both runs from the first step */
 
     static const char *const began[] = {"data.mixture=3:1", "data.mixture=3:1,3=1:3"};
     for (int i = 0; i < 2; i++) {
@@ -165,7 +164,7 @@ static void the_newest_weights_survive(void **state) {
 
 /* ---- ramps -------------------------------------------------------------------------------------- */
 
-static void sizes_grow_as_said(void **state) {
+static void sizes_grow_as_configured(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "8", "--set", "ckpt.memory=off", "--set", "train.log_every=1", "--set",
          "train.seq_ramp=0.375,0.5");
@@ -178,7 +177,8 @@ static void sizes_grow_as_said(void **state) {
 
 /* ---- other models and targets -------------------------------------------------------------------- */
 
-/* no attention, then attention with all that follows a token, whose weight fades; then the one target */
+/* A run begins without attention, then predicts all following tokens with fading weight, then the next token
+ * only. */
 static void followers_are_learned_first(void **state) {
     (void)state;
     OF_TWO("--set", "train.bigram_steps=2", "--set", "train.share_steps=3", "--lr", "2e-2");
@@ -192,7 +192,7 @@ static void followers_are_learned_first(void **state) {
     assert_true(other.steps[3].v[BT_MS_LOSS] != sink.steps[3].v[BT_MS_LOSS]);
 }
 
-/* the first steps are those of a dense model, bit for bit; then the layers are others around the same weights */
+/* The first steps equal those of a dense model bit for bit; afterwards the layers quantize the same weights. */
 static void layers_become_ternary(void **state) {
     (void)state;
     static const char *const kinds[][2] = {{"model.linear=bitnet158", "ternary"},
@@ -227,9 +227,12 @@ int main(void) {
     snprintf(sources, sizeof sources, "%s/a.txt\n%s/b.txt", dir, dir);
     snprintf(out_path, sizeof out_path, "%s/out", dir);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weights_change_when_asked), cmocka_unit_test(the_newest_of_a_step_counts),
-        cmocka_unit_test(what_is_no_change),         cmocka_unit_test(the_newest_weights_survive),
-        cmocka_unit_test(sizes_grow_as_said),        cmocka_unit_test(followers_are_learned_first),
+        cmocka_unit_test(weights_change_on_request),
+        cmocka_unit_test(the_newest_of_a_step_counts),
+        cmocka_unit_test(equal_weights_are_no_change),
+        cmocka_unit_test(the_newest_weights_survive),
+        cmocka_unit_test(sizes_grow_as_configured),
+        cmocka_unit_test(followers_are_learned_first),
         cmocka_unit_test(layers_become_ternary),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

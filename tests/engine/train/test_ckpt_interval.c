@@ -1,5 +1,5 @@
-/* test_ckpt_interval.c - how long to train between two checkpoints: Young's and Daly's formula, its limits, and the
- * failures that survive in a checkpoint; and of a training, which checkpoint is kept as the best. */
+/* test_ckpt_interval.c - the time between two checkpoints: the formula of Young and Daly, its limits, the
+ * failure count in checkpoints; and which checkpoint is kept as the best. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,14 +30,15 @@ static void by_the_formula(void **state) {
     near(bt_ckpt_interval_s(&i, 5 * S), sqrt(2.0 * DAY_S) - 1);
     bt_ckpt_interval_estimate(&i, 1000000000, false);
     near(i.cost_s, 5);
-    /* measured counts, smoothed; an estimate no more */
+    /* Measured durations are smoothed and replace the estimate. */
     bt_ckpt_interval_measured(&i, 0.2, 3);
     near(i.cost_s, 0.2);
     bt_ckpt_interval_measured(&i, 0.4, 2);
     near(i.cost_s, 0.3);
     bt_ckpt_interval_estimate(&i, 1, true);
     near(i.cost_s, 0.3);
-    /* an hour later and three failures: a quarter of what was trained, and a day */
+    /* One hour and three failures later the interval is a quarter of the trained time; one day later it is
+     * longer. */
     i.failures = 3;
     near(bt_ckpt_interval_mtbf_s(&i, 3605 * S), (DAY_S + 3600.0) / 4);
     near(bt_ckpt_interval_s(&i, 3605 * S), sqrt(2 * 0.3 * (DAY_S + 3600.0) / 4) - 0.3);
@@ -48,7 +49,8 @@ static void within_its_limits(void **state) {
     bt_ckpt_interval i = {.most_s = 1800};
     bt_ckpt_interval_measured(&i, 1e-6, 0.01);
     near(bt_ckpt_interval_s(&i, 0), 10);
-    bt_ckpt_interval_measured(&i, 1e-6, 4); /* ten times as long as writing takes */
+    /* The interval is at least ten times the duration of a write. */
+    bt_ckpt_interval_measured(&i, 1e-6, 4);
     near(bt_ckpt_interval_s(&i, 0), 40);
     bt_ckpt_interval_measured(&i, 1000, 4);
     near(bt_ckpt_interval_s(&i, 0), 1800);
@@ -71,7 +73,8 @@ static bt_ckpt_interval after_restart(const bt_ckpt_interval *before) {
 static void failures_survive(void **state) {
     (void)state;
     bt_ckpt_interval i = {.most_s = 1800, .before_s = 500, .failures = 2};
-    bt_ckpt_interval next = after_restart(&i); /* it was not the attempt's last act */
+    /* The attempt ended after the save, so the failure counts. */
+    bt_ckpt_interval next = after_restart(&i);
     assert_int_equal(next.failures, 3);
     near(next.before_s, 500);
     i.closing = true;
@@ -79,7 +82,7 @@ static void failures_survive(void **state) {
     assert_int_equal(next.failures, 2);
 }
 
-/* of an older program, or damaged: what is there counts, what cannot be is left */
+/* Rows of an older program and damaged rows are read where they are valid. */
 static void rows_of_any_kind_are_read(void **state) {
     (void)state;
     static const struct {
@@ -124,7 +127,7 @@ static int64_t best_step(void) {
     name[n] = '\0';
     assert_int_equal(strncmp(name, "step-", 5), 0);
     snprintf(link, sizeof link, "%s/%.60s/manifest.json", dir, name);
-    assert_int_equal(access(link, R_OK), 0); /* it is still there */
+    assert_int_equal(access(link, R_OK), 0); /* The file still exists. */
     return strtoll(name + 5, NULL, 10);
 }
 
@@ -134,7 +137,7 @@ static void the_best_is_kept(void **state) {
     bt_run_cfg cfg;
     strcpy(dir, "/tmp/bt-best-XXXXXX");
     assert_non_null(mkdtemp(dir));
-    /* the rate is such that the loss falls, and later rises */
+    /* The learning rate makes the loss fall first and rise later. */
     TINY(&cfg, "--out", dir, "--set", "data.val_frac=0.2", "--eval-every", "2", "--set",
          "train.eval_tokens=512", "--steps", "24", "--lr", "0.5", "--warmup", "4", "--set",
          "ckpt.every=3", "--set", "ckpt.keep=1", "--set", "optim.clip=0");
@@ -155,7 +158,7 @@ static void the_best_is_kept(void **state) {
     assert_int_equal(best_step(), want);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     assert_int_equal(system(command), 0);
-    /* no best checkpoint without ckpt.keep_best */
+    /* Without ckpt.keep_best there is no best checkpoint. */
     assert_non_null(mkdtemp(strcpy(dir, "/tmp/bt-best-XXXXXX")));
     memcpy(cfg.run.out, dir, sizeof dir);
     cfg.ckpt.keep_best = false;

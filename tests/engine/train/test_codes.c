@@ -1,5 +1,5 @@
-/* What codes do between samples: sign flips and changes taken back are counted one by one; latents
- * near a threshold are as many as a Gaussian has; shares of the work add up to the whole. */
+/* Statistics of codes between samples: sign flips and reverted changes are counted one by one, the share of
+ * latents near a threshold is that of a Gaussian, and shares of the work add up to the whole. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,12 +26,12 @@ static void changes_are_counted_and_shared_out(void **state) {
     bt_model_quantise(m);
     const bt_params *p = bt_model_params(m);
     const bt_tensor *gate = bt_params_get(p, 0, BT_P_FFN_GATE);
-    /* odd slices as well */
+    /* Slices of odd length are covered too. */
     size_t i = (size_t)(gate - p->tensors), quarter = gate->count / 4 + 1;
     assert_true(p->n <= TENSORS);
     bt_shards shards;
     bt_shards_init(&shards, p->total, p->total * sizeof(float), 1, 1);
-    /* one that looks at everything, and three that share it out */
+    /* one counter over all weights, and three that divide them */
     bt_codes *all[1 + PARTS];
     size_t bytes = 0;
     for (int k = 0; k <= PARTS; k++) {
@@ -47,7 +47,7 @@ static void changes_are_counted_and_shared_out(void **state) {
     uint64_t not_zero = 0;
     for (size_t k = 0; k < quarter; k++) not_zero += bt_model_codes(m, i)[k] != 0;
     float *w = bt_model_weights(m) + gate->offset;
-    /* a quarter changes its sign, changes it back, and stays */
+    /* A quarter of the weights changes sign, changes back and then remains constant. */
     for (int sample = 0; sample < 4; sample++) {
         if (sample == 1 || sample == 2)
             for (size_t k = 0; k < quarter; k++) w[k] = -w[k];
@@ -70,13 +70,13 @@ static void changes_are_counted_and_shared_out(void **state) {
         if (sample > 1) assert_true(whole[i].back == whole[i].flips);
     }
     assert_true(fabs(whole[i].near / (double)gate->count - 0.0588) < 0.003);
-    /* codes that become 0: no sign flips, and nothing came back */
+    /* Codes become 0: there is no sign flip and no reverted change. */
     for (size_t k = 0; k < quarter; k++) w[k] = 0;
     bt_model_quantise(m);
     bt_codes_sample(all[0], whole);
     assert_true(whole[i].flips >= (double)not_zero && whole[i].sign_flips == 0 &&
                 whole[i].back == 0);
-    /* not ternary */
+    /* This tensor is not ternary. */
     assert_true(whole[(size_t)(bt_params_get(p, -1, BT_P_EMBED) - p->tensors)].near == 0);
     for (int k = 0; k <= PARTS; k++) bt_codes_destroy(all[k]);
     bt_model_destroy(m);

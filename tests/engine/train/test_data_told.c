@@ -1,6 +1,5 @@
-/* test_data_told.c - data as a run's settings name them, what is told of rows of documents and of sources, and other
- * weights of a mixture while the run is live: what is refused, what is kept in checkpoints and taken from them. The
- * loader is defined here. */
+/* test_data_told.c - the data settings passed to the loader, the events about documents and sources, and new
+ * mixture weights during a run: refusals, and their copy in checkpoints. The loader is defined here. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,7 +13,7 @@ extern const bt_part bt_part_mixture;
 
 static bt_trainer t;
 static bt_err err;
-static char loader; /* its content is not read */
+static char loader; /* placeholder; its content is never read */
 static void *part;
 static struct {
     const bt_row_facts *facts;
@@ -23,10 +22,11 @@ static struct {
     bt_loader_share shares[3];
     const char *notes;
     int rank;
-    const char *asked, *told; /* of rank 0; what it tells the others, NULL: what was asked */
+    /* request that rank 0 receives; text that rank 0 broadcasts, NULL: the request itself */
+    const char *asked, *told;
     const char *fails;
     bt_state_row row;
-    const char *before, *now; /* in a checkpoint */
+    const char *before, *now; /* values in the checkpoint */
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
@@ -95,7 +95,7 @@ static bt_code ask(bt_err *e) {
     return bt_part_mixture.act(part, &t, &c, false, e);
 }
 
-/* the part's values in a checkpoint */
+/* Compares the values that the part saves in a checkpoint. */
 static void saved_is(const char *want) {
     bt_text text;
     bt_json j;
@@ -111,7 +111,7 @@ static void saved_is(const char *want) {
 
 /* ---- settings and rows ----------------------------------------------------------------------- */
 
-static void settings_are_the_loaders(void **state) {
+static void the_loader_receives_the_settings(void **state) {
     (void)state;
     static bt_run_cfg c;
     strcpy(c.data.path, "d"), strcpy(c.data.val_path, "v"), strcpy(c.data.mixture, "m"),
@@ -137,7 +137,7 @@ static void settings_are_the_loaders(void **state) {
                 !d.progress);
 }
 
-static void what_is_told_of_rows(void **state) {
+static void events_about_documents(void **state) {
     (void)state;
     static const struct {
         bt_row_facts f;
@@ -186,12 +186,12 @@ static void what_is_told_of_rows(void **state) {
         bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
         heard_is(rows[i].want);
     }
-    begin(); /* a stream has no documents */
+    begin(); /* A stream has no documents. */
     bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
     heard_is("");
 }
 
-static void what_is_told_of_sources(void **state) {
+static void events_about_sources(void **state) {
     (void)state;
     begin();
     world.sources = 3;
@@ -214,7 +214,7 @@ static void what_is_told_of_sources(void **state) {
 
 /* ---- a mixture ------------------------------------------------------------------------------- */
 
-static void weights_change_from_the_step_to_come_on(void **state) {
+static void weights_change_from_the_next_step_on(void **state) {
     (void)state;
     begin();
     world.asked = "1:1";
@@ -223,11 +223,11 @@ static void weights_change_from_the_step_to_come_on(void **state) {
              "control 39 sources weigh 1:1 from now on (data.mixture=3:1,40=1:1)\n");
     assert_string_equal(t.cfg.data.mixture, "3:1,40=1:1");
     assert_string_equal(t.now.data.mixture, "3:1,40=1:1");
-    world.asked = "5:1"; /* again before that step: it takes the place of the other */
+    world.asked = "5:1"; /* A second request before that step replaces the first one. */
     assert_int_equal(ask(&err), BT_OK);
     assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1");
     t.at.step = 50;
-    world.rank = 1; /* the request that rank 0 received */
+    world.rank = 1; /* This rank receives the request of rank 0. */
     world.told = "1:9";
     assert_int_equal(ask(&err), BT_OK);
     assert_string_equal(t.cfg.data.mixture, "3:1,40=5:1,50=1:9");
@@ -236,12 +236,12 @@ static void weights_change_from_the_step_to_come_on(void **state) {
     bt_text_clear(&heard);
 }
 
-static void what_is_no_mixture_is_refused(void **state) {
+static void invalid_mixtures_are_refused(void **state) {
     (void)state;
     static const struct {
         size_t sources;
         bool island;
-        const char *asked, *says; /* NULL: begins so */
+        const char *asked, *says; /* `says` NULL: the mixture is accepted */
     } rows[] = {{0, false, "1:1",
                  "the run has no data.mixture: its sources come one after the other"},
                 {2, true, "1:1", "a hub deals out the data of its islands"},
@@ -263,11 +263,11 @@ static void what_is_no_mixture_is_refused(void **state) {
         assert_string_equal(t.cfg.data.mixture, "3:1");
         saved_is("{\"bytes_per_token\":3.5}");
     }
-    begin(); /* the caller passes no text */
+    begin(); /* The caller passes no text. */
     world.asked = "x";
     assert_int_equal(ask(NULL), BT_OK);
     heard_is("tell\nrefused 39 the mixture stays: \n");
-    for (size_t more = 0; more < 2; more++) { /* as many stages as the setting holds */
+    for (size_t more = 0; more < 2; more++) { /* The setting holds this number of stages. */
         begin();
         const size_t n = sizeof t.cfg.data.mixture - sizeof ",40=1:1" + more;
         memset(t.cfg.data.mixture, '0', n);
@@ -291,12 +291,13 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
     (void)state;
     static const struct {
         const char *is, *before, *now, *becomes, *kept;
-    } rows[] = {
-        {"3:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with the weights at the start */
-        {"3:1,40=1:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"}, /* with the newest weights */
-        {"9:1", "3:1", "3:1,40=1:1", "9:1", ""},                  /* with other weights */
-        {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
-        {"3:1", "3:1", NULL, "3:1", ""}};
+    } rows[] = {/* Resumes with the weights of the start. */
+                {"3:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"},
+                /* Resumes with the newest weights. */
+                {"3:1,40=1:1", "3:1", "3:1,40=1:1", "3:1,40=1:1", "3:1"},
+                {"9:1", "3:1", "3:1,40=1:1", "9:1", ""}, /* Resumes with other weights. */
+                {"3:1", NULL, "3:1,40=1:1", "3:1", ""},
+                {"3:1", "3:1", NULL, "3:1", ""}};
     begin();
     saved_is("{\"bytes_per_token\":3.5}");
     assert_string_equal(world.row.name, "data");
@@ -315,7 +316,8 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
                      rows[i].kept, rows[i].becomes);
         saved_is(want);
     }
-    for (size_t more = 0; more < 2; more++) { /* one that is longer than the setting is not taken */
+    /* A mixture that is longer than the setting is ignored. */
+    for (size_t more = 0; more < 2; more++) {
         char longest[sizeof t.cfg.data.mixture + 1];
         memset(longest, '1', sizeof longest);
         longest[sizeof t.cfg.data.mixture - 1 + more] = '\0';
@@ -330,11 +332,11 @@ static void a_checkpoint_keeps_the_newest_mixture(void **state) {
 int main(void) {
     bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(settings_are_the_loaders),
-        cmocka_unit_test(what_is_told_of_rows),
-        cmocka_unit_test(what_is_told_of_sources),
-        cmocka_unit_test(weights_change_from_the_step_to_come_on),
-        cmocka_unit_test(what_is_no_mixture_is_refused),
+        cmocka_unit_test(the_loader_receives_the_settings),
+        cmocka_unit_test(events_about_documents),
+        cmocka_unit_test(events_about_sources),
+        cmocka_unit_test(weights_change_from_the_next_step_on),
+        cmocka_unit_test(invalid_mixtures_are_refused),
         cmocka_unit_test(a_checkpoint_keeps_the_newest_mixture),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

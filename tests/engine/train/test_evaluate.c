@@ -1,5 +1,5 @@
-/* test_evaluate.c - the evaluator beside plain loops: nats a token and their count of a split read by a loader
- * of the test's own, and macro F1 from precision and recall of each label. */
+/* test_evaluate.c - the evaluator compared with plain loops: nats per token over a split read by a separate
+ * loader, and macro F1 from precision and recall of each label. */
 #include "engine/train/evaluate.h"
 
 #include "tests/engine/model/small_model.h"
@@ -16,7 +16,7 @@ static bt_eval_result evaluate(bt_evaluator *e, bt_model *m) {
     return r;
 }
 
-/* five sequences in micro-batches of two: the sixth is read and counts for nothing */
+/* Five sequences in micro-batches of two: the sixth is computed and does not count. */
 static void nats_are_the_mean_over_the_learned_tokens(void **state) {
     (void)state;
     enum { SEQUENCES = 5, MICROS = 3 };
@@ -51,15 +51,15 @@ static void nats_are_the_mean_over_the_learned_tokens(void **state) {
     assert_int_equal(got.tokens, SEQUENCES * T);
     assert_true(fabs(got.nats - nats / (SEQUENCES * T)) < 1e-12 * got.nats);
     assert_true(got.nats > 1);
-    /* of a token of the chain there are no bytes to tell */
+    /* Tokens of the synthetic chain have no length in bytes. */
     assert_true(isnan(got.accuracy) && isnan(got.margin) && isnan(got.macro_f1));
     assert_true(evaluate(e, m).nats == got.nats);
     bt_evaluator_close(e);
     bt_model_destroy(m);
 }
 
-/* F1 of a label is the harmonic mean of its precision and recall; one that no text has and none was
- * taken for is left out */
+/* F1 of a label is the harmonic mean of its precision and recall; a label that neither occurs nor is
+ * predicted does not count. */
 static double f1_of(const double *table, int *counted) {
     double sum = 0;
     *counted = 0;
@@ -77,8 +77,8 @@ static double f1_of(const double *table, int *counted) {
     return sum / *counted;
 }
 
-/* three of four labels have texts; a head of random weights is right about some of them */
-static void macro_f1_is_made_of_precision_and_recall(void **state) {
+/* Three of four labels occur; a random head classifies some texts correctly. */
+static void macro_f1_follows_from_precision_and_recall(void **state) {
     (void)state;
     static const char *const names[] = {"a", "b", "c", "d"};
     char path[] = "/tmp/bt_labels.XXXXXX.jsonl";
@@ -131,7 +131,7 @@ int main(void) {
     if (bt_threads_init(1, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nats_are_the_mean_over_the_learned_tokens),
-        cmocka_unit_test(macro_f1_is_made_of_precision_and_recall),
+        cmocka_unit_test(macro_f1_follows_from_precision_and_recall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

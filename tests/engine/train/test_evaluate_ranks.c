@@ -1,6 +1,6 @@
 /* mpi: 3
- * An evaluation that three ranks share is that of one rank: each sequence counts exactly once, also where the shares
- * are uneven, and so do the pairs of preferences, their mean margin and the share that is right. */
+ * An evaluation shared by three ranks equals that of one rank: each sequence and each pair of preferences
+ * counts exactly once, also with uneven shares. */
 #include "engine/train/evaluate.h"
 
 #include "tests/engine/model/small_model.h"
@@ -13,7 +13,8 @@ enum { B = 2, T = 32, V = 64, PAIR_T = 160, PAIRS = 11, BYTES = 256 };
 static bt_comm *alone;
 
 typedef struct seen {
-    int64_t sequences, hashes; /* that count, and the sum of the hashes of their tokens */
+    /* number of counted sequences, and the sum of the hashes of their tokens */
+    int64_t sequences, hashes;
     int T;
 } seen;
 
@@ -68,7 +69,7 @@ static void each_sequence_counts_once(void **state) {
     bt_model_destroy(m);
 }
 
-/* adapters of random weights beside a base of random weights: rewards differ from zero */
+/* Random adapters beside a random base model give rewards other than zero. */
 static bt_model *preferring_model(void) {
     bt_model_setup s = small_setup(B, PAIR_T, BYTES, 32, 48);
     bt_model *base = small_model(&s, 5);

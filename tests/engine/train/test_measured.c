@@ -1,6 +1,5 @@
-/* test_measured.c - what an attempt measured reaches the next one in the same place, whole or not at
- * all; what is measured of ranks, what they tell each other, and what the trainer has of it. Ranks and clocks are
- * defined here. */
+/* test_measured.c - measurements of an attempt reach the next attempt with the same placement, completely or
+ * not at all; the exchange of measurements between ranks. Ranks and clocks are defined here. */
 #include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
@@ -19,7 +18,8 @@
 #include "engine/train/trainer_impl.h"
 #include "tests/heard.h"
 
-/* ---- in the place of ranks, clocks and kernels --------------------------------------------------------------- */
+/* ---- ranks, clocks and kernels
+ * ----------------------------------------------------------------------------------- */
 
 static bt_trainer t;
 static bt_err err;
@@ -28,10 +28,10 @@ static bt_link links[BT_AXIS_COUNT];
 static struct {
     const char *fails;
     int rank, size;
-    int64_t hash;      /* of this rank's place */
-    const void *told;  /* by rank 0; NULL: what this rank says */
-    size_t told_bytes; /* of what it tells */
-    bt_peak_part mine; /* as it is told to the others */
+    int64_t hash;      /* hash of this rank's placement */
+    const void *told;  /* broadcast of rank 0; NULL: this rank's own */
+    size_t told_bytes; /* size of the broadcast */
+    bt_peak_part mine; /* this rank's contribution to the gather */
 } world;
 
 static bt_code done(const char *what, bt_err *e) {
@@ -62,7 +62,7 @@ bt_code bt_all_reduce_i64(bt_comm *c, int64_t *x, size_t n, bt_reduce_op op, bt_
 }
 bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_err *e) {
     assert_true(c == t.mesh.world && n == 1 && op == BT_MAX);
-    *x *= 2; /* another host is busier */
+    *x *= 2; /* Another host is busier. */
     return done("load", e);
 }
 double bt_machine_load_of_others(void) { return 0.75; }
@@ -76,7 +76,7 @@ bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
     assert_ptr_equal(c, t.mesh.world);
     return mine == BT_OK ? done("agree", e) : mine;
 }
-/* the others measured ten times as much, on hosts of their own */
+/* Every other rank measured ten times as much, on its own host. */
 bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *e) {
     assert_true(c == t.mesh.world && bytes == sizeof world.mine);
     memcpy(&world.mine, x, bytes);
@@ -119,7 +119,7 @@ static bt_measured example(void) {
 
 static void path_of(char out[96]) { snprintf(out, 96, "%s/measured", folder); }
 
-static void test_kept(void **state) {
+static void a_record_survives(void **state) {
     (void)state;
     bt_measured m = example(), back;
     assert_false(bt_measured_read(&back, folder, 77));
@@ -131,7 +131,7 @@ static void test_kept(void **state) {
     assert_true(back.links[BT_AXIS_DP].bytes_per_s == 3e9);
     assert_true(back.links[BT_AXIS_DP].tried);
     assert_false(back.links[BT_AXIS_SHARD].tried);
-    /* other hosts, another layout */
+    /* Another layout on other hosts must not read the file. */
     assert_false(bt_measured_read(&back, folder, 78));
     m.peak_flops = 2e12;
     bt_measured_write(&m, folder, 78);
@@ -140,7 +140,7 @@ static void test_kept(void **state) {
     assert_true(back.peak_flops == 2e12);
 }
 
-static void test_damaged(void **state) {
+static void damaged_records_are_ignored(void **state) {
     (void)state;
     char path[96];
     bt_measured m = example(), back;
@@ -148,7 +148,7 @@ static void test_damaged(void **state) {
     path_of(path);
     bt_measured_write(&m, folder, 77);
     assert_int_equal(stat(path, &st), 0);
-    for (off_t at = 0; at < st.st_size; at++) { /* every byte */
+    for (off_t at = 0; at < st.st_size; at++) { /* Damages every byte in turn. */
         unsigned char byte;
         int fd = open(path, O_RDWR);
         assert_int_equal(pread(fd, &byte, 1, at), 1);
@@ -160,7 +160,8 @@ static void test_damaged(void **state) {
         close(fd);
     }
     assert_true(bt_measured_read(&back, folder, 77));
-    for (int more = -1; more <= 1; more += 2) { /* a whole one of another program, sealed */
+    /* Writes a valid, sealed record of a smaller or larger struct, as another program version would. */
+    for (int more = -1; more <= 1; more += 2) {
         unsigned char all[1024];
         const size_t sealed = (size_t)st.st_size - sizeof(uint64_t);
         const int fd = open(path, O_RDWR);
@@ -177,14 +178,14 @@ static void test_damaged(void **state) {
     }
     assert_int_equal(truncate(path, st.st_size - 1), 0);
     assert_false(bt_measured_read(&back, folder, 77));
-    /* what is no file neither holds nobody up nor counts */
+    /* A FIFO or folder in place of the file neither blocks nor counts. */
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_false(bt_measured_read(&back, folder, 77));
     unlink(path);
 }
 
-static void test_nowhere(void **state) {
+static void a_run_without_a_folder_keeps_no_record(void **state) {
     (void)state;
     bt_measured m = example(), back;
     bt_measured_write(&m, NULL, 1);
@@ -197,7 +198,7 @@ static void test_nowhere(void **state) {
     assert_false(bt_measured_read(&back, "/nonexistent/folder", 1));
 }
 
-/* where another file cannot take its place, the fresh one does not stay; a path that is too long names none */
+/* If the file cannot be replaced, the temporary file is removed; a path that is too long is refused. */
 static void a_file_that_cannot_be_kept_leaves_nothing(void **state) {
     (void)state;
     char path[96], fresh[112], long_dir[PATH_MAX + 8];
@@ -215,19 +216,21 @@ static void a_file_that_cannot_be_kept_leaves_nothing(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     heard_is("");
-    for (size_t more = 0; more < 2; more++) { /* the longest name of the file, and one longer */
+    /* The longest possible name succeeds, and one character more fails. */
+    for (size_t more = 0; more < 2; more++) {
         const size_t n = PATH_MAX - sizeof "/measured" + more;
         memset(long_dir, '/', n);
         memcpy(long_dir, folder, strlen(folder));
         long_dir[n] = 0;
         assert_int_equal(bt_measured_read(&back, long_dir, 1), more == 0);
         bt_measured_write(&m, long_dir,
-                          1); /* its fresh file has a longer name: no attempt is made */
+                          1); /* The temporary name would be too long, so nothing is written. */
         heard_is("");
     }
 }
 
-/* ---- of all ranks ----------------------------------------------------------------------------------------------- */
+/* ---- all ranks
+ * --------------------------------------------------------------------------------------------------- */
 
 static void begin(int rank) {
     char path[96];
@@ -251,7 +254,7 @@ static void links_are(double offset) {
                     links[a].tried);
 }
 
-/* where a rank is: half of the hash of its host, threads, kernels and coordinates */
+/* Returns a rank's placement: half of the hash of its host, threads, kernels and coordinates. */
 static int64_t place_of(int rank) {
     char here[400], host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
@@ -259,12 +262,12 @@ static int64_t place_of(int rank) {
     return (int64_t)(XXH3_64bits(here, (size_t)n) >> 32);
 }
 
-static void the_first_attempt_measures_and_the_next_one_takes_over(void **state) {
+static void the_next_attempt_reuses_the_measurement(void **state) {
     (void)state;
     begin(0);
     assert_int_equal(bt_trainer_measure(&t, folder, true, &err), BT_OK);
     assert_true(world.hash == place_of(0) && world.hash != place_of(1));
-    /* three ranks of hosts of their own; that of a rank is one core of eight a thread */
+    /* Three ranks run on separate hosts; the rank's peak is one core of eight per thread. */
     assert_true(t.attempt.measured_by == 9 && t.telemetry.peak_flops == 105e9);
     cpu_set_t cpus;
     assert_int_equal(sched_getaffinity(0, sizeof cpus, &cpus), 0);
@@ -272,7 +275,7 @@ static void the_first_attempt_measures_and_the_next_one_takes_over(void **state)
                 world.mine.host == 70 && world.mine.cores == 8 && world.mine.threads == 3);
     links_are(1);
 
-    t.attempt.number = 10; /* the same place: nothing is measured */
+    t.attempt.number = 10; /* The placement is equal, so nothing is measured. */
     assert_true(t.attempt.measured_load == 1.5);
     t.attempt.measured_by = 0, t.telemetry.peak_flops = 0, t.attempt.measured_load = 0;
     memset(links, 0, sizeof links);
@@ -281,17 +284,17 @@ static void the_first_attempt_measures_and_the_next_one_takes_over(void **state)
                 t.attempt.measured_load == 1.5);
     links_are(1);
 
-    t.mesh.me.tp = 8; /* another one; and the peak is not asked for */
+    t.mesh.me.tp = 8; /* The placement differs, and the peak is not requested. */
     assert_int_equal(bt_trainer_measure(&t, folder, false, &err), BT_OK);
     assert_true(t.attempt.measured_by == 10 && t.telemetry.peak_flops == 0);
     char path[96];
     path_of(path);
     unlink(path);
-    assert_int_equal(bt_trainer_measure(&t, NULL, false, &err), BT_OK); /* nothing is kept */
+    assert_int_equal(bt_trainer_measure(&t, NULL, false, &err), BT_OK); /* Nothing is written. */
     assert_int_equal(access(path, F_OK), -1);
 }
 
-/* what rank 0 has read holds on all; the others neither read nor write */
+/* All ranks use the file that rank 0 read; they neither read nor write it themselves. */
 static void rank_0_alone_reads_and_writes(void **state) {
     (void)state;
     struct {
@@ -320,7 +323,7 @@ static void rank_0_alone_reads_and_writes(void **state) {
     assert_int_equal(access(path, F_OK), -1);
 }
 
-static void a_rank_that_fails_ends_it(void **state) {
+static void one_failing_rank_fails_all(void **state) {
     (void)state;
     static const char *const parts[] = {"place", "tell", "links", "agree", "gather"};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -337,20 +340,20 @@ static void a_rank_that_fails_ends_it(void **state) {
     }
 }
 
-/* four ranks on two cores have the peak of two */
+/* Four ranks on two cores share the peak of two cores. */
 static void shared_cores_count_once(void **state) {
     (void)state;
     const bt_peak_part one = {.flops = 10, .cores = 2, .threads = 1, .cpus = 3};
     bt_peak_part all[4] = {one, one, one, one};
     assert_true(bt_measured_peak(all, 1) == 10 && bt_measured_peak(all, 2) == 20);
     assert_true(bt_measured_peak(all, 4) == 20);
-    all[2].host = all[3].host = 1; /* two hosts of two ranks */
+    all[2].host = all[3].host = 1; /* two hosts with two ranks each */
     assert_true(bt_measured_peak(all, 4) == 40);
-    for (int i = 0; i < 4; i++) /* bound to a core each */
+    for (int i = 0; i < 4; i++) /* each bound to one core */
         all[i] = (bt_peak_part){.flops = 10, .cores = 1, .threads = 1, .cpus = (uint64_t)i};
     assert_true(bt_measured_peak(all, 4) == 40);
     for (int i = 0; i < 2;
-         i++) /* more threads than cores: measured together they had what there is */
+         i++) /* With more threads than cores, the joint measurement is the limit. */
         all[i] = (bt_peak_part){.flops = 20, .cores = 2, .threads = 4, .cpus = 3};
     assert_true(bt_measured_peak(all, 1) == 20 && bt_measured_peak(all, 2) == 20);
 }
@@ -360,13 +363,13 @@ int main(void) {
     if (!mkdtemp(folder)) return 1;
     bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_nowhere),
+        cmocka_unit_test(a_record_survives),
+        cmocka_unit_test(damaged_records_are_ignored),
+        cmocka_unit_test(a_run_without_a_folder_keeps_no_record),
         cmocka_unit_test(a_file_that_cannot_be_kept_leaves_nothing),
-        cmocka_unit_test(the_first_attempt_measures_and_the_next_one_takes_over),
+        cmocka_unit_test(the_next_attempt_reuses_the_measurement),
         cmocka_unit_test(rank_0_alone_reads_and_writes),
-        cmocka_unit_test(a_rank_that_fails_ends_it),
+        cmocka_unit_test(one_failing_rank_fails_all),
         cmocka_unit_test(shared_cores_count_once),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

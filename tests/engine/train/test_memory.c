@@ -1,5 +1,5 @@
-/* What is said to a rank whose plan is larger than the memory there is, by given numbers; and that
- * this machine's can be read. */
+/* The message for a plan that exceeds the available memory, with given numbers; and that the memory of this
+ * machine can be read. */
 #include "tests/tiny_run.h"
 
 #include "engine/plan/memory.h"
@@ -31,7 +31,7 @@ static void says(const char *part) {
     if (!strstr(err.msg, part)) fail_msg("'%s' does not say '%s'", err.msg, part);
 }
 
-static void enough_is_enough(void **state) {
+static void a_plan_that_fits_is_accepted(void **state) {
     (void)state;
     SETTLE(2, "--preset", "small", "--threads", "1");
     size_t need = bt_plan_bytes(&cfg, 0);
@@ -39,23 +39,23 @@ static void enough_is_enough(void **state) {
     assert_int_equal(check(2, need, 2 * need), BT_OK);
     assert_int_equal(check(2, need - 1, 2 * need), BT_NOMEM);
     says("address space");
-    /* of a limit that a user has set, that limit */
+    /* The message names a limit that the user has set. */
     const bt_memory_room limited = {.process = 2 * MIB,
                                     .host = SIZE_MAX,
                                     .host_limit = "memory available",
                                     .address_space = 200 * (size_t)MIB};
     assert_int_equal(bt_memory_check(&cfg, 0, 2, &limited, &err), BT_NOMEM);
     says("2.00 MiB of address space (ulimit -v is 200 MiB, and the program has mapped 198 MiB)");
-    /* the host's memory is shared by its ranks */
+    /* The ranks of a host share its memory. */
     assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);
     says("memory available");
     cfg.launch.memory_check = false;
     assert_int_equal(check(2, 1, 1), BT_OK);
 }
 
-static void names_arena_and_remedy(void **state) {
+static void message_names_arena_and_remedy(void **state) {
     (void)state;
-    /* activations are most of it */
+    /* Activations are the largest part. */
     SETTLE(2, "--preset", "small", "--threads", "1");
     size_t need = bt_plan_bytes(&cfg, 0);
     assert_int_equal(check(1, SIZE_MAX, need - 10 * MIB), BT_NOMEM);
@@ -77,8 +77,8 @@ static void names_arena_and_remedy(void **state) {
     says("even --recompute full --micro-batch 1 needs");
 }
 
-/* every remedy named does what it says: with it the same room is enough */
-static void remedies_are_true(void **state) {
+/* Each remedy in the message makes the plan fit. */
+static void each_remedy_helps(void **state) {
     (void)state;
     SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");
     for (size_t room = bt_plan_bytes(&cfg, 0) - MIB; room > 600 * (size_t)MIB; room -= room / 16) {
@@ -109,9 +109,9 @@ int main(void) {
     bt_err select = BT_ERR_INIT;
     if (bt_kernels_select("generic", &select) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(enough_is_enough),
-        cmocka_unit_test(names_arena_and_remedy),
-        cmocka_unit_test(remedies_are_true),
+        cmocka_unit_test(a_plan_that_fits_is_accepted),
+        cmocka_unit_test(message_names_arena_and_remedy),
+        cmocka_unit_test(each_remedy_helps),
         cmocka_unit_test(this_machine_can_be_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* What was predicted of a run's steps: recorded before the first one, and held against them where steps have their full
+/* The prediction of a run's step time is recorded before the first step and compared with steps of full
  * size. */
 #include "tests/tiny_run.h"
 
@@ -9,7 +9,7 @@
 static fake_sink sink;
 static bt_run_cfg cfg;
 
-/* events of a run of this many steps with these settings that tell of the prediction */
+/* Counts the prediction events of a run with this number of steps and these settings. */
 static int told(const char *steps, const char *predicted, const char *more) {
     int n = 0;
     TINY(&cfg, "--steps", steps, "--set", "ckpt.memory=off", "--batch-tokens", "128",
@@ -24,7 +24,7 @@ static int told(const char *steps, const char *predicted, const char *more) {
     return n;
 }
 
-static void steps_are_held_against_it(void **state) {
+static void steps_are_compared_with_the_prediction(void **state) {
     (void)state;
     char every[16], fewer[16];
     snprintf(every, sizeof every, "%d", BT_PREDICTION_EVERY);
@@ -32,8 +32,8 @@ static void steps_are_held_against_it(void **state) {
     assert_int_equal(told(every, "launch.predicted_ms=0.0001", "train.log_every=1"), 1);
     assert_int_equal(told(fewer, "launch.predicted_ms=0.0001", "train.log_every=1"), 0);
     assert_int_equal(told(every, "launch.predicted_ms=0", "train.log_every=1"),
-                     0); /* nothing was predicted */
-    /* of shorter sequences nothing was */
+                     0); /* The run has no prediction. */
+    /* Steps with shorter sequences are not compared. */
     assert_int_equal(told(every, "launch.predicted_ms=0.0001", "train.seq_ramp=0.9"), 0);
 }
 
@@ -53,7 +53,7 @@ static void parts_are_facts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_held_against_it),
+        cmocka_unit_test(steps_are_compared_with_the_prediction),
         cmocka_unit_test(parts_are_facts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

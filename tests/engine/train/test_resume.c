@@ -1,4 +1,4 @@
-/* k steps, a checkpoint, a new trainer, 10 - k steps: the same bits as ten steps at once, for every
+/* k steps, a checkpoint, a new trainer and 10 - k steps give the same bits as ten steps at once, for every
  * k, on shuffled text. */
 #include "tests/tiny_run.h"
 
@@ -42,7 +42,7 @@ static void cfg_of(bt_run_cfg *cfg, const char *stop_after, const char *more) {
     snprintf(cfg->data.path, sizeof cfg->data.path, "%s", text_path);
 }
 
-/* keeps the weights after the last step */
+/* Trains and keeps the weights after the last step. */
 static void run(const bt_run_cfg *cfg, fake_sink *f, const char *resume_dir, float *weights) {
     memset(f, 0, offsetof(fake_sink, on_step));
     bt_trainer *t = tiny_create(cfg, f, NULL, resume_dir);
@@ -98,8 +98,8 @@ static void resumed_equals_uninterrupted(void **state) {
     free(weights);
 }
 
-/* before, at and after every change of a run that changes: sequences grow at 2, 3 and 4, layers
- * become ternary at 6 */
+/* Interrupts before, at and after every change: sequences grow at steps 2, 3 and 4, layers become ternary at
+ * step 6. */
 static void goes_on(bool bigram) {
     static const int after[] = {1, 2, 3, 5, 6, 8};
     float *weights = calloc(1 << 20, sizeof *weights), *want = calloc(1 << 20, sizeof *want);
@@ -123,7 +123,7 @@ static void goes_on(bool bigram) {
         if (k == 0) {
             straight = second;
             memcpy(want, weights, n_weights * sizeof *want);
-            /* an event at the beginning, one for each change */
+            /* one event at the beginning and one for each change */
             assert_int_equal(fake_events_of(&straight, "ramp"), bigram ? 8 : 5);
         }
         assert_int_equal(second.n_steps, STEPS - n);
@@ -135,18 +135,18 @@ static void goes_on(bool bigram) {
     free(want);
 }
 
-static void a_changing_run_goes_on(void **state) {
+static void a_changing_run_resumes(void **state) {
     (void)state;
     goes_on(false);
 }
 
 /* The run begins as a bigram model; attention begins in step 4. */
-static void a_run_that_begins_as_a_bigram_model_goes_on(void **state) {
+static void a_run_that_begins_as_a_bigram_model_resumes(void **state) {
     (void)state;
     goes_on(true);
 }
 
-static void checkpoints_come_at_their_interval(void **state) {
+static void checkpoints_are_written_at_their_interval(void **state) {
     (void)state;
     bt_run_cfg cfg;
     cfg_of(&cfg, "0", "ckpt.every=4");
@@ -154,7 +154,7 @@ static void checkpoints_come_at_their_interval(void **state) {
     assert_int_equal(first.n_checkpoints, 2);
     cfg_of(&cfg, "0", "ckpt.final=true");
     cfg.ckpt.every = 4;
-    cfg.ckpt.async = false; /* all of a checkpoint's time is the next step's */
+    cfg.ckpt.async = false; /* The next step is charged with the whole time of the checkpoint. */
     const int64_t began_ns = bt_now_ns();
     run(&cfg, &first, "", NULL);
     assert_true(first.last_checkpoint.took_us > 0 &&
@@ -162,17 +162,17 @@ static void checkpoints_come_at_their_interval(void **state) {
     assert_int_equal(first.n_checkpoints, 3);
     assert_int_equal(first.last_checkpoint.step, STEPS);
     assert_int_equal(fake_events_of(&first, "checkpoint"), 3);
-    /* else a rank killed here would leave a hole in the run's steps */
+    /* Otherwise a rank killed here would leave a gap in the recorded steps. */
     assert_int_equal(first.unsaid_checkpoints, 0);
     for (size_t i = 0; i < first.n_steps; i++)
         assert_true((first.steps[i].r[0][BT_MR_CKPT] > 0) == (i > 0 && i % 4 == 0));
-    /* a finished run resumes to nothing left to do */
+    /* A finished run resumes and has no step left. */
     run(&cfg, &second, out_path, NULL);
     assert_int_equal(second.n_steps, 0);
 }
 
-/* five steps with generic kernels, five with the best: a warning that names both, losses near those
- * of one set */
+/* Five steps with generic kernels and five with the best give a warning that names both and losses near
+ * those of one set. */
 static void resumed_on_other_kernels_warns(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -195,13 +195,13 @@ static void resumed_on_other_kernels_warns(void **state) {
     assert_int_equal(fake_events_of(&second, "warning"), 1);
     size_t i = 0;
     while (strcmp(second.events[i].kind, "warning") != 0) i++;
-    assert_int_equal(second.events[i].step, 4); /* the checkpoint's last one */
+    assert_int_equal(second.events[i].step, 4); /* last step of the checkpoint */
     assert_non_null(strstr(
         second.events[i].body[0] ? second.events[i].body : second.events[i].title, "generic"));
 }
 
-/* states of one kind that go on as another: told once, losses near those of one kind; as the same
- * kind: no word, and the bits of a run that was not interrupted */
+/* Optimizer states resumed in another format give one warning and similar losses; in the same format they
+ * give no warning and equal bits. */
 static void states_of_another_kind_are_converted(void **state) {
     (void)state;
     static const char *const kinds[] = {"optim.states=fp32", "optim.states=bf16",
@@ -274,15 +274,14 @@ static void init_from_takes_the_weights_only(void **state) {
     cfg.run.out[0] = '\0';
     run(&cfg, &second, "", NULL);
     assert_int_equal(second.n_steps, STEPS);
-    /* a trained start */
+    /* The weights are already trained. */
     assert_true(second.steps[0].v[BT_MS_LOSS] < straight.steps[0].v[BT_MS_LOSS] - 0.1);
-    /* a fresh schedule */
+    /* The schedule restarts. */
     assert_true(second.steps[0].v[BT_MS_LR] == straight.steps[0].v[BT_MS_LR]);
 }
 
-/* A checkpoint of format version 1 goes on as the program that wrote it went on: the losses are
- * those that it recorded. */
-static void version_1_goes_on(void **state) {
+/* A checkpoint of format version 1 resumes with the losses that its program recorded. */
+static void version_1_resumes(void **state) {
     (void)state;
     static const double want[] = {4.150722827762365, 4.14948364906013, 4.135145427659153};
     char from[512];
@@ -295,7 +294,7 @@ static void version_1_goes_on(void **state) {
          "--lr", "2e-3", "--lr-schedule", "constant");
     tiny_run(&cfg, &first, NULL, from);
     assert_int_equal(first.n_steps, 3);
-    /* it knew fp32 alone, as what it wrote is now */
+    /* Version 1 contains fp32 only and resumes as fp32. */
     for (size_t i = 0; i < first.n_events; i++)
         if (strstr(first.events[i].title, " and become ")) fail_msg("%s", first.events[i].title);
     for (int i = 0; i < 3; i++) {
@@ -311,12 +310,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resumed_equals_uninterrupted),
         cmocka_unit_test(resumed_on_other_kernels_warns),
-        cmocka_unit_test(checkpoints_come_at_their_interval),
+        cmocka_unit_test(checkpoints_are_written_at_their_interval),
         cmocka_unit_test(another_model_or_other_data_are_refused),
         cmocka_unit_test(init_from_takes_the_weights_only),
-        cmocka_unit_test(version_1_goes_on),
-        cmocka_unit_test(a_changing_run_goes_on),
-        cmocka_unit_test(a_run_that_begins_as_a_bigram_model_goes_on),
+        cmocka_unit_test(version_1_resumes),
+        cmocka_unit_test(a_changing_run_resumes),
+        cmocka_unit_test(a_run_that_begins_as_a_bigram_model_resumes),
         cmocka_unit_test(states_of_another_kind_are_converted),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -47,7 +47,7 @@ static void test_defaults_are_nano(void **state) {
     assert_string_equal(where("model.layers"), "preset nano");
     bt_run_cfg once = c;
     assert_int_equal(bt_run_cfg_resolve(&c, 2, &err), BT_OK);
-    assert_memory_equal(&once, &c, sizeof c); /* resolving twice changes nothing */
+    assert_memory_equal(&once, &c, sizeof c); /* Resolving twice changes nothing. */
 }
 
 static void test_stronger_than_preset(void **state) {
@@ -58,13 +58,13 @@ static void test_stronger_than_preset(void **state) {
     assert_int_equal(c.model.layers, 2);
     assert_true(c.optim.lr == 0.5);
     assert_int_equal(c.model.d_model, 512);
-    /* kv_heads follow where the preset has them equal */
+    /* kv_heads follow heads where the preset has them equal. */
     assert_int_equal(SETTLE(1, "--set", "model.heads=3"), BT_OK);
     assert_int_equal(c.model.kv_heads, 3);
     assert_int_equal(c.model.head_dim, 64);
 }
 
-/* the peer's constant rate, unless asked otherwise */
+/* The default is PyTorch's constant rate. */
 static void test_synth_is_for_comparison(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--data", "synth:chain"), BT_OK);
@@ -81,8 +81,9 @@ static void test_synth_is_for_comparison(void **state) {
 static void test_automatic_values(void **state) {
     (void)state;
     assert_int_equal(SETTLE(1, "--tokens", "100k"), BT_OK);
-    assert_int_equal(c.train.steps, 25); /* 4096 a step, rounded up */
-    /* a third of a short run, a tenth of a longer one or one that begins with other weights, at most the preset's */
+    assert_int_equal(c.train.steps, 25); /* 4096 tokens a step, rounded up */
+    /* Warm-up is a third of a short run, a tenth of a longer one or of one with initial weights, and at most
+     * the preset's. */
     assert_int_equal(c.optim.warmup, 8);
     assert_int_equal(c.train.eval_every, 25);
     assert_int_equal(SETTLE(1, "--tokens", "100k", "--init-from", "base"), BT_OK);
@@ -94,7 +95,8 @@ static void test_automatic_values(void **state) {
     assert_int_equal(SETTLE(1, "--steps", "100000"), BT_OK);
     assert_int_equal(c.optim.warmup, bt_preset_find("nano")->warmup);
     assert_int_equal(c.train.eval_every, 10000);
-    assert_true(c.optim.lr2 == 0); /* of another schedule: nothing that two runs differ in */
+    /* Another schedule has no second rate, so that equal runs have equal settings. */
+    assert_true(c.optim.lr2 == 0);
     assert_int_equal(SETTLE(1, "--lr-schedule", "bitnet"), BT_OK);
     assert_true(c.optim.lr2 == c.optim.lr * 2 / 3);
     assert_int_equal(SETTLE(2, "--micro-batch", "3", "--accum", "5"), BT_OK);
@@ -116,7 +118,7 @@ static void test_automatic_values(void **state) {
 
 static bool close_to(double a, double b) { return a - b < 1e-12 && b - a < 1e-12; }
 
-/* the rate of a smaller model is in inverse proportion to width times layers, up to twice the preset's */
+/* The rate of a smaller model is inversely proportional to width times layers, up to twice the preset's. */
 static void test_rate_of_shape(void **state) {
     (void)state;
     const double own = bt_preset_find("nano")->lr;
@@ -130,14 +132,14 @@ static void test_rate_of_shape(void **state) {
     assert_true(close_to(c.optim.lr, own * 1.5));
     assert_int_equal(SETTLE(1, "--set", "model.d_model=24"), BT_OK);
     assert_true(c.optim.lr == 2 * own);
-    /* wider, deeper, narrower and deeper, other steps */
+    /* cases: wider; deeper; narrower and deeper; another number of steps */
     assert_int_equal(SETTLE(1, "--set", "model.d_model=384"), BT_OK);
     assert_true(c.optim.lr == own);
     assert_int_equal(SETTLE(1, "--set", "model.layers=12", "--batch-tokens", "8192"), BT_OK);
     assert_true(c.optim.lr == own);
     assert_int_equal(SETTLE(1, "--set", "model.layers=12", "--set", "model.d_model=96"), BT_OK);
     assert_true(c.optim.lr == own);
-    /* given; other optimizers; weights that exist; comparisons */
+    /* cases: rate given; other optimizers; initial weights; comparison runs */
     assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--lr", "0.003"), BT_OK);
     assert_true(c.optim.lr == 0.003);
     assert_int_equal(SETTLE(1, "--set", "model.d_model=96", "--optimizer", "muon"), BT_OK);
@@ -148,7 +150,7 @@ static void test_rate_of_shape(void **state) {
     assert_true(c.optim.lr == own);
 }
 
-/* as many micro-batches as stages, or a multiple, where nobody says how many */
+/* The automatic number of micro-batches is the number of stages or a multiple of it. */
 static void test_micro_batches_of_virtual_stages(void **state) {
     (void)state;
     assert_int_equal(SETTLE(3, "--pp", "3", "--virtual-stages", "2", "--batch-tokens", "4608"),
@@ -172,7 +174,7 @@ static void test_ranks(void **state) {
     assert_int_equal(READ("--tp", "2", "--pp", "2"), BT_OK);
     assert_int_equal(bt_run_cfg_ranks(&c, 64), 4);
     assert_int_equal(READ("--batch-tokens", "256"), BT_OK);
-    assert_int_equal(bt_run_cfg_ranks(&c, 2), 1); /* one sequence cannot be shared */
+    assert_int_equal(bt_run_cfg_ranks(&c, 2), 1); /* One sequence cannot be divided. */
     assert_int_equal(READ("--micro-batch", "3", "--accum", "1"), BT_OK);
     assert_int_equal(bt_run_cfg_ranks(&c, 2), 2);
 }
@@ -235,7 +237,7 @@ static void test_refusals(void **state) {
 
 static void test_layouts(void **state) {
     (void)state;
-    /* all data-parallel ranks share the state */
+    /* All data-parallel ranks divide the state. */
     assert_int_equal(SETTLE(4, "--zero", "2"), BT_OK);
     assert_int_equal(c.mesh.dp_shard, 4);
     assert_int_equal(c.mesh.dp_replicate, 1);
@@ -260,7 +262,7 @@ static void test_layouts(void **state) {
                             "--micro-batch", "1", "--set", "mesh.sequence=false"),
                      BT_OK);
 
-    /* parts follow the model, never the ranks */
+    /* Parts depend on the model, never on the ranks. */
     assert_int_equal(SETTLE(1, "--set", "train.reproducible=true", "--preset", "small"), BT_OK);
     assert_int_equal(c.train.parts, 8);
     assert_int_equal(
@@ -271,7 +273,7 @@ static void test_layouts(void **state) {
     says(SETTLE(3, "--tp", "3", "--set", "model.d_ff=510", "--set", "train.reproducible=true"),
          "train.reproducible: --tp 3 cannot share out the 2 parts of this model, 1, 2, 4, ... to a "
          "rank (use --tp 2, or train.parts=6 in all runs to be compared)");
-    /* six parts: 6, 2 or 1 to a rank */
+    /* Six parts: each rank has 6, 2 or 1. */
     for (int tp = 1; tp <= 6; tp++) {
         char words[8];
         snprintf(words, sizeof words, "%d", tp);
@@ -288,7 +290,7 @@ static void test_layouts(void **state) {
     assert_int_equal(SETTLE(1, "--set", "model.vocab=50257", "--data", "synth:chain", "--preset",
                             "small", "--set", "train.reproducible=true"),
                      BT_OK);
-    /* vocabularies need not divide */
+    /* The vocabulary need not be divisible. */
     assert_int_equal(c.train.parts, 8);
     says(SETTLE(4, "--tp", "4", "--preset", "small", "--set", "train.reproducible=true", "--set",
                 "train.parts=2"),
@@ -310,14 +312,14 @@ static void test_layouts(void **state) {
     assert_int_equal(SETTLE(2, "--codec", "none", "--set", "train.reproducible=true"), BT_OK);
     assert_int_equal(SETTLE(2, "--codec", "bf16"), BT_OK);
 
-    /* units follow the batch, never the ranks or --micro-batch */
+    /* Units depend on the batch, never on ranks or --micro-batch. */
     for (int ranks = 1; ranks <= 4; ranks++) {
         assert_int_equal(SETTLE(ranks, "--set", "train.reproducible=true", "--micro-batch", "1"),
                          BT_OK);
         assert_int_equal(c.train.unit, 4);
         assert_int_equal(c.train.micro_batch, 4);
         assert_int_equal(c.train.accum, (4 + ranks - 1) / ranks);
-        /* twice changes nothing */
+        /* Resolving twice changes nothing. */
         assert_int_equal(bt_run_cfg_settle(&o, &c, ranks, &err), BT_OK);
         assert_int_equal(c.train.micro_batch, 4);
     }
@@ -380,11 +382,11 @@ static void test_ramps(void **state) {
 
 static void test_unequal_shares(void **state) {
     (void)state;
-    /* 3 need not divide 16 */
+    /* 3 need not divide 16. */
     assert_int_equal(SETTLE(3, "--balance", "auto"), BT_OK);
     assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(c.train.accum, 6);
-    /* twice changes nothing */
+    /* Resolving twice changes nothing. */
     assert_int_equal(bt_run_cfg_settle(&o, &c, 3, &err), BT_OK);
     assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(SETTLE(2, "--balance", "3,1", "--micro-batch", "4"), BT_OK);
@@ -416,8 +418,8 @@ static void test_small_vocab_without_bytes(void **state) {
 
 #define NANO "--preset", "nano", "--ranks", "1", "--data", "x.jsonl"
 #define ADAPTERS NANO, "--tune", "lora", "--set", "tune.base=x", "--set", "tune.rank=4"
-/* nano: 2,654,208 weights in layers, 49,152 in the head, attention 1,769,472 operations a token, a third of
- * them forward; adapters of rank 4 have 6 * 4 * (4 * 384 + 3 * 704) = 87,552 */
+/* nano has 2,654,208 weights in layers, 49,152 in the head, and 1,769,472 operations of attention per token,
+ * a third of them forward; adapters of rank 4 have 6 * 4 * (4 * 384 + 3 * 704) = 87,552 weights. */
 static void test_operations_of_fine_tuning(void **state) {
     (void)state;
     const double forward = 2 * (2654208 + 49152) + 589824;

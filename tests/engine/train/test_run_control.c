@@ -1,5 +1,5 @@
-/* test_run_control.c - the box of requests: each request is taken once, invalid factors are dropped, the newest text
- * wins; a paused rank learns what rank 0 was asked. Time and ranks are defined here. */
+/* test_run_control.c - the request box: each request is taken once, invalid factors are dropped, the newest
+ * text wins, and a paused rank receives rank 0's requests. Time and ranks are defined here. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,12 +17,12 @@
 static bt_request_box box;
 static bt_err err;
 static struct {
-    int rank, looks;        /* looks: until the others have come */
-    int64_t verbs, lr_bits; /* of rank 0, as another one learns them */
-    uint32_t after[3];      /* what is asked for after so many naps */
+    int rank, looks;        /* this rank; number of polls until every rank has paused */
+    int64_t verbs, lr_bits; /* requests of rank 0 as another rank receives them */
+    uint32_t after[3];      /* requests that arrive after the n-th sleep */
     int naps;
     const char *fails;
-    int64_t told[2]; /* verbs and factor that this rank gave to the others */
+    int64_t told[2]; /* requests and factor that this rank broadcast */
     int works;
 } world;
 
@@ -72,7 +72,7 @@ static void set_factor(double factor) {
     atomic_store(&box.lr_factor_bits, bits);
 }
 
-static void what_is_in_the_box_is_taken_once(void **state) {
+static void a_request_is_taken_once(void **state) {
     (void)state;
     static const struct {
         double factor;
@@ -92,7 +92,7 @@ static void what_is_in_the_box_is_taken_once(void **state) {
         c = bt_control_take(&box);
         assert_true(c.verbs == 0 && c.lr_bits == 0);
     }
-    begin(0); /* a factor that nobody asks for */
+    begin(0); /* The factor is set without a request. */
     set_factor(0.5);
     atomic_store(&box.bits, BT_REQ_STOP);
     c = bt_control_take(&box);
@@ -106,7 +106,7 @@ static void the_newest_text_is_taken(void **state) {
     assert_true(!bt_control_take_prompt(&box) && !bt_control_take_mixture(&box));
     char said_first[] = "first";
     assert_true(bt_control_ask_sample(&box, said_first));
-    strcpy(said_first, "later"); /* it was copied */
+    strcpy(said_first, "later"); /* The box copies the text, so that the caller may reuse it. */
     assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE);
     assert_true(bt_control_ask_mixture(&box, "3:1"));
     assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE | BT_REQ_MIXTURE);
@@ -120,7 +120,7 @@ static void the_newest_text_is_taken(void **state) {
     assert_true(!bt_control_take_prompt(&box) && !bt_control_take_mixture(&box));
 }
 
-static void a_pause_lasts_until_rank_0_is_asked(void **state) {
+static void a_pause_ends_by_a_request_to_rank_0(void **state) {
     (void)state;
     const bt_control_idle idle = {work, &box};
     bt_control c = {-1, -1};
@@ -131,12 +131,12 @@ static void a_pause_lasts_until_rank_0_is_asked(void **state) {
     assert_int_equal(bt_control_wait((bt_comm *)(void *)&world, &box, &idle, &c, &err), BT_OK);
     assert_true(world.told[0] == (BT_REQ_RESUME | BT_REQ_LR) && world.works == 2);
     assert_true(c.verbs == (BT_REQ_RESUME | BT_REQ_LR) && bt_control_lr_factor(&c) == 0.5);
-    begin(0); /* it was asked before */
+    begin(0); /* The request arrived before the pause. */
     atomic_store(&box.bits, BT_REQ_STOP);
     assert_int_equal(bt_control_wait((bt_comm *)(void *)&world, &box, &idle, &c, &err), BT_OK);
     assert_true(world.told[0] == BT_REQ_STOP && world.naps == 0);
     assert_true(c.verbs == BT_REQ_STOP && c.lr_bits == 0);
-    begin(2); /* a request on another rank does not count; it learns those of rank 0 */
+    begin(2); /* A request on another rank has no effect; that rank receives those of rank 0. */
     atomic_store(&box.bits, BT_REQ_STOP);
     world.verbs = BT_REQ_RESUME, world.lr_bits = 7;
     world.looks = 2;
@@ -156,9 +156,9 @@ static void a_pause_lasts_until_rank_0_is_asked(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_in_the_box_is_taken_once),
+        cmocka_unit_test(a_request_is_taken_once),
         cmocka_unit_test(the_newest_text_is_taken),
-        cmocka_unit_test(a_pause_lasts_until_rank_0_is_asked),
+        cmocka_unit_test(a_pause_ends_by_a_request_to_rank_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

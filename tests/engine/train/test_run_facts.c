@@ -1,5 +1,5 @@
-/* test_run_facts.c - what is recorded of a run before its first step, fact by fact, of a trainer made by hand: its
- * model, work, data, links, machine, memory and prediction; its ranks, and groups of them that lie on several hosts. */
+/* test_run_facts.c - the facts recorded before the first step: model, work, data, links, machine, memory,
+ * prediction, ranks, and groups that span hosts. The trainer is set up by hand. */
 #include <math.h>
 #include <unistd.h>
 
@@ -13,10 +13,10 @@
 
 static bt_trainer t;
 static bt_err err;
-static char object; /* an object at which nobody looks */
+static char object; /* placeholder whose content is never read */
 #define SOME(type) ((type *)(void *)&object)
 
-/* ---- in the place of others ------------------------------------------------------------------------- */
+/* ---- collectives and machine --------------------------------------------------------------------- */
 
 static struct {
     int rank, size, dp, plan_rank, memory_setting;
@@ -24,7 +24,7 @@ static struct {
     bool shares;
     bt_link links[BT_AXIS_COUNT];
     const char *hosts;
-    bt_code fails, agreed; /* of the gather; what another rank says */
+    bt_code fails, agreed; /* result of the gather; result of another rank */
 } world;
 
 int bt_comm_rank(const bt_comm *c) {
@@ -38,7 +38,7 @@ bt_code(bt_agree)(bt_comm *c, bt_code mine, bt_err *e) {
            : world.agreed != BT_OK ? bt_fail(e, world.agreed, "of another")
                                    : BT_OK;
 }
-/* all ranks are as this one, on the hosts that the letters say */
+/* Every rank equals this one; a letter names its host. */
 bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *to, int root, bt_err *e) {
     bt_rank_info *of = to;
     assert_true(c == t.mesh.world && bytes == sizeof *of && root == 0);
@@ -84,7 +84,8 @@ const char *bt_kernels_isa(void) { return "abacus"; }
 size_t bt_kernels_slots(void) { return 2; }
 const char *bt_kernels_slot_name(size_t i) { return i ? "add" : "gemm"; }
 const char *bt_kernels_slot_winner(size_t i) { return i ? "fingers" : "abacus"; }
-void bt_parts_facts(bt_trainer *x, bool goes_on) { (void)x, (void)goes_on; } /* there are none */
+/* No part adds facts. */
+void bt_parts_facts(bt_trainer *x, bool goes_on) { (void)x, (void)goes_on; }
 int bt_threads_count(void) { return 6; }
 size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
     assert_ptr_equal(cfg, &t.cfg);
@@ -95,7 +96,7 @@ size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN
     return 2;
 }
 
-/* ---- a trainer ---------------------------------------------------------------------------------------- */
+/* ---- the trainer --------------------------------------------------------------------------------- */
 
 static void on_fact(void *ctx, const char *key, const char *value) {
     assert_ptr_equal(ctx, &object);
@@ -153,7 +154,7 @@ static void a_plain_run(void **state) {
     record(false);
     heard_is(MODEL "world_size=1\ncodec=int8\ncomm.budget=off\ndp_size=1\n" WORK DATA HASH
                    "cpu=a processor\nisa=abacus\n" MACHINE);
-    assert_int_equal(world.memory_setting, BT_CKPT_MEMORY_OFF); /* none is kept */
+    assert_int_equal(world.memory_setting, BT_CKPT_MEMORY_OFF); /* No state in memory is kept. */
     assert_int_equal(t.cfg.ckpt.memory, BT_CKPT_MEMORY_AUTO);
     assert_int_equal(n_ranks, 1);
     char host[BT_HOST_MAX] = "";
@@ -163,13 +164,13 @@ static void a_plain_run(void **state) {
     assert_true(ranks[0].rank == 0 && ranks[0].pid == (int)getpid() && ranks[0].threads == 6);
     assert_true(ranks[0].pp == 1 && ranks[0].dp_replicate == 2 && ranks[0].dp_shard == 3 &&
                 ranks[0].tp == 4);
-    t.telemetry.sink.fact = NULL; /* who does not listen */
+    t.telemetry.sink.fact = NULL; /* A sink without a callback for facts is accepted. */
     t.telemetry.sink.ranks = NULL;
     record(false);
     heard_is("");
 }
 
-static void all_that_may_be_known(void **state) {
+static void a_run_with_every_fact(void **state) {
     (void)state;
     static const bt_isa_agreement isa = {.processors = "abacus on ranks 0-3"};
     begin();
@@ -194,7 +195,7 @@ static void all_that_may_be_known(void **state) {
     for (int r = 0; r < 4; r++) assert_int_equal(ranks[r].rank, r);
 }
 
-/* the facts that have several forms */
+/* Facts with several forms. */
 static void forms_of_single_facts(void **state) {
     (void)state;
     static const struct {
@@ -205,7 +206,7 @@ static void forms_of_single_facts(void **state) {
         {4, "dp_size=1\n", "comm.on_host"},
         {5, "peak_flops=0.5\n", "link."},
         {7, "measured.attempt=2\nmeasured.load=0.25\ncpu", "link."},
-        {8, "data.hash=0000000000abcdef\ncpu", "link."}, /* no rate */
+        {8, "data.hash=0000000000abcdef\ncpu", "link."}, /* The rate is unknown. */
         {6, "measured.attempt=2\nmeasured.load=0.25\nlink.dp.measured=no: ", "link.dp.latency_s"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         begin();
@@ -221,8 +222,8 @@ static void forms_of_single_facts(void **state) {
     }
 }
 
-/* tensor-parallel groups are neighbours; those with ranks on several hosts are counted */
-static void groups_on_several_hosts_are_told(void **state) {
+/* Tensor-parallel groups consist of neighbouring ranks; groups that span hosts are counted. */
+static void groups_on_several_hosts_are_counted(void **state) {
     (void)state;
     static const struct {
         int size, tp, apart;
@@ -245,7 +246,7 @@ static void groups_on_several_hosts_are_told(void **state) {
         record(false);
         heard_is(want);
         assert_int_equal(n_ranks, rows[i].size);
-        /* rank 0 alone has them all */
+        /* Only rank 0 receives all ranks. */
         n_ranks = 0;
         world.rank = 1;
         record(false);
@@ -265,9 +266,9 @@ int main(void) {
     bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_run),
-        cmocka_unit_test(all_that_may_be_known),
+        cmocka_unit_test(a_run_with_every_fact),
         cmocka_unit_test(forms_of_single_facts),
-        cmocka_unit_test(groups_on_several_hosts_are_told),
+        cmocka_unit_test(groups_on_several_hosts_are_counted),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_text_release(&heard);

@@ -1,13 +1,14 @@
-/* test_run_requests.c - what a training does when it is asked for something: evaluations, samples, checkpoints,
- * pauses, a stop, alone and together, with the steps and the words of their events. Requests are put into the box
- * from the sink, so each comes between two known steps. */
+/* test_run_requests.c - requests to a running training: evaluation, sample, checkpoint, pause and stop,
+ * alone and together, with the steps and titles of their events. The sink places a request in the box, so
+ * that it arrives between two known steps. */
 #include "tests/tiny_run.h"
 
 #include <unistd.h>
 
 #include "engine/train/run_control.h"
 
-enum { ASKED = 1, STEPS = 8 }; /* asked when this step is recorded, obeyed after the next one */
+/* step whose record triggers the request; the request takes effect after the next step */
+enum { ASKED = 1, STEPS = 8 };
 
 static char dir[64], out_path[128], text_path[128];
 static bt_request_box box;
@@ -17,8 +18,8 @@ static bt_train_result result;
 
 static struct {
     uint32_t verbs;
-    const char *prompt, *mixture; /* NULL: no sample, no other mixture */
-    /* while it pauses: asked for first, and when that is done */
+    const char *prompt, *mixture; /* NULL: no sample, no new mixture */
+    /* requests made when the pause begins, and after those took effect */
     uint32_t paused, then;
 } ask;
 
@@ -40,7 +41,7 @@ static void on_event(void *arg, const bt_event *e) {
     }
 }
 
-/* a run of STEPS steps that is asked for what `ask` says; its first event is "started" */
+/* Trains STEPS steps with the requests of `ask`; the first event is "started". */
 static void run(void) {
     memset(&box, 0, sizeof box);
     memset(&sink, 0, sizeof sink);
@@ -59,7 +60,7 @@ static void on_text(const char *more) {
     snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
 }
 
-/* the i-th event is this one, and its title begins so */
+/* Checks kind, step and beginning of the title of the i-th event. */
 static void event_is(size_t i, const char *kind, int64_t step, const char *begins) {
     assert_true(i < sink.n_events);
     assert_string_equal(sink.events[i].kind, kind);
@@ -80,7 +81,8 @@ static void an_evaluation_needs_data(void **state) {
     assert_int_equal(result.steps, STEPS);
 }
 
-/* once, of the weights after the step; the step's record has it, whatever the others are */
+/* The weights after the step are evaluated once, and the record of that step contains the loss, whatever
+ * other requests arrive. */
 static void an_evaluation_belongs_to_its_step(void **state) {
     (void)state;
     TINY_STEPS("--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set",
@@ -110,7 +112,7 @@ static void a_sample_is_written_from_the_prompt(void **state) {
     assert_int_equal(result.steps, STEPS);
 }
 
-static void a_sample_that_cannot_be_is_refused(void **state) {
+static void an_impossible_sample_is_refused(void **state) {
     (void)state;
     on_text("train.log_every=1");
     ask.prompt = "";
@@ -137,7 +139,7 @@ static void a_run_without_a_mixture_keeps_its_data(void **state) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------------ */
 
-static void a_checkpoint_is_of_the_step(void **state) {
+static void a_checkpoint_holds_its_step(void **state) {
     (void)state;
     for (int beside = 0; beside < 2; beside++) {
         TINY_STEPS("--out", out_path, "--ckpt-every", "1000", "--set",
@@ -148,14 +150,15 @@ static void a_checkpoint_is_of_the_step(void **state) {
         assert_int_equal(sink.last_checkpoint.step, 3);
         event_is(1, "checkpoint", 2, "checkpoint after step 3: ");
     }
-    TINY_STEPS("--set", "train.log_every=1"); /* without a folder there is none */
+    /* Without an output folder there is no checkpoint. */
+    TINY_STEPS("--set", "train.log_every=1");
     ask.verbs = BT_REQ_CHECKPOINT;
     run();
     assert_int_equal(sink.n_checkpoints, 0);
     assert_int_equal(sink.n_events, 2);
 }
 
-static void a_stop_is_saved(void **state) {
+static void a_stop_saves_a_checkpoint(void **state) {
     (void)state;
     TINY_STEPS("--out", out_path, "--ckpt-every", "1000");
     ask.verbs = BT_REQ_STOP;
@@ -169,8 +172,8 @@ static void a_stop_is_saved(void **state) {
 
 /* ---- pauses ----------------------------------------------------------------------------------------- */
 
-/* a step that pauses is recorded, whatever the others are */
-static void a_pause_that_is_taken_back_is_none(void **state) {
+/* The step before a pause is recorded, whatever train.log_every is. */
+static void a_cancelled_pause_does_not_pause(void **state) {
     (void)state;
     TINY_STEPS("--set", "train.log_every=100");
     ask.verbs = 0;
@@ -187,7 +190,7 @@ static void a_pause_that_is_taken_back_is_none(void **state) {
     assert_true(result.stopped && result.steps == 3);
 }
 
-static void a_pause_obeys(void **state) {
+static void requests_take_effect_during_a_pause(void **state) {
     (void)state;
     TINY_STEPS("--out", out_path, "--ckpt-every", "1000", "--set", "train.log_every=1");
     ask.verbs = BT_REQ_PAUSE;
@@ -203,7 +206,7 @@ static void a_pause_obeys(void **state) {
     assert_false(result.stopped);
 }
 
-/* a run that is stopped while it pauses trains no other step */
+/* A run stopped during a pause trains no further step. */
 static void a_pause_may_end_the_run(void **state) {
     (void)state;
     TINY_STEPS("--set", "data.val_frac=0.1", "--set", "train.eval_tokens=64", "--set",
@@ -244,12 +247,12 @@ int main(void) {
         cmocka_unit_test(an_evaluation_needs_data),
         cmocka_unit_test(an_evaluation_belongs_to_its_step),
         cmocka_unit_test(a_sample_is_written_from_the_prompt),
-        cmocka_unit_test(a_sample_that_cannot_be_is_refused),
+        cmocka_unit_test(an_impossible_sample_is_refused),
         cmocka_unit_test(a_run_without_a_mixture_keeps_its_data),
-        cmocka_unit_test(a_checkpoint_is_of_the_step),
-        cmocka_unit_test(a_stop_is_saved),
-        cmocka_unit_test(a_pause_that_is_taken_back_is_none),
-        cmocka_unit_test(a_pause_obeys),
+        cmocka_unit_test(a_checkpoint_holds_its_step),
+        cmocka_unit_test(a_stop_saves_a_checkpoint),
+        cmocka_unit_test(a_cancelled_pause_does_not_pause),
+        cmocka_unit_test(requests_take_effect_during_a_pause),
         cmocka_unit_test(a_pause_may_end_the_run),
     };
     return cmocka_run_group_tests(tests, make_dirs, remove_dirs);

@@ -1,7 +1,6 @@
-/* Over hundreds of meshes: every rank is somebody else, and every sample of every step is seen by
- * exactly one data-parallel rank (in each tensor and pipeline plane), also when the second half of
- * the steps is done by another mesh. Samples are known by their tokens, as the loader hands them
- * out. */
+/* Over hundreds of meshes: every rank has its own coordinates, and exactly one data-parallel rank receives
+ * each sample of every step (in each tensor and pipeline plane), also when another mesh does the second half
+ * of the steps. Samples are identified by the tokens that the loader returns. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +35,7 @@ static int by_hash(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* the run's samples from the source itself */
+/* Reads the samples of the run directly from the source. */
 static void learn(int per_step) {
     bt_synth s;
     int32_t row[T + 1];
@@ -56,7 +55,7 @@ static int64_t sample_of(const int32_t *tokens) {
     return hit->sample;
 }
 
-/* what one rank of the mesh sees in steps [from, to) */
+/* Records the samples of one rank of the mesh in steps [from, to). */
 static void work(const bt_mesh_shape *s, int rank, int per_step, int micro, int from, int to,
                  const int64_t *counts, unsigned char *seen) {
     bt_mesh_coord me = bt_mesh_coord_of(s, rank);
@@ -96,7 +95,7 @@ static int pick(uint64_t k, uint64_t what, int most) {
     return 1 + (int)(bt_rng_u64(11, what, k) % (uint64_t)most);
 }
 
-/* a mesh of at most WORLD_MOST ranks with at most `most` data-parallel ones */
+/* Draws a mesh of at most WORLD_MOST ranks with at most `most` data-parallel ones. */
 static bt_mesh_shape draw(uint64_t k, uint64_t salt, int most) {
     for (uint64_t i = 0;; i++) {
         uint64_t at = k * 1000 + i;

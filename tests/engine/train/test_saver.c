@@ -1,6 +1,6 @@
-/* test_saver.c - checkpoints as the record tells them, with the run's tokenizer, those that fail and those that are
- * passed over too; the newest is read again when it has lain for a while, seldom; a run goes on from its state in
- * memory, not with other data. */
+/* test_saver.c - checkpoints of a training and their events: the tokenizer in them, failed saves, damaged
+ * checkpoints that are skipped, repeated verification of the newest one, and resuming from a state in memory
+ * only with the same data. */
 #include <dirent.h>
 #include <limits.h>
 #include <math.h>
@@ -44,13 +44,13 @@ static double number_in(const char *body, const char *key) {
     return at ? strtod(at + strlen(key), NULL) : NAN;
 }
 
-/* text behind a format's words, NULL: the words are not there */
+/* Returns the text after these words in a format; NULL if they are absent. */
 static const char *behind(const char *text, const char *words) {
     const char *at = strstr(text, words);
     return at ? at + strlen(words) : NULL;
 }
 
-/* every checkpoint says how long training stood still, where that is less than what the save took */
+/* Every checkpoint event states the stall if it was shorter than the save. */
 static void stalls_are_told(const fake_sink *f, size_t n) {
     size_t told = 0;
     for (size_t i = 0; i < f->n_events; i++) {
@@ -70,8 +70,9 @@ static void stalls_are_told(const fake_sink *f, size_t n) {
     assert_int_equal(fake_events_of(f, "checkpoint_failed"), 0);
 }
 
-/* the time of a checkpoint is the same in its row and in its event, also in a folder of one letter */
-static void the_record_has_the_time_of_the_event(void **state) {
+/* The duration is equal in the row and in the event of a checkpoint, also in a folder with a name of one
+ * letter. */
+static void record_and_event_have_the_same_duration(void **state) {
     bt_run_cfg cfg;
     (void)state;
     TINY(&cfg, "--out", "o", "--ckpt-every", "4", "--set", "ckpt.async=false", "--set",
@@ -81,7 +82,7 @@ static void the_record_has_the_time_of_the_event(void **state) {
     TINY(&cfg, "--out", "o", "--steps", "2");
     tiny_run(&cfg, &second, NULL, "");
     assert_int_equal(chdir(home), 0);
-    /* by the clock, told at the start */
+    /* Facts of the time-based interval, emitted at the start. */
     static const char *const facts[] = {"ckpt.interval_s", "ckpt.cost_s", "ckpt.mtbf_s"};
     for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
         const char *value = fake_fact(&second, facts[i]);
@@ -100,7 +101,7 @@ static void the_record_has_the_time_of_the_event(void **state) {
     stalls_are_told(&first, 5);
 }
 
-/* what a checkpoint costs training is the time it stood still for it, and the processor time beside it */
+/* The cost of a checkpoint is the stall of training plus the processor time used beside it. */
 static void what_checkpoints_cost_is_measured(void **state) {
     bt_run_cfg cfg;
     bt_train_result r;
@@ -132,7 +133,7 @@ static void what_checkpoints_cost_is_measured(void **state) {
     }
 }
 
-/* what other versions of the program look for in a checkpoint, by name */
+/* Other versions of the program read these rows of the state by name. */
 static void rows_of_the_state_have_their_names(void **state) {
     static const char *const names[] = {"progress", "best", "failures"};
     bt_run_cfg cfg;
@@ -152,9 +153,9 @@ static void rows_of_the_state_have_their_names(void **state) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* ---- saves that fail, checkpoints that are passed over ---------------------------------------- */
+/* ---- failed saves, skipped checkpoints ------------------------------------------------------- */
 
-/* at the third step the folder becomes a file */
+/* Replaces the folder by a file at the third step. */
 static void spoil_folder(void *arg, const bt_step_record *r) {
     char command[300];
     if (r->step != 2) return;
@@ -163,8 +164,8 @@ static void spoil_folder(void *arg, const bt_step_record *r) {
     assert_int_equal(system(command), 0);
 }
 
-/* a save that fails costs the checkpoint and not the run; the event says after which step and why */
-static void a_failed_save_is_told(void **state) {
+/* A failed save loses the checkpoint only; its event names the step and the reason. */
+static void a_failed_save_is_an_event(void **state) {
     bt_run_cfg cfg;
     char spoilt[160];
     (void)state;
@@ -194,11 +195,11 @@ static void a_failed_save_is_told(void **state) {
             assert_true(took_ms > 0 && took_ms < most_ms);
             step += 4;
         }
-        assert_non_null(strstr(r.trouble, spoilt)); /* the newest one failed */
+        assert_non_null(strstr(r.trouble, spoilt)); /* The newest save failed. */
     }
 }
 
-/* the end of the newest checkpoint's data is cut off */
+/* Truncates the data of the newest checkpoint. */
 static void cut_newest(const char *out, const char *checkpoint) {
     char path[600];
     snprintf(path, sizeof path, "%s/%s", out, checkpoint);
@@ -214,7 +215,7 @@ static void cut_newest(const char *out, const char *checkpoint) {
     closedir(d);
 }
 
-static void a_checkpoint_that_was_passed_over_is_an_event(void **state) {
+static void a_skipped_checkpoint_is_an_event(void **state) {
     bt_run_cfg cfg;
     char out[160];
     (void)state;
@@ -229,12 +230,13 @@ static void a_checkpoint_that_was_passed_over_is_an_event(void **state) {
     for (size_t i = 0; i < second.n_events; i++) {
         if (strcmp(second.events[i].kind, "ckpt_damaged") != 0) continue;
         assert_non_null(strstr(second.events[i].title, "step-000000000009 passed over"));
-        assert_int_equal(second.events[i].step, -1); /* before the first one */
+        assert_int_equal(second.events[i].step, -1); /* The event precedes the first step. */
     }
 }
 
-/* weights of a checkpoint of the same shapes without a word, of another's what fits, and what does not is told */
-static void a_start_from_other_weights_tells_what_differs(void **state) {
+/* Weights from a checkpoint with the same shapes give no warning; from another model those that fit are used
+ * and the rest is reported. */
+static void init_from_reports_what_differs(void **state) {
     bt_run_cfg cfg;
     char out[160];
     (void)state;
@@ -261,7 +263,7 @@ static void take_words_away(void *arg, const bt_step_record *r) {
     if (r->step == 1) assert_int_equal(unlink(words_path), 0);
 }
 
-/* a tokenizer's file that goes while the run lives costs nothing, and each checkpoint has it */
+/* Deleting the tokenizer's file during a run has no effect: each checkpoint contains the tokenizer. */
 static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -296,9 +298,9 @@ static void checkpoints_have_the_tokenizer_of_the_start(void **state) {
     bt_tokenizer_free(tok);
 }
 
-/* ---- read again ------------------------------------------------------------------------------- */
+/* ---- verification of the newest checkpoint --------------------------------------------------- */
 
-/* until it has been read; when the last look began, in nanoseconds */
+/* Runs the verification to its end; returns when it began, in nanoseconds. */
 static int64_t read_to_its_end(bt_saver *s) {
     int64_t began = bt_now_ns();
     for (int i = 0; i < 30000 && s->check; i++) {
@@ -310,7 +312,7 @@ static int64_t read_to_its_end(bt_saver *s) {
     return began;
 }
 
-static void the_newest_is_read_again_when_it_has_lain(void **state) {
+static void the_newest_checkpoint_is_verified_later(void **state) {
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
     bt_telemetry t;
@@ -330,31 +332,32 @@ static void the_newest_is_read_again_when_it_has_lain(void **state) {
     snprintf(s.path, sizeof s.path, "%s", made.checkpoint);
     s.saved_ns = bt_now_ns();
     bt_saver_check(&s, false);
-    assert_null(s.check); /* one that is replaced within two seconds is not worth it */
+    assert_null(s.check); /* A checkpoint that is replaced within two seconds is not verified. */
     s.saved_ns -= 5 * S / 2;
     s.next_check_ns = bt_now_ns() + 3600 * S;
     bt_saver_check(&s, false);
-    assert_null(s.check); /* so soon after the one before neither */
+    assert_null(s.check); /* No verification begins shortly after the previous one. */
     s.next_check_ns = 0;
     bt_saver_check(&s, false);
     assert_non_null(s.check);
     const int64_t began = read_to_its_end(&s);
     assert_int_equal(second.n_events, 1);
     assert_string_equal(second.events[0].kind, "ckpt_verified");
-    assert_int_equal(second.events[0].step, 11); /* where training is now */
+    assert_int_equal(second.events[0].step, 11); /* current step of the training */
     assert_true(number_in(second.events[0].body, "\"step\":") == STEPS);
-    /* a hundredth of the time: the next one waits a hundred times as long as this one took */
+    /* Verification may use a hundredth of the time: the next one waits a hundred times the duration of this
+     * one. */
     const double read_ns = 1e6 * number_in(second.events[0].body, "\"read_ms\":");
     assert_true(read_ns > 0 && (double)(s.next_check_ns - began) > 99 * read_ns);
     assert_false(s.damaged || bt_saver_due(&s));
     s.next_check_ns = 0;
     bt_saver_check(&s, false);
-    assert_null(s.check); /* it was read */
+    assert_null(s.check); /* The verification has ended. */
 
-    /* gone from the disk: another one is due at once */
+    /* The checkpoint was deleted: the next one is due at once. */
     s.step = s.at->step = 13;
     snprintf(s.path, sizeof s.path, "%s/none", dir);
-    bt_saver_check(&s, true); /* a run that waits does not look at the clock */
+    bt_saver_check(&s, true); /* A paused run writes no checkpoint by time. */
     if (s.check) read_to_its_end(&s);
     assert_int_equal(second.n_events, 2);
     assert_string_equal(second.events[1].kind, "ckpt_damaged");
@@ -365,8 +368,8 @@ static void the_newest_is_read_again_when_it_has_lain(void **state) {
     bt_telemetry_release(&t);
 }
 
-/* by the clock: an interval after the newest checkpoint, where no save is under way */
-static void one_is_due_after_the_interval(void **state) {
+/* A time-based checkpoint is due one interval after the newest, unless a save is in progress. */
+static void a_checkpoint_is_due_after_the_interval(void **state) {
     bt_run_cfg cfg;
     (void)state;
     TINY(&cfg, "--out", out_path, "--set", "ckpt.every=0");
@@ -379,7 +382,7 @@ static void one_is_due_after_the_interval(void **state) {
     s.interval.most_s = 0;
     assert_false(bt_saver_due(&s));
     s.interval.most_s = 1000;
-    cfg.ckpt.every = 5; /* steps decide */
+    cfg.ckpt.every = 5; /* A number of steps replaces the time. */
     assert_false(bt_saver_due(&s));
     cfg.ckpt.every = 0;
     cfg.run.out[0] = '\0';
@@ -425,11 +428,11 @@ static void refused(const bt_run_cfg *cfg, const char *says) {
     assert_null(t);
     if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
     assert_false(
-        bt_memory_state_find(shared, &id, NULL)); /* the next attempt begins from the disk */
+        bt_memory_state_find(shared, &id, NULL)); /* The next attempt resumes from the disk. */
     bt_threads_release();
 }
 
-/* a run on text, its other settings those of `more` */
+/* Returns the configuration of a run on text with the additional settings of `more`. */
 static bt_run_cfg on_text(const char *out, const char *stop_after, const char *more) {
     bt_run_cfg cfg;
     TINY(&cfg, "--set", "model.vocab=256", "--out", out, "--stop-after", stop_after, "--set", more);
@@ -443,7 +446,7 @@ static void interrupted(void) {
     assert_int_equal(first.n_steps, 5);
 }
 
-static void a_run_goes_on_from_its_state_in_memory(void **state) {
+static void a_run_resumes_from_its_state_in_memory(void **state) {
     bt_run_cfg cfg = on_text(out_path, "0", "ckpt.memory=off");
     bt_memory_id id;
     (void)state;
@@ -478,16 +481,16 @@ static void a_state_in_memory_of_another_run_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_record_has_the_time_of_the_event),
+        cmocka_unit_test(record_and_event_have_the_same_duration),
         cmocka_unit_test(what_checkpoints_cost_is_measured),
         cmocka_unit_test(checkpoints_have_the_tokenizer_of_the_start),
         cmocka_unit_test(rows_of_the_state_have_their_names),
-        cmocka_unit_test(a_failed_save_is_told),
-        cmocka_unit_test(a_checkpoint_that_was_passed_over_is_an_event),
-        cmocka_unit_test(a_start_from_other_weights_tells_what_differs),
-        cmocka_unit_test(the_newest_is_read_again_when_it_has_lain),
-        cmocka_unit_test(one_is_due_after_the_interval),
-        cmocka_unit_test(a_run_goes_on_from_its_state_in_memory),
+        cmocka_unit_test(a_failed_save_is_an_event),
+        cmocka_unit_test(a_skipped_checkpoint_is_an_event),
+        cmocka_unit_test(init_from_reports_what_differs),
+        cmocka_unit_test(the_newest_checkpoint_is_verified_later),
+        cmocka_unit_test(a_checkpoint_is_due_after_the_interval),
+        cmocka_unit_test(a_run_resumes_from_its_state_in_memory),
         cmocka_unit_test(a_state_in_memory_of_another_run_is_refused),
     };
     return cmocka_run_group_tests(tests, make_dirs, remove_dirs);

@@ -1,6 +1,5 @@
-/* test_saver_told.c - what a training says of its checkpoints, word by word: of one that is written, with what it
- * records of its run, of one from other kernels, another compiler, other data or with other states, of one that is read
- * again; how long training stood still, and what is due when. */
+/* test_saver_told.c - events and facts about checkpoints: a finished save, warnings about checkpoints of
+ * other kernels, compilers, data or optimizer states, verification, stalls, and the interval. */
 #include <inttypes.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -47,9 +46,9 @@ static bool same_json(const char *a, const char *b) {
     return same;
 }
 
-/* ---- one that is written --------------------------------------------------------------------------- */
+/* ---- a finished save --------------------------------------------------------------------------------- */
 
-/* title, body and row of the newest one; best: it is said to be */
+/* Checks title, body and row of the newest checkpoint; best: the event calls it the best. */
 static void checkpoint_is(size_t event, int64_t step, bool best) {
     double written_ms, stall_ms;
     char title[256], body[256], size[32], *end;
@@ -66,7 +65,7 @@ static void checkpoint_is(size_t event, int64_t step, bool best) {
     assert_true(fabs(took_s - written_ms / 1e3) < 0.00501);
     assert_memory_equal(end, " s", 2);
     end += 2;
-    if (written_ms > 1.5 * stall_ms) { /* the body's times are rounded to other places */
+    if (written_ms > 1.5 * stall_ms) { /* The body rounds both times to other places. */
         static const char stood[] = ", training paused for ";
         assert_memory_equal(end, stood, strlen(stood));
         assert_true(fabs(strtod(end + strlen(stood), &end) - stall_ms) < 0.0506);
@@ -76,7 +75,7 @@ static void checkpoint_is(size_t event, int64_t step, bool best) {
     assert_string_equal(end, best ? ", the best by validation so far" : "");
 }
 
-static void a_checkpoint_tells_of_itself_and_its_run(void **state) {
+static void a_checkpoint_records_itself_and_its_run(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_train_result r;
@@ -92,7 +91,7 @@ static void a_checkpoint_tells_of_itself_and_its_run(void **state) {
     memset(&sink, 0, sizeof sink);
     const int64_t began_us = bt_wall_us();
     bt_trainer *t = tiny_create(&cfg, &sink, NULL, "");
-    t->saver.vocab_hash = 1; /* of the tokenizer, which is read at the start */
+    t->saver.vocab_hash = 1; /* hash of the tokenizer, which is computed at the start */
     if (bt_trainer_run(t, &r, &err) != BT_OK) fail_msg("%s", err.msg);
     const uint64_t params_hash = t->saver.params_hash, data_hash = t->saver.data_hash,
                    vocab_hash = t->saver.vocab_hash;
@@ -135,7 +134,7 @@ static void a_checkpoint_tells_of_itself_and_its_run(void **state) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* the link of the best, and only where it is asked for and there is a folder */
+/* The link to the best checkpoint exists only if keep_best and an output folder are set. */
 static void the_best_is_known_by_its_loss(void **state) {
     (void)state;
     static const struct {
@@ -155,9 +154,9 @@ static void the_best_is_known_by_its_loss(void **state) {
     }
 }
 
-/* ---- how long training stands still ------------------------------------------------------------------ */
+/* ---- stalls ------------------------------------------------------------------------------------------ */
 
-/* each stage of a save beside training is time in which it stands still, and nothing else is */
+/* The stages of a save that block training count as stall, and no other stage does. */
 static void stages_are_stalls(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -185,7 +184,7 @@ static void stages_are_stalls(void **state) {
     size_t event = 0;
     while (strcmp(sink.events[event].kind, "checkpoint") != 0) event++;
     checkpoint_is(event, 0, false);
-    /* what is not under way does not go on */
+    /* Without a save in progress there is no further stall. */
     const int64_t was = s->stall_ns;
     assert_int_equal(bt_saver_advance(s, &err), BT_OK);
     assert_true(s->stall_ns == was && sink.n_checkpoints == 1);
@@ -202,8 +201,8 @@ static void more_than_there_is(void *ctx, bt_state_use use, bt_slices *out) {
                                         .data = ctx});
 }
 
-/* without memory for a copy training waits for each checkpoint, which is told */
-static void a_copy_that_is_too_large_is_told(void **state) {
+/* Without memory for a copy, training waits for each checkpoint, and an event reports it. */
+static void a_copy_that_is_too_large_is_reported(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -221,14 +220,14 @@ static void a_copy_that_is_too_large_is_told(void **state) {
     assert_string_equal(sink.events[0].title,
                         "no memory for a copy of the state: training stands still while a "
                         "checkpoint is written");
-    /* and so the interval is that of checkpoints that are waited for */
+    /* The interval therefore assumes blocking saves. */
     assert_true(t->saver.interval.cost_s == t->saver.interval.written_s);
     bt_trainer_destroy(t);
     bt_threads_release();
 }
 
-/* the facts are the interval's own numbers, told again where it changes by a tenth */
-static void the_interval_is_told_when_it_changes(void **state) {
+/* The facts state the interval's own numbers and are emitted again after a change by a tenth. */
+static void the_interval_is_recorded_when_it_changes(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -250,7 +249,7 @@ static void the_interval_is_told_when_it_changes(void **state) {
         assert_int_equal(bt_saver_start(s, &err), BT_OK);
         assert_int_equal(sink.n_facts, rows[i].told ? 3 : 0);
         if (!rows[i].told) continue;
-        /* both times grow with the time trained: they lie between their values before and after */
+        /* Both times grow with the training time: their values are between those before and after the call. */
         const int64_t began = s->interval.began_ns, now = bt_now_ns();
         const double mtbf_s = atof(fake_fact(&sink, "ckpt.mtbf_s"));
         assert_true(s->told_interval_s >= bt_ckpt_interval_s(&s->interval, began) &&
@@ -261,7 +260,7 @@ static void the_interval_is_told_when_it_changes(void **state) {
         snprintf(want, sizeof want, "%.6f", rows[i].cost_s);
         assert_string_equal(fake_fact(&sink, "ckpt.cost_s"), want);
     }
-    /* steps decide, or nothing is saved: then there is none */
+    /* With an interval in steps, or without checkpoints, there is no such fact. */
     sink.n_facts = 0;
     t->cfg.ckpt.every = 5;
     s->interval.cost_s = 100;
@@ -277,9 +276,9 @@ static void the_interval_is_told_when_it_changes(void **state) {
     bt_threads_release();
 }
 
-/* ---- one from elsewhere ------------------------------------------------------------------------------ */
+/* ---- a checkpoint of another program ----------------------------------------------------------------- */
 
-/* a checkpoint of a trainer that stands at step 7, as another program, model or data would have made it */
+/* Writes a checkpoint of step 7, as another program, model or data set would have written it. */
 static void save_as(bool other_program, bool other_data, bool other_model) {
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -308,7 +307,7 @@ static void save_as(bool other_program, bool other_data, bool other_model) {
     bt_threads_release();
 }
 
-/* the warnings of a run that goes on from it, a line each; its trainer says what was taken up */
+/* Compares the warnings of a run resumed from it, one a line, and the restored state of the trainer. */
 static void resumed(const bt_run_cfg *cfg, const char *want) {
     char told[1024] = "", path[200];
     memset(&sink, 0, sizeof sink);
@@ -340,7 +339,7 @@ static void refused(const bt_run_cfg *cfg, const char *want) {
     bt_threads_release();
 }
 
-static void what_differs_is_told_word_by_word(void **state) {
+static void differences_are_reported(void **state) {
     (void)state;
     bt_run_cfg cfg;
     char want[400];
@@ -371,7 +370,7 @@ static void what_differs_is_told_word_by_word(void **state) {
     refused(&cfg, want);
 }
 
-/* ---- one that is read again -------------------------------------------------------------------------- */
+/* ---- verification ------------------------------------------------------------------------------------ */
 
 static void look_again(bt_saver *s) {
     bt_saver_check(s, true);
@@ -382,7 +381,7 @@ static void look_again(bt_saver *s) {
     assert_null(s->check);
 }
 
-/* the newest event, which is the only new one */
+/* Compares the newest event, which is the only new one. */
 static void again_is(size_t n, const char *kind, int64_t step, const char *begins) {
     double read_ms, of_step;
     char body[120];
@@ -398,7 +397,7 @@ static void again_is(size_t n, const char *kind, int64_t step, const char *begin
         fail_msg("'%s' does not begin with '%s'", sink.events[n - 1].title, begins);
 }
 
-static void what_is_found_again_is_told(void **state) {
+static void results_of_verification_are_reported(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -425,7 +424,7 @@ static void what_is_found_again_is_told(void **state) {
                   .at = &at,
                   .step = 7,
                   .checked_step = -1};
-    look_again(&s); /* there is no path yet */
+    look_again(&s); /* No path is set yet. */
     snprintf(s.path, sizeof s.path, "%s", path);
     s.step = -1;
     look_again(&s);
@@ -441,7 +440,7 @@ static void what_is_found_again_is_told(void **state) {
     assert_true(s.checked_step == 7 && s.check_step == 7 && !s.damaged);
     look_again(&s); /* once */
     assert_int_equal(sink.n_events, 1);
-    /* cut off while it was the newest, and when another one has taken its place */
+    /* The file is truncated while it is the newest, and after another checkpoint has replaced it. */
     assert_int_equal(truncate(file, st.st_size - 1), 0);
     s.checked_step = -1;
     bt_saver_check(&s, true);
@@ -461,13 +460,13 @@ static void what_is_found_again_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_checkpoint_tells_of_itself_and_its_run),
+        cmocka_unit_test(a_checkpoint_records_itself_and_its_run),
         cmocka_unit_test(the_best_is_known_by_its_loss),
         cmocka_unit_test(stages_are_stalls),
-        cmocka_unit_test(a_copy_that_is_too_large_is_told),
-        cmocka_unit_test(the_interval_is_told_when_it_changes),
-        cmocka_unit_test(what_differs_is_told_word_by_word),
-        cmocka_unit_test(what_is_found_again_is_told),
+        cmocka_unit_test(a_copy_that_is_too_large_is_reported),
+        cmocka_unit_test(the_interval_is_recorded_when_it_changes),
+        cmocka_unit_test(differences_are_reported),
+        cmocka_unit_test(results_of_verification_are_reported),
     };
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

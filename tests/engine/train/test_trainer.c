@@ -1,6 +1,6 @@
 /* timeout: 120
- * The trainer in one process: it learns, keeps the conservation law, accumulates, obeys, guards,
- * and allocates nothing inside a step. */
+ * The trainer in one process: the loss falls, phases add up to the step, gradients accumulate, requests and
+ * bad steps are handled, and a step allocates nothing. */
 #include "tests/tiny_run.h"
 
 #include <malloc.h>
@@ -34,7 +34,7 @@ static void the_loss_falls_and_every_step_is_recorded(void **state) {
         assert_true(isfinite(s->v[BT_MS_TOKENS_PER_S]));
         assert_true(s->v[BT_MS_LOSS] == s->r[0][BT_MR_LOSS]);
     }
-    /* untrained: uniform over the vocabulary */
+    /* An untrained model predicts a uniform distribution over the vocabulary. */
     assert_true(fabs(sink.steps[0].v[BT_MS_LOSS] - log(64)) < 0.1);
     assert_true(sink.steps[79].v[BT_MS_LOSS] < 0.6 * sink.steps[0].v[BT_MS_LOSS]);
     assert_true(r.loss == sink.steps[79].v[BT_MS_LOSS]);
@@ -46,7 +46,7 @@ static void the_loss_falls_and_every_step_is_recorded(void **state) {
     assert_int_equal(fake_events_of(&sink, "stopped"), 1);
 }
 
-static void facts_and_ranks_are_told_once(void **state) {
+static void facts_and_ranks_are_recorded_once(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "1");
     bt_train_result r = tiny_run(&cfg, &sink, NULL, "");
@@ -66,7 +66,7 @@ static void facts_and_ranks_are_told_once(void **state) {
     assert_string_equal(sink.ranks[0].isa, "generic");
 }
 
-/* facts of a key that begins like this */
+/* Counts the facts whose key begins with this text. */
 static size_t facts_like(const char *begin) {
     size_t n = 0;
     for (size_t i = 0; i < sink.n_facts; i++)
@@ -74,7 +74,7 @@ static size_t facts_like(const char *begin) {
     return n;
 }
 
-/* of a run on one rank, without a prediction, that measures nothing and saves nothing: these and no others */
+/* A plain run on one rank without prediction, measurement and checkpoints records exactly these facts. */
 static void facts_are_complete(void **state) {
     (void)state;
     static const char *const want[][2] = {{"params", NULL},
@@ -126,7 +126,7 @@ static void facts_are_complete(void **state) {
     assert_true(sink.ranks[0].host[0] != 0);
 }
 
-/* who does not listen for facts, ranks, rows or checkpoints is told the rest */
+/* A sink without callbacks for facts, ranks, rows and checkpoints receives the events. */
 static void a_sink_may_take_events_alone(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -208,15 +208,15 @@ static void phases_add_up_to_the_step(void **state) {
                     r[BT_MR_BYTES_WIRE] == 0);
         assert_true(isnan(sink.steps[i].v[BT_MS_OVERLAP]));
         assert_true(r[BT_MR_RSS] > 1);
-        assert_true(r[BT_MR_LOAD] > 0); /* this rank runs, if nothing else does */
+        assert_true(r[BT_MR_LOAD] > 0); /* This rank itself causes some load. */
         assert_true(sink.steps[i].v[BT_MS_STEP_TIME] == step);
         assert_int_equal(isfinite(sink.steps[i].v[BT_MS_VAL_LOSS]) != 0, (i + 1) % 3 == 0);
     }
 }
 
-/* Spans nest: the innermost is charged, what is transferred moves, an excluded stretch is in no
- * phase whatever is begun inside it; and all of it together is the time that went by, between a
- * clock read inside the window and one read around it. */
+/* Spans nest: time is charged to the innermost span, transferred spans move, and an excluded interval counts
+ * in no phase whatever spans it contains. The sum equals the elapsed time between a clock read inside the
+ * window and one read around it. */
 static void the_meter_is_a_conservation_law(void **state) {
     (void)state;
     bt_meter m;
@@ -277,8 +277,7 @@ static void statistics_describe_every_tensor(void **state) {
     assert_true(fabs(sqrt(squares) - sink.steps[4].v[BT_MS_GRAD_NORM]) < 1e-6 * sqrt(squares));
 }
 
-/* The heap must not move between two steps: checked from inside the sink, where a step has just
- * ended. */
+/* The heap must not change between two steps; the sink checks it at the end of each step. */
 static struct {
     size_t arena, steps;
     bool moved;
@@ -313,7 +312,7 @@ static struct {
 
 static void poison_after(void *arg, const bt_step_record *r) {
     (void)arg;
-    /* the next forward pass sees a NaN */
+    /* The next forward pass computes a NaN. */
     if (r->step == poison.at) {
         const bt_params *p = bt_model_params(bt_trainer_model(poison.t));
         float *w = bt_model_weights(bt_trainer_model(poison.t)) +
@@ -383,11 +382,12 @@ static void a_stop_ends_the_run_cleanly(void **state) {
     bt_train_result r = tiny_run(&cfg, &sink, &box, "");
     sink.on_step = NULL;
     assert_true(r.stopped);
-    /* asked after step 2, agreed in step 3 */
+    /* The request arrives after step 2 and takes effect in step 3. */
     assert_int_equal(r.steps, 4);
     assert_int_equal(sink.n_steps, 4);
     assert_int_equal(fake_events_of(&sink, "stopped"), 1);
-    assert_int_equal(fake_events_of(&sink, "control"), 0); /* who passes it on records who asked */
+    /* The supervisor, which forwards the request, records its sender. */
+    assert_int_equal(fake_events_of(&sink, "control"), 0);
 }
 
 static void halve_after_two(void *arg, const bt_step_record *r) {
@@ -412,12 +412,13 @@ static void a_learning_rate_factor_scales_the_schedule(void **state) {
     assert_int_equal(fake_events_of(&sink, "control"), 1);
     assert_string_equal(sink.events[1].body, "{\"lr_factor\":0.5}");
     assert_string_equal(sink.events[1].title, "learning rate factor 0.5 from this step on");
-    assert_int_equal(sink.events[1].step, 2); /* obeyed in the step after the one that asked */
+    /* The request takes effect one step after it arrives. */
+    assert_int_equal(sink.events[1].step, 2);
 }
 
 static void *resume_when_paused(void *arg) {
     (void)arg;
-    /* taken: the trainer is about to pause */
+    /* The request was taken: the trainer is about to pause. */
     while (atomic_load(&box.bits) & BT_REQ_PAUSE) bt_sleep_ns(1000000);
     bt_sleep_ns(60000000);
     atomic_fetch_or(&box.bits, BT_REQ_EVAL);
@@ -448,9 +449,9 @@ static void a_pause_waits_evaluates_and_belongs_to_no_step(void **state) {
     assert_int_equal(r.steps, 6);
     assert_int_equal(sink.n_steps, 6);
     for (int i = 0; i < 6; i++) steps_ms += sink.steps[i].v[BT_MS_STEP_TIME];
-    /* the sleeps above were in no step */
+    /* The sleeps of the pause count in no step. */
     assert_true(whole_ms - steps_ms >= 100);
-    /* asked for during the pause, and at the end */
+    /* one evaluation requested during the pause, and one at the end */
     assert_int_equal(fake_events_of(&sink, "evaluation"), 2);
     assert_int_equal(fake_events_of(&sink, "paused"), 1);
     assert_int_equal(fake_events_of(&sink, "control"), 0);
@@ -477,7 +478,7 @@ static void validation_repeats_and_ends_the_run(void **state) {
     assert_int_equal(fake_events_of(&sink, "evaluation"), 3);
     double a = sink.steps[2].v[BT_MS_VAL_LOSS], b = sink.steps[5].v[BT_MS_VAL_LOSS],
            c = sink.steps[6].v[BT_MS_VAL_LOSS];
-    /* the weights stand still: the same sequences each time */
+    /* The weights are constant and the same sequences are evaluated each time. */
     assert_true(a == b && b == c && a == r.val_loss);
     assert_true(fabs(r.val_bits_per_byte - a / log(2)) < 1e-12);
     /* whole sequences of 32 */
@@ -501,7 +502,7 @@ static void validation_repeats_and_ends_the_run(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_loss_falls_and_every_step_is_recorded),
-        cmocka_unit_test(facts_and_ranks_are_told_once),
+        cmocka_unit_test(facts_and_ranks_are_recorded_once),
         cmocka_unit_test(facts_are_complete),
         cmocka_unit_test(a_sink_may_take_events_alone),
         cmocka_unit_test(same_seed_same_bits_other_seed_other_bits),

@@ -1,11 +1,11 @@
-/* test_part_table.c - the table of parts, and the rules of part.h, with parts that are defined here: notes keep their
- * places, the first verdict decides, unused parts are not called, every part ends and is released. */
+/* test_part_table.c - the table of parts and the rules of part.h, tested with parts defined here: each part
+ * keeps its notes, the first verdict decides, unused parts are not called, every part is ended and released. */
 #include "tests/tiny_run.h"
 
 #include "engine/train/trainer_impl.h"
 
 typedef struct probe {
-    int64_t sent, received; /* the second of its notes */
+    int64_t sent, received; /* second of its notes */
     int judged, ended, acted;
 } probe;
 
@@ -28,7 +28,7 @@ static bt_code create_unused(bt_trainer *t, const bt_trainer_setup *s, void **se
     (void)t, (void)s, (void)self, (void)err;
     return BT_OK;
 }
-/* the third part is released before the first */
+/* The third part is released before the first. */
 static void release(void *self) { released = 10 * released + (self == &first ? 1 : 3); }
 static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
     (void)t;
@@ -62,7 +62,7 @@ static bool partial(void *self, const bt_trainer *t) {
     (void)t;
     return self == &third;
 }
-/* never called: its create leaves self NULL */
+/* This part is never called, because its create function leaves self NULL. */
 static void no_notes(void *self, bt_trainer *t, int64_t *notes) {
     (void)self, (void)t;
     notes[0] = 99;
@@ -147,7 +147,7 @@ static void every_part_ends_and_the_first_failure_counts(void **state) {
     assert_int_equal(released, 31);
 }
 
-/* what a new row may get wrong */
+/* Checks every row for the mistakes that a new row may contain. */
 static void rows_of_the_table(void **state) {
     (void)state;
     int notes = 0;

@@ -1,5 +1,5 @@
-/* test_prediction_check.c - why steps take another time than predicted: the phase that grew most beyond its prediction,
- * and each cause. */
+/* test_prediction_check.c - why a step takes longer or shorter than predicted: the phase that deviates most,
+ * and the cause named for each. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 #include "engine/train/parts/prediction/prediction_check.h"
 
-/* forward 40, backward 80, wait 50, exchange 10, the rest 1 each */
+/* Sets forward 40, backward 80, wait 50, exchange 10 and every other phase 1 ms. */
 static void fill(double *ms) {
     for (int i = 0; i < BT_PHASE_COUNT; i++) ms[i] = 1;
     ms[BT_PH_FWD] = 40;
@@ -28,7 +28,7 @@ static double sum(const double *ms) {
     return all;
 }
 
-/* one phase takes another time than predicted */
+/* Checks the cause that is named when one phase deviates. */
 static void says(bt_phase phase, double ms, double load, bool predicted, const char *cause) {
     char buf[240];
     bt_predicted p;
@@ -47,7 +47,7 @@ static void says(bt_phase phase, double ms, double load, bool predicted, const c
 
 static void every_phase_has_its_cause(void **state) {
     (void)state;
-    /* the pipeline waits 50 ms, as predicted: that is no cause */
+    /* The pipeline waits 50 ms as predicted, which is not a cause. */
     says(BT_PH_BWD, 160, 0.9, true,
          "computing is slower than when rates were measured ('bitrain plan --measure' does it "
          "anew); most of it in backward: 160 ms, 80 predicted");
@@ -66,7 +66,7 @@ static void every_phase_has_its_cause(void **state) {
          "time passes outside of what is predicted; most of it in other: 60 ms, 1 predicted");
 }
 
-static void other_work_comes_first_and_the_phase_is_named_all_the_same(void **state) {
+static void load_of_another_job_is_the_first_cause_and_the_phase_is_named(void **state) {
     (void)state;
     says(BT_PH_FWD, 120, 2.5, true,
          "the machine is busy with other work, load 2.5; most of it in forward: 120 ms, 40 "
@@ -76,7 +76,7 @@ static void other_work_comes_first_and_the_phase_is_named_all_the_same(void **st
          "ms, 80 predicted");
 }
 
-static void without_predicted_phases_it_is_guessed(void **state) {
+static void without_predicted_phases_the_cause_is_guessed(void **state) {
     (void)state;
     says(BT_PH_WAIT, 120, 0.9, false, "ranks wait for a slower one, beyond what was predicted");
     says(BT_PH_COMM_EXPOSED, 150, NAN, false,
@@ -87,8 +87,8 @@ static void without_predicted_phases_it_is_guessed(void **state) {
     says(BT_PH_BWD, 400, 2.5, false, "the machine is busy with other work, load 2.5");
 }
 
-/* no phase parts from itself; the one that parts most does, in the direction of the step */
-static void the_phase_that_parts_most_is_found(void **state) {
+/* The phase with the largest deviation in the direction of the step's deviation is found. */
+static void the_phase_that_deviates_most_is_found(void **state) {
     (void)state;
     char buf[240];
     bt_predicted p;
@@ -100,18 +100,19 @@ static void the_phase_that_parts_most_is_found(void **state) {
     for (int i = 0; i < BT_PHASE_COUNT; i++) {
         const int less = (i + 1) % BT_PHASE_COUNT;
         s.phase_ms[i] = p.phase_ms[i] + 0.5, s.phase_ms[less] = p.phase_ms[less] - 0.75;
-        s.ratio = 1; /* that is no less */
+        s.ratio = 1; /* Equal deviations do not replace the first. */
         assert_int_equal(bt_prediction_phase(&s, &p), i);
         s.ratio = 0.99;
         assert_int_equal(bt_prediction_phase(&s, &p), less);
-        s.phase_ms[less] = p.phase_ms[less] + 0.25; /* another one grows too */
+        s.phase_ms[less] = p.phase_ms[less] + 0.25; /* Another phase grows too. */
         s.ratio = 1.5;
         assert_int_equal(bt_prediction_phase(&s, &p), i);
         s.phase_ms[i] = NAN;
         assert_int_equal(bt_prediction_phase(&s, &p), less);
         fill(s.phase_ms);
     }
-    /* limits: a load of 1.2 is none of others, a quarter of the step is not much of it */
+    /* Limits: a load of 1.2 is not attributed to another job, and a quarter of the step is not a large
+     * share. */
     (void)bt_predicted_read("", &p);
     fill(s.phase_ms);
     static const struct {
@@ -133,7 +134,7 @@ static void the_phase_that_parts_most_is_found(void **state) {
     s.ratio = 0.99, s.load = 3;
     assert_string_equal(bt_prediction_cause(&s, &p, BT_PHASE_COUNT, buf, sizeof buf),
                         "the machine is quieter than when its rates were measured");
-    s.ratio = 1; /* as long as predicted is not quieter */
+    s.ratio = 1; /* A host with the predicted load is not called quieter. */
     assert_string_equal(bt_prediction_cause(&s, &p, BT_PHASE_COUNT, buf, sizeof buf),
                         "the machine is busy with other work, load 3");
 }
@@ -182,13 +183,13 @@ static void the_event_has_both_numbers_of_the_phase(void **state) {
         x.body, "{\"predicted_ms\":100,\"tried_ms\":100,\"step_ms\":150,\"machine_load\":null,"
                 "\"phase\":\"wait_ms\",\"phase_ms\":75,\"phase_predicted_ms\":30}");
     look(&c, &t);
-    assert_int_equal(x.n, 1); /* told once */
+    assert_int_equal(x.n, 1); /* A second check emits no second event. */
     history[0][BT_MR_STEP_TIME] = 105;
     look(&c, &t);
     assert_true(x.n == 2 && x.kind == BT_EVENT_LAYOUT);
     assert_string_equal(x.title,
                         "steps take 105 ms, as expected (the 100 ms of the trial before the run)");
-    /* without a trial it is the prediction that steps are compared with */
+    /* Without a trial, steps are compared with the prediction. */
     assert_true(bt_predicted_read("step_ms=100", &c.predicted));
     history[0][BT_MR_STEP_TIME] = 150;
     look(&c, &t);
@@ -196,7 +197,7 @@ static void the_event_has_both_numbers_of_the_phase(void **state) {
     free(history);
 }
 
-/* a trainer's telemetry with one step in its history */
+/* Returns a trainer's telemetry with one step in its history. */
 static double (*history_of(bt_telemetry *t, told *x))[BT_MR_COUNT] {
     double(*history)[BT_MR_COUNT] = calloc(BT_HISTORY, sizeof *history);
     assert_non_null(history);
@@ -206,18 +207,19 @@ static double (*history_of(bt_telemetry *t, told *x))[BT_MR_COUNT] {
     return history;
 }
 
-/* looked at every so many steps; told where it parts by more than a fifth either way, and when it does no more */
-static void it_is_told_when_it_changes(void **state) {
+/* The check runs at a fixed interval and reports when the deviation exceeds a fifth in either direction and
+ * when it ends. */
+static void a_changed_deviation_is_reported(void **state) {
     (void)state;
     static const struct {
         double ms;
-        const char *title; /* NULL: nothing is told */
+        const char *title; /* title of the event; NULL if there is none */
     } rows[] = {
         {119.9, NULL},
         {80.1, NULL},
         {121, "steps take 121 ms, 21 % longer than the 100 ms predicted: computing is slower than "
               "when rates were measured ('bitrain plan --measure' does it anew)"},
-        {75, NULL}, /* it parts still */
+        {75, NULL}, /* The deviation persists. */
         {NAN, NULL},
         {100, "steps take 100 ms, as expected (the 100 ms predicted)"},
         {100, NULL},
@@ -254,11 +256,11 @@ static void it_is_told_when_it_changes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_phase_has_its_cause),
-        cmocka_unit_test(other_work_comes_first_and_the_phase_is_named_all_the_same),
-        cmocka_unit_test(without_predicted_phases_it_is_guessed),
-        cmocka_unit_test(the_phase_that_parts_most_is_found),
+        cmocka_unit_test(load_of_another_job_is_the_first_cause_and_the_phase_is_named),
+        cmocka_unit_test(without_predicted_phases_the_cause_is_guessed),
+        cmocka_unit_test(the_phase_that_deviates_most_is_found),
         cmocka_unit_test(the_event_has_both_numbers_of_the_phase),
-        cmocka_unit_test(it_is_told_when_it_changes),
+        cmocka_unit_test(a_changed_deviation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_trainer_island.c - a training as an island of a hub that answers by a script: which data its steps take, when
- * it exchanges and with what, where it goes on after an answer, and what the record says of it. */
+/* test_trainer_island.c - a training as an island of a scripted hub: the data of its steps, when it
+ * exchanges and what it sends, where it continues after a reply, and its events. */
 #include <math.h>
 #include <unistd.h>
 
@@ -10,13 +10,14 @@ enum { BATCHES = 20 };
 /* ---- runs ------------------------------------------------------------------------------------- */
 
 static char dir[64], out_path[128];
-static double batch_loss[BATCHES]; /* of the weights of the start */
+static double batch_loss[BATCHES]; /* losses of the initial weights, per batch */
 static fake_sink sink;
 static bt_request_box box;
 static bt_trainer *trainer;
 static bt_train_result result;
 
-/* Weights stay as they are: the loss of a step says which data it had. The hub's rate is told, not used. */
+/* Weights do not change, so the loss of a step identifies its batch. The hub's learning rate is reported,
+ * not applied. */
 #define FROZEN "--lr", "1e-30", "--set", "train.spike_limit=0", "--set", "ckpt.memory=off"
 #define ISLAND FROZEN, "--hub", "127.0.0.1:9", "--keys", "none"
 
@@ -63,7 +64,7 @@ static void run_well(const bt_run_cfg *cfg) {
     assert_int_equal(hub.n_ends, 1);
 }
 
-/* the recorded steps, one after another from `first`, had these batches */
+/* Checks that the recorded steps from `first` on used these batches. */
 static void had_batches(int64_t first, const int *batches, size_t n) {
     assert_int_equal(sink.n_steps, n);
     for (size_t i = 0; i < n; i++) {
@@ -75,7 +76,7 @@ static void had_batches(int64_t first, const int *batches, size_t n) {
 #define HAD(first, ...) \
     had_batches(first, (const int[]){__VA_ARGS__}, sizeof((const int[]){__VA_ARGS__}) / sizeof(int))
 
-/* the event that begins so; it must be there once */
+/* Returns the only event whose title begins with this text. */
 static size_t event_of(const char *begins) {
     size_t found = FAKE_EVENTS;
     for (size_t i = 0; i < sink.n_events; i++)
@@ -94,9 +95,9 @@ static void told(const char *kind, int64_t step, const char *title) {
     assert_int_equal(sink.events[i].step, step);
 }
 
-/* ---- what changed in own steps ------------------------------------------------------------------ */
+/* ---- updates by own steps ------------------------------------------------------------------------ */
 
-static void rounds_take_the_data_they_are_dealt(void **state) {
+static void rounds_use_their_assigned_data(void **state) {
     bt_run_cfg cfg;
     (void)state;
     TINY(&cfg, ISLAND, "--mode", "diloco", "--steps", "30");
@@ -106,7 +107,7 @@ static void rounds_take_the_data_they_are_dealt(void **state) {
     hub.answers[0].go.decay = 0.5;
     hub.answers[0].go.grad_norm = 7;
     hub.answers[1].go = go_of(BT_PUSH_DELTA, 10, 1, 1, 3);
-    hub.answers[2].go = go_of(BT_PUSH_DELTA, 11, 0, 0, 1); /* the job is done */
+    hub.answers[2].go = go_of(BT_PUSH_DELTA, 11, 0, 0, 1); /* The job is finished. */
     hub.count = (bt_island_count){3, 3072, 3, {0, 2, 0, 1}};
     run_well(&cfg);
     HAD(5, 3, 5, 7, 12, 13, 1);
@@ -127,7 +128,7 @@ static void rounds_take_the_data_they_are_dealt(void **state) {
     assert_int_equal(result.steps, 11);
     assert_int_equal(result.tokens, 11 * STEP_TOKENS);
     assert_int_equal(result.skipped, 0);
-    assert_false(result.stopped); /* the hub has no more steps than these */
+    assert_false(result.stopped); /* The hub has no further steps. */
     told("stopped", 10, "finished: 11 of 11 steps");
     told("hub", 4, "joined hub '127.0.0.1:9' at step 5, 2 islands");
     told("hub", 10,
@@ -136,13 +137,14 @@ static void rounds_take_the_data_they_are_dealt(void **state) {
          "poisoned)");
 }
 
-/* wherever a round begins, and however far its steps lie apart */
+/* A round may begin at any step, and its steps may have any distance. */
 static void a_round_may_begin_anywhere(void **state) {
     bt_run_cfg cfg;
     (void)state;
     TINY(&cfg, ISLAND, "--mode", "diloco", "--steps", "10");
     new_hub(go_of(BT_PUSH_DELTA, 0, 2, 8, 1));
-    hub.answers[0].go = go_of(BT_PUSH_DELTA, 2, 2, 10, 3); /* where the one before ended */
+    /* The round begins where the previous one ended. */
+    hub.answers[0].go = go_of(BT_PUSH_DELTA, 2, 2, 10, 3);
     hub.answers[1].go = go_of(BT_PUSH_DELTA, 4, 1, 1, 3);
     hub.answers[2].go = go_of(BT_PUSH_DELTA, 5, 2, 4, 2);
     hub.answers[3].go = go_of(BT_PUSH_DELTA, 7, 2, 8, 2);
@@ -160,12 +162,12 @@ static void the_last_step_ends_the_job(void **state) {
     hub.answers[0].go = go_of(BT_PUSH_DELTA, 2, 0, 0, 1);
     run_well(&cfg);
     HAD(0, 6, 7);
-    assert_int_equal(sink.n_checkpoints, 0); /* nobody stopped it */
+    assert_int_equal(sink.n_checkpoints, 0); /* The run ended without a stop request. */
     told("hub", -1, "joined hub '127.0.0.1:9' at step 0, 1 island");
     told("hub", 1, "hub '127.0.0.1:9' has applied 0 updates of this island, 0 tokens; 0 left out");
 }
 
-/* steps beyond a delta take the data of the next round, which then has as many fewer */
+/* Steps ahead of a reply use data of the next round, which is shorter by as many. */
 static void steps_ahead_belong_to_the_next_round(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -190,11 +192,11 @@ static void steps_ahead_belong_to_the_next_round(void **state) {
         assert_int_equal(hub.calls[i].step, rows[i].step);
     }
     assert_int_equal(hub.calls[3].work.tokens, 4 * STEP_TOKENS);
-    /* in steps 0, 2, 3 and 4 */
+    /* The island sends heartbeats in steps 0, 2, 3 and 4. */
     assert_int_equal(hub.n_beats, 4);
 }
 
-/* an answer that arrives with the round's last step: the next delta leaves at once */
+/* If the reply arrives with the round's last step, the next delta leaves at once. */
 static void a_round_may_be_done_ahead(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -213,9 +215,9 @@ static void a_round_may_be_done_ahead(void **state) {
     assert_int_equal(hub.calls[3].step, 2);
 }
 
-/* ---- what is done again ------------------------------------------------------------------------- */
+/* ---- repeated steps ------------------------------------------------------------------------------ */
 
-static void steps_whose_update_was_left_out_are_done_again(void **state) {
+static void steps_with_a_rejected_update_are_repeated(void **state) {
     static const struct {
         bt_update_outcome outcome;
         const char *says;
@@ -250,7 +252,7 @@ static void steps_whose_update_was_left_out_are_done_again(void **state) {
     }
 }
 
-/* a rejoined island begins its round anew, whatever it had done ahead */
+/* A rejoined island restarts its round and discards the steps done ahead. */
 static void steps_ahead_are_lost_with_the_delta(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -273,7 +275,7 @@ static void steps_ahead_are_lost_with_the_delta(void **state) {
     assert_int_equal(result.tokens, 6 * STEP_TOKENS);
 }
 
-/* ---- one step of all islands ---------------------------------------------------------------------- */
+/* ---- one step shared by all islands -------------------------------------------------------------- */
 
 static void look_at_rows(bt_trainer *t) { assert_int_equal(t->micro.before_rows, 3 * 32); }
 
@@ -300,7 +302,7 @@ static void gradients_go_to_the_hub(void **state) {
     assert_int_equal(result.skipped, 0);
 }
 
-/* fp16 gradients that overflow: the step is told as skipped until the scale fits, which the hub learns */
+/* Overflowing fp16 gradients are reported to the hub as a skipped step until the loss scale fits. */
 static void a_step_that_overflows_is_skipped(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -322,7 +324,7 @@ static void a_step_that_overflows_is_skipped(void **state) {
     assert_int_equal(result.skipped, 0);
 }
 
-static void a_reproducible_island_tells_the_loss_of_all_ranks(void **state) {
+static void a_reproducible_island_sends_the_loss_of_all_ranks(void **state) {
     bt_run_cfg cfg;
     (void)state;
     TINY(&cfg, ISLAND, "--steps", "1", "--set", "train.reproducible=true");
@@ -332,7 +334,7 @@ static void a_reproducible_island_tells_the_loss_of_all_ranks(void **state) {
     assert_true(hub.calls[0].work.loss == sink.steps[0].v[BT_MS_LOSS]);
 }
 
-/* ---- a hub that does not answer ------------------------------------------------------------------- */
+/* ---- a hub without a reply ----------------------------------------------------------------------- */
 
 static bool asked[4];
 static int64_t stop_ns;
@@ -342,7 +344,7 @@ static void ask_to_stop(void *arg, const bt_step_record *r) {
     atomic_fetch_or(&box.bits, BT_REQ_STOP);
 }
 
-/* whether the wait is to end: before, as a stop has lasted for an hour, as one is asked for now */
+/* stop requests to the waiting trainer: before it, for an hour, and now */
 static void interrupt(bt_trainer *t) {
     const bt_island_cfg *cfg = &hub.island.cfg;
     const int64_t hour_ns = 3600000000000;
@@ -360,7 +362,8 @@ static void interrupt(bt_trainer *t) {
     atomic_store(&box.bits, 0);
 }
 
-/* a stop that a step knows of waits for a while, a new one ends the wait; the step did not happen */
+/* A stop requested in an earlier step waits for a limited time, a new one ends the wait; the step is not
+ * counted. */
 static void a_stop_ends_the_wait(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -381,7 +384,7 @@ static void a_stop_ends_the_wait(void **state) {
     }
 }
 
-/* the same in a step beyond a delta */
+/* The same holds in a step ahead of the reply. */
 static void a_stop_ends_the_wait_ahead(void **state) {
     bt_run_cfg cfg;
     (void)state;
@@ -427,7 +430,7 @@ static void a_hub_that_is_lost_ends_the_training(void **state) {
     assert_string_equal(err.msg, want);
     assert_int_equal(hub.n_ends, 1);
 
-    /* an error of another kind ends it at once */
+    /* Any other error ends the wait at once. */
     new_hub(go_of(BT_PUSH_GRADIENT, 4, 1, 4, 1));
     hub.answers[0].code = BT_FORMAT;
     err = (bt_err)BT_ERR_INIT;
@@ -444,7 +447,7 @@ static void tell_both(bt_trainer *t) {
     cfg->tell(cfg->ctx, false, "it answers again");
 }
 
-static void what_the_island_tells_becomes_events(void **state) {
+static void notes_of_the_island_become_events(void **state) {
     bt_run_cfg cfg;
     (void)state;
     TINY(&cfg, ISLAND, "--steps", "8");
@@ -458,20 +461,20 @@ static void what_the_island_tells_becomes_events(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rounds_take_the_data_they_are_dealt),
+        cmocka_unit_test(rounds_use_their_assigned_data),
         cmocka_unit_test(a_round_may_begin_anywhere),
         cmocka_unit_test(the_last_step_ends_the_job),
         cmocka_unit_test(steps_ahead_belong_to_the_next_round),
         cmocka_unit_test(a_round_may_be_done_ahead),
-        cmocka_unit_test(steps_whose_update_was_left_out_are_done_again),
+        cmocka_unit_test(steps_with_a_rejected_update_are_repeated),
         cmocka_unit_test(steps_ahead_are_lost_with_the_delta),
         cmocka_unit_test(gradients_go_to_the_hub),
         cmocka_unit_test(a_step_that_overflows_is_skipped),
-        cmocka_unit_test(a_reproducible_island_tells_the_loss_of_all_ranks),
+        cmocka_unit_test(a_reproducible_island_sends_the_loss_of_all_ranks),
         cmocka_unit_test(a_stop_ends_the_wait),
         cmocka_unit_test(a_stop_ends_the_wait_ahead),
         cmocka_unit_test(a_hub_that_is_lost_ends_the_training),
-        cmocka_unit_test(what_the_island_tells_becomes_events),
+        cmocka_unit_test(notes_of_the_island_become_events),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

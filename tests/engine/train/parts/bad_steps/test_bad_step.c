@@ -1,5 +1,5 @@
-/* Bad steps on one rank: garbage in the data is a spike and skipped, ordinary data are none; damaged
- * weights are not the data's fault. */
+/* Bad steps on one rank: garbage in the data is a spike and is skipped, ordinary data are never skipped, and
+ * damaged weights are not blamed on the data. */
 #include "tests/tiny_run.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@ static fake_sink sink, again;
 
 enum { STEP_BYTES = 128, STEPS = 64, GARBAGE = 50 };
 
-/* The same words over and over, but for some steps' batches of bytes that no text has. */
+/* Writes the same words repeatedly, except that the batches of some steps consist of bytes no text contains. */
 static void write_garbage(const char *path, int first, int last) {
     static const char words[] = "the quick brown fox jumps over the lazy dog. ";
     FILE *f = fopen(path, "w");
@@ -73,21 +73,21 @@ static void garbage_in_the_data_is_skipped(void **state) {
                  after = sink.steps[GARBAGE + 1].v[BT_MS_LOSS];
     assert_true(with > 1.5 * before && after < 1.05 * before);
 
-    /* the limit decides */
+    /* A limit of 0 switches the policy off. */
     train(&again, path, "train.spike_limit=0", "", "", "0");
     assert_int_equal(skipped_at(&again, &n), -1);
     assert_true(again.steps[GARBAGE].v[BT_MS_LOSS] == with);
     assert_true(again.steps[GARBAGE + 1].v[BT_MS_LOSS] != after);
 
-    /* clean data have no spike, from the first step on */
+    /* Clean data produce no spike, from the first step on. */
     write_text(path, -1);
     train(&again, path, "train.spike_limit=12", "", "", "0");
     assert_int_equal(skipped_at(&again, &n), -1);
     unlink(path);
 }
 
-/* The history is in the checkpoint: one that was resumed just before judges the same. */
-static void a_resumed_run_judges_the_same(void **state) {
+/* The checkpoint contains the history: a run resumed just before the spike decides in the same way. */
+static void a_resumed_run_skips_the_same_step(void **state) {
     (void)state;
     char path[] = "/tmp/bt-bad-step-XXXXXX.txt", dir[] = "/tmp/bt-bad-step-XXXXXX", command[80];
     int n, fd = mkstemps(path, 4);
@@ -119,8 +119,8 @@ static void damage_after_two(void *arg, const bt_step_record *r) {
     bt_model_weights(m)[bt_params_get(bt_model_params(m), -1, BT_P_FINAL_NORM)->offset] = NAN;
 }
 
-/* Every batch would look bad: not the batch is to blame, and a checkpoint has the weights. */
-static void damaged_weights_are_no_bad_batch(void **state) {
+/* When every batch looks bad, the weights are at fault, and the run returns to a checkpoint. */
+static void damaged_weights_are_not_blamed_on_the_batch(void **state) {
     (void)state;
     char dir[] = "/tmp/bt-bad-step-XXXXXX", command[80];
     bt_train_result r;
@@ -137,7 +137,7 @@ static void damaged_weights_are_no_bad_batch(void **state) {
     assert_non_null(strstr(err.msg, "a weight of 'final_norm' on rank 0 is not finite"));
     assert_int_equal(fake_events_of(&sink, "bad_step"), 0);
     sink.on_step = NULL;
-    /* and goes on from the checkpoint as if nothing had been */
+    /* The run continues from the checkpoint with the losses of an undisturbed run. */
     bt_run_cfg whole;
     TINY(&whole, "--steps", "8");
     (void)tiny_run(&whole, &again, NULL, "");
@@ -164,11 +164,11 @@ static bt_code run_with_nan(const bt_run_cfg *cfg, const char *nan, bt_train_res
     bt_trainer_destroy(t);
     bt_threads_release();
     assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
-    (void)bt_testing_nan(0, 0, ""); /* the next run may have one again */
+    (void)bt_testing_nan(0, 0, ""); /* Disarms the NaN for the next run. */
     return code;
 }
 
-/* a text in which %H stands for the name of this host */
+/* Expands %H to the name of this host. */
 static void with_host(char *out, size_t size, const char *text) {
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
@@ -177,7 +177,7 @@ static void with_host(char *out, size_t size, const char *text) {
              at ? at + 2 : "");
 }
 
-/* the k-th event of a kind has these words, which may name the host */
+/* Compares the k-th event of a kind with this text, in which %H is the name of the host. */
 static void told(const char *kind, size_t k, int64_t step, const char *title, const char *body) {
     char want[512];
     for (size_t i = 0; i < sink.n_events; i++) {
@@ -196,7 +196,7 @@ static void told(const char *kind, size_t k, int64_t step, const char *title, co
 #define NAN_OF "gradient of layers.0.attn_k is not finite"
 #define BATCH "\"first_sequence\":80,\"sequences\":16}"
 
-static void what_is_not_finite_is_told(void **state) {
+static void nan_gradients_are_reported(void **state) {
     (void)state;
     static const char
         second[] = NAN_OF
@@ -258,8 +258,10 @@ static void what_is_not_finite_is_told(void **state) {
         }
         assert_int_equal(r.skipped, skips);
         assert_int_equal(sink.n_steps, 8);
-        for (size_t k = 0; k < 8;
-             k++) { /* a step that is computed again and applied is as it was */
+        for (
+            size_t k = 0; k < 8;
+            /* A step that is computed twice and then applied has the same bits as one computed once. */
+            k++) {
             assert_int_equal(sink.steps[k].v[BT_MS_SKIPPED], skips && k == 5);
             if (!skips || k <= 5)
                 assert_memory_equal(&sink.steps[k].v[BT_MS_LOSS], &again.steps[k].v[BT_MS_LOSS],
@@ -279,8 +281,8 @@ static void halve_after(void *arg, const bt_step_record *r) {
     atomic_fetch_or(&box.bits, BT_REQ_LR);
 }
 
-/* rank 0 is asked while a step that is computed twice goes on: the first computation takes the request */
-static void what_was_asked_meanwhile_is_obeyed(void **state) {
+/* Requests that reach rank 0 while a step is computed twice take effect after the first computation. */
+static void requests_during_a_repeated_step_take_effect(void **state) {
     (void)state;
     static int64_t asked = 4;
     bt_run_cfg cfg;
@@ -304,7 +306,7 @@ static void what_was_asked_meanwhile_is_obeyed(void **state) {
         assert_true(fabs(sink.steps[k].v[BT_MS_LR] - (k > 5 ? 1.5e-3 : 3e-3)) < 1e-12);
 }
 
-/* what the k-th event says of the spike, whose loss is that of the step; its other numbers */
+/* Compares the k-th event with this spike: its loss is that of the step, and `numbers` are its other fields. */
 static void spike_is(size_t k, int64_t step, const char *action, const char *title) {
     double value, median, z;
     char what[128], want[512], body[256];
@@ -327,8 +329,8 @@ static void spike_is(size_t k, int64_t step, const char *action, const char *tit
     told("bad_step", k, step, want, body);
 }
 
-/* Three batches of garbage after another, of which two may be skipped: the third is the new level. And one of
- * garbage in which the hardware errs as well. */
+/* Of three garbage batches in a row two may be skipped; the third is accepted as the new level. In the last
+ * case one garbage batch coincides with a hardware fault. */
 static void spikes_in_a_row_are_a_new_level(void **state) {
     (void)state;
     char path[] = "/tmp/bt-bad-step-XXXXXX.txt", want[512];
@@ -368,7 +370,7 @@ static void spikes_in_a_row_are_a_new_level(void **state) {
     unlink(path);
 }
 
-/* ---- the set ----------------------------------------------------------------------------------- */
+/* ---- the set of skipped sequences --------------------------------------------------------------- */
 
 static void the_set_of_skipped_sequences_survives(void **state) {
     (void)state;
@@ -377,7 +379,8 @@ static void the_set_of_skipped_sequences_survives(void **state) {
     bt_text text;
     bt_err err = BT_ERR_INIT;
     for (int64_t i = 0; i < 100; i++) assert_int_equal(bt_skipped_add(&a, 48 * i, 16, &err), BT_OK);
-    assert_int_equal(bt_skipped_add(&a, 48 * 99 + 16, 16, &err), BT_OK); /* the next step's */
+    /* These sequences belong to the next step. */
+    assert_int_equal(bt_skipped_add(&a, 48 * 99 + 16, 16, &err), BT_OK);
     assert_int_equal(a.n, 100);
     assert_int_equal(a.ranges[99][1] - a.ranges[99][0], 2 * 16);
     bt_skipped_add_state(&a, &from);
@@ -400,7 +403,7 @@ static void the_set_of_skipped_sequences_survives(void **state) {
         assert_int_equal(bt_state_load_values(&to, &text, &err), BT_OK);
         assert_int_equal(b.n, 0);
     }
-    /* without memory for it: as if there were none */
+    /* Without memory for the set, the result equals that of an empty set. */
     for (long k = 0; k < 8 && refuse_memory_works(); k++) {
         bt_text_clear(&text);
         bt_text_put(&text, "{\"skipped\":{\"sequences\":[0,16,32,48]}}");
@@ -419,10 +422,10 @@ static void the_set_of_skipped_sequences_survives(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(garbage_in_the_data_is_skipped),
-        cmocka_unit_test(a_resumed_run_judges_the_same),
-        cmocka_unit_test(damaged_weights_are_no_bad_batch),
-        cmocka_unit_test(what_is_not_finite_is_told),
-        cmocka_unit_test(what_was_asked_meanwhile_is_obeyed),
+        cmocka_unit_test(a_resumed_run_skips_the_same_step),
+        cmocka_unit_test(damaged_weights_are_not_blamed_on_the_batch),
+        cmocka_unit_test(nan_gradients_are_reported),
+        cmocka_unit_test(requests_during_a_repeated_step_take_effect),
         cmocka_unit_test(spikes_in_a_row_are_a_new_level),
         cmocka_unit_test(the_set_of_skipped_sequences_survives),
     };

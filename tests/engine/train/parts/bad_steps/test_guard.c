@@ -1,4 +1,4 @@
-/* The guard by itself: which updates are skipped, and when the run ends. */
+/* Unit test of the guard: which updates it skips, and when it ends the run. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 #include "engine/train/parts/bad_steps/guard.h"
 
-/* judges and takes note, as a training does; true: the step is applied */
+/* Evaluates one step and adds it to the history, as the trainer does; returns true if the step is applied. */
 static bool step(bt_guard *g, double grad_norm, bool loss_finite) {
     const bt_step_facts f = {.loss = 1, .grad_norm = grad_norm, .loss_finite = loss_finite};
     const bool good = bt_guard_judge(g, &f, NULL) == BT_STEP_GOOD;
@@ -26,7 +26,7 @@ static void skips_what_is_not_finite(void **state) {
     assert_true(step(&g, 1.5, true));
     assert_false(step(&g, NAN, true));
     assert_false(step(&g, INFINITY, true));
-    /* a loss of some rank, although every gradient is finite */
+    /* One rank has an infinite loss although every gradient is finite. */
     assert_false(step(&g, 1.5, false));
     assert_int_equal(g.skipped, 3);
     assert_int_equal(g.in_row, 3);
@@ -35,7 +35,7 @@ static void skips_what_is_not_finite(void **state) {
     assert_int_equal(g.in_row, 0);
 }
 
-static void ends_the_run_after_so_many_in_a_row(void **state) {
+static void ends_the_run_after_consecutive_bad_steps(void **state) {
     (void)state;
     bt_guard g = {.patience = BT_GUARD_PATIENCE};
     bt_err err = BT_ERR_INIT;
@@ -89,14 +89,14 @@ static void a_spike_stands_out_from_the_median(void **state) {
     assert_true(isnan(s.z));
     assert_int_equal(judge(&g, 4, 1, &s), BT_STEP_LOSS_SPIKE);
     assert_true(s.z > 12 && fabs(s.median - 2) < 0.05 && s.value == 4);
-    /* what falls is none, and a norm may be ten times as large */
+    /* A falling loss is never a spike, and the gradient norm may grow tenfold. */
     assert_int_equal(judge(&g, 0.1, 1e-9, NULL), BT_STEP_GOOD);
     assert_int_equal(judge(&g, 2, 10, NULL), BT_STEP_GOOD);
     assert_int_equal(judge(&g, 2, 1e6, &s), BT_STEP_NORM_SPIKE);
     assert_true(s.value > 0.99e6 && s.value < 1.01e6 && s.median > 0.3 && s.median < 3);
-    /* a loss that is unknown judges nothing */
+    /* An unknown loss is never a spike. */
     assert_int_equal(judge(&g, NAN, 1, NULL), BT_STEP_GOOD);
-    /* outliers in the history, fewer than half of it, move the limit little */
+    /* Outliers in less than half of the history move the limit little. */
     for (int i = 0; i < WINDOW / 4; i++)
         bt_guard_good(&g, &(bt_step_facts){.loss = 50, .grad_norm = 1e9, .loss_finite = true});
     assert_int_equal(judge(&g, 4, 1, NULL), BT_STEP_LOSS_SPIKE);
@@ -105,7 +105,7 @@ static void a_spike_stands_out_from_the_median(void **state) {
     assert_int_equal(judge(&g, 4, 1e6, NULL), BT_STEP_GOOD);
 }
 
-/* of an even number of steps the median lies between the two in the middle; of an odd number it is one of them */
+/* The median of an even number of steps is the mean of the two in the middle. */
 static void the_median_is_in_the_middle(void **state) {
     (void)state;
     static const double losses[] = {1, 4, 2, 7, 3, 40};
@@ -128,7 +128,7 @@ static void nothing_is_a_spike_without_a_history(void **state) {
     assert_int_equal(judge(&g, 100, 1, NULL), BT_STEP_LOSS_SPIKE);
     bt_guard_forget(&g);
     assert_int_equal(judge(&g, 100, 1e9, NULL), BT_STEP_GOOD);
-    /* a history that does not vary at all: the least sigma of guard.h */
+    /* A history without variance uses the minimum sigma of guard.h. */
     bt_guard_forget(&g);
     for (int i = 0; i < WINDOW; i++)
         bt_guard_good(&g, &(bt_step_facts){.loss = 2, .grad_norm = 1, .loss_finite = true});
@@ -138,7 +138,8 @@ static void nothing_is_a_spike_without_a_history(void **state) {
     assert_int_equal(judge(&g, 2, 21, NULL), BT_STEP_NORM_SPIKE);
 }
 
-/* Bit by bit, at every length of the history; a window of another length takes the newest. */
+/* The restored history has the same bits at every length; a window of another length takes the newest
+ * entries. */
 static void the_history_survives_a_checkpoint(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -170,8 +171,8 @@ static void the_history_survives_a_checkpoint(void **state) {
     bt_text_release(&text);
 }
 
-/* a history that no guard writes is none, and so is a count beyond the patience */
-static void another_history_is_none(void **state) {
+/* Malformed histories and counts above the patience are rejected. */
+static void malformed_histories_are_rejected(void **state) {
     (void)state;
 #define ONE "3ff0000000000000"
     static const struct {
@@ -205,12 +206,12 @@ static void another_history_is_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skips_what_is_not_finite),
-        cmocka_unit_test(ends_the_run_after_so_many_in_a_row),
+        cmocka_unit_test(ends_the_run_after_consecutive_bad_steps),
         cmocka_unit_test(a_spike_stands_out_from_the_median),
         cmocka_unit_test(the_median_is_in_the_middle),
         cmocka_unit_test(nothing_is_a_spike_without_a_history),
         cmocka_unit_test(the_history_survives_a_checkpoint),
-        cmocka_unit_test(another_history_is_none),
+        cmocka_unit_test(malformed_histories_are_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* codec_world.h - a trainer made by hand, and what its choice of a codec asks of other ranks, of the link and of the
- * optimizer, defined here in the place of MPI and of a model. For one test program. */
+/* codec_world.h - a trainer without MPI and model for tests of the codec choice: collectives, link speed and
+ * optimizer are defined here. Include it in one test program only. */
 #ifndef BT_TESTS_CODEC_WORLD_H
 #define BT_TESTS_CODEC_WORLD_H
 
@@ -12,7 +12,7 @@
 #include "engine/train/parts/codec/codec_part.h"
 #include "engine/train/trainer_impl.h"
 
-enum { TENSORS = 3, STAGE = 2 }; /* of all stages; of this rank's */
+enum { TENSORS = 3, STAGE = 2 }; /* number of tensors of all stages, and of this rank's stage */
 
 static bt_trainer t;
 static bt_codec_choice choice;
@@ -20,16 +20,17 @@ static bt_residual residual;
 static bt_payload_tensor payloads[STAGE];
 static bt_tensor own[STAGE], all[TENSORS];
 
-/* ---- in the place of others ---------------------------------------------------------------------- */
+/* ---- collectives and optimizer ------------------------------------------------------------------ */
 
-static double others[3];  /* of other ranks: what a maximum takes where it is more */
-static double owed_by[3]; /* squares of what this rank owes of each tensor of all stages */
-static double squares[3]; /* of the gradients */
-static double unscaled;   /* what they were asked with */
+/* values of another rank, which a maximum reduction takes where they are larger */
+static double others[3];
+static double owed_by[3]; /* squared norm of this rank's residual, per tensor of all stages */
+static double squares[3]; /* squared norms of the gradients */
+static double unscaled;   /* loss scale passed to the optimizer */
 static bt_link link_found;
 static bt_link_work link_work;
 static int links, reducers, host_of[8], sums;
-static bt_text raised; /* second moments: "tensor share " */
+static bt_text raised; /* second moments raised: "tensor share " */
 
 int bt_comm_rank(const bt_comm *c) {
     (void)c;
@@ -40,7 +41,8 @@ bt_code bt_all_reduce_f64(bt_comm *c, double *x, size_t n, bt_reduce_op op, bt_e
     (void)c, (void)err;
     for (size_t i = 0; i < n && op == BT_MAX; i++)
         if (n <= 3 && others[i] > x[i]) x[i] = others[i];
-    for (size_t i = 0; i < n && op == BT_SUM; i++) x[i] *= 4; /* four ranks alike */
+    /* All four ranks have the same values. */
+    for (size_t i = 0; i < n && op == BT_SUM; i++) x[i] *= 4;
     sums += op == BT_SUM;
     return BT_OK;
 }
@@ -84,7 +86,7 @@ void bt_residual_squares(const bt_residual *r, double *out) {
     for (int i = 0; i < TENSORS; i++) out[i] += owed_by[i];
 }
 
-/* what the part does after a step */
+/* Runs the hook that the part registers for the end of a step. */
 static inline bt_code step(const bt_step_outcome *o, bt_err *err) {
     BT_TRY(bt_codec_choice_step(&choice, &t, &residual, o, err));
     if (!bt_codec_choice_stale(&choice, &t)) return BT_OK;
@@ -93,7 +95,7 @@ static inline bt_code step(const bt_step_outcome *o, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- a trainer ----------------------------------------------------------------------------------- */
+/* ---- the trainer --------------------------------------------------------------------------------- */
 
 #define PLAIN_BITS 32.0
 #define NAME(id) bt_codec_at(BT_CODEC_##id)->name
@@ -111,7 +113,8 @@ static inline void begin(bt_codec_id codec, const char *budget) {
         snprintf(all[i].name, sizeof all[i].name, "%s", names[i]);
         squares[i] = 1;
     }
-    own[0] = all[2], own[1] = all[1]; /* this stage has them in another order, and not the first */
+    /* This stage holds the tensors in another order and lacks the first one. */
+    own[0] = all[2], own[1] = all[1];
     links = reducers = sums = 0;
     t.cfg.parallel.codec = codec;
     t.cfg.parallel.codec_warmup = 3;

@@ -1,10 +1,10 @@
-/* test_codec_choice.c - which codec a step's gradients travel by, of a trainer made by hand: the warm-up, what
- * checkpoints keep, the dial, tensors and steps that fall back, with every word that is told. */
+/* test_codec_choice.c - choice of the gradient codec: warm-up, state in checkpoints, the dial, fallback of
+ * single tensors and steps, and the events that report each change. */
 #include "tests/engine/train/parts/codec/codec_world.h"
 
-/* ---- which one ----------------------------------------------------------------------------------- */
+/* ---- initial choice ------------------------------------------------------------------------------ */
 
-static void a_run_begins_on_its_rung(void **state) {
+static void a_run_begins_with_its_configured_codec(void **state) {
     (void)state;
     static const struct {
         bt_codec_id codec;
@@ -41,12 +41,13 @@ static void a_run_begins_on_its_rung(void **state) {
     end();
 }
 
-/* before, at and after the last step of the warm-up, on every rung */
-static void the_warm_up_holds_back(void **state) {
+/* Checks steps before, at and after the end of the warm-up, on every rung. */
+static void the_warm_up_delays_the_codec(void **state) {
     (void)state;
     static const struct {
         bt_codec_id codec;
-        const char *budget, *now[4]; /* on rungs 0 .. 3, while it warms up; NULL: there is none */
+        /* codec in use on rungs 0 to 3 during warm-up; NULL if the ladder has no such rung */
+        const char *budget, *now[4];
     } rows[] = {{BT_CODEC_NONE, "off", {"none"}},
                 {BT_CODEC_BF16, "off", {"none", "none"}},
                 {BT_CODEC_INT8, "off", {"none", "none", "none"}},
@@ -91,7 +92,7 @@ static void take_up(const char *values) {
     bt_text_release(&text);
 }
 
-static void checkpoints_keep_what_was_chosen(void **state) {
+static void checkpoints_keep_the_chosen_codec(void **state) {
     (void)state;
     begin(BT_CODEC_NONE, "off");
     keep_is("{\"codec\":{}}");
@@ -106,14 +107,15 @@ static void checkpoints_keep_what_was_chosen(void **state) {
     end();
 }
 
-static void what_was_chosen_goes_on(void **state) {
+static void a_resumed_run_continues_with_its_codec(void **state) {
     (void)state;
 #define HELD "\"held_by\":\"bf16\",\"held_at\":5,"
     static const struct {
         const char *budget, *values;
         int at, most, held_at;
         double room_s;
-        const char *held_by, *fell; /* of the tensors, and what of this stage travels plain */
+        /* state string of all tensors, and those of this stage that fall back to plain codes */
+        const char *held_by, *fell;
     } rows[] = {
         {"auto", "{}", 0, 3, 0, 0, "none", "000 00"},
         {"auto",
@@ -126,7 +128,7 @@ static void what_was_chosen_goes_on(void **state) {
         {"off",
          "{\"codec\":{\"in_use\":\"bf16\",\"most\":\"int8\",\"room_s\":0.25,\"fell\":\"1\"}}", 2, 2,
          0, 0, "bf16", "000 00"},
-        /* codecs that this ladder has not */
+        /* Codecs that this ladder lacks are ignored. */
         {"auto",
          "{\"codec\":{\"in_use\":\"topk\",\"most\":\"int4\",\"held_by\":\"int4\",\"held_at\":5,"
          "\"fell\":\"1111\"}}",
@@ -154,8 +156,9 @@ static void what_was_chosen_goes_on(void **state) {
 
 /* ---- the second moment ---------------------------------------------------------------------------- */
 
-/* it is held where the codec before let it be known, from the second update on, of what does not travel as fp32 */
-static void the_second_moment_is_held(void **state) {
+/* Frozen second moments take effect from the second update on, for tensors that do not travel as fp32, if
+ * the previous codec delivered them. */
+static void second_moments_are_frozen(void **state) {
     (void)state;
     static const struct {
         bt_codec_id from, to;
@@ -191,7 +194,7 @@ static void the_second_moment_is_held(void **state) {
 
 static const bt_step_outcome good = {.applied = true, .loss_scale = 1};
 
-/* a step that took so long, whose exchange was in flight, waited and held it up for so long */
+/* Ends a step with this duration and these times of its exchange: in flight, waited, delayed. */
 static void step_of(double step_ms, double busy_ms, double wait_ms, double exposed_ms, bool bad) {
     bt_err err = BT_ERR_INIT;
     bt_step_outcome o = good;
@@ -205,7 +208,7 @@ static void step_of(double step_ms, double busy_ms, double wait_ms, double expos
     t.at.step++;
 }
 
-/* of a window the step that was held up least, by its share, counts; and the slowest rank */
+/* The least delayed step of a window counts, and of all ranks the slowest. */
 static void the_least_delayed_step_of_a_window_counts(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "auto");
@@ -214,11 +217,11 @@ static void the_least_delayed_step_of_a_window_counts(void **state) {
     step_of(100, 60, 20, 30, false);
     const bt_dial_window *w = &choice.window;
     assert_true(w->steps == 1 && w->step_s == 0.1 && w->busy_s == 0.04 && w->exposed_s == 0.03);
-    step_of(200, 70, 10, 60, false); /* the same share */
+    step_of(200, 70, 10, 60, false); /* This step has the same share of delay. */
     assert_true(w->steps == 2 && w->step_s == 0.1);
     step_of(200, 70, 10, 59, false);
     assert_true(w->steps == 3 && w->step_s == 0.2 && w->busy_s == 0.06 && w->exposed_s == 0.059);
-    step_of(100, 10, 20, 10, false); /* waits are no transfers */
+    step_of(100, 10, 20, 10, false); /* Waiting does not count as transfer. */
     assert_true(w->steps == 4 && w->step_s == 0.1 && w->busy_s == 0 && w->exposed_s == 0.01);
     step_of(100, 10, 0, 20, false);
     assert_true(w->steps == 5 && w->exposed_s == 0.01);
@@ -229,7 +232,7 @@ static void the_least_delayed_step_of_a_window_counts(void **state) {
     end();
 }
 
-/* bits of a gradient on average of both ways, as 4 ranks send them */
+/* Returns the average bits per gradient element in both directions for 4 ranks. */
 static double bits_of(bt_codec_id id, double there, double back) {
     const bt_way_bits b = bt_codec_way_bits(bt_codec_at(id));
     return (there * b.there + back * b.back) / (there + back);
@@ -249,7 +252,7 @@ static void told_dial(const char *why, bt_codec_id to, bt_codec_id from, double 
     heard_is(want);
 }
 
-/* exchanges that hold steps up turn no dial that is off: gradients travel as they were asked to */
+/* With the dial off, delays never change the codec. */
 static void a_dial_that_is_off_is_not_turned(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "off");
@@ -258,16 +261,16 @@ static void a_dial_that_is_off_is_not_turned(void **state) {
         step_of(30, 25, 0, 20, false);
         assert_int_equal(choice.window.steps, i);
     }
-    bt_text_clear(&heard); /* the event that ends the warm-up */
+    bt_text_clear(&heard); /* Ends the warm-up, which emits one event. */
     assert_true(choice.at == at && !choice.turned && links == 0);
     end();
 }
 
 static void a_budget_turns_the_dial(void **state) {
     (void)state;
-    /* 4 MiB of gradients as fp32 each way, of which 3 of 4 parts leave: 24 MiB a step */
+    /* 4 MiB of fp32 gradients in each direction, of which 3 of 4 parts leave the rank: 24 MiB a step. */
     begin(BT_CODEC_INT8, "1Gbit");
-    step_of(100, 50, 0, 0, false); /* 12.5 MB in 0.1 s: bf16 is not enough, int8 is */
+    step_of(100, 50, 0, 0, false); /* At 12.5 MB in 0.1 s bf16 is too slow and int8 fits. */
     told_dial("comm.budget is 1Gbit", BT_CODEC_INT8, BT_CODEC_NONE, 0, 0, 1);
     assert_true(choice.at == 2 && choice.turned && reducers == 1 && links == 0);
     assert_ptr_equal(choice.made, bt_codec_at(BT_CODEC_INT8));
@@ -275,7 +278,7 @@ static void a_budget_turns_the_dial(void **state) {
     heard_is("");
     end();
     begin(BT_CODEC_INT8, "1Gbit");
-    others[0] = 0.19; /* a slower rank has more time: bf16 will do */
+    others[0] = 0.19; /* A slower rank leaves more time, so that bf16 fits. */
     others[2] = 0.02;
     step_of(100, 50, 0, 0, false);
     told_dial("comm.budget is 1Gbit", BT_CODEC_BF16, BT_CODEC_NONE, 0.02 / 0.19, 0, 1);
@@ -288,10 +291,10 @@ static void a_slow_link_turns_the_dial(void **state) {
         double bytes_per_s, latency_s, link_s;
         int hosts[4];
     } rows[] = {
-        /* 32 buckets there and back, 25165824 bytes */
+        /* 32 buckets in both directions, 25165824 bytes */
         {1e9, 0, 25165824e-9, {0, 0, 0, 0}},
         {1e9, 1e-4, 32e-4 + 25165824e-9, {0, 1, 2, 3}},
-        {1e9, 0, 25165824e-9 / 2, {0, 0, 1, 1}}, /* ranks of a host send once */
+        {1e9, 0, 25165824e-9 / 2, {0, 0, 1, 1}}, /* Ranks of one host send their sum once. */
         {1e9, 0, 25165824e-9 / (4.0 / 3), {0, 1, 1, 2}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -310,26 +313,26 @@ static void a_slow_link_turns_the_dial(void **state) {
         told_dial(why, to, BT_CODEC_NONE, 2.0 / 3, rows[i].link_s, 1);
         end();
     }
-    /* what is sent to try a link has limits; another rank's link is the slower one */
+    /* The size of the probe message is limited, and the slower link of two ranks counts. */
     static const size_t totals[] = {1000, 1 << 28}, parts[] = {1 << 16, 4 << 20};
     for (int i = 0; i < 2; i++) {
         begin(BT_CODEC_INT8, "auto");
         link_found = (bt_link){.bytes_per_s = 1e9};
         t.setup.params.total = totals[i];
-        others[0] = 0.25; /* the slowest step, and the slowest link */
+        others[0] = 0.25; /* The slowest step and the slowest link of all ranks count. */
         step_of(30, 25, 0, 20, false);
         assert_true(link_work.bytes == parts[i] && link_work.memory == parts[i]);
         end();
     }
 }
 
-/* nobody can tell what the link takes, or one rank cannot: nothing changes */
+/* An unknown link speed, on all ranks or on one, leaves the codec unchanged. */
 static void an_unknown_link_turns_nothing(void **state) {
     (void)state;
     for (int of_other = 0; of_other < 2; of_other++) {
         begin(BT_CODEC_INT8, "auto");
         link_found = (bt_link){.bytes_per_s = of_other ? 1e6 : 0};
-        if (of_other) others[1] = 1; /* the second number is the mark of an unknown link */
+        if (of_other) others[1] = 1; /* The second value of the reduction marks an unknown link. */
         step_of(30, 25, 0, 20, false);
         assert_true(links == 1 && choice.at == 0);
         heard_is("");
@@ -337,8 +340,8 @@ static void an_unknown_link_turns_nothing(void **state) {
     }
 }
 
-/* other work holds exchanges up, not the link: told once, and again after a window without delays */
-static void delays_without_a_slow_link_are_told_once(void **state) {
+/* Delays that the link does not explain are reported once, and again after a window without delays. */
+static void delays_without_a_slow_link_are_reported_once(void **state) {
     (void)state;
     static const char want[] =
         "codec 7 exchanges hold steps up for 66.7 % of their time, but not because of the link, "
@@ -349,18 +352,18 @@ static void delays_without_a_slow_link_are_told_once(void **state) {
     begin(BT_CODEC_INT8, "auto");
     link_found = (bt_link){.bytes_per_s = 1e12};
     for (int times = 0; times < 2; times++)
-        for (int i = 0; i < 3; i++) { /* held up, held up, not */
+        for (int i = 0; i < 3; i++) { /* two delayed windows, then one without */
             t.at.step = BT_DIAL_WINDOW;
             step_of(30, 26.25, 0, i < 2 ? 20 : 0, false);
             if (i == 0 && times == 0) heard_is(want);
             if (i == 0 && times == 1)
-                bt_text_clear(&heard); /* compute was seen to hide more meanwhile */
+                bt_text_clear(&heard); /* Compute now hides a larger part of the exchange. */
             if (i > 0) heard_is("");
             assert_int_equal(choice.told_of_delays, i < 2);
         }
     assert_int_equal(choice.at, 0);
     end();
-    /* on the last rung there is nothing to be told */
+    /* The last rung cannot be lowered, so there is no report. */
     begin(BT_CODEC_BF16, "auto");
     choice.at = 1;
     t.at.step = BT_DIAL_WINDOW;
@@ -369,7 +372,7 @@ static void delays_without_a_slow_link_are_told_once(void **state) {
     end();
 }
 
-/* the rung below has been enough for two windows */
+/* The next lower rung sufficed for two windows. */
 static void a_fast_network_turns_the_dial_back(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "auto");
@@ -390,12 +393,13 @@ static void a_fast_network_turns_the_dial_back(void **state) {
 
 /* ---- fallbacks ------------------------------------------------------------------------------------ */
 
-static void tensors_that_owe_too_much_fall(void **state) {
+static void tensors_with_large_residuals_fall_back(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "off");
     t.at.step = BT_DIAL_WINDOW;
     bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
-    owed_by[0] = 4;  /* four ranks owe 16, of a gradient of 1: exactly the limit */
+    /* Four ranks have a residual of 16 against a gradient of 1, which is exactly the limit. */
+    owed_by[0] = 4;
     owed_by[1] = 16; /* 64 of 4 */
     owed_by[2] = 25; /* 100 of 1 */
     squares[1] = 4;
@@ -411,10 +415,10 @@ static void tensors_that_owe_too_much_fall(void **state) {
     assert_true(choice.ratio[0] == 4 && choice.ratio[1] == 4 && choice.ratio[2] == 10);
     assert_true(choice.fell[2] && !choice.fell[0] && !choice.fell[1]);
     assert_true(payloads[0].plain && !payloads[1].plain && reducers == 1);
-    assert_int_equal(step(&o, &err), BT_OK); /* reported once */
+    assert_int_equal(step(&o, &err), BT_OK); /* The fallback is reported once. */
     heard_is("");
     squares[1] = 1;
-    t.at.step++; /* looked at once a window, and where the step was applied */
+    t.at.step++; /* Residuals are checked once a window, and only after a step that was applied. */
     assert_int_equal(step(&o, &err), BT_OK);
     t.at.step--;
     o.applied = false;
@@ -424,13 +428,13 @@ static void tensors_that_owe_too_much_fall(void **state) {
     assert_int_equal(step(&o, &err), BT_OK);
     heard_is("");
     assert_int_equal(sums, 2);
-    /* a tensor that is not on this rank has no residual */
+    /* A tensor of another rank has no residual here. */
     t.cfg.comm.residual_cap = 4;
     squares[1] = 0;
     owed_by[0] = 0;
     assert_int_equal(step(&o, &err), BT_OK);
     assert_true(isnan(choice.ratio[0]) && isnan(choice.ratio[1]));
-    /* nor by a codec without error feedback */
+    /* A codec without error feedback has no residual either. */
     choice.made = bt_codec_at(BT_CODEC_BF16);
     choice.most = choice.at = 1;
     assert_int_equal(step(&o, &err), BT_OK);
@@ -439,11 +443,11 @@ static void tensors_that_owe_too_much_fall(void **state) {
     end();
 }
 
-static void two_bad_steps_in_a_row_fall(void **state) {
+static void two_bad_steps_in_a_row_fall_back(void **state) {
     (void)state;
     static const struct {
         bt_codec_id codec;
-        const char *steps; /* b: bad, g: good */
+        const char *steps; /* one letter per step: b is bad, g is good */
         const char *told[2];
         const char *now;
     } rows[] = {
@@ -475,7 +479,7 @@ static void two_bad_steps_in_a_row_fall(void **state) {
         assert_int_equal(choice.most, choice.at);
         end();
     }
-    /* a codec whose sums have the same bits on all ranks has no residual to report */
+    /* Codecs whose sums have equal bits on all ranks have no residual. */
     begin(BT_CODEC_INT8, "off");
     t.at.step = 11;
     choice.made = &bt_codec_exact;
@@ -485,9 +489,9 @@ static void two_bad_steps_in_a_row_fall(void **state) {
     end();
 }
 
-/* ---- the end of the warm-up, statistics ------------------------------------------------------------ */
+/* ---- end of the warm-up, statistics -------------------------------------------------------------- */
 
-static void the_end_of_the_warm_up_is_told(void **state) {
+static void the_end_of_the_warm_up_is_an_event(void **state) {
     (void)state;
     begin(BT_CODEC_SIGN, "off");
     assert_string_equal(choice.made->name, "bf16");
@@ -502,7 +506,7 @@ static void the_end_of_the_warm_up_is_told(void **state) {
     }
     assert_true(strcmp(choice.made->name, "sign") == 0 && choice.held_at == 3);
     end();
-    begin(BT_CODEC_SIGN, "auto"); /* the dial reports its own changes */
+    begin(BT_CODEC_SIGN, "auto"); /* The dial reports its changes itself. */
     choice.turned = true;
     choice.at = 3;
     bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
@@ -513,12 +517,12 @@ static void the_end_of_the_warm_up_is_told(void **state) {
     end();
 }
 
-static void statistics_have_bits_and_what_is_owed(void **state) {
+static void statistics_have_bits_and_residuals(void **state) {
     (void)state;
     static const struct {
         int dp, replicas;
         bool sharded;
-        double there, back; /* of how many parts a rank sends */
+        double there, back; /* parts of the message that a rank sends in each direction */
     } rows[] = {{4, 1, false, 3, 3}, {4, 1, true, 3, 0}, {4, 2, true, 3, 1}, {2, 9, false, 1, 1}};
     bt_step_outcome o = good;
     bt_err err = BT_ERR_INIT;
@@ -530,16 +534,16 @@ static void statistics_have_bits_and_what_is_owed(void **state) {
         t.setup.sharded = rows[i].sharded;
         payloads[1].plain = true;
         owed_by[2] = 4;
-        others[0] = 3.5; /* another stage's tensor */
+        others[0] = 3.5; /* This tensor belongs to another stage. */
         assert_int_equal(bt_codec_choice_sample(&choice, &t, &residual, &o, &err), BT_OK);
         assert_true(o.grad_bits[0] == 3.5 && o.grad_bits[1] == PLAIN_BITS);
         assert_true(fabs(o.grad_bits[2] - bits_of(BT_CODEC_SIGN, rows[i].there, rows[i].back)) <
                     1e-12);
         assert_true(isnan(o.residual_ratio[0]) && isnan(o.residual_ratio[1]) &&
                     o.residual_ratio[2] == 4);
-        /* a codec without error feedback sends all alike */
+        /* A codec without error feedback sends every tensor in the same format. */
         choice.made = bt_codec_at(BT_CODEC_BF16);
-        others[0] = 0; /* no stage has that tensor */
+        others[0] = 0; /* No stage holds this tensor. */
         assert_int_equal(bt_codec_choice_sample(&choice, &t, &residual, &o, &err), BT_OK);
         assert_true(o.grad_bits[0] == 0 && o.grad_bits[1] == 16 && o.grad_bits[2] == 16 &&
                     isnan(o.residual_ratio[2]));
@@ -551,22 +555,22 @@ int main(void) {
     bt_text_init(&heard);
     bt_text_init(&raised);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_begins_on_its_rung),
-        cmocka_unit_test(the_warm_up_holds_back),
-        cmocka_unit_test(checkpoints_keep_what_was_chosen),
-        cmocka_unit_test(what_was_chosen_goes_on),
-        cmocka_unit_test(the_second_moment_is_held),
+        cmocka_unit_test(a_run_begins_with_its_configured_codec),
+        cmocka_unit_test(the_warm_up_delays_the_codec),
+        cmocka_unit_test(checkpoints_keep_the_chosen_codec),
+        cmocka_unit_test(a_resumed_run_continues_with_its_codec),
+        cmocka_unit_test(second_moments_are_frozen),
         cmocka_unit_test(the_least_delayed_step_of_a_window_counts),
         cmocka_unit_test(a_dial_that_is_off_is_not_turned),
         cmocka_unit_test(a_budget_turns_the_dial),
         cmocka_unit_test(a_slow_link_turns_the_dial),
         cmocka_unit_test(an_unknown_link_turns_nothing),
-        cmocka_unit_test(delays_without_a_slow_link_are_told_once),
+        cmocka_unit_test(delays_without_a_slow_link_are_reported_once),
         cmocka_unit_test(a_fast_network_turns_the_dial_back),
-        cmocka_unit_test(tensors_that_owe_too_much_fall),
-        cmocka_unit_test(two_bad_steps_in_a_row_fall),
-        cmocka_unit_test(the_end_of_the_warm_up_is_told),
-        cmocka_unit_test(statistics_have_bits_and_what_is_owed),
+        cmocka_unit_test(tensors_with_large_residuals_fall_back),
+        cmocka_unit_test(two_bad_steps_in_a_row_fall_back),
+        cmocka_unit_test(the_end_of_the_warm_up_is_an_event),
+        cmocka_unit_test(statistics_have_bits_and_residuals),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_text_release(&heard);
