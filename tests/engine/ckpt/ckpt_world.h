@@ -67,7 +67,7 @@ static inline void check_ok(bt_code code, const bt_err *err) {
     if (code != BT_OK) fail_msg("%s: %s", bt_code_name(code), err->msg);
 }
 
-/* weights and a moment of two tensors; saved: NULL, or what bt_ckpt_save tells */
+/* Saves weights and a moment of two tensors; saved: NULL or the result of bt_ckpt_save. */
 static inline bt_code save_world(world *s, const bt_ckpt_meta *meta, int keep, bt_ckpt_saved *saved,
                                  bt_err *err) {
     bt_ckpt_slice slices[] = {

@@ -1,9 +1,8 @@
-/* rank_threads.h - ranks as threads of one process, on hosts of any layout: it defines what engine/ckpt calls of
- * comm.h and mailbox.h, in the place of MPI. So what ranks of several hosts do together is tested within
- * milliseconds, and each of their collectives can be made to fail. For one test program.
- *
- * A failure in a thread ends the process. Collectives are counted over all communicators; the one that is told to
- * fail does so at all its ranks. A message is sent when it is received, so a wrong order is a deadlock. */
+/* rank_threads.h - ranks as threads of one process, on hosts of any layout: defines the functions of comm.h
+ * and mailbox.h that engine/ckpt uses, instead of MPI. Tests of several hosts thus take milliseconds, and
+ * each collective can be made to fail. Include it in one test program only. A failure in a thread ends the
+ * process. Collectives are counted over all communicators; a failing one fails on all its ranks. A message
+ * is copied when it is received, so a wrong order is a deadlock. */
 #ifndef BT_TESTS_RANK_THREADS_H
 #define BT_TESTS_RANK_THREADS_H
 
@@ -41,7 +40,7 @@ struct bt_comm {
 };
 
 typedef struct rank_message {
-    const bt_comm *by; /* NULL: there is none */
+    const bt_comm *by; /* NULL: none */
     int from, to;
     const void *data;
     size_t bytes;
@@ -61,14 +60,14 @@ struct bt_mailbox {
 static _Thread_local bt_comm *rank_world;
 static int rank_host[RANKS_MOST], rank_count; /* host: its lowest rank */
 static atomic_long collectives, collective_that_fails;
-/* of those of more than 64 KiB, by which not what was sent arrives; 0: all is well */
+/* index among broadcasts above 64 KiB of the one that is damaged in transit; 0: none */
 static int broadcast_that_damages, long_broadcasts;
-/* which operation on messages fails, and at which rank */
+/* message operation that fails, and the rank on which it fails */
 typedef enum { MAIL_WORKS, MAIL_CREATE, MAIL_SEND, MAIL_RECV, MAIL_WAIT } mail_operation;
 static mail_operation mail_fails;
 static int mail_fails_at;
 
-/* communicators and mailboxes lie in no memory that a test refuses */
+/* Communicators and mailboxes use static memory, because tests refuse allocations. */
 typedef union rank_object {
     bt_comm comm;
     rank_group group;
@@ -222,14 +221,14 @@ void bt_comm_free(bt_comm *c) {
 
 static pthread_mutex_t mail_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t mail_moved = PTHREAD_COND_INITIALIZER;
-static rank_message mail[256]; /* in the order in which they were sent; of one test */
+static rank_message mail[256]; /* messages of one test in the order of sending */
 static size_t n_mail;
 static bool mail_broken;
 
 static bt_code mail_fault(mail_operation what, const bt_mailbox *b, bt_err *err) {
     if (mail_fails != what || mail_fails_at != b->c->rank) return BT_OK;
     pthread_mutex_lock(&mail_lock);
-    mail_broken = true; /* who waits for this rank learns it */
+    mail_broken = true; /* Ranks that wait for this one fail as well. */
     pthread_cond_broadcast(&mail_moved);
     pthread_mutex_unlock(&mail_lock);
     return bt_fail(err, BT_MPI, "this message fails");
@@ -274,7 +273,8 @@ bt_code bt_mailbox_recv(bt_mailbox *b, int from, void *data, size_t bytes, bt_er
     return BT_OK;
 }
 
-/* the oldest message to this rank from that one; under the lock, as the next */
+/* Returns the oldest message from that rank to this one. The caller of this function and of the next holds
+ * the lock. */
 static rank_message *message_from(const bt_mailbox *b, int from) {
     for (size_t i = 0; i < n_mail; i++)
         if (mail[i].by && mail[i].by->g == b->c->g && mail[i].from == from &&
@@ -326,9 +326,10 @@ static void *in_rank(void *arg) {
     return NULL;
 }
 
-/* `run` by every rank, of hosts with so many ranks each, one after the other; the text ends them: "2,2" */
+/* Runs `run` on every rank of consecutive hosts with these numbers of ranks: "2,2". */
 static void with_ranks(const char *hosts, void (*run)(void *ctx), void *ctx) {
-    enum { DEADLOCK_S = 20 }; /* what takes milliseconds ends the process by SIGALRM then */
+    /* SIGALRM ends the process after this time; the tests take milliseconds. */
+    enum { DEADLOCK_S = 20 };
     rank_thread t[RANKS_MOST];
     alarm(DEADLOCK_S);
     rank_count = 0;

@@ -1,8 +1,6 @@
-/* test_beside.c - the threads that write a checkpoint beside training, and that read one again: what they copy, with
- * which priority and which signals they work, what is left when they are given up at any stage, and what happens where
- * no thread is to be had.
- *
- * pthread_create, fsync and nanosleep are taken over by defining them here, as in test_save_faults.c. */
+/* test_beside.c - the threads that write a checkpoint during training, and those that verify one: what they
+ * copy, their priority and signal mask, what remains when they are cancelled at any stage, and the behaviour
+ * without threads. pthread_create, fsync and nanosleep are defined here, as in test_save_faults.c. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -23,7 +21,8 @@ static bool no_threads;
 static int threads, nice_value, blocked_signals;
 static pthread_t training;
 
-static int64_t slept_ns, slept_first_ns, cpu_first_ns, cpu_last_ns; /* of other threads */
+/* sleep times of other threads */
+static int64_t slept_ns, slept_first_ns, cpu_first_ns, cpu_last_ns;
 
 int fsync(int fd);
 
@@ -45,7 +44,7 @@ int fsync(int fd) {
     return (int)syscall(SYS_fsync, fd);
 }
 
-/* other threads do not sleep, they say how long they would have */
+/* In other threads this records the duration and returns at once. */
 int nanosleep(const struct timespec *want, struct timespec *left) {
     if (pthread_equal(pthread_self(), training)) return (int)syscall(SYS_nanosleep, want, left);
     cpu_last_ns = bt_thread_cpu_ns();
@@ -110,7 +109,7 @@ static void copies_are_aligned(void **state) {
     assert_false(bt_ckpt_async_pending(NULL) || bt_ckpt_async_busy(NULL));
 }
 
-/* the same, whether there are threads or not: late, not lost */
+/* With and without threads the copy is the state before the arrays change. */
 static void arrays_change_while_they_are_saved(void **state) {
     world *s = *state;
     for (int without = 0; without < 2; without++) {
@@ -122,14 +121,15 @@ static void arrays_change_while_they_are_saved(void **state) {
         uint8_t bytes[100];
         take(s, &b);
         threads = 0, nice_value = -99, blocked_signals = -1;
-        check_ok(bt_ckpt_async_advance(b.a, &finished, &saved, &err), &err); /* nothing to do */
+        /* No save is in progress. */
+        check_ok(bt_ckpt_async_advance(b.a, &finished, &saved, &err), &err);
         assert_false(finished || bt_ckpt_async_pending(b.a));
         no_threads = without;
         check_ok(start(s, &b, &err), &err);
         assert_true(b.meta.config.len == 0 && b.meta.step == 0 && !b.meta.run[0]); /* taken */
         memcpy(embed, s->embed, sizeof embed);
         memcpy(w, s->w, sizeof w);
-        memset(s->embed, 0, sizeof embed); /* training goes on */
+        memset(s->embed, 0, sizeof embed); /* Training overwrites the arrays. */
         memset(s->w, 0, sizeof w);
         memset(b.bytes, 0, sizeof b.bytes);
         for (int stage = 0; stage < 3; stage++) {
@@ -142,7 +142,7 @@ static void arrays_change_while_they_are_saved(void **state) {
         assert_int_equal(threads, 3);
         assert_int_equal(nice_value, without ? -99 : 10);
         assert_int_equal(blocked_signals, without ? -1 : 2);
-        sigset_t set; /* those of training are not */
+        sigset_t set; /* The signals of the training thread are not blocked. */
         pthread_sigmask(SIG_SETMASK, NULL, &set);
         assert_false(sigismember(&set, SIGTERM));
         if (without)
@@ -158,7 +158,7 @@ static void arrays_change_while_they_are_saved(void **state) {
     }
 }
 
-/* whatever a stage has made before it is given up is no checkpoint, and the next attempt sweeps it */
+/* Whatever a stage created before it is cancelled is no checkpoint, and the next attempt removes it. */
 static void a_save_is_given_up_at_any_stage(void **state) {
     world *s = *state;
     for (int stages = 0; stages < 3; stages++) {
@@ -176,16 +176,17 @@ static void a_save_is_given_up_at_any_stage(void **state) {
             assert_false(finished);
         }
         bt_ckpt_async_destroy(b.a); /* waits for its thread */
-        /* the last stage may have committed it */
+        /* The last stage may have committed the checkpoint. */
         const bt_code code = find(s, path, &meta, NULL, &err);
         assert_int_equal(code, stages == 2 ? BT_OK : BT_NOTFOUND);
         bt_ckpt_meta_release(&meta);
         check_ok(bt_ckpt_begin(s->dir, 0, &err), &err);
-        assert_int_equal(files_in(s->dir), stages == 2 ? 3 : 2); /* attempt, attempt.lock */
+        /* files: attempt and attempt.lock */
+        assert_int_equal(files_in(s->dir), stages == 2 ? 3 : 2);
     }
 }
 
-/* each stage can fail: the save is over, nothing of it is left, and the next one may begin */
+/* When a stage fails, the save ends, removes its files, and a new save may begin. */
 static void a_stage_that_fails_ends_the_save(void **state) {
     world *s = *state;
     for (int stage = 0; stage < 3; stage++) {
@@ -198,14 +199,14 @@ static void a_stage_that_fails_ends_the_save(void **state) {
         int done = 0;
         snprintf(path, sizeof path, "%s/step-000000000040", s->dir);
         take(s, &b);
-        if (stage == 0) fclose(fopen(path, "w")); /* no folder can be made */
+        if (stage == 0) fclose(fopen(path, "w")); /* The folder cannot be created. */
         const float was = s->w[3];
         if (stage == 1) s->w[3] = NAN;
         check_ok(start(s, &b, &err), &err);
         s->w[3] = was;
         for (; code == BT_OK && !finished; done++) {
             wait_for(b.a);
-            if (stage == 2 && done == 1) /* another attempt */
+            if (stage == 2 && done == 1) /* Another attempt begins. */
                 check_ok(ckpt_replace_file(s->dir, "attempt", "5", 1, NULL, NULL, &err), &err);
             code = bt_ckpt_async_advance(b.a, &finished, &saved, &err);
         }
@@ -215,7 +216,7 @@ static void a_stage_that_fails_ends_the_save(void **state) {
         assert_false(finished || bt_ckpt_async_pending(b.a));
         if (stage == 0) assert_int_equal(unlink(path), 0);
         assert_int_equal(access(path, F_OK), -1);
-        if (stage < 2) { /* the next one */
+        if (stage < 2) { /* The next save succeeds. */
             fill_meta(&b.meta, 40, 0);
             check_ok(start(s, &b, &err), &err);
             while (!finished) {
@@ -230,7 +231,7 @@ static void a_stage_that_fails_ends_the_save(void **state) {
     }
 }
 
-/* ---- read again --------------------------------------------------------------------------------- */
+/* ---- verification -------------------------------------------------------------------------------- */
 
 static bool is_blocked(int signal) {
     sigset_t set;
@@ -250,7 +251,7 @@ static void read_again_without_a_thread(void **state) {
     assert_false(is_blocked(SIGTERM));
     assert_non_null(strstr(err.msg, "cannot start a thread to read '"));
     bt_ckpt_reread_destroy(NULL);
-    /* what is no checkpoint */
+    /* The folder holds no checkpoint. */
     check_ok(bt_ckpt_reread_start(&r, s->dir, &err), &err);
     while (!bt_ckpt_reread_done(r, &found)) bt_sleep_ns(20000);
     assert_int_equal(found.code, BT_NOTFOUND);
@@ -259,7 +260,8 @@ static void read_again_without_a_thread(void **state) {
     bt_ckpt_reread_destroy(r);
 }
 
-/* every byte of every file, in a hundredth of a processor's time, or less of it once it is not wanted */
+/* The verification reads every byte of every file in a hundredth of a processor's time, and less once it is
+ * cancelled. */
 static void read_again_beside_training(void **state) {
     world *s = *state;
     enum { N = 5 << 18 };
@@ -288,7 +290,7 @@ static void read_again_beside_training(void **state) {
     assert_true(slept_first_ns > 0 &&
                 slept_ns - slept_first_ns > 20 * (cpu_last_ns - cpu_first_ns));
     bt_ckpt_reread_destroy(r);
-    /* where it is stopped before it has begun, it says so */
+    /* A verification stopped before its start reports that. */
     check_ok(ckpt_manifest_read(saved.path, &m, &err), &err);
     _Atomic bool stop = true;
     const ckpt_reading how = {.stop = &stop};

@@ -1,5 +1,5 @@
-/* test_ckpt.c - one process: round trip in other slices, every damage is found, retention, the
- * fence, a full disk. timeout: 120 */
+/* test_ckpt.c - one process: round trip in other slices, detection of every damage, retention, the fence, a
+ * full disk. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -48,7 +48,7 @@ static void test_round_trip(void **state) {
     assert_string_equal(bt_text_str(&meta.tokenizer), "bytes");
     bt_ckpt_meta_release(&meta);
 
-    /* other slices than were written: across the border, inside, whole */
+    /* Reads other slices than were written: across the border, inside, whole. */
     float a[N_EMBED], b[50], c[N_W];
     bt_ckpt_slice want[] = {
         {"embed", "weight", N_EMBED, 390, 50, b, 0, 0, BT_CKPT_F32, false},
@@ -67,7 +67,7 @@ static void test_round_trip(void **state) {
     assert_int_equal(bt_ckpt_load(found, &shape, 1, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "another model shape"));
 
-    /* one checkpoint named directly, without MPI */
+    /* Finds one checkpoint by its path, without MPI. */
     check_ok(bt_ckpt_find(NULL, found, path, sizeof path, &meta, NULL, &err), &err);
     assert_int_equal(meta.step, 100);
     bt_ckpt_meta_release(&meta);
@@ -98,7 +98,7 @@ static void test_long_tensor(void **state) {
     free(y);
 }
 
-/* ---- again, when the machine is idle --------------------------------------------------------- */
+/* ---- verification when the machine is idle --------------------------------------------------- */
 
 static bt_ckpt_checked check_again(const char *path) {
     bt_ckpt_reread *c;
@@ -157,11 +157,11 @@ static void test_checked_again(void **state) {
     assert_int_not_equal(check_again(path).code, BT_OK);
     bt_ckpt_reread *c;
     check_ok(bt_ckpt_reread_start(&c, path, &err), &err);
-    bt_ckpt_reread_destroy(c); /* before its end */
+    bt_ckpt_reread_destroy(c); /* Cancels the verification before its end. */
     free(data);
 }
 
-/* the newest is rejected with a reason that names it, the older one taken */
+/* Expects that the newest checkpoint is rejected, with a reason that names it, and the older one is used. */
 static void expect_fallback(world *s, const char *what, size_t at) {
     char found[PATH_MAX];
     bt_err err = BT_ERR_INIT;
@@ -189,7 +189,7 @@ static void test_every_bit_flip(void **state) {
     for (int f = 0; f < 2; f++) {
         size_t n;
         char *bytes = slurp(files[f], &n);
-        /* every byte of heads, index, foot and manifest; every 7th of the data */
+        /* Damages every byte of heads, index, foot and manifest, and every 7th of the data. */
         for (size_t i = 0; i < n; i += f == 1 || i < 512 || i + 256 > n ? 1 : 7) {
             int fd = open(files[f], O_WRONLY);
             char c = (char)(bytes[i] ^ (char)(1 << (i % 8)));
@@ -205,11 +205,11 @@ static void test_every_bit_flip(void **state) {
     assert_string_equal(found, path);
 }
 
-/* the section that is damaged is named, with its bytes and what it looks like */
+/* The error names the damaged section, its bytes and the kind of damage. */
 static void test_place_of_damage(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
-    static float many[400000]; /* longer than what is read at once */
+    static float many[400000]; /* more than one read */
     char path[PATH_MAX], file[PATH_MAX], want[80];
     size_t n;
     for (int i = 0; i < 400000; i++) many[i] = (float)i + 0.5f;
@@ -243,7 +243,7 @@ static void test_place_of_damage(void **state) {
                 fail_msg("'%s' does not say '%s'", found.err.msg, want);
         }
     }
-    /* a page that was never written, in the second piece of the long section */
+    /* A page of zeros in the second piece of the long section. */
     char *at = memmem(data, n, many, sizeof many);
     const size_t page = (1 << 20) + 3 * 4096;
     memset(at + page, 0, 4096);
@@ -254,7 +254,7 @@ static void test_place_of_damage(void **state) {
     free(data);
 }
 
-/* bytes that change between the look at a checkpoint and its loading are not trained with */
+/* Bytes that change between the search for a checkpoint and its loading are detected. */
 static void test_damage_after_the_look(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -276,7 +276,7 @@ static void test_damage_after_the_look(void **state) {
     check_ok(bt_ckpt_load(path, &other, 1, &err), &err);
 }
 
-/* a pipe in the place of a file is refused, not waited for */
+/* A FIFO in place of a file is refused without waiting for it. */
 static void test_pipes(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -381,11 +381,11 @@ static void test_forgeries(void **state) {
     snprintf(manifest, sizeof manifest, "%s/manifest.json", path);
     size_t n, m;
     char *bytes = slurp(data, &n), *foreign = slurp(other, &m), *text = slurp(manifest, &m);
-    /* a file of another save under this one's name: same size, other generation */
+    /* a file of another save under this name: same size, other generation */
     spill(data, foreign, n);
     expect_fallback(s, "mixed generations", 0);
     spill(data, bytes, n);
-    /* a well-sealed manifest that points outside */
+    /* a correctly sealed manifest whose file name leaves the folder */
     char *base = strrchr(data, '/') + 1, evil[PATH_MAX];
     snprintf(evil, sizeof evil, "../step-000000000100/%s", strrchr(other, '/') + 1);
     reseal(manifest, base, evil);
@@ -424,14 +424,14 @@ static void test_keep(void **state) {
     char path[PATH_MAX];
     for (int i = 1; i <= 5; i++) check_ok(save_at(s, 10 * i, 0, 2, path, &err), &err);
     assert_int_equal(count_folders(s->dir), 2);
-    /* an attempt that went back to step 30 supersedes 40 and 50 */
+    /* An attempt that resumed at step 30 supersedes 40 and 50. */
     check_ok(bt_ckpt_begin(s->dir, 1, &err), &err);
     check_ok(save_at(s, 35, 1, 2, path, &err), &err);
     assert_int_equal(count_folders(s->dir), 2);
     char found[PATH_MAX];
     check_ok(find(s, found, NULL, NULL, &err), &err);
     assert_string_equal(found, path);
-    /* the same step again: the newer generation replaces the older */
+    /* The same step again: the newer generation replaces the older. */
     check_ok(save_at(s, 35, 1, 2, path, &err), &err);
     check_ok(find(s, found, NULL, NULL, &err), &err);
     DIR *d = opendir(found);
@@ -453,7 +453,7 @@ static void test_fence(void **state) {
     assert_int_equal(bt_ckpt_begin(s->dir, 2, &err), BT_BUSY);
     assert_int_equal(count_folders(s->dir), 1);
     check_ok(save_at(s, 20, 3, 2, path, &err), &err);
-    /* leftovers of a killed save go at the next begin */
+    /* The next begin removes files of a killed save. */
     char cmd[PATH_MAX];
     snprintf(cmd, sizeof cmd,
              "cp -r '%s/step-000000000020' '%s/step-000000000030' && rm "
@@ -470,13 +470,13 @@ static void test_cannot_write(void **state) {
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], under[PATH_MAX];
     check_ok(save_at(s, 10, 0, 2, path, &err), &err);
-    /* a file where the folder should be */
+    /* A file in place of the folder. */
     snprintf(under, sizeof under, "%s/step-000000000020", s->dir);
     spill(under, "x", 1);
     assert_int_equal(save_at(s, 20, 0, 2, path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "step-000000000020"));
     unlink(under);
-    /* a tensor whose name does not fit: nothing is left behind */
+    /* A tensor name that is too long fails and creates nothing. */
     bt_ckpt_meta meta;
     fill_meta(&meta, 30, 0);
     char name[100];
@@ -491,8 +491,8 @@ static void test_cannot_write(void **state) {
     check_ok(find(s, found, NULL, NULL, &err), &err);
 }
 
-/* elements of other types, a block of columns among them; another type is refused; what is optional
- * and absent becomes zeros */
+/* Elements of other types, including a block of columns; mismatched types are refused; optional tensors that
+ * are absent become zeros. */
 static void test_types(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -529,7 +529,7 @@ static void test_types(void **state) {
     check_ok(bt_ckpt_load(saved.path, get, 2, &err), &err);
     assert_memory_equal(half, half_back, sizeof half);
     assert_memory_equal(bytes, bytes_back, sizeof bytes);
-    /* one row of the block, as a run */
+    /* one row of the block as a contiguous slice */
     bt_ckpt_slice row = {.tensor = "w",
                          .state = "residual",
                          .tensor_elems = 256,

@@ -1,6 +1,7 @@
-/* test_corruptions.c - 2,000 damages of a checkpoint, drawn by a seed: bits, bytes, holes, blocks that changed places
- * or come from the checkpoint before, files cut, lengthened, missing, or of another checkpoint. Each is refused, with a
- * reason, and the checkpoint before is taken. SEED=N repeats a draw. timeout: 120 */
+/* test_corruptions.c - 2,000 damages of a checkpoint, drawn by a seed: bits, bytes, holes, blocks that are
+ * exchanged or copied from the previous checkpoint, files that are truncated, lengthened, missing, or from
+ * another checkpoint. Each is refused with a reason, and the previous checkpoint is used. SEED=N repeats a
+ * draw. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -51,7 +52,7 @@ static void take(whole *w, const char *folder, const char *name) {
     close(fd);
 }
 
-/* manifest and data file of a checkpoint */
+/* Reads manifest and data file of a checkpoint. */
 static void take_all(whole out[2], const char *folder) {
     int n = 1;
     take(&out[0], folder, "manifest.json");
@@ -62,7 +63,7 @@ static void take_all(whole out[2], const char *folder) {
     assert_int_equal(n, 2);
 }
 
-/* true: the file is another than it was */
+/* Returns true if the file differs from the original. */
 static bool damage(const whole *w, const whole *other, int kind, unsigned char *copy) {
     size_t n = w->n, at = draw(n), most = n - at < 512 ? n - at : 512, k = 1 + draw(most);
     memcpy(copy, w->data, n);
@@ -124,7 +125,7 @@ static void every_damage_is_refused(void **state) {
             fail_msg("damage %zu (SEED=%llu), %s in %s: %s, step %lld", done,
                      (unsigned long long)seed, kinds[kind], f ? "the data" : "the manifest",
                      bt_code_name(code), (long long)meta.step);
-        /* one without a manifest was never committed: nothing is passed over */
+        /* A folder without a manifest was never committed, so no warning names it. */
         if (!(kind == 7 && f == 0) && !strstr(bt_text_str(&why), "step-000000000200 passed over"))
             fail_msg("damage %zu (SEED=%llu), %s: no reason is given", done,
                      (unsigned long long)seed, kinds[kind]);
@@ -134,7 +135,8 @@ static void every_damage_is_refused(void **state) {
         of_kind[kind]++;
         done++;
     }
-    check_ok(find(s, path, NULL, NULL, &err), &err); /* put back, it is taken again */
+    /* With the original file the checkpoint is used again. */
+    check_ok(find(s, path, NULL, NULL, &err), &err);
     assert_string_equal(strrchr(path, '/'), "/step-000000000200");
     printf("%d of %d refused (SEED=%llu):", DAMAGES, DAMAGES, (unsigned long long)seed);
     for (int i = 0; i < KINDS; i++)

@@ -1,5 +1,5 @@
-/* test_folders.c - folders of checkpoints and what lies in them: files that are replaced, names of checkpoints and
- * their order, which of them stay, the best one, what a fence refuses, folders of states in memory. */
+/* test_folders.c - folders of checkpoints: replacement of files, names and order of checkpoints, retention,
+ * the best one, the fence, and folders of states in memory. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -29,7 +29,7 @@ static void expect_text(const char *folder, const char *name, const char *text) 
 
 static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
-/* names of what a folder holds, in their order, each with a blank behind it */
+/* Writes the sorted names of a folder's entries, each followed by a blank. */
 static void listing(const char *folder, char out[1000]) {
     char names[16][64];
     size_t n = 0;
@@ -51,7 +51,7 @@ static void expect_listing(const char *folder, const char *names) {
 
 /* ---- files ------------------------------------------------------------------------------------- */
 
-typedef struct looks { /* what there is before the rename */
+typedef struct looks { /* state of the folder just before the rename */
     world *s;
     bool refuses;
     int times;
@@ -65,7 +65,8 @@ static bt_code look(void *ctx, bt_err *err) {
     return l->refuses ? bt_fail(err, BT_BUSY, "not now") : BT_OK;
 }
 
-/* the new text is whole beside the old one before it takes its place; a refusal leaves the old one alone */
+/* The new text is complete in a temporary file before it replaces the old one; a failure leaves the old one
+ * unchanged. */
 static void a_file_is_replaced_at_once(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -97,7 +98,7 @@ static void what_cannot_be_replaced(void **state) {
     expect_listing(s->dir, "folder ");
     assert_int_equal(ckpt_replace_file("/nowhere", "x", "new", 3, NULL, NULL, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create '/nowhere/x.tmp'"));
-    /* the longest path has room for its ending, too */
+    /* The longest path has room for the suffix of the temporary file. */
     for (size_t n = PATH_MAX - 6; n < PATH_MAX; n++) {
         memset(name, 'x', n);
         name[n - strlen(s->dir) - 1] = '\0';
@@ -113,7 +114,7 @@ static void what_cannot_be_replaced(void **state) {
     assert_int_equal(ckpt_sync_folder(path, &err), BT_IO);
 }
 
-/* the first folder that cannot be made is named, with the cause */
+/* The error names the first folder that cannot be created and the cause. */
 static void folders_that_cannot_be_made(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -155,7 +156,7 @@ static void names_of_checkpoints(void **state) {
                 {"step-000000000100", 100},
                 {"step-1234567890123", 1234567890123},
                 {"step-999999999999999999", 999999999999999999},
-                {"step-1000000000000000000", -1}, /* more digits than are read */
+                {"step-1000000000000000000", -1}, /* more digits than a step may have */
                 {"step-100", -1},
                 {"step-00000000100x", -1},
                 {"step-0000000000100", -1},
@@ -199,7 +200,8 @@ static void names_of_checkpoints(void **state) {
     assert_int_equal(ckpt_list_read(path, &list, &err), BT_IO);
 }
 
-/* unreadable ones first, then by attempt, then by step; more than the list begins with */
+/* Unreadable checkpoints are listed first, then the order is by attempt and step; the list grows beyond its
+ * initial capacity. */
 static void the_newest_comes_first(void **state) {
     world *s = *state;
     enum { N = 20 };
@@ -209,7 +211,7 @@ static void the_newest_comes_first(void **state) {
     char path[PATH_MAX + 16];
     for (int i = 0; i < N; i++) save(s, 100 + i * 7 % N, i % 3, N, false, &saved);
     for (int64_t step = 103; step <= 110;
-         step += 7) { /* of one the manifest is damaged, of one it is none */
+         step += 7) { /* one manifest is damaged, one is not a manifest */
         snprintf(path, sizeof path, "%s/step-%012d/manifest.json", s->dir, (int)step);
         assert_int_equal(step == 103 ? truncate(path, 9) : unlink(path), 0);
     }
@@ -228,7 +230,7 @@ static void the_newest_comes_first(void **state) {
     ckpt_list_release(&list);
 }
 
-/* what is told of a checkpoint that is passed over begins with its name */
+/* The reason why a checkpoint is skipped begins with its name. */
 static void why_one_is_passed_over(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -271,7 +273,7 @@ static void why_one_is_passed_over(void **state) {
     assert_string_equal(err.msg, says);
 }
 
-/* ---- kept checkpoints -------------------------------------------------------------------------------- */
+/* ---- retention --------------------------------------------------------------------------------------- */
 
 static void the_newest_and_the_best_stay(void **state) {
     world *s = *state;
@@ -288,13 +290,13 @@ static void the_newest_and_the_best_stay(void **state) {
     ssize_t n = readlink(link, to, sizeof to);
     assert_int_equal(n, 17);
     assert_memory_equal(to, "step-000000000010", 17);
-    save(s, 50, 0, 0, true, &saved); /* at least one */
+    save(s, 50, 0, 0, true, &saved); /* At least one checkpoint is kept. */
     expect_listing(s->dir, "attempt.lock best step-000000000050 ");
     n = readlink(link, to, sizeof to);
     assert_int_equal(n, 17);
     assert_memory_equal(to, "step-000000000050", 17);
     save(s, 60, 0, 1, false, &saved);
-    /* one that cannot be read is no substitute for one that can, and one that was not finished is nobody's */
+    /* An unreadable checkpoint does not replace a readable one, and an unfinished one is not counted. */
     save(s, 70, 0, 3, false, &saved);
     snprintf(manifest, sizeof manifest, "%s/manifest.json", saved.path);
     assert_int_equal(truncate(manifest, 9), 0);
@@ -308,7 +310,7 @@ static void the_newest_and_the_best_stay(void **state) {
     expect_listing(s->dir,
                    "attempt.lock best step-000000000050 step-000000000070 step-000000000080 "
                    "step-000000000090 ");
-    /* a name that cannot be made costs the name */
+    /* If the link cannot be created, only the link is missing. */
     assert_int_equal(unlink(link), 0);
     assert_int_equal(mkdir(link, 0700), 0);
     put(link, "inside", "x");
@@ -316,7 +318,7 @@ static void the_newest_and_the_best_stay(void **state) {
     expect_listing(link, "inside ");
 }
 
-/* what a save tells: its folder, the bytes of its files, and the seal of its manifest */
+/* A save returns its folder, the bytes of its files, and the seal of its manifest. */
 static void what_a_save_tells(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -335,7 +337,7 @@ static void what_a_save_tells(void **state) {
     snprintf(path, sizeof path, "%s/%s", saved.path, m.files[0].name);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(saved.bytes, st.st_size);
-    /* what a killed save of the same step has left goes with the next attempt */
+    /* The next attempt removes files of a killed save of the same step. */
     put(saved.path, "data-00000-0000000000000001.btck", "x");
     put(saved.path, "data-00003-0000000000000002.btck.tmp", "x");
     put(saved.path, "manifest.json.tmp", "x");
@@ -344,7 +346,7 @@ static void what_a_save_tells(void **state) {
     check_ok(bt_ckpt_begin(s->dir, 2, &err), &err);
     expect_listing(saved.path, tmp);
     expect_text(s->dir, "attempt", "2\n");
-    /* and when it is saved again */
+    /* The next save of that step removes them too. */
     put(saved.path, "data-00000-0000000000000001.btck", "x");
     save(s, 70, 2, 1, false, &saved);
     ckpt_manifest_release(&m);
@@ -352,7 +354,7 @@ static void what_a_save_tells(void **state) {
     snprintf(tmp, sizeof tmp, "%s manifest.json notes ", m.files[0].name);
     expect_listing(saved.path, tmp);
     ckpt_manifest_release(&m);
-    /* nothing to save leaves nothing */
+    /* A save without arrays leaves no files. */
     fill_meta(&meta, 80, 2);
     bt_ckpt_job job = {.dir = s->dir, .meta = &meta, .keep = 1};
     assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), BT_ARG);
@@ -363,7 +365,7 @@ static void what_a_save_tells(void **state) {
     job.dir = tmp;
     static const size_t lengths[] = {PATH_MAX - 1, PATH_MAX - 80 - 18, PATH_MAX - 80 - 19};
     for (size_t i = 0; i < 3;
-         i++) { /* the last one fits with the names of its files: nobody has such a folder */
+         i++) { /* The last path would fit with the names of its files; no such folder exists. */
         tmp[lengths[i]] = '\0';
         assert_int_equal(bt_ckpt_save(bt_comm_world(), &job, NULL, &err), i < 2 ? BT_ARG : BT_IO);
         assert_int_equal(strncmp(err.msg, i < 2 ? "checkpoint folder 'xxx" : "cannot create", 13),
@@ -389,7 +391,7 @@ static void a_fence_that_cannot_be(void **state) {
     memset(longest, '/', PATH_MAX);
     longest[PATH_MAX - 5] = '\0';
     assert_int_equal(bt_ckpt_prepare(longest, false, &err), BT_ARG);
-    /* a number of another kind */
+    /* an attempt file of another format */
     snprintf(path, sizeof path, "%s/attempt", s->dir);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(bt_ckpt_begin(s->dir, 1, &err), BT_FORMAT);
@@ -402,8 +404,8 @@ static void a_fence_that_cannot_be(void **state) {
     assert_non_null(strstr(err.msg, "': attempt 1 began there"));
 }
 
-/* A folder where no file can be created still takes the number of a new attempt, inside the old file. Without one the
- * first commit of the attempt announces it. */
+/* In a folder where no file can be created, the number of a new attempt is written into the existing file.
+ * Without that file the first commit of the attempt announces it. */
 static void a_fence_without_a_new_file(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -430,7 +432,7 @@ static void a_fence_without_a_new_file(void **state) {
     assert_int_equal(bt_ckpt_begin(s->dir, 10, &err), BT_BUSY);
 }
 
-/* a file that is no checkpoint's folder, and one that was not finished, are none */
+/* Files with a checkpoint's name and unfinished checkpoints do not count. */
 static void a_fresh_folder_may_hold_what_was_not_finished(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -460,7 +462,7 @@ static void folders_of_states(void **state) {
     for (int again = 0; again < 2; again++) check_ok(bt_memory_dir_make(dir, &err), &err);
     assert_true(stat(parent, &st) == 0 && (st.st_mode & 07777) == 0700);
     assert_true(stat(dir, &st) == 0 && (st.st_mode & 07777) == 0700);
-    /* what others may write is not trusted; what they may read is */
+    /* A folder that others may write is refused; one that they may read is accepted. */
     static const mode_t modes[] = {0755, 0720, 0702, 0722};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         for (int of_dir = 0; of_dir < 2; of_dir++) {
@@ -472,7 +474,7 @@ static void folders_of_states(void **state) {
             if (modes[i] != 0755) assert_string_equal(err.msg, path);
             assert_int_equal(chmod(which, 0700), 0);
         }
-    /* with its states, and nothing else; a supervisor's stays */
+    /* The folder is removed with its states only; a supervisor's file and the folder remain. */
     put(dir, "state-00000-1-x-0", "x");
     put(parent, "lock", "");
     bt_memory_dir_remove(dir);
@@ -486,7 +488,7 @@ static void folders_of_states(void **state) {
     assert_int_equal(unlink(path), 0);
     bt_memory_dir_remove(dir);
     assert_int_equal(access(parent, F_OK), -1);
-    bt_memory_dir_remove(dir); /* it is gone */
+    bt_memory_dir_remove(dir); /* The folder does not exist any more. */
     put(s->dir, "job", "x");
     assert_int_equal(bt_memory_dir_make(dir, &err), BT_IO);
     snprintf(parent, sizeof parent, "%s/none/job/states", s->dir);

@@ -1,5 +1,5 @@
-/* test_layout.c - mpi: 3 - each rank writes a third, any slices come back; a failure on one rank
- * fails all and leaves nothing. timeout: 120 */
+/* test_layout.c - three ranks write a third each, and any slices can be read back; a failure on one rank
+ * fails all and leaves no files. */
 #include <limits.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@
 
 enum { N = 10007 };
 
-/* a stage after the other, as ranks that train together find them done */
+/* Saves stage by stage, as a training whose ranks finish together. */
 static bt_code save_beside(bt_comm *c, bt_ckpt_job *job, int64_t step, bt_ckpt_saved *saved,
                            bt_err *err) {
     bt_ckpt_meta meta = {.step = step};
@@ -75,13 +75,13 @@ int main(void) {
     strcpy(path, saved.path);
     CHECK(bt_ckpt_find(c, dir, found, sizeof found, NULL, NULL, &err) == BT_OK &&
           strcmp(path, found) == 0);
-    /* other cuts than were written */
+    /* Reads other slices than were written. */
     const uint64_t a = (uint64_t)(rank * 1000 + 17), n = 7001;
     bt_ckpt_slice want = {"embed", "weight", N, a, n, y, 0, 0, BT_CKPT_F32, false};
     CHECK(bt_ckpt_load(found, &want, 1, &err) == BT_OK);
     CHECK(memcmp(y, x + a, n * sizeof *x) == 0);
 
-    /* only rank 0 has something to write */
+    /* Only rank 0 has data. */
     meta.step = 6;
     bt_ckpt_slice whole = {"embed", "weight", N, 0, N, x, 0, 0, BT_CKPT_F32, false};
     job.slices = &whole;
@@ -90,7 +90,7 @@ int main(void) {
     CHECK(bt_ckpt_save(c, &job, &saved, &err) == BT_OK);
     CHECK(bt_ckpt_load(saved.path, &want, 1, &err) == BT_OK);
 
-    /* beside training: the same file, of other arrays by now */
+    /* A save during training writes the same file although the arrays change meanwhile. */
     memset(&saved, 0, sizeof saved);
     job.slices = &mine;
     job.n = 1;
@@ -100,8 +100,8 @@ int main(void) {
     CHECK(bt_ckpt_load(saved.path, &want, 1, &err) == BT_OK);
     CHECK(memcmp(y, x + a, n * sizeof *x) == 0);
 
-    /* the last rank cannot write: all ranks say so, nothing is left, the older checkpoint is still
-     * the newest */
+    /* The last rank cannot write: all ranks return the error, no files remain, and the older checkpoint is
+     * still the newest. */
     meta.step = 7;
     bt_ckpt_slice bad = mine;
     char name[80];
@@ -122,7 +122,7 @@ int main(void) {
         CHECK(stat(path, &st) != 0);
     }
 
-    /* rank 1's share is damaged: every rank falls back, with the reason */
+    /* The data of rank 1 are damaged: every rank falls back to the older checkpoint, with the reason. */
     if (rank == 0) {
         char cmd[256];
         snprintf(cmd, sizeof cmd,

@@ -1,5 +1,5 @@
-/* test_limits.c - what is just possible and what is just not: slices and sections at the ends of their tensors, names,
- * data that are made while they are written; folders, sizes of files, and numbers of attempts. */
+/* test_limits.c - values at and just beyond their limits: slices and sections at the ends of tensors, names,
+ * data computed while they are written, folders, file sizes, and attempt numbers. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <sys/stat.h>
@@ -30,10 +30,9 @@ static void sections_end_with_their_tensor(void **state) {
         {100, 0, 100, 0, 0, BT_CKPT_BF16, 4, 999, false},
         {100, 0, 100, 0, 0, BT_CKPT_ULOG8, 1, 100, true},
         {100, 0, 100, 0, 0, BT_CKPT_TYPES, 1, 999, false},
-        {100, 45, 30, 5, 10, BT_CKPT_F32, 4, 120,
-         true}, /* six rows, of which the last has no gap */
+        {100, 45, 30, 5, 10, BT_CKPT_F32, 4, 120, true}, /* six rows, the last without a gap */
         {100, 46, 30, 5, 10, BT_CKPT_F32, 4, 999, false},
-        {100, 45, 31, 5, 10, BT_CKPT_F32, 4, 999, false}, /* no whole rows */
+        {100, 45, 31, 5, 10, BT_CKPT_F32, 4, 999, false}, /* not a whole number of rows */
         {100, 0, 10, 10, 10, BT_CKPT_F32, 4, 40, true},
         {100, 0, 11, 11, 10, BT_CKPT_F32, 4, 999, false},
         {100, 0, 0, 11, 10, BT_CKPT_F32, 4, 999, false},
@@ -52,7 +51,7 @@ static void sections_end_with_their_tensor(void **state) {
                           .width = rows[i].width,
                           .stride = rows[i].stride};
         if (ckpt_section_possible(&h, rows[i].room) != rows[i].possible) fail_msg("row %zu", i);
-        h.tensor[sizeof h.tensor - 1] = 'x'; /* a name without an end */
+        h.tensor[sizeof h.tensor - 1] = 'x'; /* a name without a terminator */
         assert_false(ckpt_section_possible(&h, rows[i].room));
         h.tensor[sizeof h.tensor - 1] = '\0';
         h.state[sizeof h.state - 1] = 'x';
@@ -131,7 +130,7 @@ static void names_fit_their_fields(void **state) {
     }
 }
 
-/* ---- data that are made -------------------------------------------------------------------------- */
+/* ---- computed data ------------------------------------------------------------------------------- */
 
 static uint64_t most_made;
 
@@ -144,7 +143,7 @@ static bt_code make(void *ctx, const bt_ckpt_slice *slice, uint64_t first, uint6
     return *(bool *)ctx ? bt_fail(err, BT_NOMEM, "cannot make it") : BT_OK;
 }
 
-/* a section at a time, each told where in its tensor it is */
+/* The callback receives one section at a time, with its position in the tensor. */
 static void data_are_made_where_they_are_written(void **state) {
     world *s = *state;
     bt_err err;
@@ -170,11 +169,11 @@ static void data_are_made_where_they_are_written(void **state) {
     assert_int_equal(save_slice(s, &job, &slice, NULL, &err), BT_NOMEM);
     assert_string_equal(err.msg, "cannot make it");
     fails = false;
-    slice.width = slice.stride = 1; /* a block is not made */
+    slice.width = slice.stride = 1; /* A block of columns cannot be computed. */
     assert_int_equal(save_slice(s, &job, &slice, NULL, &err), BT_ARG);
 }
 
-/* ---- beside training -------------------------------------------------------------------------- */
+/* ---- saves during training ------------------------------------------------------------------- */
 
 static bt_code start_beside(bt_ckpt_async *a, const char *dir, const bt_ckpt_slice *slice,
                             bt_err *err) {
@@ -187,7 +186,7 @@ static bt_code start_beside(bt_ckpt_async *a, const char *dir, const bt_ckpt_sli
     return code;
 }
 
-/* a save that cannot begin leaves room for the next one, of an array that is copied in several pieces */
+/* A save that cannot begin does not block the next one, here of an array that is copied in several pieces. */
 static void a_save_that_cannot_begin_is_over(void **state) {
     world *s = *state;
     enum { N = (9 << 20) / 4 + 3 };
@@ -210,7 +209,7 @@ static void a_save_that_cannot_begin_is_over(void **state) {
     assert_int_equal(start_beside(a, longest, &one, &err), BT_ARG);
     assert_false(bt_ckpt_async_pending(a) || bt_ckpt_async_busy(a));
     check_ok(start_beside(a, s->dir, &one, &err), &err);
-    x[0] = x[N - 1] = -1; /* training goes on */
+    x[0] = x[N - 1] = -1; /* Training overwrites the array. */
     while (!finished) {
         assert_true(bt_ckpt_async_pending(a));
         while (bt_ckpt_async_busy(a)) bt_sleep_ns(100000);
@@ -244,7 +243,7 @@ static void folders_are_made_as_deep_as_asked(void **state) {
     memset(longest, 'x', PATH_MAX);
     longest[PATH_MAX] = '\0';
     assert_int_equal(ckpt_mkdirs(longest, &err), BT_ARG);
-    longest[PATH_MAX - 1] = '\0'; /* fits here, and the system refuses it */
+    longest[PATH_MAX - 1] = '\0'; /* The name fits the buffer, and the system refuses it. */
     assert_int_equal(ckpt_mkdirs(longest, &err), BT_IO);
 }
 
@@ -265,7 +264,7 @@ static void files_are_read_up_to_a_limit(void **state) {
     assert_int_equal(ckpt_slurp(s->dir, 4, &data, &n, &err), BT_FORMAT);
     strcat(path, ".none");
     assert_int_equal(ckpt_slurp(path, 4, &data, &n, &err), BT_NOTFOUND);
-    /* nor from a path that is longer than any */
+    /* A path beyond PATH_MAX is refused too. */
     char longest[PATH_MAX + 1];
     bt_ckpt_reader *r = (bt_ckpt_reader *)(void *)&err;
     memset(longest, 'x', PATH_MAX);
@@ -275,7 +274,7 @@ static void files_are_read_up_to_a_limit(void **state) {
     assert_int_equal(strncmp(err.msg, "path 'xxx", 9), 0);
     longest[PATH_MAX - 1] = '\0';
     assert_int_equal(bt_ckpt_reader_open(&r, longest, &err),
-                     BT_ARG); /* with its manifest it is too long */
+                     BT_ARG); /* With the name of its manifest the path is too long. */
     assert_null(r);
 }
 
@@ -294,8 +293,8 @@ static void attempts_count_up(void **state) {
     for (int least = -1; least <= 4; least++)
         assert_int_equal(bt_ckpt_next_attempt(s->dir, least), 4);
     assert_int_equal(bt_ckpt_next_attempt(s->dir, 5), 5);
-    check_ok(bt_ckpt_begin(s->dir, 3, &err), &err); /* the same one again */
-    /* what a checkpoint says, where the number is gone or older */
+    check_ok(bt_ckpt_begin(s->dir, 3, &err), &err); /* the same attempt again */
+    /* The checkpoints themselves contain the attempt, which is used if the file is missing or older. */
     check_ok(bt_ckpt_check(s->dir, true, &err), &err);
     fill_meta(&meta, 10, 8);
     check_ok(save_world(s, &meta, 1, NULL, &err), &err);
@@ -335,7 +334,7 @@ static void a_fresh_folder_holds_no_checkpoint(void **state) {
     assert_non_null(strstr(err.msg, "holds checkpoints already"));
 }
 
-/* what is not there needs no removal, and what somebody else has put there stays */
+/* Removing an absent folder succeeds, and files that do not belong to the checkpoint remain. */
 static void a_folder_goes_with_its_checkpoint_alone(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;

@@ -1,5 +1,5 @@
-/* test_manifest.c - a manifest that is whole and sealed but says what cannot be: each field that is missing, of another
- * type, too long or out of its range is refused by name; what is just within is read. */
+/* test_manifest.c - manifests with a valid seal and invalid contents: a field that is missing, of another
+ * type, too long or out of range is refused by name; values at their limits are accepted. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include "engine/ckpt/format.h"
@@ -8,7 +8,7 @@ static const char head[] = "{\"seal\":\"", middle[] = "\",\"manifest\":", tail[]
 
 typedef struct sealed {
     char folder[PATH_MAX], file[PATH_MAX + 16];
-    char *body; /* of the manifest */
+    char *body; /* body of the manifest */
 } sealed;
 
 static void take(world *s, sealed *m) {
@@ -39,7 +39,8 @@ static void put(const sealed *m, const char *body) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* the first line of the field has another value, or is not there (value NULL); the caller's */
+/* Returns the body with another value in the first line of the field, or without that line (value NULL). The
+ * caller frees it. */
 static char *edited(const char *body, const char *key, const char *value) {
     char name[40];
     snprintf(name, sizeof name, "\"%s\": ", key);
@@ -61,7 +62,7 @@ static char *edited(const char *body, const char *key, const char *value) {
 #define SIXTEEN_UPPER "\"0123456789ABCDEF\""
 
 static void fields_are_judged(void **state) {
-    /* says NULL: it is read */
+    /* says NULL: accepted */
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
@@ -147,7 +148,7 @@ static void fields_are_judged(void **state) {
     free(m.body);
 }
 
-/* objects, and the list of files */
+/* Checks objects and the list of files. */
 static void parts_are_judged(void **state) {
     static const struct {
         const char *from, *to, *says;
@@ -174,7 +175,7 @@ static void parts_are_judged(void **state) {
         if (!strstr(err.msg, rows[i].says))
             fail_msg("'%s' does not say '%s'", err.msg, rows[i].says);
     }
-    /* one file named twice */
+    /* The list names one file twice. */
     const char *row = strchr(strstr(m.body, "\"files\": ["), '{'), *end = strchr(row, '}') + 1;
     sprintf(body, "%.*s,%.*s%s", (int)(end - m.body), m.body, (int)(end - row), row, end);
     put(&m, body);
@@ -185,10 +186,10 @@ static void parts_are_judged(void **state) {
     free(m.body);
 }
 
-/* version 1 kept its state in places of its own: it is read as rows of the registry */
+/* Version 1 keeps its state in separate fields, which are read as rows of the registry. */
 static void version_1_is_read(void **state) {
     static const struct {
-        const char *fields, *want; /* NULL: refused */
+        const char *fields, *want; /* want NULL: refused */
     } rows[] = {
         {"\"lr_factor\": 0.5, \"loss_scale\": 1024.0, \"extra\": {\"updates\": 7, "
          "\"loss_scale_good\": 3, \"bytes_per_token\": 4.25}",
@@ -225,7 +226,7 @@ static void version_1_is_read(void **state) {
     free(m.body);
 }
 
-/* whatever is told is read as it was told, and the file is sealed as a whole */
+/* Every field is read as it was written, and the seal covers the whole file. */
 static void what_is_written_is_read(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -237,7 +238,7 @@ static void what_is_written_is_read(void **state) {
         {"data-00000-00000000000000ff.btck", 111, 2, "0123456789abcdef0123456789abcdef", 0},
         {"data-00003-00000000000000ff.btck", 0, 0, "fedcba9876543210fedcba9876543210", 3}};
     fill_meta(&meta, 123456789012, 2147483647);
-    bt_text_clear(&meta.config); /* none is an empty object */
+    bt_text_clear(&meta.config); /* An empty configuration is an empty object. */
     bt_text_clear(&meta.tokenizer);
     bt_text_putn(&meta.tokenizer, "a\nb", 3);
     check_ok(ckpt_manifest_text(&meta, 0xff, 4, files, 2, &text, seal, &err), &err);
@@ -274,7 +275,7 @@ static void what_is_written_is_read(void **state) {
     }
     ckpt_manifest_release(&m);
     assert_true(!m.files && m.n_files == 0);
-    /* what is no JSON, or no UTF-8 */
+    /* Text that is not JSON or not UTF-8. */
     static const char *const bad[] = {"{\"a\": 1", "{\"a\": 1, \"a\": 2}"};
     for (int i = 0; i < 4; i++) {
         bt_text *of = i < 2 ? &meta.config : &meta.state;

@@ -1,5 +1,5 @@
-/* test_memory_parts.c - parts of states in memory, written here byte by byte: which are whole, which state is the
- * newest that is complete, whose elements are loaded, which are dropped, and who has made the files. */
+/* test_memory_parts.c - parts of states in memory, written byte by byte: which are valid, which complete
+ * state is the newest, whose elements are loaded, which are dropped, and who owns the files. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include "engine/base/hash.h"
 #include "engine/ckpt/memory_format.h"
 
-enum { EACH = 8, MOST = 4 }; /* elements of a part; ranks */
+enum { EACH = 8, MOST = 4 }; /* elements of a part; number of ranks */
 
 typedef struct part {
     uint32_t rank, world;
@@ -31,7 +31,7 @@ static void seal(segment *s) {
     h->self_hash = XXH3_64bits(h, sizeof *h - sizeof h->self_hash);
 }
 
-/* what an element of a part is: of each part another number */
+/* Returns the value of a part's elements, which is different for each part. */
 static float value_of(const part *p) {
     return (float)(1000 * p->attempt + 100 * p->number + 10 * p->step + p->rank);
 }
@@ -92,7 +92,7 @@ static void spoil(segment *s, int how) {
     case 4: h->values_bytes = MEMORY_VALUES; break;
     case 5: h->n_sections = s->bytes / sizeof(section_head) + 1; break;
     case 6: h->n_sections = UINT64_MAX / sizeof(section_head) + 1; break;
-    case 7: table_of(s)->count = EACH * 2 + 1; break; /* 16 elements have room */
+    case 7: table_of(s)->count = EACH * 2 + 1; break; /* The part has room for 16 elements. */
     case 8: table_of(s)->type = BT_CKPT_TYPES; break;
     case 9: table_of(s)->first = EACH * MOST - EACH + 1; break;
     default: s->bytes = sizeof(memory_head) - 1; break;
@@ -106,7 +106,7 @@ static void only_whole_parts_are_taken(void **state) {
     memory_mapped m = {s.at, s.bytes};
     assert_true(ckpt_memory_is_whole(&m));
     head_of(&s)->values_bytes = MEMORY_VALUES - 1;
-    table_of(&s)->count = 2 * EACH; /* to the last byte */
+    table_of(&s)->count = 2 * EACH; /* The count is the largest that fits. */
     seal(&s);
     assert_true(ckpt_memory_is_whole(&m));
     free(s.at);
@@ -114,7 +114,7 @@ static void only_whole_parts_are_taken(void **state) {
         s = make(&p);
         spoil(&s, how);
         m = (memory_mapped){s.at, s.bytes};
-        if (how < 5 || how > 6) { /* with as many sections the table is not there */
+        if (how < 5 || how > 6) { /* With this number of sections there is no table. */
             if (how <= 9) seal(&s);
         } else {
             memory_head *h = head_of(&s);
@@ -123,7 +123,7 @@ static void only_whole_parts_are_taken(void **state) {
         if (ckpt_memory_is_whole(&m)) fail_msg("case %d", how);
         free(s.at);
     }
-    s = make(&p); /* of no elements, so it ends where data would begin */
+    s = make(&p); /* A section without elements may end where the data would begin. */
     table_of(&s)->count = 0;
     head_of(&s)->bytes = s.bytes = memory_data_begin(1);
     seal(&s);
@@ -132,10 +132,10 @@ static void only_whole_parts_are_taken(void **state) {
     free(s.at);
     s = make(&p);
     m = (memory_mapped){s.at, s.bytes};
-    table_of(&s)->data_hash ^= 1; /* not sealed */
+    table_of(&s)->data_hash ^= 1; /* The seal is missing. */
     assert_false(ckpt_memory_is_whole(&m));
     table_of(&s)->data_hash ^= 1;
-    head_of(&s)->self_hash = 0; /* being written */
+    head_of(&s)->self_hash = 0; /* The part is being written. */
     assert_false(ckpt_memory_is_whole(&m));
     free(s.at);
 }
@@ -153,27 +153,29 @@ static void a_part_is_of_one_state(void **state) {
 
 /* ---- states ------------------------------------------------------------------------------------- */
 
-/* the attempt first, then the number; whatever is not complete is older than all */
+/* States are ordered by attempt, then by number; incomplete states never count. */
 static void the_newest_that_is_complete_is_found(void **state) {
     world *w = *state;
     bt_memory_id id;
     static const part parts[] = {
         {0, 2, 1, 9, 30}, {1, 2, 1, 9, 30},                  /* complete, of an older attempt */
-        {0, 2, 2, 4, 12}, {1, 2, 2, 4, 12},                  /* complete */
-        {0, 2, 2, 5, 14}, {1, 2, 2, 5, 15},                  /* of two steps */
-        {0, 2, 3, 1, 1},  {1, 3, 3, 1, 1},                   /* of two worlds */
-        {0, 2, 4, 1, 1},  {0, 2, 4, 1, 1},  {2, 2, 4, 1, 1}, /* rank 0 twice, rank 1 never */
-        {1, 1, 5, 1, 1},                                     /* not of its world */
+        {0, 2, 2, 4, 12}, {1, 2, 2, 4, 12},                  /* parts of two steps */
+        {0, 2, 2, 5, 14}, {1, 2, 2, 5, 15},                  /* parts of two world sizes */
+        {0, 2, 3, 1, 1},  {1, 3, 3, 1, 1},                   /* rank 0 twice, rank 1 never */
+        {0, 2, 4, 1, 1},  {0, 2, 4, 1, 1},  {2, 2, 4, 1, 1}, /* rank outside its world */
+        {1, 1, 5, 1, 1},                                     /* The state becomes complete. */
     };
     enum { N = sizeof parts / sizeof *parts };
     assert_false(bt_memory_state_find(w->dir, &id, NULL));
     for (int i = 0; i < N; i++) put_part(w, i, &parts[i]);
     assert_true(bt_memory_state_find(w->dir, &id, NULL));
     assert_true(id.attempt == 2 && id.number == 4 && id.step == 12);
-    put_part(w, N, &(part){1, 2, 2, 5, 14}); /* now that one is */
+    put_part(w, N, &(part){1, 2, 2, 5, 14}); /* The other parts are on other hosts. */
     assert_true(bt_memory_state_find(w->dir, &id, NULL));
     assert_true(id.attempt == 2 && id.number == 5 && id.step == 14);
-    segment spread = make(&(part){0, 9, 2, 6, 16}); /* the others lie on other hosts */
+    /* A part that differs in any field belongs to another state: it neither completes this one nor prevents
+     * its use. */
+    segment spread = make(&(part){0, 9, 2, 6, 16});
     head_of(&spread)->spread = 1;
     seal(&spread);
     put(w, N + 1, &spread);
@@ -194,7 +196,7 @@ static void change(segment *s, int field, int by) {
     seal(s);
 }
 
-/* a part that differs in anything belongs to another state: it neither completes this one nor stands in its way */
+/* The foreign part is before or behind the right one in the order of the folder. */
 static void parts_of_other_states_complete_nothing(void **state) {
     world *w = *state;
     bt_memory_id id;
@@ -207,7 +209,7 @@ static void parts_of_other_states_complete_nothing(void **state) {
             put(w, 0, &first);
             put(w, 1, &other);
             if (bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);
-            put(w, 3, &other); /* before and behind the right one, in any order of the folder */
+            put(w, 3, &other); /* parts of other states from the same ranks, one of them twice */
             change(&other, field, -by);
             put(w, 2, &other);
             if (!bt_memory_state_find(w->dir, &id, NULL)) fail_msg("field %d, %+d", field, by);
@@ -224,7 +226,7 @@ static void parts_of_one_state_are_loaded(void **state) {
     const bt_memory_id id = {2, 4, 12, 0};
     const bt_ckpt_slice all = {"w", "weight", EACH * MOST, 0,           EACH * MOST,
                                x,   0,        0,           BT_CKPT_F32, false};
-    /* the same ranks' parts of other states, one of them twice */
+    /* a part that is being written */
     for (uint32_t r = 0; r < MOST; r++) {
         put_part(w, (int)r, &(part){r, MOST, 2, 3, 12});
         put_part(w, 10 + (int)r, &(part){r, MOST, 2, 4, 12});
@@ -258,7 +260,7 @@ static void older_attempts_are_dropped(void **state) {
 
 /* ---- pairs -------------------------------------------------------------------------------------- */
 
-/* what is there in its length is taken over, and stays when those that were made go */
+/* Existing files of the right length are reused, and they remain when newly created ones are removed. */
 static void files_that_were_there_stay(void **state) {
     world *w = *state;
     bt_err err = BT_ERR_INIT;
@@ -272,19 +274,20 @@ static void files_that_were_there_stay(void **state) {
         assert_string_equal(p.seg[i].path, path);
         assert_true(!p.seg[i].at && !p.seg[i].made);
     }
-    ckpt_pair_close(&p); /* not taken yet */
+    ckpt_pair_close(&p); /* The files are not reused yet. */
     ckpt_pair_remove(&p);
     assert_true(ckpt_pair_missing(&p) == 2 * bytes);
     check_ok(ckpt_pair_take(&p, NULL, &err), &err);
     assert_true(p.seg[0].made && p.seg[1].made && p.next == 0);
     assert_true(ckpt_pair_missing(&p) == 0);
-    for (int i = 0; i < 2; i++) { /* nobody else's, of its length, and of zeros */
+    /* The files belong to this user, have the right length, and contain zeros. */
+    for (int i = 0; i < 2; i++) {
         struct stat st;
         assert_true(stat(p.seg[i].path, &st) == 0 && (st.st_mode & 07777) == 0600);
         assert_true((uint64_t)st.st_size == bytes && st.st_blocks * 512 >= st.st_size);
         assert_int_equal(((memory_head *)p.seg[i].at)->self_hash, 0);
     }
-    /* the state that this attempt begins from is not written over first */
+    /* The state from which this attempt resumes is not the first to be overwritten. */
     *(memory_head *)p.seg[0].at = (memory_head){.attempt = 2, .number = 3, .self_hash = 1};
     ckpt_pair_close(&p);
     for (int64_t attempt = 1; attempt <= 3; attempt++)
@@ -299,7 +302,7 @@ static void files_that_were_there_stay(void **state) {
         }
     ckpt_pair_remove(&p);
     assert_true(access(p.seg[0].path, F_OK) == 0 && access(p.seg[1].path, F_OK) == 0);
-    for (int i = 0; i < 2; i++) { /* either of the two may be missing, or shorter */
+    for (int i = 0; i < 2; i++) { /* Either of the two files may be missing or shorter. */
         assert_int_equal(i ? unlink(p.seg[i].path) : truncate(p.seg[i].path, (off_t)bytes - 1), 0);
         assert_true(ckpt_pair_missing(&p) == bytes * (uint64_t)(i + 1));
         memory_segment s = {.at = NULL};
@@ -309,7 +312,7 @@ static void files_that_were_there_stay(void **state) {
         assert_true(s.made && ckpt_pair_missing(&p) == bytes);
         assert_int_equal(munmap(s.at, bytes), 0);
     }
-    ckpt_pair_init(&p, &name, bytes + 64); /* of another length they are made anew */
+    ckpt_pair_init(&p, &name, bytes + 64); /* Files of another length are replaced. */
     assert_true(ckpt_pair_missing(&p) == 2 * (bytes + 64));
     check_ok(ckpt_pair_take(&p, NULL, &err), &err);
     assert_true(p.seg[0].made && p.seg[1].made);
@@ -326,12 +329,12 @@ static void a_file_that_cannot_be_is_told(void **state) {
     assert_int_equal(ckpt_segment_take(&s, 64, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create '"));
     assert_null(s.at);
-    /* nor one that is a link, or longer than any file */
+    /* A symbolic link and a file that is too long are refused. */
     snprintf(s.path, sizeof s.path, "%s/" MEMORY_PREFIX "0", w->dir);
     assert_int_equal(symlink("elsewhere", s.path), 0);
     assert_int_equal(ckpt_segment_take(&s, 64, &err), BT_IO);
     assert_int_equal(unlink(s.path), 0);
-    signal(SIGXFSZ, SIG_IGN); /* where files have a limit */
+    signal(SIGXFSZ, SIG_IGN); /* The file size is limited (RLIMIT_FSIZE). */
     assert_int_not_equal(ckpt_segment_take(&s, UINT64_C(1) << 62, &err), BT_OK);
     assert_non_null(strstr(err.msg, "cannot take 4398046511104.0 MiB for '"));
     assert_null(s.at);

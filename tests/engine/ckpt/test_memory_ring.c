@@ -1,6 +1,6 @@
-/* test_memory_ring.c - who keeps whose part, for every way in which up to seven ranks lie on up to seven hosts: against
- * plain searches. Hosts are numbered by their lowest rank, as bt_comm_host does; a host's ranks need not be
- * neighbours. */
+/* test_memory_ring.c - which rank keeps whose part, for every distribution of up to seven ranks over up to
+ * seven hosts, compared with plain searches. A host is numbered by its lowest rank, as in bt_comm_host; its
+ * ranks need not be neighbours. */
 #include "engine/ckpt/memory_ring.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 enum { MOST = 7 };
 static int host[MOST], size;
 
-/* in the place of the program's, which asks MPI */
+/* Defined here instead of the function that uses MPI. */
 int bt_comm_host(int rank) {
     assert_in_range(rank, 0, size - 1);
     return host[rank];
@@ -28,7 +28,7 @@ static int ranks_of(int h, int out[MOST]) {
     return n;
 }
 
-/* the numbers of all hosts, ascending, as each is the lowest rank of its host */
+/* Lists the numbers of all hosts in ascending order; each is the lowest rank of its host. */
 static int hosts(int out[MOST]) {
     int n = 0;
     for (int r = 0; r < size; r++)
@@ -43,7 +43,8 @@ static void neighbours_are_in_turn(const int *all, int n) {
     }
 }
 
-/* the k-th rank of a host gives its part to the k-th of the next one, from the first on again */
+/* The k-th rank of a host sends its part to the k-th rank of the next host, modulo the number of ranks
+ * there. */
 static void parts_go_to_the_next_host(const int *all, int n) {
     int kept[MOST] = {0};
     for (int i = 0; i < n; i++) {
@@ -58,7 +59,7 @@ static void parts_go_to_the_next_host(const int *all, int n) {
     for (int r = 0; r < size; r++) assert_int_equal(bt_memory_kept(r, size), kept[r]);
 }
 
-/* ranks from `at` on lie on each host before them or on one of their own */
+/* Enumerates the layouts in which rank `at` and later ones are on any earlier host or on a new one. */
 static void all_layouts(int at) {
     int all[MOST];
     if (at == size) {

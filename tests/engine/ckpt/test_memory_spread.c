@@ -1,6 +1,6 @@
-/* test_memory_spread.c - a state in memory whose parts lie on several hosts, and one that the first host gives the
- * others, by ranks that are threads: in every layout all of it comes back, after the loss of a host as well; whatever
- * fails at one rank, or in a collective, fails at all ranks alike and leaves nothing. timeout: 120 */
+/* test_memory_spread.c - a state in memory whose parts are spread over several hosts, and one that the first
+ * host sends to all, with ranks as threads: in every layout the whole state is recovered, also after the
+ * loss of a host; a failure of one rank or of a collective fails all ranks and leaves no files. */
 #include "tests/memory/refuse_memory.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ enum { EACH = 500, MORE = 100, MOST = EACH + MORE * RANKS_MOST };
 
 static char base[64];
 
-/* parts have different lengths, so that none is taken for another */
+/* Parts have different lengths, so that they cannot be confused. */
 static uint64_t length_of(int rank) { return EACH + (uint64_t)MORE * (uint64_t)rank; }
 static uint64_t first_of(int rank) {
     uint64_t at = 0;
@@ -32,7 +32,7 @@ static int me(void) { return bt_comm_rank(rank_world); }
 
 static const char *folder(int rank) {
     static char path[RANKS_MOST][96];
-    if (!path[0][0]) /* before there are threads */
+    if (!path[0][0]) /* executed before threads exist */
         for (int r = 0; r < RANKS_MOST; r++)
             snprintf(path[r], sizeof path[r], "%s/%d/states", base, r);
     return path[bt_comm_host(rank)];
@@ -104,7 +104,8 @@ static bt_code write_step(bt_memory_state *m, float *part, int rank, int64_t ste
     return bt_memory_state_write(m, &meta, 9 + step, err);
 }
 
-/* elements of the newest state: [first, first + count); all of the ranks that wrote it are `all` elements */
+/* Reads elements [first, first + count) of the newest state; the ranks that wrote it have `all` elements
+ * together. */
 static bt_code read_back(const char *dir, uint64_t all, uint64_t first, uint64_t count,
                          int64_t step, bt_err *err) {
     float x[MOST * RANKS_MOST];
@@ -167,7 +168,7 @@ static void write_and_read(void *ctx) {
     for (int64_t step = 1; step <= 3; step++) {
         check_ok(write_step(m, part, me(), step, &err), &err);
         if (me() != 0) bt_memory_state_publish(m);
-        meet_all(); /* rank 0 speaks for all */
+        meet_all(); /* Only rank 0 publishes. */
         CHECK(bt_memory_state_find(folder(0), &id, NULL) == (step > 1));
         CHECK(step == 1 || id.step == step - 1);
         meet_all();
@@ -180,13 +181,13 @@ static void write_and_read(void *ctx) {
         read_ok(first_of(me()), length_of(me()), step);
         read_ok(first_of(other) + 3, length_of(other) - 5, step);
         read_ok(me() == 0 ? 0 : all - 1, 1, step);
-        CHECK(files_in(folder(me()), "") == files); /* the copies are gone */
+        CHECK(files_in(folder(me()), "") == files); /* The copies have been removed. */
         meet_all();
     }
     bt_memory_state_close(m);
 }
 
-/* without the folder of one host but the first, whose ranks may have been started elsewhere */
+/* Reads without the folder of one host other than the first, whose ranks may have been started elsewhere. */
 static void read_without(void *ctx) {
     char gone[32];
     for (int host = 1; host < rank_count; host++) {
@@ -226,7 +227,8 @@ static void all_of_it_comes_back_in_every_layout(void **state) {
     }
 }
 
-/* two neighbours are lost: a part is nowhere, and whoever asks for another one is told as well */
+/* Two neighbouring hosts are lost, so that one part is missing: a rank that reads another part receives the
+ * error as well. */
 static void read_lost(void *ctx) {
     (void)ctx;
     bt_err err = BT_ERR_INIT;
@@ -243,7 +245,8 @@ static void two_neighbours_are_lost(void **state) {
     remove_all("/*");
 }
 
-/* what a start that was interrupted has left where a copy goes is no hindrance; a folder that cannot be made is one */
+/* Remains of an interrupted start in place of a copy are replaced; a folder that cannot be created is an
+ * error. */
 static void read_here(void *ctx) {
     (void)ctx;
     read_ok(0, first_of(rank_count), 3);
@@ -275,7 +278,7 @@ static void copies_need_a_folder(void **state) {
 
 static int64_t newest = 2;
 
-/* who writes: the first `writers` ranks, of the first host */
+/* The first `writers` ranks, all of the first host, write. */
 static void write_first(void *ctx) {
     const int writers = *(const int *)ctx;
     bt_err err = BT_ERR_INIT;
@@ -327,7 +330,7 @@ static void read_elsewhere(void *ctx) {
     CHECK(strstr(err.msg, dirs[2]) && err.rank == 1);
 }
 
-/* ranks of the first host must find the same */
+/* Ranks of the first host must find the same state. */
 static void ranks_of_a_host_find_the_same(void **state) {
     (void)state;
     int writers = 2;
@@ -339,7 +342,7 @@ static void ranks_of_a_host_find_the_same(void **state) {
     with_ranks("2,1", write_first, &writers);
     with_ranks("2,1", read_elsewhere, none);
     assert_int_equal(rmdir(other), 0);
-    assert_int_equal(rename(one, other), 0); /* of step 2 */
+    assert_int_equal(rename(one, other), 0); /* a state of step 2 */
     newest = 1;
     with_ranks("2,1", write_first, &writers);
     newest = 2;
@@ -366,14 +369,14 @@ static bt_code tell_state(story *s, bt_comm *writers, bt_err *err) {
     bt_code code = open_state(&m, writers, part, 1, s->spread, err);
     CHECK((code == BT_OK) == (m != NULL));
     if (code == BT_OK) code = write_step(m, part, bt_comm_rank(writers), 3, err);
-    /* a message that did not arrive ends a job; here the others are told */
+    /* A lost message normally ends the job; here the error is shared with all ranks. */
     code = bt_agree(writers, code, err);
     if (code == BT_OK) bt_memory_state_publish(m);
     bt_memory_state_close(m);
     return code;
 }
 
-/* written, found and loaded */
+/* Writes, finds and loads the state. */
 static void tell(void *ctx) {
     story *s = ctx;
     bt_err *err = &s->err[me()];
@@ -391,7 +394,7 @@ static void tell(void *ctx) {
     s->code[me()] = code;
 }
 
-/* the same code at all ranks, and nothing is left; it */
+/* Checks that all ranks return the same code and no files remain; returns the code. */
 static bt_code told(story *s, const char *what, long n) {
     const long before = memory_blocks(false);
     with_ranks(s->hosts, tell, s);
@@ -434,7 +437,7 @@ static void a_collective_that_fails_fails_at_all(void **state) {
     }
 }
 
-/* but a list of states may be shorter: then it has none, or not all parts */
+/* Only the list of states may be shorter, which leads to no state or missing parts. */
 static void memory_that_one_rank_lacks_is_lacking(void **state) {
     (void)state;
     if (!refuse_memory_works()) return;
@@ -456,7 +459,7 @@ static void memory_that_one_rank_lacks_is_lacking(void **state) {
     }
 }
 
-/* of two ranks: the second sends its part and gets the first one's */
+/* Two ranks: the second sends its part and receives the first one's. */
 static void a_message_that_fails_is_told(void **state) {
     (void)state;
     story s = {.hosts = "1,1", .spread = true, .refuses_at = -1};
@@ -465,7 +468,7 @@ static void a_message_that_fails_is_told(void **state) {
             bt_memory_id id;
             const bt_code code = told(&s, "message", (long)mail_fails);
             assert_int_equal(code, mail_fails == MAIL_CREATE ? BT_NOMEM : BT_MPI);
-            /* rank 0 sends when it is read, after the state is valid, as rank 1 receives */
+            /* Rank 0 sends after the state is valid, when rank 1 receives. */
             const bool later = (mail_fails == MAIL_SEND && mail_fails_at == 0) ||
                                (mail_fails == MAIL_RECV && mail_fails_at == 1);
             assert_int_equal(bt_memory_state_find(folder(0), &id, NULL), later);
@@ -479,20 +482,20 @@ static void nothing(void *ctx) {
     meet_all();
 }
 
-/* what the other hosts get is looked at before it is used */
+/* Other hosts verify the copy before they use it. */
 static void a_damaged_copy_is_refused(void **state) {
     (void)state;
     story s = {.hosts = "2,2", .refuses_at = -1};
     for (broadcast_that_damages = 1; broadcast_that_damages <= 2; broadcast_that_damages++) {
         assert_int_equal(told(&s, "copy", broadcast_that_damages), BT_FORMAT);
         assert_non_null(strstr(s.err[1].msg, "a part of the state in memory arrived damaged"));
-        assert_int_equal(s.err[1].rank, 1); /* of those who have part in it */
+        assert_int_equal(s.err[1].rank, 1); /* Only ranks that take part report the error. */
         remove_states();
     }
     broadcast_that_damages = 0;
 }
 
-/* ---- parts longer than a message ----------------------------------------------------------------- */
+/* ---- parts longer than one message --------------------------------------------------------------- */
 
 enum { LONG = (65 << 20) / sizeof(float), SHORT = 1000, ALL = SHORT + LONG };
 
@@ -501,7 +504,7 @@ typedef struct long_story {
     bool spread;
 } long_story;
 
-/* the long part is that of the last rank that writes */
+/* The long part belongs to the last rank that writes. */
 static void write_long(void *ctx) {
     const long_story *s = ctx;
     bt_err err = BT_ERR_INIT;
@@ -535,7 +538,7 @@ static void write_long(void *ctx) {
     meet_all();
 }
 
-/* by the second host alone, which has nothing of it */
+/* Only the second host reads, which has no part. */
 static void read_long(void *ctx) {
     const long_story *s = ctx;
     bt_err err = BT_ERR_INIT;
@@ -579,7 +582,8 @@ int main(void) {
     if (!mkdtemp(base)) return 1;
     rank_count = 1;
     (void)folder(0);
-    with_ranks("4,4", nothing, NULL); /* what the C library keeps of threads */
+    /* Creates the memory that the C library keeps for threads. */
+    with_ranks("4,4", nothing, NULL);
     const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_it_comes_back_in_every_layout),
                                        cmocka_unit_test(two_neighbours_are_lost),
                                        cmocka_unit_test(copies_need_a_folder),

@@ -1,5 +1,5 @@
-/* test_memory_state.c - one process: a state in memory comes back in other slices; what was not made
- * valid, or is damaged in any byte, is none; the older segment is the one that is written. */
+/* test_memory_state.c - one process: a state in memory can be read in other slices; an unpublished or
+ * damaged state is ignored; the older of two segments is overwritten. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -12,10 +12,10 @@
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
 
-static char shared[64];                  /* a folder in memory */
-static uint64_t free_bytes = UINT64_MAX; /* of it, where that is said */
+static char shared[64];                  /* a folder in shared memory */
+static uint64_t free_bytes = UINT64_MAX; /* free bytes of the file system, if limited */
 
-/* in the place of the C library's: how much is free there */
+/* Defined here instead of the C library's; limits the free space. */
 int statvfs(const char *restrict path, struct statvfs *restrict v) {
     if (strcmp(path, "/none") == 0) return -1;
     struct statfs fs;
@@ -74,9 +74,9 @@ static void test_round_trip(void **state) {
     assert_non_null(m);
     assert_true(bt_memory_state_total(m) <=
                 bt_memory_state_bytes((N_EMBED + N_W + N_W / 3) * sizeof(float), 3) + 128);
-    assert_false(bt_memory_state_find(shared, &id, NULL)); /* nothing written yet */
+    assert_false(bt_memory_state_find(shared, &id, NULL)); /* No state has been written. */
     write_at(m, 10, true);
-    bt_memory_state_close(m); /* the segments stay */
+    bt_memory_state_close(m); /* The segments remain. */
 
     assert_true(bt_memory_state_find(shared, &id, &meta));
     assert_int_equal(id.attempt, 4);
@@ -103,7 +103,7 @@ static void test_round_trip(void **state) {
     assert_int_equal(bt_memory_state_load(shared, &id, want, 2, &err), BT_FORMAT);
 }
 
-/* an array of several sections, the last of a few elements */
+/* An array of several sections, the last with few elements. */
 static void test_long_array(void **state) {
     (void)state;
     enum { N = 2 * MEMORY_SECTION_ELEMS + 7 };
@@ -127,8 +127,8 @@ static void test_long_array(void **state) {
     free(y);
 }
 
-/* The values grow with every batch that is skipped: thousands of them fit, and what does not fit leaves
- * the state before as it was. */
+/* The values grow with every skipped batch: thousands fit, and a state whose values do not fit leaves the
+ * previous one unchanged. */
 static void test_long_values(void **state) {
     bt_err err;
     bt_memory_id id;
@@ -155,7 +155,7 @@ static void test_long_values(void **state) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* A rank that dies while it writes leaves the state before. */
+/* If a rank dies while it writes, the previous state is used. */
 static void test_two_segments(void **state) {
     world *s = *state;
     bt_err err;
@@ -175,23 +175,23 @@ static void test_two_segments(void **state) {
             assert_true(w[0] == (float)(step - 1));
         }
         bt_memory_state_publish(m);
-        bt_memory_state_publish(m); /* once is enough */
+        bt_memory_state_publish(m); /* A second call has no effect. */
         const bt_memory_id before = id;
         assert_true(bt_memory_state_find(shared, &id, NULL));
         assert_int_equal(id.step, step);
-        /* each of the two is there, whichever folder entry comes first */
+        /* Each of the two is found, in any order of the folder's entries. */
         check_ok(bt_memory_state_load(shared, &id, &want, 1, &err), &err);
         assert_true(w[0] == (float)step);
         if (step == 1) continue;
         check_ok(bt_memory_state_load(shared, &before, &want, 1, &err), &err);
         assert_true(w[0] == (float)(step - 1));
     }
-    write_at(m, 6, false); /* killed here */
+    write_at(m, 6, false); /* The rank is killed here. */
     bt_memory_state_close(m);
     assert_true(bt_memory_state_find(shared, &id, NULL));
     assert_int_equal(id.step, 5);
 
-    /* the next attempt's first state goes into the other segment, whatever is in it */
+    /* The next attempt writes its first state into the other segment, whatever that contains. */
     m = open_in(s, shared, 2, &id, &err);
     assert_non_null(m);
     s->w[0] = 60;
@@ -203,7 +203,7 @@ static void test_two_segments(void **state) {
     check_ok(bt_memory_state_load(shared, &again, &want, 1, &err), &err);
     assert_true(w[0] == 5);
     bt_memory_state_publish(m);
-    /* a run that went back: the newer attempt counts, not the larger step */
+    /* After a rollback the newer attempt counts, not the larger step. */
     bt_memory_state_close(m);
     m = open_in(s, shared, 3, NULL, &err);
     write_at(m, 2, true);
@@ -237,7 +237,7 @@ static void test_every_byte(void **state) {
     assert_non_null(m);
     write_at(m, 3, true);
     bt_memory_state_close(m);
-    /* the segment that holds it alone */
+    /* Finds the only segment that holds it. */
     DIR *d = opendir(shared);
     for (struct dirent *e; (e = readdir(d));) {
         char other[400];
@@ -268,13 +268,13 @@ static void test_every_byte(void **state) {
             found++;
         else if (bt_memory_state_load(shared, &id, want, 3, &err) == BT_FORMAT)
             refused++;
-        else /* between two sections */
+        else /* The bytes between two sections are zero. */
             gaps++;
         byte ^= 0x10;
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
     }
     close(fd);
-    /* the end of the table is aligned, and so are the sections */
+    /* The end of the table and all sections are aligned. */
     assert_true(found >= data - 63 && found <= data);
     assert_int_equal(refused, (N_EMBED + N_W + N_W / 3) * sizeof(float));
     assert_true(gaps < 4 * 64);
@@ -283,7 +283,7 @@ static void test_every_byte(void **state) {
     assert_false(bt_memory_state_find(shared, &id, NULL));
 }
 
-/* Another layout: its segments are others, and the old ones go when they are not needed any more. */
+/* Another layout uses other segments, and the old ones are removed once they are not needed. */
 static void test_other_layout(void **state) {
     world *s = *state;
     bt_err err;
@@ -313,11 +313,11 @@ static void test_other_layout(void **state) {
     DIR *d = opendir(shared);
     for (struct dirent *e; (e = readdir(d));) segments += e->d_name[0] != '.';
     closedir(d);
-    /* the first layout's are gone, written or not */
+    /* Segments of the first layout are removed, used or not. */
     assert_int_equal(segments, 2);
 }
 
-/* No memory, no room: said, and nothing is left. */
+/* Without memory or space the error is returned and no files remain. */
 static void test_refusals(void **state) {
     world *s = *state;
     bt_err err;
@@ -337,7 +337,7 @@ static void test_refusals(void **state) {
     char path[400];
     name_of_segment(path);
     assert_string_equal(path, "");
-    /* what others left there is no state, and holds nobody up */
+    /* Foreign entries of the folder are ignored and do not block. */
     snprintf(path, sizeof path, "%s/state-00000-1-x-0", shared);
     assert_int_equal(mkfifo(path, 0600), 0);
     snprintf(path, sizeof path, "%s/state-00000-1-x-1", shared);
@@ -353,7 +353,7 @@ static void test_refusals(void **state) {
     bt_memory_state_close(m);
 }
 
-/* what is there already takes no room; what is taken leaves some for others */
+/* Existing segments need no further space, and new ones leave some space free. */
 static void test_room(void **state) {
     world *s = *state;
     bt_err err;
@@ -361,10 +361,10 @@ static void test_room(void **state) {
     const uint64_t spare = UINT64_C(32) << 20;
     bt_memory_state *m = open_in(s, shared, 1, NULL, &err);
     assert_non_null(m);
-    const uint64_t bytes = bt_memory_state_total(m); /* whole lines of 64 bytes */
+    const uint64_t bytes = bt_memory_state_total(m); /* multiples of a cache line of 64 bytes */
     bt_memory_state_close(m);
     free_bytes = 0;
-    m = open_in(s, shared, 1, NULL, &err); /* taken over */
+    m = open_in(s, shared, 1, NULL, &err); /* The segments are reused. */
     assert_non_null(m);
     bt_memory_state_close(m);
     bt_memory_state_drop(shared);
@@ -381,7 +381,7 @@ static void test_room(void **state) {
     free_bytes = UINT64_MAX;
 }
 
-/* an estimate before there are slices: two segments, each with its head, table, data, and gaps */
+/* The estimate before slices are known: two segments, each with head, table, data and gaps. */
 static void test_estimate(void **state) {
     (void)state;
     const size_t head = sizeof(memory_head), row = sizeof(section_head),
@@ -392,7 +392,8 @@ static void test_estimate(void **state) {
     assert_int_equal(bt_memory_state_bytes(3 * one, 1), 2 * (head + 4 * row + 3 * one + 4 * 64));
 }
 
-/* sections are whole rows of a block, as many as fit, each with its place in the tensor, 64 bytes apart */
+/* A section consists of as many whole rows of a block as fit; it records its position in the tensor and is
+ * 64-byte aligned. */
 static void test_sections(void **state) {
     (void)state;
     enum { MOST = MEMORY_SECTION_ELEMS };
@@ -418,7 +419,7 @@ static void test_sections(void **state) {
         /* 30000 of every 50000: two rows a section */
         {500000, 7, 90000, 30000, 50000, BT_CKPT_F32, 2, {{7, 60000}, {100007, 30000}}},
         {500000, 0, 60000, 30000, 50000, BT_CKPT_BF16, 1, {{0, 60000}}},
-        /* one row is longer than a section should be */
+        /* One row is longer than the usual section. */
         {400000,
          0,
          2 * (MOST + 4),
@@ -475,7 +476,7 @@ static void test_sections(void **state) {
     free(data);
 }
 
-/* names that do not fit their fields */
+/* Names longer than their fields are refused. */
 static void test_long_names(void **state) {
     world *s = *state;
     char name[80], file[400];

@@ -1,5 +1,5 @@
-/* test_parts.c - what a checkpoint is made with, each part alone: names of its files, blocks of rows,
- * values that are finite, bytes to and from a file; a file's head; the newest whole manifest of a folder. */
+/* test_parts.c - building blocks of a checkpoint: names of files, blocks of rows, finite values, reading and
+ * writing of files, file heads, and the newest valid manifest of a folder. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ static void test_names(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) assert_false(ckpt_file_name_ok(bad[i]));
 }
 
-/* elements from the first to the last of a block's rows; 0: it is no block */
+/* Number of elements from the first to the last of a block's rows; 0: invalid block. */
 static void test_span(void **state) {
     (void)state;
     assert_int_equal(ckpt_span(7, 0, 0), 7);
@@ -37,12 +37,13 @@ static void test_span(void **state) {
     assert_int_equal(ckpt_span(0, 4, 10), 0);
     assert_int_equal(ckpt_span(13, 4, 10), 0);
     assert_int_equal(ckpt_span(12, 11, 10), 0);
-    /* no wrap: the last row would end beyond what 64 bits count */
+    /* Arithmetic does not wrap: the last row would end beyond 64 bits. */
     assert_int_equal(ckpt_span((UINT64_C(1) << 40) + 1, 1, 1 << 24), 0);
     assert_true(ckpt_span(UINT64_C(1) << 40, 1, 1 << 24) == UINT64_MAX - (1 << 24) + 2);
 }
 
-/* whatever is not a number, wherever it is: no checkpoint; bits of another type are none of floats */
+/* A value that is not finite makes a checkpoint invalid, at any position; other element types are not
+ * checked. */
 static void test_finite(void **state) {
     (void)state;
     enum { N = 100 };
@@ -68,7 +69,7 @@ static void test_finite(void **state) {
     s[2].type = BT_CKPT_U8;
     err = (bt_err)BT_ERR_INIT;
     check_ok(ckpt_check_finite(s, 3, &err), &err);
-    /* the last byte is written, and read, like the others */
+    /* The last byte is written and read. */
     char one = 0;
     int fd = memfd_create("byte", MFD_CLOEXEC);
     assert_true(fd >= 0);
@@ -79,7 +80,7 @@ static void test_finite(void **state) {
     close(fd);
 }
 
-/* of few bytes: whichever element of however many it is, and none behind the last */
+/* Finds a value that is not finite at any index of any length, and reads nothing behind the last element. */
 static void test_finite_in_few_bytes(void **state) {
     (void)state;
     static const struct {
@@ -96,7 +97,8 @@ static void test_finite_in_few_bytes(void **state) {
             float *x = malloc(n * sizeof *x);
             uint16_t *few = malloc((n + 1024) * sizeof *few);
             assert_true(x && few);
-            memset(few, 0xff, (n + 1024) * sizeof *few); /* what is behind them is no number */
+            /* The elements behind the array are NaN. */
+            memset(few, 0xff, (n + 1024) * sizeof *few);
             for (size_t i = 0; i < n; i++) x[i] = (float)i / 4;
             bt_moment_convert(few, forms[f].form, x, BT_MOMENT_F32, n);
             const bt_ckpt_slice s = {.tensor = "few",
@@ -107,7 +109,7 @@ static void test_finite_in_few_bytes(void **state) {
             check_ok(ckpt_check_finite(&s, 1, &err), &err);
             for (size_t i = 0; i < n && forms[f].type == BT_CKPT_BF16; i++) {
                 const uint16_t was = few[i];
-                few[i] = i % 2 ? 0x7f80 : 0xffc1; /* infinite; not a number */
+                few[i] = i % 2 ? 0x7f80 : 0xffc1; /* infinity; NaN */
                 if (ckpt_check_finite(&s, 1, &err) != BT_DAMAGED) fail_msg("%zu of %zu", i, n);
                 assert_non_null(strstr(err.msg, "'few' (exp_avg)"));
                 few[i] = was;
@@ -117,7 +119,7 @@ static void test_finite_in_few_bytes(void **state) {
         }
 }
 
-/* so no save makes one, at once or beside training */
+/* A save with such a value fails, blocking or not. */
 static void test_nothing_infinite_is_saved(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -140,7 +142,7 @@ static void save_at(world *s, int64_t step, int attempt, char *path) {
     strcpy(path, saved.path);
 }
 
-/* what is reserved is 0, so that a later version can give it a meaning */
+/* Reserved bytes are 0, so that a later version can use them. */
 static void test_head(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -166,7 +168,7 @@ static void test_head(void **state) {
     assert_int_equal(files, 1);
 }
 
-/* one checkpoint is named directly, by a path that holds a per cent sign */
+/* A checkpoint can be named by a path that contains a per cent sign. */
 static void test_direct(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -178,7 +180,7 @@ static void test_direct(void **state) {
     assert_string_equal(found, odd);
 }
 
-/* one without a manifest and one whose manifest is damaged are passed over */
+/* Folders without a manifest or with a damaged one are skipped. */
 static void test_peek(void **state) {
     world *s = *state;
     char path[PATH_MAX], name[PATH_MAX + 16];

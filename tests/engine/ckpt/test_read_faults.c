@@ -1,8 +1,7 @@
-/* test_read_faults.c - a checkpoint is found and loaded while one of the system calls fails, is interrupted, gives less
- * than was asked for, nothing, or another bit: an error that names a file, or every element as it was saved. What is
- * read wrong when a save reads it back is no checkpoint.
- *
- * The system calls are taken over by defining them here, as in test_save_faults.c. */
+/* test_read_faults.c - a checkpoint is found and loaded while one system call fails, is interrupted, returns
+ * less than requested, nothing, or a flipped bit: the result is an error that names a file, or all elements
+ * as saved. A save that reads back wrong data is no checkpoint. The system calls are defined here, as in
+ * test_save_faults.c. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <errno.h>
@@ -15,7 +14,7 @@
 typedef enum { NONE, BROKEN, NOTHING, OTHER_BIT, SHORT, SIGNAL } fault_kind;
 static fault_kind kind;
 static long countdown, calls;
-static bool armed, at_reads; /* at_reads: other calls do not count */
+static bool armed, at_reads; /* at_reads: only reads count */
 
 ssize_t pread(int fd, void *data, size_t n, off_t at);
 int fstat(int fd, struct stat *st);
@@ -50,7 +49,7 @@ static void fault(fault_kind k, long n) {
 
 /* ---- loading ----------------------------------------------------------------------------------- */
 
-/* halves of one tensor, of another everything, in the order in which they are not saved */
+/* Loads halves of one tensor and the whole of another, in another order than saved. */
 static bt_code load(world *s, const char *folder, bt_err *err) {
     static float embed[N_EMBED], w[N_W];
     memset(embed, 0, sizeof embed);
@@ -111,7 +110,7 @@ static void a_fault_is_an_error_or_changes_nothing(void **state) {
                 const bt_code code = find_or_load(s, loads, path, &err);
                 if (k >= SHORT && code != BT_OK)
                     fail_msg("kind %d at call %ld of %ld: %s", (int)k, n, total, err.msg);
-                /* a manifest that the list of checkpoints cannot read is read again */
+                /* A manifest that is unreadable during listing is read again. */
                 if (k == BROKEN && code == BT_OK && loads)
                     fail_msg("call %ld of %ld fails, and nobody says so", n, total);
                 if (code != BT_OK && !strstr(err.msg, "'data-") && !strstr(err.msg, s->dir))
@@ -122,10 +121,10 @@ static void a_fault_is_an_error_or_changes_nothing(void **state) {
     }
 }
 
-/* ---- a save that reads back --------------------------------------------------------------------- */
+/* ---- a save that verifies ------------------------------------------------------------------------ */
 
-/* Manifests that are read to find out which checkpoints may be removed: BEFORE the save, where the disk may lack room,
- * and after it. They are no part of what is saved. */
+/* A save reads manifests to decide which checkpoints to remove: twice BEFORE it, where the disk may lack
+ * room, and twice after it. These reads do not belong to the saved data. */
 enum { BEFORE = 2, LISTED = 2 };
 
 static void what_reads_back_otherwise_is_not_committed(void **state) {
@@ -159,9 +158,9 @@ static void what_reads_back_otherwise_is_not_committed(void **state) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* ---- one file stays open ------------------------------------------------------------------------ */
+/* ---- one file remains open ----------------------------------------------------------------------- */
 
-/* slices of one file are read through one descriptor: it may be replaced meanwhile */
+/* Slices of one file are read through one descriptor, so the file may be replaced meanwhile. */
 static void a_file_is_opened_once(void **state) {
     world *s = *state;
     char path[PATH_MAX], name[2 * PATH_MAX];

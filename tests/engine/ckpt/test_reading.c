@@ -1,5 +1,5 @@
-/* test_reading.c - a file of a checkpoint read whole with a share of a processor, the zeros of its head, and folders
- * whose names look like formats. */
+/* test_reading.c - verification of a file with a share of a processor, reserved zeros of its head, and
+ * folder names that contain format directives. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <sys/stat.h>
@@ -8,7 +8,7 @@
 #include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
-/* one tensor in one file; path: its checkpoint */
+/* Saves one tensor in one file; path: the new checkpoint. */
 static void save_elems(const char *dir, size_t elems, char *path) {
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
@@ -60,7 +60,7 @@ static void reserved_bytes_are_zero(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* a block of columns is cut into as few sections as its elements need, each of whole rows */
+/* A block of columns is divided into as few sections as its elements need, each of whole rows. */
 static void blocks_of_columns_have_few_sections(void **state) {
     world *s = *state;
     static const struct {
@@ -90,7 +90,7 @@ static void blocks_of_columns_have_few_sections(void **state) {
     }
 }
 
-/* another bit of the byte `at` of a file */
+/* Flips a bit of byte `at` of a file. */
 static void flip(const char *file, uint64_t at) {
     FILE *f = fopen(file, "r+b");
     assert_non_null(f);
@@ -101,7 +101,7 @@ static void flip(const char *file, uint64_t at) {
     fclose(f);
 }
 
-/* two tensors of one file are damaged: the first is named, with its bytes */
+/* Of two damaged tensors in one file the error names the first, with its bytes. */
 static void the_first_damage_is_named(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -118,7 +118,7 @@ static void the_first_damage_is_named(void **state) {
     assert_true(m.n_files == 1 && m.files[0].n_sections == 4);
     check_ok(ckpt_file_open(path, &m.files[0], m.generation, 1, NULL, &sections, &err), &err);
     snprintf(file, sizeof file, "%s/%s", path, m.files[0].name);
-    for (int k = 3; k >= 0; k--) { /* from the last to the first */
+    for (int k = 3; k >= 0; k--) { /* damages the last section first */
         flip(file, sections[k].data_offset + 5);
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_file_verify(path, &m.files[0], m.generation, 1, &err), BT_FORMAT);
@@ -134,8 +134,8 @@ static void the_first_damage_is_named(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* head, heads of sections, index, and foot: each is named with its first and its last byte, whichever of its bytes is
- * another */
+/* For head, section heads, index and foot, the error states the first and last byte of the part, whichever
+ * of its bytes is damaged. */
 static void every_damaged_part_is_named(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -184,7 +184,7 @@ static void every_damaged_part_is_named(void **state) {
             flip(file, at);
         }
     check_ok(ckpt_file_verify(path, f, m.generation, 1, &err), &err);
-    /* another file than the manifest's, whole as it is */
+    /* A valid file that differs from the manifest. */
     err = (bt_err)BT_ERR_INIT;
     assert_int_equal(ckpt_file_verify(path, f, m.generation + 1, 1, &err), BT_FORMAT);
     assert_int_equal(ckpt_file_verify(path, f, m.generation, 2, &err), BT_FORMAT);
@@ -218,7 +218,7 @@ static void write_at(const char *file, uint64_t at, const void *data, size_t n) 
     fclose(f);
 }
 
-/* a head, a foot and heads of sections that are sealed as they are, but say what cannot be */
+/* Heads, foot and section heads with a valid seal and invalid contents are refused. */
 static void sealed_parts_are_judged(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -249,7 +249,7 @@ static void sealed_parts_are_judged(void **state) {
         if (how == 4) h.generation++;
         if (how == 5) h.step++;
         if (how == 6) h.rank++;
-        if (how == 7) h.version = 1; /* is read */
+        if (how == 7) h.version = 1; /* Version 1 is accepted. */
         h.self_hash = XXH3_64bits(&h, sizeof h - sizeof h.self_hash);
         write_at(file, 0, &h, sizeof h);
         err = (bt_err)BT_ERR_INIT;
@@ -278,11 +278,11 @@ static void sealed_parts_are_judged(void **state) {
             fail_msg("foot %d: '%s'", how, err.msg);
     }
     write_at(file, f->bytes - sizeof foot, &foot, sizeof foot);
-    for (int how = 0; how < 3; how++) { /* of the second section */
+    for (int how = 0; how < 3; how++) { /* fields of the second section head */
         section_head x = sections[1].head;
         ckpt_section *list = NULL;
         if (how == 0) x.magic++;
-        if (how == 1) x.count--; /* the next one is elsewhere then */
+        if (how == 1) x.count--; /* The next section would be elsewhere. */
         if (how == 2) x.first = x.tensor_elems;
         x.self_hash = XXH3_64bits(&x, sizeof x - sizeof x.self_hash);
         write_at(file, sections[1].data_offset - sizeof x, &x, sizeof x);
@@ -297,7 +297,7 @@ static void sealed_parts_are_judged(void **state) {
         check_ok(ckpt_file_open(saved.path, f, m.generation, 1, NULL, NULL, &err),
                  &err); /* unused */
     }
-    /* the last one ends before the index begins */
+    /* The last section ends before the index begins. */
     write_at(file, sections[1].data_offset - sizeof(section_head), &sections[1].head,
              sizeof(section_head));
     section_head x = sections[3].head;
@@ -311,7 +311,8 @@ static void sealed_parts_are_judged(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* whole blocks of zeros, which a file system leaves behind, are told as such; fewer zeros are not */
+/* Whole zero blocks, which a file system may leave after a crash, are reported as such; shorter runs of
+ * zeros are not. */
 static void zeros_in_the_data_are_told(void **state) {
     world *s = *state;
     static float x[3 << 18];
@@ -332,11 +333,12 @@ static void zeros_in_the_data_are_told(void **state) {
     snprintf(file, sizeof file, "%s/%s", saved.path, m.files[0].name);
     static const struct {
         size_t at, n; /* floats */
-        size_t block; /* of the data, in bytes */
+        size_t block; /* offset in the data, in bytes */
     } rows[] = {{2 << 18, 1023, 0},
                 {(2 << 18) + 2048, 1024, (2 << 20) + 8192},
-                {(1 << 18) + 4096, 2048, (1 << 20) + 16384}, /* two blocks: the first */
-                {(1 << 18) - 1024, 1024, (1 << 20) - 4096},  /* the last of what is read at once */
+                /* two zero blocks; the first is reported */
+                {(1 << 18) + 4096, 2048, (1 << 20) + 16384},
+                {(1 << 18) - 1024, 1024, (1 << 20) - 4096}, /* at the end of one read */
                 {0, 1024, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         static const float zeros[2048];

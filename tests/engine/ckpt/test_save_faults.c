@@ -1,11 +1,7 @@
-/* test_save_faults.c - a save is interrupted at every single system call it makes: by SIGKILL (in a
- * child), by a full disk, by an I/O error, by a short write, by a signal, by a write of nothing.
- * Whatever the call: some committed
- * checkpoint loads, bit for bit; a failed save leaves nothing. So it is when training waits for the
- * save, and when threads write it beside training.
- *
- * The system calls are taken over by defining them here: the statically linked engine calls these
- * instead of libc's. timeout: 120 */
+/* test_save_faults.c - a save is interrupted at every system call it makes: by SIGKILL (in a child), a full
+ * disk, an I/O error, a short write, a signal, a write of zero bytes. In each case a committed checkpoint
+ * loads bit for bit, and a failed save leaves no files; this holds for blocking saves and for saves by
+ * threads. The system calls are defined here: the statically linked engine uses these instead of libc's. */
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -40,7 +36,7 @@ int posix_fallocate(int fd, off_t offset, off_t length);
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at);
 int mkdir(const char *path, mode_t mode);
 
-/* true: this call fails (errno is set) */
+/* Returns true if this call fails (errno is set). */
 static int strike(void) {
     calls++;
     if (kind == NONE || --countdown != 0) return 0;
@@ -49,8 +45,7 @@ static int strike(void) {
     return kind == FULL || kind == BROKEN;
 }
 
-/* files with data that no fsync has followed yet: what a power cut may take although the file's
- * name survives */
+/* files with data not yet followed by fsync, which a power cut may lose although the file's name survives */
 enum { MAX_FILES = 256 };
 static struct {
     ino_t inode;
@@ -78,7 +73,7 @@ int mkdir(const char *path, mode_t mode) {
     return strike() ? -1 : (int)syscall(SYS_mkdir, path, mode);
 }
 int posix_fallocate(int fd, off_t offset, off_t length) {
-    /* what a file system without reservations answers, in two ways */
+    /* the two errors of a file system without reservations */
     const int unable = kind == UNABLE && countdown == 1 ? (calls % 2 ? EINVAL : EOPNOTSUPP) : 0;
     if (strike()) return errno;
     return unable ? unable : (syscall(SYS_fallocate, fd, 0, offset, length) == 0 ? 0 : errno);
@@ -103,7 +98,7 @@ static void fill(int64_t step) {
     for (int i = 0; i < N; i++) x[i] = (float)(step * 100000 + i);
 }
 
-/* as a training that goes on: the arrays change, and the stages are taken as they come */
+/* Simulates a training: the arrays change while the stages are done. */
 static bt_code save_beside(const bt_ckpt_job *job, bt_ckpt_meta *meta, bt_err *err) {
     bt_ckpt_async *a;
     bt_ckpt_saved saved = {0};
@@ -121,7 +116,7 @@ static bt_code save_beside(const bt_ckpt_job *job, bt_ckpt_meta *meta, bt_err *e
     return code;
 }
 
-static bool beside; /* the tests run twice */
+static bool beside; /* The tests run with blocking saves and with threads. */
 
 static bt_code save(int64_t step, bt_err *err) {
     bt_ckpt_meta meta;
@@ -139,7 +134,7 @@ static bt_code save(int64_t step, bt_err *err) {
     return code;
 }
 
-/* the step of the newest checkpoint, whose content is what was saved at that step */
+/* Returns the step of the newest checkpoint after comparing its contents with those saved at that step. */
 static int64_t load(void) {
     bt_ckpt_meta meta;
     bt_err err = BT_ERR_INIT;
@@ -163,7 +158,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 static void wipe(void) { nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
-/* files and folders that belong to no committed checkpoint */
+/* Counts files and folders that belong to no committed checkpoint. */
 static int look_at(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)st;
     char manifest[PATH_MAX + 32], *text = NULL;
@@ -202,7 +197,7 @@ static long count_calls(int64_t step) {
 
 static void test_errors(void **state) {
     (void)state;
-    /* a new one; the same step again, over the old one */
+    /* a new step, and the same step again */
     const int64_t steps[] = {20, 10};
     for (int s = 0; s < 2; s++) {
         const long total = count_calls(steps[s]);
@@ -259,7 +254,7 @@ static void test_kill(void **state) {
             if (leftovers())
                 fail_msg("killed at call %ld: the next attempt leaves a half-written folder", n);
         }
-        /* the commit is one of the calls, not before the others */
+        /* The commit is one of the last calls. */
         if (steps[s] == 20) assert_true(fresh >= 1 && fresh < total);
     }
 }
@@ -271,7 +266,7 @@ static int lose_unsynced(const char *path, const struct stat *st, int type, stru
     return 0;
 }
 
-/* the kernel may write names before data: all renames survive, unsynced data do not */
+/* The kernel may write names before data: all renames survive, data without fsync do not. */
 static void test_power_cut(void **state) {
     (void)state;
     const int64_t steps[] = {20, 10};
@@ -297,7 +292,7 @@ static void test_power_cut(void **state) {
             assert_true(n > total ? WIFEXITED(status) : WIFSIGNALED(status));
             assert_int_equal(nftw(dir, lose_unsynced, 8, FTW_PHYS), 0);
             const int64_t newest = load();
-            /* acknowledged: it survives */
+            /* The save was acknowledged, so it must survive. */
             if (n > total) assert_int_equal(newest, steps[s]);
         }
     }
@@ -306,7 +301,7 @@ static void test_power_cut(void **state) {
 }
 
 int main(void) {
-    /* in memory where there is such a place: thousands of syncs are not what is tested */
+    /* The folder is in memory where possible, because thousands of fsync calls are slow. */
     strcpy(dir,
            access("/dev/shm", W_OK) == 0 ? "/dev/shm/bt-faults-XXXXXX" : "/tmp/bt-faults-XXXXXX");
     if (!mkdtemp(dir)) return 1;

@@ -1,6 +1,6 @@
-/* test_save_ranks.c - a checkpoint of several ranks, which are threads: whose file has what, what all are told, which
- * rank reads which file again, and that an error of one rank, or in any collective, is that of all and leaves the
- * older checkpoint as it was. */
+/* test_save_ranks.c - a checkpoint of several ranks, which are threads: contents of each file, result on
+ * each rank, which rank verifies which file, and that an error of one rank or of a collective is returned by
+ * all and leaves the older checkpoint unchanged. */
 #include "tests/engine/ckpt/ckpt_world.h"
 
 #include <dirent.h>
@@ -12,15 +12,15 @@
 #include "engine/ckpt/format.h"
 #include "tests/engine/ckpt/rank_threads.h"
 
-enum { RANKS = 4, EACH = 100, ALL = RANKS * EACH, SILENT = 1 }; /* rank SILENT gives nothing */
+enum { RANKS = 4, EACH = 100, ALL = RANKS * EACH, SILENT = 1 }; /* Rank SILENT has no data. */
 
 static world *s;
 static float values[ALL];
-/* what the ranks ask for and get */
+/* arguments and results of the ranks */
 static struct {
     int64_t step;
     int attempt;
-    const char *dir[RANKS]; /* of each; NULL: that of all */
+    const char *dir[RANKS]; /* folder of each rank; NULL: the common folder */
     bool best;
 } job;
 static struct {
@@ -72,10 +72,10 @@ static void save_all(int64_t step, int attempt) {
     with_ranks("2,2", save_one, NULL);
 }
 
-/* where: NULL, the folder of all checkpoints */
+/* where NULL: in the folder of all checkpoints */
 static void find_all(const char *where) { with_ranks("2,2", find_one, (void *)(uintptr_t)where); }
 
-/* the code and the message of all ranks; from: the rank whose it is */
+/* Checks that all ranks return this code and message; from: the rank of the error. */
 static void all_say(bt_code code, int from, const char *message) {
     for (int r = 0; r < RANKS; r++) {
         if (got[r].code != code)
@@ -87,7 +87,7 @@ static void all_say(bt_code code, int from, const char *message) {
     }
 }
 
-/* names in a folder that begin so */
+/* Counts the names in a folder with this prefix. */
 static int count(const char *folder, const char *begin) {
     int n = 0;
     DIR *d = opendir(folder);
@@ -139,7 +139,7 @@ static void each_rank_writes_its_own(void **state) {
     }
     assert_int_equal(count(s->dir, "best"), 0);
     ckpt_manifest_release(&m);
-    /* all of it comes back but what the silent rank kept for itself, which is not there */
+    /* All data are read back except those of the silent rank. */
     float back[ALL];
     for (int r = 0; r < RANKS; r++) {
         const bt_ckpt_slice one = {
@@ -148,7 +148,7 @@ static void each_rank_writes_its_own(void **state) {
         assert_int_equal(bt_ckpt_load(want, &one, 1, &err) == BT_OK, r != SILENT);
         if (r != SILENT) assert_memory_equal(back + r * EACH, values + r * EACH, 4 * EACH);
     }
-    /* the best one, and the newest two */
+    /* the best checkpoint and the newest two */
     job.best = true;
     save_all(110, 0);
     job.best = false;
@@ -160,7 +160,7 @@ static void each_rank_writes_its_own(void **state) {
     assert_int_equal(count(s->dir, "step-"), 3);
 }
 
-/* nothing of a save that failed stays, and the one before loads */
+/* A failed save leaves no files, and the previous checkpoint loads. */
 static void the_older_one_is_left_alone(int64_t step) {
     assert_int_equal(count(s->dir, "step-"), 1);
     find_all(NULL);
@@ -174,7 +174,7 @@ static void an_error_of_one_rank_is_that_of_all(void **state) {
     char says[300];
     save_all(100, 0);
     all_say(BT_OK, -1, NULL);
-    for (int rank = 0; rank < RANKS; rank++) { /* what it has is no number */
+    for (int rank = 0; rank < RANKS; rank++) { /* One rank has a value that is not finite. */
         if (rank == SILENT) continue;
         values[rank * EACH + 7] = NAN;
         save_all(200, 0);
@@ -187,12 +187,12 @@ static void an_error_of_one_rank_is_that_of_all(void **state) {
         values[rank * EACH + 7] = 1;
         the_older_one_is_left_alone(100);
     }
-    check_ok(bt_ckpt_begin(s->dir, 3, &err), &err); /* rank 0 alone asks the fence */
+    check_ok(bt_ckpt_begin(s->dir, 3, &err), &err); /* Only rank 0 checks the fence. */
     save_all(200, 2);
     snprintf(says, sizeof says, "attempt 2 may not write to '%s': attempt 3 began there", s->dir);
     all_say(BT_BUSY, 0, says);
     the_older_one_is_left_alone(100);
-    /* a rank that cannot write: its folder is another one, and not there */
+    /* One rank cannot write because its folder does not exist. */
     for (int rank = 0; rank < RANKS; rank += 3) {
         job.dir[rank] = "/proc/none";
         save_all(200, 3);
@@ -219,8 +219,8 @@ static void an_error_of_one_rank_is_that_of_all(void **state) {
     the_older_one_is_left_alone(100);
 }
 
-/* Each collective fails in turn: of begin, of the folder, of the rows, of the end. Before the commit nothing is left
- * but an empty folder of which not all ranks know, which the next attempt sweeps; after it the checkpoint loads. */
+/* Each collective fails in turn: at begin, folder, rows, end. Before the commit at most an empty folder
+ * remains, which the next attempt removes; after it the checkpoint loads. */
 static void a_collective_that_fails(void **state) {
     (void)state;
     enum { FOLDER = 3, COMMIT = 6, ALL_OF_THEM = 7 };
@@ -245,7 +245,7 @@ static void a_collective_that_fails(void **state) {
     }
 }
 
-/* ---- which one is loaded --------------------------------------------------------------------- */
+/* ---- choice of the checkpoint to load -------------------------------------------------------- */
 
 static void flip(const char *folder, const ckpt_manifest *m, int file, off_t at) {
     char path[2 * PATH_MAX];
@@ -263,7 +263,8 @@ static void ranks_share_the_reading(void **state) {
     bt_err err = BT_ERR_INIT;
     ckpt_manifest m;
     char newest[128], want[400];
-    enum { DATA = 64 + 144 + 5 }; /* behind the heads of the file and of its first section */
+    /* offset behind the heads of the file and of its first section */
+    enum { DATA = 64 + 144 + 5 };
     save_all(100, 0);
     save_all(200, 0);
     snprintf(newest, sizeof newest, "%s/step-000000000200", s->dir);
@@ -275,7 +276,7 @@ static void ranks_share_the_reading(void **state) {
         assert_string_equal(got[r].why, "");
     }
     check_ok(ckpt_manifest_read(newest, &m, &err), &err);
-    for (int file = 0; file < RANKS - 1; file++) { /* file i is read whole by rank i */
+    for (int file = 0; file < RANKS - 1; file++) { /* Rank i verifies file i completely. */
         flip(newest, &m, file, DATA);
         find_all(NULL);
         all_say(BT_OK, -1, NULL);
@@ -285,14 +286,14 @@ static void ranks_share_the_reading(void **state) {
             assert_memory_equal(got[r].why, want, strlen(want));
             assert_string_equal(got[r].why, got[0].why);
         }
-        find_all(newest); /* the one that was chosen is not read whole again */
+        find_all(newest); /* The chosen checkpoint is not verified again. */
         all_say(BT_OK, -1, NULL);
         for (int r = 0; r < RANKS; r++) {
             assert_int_equal(got[r].step, 200);
             assert_string_equal(got[r].path, newest);
         }
         flip(newest, &m, file, DATA);
-        flip(newest, &m, file, 9); /* the head is looked at by all */
+        flip(newest, &m, file, 9); /* All ranks check the head. */
         find_all(NULL);
         for (int r = 0; r < RANKS; r++) {
             assert_int_equal(got[r].step, 100);
@@ -310,7 +311,7 @@ static void ranks_share_the_reading(void **state) {
     ckpt_manifest_release(&m);
 }
 
-/* what rank 3 finds below the folder of checkpoints lies on another host, whose folder it is */
+/* The folder that rank 3 uses is on another host. */
 static char of_rank_3[128];
 
 int open(const char *path, int flags, ...) {
@@ -326,7 +327,7 @@ int open(const char *path, int flags, ...) {
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
 }
 
-/* hosts with folders of their own must have the same; what rank 0 has counts */
+/* Hosts with separate folders must have the same checkpoint; rank 0 decides. */
 static void every_host_has_the_same_one(void **state) {
     (void)state;
     char other[100], command[400], want[400];
@@ -336,7 +337,7 @@ static void every_host_has_the_same_one(void **state) {
     snprintf(command, sizeof command, "mkdir '%s' && cp -r '%s'/step-* '%s'", other, s->dir, other);
     assert_int_equal(system(command), 0);
     snprintf(of_rank_3, sizeof of_rank_3, "%s", other);
-    find_all(NULL); /* a copy is the same */
+    find_all(NULL); /* A copy is accepted. */
     all_say(BT_OK, -1, NULL);
     for (int r = 0; r < RANKS; r++) assert_int_equal(got[r].step, 200);
     of_rank_3[0] = '\0';
@@ -354,7 +355,7 @@ static void every_host_has_the_same_one(void **state) {
         assert_string_equal(got[r].why, want);
     }
     of_rank_3[0] = '\0';
-    /* no checkpoint at all */
+    /* There is no checkpoint. */
     snprintf(other, sizeof other, "%s/nothing", s->dir);
     assert_int_equal(mkdir(other, 0700), 0);
     find_all(other);

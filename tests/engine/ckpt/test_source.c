@@ -1,6 +1,6 @@
-/* test_source.c - slices out of sections: for drawn cuts of a tensor into sections and drawn slices of it, stretches
- * and blocks of columns, against a plain search of every element; what is missing, of another shape or of another type
- * is said; a section is read once. */
+/* test_source.c - assembling slices from sections: random divisions of a tensor into sections and random
+ * slices, contiguous and in blocks of columns, compared with a plain search of every element; errors for
+ * missing elements and wrong shapes or types; each section is read once. */
 #include "engine/ckpt/section_source.h"
 #include "tests/engine/ckpt/ckpt_world.h"
 
@@ -10,13 +10,13 @@ static uint64_t drawn;
 static uint64_t draw(uint64_t below) { return bt_rng_u64(5, 1, drawn++) % below; }
 
 typedef struct fake_source {
-    ckpt_source from; /* its first member */
+    ckpt_source from; /* must be the first member */
     ckpt_section sections[MOST_SECTIONS];
-    size_t reads[MOST_SECTIONS]; /* by data_offset */
+    size_t reads[MOST_SECTIONS]; /* reads per section, by data_offset */
     bool fails;
 } fake_source;
 
-/* element i of a section that begins at `first` is the place of it in the tensor */
+/* Returns the position in the tensor of element i of a section that begins at `first`. */
 static uint64_t place_of(const section_head *h, uint64_t i) {
     return h->first + (h->width ? i / h->width * h->stride + i % h->width : i);
 }
@@ -52,16 +52,17 @@ static void begin(fake_source *f) {
 }
 
 static void done(fake_source *f) {
-    f->from.sections = NULL; /* not malloc'ed */
+    f->from.sections = NULL; /* The array is not from malloc. */
     ckpt_source_release(&f->from);
     assert_null(f->from.scratch);
 }
 
-/* a cut of the whole tensor: rows of one stride in blocks of columns, or stretches; some parts are left out */
+/* Divides the whole tensor into blocks of columns with one stride, or into contiguous ranges; some parts are
+ * left out. */
 static void draw_sections(fake_source *f, bool has[ELEMS]) {
-    const uint64_t leave_out = draw(4) ? 1000 : 4; /* one of so many */
+    const uint64_t leave_out = draw(4) ? 1000 : 4; /* One part of this number is left out. */
     memset(has, 0, ELEMS);
-    add(f, "a", "weight", 0, 10, 0, 0); /* neighbours in the order of the names */
+    add(f, "a", "weight", 0, 10, 0, 0); /* names that are adjacent in sorted order */
     add(f, "w", "exp_avg", 0, ELEMS, 0, 0);
     add(f, "w", "weight2", 0, ELEMS, 0, 0);
     add(f, "x", "weight", 0, ELEMS, 0, 0);
@@ -120,7 +121,7 @@ static void drawn_slices_of_drawn_sections(void **state) {
             assert_true(d < 0 || (d == 0 && a->first < b->first));
         }
         for (int again = 0; again < 3;
-             again++) { /* scratch memory holds what the last one has read */
+             again++) { /* The scratch memory still contains the last section. */
             const bt_ckpt_slice want = draw_slice(x);
             const section_head at = {
                 .first = want.first, .width = want.width, .stride = want.stride};
@@ -151,7 +152,8 @@ static void drawn_slices_of_drawn_sections(void **state) {
     assert_true(whole > DRAWS && partly > DRAWS / 20 && none > DRAWS / 100);
 }
 
-/* only sections of which something is wanted are read, and one that was read for a part is not read again */
+/* Only sections with requested elements are read, and a section that was read for one part is not read
+ * again. */
 static void sections_are_read_once(void **state) {
     (void)state;
     fake_source f;
@@ -164,10 +166,10 @@ static void sections_are_read_once(void **state) {
     for (int k = 0; k < 2; k++, want.first = 52, want.count = 8)
         check_ok(ckpt_source_fill(&f.from, &want, &err), &err);
     assert_true(f.reads[0] == 0 && f.reads[1] == 1 && f.reads[2] == 0 && f.reads[3] == 0);
-    want.first = 30, want.count = 60; /* whole ones go to their place at once */
+    want.first = 30, want.count = 60; /* Whole sections are read directly into the destination. */
     check_ok(ckpt_source_fill(&f.from, &want, &err), &err);
     assert_true(f.reads[0] == 0 && f.reads[1] == 2 && f.reads[2] == 1 && f.reads[3] == 0);
-    want.first = 31, want.count = 2; /* which is still there */
+    want.first = 31, want.count = 2; /* The section is still in scratch memory. */
     check_ok(ckpt_source_fill(&f.from, &want, &err), &err);
     assert_true(f.reads[1] == 2 && x[0] == 31 && x[1] == 32);
     want.first = 0;
@@ -175,7 +177,7 @@ static void sections_are_read_once(void **state) {
     want.first = 31;
     check_ok(ckpt_source_fill(&f.from, &want, &err), &err);
     assert_true(f.reads[0] == 1 && f.reads[1] == 3 && x[0] == 31);
-    f.fails = true; /* what could not be read is not there */
+    f.fails = true; /* A failed read is not cached. */
     want.first = 61;
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_IO);
     want.first = 31;
@@ -189,7 +191,7 @@ static void sections_are_read_once(void **state) {
     done(&f);
 }
 
-/* the state is written, of what may be absent: zeros; of what is there in part it is not */
+/* An absent optional tensor becomes zeros; a partially present one is an error. */
 static void what_is_absent(void **state) {
     (void)state;
     fake_source f;
@@ -214,7 +216,7 @@ static void what_is_absent(void **state) {
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
     assert_string_equal(
         err.msg, "'w' of checkpoint 'fake' has 120 elements, the model 119: another model shape");
-    /* names that no section can have */
+    /* Names that no section can have. */
     for (int of_state = 0; of_state < 2; of_state++) {
         const size_t n = of_state ? 32 : 56;
         memset(name, 'w', n);
@@ -236,14 +238,14 @@ static void what_is_absent(void **state) {
         check_ok(ckpt_source_fill(&f.from, &want, &err), &err);
     }
     done(&f);
-    begin(&f); /* of nothing */
+    begin(&f); /* an empty slice */
     want.optional = false;
     assert_false(ckpt_source_touches(&f.from, &want));
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
     done(&f);
 }
 
-/* numbers of another type are converted where both are numbers; bytes are bytes */
+/* Elements of another numeric type are converted; bytes are not. */
 static void types_are_converted(void **state) {
     (void)state;
     static const bt_ckpt_type types[] = {BT_CKPT_F32, BT_CKPT_BF16, BT_CKPT_U8, BT_CKPT_LOG8,

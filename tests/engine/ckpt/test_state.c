@@ -1,9 +1,9 @@
-/* The registry of state: who adds a row survives a restart; a checkpoint that knows nothing of a row
- * lets it begin anew; what is no JSON object is refused. */
+/* The registry of state: each row survives a restart; a row that is absent from a checkpoint starts with its
+ * default; text that is not a JSON object is refused. */
 #include "engine/ckpt/state.h"
 #include "tests/engine/ckpt/ckpt_world.h"
 
-typedef struct owner { /* of some state */
+typedef struct owner { /* an owner of state */
     int64_t count;
     double rate;
     float array[4];
@@ -43,7 +43,7 @@ static bt_state registry_of(owner *o, const char *name) {
     return s;
 }
 
-/* who adds a row survives; a checkpoint that knows nothing of the row begins it anew */
+/* Each row survives; a row that is absent from the checkpoint starts with its default. */
 static void test_registry(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
@@ -83,7 +83,7 @@ static void test_registry(void **state) {
     bt_text_release(&bad);
 }
 
-typedef struct seen { /* what a row was given */
+typedef struct seen { /* values that a row received */
     int64_t ints[4], n_ints, whole;
     double real;
     bool yes;
@@ -101,7 +101,8 @@ static void see(void *ctx, const bt_state_values *v) {
              bt_state_text(v, "text") ? bt_state_text(v, "text") : "none");
 }
 
-/* of each type; what is missing or of another type is what it is otherwise; of a long list the end */
+/* Values of each type; a missing value or one of another type becomes the default; of a long list the last
+ * entries are kept. */
 static void values_of_any_type(void **state) {
     (void)state;
     static const struct {
@@ -143,7 +144,7 @@ static void one_and_none(void *ctx, bt_state_use use, bt_slices *out) {
         bt_slices_add(out, &(bt_ckpt_slice){.tensor = ctx, .state = "mine", .count = count});
 }
 
-/* what has no elements is no slice; the list begins anew, whatever it held */
+/* An empty slice is dropped, and the list starts anew whatever it contained. */
 static void slices_without_elements_are_none(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -152,7 +153,7 @@ static void slices_without_elements_are_none(void **state) {
     bt_slices out;
     bt_state_add(&s, &(bt_state_row){.name = "row", .ctx = name, .slices = one_and_none});
     memset(&out, 0, sizeof out);
-    out.failed = true; /* of an earlier use */
+    out.failed = true; /* left from an earlier use */
     check_ok(bt_state_slices(&s, BT_STATE_SAVE, &out, &err), &err);
     assert_int_equal(out.n, 1);
     assert_true(out.at[0].count == 1);
@@ -165,7 +166,7 @@ static void load_rank(void *ctx, const bt_state_values *v) {
     *(int64_t *)ctx = bt_state_int(v, "is", -1);
 }
 
-/* as many rows as there is room for, each with its own values and slices */
+/* The registry accepts rows up to its capacity, each with its own values and slices. */
 static void a_full_registry(void **state) {
     (void)state;
     static char names[BT_STATE_ROWS][8];
@@ -187,7 +188,7 @@ static void a_full_registry(void **state) {
     check_ok(bt_state_load_values(&t, &values, &err), &err);
     assert_memory_equal(in, out, sizeof in);
     bt_text_clear(&values);
-    check_ok(bt_state_save_values(&t, &values, &err), &err); /* no row of it saves */
+    check_ok(bt_state_save_values(&t, &values, &err), &err); /* No row saves anything. */
     assert_string_equal(bt_text_str(&values), "{}");
     bt_text_release(&values);
     check_ok(bt_state_slices(&s, BT_STATE_SAVE, &slices, &err), &err);

@@ -1,5 +1,5 @@
-/* test_clock_sync.c - offsets of clocks on messages whose way takes as long as the test says: the shortest trip counts,
- * and its half is the error that it states. */
+/* test_clock_sync.c - clock offsets from messages with given travel times: the shortest round trip counts,
+ * and half of it is the stated error. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,8 +13,8 @@
 
 enum { ROUNDS = 24, OFFSET_NS = 5000000, SIZE = 3 };
 
-static int64_t now_ns;                            /* of this rank's clock */
-static int64_t there_ns[ROUNDS], back_ns[ROUNDS]; /* how long a message travels */
+static int64_t now_ns;                            /* this rank's clock */
+static int64_t there_ns[ROUNDS], back_ns[ROUNDS]; /* travel times of the messages */
 static int64_t others_error_ns;
 static int n_sent, n_received, calls;
 static struct bt_comm comm = {.size = SIZE};
@@ -31,7 +31,8 @@ int MPI_Send(const void *data, int n, MPI_Datatype type, int to, int tag, MPI_Co
     assert_true(n == 1 && type == MPI_INT64_T);
     assert_true(*(const int64_t *)data == now_ns);
     assert_int_equal(to, comm.rank == 0 ? 1 + n_sent / ROUNDS : 0);
-    assert_int_equal(n_received - n_sent, comm.rank == 0); /* rank 0 answers, the others ask */
+    /* Rank 0 replies to the requests of each rank. */
+    assert_int_equal(n_received - n_sent, comm.rank == 0);
     now_ns += comm.rank == 0 ? 10 : there_ns[n_sent];
     n_sent++;
     return MPI_SUCCESS;
@@ -77,17 +78,17 @@ static void the_shortest_trip_counts(void **state) {
         }
         bt_clock_sync s = ping(1);
         assert_true(n_sent == ROUNDS && n_received == ROUNDS);
-        assert_int_equal(s.offset_ns, OFFSET_NS + 50); /* it takes both ways for equally long */
+        assert_int_equal(s.offset_ns, OFFSET_NS + 50); /* Both directions take equally long. */
         assert_int_equal(s.error_ns, 251);
         assert_int_equal(bt_clock_sync_common(&s, 1000), OFFSET_NS + 1050);
-        others_error_ns = 900; /* the error is that of the rank which knows least */
+        others_error_ns = 900; /* The result is the largest error of all ranks. */
         s = ping(2);
         assert_int_equal(s.offset_ns, OFFSET_NS + 50);
         assert_int_equal(s.error_ns, 900);
     }
 }
 
-static void rank_0_answers_each_rank_in_turn(void **state) {
+static void rank_0_replies_to_each_rank_in_turn(void **state) {
     (void)state;
     others_error_ns = 70;
     const bt_clock_sync s = ping(0);
@@ -97,7 +98,7 @@ static void rank_0_answers_each_rank_in_turn(void **state) {
     assert_int_equal(s.error_ns, 70);
 }
 
-static void a_rank_alone_asks_nobody(void **state) {
+static void a_single_rank_sends_no_message(void **state) {
     (void)state;
     comm.size = 1;
     const bt_clock_sync s = ping(0);
@@ -109,8 +110,8 @@ static void a_rank_alone_asks_nobody(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shortest_trip_counts),
-        cmocka_unit_test(rank_0_answers_each_rank_in_turn),
-        cmocka_unit_test(a_rank_alone_asks_nobody),
+        cmocka_unit_test(rank_0_replies_to_each_rank_in_turn),
+        cmocka_unit_test(a_single_rank_sends_no_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Every gradient codec against plain loops on awkward sizes: encode, decode, add; what bf16 makes of
- * each kind of number; payloads that are none are refused; the settings' words are the table's. */
+/* Each gradient codec compared with plain loops on awkward sizes: encoding, decoding, adding; conversion of
+ * each kind of number to bf16; refusal of invalid payloads; and the names of the setting. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ enum { MOST = 3000, GUARD = 64 };
 static const size_t sizes[] = {0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 65, 255, 1024, 1025, MOST};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
-/* the nearest bf16, of two equally near ones that with an even last bit: by trying both */
+/* Rounds to bf16, ties to even, by trying both neighbours. */
 static float round_bf16(float x) {
     uint32_t bits;
     float low, high;
@@ -27,14 +27,14 @@ static float round_bf16(float x) {
     uint32_t below = bits & 0xffff0000u, above = below + 0x10000u;
     memcpy(&low, &below, sizeof low);
     memcpy(&high, &above, sizeof high);
-    /* beyond the largest one: as if exponents went on */
+    /* Above the largest value, as if the exponent range continued. */
     double next = isinf(high) ? copysign(0x1p128, (double)x) : (double)high;
     double down = fabs((double)x - (double)low), up = fabs(next - (double)x);
     if (down != up) return down < up ? low : high;
     return below & 0x10000u ? high : low;
 }
 
-/* ---- what a codec's values are, by plain loops ----------------------------------------------- */
+/* ---- values of each codec, by plain loops ---------------------------------------------------- */
 
 typedef void (*loop)(float *y, const float *v, size_t n);
 
@@ -78,7 +78,8 @@ static void ternary_loop(float *y, const float *v, size_t n) {
     }
 }
 
-/* what is sent: fewer than the block's share are larger, or as large and before it */
+/* Sends the elements with fewer larger ones in their block than the block's share; ties go to the lower
+ * index. */
 static void topk_loop(float *y, const float *v, size_t n) {
     for (size_t i = 0; i < n; i++) {
         size_t first = i / 512 * 512, end = first + 512 < n ? first + 512 : n, before = 0;
@@ -104,8 +105,7 @@ static bool same(const float *a, const float *b, size_t n) {
     return true;
 }
 
-/* One encoding of x with what is owed (NULL: no error feedback), then its payload decoded, and added
- * twice. */
+/* Encodes x with its residual (NULL: no error feedback), then decodes the payload and adds it twice. */
 static void round_trip(const bt_codec *c, const float *x, size_t n, float *owed) {
     static float v[MOST], want[MOST], got[MOST + 1], sum[MOST + 1];
     size_t bound = c->bound(n);
@@ -146,20 +146,20 @@ static void payloads_are_those_of_plain_loops(void **state) {
                 for (size_t i = 0; i < sizes[s]; i += 7) x[i] = 0;
                 round_trip(c, x, sizes[s], c->state_bytes ? owed : NULL);
             }
-            /* many are as large as others, and a few larger, at the beginning and the end */
+            /* Many elements are equal, and a few at the beginning and the end are larger. */
             float none[MOST] = {0};
             for (size_t i = 0; i < sizes[s]; i++)
                 x[i] = i % 256 == 0 || i % 256 == 255 ? 3 : i % 3 ? 1 : -1;
             round_trip(c, x, sizes[s], c->state_bytes ? none : NULL);
-            memset(x, 0, sizeof x); /* nothing but what is owed */
+            memset(x, 0, sizeof x); /* Only the residual is encoded. */
             round_trip(c, x, sizes[s], c->state_bytes ? owed : NULL);
         }
     }
 }
 
-/* A block that is not finite is not finite for those who decode it, and leaves its state as it was; other
- * blocks are what they were. */
-static void what_is_not_finite_spoils_no_residual(void **state) {
+/* A block with a value that is not finite decodes as not finite and leaves its residual unchanged; the
+ * remaining blocks decode as usual. */
+static void nonfinite_values_leave_the_residual(void **state) {
     (void)state;
     static const float bad[] = {INFINITY, -INFINITY, NAN};
     static float x[MOST], y[MOST], owed[MOST], before[MOST];
@@ -185,7 +185,7 @@ static void what_is_not_finite_spoils_no_residual(void **state) {
     }
 }
 
-static void what_is_no_payload_is_refused(void **state) {
+static void invalid_payloads_are_refused(void **state) {
     (void)state;
     static float x[33], y[33], before[33], owed[33];
     unsigned char payload[1024];
@@ -207,8 +207,8 @@ static void what_is_no_payload_is_refused(void **state) {
     }
 }
 
-/* a place behind the end of its block would be written behind the gradients, or into another block */
-static void places_lie_in_their_blocks(void **state) {
+/* An index beyond its block would write behind the gradients or into another block, so it is refused. */
+static void indices_beyond_their_block_are_refused(void **state) {
     (void)state;
     enum { N = 512 + 88, SENT = 16 + 3 };
     static float x[N], y[N], owed[N];
@@ -231,8 +231,8 @@ static void places_lie_in_their_blocks(void **state) {
     }
 }
 
-/* The drawing at the head of each codec's file: `head` bytes of each block of `block` values, and `bytes` of every
- * `per` values in it or what is left of them. */
+/* Sizes of the drawing at the head of each codec's file: `head` bytes per block of `block` values, and
+ * `bytes` per `per` values or the rest of them. */
 static void payloads_have_the_bytes_of_the_drawing(void **state) {
     (void)state;
     static const struct {
@@ -243,7 +243,8 @@ static void payloads_have_the_bytes_of_the_drawing(void **state) {
                 {BT_CODEC_SIGN, 256, 4, 8, 1},
                 {BT_CODEC_TERNARY, 256, 4, 5, 1},
                 {BT_CODEC_TOPK, 512, 0, 32, 4}};
-    assert_int_equal(sizeof rows / sizeof *rows, BT_CODEC_COUNT - 1); /* all but none */
+    /* every codec except "none" */
+    assert_int_equal(sizeof rows / sizeof *rows, BT_CODEC_COUNT - 1);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         for (size_t n = 0; n <= 1100; n++) {
             size_t want = 0;
@@ -264,15 +265,15 @@ static void bf16_keeps_every_kind_of_number(void **state) {
         {0.0f, 0.0f},
         {-0.0f, -0.0f},
         {1.0f, 1.0f},
-        {0x1.01p0f, 0x1.00p0f}, /* half way: to even */
+        {0x1.01p0f, 0x1.00p0f}, /* halfway: to even */
         {0x1.03p0f, 0x1.04p0f},
         {-0x1.03p0f, -0x1.04p0f},
-        {0x1.010002p0f, 0x1.02p0f}, /* just above it */
+        {0x1.010002p0f, 0x1.02p0f}, /* just above halfway */
         {0x1.fefffep127f, 0x1.fep127f},
-        {0x1.ffp127f, INFINITY}, /* rounds above the largest */
+        {0x1.ffp127f, INFINITY}, /* rounds to a value above the largest */
         {INFINITY, INFINITY},
         {-INFINITY, -INFINITY},
-        {0x1p-133f, 0x1p-133f}, /* the smallest */
+        {0x1p-133f, 0x1p-133f}, /* the smallest value */
         {0x1p-134f, 0.0f},
         {0x1.8p-133f, 0x1p-132f},
         {NAN, NAN},
@@ -316,9 +317,9 @@ static void the_words_of_the_setting_are_the_table(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(payloads_are_those_of_plain_loops),
-        cmocka_unit_test(what_is_not_finite_spoils_no_residual),
-        cmocka_unit_test(what_is_no_payload_is_refused),
-        cmocka_unit_test(places_lie_in_their_blocks),
+        cmocka_unit_test(nonfinite_values_leave_the_residual),
+        cmocka_unit_test(invalid_payloads_are_refused),
+        cmocka_unit_test(indices_beyond_their_block_are_refused),
         cmocka_unit_test(payloads_have_the_bytes_of_the_drawing),
         cmocka_unit_test(bf16_keeps_every_kind_of_number),
         cmocka_unit_test(the_words_of_the_setting_are_the_table),

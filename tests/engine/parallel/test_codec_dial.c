@@ -1,4 +1,4 @@
-/* The dial of gradient codecs: ladders, when it goes up and down and when it stays, budgets. */
+/* The dial of gradient codecs: ladders, conditions for changing the rung up and down, budgets. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,23 +62,24 @@ static void a_fast_network_changes_nothing(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
     bt_codec_dial d = {0};
-    /* all hidden, and 4 % that nothing hides */
+    /* fully hidden, and 4 % that cannot be hidden */
     static const world worlds[] = {{1, 0.5, 0.3}, {1, 0.1, 0.14}};
     for (size_t k = 0; k < 2; k++)
         for (int i = 0; i < 20; i++) assert_int_equal(turn(&d, &l, 0, 3, &worlds[k]), 0);
 }
 
-/* It goes to the first rung that is fast enough, and stays there: no see-saw on a steady network. */
+/* The dial goes to the first rung that is fast enough and keeps it: it does not oscillate on a steady
+ * network. */
 static void a_slow_network_takes_as_few_bits_as_it_needs(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
     static const struct {
         world w;
         int want, most;
-    } rows[] = {{{1, 0.3, 0.6}, 1, 3},  /* bf16 is hidden */
-                {{1, 0.3, 1.2}, 2, 3},  /* bf16 is exposed for 0.3 s, int8 is hidden */
-                {{1, 0.3, 10}, 3, 3},   /* only sign is */
-                {{1, 0.3, 100}, 3, 3},  /* not even sign: the last */
+    } rows[] = {{{1, 0.3, 0.6}, 1, 3},  /* bf16 is hidden. */
+                {{1, 0.3, 1.2}, 2, 3},  /* bf16 is exposed for 0.3 s, int8 is hidden. */
+                {{1, 0.3, 10}, 3, 3},   /* Only sign is hidden. */
+                {{1, 0.3, 100}, 3, 3},  /* Even sign is exposed; it is the last rung. */
                 {{1, 0.3, 100}, 2, 2}}; /* --codec int8 */
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         bt_codec_dial d = {0};
@@ -97,28 +98,30 @@ static void a_network_that_recovers_gets_fp32_again(void **state) {
     bt_codec_dial d = {0};
     int at = turn(&d, &l, 0, 2, &slow);
     assert_int_equal(at, 2);
-    assert_int_equal(turn(&d, &l, at, 2, &fast), 2); /* one window is not enough */
+    assert_int_equal(turn(&d, &l, at, 2, &fast), 2); /* One window is not enough. */
     assert_int_equal(turn(&d, &l, at, 2, &slow), 2);
-    assert_int_equal(turn(&d, &l, at, 2, &fast), 2); /* in a row */
+    assert_int_equal(turn(&d, &l, at, 2, &fast), 2); /* two windows in a row */
     assert_int_equal(turn(&d, &l, at, 2, &fast), 0);
-    /* right after it went up two are enough, too */
+    /* Two windows suffice also directly after going up. */
     d = (bt_codec_dial){0};
     assert_int_equal(turn(&d, &l, 0, 2, &slow), 2);
     assert_int_equal(turn(&d, &l, 2, 2, &fast), 2);
     assert_int_equal(turn(&d, &l, 2, 2, &fast), 0);
 }
 
-/* of the rungs that two windows would do with, the one with fewer bits; in either order */
+/* If two windows allow different rungs, the dial takes the one with fewer bits, in either order of the
+ * windows. */
 static void the_more_cautious_rung_is_taken(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
-    const world slower = {1, 0.3, 0.5}, faster = {1, 0.3, 0.2}; /* bf16 is hidden, fp32 is */
+    /* With the first network bf16 is hidden, with the second fp32. */
+    const world slower = {1, 0.3, 0.5}, faster = {1, 0.3, 0.2};
     for (int order = 0; order < 2; order++) {
         bt_codec_dial d = {.room_s = 0.3};
         assert_int_equal(turn(&d, &l, 2, 3, order ? &slower : &faster), 2);
         assert_int_equal(turn(&d, &l, 2, 3, order ? &faster : &slower), 1);
     }
-    /* a window without steps says nothing */
+    /* A window without steps is ignored. */
     bt_codec_dial d = {.unasked = BT_DIAL_ASK};
     bt_dial_window w = window(&slower, l.at[2]);
     w.steps = 0;
@@ -127,10 +130,10 @@ static void the_more_cautious_rung_is_taken(void **state) {
     assert_true(bt_codec_dial_asks(&d, 2, 3, &w));
 }
 
-/* ---- a machine that other work keeps busy ---------------------------------------------------- */
+/* ---- a machine with other load --------------------------------------------------------------- */
 
-/* The same, where ranks are late to send and to answer by delay_s, which nothing hides; the dial is told
- * what the link takes where it asks. asked: counts that */
+/* The same with ranks that send and reply late by delay_s, which cannot be hidden; the dial receives the
+ * link's time if it requests a measurement, which `asked` counts. */
 static int turn_delayed(bt_codec_dial *d, const bt_codec_ladder *l, int now, const world *w,
                         double delay_s, int *asked) {
     double share;
@@ -156,7 +159,7 @@ static void delays_of_a_busy_machine_are_not_the_network(void **state) {
             assert_int_equal(turn_delayed(&d, &l, 0, &fast, delay, &asked), 0);
             assert_int_equal(asked, i);
         }
-        /* and a link that becomes slow beside that is seen for what it is: int8, as without delays */
+        /* A link that becomes slow in addition is recognized: int8, as without delays. */
         int at = turn_delayed(&d, &l, 0, &slow, delay, &asked);
         assert_int_equal(at, 2);
         for (int i = 0; i < 20; i++)
@@ -164,7 +167,7 @@ static void delays_of_a_busy_machine_are_not_the_network(void **state) {
     }
 }
 
-/* They do not keep a codec in use either, once the network recovers. */
+/* Delays do not keep a codec in use either, once the network recovers. */
 static void a_busy_machine_gets_fp32_again(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
@@ -182,7 +185,7 @@ static void a_busy_machine_gets_fp32_again(void **state) {
     }
 }
 
-/* Where nothing holds steps up the link is not asked for, above the first rung seldom; with a budget never. */
+/* The link is not measured while no step is delayed, rarely above the first rung, and never with a budget. */
 static void the_link_is_measured_seldom(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
@@ -197,11 +200,11 @@ static void the_link_is_measured_seldom(void **state) {
     bt_codec_dial given = {.budget = 1e6};
     assert_false(bt_codec_dial_asks(&given, 0, 3, &held_up));
     assert_true(bt_codec_dial_asks(&d, 0, 3, &held_up));
-    assert_false(bt_codec_dial_asks(&d, 0, 0, &held_up)); /* nothing is above */
+    assert_false(bt_codec_dial_asks(&d, 0, 0, &held_up)); /* There is no rung above. */
 }
 
-/* One calm window is confirmed by the next one, of which the link is asked for where the first one's was. */
-static void a_calm_link_is_asked_for_again(void **state) {
+/* A calm window must be confirmed by the next one, which measures the link if the first one did. */
+static void a_calm_link_is_measured_again(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
     const world fast = {1, 0.3, 0.2}, slow = {1, 0.3, 1.2};
@@ -218,21 +221,24 @@ static void a_calm_link_is_asked_for_again(void **state) {
         }
 }
 
-/* What compute hides is learned upwards from any window, and downwards only where the link was asked for and
- * needs longer than what was hidden, while steps were held up. */
+/* The estimate of what compute hides grows with any window; it shrinks only if the link was measured, needs
+ * longer than was hidden, and steps were delayed. */
 static void room_shrinks_only_where_the_link_needs_it(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
     static const struct {
         double busy, exposed, link, had, want;
-    } rows[] = {{0.4, 0.2, 0.35, 0.5, 0.2},  /* 0.35 s of link, 0.2 hidden: that is all there is */
-                {0.4, 0.2, 0.35, 0.1, 0.2},  /* more than was known */
-                {0.4, 0.2, 0, 0.5, 0.5},     /* not asked for: it may be a delay */
-                {0.4, 0.2, 0, 0.1, 0.2},     /* but what was hidden can be hidden */
-                {0.5, 0.2, 0.3, 0.5, 0.5},   /* the link needs no longer than was hidden: a delay */
-                {0.5, 0.2, 0.305, 0.5, 0.5}, /* by less than a hundredth of the compute */
-                {0.5, 0.2, 0.32, 0.5, 0.3},  /* by more */
-                {0.3, 0.005, 0.4, 0.5, 0.5}, /* hardly anything was exposed: nothing was held up */
+        /* The link takes 0.35 s of which 0.2 are hidden: the estimate is 0.2. */
+    } rows[] = {{0.4, 0.2, 0.35, 0.5, 0.2},
+                {0.4, 0.2, 0.35, 0.1, 0.2}, /* more than the previous estimate */
+                {0.4, 0.2, 0, 0.5, 0.5},    /* not measured: the cause may be a delay */
+                {0.4, 0.2, 0, 0.1, 0.2},    /* The hidden time is a lower bound of the estimate. */
+                /* The link needs no longer than was hidden: the cause is a delay. */
+                {0.5, 0.2, 0.3, 0.5, 0.5},
+                {0.5, 0.2, 0.305, 0.5, 0.5}, /* longer by less than a hundredth of the compute */
+                {0.5, 0.2, 0.32, 0.5, 0.3},  /* longer by more */
+                /* Almost nothing was exposed, so no step was delayed. */
+                {0.3, 0.005, 0.4, 0.5, 0.5},
                 {0.3, 0.02, 0.4, 0.5, 0.28}}; /* two hundredths */
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double share;
@@ -249,14 +255,14 @@ static void room_shrinks_only_where_the_link_needs_it(void **state) {
     }
 }
 
-/* a rung that is exactly at a limit meets it, by times and by a budget; what is more does not */
-static void a_limit_is_met_by_what_equals_it(void **state) {
+/* A rung exactly at a limit, of time or budget, is accepted; one above it is not. */
+static void a_value_at_its_limit_is_accepted(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
     double share;
     assert_true(bt_codec_bits(l.at[1]) == 16);
     for (int more = 0; more < 2; more++) {
-        /* bf16 takes 1 s of the wire, beside 19 s of compute: a twentieth of the step */
+        /* bf16 takes 1 s of the wire beside 19 s of compute: a twentieth of the step. */
         bt_codec_dial d = {0};
         const double wire = more ? 2.01 : 2;
         bt_dial_window w = {.steps = 1, .step_s = 19 + wire, .busy_s = wire, .exposed_s = wire};
@@ -265,13 +271,13 @@ static void a_limit_is_met_by_what_equals_it(void **state) {
         w = (bt_dial_window){.steps = 1, .step_s = 1, .bytes = more ? 2.1e6 : 2e6};
         assert_int_equal(bt_codec_dial_turn(&d, &l, 0, 3, &w, &share), 1 + more);
         assert_true(isnan(share));
-        /* what is within the budget stays */
+        /* A rung within the budget is kept. */
         w.bytes = more ? 1.1e6 : 1e6;
         assert_int_equal(bt_codec_dial_turn(&d, &l, 0, 3, &w, &share), more);
     }
 }
 
-static void a_link_that_cannot_be_told_decides_nothing(void **state) {
+static void an_unknown_link_changes_nothing(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
     const world slow = {1, 0.3, 1.2}, fast = {1, 0.3, 0.1};
@@ -290,7 +296,7 @@ static void a_link_that_cannot_be_told_decides_nothing(void **state) {
 static void a_budget_is_kept(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
-    const world w = {2, 1, 0.1}; /* 1 MB as fp32 in 2 s of compute, all hidden */
+    const world w = {2, 1, 0.1}; /* 1 MB as fp32 in 2 s of compute, fully hidden */
     static const struct {
         double budget;
         int from, want;
@@ -334,10 +340,10 @@ int main(void) {
         cmocka_unit_test(delays_of_a_busy_machine_are_not_the_network),
         cmocka_unit_test(a_busy_machine_gets_fp32_again),
         cmocka_unit_test(the_link_is_measured_seldom),
-        cmocka_unit_test(a_calm_link_is_asked_for_again),
+        cmocka_unit_test(a_calm_link_is_measured_again),
         cmocka_unit_test(room_shrinks_only_where_the_link_needs_it),
-        cmocka_unit_test(a_limit_is_met_by_what_equals_it),
-        cmocka_unit_test(a_link_that_cannot_be_told_decides_nothing),
+        cmocka_unit_test(a_value_at_its_limit_is_accepted),
+        cmocka_unit_test(an_unknown_link_changes_nothing),
         cmocka_unit_test(a_budget_is_kept),
         cmocka_unit_test(budgets_are_words_or_rates),
     };

@@ -1,6 +1,6 @@
-/* The lossless codec of reproducible training: every kind of number comes back bit for bit, added as
- * if it had not been encoded; multiples of a power of two take the bits of their range; random bytes
- * are refused or decoded, and never read beyond their end; payloads are those of the drawing. */
+/* The lossless codec of reproducible training: every kind of number is restored bit for bit and added as if
+ * it had not been encoded; multiples of a power of two take the bits of their range; random bytes are
+ * refused or decoded without reading beyond their end; payloads follow the drawing. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ enum { MOST = 2000, GUARD = 64 };
 static const size_t sizes[] = {0, 1, 2, 7, 8, 9, 255, 256, 257, 511, 513, 1024, MOST};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
 
-/* each a kind of number, of element i */
+/* Returns element i of a kind of numbers. */
 static float of_kind(int kind, uint64_t i) {
     uint64_t u = bt_rng_u64(7, (uint64_t)kind, i);
     uint32_t bits = (uint32_t)u;
@@ -31,9 +31,11 @@ static float of_kind(int kind, uint64_t i) {
     case 5: return (float)((int)(u % 15) - 7) * (i / 256 % 2 ? 0x1p-30f : 0x1p-3f);
     case 6: return i == 300 ? -0.0f : (float)(u % 3) * 0.5f;
     case 7: return i == 3 ? 0x1.fffffep127f : (float)(u % 5) * 0x1p104f;
-    case 8: return (float)((int)(u % (1u << 24)) - (1 << 23)) * 0x1p-60f; /* too wide for some */
-    case 9: return i % 256 == 5 ? -0.0f : 0;        /* nothing else tells such a block from zeros */
-    default: memcpy(&x, &bits, sizeof x); return x; /* infinities and NaN among them */
+    /* range too wide for some blocks */
+    case 8: return (float)((int)(u % (1u << 24)) - (1 << 23)) * 0x1p-60f;
+    /* Only the sign of zero distinguishes this block from zeros. */
+    case 9: return i % 256 == 5 ? -0.0f : 0;
+    default: memcpy(&x, &bits, sizeof x); return x; /* includes infinities and NaN */
     }
 }
 enum { KINDS = 11 };
@@ -96,7 +98,8 @@ static void random_bytes_do_no_harm(void **state) {
     size_t decoded = 0;
     for (uint64_t k = 0; k < 20000; k++) {
         size_t n = 1 + bt_rng_u64(3, 1, k) % 600, bytes = bt_rng_u64(3, 2, k) % 700;
-        unsigned char *payload = malloc(bytes + 1); /* exactly: a sanitizer watches its end */
+        /* Allocated with its exact size, so that a sanitizer detects reads beyond its end. */
+        unsigned char *payload = malloc(bytes + 1);
         assert_non_null(payload);
         for (size_t i = 0; i < bytes; i++)
             payload[i] = (unsigned char)bt_rng_u64(4, k, i / (k % 3 ? 1 : 97));
@@ -112,11 +115,10 @@ static void random_bytes_do_no_harm(void **state) {
  * -----------------------------------------------------------------------------
  */
 
-/* bit k of a text of bytes */
+/* Returns bit k of a byte array. */
 static unsigned bit_at(const unsigned char *bytes, size_t k) { return bytes[k / 8] >> k % 8 & 1; }
 
-/* number i of the block behind a head, as the drawing has it: w bits, two's
- * complement, times 2^e */
+/* Number i of the block behind a head according to the drawing: w bits, two's complement, times 2^e. */
 static float drawn(const unsigned char *block, size_t i, unsigned w, int e) {
     int64_t q = 0;
     float raw;
@@ -127,8 +129,8 @@ static float drawn(const unsigned char *block, size_t i, unsigned w, int e) {
     return (float)ldexp((double)q, e);
 }
 
-/* each head there is, of which some are none: with so many bytes behind it as
- * it says it is decoded, with others not */
+/* Every possible head, some of them invalid: a block is decoded only if its length is the one that the head
+ * states. */
 static void each_head_is_what_is_drawn(void **state) {
     (void)state;
     enum { N = 5 };
@@ -143,7 +145,7 @@ static void each_head_is_what_is_drawn(void **state) {
             payload[i] = (unsigned char)bt_rng_u64(9, head % 7, i);
         payload[0] = (unsigned char)head;
         payload[1] = (unsigned char)(head >> 8);
-        if (bytes > sizeof payload) { /* of a width that is none */
+        if (bytes > sizeof payload) { /* invalid width */
             assert_false(good || c->decode(y, N, payload, sizeof payload));
             continue;
         }
@@ -160,8 +162,8 @@ static void each_head_is_what_is_drawn(void **state) {
     }
 }
 
-/* the largest exponent of which all are multiples, and the least width; what it
- * takes is fp32 where that is less than a block has room for */
+/* The encoder uses the largest exponent of which all values are multiples and the least width; a block is
+ * stored as fp32 if that is shorter. */
 static void each_block_is_what_is_drawn(void **state) {
     (void)state;
     static unsigned char payload[8 * MOST];

@@ -1,5 +1,5 @@
-/* What exchanges take before the first message: their bytes as the plan counts them, sizes that no message holds,
- * memory that is refused; and the tensor-parallel group of one rank, which exchanges nothing. All without MPI. */
+/* Creation of exchanges without MPI: bytes as the plan counts them, sizes beyond any message, refused
+ * memory, and the tensor-parallel group of one rank, which exchanges nothing. */
 #include "tests/memory/refuse_memory.h"
 
 #include <limits.h>
@@ -16,9 +16,9 @@
 
 enum { MIB = 1 << 20 };
 
-static bt_mesh mesh; /* of one rank */
+static bt_mesh mesh; /* a mesh of one rank */
 
-/* ---- memory that is refused --------------------------------------------------------------------- */
+/* ---- refused memory ----------------------------------------------------------------------------- */
 
 static bt_code make_mailbox(void *ctx, bt_err *err) {
     bt_mailbox *b = ctx;
@@ -94,12 +94,12 @@ static bt_code make_route(void *ctx, bt_err *err) {
     return code;
 }
 
-static void what_is_refused_is_told_and_given_back(void **state) {
+static void a_refused_request_is_an_error_and_frees_all(void **state) {
     (void)state;
     static const struct {
         const char *what;
         needs_memory make;
-        int requests; /* refused alone, and with all after it */
+        int requests; /* requests that are refused, singly and with all later ones */
     } rows[] = {{"a mailbox", make_mailbox, 2},
                 {"a gather of codes", make_flip_gather, 6},
                 {"a gather", make_all_gather, 3},
@@ -113,7 +113,7 @@ static void what_is_refused_is_told_and_given_back(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_equal(survives_refusals(rows[i].what, rows[i].make, &something, true),
                          2 * rows[i].requests);
-        for (int k = 0; k < rows[i].requests; k++) { /* there is none that it could do without */
+        for (int k = 0; k < rows[i].requests; k++) { /* Every request is necessary. */
             bt_err err = BT_ERR_INIT;
             refuse_memory(&(refusal){.after = k, .own = true});
             const bt_code code = rows[i].make(&something, &err);
@@ -125,7 +125,7 @@ static void what_is_refused_is_told_and_given_back(void **state) {
 
 /* ---- sizes -------------------------------------------------------------------------------------- */
 
-static void what_no_message_holds(void **state) {
+static void sizes_beyond_a_message_are_refused(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_pipe *p = (bt_pipe *)&err;
@@ -136,7 +136,7 @@ static void what_no_message_holds(void **state) {
     assert_string_equal(err.msg,
                         "a micro-batch of 2147483648 values is too large to be sent between "
                         "pipeline stages (use a smaller --micro-batch)");
-    /* a stage that is alone has no buffers */
+    /* A single stage has no buffers. */
     assert_int_equal(bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = 4, .chunks = 1}, &err),
                      BT_OK);
     bt_pipe_destroy(p);
@@ -172,7 +172,7 @@ static void bytes_as_planned(void **state) {
     (void)state;
     static const struct {
         int stages, stage, chunks;
-        size_t channels; /* of two buffers of 100 floats */
+        size_t channels; /* two buffers of 100 floats */
     } pipes[] = {{1, 0, 1, 0}, {4, 0, 1, 2}, {4, 1, 1, 4}, {4, 3, 1, 2}, {2, 0, 1, 2},
                  {2, 1, 1, 2}, {4, 0, 2, 4}, {4, 3, 3, 4}, {2, 0, 2, 4}};
     for (size_t i = 0; i < sizeof pipes / sizeof *pipes; i++)
@@ -182,7 +182,7 @@ static void bytes_as_planned(void **state) {
     assert_int_equal(bt_prefetch_bytes(1000), 2000);
     assert_int_equal(bt_flip_gather_bytes(1000), 2000);
 
-    /* | lines | common | size x (partial, two outboxes) |, in pages; an outbox is 64 KiB at least */
+    /* | lines | common | size x (partial, two outboxes) |, in pages; an outbox has at least 64 KiB */
     static const struct {
         int size;
         size_t rows, cols, memory, messages;
@@ -196,7 +196,7 @@ static void bytes_as_planned(void **state) {
         {2, 640, 1024, 4096 + 640 * 4096 + 2 * (640 * 4096 + 2 * (320 * 4096 + 4096)),
          2 * 640 * 4096 + 5 * 2 * (MIB / 4)},
         {2, 648, 1024, 4096 + 648 * 4096 + 2 * (648 * 4096 + 2 * (324 * 4096 + 4096)),
-         2 * 648 * 4096 + 6 * 2 * (MIB / 4)}, /* a chunk that is not full is one */
+         2 * 648 * 4096 + 6 * 2 * (MIB / 4)}, /* An incomplete chunk counts as one. */
         {2, 100000, 1, 4096 + 401408 + 2 * (401408 + 2 * 1601536), 800000 + 2 * 2 * (MIB / 4)},
         {33, 1, 1, 8192 + 4096 + 33 * (4096 + 2 * 65536), 8 + 2 * 33 * (MIB / 4)},
     };
@@ -213,8 +213,8 @@ static void bytes_as_planned(void **state) {
     assert_int_equal(bt_tp_group_bytes(1, 7, 5, false), 0);
 }
 
-/* forwards parts pass once a pass; forwards and backwards the turns are visited once */
-static void visits_of_a_walk(void **state) {
+/* A forward walk visits each part once; a forward and backward walk visits each turning point once. */
+static void each_walk_visits_its_parts(void **state) {
     (void)state;
     static const struct {
         size_t parts, passes, forward, both;
@@ -236,7 +236,7 @@ static void a_group_of_one_finds_its_results(void **state) {
     bt_tp_group *t = (bt_tp_group *)&mesh;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_tp_group_create(&t, bt_comm_world(), 3, 5, &err), BT_OK);
-    assert_null(t); /* one rank needs none */
+    assert_null(t); /* A single rank has no group. */
     assert_int_equal(bt_tp_group_take_busy_ns(NULL), 0);
     assert_int_equal(bt_tp_group_check(NULL, &err), BT_OK);
     assert_int_equal(bt_tp_group_solo(&t, 3, 5, &err), BT_OK);
@@ -255,7 +255,7 @@ static void a_group_of_one_finds_its_results(void **state) {
     assert_int_equal(bt_tp_group_take_busy_ns(t), 7);
     assert_int_equal(bt_tp_group_take_busy_ns(t), 0);
     assert_int_equal(bt_tp_group_check(t, &err), BT_OK);
-    /* a failure is kept, and told with its words */
+    /* A failure is kept and returned with its message. */
     t->failed = bt_fail(&t->why, BT_MPI, "the link is gone");
     assert_int_equal(bt_tp_group_check(t, NULL), BT_MPI);
     assert_int_equal(bt_tp_group_check(t, &err), BT_MPI);
@@ -268,10 +268,10 @@ int main(void) {
     if (bt_mesh_create(&mesh, &(bt_mesh_shape){1, 1, 1, 1}, bt_comm_world(), &err) != BT_OK)
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_refused_is_told_and_given_back),
-        cmocka_unit_test(what_no_message_holds),
+        cmocka_unit_test(a_refused_request_is_an_error_and_frees_all),
+        cmocka_unit_test(sizes_beyond_a_message_are_refused),
         cmocka_unit_test(bytes_as_planned),
-        cmocka_unit_test(visits_of_a_walk),
+        cmocka_unit_test(each_walk_visits_its_parts),
         cmocka_unit_test(a_group_of_one_finds_its_results),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* Routes of the gradient exchange over every cut of up to nine ranks into hosts and shards: each
- * node of each part reaches its owner once, each sum reaches each rank that needs it once, relays
- * share the work, and the memory plan is the formula. */
+/* Routes of the gradient exchange for every division of up to nine ranks into hosts and shards: each node of
+ * each part reaches its owner once, each sum reaches each rank that needs it once, relays share the work,
+ * and the memory plan equals the formula. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +20,7 @@ typedef struct world {
     bt_route at[MOST];
 } world;
 
-/* hosts: bit d is set where rank d is on another host than rank d - 1 */
+/* hosts: bit d is set if rank d is on another host than rank d - 1 */
 static void make(world *w, int n, int shards, unsigned cuts) {
     bt_err err = BT_ERR_INIT;
     *w = (world){.n = n, .shards = shards};
@@ -42,7 +42,7 @@ static void check(const world *w, unsigned cuts) {
     assert_int_equal(r->n_host_groups, several ? w->hosts[w->n - 1] + 1 : w->n);
     for (int owner = 0; owner < w->n; owner++) {
         parts[bt_route_part(r, owner)]++;
-        /* one node a rank goes in, one sum a needing rank comes out */
+        /* Each rank contributes one node, and each rank that needs the sum receives it once. */
         int given = 0, got = 0;
         for (int g = 0; g < r->n_host_groups; g++) {
             int relay = bt_route_relay(r, g, owner), needing = 0;
@@ -53,7 +53,7 @@ static void check(const world *w, unsigned cuts) {
                 needing += bt_route_needs(r, d, owner);
                 given++;
             }
-            /* the group's way in is a rank that needs the sum itself */
+            /* The group's entry is a rank that needs the sum itself. */
             if (needing > 0) assert_true(bt_route_needs(r, relay, owner));
             got += needing;
         }
@@ -88,7 +88,7 @@ static void every_part_goes_to_its_owner_and_back_once(void **state) {
     }
 }
 
-/* On hosts of equally many ranks every rank relays as many owners as any other of its host. */
+/* On hosts with equal numbers of ranks, each rank relays for equally many owners. */
 static void relays_share_the_work(void **state) {
     (void)state;
     static world w;
@@ -113,8 +113,9 @@ static size_t staging(int n, const char *hosts, const bt_codec *codec) {
     return bt_reducer_staging(&cfg, &shape, n - 1);
 }
 
-/* Four buckets on their way, on one host two, each with every other rank's part. With bf16 a part is half as large,
- * as much leaves as comes, and what waits for its sibling in the tree is decoded: three parts. */
+/* Four buckets are in flight, two on a single host, each with the parts of all peers. With bf16 a part is
+ * half as large, as much is sent as received, and parts that wait for their sibling in the tree are decoded:
+ * three parts. */
 static void the_memory_plan_is_the_formula(void **state) {
     (void)state;
     const size_t part = (4 << 14) / 8;
@@ -124,7 +125,7 @@ static void the_memory_plan_is_the_formula(void **state) {
     assert_int_equal(staging(8, "4", NULL), 4 * 7 * part);
     assert_int_equal(staging(8, "2", NULL), 4 * 7 * part);
     assert_int_equal(staging(8, NULL, bf16), 2 * 7 * (part / 2 + part / 2) + 3 * part);
-    /* two parts (its own, and one that it relays) of three ranks each as fp32; one payload each way */
+    /* two parts (own and relayed) of three ranks each as fp32; one payload in each direction */
     assert_int_equal(staging(8, "4", bf16), 4 * (2 * 3 * part + part) + part);
     bt_codec feedback = *bf16;
     feedback.state_bytes = 4;
@@ -132,8 +133,8 @@ static void the_memory_plan_is_the_formula(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 
-/* even shares by themselves; shares that are given lie behind each other */
-static void units_lie_behind_each_other(void **state) {
+/* Shares are even by default; given shares are consecutive. */
+static void units_are_consecutive(void **state) {
     (void)state;
     const int64_t shares[] = {3, 1, 0, 4};
     const int64_t first[] = {0, 3, 4, 4}, even[] = {0, 2, 4, 6};
@@ -152,7 +153,7 @@ int main(void) {
         cmocka_unit_test(every_part_goes_to_its_owner_and_back_once),
         cmocka_unit_test(relays_share_the_work),
         cmocka_unit_test(the_memory_plan_is_the_formula),
-        cmocka_unit_test(units_lie_behind_each_other),
+        cmocka_unit_test(units_are_consecutive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Changed ternary codes as bytes: what was sent arrives, for any share of changes and any size; never
- * longer than all codes; near the entropy of independent flips; damage is refused. */
+/* Changed ternary codes as bytes: decoding restores them for any share of changes and any size; a message is
+ * never longer than all codes and is near the entropy of independent flips; damaged messages are refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static void set(unsigned char *x, size_t i, unsigned v) {
     x[i / 4] = (unsigned char)((x[i / 4] & ~(3u << i % 4 * 2)) | v << i % 4 * 2);
 }
 
-/* codes of which so many a million flip, one in twenty of them from -1 to +1 or back */
+/* Makes codes of which so many per million flip, one in twenty of these from -1 to +1 or back. */
 static size_t make(size_t bytes, uint64_t per_million, uint64_t seed) {
     size_t flips = 0;
     for (size_t i = 0; i < 4 * bytes; i++) {
@@ -39,7 +39,7 @@ static size_t make(size_t bytes, uint64_t per_million, uint64_t seed) {
 static const size_t sizes[] = {0, 1, 2, 7, 8, 9, 31, 32, 33, 4096, 39999};
 static const uint64_t shares[] = {0, 1, 100, 5000, 18000, 75000, 300000, 900000, 1000000};
 
-static void what_changed_arrives(void **state) {
+static void changed_codes_are_restored(void **state) {
     (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         for (size_t p = 0; p < sizeof shares / sizeof *shares; p++) {
@@ -57,8 +57,8 @@ static void what_changed_arrives(void **state) {
     }
 }
 
-/* a field that is no code: all of them are sent */
-static void what_is_no_code_arrives_too(void **state) {
+/* With an invalid field all codes are sent. */
+static void invalid_fields_are_restored_too(void **state) {
     (void)state;
     (void)make(1000, 100, 3);
     set(to, 17, 3);
@@ -68,20 +68,20 @@ static void what_is_no_code_arrives_too(void **state) {
     assert_memory_equal(from, to, 1000);
 }
 
-static void it_is_near_the_entropy(void **state) {
+static void length_is_near_the_entropy(void **state) {
     (void)state;
     for (size_t p = 2; p < 6; p++) {
         size_t bytes = 39999, flips = make(bytes, shares[p], 7);
         double n = 4.0 * (double)bytes, q = (double)flips / n,
                least = n * -(q * log2(q) + (1 - q) * log2(1 - q)),
                bits = 8.0 * (double)(bt_flip_encode(message, from, to, bytes) - BT_FLIPS_HEAD);
-        /* and a bit of what each became */
+        /* plus one bit per flip for the new value */
         if (!(bits < 1.01 * least + 1.06 * (double)flips + 16))
             fail_msg("%g flips: %.4f bits a code, entropy %.4f", q, bits / n, least / n);
     }
 }
 
-/* the form of a message is that of every build whose ranks train together */
+/* The message format is shared by all builds whose ranks train together. */
 static void messages_are_the_same_bytes(void **state) {
     (void)state;
     uint64_t all = 0;
@@ -92,10 +92,10 @@ static void messages_are_the_same_bytes(void **state) {
             all = XXH3_64bits_withSeed(message, bt_flip_encode(message, from, to, sizes[s]), all);
         }
     assert_int_equal(all, 0xe15e682e258dcc);
-    /* all of 32 fields: longer as gaps than as fields */
+    /* All of 32 fields changed: gaps would be longer than fields. */
     assert_int_equal(bt_flip_encode(message, zeros, ones, 8), 8 + BT_FLIPS_HEAD);
     assert_memory_equal(message + BT_FLIPS_HEAD, ones, 8);
-    /* one of 32: the parameter, 4 bits and more of a gap, a bit of what it became */
+    /* One of 32 changed: the parameter, a gap of 4 bits and more, and one bit for the new value. */
     unsigned char one[8] = {0, 0, 0, 0x10};
     assert_int_equal(bt_flip_encode(message, zeros, one, 8), BT_FLIPS_HEAD + 2);
     static const unsigned char body[] = {4, 0x1c};
@@ -123,8 +123,10 @@ static void damage_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_changed_arrives),   cmocka_unit_test(what_is_no_code_arrives_too),
-        cmocka_unit_test(it_is_near_the_entropy), cmocka_unit_test(messages_are_the_same_bytes),
+        cmocka_unit_test(changed_codes_are_restored),
+        cmocka_unit_test(invalid_fields_are_restored_too),
+        cmocka_unit_test(length_is_near_the_entropy),
+        cmocka_unit_test(messages_are_the_same_bytes),
         cmocka_unit_test(damage_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

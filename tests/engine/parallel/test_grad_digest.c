@@ -1,5 +1,5 @@
-/* test_grad_digest.c - the digest of gradients against its definition, bit by bit: any array, whole or piece by
- * piece, in any order. */
+/* test_grad_digest.c - the digest of gradients compared with its definition, bit by bit, for any array,
+ * whole or in pieces, in any order. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +55,7 @@ static void it_is_the_definition(void **state) {
     }
 }
 
-/* wherever it stands, and whatever its sign */
+/* Position and sign do not matter. */
 static void one_element_counts(void **state) {
     static const size_t places[] = {0, 1, 65535, 65536, 131071, 131072, MOST - 1};
     (void)state;
@@ -70,7 +70,7 @@ static void one_element_counts(void **state) {
     }
 }
 
-static void what_is_not_finite_is_told(void **state) {
+static void nonfinite_values_are_detected(void **state) {
     static const struct {
         float v;
         bool finite;
@@ -87,7 +87,7 @@ static void what_is_not_finite_is_told(void **state) {
         x[70000] = rows[i].v;
         bt_grad_digest_add(&d, x, MOST);
         assert_int_equal(bt_grad_digest_finite(&d), rows[i].finite);
-        bt_grad_digest_add(&d, x, 10); /* what came later does not hide it */
+        bt_grad_digest_add(&d, x, 10); /* Later values do not hide it. */
         assert_int_equal(bt_grad_digest_finite(&d), rows[i].finite);
     }
 }
@@ -96,7 +96,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_the_definition),
         cmocka_unit_test(one_element_counts),
-        cmocka_unit_test(what_is_not_finite_is_told),
+        cmocka_unit_test(nonfinite_values_are_detected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

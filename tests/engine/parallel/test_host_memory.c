@@ -1,5 +1,5 @@
-/* test_host_memory.c - the memory that ranks of a host have in common, with messages of the test: another rank maps
- * only the file that the first one made, whatever has come to be at its place, and all have it or none. */
+/* test_host_memory.c - shared memory of the ranks of a host, with messages defined here: another rank maps
+ * only the file that the first one created, whatever is at its path, and either all ranks have it or none. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { PAGE = 4096, ASKED = PAGE + 1, BYTES = 3 * PAGE };
 
-typedef struct ticket { /* as the first rank sends it */
+typedef struct ticket { /* the message of the first rank */
     int64_t pid, fd;
     uint64_t token;
 } ticket;
@@ -69,7 +69,7 @@ static bt_host_memory create(int rank) {
     return m;
 }
 
-/* a file of so many bytes that ends with this word, in the place that the ticket names */
+/* Creates a file of this size that ends with this token, at the path in the ticket. */
 static void put_file(size_t bytes, uint64_t token, uint64_t told) {
     const int fd = memfd_create("bitrain-test", MFD_CLOEXEC);
     assert_true(fd > 0);
@@ -102,20 +102,20 @@ static void the_first_rank_makes_zeros(void **state) {
     others_have = false;
     assert_null(create(0).at);
     others_have = true;
-    on_host = 1; /* of two hosts: no file is made */
+    on_host = 1; /* A host with a single rank creates no file. */
     assert_null(create(0).at);
     assert_int_equal(sent.token, 0);
 }
 
-static void another_rank_maps_the_file_that_is_meant(void **state) {
+static void another_rank_maps_only_this_file(void **state) {
     (void)state;
     static const struct {
         size_t bytes;
         uint64_t token, told;
         bool taken;
     } rows[] = {{BYTES, 5, 5, true},
-                {BYTES, 5, 6, false}, /* of another job */
-                {BYTES, 0, 0, false}, /* the first rank has none */
+                {BYTES, 5, 6, false}, /* a file of another job */
+                {BYTES, 0, 0, false}, /* The first rank has none. */
                 {BYTES - PAGE, 5, 5, false},
                 {BYTES + PAGE, 5, 5, false}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -124,7 +124,7 @@ static void another_rank_maps_the_file_that_is_meant(void **state) {
         if ((m.at != NULL) != rows[i].taken) fail_msg("row %zu", i);
         if (m.at) {
             assert_memory_equal(m.at, "abc", 3);
-            m.at[ASKED - 1] = 'x'; /* which the others see */
+            m.at[ASKED - 1] = 'x'; /* Writes are visible to the peers. */
             char seen = 0;
             assert_int_equal(pread((int)sent.fd, &seen, 1, ASKED - 1), 1);
             assert_int_equal(seen, 'x');
@@ -132,7 +132,7 @@ static void another_rank_maps_the_file_that_is_meant(void **state) {
         bt_host_memory_release(&m);
         close((int)sent.fd);
     }
-    assert_null(create(1).at); /* it has gone */
+    assert_null(create(1).at); /* The file was removed. */
     put_file(BYTES, 5, 5);
     others_have = false;
     assert_null(create(1).at);
@@ -145,7 +145,7 @@ static void another_rank_maps_the_file_that_is_meant(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(the_first_rank_makes_zeros, init),
-        cmocka_unit_test_setup(another_rank_maps_the_file_that_is_meant, init),
+        cmocka_unit_test_setup(another_rank_maps_only_this_file, init),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* the model of a link from two rounds of messages, and what is none. */
+/* The model of a link from two rounds of messages, and measurements that give no model. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ static void two_rounds_make_a_model(void **state) {
     assert_true(fabs(bt_link_s(&l, 2, 1e6) - 1.04e-3) < 1e-8);
 }
 
-/* other work on the machine: a small round took as long as a large one, or longer */
+/* Other load on the machine: a small round took as long as a large one, or longer. */
 static void a_busy_machine_gives_none(void **state) {
     static const double rounds[][2] = {{16e-3, 16e-3}, {16e-3, 9e-3}, {16e-3, 16.1e-3}, {0, 1e-7}};
     (void)state;
@@ -49,14 +49,14 @@ static void a_round_has_its_bounds(void **state) {
         assert_int_equal(bt_link_bytes_each(rows[i].bytes, rows[i].ranks), rows[i].each);
 }
 
-/* at the bounds of what is a rate: 1e12 bytes a second, two per cent longer */
+/* at the bounds of a rate: 1e12 bytes a second, two per cent longer */
 static void bounds_of_a_model(void **state) {
     (void)state;
     assert_true(bt_link_of(0, 1e-6, 0, 1e6).bytes_per_s == 1e6 / 1e-6);
     assert_true(bt_link_of(0, 0.999e-6, 0, 1e6).bytes_per_s == 0);
     assert_true(bt_link_of(1, 1.02, 0, 1e6).bytes_per_s == 0);
     assert_true(bt_link_of(1, 1.03, 0, 1e6).bytes_per_s > 0);
-    /* a small round that took no longer than its bytes: a latency of a nanosecond */
+    /* A small round that took no longer than its bytes has a latency of a nanosecond. */
     assert_true(bt_link_of(1e-6, 1, 1e9, 1e6).latency_s == 1e-9);
     bt_link l = {.latency_s = 2, .bytes_per_s = 4};
     assert_true(bt_link_s(&l, 3, 8) == 8);

@@ -1,5 +1,5 @@
-/* Mesh arithmetic: the formula of mesh.h over many shapes, both ways; refusals name the
- *                  numbers. */
+/* Mesh arithmetic: the formula of mesh.h over many shapes in both directions; error messages contain the
+ * numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -33,7 +33,7 @@ static void every_rank_is_unique_and_follows_the_formula(void **state) {
                             for (int sh = 0; sh < S; sh++)
                                 for (int t = 0; t < T; t++, expect++) {
                                     int rank = ((p * R + r) * S + sh) * T + t;
-                                    /* row-major, tp fastest: every rank once, in order */
+                                    /* Row-major with tp fastest: every rank occurs once, in order. */
                                     assert_int_equal(rank, expect);
                                     bt_mesh_coord me = bt_mesh_coord_of(&s, rank);
                                     assert_int_equal(me.pp, p);
@@ -54,7 +54,7 @@ static void every_rank_is_unique_and_follows_the_formula(void **state) {
     assert_int_equal(shapes, 1296);
 }
 
-static void what_is_left_becomes_replicas(void **state) {
+static void remaining_ranks_become_replicas(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_mesh_shape s = {.pp = 2, .dp_replicate = 0, .dp_shard = 2, .tp = 4};
@@ -86,7 +86,8 @@ static void an_axis_has_at_least_one_rank(void **state) {
             bt_mesh_shape s = {1, 1, 1, 1};
             int *const sizes[] = {&s.pp, &s.dp_shard, &s.tp, &s.dp_replicate};
             *sizes[axis] = n;
-            const bool good = n == 1 || (axis == 3 && n == 0); /* 0 replicas: as many as fit */
+            /* 0 replicas means as many as fit. */
+            const bool good = n == 1 || (axis == 3 && n == 0);
             assert_int_equal(bt_mesh_resolve(&s, 1, &err), good ? BT_OK : BT_ARG);
             if (!good)
                 assert_non_null(strstr(err.msg, "every axis of the mesh must be at least 1"));
@@ -115,8 +116,8 @@ static void one_process_makes_a_mesh_without_mpi(void **state) {
     bt_comm_finalize();
 }
 
-/* 2 replicas of 2 shards, 2 tensor-parallel ranks each; the first host has the given number of ranks */
-static void who_holds_the_same(void **state) {
+/* 2 replicas of 2 shards with 2 tensor-parallel ranks each; the first host has the given number of ranks. */
+static void ranks_with_equal_state(void **state) {
     (void)state;
     const bt_mesh_shape s = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 2};
     static const struct {
@@ -141,8 +142,8 @@ static void who_holds_the_same(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 
-/* of 2 replicas of 2 shards, 2 tensor-parallel ranks each */
-static void what_the_first_host_has(void **state) {
+/* 2 replicas of 2 shards with 2 tensor-parallel ranks each */
+static void state_on_the_first_host(void **state) {
     (void)state;
     const bt_mesh_shape s = {.pp = 1, .dp_replicate = 2, .dp_shard = 2, .tp = 2},
                         stages = {.pp = 2, .dp_replicate = 2, .dp_shard = 1, .tp = 1},
@@ -166,7 +167,7 @@ static void what_the_first_host_has(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
 }
 
-/* a plan of a job that has not been started */
+/* the plan of a job that has not been started */
 static void hosts_that_are_expected(void **state) {
     (void)state;
     static const int slots[] = {3, 1, 2};
@@ -176,7 +177,7 @@ static void hosts_that_are_expected(void **state) {
     assert_int_equal(bt_comm_host(3), 3);
     assert_int_equal(bt_comm_host(4), 4);
     assert_int_equal(bt_comm_host(5), 4);
-    assert_int_equal(bt_comm_host(9), 4); /* more ranks than slots */
+    assert_int_equal(bt_comm_host(9), 4); /* There are more ranks than slots. */
     bt_comm_expect_hosts(NULL, 0);
     assert_int_equal(bt_comm_host(5), 0);
 }
@@ -184,11 +185,11 @@ static void hosts_that_are_expected(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_rank_is_unique_and_follows_the_formula),
-        cmocka_unit_test(what_is_left_becomes_replicas),
+        cmocka_unit_test(remaining_ranks_become_replicas),
         cmocka_unit_test(a_shape_that_does_not_fit_names_its_numbers),
         cmocka_unit_test(an_axis_has_at_least_one_rank),
-        cmocka_unit_test(who_holds_the_same),
-        cmocka_unit_test(what_the_first_host_has),
+        cmocka_unit_test(ranks_with_equal_state),
+        cmocka_unit_test(state_on_the_first_host),
         cmocka_unit_test(hosts_that_are_expected),
         cmocka_unit_test(one_process_makes_a_mesh_without_mpi),
     };

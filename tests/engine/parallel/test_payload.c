@@ -1,6 +1,6 @@
-/* Payloads of sealed codecs: cut at tensors, with plain ones and padding; whatever stretch is encoded,
- * each tensor decodes as by itself, and what is owed lies at its elements. One wrong bit, one byte
- * less, and the payload is refused before anything of it is added. */
+/* Payloads of sealed codecs, divided at tensors, with plain ones and padding: for any range, each tensor
+ * decodes as if encoded alone, and residuals are stored at its elements. A payload with one wrong bit or one
+ * byte less is refused before anything is added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 enum { N = 4096 };
 
-/* with padding between, before and behind; one of a single element */
+/* with padding before, between and behind them; one has a single element */
 static const bt_payload_tensor tensors[] = {
     {{16, 700}, false}, {{704, 720}, true},   {{720, 721}, false},
     {{736, 739}, true}, {{752, 3000}, false}, {{3008, 4001}, false},
@@ -33,7 +33,7 @@ static unsigned char payload[8 * N], alone[8 * N];
 static void fill(void) {
     bt_rng_normal(x, N, 0, 1, 3, 1);
     bt_rng_normal(owed, N, 0, 1e-2f, 3, 2);
-    for (size_t i = 0; i < N; i++) { /* padding is zero, and nothing is owed of it */
+    for (size_t i = 0; i < N; i++) { /* Padding is zero and has no residual. */
         bool in = false;
         for (size_t k = 0; k < N_TENSORS; k++)
             in |= i >= tensors[k].range.begin && i < tensors[k].range.end;
@@ -42,7 +42,7 @@ static void fill(void) {
     memcpy(alone_owed, owed, sizeof owed);
 }
 
-/* each tensor's share of r by itself, and its bytes */
+/* Encodes each tensor's share of r separately; returns the bytes. */
 static size_t by_tensors(const bt_codec *c, bt_range r) {
     size_t bytes = 0;
     memset(want, 0, sizeof want);
@@ -63,7 +63,7 @@ static size_t by_tensors(const bt_codec *c, bt_range r) {
     return bytes;
 }
 
-static void every_stretch_is_its_tensors(void **state) {
+static void every_range_decodes_by_tensor(void **state) {
     (void)state;
     for (int id = 0; id < BT_CODEC_COUNT; id++) {
         const bt_codec *c = bt_codec_at((bt_codec_id)id);
@@ -125,9 +125,9 @@ static void a_damaged_payload_is_refused(void **state) {
     }
 }
 
-/* Well sealed, but made by no encoder: a payload is refused when one of its tensors is, whichever it is, and adding
- * says the same as decoding. */
-static void rubbish_well_sealed_is_judged_by_tensors(void **state) {
+/* Payloads with a valid seal that no encoder produces are refused if any tensor is invalid; adding and
+ * decoding agree. */
+static void sealed_garbage_is_refused_by_tensor(void **state) {
     (void)state;
     const bt_range r = {16, 3700};
     int good = 0, bad = 0;
@@ -138,7 +138,7 @@ static void rubbish_well_sealed_is_judged_by_tensors(void **state) {
         fill();
         const size_t bytes = bt_payload_encode(&form, payload, x + r.begin, r, owed);
         for (size_t i = 0; i < 400; i++) {
-            /* a byte of any tensor, whole payloads in between */
+            /* changes a byte of any tensor, with unchanged payloads in between */
             const size_t at = 8 + bt_rng_u64(4, (uint64_t)id, i) % (bytes - 8);
             const unsigned char was = payload[at];
             payload[at] = (unsigned char)(i % 4 ? bt_rng_u64(5, (uint64_t)id, i) : was);
@@ -168,10 +168,10 @@ static void rubbish_well_sealed_is_judged_by_tensors(void **state) {
 int main(void) {
     if (bt_kernels_select("auto", NULL) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_stretch_is_its_tensors),
+        cmocka_unit_test(every_range_decodes_by_tensor),
         cmocka_unit_test(one_tensor_where_none_are_named),
         cmocka_unit_test(a_damaged_payload_is_refused),
-        cmocka_unit_test(rubbish_well_sealed_is_judged_by_tensors),
+        cmocka_unit_test(sealed_garbage_is_refused_by_tensor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* test_shard_map.c - stripes and pieces: by hand for some sizes, and for many the promises of shard_map.h: pieces lie
- * one behind the other, begin at blocks of sums, in large models at huge pages, and nothing belongs to two. */
+/* test_shard_map.c - stripes and pieces: some sizes computed by hand, and for many sizes the guarantees of
+ * shard_map.h: pieces are consecutive and disjoint, begin at blocks of sums, and in large models at huge
+ * pages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +23,7 @@ static void sizes_are_those_by_hand(void **state) {
     } rows[] = {
         {0, 4 * B, 1, 4, 0, 0, 0},
         {0, 4 * B, 1, 1, 0, 0, 0},
-        {12345, 4 * B, 1, 1, 12345, 12345, 1}, /* no shards: everything */
+        {12345, 4 * B, 1, 1, 12345, 12345, 1}, /* no shards: one piece with everything */
         {12345, 4 * B, 8, 1, 12345, 12345, 1},
         {1, 4 * B, 1, 4, 4 * B, B, 1},
         {4 * B, 4, 1, 4, 4 * B, B, 1},
@@ -33,7 +34,7 @@ static void sizes_are_those_by_hand(void **state) {
         {8 * PAGE, 2 * BT_ARENA_PAGE, 1, 2, 2 * PAGE, PAGE, 4},
         {8 * PAGE, BT_ARENA_PAGE, 1, 2, 2 * PAGE, PAGE, 4},
         {8 * PAGE, BT_ARENA_PAGE - 1, 1, 2, 114 * B, 57 * B, 9}, /* stripes too short for pages */
-        {8 * PAGE - 2, BT_ARENA_PAGE, 1, 2, PAGE, PAGE / 2, 8},  /* and too few of them */
+        {8 * PAGE - 2, BT_ARENA_PAGE, 1, 2, PAGE, PAGE / 2, 8},  /* too few stripes */
         {64 * PAGE, 16 * BT_ARENA_PAGE, 1, 16, 16 * PAGE, PAGE, 4},
         {68 * PAGE, BT_ARENA_PAGE, 1, 17, 136 * B, 8 * B, 64}, /* too many shards for pages */
     };
@@ -81,7 +82,7 @@ static void pieces_are_all_and_apart(void **state) {
                         assert_int_equal(bt_shards_elems(&s, d), each[d]);
                     if (shard == 1) continue;
                     assert_int_equal(s.piece % ((size_t)B * (size_t)replicate), 0);
-                    /* the last stripe is not empty, and pages where they are worth it */
+                    /* The last stripe is not empty, and pages are used where they pay. */
                     assert_true((s.n_stripes - 1) * s.stripe < totals[t]);
                     assert_int_equal(bt_shards_ragged(&s), s.piece % PAGE != 0);
                     if (bytes[k] >= BT_ARENA_PAGE && shard <= 16 &&

@@ -1,7 +1,7 @@
-/* test_tp_shm.c - a tensor-parallel group through memory, by processes that are forked with it: what each exchange
- * leaves on each rank, the order of sums, what is counted and how long it took, who sleeps until whom, and a group that
- * cannot be made. The clock, futexes and MPI are defined here: time goes on by a microsecond at each look, and who
- * sleeps does so until it is woken. */
+/* test_tp_shm.c - a tensor-parallel group over shared memory, with forked processes: results of each
+ * exchange on each rank, order of sums, counters and times, sleeping and waking, and a group that cannot be
+ * created. Clock, futexes and MPI are defined here: each clock read advances time by a microsecond, and a
+ * sleeping process sleeps until it is woken. */
 #include <dlfcn.h>
 #include <linux/futex.h>
 #include <setjmp.h>
@@ -36,9 +36,9 @@ enum {
     LOOK_NS = 1000
 };
 
-/* of one group, for all its processes */
+/* shared by all processes of the group */
 static struct shared { atomic_int asleep, slept, wakes, turn; } * shared;
-enum { MEMORY = 8 << 20 }; /* bytes; whoever writes behind them is ended */
+enum { MEMORY = 8 << 20 }; /* bytes; a write beyond them ends the process */
 static unsigned char *memory;
 static int rank, size;
 static bt_comm axis;
@@ -48,10 +48,10 @@ static struct {
     bool refused, refused_elsewhere;
     const char *fails;
     int released;
-    size_t bytes; /* of the group's memory */
+    size_t bytes; /* bytes of the group's memory */
 } world;
 
-/* in a process of a group: a failure ends it */
+/* for processes of a group: a failure ends the process */
 #define CHECK(x) \
     do { \
         if (!(x)) { \
@@ -114,7 +114,7 @@ int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, M
 
 /* ---- processes ------------------------------------------------------------------------------- */
 
-/* `run` by each rank of a group of n; a deadlock ends it after a while, as a failure does */
+/* Runs `run` on each rank of a group of n; a timeout ends a deadlock, as a failure does. */
 static void with_group(int n, void (*run)(void)) {
     enum { DEADLOCK_S = 20 };
     pid_t pids[RANKS_MOST];
@@ -134,7 +134,7 @@ static void with_group(int n, void (*run)(void)) {
         run();
         bt_tp_group_destroy(t);
         CHECK(world.released == 1);
-        for (size_t i = 0; i < MEMORY - world.bytes; i++) /* which are not its own */
+        for (size_t i = 0; i < MEMORY - world.bytes; i++) /* bytes beyond its own */
             CHECK(memory[i] == 0);
         exit(0);
     }
@@ -154,8 +154,8 @@ static float tree_sum(size_t i, int first, int many) {
     return tree_sum(i, first, left) + tree_sum(i, first + left, many - left);
 }
 
-/* One exchange of a kind since the last look, of which this rank has sent so much, in so many meetings: time is what
- * passes outside of them. */
+/* Checks the counters of one exchange of a kind since the last call: bytes sent, and meetings; time passes
+ * only outside of them. */
 static void counted(bt_coll kind, uint64_t before, uint64_t bytes, int meetings) {
     CHECK(bt_comm_bytes_wire() - before == bytes);
     const bt_traffic *x = bt_traffic_get(kind, BT_AXIS_TP);
@@ -197,16 +197,16 @@ static void gather(void) {
                 for (size_t i = first_row(rows, r) * COLS; i < first_row(rows, r + 1) * COLS; i++)
                     CHECK(c[i] == value(i + more, r) && t->common[i] == c[i]);
             for (size_t i = 0; i < rows * 5; i++) CHECK(a[i] == (unsigned char)(i + more));
-            /* behind the rows nothing is written */
+            /* Nothing is written behind the rows. */
             for (size_t i = rows * COLS; i < MOST_ROWS * COLS; i++) CHECK(c[i] == 0);
-            /* rows of common are free for the next ones after another meeting */
+            /* Rows of `common` are free for reuse after the next meeting. */
             before = bt_comm_bytes_wire();
             int all[RANKS_MOST], mine = rank * 3 + again;
             t->all_gather(t, &mine, all, sizeof mine);
             counted(BT_COLL_ALL_GATHER, before, (uint64_t)(size - 1) * sizeof mine, 1);
             for (int r = 0; r < size; r++) CHECK(all[r] == r * 3 + again);
         }
-    /* rows that are longer than an outbox go in several meetings */
+    /* Rows longer than an outbox need several meetings. */
     for (size_t i = 0; i < MOST_ROWS * (size_t)1000; i++) w[i] = 0;
     const size_t first = first_row(MOST_ROWS, rank), end = first_row(MOST_ROWS, rank + 1);
     size_t longest = 0;
@@ -233,7 +233,7 @@ static void reduce_scatter(void) {
         t->reduce_scatter_rows(t, rows, COLS);
         counted(BT_COLL_REDUCE_SCATTER, before, (rows * COLS - (end - first)) * 4, 1);
         for (size_t i = first; i < end; i++) CHECK(t->partial[i] == tree_sum(i + k, 0, size));
-        int all[RANKS_MOST]; /* partial may be written again after it */
+        int all[RANKS_MOST]; /* `partial` may be overwritten after the exchange. */
         t->all_gather(t, &rank, all, sizeof rank);
         bt_traffic_reset();
         (void)bt_tp_group_take_busy_ns(t);
@@ -258,7 +258,7 @@ static void all_reduce(void) {
         }
 }
 
-static void each_exchange_gives_what_is_promised(void **state) {
+static void each_exchange_has_the_documented_result(void **state) {
     (void)state;
     for (int n = 2; n <= RANKS_MOST; n++) {
         with_group(n, gather);
@@ -267,23 +267,23 @@ static void each_exchange_gives_what_is_promised(void **state) {
     }
 }
 
-/* ---- who comes late ---------------------------------------------------------------------------- */
+/* ---- a late rank ------------------------------------------------------------------------------ */
 
-/* The late one comes when all others are asleep, wakes them, and sleeps for nobody. */
+/* The late rank arrives when all peers are asleep, wakes them, and does not sleep itself. */
 static void late(void) {
     int all[RANKS_MOST];
     for (int k = 0; k < 3 * size; k++) {
         if (k % size == rank) {
             while (shared->asleep < size - 1) usleep(50);
             const int wakes = shared->wakes;
-            usleep(200); /* in the kernel, too */
+            usleep(200); /* time to enter the kernel */
             t->all_gather(t, &rank, all, sizeof rank);
             CHECK(shared->wakes > wakes);
         } else {
             t->all_gather(t, &rank, all, sizeof rank);
         }
         for (int r = 0; r < size; r++) CHECK(all[r] == r);
-        /* the next one begins when none sleeps for this one */
+        /* The next exchange begins when no rank sleeps in this one. */
         while (shared->asleep > 0) usleep(50);
         shared->turn++;
         while (shared->turn < (k + 1) * size) usleep(50);
@@ -303,7 +303,7 @@ static void ranks_sleep_until_the_late_one_comes(void **state) {
 
 static size_t paged(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
-static void a_group_takes_what_is_planned(void **state) {
+static void a_group_uses_its_planned_bytes(void **state) {
     (void)state;
     static const struct {
         int size;
@@ -312,7 +312,7 @@ static void a_group_takes_what_is_planned(void **state) {
                 {5, 7, 70000}, {40, 16, 16}, {8, 100000, 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const size_t n = (size_t)rows[i].size, matrix = paged(rows[i].rows * rows[i].cols * 4);
-        /* own rows and a number for each of them, or a row's statistics, of the whole matrix */
+        /* own rows and a number for each, or the statistics of a row over the whole matrix */
         size_t own = (rows[i].rows + n - 1) / n * (rows[i].cols + 1) * 4,
                stats = rows[i].rows * sizeof(bt_row_stat), box = paged(own > stats ? own : stats);
         if (box < BOX) box = BOX;
@@ -336,7 +336,7 @@ static void a_group_that_cannot_be_made(void **state) {
         assert_int_equal(world.released, i != 0);
         if (i == 2) assert_string_equal(err.msg, "no memory is shared");
     }
-    memset(&world, 0, sizeof world); /* one that can be made leaves nothing behind */
+    memset(&world, 0, sizeof world); /* A successful creation leaves no files. */
     assert_int_equal(bt_tp_group_shm_create(&t, &axis, 4, 4, &err), BT_OK);
     bt_tp_group_destroy(t);
     t = NULL;
@@ -352,9 +352,9 @@ int main(void) {
     for (int k = 0; k < RANKS_MOST; k++)
         bt_rng_normal(numbers[k], sizeof *numbers / sizeof **numbers, 0, 1, 3, (uint64_t)k);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_exchange_gives_what_is_promised),
+        cmocka_unit_test(each_exchange_has_the_documented_result),
         cmocka_unit_test(ranks_sleep_until_the_late_one_comes),
-        cmocka_unit_test(a_group_takes_what_is_planned),
+        cmocka_unit_test(a_group_uses_its_planned_bytes),
         cmocka_unit_test(a_group_that_cannot_be_made),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

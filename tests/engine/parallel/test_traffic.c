@@ -1,5 +1,5 @@
-/* test_traffic.c - what exchanges have cost is added up by kind and axis, by sender up to the last that is counted, and
- * forgotten when it has been told; those begun are counted for whoever looks. */
+/* test_traffic.c - costs of exchanges are summed by kind and axis and, up to a limit, by sender, and reset
+ * when they are read; exchanges in progress are counted for other threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "engine/base/span.h"
 #include "engine/parallel/mpi/traffic.h"
 
-/* of comm_internal.h, which includes MPI's header */
+/* declared in comm_internal.h, which includes MPI's header */
 void bt_comm_count(uint64_t logical_bytes, uint64_t wire_bytes);
 
 static void exchanges_add_up_by_kind_and_axis(void **state) {
@@ -35,7 +35,7 @@ static void exchanges_add_up_by_kind_and_axis(void **state) {
             assert_memory_equal(bt_traffic_get((bt_coll)c, (bt_axis)a), &none, sizeof none);
 }
 
-/* the names that stand in the record; each once */
+/* Names in the record are unique. */
 static void names_are_those_of_the_record(void **state) {
     (void)state;
     assert_string_equal(bt_axis_name(BT_AXIS_DP), "dp");
@@ -52,7 +52,8 @@ static void messages_are_counted_by_sender(void **state) {
     static const bt_pair none;
     const bt_pair one = {1, 20, 3, 400}, two = {2, 40, 6, 800};
     bt_pairs_reset();
-    for (int from = -1; from <= BT_PAIRS_MAX; from++) { /* those outside are nobody's */
+    /* Senders outside the range are ignored. */
+    for (int from = -1; from <= BT_PAIRS_MAX; from++) {
         bt_pair_add(from, &one);
         if (from % 2) bt_pair_add(from, &one);
     }
@@ -63,12 +64,12 @@ static void messages_are_counted_by_sender(void **state) {
         assert_memory_equal(bt_pair_get(from), &none, sizeof none);
 }
 
-/* its time is all exposed, its bytes are those counted in between */
+/* All of its time is exposed; its bytes are those counted during the call. */
 static void a_blocking_exchange_is_measured(void **state) {
     (void)state;
     _Atomic int64_t begun = 7;
     bt_traffic_reset();
-    bt_traffic_next(); /* nobody looks */
+    bt_traffic_next(); /* No thread reads the counters. */
     bt_traffic_count_in(&begun);
     bt_comm_count(1000, 2000);
     const int64_t around_ns = bt_now_ns();
@@ -89,7 +90,7 @@ static void a_blocking_exchange_is_measured(void **state) {
     assert_int_equal(begun, 9);
 }
 
-/* a wait inside an exchange is no time in flight; exchanges of an evaluation belong to no step */
+/* Waiting inside an exchange is no time in flight; exchanges of an evaluation belong to no step. */
 static void waits_and_evaluations_are_no_exchange_of_a_step(void **state) {
     (void)state;
     static const bt_traffic none;

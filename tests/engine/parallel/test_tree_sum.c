@@ -1,5 +1,4 @@
-/* The tree gives the same bits for every cut of the units over ranks; shards cover the array
- * once. */
+/* The tree sum has the same bits for every division of the units over ranks; shards cover the array once. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +21,7 @@ static void add(float *into, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) into[i] += x[i];
 }
 
-/* the definition, straight from the drawing in tree_sum.h */
+/* the definition, directly from the drawing in tree_sum.h */
 static void tree(float *out, int64_t first, int64_t width, int64_t units) {
     if (width == 1) {
         memcpy(out, leaves[first], sizeof leaves[0]);
@@ -47,7 +46,7 @@ static void any_cut_gives_the_same_bits(void **state) {
             static float work[MAX_UNITS][N];
             memcpy(work, leaves, sizeof work);
             bt_tree_sum all = {.n = 0};
-            /* each rank folds its own, then its nodes join the others' */
+            /* Each rank adds its own units, then its nodes are combined with those of its peers. */
             for (int64_t r = 0; r < ranks; r++) {
                 bt_tree_sum mine = {.n = 0};
                 int64_t a = units * r / ranks, b = units * (r + 1) / ranks;

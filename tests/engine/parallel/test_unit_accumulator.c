@@ -1,5 +1,5 @@
-/* test_unit_accumulator.c - the units of a rank, one after the other through one array of gradients, leave the sums
- * of the fixed tree, whichever unit is the first and however the last one's ranges come. */
+/* test_unit_accumulator.c - the units of a rank, accumulated in turn through one array of gradients, give
+ * the sums of the fixed tree, for any first unit and any order of the last unit's ranges. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +17,10 @@
 
 enum { N = 41, MOST_UNITS = 13, MOST_FIRST = 9 };
 
-/* leaves: of the trees; given: gradients of units, other than their leaves where units are rounded */
+/* leaves: of the trees; given: gradients of units, which differ from their leaves if units are rounded */
 static float leaves[MOST_FIRST + MOST_UNITS][N], given[MOST_FIRST + MOST_UNITS][N];
 
-/* the drawing in tree_sum.h, for a node whose units are all there */
+/* the drawing in tree_sum.h, for a node whose units are all present */
 static void tree(float out[N], int64_t index, int level) {
     if (level == 0) {
         memcpy(out, leaves[index], sizeof leaves[0]);
@@ -36,7 +36,7 @@ static void is_zero(const float *x) {
     for (int i = 0; i < N; i++) assert_true(x[i] == 0);
 }
 
-/* a backward pass adds to what it is given, so it must be zeros */
+/* A backward pass adds to its destination, which must therefore be zero. */
 static void backward(float *into, int64_t unit, bt_range r) {
     for (size_t i = r.begin; i < r.end; i++) into[i] += given[unit][i];
 }
@@ -75,7 +75,7 @@ static void step(bt_unit_accumulator *p, float grads[N], int64_t first, int64_t 
     nodes_are_the_trees(p, grads, first, count);
 }
 
-/* of one tensor of one group, whose quantum is 1/16 */
+/* one tensor of one group with the quantum 1/16 */
 static void make_rounding(bt_unit_rounding *r) {
     bt_err err = BT_ERR_INIT;
     bt_rounding_tensor *t = calloc(1, sizeof *t);
@@ -86,7 +86,7 @@ static void make_rounding(bt_unit_rounding *r) {
     bt_rounding_begin(r, 3, 1);
 }
 
-/* r: NULL, or the rounding of units on their way into a tree */
+/* r: NULL, or the rounding of units before they enter the tree */
 static void make_leaves(bt_unit_rounding *r) {
     for (int u = 0; u < MOST_FIRST + MOST_UNITS; u++) {
         bt_rng_normal(given[u], N, 0, 1, 11, (uint64_t)u);
@@ -107,14 +107,14 @@ static void units_leave_the_sums_of_the_tree(void **state) {
                 .grads = grads, .n = N, .first_unit = first, .n_units = count};
             assert_int_equal(bt_accumulator_create(&p, &cfg, &err), BT_OK);
             step(p, grads, first, count);
-            step(p, grads, first, count); /* nothing of a step is left in the next */
+            step(p, grads, first, count); /* No state remains for the next step. */
             bt_accumulator_destroy(p);
         }
     }
     bt_accumulator_destroy(NULL);
 }
 
-/* each unit is rounded once, as itself, before it is added */
+/* Each unit is rounded once, separately, before it is added. */
 static void units_are_rounded_before_they_are_added(void **state) {
     (void)state;
     float grads[N];
@@ -137,8 +137,8 @@ static void units_are_rounded_before_they_are_added(void **state) {
     make_leaves(NULL);
 }
 
-/* Two lanes, of which one is some units behind the other: the sums are the same, in the same arrays. */
-static void lanes_come_at_different_times(void **state) {
+/* With two lanes of which one is some units behind, the sums are the same, in the same arrays. */
+static void lanes_may_finish_at_different_times(void **state) {
     (void)state;
     static const bt_range lanes[] = {{0, 11}, {11, N}};
     float grads[N];
@@ -164,7 +164,7 @@ static void lanes_come_at_different_times(void **state) {
                 }
             }
             bt_accumulator_range(p, (bt_range){20, N});
-            bt_accumulator_range(p, (bt_range){5, 20}); /* of both */
+            bt_accumulator_range(p, (bt_range){5, 20}); /* completes both */
             bt_accumulator_range(p, (bt_range){0, 5});
             nodes_are_the_trees(p, grads, first, count);
             bt_accumulator_destroy(p);
@@ -172,7 +172,7 @@ static void lanes_come_at_different_times(void **state) {
     }
 }
 
-/* as many arrays as nodes ever wait: by hand for the first few */
+/* As many arrays as nodes ever wait; the first few are counted by hand. */
 static void memory_is_that_of_the_nodes_that_wait(void **state) {
     (void)state;
     static const struct {
@@ -194,7 +194,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_leave_the_sums_of_the_tree),
         cmocka_unit_test(units_are_rounded_before_they_are_added),
-        cmocka_unit_test(lanes_come_at_different_times),
+        cmocka_unit_test(lanes_may_finish_at_different_times),
         cmocka_unit_test(memory_is_that_of_the_nodes_that_wait),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -1,5 +1,5 @@
-/* Rounding of units at random: against a plain loop; the same however the array is cut, in ranges or
- * into the slices of tensor-parallel ranks; right in the mean; quanta follow the largest gradient. */
+/* Stochastic rounding of units: equal to a plain loop, independent of the division into ranges or
+ * tensor-parallel slices, unbiased; and quanta follow the largest gradient. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { ROWS = 130, COLS = 72, GAP = 8, SMALL = 5, N = ROWS * COLS + GAP + SMALL };
 
-/* a matrix and a vector, with padding between; slice: columns [col0, col0 + cols) of the matrix */
+/* A matrix and a vector with padding between them; slice: columns [col0, col0 + cols) of the matrix. */
 static void make(bt_unit_rounding *r, size_t col0, size_t cols) {
     bt_rounding_tensor *t = calloc(2, sizeof *t);
     bt_err err = BT_ERR_INIT;
@@ -43,18 +43,18 @@ static void fill(float *to) {
     memset(to + ROWS * COLS, 0, GAP * sizeof *to);
 }
 
-/* a step whose largest gradients are those of `first` */
+/* Simulates a step whose largest gradients are those of `first`. */
 static void learn(bt_unit_rounding *r) {
     bt_err err = BT_ERR_INIT;
     fill(first);
     memcpy(x, first, sizeof x);
     bt_rounding_begin(r, 0, 1);
     bt_rounding_range(r, x, (bt_range){0, N}, 0);
-    assert_memory_equal(x, first, sizeof x); /* no group has had a gradient yet */
+    assert_memory_equal(x, first, sizeof x); /* No group has had a gradient. */
     assert_int_equal(bt_rounding_agree(r, bt_comm_world(), &err), BT_OK);
 }
 
-/* the quantum of a row, by looking for its group's largest in `first` */
+/* Returns the quantum of a row from its group's largest value in `first`. */
 static float quantum_of(size_t row) {
     float top = 0;
     for (size_t i = 0; i < ROWS; i++)
@@ -102,7 +102,7 @@ static void no_cut_changes_a_bit(void **state) {
         n = end - at;
     }
     assert_memory_equal(x, y, sizeof x);
-    /* columns on two ranks, which agree on quanta */
+    /* Two ranks divide the columns and agree on quanta. */
     for (size_t k = 0; k < 2; k++) {
         make(&half[k], k * COLS / 2, COLS / 2);
         memcpy(half[k].exponents, r.exponents, r.n_groups * sizeof *r.exponents);
@@ -133,7 +133,7 @@ static void the_mean_is_the_gradient(void **state) {
         bt_rounding_range(&r, x, (bt_range){0, N}, k % 16);
         for (size_t i = 0; i < ROWS * COLS; i++) sum[i] += (double)x[i];
     }
-    /* of one element: half a quantum's deviation / sqrt(tries), and the bias of 8 bits */
+    /* tolerance of one element: half a quantum's deviation / sqrt(tries), and the bias of 8 bits */
     for (size_t i = 0; i < ROWS * COLS; i++) {
         double q = (double)quantum_of(i / COLS), d = (sum[i] / TRIES - (double)first[i]) / q;
         off = fmax(off, fabs(d));

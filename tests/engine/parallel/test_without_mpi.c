@@ -1,4 +1,4 @@
-/* A process that no launcher of MPI has started: how it knows that, and the world of one that it is. */
+/* A process that no MPI launcher started: how it detects that, and its world of one rank. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@ static void clear(void) {
     for (size_t i = 0; i < N; i++) unsetenv(names[i]);
 }
 
-/* a letter a variable: '0' set to 0, 'e' set and empty, '-' not set */
-static void a_launcher_leaves_its_variables(void **state) {
+/* One letter per variable: '0' set to 0, 'e' set and empty, '-' not set. */
+static void a_launcher_is_detected_by_its_variables(void **state) {
     (void)state;
     static const struct {
         const char *set;
@@ -53,11 +53,11 @@ static void the_world_is_one(void **state) {
         bt_comm_finalize();
     }
     char text[128] = "";
-    bt_comm_library(text, sizeof text); /* before init as well */
+    bt_comm_library(text, sizeof text); /* before bt_comm_init, too */
     assert_true(text[0] != '\0');
 }
 
-/* its error stays as it was made: it does not name a rank */
+/* The error is returned unchanged and does not name a rank. */
 static void one_process_agrees_with_itself(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -69,7 +69,7 @@ static void one_process_agrees_with_itself(void **state) {
     assert_int_equal(bt_agree(bt_comm_world(), BT_NOMEM, NULL), BT_NOMEM);
 }
 
-/* an abort ends this process alone, with the code that is given */
+/* An abort ends this process with the given code. */
 static void an_abort_ends_it(void **state) {
     (void)state;
     int status = 0;
@@ -81,7 +81,7 @@ static void an_abort_ends_it(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_launcher_leaves_its_variables),
+        cmocka_unit_test(a_launcher_is_detected_by_its_variables),
         cmocka_unit_test(the_world_is_one),
         cmocka_unit_test(one_process_agrees_with_itself),
         cmocka_unit_test(an_abort_ends_it),

@@ -1,7 +1,7 @@
-/* exchange_ranks.h - the ranks of a gradient exchange in one process, one after the other: an exchange never waits, so
- * one thread drives those of all ranks, and each order of their steps can be tested. MPI's messages, memory that a
- * host's ranks share, the clock and futexes are defined here, and what a rank counts is kept apart. For one test
- * program. */
+/* exchange_ranks.h - the ranks of a gradient exchange in one process: an exchange never blocks, so one
+ * thread drives those of all ranks, in any order of their steps. MPI's messages, shared memory of a host,
+ * the clock and futexes are defined here, and counters are kept per rank. Include it in one test program
+ * only. */
 #ifndef BT_TESTS_EXCHANGE_RANKS_H
 #define BT_TESTS_EXCHANGE_RANKS_H
 
@@ -40,23 +40,23 @@ typedef struct exchange_rank {
     float node[8][ELEMS_MOST];
     bt_tree_sum nodes;
     size_t asked, done;
-    /* since the last look */
+    /* since the last call of count() */
     bt_traffic counted;
     bt_pair from[RANKS_MOST];
 } exchange_rank;
 
 static exchange_rank ranks[RANKS_MOST];
-static int n_ranks, now_is; /* whose turn it is */
+static int n_ranks, now_is; /* number of ranks, and the rank that runs now */
 static int64_t now_ns;
 static bt_err err;
-static const char *call_fails; /* of MPI; NULL: none */
-static int fails_at;           /* this rank's */
+static const char *call_fails; /* name of the MPI function that fails; NULL: none */
+static int fails_at;           /* index of the failing call on this rank */
 static bool memory_refused;
 
 int64_t bt_now_ns(void) { return now_ns; }
 int64_t bt_thread_cpu_ns(void) { return 0; }
 
-/* ---- messages: each is taken when its receiver looks ------------------------------------------------- */
+/* ---- messages: each is delivered when its receiver tests for it ------------------------------------------ */
 
 typedef struct message {
     bool posted, came, sends;
@@ -98,7 +98,7 @@ int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_C
     *r = post(true, (void *)(uintptr_t)from, n, to, tag);
     return outcome("isend");
 }
-/* what is asked for and sent in the same order, with one tag, belongs together */
+/* Receives and sends of one pair and tag match in their order. */
 static void deliver(message *m) {
     for (int i = 0; i < n_messages && !m->came && !m->sends; i++) {
         message *s = &messages[i];
@@ -134,7 +134,8 @@ int MPI_Get_count(const MPI_Status *s, MPI_Datatype type, int *n) {
     return outcome("count");
 }
 
-/* ---- what is made together: the ranks of a host get the same memory, one after the other ------------------ */
+/* ---- collective creation: the ranks of a host receive the same memory, one after the other
+ * ------------------ */
 
 int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, MPI_Comm c) {
     (void)x, (void)y, (void)n, (void)type, (void)op, (void)c;
@@ -142,7 +143,7 @@ int MPI_Allreduce(const void *x, void *y, int n, MPI_Datatype type, MPI_Op op, M
 }
 int MPI_Bcast(void *x, int n, MPI_Datatype type, int root, MPI_Comm c) {
     (void)x, (void)n, (void)type, (void)c;
-    assert_int_equal(root, now_is); /* whose error it is */
+    assert_int_equal(root, now_is); /* rank that reports the error */
     return MPI_SUCCESS;
 }
 int MPI_Comm_split(MPI_Comm c, int color, int key, MPI_Comm *out) {
@@ -168,7 +169,7 @@ static struct {
     unsigned char *at;
     size_t bytes;
     int users;
-} shared[RANKS_MOST]; /* of each host */
+} shared[RANKS_MOST]; /* one per host */
 bt_code bt_host_memory_create(bt_host_memory *m, bt_comm *c, size_t bytes, const char *name,
                               bt_err *e) {
     const uintptr_t host = (uintptr_t)c->mpi - 100;
@@ -195,17 +196,18 @@ void bt_host_memory_release(bt_host_memory *m) {
     *m = (bt_host_memory){0};
 }
 
-/* ---- pages that are given back ------------------------------------------------------------------------- */
+/* ---- released pages
+ * --------------------------------------------------------------------------------------- */
 
 static struct {
     unsigned char *at[16];
     size_t pages[16];
     int n;
     bool refused;
-} given_back; /* of all ranks, since it was cleared; not counted where more come */
+} given_back; /* ranges released by all ranks since it was cleared; further ones are not counted */
 int madvise(void *at, size_t bytes, int advice) {
     const uintptr_t begin = (uintptr_t)ranks[now_is].grads;
-    if (advice != MADV_DONTNEED) return 0; /* of how large pages are */
+    if (advice != MADV_DONTNEED) return 0; /* smallest page size */
     assert_true((uintptr_t)at % PAGE == 0 && bytes > 0 && bytes % PAGE == 0);
     assert_true((uintptr_t)at >= begin &&
                 (uintptr_t)at + bytes <= begin + sizeof ranks[now_is].grads);
@@ -218,7 +220,8 @@ int madvise(void *at, size_t bytes, int advice) {
     return 0;
 }
 
-/* ---- futexes: who sleeps lets `while_asleep` go on meanwhile ----------------------------------------------- */
+/* ---- futexes: while a rank sleeps, `while_asleep` drives the remaining ones
+ * --------------------------------- */
 
 static struct {
     int sleeps, wakes;
@@ -257,10 +260,10 @@ long syscall(long number, ...) {
 
 typedef struct layout {
     int ranks, shards;
-    const char *hosts; /* ranks of each */
-    int64_t units;     /* 0: a rank's gradient is one leaf */
+    const char *hosts; /* number of ranks on each host */
+    int64_t units;     /* 0: the gradient of a rank is one leaf */
     const bt_codec *codec;
-    size_t piece_bytes; /* 0: the usual ones */
+    size_t piece_bytes; /* 0: the default size */
 } layout;
 
 static layout is;
@@ -268,15 +271,15 @@ static bt_buckets buckets;
 static bt_mesh_shape shape;
 static size_t usual_piece_bytes;
 
-/* of leaf u, element i: small multiples of a power of two, so that a codec without loss may send them; their sums are
- * exact in no order but one only where the values are wide: both kinds are there */
+/* Element i of leaf u: small multiples of a power of two, which a lossless codec shortens, and values with
+ * wide exponents, whose sum depends on the order of additions. */
 static float leaf(int64_t u, size_t i) {
     const uint64_t r = bt_rng_u64(11, (uint64_t)u, i);
     return i % 3 ? (float)((int)(r % 2001) - 1000) * 0x1p-10f
                  : (float)((int)(r % (1 << 22)) - (1 << 21)) * (r >> 40 & 1 ? 0x1p-14f : 0x1p-21f);
 }
 static int64_t leaves(void) { return is.units ? is.units : is.ranks; }
-/* the sum of leaves [first, first + width) of the tree, width a power of two */
+/* Returns the sum of leaves [first, first + width) of the tree; width is a power of two. */
 static float sum_of(int64_t first, int64_t width, size_t i) {
     if (width == 1) return leaf(first, i);
     const float left = sum_of(first, width / 2, i);
@@ -288,7 +291,7 @@ static inline float whole_sum(size_t i) {
     return sum_of(0, width, i);
 }
 
-/* everything that a call of this rank counts is its own */
+/* Assigns what was counted during a call to the rank that runs. */
 static void count(void) {
     exchange_rank *r = &ranks[now_is];
     const bt_coll kind = is.shards > 1 ? BT_COLL_REDUCE_SCATTER : BT_COLL_ALL_REDUCE;
@@ -332,7 +335,8 @@ static inline bt_code create_one(int rank, bool discard) {
     return bt_exchange_create(&r->x, &cfg, &err);
 }
 
-/* the layout's ranks, each with its exchange; elements: of the whole array, the first bucket may be short */
+/* Creates the exchanges of all ranks of a layout; elements: size of the whole array, whose first bucket may
+ * be short. */
 static inline void create_all(const layout *l, size_t elems, bool discard) {
     is = *l;
     if (!is.codec) is.codec = bt_codec_at(BT_CODEC_NONE);
@@ -353,7 +357,7 @@ static inline void create_all(const layout *l, size_t elems, bool discard) {
     bt_pairs_reset();
 }
 
-/* a step begins: each rank has its leaves, added as far as its nodes go */
+/* Begins a step: each rank adds its leaves as far as its nodes of the tree allow. */
 static inline void begin_step(size_t elems) {
     for (now_is = 0; now_is < n_ranks; now_is++) {
         exchange_rank *r = &ranks[now_is];
@@ -374,7 +378,7 @@ static inline void begin_step(size_t elems) {
     }
 }
 
-/* one rank does what it can; BT_OK unless a call fails */
+/* Lets one rank do all it can; returns BT_OK unless a call fails. */
 static inline bt_code turn_of(int rank) {
     exchange_rank *r = &ranks[rank];
     now_is = rank;
@@ -387,7 +391,8 @@ static inline bt_code turn_of(int rank) {
     return code;
 }
 
-/* until all have all, in an order of the seed; a rank that is never done is a deadlock */
+/* Runs the ranks in an order drawn from the seed until all have finished; a rank that never finishes is a
+ * deadlock. */
 static inline void finish_step(uint64_t seed) {
     int left = 0;
     for (uint64_t turn = 0; turn < 20000; turn++) {

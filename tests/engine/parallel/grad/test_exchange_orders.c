@@ -1,6 +1,6 @@
-/* test_exchange_orders.c - the exchange of gradients by the ranks of one process, in whatever order they come: the bits
- * of one tree, what is discarded, what each rank counts of all it sent and got, and how long it took; when a rank
- * sleeps and who wakes it; and what is said of each call that fails. */
+/* test_exchange_orders.c - the gradient exchange of the ranks of one process in any order: equal bits of one
+ * tree, released pages, each rank's counters of messages and times, sleeping and waking, and the error of
+ * each call that fails. */
 #include "tests/engine/parallel/grad/exchange_ranks.h"
 
 #include "engine/parallel/grad/exchange_internal.h"
@@ -22,7 +22,7 @@ static const layout layouts[] = {
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 
-/* an element that the rank gets the sum of; else it is of a piece of other shards */
+/* Returns whether the rank receives the sum of this element; otherwise it belongs to other shards. */
 static bool gets(int rank, size_t i) {
     for (size_t b = 0; b < buckets.n; b++) {
         const bt_range r = bt_bucket_at(&buckets, b);
@@ -49,20 +49,21 @@ static int host_of(int rank) {
     return bt_comm_host(rank);
 }
 
-/* What is sent is what is got: bytes of all ranks. Between hosts a part goes as often as there are nodes of a host
- * group, and its sum comes back once where it is needed; a message has one part, or one stretch of it. */
+/* The bytes sent by all ranks equal those received. Between hosts a part is sent once per node of a host
+ * group, and its sum returns once where it is needed; a message holds one part or one range of it. */
 static void what_is_sent_is_got(void) {
     int64_t sent = 0, logical = 0, got = 0;
     for (int k = 0; k < n_ranks; k++) {
         sent += ranks[k].counted.bytes_wire;
         logical += ranks[k].counted.bytes_logical;
-        assert_int_equal(ranks[k].counted.calls, 0); /* the reducer's to count */
+        assert_int_equal(ranks[k].counted.calls, 0); /* The reducer counts calls. */
         for (int d = 0; d < n_ranks; d++) {
             const bt_pair *p = &ranks[k].from[d];
             got += p->bytes;
             assert_int_equal(p->timed, p->messages);
             assert_true((p->messages > 0) == (p->bytes > 0) && (d != k || p->bytes == 0));
-            assert_true(p->flight_ns >= 0 && p->flight_ns % 7 == 0); /* a turn takes so long */
+            /* Each turn takes this time. */
+            assert_true(p->flight_ns >= 0 && p->flight_ns % 7 == 0);
         }
     }
     assert_int_equal(sent, got);
@@ -73,7 +74,8 @@ static void each_order_gives_the_bits_of_one_tree(void **state) {
     (void)state;
     static const size_t sizes[] = {WHOLE, SHORT};
     for (size_t l = 0; l < LAYOUTS; l++)
-        for (int way = 0; way < 6; way++) { /* short or not, through memory, messages, encoded */
+        /* ways: short first bucket or not; through memory, by messages, encoded */
+        for (int way = 0; way < 6; way++) {
             const size_t elems = sizes[way % 2];
             layout one = layouts[l];
             memory_refused = way / 2 == 1;
@@ -99,11 +101,12 @@ static void each_order_gives_the_bits_of_one_tree(void **state) {
     memory_refused = false;
 }
 
-/* of parts that belong to others whole pages go back to the system; what it refuses is cleared as the rest is */
-static void pages_of_others_go_back(void **state) {
+/* Whole pages of parts that belong to other ranks are released to the system; if it refuses, they are
+ * cleared like the rest. */
+static void pages_of_other_ranks_are_released(void **state) {
     (void)state;
     const layout two = {.ranks = 2, .shards = 2, .hosts = "2"};
-    for (int way = 0; way < 4; way++) { /* parts begin with a page, or within one */
+    for (int way = 0; way < 4; way++) { /* Parts begin at a page boundary or within a page. */
         const size_t elems = way / 2 ? ELEMS_MOST - 96 : ELEMS_MOST;
         const bool refused = way % 2;
         int n = 0;
@@ -116,7 +119,7 @@ static void pages_of_others_go_back(void **state) {
         for (int k = 0; k < 2; k++)
             for (size_t b = 0; b < buckets.n; b++) {
                 const bt_range r = bt_bucket_at(&buckets, b);
-                /* the half that is the other one's */
+                /* the half of the other rank */
                 const size_t half = (r.end - r.begin) / 2, from = r.begin + (k ? 0 : half);
                 const uintptr_t lo = (uintptr_t)(ranks[k].grads + from),
                                 hi = (uintptr_t)(ranks[k].grads + from + half);
@@ -136,10 +139,10 @@ static void pages_of_others_go_back(void **state) {
 
 /* ---- counts ---------------------------------------------------------------------------------- */
 
-/* Of rank 0 and the last one: rounds of the step's buckets, bytes sent, and the messages that came. Through memory
- * the bytes are those of messages, and so are the messages, unless parts are cut; rounds are counted as their
- * exchanges are. */
-static void a_rank_counts_what_it_did(void **state) {
+/* Counters of rank 0 and the last rank: rounds of the step's buckets, bytes sent, messages received. Bytes
+ * and messages are equal for shared memory and messages, unless parts are divided; each exchange counts its
+ * rounds. */
+static void each_rank_counts_its_messages(void **state) {
     (void)state;
     static const struct {
         int64_t rounds[2], sent[2], came[2]; /* of the first and of the last rank */
@@ -174,7 +177,7 @@ static void a_rank_counts_what_it_did(void **state) {
     memory_refused = false;
 }
 
-/* two ranks, bucket by bucket: the clock says how long each message took */
+/* Two ranks, bucket by bucket; the test's clock defines the duration of each message. */
 static void flights_are_timed(void **state) {
     (void)state;
     for (int refused = 0; refused < 2; refused++) {
@@ -182,12 +185,13 @@ static void flights_are_timed(void **state) {
         create_all(&layouts[0], WHOLE, false);
         begin_step(WHOLE);
         now_ns = 1000;
-        assert_int_equal(turn_of(0), BT_OK); /* at 1007 it asks */
+        assert_int_equal(turn_of(0), BT_OK); /* posts its receive at time 1007 */
         now_ns = 5000;
-        assert_int_equal(turn_of(1), BT_OK); /* at 5007 the other one has asked and looks at once */
+        /* At time 5007 the peer has posted its receive and tests at once. */
+        assert_int_equal(turn_of(1), BT_OK);
         now_ns = 9000;
         assert_int_equal(turn_of(0), BT_OK);
-        /* the first bucket's nodes were asked for at 1007; what was asked for now came at once */
+        /* The receive of the first bucket was posted at 1007; the later one completed at once. */
         assert_int_equal(ranks[0].from[1].flight_ns, 9007 - 1007);
         assert_int_equal(ranks[0].from[1].messages, refused ? 1 : 2);
         finish_step(1);
@@ -209,18 +213,19 @@ static void a_rank_that_waits_sleeps_until_it_is_woken(void **state) {
     (void)state;
     create_all(&layouts[0], WHOLE, false);
     begin_step(WHOLE);
-    assert_int_equal(turn_of(0), BT_OK); /* something moves */
+    assert_int_equal(turn_of(0), BT_OK); /* There is progress. */
     bt_exchange_rest(ranks[0].x);
     assert_int_equal(turn_of(0), BT_OK);
     assert_int_equal(turn_of(0), BT_OK);
     assert_int_equal(turn_of(0), BT_OK);
     const int64_t still = now_ns;
-    bt_exchange_rest(ranks[0].x); /* not yet: it has been still for a moment */
+    /* The rank does not sleep yet: it has been idle for a moment only. */
+    bt_exchange_rest(ranks[0].x);
     now_ns = still + 40000;
     bt_exchange_rest(ranks[0].x);
     assert_int_equal(futex.sleeps, 0);
     now_ns = still + 60000;
-    bt_exchange_rest(ranks[0].x); /* nobody comes */
+    bt_exchange_rest(ranks[0].x); /* There is no progress. */
     assert_int_equal(futex.sleeps, 1);
     assert_int_equal(futex.nap_ns, 1000000);
     assert_int_equal(futex.seen, 0);
@@ -230,19 +235,19 @@ static void a_rank_that_waits_sleeps_until_it_is_woken(void **state) {
     assert_int_equal(futex.sleeps, 2);
     assert_true(futex.wakes > 0);
     while_asleep = NULL;
-    /* the other one wakes nobody who does not sleep */
+    /* The peer wakes only ranks that sleep. */
     const int wakes = futex.wakes;
     const size_t done = ranks[0].done;
     assert_int_equal(turn_of(1), BT_OK);
     assert_int_equal(futex.wakes, wakes);
     assert_int_equal(turn_of(0), BT_OK);
     assert_true(ranks[0].done > done);
-    bt_exchange_rest(ranks[0].x); /* it has moved */
+    bt_exchange_rest(ranks[0].x); /* There was progress. */
     assert_int_equal(futex.sleeps, 2);
     finish_step(3);
     all_have_the_sum(WHOLE, false);
     destroy_all();
-    /* who waits for messages does not sleep */
+    /* A rank that waits for messages does not sleep. */
     memory_refused = true;
     create_all(&layouts[0], WHOLE, false);
     begin_step(WHOLE);
@@ -256,11 +261,11 @@ static void a_rank_that_waits_sleeps_until_it_is_woken(void **state) {
     memory_refused = false;
 }
 
-/* one rank runs ahead, step after step: it waits for those that still read what it sent, and sleeps on them */
-static void nobody_writes_where_others_read(void **state) {
+/* One rank runs ahead by several steps: it sleeps until those that still read its data have finished. */
+static void data_are_not_overwritten_while_read(void **state) {
     (void)state;
     create_all(&layouts[0], WHOLE, false);
-    for (uint64_t step = 0; step < 40; step++) { /* slots are used again and again */
+    for (uint64_t step = 0; step < 40; step++) { /* Slots are reused. */
         begin_step(WHOLE);
         finish_step(step);
         all_have_the_sum(WHOLE, false);
@@ -269,7 +274,7 @@ static void nobody_writes_where_others_read(void **state) {
     create_all(&layouts[4], WHOLE, false);
     for (uint64_t step = 0; step < 10; step++) {
         begin_step(WHOLE);
-        /* rank 0 is always the first to do all that it can */
+        /* Rank 0 always runs first. */
         for (int k = 0; k < 50; k++) assert_int_equal(turn_of(0), BT_OK);
         now_ns += 60000;
         bt_exchange_rest(ranks[0].x);
@@ -282,11 +287,11 @@ static void nobody_writes_where_others_read(void **state) {
 
 /* ---- failures ---------------------------------------------------------------------------------- */
 
-/* tags of a later round lie behind those of all pieces of the one before */
+/* Tags of a later round are above all tags of the previous round. */
 static bool is_of_sums(int i) { return messages[i].tag >= messages[0].tag + 6000; }
 
-/* bytes that are no payload: of the gradients on their way to be summed, and of the sums on their way back */
-static void what_is_no_payload_is_told(void **state) {
+/* Invalid payloads are refused, both of gradients and of returning sums. */
+static void invalid_payloads_are_refused(void **state) {
     (void)state;
     memory_refused = true;
     for (int back = 0; back < 2; back++) {
@@ -312,14 +317,15 @@ static void what_is_no_payload_is_told(void **state) {
                  "was added)",
                  atoi(bytes + 5), buckets.elems / 2);
         assert_string_equal(err.msg, want);
-        assert_true(atoi(bytes + 5) > (int)buckets.elems / 2); /* a byte for each, and scales */
+        /* one byte per element, and scales */
+        assert_true(atoi(bytes + 5) > (int)buckets.elems / 2);
         n_messages = 0;
         destroy_all();
     }
     memory_refused = false;
 }
 
-static void a_call_that_fails_is_told(void **state) {
+static void a_failing_call_is_reported(void **state) {
     (void)state;
     static const struct {
         const char *fails;
@@ -343,7 +349,7 @@ static void a_call_that_fails_is_told(void **state) {
             destroy_all();
         }
     memory_refused = false;
-    /* what cannot be made */
+    /* calls that fail during creation */
     static const char *const calls[] = {"split", "memory"};
     for (int i = 0; i < 2; i++) {
         create_all(&layouts[0], WHOLE, false);
@@ -359,13 +365,13 @@ static void a_call_that_fails_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_order_gives_the_bits_of_one_tree),
-        cmocka_unit_test(pages_of_others_go_back),
-        cmocka_unit_test(a_rank_counts_what_it_did),
+        cmocka_unit_test(pages_of_other_ranks_are_released),
+        cmocka_unit_test(each_rank_counts_its_messages),
         cmocka_unit_test(flights_are_timed),
         cmocka_unit_test(a_rank_that_waits_sleeps_until_it_is_woken),
-        cmocka_unit_test(nobody_writes_where_others_read),
-        cmocka_unit_test(what_is_no_payload_is_told),
-        cmocka_unit_test(a_call_that_fails_is_told),
+        cmocka_unit_test(data_are_not_overwritten_while_read),
+        cmocka_unit_test(invalid_payloads_are_refused),
+        cmocka_unit_test(a_failing_call_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

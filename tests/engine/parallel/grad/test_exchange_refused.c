@@ -1,5 +1,5 @@
-/* test_exchange_refused.c - memory that a gradient exchange needs and does not get: whichever request is refused, there
- * is no exchange, one line says why, and nothing is left. */
+/* test_exchange_refused.c - memory for a gradient exchange is refused: whichever request fails, creation
+ * fails with one error and frees everything. */
 #include "tests/memory/refuse_memory.h"
 
 #include "tests/engine/parallel/grad/exchange_ranks.h"
@@ -26,14 +26,14 @@ static bt_code make(void *ctx, bt_err *e) {
     return code;
 }
 
-static void an_exchange_needs_each_request(void **state) {
+static void each_refused_request_fails_creation(void **state) {
     (void)state;
     if (!refuse_memory_works()) skip();
     for (size_t l = 0; l < LAYOUTS; l++)
         for (int encoded = 0; encoded < 2; encoded++) {
             layout one = layouts[l];
             if (encoded) one.codec = bt_codec_at(BT_CODEC_SIGN);
-            memory_refused = true; /* that which is shared */
+            memory_refused = true; /* the shared memory */
             create_all(&one, WHOLE, false);
             destroy_all();
             const long refused = survives_refusals("an exchange", make, NULL, true) / 2;
@@ -48,6 +48,6 @@ static void an_exchange_needs_each_request(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exchange_needs_each_request)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_refused_request_fails_creation)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* Plans of unequal shares: complete, optimal, stable; and what the setting's text may say. */
+/* Plans of unequal shares are complete, optimal and stable; and the syntax of the setting. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@ static int64_t sum(const int64_t *count, size_t n) {
     return s;
 }
 
-/* the least possible time, by trying everything */
+/* Returns the least possible time by trying all divisions. */
 static double best_time(const double *cost, size_t n, int64_t total) {
     if (n == 1) return (double)total * cost[0];
     double best = INFINITY;
@@ -69,7 +69,7 @@ static void slow_ranks_get_less(void **state) {
     assert_false(bt_balance_worth(next, next, cost, 4));
 }
 
-/* noise of a few percent moves nothing back and forth */
+/* Noise of a few percent does not change the plan. */
 static void noise_changes_nothing(void **state) {
     (void)state;
     int64_t now[3], next[3];
@@ -87,7 +87,7 @@ static void noise_changes_nothing(void **state) {
 static void times_are_smoothed_after_settling(void **state) {
     (void)state;
     bt_balance_meter m = {0};
-    /* first touches of memory: no measure */
+    /* The first steps touch memory for the first time and are not measured. */
     for (int i = 0; i < BT_BALANCE_SETTLE; i++) bt_balance_saw(&m, 100);
     assert_true(m.smoothed == 0);
     bt_balance_saw(&m, 1);
@@ -104,7 +104,7 @@ static void times_are_smoothed_after_settling(void **state) {
     assert_false(bt_balance_due(&m));
 }
 
-static void settings_are_read(void **state) {
+static void the_setting_is_parsed(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_balance_kind kind;
@@ -131,7 +131,7 @@ int main(void) {
         cmocka_unit_test(slow_ranks_get_less),
         cmocka_unit_test(noise_changes_nothing),
         cmocka_unit_test(times_are_smoothed_after_settling),
-        cmocka_unit_test(settings_are_read),
+        cmocka_unit_test(the_setting_is_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

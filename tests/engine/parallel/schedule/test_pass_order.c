@@ -1,5 +1,5 @@
-/* test_pass_order.c - the passes of a pipeline's stages: each once, in a legal order that the exchange
- * between stages can serve, with as much kept as the formula says. */
+/* test_pass_order.c - order of the passes of pipeline stages: each pass occurs once, the order is legal and
+ * can be served by the exchange between stages, and the number of kept activations follows the formula. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,7 +28,7 @@ static bt_pass_order order_of(const shape *s, int stage) {
     return (bt_pass_order){s->stages, stage, s->chunks, s->micros};
 }
 
-/* ---- each stage by itself -------------------------------------------------------------------- */
+/* ---- single stages --------------------------------------------------------------------------- */
 
 static void every_pass_comes_once(const shape *s) {
     for (int k = 0; k < s->stages; k++) {
@@ -43,7 +43,7 @@ static void every_pass_comes_once(const shape *s) {
             assert_false(done[p.backward][p.chunk][p.micro]);
             done[p.backward][p.chunk][p.micro] = true;
             if (p.backward) assert_true(done[0][p.chunk][p.micro]);
-            /* chunks in order, micro-batches of a chunk in order */
+            /* Chunks are in order, and so are the micro-batches of a chunk. */
             const int before = p.backward ? p.chunk + 1 : p.chunk - 1;
             if (before >= 0 && before < s->chunks) assert_true(done[p.backward][before][p.micro]);
             if (p.micro > 0) assert_true(done[p.backward][p.chunk][p.micro - 1]);
@@ -61,8 +61,9 @@ static void the_head_goes_forward_and_back_at_once(const shape *s) {
     }
 }
 
-/* 1F1B keeps what the stages behind have yet to send back; with v chunks 2 (n-1-s) + (v-1) n + 1 passes */
-static void as_much_is_kept_as_the_formula_says(const shape *s) {
+/* 1F1B keeps activations of passes whose gradients have not returned; with v chunks these are 2 (n-1-s) +
+ * (v-1) n + 1 passes. */
+static void kept_activations_follow_the_formula(const shape *s) {
     for (int k = 0; k < s->stages; k++) {
         const bt_pass_order o = order_of(s, k);
         const int64_t behind = s->stages - 1 - k, all = s->chunks * s->micros,
@@ -84,9 +85,9 @@ static void as_much_is_kept_as_the_formula_says(const shape *s) {
     }
 }
 
-/* ---- together, over the exchange of pipe.h --------------------------------------------------- */
+/* ---- all stages, over the exchange of pipe.h ------------------------------------------------- */
 
-typedef struct channel { /* from one stage to the next one, or the one before */
+typedef struct channel { /* messages from one stage to a neighbour */
     int64_t sent, taken, expected;
 } channel;
 
@@ -94,12 +95,11 @@ typedef struct machine {
     shape s;
     bool forward_only;
     int64_t at[STAGES];                /* passes done */
-    channel way[2][STAGES];            /* by the receiving stage */
-    int64_t tables_sent, tables_taken; /* of the head's gradients, one a micro-batch */
+    channel way[2][STAGES];            /* indexed by the receiving stage */
+    int64_t tables_sent, tables_taken; /* embedding gradients of the head, one per micro-batch */
 } machine;
 
-/* Two messages are received ahead of need; a message leaves when it is received; two may be waiting to
- * leave. */
+/* Two receives are posted in advance; a message leaves when it is received; two may wait to be sent. */
 static bool may_send(const channel *c) { return c->sent - DEPTH < c->taken + DEPTH; }
 
 static bt_pass next_pass(const machine *m, int stage) {
@@ -116,10 +116,11 @@ static bool step(machine *m, int stage) {
     channel *in = &m->way[p.backward][stage],
             *out = &m->way[p.backward][(stage + (p.backward ? s->stages - 1 : 1)) % s->stages];
     const bool ties = p.backward && s->chunks > 1 && s->stages > 1;
-    /* of the sender the messages are in the order in which this stage takes them */
+    /* The sender sends messages in the order in which this stage receives them. */
     if (virtual != from && in->sent == in->taken) return false;
     if (virtual != to && !may_send(out)) return false;
-    /* the first stage takes a table, the last one has as many under way as there are stages */
+    /* The first stage receives an embedding gradient; the last stage has at most as many in flight as there
+     * are stages. */
     if (ties && virtual == 0 && m->tables_sent == p.micro) return false;
     if (ties && virtual == last && p.micro - s->stages >= m->tables_taken) return false;
     if (virtual != from) in->taken++;
@@ -145,8 +146,8 @@ static void run(const shape *s, bool forward_only) {
 
 static void no_stage_waits_for_ever(const shape *s) { run(s, false); }
 
-/* What a stage takes is what the one before sent: the n-th message of a way is the same micro-batch's, on
- * both sides. */
+/* Each stage receives in the order in which its neighbour sends: the n-th message of a direction has the
+ * same micro-batch on both sides. */
 static void messages_are_taken_in_the_order_in_which_they_were_sent(const shape *s) {
     const int last = s->stages * s->chunks - 1;
     for (int k = 0; k < s->stages; k++) {
@@ -177,13 +178,13 @@ static void passes_once(void **state) { (void)state, for_all_shapes(every_pass_c
 static void head(void **state) {
     (void)state, for_all_shapes(the_head_goes_forward_and_back_at_once);
 }
-static void kept(void **state) { (void)state, for_all_shapes(as_much_is_kept_as_the_formula_says); }
+static void kept(void **state) { (void)state, for_all_shapes(kept_activations_follow_the_formula); }
 static void ends(void **state) { (void)state, for_all_shapes(no_stage_waits_for_ever); }
 static void messages(void **state) {
     (void)state, for_all_shapes(messages_are_taken_in_the_order_in_which_they_were_sent);
 }
 
-/* an evaluation has any number of micro-batches */
+/* An evaluation may have any number of micro-batches. */
 static void forward_alone_ends_too(void **state) {
     (void)state;
     for (int n = 1; n < STAGES; n++)

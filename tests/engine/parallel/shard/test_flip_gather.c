@@ -1,5 +1,5 @@
-/* test_flip_gather.c - a gather of changed ternary codes by the middle rank of three: what goes to whom, codes of all
- * shards step after step, what is counted, messages that are damaged, and calls that fail. MPI is defined here. */
+/* test_flip_gather.c - gather of changed ternary codes on the middle rank of three: messages, codes of all
+ * shards over several steps, counters, damaged messages, and failing calls. MPI is defined here. */
 #include <string.h>
 
 #include "engine/base/rng.h"
@@ -20,13 +20,13 @@ static bt_err err;
 /* ---- messages ---------------------------------------------------------------------------------- */
 
 static const char *call_fails;
-static int damaged; /* whose message is cut short; -1: nobody's */
+static int damaged; /* rank whose message is truncated; -1: none */
 static struct {
     void *into;
     int from, room;
 } wanted[SHARDS];
 static int n_wanted, n_sent;
-static size_t length_of[SHARDS]; /* of the last messages */
+static size_t length_of[SHARDS]; /* lengths of the last messages */
 static unsigned char sent[MOST + BT_FLIPS_HEAD];
 
 static int outcome(const char *call) {
@@ -75,7 +75,7 @@ int MPI_Get_count(const MPI_Status *s, MPI_Datatype type, int *n) {
     return outcome("count");
 }
 
-/* ---- a rank ------------------------------------------------------------------------------------- */
+/* ---- the rank under test ------------------------------------------------------------------------ */
 
 static void begin(void) {
     axis = (bt_comm){.mpi = MPI_COMM_SELF, .rank = ME, .size = SHARDS, .axis = BT_AXIS_SHARD};
@@ -91,7 +91,7 @@ static void begin(void) {
     bt_pairs_reset();
 }
 
-/* codes are fields of two bits, 0, 1 or 2; some change */
+/* Codes are fields of two bits with values 0, 1 or 2; some change. */
 static void change(uint64_t step) {
     for (int d = 0; d < SHARDS; d++)
         for (size_t k = 0; k < 4 * bytes_of[d]; k++) {
@@ -118,18 +118,19 @@ static void every_shard_has_the_codes_of_all(void **state) {
         heard_is(CALLS);
         for (int d = 0; d < SHARDS; d++)
             assert_memory_equal(bt_flip_gather_from(f, d), now[d], bytes_of[d]);
-        /* the others get this rank's codes out of those that they had */
+        /* The peers decode this rank's codes from their previous ones. */
         memcpy(theirs, before[ME], sizeof theirs);
         assert_true(bt_flip_decode(theirs, bytes_of[ME], sent, length_of[ME]));
         assert_memory_equal(theirs, now[ME], bytes_of[ME]);
-        assert_true(step == 0 || length_of[ME] < bytes_of[ME]); /* a change is less than all */
+        /* The changes are shorter than all codes. */
+        assert_true(step == 0 || length_of[ME] < bytes_of[ME]);
         assert_int_equal(bt_comm_bytes_wire() - wire, 2 * length_of[ME]);
         assert_int_equal(bt_comm_bytes_logical() - logical, 2 * bytes_of[ME]);
         const bt_traffic *t = bt_traffic_get(BT_COLL_ALL_GATHER, BT_AXIS_SHARD);
         assert_true(t->calls == 1 && t->rounds == 1 && t->busy_ns > 0);
         assert_true(t->bytes_wire == (int64_t)(2 * length_of[ME]) &&
                     t->bytes_logical == (int64_t)(2 * bytes_of[ME]));
-        for (int d = 0; d < SHARDS; d++) { /* rank of the world: two of each shard */
+        for (int d = 0; d < SHARDS; d++) { /* ranks of the world: two of each shard */
             const bt_pair *p = bt_pair_get(2 * d);
             assert_int_equal(p->messages, d != ME);
             assert_int_equal(p->bytes, d != ME ? (int64_t)length_of[d] : 0);
@@ -143,7 +144,7 @@ static void every_shard_has_the_codes_of_all(void **state) {
     assert_int_equal(bt_flip_gather_bytes(360), 720);
 }
 
-static void what_is_damaged_is_not_used(void **state) {
+static void damaged_messages_are_not_used(void **state) {
     (void)state;
     for (int d = 0; d < SHARDS; d += 2) {
         char want[200];
@@ -161,7 +162,7 @@ static void what_is_damaged_is_not_used(void **state) {
     }
 }
 
-static void a_call_that_fails_is_told(void **state) {
+static void a_failing_call_is_reported(void **state) {
     (void)state;
     static const char *const calls[] = {"irecv", "isend", "wait", "count"};
     for (int i = 0; i < 4; i++) {
@@ -181,8 +182,8 @@ int main(void) {
     bt_text_init(&heard);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shard_has_the_codes_of_all),
-        cmocka_unit_test(what_is_damaged_is_not_used),
-        cmocka_unit_test(a_call_that_fails_is_told),
+        cmocka_unit_test(damaged_messages_are_not_used),
+        cmocka_unit_test(a_failing_call_is_reported),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_text_release(&heard);
