@@ -1,4 +1,5 @@
-/* The wall time of records counts on from one reading of the system's clock, and processes share it by its name. */
+/* The wall time of records advances from one reading of the system's clock, and processes share that reading
+ * by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,14 +18,14 @@
 static const int64_t second = 1000000;
 static int64_t set_by_s;
 
-/* the system's clock is what it is and `set_by_s` seconds more */
+/* The real clock plus `set_by_s` seconds. */
 int clock_gettime(clockid_t id, struct timespec *t) {
     const int rc = (int)syscall(SYS_clock_gettime, id, t);
     if (id == CLOCK_REALTIME) t->tv_sec += set_by_s;
     return rc;
 }
 
-static void a_clock_that_is_set_changes_no_time(void **state) {
+static void setting_the_clock_changes_no_time(void **state) {
     (void)state;
     const int64_t begin = bt_wall_us();
     assert_true(begin > 1700000000 * second);
@@ -50,7 +51,7 @@ static void processes_share_a_clock_by_its_name(void **state) {
     bt_clock_join(other, 0);
     assert_true(bt_wall_us() < here);
     assert_string_equal(bt_clock_name(again), other);
-    /* a clock of another boot, and none, change nothing; the newest record is never in the future */
+    /* A clock of another boot, or none, changes nothing; the newest record is never in the future. */
     static const char *const none[] = {"other-boot 5", "", NULL, " 5"};
     for (int i = 0; i < 4; i++) {
         bt_clock_join(none[i], 0);
@@ -64,7 +65,7 @@ static void processes_share_a_clock_by_its_name(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_clock_that_is_set_changes_no_time),
+        cmocka_unit_test(setting_the_clock_changes_no_time),
         cmocka_unit_test(processes_share_a_clock_by_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

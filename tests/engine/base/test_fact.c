@@ -1,4 +1,4 @@
-/* facts for people: in their unit, and equal within the noise of their measurement. */
+/* Facts for display: each in its unit, and equal within the noise of the measurement. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,8 @@ static void noise_is_no_difference(void **state) {
     assert_false(bt_fact_same("peak_flops", "1.26e12", "1.00e12"));
     assert_true(bt_fact_same("link.dp.bytes_per_s", "1e9", "9e9"));
     assert_false(bt_fact_same("link.dp.bytes_per_s", "1e9", "2e10"));
-    assert_true(bt_fact_same("link.dp.bytes_per_s", "1e9", NULL)); /* one could not measure */
+    /* One attempt could not measure. */
+    assert_true(bt_fact_same("link.dp.bytes_per_s", "1e9", NULL));
     assert_true(bt_fact_same("ckpt.cost_s", "0.0246", "0.0223"));
     assert_true(bt_fact_same("ckpt.interval_s", "12.1", "11"));
     assert_false(bt_fact_same("ckpt.cost_s", "0.02", "0.4"));

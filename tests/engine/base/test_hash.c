@@ -1,5 +1,5 @@
-/* Hashes in the processor's widest form are those of the plain one, and leave the vector registers as SSE code wants
- * them: nothing in their upper halves. */
+/* Hashes by the processor's widest vectors equal the plain ones and clear the upper halves of vector
+ * registers, which otherwise slow down SSE code. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 #include <xxhash.h>
 #include <cmocka.h>
 
-/* before the header of the wider forms takes their names */
+/* Defined before the header of the wide forms, which redefines the names. */
 static uint64_t plain_64(const void *bytes, size_t n) { return XXH3_64bits(bytes, n); }
 
 #include "engine/base/hash.h"
@@ -17,7 +17,7 @@ enum { BYTES = 100000 };
 static unsigned char data[BYTES];
 
 #if defined(BT_XXH_DISPATCH) && defined(__x86_64__)
-/* registers whose upper half is not zero, a bit each */
+/* Returns a mask of the registers whose upper half is not zero. */
 static unsigned uppers(void) {
     unsigned char upper[16][16];
     unsigned found = 0;
@@ -47,7 +47,7 @@ static void upper_halves_are_clear(void **state) {
     (void)state;
     if (!__builtin_cpu_supports("avx")) skip();
     dirty();
-    assert_int_equal(uppers(), 0x81); /* it is seen */
+    assert_int_equal(uppers(), 0x81); /* The check detects a dirty register. */
     XXH3_state_t *s = XXH3_createState();
     (void)XXH3_64bits_reset(s);
     dirty();
@@ -71,7 +71,7 @@ static void upper_halves_are_clear(void **state) {
 #else
 static void upper_halves_are_clear(void **state) {
     (void)state;
-    skip(); /* the library has one form only */
+    skip(); /* The library has one form only. */
 }
 #endif
 

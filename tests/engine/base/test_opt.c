@@ -111,7 +111,7 @@ static void test_stronger_origin_wins(void **state) {
     assert_true(c.lr == 3);
     assert_int_equal(o.origin[LR], BT_FROM_FLAG);
     assert_string_equal(o.where[LR], "--lr");
-    /* ignored, yet checked */
+    /* ignored, but checked */
     assert_int_equal(bt_opts_set(&o, "optim.lr", "x", BT_FROM_FILE, "f:1", &err), BT_ARG);
     assert_int_equal(
         bt_opts_set(&o, "optim.lr", "5", BT_FROM_FLAG,
@@ -146,7 +146,7 @@ static void test_argv(void **state) {
     assert_int_equal(n_pos, 1);
     assert_string_equal(pos, "conf");
     assert_int_equal(ARGV("--data", "d", "--", "--data"), BT_OK);
-    assert_string_equal(c.data, "a b\nc\nd"); /* a repeated list goes on */
+    assert_string_equal(c.data, "a b\nc\nd"); /* A repeated list is extended. */
     assert_string_equal(pos, "--data");
     assert_int_equal(ARGV("--shuffle=false", "--help", "--nonsense"), BT_OK);
     assert_true(help);
@@ -199,7 +199,7 @@ static bt_code yaml_bytes(const char *text, size_t n) {
     close(fd);
     bt_code code = bt_opts_yaml(&o, path, &err);
     unlink(path);
-    char *at = strstr(err.msg, path); /* make messages comparable */
+    char *at = strstr(err.msg, path); /* Removes the path, so that messages can be compared. */
     if (at) {
         memmove(at + 1, at + strlen(path), strlen(at + strlen(path)) + 1);
         *at = 'F';
@@ -221,7 +221,7 @@ static void test_yaml(void **state) {
     assert_int_equal(c.steps, 1000);
     assert_int_equal(c.precision, 0);
     assert_true(c.lr == 1e-3);
-    assert_string_equal(c.name, "no"); /* text stays text */
+    assert_string_equal(c.name, "no"); /* A text is not converted. */
     assert_string_equal(c.data, "a b\nc");
     assert_int_equal(o.origin[LR], BT_FROM_FILE);
     assert_non_null(strstr(o.where[LR], ":5"));
@@ -268,7 +268,7 @@ static void test_yaml_messages(void **state) {
     assert_int_equal(bt_opts_yaml(&o, "/", &err), BT_IO);
 }
 
-/* a key without a value is as if it were not there, whoever's key it is */
+/* A key without a value is ignored, even if the option does not exist. */
 static void test_yaml_empty_keys(void **state) {
     (void)state;
     static const char text[] = "optim.lr:\ntrain:\n  steps: ~\nwandb_project:\nfsdp: null\n"
@@ -286,7 +286,7 @@ static void test_yaml_empty_keys(void **state) {
     bt_text_release(&ignored);
 }
 
-/* every wrong setting of a file and of an argument vector, in one reading; what is right is taken */
+/* All wrong settings of a file and an argument vector are reported in one pass; the valid ones are applied. */
 static void test_all_faults(void **state) {
     (void)state;
     static const char text[] = "train:\n  stpes: 5\n  steps: 7\noptm:\n  lr: {a: [1, {b: 2}]}\n"
@@ -348,7 +348,7 @@ static void test_keys_of_other_programs(void **state) {
     assert_int_equal(o.origin[LR], BT_FROM_FILE);
     assert_int_equal(foreign("bf16: false\ntrain.precision: fp32\noptimizer: adamw\n"), BT_OK);
     assert_int_equal(c.precision, 0);
-    assert_true(c.lr == 0.5); /* a default, which the file overrules */
+    assert_true(c.lr == 0.5); /* The file overrides the default. */
     assert_int_equal(foreign("optimizer: adamw\noptim.lr: 2\n"), BT_OK);
     assert_true(c.lr == 2);
     assert_int_equal(
@@ -369,7 +369,8 @@ static void test_keys_of_other_programs(void **state) {
     fails(foreign("sets: [[a]]\n"), "F:1:8: a list in a list");
     fails(foreign("sets: [{path: [a]}]\n"),
           "F:1:9: 'sets.path' is not read ('bitrain help options' lists data.*)");
-    assert_int_equal(foreign("train:\n  max_steps: 5\n"), BT_ARG); /* at the top level alone */
+    /* Foreign keys are recognized at the top level only. */
+    assert_int_equal(foreign("train:\n  max_steps: 5\n"), BT_ARG);
     assert_int_equal(foreign("max_steps:\n  x: 5\n"), BT_ARG);
     assert_int_equal(foreign("sets: [a\n"), BT_ARG);
 }

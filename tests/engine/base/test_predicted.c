@@ -1,4 +1,4 @@
-/* test_predicted.c - a prediction as text, and back; what is no such text. */
+/* test_predicted.c - a prediction is formatted and parsed; other text is refused. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

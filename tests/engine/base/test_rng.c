@@ -1,5 +1,5 @@
-/* Counter-based randomness: known values (computed by numpy, make_golden.py), slices equal the
- * whole, moments, permutations. */
+/* Counter-based random numbers: known values (computed with numpy, make_golden.py), slices equal the whole,
+ * moments, permutations. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +21,7 @@ static void known_values(void **state) {
                           0x1.6ca1d4p-6f,  -0x1.ba96c8p-7f, 0x1.46d5d8p-7f};
     float got[6];
     bt_rng_normal(got, 6, 0, 0.02f, 1, bt_hash_name("embed"));
-    /* libm's last bit */
+    /* libm may differ in the last bit. */
     for (int i = 0; i < 6; i++) assert_true(fabsf(got[i] - want[i]) <= 2e-9f);
 }
 
@@ -37,7 +37,7 @@ static void any_slice_equals_the_slice_of_the_whole(void **state) {
     }
 }
 
-/* the vectors' polynomials end in the float that libm's functions end in */
+/* The vectorized polynomials give the same float as libm. */
 static void normals_are_those_of_libm(void **state) {
     (void)state;
     enum { N = 1 << 21 };

@@ -1,4 +1,5 @@
-/* Copies past the caches: every byte of any length from and to any alignment, and none beside it. */
+/* Copies with non-temporal stores: every length, source and destination alignment, without writing a byte
+ * outside. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 
 enum { ROOM = 512, EDGE = 64 };
 
-static void bytes_of_any_place(void **state) {
+static void any_alignment_is_copied(void **state) {
     (void)state;
     static unsigned char from[ROOM], to[ROOM], want[ROOM];
     for (int i = 0; i < ROOM; i++) from[i] = (unsigned char)(i * 7 + i / 251);
@@ -27,6 +28,6 @@ static void bytes_of_any_place(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(bytes_of_any_place)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(any_alignment_is_copied)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

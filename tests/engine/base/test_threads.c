@@ -1,6 +1,6 @@
-/* The thread pool: every element once, whoever does it; a thread that is held up keeps nobody from the rest.
- * Idle hooks: called while the training thread waits, each once however often it is put in, until it is
- * taken out. */
+/* The thread pool processes every element once and lets free threads do the rest of a delayed one's work.
+ * Idle hooks are called while the training thread waits, each once even if it is added twice, until it is
+ * removed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -16,8 +16,7 @@
 static atomic_int polled[2];
 static void hook(void *ctx) { atomic_fetch_add((atomic_int *)ctx, 1); }
 
-/* the other thread's part ends when both hooks were called meanwhile: a pool that does not call
- * them never returns */
+/* The worker ends its part after both hooks were called: a pool that does not call them never returns. */
 static void until_polled(void *ctx, int thread, size_t begin, size_t end) {
     (void)ctx, (void)begin, (void)end;
     while (thread == 1 && !(atomic_load(&polled[0]) > 0 && atomic_load(&polled[1]) > 0)) continue;
@@ -35,7 +34,7 @@ static void hooks_are_called_while_waiting(void **state) {
     bt_threads_release();
 }
 
-static void a_hook_is_there_once(void **state) {
+static void a_hook_is_added_once(void **state) {
     (void)state;
     atomic_store(&polled[0], 0);
     atomic_store(&polled[1], 0);
@@ -66,7 +65,8 @@ static void see(void *ctx, int thread, size_t begin, size_t end) {
 static void every_element_is_done_once(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_threads_init(5, &err), BT_OK); /* more than cores: some come late */
+    /* With more threads than cores some start late. */
+    assert_int_equal(bt_threads_init(5, &err), BT_OK);
     for (size_t round = 0; round < 3000; round++) {
         const size_t n = 1 + round * 7919 % ELEMS, grain = 1 + round % 13;
         for (size_t i = 0; i < n; i++) atomic_store_explicit(&seen[i], 0, memory_order_relaxed);
@@ -85,11 +85,12 @@ static void thread_1_is_slow(void *ctx, int thread, size_t begin, size_t end) {
     atomic_fetch_add((atomic_int *)ctx, 1);
 }
 
-/* HELD: the most that a thread takes at a time, half of its span */
+/* HELD: the most that a thread takes at a time, half of its span. */
 enum { UNITS = 64, HELD = UNITS / 2 / 2, SLOW = 10 };
 static atomic_int done_units, held_up;
 
-/* thread 1 ends what it has begun when all the rest is done: with fixed shares, never */
+/* Thread 1 finishes its current range only when all remaining work is done, which never happens with fixed
+ * shares. */
 static void until_others_did_the_rest(void *ctx, int thread, size_t begin, size_t end) {
     (void)ctx;
     if (thread == 1 && atomic_fetch_add(&held_up, 1) == 0)
@@ -97,11 +98,11 @@ static void until_others_did_the_rest(void *ctx, int thread, size_t begin, size_
     atomic_fetch_add(&done_units, (int)(end - begin));
 }
 
-static void a_thread_that_is_held_up_leaves_the_rest_to_others(void **state) {
+static void free_threads_do_the_work_of_a_delayed_one(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_threads_init(2, &err), BT_OK);
-    atomic_int slow = 0; /* where thread 1 comes late, it is given nothing */
+    atomic_int slow = 0; /* A late thread 1 receives no work. */
     while (atomic_load(&slow) < SLOW) bt_parallel_for(2, 1, thread_1_is_slow, &slow);
     atomic_store(&done_units, 0);
     bt_parallel_for(UNITS, 1, until_others_did_the_rest, NULL);
@@ -129,10 +130,10 @@ static void each_thread_is_called_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hooks_are_called_while_waiting), cmocka_unit_test(a_hook_is_there_once),
-        cmocka_unit_test(every_element_is_done_once),
-        cmocka_unit_test(a_thread_that_is_held_up_leaves_the_rest_to_others),
-        cmocka_unit_test(each_thread_is_called_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hooks_are_called_while_waiting),
+                                       cmocka_unit_test(a_hook_is_added_once),
+                                       cmocka_unit_test(every_element_is_done_once),
+                                       cmocka_unit_test(free_threads_do_the_work_of_a_delayed_one),
+                                       cmocka_unit_test(each_thread_is_called_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* The measuring of kernels: rows arrive complete and sane, filters filter, unknown sets are
- * refused; peaks are ordered. */
+/* Kernel benchmarks: rows are complete and plausible, filters apply, unknown kernel sets are refused, peaks
+ * are ordered. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

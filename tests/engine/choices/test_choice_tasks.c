@@ -1,4 +1,4 @@
-/* test_choice_tasks.c - questions with choices are put as lm-evaluation-harness 0.4.13 puts them. */
+/* test_choice_tasks.c - prompts of multiple-choice tasks equal those of lm-evaluation-harness 0.4.13. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,7 +38,7 @@ static void arc(void **state) {
     bt_choice_item_release(&q);
 }
 
-/* strings as the harness's own preprocess() makes them */
+/* The strings are output of the harness's preprocess(). */
 static void hellaswag(void **state) {
     (void)state;
     bt_choice_item q;
@@ -81,7 +81,7 @@ static void mmlu(void **state) {
     bt_choice_item_release(&q);
 }
 
-/* choices "éééé" and "qxzjkq", -9 and -7 nats: 4 and 6 letters, 8 and 6 bytes */
+/* Choices "éééé" and "qxzjkq" with -9 and -7 nats: 4 and 6 letters, 8 and 6 bytes. */
 static void three_scores(void **state) {
     (void)state;
     const char *a = "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9";
@@ -97,7 +97,7 @@ static void three_scores(void **state) {
     assert_int_equal(bt_choice_pick(equal, 3).by_letters, 0);
 }
 
-static void what_is_wrong_is_named(void **state) {
+static void faults_are_named(void **state) {
     (void)state;
     static const struct {
         int task;
@@ -132,11 +132,8 @@ static void what_is_wrong_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(arc),
-        cmocka_unit_test(hellaswag),
-        cmocka_unit_test(mmlu),
-        cmocka_unit_test(three_scores),
-        cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(arc),          cmocka_unit_test(hellaswag),        cmocka_unit_test(mmlu),
+        cmocka_unit_test(three_scores), cmocka_unit_test(faults_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* settled.h - for tests of settings: reads words as `train` does and resolves them for so many ranks. */
+/* settled.h - for tests of settings: parses arguments as `train` does and resolves them for a number of
+ * ranks. */
 #ifndef BT_TESTS_ENGINE_CONFIG_SETTLED_H
 #define BT_TESTS_ENGINE_CONFIG_SETTLED_H
 

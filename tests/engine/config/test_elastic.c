@@ -1,5 +1,5 @@
-/* test_elastic.c - the layout of a run on another number of ranks: every answer is legal, keeps what
- * makes the run what it is, and is the one the order in elastic.h promises. */
+/* test_elastic.c - the layout of a run on another number of ranks: every result is legal, keeps the
+ * properties that define the run, and is the first in the order of elastic.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static bt_code read_words(int world, const char *const *words) {
     given = settled;
     return bt_run_cfg_settle(&o, &settled, world, &err);
 }
-/* a run of so many ranks with these words */
+/* a run with this number of ranks and these arguments */
 #define RUN(world, ...) \
     do { \
         if (read_words(world, (const char *const[]){__VA_ARGS__, NULL}) != BT_OK) \
@@ -42,7 +42,7 @@ static void is(const char *told) {
     assert_string_equal(bt_elastic_tell(&out, buf, sizeof buf), told);
 }
 
-/* least..most gives the layout `told` */
+/* Checks the layout chosen for `least` to `most` ranks. */
 static void gives(int least, int most, const char *told) {
     if (layout(least, most) != BT_OK) fail_msg("%d:%d: %s", least, most, err.msg);
     is(told);
@@ -84,7 +84,7 @@ static void test_data_parallel_shrinks_and_grows(void **state) {
     RUN(4, "--batch-tokens", "4096", "--steps", "300"); /* 16 sequences of 256 */
     gives(1, 8, "8 ranks: dp 8");
     gives(1, 4, "4 ranks: dp 4");
-    gives(1, 3, "2 ranks: dp 2"); /* 3 does not divide 16 */
+    gives(1, 3, "2 ranks: dp 2"); /* 3 does not divide 16. */
     gives(1, 1, "1 rank");
     assert_int_equal(layout(3, 3), BT_ARG);
     assert_non_null(strstr(err.msg, "do not divide the 16 sequences"));
@@ -94,14 +94,14 @@ static void test_model_parallel_sizes_are_kept(void **state) {
     (void)state;
     RUN(4, "--tp", "2", "--batch-tokens", "4096");
     gives(1, 4, "4 ranks: tp 2 x dp 2");
-    gives(1, 3, "2 ranks: tp 2"); /* rather than three replicas of the whole model */
-    gives(1, 1, "1 rank");        /* no choice: the nearest */
+    gives(1, 3, "2 ranks: tp 2"); /* preferred to three replicas of the whole model */
+    gives(1, 1, "1 rank");        /* The nearest possible layout. */
     RUN(4, "--tp", "2", "--pp", "2", "--batch-tokens", "4096");
     gives(1, 8, "8 ranks: tp 2 x pp 2 x dp 2");
     gives(1, 3, "2 ranks: tp 2"); /* one halving away */
 }
 
-static void test_virtual_stages_stay_where_they_fit(void **state) {
+static void test_virtual_stages_are_kept_if_they_fit(void **state) {
     (void)state;
     RUN(4, "--pp", "2", "--virtual-stages", "2", "--batch-tokens", "4096");
     gives(1, 8, "8 ranks: pp 2 (2 virtual) x dp 4");
@@ -109,7 +109,7 @@ static void test_virtual_stages_stay_where_they_fit(void **state) {
     gives(1, 1, "1 rank");
 }
 
-static void test_zero_stays(void **state) {
+static void test_zero_is_kept(void **state) {
     (void)state;
     RUN(4, "--zero", "3", "--batch-tokens", "4096");
     assert_int_equal(settled.mesh.dp_shard, 4);
@@ -117,7 +117,7 @@ static void test_zero_stays(void **state) {
     assert_int_equal(out.mesh.dp_shard, 2);
     gives(1, 1, "1 rank, zero 3");
     gives(1, 8, "8 ranks: dp 8, zero 3");
-    /* replicas of shards: the shards stay where they divide */
+    /* Replicas of shards: the shards are kept if they divide the ranks. */
     RUN(4, "--zero", "1", "--dp-replicate", "2", "--dp-shard", "2", "--batch-tokens", "4096");
     gives(1, 8, "8 ranks: dp 8, zero 1");
     assert_true(out.mesh.dp_shard == 2 && out.mesh.dp_replicate == 4);
@@ -136,7 +136,7 @@ static void test_a_layout_can_be_asked_for(void **state) {
     is("4 ranks: pp 2 x dp 2, zero 3");
     w = (bt_layout_wish){.least = 7, .most = 7, .pp = 7, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
-    assert_non_null(strstr(err.msg, "7")); /* the resolver's own words: six layers */
+    assert_non_null(strstr(err.msg, "7")); /* The message of the resolver names six layers. */
     w = (bt_layout_wish){.least = 2, .most = 2, .pp = 2, .zero = 0};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
     is("2 ranks: pp 2");
@@ -145,8 +145,8 @@ static void test_a_layout_can_be_asked_for(void **state) {
     assert_non_null(strstr(err.msg, "do not divide 4 ranks"));
 }
 
-/* --micro-batch where it fits, another one where it does not; shares of named ranks are no use */
-static void test_what_follows_from_the_ranks(void **state) {
+/* --micro-batch is kept where it fits and changed otherwise; shares of named ranks cannot be kept. */
+static void test_values_derived_from_the_ranks(void **state) {
     (void)state;
     RUN(2, "--micro-batch", "8", "--accum", "1", "--batch-tokens", "4096");
     gives(1, 1, "1 rank");
@@ -158,7 +158,7 @@ static void test_what_follows_from_the_ranks(void **state) {
     assert_string_equal(out.parallel.balance, "even");
 }
 
-/* legal by the resolver when asked for from the command line, the oracle */
+/* The oracle: the resolver accepts the layout given on the command line. */
 static bool legal(const char *tp, const char *pp, int ranks) {
     static bt_run_cfg c;
     static bt_opts opts;
@@ -197,7 +197,7 @@ static void test_every_answer_is_legal_and_the_largest(void **state) {
                     assert_true(out.mesh.tp == settled.mesh.tp && out.mesh.pp == settled.mesh.pp);
                 } else
                     assert_true(out.launch.ranks >= 1 && out.launch.ranks <= most);
-                /* what makes the run what it is */
+                /* properties that define the run */
                 assert_true(out.train.batch_tokens == settled.train.batch_tokens &&
                             out.train.steps == settled.train.steps &&
                             out.optim.lr == settled.optim.lr &&
@@ -206,7 +206,7 @@ static void test_every_answer_is_legal_and_the_largest(void **state) {
                             out.train.parts == settled.train.parts &&
                             out.train.eval_every == settled.train.eval_every &&
                             out.run.seed == settled.run.seed);
-                /* and it is final: resolving it again changes nothing */
+                /* The result is final: resolving it again changes nothing. */
                 static bt_run_cfg again;
                 again = out;
                 assert_int_equal(
@@ -224,10 +224,10 @@ int main(void) {
         cmocka_unit_test(test_hosts_alive),
         cmocka_unit_test(test_data_parallel_shrinks_and_grows),
         cmocka_unit_test(test_model_parallel_sizes_are_kept),
-        cmocka_unit_test(test_virtual_stages_stay_where_they_fit),
-        cmocka_unit_test(test_zero_stays),
+        cmocka_unit_test(test_virtual_stages_are_kept_if_they_fit),
+        cmocka_unit_test(test_zero_is_kept),
         cmocka_unit_test(test_a_layout_can_be_asked_for),
-        cmocka_unit_test(test_what_follows_from_the_ranks),
+        cmocka_unit_test(test_values_derived_from_the_ranks),
         cmocka_unit_test(test_every_answer_is_legal_and_the_largest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

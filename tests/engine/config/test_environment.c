@@ -1,4 +1,4 @@
-/* test_environment.c - which variables BITRAIN_* are known, and what an unknown one may have meant; in every locale. */
+/* test_environment.c - known variables BITRAIN_*, suggestions for unknown ones, in every locale. */
 #include <locale.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +53,7 @@ static void test_hostile_name(void **state) {
     for (const char *p = out.name; *p; p++) assert_true(*p >= ' ' && *p <= '~');
 }
 
-/* whatever language the user's locale has, the process compares letters as "C" does and prints a decimal point */
+/* In every locale the process compares letters as in "C" and prints a decimal point. */
 static void test_locales(void **state) {
     (void)state;
     static const char *const names[] = {"tr_TR.UTF-8",  "az_AZ.UTF-8", "de_DE.UTF-8",

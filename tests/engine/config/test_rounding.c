@@ -1,11 +1,10 @@
-/* test_rounding.c - which products are of int8 where nobody says. */
+/* test_rounding.c - which matrix products use int8 by default. */
 #include "engine/config/job_agreement.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "tests/engine/config/settled.h"
 
-/* int8 gradients where they pay; never for a precision that somebody chose, or layers without
- * codes */
+/* int8 gradients are used where they are faster, never with an explicit precision or layers without codes. */
 static void test_gradients(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_get();
@@ -36,8 +35,8 @@ static void test_gradients(void **state) {
     assert_int_equal(c.train.attention, BT_ATTENTION_INT8);
 }
 
-/* int8 attention where VNNI is and products of bf16 are not, beside int8 gradients, of text; never where somebody
- * chose floats */
+/* int8 attention is used for text with int8 gradients on processors with VNNI and without bf16 products,
+ * never with an explicit float format. */
 static void test_attention(void **state) {
     (void)state;
     const bt_cpu *cpu = bt_cpu_found();
@@ -71,7 +70,7 @@ static void test_attention(void **state) {
     }
 }
 
-/* what all ranks take, of what each would choose by itself */
+/* The common choice of all ranks, from the choice of each. */
 static void test_attention_of_all_ranks(void **state) {
     (void)state;
     bt_isa_agreement all = {.isa = "avx2", .int8_attention = true}, some = {.isa = "avx2-plain"};
@@ -85,7 +84,7 @@ static void test_attention_of_all_ranks(void **state) {
     assert_int_equal(c.train.attention, BT_ATTENTION_INT8);
     bt_isa_agreement_apply(&some, &c);
     assert_int_equal(c.train.attention, BT_ATTENTION_FLOAT);
-    /* resolved again, as for other ranks: it is still that of all */
+    /* Resolving again, as for another number of ranks, keeps the common choice. */
     assert_int_equal(bt_run_cfg_resolve(&c, 1, &err), BT_OK);
     assert_int_equal(c.train.attention, BT_ATTENTION_FLOAT);
 }

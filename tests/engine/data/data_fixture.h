@@ -38,7 +38,7 @@ static inline int fixture_teardown(void **state) {
     return nftw(fixture_dir, fixture_remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* one of eight rotating buffers */
+/* The result is one of eight rotating buffers. */
 static inline const char *fixture_path(const char *name) {
     static char ring[8][256];
     static unsigned turn;
@@ -60,7 +60,7 @@ static inline const char *fixture_text(const char *name, const char *text) {
     return fixture_write(name, text, strlen(text));
 }
 
-/* English-like text of n bytes: words, blanks, lines; a function of n alone */
+/* Returns English-like text of n bytes (words, blanks, lines), which depends on n only. */
 static inline char *fixture_prose(size_t n) {
     static const char *const words[] = {"the",   "light", "and",     "darkness", "was",
                                         "upon",  "face",  "of",      "waters",   "earth,",

@@ -1,6 +1,6 @@
-/* test_chat.c - every row of chat.def renders what its published Jinja template renders
- * (chat_golden.json, made with jinja2), counts what it should, and encodes with special tokens where
- * there are some; conversations out of order are refused. */
+/* test_chat.c - every row of chat.def renders as its published Jinja template (chat_golden.json, made with
+ * jinja2), counts learned bytes, and encodes special tokens; conversations with a wrong order of roles are
+ * refused. */
 #include <jansson.h>
 
 #include "engine/base/numbers/sha256.h"
@@ -162,7 +162,7 @@ static bt_tokenizer *chatml_tokenizer(void) {
     return t;
 }
 
-/* they are one token each, in markup only */
+/* They are single tokens in markup only. */
 static void markup_becomes_special_tokens_and_text_never(void **state) {
     static const bt_chat_message m[] = {{.role = BT_CHAT_USER, .text = "say <|im_end|>", .n = 14},
                                         {.role = BT_CHAT_ASSISTANT, .text = "no", .n = 2},
@@ -182,7 +182,7 @@ static void markup_becomes_special_tokens_and_text_never(void **state) {
             specials++;
             learned_specials += ids.learned[i];
         }
-        assert_int_equal(specials, 8); /* a start and an end a turn */
+        assert_int_equal(specials, 8); /* one start and one end per turn */
         assert_int_equal(learned_specials, last_only ? 1 : 2);
         bt_text text = {0};
         bt_tokenizer_decode(tokenizer, ids.ids, ids.n, &text);
@@ -193,7 +193,7 @@ static void markup_becomes_special_tokens_and_text_never(void **state) {
     bt_tokenizer_free(tokenizer);
 }
 
-/* every published text by its hash; texts of other words by what they consist of; the rest is refused */
+/* Published texts are recognized by hash, other texts by their markup; the rest is refused. */
 static void templates_of_tokenizers_are_known_or_refused(void **state) {
     static const char
         chatml[] =
@@ -221,7 +221,7 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
     json_t *root = golden(), *want;
     const char *name;
     (void)state;
-    bt_sha256_hex(hex, "abc", 3); /* FIPS 180-4's own example, and one of two blocks */
+    bt_sha256_hex(hex, "abc", 3); /* the example of FIPS 180-4, and one of two blocks */
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
     bt_sha256_hex(hex, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56);
     assert_string_equal(hex, "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
@@ -250,7 +250,7 @@ static void templates_of_tokenizers_are_known_or_refused(void **state) {
     }
 }
 
-/* bytes, then specials: ids from 256 on */
+/* bytes, then special tokens with ids from 256 on */
 static bt_tokenizer *with_specials(const char *const *names, size_t n) {
     bt_tokenizer_draft d;
     bt_tokenizer *t = NULL;
@@ -266,7 +266,7 @@ static bt_tokenizer *with_specials(const char *const *names, size_t n) {
     return t;
 }
 
-static void a_tokenizer_tells_its_template(void **state) {
+static void a_tokenizer_contains_its_template(void **state) {
     static const struct {
         const char *template, *specials[6];
         size_t n, stops;
@@ -307,7 +307,7 @@ int main(void) {
         cmocka_unit_test(unknown_templates_list_those_there_are),
         cmocka_unit_test(templates_of_tokenizers_are_known_or_refused),
         cmocka_unit_test(markup_becomes_special_tokens_and_text_never),
-        cmocka_unit_test(a_tokenizer_tells_its_template),
+        cmocka_unit_test(a_tokenizer_contains_its_template),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -1,5 +1,5 @@
-/* documents: pieces join to the file, cuts are where they should be, JSONL lines good and bad,
- * files that are no text. */
+/* documents: pieces join to the file, cuts are at the documented places, valid and invalid JSONL lines,
+ * binary files. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static bt_source source_of(const char *path, bt_source_kind kind) {
     return (bt_source){(char *)(uintptr_t)path, kind, (uint64_t)st.st_size, 0, 0};
 }
 
-/* all pieces, each followed by '|' in `all` when `marked` */
+/* Joins all pieces, each followed by '|' if `marked`. */
 static bt_code read_all(const bt_source *files, size_t n, const char *field, bool marked,
                         reading *r) {
     bt_documents *d;
@@ -71,14 +71,14 @@ static void text_files_come_back_whole(void **state) {
     free(s);
 }
 
-/* no blank, no newline: pieces end between characters */
+/* Text without blanks and newlines is cut between characters. */
 static void long_words_are_cut_between_characters(void **state) {
     (void)state;
     enum { N = 1 << 20 };
     char *s = malloc(3 * N + 1);
     bt_documents *d;
     bt_piece p;
-    s[0] = 'x'; /* so that a character straddles the megabyte */
+    s[0] = 'x'; /* shifts the text so that a character crosses the megabyte */
     for (size_t i = 0; i < N; i++) memcpy(s + 1 + 3 * i, "\xe6\x88\x91", 3);
     bt_source f = source_of(fixture_write("cjk.txt", s, 3 * N + 1), BT_SOURCE_TEXT);
     assert_int_equal(bt_documents_open(&d, &f, 1, "", NULL), BT_OK);
@@ -161,7 +161,7 @@ static void utf8(void **state) {
     }
 }
 
-static void byte_order_marks_go(void **state) {
+static void byte_order_marks_are_removed(void **state) {
     (void)state;
     reading r;
     bt_source files[2] = {source_of(fixture_text("bom.txt", "\xef\xbb\xbf"
@@ -273,7 +273,7 @@ static void bad_json_lines_are_numbered(void **state) {
     assert_true(bt_json_depth_ok("\"abc\\", 5, 1));
 }
 
-/* values that other programs write where nobody reads them */
+/* Values of unread keys may have any form. */
 static void keys_that_are_not_read_may_have_any_values(void **state) {
     (void)state;
     static const char *const values[] = {"18446744073709551615",
@@ -339,7 +339,7 @@ static void a_list_of_objects_is_rows(void **state) {
     }
 }
 
-/* rows of more than a piece, and lists longer than the buffer */
+/* rows longer than a piece, and lists longer than the buffer */
 static void long_lists_are_read(void **state) {
     (void)state;
     enum { N = 3000000 };
@@ -362,7 +362,7 @@ static void long_lists_are_read(void **state) {
     free(prose);
 }
 
-/* what a reader that leaves out bad rows tells at the end */
+/* Compares the notes of a reader that skips bad rows. */
 static void notes_of(const char *name, bt_source_kind kind, const char *text, const char *all,
                      const char *notes) {
     bt_documents *d;
@@ -393,7 +393,7 @@ static void notes_of(const char *name, bt_source_kind kind, const char *text, co
     bt_documents_close(d);
 }
 
-static void what_is_left_out_is_counted(void **state) {
+static void skipped_rows_are_counted(void **state) {
     (void)state;
     notes_of(
         "skip.jsonl", BT_SOURCE_JSONL,
@@ -413,7 +413,7 @@ static void what_is_left_out_is_counted(void **state) {
     notes_of("fine.txt", BT_SOURCE_TEXT, "caf\xc3\xa9\n", "caf\xc3\xa9\n", "");
 }
 
-static void files_that_are_no_text(void **state) {
+static void binary_files_are_refused(void **state) {
     (void)state;
     static const struct {
         const char *bytes;
@@ -441,7 +441,7 @@ static void files_that_are_no_text(void **state) {
         {"PK\x03\x04\x08\0\0x/data.pkl", 17, "a PyTorch checkpoint"},
         {"\x80\x04\x95\0", 4, "a Python pickle"},
         {"\x30\x06\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
-        /* a length of 640, 35615 and 65279 bytes: the first bytes of a pickle, of gzip, of UTF-16 */
+        /* safetensors headers of 640, 35615 and 65279 bytes begin like a pickle, gzip and UTF-16 */
         {"\x80\x02\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
         {"\x1f\x8b\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
         {"\xff\xfe\0\0\0\0\0\0{\"__metadata__", 20, "a safetensors file"},
@@ -467,7 +467,7 @@ static void files_that_are_no_text(void **state) {
     bt_source archive = source_of(fixture_write("a.txt", tar, sizeof tar), BT_SOURCE_TEXT);
     assert_int_equal(read_all(&archive, 1, "", false, &r), BT_FORMAT);
     assert_non_null(strstr(r.err.msg, "tar -xf"));
-    /* text may begin like a file of another kind */
+    /* Text may begin like another kind of file. */
     archive = source_of(fixture_text("a.txt", "PAR1 and ORC are words; BZh too\n"), BT_SOURCE_TEXT);
     assert_int_equal(read_all(&archive, 1, "", false, &r), BT_OK);
     bt_text_release(&r.all);
@@ -501,15 +501,15 @@ int main(void) {
         cmocka_unit_test(long_words_are_cut_between_characters),
         cmocka_unit_test(cuts),
         cmocka_unit_test(utf8),
-        cmocka_unit_test(byte_order_marks_go),
+        cmocka_unit_test(byte_order_marks_are_removed),
         cmocka_unit_test(json_lines),
         cmocka_unit_test(long_json_lines),
         cmocka_unit_test(bad_json_lines_are_numbered),
         cmocka_unit_test(keys_that_are_not_read_may_have_any_values),
         cmocka_unit_test(a_list_of_objects_is_rows),
         cmocka_unit_test(long_lists_are_read),
-        cmocka_unit_test(what_is_left_out_is_counted),
-        cmocka_unit_test(files_that_are_no_text),
+        cmocka_unit_test(skipped_rows_are_counted),
+        cmocka_unit_test(binary_files_are_refused),
         cmocka_unit_test(a_file_that_grows_is_noticed),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

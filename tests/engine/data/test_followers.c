@@ -1,4 +1,4 @@
-/* which tokens follow which: against a plain count of an epoch */
+/* Counts of which token follows which, compared with a plain count over an epoch. */
 #include "tests/engine/data/data_fixture.h"
 
 #include "engine/data/shards/followers.h"
@@ -46,7 +46,7 @@ static void check(const bt_loader_cfg *cfg) {
     assert_null(f.at);
 }
 
-/* whatever the layout, and where the run goes on: an odd number of sequences, too */
+/* The count does not depend on the layout or on where the run resumes, also for an odd number of sequences. */
 static void an_epoch_is_counted(void **state) {
     (void)state;
     char *text = fixture_prose(20011);
@@ -61,7 +61,7 @@ static void an_epoch_is_counted(void **state) {
     free(text);
 }
 
-/* of conversations what is learned alone: the first token of a document is no target */
+/* In conversations only learned tokens count; the first token of a document is not a target. */
 static void documents_are_counted_apart(void **state) {
     (void)state;
     char *text = fixture_prose(9000);
@@ -74,7 +74,7 @@ static void documents_are_counted_apart(void **state) {
     free(text);
 }
 
-static void what_cannot_be_read_is_said(void **state) {
+static void read_errors_are_returned(void **state) {
     (void)state;
     bt_followers f;
     bt_err err = BT_ERR_INIT;
@@ -88,7 +88,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_epoch_is_counted),
         cmocka_unit_test(documents_are_counted_apart),
-        cmocka_unit_test(what_cannot_be_read_is_said),
+        cmocka_unit_test(read_errors_are_returned),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

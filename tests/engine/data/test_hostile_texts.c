@@ -1,7 +1,7 @@
-/* test_hostile_texts.c - 140 texts that tokenizers disagree on (contractions in any case, every kind of
- * white space, combining marks, digits of other scripts, emoji, the last code points): ids equal those
- * of Hugging Face's library (hostile_tokens.py) for each word pattern, also after a tokenizer has been
- * written in Hugging Face's form and in ours. */
+/* test_hostile_texts.c - 140 texts on which tokenizers disagree (contractions in any case, all kinds of
+ * white space, combining marks, digits of other scripts, emoji, the last code points): ids equal those of
+ * Hugging Face's library (hostile_tokens.py) for each word pattern, also after the tokenizer was written in
+ * Hugging Face's format and in ours. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,5 @@
-/* test_instruct.c - lines of instruction sets become rows: which tokens, which of them are learned, how
- * they are packed; and every kind of line that is not what its form wants is refused by file, line and
- * field. */
+/* test_instruct.c - lines of instruction sets become rows: their tokens, the learned ones, packing; and
+ * every kind of malformed line is refused with file, line and field. */
 #include "engine/data/shards/corpus.h"
 #include "tests/engine/data/data_fixture.h"
 
@@ -19,7 +18,7 @@ static bt_loader_cfg cfg_of(const char *path, bt_form_kind kind, int T) {
     return c;
 }
 
-/* the first row as text, with what is learned in capitals' place: '#' where a target is learned */
+/* Returns the first row as text, with '#' at positions whose target is learned. */
 static void first_row(const bt_loader_cfg *c, char *text, char *learned) {
     bt_loader *l;
     bt_batch b;
@@ -47,8 +46,8 @@ static void expect(const bt_loader_cfg *c, const char *text, const char *learned
 
 #define USER(q) "<|im_start|>user\n" q "<|im_end|>\n"
 #define BOT(a) "<|im_start|>assistant\n" a "<|im_end|>\n"
-#define DOTS_USER "............................" /* of USER("") */
-#define DOTS_BOT "....................."         /* of the assistant's head, less the last byte */
+#define DOTS_USER "............................" /* length of USER("") */
+#define DOTS_BOT "....................."         /* length of the assistant's head minus one */
 
 static void conversations_learn_answers_and_their_ends(void **state) {
     (void)state;
@@ -60,7 +59,7 @@ static void conversations_learn_answers_and_their_ends(void **state) {
         "\"value\": \"B\"}]}\n");
     bt_loader_cfg c = cfg_of(path, BT_FORM_MESSAGES, 160);
     const char *text = USER("Hi") BOT("Yo") USER("A") BOT("B");
-    /* a position is marked when the token behind it is learned */
+    /* A position is marked if the next token is learned. */
     expect(&c, text,
            DOTS_USER ".." DOTS_BOT "############.." DOTS_USER "." DOTS_BOT "###########..");
     c.packing = BT_PACKING_PAD;
@@ -77,11 +76,11 @@ static void a_long_row_takes_more_documents(void **state) {
     bt_loader_cfg c = cfg_of(path, BT_FORM_COMPLETION, 16);
     bt_loader *l;
     assert_int_equal(bt_loader_open(&l, &c, &err), BT_OK);
-    /* the oracle: documents in order, a row ends where the next does not fit */
+    /* The oracle: documents in order; a row ends where the next document does not fit. */
     int64_t rows = 1, used = 0, counted = 0, documents = 0, want[64] = {0};
     for (int i = 0; i < 40; i++) {
         int n = 1 + i * 7 % 13;
-        if (n == 1) continue; /* nothing of it is a target */
+        if (n == 1) continue; /* It contains no target. */
         if (used + n > 16) rows++, used = 0;
         used += n;
         counted += n - 1;
@@ -98,7 +97,7 @@ static void a_long_row_takes_more_documents(void **state) {
     free(path);
 }
 
-/* a share of a few documents that rounds to none is reported as that, not as documents without learned tokens */
+/* A split share that rounds to no document is reported as such, not as documents without learned tokens. */
 static void a_split_without_documents_is_named(void **state) {
     (void)state;
     bt_loader *l;
@@ -112,7 +111,7 @@ static void a_split_without_documents_is_named(void **state) {
                                  "trained on, and nothing is validated)");
 }
 
-/* the sum over a step does not depend on who reads which part of it, nor does what is read */
+/* The count of a step and its data do not depend on which rank reads which part. */
 static void a_step_counts_the_same_on_any_layout(void **state) {
     (void)state;
     char *path = strdup(fixture_path("steps.jsonl"));
@@ -164,7 +163,7 @@ static void alpaca_joins_its_fields(void **state) {
     c.form.learn = BT_LEARN_ALL;
     first_row(&c, text, marks);
     assert_int_equal(strspn(marks, "#"), strlen(text) - 1);
-    /* Axolotl's text form */
+    /* Axolotl's text format */
     path = fixture_text("instruct.jsonl",
                         "{\"instruction\": \"up\", \"input\": \"x\", \"output\": \"X\"}\n");
     c = cfg_of(path, BT_FORM_ALPACA, 400);
@@ -193,7 +192,7 @@ static void a_muted_answer_is_not_learned(void **state) {
 
 #define TURN(role, content, more) "{\"role\": \"" role "\", \"content\": " content more "}"
 
-/* OpenAI, Axolotl and ms-swift each have a key for it */
+/* OpenAI, Axolotl and ms-swift each have a key for it. */
 static void answers_of_no_weight_are_not_learned(void **state) {
     (void)state;
     static const char *const keys[] = {"\"weight\": 0", "\"weight\": 0.0", "\"train\": false",
@@ -209,7 +208,7 @@ static void answers_of_no_weight_are_not_learned(void **state) {
         bt_loader_cfg c = cfg_of(fixture_text("weight.jsonl", line), BT_FORM_MESSAGES, 300);
         first_row(&c, text, marks);
         assert_int_equal(strlen(marks) - strcspn(marks, "#"), 300 - (strlen(text) - 16));
-        c.form.learn = BT_LEARN_ALL; /* of the rest */
+        c.form.learn = BT_LEARN_ALL; /* for the remaining cases */
         first_row(&c, text, marks);
         assert_int_equal(strspn(marks, "#"), strlen(USER("q")) - 1);
         assert_int_equal(strspn(marks + strlen(USER("q")) - 1, "."), strlen(BOT("bad")));
@@ -246,7 +245,7 @@ static void prompts_with_completions_learn_the_completion(void **state) {
     expect(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
 }
 
-/* rows that are no conversations are left out with data.bad_rows=skip; what is told is told from a cache as well */
+/* With data.bad_rows=skip malformed rows are skipped; a cached shard gives the same notes. */
 static void bad_rows_are_left_out_on_demand(void **state) {
     (void)state;
     const char *path = fixture_text(
@@ -311,7 +310,7 @@ static void a_pair_is_left_out_whole(void **state) {
     bt_loader_close(l);
 }
 
-/* ---- bad input ------------------------------------------------------------------------------- */
+/* ---- malformed input ------------------------------------------------------------------------- */
 
 static void refused(bt_form_kind kind, const char *line, const char *words) {
     char all[800];
@@ -410,7 +409,7 @@ static void forms_need_json_lines(void **state) {
     assert_non_null(strstr(err.msg, "no chat template 'none' (chatml,"));
 }
 
-/* text is packed too: pieces of long documents, nothing across a border */
+/* Text is packed too: pieces of long documents never cross a border. */
 static void text_is_packed_by_document(void **state) {
     (void)state;
     const char *path = fixture_text("docs.jsonl",

@@ -1,4 +1,4 @@
-/* the loader: order, splits, ranks, resume, bad data. */
+/* the loader: order, splits, ranks, resuming, bad data. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <sys/resource.h>
@@ -8,7 +8,7 @@
 #include "engine/data/shards/shard.h"
 #include "engine/data/tokenizer/tokenizer.h"
 
-/* steps [from, to) of `ranks` ranks joined: inputs and targets of every sequence in global order */
+/* Joins steps [from, to) of `ranks` ranks: inputs and targets of every sequence in global order. */
 static int32_t *steps_of(bt_loader_cfg cfg, int ranks, int64_t from, int64_t to) {
     size_t row = (size_t)cfg.T, per_step = (size_t)cfg.sequences_per_step * row * 2,
            part = (size_t)cfg.sequences_per_step / (size_t)ranks;
@@ -56,10 +56,10 @@ static void same_batches_on_any_ranks(void **state) {
     free(text);
 }
 
-/* shares that change between steps: every sequence comes once, as if one rank had read them all */
+/* With shares that change between steps, every sequence occurs once, as with a single rank. */
 static void moved_shares_leave_no_gap(void **state) {
     (void)state;
-    /* where rank 0 and rank 1 begin at each step */
+    /* first sequence of rank 0 and rank 1 in each step */
     static const int first[][2] = {{0, 6}, {0, 9}, {0, 3}, {0, 3}, {0, 6}};
     char *text = fixture_prose(20000);
     bt_loader_cfg cfg = fixture_cfg(fixture_text("move.txt", text));
@@ -89,7 +89,7 @@ static void moved_shares_leave_no_gap(void **state) {
                 }
             }
         }
-        /* no multiple of the micro-batch */
+        /* not a multiple of the micro-batch */
         assert_int_equal(bt_loader_move(l, 9, 0, 4, &err), BT_ARG);
         /* beyond the step */
         assert_int_equal(bt_loader_move(l, 9, 6, 9, &err), BT_ARG);
@@ -101,7 +101,7 @@ static void moved_shares_leave_no_gap(void **state) {
 
 static void resume_continues(void **state) {
     (void)state;
-    char *text = fixture_prose(4000); /* 237 sequences an epoch: 100 steps pass several */
+    char *text = fixture_prose(4000); /* An epoch has 237 sequences, so 100 steps cover several. */
     bt_loader_cfg cfg = fixture_cfg(fixture_text("resume.txt", text));
     size_t step = 4 * 2 * 16;
     int32_t *all = steps_of(cfg, 1, 0, 200);
@@ -114,12 +114,12 @@ static void resume_continues(void **state) {
     free(text);
 }
 
-/* every epoch visits each sequence once, in another order; without shuffle in order */
+/* Every epoch visits each sequence once, in another order; without shuffling the order is that of the text. */
 static void epochs_are_permutations(void **state) {
     (void)state;
     enum { N = 50, T = 16 };
     unsigned char text[N * T + 1];
-    /* the first id names the sequence */
+    /* The first id identifies the sequence. */
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = (unsigned char)(i % T == 0 ? 'A' + i / T : 'a');
     bt_loader_cfg cfg = fixture_cfg(fixture_write("epochs.txt", text, sizeof text - 1));
@@ -133,7 +133,7 @@ static void epochs_are_permutations(void **state) {
             assert_in_range(first, 'A', 'A' + N - 1);
             seen[first - 'A']++;
             moved += first - 'A' != (int)g;
-            /* targets are shifted inputs */
+            /* Targets are the inputs shifted by one. */
             assert_memory_equal(e + (epoch * N + g) * 2 * T + 1, e + (epoch * N + g) * 2 * T + T,
                                 (T - 1) * sizeof *e);
         }
@@ -148,12 +148,12 @@ static void epochs_are_permutations(void **state) {
     free(e);
 }
 
-/* two files of known bytes: train is the beginning of each, val the end; together everything,
- * nothing twice */
+/* Two files of known bytes: the beginning of each is training data, the end validation data; together they
+ * cover everything once. */
 static void splits_are_disjoint(void **state) {
     (void)state;
     char *a = malloc(1000), *b = malloc(600), list[600];
-    /* + newline = 1000: val 100 */
+    /* 1000 bytes with the newline: 100 for validation */
     for (int i = 0; i < 999; i++) a[i] = (char)(i < 899 ? '1' : '2');
     a[999] = '\n';
     for (int i = 0; i < 599; i++) b[i] = (char)(i < 539 ? '3' : '4'); /* 600: val 60 */
@@ -198,7 +198,7 @@ static void own_validation_files(void **state) {
     bt_loader *l;
     bt_batch b;
     assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
-    assert_int_equal(bt_loader_tokens(l), 63); /* all of it */
+    assert_int_equal(bt_loader_tokens(l), 63); /* the whole text */
     bt_loader_close(l);
     cfg.split = BT_SPLIT_VAL;
     assert_int_equal(bt_loader_open(&l, &cfg, NULL), BT_OK);
@@ -246,7 +246,7 @@ static void bad_data_is_named(void **state) {
     expect(cfg, BT_ARG, "outside a step of 4");
 }
 
-static void folders_are_sorted_and_hidden_files_passed_over(void **state) {
+static void folders_are_sorted_and_hidden_files_skipped(void **state) {
     (void)state;
     char dir[256];
     strcpy(dir, fixture_path("tree"));
@@ -258,7 +258,7 @@ static void folders_are_sorted_and_hidden_files_passed_over(void **state) {
              dir, dir, dir, dir, dir, dir, dir);
     assert_int_equal(system(command), 0);
     bt_loader_cfg cfg = fixture_cfg(dir);
-    /* a dead link is passed over, and said: the other files are there */
+    /* A dangling link is skipped and reported; the remaining files are read. */
     bt_sources found;
     assert_int_equal(bt_sources_list_glob(&found, dir, "", "", NULL), BT_OK);
     assert_int_equal(found.n, 3);
@@ -285,7 +285,7 @@ static void folders_are_sorted_and_hidden_files_passed_over(void **state) {
     free(e);
 }
 
-/* with no cache folder, or one that cannot be written, tokens stay in memory */
+/* If there is no cache folder or it cannot be written, tokens are kept in memory. */
 static void cache_is_optional(void **state) {
     (void)state;
     char *text = fixture_prose(5000);
@@ -305,7 +305,7 @@ static void cache_is_optional(void **state) {
     free(text);
 }
 
-/* more shards than descriptors are kept open, fewer descriptors than shards allowed */
+/* There are more shards than the limit of open descriptors. */
 static void hundreds_of_shards(void **state) {
     (void)state;
     enum { N = 300 };
@@ -349,7 +349,7 @@ static void hundreds_of_shards(void **state) {
     free(sorted);
 }
 
-static void hash_tells_data_apart(void **state) {
+static void the_hash_distinguishes_data(void **state) {
     (void)state;
     uint64_t hash[4];
     char *text = fixture_prose(3000);
@@ -383,10 +383,10 @@ int main(void) {
         cmocka_unit_test(splits_are_disjoint),
         cmocka_unit_test(own_validation_files),
         cmocka_unit_test(bad_data_is_named),
-        cmocka_unit_test(folders_are_sorted_and_hidden_files_passed_over),
+        cmocka_unit_test(folders_are_sorted_and_hidden_files_skipped),
         cmocka_unit_test(cache_is_optional),
         cmocka_unit_test(hundreds_of_shards),
-        cmocka_unit_test(hash_tells_data_apart),
+        cmocka_unit_test(the_hash_distinguishes_data),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);
 }

@@ -1,5 +1,4 @@
-/* test_mixture.c - shares of sources are exact, whatever the resume and the layout, and change where
- * they should. */
+/* test_mixture.c - shares of sources are exact for any resume and layout, and change at the configured step. */
 #include "engine/base/rng.h"
 #include "engine/data/shards/mixture.h"
 #include "tests/engine/data/data_fixture.h"
@@ -12,7 +11,7 @@ static bt_mixture *made(const char *text, size_t n, int per_step) {
     return m;
 }
 
-/* every source's sequences in order, none left out; shares exact in each period */
+/* Reads every source's sequences in order, without gaps; shares are exact in each period. */
 static void walk(const char *text, size_t n, uint64_t period, const uint64_t *want) {
     bt_mixture *m = made(text, n, 4);
     uint64_t next[4] = {0};
@@ -35,21 +34,20 @@ static void sources_take_exact_turns(void **state) {
     walk("5:3:11", 3, 19, (const uint64_t[]){5, 3, 11});
 }
 
-static void stages_go_on_where_the_one_before_ends(void **state) {
+static void stages_continue_where_the_previous_one_ends(void **state) {
     (void)state;
     bt_mixture *m = made("3:1,10=1:3,13=1:0", 2, 5);
     uint64_t next[2] = {0};
     for (uint64_t q = 0; q < 200; q++) {
         bt_mixture_pick at = bt_mixture_at(m, q);
         assert_int_equal(at.index, next[at.source]++);
-        if (q == 49) assert_int_equal(next[1], 12); /* of 50 with 3:1: a quarter, rounded */
+        if (q == 49) assert_int_equal(next[1], 12); /* a quarter of 50 with weights 3:1, rounded */
         if (q >= 65) assert_int_equal(at.source, 0);
     }
     bt_mixture_destroy(m);
 }
 
-/* what a rank reads of a step that a run is resumed at is what a single rank would have read: 1 000
- * random pairs of resume and layout */
+/* A rank of a resumed run reads what a single rank would have read: 1 000 random pairs of resume and layout. */
 static void any_resume_and_layout_reads_the_same(void **state) {
     (void)state;
     enum { STEPS = 60, S = 12 };
@@ -113,7 +111,7 @@ static void bad_weights_are_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sources_take_exact_turns),
-        cmocka_unit_test(stages_go_on_where_the_one_before_ends),
+        cmocka_unit_test(stages_continue_where_the_previous_one_ends),
         cmocka_unit_test(any_resume_and_layout_reads_the_same),
         cmocka_unit_test(bad_weights_are_refused),
     };

@@ -1,5 +1,5 @@
-/* text to tokens: separators, segments, parts; the cache: made once by many processes, made again
- * when damaged or stale. */
+/* text to tokens: separators, segments, parts; the cache: created once by many processes, recreated when
+ * damaged or stale. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -37,7 +37,7 @@ static bt_sources listed(const char *paths) {
     return s;
 }
 
-/* decoded text of a shard; an end-of-text token shows as '#' */
+/* Returns the decoded text of a shard, with '#' for end-of-text tokens. */
 static char *text_of(bt_shard *s, const bt_tokenizer *t) {
     size_t n = (size_t)bt_shard_about(s)->count;
     int32_t *ids = malloc((n + 1) * sizeof *ids);
@@ -87,7 +87,7 @@ static void separators_and_segments(void **state) {
     bt_sources_release(&s);
 }
 
-/* what was cut into pieces gives the ids of the whole */
+/* Text cut into pieces gives the ids of the whole. */
 static void pieces_change_nothing(void **state) {
     (void)state;
     char *text = fixture_prose(2500000);
@@ -135,7 +135,7 @@ static void parts_join_to_the_whole(void **state) {
         assert_int_equal(bt_shard_open(&shard, fixture_path(name), NULL), BT_OK);
         if (i + 1 < r.shards) assert_in_range(bt_shard_about(shard)->count, 3000, 3100);
         char *text = text_of(shard, bytes);
-        assert_int_equal(text[strlen(text) - 1], '\n'); /* documents are whole */
+        assert_int_equal(text[strlen(text) - 1], '\n'); /* Documents are complete. */
         bt_text_put(&joined, text);
         free(text);
         bt_shard_close(shard);
@@ -213,7 +213,7 @@ static void *race(void *arg) {
     return NULL;
 }
 
-/* threads share the tokenizer; its warm encoder serves one, the others make their own */
+/* Threads share the tokenizer; its warm encoder serves one of them, and the rest create their own. */
 static void threads_share_a_tokenizer(void **state) {
     (void)state;
     char *text = fixture_prose(400000);
@@ -233,7 +233,7 @@ static void threads_share_a_tokenizer(void **state) {
     free(text);
 }
 
-/* a lock file that other users may open could be held by them for ever */
+/* A lock file that other users may open could be held by them indefinitely. */
 static void assert_lock_files_are_private(const char *pattern) {
     glob_t found;
     struct stat st;
@@ -243,7 +243,7 @@ static void assert_lock_files_are_private(const char *pattern) {
     globfree(&found);
 }
 
-static void stale_and_damaged_shards_are_made_again(void **state) {
+static void stale_and_damaged_shards_are_recreated(void **state) {
     (void)state;
     char dir[200], path[300];
     strcpy(dir, fixture_path("cache"));
@@ -254,17 +254,17 @@ static void stale_and_damaged_shards_are_made_again(void **state) {
     assert_lock_files_are_private("cache/stale-*.bts.lock");
     assert_true(cached_hash(&s, bytes, dir) == first);
     assert_int_equal(matching("cache/stale-*.bts"), 1);
-    /* another tokenizer, another shard */
+    /* Another tokenizer gives another shard. */
     assert_true(cached_hash(&s, bpe, dir) != first);
     assert_int_equal(matching("cache/stale-*.bts"), 2);
     bt_sources_release(&s);
-    /* another time of change, another shard */
+    /* Another modification time gives another shard. */
     struct timespec times[2] = {{0, UTIME_OMIT}, {1000, 5}};
     assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
     s = listed(path);
     assert_true(cached_hash(&s, bytes, dir) == first);
     assert_int_equal(matching("cache/stale-*.bts"), 3);
-    /* damage to a header or table shows at open and is healed; what a killed process left goes */
+    /* Damage to a header or table is detected at open and repaired; remains of a killed process are removed. */
     glob_t found;
     assert_int_equal(glob(fixture_path("cache/stale-*.bts"), 0, NULL, &found), 0);
     for (size_t i = 0; i < found.gl_pathc; i++) {
@@ -277,7 +277,7 @@ static void stale_and_damaged_shards_are_made_again(void **state) {
     }
     globfree(&found);
     assert_true(cached_hash(&s, bytes, dir) == first);
-    /* those of the shards nobody asked for */
+    /* temporary files of shards that were not requested */
     assert_int_equal(matching("cache/stale-*.tmp*"), 2);
     bt_sources_release(&s);
 }
@@ -308,7 +308,7 @@ int main(void) {
         cmocka_unit_test(parts_join_to_the_whole),
         cmocka_unit_test(many_processes_make_it_once),
         cmocka_unit_test(threads_share_a_tokenizer),
-        cmocka_unit_test(stale_and_damaged_shards_are_made_again),
+        cmocka_unit_test(stale_and_damaged_shards_are_recreated),
         cmocka_unit_test(failures_leave_no_shard),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

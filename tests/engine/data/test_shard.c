@@ -1,5 +1,5 @@
-/* token shards: round trip at awkward sizes, every kind of damage refused with its place, files
- * that change while in use. */
+/* token shards: round trip at awkward sizes, every kind of damage refused with its position, files that
+ * change while in use. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static int32_t id_of(uint64_t i, uint32_t vocab) {
     return (int32_t)((i * 2654435761u >> 7) % vocab);
 }
 
-/* ids id_of(0..n) in two segments */
+/* Writes ids id_of(0..n) in two segments. */
 static bt_shard *make(const char *path, uint64_t n, uint32_t vocab, uint64_t vocab_hash) {
     bt_shard_writer *w;
     bt_shard *s;
@@ -118,7 +118,7 @@ static unsigned char *whole(const char *path, size_t *n) {
     return data;
 }
 
-/* open, then verify; the message of whichever refuses */
+/* Opens and verifies the file; returns the error of whichever fails. */
 static bt_code try_file(const char *path, bt_err *err) {
     bt_shard *s;
     *err = (bt_err)BT_ERR_INIT;
@@ -140,7 +140,7 @@ static void seal(bt_shard_header *h) {
     h->header_hash = XXH3_64bits(h, offsetof(bt_shard_header, header_hash));
 }
 
-/* what the first version of the format wrote: neither documents nor spans */
+/* Format version 1 has neither documents nor spans. */
 static void shards_of_version_1_are_read(void **state) {
     (void)state;
     size_t n;
@@ -151,7 +151,7 @@ static void shards_of_version_1_are_read(void **state) {
     assert_int_equal(bt_shard_writer_create(&w, fixture_path("v1.bts"), 300, 7, &err), BT_OK);
     for (uint64_t i = 0; i < 500; i++)
         assert_int_equal(bt_shard_append(w, &(int32_t){id_of(i, 300)}, 1, lengths, &err), BT_OK);
-    assert_int_equal(bt_shard_finish(w, &s, &err), BT_OK); /* ids without documents */
+    assert_int_equal(bt_shard_finish(w, &s, &err), BT_OK); /* ids outside a document */
     bt_shard_close(s);
     unsigned char *file = whole(fixture_path("v1.bts"), &n);
     bt_shard_header *h = (bt_shard_header *)file;
@@ -167,7 +167,7 @@ static void shards_of_version_1_are_read(void **state) {
     free(file);
 }
 
-/* documents and spans come back; their tables are believed no more than the others */
+/* Documents and spans are restored; their tables are checked like the rest of the file. */
 static void documents_and_spans_come_back(void **state) {
     (void)state;
     enum { N = 5000 };
@@ -233,7 +233,7 @@ static void documents_and_spans_come_back(void **state) {
     free(lengths);
 }
 
-static void headers_are_not_believed(void **state) {
+static void headers_are_checked(void **state) {
     (void)state;
     size_t n;
     bt_shard_close(make(fixture_path("good.bts"), 5000, 300, 7));
@@ -278,7 +278,7 @@ static void headers_are_not_believed(void **state) {
     memcpy(bad, good, n);
     memset(bad + n, 0, 64);
     try_bytes(bad, n + 64, "trailing");
-    /* tables with a right hash but wrong sums */
+    /* tables with a valid hash and wrong sums */
     uint64_t *tables;
 #define TABLES(change, words) \
     do { \
@@ -311,7 +311,7 @@ static void no_truncation_passes(void **state) {
     free(good);
 }
 
-/* every bit of a small file, and bits in every block of a larger one */
+/* Flips every bit of a small file, and bits in every block of a larger one. */
 static void no_flipped_bit_passes(void **state) {
     (void)state;
     size_t n;
@@ -347,7 +347,7 @@ static void no_flipped_bit_passes(void **state) {
     free(data);
 }
 
-/* a block is checked when first touched; the others are not read */
+/* A block is verified when it is first used; unused blocks are not read. */
 static void blocks_are_checked_on_first_touch(void **state) {
     (void)state;
     bt_shard_close(make(fixture_path("touch.bts"), 3 << 20, 256, 7));
@@ -385,7 +385,7 @@ static void files_that_change_are_noticed(void **state) {
     assert_int_equal(futimens(fd, times), 0);
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "was changed while in use: block 0"));
-    /* a date says nothing of the content */
+    /* The modification time does not prove the content. */
     assert_int_equal(pwrite(fd, (const char[]){(char)id_of(72, 256)}, 1, 200), 1);
     times[1].tv_sec = 2;
     assert_int_equal(futimens(fd, times), 0);
@@ -393,7 +393,7 @@ static void files_that_change_are_noticed(void **state) {
     assert_int_equal(bt_shard_read(s, 72, 1, &id, &err), BT_OK);
     assert_int_equal(id, id_of(72, 256));
     bt_shard_close(s);
-    /* replaced by rename: the open file stays whole */
+    /* After a rename over its name the open file remains complete. */
     s = make(path, 3000, 256, 7);
     bt_shard_close(make(path, 10, 256, 7));
     assert_int_equal(bt_shard_read(s, 2999, 1, &id, &err), BT_OK);
@@ -403,7 +403,7 @@ static void files_that_change_are_noticed(void **state) {
     bt_shard_close(s);
 }
 
-static void parked_shards_come_back(void **state) {
+static void parked_shards_are_reopened(void **state) {
     (void)state;
     bt_err err;
     int32_t id;
@@ -413,7 +413,7 @@ static void parked_shards_come_back(void **state) {
         bt_shard_park(s);
         bt_shard_park(m);
         assert_true(bt_shard_is_parked(s));
-        /* memory has no name to come back to */
+        /* A shard in memory cannot be parked. */
         assert_false(bt_shard_is_parked(m));
         assert_int_equal(bt_shard_read(s, 2999, 1, &id, &err), BT_OK);
         assert_int_equal(id, id_of(2999, 256));
@@ -421,7 +421,7 @@ static void parked_shards_come_back(void **state) {
     }
     bt_shard_close(m);
     bt_shard_park(s);
-    bt_shard_close(make(path, 3000, 256, 7)); /* the same bytes, another file */
+    bt_shard_close(make(path, 3000, 256, 7)); /* the same bytes in another file */
     assert_int_equal(bt_shard_read(s, 5, 1, &id, &err), BT_OK);
     assert_int_equal(id, id_of(5, 256));
     bt_shard_park(s);
@@ -452,7 +452,7 @@ static void writer_refuses_and_cleans_up(void **state) {
     snprintf(command, sizeof command, "test -z \"$(ls %s/w.bts* 2>/dev/null)\"", fixture_dir);
     assert_int_equal(system(command), 0);
     assert_int_equal(bt_shard_writer_create(&w, "/dev/full/x", 256, 1, &err), BT_IO);
-    /* no room: a named error, nothing left */
+    /* Without space the error is named and no files remain. */
     struct rlimit old, few;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     few = (struct rlimit){(1 << 20) + 500, old.rlim_max};
@@ -475,14 +475,14 @@ static void writer_refuses_and_cleans_up(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trips),
-        cmocka_unit_test(headers_are_not_believed),
+        cmocka_unit_test(headers_are_checked),
         cmocka_unit_test(shards_of_version_1_are_read),
         cmocka_unit_test(documents_and_spans_come_back),
         cmocka_unit_test(no_truncation_passes),
         cmocka_unit_test(no_flipped_bit_passes),
         cmocka_unit_test(blocks_are_checked_on_first_touch),
         cmocka_unit_test(files_that_change_are_noticed),
-        cmocka_unit_test(parked_shards_come_back),
+        cmocka_unit_test(parked_shards_are_reopened),
         cmocka_unit_test(writer_refuses_and_cleans_up),
     };
     return cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -1,5 +1,5 @@
-/* test_sources.c - what of a folder is data: text, by name and by first bytes; what is passed over is
- * counted, and a file that is named itself never is. */
+/* test_sources.c - which files of a folder are data: text, recognized by name and by first bytes; skipped
+ * files are counted, and a file that is named itself is never skipped. */
 #include "engine/data/io/sources.h"
 #include "tests/engine/data/data_fixture.h"
 
@@ -18,7 +18,7 @@ static void make_folder(void) {
     fixture_text("books/b.md", "# And");
     fixture_text("books/c.jsonl", "{}\n");
     fixture_write("books/cover.jpg", "\xff\xd8\xff\xe0\0\x10JFIF", 10);
-    fixture_write("books/old.bz2", "BZh91AY", 7); /* without a NUL */
+    fixture_write("books/old.bz2", "BZh91AY", 7); /* no NUL byte */
     fixture_text("books/empty", "");
     snprintf(path, sizeof path, "%s", fixture_path("books/gone.txt"));
     if (symlink("/nonexistent/elsewhere", path) != 0) fail_msg("no link");
@@ -40,13 +40,14 @@ static void a_glob_chooses_by_name(void **state) {
     assert_int_equal(s.skipped, 1); /* gone.txt */
     if (!strstr(s.first_skipped, "gone.txt (a link that leads nowhere)"))
         fail_msg("%s", s.first_skipped);
-    assert_int_equal(list(fixture_path("books/b.md"), "*.txt"), BT_OK); /* named itself */
+    /* the file itself is named */
+    assert_int_equal(list(fixture_path("books/b.md"), "*.txt"), BT_OK);
     assert_int_equal(s.n, 1);
     assert_int_equal(list(fixture_path("books"), "*.pdf"), BT_ARG);
     if (!strstr(err.msg, "holds no files whose names fit '*.pdf'")) fail_msg("%s", err.msg);
 }
 
-/* files whose syntax is no text: named by what they are; JSON files only where they hold rows */
+/* Files whose syntax is not text are identified by kind; JSON files count only if they hold rows. */
 static void rows_and_tables_of_a_folder(void **state) {
     (void)state;
     mkdir(fixture_path("mixed"), 0777);
@@ -62,7 +63,7 @@ static void rows_and_tables_of_a_folder(void **state) {
     assert_int_equal(s.items[1].kind, BT_SOURCE_JSONL);
     assert_int_equal(s.skipped, 3);
     assert_non_null(strstr(s.first_skipped, "numbers.json (JSON without rows)"));
-    /* Hugging Face's datasets: the JSON files describe the Arrow files beside them */
+    /* In saved Hugging Face datasets the JSON files describe the Arrow files beside them. */
     mkdir(fixture_path("disk"), 0777);
     fixture_text("disk/dataset_info.json", "{}");
     fixture_text("disk/state.json", "{}");
@@ -70,8 +71,8 @@ static void rows_and_tables_of_a_folder(void **state) {
     if (!strstr(err.msg, "load_from_disk('")) fail_msg("%s", err.msg);
 }
 
-/* words that were meant for something else */
-static void words_that_name_no_file(void **state) {
+/* arguments intended for another option */
+static void arguments_that_name_no_file(void **state) {
     (void)state;
     char two[600];
     static const char *const rows[][2] = {{"-", "not read from standard input"},
@@ -93,7 +94,7 @@ static void words_that_name_no_file(void **state) {
     assert_non_null(strstr(err.msg, "No such file"));
 }
 
-static void a_named_file_is_never_passed_over(void **state) {
+static void a_named_file_is_never_skipped(void **state) {
     (void)state;
     assert_int_equal(list(fixture_path("books/cover.jpg"), ""), BT_OK);
     assert_int_equal(s.n, 1);
@@ -113,8 +114,8 @@ int main(void) {
         cmocka_unit_test(binaries_and_dangling_links_are_counted),
         cmocka_unit_test(a_glob_chooses_by_name),
         cmocka_unit_test(rows_and_tables_of_a_folder),
-        cmocka_unit_test(words_that_name_no_file),
-        cmocka_unit_test(a_named_file_is_never_passed_over),
+        cmocka_unit_test(arguments_that_name_no_file),
+        cmocka_unit_test(a_named_file_is_never_skipped),
         cmocka_unit_test(a_folder_without_text_is_refused),
     };
     int failed = cmocka_run_group_tests(tests, fixture_setup, fixture_teardown);

@@ -1,5 +1,5 @@
-/* synth:chain and synth:random equal the Python function at any first index; the loader cuts
- * stretches of T+1. */
+/* synth:chain and synth:random equal the Python function at any first index; the loader takes sequences of T
+ * + 1 ids. */
 #include "tests/engine/data/data_fixture.h"
 
 #include "engine/data/shards/synth.h"
@@ -13,7 +13,7 @@ static void golden_values(void **state) {
         bt_synth_init(&s, golden[i].name, golden[i].V, golden[i].seed);
         bt_synth_read(&s, golden[i].first, 12, ids);
         assert_memory_equal(ids, golden[i].ids, sizeof ids);
-        bt_synth_read(&s, golden[i].first, 12, ids); /* backwards again */
+        bt_synth_read(&s, golden[i].first, 12, ids); /* reads backwards */
         assert_memory_equal(ids, golden[i].ids, sizeof ids);
     }
 }
@@ -34,8 +34,8 @@ static void any_order_gives_the_same(void **state) {
     }
 }
 
-/* sequence j of step s is stretch s * sequences_per_step + j of T + 1 ids */
-static void loader_cuts_stretches(void **state) {
+/* Sequence j of step s begins at id (s * sequences_per_step + j) * (T + 1). */
+static void the_loader_takes_consecutive_sequences(void **state) {
     (void)state;
     bt_synth s;
     int32_t row[17];
@@ -93,7 +93,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(golden_values),
         cmocka_unit_test(any_order_gives_the_same),
-        cmocka_unit_test(loader_cuts_stretches),
+        cmocka_unit_test(the_loader_takes_consecutive_sequences),
         cmocka_unit_test(validation_has_other_noise),
         cmocka_unit_test(refusals),
     };

@@ -1,5 +1,5 @@
-/* test_text_file.c - compressed files give the text of plain ones, in any pieces; damaged ones are refused
- * by name. */
+/* test_text_file.c - compressed files give the text of plain ones, in pieces of any size; damaged ones are
+ * refused by name. */
 #include <zlib.h>
 #include <zstd.h>
 
@@ -9,7 +9,7 @@
 
 static bt_err err;
 
-/* in `members` parts, each compressed by itself */
+/* Compresses in `members` separate members. */
 static size_t gzipped(unsigned char *out, size_t room, const char *text, size_t n, int members) {
     size_t at = 0;
     for (int i = 0; i < members; i++) {
@@ -75,7 +75,7 @@ static void compressed_files_give_their_text(void **state) {
     free(text);
 }
 
-/* gzip(1) reads both: blocks of tapes and object stores are filled up with zeros */
+/* gzip(1) accepts them: tapes and object stores pad with zeros. */
 static void zeros_behind_gzip_data_are_skipped(void **state) {
     (void)state;
     enum { N = 3000, MANY = 600000 };
@@ -91,7 +91,7 @@ static void zeros_behind_gzip_data_are_skipped(void **state) {
     free(text);
 }
 
-/* a frame that declares a window of 2 GiB, as zstd --long=31 writes it, and needs none of it */
+/* A frame that declares a window of 2 GiB, as zstd --long=31 writes it, and uses little of it. */
 static void zstd_frames_with_a_long_window_are_read(void **state) {
     (void)state;
     static const char frame[] = "\x28\xb5\x2f\xfd\x00\xa8\x29\x00\x00hello";
@@ -131,7 +131,7 @@ static void damaged_files_are_refused(void **state) {
     free(text);
 }
 
-/* the ending in front of .gz says what the file holds */
+/* The suffix before .gz determines the format. */
 static void lines_of_a_compressed_file_are_documents(void **state) {
     (void)state;
     static const char lines[] = "{\"text\": \"one\"}\n{\"text\": \"two\"}\n";

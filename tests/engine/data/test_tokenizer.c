@@ -1,5 +1,5 @@
-/* tokenizers: decode(encode(x)) == x on any bytes, equality with a naive encoder and with Hugging
- * Face's, files that lie. */
+/* tokenizers: decode(encode(x)) == x on any bytes, equality with a naive encoder and with Hugging Face's,
+ * malformed files. */
 #include "tests/engine/data/data_fixture.h"
 
 #include "engine/data/io/documents.h"
@@ -9,7 +9,7 @@
 #include "engine/data/tokenizer/tokenizer_impl.h"
 #include "tests/engine/data/hf_golden.h"
 
-static bt_tokenizer *trained; /* on prose, 600 tokens */
+static bt_tokenizer *trained; /* trained on prose, 600 tokens */
 
 static int setup(void **state) {
     if (fixture_setup(state)) return -1;
@@ -50,7 +50,7 @@ static void check_round_trip(const bt_tokenizer *t, const char *s, size_t n) {
     free(ids);
 }
 
-/* text of many kinds, some of it not UTF-8 */
+/* Random text of many kinds, some of it not UTF-8. */
 static size_t wild(uint32_t *x, char *s, size_t max) {
     static const char *const bits[] = {"the ",
                                        "light",
@@ -92,7 +92,7 @@ static size_t wild(uint32_t *x, char *s, size_t max) {
     return n;
 }
 
-static void any_bytes_come_back(void **state) {
+static void any_bytes_are_restored(void **state) {
     (void)state;
     bt_tokenizer *bytes, *gpt2, *llama3;
     char s[4096], path[300];
@@ -116,7 +116,7 @@ static void any_bytes_come_back(void **state) {
     bt_tokenizer_free(llama3);
 }
 
-/* the definition: in each word, join the pair of lowest rank, leftmost first, until none is left */
+/* The definition: within each word, join the leftmost pair of lowest rank until none is left. */
 static size_t naive(const bt_tokenizer *t, bt_pretok *p, const char *s, size_t n, int32_t *ids) {
     size_t total = 0;
     for (size_t at = 0, end; at < n; at = end) {
@@ -151,7 +151,7 @@ static void encoder_equals_the_definition(void **state) {
     assert_int_equal(bt_pretok_create(&p, BT_PATTERN_GPT2, NULL), BT_OK);
     for (int i = 0; i < 300; i++) {
         size_t n = wild(&x, s, sizeof s);
-        if (i % 3 == 0) /* long words take the heap */
+        if (i % 3 == 0) /* long words that need heap memory */
             for (n = 0; n < 300; n++) s[n] = "aethdrnsw"[rnd(&x) % 9];
         size_t k = naive(trained, p, s, n, want), count = encode(trained, s, n, &ids);
         assert_int_equal(count, k);
@@ -199,7 +199,7 @@ static void equals_hugging_face(void **state) {
     CHECK(qwen2);
 }
 
-/* pieces cut by bt_text_cut give the ids of the whole, with each pattern */
+/* Pieces cut by bt_text_cut give the ids of the whole, with each pattern. */
 static void cuts_change_no_token(void **state) {
     (void)state;
     static const char *const names[] = {"gpt2", "llama3", "qwen2"};
@@ -242,15 +242,15 @@ static void training_is_a_function_of_the_text(void **state) {
     assert_int_equal(bt_tokenizer_train(&t, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(t) == bt_tokenizer_hash(trained));
     assert_int_equal(bt_tokenizer_vocab(t), 300);
-    /* twice the text, the same merges */
+    /* The text twice gives the same merges. */
     snprintf(two, sizeof two, "%s\n%s", fixture_path("prose.txt"), fixture_path("prose.txt"));
     cfg.paths = two;
     assert_int_equal(bt_tokenizer_train(&u, &cfg, NULL), BT_OK);
     assert_true(bt_tokenizer_hash(u) == bt_tokenizer_hash(t));
     bt_tokenizer_free(u);
     bt_tokenizer_free(t);
-    /* by hand: "ab" 4 times beats "bc" 3; then "abc"; ties (x y, y z: both twice) go to the smaller
-     * left id */
+    /* Computed by hand: "ab" 4 times beats "bc" 3; then "abc"; of equal counts the smaller left id wins (x
+     * y, y z: both twice). */
     cfg = (bt_tok_train_cfg){.paths = fixture_text("hand.txt", "abc abc abc ab xyz xyz"),
                              .field = "text",
                              .cache_dir = "",
@@ -270,8 +270,7 @@ static void training_is_a_function_of_the_text(void **state) {
     bt_tokenizer_free(t);
 }
 
-/* the part of a text that is validated on teaches nothing: what stands behind the share could as well not be
- * there, in every file */
+/* The validation share of each file is not used for training: changing it changes no merge. */
 static void training_reads_a_share(void **state) {
     (void)state;
     bt_tokenizer *half, *alone;
@@ -319,7 +318,7 @@ static void training_refuses(void **state) {
     assert_null(t);
 }
 
-/* ---- files with wrong contents ---- */
+/* ---- malformed files ---- */
 
 static char *replaced(const char *json, const char *from, const char *to) {
     const char *at = strstr(json, from);
@@ -338,7 +337,7 @@ static void refuse(const char *json, size_t n, const char *words) {
     assert_null(t);
 }
 
-static void own_files_are_not_believed(void **state) {
+static void own_files_are_checked(void **state) {
     (void)state;
     static const struct {
         const char *from, *to, *words;
@@ -407,7 +406,7 @@ static void own_files_are_not_believed(void **state) {
     bt_text_release(&json);
 }
 
-/* a changed byte is refused, or is one that changes nothing (white space) */
+/* A changed byte is refused, unless it is white space. */
 static void flipped_bytes_of_a_file(void **state) {
     (void)state;
     bt_text json = {0};
@@ -510,7 +509,7 @@ static void bytes_tokenizer(void **state) {
     bt_tokenizer_free(u);
 }
 
-/* one run of a megabyte: no pattern backtracks for ever, no merge is quadratic */
+/* One run of a megabyte: no pattern backtracks exponentially, and no merge is quadratic. */
 static void long_runs_end(void **state) {
     (void)state;
     enum { N = 1 << 20 };
@@ -527,14 +526,14 @@ static void long_runs_end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(any_bytes_are_restored),
         cmocka_unit_test(encoder_equals_the_definition),
         cmocka_unit_test(equals_hugging_face),
         cmocka_unit_test(cuts_change_no_token),
         cmocka_unit_test(training_is_a_function_of_the_text),
         cmocka_unit_test(training_reads_a_share),
         cmocka_unit_test(training_refuses),
-        cmocka_unit_test(own_files_are_not_believed),
+        cmocka_unit_test(own_files_are_checked),
         cmocka_unit_test(flipped_bytes_of_a_file),
         cmocka_unit_test(import_refuses),
         cmocka_unit_test(bytes_tokenizer),

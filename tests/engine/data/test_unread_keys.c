@@ -1,5 +1,5 @@
-/* unread_keys: every key outside the two sets is counted once per object and printed by name, and none is lost when
- * there are many. */
+/* unread_keys: every key outside the two sets is counted once per object and printed by name; none is lost
+ * when there are many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Continuous batching: texts written together equal those written alone; echo, log probabilities,
- *           stop strings, limits, order of the waiting, cancelling and stopping. */
+/* Continuous batching: texts generated together equal those generated alone; echo, log probabilities, stop
+ * strings, limits, queue order, cancelling and stopping. */
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static int stop(void **state) {
     return 0;
 }
 
-typedef struct heard { /* one text, as its callbacks told it */
+typedef struct heard { /* one text, assembled from its callbacks */
     int32_t tokens[2 * T];
     double logprob[2 * T], best[2 * T];
     size_t n, n_echoed, n_top;
@@ -69,7 +69,7 @@ typedef struct heard { /* one text, as its callbacks told it */
     size_t n_text;
     bool done;
     bt_finish why;
-    int place; /* in the order of first words */
+    int place; /* rank in the order of first tokens */
     pthread_t thread;
 } heard;
 
@@ -130,7 +130,7 @@ static void run_dry(bt_generator *b) {
     bt_generator_run(b);
 }
 
-/* the text by itself, with a plain generator */
+/* Generates the text alone with a plain generator. */
 static size_t alone(int32_t *out, double *logprob, const bt_generate_request *a) {
     bt_gen *g = NULL;
     bt_err err = BT_ERR_INIT;
@@ -143,7 +143,7 @@ static size_t alone(int32_t *out, double *logprob, const bt_generate_request *a)
         for (int v = 0; v < V; v++) sum += exp((double)bt_gen_logits(g)[v]);
         logprob[n] = (double)bt_gen_logits(g)[id] - log(sum);
         out[n++] = id;
-        if (a->n + n > T) break; /* no room to read it */
+        if (a->n + n > T) break; /* The prompt does not fit. */
         assert_int_equal(bt_gen_feed(g, &id, 1, &err), BT_OK);
     }
     bt_gen_destroy(g);
@@ -163,7 +163,8 @@ static void texts_written_together_equal_those_written_alone(void **state) {
         bt_generator *b = batch_of(slots, MANY, slots == 6 ? 5 : 0);
         for (size_t i = 0; i < MANY; i++) {
             const size_t n = 1 + bt_rng_u64(1, 2, i) % (T - 1);
-            random_prompt(prompts[i], i % 7, n); /* some begin alike: slots are read on from */
+            /* Some prompts share a prefix, so that slots are reused. */
+            random_prompt(prompts[i], i % 7, n);
             requests[i] = request_of(&h[i], prompts[i], n, 1 + bt_rng_u64(1, 3, i) % 20);
             requests[i].sampling = (bt_sampling){.temperature = i % 3 ? 0.7 : 0,
                                                  .top_p = 1,
@@ -202,8 +203,8 @@ static void texts_written_together_equal_those_written_alone(void **state) {
     }
 }
 
-/* what evaluation harnesses need: n + 1 entries, the first null, and the log probability of the
- * likeliest token exactly that of the list */
+/* Evaluation harnesses need n + 1 entries, the first null, and a log probability of the likeliest token
+ * exactly equal to that in the list. */
 static void an_echoed_prompt_has_its_log_probabilities(void **state) {
     (void)state;
     static heard h, plain;
@@ -243,7 +244,7 @@ static void an_echoed_prompt_has_its_log_probabilities(void **state) {
                 assert_true(fabs(h.best[i + 1] - (top - log(sum))) < 1e-4);
                 assert_true(h.logprob[i + 1] <= h.best[i + 1]);
             }
-            assert_true(h.logprob[n] == h.best[n]); /* temperature 0: the likeliest */
+            assert_true(h.logprob[n] == h.best[n]); /* temperature 0: the likeliest token */
             bt_gen_destroy(g);
         }
     }
@@ -260,7 +261,7 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     char stop[] = {(char)want[6], (char)want[7], 0};
     if (want[6] == 0 || want[7] == 0) fail_msg("the seed of the prompt wants changing");
     const char *stops[] = {"", stop};
-    size_t first = 0; /* where it occurs first */
+    size_t first = 0; /* index of its first occurrence */
     while (want[first] != want[6] || want[first + 1] != want[7]) first++;
     bt_generator *b = batch_of(4, 4, 0);
     a.stops = stops;
@@ -273,7 +274,7 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     submit(b, &e, 1);
     bt_generate_request room = request_of(&h[2], prompt, 5, 1000);
     submit(b, &room, 1);
-    stop[0] = '?'; /* the batch has its own copy */
+    stop[0] = '?'; /* The batch has its own copy. */
     run_dry(b);
     bt_generator_destroy(b);
     assert_int_equal(h[0].why, BT_FINISH_STOP);
@@ -285,7 +286,7 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     assert_int_equal(h[2].n, T - 5 + 1);
 }
 
-/* a group of many prompts leaves room for the one that comes later */
+/* A group of many prompts does not delay a later group. */
 static void groups_take_turns(void **state) {
     (void)state;
     static heard h[12];
@@ -294,7 +295,7 @@ static void groups_take_turns(void **state) {
     bt_generator *b = batch_of(2, 20, 0);
     for (size_t i = 0; i < 12; i++) {
         requests[i] = request_of(&h[i], prompt, 3, 4);
-        requests[i].group = i < 10 ? 1 : i; /* ten of one, then two of others */
+        requests[i].group = i < 10 ? 1 : i; /* ten of one group, then two of different groups */
     }
     submit(b, requests, 10);
     submit(b, requests + 10, 1);
@@ -307,7 +308,7 @@ static void groups_take_turns(void **state) {
     for (size_t i = 1; i < 9; i++) assert_true(h[i].place < h[i + 1].place);
 }
 
-static void what_cannot_be_is_refused(void **state) {
+static void invalid_requests_are_refused(void **state) {
     (void)state;
     static heard h;
     int32_t prompt[T + 1] = {0};
@@ -336,7 +337,7 @@ static void what_cannot_be_is_refused(void **state) {
     bt_generator_destroy(NULL);
 }
 
-/* from other threads, while it runs */
+/* requests of other threads during generation */
 typedef struct client {
     bt_generator *b;
     uint64_t seed;
@@ -375,7 +376,7 @@ static void *stop_it(void *ctx) {
     return NULL;
 }
 
-static void threads_ask_while_it_runs(void **state) {
+static void threads_send_requests_during_generation(void **state) {
     (void)state;
     client c[6] = {0};
     pthread_t stopper;
@@ -395,8 +396,8 @@ static void threads_ask_while_it_runs(void **state) {
     bt_generator_destroy(b);
 }
 
-/* those that are at work when the grace is over are told */
-static void stopping_tells_everybody(void **state) {
+/* Requests in progress when the grace period ends are notified. */
+static void stopping_notifies_every_request(void **state) {
     (void)state;
     static heard h[5];
     const int32_t prompt[] = {1, 2};
@@ -419,9 +420,9 @@ int main(void) {
         cmocka_unit_test(an_echoed_prompt_has_its_log_probabilities),
         cmocka_unit_test(stop_strings_and_end_tokens_end_a_text),
         cmocka_unit_test(groups_take_turns),
-        cmocka_unit_test(what_cannot_be_is_refused),
-        cmocka_unit_test(threads_ask_while_it_runs),
-        cmocka_unit_test(stopping_tells_everybody),
+        cmocka_unit_test(invalid_requests_are_refused),
+        cmocka_unit_test(threads_send_requests_during_generation),
+        cmocka_unit_test(stopping_notifies_every_request),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }

@@ -1,5 +1,5 @@
-/* Text that a model writes: whole characters, stop strings in any portions, against a plain search
- *           over the whole text. */
+/* Generated text: complete characters, stop strings in portions of any size, compared with a plain search
+ * over the whole text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "engine/base/rng.h"
 #include "engine/generate/output_text.h"
 
-/* what is shown in the end: the text before the first stop string */
+/* Returns the length of the final text, which ends before the first stop string. */
 static size_t plain_cut(const char *text, size_t n, const char *const *stop, size_t n_stop) {
     for (size_t at = 0; at < n; at++)
         for (size_t i = 0; i < n_stop; i++) {
@@ -23,7 +23,7 @@ static size_t plain_cut(const char *text, size_t n, const char *const *stop, siz
 }
 
 static bool ends_within_character(const char *s, size_t n) {
-    /* the lead byte of the last character, and how many bytes follow it */
+    /* Finds the lead byte of the last character and the number of bytes that should follow it. */
     size_t k = n;
     while (k > 0 && ((unsigned char)s[k - 1] & 0xc0) == 0x80) k--;
     if (k == 0) return false;
@@ -76,7 +76,7 @@ static void any_portions_give_the_text_before_the_stop(void **state) {
     }
 }
 
-static void bytes_that_are_no_text_pass(void **state) {
+static void bytes_that_are_not_utf8_pass(void **state) {
     (void)state;
     static const char raw[] = "\x80\xff"
                               "a\xc3"
@@ -106,7 +106,7 @@ static void mended_text_is_utf8(void **state) {
                         "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\x1b[\xc2\x9b\n"
                         "\xef\xbf\xbd");
     bt_text_clear(&out);
-    /* as Python decodes with errors="replace" */
+    /* Equals Python's decode with errors="replace". */
     bt_utf8_mend(
         &out,
         "\xe2\x82|\xf0\x9f\x98|\xe2\x82\xe2\x82\xac|\xf0\x80\x80|\xf4\x90\x80|\xe0\x9f|\xf5\x80",
@@ -124,7 +124,7 @@ static void mended_text_is_utf8(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_portions_give_the_text_before_the_stop),
-        cmocka_unit_test(bytes_that_are_no_text_pass),
+        cmocka_unit_test(bytes_that_are_not_utf8_pass),
         cmocka_unit_test(mended_text_is_utf8),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

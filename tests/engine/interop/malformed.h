@@ -1,4 +1,4 @@
-/* malformed.h - what the tests of damaged files share. */
+/* malformed.h - helpers shared by the tests of damaged files. */
 #ifndef BT_TESTS_ENGINE_INTEROP_MALFORMED_H
 #define BT_TESTS_ENGINE_INTEROP_MALFORMED_H
 

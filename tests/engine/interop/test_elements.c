@@ -1,5 +1,5 @@
-/* test_elements.c - elements of every type: against the bytes of the gguf package's packers, and
- * there and back. */
+/* test_elements.c - elements of every type: equal to the bytes of the gguf package's packers, and round
+ * trips. */
 #include <float.h>
 
 #include "engine/kernels/table/half.h"
@@ -8,7 +8,7 @@
 
 enum { N = 768 };
 
-/* as make_interop_golden.py draws them */
+/* The same random values as in make_interop_golden.py. */
 static void draw(float x[N], int8_t codes[N]) {
     uint32_t state = 1;
     for (size_t i = 0; i < N; i++) {
@@ -46,7 +46,7 @@ static void bytes_are_those_of_the_packers(void **state) {
     same_bytes("tq2_0", out, bt_number_bytes(BT_NUM_TQ2_0, N), packed_tq2_0);
 }
 
-static void codes_come_back(void **state) {
+static void codes_are_restored(void **state) {
     (void)state;
     static float x[N], back[N];
     static int8_t codes[N];
@@ -63,7 +63,7 @@ static void codes_come_back(void **state) {
     assert_int_equal(bt_number_decode(BT_NUM_TQ2_0, back, out, N, &err), BT_FORMAT);
 }
 
-/* without floats: the signs of the floats, where all have one size */
+/* Without floats: where all have one size, the codes are the signs. */
 static void codes_without_floats(void **state) {
     (void)state;
     static const bt_number types[] = {BT_NUM_F32,  BT_NUM_F16,   BT_NUM_BF16,
@@ -85,12 +85,13 @@ static void codes_without_floats(void **state) {
         assert_memory_equal(codes, drawn, N);
         assert_int_equal(bt_number_decode(types[k], back, out, N, &err), BT_OK);
         for (size_t i = 0; i < N; i++) assert_true(back[i] == size * (float)codes[i]);
-        size = 0.25f; /* another tensor's, or another thread's */
+        size = 0.25f; /* the scale of another tensor or thread */
         assert_false(bt_number_codes(types[k], codes, out, N, &size));
     }
     float size = 0;
-    unsigned char *d = out + 2 * bt_number_bytes(BT_NUM_TQ2_0, 256) + 64; /* of the last block */
-    d[1] |= 0x80;                                                         /* -0.375 */
+    /* scale of the last block */
+    unsigned char *d = out + 2 * bt_number_bytes(BT_NUM_TQ2_0, 256) + 64;
+    d[1] |= 0x80; /* -0.375 */
     assert_true(bt_number_codes(BT_NUM_TQ2_0, codes, out, N, &size));
     for (size_t i = 0; i < N; i++) assert_true(codes[i] == (i < 512 ? drawn[i] : -drawn[i]));
     d[0] = d[1] = 0;
@@ -104,7 +105,7 @@ static void codes_without_floats(void **state) {
     assert_false(bt_number_codes(BT_NUM_TQ2_0, codes, out, N, &size));
 }
 
-/* every fp16 and bf16 value, and the floats between two of them */
+/* Every fp16 and bf16 value, and floats between two of them. */
 static void halves(void **state) {
     (void)state;
     for (uint32_t h = 0; h < 0x10000; h++) {
@@ -118,7 +119,7 @@ static void halves(void **state) {
         else
             assert_int_equal(bt_float_to_bf16(y), h);
     }
-    for (uint32_t h = 0; h < 0x7bff; h++) { /* the middle goes to the even one */
+    for (uint32_t h = 0; h < 0x7bff; h++) { /* Ties round to even. */
         const float x = bt_half_to_float((uint16_t)h), next = bt_half_to_float((uint16_t)(h + 1)),
                     middle = x + (next - x) / 2;
         assert_int_equal(bt_float_to_half(middle), h + (h & 1));
@@ -146,7 +147,7 @@ static void eighths_round_away_from_zero(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(bytes_are_those_of_the_packers), cmocka_unit_test(codes_come_back),
+        cmocka_unit_test(bytes_are_those_of_the_packers), cmocka_unit_test(codes_are_restored),
         cmocka_unit_test(codes_without_floats),           cmocka_unit_test(halves),
         cmocka_unit_test(eighths_round_away_from_zero),
     };

@@ -1,5 +1,6 @@
-/* foreign_keys: a key that no reader uses never disappears. One more key in any object of a golden config.json, or in
- * any part of a GGUF file, is refused or reported; what changes the numbers is refused; the golden files have none. */
+/* foreign_keys: no unread key is ignored silently. One more key in any object of a golden config.json, or in
+ * any part of a GGUF file, is refused or reported; a key that changes the numbers is refused; the golden
+ * files have none. */
 #include "engine/interop/native.h"
 #include "tests/engine/interop/malformed.h"
 
@@ -14,7 +15,7 @@ static json_t *load(const char *path) {
     return root;
 }
 
-/* the k-th object of a tree, in the order of a walk; NULL: there are fewer */
+/* Returns the k-th object of a tree in depth-first order; NULL if there are fewer. */
 static json_t *object_at(json_t *v, int *k) {
     const char *key;
     json_t *inner, *found = NULL;
@@ -33,7 +34,7 @@ static const char *copied_folder(const char *folder) {
     return fixture_path("folder");
 }
 
-/* the file was refused by the key's name, or a note names it */
+/* Checks that the error or a note names the key. */
 static void is_named(bt_code code, const bt_model_file *s, const bt_err *err, const char *key) {
     const char *text = code == BT_OK ? bt_text_str(&s->notes) : err->msg;
     if (!strstr(text, key)) fail_msg("'%s' is not named: %s", key, text);
@@ -101,8 +102,8 @@ static void put_value(bt_text *b, const extra *x) {
     }
 }
 
-/* A golden file with one key more. A second one, a URL, fills up to a multiple of the alignment of 32, so that the
- * tensors keep their places. */
+/* A golden file with one more key. A second one, a URL, pads to a multiple of the alignment of 32, so that
+ * the tensors keep their offsets. */
 static const char *gguf_with(const char *file, const extra *x) {
     static const char filler[] = "general.url";
     size_t n;
@@ -153,7 +154,7 @@ static void keys_that_change_the_numbers_are_refused(void **state) {
     (void)state;
     static const struct {
         extra x;
-        const char *words; /* NULL: the value changes nothing */
+        const char *words; /* NULL: the value has no effect */
     } rows[] = {
         {{"llama.rope.scaling.factor", 6, 4, NULL},
          "'llama.rope.scaling.factor' is 4, which changes"},

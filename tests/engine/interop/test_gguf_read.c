@@ -1,7 +1,7 @@
-/* test_gguf_read.c - GGUF files of the gguf package are read as the models they were made of. */
+/* test_gguf_read.c - GGUF files of the gguf package are read as the models from which they were made. */
 #include "tests/engine/interop/interop_fixture.h"
 
-/* fp32 files hold what the folder holds: the same bits, whatever order their rows have */
+/* fp32 files contain the same bits as the folder, in any order of rows. */
 static void same_weights(const char *a, const char *b, bool codes) {
     bt_model_file *x = open_golden(a), *y = open_golden(b);
     bt_err err = BT_ERR_INIT;
@@ -46,7 +46,7 @@ static void says(const char *file, const char *model, double bound) {
     bt_model_file_close(s);
 }
 
-static void every_type_says_the_same_within_its_rounding(void **state) {
+static void every_type_gives_the_same_output_within_rounding(void **state) {
     (void)state;
     says("llama/llama-f32.gguf", "llama", 1e-4);
     says("llama/llama-q8_0.gguf", "llama", 0.3);
@@ -59,7 +59,7 @@ static void every_type_says_the_same_within_its_rounding(void **state) {
     says("bitnet-tq/bitnet-tq-tq1_0.gguf", "bitnet-tq", 0.1);
 }
 
-static void what_the_keys_say(void **state) {
+static void keys_are_applied(void **state) {
     (void)state;
     bt_model_file *s = open_golden("bitnet/bitnet-f32.gguf");
     assert_int_equal(s->arch, BT_ARCH_BITNET);
@@ -75,7 +75,7 @@ static void what_the_keys_say(void **state) {
     bt_model_file_close(s);
 }
 
-/* the vocabulary in the file is the one of the folder, but for what a file cannot say */
+/* The vocabulary in the file equals that of the folder, except for properties that GGUF cannot represent. */
 static void the_vocabulary_is_the_same(void **state) {
     (void)state;
     static const char text[] =
@@ -103,8 +103,8 @@ static void the_vocabulary_is_the_same(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fp32_files_hold_the_folder),
-        cmocka_unit_test(every_type_says_the_same_within_its_rounding),
-        cmocka_unit_test(what_the_keys_say),
+        cmocka_unit_test(every_type_gives_the_same_output_within_rounding),
+        cmocka_unit_test(keys_are_applied),
         cmocka_unit_test(the_vocabulary_is_the_same),
     };
     return cmocka_run_group_tests(tests, interop_setup, interop_teardown);

@@ -1,5 +1,5 @@
-/* test_gguf_write.c - GGUF files written here hold the bytes that the gguf package writes, and what
- * llama.cpp would abort at, or compute wrongly, is refused. */
+/* test_gguf_write.c - GGUF files written here contain the bytes that the gguf package writes; files that
+ * llama.cpp would reject or compute wrongly are refused. */
 #include <sys/stat.h>
 
 #include "engine/interop/gguf.h"
@@ -39,7 +39,7 @@ static unsigned char *bytes_of(const bt_stored_list *l, const bt_stored *t) {
     return b;
 }
 
-/* a code that rounds to zero from below is -0 in numpy */
+/* A negative value that rounds to zero is -0 in numpy. */
 static bool same_but_for_signs_of_zero(const bt_stored *t, const unsigned char *u,
                                        const unsigned char *v) {
     const size_t n = (size_t)(t->rows * t->cols);
@@ -56,7 +56,7 @@ static bool same_but_for_signs_of_zero(const bt_stored *t, const unsigned char *
     return same;
 }
 
-/* every tensor: type, shape and bytes */
+/* Compares type, shape and bytes of every tensor. */
 static void same_tensors(const char *ours, const char *golden) {
     bt_gguf a, b;
     bt_stored_list x = {0}, y = {0};
@@ -105,7 +105,7 @@ static void tensors_have_the_bytes_of_the_package(void **state) {
                                 (bt_convert_job){.number = all[i].number,
                                                  .scale_tensors = all[i].scale_tensors,
                                                  .any_activation = true});
-        if (!all[i].golden) { /* no tokenizer there */
+        if (!all[i].golden) { /* The source has no tokenizer. */
             assert_int_equal(m.code, BT_NOTFOUND);
             assert_non_null(strstr(m.err.msg, "without its vocabulary"));
             continue;
@@ -115,7 +115,7 @@ static void tensors_have_the_bytes_of_the_package(void **state) {
     }
 }
 
-/* the keys have the types that llama.cpp asks for, and the values of the package */
+/* The keys have the types that llama.cpp requires and the values of the package. */
 static void keys_are_those_of_the_package(void **state) {
     (void)state;
     static const char *const files[][2] = {{"llama/hf", "llama/llama-f32.gguf"},
@@ -152,8 +152,8 @@ static void keys_are_those_of_the_package(void **state) {
     }
 }
 
-/* out and in again: the model, the vocabulary, the chat template, what no key of llama.cpp says */
-static void everything_comes_back(void **state) {
+/* Round trip: model, vocabulary, chat template, and settings without a key in llama.cpp. */
+static void everything_is_restored(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bt_model_file *a = open_golden("llama/hf"), *b = NULL;
@@ -176,7 +176,7 @@ static void everything_comes_back(void **state) {
     assert_int_equal(bt_model_file_open(&b, fixture_path("r.gguf"), &err), BT_OK);
     assert_int_equal(b->cfg.act, BT_ACT_RELU2);
     assert_int_equal(b->cfg.linear, BT_LIN_BITNET158);
-    assert_int_equal(b->number, BT_NUM_F32); /* rows of 32: no ternary type fits */
+    assert_int_equal(b->number, BT_NUM_F32); /* Rows of 32 elements fit no ternary type. */
     bt_model_file_close(b);
     assert_int_equal(write_as("bitnet-tq/bitnet-tq-tq1_0.gguf", "r.gguf",
                               (bt_convert_job){.number = BT_NUM_COUNT})
@@ -195,7 +195,7 @@ static void refused(const char *from, bt_convert_job job, const char *words) {
     assert_int_not_equal(stat(fixture_path("no.gguf"), &st), 0);
 }
 
-static void traps_are_refused_or_told(void **state) {
+static void traps_are_refused_or_reported(void **state) {
     (void)state;
     refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_F32}, "llama.cpp computes silu");
     refused("bitnet/hf", (bt_convert_job){.number = BT_NUM_TQ2_0, .any_activation = true},
@@ -222,7 +222,7 @@ static void traps_are_refused_or_told(void **state) {
     bt_text_release(&notes);
 }
 
-/* two tokens with one text: a special one that is spelled as a plain one */
+/* two tokens with one text: a special one spelled like a plain one */
 static void tokens_with_one_text_are_refused(void **state) {
     (void)state;
     bt_model_file *s = open_golden("llama/hf");
@@ -236,7 +236,7 @@ static void tokens_with_one_text_are_refused(void **state) {
     char *at = strstr(json.data, "<|endoftext|>"), *hash = strstr(json.data, "\"hash\":\"");
     assert_non_null(at);
     assert_non_null(hash);
-    memcpy(at, "th\"}           ", 15); /* with the quote and the brace behind it */
+    memcpy(at, "th\"}           ", 15); /* including the quote and brace behind it */
     bt_tokenizer *t = NULL;
     assert_int_not_equal(bt_tokenizer_parse(&t, json.data, json.len, &err), BT_OK);
     const char *gives = strstr(err.msg, "its content gives ");
@@ -256,8 +256,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_have_the_bytes_of_the_package),
         cmocka_unit_test(keys_are_those_of_the_package),
-        cmocka_unit_test(everything_comes_back),
-        cmocka_unit_test(traps_are_refused_or_told),
+        cmocka_unit_test(everything_is_restored),
+        cmocka_unit_test(traps_are_refused_or_reported),
         cmocka_unit_test(tokens_with_one_text_are_refused),
     };
     return cmocka_run_group_tests(tests, interop_setup, interop_teardown);

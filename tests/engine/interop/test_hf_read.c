@@ -1,4 +1,4 @@
-/* test_hf_read.c - folders of Hugging Face say here what they say in transformers. */
+/* test_hf_read.c - folders of Hugging Face give the same outputs as in transformers. */
 #include "tests/engine/interop/interop_fixture.h"
 
 static void says_the_same(const char *model, const char *folder, double bound) {
@@ -18,7 +18,7 @@ static void latent_weights_of_bitnet(void **state) {
     says_the_same("bitnet", "hf", 1e-4);
 }
 
-/* wrong conventions would be off by nats */
+/* Wrong conventions would change the output by nats. */
 static void packed_codes_with_either_scale(void **state) {
     (void)state;
     says_the_same("bitnet", "hf-packed-bitlinear", 1e-4);
@@ -46,7 +46,7 @@ static void qwen3_with_wide_heads_and_padded_vocabulary(void **state) {
     says_the_same("qwen3", "hf", 1e-4);
 }
 
-/* a copy of a golden folder whose config.json has these members too, opened */
+/* Opens a copy of a golden folder whose config.json has these members added. */
 static bt_model_file *open_edited(const char *folder, const char *members) {
     char command[1200], path[600];
     bt_model_file *s = NULL;
@@ -93,7 +93,7 @@ static void mistral_without_a_window_is_llama(void **state) {
     assert_int_equal(s->cfg.T, 128);
     predicts_as(s, "llama");
     bt_model_file_close(s);
-    s = open_edited("llama/hf", "{" MISTRAL "}"); /* the default window is 4096 */
+    s = open_edited("llama/hf", "{" MISTRAL "}"); /* The default window is 4096. */
     assert_string_equal(bt_text_str(&s->notes), "");
     bt_model_file_close(s);
     s = open_edited("llama/hf", "{" MISTRAL ", \"sliding_window\": 8}");
@@ -102,7 +102,7 @@ static void mistral_without_a_window_is_llama(void **state) {
     bt_model_file_close(s);
 }
 
-/* any stretch of a tensor has the elements that a read of all of it has */
+/* Any range of a tensor equals the same range of the whole. */
 static void stretches(bt_model_file *s, size_t i) {
     const bt_tensor *t = &s->params.tensors[i];
     float *all = malloc(t->count * sizeof *all), *part = malloc(t->count * sizeof *part);
@@ -131,7 +131,7 @@ static void any_stretch_can_be_read(void **state) {
     }
 }
 
-/* the latent weights that stand for codes give those codes and their scale again */
+/* Latent weights constructed from codes quantize to the same codes and scale. */
 static void latents_of_codes_have_the_scale(void **state) {
     (void)state;
     bt_model_file *s = open_golden("bitnet/hf-packed-bitlinear");

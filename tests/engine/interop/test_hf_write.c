@@ -1,4 +1,4 @@
-/* test_hf_write.c - folders written here have the bytes of those that transformers wrote. */
+/* test_hf_write.c - folders written here contain the bytes that transformers writes. */
 #include <sys/stat.h>
 
 #include "tests/engine/interop/interop_fixture.h"
@@ -60,8 +60,8 @@ static bt_code as_floats(void *ctx, bt_model_file *s, size_t i, uint64_t first, 
     return bt_model_file_read_own(s, i, first, count, out, err);
 }
 
-/* codes that go from one file to the other without floats make the bytes that latent weights make, which
- * are read as floats and quantised anew: the plain way, through a view */
+/* Codes copied between files without floats give the same bytes as latent weights that are read as floats
+ * and quantised again, here through a view. */
 static void codes_have_the_bytes_of_latent_weights(void **state) {
     (void)state;
     static const char *const sources[] = {
@@ -102,8 +102,8 @@ static void hear(void *ctx, double done) {
     h->last = done;
 }
 
-/* each element counts once, in every format and form of codes; the end is the whole */
-static void how_far_it_is_is_told_to_its_end(void **state) {
+/* Progress counts each element once, in every format and form of codes, and ends at the total. */
+static void progress_ends_at_the_total(void **state) {
     static const struct {
         const char *from, *name;
         bt_convert_job job;
@@ -130,7 +130,7 @@ static void how_far_it_is_is_told_to_its_end(void **state) {
     }
 }
 
-/* out of a GGUF file, whose rows have another order */
+/* from a GGUF file, whose rows have another order */
 static void a_file_becomes_the_folder(void **state) {
     (void)state;
     must_write("qwen3/qwen3-f32.gguf", "qg",
@@ -158,7 +158,7 @@ static void says_the_same(const char *from, const char *to, double bound) {
     bt_model_file_close(b);
 }
 
-static void shards_and_packed_codes_say_the_same(void **state) {
+static void shards_and_packed_codes_are_equal(void **state) {
     (void)state;
     struct stat st;
     must_write("llama/hf", "shards",
@@ -189,7 +189,7 @@ static void config_has_both_spellings(void **state) {
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strstr(s, parts[i])) fail_msg("no %s in %s", parts[i], s);
     free(s);
-    /* a folder keeps its tokenizer files; a GGUF file has none */
+    /* A folder keeps its tokenizer files; a GGUF file has none. */
     must_write("bitnet/bitnet-f32.gguf", "cg",
                (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_F32});
     s = slurp(in("cg", "tokenizer_config.json"), &n);
@@ -198,8 +198,8 @@ static void config_has_both_spellings(void **state) {
     free(s);
 }
 
-/* the tokenizer goes round: tokenizer.json -> ours -> tokenizer.json -> ours */
-static void the_tokenizer_comes_back(void **state) {
+/* The tokenizer is converted: tokenizer.json -> ours -> tokenizer.json -> ours. */
+static void the_tokenizer_is_restored(void **state) {
     (void)state;
     static const char *const files[] = {"hf_gpt2.json", "hf_llama3.json", "hf_qwen2.json"};
     for (size_t i = 0; i < 3; i++) {
@@ -228,7 +228,7 @@ static void refused(const char *from, bt_convert_job job, const char *says) {
     assert_int_not_equal(stat(fixture_path("refused"), &st), 0);
 }
 
-static void what_cannot_be_written_is_refused(void **state) {
+static void unsupported_models_are_refused(void **state) {
     (void)state;
     refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_Q8_0}, "no type 'q8_0'");
     refused("llama/hf", (bt_convert_job){.to = BT_TO_HF, .number = BT_NUM_PACKED}, "dense");
@@ -240,7 +240,7 @@ static void what_cannot_be_written_is_refused(void **state) {
     assert_non_null(strstr(err.msg, "exists already"));
 }
 
-static void models_that_no_class_computes(void **state) {
+static void models_without_a_transformers_class(void **state) {
     (void)state;
     bt_arch a;
     bt_err err = BT_ERR_INIT;
@@ -269,13 +269,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(weights_have_the_bytes_of_transformers),
         cmocka_unit_test(codes_have_the_bytes_of_latent_weights),
-        cmocka_unit_test(how_far_it_is_is_told_to_its_end),
+        cmocka_unit_test(progress_ends_at_the_total),
         cmocka_unit_test(a_file_becomes_the_folder),
-        cmocka_unit_test(shards_and_packed_codes_say_the_same),
+        cmocka_unit_test(shards_and_packed_codes_are_equal),
         cmocka_unit_test(config_has_both_spellings),
-        cmocka_unit_test(the_tokenizer_comes_back),
-        cmocka_unit_test(what_cannot_be_written_is_refused),
-        cmocka_unit_test(models_that_no_class_computes),
+        cmocka_unit_test(the_tokenizer_is_restored),
+        cmocka_unit_test(unsupported_models_are_refused),
+        cmocka_unit_test(models_without_a_transformers_class),
     };
     return cmocka_run_group_tests(tests, interop_setup, interop_teardown);
 }

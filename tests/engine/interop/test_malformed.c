@@ -1,13 +1,13 @@
-/* test_malformed.c - files from strangers: each kind of damage is refused with its own line, and
- * nothing that is read is believed before it was compared with the size of the file. timeout: 300 */
+/* test_malformed.c - untrusted files: each kind of damage is refused with its own message, and every size
+ * that is read is compared with the size of the file. */
 #include "engine/interop/gguf.h"
 #include "engine/interop/hf_config.h"
 #include "tests/engine/interop/malformed.h"
 
 /* ---- safetensors ------------------------------------------------------------------------------- */
 
-/* a file of this header, whose length is said to be `length` (0: what it is), and so many bytes of
- * data */
+/* Writes a file with this header, the stated header length `length` (0: the true one) and this number of
+ * data bytes. */
 static bt_code safetensors(const char *header, uint64_t length, size_t data, bt_err *err) {
     char file[8192] = {0};
     const size_t n = strlen(header);
@@ -136,7 +136,7 @@ static void shards_and_their_index(void **state) {
     opens_not("s8", "has its weights in 'pytorch_model.bin', which is not read: convert it with");
 }
 
-/* files that everybody meets are named, with the way out */
+/* Common kinds of files are recognized, and the error names the remedy. */
 static void well_known_files_in_place_of_weights(void **state) {
     (void)state;
     static const struct {
@@ -228,7 +228,7 @@ static void configurations(void **state) {
     free(good);
 }
 
-/* a file whose tensors are those of another shape, or of another kind */
+/* a file with tensors of another shape or kind */
 static void tensors_that_do_not_fit(void **state) {
     (void)state;
     static const struct {
@@ -260,8 +260,7 @@ static void tensors_that_do_not_fit(void **state) {
 
 /* ---- any damage --------------------------------------------------------------------------------- */
 
-/* a file that ends anywhere is refused, or read with an error; a file in which bits of the head are
- * others never leads astray */
+/* A truncated file is refused, or reading it fails; flipped bits in the head never cause invalid accesses. */
 static void try_file(const char *s, size_t n) {
     bt_model_file *x = NULL;
     bt_err err = BT_ERR_INIT;

@@ -1,5 +1,5 @@
-/* test_malformed_gguf.c - GGUF files from strangers: each kind of damage is refused with its own line, and
- * nothing that is read is believed before it was compared with the size of the file. timeout: 300 */
+/* test_malformed_gguf.c - untrusted GGUF files: each kind of damage is refused with its own message, and
+ * every size that is read is compared with the size of the file. */
 #include "engine/interop/gguf.h"
 #include "tests/engine/interop/malformed.h"
 
@@ -35,7 +35,7 @@ static void info(bytes *b, const char *name, uint32_t dims, uint64_t a, uint64_t
     u32(b, type);
     u64(b, at);
 }
-/* zeros up to the data, and so many of them */
+/* Pads with zeros up to the data, then appends this many zeros. */
 static void data(bytes *b, size_t n) {
     while (b->n % 32 != 0) b->at[b->n++] = 0;
     memset(b->at + b->n, 0, n);
@@ -190,12 +190,12 @@ static void tensors_of_gguf(void **state) {
     gguf_not(&b, "overlap or hole");
     head(&b, 3, 1, 0);
     info(&b, "t", 3, 4, 2, 0, 0);
-    b.at[24 + 8 + 1 + 4 + 16] = 2; /* the third size */
+    b.at[24 + 8 + 1 + 4 + 16] = 2; /* the third dimension */
     data(&b, 64);
     gguf_not(&b, "3 dimensions");
 }
 
-/* a golden file in which the bytes behind a key are others */
+/* Writes a golden file with other bytes behind a key. */
 static void patched(const char *file, const char *key, size_t skip, const char *to, size_t n_to,
                     const char *words) {
     size_t n, k = strlen(key);
@@ -236,7 +236,7 @@ static void models_in_gguf(void **state) {
     patched("bitnet/bitnet-f32.gguf", "bitnet.rope.scaling.type", 12, "yarn  ", 6, "'yarn");
 }
 
-/* a vocabulary that cannot be used leaves a model without one, and says why to who needs it */
+/* A vocabulary that cannot be used gives a model without one; whoever needs it receives the reason. */
 static void vocabularies_in_gguf(void **state) {
     (void)state;
     static const struct {
@@ -270,7 +270,7 @@ static void vocabularies_in_gguf(void **state) {
         memcpy(at + k + bad[i].skip, bad[i].to, bad[i].n);
         bt_code code = bt_model_file_open(&x, fixture_write("v.gguf", file, n), &err);
         free(file);
-        if (code != BT_OK) continue; /* the array's own damage is the file's */
+        if (code != BT_OK) continue; /* A damaged array makes the file invalid. */
         assert_null(x->tokenizer);
         says(x->no_tokenizer.code, &x->no_tokenizer, bad[i].words);
         bt_convert_job job = {.to = BT_TO_BITRAIN, .dest = fixture_path("novocab")};
@@ -280,7 +280,7 @@ static void vocabularies_in_gguf(void **state) {
     }
 }
 
-/* codes that stand for nothing, weights that are no numbers, two scales in one tensor */
+/* invalid codes, weights that are not numbers, two scales in one tensor */
 static void values(void **state) {
     (void)state;
     static const struct {

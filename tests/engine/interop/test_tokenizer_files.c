@@ -1,5 +1,5 @@
-/* test_tokenizer_files.c - HF -> bitrain -> HF and GGUF: the files of the tokenizer are the same bytes,
- * config.json names the same tokens, texts get the same ids, the chat template is the same. */
+/* test_tokenizer_files.c - HF -> bitrain -> HF and GGUF: the tokenizer's files have the same bytes,
+ * config.json names the same tokens, texts get the same ids, and the chat template is unchanged. */
 #include "engine/interop/gguf.h"
 #include "engine/interop/gguf_keys.h"
 #include "tests/engine/interop/malformed.h"
@@ -30,9 +30,9 @@ static json_t *token(int id, const char *content, bool special, bool lstrip) {
                      "special", (int)special);
 }
 
-/* The golden folder with a tokenizer as Llama 3's: BOS by its post-processor, two ends, an added token
- * that is not special and takes the white space before it. The model's vocabulary is 320, of which the
- * tokenizer gives up the last three. */
+/* The golden folder with a tokenizer like Llama 3's: BOS by its post-processor, two end tokens, an added
+ * token that is not special and strips the white space before it. The model's vocabulary is 320, of which
+ * the tokenizer leaves the last three unused. */
 static void make_source(void) {
     char command[1200], path[200];
     snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", fixture_path("source"),
@@ -101,7 +101,7 @@ static void same_ids(const bt_tokenizer *a, const bt_tokenizer *b) {
     }
 }
 
-/* a GGUF file has no place for lstrip: llama.cpp finds added tokens by their text alone */
+/* GGUF cannot represent lstrip: llama.cpp finds added tokens by their text only. */
 static void check_lstrip(const bt_tokenizer *t, bool kept) {
     static const char text[] = "  <think>";
     int32_t *ids = NULL;
@@ -145,7 +145,7 @@ static void folders_keep_their_tokenizer(void **state) {
     (void)state;
     make_source();
     if (bt_model_file_open(&s, fixture_path("source"), &err) != BT_OK) fail_msg("%s", err.msg);
-    /* notes name the keys that are not followed */
+    /* Notes name the keys that are ignored. */
     assert_non_null(strstr(bt_text_str(&s->notes), "'unheard_of'"));
     assert_non_null(strstr(bt_text_str(&s->notes), "'temperature'"));
     same_roles(s->tokenizer);
@@ -163,7 +163,7 @@ static void folders_keep_their_tokenizer(void **state) {
     check_model("native", s->tokenizer, -1, true);
     check_model("again", s->tokenizer, -1, true);
     check_model("again.gguf", s->tokenizer, 317,
-                false); /* the file has no other place for the token in front */
+                false); /* The file has no other field for the leading token. */
     check_model("from_gguf", s->tokenizer, 317, false);
     bt_model_file_close(s);
     json_t *config = load(in("again", "config.json"));
@@ -209,7 +209,7 @@ static void gguf_has_kinds_and_ends(void **state) {
     bt_stored_release(&list);
 }
 
-/* transformers takes the description of an added token in tokenizer_config.json */
+/* transformers uses the description of an added token in tokenizer_config.json. */
 static void descriptions_beside_the_file_count(void **state) {
     bt_model_file *s;
     bt_err err = BT_ERR_INIT;
@@ -230,7 +230,7 @@ static bool is_map(const char *key) {
     return strcmp(key, "vocab") == 0 || strcmp(key, "special_tokens") == 0;
 }
 
-/* the k-th object of a tree, in the order of a walk; NULL: there are fewer */
+/* Returns the k-th object of a tree in depth-first order; NULL if there are fewer. */
 static json_t *object_at(json_t *v, int *k) {
     const char *key;
     json_t *inner, *found = NULL;

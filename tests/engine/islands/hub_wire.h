@@ -1,4 +1,4 @@
-/* hub_wire.h - a hub behind its real socket, and two clients with keys that it lists. */
+/* hub_wire.h - a hub behind its real socket, and two clients whose keys it accepts. */
 #ifndef BT_TESTS_ENGINE_ISLANDS_HUB_WIRE_H
 #define BT_TESTS_ENGINE_ISLANDS_HUB_WIRE_H
 
@@ -68,7 +68,7 @@ static inline void close_wire(wire *x) {
     assert_int_equal(system(command), 0);
 }
 
-/* what the hub does in its loop, once */
+/* Runs one iteration of the hub's loop. */
 static inline void serve(wire *x) {
     bt_hub_peer from;
     const void *frame;
@@ -82,7 +82,7 @@ static inline void serve(wire *x) {
         fail_msg("%s", err.msg);
 }
 
-/* the next answer to client k; false: none came in `looks` looks */
+/* Takes the next reply to client k; returns false if none arrived in `looks` polls. */
 static inline bool take_answer(wire *x, int k, int looks, bt_island_head *head,
                                const void **payload) {
     bt_err err = BT_ERR_INIT;
@@ -98,7 +98,7 @@ static inline bool take_answer(wire *x, int k, int looks, bt_island_head *head,
     return false;
 }
 
-/* takes answers until one of this type; its payload is copied to out */
+/* Takes replies until one of this type arrives; copies its payload to out. */
 static inline bt_island_head expect(wire *x, int k, bt_island_type type, void *out, size_t size) {
     bt_island_head head;
     const void *payload;
@@ -137,7 +137,7 @@ static inline void send_hello(wire *x, int k, const char *more) {
     bt_text_release(&t);
 }
 
-/* an update of island 0, all of whose elements are `value` */
+/* Sends an update of island 0 whose elements are all `value`. */
 static inline void push(wire *x, bt_push_kind kind, float value) {
     peer *p = &x->w->at[0];
     const size_t bytes = x->w->elements * sizeof(float);
@@ -168,7 +168,7 @@ static inline void push_new(wire *x, float value) {
     assert_int_equal(x->w->at[0].go.seq, x->w->at[0].seq);
 }
 
-/* island 0 is a member, and has brought the weights */
+/* Makes island 0 a member that has uploaded the weights. */
 static inline void join_hub(wire *x) {
     peer *p = &x->w->at[0];
     p->epoch = 0;

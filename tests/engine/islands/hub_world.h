@@ -1,4 +1,4 @@
-/* hub_world.h - a hub with islands made of frames, for tests of what it answers. */
+/* hub_world.h - a hub and simulated islands that exchange frames, for tests of its replies. */
 #ifndef BT_TESTS_ENGINE_ISLANDS_HUB_WORLD_H
 #define BT_TESTS_ENGINE_ISLANDS_HUB_WORLD_H
 
@@ -8,13 +8,13 @@
 
 enum { PEERS = 4 };
 
-typedef struct peer { /* an island: what the hub told it last */
+typedef struct peer { /* an island with the newest reply of the hub */
     bt_island_welcome welcome;
     bt_island_go go;
     int64_t gos, resends, strangers;
     char refused[512], notice[512];
     bool gone;
-    bool narrow; /* its connection has room for so many parts of weights, no more */
+    bool narrow; /* Its connection accepts a limited number of parts of the weights. */
     int64_t room, parts, next_part;
     uint64_t seq, epoch;
 } peer;
@@ -119,7 +119,7 @@ static inline void hello(world *w, int i, const char *more) {
     bt_text_release(&t);
 }
 
-/* an update whose elements are all `value`: of a delta those of the fragment of its round */
+/* Sends an update whose elements are all `value`; a delta contains the fragment of its round. */
 static inline void send_update(world *w, int i, bt_push_kind kind, float value, int64_t tokens) {
     peer *p = &w->at[i];
     const bt_hub_model *m = w->hub->model;

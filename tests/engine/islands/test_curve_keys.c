@@ -1,5 +1,5 @@
-/* test_curve_keys.c - keys of a hub and its islands are made in an order in which a failure half way costs
- * nothing: they are made again, and fit. */
+/* test_curve_keys.c - keys of a hub and its islands are created in an order in which an interruption is
+ * harmless: the next call creates a matching pair. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ static void must_make(const char *name, bool new) {
     assert_int_equal(made, new);
 }
 
-/* the hub accepts the key that the island has */
+/* Checks that the hub accepts the island's key. */
 static void fits(const char *name) {
     bt_curve_keys hub, island;
     char listed[64];
@@ -44,21 +44,21 @@ static void fits(const char *name) {
     assert_string_equal(listed, name);
 }
 
-static void a_failure_half_way_is_made_good(void **state) {
+static void an_interruption_is_repaired(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bool made;
     must_make("first", true);
     must_make("first", false);
     fits("first");
-    /* its public key cannot be written: there is no secret one without it */
+    /* The public key cannot be written, so there is no secret key either. */
     assert_int_equal(mkdir(in_dir("allowed/second.pub"), 0700), 0);
     assert_int_equal(bt_curve_make(dir, "second", &made, &err), BT_IO);
     assert_non_null(strstr(err.msg, "allowed/second.pub"));
     assert_int_equal(rmdir(in_dir("allowed/second.pub")), 0);
     must_make("second", true);
     fits("second");
-    /* a secret key that was cut off by a death */
+    /* a secret key truncated by a crash */
     FILE *f = fopen(in_dir("third.key.tmp"), "w");
     assert_true(f && fputs("# keys of the bi", f) >= 0 && fclose(f) == 0);
     must_make("third", true);
@@ -69,7 +69,7 @@ static void a_failure_half_way_is_made_good(void **state) {
     assert_int_not_equal(access(in_dir("third.key.tmp"), F_OK), 0);
 }
 
-static void keys_of_another_hub_are_told(void **state) {
+static void keys_of_another_hub_are_reported(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     bool made;
@@ -83,8 +83,8 @@ static void keys_of_another_hub_are_told(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_failure_half_way_is_made_good),
-                                       cmocka_unit_test(keys_of_another_hub_are_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_interruption_is_repaired),
+                                       cmocka_unit_test(keys_of_another_hub_are_reported)};
     char command[64];
     if (!mkdtemp(dir)) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

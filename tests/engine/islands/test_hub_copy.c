@@ -1,5 +1,5 @@
-/* test_hub_copy.c - an island's copy of the hub's weights is the hub's, whatever an asynchronous hub does between
- * its answer and the fetch, or between two chunks of one. */
+/* test_hub_copy.c - an island's copy of the weights equals the hub's, whatever an asynchronous hub does
+ * between its reply and the fetch, or between two chunks. */
 #include "engine/islands/island/hub_copy.h"
 
 #include <math.h>
@@ -8,13 +8,13 @@
 
 enum { QUEUE = 64 };
 
-typedef struct line { /* of island 0 to the hub and back, in this process */
+typedef struct line { /* connection of island 0 to the hub, in this process */
     world *w;
     unsigned char *frames[QUEUE];
     size_t bytes[QUEUE], head, tail;
     int fetches;
-    const char *refuses; /* the hub's answer to all fetches; NULL: what they ask for */
-    int late_at; /* before this fetch reaches the hub, island 1's next update does; 0: before none */
+    const char *refuses; /* reply of the hub to all fetches; NULL: the requested parts */
+    int late_at;         /* Island 1's next update reaches the hub before this fetch; 0: never */
 } line;
 
 static bt_port_state to_line(void *ctx, const bt_hub_peer *to, const void *frame, size_t bytes) {
@@ -42,7 +42,7 @@ static bt_port_state send_line(void *ctx, const void *frame, size_t bytes, int t
     if (head.type == BT_ISLAND_FETCH && l->refuses) {
         unsigned char out[BT_ISLAND_HEAD + 512];
         head = (bt_island_head){.type = BT_ISLAND_REFUSED, .bytes = (uint32_t)strlen(l->refuses)};
-        assert_true(l->fetches < 10000); /* not for ever */
+        assert_true(l->fetches < 10000); /* limits the loop */
         return to_line(l, &from, out, bt_island_write(out, &head, l->refuses));
     }
     assert_int_equal(bt_hub_receive(l->w->hub, &from, frame, bytes, now_ns, &err), BT_OK);
@@ -77,7 +77,7 @@ static void follow(copy_world *c) {
         fail_msg("%s", err.msg);
 }
 
-/* island 1 joins and brings the weights, then island 0, by the client */
+/* Island 1 joins and uploads the weights, then island 0 joins through the client. */
 static void begin(copy_world *c, const char *vocab) {
     bt_err err = BT_ERR_INIT;
     *c = (copy_world){.work = NULL};
@@ -115,7 +115,7 @@ static void end(copy_world *c) {
     close_world(c->l.w);
 }
 
-/* a step of island 0 that is skipped: the hub's version is that of the others' updates */
+/* Island 0 skips a step, so only updates of its peer raise the hub's version. */
 static void skip_step(copy_world *c) {
     bt_err err = BT_ERR_INIT;
     bool rejoined;
@@ -147,15 +147,15 @@ static void it_follows_by_updates(void **state) {
         skip_step(&c);
         assert_int_equal(c.go.version, r + 1);
         follow(&c);
-        assert_false(c.fetched); /* one update behind: that is enough */
+        assert_false(c.fetched); /* One update behind is recent enough. */
         assert_int_equal(c.copy.version, r + 1);
         assert_true(furthest(&c) < 1e-6);
     }
     end(&c);
 }
 
-/* Weights that are newer than was asked for have the newer update already */
-static void newer_weights_are_known_to_be_newer(void **state) {
+/* Weights newer than requested already contain the newer update. */
+static void newer_weights_are_recognized(void **state) {
     copy_world c;
     (void)state;
     begin(&c, "model.vocab=64");
@@ -170,22 +170,22 @@ static void newer_weights_are_known_to_be_newer(void **state) {
     skip_step(&c);
     assert_int_equal(c.go.version, 3);
     follow(&c);
-    assert_true(furthest(&c) < 1e-6); /* the third update is not added to itself */
+    assert_true(furthest(&c) < 1e-6); /* The third update is not added twice. */
     end(&c);
 }
 
-/* chunks of two versions: some of them have the newer update */
-static void chunks_of_two_versions_are_known(void **state) {
+/* chunks of two versions, some of which contain the newer update */
+static void chunks_of_two_versions_are_recognized(void **state) {
     copy_world c;
     (void)state;
     begin(&c, "model.vocab=8192");
     assert_true(bt_vector_bytes(&c.copy.plain) > 4 * (size_t)BT_ISLAND_CHUNK);
     for (int r = 0; r < 2; r++) send_update(c.l.w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     skip_step(&c);
-    c.l.late_at = c.l.fetches + 3; /* two questions are on their way before the first answer */
+    c.l.late_at = c.l.fetches + 3; /* Two requests are in flight before the first reply. */
     follow(&c);
     assert_true(c.fetched);
-    assert_true(furthest(&c) > 0.01); /* the first chunks are of the version before */
+    assert_true(furthest(&c) > 0.01); /* The first chunks belong to the previous version. */
     assert_int_equal(c.copy.version, 2);
     skip_step(&c);
     assert_int_equal(c.go.version, 3);
@@ -195,8 +195,8 @@ static void chunks_of_two_versions_are_known(void **state) {
     end(&c);
 }
 
-/* what an earlier question left on its way is no answer to this one */
-static void stale_chunks_are_passed_over(void **state) {
+/* A delayed chunk of an earlier request is ignored. */
+static void stale_chunks_are_ignored(void **state) {
     copy_world c;
     (void)state;
     begin(&c, "model.vocab=64");
@@ -209,7 +209,8 @@ static void stale_chunks_are_passed_over(void **state) {
                                  .island = c.client.island,
                                  .incarnation = c.client.incarnation,
                                  .bytes = sizeof old};
-    send_line(&c.l, frame, bt_island_write(frame, &head, &old), 0); /* its answer comes late */
+    /* The delayed reply arrives. */
+    send_line(&c.l, frame, bt_island_write(frame, &head, &old), 0);
     free(frame);
     for (int r = 0; r < 2; r++) send_update(c.l.w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     c.go.version = 4;
@@ -219,9 +220,9 @@ static void stale_chunks_are_passed_over(void **state) {
     end(&c);
 }
 
-/* A process of the hub at the wrong place of --hub refuses all that it is asked for. A refusal or two may be the
- * answer to an earlier question */
-static void a_hub_that_refuses_all_is_told(void **state) {
+/* A hub process listed in the wrong position of --hub refuses every request. One or two refusals may still
+ * belong to an earlier request. */
+static void a_hub_that_refuses_all_is_reported(void **state) {
     copy_world c;
     bt_err err = BT_ERR_INIT;
     (void)state;
@@ -236,10 +237,10 @@ static void a_hub_that_refuses_all_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(it_follows_by_updates),
-                                       cmocka_unit_test(newer_weights_are_known_to_be_newer),
-                                       cmocka_unit_test(chunks_of_two_versions_are_known),
-                                       cmocka_unit_test(stale_chunks_are_passed_over),
-                                       cmocka_unit_test(a_hub_that_refuses_all_is_told)};
+                                       cmocka_unit_test(newer_weights_are_recognized),
+                                       cmocka_unit_test(chunks_of_two_versions_are_recognized),
+                                       cmocka_unit_test(stale_chunks_are_ignored),
+                                       cmocka_unit_test(a_hub_that_refuses_all_is_reported)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

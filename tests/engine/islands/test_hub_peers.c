@@ -1,5 +1,5 @@
-/* test_hub_peers.c - who connects to a hub and does not speak as an island does: without a key, in another protocol,
- * or with an accepted key and heartbeats of libzmq. Nothing of it reaches the weights, and the hub goes on. */
+/* test_hub_peers.c - peers that are no islands: without a key, with another protocol, or with an accepted
+ * key and heartbeats of libzmq. They do not affect the weights, and the hub continues. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -7,7 +7,7 @@
 
 #include "tests/engine/islands/hub_wire.h"
 
-/* bytes over plain TCP, until the hub has read them or closed the connection */
+/* Sends bytes over plain TCP until the hub has read them or closed the connection. */
 static void send_plain(wire *x, const void *bytes, size_t n) {
     const char *address = bt_hub_socket_address(x->socket);
     const struct sockaddr_in to = {.sin_family = AF_INET,
@@ -21,7 +21,7 @@ static void send_plain(wire *x, const void *bytes, size_t n) {
     close(fd);
 }
 
-/* a client of libzmq with no keys; nothing of what it says arrives */
+/* A libzmq client without keys; none of its messages arrive. */
 static void no_key(wire *x) {
     char endpoint[160];
     const int linger = 0;
@@ -38,7 +38,7 @@ static void no_key(wire *x) {
     zmq_close(s);
 }
 
-/* the greeting of ZMTP 3.1 and what may follow it: another mechanism, frames that are too long, unknown commands */
+/* the greeting of ZMTP 3.1 followed by another mechanism, frames that are too long, or unknown commands */
 static void odd_greetings(wire *x) {
     enum { GREETING = 64, MORE = 512 };
     unsigned char bytes[GREETING + MORE];
@@ -63,7 +63,7 @@ static void odd_greetings(wire *x) {
     }
 }
 
-/* An accepted key, but another program, which asks for a sign of life every millisecond */
+/* Another program with an accepted key requests a heartbeat every millisecond. */
 static void heartbeats(wire *x) {
     const int every_ms = 1, timeout_ms = 500;
     bt_island_head head;
@@ -76,7 +76,7 @@ static void heartbeats(wire *x) {
     assert_int_equal(zmq_setsockopt(s, ZMQ_HEARTBEAT_TIMEOUT, &timeout_ms, sizeof timeout_ms), 0);
     assert_int_equal(zmq_connect(s, endpoint), 0);
     x->client[1] = s;
-    bool answered = false; /* a message may be lost with a connection */
+    bool answered = false; /* A message may be lost with a connection. */
     for (int i = 0; i < 50 && !answered; i++) {
         send_hello(x, 1, "model=00\n");
         answered = take_answer(x, 1, 20, &head, &payload) && head.type == BT_ISLAND_REFUSED;
@@ -102,7 +102,7 @@ static void other_peers_change_nothing(void **state) {
         peers[i](&x);
         assert_int_equal(x.w->hub->model->version, version);
         assert_true(x.w->hub->model->theta[0] == theta);
-        push_new(&x, 0.01f); /* the hub goes on */
+        push_new(&x, 0.01f); /* The hub continues. */
         assert_int_equal(x.w->hub->model->version, version + 1);
     }
     close_wire(&x);

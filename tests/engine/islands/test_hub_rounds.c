@@ -1,5 +1,5 @@
-/* test_hub_rounds.c - rounds that go on without an island, and updates that are applied one by one: quorum and
- * late updates, asynchronous deltas, the data of the round after, norms of each kind. */
+/* test_hub_rounds.c - rounds that continue without an island, and updates that are applied one by one:
+ * quorum and late updates, asynchronous deltas, data assignment, norms of each kind. */
 #include <math.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -8,8 +8,8 @@
 #include "engine/islands/hub/hub_state.h"
 #include "tests/engine/islands/hub_world.h"
 
-/* the data of the round after are told with each round, and are that round's */
-static void own_steps_know_their_next_data(void **state) {
+/* The data of the next round are announced with each round and are used in it. */
+static void the_data_of_the_next_round_are_announced(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "diloco", "--inner", "5", "--steps", "12", "--set",
                      "islands.warmup=0");
@@ -35,7 +35,7 @@ static void own_steps_know_their_next_data(void **state) {
     close_world(w);
 }
 
-/* rounds of a tenth of the steps before them, until they have --inner; each island has the data of all */
+/* Rounds grow by a tenth of the steps done, up to --inner; each island uses its own data. */
 static void rounds_grow(void **state) {
     static const int64_t want[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                    1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 5};
@@ -109,7 +109,7 @@ static void fragments_take_turns(void **state) {
             assert_true(fabs(m->theta[begin + n - 1] - theta[f]) < 1e-4);
         }
     }
-    /* the log's replay has the same bits */
+    /* Replaying the log gives the same bits. */
     const bt_hub_cfg cfg = w->hub->cfg;
     float *was = malloc(m->n * sizeof *was);
     memcpy(was, m->theta, m->n * sizeof *was);
@@ -149,7 +149,7 @@ static const char *newest_event(const world *w) {
     return w->sink->events[w->sink->n_events - 1].title;
 }
 
-/* what the hub says of an island's updates, and of all of them */
+/* Checks the hub's counters for one island and for all. */
 static void counted(const world *w, int i, int64_t updates, int64_t left_out) {
     uint64_t by_staleness = 0;
     int64_t all = 0;
@@ -160,7 +160,7 @@ static void counted(const world *w, int i, int64_t updates, int64_t left_out) {
     assert_int_equal(by_staleness, all);
 }
 
-static void a_quorum_goes_on(void **state) {
+static void a_quorum_continues(void **state) {
     (void)state;
     world *w = WORLD(3, "--steps", "3", "--lr", "0.1");
     w->hub->cfg.quorum = 2;
@@ -169,7 +169,7 @@ static void a_quorum_goes_on(void **state) {
     const bt_island_go slow = w->at[2].go;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     pass(w, 5);
-    assert_int_equal(w->hub->model->version, 0); /* one is no quorum */
+    assert_int_equal(w->hub->model->version, 0); /* One island is no quorum. */
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     pass(w, 0.9);
     assert_int_equal(w->hub->model->version, 0);
@@ -177,7 +177,7 @@ static void a_quorum_goes_on(void **state) {
     assert_int_equal(w->hub->model->version, 1);
     assert_non_null(strstr(newest_event(w), "continues with 2 of 3 islands"));
     assert_int_equal(w->at[0].go.clock, 1);
-    /* the third's gradient is of other weights */
+    /* The third island's gradient belongs to older weights. */
     const int64_t tokens = w->hub->tokens;
     send_update(w, 2, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 1);
@@ -186,14 +186,15 @@ static void a_quorum_goes_on(void **state) {
     assert_int_equal(w->at[2].go.outcome, BT_UPDATE_CLOSED);
     counted(w, 2, 0, 1);
     assert_int_equal(w->at[2].go.version, 1);
-    assert_int_equal(w->at[2].go.begin, slow.begin); /* and are the first to be dealt again */
-    /* all three in time: nobody waits */
+    /* These sequences are assigned again first. */
+    assert_int_equal(w->at[2].go.begin, slow.begin);
+    /* All three are in time, so the hub does not wait. */
     for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 2);
     assert_int_equal(w->hub->tokens, tokens + 30);
     for (int i = 0; i < 3; i++) assert_int_equal(w->at[i].go.outcome, BT_UPDATE_APPLIED);
     counted(w, 2, 1, 1);
-    /* the job ends for all, also for one with a step fewer */
+    /* The job ends for all islands, also for one with a step fewer. */
     for (int i = 0; i < 3; i++) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     for (int i = 0; i < 3; i++) assert_int_equal(w->at[i].go.steps, 0);
     close_world(w);
@@ -210,19 +211,19 @@ static void a_late_delta_is_averaged(void **state) {
     send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
     theta -= 0.7 * 0.1;
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
-    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* a round late */
+    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* one round late */
     theta -= 0.2 / 2;
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     assert_int_equal(w->at[1].go.clock, 5);
     assert_int_equal(w->at[1].go.staleness, 1);
     assert_int_equal(w->at[1].go.outcome, BT_UPDATE_APPLIED); /* in another way */
     const bt_island_go slow = w->at[1].go;
-    for (int r = 0; r < 2; r++) { /* which makes nobody else late */
+    for (int r = 0; r < 2; r++) { /* The remaining islands do not become late. */
         send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
         theta -= 0.7 * 0.1;
     }
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
-    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* two late: left out */
+    send_update(w, 1, BT_PUSH_DELTA, 0.2f, 50); /* Two rounds late: rejected. */
     assert_true(fabs(w->hub->model->theta[0] - theta) < 1e-6);
     assert_non_null(strstr(newest_event(w), "2 rounds late: left out"));
     assert_int_equal(w->at[1].go.outcome, BT_UPDATE_LATE);
@@ -240,7 +241,7 @@ static bool has_event(const world *w, const char *words) {
     return false;
 }
 
-/* rounds of a second each, in which all islands of the world push */
+/* Rounds of one second in which all islands of the world push. */
 static void usual_rounds(world *w, int islands, int rounds) {
     for (int r = 0; r < rounds; r++) {
         pass(w, 1);
@@ -248,7 +249,7 @@ static void usual_rounds(world *w, int islands, int rounds) {
     }
 }
 
-/* island 1 sends signs of life only, a tenth of a second apart */
+/* Island 1 sends only heartbeats, a tenth of a second apart. */
 static void only_beats(world *w, int i, double seconds) {
     for (double t = 0; t < seconds - 0.05; t += 0.1) {
         post(w, i, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
@@ -272,14 +273,15 @@ static void a_frozen_island_is_named_and_left_behind(void **state) {
     assert_non_null(strstr(w->at[0].notice, "waits for island 'island-1'"));
     assert_string_equal(w->at[1].notice, "");
     assert_int_equal(w->hub->model->version, 4);
-    only_beats(w, 1, 1); /* 3 usual rounds are over */
+    only_beats(w, 1, 1); /* 3 usual rounds have passed. */
     assert_int_equal(w->hub->model->version, 5);
     assert_true(has_event(w, "the job continues without it"));
-    /* nobody waits for it in the rounds after */
+    /* The hub does not wait for it in the following rounds. */
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < 3; i += 2) send_update(w, i, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 8);
-    /* it is back: its old update is left out, its data are dealt again, and it is waited for as before */
+    /* The island returns: its old update is rejected, its data are assigned again, and the hub waits for it
+     * as before. */
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->at[1].go.outcome, BT_UPDATE_CLOSED);
     assert_int_equal(w->at[1].go.begin, before.begin);
@@ -291,8 +293,8 @@ static void a_frozen_island_is_named_and_left_behind(void **state) {
     close_world(w);
 }
 
-/* a member that sends signs of life for ever and no update is declared dead by --silence */
-static void signs_of_life_do_not_last_for_ever(void **state) {
+/* A member that sends heartbeats but no update is declared dead after --silence. */
+static void heartbeats_without_updates_end_at_the_silence_limit(void **state) {
     (void)state;
     world *w = WORLD(2, "--steps", "40");
     w->hub->cfg.overdue_s = 2;
@@ -302,7 +304,7 @@ static void signs_of_life_do_not_last_for_ever(void **state) {
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     only_beats(w, 1, 5);
     assert_int_equal(w->hub->members[1].state, BT_MEMBER_TRAINS);
-    for (int k = 0; k < 5; k++) { /* the other one is well */
+    for (int k = 0; k < 5; k++) { /* The other island is healthy. */
         send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
         only_beats(w, 1, 4);
     }
@@ -311,8 +313,8 @@ static void signs_of_life_do_not_last_for_ever(void **state) {
     close_world(w);
 }
 
-/* a round that takes all islands long (an evaluation) leaves no island behind */
-static void a_long_round_of_all_leaves_nobody_behind(void **state) {
+/* A round that takes all islands long (an evaluation) excludes no island. */
+static void a_long_round_of_all_excludes_no_island(void **state) {
     (void)state;
     world *w = WORLD(2, "--steps", "40");
     w->hub->cfg.overdue_s = 2;
@@ -331,8 +333,9 @@ static void a_long_round_of_all_leaves_nobody_behind(void **state) {
     close_world(w);
 }
 
-/* islands with a bound of staleness: a frozen one stops the others for a while, then begins beside them */
-static void a_bound_does_not_freeze_the_others(void **state) {
+/* With bounded staleness, a frozen island stops its peers for a limited time, after which they continue
+ * without it. */
+static void a_bound_does_not_freeze_the_peers(void **state) {
     (void)state;
     world *w = WORLD(2, "--mode", "ps", "--staleness", "1", "--steps", "100");
     w->hub->cfg.overdue_s = 2;
@@ -342,7 +345,7 @@ static void a_bound_does_not_freeze_the_others(void **state) {
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     const int64_t bound = w->hub->model->version, gos = w->at[0].gos;
     only_beats(w, 1, 1);
-    assert_int_equal(w->at[0].gos, gos); /* it waits */
+    assert_int_equal(w->at[0].gos, gos); /* The island waits. */
     only_beats(w, 1, 3);
     assert_int_equal(w->at[0].gos, gos + 1);
     for (int k = 0; k < 6; k++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
@@ -362,7 +365,7 @@ typedef struct full_disk {
     int waits, until;
 } full_disk;
 
-/* the limit of file sizes stands for a disk: EFBIG comes as ENOSPC does */
+/* A limit of file sizes simulates a full disk: EFBIG is handled like ENOSPC. */
 static void set_limit(rlim_t bytes, rlim_t most) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, most}), 0);
 }
@@ -391,20 +394,20 @@ static void a_full_disk_delays_answers(void **state) {
     set_limit(100, disk.before.rlim_max);
     const int64_t gos = w->at[1].gos;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
-    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10); /* returns when there is room */
+    send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10); /* returns when there is space */
     assert_int_equal(disk.waits, 2);
     assert_int_equal(w->at[1].gos, gos + 1);
     assert_true(has_event(w, "cannot write the log of updates in"));
     assert_true(has_event(w, "the disk takes updates again"));
     assert_string_equal(w->at[0].notice, "the hub's disk takes updates again");
-    /* a checkpoint that the disk refuses is no end either */
+    /* A checkpoint that cannot be written does not end the hub either. */
     set_limit(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_all_save(w->hub, &err), BT_OK);
     assert_int_equal(w->hub->unsaved.code, BT_IO);
     set_limit(disk.before.rlim_cur, disk.before.rlim_max);
     usual_rounds(w, 2, 1);
     const int64_t version = w->hub->model->version;
-    /* every acknowledged update is in the log, whole and once */
+    /* The log contains every acknowledged update, completely and once. */
     const bt_hub_cfg cfg = w->hub->cfg;
     float *was = malloc(w->hub->model->n * sizeof *was);
     memcpy(was, w->hub->model->theta, w->hub->model->n * sizeof *was);
@@ -421,7 +424,7 @@ static void a_full_disk_delays_answers(void **state) {
     assert_int_equal(system(command), 0);
 }
 
-/* gradients are no measure of deltas */
+/* Norms of gradients are not used for deltas. */
 static void norms_are_of_one_kind(void **state) {
     (void)state;
     world *w = WORLD(1, "--mode", "diloco", "--inner", "2", "--steps", "50", "--set",
@@ -433,15 +436,15 @@ static void norms_are_of_one_kind(void **state) {
     assert_int_equal(w->hub->model->version, 7);
     for (int i = 0; i < 4; i++) send_update(w, 0, BT_PUSH_DELTA, 0.1f, 20);
     send_update(w, 0, BT_PUSH_DELTA, 50, 20);
-    assert_int_equal(w->hub->model->version, 11); /* that one is left out */
+    assert_int_equal(w->hub->model->version, 11); /* This update is rejected. */
     assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
     counted(w, 0, 11, 1);
     close_world(w);
 }
 
-/* ---- what became of an update ------------------------------------------------------------------------- */
+/* ---- repeated replies -------------------------------------------------------------------------------- */
 
-/* an answer that was lost is given again, by a hub that was started again too */
+/* A lost reply is sent again, also by a hub that was restarted. */
 static void an_answer_outlives_the_hub(void **state) {
     (void)state;
     char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64], was[200];
@@ -456,7 +459,7 @@ static void an_answer_outlives_the_hub(void **state) {
     assert_int_equal(w->at[0].go.outcome, BT_UPDATE_POISONED);
     assert_int_equal(w->at[0].go.clock, 6);
     counted(w, 0, 5, 1);
-    w->at[0].seq--; /* the same again */
+    w->at[0].seq--; /* The same update again. */
     const int64_t gos = w->at[0].gos;
     send_update(w, 0, BT_PUSH_GRADIENT, 1, 10);
     assert_int_equal(w->at[0].gos, gos + 1);
@@ -487,19 +490,20 @@ static void an_answer_outlives_the_hub(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(own_steps_know_their_next_data),
-                                       cmocka_unit_test(rounds_grow),
-                                       cmocka_unit_test(asynchronous_deltas_are_averaged),
-                                       cmocka_unit_test(fragments_take_turns),
-                                       cmocka_unit_test(a_quorum_goes_on),
-                                       cmocka_unit_test(a_late_delta_is_averaged),
-                                       cmocka_unit_test(a_frozen_island_is_named_and_left_behind),
-                                       cmocka_unit_test(signs_of_life_do_not_last_for_ever),
-                                       cmocka_unit_test(a_long_round_of_all_leaves_nobody_behind),
-                                       cmocka_unit_test(a_bound_does_not_freeze_the_others),
-                                       cmocka_unit_test(a_full_disk_delays_answers),
-                                       cmocka_unit_test(norms_are_of_one_kind),
-                                       cmocka_unit_test(an_answer_outlives_the_hub)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_data_of_the_next_round_are_announced),
+        cmocka_unit_test(rounds_grow),
+        cmocka_unit_test(asynchronous_deltas_are_averaged),
+        cmocka_unit_test(fragments_take_turns),
+        cmocka_unit_test(a_quorum_continues),
+        cmocka_unit_test(a_late_delta_is_averaged),
+        cmocka_unit_test(a_frozen_island_is_named_and_left_behind),
+        cmocka_unit_test(heartbeats_without_updates_end_at_the_silence_limit),
+        cmocka_unit_test(a_long_round_of_all_excludes_no_island),
+        cmocka_unit_test(a_bound_does_not_freeze_the_peers),
+        cmocka_unit_test(a_full_disk_delays_answers),
+        cmocka_unit_test(norms_are_of_one_kind),
+        cmocka_unit_test(an_answer_outlives_the_hub)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_hub_server.c - the hub with islands made of frames: whose update is applied when, and never twice; the
- * bound of staleness over 10 000 clocks; death; what is refused. */
+/* test_hub_server.c - the hub with simulated islands: when updates are applied, and never twice; bounded
+ * staleness over 10 000 clocks; dead islands; refused messages. */
 #include "engine/islands/hub/hub_server.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static void gradients_are_added_by_tokens(void **state) {
     hello(w, 0, "");
     assert_int_equal(w->at[0].welcome.want_weights, 1);
     send_update(w, 0, BT_PUSH_WEIGHTS, 0.5f, 0);
-    assert_int_equal(w->at[0].gos, 0); /* the job begins with the second */
+    assert_int_equal(w->at[0].gos, 0); /* The job begins with the second island. */
     hello(w, 1, "");
     assert_int_equal(w->at[1].welcome.want_weights, 0);
     assert_int_equal(w->at[0].gos + w->at[1].gos, 2);
@@ -31,21 +31,21 @@ static void gradients_are_added_by_tokens(void **state) {
     assert_int_equal(w->at[1].go.stride, 8);
 
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 100);
-    assert_int_equal(w->at[0].gos, 1); /* waits for the other */
+    assert_int_equal(w->at[0].gos, 1); /* The first waits for the second. */
     send_update(w, 1, BT_PUSH_GRADIENT, 0.004f, 300);
     assert_int_equal(w->at[0].gos, 2);
     const double mean = (0.001 * 100 + 0.004 * 300) / 400, norm = mean * sqrt((double)w->elements);
     assert_true(fabs(w->at[1].go.grad_norm - norm) < 1e-6 * norm);
     assert_int_equal(w->at[1].go.tokens, 400);
     assert_int_equal(w->hub->model->version, 1);
-    /* AdamW's first step by equal gradients: lr for every element, decay apart */
+    /* AdamW's first step with equal gradients: lr for every element, decay separately. */
     const bt_tensor *gain = NULL;
     for (size_t k = 0; k < w->hub->model->setup.params.n && !gain; k++)
         if (!w->hub->model->setup.params.tensors[k].decay)
             gain = &w->hub->model->setup.params.tensors[k];
     assert_true(fabs(w->hub->model->theta[gain->offset] - (0.5 - 0.1)) < 1e-4);
 
-    /* a skipped step of one, then the job is done, and both are told */
+    /* One island skips a step, then the job is finished, and both are notified. */
     send_update(w, 0, BT_PUSH_GRADIENT, 0, 0);
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 300);
     assert_int_equal(w->at[0].go.tokens, 300);
@@ -62,15 +62,16 @@ static void a_repeated_update_is_applied_once(void **state) {
     join(w, 1);
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     const int64_t gos = w->at[0].gos;
-    w->at[0].seq--; /* the answer was lost: the same again, with the base of then */
+    /* The reply was lost: the island sends the same update with its old base again. */
+    w->at[0].seq--;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->at[0].gos, gos + 1);
-    w->at[0].seq -= 2; /* and one before it */
+    w->at[0].seq -= 2; /* and the previous one */
     send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->at[0].gos, gos + 1);
-    /* chunks that did not arrive are asked for */
+    /* Missing chunks are requested again. */
     const bt_island_push push = {.kind = BT_PUSH_GRADIENT,
                                  .bytes = (int64_t)(w->elements * sizeof(float)),
                                  .base = 1,
@@ -83,7 +84,7 @@ static void a_repeated_update_is_applied_once(void **state) {
     close_world(w);
 }
 
-static void a_dead_island_holds_up_nobody(void **state) {
+static void a_dead_island_blocks_no_peer(void **state) {
     (void)state;
     world *w = WORLD(2, "--steps", "10");
     bt_err err = BT_ERR_INIT;
@@ -95,8 +96,8 @@ static void a_dead_island_holds_up_nobody(void **state) {
         assert_int_equal(bt_hub_tick(w->hub, now_ns += 200000000, &err), BT_OK);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->at[0].go.clock, 1);
-    assert_int_equal(w->at[0].go.begin, 4); /* the dead one's data come first */
-    /* its update comes too late; it joins again where the others are */
+    assert_int_equal(w->at[0].go.begin, 4); /* Data of the dead island come first. */
+    /* Its update arrives too late; it joins again at the current round. */
     w->at[1].gone = false;
     w->at[1].strangers = 0;
     send_update(w, 1, BT_PUSH_GRADIENT, 0.001f, 10);
@@ -113,7 +114,7 @@ static void ask_for_parts(world *w, int i, int64_t first, int64_t n) {
     post(w, i, (bt_island_head){.type = BT_ISLAND_FETCH, .bytes = sizeof f}, &f);
 }
 
-/* an island that had to ask for them again would wait two seconds in each step */
+/* An island that had to request parts again would wait two seconds in each step. */
 static void parts_wait_for_room(void **state) {
     (void)state;
     world *w = WORLD(1, "--steps", "10", "--set", "model.d_model=256", "--set", "model.vocab=1024");
@@ -128,7 +129,8 @@ static void parts_wait_for_room(void **state) {
     assert_int_equal(p->parts, 1);
     p->room = 0;
     assert_true(bt_hub_serve(w->hub));
-    ask_for_parts(w, 0, 2, 2); /* goes on where the first ends: behind it, not in its place */
+    /* A request that continues where the first ends is appended, and does not replace it. */
+    ask_for_parts(w, 0, 2, 2);
     assert_int_equal(p->parts, 1);
     p->room = 2;
     assert_true(bt_hub_serve(w->hub));
@@ -136,7 +138,7 @@ static void parts_wait_for_room(void **state) {
     p->room = 9;
     assert_false(bt_hub_serve(w->hub));
     assert_int_equal(p->parts, 4);
-    /* what is asked for anew takes the place of what waits */
+    /* A new request replaces the waiting one. */
     p->room = 0;
     ask_for_parts(w, 0, 0, 2);
     p->next_part = 3;
@@ -144,7 +146,7 @@ static void parts_wait_for_room(void **state) {
     ask_for_parts(w, 0, 3, 1);
     assert_int_equal(p->parts, 5);
     assert_false(bt_hub_serve(w->hub));
-    /* no more than there are, and none for one that is gone */
+    /* Requests beyond the end send what exists; a dead island receives nothing. */
     p->next_part = chunks - 1;
     ask_for_parts(w, 0, chunks - 1, 64);
     assert_int_equal(p->parts, 6);
@@ -164,15 +166,16 @@ static void the_bound_holds(void **state) {
     static unsigned char trained[SEQUENCES];
     world *w = WORLD(ISLANDS, "--mode", "ps", "--staleness", "4", "--steps", "1000000", "--set",
                      "model.layers=1", "--lr-schedule", "constant", "--lr", "1e-6");
-    w->hub->cfg.sink = NULL; /* its list of steps would be too short */
+    w->hub->cfg.sink = NULL; /* Its list of steps would be too short. */
     join(w, ISLANDS);
     int64_t seen[ISLANDS] = {0}, updates = 0, most = 0;
     uint64_t s = 99;
     while (updates < CLOCKS) {
         s = s * 6364136223846793005u + 1442695040888963407u;
-        const int i = (s >> 33) % 100 < 75 ? 0 : 1 + (int)((s >> 45) % 2); /* one is much faster */
+        /* One island is much faster. */
+        const int i = (s >> 33) % 100 < 75 ? 0 : 1 + (int)((s >> 45) % 2);
         peer *p = &w->at[i];
-        if (p->gos == seen[i]) continue; /* waits for its go */
+        if (p->gos == seen[i]) continue; /* waits for its next round */
         seen[i] = p->gos;
         int64_t slowest = INT64_MAX;
         for (int k = 0; k < ISLANDS; k++)
@@ -217,7 +220,7 @@ static void deltas_take_an_outer_step(void **state) {
     join(w, 2);
     assert_int_equal(w->at[0].go.kind, BT_PUSH_DELTA);
     assert_int_equal(w->at[0].go.steps, 5);
-    assert_int_equal(w->at[1].go.begin, 20); /* each has five steps of four sequences */
+    assert_int_equal(w->at[1].go.begin, 20); /* Each island has five steps of four sequences. */
     double theta = 0.5, buf = 0;
     for (int r = 0; r < 4; r++) {
         send_update(w, 0, BT_PUSH_DELTA, 0.1f, 50);
@@ -231,7 +234,7 @@ static void deltas_take_an_outer_step(void **state) {
     close_world(w);
 }
 
-/* islands.outer_momentum=-1: of the islands of each round, also where one has left */
+/* islands.outer_momentum=-1 depends on the number of islands in each round, also after one has left. */
 static void momentum_follows_the_islands(void **state) {
     (void)state;
     world *w = WORLD(4, "--mode", "diloco", "--inner", "5", "--steps", "20", "--set",
@@ -258,7 +261,7 @@ static void keep_warning(void *ctx, bt_log_level level, const char *text) {
     if (level == BT_LOG_WARN) snprintf(warned, sizeof warned, "%s", text);
 }
 
-/* the next read of a hub's log fails so; 0: it does not. The engine calls this instead of libc's */
+/* errno of the next read of a hub's log; 0: success. Defined here instead of libc's. */
 static int log_errno;
 
 ssize_t read(int fd, void *to, size_t n) {
@@ -272,7 +275,7 @@ ssize_t read(int fd, void *to, size_t n) {
     return -1;
 }
 
-/* ---- a death of the hub ------------------------------------------------------------------------------ */
+/* ---- a restarted hub --------------------------------------------------------------------------------- */
 
 static void keep_in(world *w, const char *dir, int64_t replayed) {
     bt_err err = BT_ERR_INIT;
@@ -281,7 +284,7 @@ static void keep_in(world *w, const char *dir, int64_t replayed) {
     assert_int_equal(n, replayed);
 }
 
-/* what an island says of the update that it holds */
+/* The island reports the update that it holds. */
 static void hello_again(world *w, int i, const peer *as) {
     char holds[128];
     snprintf(holds, sizeof holds, "holds=%d %d %d %d %d %d\n", (int)as->seq, (int)as->go.begin,
@@ -289,7 +292,7 @@ static void hello_again(world *w, int i, const peer *as) {
     hello(w, i, holds);
 }
 
-static void a_hub_that_dies_goes_on(void **state) {
+static void a_restarted_hub_continues(void **state) {
     (void)state;
     char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
     bt_err err = BT_ERR_INIT;
@@ -302,15 +305,16 @@ static void a_hub_that_dies_goes_on(void **state) {
     for (int r = 0; r < 3; r++)
         for (int i = 0; i < 2; i++)
             send_update(w, i, BT_PUSH_GRADIENT, 0.001f * (float)(r + i + 1), 10);
-    send_update(w, 0, BT_PUSH_GRADIENT, 0.002f, 10); /* of a round that is not complete */
+    send_update(w, 0, BT_PUSH_GRADIENT, 0.002f, 10); /* The round is incomplete. */
     const bt_hub_cfg cfg = w->hub->cfg;
     const size_t n = w->hub->model->n;
     float *theta = malloc(n * sizeof *theta);
     memcpy(theta, w->hub->model->theta, n * sizeof *theta);
-    bt_hub_state_close(w->hub->state); /* it dies: no checkpoint since the first weights */
+    /* The hub dies without a checkpoint since the first weights. */
+    bt_hub_state_close(w->hub->state);
     bt_hub_destroy(w->hub);
 
-    /* a log that cannot be read is not one that ends: it stays as it is */
+    /* A log with a read error is not treated as complete: it is left unchanged. */
     int64_t replayed;
     log_errno = EIO;
     assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
@@ -326,7 +330,7 @@ static void a_hub_that_dies_goes_on(void **state) {
     assert_int_equal(w->hub->model->version, 3);
     assert_memory_equal(w->hub->model->theta, theta, n * sizeof *theta);
     const peer held = w->at[0];
-    /* the newest that was applied, whose go was lost: the island is where it was, with the same go */
+    /* The newest applied update, whose reply was lost: the island continues with the same reply. */
     const peer newest = w->at[1];
     char was[200];
     snprintf(was, sizeof was, "was=%d\nholds=%d %d %d %d %d %d\n", (int)newest.welcome.incarnation,
@@ -336,14 +340,14 @@ static void a_hub_that_dies_goes_on(void **state) {
     assert_int_equal(w->at[1].welcome.had, 1);
     assert_int_equal(w->at[1].welcome.resend, 0);
     assert_int_equal(w->at[1].seq, newest.seq);
-    /* not one of another incarnation */
+    /* An update of another incarnation is rejected. */
     hello(w, 1, was);
     assert_int_equal(w->at[1].welcome.had, 0);
-    hello_again(w, 1, &first); /* which was applied: the hub does not want it again */
+    hello_again(w, 1, &first); /* The update was applied, so the hub does not request it again. */
     assert_int_equal(w->at[1].welcome.resend, 0);
     hello_again(w, 0, &held);
     assert_int_equal(w->at[0].welcome.resend, 1);
-    assert_int_equal(w->at[1].go.clock, 3); /* both are back: the job goes on */
+    assert_int_equal(w->at[1].go.clock, 3); /* Both islands are back and the job continues. */
     assert_true(w->at[1].go.begin != held.go.begin);
     send_update(w, 0, BT_PUSH_GRADIENT, 0.002f, 10);
     send_update(w, 1, BT_PUSH_GRADIENT, 0.002f, 10);
@@ -351,7 +355,7 @@ static void a_hub_that_dies_goes_on(void **state) {
     assert_int_equal(w->at[0].go.clock, 4);
     assert_int_equal(w->at[1].go.clock, 4);
 
-    /* another hub in the same folder, and one that was damaged in its log's last record */
+    /* another hub in the same folder, and one whose last log record is damaged */
     bt_hub_state *second = NULL;
     bt_hub *other = NULL;
     assert_int_equal(bt_hub_create(&other, &cfg, &err), BT_OK);
@@ -364,7 +368,7 @@ static void a_hub_that_dies_goes_on(void **state) {
     assert_int_equal(bt_hub_state_open(&second, other, dir, &replayed, &err), BT_OK);
     bt_log_set(NULL, NULL, BT_LOG_WARN);
     assert_non_null(strstr(warned, "are not a whole record: they are dropped"));
-    assert_int_equal(other->model->version, 3); /* the fourth was never acknowledged then */
+    assert_int_equal(other->model->version, 3); /* The fourth update counts as not acknowledged. */
     bt_hub_state_close(second);
     bt_hub_destroy(other);
     close_world(w);
@@ -383,7 +387,7 @@ static void flip(const char *dir, int64_t at) {
     assert_int_equal(fclose(f), 0);
 }
 
-/* the hub of before dies; another begins in its folder */
+/* The hub dies and another one starts in its folder. */
 static void begin_anew(world *w, const char *dir, int64_t replayed) {
     const bt_hub_cfg cfg = w->hub->cfg;
     bt_err err = BT_ERR_INIT;
@@ -404,9 +408,9 @@ static off_t log_bytes(const char *dir) {
     return st.st_size;
 }
 
-/* A record in the middle of the log is damaged. One of a skipped step is in the next one, too; an update
- * is not, and those after it cannot be applied */
-static void a_damaged_record_costs_what_it_held(void **state) {
+/* A record in the middle of the log is damaged. The next record repeats a skipped step; an update is lost,
+ * and later ones cannot be applied. */
+static void a_damaged_record_loses_its_own_update(void **state) {
     (void)state;
     char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
     assert_non_null(mkdtemp(dir));
@@ -415,7 +419,7 @@ static void a_damaged_record_costs_what_it_held(void **state) {
         off_t begin[5];
         keep_in(w, dir, 0);
         join(w, 1);
-        for (int r = 0; r < 5; r++) { /* the second is a skipped step, or an update */
+        for (int r = 0; r < 5; r++) { /* The second record is a skipped step or an update. */
             begin[r] = log_bytes(dir);
             send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, r == 1 && !updates ? 0 : 10);
         }
@@ -436,8 +440,8 @@ static void a_damaged_record_costs_what_it_held(void **state) {
     assert_int_equal(rmdir(dir), 0);
 }
 
-/* all stretches of data that were out come back, however many */
-static void leases_come_back(void **state) {
+/* All assigned data ranges are returned, however many there are. */
+static void assigned_data_are_returned(void **state) {
     (void)state;
     enum { N = 1000 };
     char dir[] = "/tmp/bitrain-hub-XXXXXX", command[64];
@@ -455,7 +459,7 @@ static void leases_come_back(void **state) {
     int64_t sum = 0;
     l = &w->hub->leases;
     for (size_t i = 0; i < l->n; i++) sum += l->at[i].end - l->at[i].begin;
-    assert_int_equal(sum, 7 * N + 4); /* and those of the island */
+    assert_int_equal(sum, 7 * N + 4); /* including those of the island */
     assert_int_equal(l->next, 1 << 20);
     bt_hub_state_close(w->hub->state);
     w->hub->state = NULL;
@@ -471,12 +475,12 @@ static void refused(world *w, int i, const char *part) {
     w->at[i].refused[0] = 0;
 }
 
-static void what_does_not_belong_is_refused(void **state) {
+static void foreign_messages_are_refused(void **state) {
     (void)state;
     world *w = WORLD(1, "--steps", "10");
     bt_err err = BT_ERR_INIT;
     join(w, 1);
-    hello(w, 1, "optim.lr=0.5\n"); /* the first line of a key counts */
+    hello(w, 1, "optim.lr=0.5\n"); /* The first line of a key counts. */
     refused(w, 1, "optim.lr is '0.5' here");
     hello(w, 1, "model=00\n");
     refused(w, 1, "the model");
@@ -496,7 +500,7 @@ static void what_does_not_belong_is_refused(void **state) {
                      BT_OK);
     refused(w, 1, "longer");
 
-    /* of a member: too early, too long, not finite */
+    /* sequence number too early or too late, not finite */
     w->at[0].seq += 5;
     send_update(w, 0, BT_PUSH_GRADIENT, 0.1f, 10);
     refused(w, 0, "out of order");
@@ -506,7 +510,7 @@ static void what_does_not_belong_is_refused(void **state) {
     post(w, 0, too_long, "abcd");
     refused(w, 0, "longer than the model");
     assert_int_equal(w->hub->model->version, 0);
-    /* too short by its last chunk: the rest would be whatever the memory held */
+    /* The last chunk is missing: the rest would be uninitialized memory. */
     const uint32_t whole = (uint32_t)(w->elements * sizeof(float));
     assert_true(whole <= BT_ISLAND_CHUNK);
     w->at[0].seq++;
@@ -523,7 +527,8 @@ static void what_does_not_belong_is_refused(void **state) {
     refused(w, 0, "does not fit");
     assert_int_equal(w->hub->model->version, 0);
     send_update(w, 0, BT_PUSH_GRADIENT, NAN, 10);
-    assert_int_equal(w->hub->model->version, 0); /* left out, and told; the island goes on */
+    /* The update is rejected and reported; the island continues. */
+    assert_int_equal(w->hub->model->version, 0);
     assert_int_equal(w->at[0].go.clock, 1);
     assert_non_null(strstr(w->sink->events[w->sink->n_events - 1].title, "poisoned"));
     for (int i = 0; i < 6; i++) send_update(w, 0, BT_PUSH_GRADIENT, 0.001f, 10);
@@ -537,16 +542,16 @@ static void what_does_not_belong_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(gradients_are_added_by_tokens),
                                        cmocka_unit_test(a_repeated_update_is_applied_once),
-                                       cmocka_unit_test(a_dead_island_holds_up_nobody),
+                                       cmocka_unit_test(a_dead_island_blocks_no_peer),
                                        cmocka_unit_test(parts_wait_for_room),
                                        cmocka_unit_test(the_bound_holds),
                                        cmocka_unit_test(asynchronous_steps_shrink),
                                        cmocka_unit_test(deltas_take_an_outer_step),
                                        cmocka_unit_test(momentum_follows_the_islands),
-                                       cmocka_unit_test(a_hub_that_dies_goes_on),
-                                       cmocka_unit_test(a_damaged_record_costs_what_it_held),
-                                       cmocka_unit_test(leases_come_back),
-                                       cmocka_unit_test(what_does_not_belong_is_refused)};
+                                       cmocka_unit_test(a_restarted_hub_continues),
+                                       cmocka_unit_test(a_damaged_record_loses_its_own_update),
+                                       cmocka_unit_test(assigned_data_are_returned),
+                                       cmocka_unit_test(foreign_messages_are_refused)};
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK || bt_threads_init(1, &err) != BT_OK) return 1;
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,9 @@
-/* test_hub_wire.c - a hub behind its real socket, and a client that sends what no island sends: each message is
- * refused in one line, or told to be a stranger's, and the hub's weights stay as they were. */
+/* test_hub_wire.c - a hub behind its real socket, and a client with invalid messages: each is refused in one
+ * line or reported as foreign, and the hub's weights do not change. */
 #include "engine/islands/hub/hub_internal.h"
 #include "tests/engine/islands/hub_wire.h"
 
-/* ---- what no island sends ---------------------------------------------------------------------------- */
+/* ---- invalid messages -------------------------------------------------------------------------------- */
 
 static size_t a_hello(const wire *x, unsigned char *frame) {
     const char *text = bt_text_str(&x->w->hello);
@@ -106,7 +106,7 @@ static const struct {
     void (*send)(wire *x);
     int client;
     bt_island_type answer;
-    const char *says; /* in a refusal */
+    const char *says; /* text of the refusal */
 } rows[] = {
     {"another program", other_program, 1, BT_ISLAND_REFUSED, "of another program"},
     {"too short", too_short, 1, BT_ISLAND_REFUSED, "shorter than its head"},
@@ -131,7 +131,7 @@ static const struct {
     {"of another hub", of_another_hub, 0, BT_ISLAND_STRANGER, NULL},
 };
 
-static void what_no_island_sends_is_refused(void **state) {
+static void invalid_messages_are_refused(void **state) {
     wire x;
     (void)state;
     open_wire(&x);
@@ -154,13 +154,13 @@ static void what_no_island_sends_is_refused(void **state) {
         if (x.w->hub->model->version != version || x.w->hub->model->theta[0] != theta)
             fail_msg("%s: changed the weights", rows[r].name);
     }
-    push_new(&x, 0.01f); /* and the hub goes on */
+    push_new(&x, 0.01f); /* The hub continues. */
     assert_int_equal(x.w->hub->model->version, version + 1);
     close_wire(&x);
 }
 
-/* libzmq closes such a connection; its peer connects again, and is served */
-static void a_message_of_megabytes_reaches_nobody(void **state) {
+/* libzmq closes such a connection; its peer reconnects and is served. */
+static void a_message_of_megabytes_is_not_delivered(void **state) {
     wire x;
     bt_island_head head;
     const void *payload;
@@ -175,7 +175,7 @@ static void a_message_of_megabytes_reaches_nobody(void **state) {
     assert_false(take_answer(&x, 1, 5, &head, &payload));
     assert_int_equal(x.w->hub->refused, 0);
     bool welcome = false;
-    for (int i = 0; i < 20 && !welcome; i++) { /* one may be lost with the connection */
+    for (int i = 0; i < 20 && !welcome; i++) { /* One message may be lost with the connection. */
         send_hello(&x, 1, "");
         welcome = take_answer(&x, 1, LOOKS / 20, &head, &payload) && head.type == BT_ISLAND_WELCOME;
     }
@@ -183,7 +183,7 @@ static void a_message_of_megabytes_reaches_nobody(void **state) {
     close_wire(&x);
 }
 
-/* as an island does: a message may be lost with its connection, and is sent again */
+/* Repeats the update as an island does, because a message may be lost with its connection. */
 static void push_until_heard(wire *x, float value) {
     peer *p = &x->w->at[0];
     bt_island_head head;
@@ -200,8 +200,8 @@ static void push_until_heard(wire *x, float value) {
     fail_msg("the hub does not answer on a new connection");
 }
 
-/* a message of ever more frames is freed with its connection, and the islands connect again by themselves */
-static void connections_are_made_anew(void **state) {
+/* A message of ever more frames is freed with its connection, and the islands reconnect. */
+static void connections_are_restored(void **state) {
     enum { FRAMES = 64 };
     wire x;
     bt_err err = BT_ERR_INIT;
@@ -238,12 +238,12 @@ static void an_update_is_applied_once(void **state) {
     push_new(&x, 0.01f);
     const bt_island_go first = p->go;
     p->go.version = 0;
-    push(&x, BT_PUSH_DELTA, 0.01f); /* the same again */
+    push(&x, BT_PUSH_DELTA, 0.01f); /* The same update again. */
     expect(&x, 0, BT_ISLAND_GO, &p->go, sizeof p->go);
     assert_memory_equal(&p->go, &first, sizeof first);
     assert_int_equal(x.w->hub->model->version, 1);
     push_new(&x, 0.01f);
-    p->seq -= 1; /* the one before it: it is older than what was answered */
+    p->seq -= 1; /* The previous update is older than the one with a reply. */
     push(&x, BT_PUSH_DELTA, 0.01f);
     p->seq += 1;
     push_new(&x, 0.01f);
@@ -260,7 +260,7 @@ static void a_dead_island_joins_again(void **state) {
     open_wire(&x);
     join_hub(&x);
     push_new(&x, 0.01f);
-    now_ns += INT64_C(101000000000); /* it has said nothing for so long */
+    now_ns += INT64_C(101000000000); /* The island has been silent for this time. */
     assert_int_equal(bt_hub_tick(x.w->hub, now_ns, &err), BT_OK);
     assert_int_equal(x.w->hub->members[0].state, BT_MEMBER_DEAD);
     x.w->at[0].seq++;
@@ -286,7 +286,8 @@ static void a_poisoned_delta_is_left_out(void **state) {
         assert_int_equal(x.w->at[0].go.outcome, BT_UPDATE_POISONED);
         assert_int_equal(x.w->hub->members[0].left_out, i + 1);
         assert_int_equal(x.w->hub->model->version, 5);
-        assert_int_equal(x.w->at[0].go.clock, 2 * (6 + i)); /* it goes on, on further data */
+        /* The island continues with further data. */
+        assert_int_equal(x.w->at[0].go.clock, 2 * (6 + i));
     }
     push_new(&x, 0.01f);
     assert_int_equal(x.w->at[0].go.outcome, BT_UPDATE_APPLIED);
@@ -295,10 +296,10 @@ static void a_poisoned_delta_is_left_out(void **state) {
     close_wire(&x);
 }
 
-/* What one island may have on its way finds room in the hub's queue, whatever of earlier rounds that counts still:
- * else parts of weights would have to wait. */
+/* The parts that one island may have in flight fit into the hub's queue, even while parts of earlier rounds
+ * are counted; otherwise parts of weights would wait. */
 static void a_window_of_parts_finds_room(void **state) {
-    enum { ROUNDS = 30, SENT = BT_ISLAND_WINDOW + 2 }; /* and a go, and a ping */
+    enum { ROUNDS = 30, SENT = BT_ISLAND_WINDOW + 2 }; /* plus one reply and one ping */
     static unsigned char part[BT_ISLAND_CHUNK];
     wire x;
     (void)state;
@@ -317,9 +318,9 @@ static void a_window_of_parts_finds_room(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_no_island_sends_is_refused),
-                                       cmocka_unit_test(a_message_of_megabytes_reaches_nobody),
-                                       cmocka_unit_test(connections_are_made_anew),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(invalid_messages_are_refused),
+                                       cmocka_unit_test(a_message_of_megabytes_is_not_delivered),
+                                       cmocka_unit_test(connections_are_restored),
                                        cmocka_unit_test(an_update_is_applied_once),
                                        cmocka_unit_test(a_dead_island_joins_again),
                                        cmocka_unit_test(a_poisoned_delta_is_left_out),

@@ -1,5 +1,5 @@
-/* test_island_rules.c - the rules between islands against plain loops: outer step, staleness, clocks, poison,
- * leases of data, encoded arrays, frames, settings. */
+/* test_island_rules.c - rules between islands compared with plain loops: outer step, staleness, clocks,
+ * poisoned updates, leases of data, encoded arrays, frames, settings. */
 #include "engine/islands/rules/data_lease.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/rules/outer_step.h"
@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* torch.optim.SGD(lr, momentum, nesterov=True) on the gradient `delta`, in double */
+/* torch.optim.SGD(lr, momentum, nesterov=True) on the gradient `delta`, in double precision */
 static void outer_step(void **state) {
     (void)state;
     enum { N = 5, ROUNDS = 6 };
@@ -26,12 +26,12 @@ static void outer_step(void **state) {
         bt_outer_nesterov(theta, buf, delta, N, 0.7f, 0.9f);
         for (int i = 0; i < N; i++) assert_true(fabs(theta[i] - want[i]) < 1e-5);
     }
-    /* eta 1, mu 0: the mean of the islands' weights */
+    /* With eta 1 and mu 0 the result is the mean of the islands' weights. */
     float start[2] = {1, 2}, ends[2][2] = {{0.5f, 3}, {1.5f, 2}}, mean[2], none[2] = {0};
     for (int i = 0; i < 2; i++) mean[i] = start[i] - (ends[0][i] + ends[1][i]) / 2;
     bt_outer_nesterov(start, none, mean, 2, 1, 0);
     assert_true(start[0] == 1.0f && start[1] == 2.5f);
-    /* the same, one arrival after the other */
+    /* The same, with updates applied one by one. */
     float one[2] = {1, 2};
     for (int k = 0; k < 2; k++) {
         const float delta[2] = {1 - ends[k][0], 2 - ends[k][1]};
@@ -61,14 +61,14 @@ static void poison(void **state) {
     assert_true(bt_poisoned(NAN, norms, 5, 0) && bt_poisoned(INFINITY, NULL, 0, 10));
     assert_false(bt_poisoned(9.9, norms, 5, 10));
     assert_true(bt_poisoned(10.1, norms, 5, 10));
-    assert_false(bt_poisoned(1e9, norms, 5, 0));  /* never by norm */
-    assert_false(bt_poisoned(1e9, norms, 3, 10)); /* too few to judge by */
+    assert_false(bt_poisoned(1e9, norms, 5, 0));  /* The norm is not checked. */
+    assert_false(bt_poisoned(1e9, norms, 3, 10)); /* There are too few norms to compare with. */
     const float bad[3] = {1, NAN, 2};
     assert_false(bt_vector_finite(bad, 3));
     assert_true(bt_vector_finite(bad, 1));
 }
 
-/* every sequence has one owner at most, and is done once, whatever islands do */
+/* Every sequence has at most one owner and is used once, whatever the islands do. */
 static void leases(void **state) {
     (void)state;
     enum { ISLANDS = 5, SEQUENCES = 1 << 16, ROUNDS = 4000 };
@@ -108,7 +108,7 @@ static void leases(void **state) {
     bt_leases_release(&l);
 }
 
-/* what neighbours gave back is one stretch again, large enough for a larger step */
+/* Adjacent returned ranges are joined, large enough for a larger step. */
 static void leases_grow_together(void **state) {
     (void)state;
     bt_leases l = {.next = 0};
@@ -148,7 +148,7 @@ static void encoded_arrays(void **state) {
     assert_memory_equal(back, x, p.total * sizeof *x);
     assert_false(bt_vector_decode(&fp32, back, bytes, n - 1));
 
-    /* error feedback: what was lost arrives later */
+    /* Error feedback: what encoding lost arrives later. */
     n = bt_vector_bytes(&int8);
     assert_true(n < p.count * sizeof *x / 3);
     for (int r = 0; r < 20; r++) {
@@ -165,7 +165,7 @@ static void encoded_arrays(void **state) {
     bt_params_release(&p);
 }
 
-/* fragments are the whole array, each element in one of them */
+/* Fragments divide the array: each element is in exactly one of them. */
 static void fragments(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -231,7 +231,7 @@ static void frames(void **state) {
     assert_true(out.type == in.type && out.epoch == in.epoch && out.island == in.island &&
                 out.incarnation == in.incarnation && out.seq == in.seq && out.bytes == in.bytes);
     assert_memory_equal(payload, &f, sizeof f);
-    /* any one bit, any length, and the other direction */
+    /* Any flipped bit, any other length, and the other direction are refused. */
     for (size_t bit = 0; bit < n * 8; bit++) {
         frame[bit / 8] ^= (unsigned char)(1u << bit % 8);
         assert_int_not_equal(bt_island_parse(frame, n, BT_SENT_BY_ISLAND, &out, &payload, &err),
@@ -249,7 +249,7 @@ static void frames(void **state) {
     assert_false(bt_island_line(text, sizeof text - 1, "b", value, sizeof value));
 }
 
-/* a setting of any length and of several lines is said, and compared to its end */
+/* Settings of any length and with several lines are transmitted and compared completely. */
 static void long_settings(void **state) {
     bt_run_cfg cfg, read;
     bt_text mine, theirs;

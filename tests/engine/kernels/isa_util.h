@@ -1,4 +1,4 @@
-/* isa_util.h - buffers with guards and comparisons for the kernel tests. */
+/* isa_util.h - guarded buffers and comparisons for the kernel tests. */
 #ifndef BT_TESTS_ISA_UTIL_H
 #define BT_TESTS_ISA_UTIL_H
 
@@ -26,7 +26,7 @@ static struct {
 static size_t n_buffers;
 static uint64_t draw; /* counter of random values */
 
-/* bytes of memory at an address that is 4 (elements of 4) or 1 (bytes) modulo 64, between guards */
+/* Allocates between guards, at an address that is 4 (elements of 4 bytes) or 1 (bytes) modulo 64. */
 static inline void *take(size_t bytes, size_t elem) {
     assert_true(n_buffers < BUFFERS);
     unsigned char *raw = aligned_alloc(64, (bytes + 2 * GUARD + 64 + 63) / 64 * 64);
@@ -39,7 +39,7 @@ static inline void *take(size_t bytes, size_t elem) {
     return raw + at;
 }
 
-/* checks the guards and frees everything taken since the last call */
+/* Checks the guards and frees everything allocated since the last call. */
 static inline void drop_all(const char *what) {
     for (size_t i = 0; i < n_buffers; i++) {
         for (size_t j = 0; j < GUARD; j++) {
@@ -87,7 +87,7 @@ static inline int8_t *bytes_in(size_t n, int lo, int hi) {
     return p;
 }
 
-/* |got - want| <= tol * size[i] + tiny, element for element */
+/* Requires |got - want| <= tol * size[i] + tiny for each element. */
 static inline void near_scaled(const char *what, const float *got, const float *want,
                                const float *size, double tol, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -111,8 +111,8 @@ static inline void near_rel(const char *what, const float *got, const float *wan
     }
 }
 
-/* |got - want| <= tol * (|want| + root mean square of want) + floor: for sums of many terms of
- * either sign */
+/* Requires |got - want| <= tol * (|want| + root mean square of want) + floor, for sums of many terms of
+ * either sign. */
 static inline void near_rms(const char *what, const float *got, const float *want, double tol,
                             double floor, size_t n) {
     double sq = 0;
@@ -136,7 +136,7 @@ static inline void same_bits(const char *what, const void *got, const void *want
     }
 }
 
-/* ---- which slots a test's cases call --------------------------------------------------------- */
+/* ---- slots called by a test ------------------------------------------------------------------ */
 enum { SLOTS_MOST = 64 };
 static jmp_buf slot_reached;
 static const char *slot_name_reached;
@@ -156,7 +156,7 @@ static inline void forget_all(void) {
 #undef BT_SLOT
 #undef BT_TERN_SLOT
 
-/* set: in the table the slot jumps out; else it is generic's */
+/* Lets the slot longjmp out (set) or restores generic's. */
 static inline void slot_put(bt_kernels *k, const char *name, bool jumps) {
 #define BT_SLOT(s) \
     if (strcmp(name, #s) == 0) \
@@ -167,7 +167,7 @@ static inline void slot_put(bt_kernels *k, const char *name, bool jumps) {
 #undef BT_TERN_SLOT
 }
 
-/* adds what `run` calls to `called`, an array of bt_kernels_slots() */
+/* Adds the slots that `run` calls to `called`, an array of bt_kernels_slots(). */
 static inline void slots_called(bool *called, void (*run)(const bt_kernels *)) {
     static bt_kernels k;
     static volatile size_t left;
@@ -186,7 +186,7 @@ static inline void slots_called(bool *called, void (*run)(const bt_kernels *)) {
     fail_msg("a case never ends");
 }
 
-/* slots whose cases are in test_products.c; test_isa.c owes one to every other */
+/* Slots tested in test_products.c; test_isa.c tests all remaining ones. */
 static const char *const product_slots[] = {
     "tern_bytes", "tern_pack", "packed_2bit_bytes", "packed_2bit_pack", "tern_fwd",  "tern_dx",
     "tern_dx8",   "w8_bytes",  "w8_pack",           "w8_dx8",           "w8_fwd",    "tern_dw",
@@ -207,12 +207,12 @@ static inline void slots_owed(const bool *called, bool products) {
 
 static inline void *scratch_for(const bt_kernels *k, size_t M, size_t N, size_t K, size_t T,
                                 size_t D) {
-    /* 64-byte aligned, as ops.c gives it */
+    /* 64-byte aligned, as in ops.c */
     return (char *)take(k->scratch_bytes(M, N, K, T, D) + 60, 4) + 60;
 }
 
-/* the AMX set's code on tiles in software, over the vector set it falls through to; false: not on this
- * processor */
+/* The AMX set's code on emulated tiles, above the vector set to which it falls through; false: unsupported
+ * by this processor. */
 static inline bool emulated_amx(bt_kernels *k) {
 #if defined(__x86_64__)
     bt_err err = BT_ERR_INIT;
@@ -237,7 +237,7 @@ static inline bool emulated_amx(bt_kernels *k) {
 static const size_t awkward[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 127, 255, 513};
 enum { N_AWKWARD = sizeof awkward / sizeof *awkward };
 
-/* heads whose rows lie apart, by an odd number of elements too */
+/* Heads whose rows have a stride, which may be odd. */
 static inline bt_attn_shape uneven_heads(size_t T, size_t D, size_t window) {
     return (bt_attn_shape){.T = T,
                            .D = D,

@@ -1,5 +1,6 @@
-/* Attention rounded to int8 (bt_attn_shape.int8): every set does what the generic one does, which rounds and multiplies
- * plainly; it is near attention of floats; scores of forward and backward agree; and what is not finite stays so. */
+/* Attention rounded to int8 (bt_attn_shape.int8): every set equals the generic one, which rounds and
+ * multiplies plainly; the result is near attention in floats; scores of forward and backward agree; values
+ * that are not finite remain so. */
 #include "tests/engine/kernels/isa_util.h"
 
 static double rms(const float *x, size_t n) {
@@ -8,7 +9,7 @@ static double rms(const float *x, size_t n) {
     return sqrt(sum / (double)(n ? n : 1));
 }
 
-/* root mean square of what two have apart, of that of the second one */
+/* Returns the root mean square of the difference relative to that of the second array. */
 static double apart(const float *a, const float *b, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -31,7 +32,7 @@ static pass made(const bt_kernels *k, const bt_attn_shape *s, const float *q, co
     void *tmp = scratch_for(k, 1, 1, 1, T, s->D);
     k->attn_fwd(p.o, p.lse, q, key, v, s, 0, T, prec, tmp);
     k->attn_bwd(p.dq, p.dk, p.dv, go, p.o, p.lse, q, key, v, s, prec, tmp);
-    for (size_t t = 0; t < T; t++) { /* the gaps between heads belong to no head */
+    for (size_t t = 0; t < T; t++) { /* The gaps between heads belong to no head. */
         for (size_t d = s->D; d < s->ldq; d++) assert_true(p.dq[t * s->ldq + d] == 0);
         for (size_t d = s->D; d < s->ldo; d++) assert_true(p.o[t * s->ldo + d] == 0);
     }
@@ -62,7 +63,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
     bt_attn_shape s = uneven_heads(T, D, window);
     float *q = floats(T * s.ldq), *key = floats(T * s.ldk), *v = floats(T * s.ldv),
           *go = floats(T * s.ldo);
-    for (size_t i = 0; i < T * s.ldo; i++) go[i] *= 1e-7f; /* gradients are small */
+    for (size_t i = 0; i < T * s.ldo; i++) go[i] *= 1e-7f; /* Gradients are small. */
     s.int8 = true;
     const pass plain = made(&bt_kernels_generic, &s, q, key, v, go, BT_PREC_FP32),
                own = made(k, &s, q, key, v, go, BT_PREC_FP32),
@@ -70,7 +71,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
                coarse = made(k, &s, q, key, v, go, BT_PREC_BF16);
     same_bits("o made again", again.o, own.o, T * s.ldo * 4);
     same_bits("dk made again", again.dk, own.dk, T * s.ldk * 4);
-    /* of one key dS is what rounding left */
+    /* With one key dS is rounding error only. */
     all_near("int8 and generic int8", &own, &plain, &s, T == 1 || window == 1 ? 0.05 : 2e-3, 0);
     if (T > 8 && D >= 16 && window != 1) all_near("int8 beside bf16", &coarse, &plain, &s, 0.08, 0);
     s.int8 = false;
@@ -79,7 +80,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
     drop_all("attention of int8");
 }
 
-/* where bf16 is multiplied floats are rounded to it first: the bits are those of what would be kept of them */
+/* On sets that multiply bf16, floats are rounded to bf16 first: the bits equal those of saved bf16 values. */
 static void as_they_would_be_kept(const bt_kernels *k, size_t T, size_t D) {
     bt_attn_shape s = uneven_heads(T, D, 0);
     s.int8 = true;
@@ -130,8 +131,8 @@ static void each_set(void **state) {
     if (set_is_asked_for("emulated-amx") && emulated_amx(&amx)) all_heads(&amx);
 }
 
-/* One key has a weight that leaves all others below half a step, but together these have four times as much: their
- * share of the values is theirs. */
+/* One key has a weight that leaves each remaining one below half a step, although together these weigh four
+ * times as much: their share of the values must not vanish. */
 static void many_small_weights_keep_their_sum(void **state) {
     (void)state;
     enum { T = 2000, D = 16 };
@@ -142,7 +143,7 @@ static void many_small_weights_keep_their_sum(void **state) {
         s.int8 = true;
         float *q = filled(T * s.ldq, 1), *key = filled(T * s.ldk, 0), *v = filled(T * s.ldv, 1),
               *o = filled(T * s.ldo, 0), *lse = filled(T, 0);
-        const float score = logf(500); /* each of the rest has 1/500 */
+        const float score = logf(500); /* Each remaining key has 1/500 of it. */
         for (size_t d = 0; d < D; d++)
             key[7 * s.ldk + d] = score * sqrtf(D) / D, v[7 * s.ldv + d] = 0;
         bt_active_kernels()->attn_fwd(o, lse, q, key, v, &s, 0, T, BT_PREC_FP32,
@@ -174,9 +175,9 @@ static void is_seen(const bt_kernels *k, bool int8, bt_prec prec, int which, flo
     drop_all("not finite");
 }
 
-/* a number that is not finite is seen in what is made of it, whichever operand has it; of floats an infinite key may
- * as well have no weight */
-static void what_is_not_finite(void **state) {
+/* A value that is not finite in any operand shows in the result; in float attention a key of infinity may
+ * also get weight zero. */
+static void nonfinite_values_remain(void **state) {
     (void)state;
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     for (size_t set = 0; set < N_SETS; set++) {
@@ -195,6 +196,6 @@ static void what_is_not_finite(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(each_set),
                                        cmocka_unit_test(many_small_weights_keep_their_sum),
-                                       cmocka_unit_test(what_is_not_finite)};
+                                       cmocka_unit_test(nonfinite_values_remain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_auto_isa.c - which kernel set "auto" means on processors that are not at hand. */
+/* test_auto_isa.c - the kernel set that "auto" selects on processors described here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void bf16_is_left_out_where_it_is_slower_than_fp32(void **state) {
     assert_auto("avx512-vnni", with_avx512(true, true, true));
 }
 
-static void auto_selects_what_it_means(void **state) {
+static void auto_selects_the_named_set(void **state) {
     (void)state;
     bt_err err = {0};
     const char *means = bt_kernels_auto_isa(bt_cpu_found());
@@ -68,7 +68,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_set_that_a_processor_has),
         cmocka_unit_test(bf16_is_left_out_where_it_is_slower_than_fp32),
-        cmocka_unit_test(auto_selects_what_it_means),
+        cmocka_unit_test(auto_selects_the_named_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_cores.c - cores and their hardware threads, as the system's files tell them. */
+/* test_cores.c - cores and their hardware threads, read from the system's files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,17 +29,17 @@ static void threads_of_a_core_count_once(void **state) {
     (void)state;
     char root[] = "/tmp/cores.XXXXXX", remove[64];
     assert_non_null(mkdtemp(root));
-    tell(root, 0, "0,4\n"); /* as Intel numbers them */
+    tell(root, 0, "0,4\n"); /* numbered as Intel does */
     tell(root, 4, "0,4\n");
     tell(root, 1, "1,5\n");
     tell(root, 5, "1,5\n");
-    tell(root, 2, "2-3\n"); /* as AMD does on some machines */
+    tell(root, 2, "2-3\n"); /* numbered as AMD does on some machines */
     tell(root, 3, "2-3\n");
     tell(root, 6, "no number\n");
     assert_int_equal(bt_cpu_count_cores((int[]){0, 1, 2, 3, 4, 5}, 6, root), 3);
     assert_int_equal(bt_cpu_count_cores((int[]){4, 5}, 2, root), 2);
     assert_int_equal(bt_cpu_count_cores((int[]){2, 3}, 2, root), 1);
-    assert_int_equal(bt_cpu_count_cores((int[]){6, 7}, 2, root), 2); /* nothing is told */
+    assert_int_equal(bt_cpu_count_cores((int[]){6, 7}, 2, root), 2); /* The files are absent. */
     snprintf(remove, sizeof remove, "rm -r %s", root);
     assert_int_equal(system(remove), 0);
 }

@@ -1,7 +1,7 @@
 /* timeout: 300
- * Row, flat and ternary-code slots of every set this CPU has, against generic, on awkward sizes and
- * unaligned pointers. Integer results: equal bits. Float results: the bound is written at each
- * comparison. Products: test_products.c. */
+ * Row, flat and ternary-code slots of every set this CPU has, compared with generic, on awkward sizes and
+ * unaligned pointers. Integer results: equal bits. Float results: the bound is written at each comparison.
+ * Products: test_products.c. */
 #include "tests/engine/kernels/isa_util.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
@@ -39,7 +39,7 @@ static void rmsnorm_backward(const bt_kernels *k) {
                 G->rmsnorm_dx(want, dy, x, gain, rs, acc, rows, C);
                 near_rel("rmsnorm_dx", dx, want, 2e-6, 2e-5, n);
             }
-            float *alias = copy_of(dy, n); /* dx may be dy */
+            float *alias = copy_of(dy, n); /* dx may alias dy. */
             k->rmsnorm_dx(alias, alias, x, gain, rs, 0, rows, C);
             G->rmsnorm_dx(want, dy, x, gain, rs, 0, rows, C);
             near_rel("rmsnorm_dx in place", alias, want, 2e-6, 2e-5, n);
@@ -53,8 +53,8 @@ static void rmsnorm_backward(const bt_kernels *k) {
         }
 }
 
-/* A row cut in two columns' parts, put together again, is the whole row: statistics, codes,
- * gradients, softmax. */
+/* A row processed in two parts gives the same result as the whole row: statistics, codes, gradients,
+ * softmax. */
 static void split_rows(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int with = 0; with < 2; with++) {
@@ -126,7 +126,7 @@ static void quant_rows(const bt_kernels *k) {
             size_t C = awkward[i], rows = 3, n = rows * C;
             float *x = kind == 1 ? filled(n, 0) : floats(n), *dq = filled(rows, 9),
                   *wdq = filled(rows, 9);
-            /* below the floor of 1e-5 */
+            /* below the minimum of 1e-5 */
             for (size_t j = 0; kind == 2 && j < n; j++) x[j] *= 1e-7f;
             /* ties after scaling */
             for (size_t j = 0; kind == 3 && j < n; j++)
@@ -140,9 +140,8 @@ static void quant_rows(const bt_kernels *k) {
         }
 }
 
-/* the norm may differ in its last bits from generic's, so a rounding may fall the other way; but
- * the slot must agree with itself: its codes are those of quant_rows on the y it writes, with and
- * without y */
+/* The norm may differ from generic's in its last bits and so round differently; but the slot must agree with
+ * itself: its codes are those of quant_rows on the y it writes, with and without y. */
 static void rmsnorm_quant(const bt_kernels *k) {
     for (size_t i = 1; i < N_AWKWARD; i++)
         for (int with = 0; with < 2; with++) {
@@ -190,7 +189,7 @@ static void glu(const bt_kernels *k) {
             size_t n = awkward[i];
             float *g = floats(n), *u = floats(n), *dy = floats(n), *y = filled(n, 9),
                   *want = filled(n, 9);
-            for (size_t j = 0; j < n; j += 7) g[j] *= 30.0f; /* silu far out */
+            for (size_t j = 0; j < n; j += 7) g[j] *= 30.0f; /* the tails of silu */
             k->glu(y, g, u, (bt_act)act, n);
             G->glu(want, g, u, (bt_act)act, n);
             near_rel("glu", y, want, 1e-6, 1e-30, n);
@@ -213,7 +212,7 @@ static void softmax_xent(const bt_kernels *k) {
             float *x = floats(n), *loss = filled(rows, 9), *wloss = filled(rows, 9);
             /* one row with a very sharp softmax */
             for (size_t j = 0; j < n; j++) x[j] *= j / V == 1 ? 40.0f : 3.0f;
-            /* one far from zero */
+            /* one row far from zero */
             for (size_t j = 0; j < V; j++) x[3 * V + j] -= 1000.0f;
             float *want = copy_of(x, n), *before = copy_of(x, n);
             int32_t t[5] = {0, (int32_t)(V - 1), (int32_t)(V / 2), (int32_t)(V / 3), -1};
@@ -226,7 +225,7 @@ static void softmax_xent(const bt_kernels *k) {
                 near_rel("softmax_xent gradient", x, want, 2e-6, 1e-8, n);
             else
                 same_bits("softmax_xent leaves the logits", x, before, n * 4);
-            x[2 * V] = NAN; /* not the target's */
+            x[2 * V] = NAN; /* not at the target */
             k->softmax_xent(loss, x, t, 0, rows, V);
             assert_true(isnan(loss[2]) && isfinite(loss[0]));
             drop_all("softmax_xent");
@@ -289,7 +288,7 @@ static void adamw(const bt_kernels *k) {
     }
 }
 
-/* the same bits on every set: a sign that turns by rounding would be another update */
+/* Equal bits on every set, because a sign that changes by rounding would be another update. */
 static void lion(const bt_kernels *k) {
     const bt_lion h = {0.7f, 2e-3f, 0.9f, 0.95f, 0.1f};
     for (size_t i = 0; i < N_AWKWARD; i++) {
@@ -308,7 +307,7 @@ static void lion(const bt_kernels *k) {
     }
 }
 
-/* states of few bytes, their noise and the update between: the same bits on every set */
+/* States of few bytes with their noise, and the update between: equal bits on every set. */
 static void moments(const bt_kernels *k) {
     const bt_adamw h = {0.7f, 2e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f};
     for (size_t i = 0; i < N_AWKWARD; i++) {
@@ -360,7 +359,7 @@ static void tern_codes(const bt_kernels *k) {
         }
 }
 
-/* integer results and sums without rounding: equal bits */
+/* Integer results and sums without rounding have equal bits. */
 static void exact_sums(const bt_kernels *k) {
     for (size_t i = 0; i < N_AWKWARD; i++)
         for (int bad = 0; bad < 3; bad++) {

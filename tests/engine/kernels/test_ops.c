@@ -1,7 +1,7 @@
 /* timeout: 300
  * optimised: yes
- * The operations over the thread pool: 1, 2 and 3 threads give the same bits, on every set this CPU
- * has; sums and the head against plain arithmetic; the profile counts. */
+ * Operations over the thread pool: 1, 2 and 3 threads give the same bits on every set this CPU has; sums and
+ * the head compared with plain arithmetic; the profile counts operations. */
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/base/threads.h"
@@ -9,7 +9,7 @@
 
 enum { M = 300, N = 200, K = 136, V = 77, T = 75, B = 2, H = 4, KV = 2, D = 16 };
 
-typedef struct results { /* everything an operation writes */
+typedef struct results { /* all outputs of an operation */
     float y[M * N], rstd[M], dx[M * K], dgain[K], dw[N * K], c[M * N], o[B * T * H * D],
         lse[B * H * T], dq[B * T * H * D];
     float dk[B * T * KV * D], dv[B * T * KV * D], logits[32 * V], hx[M * K], hE[V * K], row_loss[M],
@@ -70,7 +70,7 @@ static void run_all(results *r, bt_prec prec) {
     r->sums[2] = bt_op_sum_squares(big, 70000);
 }
 
-/* of weights kept as bf16: codes, and what is counted of them, are those of the same values as floats */
+/* Codes and statistics of weights saved as bf16 equal those of the same values as floats. */
 static void codes_of_bf16(void **state) {
     (void)state;
     enum { ALL = 9001 };
@@ -93,9 +93,8 @@ static void codes_of_bf16(void **state) {
         }
 }
 
-/* norms that keep their input as bf16 or read it from there: the bits of passes of their own, on any number
- * of threads */
-static void norms_of_what_is_kept(void **state) {
+/* Norms that save or read their input as bf16 have the bits of separate passes, with any number of threads. */
+static void norms_of_saved_inputs(void **state) {
     (void)state;
     enum { ROWS = 150, C = 72, ALL = ROWS * C };
     static float x[ALL], g[C], gy[ALL], dx[ALL], wdx[ALL], sums[ALL], rstd[ROWS], wrstd[ROWS];
@@ -163,7 +162,7 @@ static void threads_agree(const char *isa) {
 
 enum { R = 2 * BT_GLU_BLOCK + 37, F = 1500, ONE_PASS = R * F };
 
-/* both gradients as bf16 are n floats each, rounded */
+/* Both gradients as bf16: n floats each, rounded. */
 static void same_rounded(const char *what, uint16_t (*got)[ONE_PASS], const float *dgate,
                          const float *dup, size_t n) {
     static uint16_t want[ONE_PASS];
@@ -173,7 +172,7 @@ static void same_rounded(const char *what, uint16_t (*got)[ONE_PASS], const floa
     same_bits(what, got[1], want, n * sizeof *want);
 }
 
-/* one pass over a row gives the bits of the operations it stands for */
+/* One fused pass over a row has the bits of the separate operations. */
 static void one_pass(bt_act act) {
     static float gate[R * F], up[R * F], dy[R * F], gain[F], h[R * F], spare[R * F], dq[2][R],
         rstd[2][R], dgate[2][R * F], dup[2][R * F];
@@ -218,7 +217,7 @@ static void one_pass(bt_act act) {
     same_bits("glu_bwd_saved dup", dup[1], dup[0], sizeof dup[0]);
     bt_op_glu_bwd_saved(half, dy, kept[0], kept[1], act, R * F);
     same_rounded("glu_bwd_saved", got, dgate[0], dup[0], R * F);
-    static float dgain[2][F], sums[R * F], dh[R * F]; /* and through the norm */
+    static float dgain[2][F], sums[R * F], dh[R * F]; /* through the norm as well */
     memset(dgain, 0, sizeof dgain);
     bt_op_glu(h, gate, up, act, R * F);
     bt_op_rmsnorm_bwd(dh, dgain[0], dy, h, gain, rstd[0], 0, R, F);
@@ -244,7 +243,7 @@ static void one_pass(bt_act act) {
     bt_op_glu_norm_bwd(&b);
     same_rounded("glu_norm_bwd", got, dgate[0], dup[0], R * F);
     same_bits("glu_norm_bwd dgain", again, dgain[1], sizeof again);
-    /* its sums go by blocks */
+    /* Its sums are added by blocks. */
     near_rms("glu_norm_bwd dgain", dgain[1], dgain[0], 1e-6, 0, F);
 }
 
@@ -263,10 +262,10 @@ static void test_one_pass(void **state) {
     }
 }
 
-/* The head's gradients in int8: loss as without, or with logits in int8 (rows) near it, and as without
- * where no gradient is made; one draw is near, the mean of many is the gradient
- * but for E and x themselves, which are rounded to nearest (2^-8 of their largest); one thread or
- * three, the same bits. Tokens 0-9 are sure of themselves. */
+/* The head's gradients in int8: the loss equals that without, or with int8 logits is near it, and is exact
+ * where no gradient is computed. One draw is near the gradient and the mean of many equals it, except that E
+ * and x are rounded to nearest (2^-8 of their largest). Any number of threads gives the same bits. Tokens
+ * 0-9 have confident predictions. */
 enum { HM = 70, HV = 2 * BT_W8_BLOCK + 52, HC = 40, HCHUNK = 48, DRAWS = 60 };
 typedef struct head {
     float dx[HM * HC], dE[HV * HC], row[HM];
@@ -322,7 +321,7 @@ static void head_int8(bool of_rows) {
         for (int i = 0; i < HM * HC; i++) mean_dx[i] += one.dx[i] / DRAWS;
         for (int i = 0; i < HV * HC; i++) mean_dE[i] += one.dE[i] / DRAWS;
     }
-    /* the noise of logits is not at random: it stays */
+    /* The noise of the logits is not random, so it remains in the mean. */
     assert_true(apart(mean_dx, exact.dx, HM * HC) < (of_rows ? 0.008 : 0.003) &&
                 apart(mean_dE, exact.dE, HV * HC) < (of_rows ? 0.013 : 0.004));
     for (int i = 0; i < HM * HC; i++)
@@ -383,7 +382,7 @@ static void test_meaning(void **state) {
     plan();
     run_all(&r, BT_PREC_FP32);
     double loss = 0, sum = 0;
-    for (int i = 0; i < M; i++) { /* uniform-ish logits: about log V each */
+    for (int i = 0; i < M; i++) { /* near-uniform logits: about log V each */
         loss += (double)r.row_loss[i];
         if (i % 9 == 4)
             assert_true(r.row_loss[i] == 0);
@@ -399,7 +398,7 @@ static void test_meaning(void **state) {
         zero += r.codes[i] == 0, pos += r.codes[i] > 0, flips += r.codes[i] != 0;
     assert_int_equal(r.stats.zero, zero);
     assert_int_equal(r.stats.pos, pos);
-    assert_int_equal(r.stats.flips, flips); /* codes were all zero before */
+    assert_int_equal(r.stats.flips, flips); /* All codes were zero before. */
 }
 
 static void test_profile(void **state) {
@@ -434,7 +433,7 @@ int main(void) {
         cmocka_unit_test(test_meaning),
         cmocka_unit_test(test_profile),
         cmocka_unit_test(codes_of_bf16),
-        cmocka_unit_test(norms_of_what_is_kept),
+        cmocka_unit_test(norms_of_saved_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

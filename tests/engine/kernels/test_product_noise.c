@@ -1,6 +1,6 @@
-/* Products with operands rounded at random: the mean over many draws is the exact product, and a gradient
- * that is not finite stays visible. The mean is of the generic set, which the others equal
- * (test_products.c). */
+/* Products with stochastically rounded operands: the mean over many draws is the exact product, and a
+ * gradient that is not finite remains visible. The mean is computed with the generic set, which all sets
+ * equal (test_products.c). */
 #include "tests/engine/kernels/isa_util.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
@@ -24,8 +24,8 @@ static void test_noise(void **state) {
         for (int i = 0; i < M * K; i++) mean[i] += (double)dx[i] / DRAWS;
         for (int i = 0; i < N * K; i++) mean_dw[i] += (double)dw[i] / DRAWS;
     }
-    /* largest |dy| is 4: a step is 4/127, its deviation at most half; 64 of N codes are not 0; 6
-     * deviations of the mean */
+    /* The largest |dy| is 4, so a step is 4/127 with a deviation of at most half; 64 of N codes are not 0;
+     * tolerance 6 deviations of the mean. */
     for (int i = 0; i < M * K; i++)
         assert_true(fabs(mean[i] - (double)exact[i]) < 6 * 4.0 / 127 / 2 * sqrt(N) / sqrt(DRAWS));
     for (int i = 0; i < N * K; i++)
@@ -34,7 +34,7 @@ static void test_noise(void **state) {
     drop_all("noise");
 }
 
-/* on every set, and in no other row or column */
+/* Checked on every set; no other row or column is affected. */
 static void not_finite(void **state) {
     (void)state;
     enum { M = 8, N = 96, K = 5 };

@@ -1,21 +1,21 @@
 /* timeout: 300
  * optimised: yes
- * Product slots of every set this CPU has against generic: ternary, dense, attention, on awkward
+ * Product slots of every set this CPU has, compared with generic: ternary, dense, attention, on awkward
  * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv: equal bits.
- * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with
- *         fp16 the operands of all sets are the same, but BLAS keeps fp32. */
+ * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with fp16 the
+ * operands of all sets are the same, but BLAS keeps fp32. */
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/kernels/table/half.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
 
-/* What generic gives for a case and a shape is the same beside every set: it is computed once. The
- * sets are run one after the other, so a value is known by its place in the order. */
+/* The result of generic for a case and a shape is computed once and reused for every set. The sets run one
+ * after the other, so a value is identified by its position in the sequence. */
 typedef struct known {
     void *bytes;
     size_t n;
-    uint64_t draw; /* the inputs: drawn up to here */
+    uint64_t draw; /* state of the random inputs */
 } known;
 static struct {
     known *list;
@@ -23,7 +23,7 @@ static struct {
     bool on;
 } oracle;
 
-/* true: `out` has what generic gave for the same inputs */
+/* Returns true if `out` now holds generic's result for the same inputs. */
 static bool recalled(void *out, size_t bytes) {
     if (!oracle.on || oracle.next == oracle.n) return false;
     const known *x = &oracle.list[oracle.next++];
@@ -64,7 +64,7 @@ typedef struct shape {
     size_t M, N, K;
 } shape;
 
-/* every awkward size in every place, then sizes that cross the blocking of a set */
+/* Every awkward size for each dimension, then sizes that cross the blocking of a set. */
 static size_t shapes(shape *out) {
     static const size_t few[] = {0, 1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 255};
     static const shape more[] = {{14, 32, 256},   {29, 64, 1030}, {300, 96, 70},  {5, 700, 2600},
@@ -75,8 +75,8 @@ static size_t shapes(shape *out) {
         out[n++] = (shape){few[i], few[(i * 5 + 3) % 12], few[(i * 7 + 4) % 12]};
         out[n++] = (shape){few[(i * 5 + 2) % 12], few[i], few[(i * 7 + 9) % 12]};
         out[n++] = (shape){few[(i * 7 + 10) % 12], few[(i * 5 + 8) % 12], few[i]};
-        if (i < 11)
-            out[n++] = (shape){few[i], few[i], few[i]}; /* 255 of each: a fifth of all the time */
+        if (i < 11) /* 255 for all dimensions: a fifth of the total time */
+            out[n++] = (shape){few[i], few[i], few[i]};
     }
     for (size_t i = 0; i < sizeof more / sizeof *more; i++) out[n++] = more[i];
     return n;
@@ -89,7 +89,7 @@ static void *packed_by(const bt_kernels *k, const int8_t *codes, size_t N, size_
     return p;
 }
 
-/* the 2-bit form, in calls of any length: the bits of the other one */
+/* The 2-bit form, in calls of any length, has the same bits. */
 static void *packed_2bit_by(const bt_kernels *k, const int8_t *codes, size_t N, size_t K) {
     void *p = take(k->packed_2bit_bytes(N, K), 4);
     for (size_t n = 0, rows; n < N; n += rows) {
@@ -108,7 +108,7 @@ static void tern_fwd(const bt_kernels *k, shape s) {
     void *p = packed_by(k, w, s.N, s.K), *tp = packed_2bit_by(k, w, s.N, s.K),
          *gp = packed_by(G, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1);
     for (int flags = 0; flags < 2; flags++) {
-        size_t cut = s.M / 3; /* two calls give what one gives */
+        size_t cut = s.M / 3; /* Two calls give the result of one. */
         k->tern_fwd(y, ldy, x, dq, p, 0.37f, 0, cut, s.N, s.K, flags, tmp);
         k->tern_fwd(y, ldy, x, dq, p, 0.37f, cut, s.M, s.N, s.K, flags, tmp);
         ORACLE(want, s.M * ldy * 4,
@@ -182,7 +182,7 @@ static bt_noise noise_of(size_t M) {
     return (bt_noise){rows, 77, 3};
 }
 
-/* n floats rounded to bf16 where they are, and the same values as bf16 */
+/* Rounds n floats to bf16 in place and returns the same values as bf16. */
 static bt_grads rounded(float *dy, size_t n, size_t ld) {
     uint16_t *half = take(n * sizeof *half, 4);
     G->to_bf16(half, dy, n);
@@ -199,7 +199,7 @@ static void tern_dx8(const bt_kernels *k, shape s) {
          *tp = packed_2bit_by(k, w, s.N, s.K), *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1),
          *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
-    if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4); /* a row of nothing */
+    if (s.M > 2 && s.N > 0) memset(dy + lddy, 0, s.N * 4); /* a row of zeros */
     const bt_grads g = bt_grads_f32(dy, lddy);
     for (int flags = 0; flags < 2; flags++) {
         size_t cut = s.M / 3;
@@ -218,7 +218,7 @@ static void tern_dx8(const bt_kernels *k, shape s) {
     same_bits("tern_dx8 of bf16", packed_2bit, dx, s.M * lddx * 4);
 }
 
-/* weights of any int8 value, each row with a scale of its own */
+/* Weights of any int8 value, each row with its own scale. */
 static void w8_dx8(const bt_kernels *k, shape s) {
     size_t lddx = s.K + 1, lddy = s.N + 5;
     int8_t *w = bytes_in(s.N * s.K, -128, 127);
@@ -228,7 +228,7 @@ static void w8_dx8(const bt_kernels *k, shape s) {
          *tmp = scratch_for(k, s.M, s.N, s.K, 1, 1), *gtmp = scratch_for(G, s.M, s.N, s.K, 1, 1);
     bt_noise noise = noise_of(s.M);
     for (size_t n = 0, rows; n < s.N; n += rows) {
-        /* calls of any length, from multiples of 4 */
+        /* calls of any length that begin at multiples of 4 */
         rows = n % 3 ? 4 : 64;
         if (rows > s.N - n) rows = s.N - n;
         k->w8_pack(p, w + n * s.K, s.N, s.K, n, n + rows);
@@ -307,7 +307,7 @@ static void gemm(const bt_kernels *k, shape s) {
     }
 }
 
-/* a second operand stored as bf16: the bits of the same values stored as floats */
+/* A second operand stored as bf16 gives the bits of the same values stored as floats. */
 static void gemm_of_bf16(const bt_kernels *k, shape s) {
     if (!k->multiplies_bf16) return;
     for (int t = 0; t < 4; t++) {
@@ -335,7 +335,7 @@ static void gemm_of_bf16(const bt_kernels *k, shape s) {
 static void tern_gemv(const bt_kernels *k, shape s) {
     size_t row = (s.K + 127) / 128 * 32;
     uint8_t *p = take(s.N * row, 1);
-    for (size_t i = 0; i < s.N * row; i++) { /* any code but 3, also in the padding */
+    for (size_t i = 0; i < s.N * row; i++) { /* any code except 3, also in the padding */
         int v = 0;
         for (int j = 0; j < 4; j++) v |= (int)(unit() * 3) << (2 * j);
         p[i] = (uint8_t)v;
@@ -353,7 +353,7 @@ static void tern_gemv(const bt_kernels *k, shape s) {
     }
 }
 
-/* of weights in each form, and the same bits for a row by itself */
+/* Weights in each form, and the same bits for a single row. */
 static void gemv(const bt_kernels *k, shape s) {
     size_t M = s.M < BT_FEW_ROWS ? s.M : BT_FEW_ROWS, n0 = s.N / 4, n = s.N * s.K;
     float *w = floats(n), *x = floats(M * s.K), *aw = abs_of(w, n), *ax = abs_of(x, M * s.K);
@@ -374,16 +374,16 @@ static void gemv(const bt_kernels *k, shape s) {
     }
 }
 
-/* bounds are relative to the root mean square of what is compared: 5e-5 with fp32 operands, 0.06
- * with bf16 or fp16 (about 4 deviations of the sums' error, each operand rounded by 2^-9) */
+/* Bounds are relative to the root mean square: 5e-5 with fp32 operands, 0.06 with bf16 or fp16 (about 4
+ * deviations of the sums' error, each operand rounded by 2^-9). */
 static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, int prec) {
     bt_attn_shape s = uneven_heads(T, D, window);
     float *q = floats(T * s.ldq), *kk = floats(T * s.ldk), *v = floats(T * s.ldv),
           *o = filled(T * s.ldo, 9), *wo = filled(T * s.ldo, 9);
     float *lse = filled(T, 9), *wl = filled(T, 9), *go = floats(T * s.ldo);
     void *tmp = scratch_for(k, 1, 1, 1, T, D), *gtmp = scratch_for(G, 1, 1, 1, T, D);
-    /* where a query sees few keys its ds is the difference of nearly equal dp and delta: dp's own
-     * rounding is the floor there */
+    /* A query with few keys has a ds that is the difference of nearly equal dp and delta, so dp's rounding
+     * is the floor. */
     double within = prec ? 0.06 : 5e-5, floor = 1e-6, diff = prec ? 0.06 : 1e-6;
     k->attn_fwd(o, lse, q, kk, v, &s, 0, T, (bt_prec)prec, tmp);
     if (!recalled(wo, T * s.ldo * 4) || !recalled(wl, T * 4)) {
@@ -410,7 +410,7 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     near_rms("attn_bwd dq", dq, wdq, within, diff, T * s.ldq);
     near_rms("attn_bwd dk", dk, wdk, within, diff, T * s.ldk);
     near_rms("attn_bwd dv", dv, wdv, within, diff, T * s.ldv);
-    /* rows of a later range do not depend on the range */
+    /* Rows of a later range do not depend on the range. */
     if (T > BT_ATTN_ROWS) {
         float *part = copy_of(o, T * s.ldo), *pl = copy_of(lse, T);
         for (size_t i = BT_ATTN_ROWS * s.ldo; i < T * s.ldo; i++)
@@ -422,7 +422,7 @@ static void attention(const bt_kernels *k, size_t T, size_t D, size_t window, in
     drop_all("attention");
 }
 
-/* operands that every form holds exactly: what is left is the exponential, 8e-5 of it in bf16 */
+/* All forms represent these operands exactly, so that only the exponential differs, by 8e-5 in bf16. */
 static void attention_of_whole_numbers(const bt_kernels *k, int prec) {
     enum { T = 70, D = 16 };
     bt_attn_shape s = {.T = T, .D = D, .ldq = D, .ldk = D, .ldv = D, .ldo = D, .scale = 0.25f};
@@ -438,8 +438,8 @@ static void attention_of_whole_numbers(const bt_kernels *k, int prec) {
     drop_all("attention of whole numbers");
 }
 
-/* every fp16 value, the halfway points between two, and their neighbours: by instruction (avx2,
- * avx512) and by bt_half */
+/* Every fp16 value, the halfway points between two, and their neighbours: by instruction (avx2, avx512) and
+ * by bt_half. */
 static void halves(const bt_kernels *k) {
     for (uint32_t i = 0; i < 0x10000; i += 7) {
         /* a float with fp16's bits, exponent off by 112 */
@@ -466,7 +466,7 @@ static void (*const cases[])(const bt_kernels *,
                              shape) = {tern_fwd, tern_dx, tern_dw,      tern_dx8,  w8_dx8, w8_fwd,
                                        tern_dw8, gemm,    gemm_of_bf16, tern_gemv, gemv};
 
-/* no oracle: more rounds are more operations, none where there is no instruction */
+/* There is no oracle: more rounds are more operations, and zero if the instruction is missing. */
 static void peak(const bt_kernels *k) {
     for (int kind = 0; kind < 3; kind++) {
         double once = k->peak_ops((bt_peak)kind, 1);
@@ -475,7 +475,7 @@ static void peak(const bt_kernels *k) {
     }
 }
 
-/* every case once, for every_slot_has_a_case */
+/* Each case once, for every_slot_has_a_case. */
 static void run_few(const bt_kernels *k) {
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         cases[c](k, (shape){5, 17, 31});
@@ -500,13 +500,13 @@ static void run_slots(const bt_kernels *k) {
     oracle.next = 0;
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
         for (size_t i = 0; i < n; i++) {
-            draw = (uint64_t)(c * n + i) << 32; /* not every set has every case */
+            draw = (uint64_t)(c * n + i) << 32; /* Not every set has every case. */
             cases[c](k, all[i]);
             drop_all("product");
         }
     halves(k);
     peak(k);
-    /* attention's bounds are statistical: its numbers do not move with the cases above */
+    /* Bounds of attention are statistical, so its inputs do not depend on the cases above. */
     draw = 0;
     static const size_t T[] = {1, 2, 3, 15, 16, 17, 31, 33, 63, 65, 129, 255, 300},
                         D[] = {2, 16, 30, 32, 64, 128};

@@ -1,6 +1,5 @@
-/* What the statistics look at, of every kernel set beside the plain rule, over lengths around every
- * block of the loops: histories of codes stay and count, weights near a threshold count, the last
- * update of AdamW comes back from its moments. */
+/* Statistics of every kernel set compared with the plain rule, over lengths around every block of the loops:
+ * histories of codes, weights near a threshold, and the last AdamW update reconstructed from its moments. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static void histories_remember_two_codes(void **state) {
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++) {
             size_t n = lengths[l];
             memset(history, 0, sizeof history);
-            history[(n + 1) / 2] = 0xa5; /* not its own */
+            history[(n + 1) / 2] = 0xa5; /* outside its own range */
             for (size_t step = 2; step < 2 + STEPS; step++) {
                 bt_code_seen seen = {0, 0, 0}, want = {0, 0, 0};
                 for (size_t i = 0; i < n; i++) {
@@ -51,7 +50,7 @@ static void histories_remember_two_codes(void **state) {
     }
 }
 
-static void near_counts_a_band(void **state) {
+static void weights_near_a_threshold_are_counted(void **state) {
     (void)state;
     static float w[N];
     for (size_t i = 0; i < N; i++) w[i] = (float)bt_rng_unit(6, 0, i) - 0.5f;
@@ -93,7 +92,7 @@ static void an_update_is_undone(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(histories_remember_two_codes),
-        cmocka_unit_test(near_counts_a_band),
+        cmocka_unit_test(weights_near_a_threshold_are_counted),
         cmocka_unit_test(an_update_is_undone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,4 @@
-/* The 2-bit form: round trip, its bit layout, padding, and decoding from it against the plain
- * product. */
+/* The 2-bit form: round trip, bit layout, padding, and products with it compared with the plain product. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +50,7 @@ static void test_round_trip(void **state) {
     }
 }
 
-/* any stretch of a row; a 3 anywhere in it is told by its place */
+/* Any range of a row is read; the error states the position of an invalid code 3. */
 static void test_read_and_refuse(void **state) {
     (void)state;
     enum { K = 300 };

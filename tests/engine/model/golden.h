@@ -1,5 +1,4 @@
-/* golden.h - helpers of the tests that read golden files: where they lie, and a training loop like
- * nano's without the trainer. */
+/* golden.h - helpers for golden files: their path, and a training loop like nano's without the trainer. */
 #ifndef BT_TESTS_MODEL_GOLDEN_H
 #define BT_TESTS_MODEL_GOLDEN_H
 
@@ -21,7 +20,7 @@ static inline FILE *golden_open(const char *name) {
     return fopen(path, "rb");
 }
 
-/* synth:chain as in the peer: token i+1 of the endless stream */
+/* synth:chain as in PyTorch's script: token i + 1 of the endless sequence */
 static inline int32_t chain_next(int32_t t, uint64_t i, uint64_t seed, int32_t V) {
     return (int32_t)((5 * (int64_t)t + 17 + (int64_t)(bt_splitmix64(seed + i) & 3)) % V);
 }
@@ -31,7 +30,7 @@ typedef struct chain {
     int32_t t, V;
 } chain;
 
-/* the next B stretches of T + 1 tokens */
+/* the next B sequences of T + 1 tokens */
 static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int B, int T) {
     for (int b = 0; b < B; b++) {
         for (int t = 0; t <= T; t++) {
@@ -42,7 +41,7 @@ static inline void chain_batch(chain *c, int32_t *inputs, int32_t *targets, int 
     }
 }
 
-/* AdamW over all of a model's tensors; *of: its spans, to be freed after it */
+/* AdamW over all tensors of a model; *of: its spans, freed after it by the caller */
 static inline bt_optim *model_optim(bt_model *m, bt_optim_span **of) {
     const bt_params *p = bt_model_params(m);
     const bt_optim_cfg cfg = {.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8};
@@ -63,7 +62,7 @@ static inline bt_optim *model_optim(bt_model *m, bt_optim_span **of) {
     return o;
 }
 
-/* one optimizer step over `micros` micro-batches of m; returns the mean loss */
+/* One optimizer step over `micros` micro-batches of m; returns the mean loss. */
 static inline double train_step(bt_model *m, bt_optim *o, chain *data, int32_t *inputs,
                                 int32_t *targets, int B, int micros, int64_t t, float lr) {
     const bt_params *p = bt_model_params(m);

@@ -1,10 +1,8 @@
-/* ref_model.h - the network once more, in double and in the plainest way, forward and backward: the
- * judge of engine/model.
- *
- * It shares nothing with the engine but the tensor table. Every linear layer norms (norm =
- * bitlinear) and quantises its own input, attention builds the whole T x T matrix, nothing is saved
- * cleverly. Gradients are those of the straight-through formula: y = deq(q(x)) deq(q(W))^T, dx = dy
- * deq(q(W)), dW = dy^T deq(q(x)). */
+/* ref_model.h - the network again, in double precision and in the plainest way, forward and backward: the
+ * reference for engine/model. It shares only the tensor table with the engine. Every linear layer norms
+ * (norm = bitlinear) and quantises its own input, attention builds the whole T x T matrix, every activation
+ * is saved. Gradients follow the straight-through formula: y = deq(q(x)) deq(q(W))^T, dx = dy deq(q(W)), dW
+ * = dy^T deq(q(x)). */
 #ifndef BT_TESTS_REF_MODEL_H
 #define BT_TESTS_REF_MODEL_H
 
@@ -18,9 +16,9 @@
 typedef struct ref_pass {
     const bt_model_cfg *c;
     const bt_params *p;
-    const double *w;   /* flat, as the engine's */
-    double *g;         /* flat; NULL: loss only */
-    void *taken[4096]; /* everything allocated */
+    const double *w;   /* flat array, as in the engine */
+    double *g;         /* flat array; NULL: loss only */
+    void *taken[4096]; /* all allocations */
     size_t n_taken;
 } ref_pass;
 
@@ -267,7 +265,7 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
     return z;
 }
 
-/* d: gradient of the layer's output; becomes that of its input */
+/* d: gradient of the layer's output; replaced by that of its input */
 static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) {
     const bt_model_cfg *c = r->c;
     size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,

@@ -1,4 +1,4 @@
-/* small_model.h - a model of two layers in fp32, with gradients, for tests of what a loss is made of. */
+/* small_model.h - a model of two layers in fp32, with gradients, for tests of losses. */
 #ifndef BT_TESTS_SMALL_MODEL_H
 #define BT_TESTS_SMALL_MODEL_H
 
@@ -18,7 +18,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/model.h"
 
-/* of `sequences` of `tokens` each, over `words` words; four heads, a test changes the rest */
+/* `sequences` of `tokens` each over a vocabulary of `words`; four heads. A test changes the rest. */
 static inline bt_model_setup small_setup(int sequences, int tokens, int words, int width,
                                          int feed_forward) {
     return (bt_model_setup){.cfg = {.L = 2,
@@ -42,7 +42,7 @@ static inline bt_model_setup small_setup(int sequences, int tokens, int words, i
                             .n_threads = 2};
 }
 
-/* with weights of a seed; destroyed by the caller */
+/* Random weights of a seed; destroyed by the caller. */
 static inline bt_model *small_model(const bt_model_setup *s, uint64_t seed) {
     bt_model *m = NULL;
     bt_err err = BT_ERR_INIT;
@@ -51,8 +51,8 @@ static inline bt_model *small_model(const bt_model_setup *s, uint64_t seed) {
     return m;
 }
 
-/* Along a random direction of all weights the loss changes as the gradients that m has say. loss: of the
- * weights as they are, in the gradients' scale; deviation: of the direction; h: how far both ways. The
+/* Checks the change of the loss along a random direction of all weights against the gradients in m. loss: of
+ * the present weights, in the gradients' scale; deviation: of the direction; h: step in both directions. The
  * weights are restored. */
 static inline void small_slope(bt_model *m, double (*loss)(bt_model *m), float deviation, double h,
                                double tolerance) {

@@ -1,5 +1,5 @@
-/* test_adapters.c - low-rank adapters beside a frozen base: what they add is the merged model's, their
- * gradients are those of the full weights seen through A and B, and the base has none. */
+/* test_adapters.c - low-rank adapters beside a frozen base: the output equals the merged model's, the
+ * gradients are those of the full weights projected through A and B, and the base has none. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -20,7 +20,7 @@ static bt_model *model_of(bt_linear_kind linear, unsigned lora) {
     return small_model(&s, 5);
 }
 
-/* the weights of `full` become the base of `adapted` */
+/* Copies the weights of `full` to the base of `adapted`. */
 static void share_base(bt_model *full, bt_model *adapted) {
     const bt_params *p = bt_model_params(full);
     bt_model_quantise(full);
@@ -71,7 +71,7 @@ static void close_to(const float *got, const double *want, size_t n, const char 
     if (!(diff <= 1e-8 * norm)) fail_msg("%s differs by %.2e", what, sqrt(diff / norm));
 }
 
-/* dA = s B^T dW, dB = s dW A^T, dW the full model's */
+/* dA = s B^T dW, dB = s dW A^T, with dW of the full model */
 static void check_gradients(bt_model *full, bt_model *adapted) {
     const bt_params *p = bt_model_params(full);
     const float *w = bt_model_weights(adapted), *g = bt_model_grads(adapted);
@@ -110,7 +110,7 @@ static void dense_adapters_equal_the_merged_model(void **state) {
         bt_model *full = model_of(BT_LIN_DENSE, 0), *adapted = model_of(BT_LIN_DENSE, some[i]);
         share_base(full, adapted);
         double base = train(full), fresh = train(adapted);
-        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero */
+        assert_memory_equal(&base, &fresh, sizeof base); /* B is zero. */
         random_b(adapted);
         merge(full, adapted);
         double want = train(full), got = train(adapted);
@@ -148,13 +148,13 @@ static void ternary_adapters_see_the_base_as_it_computes(void **state) {
     bt_model_quantise(adapted);
     assert_true(fabs(train(adapted) - base) > 1e-3 * base);
     memset(bt_model_weights(adapted), 0, bt_model_params(adapted)->total * sizeof(float));
-    double without = train(adapted); /* the base is what it was */
+    double without = train(adapted); /* The base has not changed. */
     assert_memory_equal(&base, &without, sizeof base);
     bt_model_destroy(full);
     bt_model_destroy(adapted);
 }
 
-/* of all adapters together, relative to their norm */
+/* difference over all adapters, relative to the norm */
 static void near_gradients(bt_model *a, bt_model *b, double most, size_t row) {
     double diff = 0, norm = 0;
     for (size_t i = 0; i < bt_model_params(a)->total; i++) {
@@ -166,8 +166,8 @@ static void near_gradients(bt_model *a, bt_model *b, double most, size_t row) {
         fail_msg("row %zu: gradients are %.3f apart", row, sqrt(diff / norm));
 }
 
-/* embedding and head in 8 bits, of more rows than are widened at a time; with full recompute in bf16 rounded
- * residuals, the same in both passes */
+/* Embedding and head in 8 bits, with more rows than are widened at a time; with full recompute, bf16 rounds
+ * the residuals equally in both passes. */
 static void a_lean_base_is_near(void **state) {
     (void)state;
     const struct {
@@ -175,7 +175,7 @@ static void a_lean_base_is_near(void **state) {
         bt_prec prec;
         bt_recompute recompute;
         double near;
-        bool int8; /* gradients, and with them the head's products */
+        bool int8; /* gradients, and the head's products, in int8 */
     } rows[] = {{BT_LIN_DENSE, BT_PREC_FP32, BT_RECOMPUTE_NONE, 5e-3, false},
                 {BT_LIN_DENSE, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2, false},
                 {BT_LIN_BITNET158, BT_PREC_BF16, BT_RECOMPUTE_FULL, 2e-2, false},
@@ -208,7 +208,7 @@ static void a_lean_base_is_near(void **state) {
     }
 }
 
-/* Full recompute makes the feed-forward part by blocks of rows; more than one of them */
+/* Full recompute processes the feed-forward part in blocks of rows; here in more than one. */
 static void recomputed_blocks_have_the_bits_of_kept_rows(void **state) {
     (void)state;
     enum { SEQUENCES = 4, ROWS = SEQUENCES * T };
@@ -248,7 +248,7 @@ static void gradients_are_reported_once_from_the_end(void *ctx, size_t begin, si
     *at = begin;
 }
 
-/* a frozen base costs no gradients and no latent weights: 2 bits a weight */
+/* A frozen base needs no gradients and no latent weights: 2 bits a weight. */
 static void gradients_of_adapters_alone_take_memory(void **state) {
     (void)state;
     bt_model *full = model_of(BT_LIN_BITNET158, 0),
@@ -287,7 +287,8 @@ static void every_adapter_is_reported(void **state) {
     bt_model_destroy(adapted);
 }
 
-/* each sequence is one pair; the chosen answer's documents are of other lengths than the rejected one's */
+/* Each sequence is one pair; the documents of the chosen answer have other lengths than those of the
+ * rejected one. */
 static void fill_pairs(int32_t *positions, int32_t *answers) {
     static const int lengths[B][2] = {{70, 40}, {33, 90}};
     for (int i = 0; i < M; i++) positions[i] = answers[i] = -1;
@@ -311,7 +312,7 @@ static bt_model *preferring_model(bt_model *full, bt_dpo how) {
     return m;
 }
 
-static int32_t answers[M]; /* learned tokens of pairs */
+static int32_t answers[M]; /* learned tokens of the pairs */
 
 static double scaled_preference_loss(bt_model *m) {
     return 0.01 * bt_model_eval_micro(m, inputs, answers);

@@ -1,5 +1,5 @@
-/* test_base_q8.c - a dense base in int8, by blocks with a scale each: values that are such blocks compute as
- * they do in fp32, others nearly so, and the memory is what 34 bytes for 32 values make. */
+/* test_base_q8.c - a dense base in int8 blocks with a scale each: values that such blocks represent exactly
+ * compute as in fp32, other values are near, and 32 values take 34 bytes. */
 #include "engine/base/small.h"
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
@@ -27,7 +27,7 @@ static void to_blocks_and_back(float *x, size_t n) {
     free(scales);
 }
 
-/* matrices alone: norms stay fp32 */
+/* Only matrices are rounded; norms remain fp32. */
 static void round_weights(bt_model *full) {
     const bt_params *p = bt_model_params(full);
     for (size_t i = 0; i < p->n; i++)
@@ -35,7 +35,7 @@ static void round_weights(bt_model *full) {
             to_blocks_and_back(bt_model_weights(full) + p->tensors[i].offset, p->tensors[i].count);
 }
 
-/* adapters with a B that is not zero, beside the weights of `full` */
+/* Adapters whose B is not zero, on the weights of `full`. */
 static bt_model *beside(bt_model *full, bool q8) {
     const bt_model_setup s = setup_of(4, q8);
     const bt_params *base = bt_model_params(full);
@@ -65,7 +65,7 @@ static double apart(bt_model *a, bt_model *b) {
     return sqrt(diff / norm);
 }
 
-static void blocks_hold_what_they_can(void **state) {
+static void blocks_represent_their_values(void **state) {
     enum { N = 4 * BT_Q8_BLOCK };
     float x[N], y[N];
     (void)state;
@@ -77,12 +77,12 @@ static void blocks_hold_what_they_can(void **state) {
         float most = 0;
         for (size_t i = b; i < b + BT_Q8_BLOCK; i++) most = fmaxf(most, fabsf(x[i]));
         for (size_t i = b; i < b + BT_Q8_BLOCK; i++)
-            /* half a step, and what rounding the scale to fp16 takes of 127 steps */
+            /* half a step, plus the rounding of the scale to fp16 over 127 steps */
             assert_true(fabsf(x[i] - y[i]) <= most / 127 * (0.5f + 127.0f / 2048 + 1e-3f));
     }
     memcpy(x, y, sizeof x);
     to_blocks_and_back(y, N);
-    assert_memory_equal(x, y, sizeof x); /* what has been rounded stays */
+    assert_memory_equal(x, y, sizeof x); /* Rounding again changes nothing. */
 }
 
 static void blocks_compute_as_their_values_do(void **state) {
@@ -92,7 +92,7 @@ static void blocks_compute_as_their_values_do(void **state) {
     round_weights(full);
     bt_model *plain = beside(full, false), *q8 = beside(full, true);
     const double want = train(plain), got = train(q8);
-    /* dx of the head adds 512 rows at a time, which is another order */
+    /* dx of the head adds 512 rows at a time, which is another order. */
     if (!(fabs(got / want - 1) < 1e-6)) fail_msg("%.9g, in blocks %.9g", want, got);
     const double far = apart(plain, q8);
     if (!(far < 1e-5)) fail_msg("gradients are %.2e apart", far);
@@ -116,7 +116,7 @@ static void other_values_are_near(void **state) {
     bt_model_destroy(q8);
 }
 
-static void a_value_takes_a_byte_and_a_sixteenth(void **state) {
+static void a_value_uses_a_byte_and_a_sixteenth(void **state) {
     (void)state;
     const bt_model_setup q8 = setup_of(4, true), plain = setup_of(0, false);
     bt_params p;
@@ -128,13 +128,13 @@ static void a_value_takes_a_byte_and_a_sixteenth(void **state) {
     const size_t bytes = bt_model_base_bytes(&q8);
     assert_true(bytes >= values + values / 16 && bytes <= values + values / 16 + 128 * matrices);
     bt_params_release(&p);
-    /* widths that end inside a block */
+    /* widths that end within a block */
     bt_model_setup odd = q8;
     assert_true(bt_model_fits_q8(&odd));
     odd.cfg.F = 100;
     assert_false(bt_model_fits_q8(&odd));
     odd.cfg.F = 96;
-    odd.leaves = 2; /* 48 inputs of ffn_down each */
+    odd.leaves = 2; /* 48 inputs of ffn_down per leaf */
     assert_false(bt_model_fits_q8(&odd));
 }
 
@@ -148,10 +148,10 @@ static int setup(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(blocks_hold_what_they_can),
+        cmocka_unit_test(blocks_represent_their_values),
         cmocka_unit_test(blocks_compute_as_their_values_do),
         cmocka_unit_test(other_values_are_near),
-        cmocka_unit_test(a_value_takes_a_byte_and_a_sixteenth),
+        cmocka_unit_test(a_value_uses_a_byte_and_a_sixteenth),
     };
     return cmocka_run_group_tests(tests, setup, engine_stop);
 }

@@ -1,5 +1,5 @@
-/* test_classes.c - a classifier: its gradient is the slope of the loss, a head of zeros knows nothing, texts
- * are judged at their last token alone, and what was picked is counted. */
+/* test_classes.c - a classifier: its gradient is the slope of the loss, a zero head predicts uniformly, only
+ * the last token of a text is classified, and predictions are counted. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -31,7 +31,7 @@ static double pass(bt_model *m) {
     return bt_model_train_micro(m, inputs, targets, 0.25, NULL, NULL);
 }
 
-static void zeros_know_nothing(void **state) {
+static void a_zero_head_predicts_uniformly(void **state) {
     (void)state;
     bt_model *m = classifier(24);
     const bt_tensor *score = score_of(m);
@@ -39,7 +39,7 @@ static void zeros_know_nothing(void **state) {
     for (size_t i = 0; i < score->count; i++)
         assert_true(bt_model_weights(m)[score->offset + i] == 0);
     assert_true(fabs(pass(m) - TEXTS * log(K)) < 1e-5);
-    /* nothing but the head has a gradient yet */
+    /* Only the head has a gradient yet. */
     for (size_t i = 0; i < score->offset; i++) assert_true(bt_model_grads(m)[i] == 0);
     double largest = 0;
     for (size_t i = 0; i < score->count; i++)
@@ -62,17 +62,17 @@ static void the_gradient_is_the_slope_of_the_loss(void **state) {
     bt_model_destroy(m);
 }
 
-/* what stands behind a text, and in other texts, is not seen by its class */
-static void only_the_last_token_is_judged(void **state) {
+/* Tokens behind a text and in other texts do not influence its class. */
+static void only_the_last_token_is_classified(void **state) {
     (void)state;
     bt_model *m = classifier(24);
     draw_score(m);
     const double whole = bt_model_eval_micro(m, inputs, targets);
-    for (int i = 0; i < M; i++) /* the number of the class is the last token of its text */
+    for (int i = 0; i < M; i++) /* The class is the last token of the text. */
         if (i > 0 && targets[i - 1] >= 0) inputs[i] = (inputs[i] + 7) % V;
     assert_true(bt_model_eval_micro(m, inputs, targets) == whole);
     double sum = 0;
-    for (int k = 0; k < M; k++) { /* each alone */
+    for (int k = 0; k < M; k++) { /* each one alone */
         int32_t one[M];
         for (int i = 0; i < M; i++) one[i] = i == k ? targets[i] : -1;
         if (targets[k] >= 0) sum += bt_model_eval_micro(m, inputs, one);
@@ -81,7 +81,7 @@ static void only_the_last_token_is_judged(void **state) {
     bt_model_destroy(m);
 }
 
-static void what_was_picked_is_counted(void **state) {
+static void predictions_are_counted(void **state) {
     (void)state;
     bt_model *m = classifier(24);
     float p[K];
@@ -92,7 +92,7 @@ static void what_was_picked_is_counted(void **state) {
     double right = 0, all = 0;
     for (int i = 0; i < K * K; i++) all += table[i];
     for (int i = 0; i < K; i++) right += table[i * K + i];
-    for (int i = 0, n; i < M; i++) { /* a text by itself says the same */
+    for (int i = 0, n; i < M; i++) { /* A text alone gets the same prediction. */
         if (targets[i] < 0) continue;
         n = positions[i] + 1;
         bt_model_forward_tokens(m, inputs + i + 1 - n, (size_t)n);
@@ -123,10 +123,10 @@ static int setup(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(zeros_know_nothing),
+        cmocka_unit_test(a_zero_head_predicts_uniformly),
         cmocka_unit_test(the_gradient_is_the_slope_of_the_loss),
-        cmocka_unit_test(only_the_last_token_is_judged),
-        cmocka_unit_test(what_was_picked_is_counted),
+        cmocka_unit_test(only_the_last_token_is_classified),
+        cmocka_unit_test(predictions_are_counted),
     };
     return cmocka_run_group_tests(tests, setup, engine_stop);
 }

@@ -1,5 +1,4 @@
-/* Presets, counts and the tensor table: the exact figures that comparisons with other programs rest
- * on. */
+/* Presets, counts and the tensor table: exact figures used for comparisons with other programs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +39,7 @@ static void presets_have_their_published_shapes(void **state) {
 
 static void counts_are_exact(void **state) {
     (void)state;
-    /* the plain block (norm = pre), as the PyTorch peer counts it */
+    /* the plain block (norm = pre), as the PyTorch script counts it */
     const struct {
         const char *name;
         uint64_t params, linear, embedding, norms;
@@ -70,10 +69,10 @@ static void counts_are_exact(void **state) {
     /* 30 x 69.5 M + 328 M */
     assert_true(big.params > 2410000000u && big.params < 2415000000u);
     bt_model_counts qwen = bt_model_count(&bt_preset_find("qwen3-0.6b")->model);
-    assert_int_equal(qwen.params, 596049920); /* the published file's count */
+    assert_int_equal(qwen.params, 596049920); /* count of the published file */
 }
 
-/* beside adapters: two products with each frozen weight, three with each that trains; by hand */
+/* With adapters a frozen weight has two products and a trained one three; counted by hand. */
 static void frozen_weights_have_two_products(void **state) {
     (void)state;
     bt_model_cfg c = {

@@ -1,5 +1,5 @@
-/* Decoding of many sequences at once: whoever shares a step, in whatever portions a prompt is read,
- *           logits are those of the sequence by itself. */
+/* Decoding of many sequences at once: whatever sequences share a step, and in whatever portions a prompt is
+ * read, the logits equal those of the sequence alone. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,21 +80,21 @@ static double difference(const float *a, const float *b) {
     return sqrt(diff / norm);
 }
 
-static void company_changes_nothing(void **state) {
+static void other_sequences_change_nothing(void **state) {
     (void)state;
     static got together, alone;
     for (int k = 0; k < 6; k++) {
         const bt_linear_kind linear = k % 2 ? BT_LIN_DENSE : BT_LIN_BITNET158;
         const bt_prec prec = k / 2 == 1 ? BT_PREC_BF16 : BT_PREC_FP32;
-        /* a prompt's attention, dense layers and a shared head round to bf16, and a rounded input may
-         * turn an int8 code; another row differs by about 1 */
+        /* Attention of a prompt, dense layers and a shared head round to bf16, and a rounded input may
+         * change an int8 code; another row differs by about 1. */
         const double bound = prec == BT_PREC_BF16 ? 0.1 : 1e-5;
         bt_model *m = model_of(linear, prec, k / 2 == 2);
         bt_decoder *d = decoder_of(m, SLOTS), *one = decoder_of(m, 1);
         int32_t tokens[SLOTS][T];
         for (uint64_t i = 0; i < SLOTS * T; i++)
             tokens[i / T][i % T] = (int32_t)(bt_rng_u64(9, (uint64_t)k, i) % V);
-        for (int round = 0; round < 2; round++) { /* the second with slots used before */
+        for (int round = 0; round < 2; round++) { /* The second round reuses slots. */
             size_t have[SLOTS] = {0}, draw = 0;
             for (int s = 0; s < SLOTS; s++) bt_decoder_clear(d, s);
             for (size_t left = SLOTS * T; left > 0;) {
@@ -132,8 +132,8 @@ static void company_changes_nothing(void **state) {
     }
 }
 
-/* only what is wanted is handed out, in the order of the parts */
-static void wanted_rows_come_in_order(void **state) {
+/* Only requested rows are returned, in the order of the parts. */
+static void requested_rows_are_in_order(void **state) {
     (void)state;
     static got g;
     bt_model *m = model_of(BT_LIN_BITNET158, BT_PREC_FP32, false);
@@ -157,8 +157,8 @@ static void wanted_rows_come_in_order(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(company_changes_nothing),
-        cmocka_unit_test(wanted_rows_come_in_order),
+        cmocka_unit_test(other_sequences_change_nothing),
+        cmocka_unit_test(requested_rows_are_in_order),
     };
     return cmocka_run_group_tests(tests, engine_start, engine_stop);
 }

@@ -1,5 +1,5 @@
-/* test_distil.c - learning from a teacher: the gradient is the slope of the loss, a teacher of the same
- * weights has nothing to teach, and without a share the loss is that of the data. */
+/* test_distil.c - distillation: the gradient is the slope of the loss, a teacher with the same weights gives
+ * no gradient, and with share 0 the loss is that of the data. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -18,7 +18,7 @@ static bt_model *model_of(int width, unsigned lora, uint64_t seed) {
     return m;
 }
 
-/* weights of a model of this width and seed, as the base of adapters that are never used */
+/* A teacher of this width and seed, as the base of adapters that are never used. */
 static bt_model *teacher_of(int width, uint64_t seed) {
     bt_model *full = model_of(width, 0, seed), *t = model_of(width, BT_LORA_Q, seed);
     const bt_params *p = bt_model_params(full);
@@ -75,7 +75,7 @@ static void shares_of_the_loss(void **state) {
     bt_model_destroy(other);
 }
 
-/* what is kept of a teacher's pass, as a file has it: k tokens and fp16 */
+/* saved logits of a teacher, as in a file: k tokens and fp16 */
 typedef struct kept {
     uint32_t ids[M * V];
     uint16_t logs[M * V];
@@ -110,7 +110,8 @@ static void kept_logits_teach_as_their_teacher(void **state) {
     double apart = 0;
     for (size_t i = 0; i < n; i++) apart += pow((double)bt_model_grads(m)[i] - (double)want[i], 2);
     assert_true(sqrt(apart) < 2e-3 * norm);
-    keep(&f, plain, 5); /* of some tokens: another loss, and the slope of it */
+    /* Only some tokens are saved: the loss differs, and the gradient is its slope. */
+    keep(&f, plain, 5);
     bt_model_distil(m, (bt_distil){.rows = f.rows, .k = 5, .mix = 0.7, .tau = 2});
     assert_true(fabs(pass(m) - loss) > 1e-3 * loss);
     small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);

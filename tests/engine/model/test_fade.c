@@ -1,5 +1,5 @@
-/* test_fade.c - layers on their way from full precision to ternary: lambda 0 is the dense twin, bit for
- * bit, 1 the ternary model; between them the loss goes from one to the other and no call before matters. */
+/* test_fade.c - layers between full precision and ternary: lambda 0 equals the dense model bit for bit, 1
+ * the ternary model; between them the loss changes gradually, and earlier calls have no influence. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -18,7 +18,7 @@ static bt_model *model_of(bt_linear_kind linear, bt_norm_kind norm, bt_prec prec
     return m;
 }
 
-/* loss, and gradients into a copy that the caller frees */
+/* Returns the loss, and a copy of the gradients that the caller frees. */
 static double pass(bt_model *m, float **grads) {
     const size_t n = bt_model_params(m)->total;
     bt_model_zero_grads(m);
@@ -47,7 +47,7 @@ static void ends_are_the_dense_and_the_ternary_model(void **state) {
             for (int k = 0; k < 2; k++) {
                 bt_model *want = model_of(kinds[k], (bt_norm_kind)norm, p, false);
                 float *a, *b;
-                bt_model_lambda(fading, 0.4); /* what was before leaves nothing behind */
+                bt_model_lambda(fading, 0.4); /* Earlier settings have no effect. */
                 (void)bt_model_eval_micro(fading, inputs, targets);
                 bt_model_lambda(fading, k);
                 const double x = pass(want, &a), y = pass(fading, &b);
@@ -63,7 +63,7 @@ static void ends_are_the_dense_and_the_ternary_model(void **state) {
     }
 }
 
-static void between_them_it_goes_from_one_to_the_other(void **state) {
+static void the_loss_changes_gradually(void **state) {
     (void)state;
     bt_model *m = model_of(BT_LIN_BITNET158, BT_NORM_SUBLN, BT_PREC_FP32, true);
     const size_t n = bt_model_params(m)->total;
@@ -79,7 +79,7 @@ static void between_them_it_goes_from_one_to_the_other(void **state) {
     assert_true(far(almost, ternary, n) < 1e-3);
     assert_true(far(half, ternary, n) > 0.02 && far(half, dense, n) > 0.02);
     assert_true(middle != zero && middle != one);
-    bt_model_quantise(m); /* new weights, were they other ones, are read by the next pass */
+    bt_model_quantise(m); /* The next pass reads the weights again. */
     const double same = pass(m, &again);
     assert_true(same == middle);
     assert_memory_equal(again, half, n * sizeof *half);
@@ -103,7 +103,7 @@ static int setup(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ends_are_the_dense_and_the_ternary_model),
-        cmocka_unit_test(between_them_it_goes_from_one_to_the_other),
+        cmocka_unit_test(the_loss_changes_gradually),
     };
     return cmocka_run_group_tests(tests, setup, engine_stop);
 }

@@ -1,5 +1,5 @@
-/* Decoding: logits of the key-value cache equal those of the whole network, the cache slides,
- *           sampling draws what it says. */
+/* Decoding: logits with the key-value cache equal those of the whole network, the cache slides, and sampling
+ * follows the documented probabilities. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,8 +69,7 @@ static void expect_logits(const bt_gen *g, const double *want, const char *what)
         fail_msg("%s: logits differ by %.2e of their norm", what, sqrt(diff / norm));
 }
 
-/* token by token, prompt at once, prompt in pieces; from a model for inference and from one that
- * trains */
+/* Token by token, the prompt at once, the prompt in pieces; with a model for inference and one that trains. */
 static void cached_logits_equal_the_whole_forward(void **state) {
     (void)state;
     int32_t tokens[T], targets[T];
@@ -118,22 +117,21 @@ static void the_context_slides(void **state) {
     bt_gen *g = gen_of(m), *fresh = gen_of(m);
     int32_t tokens[3 * T + 2];
     for (size_t i = 0; i < 3 * T + 2; i++) tokens[i] = (int32_t)(bt_rng_u64(6, 0, i) % V);
-    feed(g, tokens, T); /* full; the next token keeps the younger half */
+    feed(g, tokens, T); /* The cache is full; the next token keeps the newer half. */
     feed(g, tokens + T, 1);
     feed(fresh, tokens + T - T / 2, T / 2 + 1);
     double want[V];
     for (size_t v = 0; v < V; v++) want[v] = (double)bt_gen_logits(fresh)[v];
     expect_logits(g, want, "after sliding");
-    feed(g, tokens + T + 1, 2 * T + 1); /* more at once than the context holds */
+    feed(g, tokens + T + 1, 2 * T + 1); /* more tokens at once than the context holds */
     for (size_t v = 0; v < V; v++) assert_true(isfinite(bt_gen_logits(g)[v]));
     bt_gen_destroy(fresh);
     bt_gen_destroy(g);
     bt_model_destroy(m);
 }
 
-/* how often each token is drawn over many seeds against the probabilities that remain after top-k
- * and top-p */
-static void sampling_draws_what_it_says(void **state) {
+/* Frequencies of each token over many seeds compared with the probabilities after top-k and top-p. */
+static void sampling_follows_the_probabilities(void **state) {
     (void)state;
     bt_model_cfg c = shape(BT_NORM_PRE, BT_LIN_BITNET158, true);
     bt_model *m = model_of(&c, 1, false);
@@ -179,7 +177,8 @@ static void sampling_draws_what_it_says(void **state) {
             int32_t t = bt_gen_sample(g, &s);
             assert_in_range(t, 0, V - 1);
             count[t]++;
-            if (seed < 50) assert_int_equal(t, bt_gen_sample(g, &s)); /* a function of the seed */
+            /* Sampling is a function of the seed. */
+            if (seed < 50) assert_int_equal(t, bt_gen_sample(g, &s));
         }
         for (int v = 0; v < V; v++) {
             double sigma = sqrt(DRAWS * p[v] * (1 - p[v]));
@@ -238,7 +237,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cached_logits_equal_the_whole_forward),
         cmocka_unit_test(the_context_slides),
-        cmocka_unit_test(sampling_draws_what_it_says),
+        cmocka_unit_test(sampling_follows_the_probabilities),
         cmocka_unit_test(a_seed_gives_one_text),
         cmocka_unit_test(bad_prompts_are_named),
     };

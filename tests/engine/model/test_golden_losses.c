@@ -1,6 +1,7 @@
 /* timeout: 300
  * labels: golden
- * The first ten losses of nano on synth:chain are PyTorch's from equal starting weights (golden_losses.txt). */
+ * The first ten losses of nano on synth:chain equal PyTorch's with the same initial weights
+ * (golden_losses.txt). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -61,7 +62,7 @@ static void golden(const char *name, double lr, int B) {
     assert_true(found);
 }
 
-/* where ten losses can agree to 1e-4: see make_golden.py */
+/* A rate at which ten losses can agree to 1e-4: see make_golden.py. */
 static void nano_pre_small_rate(void **state) {
     (void)state;
     golden("pre", 5e-5, 16);

@@ -1,8 +1,8 @@
 /* timeout: 120
  * optimised: yes
- * Every gradient of every variant: the engine against the plain double reference, the reference
- * against finite differences (dense, where the loss is smooth), and the engine's own loss against
- * its own gradient. */
+ * Every gradient of every variant: the engine compared with the plain reference in double precision, the
+ * reference with finite differences (dense, where the loss is smooth), and the engine's gradient with its
+ * own loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear
                           .init_std = 0.25};
 }
 
-/* with a soft cap that reduces large logits */
+/* Adds a soft cap that reduces large logits. */
 static bt_model_cfg capped(bt_model_cfg c) {
     c.logit_cap = 1.5;
     return c;
@@ -90,7 +90,7 @@ typedef struct order {
     size_t next, calls;
 } order;
 
-/* calls cover the flat array from its end to its beginning, without a gap */
+/* The callbacks cover the flat array from its end to its beginning without gaps. */
 static void on_ready(void *ctx, size_t begin, size_t end) {
     order *o = ctx;
     assert_int_equal(end, o->next);
@@ -99,7 +99,7 @@ static void on_ready(void *ctx, size_t begin, size_t end) {
     o->calls++;
 }
 
-/* of attention, in a pass that leaves it out */
+/* attention weights, in a pass without attention */
 static bool left_out(const bt_tensor *t) { return t->id >= BT_P_ATTN_NORM && t->id <= BT_P_ATTN_O; }
 
 static void compare_tensors(const bt_model *m, const float *g, const double *ref, double bound,
@@ -112,7 +112,7 @@ static void compare_tensors(const bt_model *m, const float *g, const double *ref
             diff += ((double)g[k] - ref[k]) * ((double)g[k] - ref[k]);
             norm += ref[k] * ref[k];
         }
-        /* a bigram model's attention has none */
+        /* A bigram model has no attention gradients. */
         assert_true(norm > 0 || (diff == 0 && left_out(t)));
         if (!(sqrt(diff) <= bound * sqrt(norm)))
             fail_msg("%s: gradient of %s differs by %.2e of its norm", name, t->name,
@@ -122,7 +122,7 @@ static void compare_tensors(const bt_model *m, const float *g, const double *ref
     }
 }
 
-/* the same bits from less memory */
+/* The same bits with less memory. */
 static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, const float *grads) {
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
@@ -137,7 +137,8 @@ static void same_from_less(const bt_model_cfg *c, bt_prec prec, double loss, con
     }
 }
 
-/* what bf16 training reads rounded (embedding and head, dense layers), where this processor does */
+/* Rounds the weights that bf16 training reads rounded (embedding and head, dense layers), on processors that
+ * do so. */
 static void round_what_bf16_reads(bt_model *m) {
     const bt_params *p = bt_model_params(m);
     for (size_t i = 0; i < p->n; i++) {
@@ -153,9 +154,9 @@ static void round_what_bf16_reads(bt_model *m) {
     }
 }
 
-/* bf16: weights that the products read as bf16 are rounded, which both do here; activations kept for
- * backward are, and so may operands be. Each tensor's gradient stays near fp32's */
-/* returns the loss's relative difference */
+/* bf16: both sides round the weights that products read as bf16; activations saved for the backward pass are
+ * rounded, and operands may be. Each tensor's gradient is near that of fp32. */
+/* Returns the relative difference of the losses. */
 static double check_bf16(const bt_model_cfg *c, double bound) {
     char name[96];
     name_of(name, sizeof name, c);
@@ -169,7 +170,8 @@ static double check_bf16(const bt_model_cfg *c, double bound) {
     bt_model_zero_grads(m);
     double want = bt_model_train_micro(exact, inputs, targets, 0.37, NULL, NULL);
     double got = bt_model_train_micro(m, inputs, targets, 0.37, NULL, NULL);
-    /* one code of a chaotic little model that rounds the other way; all variants together below */
+    /* tolerates one code of a chaotic small model that rounds differently; all variants together are
+     * compared below */
     if (!(fabs(got - want) < 1e-2 * want)) fail_msg("%s: loss %.9g, in fp32 %.9g", name, got, want);
     double *ref = widen(bt_model_grads(exact), total);
     compare_tensors(m, bt_model_grads(m), ref, bound, name);
@@ -199,12 +201,12 @@ static void check_variant(const bt_model_cfg *c) {
     assert_int_equal(o.next, 0);
     assert_int_equal(o.calls, p->n);
     compare_tensors(m, bt_model_grads(m), ref, 1e-4, name);
-    /* in fp32, OpenBLAS adds in an order that depends on the processor and on the rows of a product */
+    /* In fp32 OpenBLAS adds in an order that depends on the processor and on the rows of a product. */
     const double evaluated = bt_model_eval_micro(m, inputs, targets);
     if (!(fabs(evaluated - got) <= 1e-7 * got))
         fail_msg("%s: loss %.17g, in training %.17g", name, evaluated, got);
 
-    /* gradients add up over micro-batches */
+    /* Gradients accumulate over micro-batches. */
     float *first = malloc(p->total * sizeof *first);
     assert_non_null(first);
     memcpy(first, bt_model_grads(m), p->total * sizeof *first);
@@ -256,9 +258,8 @@ static void bf16_with(const char *isa, double bound) {
                  sqrt(squares / n), n);
 }
 
-/* generic kernels keep floats for operands: what differs is what was kept. Others also round
- * operands of attention, and so some int8 input comes out otherwise: few in a model, many in one of
- * two layers and 24 columns */
+/* Generic kernels use float operands, so only saved values differ. Other sets also round operands of
+ * attention, which changes some int8 inputs: few in a usual model, many in one of two layers and 24 columns. */
 static void bf16_is_near_and_recomputed_alike(void **state) {
     (void)state;
     const char *isa = getenv("BT_TEST_ISA");
@@ -266,8 +267,8 @@ static void bf16_is_near_and_recomputed_alike(void **state) {
     bf16_with(isa ? isa : "auto", 0.4);
 }
 
-/* d loss / d t of w + t * direction at 0, by central differences, for every tensor and a random
- * direction */
+/* Compares d loss / d t of w + t * direction at 0 with central differences, for every tensor and a random
+ * direction. */
 static void reference_equals_finite_differences(void **state) {
     (void)state;
     int32_t inputs[B * T], targets[B * T];
@@ -309,13 +310,13 @@ static void reference_equals_finite_differences(void **state) {
     }
 }
 
-/* The engine's own loss against its own gradient, without any reference; fp32, so coarser. */
+/* The engine's gradient compared with its own loss, without a reference; in fp32 and therefore coarser. */
 static void check_slopes(const bt_model_cfg *c, bool bigram) {
     int32_t inputs[B * T], targets[B * T];
     tokens_of(inputs, targets);
     bt_model *m = model_of(c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
     const bt_params *p = bt_model_params(m);
-    uint32_t at[V + 1] = {0}; /* nothing was counted: the targets alone */
+    uint32_t at[V + 1] = {0}; /* No follower was counted, so only the targets matter. */
     const bt_followers none = {.at = at};
     bt_model_follower_targets(m, (bt_follower_targets){bigram ? &none : NULL, 1, false});
     bt_model_zero_grads(m);
@@ -331,7 +332,7 @@ static void check_slopes(const bt_model_cfg *c, bool bigram) {
             assert_true(norm2 == 0);
             continue;
         }
-        /* along the gradient, so that the loss moves by 0.04 |g| */
+        /* along the gradient, so that the loss changes by 0.04 |g| */
         float h = (float)(0.02 / sqrt(norm2));
         float *keep = malloc(t->count * sizeof *keep);
         assert_non_null(keep);
@@ -350,7 +351,7 @@ static void check_slopes(const bt_model_cfg *c, bool bigram) {
     bt_model_destroy(m);
 }
 
-/* of the learned targets of one batch */
+/* Counts the learned targets of one batch. */
 static void count_followers(bt_followers *f, const int32_t *inputs, const int32_t *targets) {
     uint32_t n = 0;
     for (int32_t t = 0; t < V; t++) {
@@ -382,7 +383,8 @@ static float *gradient_of(bt_model *m, const int32_t *inputs, const int32_t *tar
     return g;
 }
 
-/* With attention: a weight of 0.25 has a quarter of the gradient of the shares and three of the targets'. */
+/* With attention, a weight of 0.25 gives a quarter of the gradient of the shares and three quarters of that
+ * of the targets. */
 static void shares_are_mixed(bt_model *m, const bt_followers *f, const int32_t *inputs,
                              const int32_t *targets) {
     const bt_params *p = bt_model_params(m);
@@ -403,8 +405,8 @@ static void shares_are_mixed(bt_model *m, const bt_followers *f, const int32_t *
     free(want);
 }
 
-/* Without attention equal inputs have equal outputs: what is counted in a batch has the gradient of its targets. The
- * loss is that of the targets in any case. */
+/* Without attention, equal inputs have equal outputs, so the counts of a batch have the gradient of its
+ * targets. The loss is that of the targets in any case. */
 static void shares_of_the_batch_have_its_gradient(void **state) {
     (void)state;
     int32_t inputs[B * T], targets[B * T], token[B * T];
@@ -432,7 +434,7 @@ static void shares_of_the_batch_have_its_gradient(void **state) {
         loss[1] = bt_model_train_micro(m, inputs, targets, 0.5, NULL, NULL);
         assert_true(loss[0] == loss[1]);
         compare_tensors(m, bt_model_grads(m), want, 1e-4, "shares");
-        /* and other counts another one */
+        /* Other counts give another gradient. */
         counted.token[0] = (counted.token[0] + 1) % V;
         bt_model_zero_grads(m);
         (void)bt_model_train_micro(m, inputs, targets, 0.5, NULL, NULL);

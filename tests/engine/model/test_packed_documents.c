@@ -1,5 +1,5 @@
-/* test_packed_documents.c - documents packed into a sequence: each one's loss has the bits that it
- * has alone, gradients agree, and no document sees another. */
+/* test_packed_documents.c - documents packed into a sequence: each one's loss has the same bits as alone,
+ * gradients agree, and no document attends to another. */
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/small_model.h"
 
@@ -22,8 +22,8 @@ typedef struct batch {
 
 static const int lengths[B][4] = {{33, 17, 40, 0}, {1, 64, 20, 0}};
 
-/* only document `only` of sequence `seq` where only >= 0, at the beginning of its sequence; otherwise
- * all, one after the other */
+/* Fills document `only` of sequence `seq` at the beginning of its sequence if only >= 0, otherwise all
+ * documents consecutively. */
 static void fill(batch *b, int seq, int only) {
     for (int i = 0; i < M; i++) b->inputs[i] = 0, b->targets[i] = b->positions[i] = -1;
     for (int s = 0; s < B; s++) {
@@ -41,7 +41,7 @@ static void fill(batch *b, int seq, int only) {
     }
 }
 
-/* targets of one document only */
+/* Keeps the targets of one document only. */
 static void keep(batch *b, int seq, int doc) {
     int first = seq * T;
     for (int d = 0; d < doc; d++) first += lengths[seq][d];
@@ -82,7 +82,7 @@ static void documents_do_not_see_each_other(void **state) {
     for (int i = 0; i < lengths[0][0] + lengths[0][1]; i++) b.inputs[i] = (b.inputs[i] + 7) % V;
     double after = bt_model_eval_micro(m, b.inputs, b.targets);
     assert_memory_equal(&before, &after, sizeof before);
-    bt_model_documents(m, NULL); /* as one sequence they do */
+    bt_model_documents(m, NULL); /* As one sequence they attend to each other. */
     assert_true(bt_model_eval_micro(m, b.inputs, b.targets) != before);
     bt_model_destroy(m);
 }

@@ -1,5 +1,5 @@
-/* Sampling: every limit by itself and all together against a sorted list of probabilities, the
- *           penalty against its formula, and that draws follow what is left. */
+/* Sampling: every limit alone and all together compared with a sorted list of probabilities, the penalty
+ * with its formula, and frequencies with the remaining probabilities. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static double sum_of(const entry *e, int n) {
     return s;
 }
 
-/* the probabilities that are left, by sorting, in the documented order of the limits */
+/* The remaining probabilities, by sorting, in the documented order of the limits. */
 static void oracle(double out[V], const float *logits, const bt_sampling *how, bt_history h) {
     double l[V];
     entry e[V];
@@ -86,7 +86,7 @@ static const bt_sampling cases[] = {
     {.temperature = 2, .top_p = 0},
 };
 
-static void draws_follow_what_is_left(void **state) {
+static void draws_follow_the_remaining_probabilities(void **state) {
     (void)state;
     static const int32_t had[] = {3, 5, 3, 3, 17, 22, 0, 5};
     const bt_history h = {had, sizeof had / sizeof *had};
@@ -129,7 +129,7 @@ static void greedy_takes_the_likeliest_after_the_penalty(void **state) {
     assert_int_equal(bt_sampler_draw(s, logits, &plain, (bt_history){had, 1}, 0), 4);
     assert_int_equal(bt_sampler_draw(s, logits, &penalised, (bt_history){had, 1}, 0), 9);
     assert_int_equal(bt_sampler_draw(s, logits, &penalised, (bt_history){NULL, 0}, 0), 4);
-    for (int i = 0; i < V; i++) logits[i] = -1; /* a tie goes to the smaller token */
+    for (int i = 0; i < V; i++) logits[i] = -1; /* Ties go to the smaller token. */
     logits[11] = logits[7] = 1;
     assert_int_equal(bt_sampler_draw(s, logits, &plain, (bt_history){NULL, 0}, 0), 7);
     bt_sampler_destroy(s);
@@ -165,7 +165,7 @@ static void log_probabilities_and_ranks(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_follow_what_is_left),
+        cmocka_unit_test(draws_follow_the_remaining_probabilities),
         cmocka_unit_test(greedy_takes_the_likeliest_after_the_penalty),
         cmocka_unit_test(log_probabilities_and_ranks),
     };

@@ -1,5 +1,5 @@
-/* test_slices.c - the layers of a pipeline's stages: each in one place, in order, as even as the head lets them
- * be; the tensors of a slice and of its chunks. */
+/* test_slices.c - the layers of a pipeline's stages: each on one stage, in order, as evenly as the head
+ * allows; the tensors of a slice and its chunks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ static bt_model_slice slice_of(int stages, int stage, int chunks) {
         .tp_size = 1, .pp_stage = stage, .pp_size = stages, .virtual_stages = chunks};
 }
 
-/* virtual stages in their order have all layers in theirs, and none is empty */
+/* Virtual stages in order contain all layers in order, and none is empty. */
 static void check_order(const bt_model_cfg *c, int stages, int chunks) {
     int next = 0, most = 0, least = c->L;
     for (int k = 0; k < chunks; k++) {
@@ -35,7 +35,7 @@ static void check_order(const bt_model_cfg *c, int stages, int chunks) {
         }
     }
     assert_int_equal(next, c->L);
-    /* of the stages without a head */
+    /* for the stages without a head */
     for (int s = 0; s + 1 < stages; s++) {
         const int n = bt_slice_layers(c, slice_of(stages, s, chunks));
         most = n > most ? n : most;
@@ -55,7 +55,7 @@ static void layers_are_dealt_out_in_order(void **state) {
     }
 }
 
-/* the head of bitnet-2b4t is as much work as some five of its layers */
+/* The head of bitnet-2b4t costs about as much as five of its layers. */
 static void the_last_stage_has_fewer_layers(void **state) {
     (void)state;
     const bt_model_cfg c = shape("bitnet-2b4t", 30);
@@ -64,7 +64,7 @@ static void the_last_stage_has_fewer_layers(void **state) {
                   last = bt_slice_layers(&c, slice_of(4, 3, v));
         assert_in_range(first - last, 3, 6);
     }
-    /* no stage goes without a layer for each chunk */
+    /* Each chunk has at least one layer. */
     assert_int_equal(bt_slice_layers(&c, slice_of(15, 14, 2)), 2);
 }
 
@@ -83,7 +83,7 @@ static void tensors_know_their_numbers(void **state) {
             for (size_t i = 0; i < p.n; i++)
                 assert_string_equal(p.tensors[i].name, whole.tensors[p.tensors[i].number].name);
             found += p.n;
-            /* chunks make up the flat array, and each has its layers */
+            /* The chunks divide the flat array, and each has its layers. */
             size_t at = 0;
             for (int k = 0; k < v; k++) {
                 const bt_range r = bt_params_chunk(&p, &c, part, k);

@@ -1,6 +1,6 @@
 /* timeout: 200
- * A training step as a whole: the same bits for any number of threads, no memory taken inside it,
- * every kernel set on the same curve, quantisation statistics, the memory plan. */
+ * A complete training step: the same bits for any number of threads, no allocation within it, similar losses
+ * on every kernel set, quantisation statistics, the memory plan. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/golden.h"
 
-/* ---- counting every allocation of ours ------------------------------------------------------- */
+/* ---- counting the engine's allocations ------------------------------------------------------ */
 #if defined(__SANITIZE_ADDRESS__)
 #define COUNTS_MEMORY 0
 #elif defined(__has_feature)
@@ -37,8 +37,7 @@ void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
 
-/* OpenBLAS's kernels for AVX-512 take and give back memory inside a product; that is theirs to
- * do. */
+/* OpenBLAS's kernels for AVX-512 allocate within a product; these are not counted. */
 static void count(const void *caller) {
     Dl_info at;
     if (dladdr(caller, &at) && at.dli_fname && strstr(at.dli_fname, "openblas")) return;
@@ -99,7 +98,7 @@ typedef struct run {
     double last;
 } run;
 
-static bool grad_int8, attention_int8; /* of the runs that begin */
+static bool grad_int8, attention_int8; /* applies to runs created later */
 
 static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
     memset(r, 0, sizeof *r);
@@ -134,8 +133,8 @@ static void isa(const char *name) {
     if (bt_kernels_select(name, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-/* the best set of ours: OpenBLAS picks its inner loops by the shape of each call, so its last bits
- * follow the split */
+/* The fastest set without OpenBLAS, which chooses its inner loops by the shape of each call, so its last
+ * bits depend on the number of threads. */
 static void own_isa(void) {
     isa("auto");
     for (size_t i = 0; i < bt_kernels_slots(); i++) {
@@ -181,21 +180,21 @@ static void same_bits_for_any_number_of_threads(void **state) {
     threads(2);
 }
 
-static void a_step_takes_no_memory(void **state) {
+static void a_step_allocates_nothing(void **state) {
     (void)state;
     if (!COUNTS_MEMORY) skip();
     const char *sets[] = {"generic", "blas", "auto"};
     for (size_t i = 0; i < 3; i++) {
         bt_err err = BT_ERR_INIT;
         if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
-        /* OpenBLAS takes a buffer the first time two threads happen to be inside it */
+        /* OpenBLAS allocates a buffer the first time two threads use it at once. */
         threads(i == 1 ? 1 : 2);
         run r;
         bt_model_cfg c = odd(BT_NORM_SUBLN, i == 1 ? BT_LIN_DENSE : BT_LIN_BITNET158);
         run_begin(&r, &c, BT_PREC_FP32);
         (void)run_step(&r, 1e-3f);
         int before = atomic_load(&allocations);
-        void *volatile probe = malloc(1); /* the counter counts */
+        void *volatile probe = malloc(1); /* The counter works. */
         free(probe);
         assert_int_equal(atomic_load(&allocations), before + 1);
         for (int k = 0; k < 3; k++) (void)run_step(&r, 1e-3f);
@@ -206,7 +205,7 @@ static void a_step_takes_no_memory(void **state) {
     threads(2);
 }
 
-/* attention in int8 is for passes that make gradients: validation is that of floats, to the bit */
+/* int8 attention applies to passes with gradients; validation equals that in floats, bit for bit. */
 static void validation_attends_in_floats(void **state) {
     (void)state;
     own_isa();
@@ -217,7 +216,7 @@ static void validation_attends_in_floats(void **state) {
         attention_int8 = int8;
         run_begin(&r, &c, BT_PREC_FP32);
         r.data = (chain){.seed = 1, .V = c.V};
-        (void)run_step(&r, 0); /* fills the batch, and changes nothing */
+        (void)run_step(&r, 0); /* Fills the batch without training. */
         bt_model_round_attention(r.m, false);
         eval[int8] = bt_model_eval_micro(r.m, r.inputs, r.targets);
         bt_model_round_attention(r.m, true);
@@ -230,9 +229,8 @@ static void validation_attends_in_floats(void **state) {
     assert_true(eval[0] == train[0]);
 }
 
-/* 20 steps on one batch. Dense models stay together; rounding to ternary and int8 amplifies the
- * last bit of a float (see make_golden.py), the more so in a model this small: there a curve is
- * held, not digits. */
+/* 20 steps on one batch. Dense models agree closely; rounding to ternary and int8 amplifies the last bit of
+ * a float (see make_golden.py), especially in a small model, where only the curve is compared. */
 static void every_kernel_set_follows_one_curve(void **state) {
     (void)state;
     const char *sets[] = {"generic", "blas", "avx2-plain", "avx2", "avx512-plain", "avx512", "amx"};
@@ -248,7 +246,7 @@ static void every_kernel_set_follows_one_curve(void **state) {
                 if (i > 0 && !set_is_asked_for(sets[i])) continue;
                 /* not on this machine */
                 if (bt_kernels_select(sets[i], &err) != BT_OK) continue;
-                /* generic computes in fp32 always */
+                /* The generic set always computes in fp32. */
                 if (i == 0 && mode == 1) continue;
                 grad_int8 = mode >= 2;
                 attention_int8 = mode == 3;
@@ -281,8 +279,8 @@ static void every_kernel_set_follows_one_curve(void **state) {
     isa("auto");
 }
 
-/* With int8 gradients: every draw of the noise is near the gradient in floats, their mean is
- * nearer, another key is another draw, and the same key the same bits. */
+/* With int8 gradients every draw of the noise is near the float gradient, the mean is nearer, another key
+ * gives another draw, and the same key the same bits. */
 static void int8_gradients_are_right_on_average(void **state) {
     (void)state;
     enum { DRAWS = 24 };
@@ -306,7 +304,7 @@ static void int8_gradients_are_right_on_average(void **state) {
     const float *want = bt_model_grads(exact.m), *got = bt_model_grads(noisy.m);
     for (size_t i = 0; i < n; i++) size += (double)want[i] * (double)want[i];
     for (int d = 0; d < DRAWS; d++) {
-        /* the last repeats the first */
+        /* The last draw repeats the first. */
         bt_model_noise(noisy.m, 1, d == DRAWS - 1 ? 0 : (uint64_t)d, 99);
         bt_model_zero_grads(noisy.m);
         assert_true(bt_model_train_micro(noisy.m, exact.inputs, exact.targets, 1.0 / (B * ODD_T),
@@ -333,7 +331,7 @@ static void int8_gradients_are_right_on_average(void **state) {
     run_end(&noisy);
 }
 
-/* a model whose gradients are int8, ready for a micro-batch of so many sequences */
+/* A model with int8 gradients, ready for micro-batches of this many sequences. */
 static bt_model *int8_model(const bt_model_cfg *c, int sequences, bt_recompute recompute,
                             bool fades) {
     bt_model_setup s = {.cfg = *c,
@@ -353,8 +351,8 @@ static bt_model *int8_model(const bt_model_cfg *c, int sequences, bt_recompute r
     return m;
 }
 
-/* The gradients of gate and up are bf16 between their making and the products, or floats that were rounded
- * to it, by what a layer keeps: the same bits. */
+/* Between their computation and the products, the gradients of gate and up are bf16, or floats rounded to
+ * it, depending on what a layer saves: equal bits. */
 static void one_gradient_whatever_is_kept(void **state) {
     (void)state;
     enum { SEQUENCES = 6 };
@@ -385,8 +383,8 @@ static void one_gradient_whatever_is_kept(void **state) {
     }
 }
 
-/* Backward takes the feed-forward part of a long micro-batch through its products by pieces
- * (bt_acts_wide): a micro-batch of two pieces and a rest gives the bits of three micro-batches. */
+/* The backward pass processes the feed-forward part of a long micro-batch in pieces (bt_acts_wide): two
+ * pieces and a rest give the bits of three micro-batches. */
 static void a_long_micro_batch_is_its_pieces(void **state) {
     (void)state;
     enum { PIECE = 1024, LONG = 2560 };
@@ -405,7 +403,7 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         for (int at = 0; at < LONG; at += PIECE) {
             bt_model_noise(m[0], 1, 5, (uint64_t)at);
             int32_t in[PIECE], out[PIECE];
-            /* beyond the end: tokens that give no gradient */
+            /* Tokens beyond the end give no gradient. */
             for (int i = 0; i < PIECE; i++) {
                 in[i] = at + i < LONG ? inputs[at + i] : 0;
                 out[i] = at + i < LONG ? targets[at + i] : -1;
@@ -414,7 +412,7 @@ static void a_long_micro_batch_is_its_pieces(void **state) {
         }
         const bt_params *p = bt_model_params(m[0]);
         const float *a = bt_model_grads(m[0]), *b = bt_model_grads(m[1]);
-        /* the embedding's two sums come in another order */
+        /* The embedding's two sums are added in another order. */
         for (size_t t = 0; t < p->n; t++) {
             bool any = !p->tensors[t].tern;
             for (size_t i = p->tensors[t].offset;
@@ -451,7 +449,7 @@ static void statistics_of_ternary_weights(void **state) {
     assert_true(fabs(q.scale - 0.02 * sqrt(2 / 3.14159265)) < 2e-4);
     assert_true(q.flip_frac == 0);
     float *w = bt_model_weights(r.m) + gate->offset;
-    /* a quarter changes sign: those that are not zero flip */
+    /* A quarter changes sign: those that are not zero flip. */
     for (size_t k = 0; k < gate->count / 4; k++) w[k] = -w[k];
     bt_model_quantise(r.m);
     bt_quant_stat q2 = bt_model_quant_stat(r.m, i);
@@ -464,7 +462,7 @@ static void statistics_of_ternary_weights(void **state) {
     bt_model_destroy(r.m);
 }
 
-static void the_plan_says_what_is_taken(void **state) {
+static void the_plan_equals_the_allocation(void **state) {
     (void)state;
     bt_model_setup s = {.cfg = bt_preset_find("small")->model,
                         .B = 2,
@@ -515,14 +513,14 @@ static void the_plan_says_what_is_taken(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_any_number_of_threads),
-        cmocka_unit_test(a_step_takes_no_memory),
+        cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(validation_attends_in_floats),
         cmocka_unit_test(every_kernel_set_follows_one_curve),
         cmocka_unit_test(int8_gradients_are_right_on_average),
         cmocka_unit_test(one_gradient_whatever_is_kept),
         cmocka_unit_test(a_long_micro_batch_is_its_pieces),
         cmocka_unit_test(statistics_of_ternary_weights),
-        cmocka_unit_test(the_plan_says_what_is_taken),
+        cmocka_unit_test(the_plan_equals_the_allocation),
     };
     return cmocka_run_group_tests(tests, engine_start, engine_stop);
 }

@@ -1,5 +1,5 @@
-/* test_energy.c - counters of energy as Linux lays them out: which of them are added, a counter that begins
- * anew, this process's share, and what is said where there are none. */
+/* test_energy.c - energy counters as Linux presents them: which ones are added, a counter that wraps, this
+ * process's share, and the message without counters. */
 #include <fcntl.h>
 #include <math.h>
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static int teardown(void **state) {
     return system(command) != 0; /* NOLINT: the folder is this test's */
 }
 
-/* of this process, measured beside the counter */
+/* joules of this process, measured beside the counter */
 static double work(double seconds) {
     const clock_t start = clock();
     volatile double x = 1;
@@ -75,14 +75,15 @@ static void packages_and_memory_are_added(void **state) {
     assert_true(bt_energy_open(&e, root, why, sizeof why));
     assert_int_equal(e.n, 3);
     assert_string_equal(why, "");
-    assert_true(isnan(bt_energy_take(&e))); /* too soon */
+    assert_true(isnan(bt_energy_take(&e))); /* too early */
     const double own = work(0.3);
     zone("intel-rapl:0", "package-0\n", "21000000\n", "50000000\n"); /* 20 J */
-    zone("intel-rapl:1", "package-1\n", "9000000\n", "50000000\n");  /* it began anew: 10 J */
-    zone("intel-rapl:0:1", "dram\n", "8000000\n", "50000000\n");     /* 1 J */
-    zone("intel-rapl:0:0", "core\n", "30000000\n", "50000000\n");    /* in package 0 */
+    /* The counter wrapped: 10 J. */
+    zone("intel-rapl:1", "package-1\n", "9000000\n", "50000000\n");
+    zone("intel-rapl:0:1", "dram\n", "8000000\n", "50000000\n");  /* 1 J */
+    zone("intel-rapl:0:0", "core\n", "30000000\n", "50000000\n"); /* part of package 0 */
     zone("intel-rapl:2", "psys\n", "40000000\n", "50000000\n");
-    /* 60 s more of all processors: 30 + 10 + 15 + 2 + 3; idle and waiting for disks are no work */
+    /* 60 s more of all processors: 30 + 10 + 15 + 2 + 3; idle time and waiting for disks do not count. */
     put(".", "stat", "cpu  3100 1010 1550 900000 99900 204 306 0 0 0\n");
     const double joules = bt_energy_take(&e);
     assert_true(fabs(joules - 31 * own / 60) < 0.02 * joules + 31 * 0.02 / 60);
@@ -91,17 +92,18 @@ static void packages_and_memory_are_added(void **state) {
     assert_true(isnan(bt_energy_take(&e)));
 }
 
-static void the_only_process_took_all_of_it(void **state) {
+static void a_single_process_is_charged_with_everything(void **state) {
     (void)state;
     bt_energy e;
     assert_true(bt_energy_open(&e, root, why, sizeof why));
     work(0.3);
     zone("intel-rapl:0", "package-0\n", "26000000\n", "50000000\n"); /* 5 J more than above */
-    assert_true(bt_energy_take(&e) == 5); /* /proc/stat has not moved: its hundredths are coarser */
+    /* /proc/stat has not changed: its resolution is a hundredth of a second. */
+    assert_true(bt_energy_take(&e) == 5);
     bt_energy_close(&e);
 }
 
-static void no_counter_is_said(void **state) {
+static void a_missing_counter_is_reported(void **state) {
     (void)state;
     bt_energy e;
     char path[128];
@@ -111,7 +113,7 @@ static void no_counter_is_said(void **state) {
     assert_false(bt_energy_open(&e, "/no/such/folder", why, sizeof why));
     assert_non_null(strstr(why, "not counted"));
     bt_energy_close(&e);
-    /* one that cannot be read: the others would be told as the whole */
+    /* If one counter is unreadable the sum is unknown, because the rest would appear as the total. */
     snprintf(path, sizeof path, "%s/intel-rapl:1/energy_uj", root);
     assert_int_equal(unlink(path), 0);
     assert_false(bt_energy_open(&e, root, why, sizeof why));
@@ -119,7 +121,7 @@ static void no_counter_is_said(void **state) {
     assert_true(isnan(bt_energy_take(&e)));
 }
 
-static void joules_are_written_for_people(void **state) {
+static void joules_are_formatted_for_display(void **state) {
     (void)state;
     char text[32];
     static const struct {
@@ -135,9 +137,9 @@ static void joules_are_written_for_people(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packages_and_memory_are_added),
-        cmocka_unit_test(the_only_process_took_all_of_it),
-        cmocka_unit_test(no_counter_is_said),
-        cmocka_unit_test(joules_are_written_for_people),
+        cmocka_unit_test(a_single_process_is_charged_with_everything),
+        cmocka_unit_test(a_missing_counter_is_reported),
+        cmocka_unit_test(joules_are_formatted_for_display),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,6 +1,6 @@
-/* Distributions: every count is that of a loop over the edges of the bins, for any number of threads and
- * any sharing of the work; what lies on an edge, beyond the ends or is not finite has its bin; when they
- * are due; and training has the same bits with and without them. */
+/* Histograms: every count equals that of a loop over the edges of the bins, for any number of threads and
+ * division of the work; values on an edge, beyond the ends or not finite have a defined bin; the schedule of
+ * histograms; and training has the same bits with and without them. */
 #include <math.h>
 
 #include "engine/model/shape/config.h"
@@ -9,7 +9,7 @@
 
 enum { PARTS = 3 };
 
-/* from the header's words, without its arithmetic */
+/* Follows the text of the header, without its arithmetic. */
 static int weight_bin(float scaled) {
     int bin = 0;
     while (bin < BT_HIST_BINS - 1 && !(scaled < (float)(bin + 1 - 16) * 0.25f)) bin++;
@@ -94,7 +94,7 @@ static void counts_are_those_of_a_loop(void **state) {
     bt_threads_release();
 }
 
-static void they_are_due_so_often(void **state) {
+static void histograms_follow_their_schedule(void **state) {
     (void)state;
     static const struct {
         int64_t every, steps, most, samples;
@@ -107,7 +107,8 @@ static void they_are_due_so_often(void **state) {
             n += bt_histogram_due(step, rows[i].every, rows[i].steps, rows[i].most);
         assert_int_equal(n, rows[i].samples);
     }
-    assert_true(bt_histogram_due(0, 20, 1000, 20)); /* the first statistics are always of them */
+    /* The first statistics always include histograms. */
+    assert_true(bt_histogram_due(0, 20, 1000, 20));
 }
 
 /* ---- in a training --------------------------------------------------------------------------- */
@@ -142,7 +143,7 @@ static void training_keeps_its_bits(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(bins_are_those_of_their_edges),
                                        cmocka_unit_test(counts_are_those_of_a_loop),
-                                       cmocka_unit_test(they_are_due_so_often),
+                                       cmocka_unit_test(histograms_follow_their_schedule),
                                        cmocka_unit_test(training_keeps_its_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

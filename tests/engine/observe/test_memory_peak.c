@@ -1,5 +1,5 @@
-/* test_memory_peak.c - the memory of several processes together: what they share counts once, what each has, each
- * time. */
+/* test_memory_peak.c - peak memory of several processes: shared pages count once, private ones for each
+ * process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,8 @@
 
 enum { MIB = 1 << 20, SHARED = 48, OWN = 24 };
 
-/* of a process that has touched all of `shared` and memory of its own, while the other one lives as well */
+/* Returns the peak of a process that touches all of `shared` and its own memory while the other process is
+ * alive. */
 static double touch(char *shared, int *turn) {
     char *own = malloc((size_t)OWN * MIB);
     char other;
@@ -47,8 +48,8 @@ static void shared_memory_counts_once(void **state) {
     int turn[] = {back[0], there[1]}, status;
     const double peak = touch(shared, turn);
     assert_int_equal(waitpid(child, &status, 0), child);
-    /* What the program had before the fork counts at most twice, once each process has written to its own pages. Its
-     * libraries count less while other programs of the machine map them too. */
+    /* Memory allocated before the fork counts at most twice, once each process has written to its own pages.
+     * Libraries count less while other programs of the machine map them too. */
     const double together = peak + *said, want = SHARED + 2 * OWN;
     if (!(together > want && together < want + 2 * before + 6))
         fail_msg("%.1f and %.1f MiB; want %.1f MiB, and at most twice the %.1f MiB before the fork",

@@ -1,4 +1,4 @@
-/* The loss scale by itself: what halves it, what doubles it, where it ends. */
+/* Unit test of the loss scale: when it is halved and doubled, and its limits. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@ static void powers_of_two_only(void **state) {
         assert_false(bt_loss_scale_is(wrong[i]));
 }
 
-static void off_is_one_for_ever(void **state) {
+static void the_scale_is_one_when_off(void **state) {
     (void)state;
     bt_loss_scale s;
     bt_loss_scale_init(&s, false, 65536, 1);
@@ -32,7 +32,7 @@ static void grows_after_good_steps_in_a_row(void **state) {
     assert_true(bt_loss_scale_good(&s));
     assert_true(s.value == 16);
     assert_false(bt_loss_scale_good(&s) || bt_loss_scale_good(&s));
-    assert_true(bt_loss_scale_overflow(&s)); /* the count begins again */
+    assert_true(bt_loss_scale_overflow(&s)); /* The count restarts. */
     assert_true(s.value == 8);
     assert_false(bt_loss_scale_good(&s) || bt_loss_scale_good(&s));
     assert_true(bt_loss_scale_good(&s));
@@ -44,7 +44,7 @@ static void has_a_floor_and_a_ceiling(void **state) {
     bt_loss_scale_init(&s, true, 4, 1);
     assert_true(bt_loss_scale_overflow(&s) && bt_loss_scale_overflow(&s));
     assert_true(s.value == 1);
-    /* nothing left to halve: somebody else's trouble */
+    /* The scale cannot be halved further, so the overflow has another cause. */
     assert_false(bt_loss_scale_overflow(&s));
     assert_true(s.value == 1);
     for (int i = 0; i < 100; i++) (void)bt_loss_scale_good(&s);
@@ -54,7 +54,7 @@ static void has_a_floor_and_a_ceiling(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(powers_of_two_only),
-        cmocka_unit_test(off_is_one_for_ever),
+        cmocka_unit_test(the_scale_is_one_when_off),
         cmocka_unit_test(grows_after_good_steps_in_a_row),
         cmocka_unit_test(has_a_floor_and_a_ceiling),
     };

@@ -1,5 +1,5 @@
-/* Muon's direction: Newton-Schulz written as plain loops in double is the reference; singular values
- * are near one; a matrix's transpose has the transposed direction; threads change no bit. */
+/* Muon's direction compared with Newton-Schulz as plain loops in double precision; singular values are near
+ * one; the transpose of a matrix has the transposed direction; the number of threads changes no bit. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,11 +79,11 @@ static void the_direction_is_that_of_plain_loops(void **state) {
         error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         size += want[i] * want[i];
     }
-    /* products in bf16: 8 bits of mantissa, five times over */
+    /* products in bf16 with 8 bits of mantissa, in five iterations */
     if (!(sqrt(error / size) < 0.03)) fail_msg("relative error %g", sqrt(error / size));
 }
 
-/* power iteration for the largest, and the mean of the squares, of singular values */
+/* The largest singular value by power iteration, and the mean of the squares. */
 static void singular_values_are_near_one(void **state) {
     (void)state;
     static uint16_t half[N];
@@ -118,7 +118,7 @@ static void a_transpose_has_the_transposed_direction(void **state) {
         for (size_t c = 0; c < COLS; c++) tall[c * ROWS + r] = wide[r * COLS + c];
     direction(wide, ROWS, COLS);
     direction(tall, COLS, ROWS);
-    /* the norm is summed in another order: a unit in the last place of bf16 */
+    /* The norm is added in another order: one unit in the last place of bf16. */
     static float a[N], b[N];
     bt_active_kernels()->from_bf16(a, wide, N);
     bt_active_kernels()->from_bf16(b, tall, N);
@@ -140,14 +140,14 @@ static void threads_change_no_bit(void **state) {
     assert_memory_equal(one, three, sizeof one);
 }
 
-static void zeros_stay_zeros(void **state) {
+static void zeros_remain_zeros(void **state) {
     (void)state;
     static uint16_t half[N];
     direction(half, ROWS, COLS);
     for (size_t i = 0; i < N; i++) assert_int_equal(half[i], 0);
 }
 
-/* two steps of the rule, and what it hands to the exchange, against the formulas */
+/* Two steps of the rule, and the matrix given to the exchange, compared with the formulas. */
 static void momentum_is_nesterovs(void **state) {
     (void)state;
     enum { ELEMS = 1000 };
@@ -166,7 +166,7 @@ static void momentum_is_nesterovs(void **state) {
         for (size_t i = 0; i < ELEMS; i++) {
             assert_true(fabs((double)m[i] - want_m) < 1e-6);
             assert_true(fabs((double)got[i] - want) < want / 256);
-            assert_true(w[i] == 0); /* the weights wait for the matrix */
+            assert_true(w[i] == 0); /* The weights change only after the matrix is complete. */
         }
     }
 }
@@ -182,7 +182,7 @@ int main(void) {
         cmocka_unit_test(the_direction_is_that_of_plain_loops),
         cmocka_unit_test(singular_values_are_near_one),
         cmocka_unit_test(a_transpose_has_the_transposed_direction),
-        cmocka_unit_test(zeros_stay_zeros),
+        cmocka_unit_test(zeros_remain_zeros),
         cmocka_unit_test(momentum_is_nesterovs),
         cmocka_unit_test(threads_change_no_bit),
     };

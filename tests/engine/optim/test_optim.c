@@ -1,5 +1,5 @@
-/* Every rule against its formula, ranges against the whole, what an update did told afterwards, and
- * the exact values of every schedule. */
+/* Every optimizer compared with its formula, ranges with the whole, the reconstruction of an update, and
+ * exact values of every schedule. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -49,7 +49,7 @@ typedef struct element {
     double w, m, v;
 } element;
 
-static int held_at; /* from the next update on the second moment stays; 0: never */
+static int held_at; /* Update after which the second moment is constant; 0: never. */
 
 static void adamw_formula(element *e, double g, double lr, double decay, int t) {
     e->m = 0.9 * e->m + 0.1 * g;
@@ -68,7 +68,7 @@ static void lion_formula(element *e, double g, double lr, double decay, int t) {
 
 static void follows(bt_optim_id kind,
                     void (*formula)(element *e, double g, double lr, double decay, int t)) {
-    /* 100..112: padding, never touched */
+    /* elements 100 to 112 are padding and never changed */
     const bt_optim_span spans[] = {span(0, 100, false, false, 1), span(112, 5000, true, true, 1),
                                    span(5000, N, false, true, 0.25f)};
     bt_optim *o = optim_of(kind, spans, 3, 0, N);
@@ -113,7 +113,7 @@ static void rules_follow_their_formulas(void **state) {
     held_at = 0;
 }
 
-/* states, names and bytes are those of each span's rule */
+/* States, names and bytes are those of each span's rule. */
 static void states_are_those_of_the_rule(void **state) {
     (void)state;
     const bt_optim_span spans[] = {span(0, 4096, true, true, 1), span(4096, 8192, false, false, 1)};
@@ -138,8 +138,8 @@ static void states_are_those_of_the_rule(void **state) {
     }
 }
 
-/* the change told from the states is the change that was made */
-static void an_update_can_be_told_afterwards(void **state) {
+/* The change reconstructed from the states equals the change that was made. */
+static void an_update_can_be_reconstructed(void **state) {
     (void)state;
     const bt_optim_span spans[] = {span(0, 5000, true, false, 1), span(5000, N, false, false, 1)};
     const struct {
@@ -175,7 +175,7 @@ static void an_update_can_be_told_afterwards(void **state) {
     }
 }
 
-/* three owners of a third each do what one owner of everything does, to the bit */
+/* Three owners of a third each give the same bits as one owner of everything. */
 static void ranges_equal_the_whole(void **state) {
     (void)state;
     const bt_optim_span spans[] = {span(0, 3000, true, true, 1), span(3008, 7000, false, true, 1),
@@ -213,11 +213,12 @@ static void ranges_equal_the_whole(void **state) {
     }
 }
 
-/* of N elements in rows of COLS: where element i lies when the two halves of the columns lie apart */
+/* N elements in rows of COLS: the position of element i if the two halves of the columns are stored
+ * separately. */
 enum { COLS = 100, HALF = COLS / 2 };
 static size_t cut_place(size_t i) { return i % COLS / HALF * (N / 2) + i / COLS * HALF + i % HALF; }
 
-/* the whole, and these halves; a key of the noise changes inside */
+/* the whole, and these halves; the noise key changes within a half */
 static bt_optim_span span_in_halves(bt_optim_span half[2]) {
     bt_optim_span one = span(0, N, true, true, 1);
     one.name = 7;
@@ -233,9 +234,9 @@ static bt_optim_span span_in_halves(bt_optim_span half[2]) {
     return one;
 }
 
-/* states in few bytes: a tensor cut into blocks of columns, each by itself and in two ranges, has the
- * bits of the whole; the weights go where fp32 states take them */
-static void short_states_do_not_depend_on_cuts(void **state) {
+/* Compressed states: a tensor divided into blocks of columns, each in two ranges, has the bits of the whole;
+ * the weights are near those of fp32 states. */
+static void compressed_states_do_not_depend_on_the_division(void **state) {
     (void)state;
     for (int kind = 0; kind < BT_OPTIM_COUNT; kind++)
         for (int as = BT_STATES_BF16; as <= BT_STATES_LOG8; as++) {
@@ -290,9 +291,9 @@ static void short_states_do_not_depend_on_cuts(void **state) {
         }
 }
 
-/* weights in bf16, with states of any kind: a tensor cut into blocks of columns has the bits of the whole,
- * and what one call with values rounds is what the step rounds */
-static void weights_of_bf16_do_not_depend_on_cuts(void **state) {
+/* Weights in bf16 with states of any format: a tensor divided into blocks of columns has the bits of the
+ * whole, and a single call with values rounds as the step does. */
+static void weights_of_bf16_do_not_depend_on_the_division(void **state) {
     (void)state;
     for (int kind = 0; kind < BT_OPTIM_MUON; kind++)
         for (int as = BT_STATES_FP32; as <= BT_STATES_LOG8; as++) {
@@ -333,12 +334,12 @@ static void weights_of_bf16_do_not_depend_on_cuts(void **state) {
         }
 }
 
-/* Updates far smaller than the distance of two weights arrive in the mean: the sum of many is that of
- * fp32. Without noise no weight would move at all. */
-static void small_updates_arrive_in_the_mean(void **state) {
+/* Updates far smaller than the distance of two weights are applied in the mean: the sum of many equals that
+ * of fp32. Without noise no weight would change. */
+static void small_updates_are_applied_in_the_mean(void **state) {
     (void)state;
     enum { STEPS = 64 };
-    const float at = 1.0f + 1.0f / 128, rate = 1e-4f; /* half the distance: 39 of these */
+    const float at = 1.0f + 1.0f / 128, rate = 1e-4f; /* half the distance: 39 of these updates */
     for (int kind = 0; kind < BT_OPTIM_COUNT; kind++) {
         bt_optim_cfg cfg = cfg_of((bt_optim_id)kind);
         bt_optim *o;
@@ -362,7 +363,7 @@ static void small_updates_arrive_in_the_mean(void **state) {
                 bt_optim_step(o, NULL, g, &(bt_optim_update){.t = t, .grad_scale = 1, .lr = rate});
                 continue;
             }
-            /* whole matrices: who applies them rounds */
+            /* For whole matrices the caller rounds. */
             float next[N];
             bt_moment_convert(next, BT_MOMENT_F32, w, BT_MOMENT_BF16, N);
             for (size_t i = 0; i < N; i++) next[i] -= rate;
@@ -374,7 +375,7 @@ static void small_updates_arrive_in_the_mean(void **state) {
             mean += x / N;
             moved += x != (double)at;
         }
-        /* AdamW and Lion step by the rate where all gradients are one */
+        /* AdamW and Lion step by the rate if all gradients are one. */
         if (!(fabs(mean - ((double)at - STEPS * (double)rate)) < 5e-4))
             fail_msg("%s: the mean is %.6f", bt_optim_info_of((bt_optim_id)kind)->name, mean);
         assert_true(moved > 0.3 * N && moved < 0.9 * N);
@@ -401,7 +402,7 @@ static void bad_settings_are_refused(void **state) {
     bt_optim_cfg cfg = cfg_of(BT_OPTIM_ADAMW);
     assert_int_equal(bt_optim_create(&o, &cfg, NULL, 0, (bt_range){10, 5}, &err), BT_ARG);
     assert_null(o);
-    /* a rank that owns nothing */
+    /* a rank that owns no elements */
     assert_int_equal(bt_optim_create(&o, &cfg, NULL, 0, (bt_range){5, 5}, &err), BT_OK);
     bt_optim_step(o, NULL, NULL, &(bt_optim_update){.t = 1, .lr = 1});
     bt_optim_destroy(o);
@@ -422,7 +423,7 @@ static void schedules(void **state) {
                         .lr_min_frac = 0.1,
                         .decay_frac = 0.2,
                         .weight_decay = 0.1};
-    /* warm-up: a line that reaches the peak with its last step */
+    /* Warm-up: a line that reaches the peak in its last step. */
     near(bt_schedule_lr(&s, 0), 2e-4);
     near(bt_schedule_lr(&s, 4), 1e-3);
     near(bt_schedule_lr(&s, 9), 2e-3);
@@ -430,7 +431,7 @@ static void schedules(void **state) {
     near(bt_schedule_lr(&s, 100000), 2e-3);
     near(bt_schedule_decay(&s, 99), 0.1);
 
-    /* a bigram model's 8 steps before: 4 of warm-up, then the peak, then the curve of 92 steps */
+    /* A bigram phase of 8 steps precedes: 4 of warm-up, then the peak, then the curve of 92 steps. */
     s.bigram = 8;
     near(bt_schedule_lr(&s, 0), 5e-4);
     near(bt_schedule_lr(&s, 3), 2e-3);
@@ -456,7 +457,7 @@ static void schedules(void **state) {
     near(bt_schedule_lr(&s, 54), 1.1e-3);
     near(bt_schedule_lr(&s, 99), 2e-4);
 
-    s.kind = BT_SCHED_WSD; /* the last 20 steps fall */
+    s.kind = BT_SCHED_WSD; /* The rate falls in the last 20 steps. */
     near(bt_schedule_lr(&s, 9), 2e-3);
     near(bt_schedule_lr(&s, 79), 2e-3);
     near(bt_schedule_lr(&s, 89), 1.1e-3);
@@ -464,13 +465,13 @@ static void schedules(void **state) {
     s.decay_frac = 0;
     near(bt_schedule_lr(&s, 99), 2e-3);
 
-    s.kind = BT_SCHED_RANGE; /* equal factors from a step to the next, whatever the warm-up */
+    s.kind = BT_SCHED_RANGE; /* A constant factor between steps, whatever the warm-up. */
     s.steps = 5, s.lr = 1, s.lr_min_frac = 1e-4;
     for (int i = 0; i < 5; i++) near(bt_schedule_lr(&s, i), pow(10, i - 4));
     near(bt_schedule_lr(&s, 9), 1);
 
-    /* BitNet: both lines aim at zero after the last step, the second from its own peak; decay ends
-     *         with the first */
+    /* BitNet: both lines reach zero after the last step, the second from its own peak; decay ends with the
+     * first. */
     s = (bt_lr_schedule){.kind = BT_SCHED_BITNET,
                          .steps = 1000,
                          .warmup = 0,
@@ -480,7 +481,7 @@ static void schedules(void **state) {
     near(bt_schedule_lr(&s, 0), 1.5e-3);
     near(bt_schedule_lr(&s, 250), 1.5e-3 * 0.75);
     near(bt_schedule_lr(&s, 499), 1.5e-3 * 0.501);
-    /* 0.75e-3 to 0.5e-3: the figure of the BitNet training FAQ */
+    /* 0.75e-3 to 0.5e-3, as in the figure of the BitNet training FAQ */
     near(bt_schedule_lr(&s, 500), 1e-3 * 0.5);
     near(bt_schedule_lr(&s, 999), 1e-3 * 0.001);
     near(bt_schedule_lr(&s, 1000), 0);
@@ -492,8 +493,8 @@ static void schedules(void **state) {
     near(bt_schedule_lr(&s, 49), 0.5 * 1.5e-3 * (1 - 0.049));
     near(bt_schedule_lr(&s, 250), 1.5e-3 * 0.75);
     s.steps = 1;
-    near(bt_schedule_lr(&s, 0), 1.5e-5); /* shorter than its warm-up: still a number */
-    /* no schedule of any length leaves [0, lr] */
+    near(bt_schedule_lr(&s, 0), 1.5e-5); /* shorter than its warm-up: still a finite number */
+    /* Every schedule of every length remains in [0, lr]. */
     for (int kind = BT_SCHED_CONSTANT; kind <= BT_SCHED_RANGE; kind++) {
         for (int64_t steps = 1; steps < 30; steps++) {
             for (int64_t warmup = 0; warmup < 40; warmup += 7) {
@@ -517,7 +518,7 @@ static int start(void **state) {
     return bt_kernels_select("auto", &err) != BT_OK;
 }
 
-/* A share of the mean is the least of what is raised; nothing else changes. */
+/* Values below a share of the mean are raised to it; nothing else changes. */
 static void states_are_raised_to_a_share_of_their_mean(void **state) {
     (void)state;
     static const bt_states_kind kinds[] = {BT_STATES_FP32, BT_STATES_BF16, BT_STATES_LOG8};
@@ -539,7 +540,7 @@ static void states_are_raised_to_a_share_of_their_mean(void **state) {
         for (size_t i = r.begin; i < r.end; i++) sum += (double)before[i];
         const double least = 0.25 * sum / (double)(r.end - r.begin);
         bt_optim_raise(o, 0, 1, r, 0.25);
-        bt_optim_raise(o, 0, 2, r, 0.25); /* there is none */
+        bt_optim_raise(o, 0, 2, r, 0.25); /* The state does not exist. */
         assert_true(bt_optim_read(o, 0, 1, (bt_range){0, N}, after));
         for (size_t i = 0; i < N; i++) {
             const bool raised = i >= r.begin && i < r.end && (double)before[i] < least;
@@ -559,11 +560,11 @@ int main(void) {
         cmocka_unit_test(states_are_raised_to_a_share_of_their_mean),
         cmocka_unit_test(rules_follow_their_formulas),
         cmocka_unit_test(states_are_those_of_the_rule),
-        cmocka_unit_test(an_update_can_be_told_afterwards),
+        cmocka_unit_test(an_update_can_be_reconstructed),
         cmocka_unit_test(ranges_equal_the_whole),
-        cmocka_unit_test(short_states_do_not_depend_on_cuts),
-        cmocka_unit_test(weights_of_bf16_do_not_depend_on_cuts),
-        cmocka_unit_test(small_updates_arrive_in_the_mean),
+        cmocka_unit_test(compressed_states_do_not_depend_on_the_division),
+        cmocka_unit_test(weights_of_bf16_do_not_depend_on_the_division),
+        cmocka_unit_test(small_updates_are_applied_in_the_mean),
         cmocka_unit_test(bad_settings_are_refused),
         cmocka_unit_test(schedules),
     };

@@ -1,5 +1,5 @@
-/* test_layout_order.c - which of two layouts comes first: what was tried before what is predicted, and the
- * simpler one of two that take the same time. */
+/* test_layout_order.c - the order of layouts: measured ones before predicted ones, and the simpler of two
+ * equally fast ones first. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,18 +31,18 @@ static void tried_ones_come_first(void **state) {
 
 static void near_ones_are_the_same(void **state) {
     (void)state;
-    /* a group and shards gain 1 %: plain data parallelism is preferred, and the rest keeps its order */
+    /* A group and shards gain 1 %: plain data parallelism is preferred, and the rest keeps its order. */
     bt_layout at[] = {layout(1, 2, 0, 0.99, 1.0), layout(1, 1, 3, 1, 1.005),
                       layout(1, 1, 0, 1, 1.01), layout(1, 1, 0, 1, 1.05)};
     bt_layouts l = {.at = at, .n = 4};
     bt_layouts_prefer_tried(&l);
     assert_true(at[0].trial_s == 1.01);
     assert_true(at[1].trial_s == 1.0 && at[2].trial_s == 1.005 && at[3].trial_s == 1.05);
-    /* beyond that the faster one is */
+    /* With a larger gain the faster layout is first. */
     at[0].trial_s = 1.03;
     bt_layouts_prefer_tried(&l);
     assert_true(at[0].trial_s == 1.005);
-    /* what does not fit is no choice, however simple */
+    /* A layout that exceeds the memory is last, however simple it is. */
     at[0] = layout(1, 2, 0, 1, 0);
     at[1] = layout(1, 1, 0, 1.001, 0);
     at[1].fits = false;

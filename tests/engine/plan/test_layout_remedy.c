@@ -1,5 +1,5 @@
-/* test_layout_remedy.c - what is proposed where a model does not fit: each proposal is searched for a layout again, and
- * what does not help is not proposed. */
+/* test_layout_remedy.c - proposals for a model that exceeds the memory: each proposal is checked by a search
+ * for a layout, and useless ones are not made. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,14 +51,14 @@ static size_t least_bytes(const bt_layout_search *s) {
     return bytes;
 }
 
-/* a host has `part` of what its ranks need at least */
+/* Creates a search on hosts with `part` of the memory that their ranks need at least. */
 static bt_layout_search too_small(int hosts, int ranks_per_host, double part) {
     bt_layout_search s = search_of(hosts, ranks_per_host, 1048576);
     s.cluster.memory_bytes = part * (double)least_bytes(&s) * ranks_per_host;
     return s;
 }
 
-static void what_is_proposed_fits(void **state) {
+static void proposals_fit(void **state) {
     (void)state;
     const bt_layout_search s = too_small(2, 4, 0.8);
     int hosts = 0, ranks = 0, fewer = 0;
@@ -77,8 +77,8 @@ static void what_is_proposed_fits(void **state) {
     bt_text_release(&out);
 }
 
-/* A rank alone needs more than the host has: fewer ranks do not help, and nobody is told that they do. */
-static void what_does_not_help_is_not_proposed(void **state) {
+/* A single rank needs more than the host has, so fewer ranks are not proposed. */
+static void useless_changes_are_not_proposed(void **state) {
     (void)state;
     const bt_layout_search s = too_small(1, 2, 0.3);
     bt_text out;
@@ -92,8 +92,8 @@ static void what_does_not_help_is_not_proposed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_proposed_fits),
-        cmocka_unit_test(what_does_not_help_is_not_proposed),
+        cmocka_unit_test(proposals_fit),
+        cmocka_unit_test(useless_changes_are_not_proposed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_layout_why.c - what is said for the first layout: trials are compared with trials and predictions with
- * predictions, and a phase is named only where it explains the difference. */
+/* test_layout_why.c - the reason given for the first layout: trials are compared with trials and predictions
+ * with predictions, and a phase is named only if it explains the difference. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,7 @@ static void predictions_name_the_phase_that_explains_them(void **state) {
          "100 ms a step less (50.0 %, as predicted) than the next mesh, pp 2 x dp 1 x tp 1, 4 "
          "micro-batches of 1, which spends 100 ms more on wait",
          NULL);
-    /* 30 ms of 100: the cause is in several phases, and none is named */
+    /* 30 ms of 100: the cause is spread over several phases, and none is named. */
     bt_layout spread = layout(2, 0.13, 0.03, 0);
     spread.time.step.phase_s[BT_PH_OPTIM] = 0.04;
     spread.time.step.step_s = 0.2;
@@ -50,14 +50,14 @@ static void predictions_name_the_phase_that_explains_them(void **state) {
 
 static void trials_are_compared_with_trials(void **state) {
     (void)state;
-    /* the model knows of 1 ms between them: it does not explain 100 */
+    /* The model predicts a difference of 1 ms, which does not explain 100. */
     says(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.001, 1.0),
          "100 ms a step less (10.0 %, as tried) than the next mesh", "which spends");
 }
 
 static void a_trial_is_not_compared_with_a_prediction(void **state) {
     (void)state;
-    /* other programs made the trial nine times as long */
+    /* Other programs made the trial nine times as long. */
     says(layout(1, 0.1, 0, 0.9), layout(2, 0.1, 0.1, 0),
          "100 ms a step less (50.0 %, as predicted) than the next mesh", "which spends");
     says(layout(1, 0.2, 0, 0.9), layout(2, 0.1, 0, 0),
@@ -76,7 +76,7 @@ static void chunks_are_compared_alike(void **state) {
     says(two, one, "it takes 30.0 ms more, and waits 50.0 ms, not 20.0 ms", "tried");
 }
 
-static void a_trial_that_parts_from_its_prediction_says_so(void **state) {
+static void a_trial_far_from_its_prediction_is_marked(void **state) {
     (void)state;
     const struct {
         double trial_s, rates_load, load;
@@ -108,7 +108,7 @@ int main(void) {
         cmocka_unit_test(trials_are_compared_with_trials),
         cmocka_unit_test(a_trial_is_not_compared_with_a_prediction),
         cmocka_unit_test(chunks_are_compared_alike),
-        cmocka_unit_test(a_trial_that_parts_from_its_prediction_says_so),
+        cmocka_unit_test(a_trial_far_from_its_prediction_is_marked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

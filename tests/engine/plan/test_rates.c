@@ -1,4 +1,4 @@
-/* test_rates.c - rates as text, in files, of other builds, and scaled to other shapes. */
+/* test_rates.c - measured rates: as text, in files, of other builds, and scaled to other shapes. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,7 +62,7 @@ static void fill(bt_rates *r) {
     bt_rates_put_trial(r, &(bt_trial_rate){"0123456789abcdef", 0.25, 1.5});
 }
 
-static void text_brings_back_everything(void **state) {
+static void text_restores_everything(void **state) {
     (void)state;
     bt_text out;
     bt_err err = BT_ERR_INIT;
@@ -80,7 +80,7 @@ static void text_brings_back_everything(void **state) {
     assert_true(bt_rates_link(&b, 4, 2, 1)->grads_back_s == 2e-10);
     assert_string_equal(b.machine, a.machine);
     bt_part_shape other = b.groups[0].shape;
-    other.T *= 2; /* of other tokens: the same group still */
+    other.T *= 2; /* Another number of tokens is the same group. */
     assert_true(bt_rates_group_like(&b.groups[0], 4, &other));
     assert_true(bt_rates_group(&b, 4, &other)->alone_s == 0.04);
     assert_false(bt_rates_group_like(&b.groups[0], 2, &other));
@@ -88,7 +88,7 @@ static void text_brings_back_everything(void **state) {
     assert_true(trial && trial->step_s == 0.25 && trial->load == 1.5);
     assert_null(bt_rates_trial(&b, "another"));
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":2,\"parts\":[{}]}", 26, &err), BT_FORMAT);
-    /* made before gradients went through memory */
+    /* a file from before gradients were exchanged through shared memory */
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":1}", 13, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "format 1"));
     assert_int_equal(bt_rates_take_json(&b, "{\"version\":7}", 13, &err), BT_FORMAT);
@@ -104,7 +104,7 @@ static void other_builds_are_refused(void **state) {
     char deep[64];
     snprintf(deep, sizeof deep, "%s/not/there", folder);
     bt_rates_path(&a, deep, path, sizeof path);
-    assert_int_equal(bt_rates_load(&a, path, why, sizeof why, &err), BT_OK); /* none yet */
+    assert_int_equal(bt_rates_load(&a, path, why, sizeof why, &err), BT_OK); /* no rates yet */
     assert_string_equal(why, "");
     assert_int_equal(bt_rates_save(&a, path, &err), BT_OK);
     settle(2);
@@ -136,21 +136,21 @@ static void shapes_scale_by_their_work(void **state) {
     assert_true(bt_rates_part_near(&a, &s, &out));
     assert_true(fabs(out.fwd_s - 0.02) < 1e-12 && fabs(out.bwd_s - 0.06) < 1e-12);
     s = a.parts[0].shape;
-    s.T *= 2; /* and as many again to look back at */
+    s.T *= 2; /* twice as many positions to attend to */
     assert_true(bt_rates_part_near(&a, &s, &out));
     assert_true(fabs(out.fwd_s - (2 * 0.008 + 4 * 0.002)) < 1e-12);
     s = a.parts[0].shape;
-    s.recompute = 2; /* backward begins with another forward */
+    s.recompute = 2; /* The backward pass begins with another forward pass. */
     assert_true(bt_rates_part_near(&a, &s, &out));
     assert_true(fabs(out.bwd_s - 0.04) < 1e-12);
-    /* a layer is no measure of a head */
+    /* A layer does not predict a head. */
     a.n_parts = 1;
     s.kind = BT_PART_HEAD;
     assert_false(bt_rates_part_near(&a, &s, &out));
 }
 
-/* twice the tokens in a third more than twice the time, beside what one sequence took */
-static void what_takes_too_long_is_doubtful(void **state) {
+/* Twice the tokens in a third more than twice the time, compared with one sequence. */
+static void implausible_times_are_doubtful(void **state) {
     (void)state;
     static bt_rates none;
     fill(&a);
@@ -164,7 +164,7 @@ static void what_takes_too_long_is_doubtful(void **state) {
     assert_false(bt_rates_part_doubtful(&none, &two)); /* the first of its kind */
 }
 
-static void shapes_travel_as_words(void **state) {
+static void shapes_are_formatted_and_parsed(void **state) {
     (void)state;
     settle(2);
     bt_part_shape in[] = {bt_part_layer(&cfg, 2), bt_part_head(&cfg, 2)}, out;
@@ -180,7 +180,7 @@ static void shapes_travel_as_words(void **state) {
     assert_false(bt_part_parse("layer:1:2", &out));
     assert_false(bt_part_parse("layer:0:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0:0:0:0:0", &out));
     assert_false(bt_part_parse("tail:1:1:1:1:1:1:1:1:0:0:0:0:0:0:0:1:0:0:0:0:0", &out));
-    /* a slice of no group, and a word without it */
+    /* a slice of no group, and the word without it */
     assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:0:0:0:0:0:0", &out));
     assert_false(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0", &out));
     assert_true(bt_part_parse("layer:1:1:1:1:1:0:1:1:0:0:0:0:0:0:0:1:0:8:127:1:0", &out));
@@ -190,7 +190,7 @@ static void shapes_travel_as_words(void **state) {
     bt_text_release(&word);
 }
 
-/* two ranks have half of the products each, and both of two that share a kv head compute it */
+/* Two ranks have half of the products each, and both of two that share a kv head compute it. */
 static void slices_have_their_share_of_the_work(void **state) {
     (void)state;
     settle(2);
@@ -215,11 +215,11 @@ static int end(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_brings_back_everything),
+        cmocka_unit_test(text_restores_everything),
         cmocka_unit_test(other_builds_are_refused),
         cmocka_unit_test(shapes_scale_by_their_work),
-        cmocka_unit_test(what_takes_too_long_is_doubtful),
-        cmocka_unit_test(shapes_travel_as_words),
+        cmocka_unit_test(implausible_times_are_doubtful),
+        cmocka_unit_test(shapes_are_formatted_and_parsed),
         cmocka_unit_test(slices_have_their_share_of_the_work),
     };
     return cmocka_run_group_tests(tests, begin, end);

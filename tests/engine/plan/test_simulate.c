@@ -1,5 +1,5 @@
-/* test_simulate.c - words about clusters, checkpoint intervals against the papers' formulas and a
- * simulated life of a job, and a simulated cluster of known arithmetic. */
+/* test_simulate.c - descriptions of clusters, checkpoint intervals compared with the papers' formulas and a
+ * simulated job, and a simulated cluster with known arithmetic. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #include "engine/plan/simulate.h"
 #include "engine/plan/wires.h"
 
-static void words_are_read(void **state) {
+static void descriptions_are_parsed(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     int hosts, ranks;
@@ -26,7 +26,7 @@ static void words_are_read(void **state) {
                                         "0x8", "-1x4", "512x9000", "70000x1", "4000000000x8"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(bt_sim_parse_hosts(wrong[i], &hosts, &ranks, &err), BT_ARG);
-    /* a number that no integer holds is shown as it was typed */
+    /* A number beyond any integer is shown as it was typed. */
     assert_int_equal(bt_sim_parse_hosts("99999999999999999999x8", &hosts, &ranks, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "--simulate 99999999999999999999x8 is beyond what a job can"));
     assert_int_equal(bt_sim_parse_link("25Gbit,5us", "--link", &rate, &latency, &err), BT_OK);
@@ -64,22 +64,22 @@ static void intervals_are_youngs_and_dalys(void **state) {
     bt_goodput g = bt_goodput_of(10, 60, 8 * 3600);
     assert_true(fabs(g.young_s - sqrt(2 * 10 * 8 * 3600.0)) < 1e-9);
     assert_true(fabs(g.daly_s / g.young_s - 1) < 0.02);
-    /* Daly's interval is the best one, within his approximation */
+    /* Daly's interval is the best one, within its approximation. */
     for (double f = 0.5; f < 2; f *= 1.1)
         assert_true(bt_goodput_at(f * g.daly_s, 10, 60, 8 * 3600) <= g.frac * (1 + 1e-4));
-    g = bt_goodput_of(1000, 60, 300); /* nearly never a whole interval */
+    g = bt_goodput_of(1000, 60, 300); /* a whole interval is almost never reached */
     assert_true(g.daly_s == 300 && g.frac > 0 && g.frac < 0.05);
     assert_true(bt_goodput_of(10, 60, 0).frac == 1);
 }
 
-/* the formula against a job that is played through, failure by failure */
+/* The formula compared with a job simulated failure by failure. */
 static void goodput_is_that_of_a_played_job(void **state) {
     (void)state;
     const double interval = 600, ckpt = 30, restart = 90, mtbf = 7200;
     double wall = 0, useful = 0, fails = 0, began = 0;
     uint64_t n = 0;
     while (useful < 4e7) {
-        if (fails <= wall) { /* the next failure, from when the job runs again */
+        if (fails <= wall) { /* time of the next failure, measured from the restart */
             fails = wall - mtbf * log(1 - bt_rng_unit(7, 1, n++));
             began = wall;
         }
@@ -96,8 +96,8 @@ static void goodput_is_that_of_a_played_job(void **state) {
     assert_true(fabs(useful / wall / want - 1) < 0.02);
 }
 
-/* 4 hosts of 2 ranks, replicas of a model: two of a host add, then the hosts exchange; bytes and
- * rounds by hand */
+/* 4 hosts of 2 ranks with replicas of a model: the two ranks of a host add, then the hosts exchange; bytes
+ * and rounds are computed by hand. */
 static void bytes_between_hosts_are_counted(void **state) {
     (void)state;
     static bt_run_cfg cfg;
@@ -108,18 +108,18 @@ static void bytes_between_hosts_are_counted(void **state) {
         .ranks = 8, .ranks_per_host = 2, .simulated = true, .bytes_per_s = 1e9, .latency_s = 1e-5};
     const bt_mesh_shape all = {.pp = 1, .dp_replicate = 8, .dp_shard = 1, .tp = 1};
     bt_exchange_cost cost = bt_wire_exchange(&r, &c, &cfg, &all, 1e6);
-    /* of an element: host to host 2 x 3/4 x 4 bytes, half by each of the two relays, each of which
-     * has half of the link */
+    /* Per element: 2 x 3/4 x 4 bytes between hosts, half by each of the two relays, each of which has half
+     * of the link. */
     assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / 2 / (1e9 / 2)) < 1e-18);
     assert_true(fabs(cost.bytes - (2 * 0.75 * 4 / 2 + 2 * 0.5 * 4)) < 1e-12);
     assert_true(cost.latency_s >= 2e-5);
-    /* tensor-parallel pairs: each group has one rank a host, and nothing is added within it */
+    /* Tensor-parallel pairs: each group has one rank per host, so nothing is added within a host. */
     const bt_mesh_shape pairs = {.pp = 1, .dp_replicate = 4, .dp_shard = 1, .tp = 2};
     cost = bt_wire_exchange(&r, &c, &cfg, &pairs, 1e6);
     assert_true(fabs(cost.bytes - 2 * 0.75 * 4) < 1e-12);
     assert_true(fabs(cost.wire_s - 2 * 0.75 * 4 / (1e9 / 2)) < 1e-18);
     assert_true(fabs(cost.latency_s - 2e-5) < 1e-18);
-    /* sums that stay with their owners go one way */
+    /* Sums that remain with their owners are sent in one direction. */
     cfg.mesh.zero = 1;
     const bt_mesh_shape shards = {.pp = 1, .dp_replicate = 1, .dp_shard = 4, .tp = 2};
     cost = bt_wire_exchange(&r, &c, &cfg, &shards, 1e6);
@@ -127,8 +127,8 @@ static void bytes_between_hosts_are_counted(void **state) {
     assert_true(fabs(cost.latency_s - 1e-5) < 1e-18);
 }
 
-/* a model that no memory of this size holds is told, with numbers */
-static void too_little_memory_is_told(void **state) {
+/* A model that exceeds the memory is refused with numbers. */
+static void too_little_memory_is_reported(void **state) {
     static bt_opts o;
     static bt_run_cfg cfg;
     static bt_rates r;
@@ -152,7 +152,7 @@ static void too_little_memory_is_told(void **state) {
     assert_non_null(strstr(p.refused, "too little"));
 }
 
-/* a probe that runs out of time has seen the slices of every tensor-parallel size */
+/* A probe that runs out of time has covered the slices of every tensor-parallel size. */
 static void shapes_of_all_slices_come_first(void **state) {
     static bt_opts o;
     static bt_run_cfg cfg;
@@ -181,11 +181,11 @@ static void shapes_of_all_slices_come_first(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(words_are_read),
+        cmocka_unit_test(descriptions_are_parsed),
         cmocka_unit_test(intervals_are_youngs_and_dalys),
         cmocka_unit_test(goodput_is_that_of_a_played_job),
         cmocka_unit_test(bytes_between_hosts_are_counted),
-        cmocka_unit_test(too_little_memory_is_told),
+        cmocka_unit_test(too_little_memory_is_reported),
         cmocka_unit_test(shapes_of_all_slices_come_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

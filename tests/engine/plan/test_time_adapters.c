@@ -1,6 +1,6 @@
-/* test_time_adapters.c - the predicted step of adapters beside a frozen base, against arithmetic: parts are
- * charged as they were measured with adapters, the head for the tokens that are learned, a checkpoint for what
- * it holds; and what is measured of such a layer has no gradient of its weights. */
+/* test_time_adapters.c - predicted step of adapters on a frozen base, compared with arithmetic: parts cost
+ * what was measured with adapters, the head counts learned tokens, a checkpoint its contents; and the probe
+ * of such a layer computes no gradient of base weights. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void settle(int mode) {
         fail_msg("%s", err.msg);
 }
 
-/* what this job's parts took; without attention's part */
+/* Sets the times of this job's parts, without attention's. */
 static void put_parts(double layer_fwd, double layer_bwd, double head_fwd, double head_bwd) {
     const bt_part_rate layer = {.shape = bt_part_layer(&cfg, 1),
                                 .fwd_s = layer_fwd,
@@ -80,7 +80,7 @@ static void a_step_is_the_sum_of_its_parts(void **state) {
     assert_true(is(quarter.tokens_per_s, 3 * 2 * 256 / (3 * (6 * 0.025 + 0.0025))));
 }
 
-/* attention looks at a fifth of what it would: that part of forward and backward, and of what is made again */
+/* Attention covers a fifth of the usual positions: that share of forward, backward and recomputation counts. */
 static void attention_stays_inside_documents(void **state) {
     (void)state;
     settle(ADAPTERS);
@@ -105,7 +105,7 @@ static void attention_stays_inside_documents(void **state) {
     }
 }
 
-/* where every weight trains, the head is applied to all tokens whatever is learned */
+/* If every weight is trained, the head is applied to all tokens. */
 static void a_head_that_trains_has_all_rows(void **state) {
     (void)state;
     settle(TRAINED);
@@ -122,13 +122,13 @@ static void frozen_parts_are_another_kind(void **state) {
     settle(ADAPTERS);
     rates = (bt_rates){0};
     put_parts(0.010, 0.015, 0.004, 0.006);
-    settle(TRAINED); /* adapters tell nothing of a layer that trains */
+    settle(TRAINED); /* Rates of adapters do not apply to a trained layer. */
     assert_int_equal(bt_time_predict(&cfg, &rates, &here, &p, &err), BT_NOTFOUND);
     put_parts(0.010, 0.030, 0.004, 0.008);
-    settle(ADAPTERS); /* but its own are known already */
+    settle(ADAPTERS); /* Its own rates are already known. */
     assert_true(is(predicted(0).bwd_s, 6 * 0.015 + 0.006));
-    /* without them one of two products with the weights remains, the head's gradient goes, and the
-     * adapters' products are at the rate of matrices: 2 operations a weight forward, 6 back */
+    /* With adapters one of two weight products remains in the backward pass, the head's gradient is omitted,
+     * and the adapters' products run at the rate of matrices: 2 operations per weight forward, 6 backward. */
     settle(TRAINED);
     rates = (bt_rates){.matrix_op_s = 1e-9};
     put_parts(0.010, 0.030, 0.004, 0.008);
@@ -140,7 +140,7 @@ static void frozen_parts_are_another_kind(void **state) {
     assert_true(is(p.bwd_s, 6 * (0.015 + 6e-9 * adapters * tokens) + 0.004));
 }
 
-static void operations_are_those_that_are_done(void **state) {
+static void operations_are_counted_as_executed(void **state) {
     (void)state;
     const double weights = 4.0 * 192 * 192 + 3.0 * 192 * 512,
                  adapters = 8.0 * (4 * (192 + 192) + 3 * (192 + 512)), tokens = 2 * 256;
@@ -162,8 +162,8 @@ static void a_checkpoint_holds_the_adapters(void **state) {
     assert_true(is(predicted(0).ckpt_s, 12 * adapters / 1e6)); /* a value and two states */
 }
 
-/* the probe's own layer: products of adapters, none with a gradient of the base's weights */
-static void what_is_measured_is_frozen(void **state) {
+/* The layer of the probe has products of adapters and no gradient of the base's weights. */
+static void the_probe_measures_a_frozen_layer(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     settle(ADAPTERS);
@@ -212,9 +212,9 @@ int main(void) {
         cmocka_unit_test(attention_stays_inside_documents),
         cmocka_unit_test(a_head_that_trains_has_all_rows),
         cmocka_unit_test(frozen_parts_are_another_kind),
-        cmocka_unit_test(operations_are_those_that_are_done),
+        cmocka_unit_test(operations_are_counted_as_executed),
         cmocka_unit_test(a_checkpoint_holds_the_adapters),
-        cmocka_unit_test(what_is_measured_is_frozen),
+        cmocka_unit_test(the_probe_measures_a_frozen_layer),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

@@ -1,5 +1,5 @@
-/* test_time_update.c - the predicted time of what no measured layer knows: the update of weights and states that
- * are kept in fewer bytes than fp32; how much ranks lose that share cores. */
+/* test_time_update.c - predicted time of updates with weights and states in fewer bytes than fp32, which no
+ * layer probe contains; and the loss of ranks that share cores. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,7 +29,7 @@ static void settle(char *one, char *other) {
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
 }
 
-/* of a machine on which an element's update takes a nanosecond, and everything else no time */
+/* Predicted update on a machine where an element takes a nanosecond and everything else no time. */
 static double update_ns(void) {
     static const bt_cluster here = {.ranks = 1, .ranks_per_host = 1, .cores = 1};
     bt_rates r = {.states_bf16_x = 1.25, .states_log8_x = 1.5, .weights_bf16_x = 2};
@@ -46,7 +46,7 @@ static double update_ns(void) {
 
 static bool is(double got, double want) { return fabs(got - want) <= 1e-9 * want; }
 
-static void short_forms_take_their_time(void **state) {
+static void compressed_formats_cost_their_time(void **state) {
     (void)state;
     settle("optim.states=fp32", "optim.weights=fp32");
     bt_model_cfg m;
@@ -58,13 +58,13 @@ static void short_forms_take_their_time(void **state) {
     assert_true(is(update_ns(), 1.25 * all));
     settle("optim.states=log8", "optim.weights=fp32");
     assert_true(is(update_ns(), 1.5 * all));
-    settle("optim.states=fp32", "optim.weights=bf16"); /* those of ternary layers */
+    settle("optim.states=fp32", "optim.weights=bf16"); /* elements of ternary layers */
     assert_true(is(update_ns(), all + linear));
     settle("optim.states=log8", "optim.weights=bf16");
     assert_true(is(update_ns(), 1.5 * all + linear));
 }
 
-/* crowd of three ranks on two cores, of a model whose layer takes so long forward and back */
+/* Crowding of three ranks on two cores, for a model whose layer takes this long forward and backward. */
 static double crowd(double layer_s, const char *gather) {
     static const bt_cluster here = {.ranks = 3, .ranks_per_host = 3, .cores = 2};
     static bt_opts o;
@@ -100,16 +100,17 @@ static double crowd(double layer_s, const char *gather) {
     return p.crowd;
 }
 
-/* Ranks whose weights come for each layer may be as many layers apart as weights are sent ahead. */
-static void who_may_run_ahead_meets_seldom(void **state) {
+/* With weights gathered per layer, ranks may be apart by as many layers as weights are sent ahead. */
+static void ranks_that_may_run_ahead_lose_less(void **state) {
     (void)state;
     const double visit = 2.0 /
-                         BT_PREFETCH_AHEAD; /* a layer's time whose visits are a second apart */
+                         /* a layer time for which exchanges are a second apart */
+                         BT_PREFETCH_AHEAD;
     assert_true(is(crowd(visit * BT_SHARED_OFTEN_S, "layer"), 1.5 * 2));
     assert_true(is(crowd(visit * BT_SHARED_OFTEN_S / 9, "layer"), 1.5 * 2));
     assert_true(is(crowd(visit * BT_SHARED_S, "layer"), 1.5 * 1.1));
     assert_true(is(crowd(visit * BT_SHARED_S * 9, "layer"), 1.5 * 1.1));
-    /* a loss at each meeting: half as many cost half as much */
+    /* Each synchronization costs a loss: half as many cost half as much. */
     const double half = (25.0 - 1 / BT_SHARED_S) / (1 / BT_SHARED_OFTEN_S - 1 / BT_SHARED_S);
     assert_true(is(crowd(visit / 25, "layer"), 1.5 * (1.1 + 0.9 * half)));
     assert_true(is(crowd(visit * BT_SHARED_OFTEN_S, "step"), 1.5 * 1.1));
@@ -117,8 +118,8 @@ static void who_may_run_ahead_meets_seldom(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(short_forms_take_their_time),
-        cmocka_unit_test(who_may_run_ahead_meets_seldom),
+        cmocka_unit_test(compressed_formats_cost_their_time),
+        cmocka_unit_test(ranks_that_may_run_ahead_lose_less),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

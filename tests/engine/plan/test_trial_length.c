@@ -1,4 +1,4 @@
-/* test_trial_length.c - steps of a trial of layouts, against the seconds that there are. */
+/* test_trial_length.c - number of steps in a trial of layouts within the given seconds. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,7 @@
 
 #include "engine/plan/trial_length.h"
 
-/* a second for each micro-batch, and one for the rest of a step; half of each is the layers' */
+/* A second for each micro-batch and one for the rest of a step; half of each is spent in layers. */
 static bool a_second_each(void *ctx, size_t i, bt_trial_length *x) {
     (void)ctx;
     (void)i;
@@ -26,16 +26,16 @@ static size_t planned(bt_trial_length all[3], double seconds) {
     return bt_trial_lengths(all, 3, &(bt_trial_time){.seconds = seconds, .predict = a_second_each});
 }
 
-static void steps_are_as_long_as_they_may_be(void **state) {
+static void steps_are_as_long_as_time_allows(void **state) {
     (void)state;
     bt_trial_length x[3];
-    /* a warm step and two that count, of each */
+    /* one warm-up step and two counted ones of each layout */
     assert_int_equal(planned(x, 3 * (9 + 9 + 2)), 3);
     assert_int_equal(x[0].micros, 8);
     assert_int_equal(x[1].micros, 8);
     assert_int_equal(planned(x, 3 * (9 + 9)), 2); /* whole steps of fewer layouts */
     assert_int_equal(x[0].micros, 8);
-    assert_int_equal(planned(x, 3 * (9 + 9) - 1), 3); /* all of them with half a step */
+    assert_int_equal(planned(x, 3 * (9 + 9) - 1), 3); /* all layouts with half a step */
     assert_int_equal(x[0].micros, 4);
     assert_int_equal(x[1].micros, 4);
     assert_int_equal(x[2].micros, 1);
@@ -48,20 +48,20 @@ static void a_step_has_its_fewest_micro_batches(void **state) {
     assert_int_equal(planned(x, 3 * (2 + 3)), 2);
     assert_int_equal(x[0].micros, 1);
     assert_int_equal(x[1].micros, 2);             /* a pipeline of two stages */
-    assert_int_equal(planned(x, 2 * (2 + 3)), 2); /* once is better than not at all */
+    assert_int_equal(planned(x, 2 * (2 + 3)), 2); /* One run is better than none. */
     assert_int_equal(x[0].micros, 1);
-    assert_int_equal(planned(x, 2 * (2 + 3) - 1), 0); /* one alone decides nothing */
+    assert_int_equal(planned(x, 2 * (2 + 3) - 1), 0); /* A single layout gives no comparison. */
     assert_int_equal(bt_trial_lengths(x, 1, &(bt_trial_time){.seconds = 1e9}), 0);
 }
 
-/* one micro-batch that takes seconds: of half as many layers, in as many equal chunks */
+/* If one micro-batch takes seconds, the trial uses half of the layers, in as many equal chunks. */
 static void a_long_micro_batch_has_fewer_layers(void **state) {
     (void)state;
     for (int k = 0; k < 2; k++) {
         bt_trial_length x[] = {
             {.fewest = 1, .multiple = 1, .chunks = 1, .micros = 2, .layers = 32, .run_s = 3},
             {.fewest = 1, .multiple = 1, .chunks = 12, .micros = 1, .layers = 32, .run_s = 2}};
-        /* halves of steps come first, then halves of the model as often as needed */
+        /* Steps are halved first, then the model as often as needed. */
         const double both = (0.5 + 0.25) * 2 + (0.5 + 0.5 * 12 / 32) * 2, wanted = 3 * both;
         const bt_trial_time t = {.seconds = k ? wanted : 3 * (2 + 2), .predict = a_second_each};
         assert_int_equal(bt_trial_lengths(x, 2, &t), 2);
@@ -81,7 +81,7 @@ static void short_steps_make_longer_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steps_are_as_long_as_they_may_be),
+        cmocka_unit_test(steps_are_as_long_as_time_allows),
         cmocka_unit_test(a_step_has_its_fewest_micro_batches),
         cmocka_unit_test(a_long_micro_batch_has_fewer_layers),
         cmocka_unit_test(short_steps_make_longer_runs),

@@ -1,4 +1,5 @@
-/* test_trial_race.c - races of which every run's time is written down: who wins, when they end, and what they cost. */
+/* test_trial_race.c - races with given times of every run: which layout wins, when the race ends, and its
+ * cost. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 #include "engine/base/rng.h"
 #include "engine/plan/trial_race.h"
 
-typedef struct track { /* the true times; noise of this width, a common drift a run, and spikes */
+typedef struct track { /* true times; width of the noise, common drift per run, and spikes */
     double truth[BT_RACE_MOST], predicted[BT_RACE_MOST];
     double noise, drift;
     size_t spike_every;
@@ -50,12 +51,12 @@ static void clear_winners_end_after_the_least_rounds(void **state) {
     assert_true(r.settled && r.racer[0].out && r.racer[2].out && !r.racer[1].out);
     assert_true(fabs(r.racer[0].time_s / r.racer[1].time_s - 1.2) < 1e-12);
     assert_true(fabs(r.racer[1].time_s - 1) < 1e-12 && r.loss_frac < BT_RACE_LOSS);
-    /* forth and back */
+    /* forwards and backwards */
     static const size_t order[] = {0, 1, 2, 2, 1, 0};
     assert_memory_equal(t.order, order, sizeof order);
 }
 
-/* what is far behind is not run again while others are told apart */
+/* Layouts far behind are not run again while the remaining ones are compared. */
 static void the_slow_ones_drop_out(void **state) {
     (void)state;
     track t = {.truth = {1.5, 1, 1}, .noise = 0.1, .seed = 2};
@@ -65,7 +66,7 @@ static void the_slow_ones_drop_out(void **state) {
     assert_int_equal(r.racer[r.best].runs, r.rounds);
 }
 
-/* Where the runs cannot decide, the predictions do; where they can, wrong predictions change nothing. */
+/* Predictions decide only if the runs cannot. */
 static void predictions_decide_what_runs_cannot(void **state) {
     (void)state;
     size_t first = 0, rounds = 0, rounds_without = 0, misled = 0;
@@ -79,25 +80,25 @@ static void predictions_decide_what_runs_cannot(void **state) {
         track wrong = {.truth = {1.15, 1}, .predicted = {10, 10.5}, .noise = 0.02, .seed = seed};
         misled += raced(&wrong, 2, 1e6).best == 0;
     }
-    /* what the choice loses on average is what was asked for */
+    /* The average loss of the choice equals the configured one. */
     assert_true((double)(100 - first) * 0.05 <= 100 * BT_RACE_LOSS);
     assert_true(rounds < rounds_without);
     assert_true(misled <= 1);
 }
 
-/* the losses are those of the formula: equal times of known width */
+/* Losses follow the formula: equal times with a known deviation. */
 static void losses_are_those_of_the_formula(void **state) {
     (void)state;
     track t = {.truth = {1, 1}};
     const bt_race r = raced(&t, 2, 0);
-    /* one round: the noise is the assumed one, and nothing is predicted */
+    /* After one round the noise is an assumption, and there is no prediction. */
     const double width = sqrt(2.0) * 1.2533 * BT_RACE_NOISE;
     assert_true(fabs(r.loss_frac - width / sqrt(2 * acos(-1))) < 1e-9);
     assert_false(r.settled);
 }
 
-/* the machine becomes slower by 2 % with every run: what each took by itself would say nothing */
-static void drift_meets_all_alike(void **state) {
+/* The machine becomes slower by 2 % with every run, so that single times are misleading. */
+static void drift_affects_all_equally(void **state) {
     (void)state;
     track t = {.truth = {1, 1.06}, .drift = 0.02};
     const bt_race r = raced(&t, 2, 1000);
@@ -113,8 +114,8 @@ static void one_slow_run_decides_nothing(void **state) {
     assert_true(r.settled);
 }
 
-/* Of noisy runs, over many seeds: the choice costs at most 5 % wherever the race says that it is settled, but for
- * one in forty; and it goes on longer than where all is clear. */
+/* Noisy runs over many seeds: when the race is settled, the choice costs at most 5 %, except for one in
+ * forty; and it takes longer than without noise. */
 static void noise_is_averaged_out(void **state) {
     (void)state;
     size_t wrong = 0, settled = 0, rounds = 0;
@@ -132,7 +133,7 @@ static void noise_is_averaged_out(void **state) {
 
 static void the_budget_ends_it(void **state) {
     (void)state;
-    /* 4 s a run, 8 s a round: three rounds fit in 31 s, and one is run whatever is given */
+    /* 4 s a run, 8 s a round: three rounds fit in 31 s, and one is always run. */
     track t = {.truth = {1, 1}, .noise = 0.3, .seed = 3};
     bt_race r = raced(&t, 2, 31);
     assert_true(r.spent_s <= 31 && r.rounds <= 3);
@@ -143,8 +144,8 @@ static void the_budget_ends_it(void **state) {
     assert_false(r.settled);
 }
 
-/* equal ones are never told apart: it is enough that the choice costs nothing */
-static void equals_end_it_too(void **state) {
+/* Equal layouts cannot be distinguished; the race ends when the choice cannot cost much. */
+static void equal_layouts_end_the_race(void **state) {
     (void)state;
     track t = {.truth = {1, 1, 1.001}, .noise = 0.01, .seed = 5};
     const bt_race r = raced(&t, 3, 1000);
@@ -152,7 +153,7 @@ static void equals_end_it_too(void **state) {
     assert_true(r.rounds <= 6);
 }
 
-static void a_failed_run_is_told(void **state) {
+static void a_failed_run_is_reported(void **state) {
     (void)state;
     track t = {.truth = {1, 1}, .fails_at = 4};
     bt_race r = {.n = 2, .budget_s = 100, .run = run, .ctx = &t};
@@ -168,12 +169,12 @@ int main(void) {
         cmocka_unit_test(the_slow_ones_drop_out),
         cmocka_unit_test(predictions_decide_what_runs_cannot),
         cmocka_unit_test(losses_are_those_of_the_formula),
-        cmocka_unit_test(drift_meets_all_alike),
+        cmocka_unit_test(drift_affects_all_equally),
         cmocka_unit_test(one_slow_run_decides_nothing),
         cmocka_unit_test(noise_is_averaged_out),
         cmocka_unit_test(the_budget_ends_it),
-        cmocka_unit_test(equals_end_it_too),
-        cmocka_unit_test(a_failed_run_is_told),
+        cmocka_unit_test(equal_layouts_end_the_race),
+        cmocka_unit_test(a_failed_run_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

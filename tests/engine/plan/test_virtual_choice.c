@@ -1,6 +1,5 @@
-/* test_virtual_choice.c - where several chunks of layers a stage are worth their messages the planner chooses
- * them by itself, and where they are not it keeps one; what it says of it. Rates are made up, so every machine
- * decides alike. */
+/* test_virtual_choice.c - the planner chooses several chunks of layers per stage only if they outweigh their
+ * messages, and explains it. Rates are given, so every machine decides equally. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,13 +14,13 @@
 #include "engine/plan/simulate.h"
 
 enum { LAYERS = 16, STAGES = 4 };
-static const double FWD_S = 0.02, BWD_S = 0.04; /* of a layer, a sequence */
+static const double FWD_S = 0.02, BWD_S = 0.04; /* times of a layer and sequence */
 
 static bt_opts opts;
 static bt_run_cfg cfg;
 static bt_rates rates;
 
-/* four sequences a step; a layer and a head that is next to nothing, as on one rank of each host */
+/* Four sequences a step; a layer, and a head of negligible cost, as on one rank of each host. */
 static void read_settings_of(char *vocab) {
     char *words[] = {"--set",          "model.layers=16",
                      "--set",          "model.d_model=1024",
@@ -61,7 +60,7 @@ static bt_layout_search search_of(double bytes_per_s, double latency_s) {
                                           .latency_s = latency_s}};
 }
 
-/* of all layouts, and the same of those alone that can be the choice */
+/* Best of all layouts, and best of those that the user may choose. */
 static bt_sim_point planned(const bt_layout_search *all) {
     bt_sim_point p, quick;
     bt_err err = BT_ERR_INIT;
@@ -86,17 +85,17 @@ static void check(const bt_sim_point *p, int stages, int64_t micros, int chunks)
                  p->layout.time.step.step_s, p->why);
 }
 
-/* Few micro-batches, a deep pipeline, a link on which gradients would take longer than a step and messages next to
- * nothing: the bubble of one chunk is 3/7 of the step, of four 3/19. */
-static void a_fast_link_and_few_micro_batches_ask_for_chunks(void **state) {
+/* Few micro-batches, a deep pipeline, a link on which gradients would take longer than a step while messages
+ * are cheap: the bubble of one chunk is 3/7 of the step, of four 3/19. */
+static void a_fast_link_and_few_micro_batches_favour_chunks(void **state) {
     (void)state;
     read_settings();
     const bt_layout_search s = search_of(4e8, 1e-5);
     const bt_sim_point p = planned(&s);
     const double work_s = (FWD_S + BWD_S) *
-                          LAYERS; /* of a stage: four sequences, a quarter of the layers */
+                          LAYERS; /* work of a stage: four sequences, a quarter of the layers */
     check(&p, STAGES, 4, 4);
-    /* (P - 1) / (v m) of the work on top of it, and what messages take */
+    /* (P - 1) / (v m) of the work in addition, and the messages */
     assert_true(p.layout.time.step.step_s > work_s * (1 + 3.0 / 16));
     assert_true(p.layout.time.step.step_s < work_s * (1 + 3.0 / 16) * 1.15);
     if (!strstr(p.why, "with one chunk of layers a stage instead of 4 it takes "))
@@ -104,9 +103,9 @@ static void a_fast_link_and_few_micro_batches_ask_for_chunks(void **state) {
     if (!strstr(p.why, ", and waits ")) fail_msg("says: %s", p.why);
 }
 
-/* A tied embedding of 134 MB crosses a link of 400 MB/s twice a step; its gradients do so while the first stage
- * computes, and so it does not speak against chunks. */
-static void a_tied_embedding_does_not_speak_against_chunks(void **state) {
+/* A tied embedding of 134 MB crosses a link of 400 MB/s twice a step; its gradients do so while the first
+ * stage computes, and so it does not count against chunks. */
+static void a_tied_embedding_does_not_count_against_chunks(void **state) {
     (void)state;
     read_settings_of("model.vocab=32768");
     const bt_layout_search s = search_of(4e8, 1e-5);
@@ -114,7 +113,7 @@ static void a_tied_embedding_does_not_speak_against_chunks(void **state) {
     check(&p, STAGES, 4, 4);
 }
 
-/* Messages that take longer than a chunk's work: four times as many of them cost more than the bubble. */
+/* Messages take longer than a chunk's work, so four times as many cost more than the bubble. */
 static void a_slow_link_keeps_one_chunk(void **state) {
     (void)state;
     read_settings();
@@ -124,8 +123,8 @@ static void a_slow_link_keeps_one_chunk(void **state) {
     if (!strstr(p.why, " chunks of layers a stage ")) fail_msg("says: %s", p.why);
 }
 
-/* what the user has set is not changed, and then there is nothing to be said of it */
-static void given_chunks_stay(void **state) {
+/* A number of chunks set by the user is not changed, and no explanation is given. */
+static void given_chunks_are_kept(void **state) {
     (void)state;
     read_settings();
     cfg.parallel.virtual_stages = 1;
@@ -138,10 +137,10 @@ static void given_chunks_stay(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fast_link_and_few_micro_batches_ask_for_chunks),
-        cmocka_unit_test(a_tied_embedding_does_not_speak_against_chunks),
+        cmocka_unit_test(a_fast_link_and_few_micro_batches_favour_chunks),
+        cmocka_unit_test(a_tied_embedding_does_not_count_against_chunks),
         cmocka_unit_test(a_slow_link_keeps_one_chunk),
-        cmocka_unit_test(given_chunks_stay),
+        cmocka_unit_test(given_chunks_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

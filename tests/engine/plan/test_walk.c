@@ -1,5 +1,5 @@
-/* test_walk.c - a walked step against formulas of the textbook, and against a plain simulation of
- * one exchange. */
+/* test_walk.c - a simulated step compared with textbook formulas, and with a plain simulation of one
+ * exchange. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,8 +28,8 @@ static void phases_add_up(const bt_step_time *t) {
     near(sum, t->step_s);
 }
 
-/* m micro-batches on P equal stages, messages free: (P - 1) / (m + P - 1), whatever forward and
- * backward cost */
+/* m micro-batches on P equal stages with free messages: (P - 1) / (m + P - 1), whatever forward and backward
+ * cost. */
 static void bubble_is_the_textbooks(void **state) {
     static const double costs[][2] = {{1, 1}, {1, 2}, {0.25, 3}};
     (void)state;
@@ -53,7 +53,8 @@ static void bubble_is_the_textbooks(void **state) {
     }
 }
 
-/* v chunks of layers a stage: (P - 1) / (v m + P - 1), as the pipeline fills and drains v times as fast */
+/* v chunks of layers per stage: (P - 1) / (v m + P - 1), because the pipeline fills and drains v times as
+ * fast. */
 static void interleaved_bubble_is_the_textbooks(void **state) {
     static const double costs[][2] = {{1, 1}, {1, 2}, {0.25, 3}};
     (void)state;
@@ -82,8 +83,8 @@ static void interleaved_bubble_is_the_textbooks(void **state) {
     }
 }
 
-/* two stages of two chunks, two micro-batches: gradients of the upper chunk leave while the lower one is still at
- * work */
+/* Two stages of two chunks, two micro-batches: gradients of the upper chunk are sent while the lower one
+ * still computes. */
 static void upper_chunks_gradients_leave_first(void **state) {
     (void)state;
     bt_stage_work work[4];
@@ -91,14 +92,14 @@ static void upper_chunks_gradients_leave_first(void **state) {
     for (int k = 0; k < 4; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
     bt_walk w = {.pp = 2, .dp = 1, .chunks = 2, .micros = 2, .stage = work, .overlap = true};
     const double alone = walked(&w).step_s;
-    /* four buckets of each stage, two made at a time, in the last two units of each chunk's last pass */
+    /* four buckets of each stage, completed two at a time in the last two units of each chunk's last pass */
     for (int k = 0; k < 2; k++) work[k].buckets = 4, work[k].bucket_wire_s = 1;
     near(walked(&w).step_s, alone + 1);
     w.overlap = false;
     near(walked(&w).step_s, alone + 4);
 }
 
-/* nothing computed: the wire takes one bucket after the other, then the latency of its rounds */
+/* Without computation the wire carries one bucket after the other, followed by the latency of its rounds. */
 static void exchange_alone_is_rounds_and_bytes(void **state) {
     (void)state;
     const double n = 8, bytes = 4e6, rate = 1e9, latency = 5e-6;
@@ -110,10 +111,10 @@ static void exchange_alone_is_rounds_and_bytes(void **state) {
     near(t.step_s, 2 * (n - 1) / n * bytes / rate + 2 * latency);
     near(t.exchange_s, t.step_s);
     near(t.phase_s[BT_PH_COMM_EXPOSED], t.step_s);
-    work.buckets = 3; /* latencies overlap, wires do not */
+    work.buckets = 3; /* Latencies overlap, transfers do not. */
     t = walked(&w);
     near(t.step_s, 3 * work.bucket_wire_s + 2 * latency);
-    /* more latency than wire: four buckets on their way at a time */
+    /* With more latency than transfer time, four buckets are in flight. */
     work = (bt_stage_work){.buckets = 8, .bucket_wire_s = 1, .bucket_latency_s = 100};
     t = walked(&w);
     near(t.step_s, 205);
@@ -124,18 +125,18 @@ static void buckets_hide_behind_backward(void **state) {
     bt_stage_work work = {.fwd_s = 1, .bwd_s = 10, .buckets = 10, .bucket_wire_s = 0.5};
     bt_walk w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
     bt_step_time t = walked(&w);
-    /* each leaves when it is made; the last one's transfer alone is left */
+    /* Each bucket is sent when it is complete, so only the last transfer remains. */
     near(t.step_s, 11.5);
     near(t.exchange_s, 0.5);
     w.overlap = false;
     t = walked(&w);
     near(t.step_s, 16);
-    /* slower than backward: the wire is never idle after the first */
+    /* If the wire is slower than the backward pass, it is never idle after the first bucket. */
     work.bucket_wire_s = 2;
     w.overlap = true;
     t = walked(&w);
     near(t.step_s, 1 + 1 + 20);
-    /* of several micro-batches only the last one's gradients leave */
+    /* With several micro-batches only the last one's gradients are sent. */
     work.bucket_wire_s = 0.5;
     w.micros = 4;
     t = walked(&w);
@@ -155,7 +156,7 @@ static void ranks_wait_for_the_slowest(void **state) {
     phases_add_up(&t);
 }
 
-/* two stages, one micro-batch each way: messages are on the critical path twice */
+/* Two stages, one micro-batch in each direction: messages are on the critical path twice. */
 static void messages_cost_both_sides(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
@@ -166,14 +167,15 @@ static void messages_cost_both_sides(void **state) {
     phases_add_up(&t);
 }
 
-/* Two stages on a slow link between hosts, two micro-batches: the second message waits for the first one, each
- * way. Where memory is the link it does not. */
+/* Two stages on a slow link between hosts, two micro-batches: the second message waits for the first one in
+ * each direction; in shared memory it does not. */
 static void messages_follow_each_other_on_a_link(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 1}, {.fwd_s = 1, .bwd_s = 1}};
     bt_walk w = {.pp = 2, .dp = 1, .micros = 2, .stage = work, .flight_s = 3};
     near(walked(&w).step_s, 12);
-    w.wire_s = 3; /* forward 1 and 2, there at 4 and 7; back from 6 and 9, there at 9 and 12 */
+    /* Forward messages sent at 1 and 2 arrive at 4 and 7; gradients sent at 6 and 9 arrive at 9 and 12. */
+    w.wire_s = 3;
     bt_step_time t = walked(&w);
     near(t.step_s, 13);
     phases_add_up(&t);
@@ -182,7 +184,7 @@ static void messages_follow_each_other_on_a_link(void **state) {
     assert_true(fabs(walked(&w).step_s - 13) < 1e-9);
 }
 
-/* the last stage stands in its send of the tied embedding's gradients until the first comes */
+/* The last stage blocks in sending the tied embedding's gradients until the first stage receives. */
 static void tied_embedding_is_sent_and_returned(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
@@ -192,8 +194,8 @@ static void tied_embedding_is_sent_and_returned(void **state) {
     near(walked(&w).step_s, without + 0.5);
 }
 
-/* Between hosts the gradients of a tied embedding travel while the first stage computes, with one chunk of layers a
- * stage and with several; the new values it waits for. */
+/* Between hosts the gradients of a tied embedding are sent while the first stage computes, with any number
+ * of chunks per stage; it waits for the new values. */
 static void a_tied_embedding_travels_while_the_first_stage_computes(void **state) {
     (void)state;
     for (int chunks = 1; chunks <= 2; chunks++) {
@@ -211,15 +213,16 @@ static void a_tied_embedding_travels_while_the_first_stage_computes(void **state
             const double without = walked(&w).step_s;
             w.tied_wired = true;
             w.tied_s =
-                2; /* the first stage's last pass begins two after the last one's is over, or later */
+                /* The first stage's last pass begins at least two after the end of the last stage's. */
+                2;
             w.tied_back_s = 0.5;
             bt_step_time t = walked(&w);
             assert_true(fabs(t.step_s - without - 0.5) < 1e-9);
             phases_add_up(&t);
-            w.tied_s = 100; /* what the passes do not hide */
+            w.tied_s = 100; /* the part not hidden by the passes */
             t = walked(&w);
             assert_true(t.step_s > without + 50 && t.step_s < without + 100);
-            /* nothing of it is processor time */
+            /* none of it is processor time */
             near(t.processor_s[BT_PH_COMM_EXPOSED], 0);
             w.tied_wired = false;
             assert_true(walked(&w).step_s > t.step_s);
@@ -227,7 +230,7 @@ static void a_tied_embedding_travels_while_the_first_stage_computes(void **state
     }
 }
 
-/* messages beside it have half of the link, and it as much less */
+/* Messages beside it use half of the link, and it is delayed accordingly. */
 static void a_tied_embedding_shares_the_link(void **state) {
     (void)state;
     bt_stage_work work[4];
@@ -243,7 +246,8 @@ static void a_tied_embedding_shares_the_link(void **state) {
     const double without = walked(&w).step_s;
     w.tied_wired = true;
     w.tied_s = 1000;
-    /* the last stage sends two more messages after it, of the last chunk's last pass and the first chunk's */
+    /* The last stage sends two more messages after it: of the last chunk's last pass and of the first
+     * chunk's. */
     const double tied = walked(&w).step_s, alone = 1000;
     assert_true(tied > without + alone - 12 && tied < without + alone);
     w.wire_s = w.flight_s = 0;
@@ -251,8 +255,8 @@ static void a_tied_embedding_shares_the_link(void **state) {
     assert_true(tied > free);
 }
 
-/* a pipeline of unequal stages, messages and a tied embedding, walked event by event and as if each
- * rank had its own cores: cores that are hardly short make no difference */
+/* A pipeline of unequal stages with messages and a tied embedding, simulated event by event and as if each
+ * rank had its own cores: cores that are barely short make no difference. */
 static void compare_shared(int pp, int chunks, int64_t m, bool wired) {
     bt_stage_work work[STAGES_MOST];
     memset(work, 0, sizeof work);
@@ -287,7 +291,7 @@ static void compare_shared(int pp, int chunks, int64_t m, bool wired) {
     assert_true(fabs(shared.bubble_frac - own.bubble_frac) < 1e-9);
 }
 
-static void sharing_hardly_is_not_sharing(void **state) {
+static void barely_short_cores_make_no_difference(void **state) {
     (void)state;
     for (int pp = 2; pp <= 5; pp++) {
         for (int wired = 0; wired < 2; wired++) {
@@ -297,8 +301,8 @@ static void sharing_hardly_is_not_sharing(void **state) {
     }
 }
 
-/* all stages on one core: nobody is idle while another could compute, so the passes take the sum of
- * all work, and filling and draining cost nothing */
+/* All stages on one core: no stage is idle while another one could compute, so the passes take the sum of
+ * all work, and filling and draining cost nothing. */
 static void one_core_has_no_bubble(void **state) {
     (void)state;
     for (int pp = 2; pp <= 4; pp++) {
@@ -314,22 +318,22 @@ static void one_core_has_no_bubble(void **state) {
     }
 }
 
-/* Two stages on two cores with four ranks (each two data-parallel ones): while both stages compute a
- * rank has half a core; while one does, its two ranks lie on the same core in one case of three. */
-static void waiting_ranks_keep_their_place(void **state) {
+/* Two stages on two cores with four ranks (each stage with two data-parallel ones): while both stages
+ * compute a rank has half a core; while one does, its two ranks share a core in one case of three. */
+static void waiting_ranks_keep_their_core(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
     const bt_walk w = {.pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4};
     bt_step_time t = walked(&w);
-    /* one micro-batch: never both at once */
+    /* With one micro-batch the stages never compute at once. */
     assert_true(fabs(t.step_s - 6 * (1 + 1.0 / 3)) < 1e-9);
-    /* what all do at the same time takes all of the crowd */
+    /* Work that all ranks do at once is fully slowed down. */
     work[0].optim_s = work[1].optim_s = 1;
     assert_true(fabs(walked(&w).step_s - 8 - 2) < 1e-9);
 }
 
-/* The same, but rank r is bound to core r modulo 2: each stage has both cores as long as it computes alone,
- * and half of each while both do. So no core is idle, and filling and draining cost nothing. */
+/* The same with rank r bound to core r modulo 2: each stage has both cores while it computes alone, and half
+ * of each while both do. No core is idle, and filling and draining cost nothing. */
 static void bound_ranks_share_evenly(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
@@ -337,14 +341,14 @@ static void bound_ranks_share_evenly(void **state) {
     assert_true(fabs(walked(&w).step_s - 6) < 1e-9);
     w.micros = 7;
     assert_true(fabs(walked(&w).step_s - 7 * 6) < 1e-9);
-    /* four stages of one rank: the first and the third, the second and the fourth share */
+    /* Four stages of one rank: the first and third share a core, and the second and fourth. */
     bt_stage_work four[] = {{.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}};
     w = (bt_walk){.pp = 4, .dp = 1, .micros = 1, .stage = four, .crowd = 2, .ranks = 4, .cores = 2};
     assert_true(fabs(walked(&w).step_s - 4) < 1e-9);
 }
 
-/* what a tensor-parallel group waits for its last rank is waiting, and no bubble */
-static void meetings_are_waits(void **state) {
+/* Waiting of a tensor-parallel group for its last rank counts as waiting, not as bubble. */
+static void tensor_parallel_synchronization_is_waiting(void **state) {
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
         bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2, .fwd_meet_s = 0.25, .bwd_meet_s = 0.5},
@@ -364,7 +368,7 @@ static void meetings_are_waits(void **state) {
     }
 }
 
-/* sums and copies of buckets that leave early are made within the backward pass */
+/* Sums and copies of buckets that are sent early are part of the backward pass. */
 static void early_buckets_cost_backward(void **state) {
     (void)state;
     bt_stage_work work = {.fwd_s = 1, .bwd_s = 2, .buckets = 4, .bucket_cpu_s = 0.25};
@@ -393,11 +397,11 @@ int main(void) {
         cmocka_unit_test(tied_embedding_is_sent_and_returned),
         cmocka_unit_test(a_tied_embedding_travels_while_the_first_stage_computes),
         cmocka_unit_test(a_tied_embedding_shares_the_link),
-        cmocka_unit_test(sharing_hardly_is_not_sharing),
+        cmocka_unit_test(barely_short_cores_make_no_difference),
         cmocka_unit_test(one_core_has_no_bubble),
-        cmocka_unit_test(waiting_ranks_keep_their_place),
+        cmocka_unit_test(waiting_ranks_keep_their_core),
         cmocka_unit_test(bound_ranks_share_evenly),
-        cmocka_unit_test(meetings_are_waits),
+        cmocka_unit_test(tensor_parallel_synchronization_is_waiting),
         cmocka_unit_test(early_buckets_cost_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_wires.c - what gradients cost that stay within a host: through memory that its ranks share, where that was
- * measured and they go that way, else in messages. */
+/* test_wires.c - cost of gradients within a host: through shared memory if that was measured and is used,
+ * otherwise by messages. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static bt_rates r;
 
 static void near(double a, double b) { assert_true(fabs(a - b) <= 1e-9 * fabs(b)); }
 
-/* four ranks of this machine, and pairs of them; all but links, digests and sums for free */
+/* four ranks of this machine, and pairs of them; only links, digests and sums cost time */
 static int begin(void **state) {
     (void)state;
     memset(&cfg, 0, sizeof cfg);
@@ -50,20 +50,20 @@ static bt_exchange_cost of(const bt_cluster *c, const bt_mesh_shape *shape) {
     return bt_wire_exchange(&r, c, &cfg, shape, ELEMS);
 }
 
-static void on_one_host_they_take_what_memory_takes(void **state) {
+static void gradients_within_a_host_cost_memory_time(void **state) {
     (void)state;
     const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
     bt_exchange_cost cost = of(&here, &REPLICAS);
-    near(cost.cpu_s, 3e-9 + 1e-9); /* sums and digest are in it */
+    near(cost.cpu_s, 3e-9 + 1e-9); /* sums and digest are included */
     assert_true(cost.wire_s == 0 && cost.latency_s == 0);
-    near(cost.bytes, 2 * 0.75 * 4); /* what is counted as sent stays */
+    near(cost.bytes, 2 * 0.75 * 4); /* The count of sent bytes does not change. */
     cfg.mesh.zero = 1;
     near(of(&here, &SHARDS).cpu_s, 3e-9);
-    /* each sum goes to one other rank instead of three */
+    /* each sum is needed by one other rank instead of three */
     near(of(&here, &BOTH).cpu_s, 3e-9 + 1e-9 / 3);
 }
 
-static void encoded_ones_are_messages(void **state) {
+static void encoded_gradients_are_messages(void **state) {
     (void)state;
     const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
     cfg.parallel.codec = BT_CODEC_BF16;
@@ -72,7 +72,7 @@ static void encoded_ones_are_messages(void **state) {
     near(cost.latency_s, 2e-6);
 }
 
-static void without_shared_memory_they_are_messages(void **state) {
+static void gradients_without_shared_memory_are_messages(void **state) {
     (void)state;
     const bt_cluster here = {.ranks = 4, .ranks_per_host = 4};
     r.links[0].grads_sum_s = r.links[0].grads_back_s = 0;
@@ -81,19 +81,21 @@ static void without_shared_memory_they_are_messages(void **state) {
     near(cost.latency_s, 2e-6);
 }
 
-/* two of a host add through memory before anything leaves it, whatever the codec beyond */
+/* Two ranks of a host add through memory before anything leaves it, whatever the codec between hosts. */
 static void hosts_add_through_memory_first(void **state) {
     (void)state;
     const bt_cluster two = {
         .ranks = 4, .ranks_per_host = 2, .simulated = true, .bytes_per_s = 1e9, .latency_s = 1e-5};
     bt_exchange_cost cost = of(&two, &REPLICAS);
-    near(cost.cpu_s, 2e-9 + 1e-9 + 0.5 * 1e-9 / 2); /* a relay has half of what its host gets */
+    /* A relay handles half of what its host receives. */
+    near(cost.cpu_s, 2e-9 + 1e-9 + 0.5 * 1e-9 / 2);
     near(cost.latency_s, 2e-5);
     cfg.parallel.codec = BT_CODEC_BF16;
     near(of(&two, &REPLICAS).cpu_s, 2e-9 + 1e-9);
 }
 
-/* eight ranks of a simulated host, of which the largest group measured has four: they send 7/8 of all, these 3/4 */
+/* Eight ranks of a simulated host, while the largest measured group has four: they send 7/8 of all, those
+ * 3/4. */
 static void larger_groups_are_scaled(void **state) {
     (void)state;
     const bt_cluster host = {
@@ -102,7 +104,7 @@ static void larger_groups_are_scaled(void **state) {
     near(of(&host, &eight).cpu_s, 4e-9 * (7.0 / 8) / (3.0 / 4));
 }
 
-/* Six ranks on hosts with 4 and 2: pairs share a host, a group of four does not, and both hosts write. */
+/* Six ranks on hosts with 4 and 2: pairs share a host, a group of four does not, and both hosts send. */
 static void unequal_hosts_are_no_equal_ones(void **state) {
     (void)state;
     const bt_cluster unequal = {.ranks = 6,
@@ -127,9 +129,9 @@ static void unequal_hosts_are_no_equal_ones(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(on_one_host_they_take_what_memory_takes, begin),
-        cmocka_unit_test_setup(encoded_ones_are_messages, begin),
-        cmocka_unit_test_setup(without_shared_memory_they_are_messages, begin),
+        cmocka_unit_test_setup(gradients_within_a_host_cost_memory_time, begin),
+        cmocka_unit_test_setup(encoded_gradients_are_messages, begin),
+        cmocka_unit_test_setup(gradients_without_shared_memory_are_messages, begin),
         cmocka_unit_test_setup(hosts_add_through_memory_first, begin),
         cmocka_unit_test_setup(larger_groups_are_scaled, begin),
         cmocka_unit_test_setup(unequal_hosts_are_no_equal_ones, begin),

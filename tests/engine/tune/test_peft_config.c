@@ -1,5 +1,5 @@
-/* peft_config: what adapter_config.json says is used, refused by name or reported; a module's scale is found as PEFT
- * finds it. */
+/* peft_config: every setting of adapter_config.json is used, refused by name or reported; a module's scale
+ * is determined as in PEFT. */
 #include "tests/engine/data/data_fixture.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static const char *in_folder(const char *name) {
     return path;
 }
 
-/* tensors of q_proj and down_proj; PEFT's files have more, which the model's reader compares */
+/* Writes tensors of q_proj and down_proj; PEFT's files have more, which the model's reader compares. */
 static void write_weights(void) {
     static const char head[] = "{\"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight\":{"
                                "\"dtype\":\"F32\",\"shape\":[1,1],"
@@ -30,7 +30,7 @@ static void write_weights(void) {
     fclose(f);
 }
 
-/* members: more of a usual configuration, "" or ", ..." */
+/* members: additions to a usual configuration, "" or ", ..." */
 static bt_code read_with(bt_peft *p, const char *members, bt_text *notes, bt_err *err) {
     FILE *f = fopen(in_folder(BT_PEFT_CONFIG), "w");
     assert_non_null(f);
@@ -131,7 +131,7 @@ static void modules_have_their_own_scale(void **state) {
                                ", \"use_rslora\": true, \"rank_pattern\": {\"q_proj\": 4}, "
                                "\"lora_alpha\": 8",
                                NULL, &err),
-                     BT_FORMAT); /* lora_alpha is there twice */
+                     BT_FORMAT); /* lora_alpha occurs twice */
     assert_int_equal(read_with(&p, ", \"use_rslora\": true, \"rank_pattern\": {\"q_proj\": 4}",
                                NULL, &err),
                      BT_OK);

@@ -1,6 +1,6 @@
-/* Who holds what of a matrix, in layouts of every kind: the counted streams of each replica make up
- * the matrix, each element once; a rank's stream is what its block and pieces hold, in order; every
- * matrix has one owner. */
+/* Which rank holds which part of a matrix, in layouts of every kind: the counted streams of each replica
+ * form the matrix, each element once; a rank's stream contains its block and pieces in order; every matrix
+ * has one owner. */
 #include "tests/tiny_run.h"
 
 #include "engine/update/matrix_map.h"
@@ -27,7 +27,7 @@ static const layout layouts[] = {
     {"two stages, zero 3", 4, {STRIPES, "--pp", "2", "--zero", "3", "--dp-shard", "2"}},
 };
 
-/* numbers of elements through streams: element i of the matrix is i modulo 2^16 */
+/* Sends element numbers through the streams: element i of the matrix is i modulo 2^16. */
 static void check_matrix(const bt_matrix_map *m, size_t k, uint16_t *whole, uint16_t *stream,
                          unsigned char *seen) {
     const bt_tensor *x = &m->params[0].tensors[k];
@@ -42,7 +42,7 @@ static void check_matrix(const bt_matrix_map *m, size_t k, uint16_t *whole, uint
                             counted = {.k = k, .shard = s, .tp_rank = t, .counted = true};
             size_t n_all = bt_matrix_map_elems(m, all), n_counted = bt_matrix_map_elems(m, counted);
             bt_matrix_map_pack(m, all, stream, whole);
-            /* what counts is the end of the stream */
+            /* The counted part is the end of the stream. */
             uint16_t *tail = stream + (n_all - n_counted), *own = calloc(n + 1, sizeof *own);
             assert_non_null(own);
             bt_matrix_map_pack(m, counted, own, whole);
@@ -55,7 +55,7 @@ static void check_matrix(const bt_matrix_map *m, size_t k, uint16_t *whole, uint
     }
     for (size_t i = 0; i < n; i++)
         if (seen[i] != 1) fail_msg("%s: element %zu is counted %d times", x->name, i, seen[i]);
-    /* and back */
+    /* the reverse direction */
     uint16_t *again = calloc(n, sizeof *again);
     assert_non_null(again);
     for (int t = 0; t < m->tp; t++)
@@ -68,7 +68,7 @@ static void check_matrix(const bt_matrix_map *m, size_t k, uint16_t *whole, uint
     free(again);
 }
 
-static void streams_make_up_every_matrix(void **state) {
+static void streams_form_every_matrix(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
         bt_run_cfg cfg;
@@ -82,7 +82,7 @@ static void streams_make_up_every_matrix(void **state) {
                 fail_msg("%s: %s", layouts[i].name, err.msg);
             assert_int_equal(m.replicas * m.shards * m.tp, m.ranks);
             assert_int_equal(m.ranks * s.shape.pp, layouts[i].ranks);
-            /* every weight matrix of a layer, once */
+            /* every weight matrix of a layer exactly once */
             size_t linear = 0;
             for (size_t k = 0; k < s.params.n; k++) linear += s.params.tensors[k].linear;
             assert_true(m.n == linear && m.n > 0);
@@ -105,6 +105,6 @@ static void streams_make_up_every_matrix(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(streams_make_up_every_matrix)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(streams_form_every_matrix)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Residuals when the codec in use changes: where it has no error feedback, the next step's gradients
- * get all that is owed, once; a step that is not applied owes it again. */
+/* Residuals when the codec changes: without error feedback, the next step's gradients receive the whole
+ * residual once; a step that is not applied restores it. */
 #include "engine/update/residual.h"
 
 #include "tests/tiny_run.h"
@@ -7,7 +7,7 @@
 static float *grads;
 static size_t n;
 
-/* all gradients are i times k */
+/* Returns whether all gradients are i times k. */
 static bool are(const float *x, float k) {
     for (size_t i = 0; i < n; i++)
         if (x[i] != k * (float)i) return false;
@@ -19,7 +19,7 @@ static void step(bt_residual *r, bool feedback) {
     bt_residual_begin(r, grads, 1, feedback);
 }
 
-static void what_is_owed_is_paid_once(void **state) {
+static void a_residual_is_added_once(void **state) {
     (void)state;
     bt_run_cfg cfg;
     bt_rank_setup s;
@@ -36,7 +36,7 @@ static void what_is_owed_is_paid_once(void **state) {
     for (size_t i = 0; i < n; i++) r.owed[i] = (float)i;
     step(&r, true);
     assert_true(are(grads, 0) && are(r.owed, 1));
-    step(&r, false); /* another codec from here on */
+    step(&r, false); /* another codec from this step on */
     assert_true(are(grads, 1) && are(r.owed, 0));
     bt_residual_undo(&r);
     assert_true(are(r.owed, 1));
@@ -44,9 +44,9 @@ static void what_is_owed_is_paid_once(void **state) {
     assert_true(are(grads, 1) && are(r.owed, 0));
     step(&r, false);
     assert_true(are(grads, 0) && are(r.owed, 0));
-    bt_residual_undo(&r); /* of a step that paid nothing */
+    bt_residual_undo(&r); /* This step used no residual. */
     assert_true(are(r.owed, 0));
-    step(&r, true); /* and back */
+    step(&r, true); /* the previous codec again */
     for (size_t i = 0; i < n; i++) r.owed[i] = 3 * (float)i;
     step(&r, true);
     assert_true(are(grads, 0) && are(r.owed, 3));
@@ -57,6 +57,6 @@ static void what_is_owed_is_paid_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_is_owed_is_paid_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_residual_is_added_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

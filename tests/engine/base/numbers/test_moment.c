@@ -1,5 +1,5 @@
-/* Forms of optimizer states: every code reads back as itself whatever the noise, codes ascend, the
- * mean over all noise is the number, extremes and what is not finite. */
+/* Storage formats of optimizer states: every code is restored whatever the noise, codes are ordered, the
+ * mean over all noise values is the number; limits and values that are not finite. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +43,7 @@ static void a_code_reads_back_as_itself(void **state) {
     }
 }
 
-static void the_range_is_that_of_the_table(void **state) {
+static void the_range_equals_the_table(void **state) {
     (void)state;
     assert_true(bt_moment_of_log8(0) == 0 && bt_moment_of_ulog8(0) == 0);
     assert_true(bt_moment_of_log8(1) == 0x1p-29f && bt_moment_of_ulog8(1) == 0x1p-58f);
@@ -64,7 +64,7 @@ static void the_range_is_that_of_the_table(void **state) {
     }
 }
 
-/* over every noise that there is: the mean, and no third value */
+/* Over all noise values, the mean is the number and no third value occurs. */
 static void the_mean_is_the_number(void **state) {
     (void)state;
     for (int f = BT_MOMENT_BF16; f < BT_MOMENT_FORMS; f++)
@@ -106,7 +106,7 @@ static void larger_numbers_have_no_lower_code(void **state) {
         }
 }
 
-static void forms_become_each_other(void **state) {
+static void formats_convert_into_each_other(void **state) {
     (void)state;
     const float x[] = {0, 1, 0.3f, 3e-5f, 7e-9f};
     uint8_t few[5];
@@ -126,10 +126,10 @@ static void forms_become_each_other(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_code_reads_back_as_itself),
-        cmocka_unit_test(the_range_is_that_of_the_table),
+        cmocka_unit_test(the_range_equals_the_table),
         cmocka_unit_test(the_mean_is_the_number),
         cmocka_unit_test(larger_numbers_have_no_lower_code),
-        cmocka_unit_test(forms_become_each_other),
+        cmocka_unit_test(formats_convert_into_each_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* test_cpu_quota.c - the processors that control groups allow, read from folders as Linux lays them out. */
+/* test_cpu_quota.c - the number of processors that control groups allow, read from folders laid out as Linux
+ * does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_pid.c - a process that runs, one that has ended and was not waited for, and none. */
+/* test_pid.c - a running process, a zombie, and an unused process id. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "engine/base/system/pid.h"
 
-static void who_has_ended_is_not_there(void **state) {
+static void an_ended_process_is_not_alive(void **state) {
     (void)state;
     assert_true(bt_pid_lives(getpid()));
     assert_true(bt_pid_lives(1));
@@ -26,6 +26,6 @@ static void who_has_ended_is_not_there(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_has_ended_is_not_there)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_ended_process_is_not_alive)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_reserve.c - room for a file is taken although signals come meanwhile. */
+/* test_reserve.c - space for a file is reserved although signals arrive meanwhile. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -17,7 +17,7 @@ static int calls, ends_at, others;
 
 static void note(int number) { others += number == SIGUSR1; }
 
-/* as Linux before 6.18 does in memory: EINTR, and nothing is kept. The engine calls this instead of libc's */
+/* Linux before 6.18 returns EINTR in tmpfs and reserves nothing. Defined here instead of libc's. */
 int posix_fallocate(int fd, off_t at, off_t n) {
     sigset_t held;
     raise(SIGUSR1);
@@ -28,7 +28,7 @@ int posix_fallocate(int fd, off_t at, off_t n) {
     return n > 1 << 30 ? ENOSPC : ftruncate(fd, at + n) == 0 ? 0 : errno;
 }
 
-static void signals_wait(void **state) {
+static void signals_do_not_interrupt(void **state) {
     char path[] = "/tmp/bt-reserve-XXXXXX";
     struct sigaction act = {.sa_handler = note}, before;
     const int fd = mkstemp(path);
@@ -39,7 +39,7 @@ static void signals_wait(void **state) {
     ends_at = 3;
     assert_int_equal(bt_file_reserve(fd, 4096), 0);
     assert_int_equal(calls, 3);
-    assert_int_equal(others, 1); /* it came, late */
+    assert_int_equal(others, 1); /* The signal was delivered after the call. */
     assert_int_equal(lseek(fd, 0, SEEK_END), 4096);
     others = 0;
     assert_int_equal(bt_file_reserve(fd, (uint64_t)1 << 40), ENOSPC);
@@ -48,6 +48,6 @@ static void signals_wait(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_wait)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(signals_do_not_interrupt)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,8 @@
-/* test_added_tokens.c - added tokens in text: 280 texts, half of them with names of added tokens inside,
- * get the ids that Hugging Face's library gives (added_tokens.py), with and without special tokens and
- * the tokens around a text. Flags: special, lstrip, rstrip, single_word, normalized, a name of white
- * space, a name that merges make as well. Equal after a tokenizer has been written in Hugging Face's form
- * and in ours, and when the text comes in pieces. */
+/* test_added_tokens.c - added tokens in text: 280 texts, half of them with names of added tokens inside, get
+ * the ids of Hugging Face's library (added_tokens.py), with and without special tokens and the tokens around
+ * a text. Flags: special, lstrip, rstrip, single_word, normalized, a name of white space, a name that merges
+ * produce as well. The ids are equal after the tokenizer was written in Hugging Face's format and in ours,
+ * and when the text is processed in pieces. */
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -128,7 +128,7 @@ static void equals_hugging_face(void **state) {
     }
 }
 
-/* the ids of a text are those of its two parts at every place where it may be cut */
+/* A text cut at any permitted place gives the ids of the whole. */
 static void cuts_change_no_token(void **state) {
     json_t *row = json_array_get(json_object_get(golden, "tokenizers"), 7);
     bt_tokenizer *t = build(tree_of(row));
@@ -164,7 +164,7 @@ static void cuts_change_no_token(void **state) {
     bt_tokenizer_free(t);
 }
 
-/* which tokens are shown, which are found by their name */
+/* which tokens are shown, and which are recognized by name */
 static void kinds_of_tokens(void **state) {
     json_t *row = json_array_get(json_object_get(golden, "tokenizers"), 6);
     bt_tokenizer *t = build(tree_of(row));
