@@ -1,6 +1,6 @@
-/* checked_locks.c - part of every unit test: checks how the program uses its mutexes and threads. A thread
- * that unlocks one it does not hold, locks one it holds already, destroys one that is locked, or joins a thread that
- * does not exist, aborts the test there; a test that leaves a mutex undestroyed fails. */
+/* checked_locks.c - part of every unit test: checks the program's use of mutexes and threads. Unlocking a
+ * mutex held by another thread, locking one twice, destroying a locked one, or joining a thread that does
+ * not exist aborts the test; a mutex left undestroyed makes the test fail. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -10,16 +10,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#ifndef __SANITIZE_THREAD__ /* which has functions of these names itself, and looks for more */
+#ifndef __SANITIZE_THREAD__ /* ThreadSanitizer defines these functions itself and checks more. */
 
-extern const char __executable_start, etext; /* of the program's code, by the linker */
+/* limits of the program's code, defined by the linker */
+extern const char __executable_start, etext;
 
 static int (*make)(pthread_mutex_t *, const pthread_mutexattr_t *);
 static int (*take)(pthread_mutex_t *);
 static int (*give)(pthread_mutex_t *);
 static int (*drop)(pthread_mutex_t *);
 static int (*join)(pthread_t, void **);
-static atomic_int there; /* mutexes that the program has made and not destroyed */
+static atomic_int there; /* mutexes that the program has created and not destroyed */
 static pid_t owner;
 
 __attribute__((constructor(101))) static void find(void) {

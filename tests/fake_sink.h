@@ -1,4 +1,4 @@
-/* fake_sink.h - a sink that remembers everything, and a tiny training run to feed it. For tests. */
+/* fake_sink.h - for tests: a sink that stores everything it receives, and a tiny training run that fills it. */
 #ifndef BT_TESTS_FAKE_SINK_H
 #define BT_TESTS_FAKE_SINK_H
 
@@ -21,7 +21,7 @@ typedef struct fake_step {
     double v[BT_MS_COUNT], r[FAKE_RANKS][BT_MR_COUNT];
 } fake_step;
 
-/* the sum of a rank's phases, which is its step time */
+/* Returns the sum of a rank's phases, which is its step time. */
 static inline double fake_phases_ms(const double rank[BT_MR_COUNT]) {
     double sum = 0;
     for (int p = 0; p < BT_PHASE_COUNT; p++) sum += rank[bt_phases[p].metric];
@@ -39,7 +39,7 @@ typedef struct fake_sink {
     struct {
         char key[64], value[128];
     } facts[FAKE_FACTS];
-    /* of the last call */
+    /* newest call */
     struct {
         char tensor[48];
         int layer;
@@ -47,7 +47,7 @@ typedef struct fake_sink {
     } layers[256];
     bt_rank_info ranks[FAKE_RANKS];
     size_t n_comm, n_comm_calls;
-    /* of the last call */
+    /* newest call */
     struct {
         char op[24], axis[16];
         int rank;
@@ -55,25 +55,25 @@ typedef struct fake_sink {
         double v[BT_MC_COUNT];
     } comm[128];
     size_t n_bins, n_bin_calls;
-    /* of the last call */
+    /* newest call */
     struct {
         char tensor[24];
         int layer, bin;
         double v[BT_MD_COUNT];
     } bins[FAKE_BINS];
     size_t n_pairs, n_pair_calls;
-    /* of the last call */
+    /* newest call */
     struct {
         int rank, peer;
         int64_t step;
         double v[BT_MP_COUNT];
     } pairs[FAKE_RANKS * FAKE_RANKS];
-    /* whose last step had not been recorded before */
+    /* checkpoints recorded before the record of their last step */
     size_t unsaid_checkpoints;
-    /* from here on: addresses of this process */
+    /* the following members are pointers of this process */
     bt_ckpt_record last_checkpoint;
     char checkpoint_path[1024];
-    void (*on_step)(void *arg, const bt_step_record *r); /* a test's own hook */
+    void (*on_step)(void *arg, const bt_step_record *r); /* hook of the test */
     void (*on_event)(void *arg, const bt_event *e);
     void *arg;
 } fake_sink;

@@ -1,8 +1,6 @@
-/* golden_json.h - JSON answers against golden files that a person can read: an object a paragraph, its
- * scalars and lists of scalars behind its path, numbers to nine digits,
- * times of day to the millisecond.
- *
- * BT_UPDATE=1 in the environment of a test writes the files anew. */
+/* golden_json.h - comparison of JSON with readable golden files: one paragraph per object with its path, its
+ * scalars and lists of scalars; numbers to nine digits, times of day to the millisecond. With BT_UPDATE=1 in
+ * the environment a test rewrites the files. */
 #ifndef BT_TESTS_GOLDEN_JSON_H
 #define BT_TESTS_GOLDEN_JSON_H
 
@@ -21,7 +19,8 @@
 
 enum { BT_GOLDEN_WIDTH = 110 };
 
-static inline bool bt_golden_flat(const json_t *x) { /* a scalar, or a list of scalars */
+/* Returns whether it is a scalar or a list of scalars. */
+static inline bool bt_golden_flat(const json_t *x) {
     for (size_t i = 0; i < json_array_size(x); i++)
         if (json_is_array(json_array_get(x, i)) || json_is_object(json_array_get(x, i)))
             return false;
@@ -39,7 +38,7 @@ static inline void bt_golden_scalar(const json_t *x, bt_text *out) {
         bt_text_put(out, json_is_null(x) ? "-" : json_is_true(x) ? "true" : "false");
 }
 
-/* adds a word to a paragraph, on a new line where it is full */
+/* Adds a word to a paragraph, on a new line if the current one is full. */
 static inline void bt_golden_word(bt_text *out, size_t *begin, const char *word) {
     if (out->len - *begin + strlen(word) >= BT_GOLDEN_WIDTH) {
         bt_text_put(out, "\n   ");
@@ -101,7 +100,7 @@ static inline void bt_golden_paragraphs(const char *path, json_t *x, const char 
     }
 }
 
-/* puts `as` in the place of every `word` */
+/* Replaces every `word` by `as`. */
 static inline void bt_golden_replace(bt_text *text, const char *word, const char *as) {
     bt_text out;
     const char *at = bt_text_str(text), *hit;
@@ -113,7 +112,7 @@ static inline void bt_golden_replace(bt_text *text, const char *word, const char
     *text = out;
 }
 
-/* got: lines; file: below tests/ */
+/* got: the lines; file: path below tests/ */
 static inline void bt_golden_text(const char *file, const char *got) {
     char path[512];
     const char *src = getenv("BT_SRC"), *at = got;
@@ -140,8 +139,8 @@ static inline void bt_golden_text(const char *file, const char *got) {
     fclose(f);
 }
 
-/* What is another one each time: the text `place` is shown as PLACE, members of the name `but` are left out
- * ("": none). */
+/* Masks what differs between runs: the text `place` becomes PLACE, and members named `but` are omitted ("":
+ * none). */
 static inline void bt_golden_json(const char *file, const char *json, const char *place,
                                   const char *but) {
     json_error_t why;

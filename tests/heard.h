@@ -1,5 +1,5 @@
-/* heard.h - what happened, as lines of a text that is compared whole: functions that a test defines in the place of
- * others add theirs. For one test program. */
+/* heard.h - a text log of calls, compared as a whole; filled by functions that a test defines instead of the
+ * real ones. Include it in one test program only. */
 #ifndef BT_TESTS_HEARD_H
 #define BT_TESTS_HEARD_H
 
@@ -27,14 +27,14 @@ static void said(const char *fmt, ...) {
     bt_text_printf(&heard, "%s\n", line);
 }
 
-/* says what is done; where `fails` names it, it fails with this code */
+/* Logs the call; returns this code if `fails` names the function. */
 static inline bt_code said_or_fails(const char *what, const char *fails, bt_code code,
                                     bt_err *err) {
     said("%s", what);
     return fails && strcmp(fails, what) == 0 ? bt_fail(err, code, "%s fails", what) : BT_OK;
 }
 
-/* these lines and no others, since the last look */
+/* Compares the lines logged since the last call. */
 static void heard_is(const char *want) {
     assert_string_equal(bt_text_str(&heard), want);
     bt_text_clear(&heard);

@@ -1,4 +1,4 @@
-/* log_said.h - what a program logs is heard: "log LEVEL TEXT". For one test program. */
+/* log_said.h - captures the program's log as lines "log LEVEL TEXT". Include it in one test program only. */
 #ifndef BT_TESTS_LOG_SAID_H
 #define BT_TESTS_LOG_SAID_H
 

@@ -1,6 +1,6 @@
-/* rank_failure.c - part of every unit test of several ranks: when a test fails on one rank, the job ends, after
- * the next line of cmocka has told which and why. Otherwise the others wait in an exchange with this rank until
- * the test's time is over. */
+/* rank_failure.c - part of every unit test of several ranks: when a test fails on one rank, the job ends
+ * after cmocka's next line has named test and reason. Otherwise the remaining ranks would wait in an
+ * exchange until the test's timeout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -17,7 +17,8 @@ enum { MOST = 64 };
 static const struct CMUnitTest *given;
 static CMFixtureFunction given_end;
 static size_t begun; /* tests */
-static bool failed;  /* the newest of them, as far as is known: a failing test does not return */
+/* whether the newest test has failed, as far as is known: a failing test does not return */
+static bool failed;
 
 int __real__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n,
                                    CMFixtureFunction begin, CMFixtureFunction end);

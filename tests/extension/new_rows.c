@@ -1,7 +1,7 @@
-/* new_rows.c - what a row of the tables costs: this program is compiled with metrics.def, scopes.def
- * and phases.def that have a few rows more (tests/CMakeLists.txt adds them), and with the store, the
- * screens and the answers of the dashboard as they are. The new metric, scope and phase must be in
- * SQL, the API, Prometheus and the screen Metrics although no other file knows them. */
+/* new_rows.c - cost of a new table row: this program is compiled with additional rows in metrics.def,
+ * scopes.def and phases.def (added by tests/CMakeLists.txt) and the unchanged store, screens and dashboard.
+ * The new metric, scope and phase must appear in SQL, the API, Prometheus and the screen Metrics without a
+ * change of any other file. */
 #include "../monitor/tui/tui_test.h"
 #include "../web/web_test.h"
 #include "engine/observe/sample.h"
@@ -11,7 +11,8 @@
 
 enum { STEPS = 40, NEWEST_SAMPLE = 30 };
 
-/* "a": a new metric of each step, the new phase of each rank, and the new scope every tenth step */
+/* Records run "a": a new metric of each step, the new phase of each rank, and the new scope every tenth
+ * step. */
 static void record_run(const char *path) {
     bt_writer *w = NULL;
     bt_sample caches;
@@ -140,7 +141,7 @@ static void rows_are_on_the_screen(void **state) {
     free(text);
 }
 
-/* what a rank sends is a record: checked, and delivered as it was */
+/* A record sent by a rank is checked and delivered unchanged. */
 static int delivered;
 static void take_rows(void *ctx, const bt_row_record *r) {
     (void)ctx;
@@ -150,7 +151,7 @@ static void take_rows(void *ctx, const bt_row_record *r) {
     delivered++;
 }
 
-static void rows_travel(void **state) {
+static void new_rows_are_transmitted(void **state) {
     (void)state;
     const bt_key keys[] = {{.i = 5}, {.s = "L3"}};
     const double values[BT_MK_COUNT] = {[BT_MK_MISSES] = 7, [BT_MK_STALL] = 1.5};
@@ -159,7 +160,7 @@ static void rows_travel(void **state) {
     bt_record *sent = bt_record_rows(&r);
     assert_non_null(sent);
     assert_true(bt_record_deliver(&sent->head, sent->data, &(bt_sink){.rows = take_rows}));
-    sent->head.rows = 2; /* more than it holds */
+    sent->head.rows = 2; /* more rows than it holds */
     assert_false(bt_record_deliver(&sent->head, sent->data, &(bt_sink){.rows = take_rows}));
     assert_int_equal(delivered, 1);
     bt_records_free(sent);
@@ -176,6 +177,6 @@ int main(void) {
                                        cmocka_unit_test(rows_are_in_the_api),
                                        cmocka_unit_test(rows_are_in_prometheus),
                                        cmocka_unit_test(rows_are_on_the_screen),
-                                       cmocka_unit_test(rows_travel)};
+                                       cmocka_unit_test(new_rows_are_transmitted)};
     return cmocka_run_group_tests(tests, make, bt_tmp_drop);
 }

@@ -1,6 +1,6 @@
-/* fuzz_checkpoint.c - any bytes as manifest.json (first byte even) or as a data file (odd) of a checkpoint.
- * Bit 1 of the first byte: the hashes are made right, so that the checks behind them are reached too. Bit 2:
- * the bytes are a state in memory, its head cut to 256 bytes, that a rank left behind. */
+/* fuzz_checkpoint.c - arbitrary bytes as manifest.json (first byte even) or as a data file (odd) of a
+ * checkpoint. Bit 1 of the first byte: hashes are corrected, so that later checks are reached. Bit 2: the
+ * bytes are a state in memory left by a rank, with a head shortened to 256 bytes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void read_manifest(const uint8_t *body, size_t n, bool sealed) {
         return;
     }
     for (size_t i = 0; i < m.n_files; i++) {
-        /* nothing outside the folder is named */
+        /* The name must not leave the folder. */
         if (!ckpt_file_name_ok(m.files[i].name) || strchr(m.files[i].name, '/')) abort();
         (void)(ckpt_file_open(dir, &m.files[i], m.generation, m.meta.step, NULL, NULL, &err) ==
                BT_OK);
@@ -53,7 +53,7 @@ static uint64_t seal(const void *s, size_t bytes) {
     return XXH3_64bits(s, bytes - sizeof(uint64_t));
 }
 
-/* head, foot, index and the heads of sections as far as they are inside */
+/* Corrects head, foot, index and section heads where they are inside the file. */
 static void make_right(uint8_t *s, size_t n, uint64_t n_sections) {
     file_head head;
     file_foot foot;
@@ -114,7 +114,7 @@ static void read_file(const uint8_t *data, size_t n, bool sealed) {
     free(copy);
 }
 
-/* HEAD: the fields of a memory_head before its texts, and a little of them */
+/* HEAD: the numeric fields of a memory_head and the beginning of its texts */
 enum { HEAD = 256 };
 _Static_assert(offsetof(memory_head, values) < HEAD + 64, "the fields are inside");
 

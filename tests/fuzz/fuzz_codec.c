@@ -1,10 +1,8 @@
-/* fuzz_codec.c - any bytes where another rank's gradients or flipped codes come from: decoded, or refused,
- * and in neither case is an element touched that the message is not about.
- *
- *     | codec: a row of codec.def, the exact one, or flips | begin | length | flags | payload
- * begin, length: of the stretch, in steps of 5 elements. flags, of a payload: 1 it is cut at tensors; 4
- * it is made as long as it must be, and its seal is made right, so that what lies behind the checks is
- * reached. */
+/* fuzz_codec.c - arbitrary bytes as gradients or flipped codes of another rank: they are decoded or refused,
+ * and no element outside the message's range is changed.
+ * | codec: a row of codec.def, the exact one, or flips | begin | length | flags | payload
+ * begin, length: range in steps of 5 elements. flags of a payload: 1 divides it at tensors; 4 sets its
+ * length and seal correctly, so that later checks are reached. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* fuzz_dir.h - a folder in memory for the files and sockets of a fuzz target. */
+/* fuzz_dir.h - a folder in shared memory for files and sockets of a fuzz target. */
 #ifndef BT_TESTS_FUZZ_FUZZ_DIR_H
 #define BT_TESTS_FUZZ_FUZZ_DIR_H
 
@@ -16,7 +16,7 @@ static void remove_dir(void) {
     if (system(command) != 0) _exit(1);
 }
 
-/* `dir` is there from the first call on, which answers true, until the program ends */
+/* Creates `dir` at the first call, which returns true; it exists until the program ends. */
 static bool make_dir(void) {
     if (dir[0]) return false;
     strcpy(dir, "/dev/shm/bt-fuzz-XXXXXX");

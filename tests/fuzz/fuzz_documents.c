@@ -1,5 +1,5 @@
-/* fuzz_documents.c - any bytes as text or JSON lines (first byte): read to the end or refused with
- * a message. */
+/* fuzz_documents.c - arbitrary bytes as text or JSON lines (first byte): read to the end or refused with a
+ * message. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

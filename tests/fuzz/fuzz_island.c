@@ -1,7 +1,7 @@
-/* fuzz_island.c - any bytes where messages between hub and islands come from: as a frame (first byte 0), and
- * as a list of messages with right heads that a hub with one member takes (1: ps; 3: diloco with fragments in 4
- * bits): each is a byte of type, a byte
- * of sequence number, one of chunk and one of chunks, two of length, and the payload. */
+/* fuzz_island.c - arbitrary bytes as messages between hub and islands: as a frame (first byte 0), or as a
+ * list of messages with valid heads for a hub with one member (1: ps; 3: diloco with 4-bit fragments). Each
+ * message is a byte of type, of sequence number, of chunk and of number of chunks, two bytes of length, and
+ * the payload. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* fuzz_launch.c - what else comes to a supervisor, and from it: first byte modulo 5
- *   0 the output of mpirun and the ranks, in two pieces     1 a host file     2 rules of alert.rules
- *   3 the message that a waiting rank gets                  4 stored rates of a machine, as JSON */
+/* fuzz_launch.c - further input of a supervisor, and its output; first byte modulo 5:
+ * 0: output of mpirun and the ranks, in two pieces; 1: a host file; 2: rules of alert.rules;
+ * 3: the message to a waiting rank; 4: stored rates of a machine, as JSON */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -34,12 +34,12 @@ static void as_output(const uint8_t *data, size_t n) {
     if (!memchr(o.message, 0, sizeof o.message) || !memchr(o.said, 0, sizeof o.said) ||
         !memchr(o.last_line, 0, sizeof o.last_line))
         abort();
-    /* what is shown to people sends nothing to their terminal */
+    /* Displayed text contains no control characters. */
     for (const char *p = o.message; *p; p++)
         if ((unsigned char)*p < ' ') abort();
 }
 
-/* not bt_hosts_open: it asks the network for the names that it finds */
+/* Not bt_hosts_open, which resolves names over the network. */
 static void as_hosts(const uint8_t *data, size_t n) {
     char path[96];
     int slots[8];

@@ -1,5 +1,5 @@
-/* fuzz_model_file.c - any bytes as a model of another program, by the first byte: a GGUF file, a
- * safetensors file, a config.json. What opens is read whole. */
+/* fuzz_model_file.c - arbitrary bytes as a model of another program, by the first byte: a GGUF file, a
+ * safetensors file, a config.json. A file that opens is read completely. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>

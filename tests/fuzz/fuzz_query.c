@@ -1,5 +1,5 @@
-/* fuzz_query.c - any text as an SQL statement of `bitrain query` and the dashboard: answered or refused,
- * in bounded time, and nothing in the database or on the disk is changed. */
+/* fuzz_query.c - arbitrary text as an SQL statement of `bitrain query` and the dashboard: executed or
+ * refused in bounded time, without any change of the database or the disk. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void close_db(void) { bt_db_close(db); }
 static void begin(void) {
     bt_err err = BT_ERR_INIT;
     bt_writer *w;
-    atexit(close_db); /* before the folder goes */
+    atexit(close_db); /* runs before the folder is removed */
     snprintf(path, sizeof path, "%s/m.db", dir);
     const bt_run_start start = {
         .name = "fuzz", .reason = "start", .out_dir = dir, .argv = "fuzz", .config_json = "{}"};
@@ -39,8 +39,9 @@ static bool on_row(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* SQLite writes a precision of 2000000000 byte by byte in one operation, which nothing but the end of its process
- * interrupts (web/api/query_process.h; tests/web/test_contracts.c asks for it): nothing to be found here */
+/* SQLite writes a precision of 2000000000 byte by byte in one operation, which only the end of its process
+ * interrupts (web/api/query_process.h, tested in tests/web/test_contracts.c); such statements are skipped
+ * here. */
 static bool takes_long(const char *sql) {
     if (!strcasestr(sql, "printf") && !strcasestr(sql, "format")) return false;
     for (const char *p = sql; *p; p++)

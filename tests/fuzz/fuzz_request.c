@@ -1,6 +1,6 @@
-/* fuzz_request.c - any bytes as what a client may say: a line each for path, Host, Origin,
- * Sec-Fetch-Site, Authorization, Cookie, Last-Event-ID, then key=value arguments. Judged without
- * sockets; what is let through must be what the rules allow. */
+/* fuzz_request.c - arbitrary bytes as a client's request: one line each for path, Host, Origin,
+ * Sec-Fetch-Site, Authorization, Cookie, Last-Event-ID, then key=value arguments. Checked without sockets:
+ * every accepted request must satisfy the rules. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const char token[] = "0123456789abcdef0123456789abcdef";
 static void judge(char *line[7]) {
     char run[BT_NAME_MAX], verb[32];
     bt_req_host_ok(line[1], "127.0.0.1", "box.example", 8158);
-    /* only these names may begin so */
+    /* Only these names may have this prefix. */
     if (bt_req_host_ok(line[1], "127.0.0.1", "", 8158) && strcspn(line[1], "lL1[") != 0) abort();
     if (bt_req_origin_ok(line[2], line[3], "127.0.0.1", "", 8158) &&
         strcmp(line[3], "cross-site") == 0)

@@ -1,5 +1,5 @@
-/* fuzz_shard.c - any bytes as a token shard: opened, checked and read without a fault. Every second
- * input has its hashes made right, so that the checks behind them are reached too. */
+/* fuzz_shard.c - arbitrary bytes as a token shard: opened, checked and read without a fault. In every second
+ * input the hashes are corrected, so that later checks are reached. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,7 +11,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
-/* hashes over whatever ranges the header names, as far as they are inside */
+/* Hashes the ranges named in the header, where they are inside the file. */
 static void seal(uint8_t *s, size_t n) {
     bt_shard_header h;
     memcpy(&h, s, sizeof h);

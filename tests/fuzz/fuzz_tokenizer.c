@@ -1,6 +1,6 @@
-/* fuzz_tokenizer.c - any bytes as a tokenizer file, ours or Hugging Face's (first byte); and any
- * bytes as text through a small tokenizer: decode(encode(x)) == x. A broken hash is mended once, so
- * that what lies behind the check is reached. */
+/* fuzz_tokenizer.c - arbitrary bytes as a tokenizer file, ours or Hugging Face's (first byte), and as text
+ * for a small tokenizer: decode(encode(x)) == x. A wrong hash is corrected once, so that later checks are
+ * reached. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
-/* replay_main.c - a fuzz target without libFuzzer: every file of a folder, and seeded mutations of them.
- *
- *     replay.NAME FOLDER ROUNDS [SEED]
- * Runs with every build, under the sanitizers in that of the preset `asan`. What it finds is printed with
- * round and seed, and kept in ./fuzz-NAME.bin as it was before the target was called. */
+/* replay_main.c - runs a fuzz target without libFuzzer, on every file of a folder and on seeded mutations of
+ * them.
+ * replay.NAME FOLDER ROUNDS [SEED]
+ * It is part of every build, under the sanitizers with the preset `asan`. A failing input is printed with
+ * round and seed, and was saved in ./fuzz-NAME.bin before the call of the target. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -50,7 +50,7 @@ static void take(const char *folder, const char *name) {
     close(fd);
 }
 
-/* one to eight changes: bytes, bits, numbers, pieces moved, cut or doubled, a piece of another seed */
+/* one to eight changes: bytes, bits, numbers, pieces moved, removed or doubled, a piece of another seed */
 static size_t mutate(uint8_t *x, size_t n) {
     static const uint64_t edges[] = {
         0, 1, 0x7f, 0xff, 0x7fff, 0xffff, 0x7fffffff, 0xffffffff, (uint64_t)1 << 62, UINT64_MAX};
@@ -103,7 +103,7 @@ int main(int argc, char **argv) {
         memcpy(x, in->data, in->n);
         const size_t n = mutate(x, in->n);
         fprintf(stderr, "\rround %ld seed %llu", r, (unsigned long long)seed);
-        /* exactly so long, so that a sanitizer sees a byte beyond */
+        /* The exact size lets a sanitizer detect reads beyond it. */
         uint8_t *exact = malloc(n + !n);
         if (!exact) return 2;
         memcpy(exact, x, n);

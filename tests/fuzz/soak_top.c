@@ -1,12 +1,10 @@
-/* soak_top.c - `top` under the sanitizers on runs that are being written, badly, while it looks:
+/* soak_top.c - `top` under the sanitizers on malformed runs while they are written:
  * soak_top [ROUNDS [SEED]]
- *
- * Every round makes a database with a run that stops in the middle of something, and lets seeded
- * keys and sizes loose on it while more of it is written: values that are not finite or absurd,
- * steps with some ranks missing, leaps and replays, attempts that end and begin, titles full of
- * escape sequences. Even rounds draw into a cell grid; odd ones run the program's own terminal code
- * in a pseudo-terminal. After each the file is cut off somewhere and every screen drawn from what
- * is left. The seed of a round is printed before it. */
+ * Every round creates a database with an interrupted run, and draws it with random keys and sizes while more
+ * records are written: values that are not finite or absurd, steps without some ranks, jumps and replays,
+ * attempts that end and begin, titles with escape sequences. Even rounds draw into a cell grid; odd ones run
+ * the program's terminal code in a pseudo-terminal. After each round the file is truncated and every screen
+ * is drawn from the rest. The seed of a round is printed before it. */
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
@@ -27,7 +25,7 @@ static void give_up(const char *what, const char *why) {
     exit(1);
 }
 
-/* ---- a run nobody would wish for ---- */
+/* ---- a malformed run ---- */
 
 typedef struct scribe {
     bt_writer *w;
@@ -60,7 +58,7 @@ static void attempt(scribe *s) {
                           .from_step = s->step};
     if (bt_writer_begin(s->w, &start, &number, &err) != BT_OK) give_up("begin", err.msg);
     s->open = true;
-    if (any(s, 4) == 0) return; /* without a greeting */
+    if (any(s, 4) == 0) return; /* no greeting */
     bt_rank_info info[64] = {{0}};
     int known = 1 + (int)any(s, (uint32_t)s->s.ranks);
     for (int r = 0; r < known; r++) {
@@ -106,7 +104,7 @@ static void step(scribe *s) {
     if (s->step < 0) s->step = 0;
 }
 
-/* a kind of a program that is not this one */
+/* an event kind of another program version */
 static void foreign_kind(void) {
     sqlite3 *db = NULL;
     if (sqlite3_open("m.db", &db) == SQLITE_OK) {
@@ -259,7 +257,7 @@ static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
     uint32_t dice = seed * 7919u;
     int fd = -1, status = 0;
     pid_t pid = start_view(self, seed, &fd);
-    drain(fd, 20000); /* its first frame */
+    drain(fd, 20000); /* the first frame */
     for (int i = 0; i < KEYS; i++) {
         char key[2] = {(char)(' ' + monkey_dice(&dice, 95)), 0};
         const char *send = monkey_dice(&dice, 3)
@@ -272,7 +270,7 @@ static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
                                  .ws_col = (unsigned short)(1 + monkey_dice(&dice, 220))};
             ioctl(fd, TIOCSWINSZ, &ws);
         }
-        /* it has ended: the status says why */
+        /* It has ended; the exit status shows why. */
         if (write(fd, send, strlen(send)) < 0) break;
         drain(fd, i % 16 == 0 ? 120 : 1);
     }
@@ -295,7 +293,7 @@ static void in_a_terminal(scribe *s, const char *self, uint32_t seed) {
     close(fd);
 }
 
-/* ---- what is left of a file that was cut off ---- */
+/* ---- a truncated file ---- */
 
 static void from_a_torn_file(uint32_t seed) {
     bt_err err = BT_ERR_INIT;

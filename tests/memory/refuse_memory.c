@@ -1,4 +1,4 @@
-/* refuse_memory.c - malloc and its kin, which can be told to refuse. */
+/* refuse_memory.c - malloc and related functions that can refuse a request. */
 #include "tests/memory/refuse_memory.h"
 
 #include <errno.h>
@@ -18,13 +18,14 @@ void tell_refused(void) {}
 
 #else
 
-/* the C library's own, under the names by which a program that replaces malloc may still call it */
+/* the C library's functions, by the names under which a replacement of malloc may call them */
 extern void *__libc_malloc(size_t n);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t n);
 extern void *__libc_memalign(size_t align, size_t n);
 extern void __libc_free(void *p);
-extern const char __executable_start, etext; /* of the program's code, by the linker */
+/* limits of the program's code, defined by the linker */
+extern const char __executable_start, etext;
 
 enum { FRAMES = 24 };
 
@@ -51,7 +52,7 @@ static bool refuses(const void *caller) {
     const long k = atomic_fetch_add(&s->asked, 1);
     if (k < s->r.after || (k > s->r.after && !s->r.all)) return false;
     if (!atomic_exchange(&s->refused, true)) {
-        atomic_store(&s->armed, false); /* what looks at the stack may ask for memory */
+        atomic_store(&s->armed, false); /* Reading the stack may allocate. */
         n_frames = backtrace(frames, FRAMES);
         atomic_store(&s->armed, true);
     }
@@ -102,7 +103,7 @@ void free(void *p) {
 
 bool refuse_memory_works(void) {
     void *here[1];
-    (void)backtrace(here, 1); /* loads what it needs, once */
+    (void)backtrace(here, 1); /* Loads what backtrace needs, once. */
     return true;
 }
 

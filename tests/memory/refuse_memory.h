@@ -1,8 +1,7 @@
-/* refuse_memory.h - for unit tests: memory that is not to be had. A test that includes this is linked with
- * refuse_memory.c, whose malloc, calloc, realloc, aligned_alloc and posix_memalign stand before those of the C
- * library, for the libraries that the program uses too (strdup, fopen and SQLite ask them).
- *
- * Threads: requests of the thread that called refuse_memory are refused, those of others only with `everywhere`. */
+/* refuse_memory.h - for unit tests: memory that is refused. A test that includes this is linked with
+ * refuse_memory.c, whose malloc, calloc, realloc, aligned_alloc and posix_memalign replace those of the C
+ * library, also for libraries (strdup, fopen and SQLite use them). Threads: only requests of the thread that
+ * called refuse_memory are refused, or of all threads with `everywhere`. */
 #ifndef BT_TESTS_MEMORY_REFUSE_MEMORY_H
 #define BT_TESTS_MEMORY_REFUSE_MEMORY_H
 
@@ -19,29 +18,29 @@
 #include "engine/base/status.h"
 
 typedef struct refusal {
-    long after; /* so many requests are granted, the next one is refused */
-    bool all;   /* and every one after it */
-    bool own; /* requests of the program's own code alone count: libraries get what they ask for */
-    bool everywhere; /* those of every thread count */
+    long after; /* This number of requests is granted, and the next one is refused. */
+    bool all;   /* all later requests are refused as well */
+    /* only requests of the program's own code count; libraries are always granted theirs */
+    bool own;
+    bool everywhere; /* requests of every thread count */
 } refusal;
 
-/* false: in this build (a sanitizer's) memory belongs to somebody else, nothing can be refused */
+/* Returns false in builds (with sanitizers) whose allocator cannot be replaced. */
 bool refuse_memory_works(void);
 void refuse_memory(const refusal *r);
-/* from now on all are granted; whether any was refused */
+/* Grants all requests from now on; returns whether any was refused. */
 bool grant_memory(void);
-/* blocks that the process has and did not give back; own: that the program's own code asked for, less those that it
- * gave back */
+/* Returns the number of allocated blocks; own: only those of the program's own code. */
 long memory_blocks(bool own);
-/* writes to standard error who asked for what was refused first */
+/* Prints the stack of the first refused request to standard error. */
 void tell_refused(void);
 
-/* Does something that takes memory, and gives back all of it, whether it succeeds or not. */
+/* A function that allocates, and frees everything whether it succeeds or not. */
 typedef bt_code (*needs_memory)(void *ctx, bt_err *err);
 
-/* Runs it with each single request refused (of many, a sample), and with each and all after it: it fails with one line
- * and the code for memory, or succeeds without, and keeps no block. It runs twice before, for what libraries keep.
- * Returns how many requests were refused. */
+/* Calls the function with each single request refused (a sample of many), and with each one and all later
+ * ones: it must fail with one line and the code for memory, or succeed, and leak nothing. Two calls before
+ * let libraries allocate what they keep. Returns how many requests were refused. */
 static inline long survives_refusals(const char *what, needs_memory fn, void *ctx, bool own) {
     long refused = 0;
     bt_err err = BT_ERR_INIT;
@@ -51,8 +50,10 @@ static inline long survives_refusals(const char *what, needs_memory fn, void *ct
     }
     for (int all = 0; all < 2; all++) {
         for (long k = 0;;
-             k += own && k < 120 ? 1
-                                 : 1 + k / 25) { /* of thousands, as SQLite makes them, a sample */
+             k += own && k < 120
+                      ? 1
+                      /* SQLite makes thousands of requests, of which a sample is refused. */
+                      : 1 + k / 25) {
             const long before = memory_blocks(false);
             err = (bt_err)BT_ERR_INIT;
             refuse_memory(&(refusal){.after = k, .all = all, .own = own});

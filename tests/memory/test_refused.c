@@ -1,6 +1,6 @@
-/* test_refused.c - every single request for memory refused, and every one with all after it, while a configuration
- * is read, a checkpoint is written, found and loaded, a database is written, read and viewed, and a layout is
- * planned: one clear line with the code for memory, or success without it; no crash, and no block is kept. */
+/* test_refused.c - every single request for memory is refused, and every one with all later ones, while a
+ * configuration is read, a checkpoint is written, found and loaded, a database is written, read and viewed,
+ * and a layout is planned: one clear error with the code for memory, or success; no crash, and no leak. */
 #include "tests/memory/refuse_memory.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ static bt_code load_checkpoint(void *ctx, bt_err *err) {
     };
     bt_code code = bt_ckpt_find(bt_comm_world(), s->dir, path, sizeof path, &meta, &why, err);
     if (code == BT_OK) {
-        /* the older checkpoint is no substitute for the newest, and its texts are whole */
+        /* The newest checkpoint is not replaced by an older one, and its texts are complete. */
         assert_int_equal(meta.step, 100);
         assert_string_equal(bt_text_str(&meta.tokenizer), "bytes");
         assert_string_equal(bt_text_str(&meta.config),
@@ -137,7 +137,7 @@ static bt_code write_run(void *ctx, bt_err *err) {
     return code;
 }
 
-/* a database that is made anew: all tables, columns and views, or none of it */
+/* Creates a database: all tables, columns and views, or nothing. */
 static bt_code make_database(void *ctx, bt_err *err) {
     const bt_tmp *t = ctx;
     char path[160];

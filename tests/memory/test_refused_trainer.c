@@ -1,6 +1,6 @@
-/* test_refused_trainer.c - every single request for memory refused, and every one with all after it, while a training
- * is made, turns from dense layers to ternary ones, validates and saves: one clear line with the code for memory, or
- * success without it; no crash, and no block is kept. */
+/* test_refused_trainer.c - every single request for memory is refused, and every one with all later ones,
+ * while a trainer is created, changes from dense to ternary layers, validates and saves: one clear error
+ * with the code for memory, or success; no crash, and no leak. */
 #include "tests/memory/refuse_memory.h"
 
 #include <stdlib.h>
@@ -23,13 +23,13 @@ static bt_code train(void *ctx, bt_err *err) {
 
 static bt_run_cfg cfg;
 
-static void one_that_turns_ternary(void **state) {
+static void a_training_that_becomes_ternary(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "3", "--batch-tokens", "128", "--set", "train.dense_steps=1");
     assert_true(survives_refusals("a training", train, &cfg, true) > 50);
 }
 
-static void one_that_validates_and_saves(void **state) {
+static void a_training_that_validates_and_saves(void **state) {
     const bt_tmp *t = *state;
     TINY(&cfg, "--steps", "3", "--batch-tokens", "128", "--set", "data.val_frac=0.1", "--set",
          "train.eval_every=2", "--set", "train.eval_tokens=128", "--out", t->dir, "--ckpt-every",
@@ -37,7 +37,7 @@ static void one_that_validates_and_saves(void **state) {
     assert_true(survives_refusals("a training that saves", train, &cfg, true) > 50);
 }
 
-static void those_of_other_parts(void **state) {
+static void trainings_with_other_parts(void **state) {
     (void)state;
     TINY(&cfg, "--steps", "3", "--batch-tokens", "256", "--optimizer", "muon", "--set",
          "train.reproducible=true", "--set", "optim.states=log8");
@@ -56,9 +56,10 @@ int main(void) {
     if (bt_kernels_select("generic", NULL) != BT_OK || bt_comm_init(&err) != BT_OK) return 1;
     if (bt_threads_init(1, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_turns_ternary),
-        cmocka_unit_test_setup_teardown(one_that_validates_and_saves, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test(those_of_other_parts),
+        cmocka_unit_test(a_training_that_becomes_ternary),
+        cmocka_unit_test_setup_teardown(a_training_that_validates_and_saves, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test(trainings_with_other_parts),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_threads_release();

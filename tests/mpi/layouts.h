@@ -1,11 +1,11 @@
-/* layouts.h - the same global batch on one rank and on all of them. Rank 0 first runs the whole
- * batch alone (before MPI starts it is a world of one) while the others wait in layout_begin, which
- * gives them what it found; then all take part in the distributed run. What rank 0's sink heard is
- * given to all ranks, so that all compare and fail alike.
- * The learning rate is small because ternary training is chaotic: one code that rounds the other
- * way after a sum in another order is a different model, and at 3e-3 the curves part by 1e-3 within
- * ten steps (test_parting.c shows the code). Of eight seeds five with tp 2 and three with two
- * replicas have a loss more than 1e-6 off within 20 steps, none 1e-4; of six with tp 8 one. */
+/* layouts.h - runs the same global batch on one rank and on all of them. Before MPI starts, rank 0 trains
+ * the whole batch alone (as a world of one), while the remaining ranks wait in layout_begin, which sends
+ * them the results; then all take part in the distributed run. The records of rank 0's sink are sent to all
+ * ranks, so that all compare and fail alike.
+ * The learning rate is small because ternary training is chaotic: one code that is rounded differently after
+ * a sum in another order gives a different model, and at 3e-3 the losses differ by 1e-3 within ten steps
+ * (test_parting.c shows the code). Of eight seeds, five with tp 2 and three with two replicas have a loss
+ * more than 1e-6 off within 20 steps, none 1e-4; of six with tp 8 one has. */
 #ifndef BT_TESTS_MPI_LAYOUTS_H
 #define BT_TESTS_MPI_LAYOUTS_H
 
@@ -18,7 +18,7 @@
 #include "engine/parallel/shard/shard_map.h"
 #include "tests/tiny_run.h"
 
-/* Twelve steps have three records of statistics and one evaluation. A test that counts rare events over more defines
+/* Twelve steps have three records of statistics and one evaluation. A test of rare events defines
  * LAYOUT_LONG before this header. */
 #ifdef LAYOUT_LONG
 #define LAYOUT_LENGTH "20"
@@ -30,31 +30,31 @@ enum { LAYOUT_STEPS = 12 };
 
 static fake_sink alone, together;
 
-/* The replicas' weights are compared at fixed steps: by default the time that a comparison has taken
- * says when the next one is, and its bytes are those of another step in another run. */
+/* Replicas are compared at fixed steps, because by default the measured time of a comparison determines the
+ * next one, and its bytes would belong to different steps in different runs. */
 #define LAYOUT_BASE \
     "--lr", "3e-4", "--steps", LAYOUT_LENGTH, "--set", "train.stats_every=4", "--set", \
         "data.val_frac=0.1", "--set", "train.eval_every=10", "--set", "train.eval_tokens=480", \
         "--check-weights", "10"
 
-/* ---- before MPI starts: what rank 0 alone finds out ------------------------------------------- */
+/* ---- before MPI starts: results of rank 0 alone ----------------------------------------------- */
 
-/* LAYOUT_ALL_ALONE, defined before this header: each process does for itself what comes before MPI */
+/* LAYOUT_ALL_ALONE, defined before this header: each process computes the results of the single rank itself. */
 #ifdef LAYOUT_ALL_ALONE
 enum { LAYOUT_ALONE = 0 };
 #else
 enum { LAYOUT_ALONE = 64 };
 #endif
 static struct {
-    void *at;        /* buffer of rank 0 that is broadcast */
-    float **weights; /* or memory of its own, which layout_run took */
+    void *at;        /* rank 0's buffer, which is broadcast */
+    float **weights; /* or separately allocated memory, filled by layout_run */
     size_t bytes;
 } layout_found[LAYOUT_ALONE + 1];
 static size_t layout_n_found;
 
 static inline bool layout_started(void) { return bt_comm_size(bt_comm_world()) > 1; }
 
-/* whether this process does what is done before MPI starts, which mpirun numbered already */
+/* Returns whether this process runs the part before MPI starts; mpirun has numbered the processes already. */
 static inline bool layout_mine(void) {
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     return layout_started() || LAYOUT_ALONE == 0 || !rank || atoi(rank) == 0;
@@ -68,7 +68,8 @@ static inline void layout_find(void *at, float **weights, size_t bytes) {
     layout_found[layout_n_found++].bytes = bytes;
 }
 
-/* starts MPI, and gives every rank what rank 0 found; false: not so many ranks (0: two or more) */
+/* Starts MPI and sends rank 0's results to every rank; returns false if the number of ranks differs (0: two
+ * or more). */
 static inline bool layout_begin(int ranks) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return false;
@@ -85,7 +86,7 @@ static inline bool layout_begin(int ranks) {
     return true;
 }
 
-/* Trains, and copies the records of rank 0 into f on every rank; before layout_begin on rank 0 alone. */
+/* Trains, and copies the records of rank 0 to f on every rank; before layout_begin on rank 0 alone. */
 static inline bt_train_result layout_run(fake_sink *f, const char *const *words, float **weights) {
     const char *all[64] = {LAYOUT_BASE};
     size_t n = 0;
@@ -115,7 +116,7 @@ static inline bt_train_result layout_run(fake_sink *f, const char *const *words,
     if (weights) layout_find(NULL, weights, bytes);
     assert_int_equal(
         bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
-    /* rank 0 has the medians */
+    /* Rank 0 has the medians. */
     assert_int_equal(bt_broadcast(bt_comm_world(), &r, sizeof r, 0, &err), BT_OK);
     return r;
 }
@@ -126,7 +127,7 @@ static inline void layout_near(double a, double b, double tolerance, const char 
         fail_msg("step %zu: %s is %.9g alone, %.9g together", step, what, a, b);
 }
 
-/* elements of a tensor in all bins of the newest distributions */
+/* Sums the elements of a tensor over all bins of the newest histograms. */
 static inline void layout_bin_sum(const fake_sink *f, const char *tensor, int layer,
                                   double sum[BT_MD_COUNT]) {
     for (int k = 0; k < BT_MD_COUNT; k++) sum[k] = 0;
@@ -137,7 +138,7 @@ static inline void layout_bin_sum(const fake_sink *f, const char *tensor, int la
     }
 }
 
-/* every element of every tensor was counted once, whoever holds it */
+/* Checks that every element of every tensor was counted once, whichever rank holds it. */
 static inline void layout_bins_conserve(void) {
     assert_true(alone.n_bin_calls > 0);
     assert_int_equal(alone.n_bin_calls, together.n_bin_calls);
@@ -152,7 +153,7 @@ static inline void layout_bins_conserve(void) {
     }
 }
 
-/* runs with the same bits have the same distributions */
+/* Runs with the same bits have the same histograms. */
 static inline void layout_same_bins(const fake_sink *a, const fake_sink *b) {
     assert_true(a->n_bin_calls > 0 && a->n_bins > 0);
     assert_int_equal(a->n_bin_calls, b->n_bin_calls);
@@ -178,7 +179,7 @@ static inline void layout_compare(double tolerance) {
         assert_int_equal(b->step, i);
         assert_int_equal(b->n_ranks, size);
         layout_near(a->v[BT_MS_LOSS], b->v[BT_MS_LOSS], tolerance, "loss", i);
-        /* a sensitive thing */
+        /* sensitive to the order of additions */
         layout_near(a->v[BT_MS_GRAD_NORM], b->v[BT_MS_GRAD_NORM], 100 * tolerance, "grad_norm", i);
         assert_true(a->v[BT_MS_TOKENS] == b->v[BT_MS_TOKENS]);
         assert_true(a->v[BT_MS_LR] == b->v[BT_MS_LR]);
@@ -209,8 +210,7 @@ static inline const double *layout_op(const char *op, const char *axis, int rank
     return NULL;
 }
 
-/* the exchanges by kind since the sample before the last add up to what the meter of each rank
- * counted in these steps */
+/* Exchanges by kind between two samples add up to what the meter of each rank counted in these steps. */
 static inline void layout_traffic(void) {
     enum { EVERY = 4, NEWEST = (LAYOUT_STEPS - 1) / EVERY * EVERY };
     assert_int_equal(together.n_comm_calls, NEWEST / EVERY + 1);
@@ -230,10 +230,9 @@ static inline void layout_traffic(void) {
     }
 }
 
-/* Who got what from whom: the second sample tells, of the steps since the first. `bytes`: of a
- *                         step, all ranks together, where only
- * gradients go straight between ranks; even: small buckets, so every pair has the same part of
- * it */
+/* Pairs of sender and receiver: the second sample covers the steps since the first. `bytes`: per step over
+ * all ranks, if only gradients go directly between ranks; even: small buckets, so that every pair has an
+ * equal share. */
 static inline void layout_pairs(double bytes, bool even) {
     enum { EVERY = 4 };
     int n = bt_comm_size(bt_comm_world());
@@ -256,7 +255,7 @@ static inline void layout_pairs(double bytes, bool even) {
         fail_msg("%g bytes a step between all ranks, not %g", sum, bytes);
 }
 
-/* the norm of every tensor's gradient, of one step, as one rank has it */
+/* The norm of every tensor's gradient in one step equals that of one rank. */
 static inline void layout_same_gradients(const fake_sink *lonely) {
     assert_int_equal(lonely->n_layers, together.n_layers);
     for (size_t i = 0; i < together.n_layers; i++) {
@@ -265,7 +264,7 @@ static inline void layout_same_gradients(const fake_sink *lonely) {
     }
 }
 
-/* ---- one step on a model of 0.6 M parameters: notes and norms weigh nothing beside gradients -- */
+/* ---- one step on a model of 0.6 M parameters, where notes and norms are negligible ------------ */
 
 #define LAYOUT_WIDE \
     "--set", "model.d_model=128", "--set", "model.d_ff=384", "--set", "train.stats_every=0", \
@@ -279,7 +278,7 @@ static inline void layout_wide_cfg(bt_run_cfg *cfg, const char *const *words) {
     tiny_cfg(cfg, all);
 }
 
-/* Returns the trainer with its gradients, which are not clipped: the update clips them. */
+/* Returns the trainer with its gradients before clipping, which is part of the update. */
 static inline bt_trainer *layout_one_step(bt_run_cfg *cfg, const char *const *words) {
     layout_wide_cfg(cfg, words);
     bt_trainer *t = tiny_create(cfg, NULL, NULL, "");
@@ -323,8 +322,8 @@ static inline double layout_rms(const float *x, size_t n) {
     return sqrt(sum / (double)n);
 }
 
-/* What this rank holds of every tensor's gradient is, element by element, one rank's; and every
- * element is held by somebody in every replica. tolerance: of the tensor's rms and the element. */
+/* Compares this rank's parts of every tensor's gradient with one rank's, element by element, and checks that
+ * each replica holds every element. tolerance: relative to the tensor's rms and the element. */
 static inline void layout_check_grads(const char *name, const char *const *words,
                                       const layout_grads *lonely, double tolerance) {
     bt_run_cfg cfg;
@@ -364,14 +363,14 @@ static inline void layout_check_grads(const char *name, const char *const *words
                 (double)lonely->params.count * mesh.dp_replicate * (sharded ? 1 : mesh.dp_shard));
 }
 
-/* how often ZeRO-3 sends every ternary weight in a step: for each layer's pass but the first of a
- * turn; with parallel.gather=step: once */
+/* Number of times that ZeRO-3 sends every ternary weight in a step: for each layer's pass except the first
+ * of a turn; with parallel.gather=step: once. */
 static inline double layout_gathers(bool once, double micro_batches, double layers) {
     return once ? 1 : (2 * micro_batches * (layers - 1) + 1) / layers;
 }
 
-/* Bytes on the wire of a step, mean of the ranks, with so many sequences in a micro-batch. r,
- * linear: of the run, where wanted. */
+/* Bytes sent in a step, mean over the ranks, with this many sequences in a micro-batch. r, linear: results
+ * of the run, or NULL. */
 static inline double layout_bytes(const char *const *words, const char *micro_batch,
                                   double micro_batches, bt_train_result *r, double *linear) {
     char unit[32];
@@ -400,7 +399,7 @@ static inline double layout_logical_bytes(void) {
     return got;
 }
 
-/* goes on from a folder's checkpoint, or begins; what rank 0 heard is given to all */
+/* Resumes from a folder's checkpoint, or begins; rank 0's records are sent to all ranks. */
 static inline void layout_part(fake_sink *f, const char *const *words, const char *resume_dir) {
     bt_run_cfg cfg;
     bt_err err = BT_ERR_INIT;
@@ -410,7 +409,7 @@ static inline void layout_part(fake_sink *f, const char *const *words, const cha
         bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
 }
 
-/* a folder that all ranks know, made and removed by rank 0 when all have come */
+/* A folder whose path all ranks receive; created and removed by rank 0 at barriers. */
 static inline void layout_folder(char dir[64]) {
     bt_err err = BT_ERR_INIT;
     snprintf(dir, 64, "/tmp/bt-layouts-XXXXXX");
@@ -427,7 +426,7 @@ static inline void layout_remove(const char *dir) {
     assert_int_equal(system(command), 0);
 }
 
-/* on every record of every rank the phases add up, and the parts of it are sane */
+/* In every record of every rank the phases add up, and their parts are plausible. */
 static inline void layout_conserves(void) {
     for (size_t i = 0; i < together.n_steps; i++) {
         for (int r = 0; r < together.steps[i].n_ranks; r++) {

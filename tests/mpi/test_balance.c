@@ -1,7 +1,6 @@
 /* mpi: 3
- * Unequal micro-batches: given shares and measured ones tell the story of one rank in every ZeRO
- * stage, tensor by tensor; every sample is seen once; a rank that is slowed down ends with less
- * work. */
+ * Unequal micro-batches: given and measured shares have the losses of one rank in every ZeRO stage, tensor
+ * by tensor; every sample is used once; a slow rank ends with less work. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -21,7 +20,7 @@ static const char *const cuts[][14] = {
 static const int64_t counts[][3] = {{1, 2, 5}, {12, 2, 2}, {1, 6, 1}, {2, 1, 1}, {1, 1, 6}};
 enum { N_CUTS = sizeof cuts / sizeof cuts[0] };
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < N_CUTS; k++) {
         layout_run(&together, cuts[k], NULL);
@@ -44,9 +43,8 @@ static void gradients_equal_tensor_by_tensor(void **state) {
     }
 }
 
-/* Rank 1 sleeps seven times its computing: whatever else the machine does, it must end with the
- * least work, and every step's samples stay those of one rank. The last part resumes on another
- * layout. */
+/* Rank 1 sleeps seven times its computing time, so it must end with the least work on any machine, while
+ * every step's samples remain those of one rank. The last part resumes on another layout. */
 static void a_slow_rank_gets_less(void **state) {
     (void)state;
     static fake_sink first, second;
@@ -88,12 +86,12 @@ int main(void) {
     layout_run(&alone_first, one_step, NULL);
     if (!layout_begin(3)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(gradients_equal_tensor_by_tensor),
         cmocka_unit_test(a_slow_rank_gets_less),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* others may wait for a rank that has given up */
+    /* Aborts, because the remaining ranks may wait for this one. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

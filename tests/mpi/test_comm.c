@@ -1,6 +1,6 @@
 /* mpi: 3
- * Collectives against what they must compute, in one call and in many chunks; bt_agree with failing
- * ranks; byte counters. */
+ * Collectives compared with their definition, in one call and in many chunks; bt_agree with failing ranks;
+ * byte counters. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +19,7 @@ enum { MOST = 1031 };
 static bt_comm *w;
 static int rank, size;
 
-/* of N values each */
+/* Checks collectives of N values each. */
 static void check_collectives(int N) {
     bt_err err = BT_ERR_INIT;
     static float f[MOST];
@@ -58,7 +58,7 @@ static void check_collectives(int N) {
     assert_int_equal(bt_barrier(w, &err), BT_OK);
 }
 
-static void collectives_compute_what_they_say(void **state) {
+static void collectives_follow_their_definition(void **state) {
     (void)state;
     check_collectives(MOST);
 }
@@ -92,7 +92,7 @@ static void requests_complete_and_keep_their_order(void **state) {
     assert_false(rb.active);
     assert_int_equal(bt_request_wait(&ra, &err), BT_OK);
     assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
-    /* finished requests may be waited for again */
+    /* A finished request may be waited for again. */
     assert_int_equal(bt_request_wait(&rc, &err), BT_OK);
     assert_true(a[4095] == size * (size - 1) / 2 && b[32] == size);
     assert_int_equal(latest, 100 + size - 1);
@@ -104,11 +104,11 @@ static void requests_complete_and_keep_their_order(void **state) {
         for (int r = 0; r < size; r++) assert_true(all[2 * r] == r && all[2 * r + 1] == 2 * r);
 }
 
-static void agree_tells_everybody_the_lowest_failing_rank(void **state) {
+static void agree_returns_the_error_of_the_lowest_failing_rank(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK);
-    /* ranks bad.. fail, each in its own way */
+    /* Ranks from `bad` on fail, each with its own error. */
     for (int bad = 0; bad < size; bad++) {
         bt_err mine = BT_ERR_INIT;
         bt_code code = BT_OK;
@@ -121,7 +121,7 @@ static void agree_tells_everybody_the_lowest_failing_rank(void **state) {
         assert_int_equal(mine.rank, bad);
         assert_int_equal(mine.code, BT_IO);
     }
-    assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK); /* still usable */
+    assert_int_equal(bt_agree(w, BT_OK, &err), BT_OK); /* The communicator is still usable. */
 }
 
 static void bytes_follow_the_ring_formula(void **state) {
@@ -157,20 +157,20 @@ static void axes_of_a_mesh_connect_the_right_ranks(void **state) {
     bt_mesh_release(&m);
 }
 
-/* a bucket of gradients (train.bucket_bytes) leaves without asking: see bt_comm_init */
+/* A bucket of gradients (train.bucket_bytes) is sent eagerly: see bt_comm_init. */
 static void a_bucket_is_below_the_limit_of_tcp(void **state) {
     (void)state;
     int provided, index, count;
     size_t limit = 0;
     MPI_T_cvar_handle handle;
-    /* what Open MPI was told, whether or not it has TCP here */
+    /* The limit given to Open MPI, whether or not it has TCP here. */
     const char *told = getenv("OMPI_MCA_btl_tcp_eager_limit");
     assert_non_null(told);
     assert_in_range(atol(told), (4 << 20) + 1, (5 << 20) - 1);
     assert_non_null(getenv("HWLOC_COMPONENTS"));
     assert_int_equal(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), MPI_SUCCESS);
     if (MPI_T_cvar_get_index("btl_tcp_eager_limit", &index) ==
-        MPI_SUCCESS) { /* else there is no TCP */
+        MPI_SUCCESS) { /* otherwise there is no TCP */
         assert_int_equal(MPI_T_cvar_handle_alloc(index, NULL, &handle, &count), MPI_SUCCESS);
         assert_int_equal(MPI_T_cvar_read(handle, &limit), MPI_SUCCESS);
         assert_true(limit > 4 << 20 && limit < 5 << 20);
@@ -186,15 +186,15 @@ int main(void) {
     rank = bt_comm_rank(w);
     size = bt_comm_size(w);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(collectives_compute_what_they_say),
+        cmocka_unit_test(collectives_follow_their_definition),
         cmocka_unit_test(counts_above_the_limit_go_in_chunks),
         cmocka_unit_test(requests_complete_and_keep_their_order),
-        cmocka_unit_test(agree_tells_everybody_the_lowest_failing_rank),
+        cmocka_unit_test(agree_returns_the_error_of_the_lowest_failing_rank),
         cmocka_unit_test(bytes_follow_the_ring_formula),
         cmocka_unit_test(axes_of_a_mesh_connect_the_right_ranks),
         cmocka_unit_test(a_bucket_is_below_the_limit_of_tcp),
     };
-    /* a world of one would prove nothing */
+    /* A world of one rank would prove nothing. */
     int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
     bt_comm_finalize();
     return failed;

@@ -1,13 +1,13 @@
 /* mpi: 2
- * Data parallelism on two ranks: the loss, the weights, the bytes and the controls of one rank at
- * the same global batch. */
+ * Data parallelism on two ranks: loss, weights, bytes and controls equal those of one rank with the same
+ * global batch. */
 #include <pthread.h>
 
 #include "tests/mpi/layouts.h"
 
 static const char *const *no_words = NULL;
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     static const char *const cuts[][8] = {
         {NULL},
@@ -20,13 +20,13 @@ static void same_story_as_one_rank(void **state) {
         layout_compare(1e-4);
         layout_conserves();
         layout_traffic();
-        /* gradients to the owners of parts, sums back */
+        /* gradients to the owners of parts, and sums in return */
         layout_pairs(2.0 * (bt_comm_size(bt_comm_world()) - 1) * 4 * (double)r.params, k == 3);
         const double *g = layout_op("all_reduce", "dp", 1);
         assert_non_null(g);
         assert_true(g[BT_MC_BUSY] > 0 && g[BT_MC_CALLS] >= 4 &&
                     g[BT_MC_BYTES_LOGICAL] > 4 * 4 * 1000);
-        /* other work on the machine may hide what the link can do: then the run says so */
+        /* Other load may hide the speed of the link, which the run then reports. */
         const bool hidden = fake_fact(&together, "link.dp.measured") != NULL;
         const char *rate = fake_fact(&together, "link.dp.bytes_per_s");
         assert_true(hidden ? !rate && isnan(g[BT_MC_MODEL])
@@ -34,7 +34,7 @@ static void same_story_as_one_rank(void **state) {
     }
 }
 
-/* Every rank holds the same weights at the end, bit for bit. */
+/* Every rank has the same weights at the end, bit for bit. */
 static void ranks_end_with_the_same_weights(void **state) {
     (void)state;
     float *mine = NULL;
@@ -52,8 +52,8 @@ static void ranks_end_with_the_same_weights(void **state) {
     free(high);
 }
 
-/* Gradients travel once a step however many micro-batches there are: 2 (n-1)/n of the array, and a
- * little for notes and meters. */
+/* Gradients are sent once a step for any number of micro-batches: 2 (n-1)/n of the array, and a little for
+ * notes and meters. */
 static void gradients_travel_on_the_last_micro_batch_only(void **state) {
     (void)state;
     int n = bt_comm_size(bt_comm_world());
@@ -105,7 +105,7 @@ static void a_pause_and_a_stop_reach_every_rank_at_the_same_step(void **state) {
         pthread_join(resumer, NULL);
         assert_int_equal(fake_events_of(&together, "paused"), 1);
         assert_int_equal(fake_events_of(&together, "continued"), 1);
-        /* who asked is recorded by whoever passed the request on */
+        /* The supervisor, which forwards the request, records its sender. */
         assert_int_equal(fake_events_of(&together, "control"), 0);
     }
     double least = (double)r.steps, most = (double)r.steps;
@@ -114,8 +114,8 @@ static void a_pause_and_a_stop_reach_every_rank_at_the_same_step(void **state) {
     assert_true(least == most && most < 40 && r.stopped);
 }
 
-/* A file that one rank cannot see must stop all of them, with its words. */
-static void a_failing_rank_fails_everybody(void **state) {
+/* A file that one rank cannot read stops all of them with its error. */
+static void a_failing_rank_fails_all_ranks(void **state) {
     (void)state;
     bt_run_cfg cfg;
     TINY(&cfg, "--steps", "2");
@@ -134,14 +134,14 @@ int main(void) {
     layout_run(&alone, no_words, NULL);
     if (!layout_begin(0)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(ranks_end_with_the_same_weights),
         cmocka_unit_test(gradients_travel_on_the_last_micro_batch_only),
         cmocka_unit_test(a_pause_and_a_stop_reach_every_rank_at_the_same_step),
-        cmocka_unit_test(a_failing_rank_fails_everybody),
+        cmocka_unit_test(a_failing_rank_fails_all_ranks),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* others may wait for a rank that has given up */
+    /* Aborts, because the remaining ranks may wait for this one. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

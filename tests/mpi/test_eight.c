@@ -1,24 +1,23 @@
 /* mpi: 8
  * timeout: 240
- * Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another
- * vocabulary than ranks, and all axes of the mesh together. The story of one rank; gradients
- * element by element; bytes on the wire as the formula says, within 1 %, and those of gradients
- * once a step; a checkpoint of one layout goes on in five others; the bits of one rank when
- * reproducible. */
+ * Eight ranks, far more than there are cores: tensor parallelism with fewer kv heads and another vocabulary
+ * than ranks, and all axes of the mesh together. Losses of one rank; gradients element by element; bytes on
+ * the wire within 1 % of the formula, those of gradients once a step; a checkpoint of one layout resumes in
+ * five others; the bits of one rank when reproducible. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
 
-#define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the least: several stripes even in a tiny model */
+#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
+"--set", "train.bucket_bytes=4096"
 #define HEADS "--set", "model.heads=8", "--set", "model.head_dim=4", "--set", "model.d_ff=192"
 
-static const tp_shape shapes[] = {
-    /* seed 1 parts at step 5, by one code (test_parting.c) */
-    {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
-    {"unequal vocabulary, heads' norms",
-     {HEADS, "--seed", "2", "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set",
-      "model.qk_norm=true"}},
+         static const tp_shape shapes[] = {
+             /* seed 1 differs at step 5, by one code (test_parting.c) */
+             {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
+             {"unequal vocabulary, heads' norms",
+              {HEADS, "--seed", "2", "--set", "model.kv_heads=4", "--set", "model.vocab=61",
+               "--set", "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 8, four ranks a kv head", 0, {"--tp", "8"}},
@@ -39,7 +38,7 @@ static const tp_layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) tp_compare(shapes, &layouts[k]);
 }
@@ -106,16 +105,16 @@ static void gradients_equal_element_by_element(void **state) {
                            wides[k].bf16 ? 0.05 : 1e-4);
 }
 
-/* Of the part of the model that a rank holds, with n data-parallel ranks in R replicas of S shards
- *     (test_layouts.c):
- *     gradients        (n-1)/n to their owners, (R-1)/n to the replicas (plain: (n-1)/n to all), 4 bytes
- *                      each, or 2 with bf16
- *     weights          1/S to S-1 others: 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3)
- * and of the tensor-parallel group (test_tp.c), for M tokens of its replica's step:
- *     by tokens        (T-1)/T of: per layer 2 int8 rows and scales, 6 rows; 4 rows more
- *     on every rank    2 (T-1)/T of 4 rows per layer, of 2 more
- *     statistics       to T-1 others 16 bytes a token for o and down, 8 backward, a layer; 16 for the loss
- *     once a step      2 (k-1)/k of the gradients that k of its ranks hold */
+/* Bytes sent by a rank for its part of the model, with n data-parallel ranks in R replicas of S shards
+ * (test_layouts.c):
+ * - gradients: (n-1)/n to their owners, (R-1)/n to the replicas (plain: (n-1)/n to all), 4 bytes each, 2
+ * with bf16
+ * - weights: 1/S to S-1 ranks; 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3)
+ * and in its tensor-parallel group (test_tp.c), for M tokens of its replica's step:
+ * - divided by tokens: (T-1)/T of 2 int8 rows and scales and 6 rows per layer; 4 rows in addition
+ * - on every rank: 2 (T-1)/T of 4 rows per layer, and of 2 in addition
+ * - statistics, to T-1 ranks: 16 bytes a token for o and down, 8 backward, per layer; 16 for the loss
+ * - once a step: 2 (k-1)/k of the gradients that k of its ranks hold */
 static double formula(const wide *w, const bt_model_cfg *c, double micros, double grad_bytes) {
     bt_params p;
     double bytes = 0, T = w->tp, n = 8 / T, S = w->shards, R = n / S, M = 512 / n, row = 4.0 * c->C;
@@ -177,7 +176,7 @@ static void bytes_follow_the_formula(void **state) {
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-static void a_checkpoint_goes_on_in_five_layouts(void **state) {
+static void a_checkpoint_resumes_in_five_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
         {"tp 8", 1, {"--tp", "8"}},
@@ -222,10 +221,10 @@ int main(void) {
     for (int i = 0; i < 2; i++) tp_run(&lonely_exact[i], &shapes[i], &exact[0]);
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 8)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(gradients_equal_element_by_element),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(a_checkpoint_goes_on_in_five_layouts),
+        cmocka_unit_test(a_checkpoint_resumes_in_five_layouts),
         cmocka_unit_test(reproducible_bits),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

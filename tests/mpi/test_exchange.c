@@ -1,9 +1,9 @@
 /* mpi: 6
  * timeout: 200
- * The exchange of gradients on pretended hosts: the bits of one host, for any groups of ranks,
- * shards, units and shares; between hosts a part travels once for a group, and the bytes are those
- * of the formula. With a codec: half the bytes and sums within the bound of bf16, the same bits again
- * and on all ranks; error feedback; payloads that are none. */
+ * The gradient exchange on simulated hosts: the bits of one host, for any groups of ranks, shards, units and
+ * shares; between hosts a part is sent once per group, and the bytes follow the formula. With a codec: half
+ * the bytes, sums within the bound of bf16, equal bits when repeated and on all ranks; error feedback;
+ * invalid payloads. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,13 +25,13 @@
 #define RANKS 6
 #endif
 
-/* elements of the array: buckets and parts are all full */
+/* elements of the array: all buckets and parts are full */
 enum { STRIPES = 5, N = RANKS * BT_SUM_BLOCK * STRIPES };
 
 typedef struct job {
     int shards;        /* 1: all ranks are replicas */
-    const char *hosts; /* ranks of each; NULL: what the machine is */
-    int64_t units;     /* 0: a rank's gradient is one leaf */
+    const char *hosts; /* number of ranks on each host; NULL: the real machine */
+    int64_t units;     /* 0: the gradient of a rank is one leaf */
     int64_t shares[RANKS];
     const bt_codec *codec;
 } job;
@@ -40,7 +40,7 @@ static bt_comm *w;
 static int rank, size;
 static float *grads, *one_host, *several;
 
-/* unit u's gradient: the same numbers, shifted */
+/* The gradient of unit u is the same numbers, shifted. */
 enum { SHIFT = 1009, UNITS = 32 };
 static float numbers[N + UNITS * SHIFT];
 static void make(float *x, int64_t u) { memcpy(x, numbers + u * SHIFT, N * sizeof *x); }
@@ -51,7 +51,7 @@ static void add_unit(float *into, int64_t u) {
 
 static bool given(const job *j) { return j->shares[0] > 0; }
 
-/* the leaves of rank d: [first, end) */
+/* The leaves of rank d are [first, end). */
 static int64_t first_leaf(const job *j, int d) {
     if (!j->units) return d;
     if (!given(j)) return j->units * d / size;
@@ -98,10 +98,10 @@ static void end(setup *s) {
     bt_mesh_release(&s->mesh);
 }
 
-/* bytes that this rank sent in the last step; besides gradients, arrival times */
+/* bytes that this rank sent in the last step, including arrival times */
 static struct { uint64_t logical, wire; } of_step;
 
-/* One step's exchange; out: what this rank then holds of the sum, elsewhere zero. */
+/* Exchanges one step; out: this rank's part of the sum, zero elsewhere. */
 static void step(setup *s, const job *j, float *out) {
     bt_reduce_times times;
     bt_err err = BT_ERR_INIT;
@@ -140,7 +140,7 @@ static double sum_over_ranks(double x) {
     return x;
 }
 
-/* ---- which hosts there are, by counting ------------------------------------------------------ */
+/* ---- hosts, by counting ---------------------------------------------------------------------- */
 
 static int host_of(const char *hosts, int d) {
     int host = 0;
@@ -152,8 +152,8 @@ static int host_of(const char *hosts, int d) {
     }
 }
 
-/* the largest aligned runs of 2^k leaves that lie wholly within [first, end): what is left of a group
- * that has added all it can */
+/* Counts the largest aligned runs of 2^k leaves within [first, end), which are the nodes that remain after a
+ * group has added all it can. */
 static int nodes_within(int64_t first, int64_t end) {
     int nodes = 0;
     while (first < end) {
@@ -165,8 +165,8 @@ static int nodes_within(int64_t first, int64_t end) {
     return nodes;
 }
 
-/* bytes that cross from host to host, where every group of ranks [first[g], first[g + 1]) sends its
- * nodes of each part, and gets each sum that one of its ranks needs, once */
+/* Bytes between hosts if every group of ranks [first[g], first[g + 1]) sends its nodes of each part once,
+ * and receives each sum that one of its ranks needs once. */
 static double formula(const job *j, const char *hosts, const int *first, int groups) {
     double parts = 0;
     for (int owner = 0; owner < size; owner++) {
@@ -189,7 +189,7 @@ static int groups_of(const char *hosts, int *first) {
     return groups;
 }
 
-/* what all ranks received from ranks of other hosts since the pairs were reset */
+/* Bytes that all ranks received from other hosts since the counters were reset. */
 static double crossed(const char *hosts) {
     double bytes = 0;
     for (int d = 0; d < size; d++)
@@ -205,7 +205,7 @@ enum { N_HOSTS = sizeof hosts / sizeof *hosts };
 static const job jobs[] = {
     {.shards = 1},
     {.shards = 2},
-    {.shards = 0}, /* as many as ranks */
+    {.shards = 0}, /* as many shards as ranks */
     {.shards = 1, .units = 7},
     {.shards = 2, .units = 16},
     {.shards = 0, .units = 11},
@@ -215,7 +215,7 @@ static const job jobs[] = {
 };
 enum { N_JOBS = sizeof jobs / sizeof *jobs, N_WITHOUT_UNITS = 3 };
 
-/* of four ranks; more have some units besides */
+/* A job of four ranks; with more ranks, some units are added. */
 static job job_at(size_t k, const char *hosts_of) {
     job j = jobs[k];
     j.hosts = hosts_of;
@@ -250,7 +250,7 @@ static bool maps_memory_of_others(void) {
     return found;
 }
 
-/* what this rank has received from each rank since the pairs were reset */
+/* Bytes that this rank received from each rank since the counters were reset. */
 static void received(int64_t bytes[RANKS], int64_t messages[RANKS]) {
     for (int d = 0; d < size; d++) {
         bytes[d] = bt_pair_get(d)->bytes;
@@ -258,8 +258,8 @@ static void received(int64_t bytes[RANKS], int64_t messages[RANKS]) {
     }
 }
 
-/* Through messages, and through shared memory in one and in several pieces a part: the same bits, and the same
- * bytes counted, sent and received from each rank. Of several steps, as memory is used again. */
+/* By messages, and through shared memory with one and several pieces a part: equal bits and equal counters
+ * per pair of ranks. Several steps, because memory is reused. */
 static void shared_memory_changes_no_bit(void **state) {
     (void)state;
     static const char *const groups[] = {NULL, "4,2", "2,1,3"};
@@ -268,7 +268,7 @@ static void shared_memory_changes_no_bit(void **state) {
         const job j = job_at(k / 3, groups[k % 3]);
         uint64_t bytes = 0, logical = 0;
         int64_t came[RANKS], messages[RANKS], came_here[RANKS], messages_here[RANKS];
-        const size_t ways = j.hosts ? 2 : 3; /* several hosts: no pieces */
+        const size_t ways = j.hosts ? 2 : 3; /* With several hosts there are no pieces. */
         for (size_t i = 0; i < ways; i++) {
             setup s;
             bt_testing_exchange_messages = i == 0;
@@ -301,7 +301,7 @@ static void shared_memory_changes_no_bit(void **state) {
     bt_exchange_piece_bytes = whole;
 }
 
-/* the sum of all units in double precision, and the sum of their magnitudes */
+/* The sum of all units in double precision, and the sum of their magnitudes. */
 static void exact(const job *j, double *sum, double *magnitude) {
     memset(sum, 0, N * sizeof *sum);
     memset(magnitude, 0, N * sizeof *magnitude);
@@ -314,7 +314,7 @@ static void exact(const job *j, double *sum, double *magnitude) {
     }
 }
 
-/* against a plain loop in double precision */
+/* Compared with a plain loop in double precision. */
 static void sums_are_those_of_all_units(void **state) {
     (void)state;
     static double want[N], magnitude[N];
@@ -341,9 +341,9 @@ static void bytes_between_hosts_follow_the_formula(void **state) {
     }
 }
 
-/* Two hosts of equally many ranks: as many times less between them as a host has ranks, where its
- * ranks are whole subtrees; and no rank sends more than it did. */
-static void bytes_between_hosts_fall(void **state) {
+/* Two hosts with equal numbers of ranks: traffic between them is divided by the ranks per host if these are
+ * whole subtrees, and no rank sends more than before. */
+static void bytes_between_hosts_are_reduced(void **state) {
     (void)state;
     char half[16];
     int first[RANKS + 1], k = size / 2;
@@ -373,8 +373,8 @@ static bool held(const setup *s, const job *j, size_t i) {
     return j->shards == 1 || piece == (size_t)s->mesh.me.dp_shard;
 }
 
-/* Every gradient that travels, and every sum that goes back, is within 2^-8 of itself; hosts' sums are
- * smaller than their ranks' together. Another run has the same bits; so have all replicas. */
+/* Every gradient and every returned sum is within a relative error of 2^-8; sums of a host are smaller than
+ * those of its ranks together. A second run and all replicas have the same bits. */
 static void bf16_is_within_its_bound(void **state) {
     (void)state;
     double *sum = malloc(N * sizeof *sum), *magnitude = malloc(N * sizeof *magnitude);
@@ -399,7 +399,7 @@ static void bf16_is_within_its_bound(void **state) {
                              sum[i]);
                 if (off > worst) worst = off;
             }
-            assert_true(worst > 1e-4); /* something was rounded */
+            assert_true(worst > 1e-4); /* Some value was rounded. */
             bt_err err = BT_ERR_INIT;
             bt_comm *copies = j.shards == 1 ? s.mesh.dp : s.mesh.replicate;
             assert_int_equal(bt_broadcast(copies, several, N * sizeof *several, 0, &err), BT_OK);
@@ -411,7 +411,7 @@ static void bf16_is_within_its_bound(void **state) {
     free(magnitude);
 }
 
-/* Between groups of ranks half the bytes; logical bytes are those of fp32. */
+/* Between groups of ranks half of the bytes are sent; logical bytes are those of fp32. */
 static void bf16_halves_what_travels_between_groups(void **state) {
     (void)state;
     int first[RANKS + 1];
@@ -433,16 +433,16 @@ static void bf16_halves_what_travels_between_groups(void **state) {
                 fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, the formula says %.0f", k,
                          hosts[h], got, want);
             assert_int_equal(of_step.logical, whole);
-            /* all that was saved was saved by the exchange */
+            /* All savings come from the exchange. */
             assert_int_equal(of_step.logical - of_step.wire, t->bytes_logical - t->bytes_wire);
-            /* every rank a group: nothing travels as fp32 */
+            /* Every rank is a group, so nothing travels as fp32. */
             if (groups_of(hosts[h], first) == size || strcmp(hosts[h], "6") == 0)
                 assert_int_equal(t->bytes_logical, 2 * t->bytes_wire);
         }
     }
 }
 
-/* a codec for these tests: multiples of a quarter in 16 bits; what is lost is kept for the next time */
+/* A codec for these tests: multiples of a quarter in 16 bits; the loss is kept for the next step. */
 static size_t quarters_bound(size_t n) { return n * sizeof(int16_t); }
 
 static size_t quarters_encode(void *payload, const float *x, size_t n, void *state) {
@@ -481,7 +481,7 @@ static bt_codec quarters(size_t state_bytes) {
                       .decode_add = quarters_decode_add};
 }
 
-/* the largest distance between the sum of many equal steps and their exact sum */
+/* Returns the largest difference between the sum of many equal steps and their exact sum. */
 static double drift(job *j, int steps) {
     static double sum[N], magnitude[N], total[N];
     double worst = 0;
@@ -499,13 +499,13 @@ static double drift(job *j, int steps) {
     return worst;
 }
 
-/* With error feedback the sums of many steps stay as near as those of one: within half a quarter for
- * each rank that encodes. Without it they part. */
+/* With error feedback the sums of many steps are as near as those of one: within half a quarter for each
+ * rank that encodes. Without it they drift. */
 static void error_feedback_repays_what_rounding_lost(void **state) {
     (void)state;
     enum { STEPS = 16 };
     const bt_codec with = quarters(sizeof(float)), without = quarters(0);
-    static const size_t rows[] = {0, 1, 2, 6}; /* with several nodes of a rank in the last */
+    static const size_t rows[] = {0, 1, 2, 6}; /* the last of these has several nodes per rank */
     for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
         for (int h = 0; h < 2; h++) {
             job j = job_at(rows[k], h ? "2" : NULL);
@@ -519,9 +519,9 @@ static void error_feedback_repays_what_rounding_lost(void **state) {
     }
 }
 
-/* Shards without replicas: each rank refuses the first payload that it decodes, when all its messages
- * have come and gone, and adds nothing. */
-static void what_is_no_payload_is_never_added(void **state) {
+/* Shards without replicas: each rank refuses the first payload that it decodes, after all its messages were
+ * exchanged, and adds nothing. */
+static void invalid_payloads_are_never_added(void **state) {
     (void)state;
     const bt_codec codec = quarters(0);
     const job j = {.shards = size};
@@ -575,11 +575,11 @@ int main(void) {
         cmocka_unit_test(shared_memory_changes_no_bit),
         cmocka_unit_test(sums_are_those_of_all_units),
         cmocka_unit_test(bytes_between_hosts_follow_the_formula),
-        cmocka_unit_test(bytes_between_hosts_fall),
+        cmocka_unit_test(bytes_between_hosts_are_reduced),
         cmocka_unit_test(bf16_is_within_its_bound),
         cmocka_unit_test(bf16_halves_what_travels_between_groups),
         cmocka_unit_test(error_feedback_repays_what_rounding_lost),
-        cmocka_unit_test(what_is_no_payload_is_never_added),
+        cmocka_unit_test(invalid_payloads_are_never_added),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     free(grads);

@@ -1,12 +1,12 @@
 /* mpi: 4
- * What the record says of several ranks: sizes of groups, who lies where, and a warning where ranks that exchange many
- * times a layer lie on several hosts. Hosts' names are taken over by defining gethostname here. */
+ * Facts of a run on several ranks: sizes of groups, placement, and a warning if ranks that communicate in
+ * every layer are on several hosts. gethostname is defined here. */
 #include "tests/tiny_run.h"
 
 #include <unistd.h>
 
 static fake_sink sink;
-static const char *const *names; /* of each rank; NULL: one host */
+static const char *const *names; /* host name of each rank; NULL: one host */
 
 int gethostname(char *name, size_t n) {
     snprintf(name, n, "%s", names ? names[bt_comm_rank(bt_comm_world())] : "here");
@@ -32,7 +32,7 @@ static const char *warning(void) {
     return NULL;
 }
 
-static void groups_on_several_hosts_are_told(void **state) {
+static void groups_on_several_hosts_are_reported(void **state) {
     (void)state;
     static const struct {
         const char *hosts[4], *tp, *says;
@@ -66,7 +66,7 @@ static void sizes_are_those_of_the_layout(void **state) {
     if (is_first()) {
         fact_is("world_size", "4");
         fact_is("dp_size", "2");
-        fact_is("comm.on_host", "messages"); /* encoded gradients go through MPI */
+        fact_is("comm.on_host", "messages"); /* Encoded gradients are exchanged by MPI. */
         fact_is("codec", "bf16");
         fact_is("accum", "2");
     }
@@ -83,8 +83,8 @@ static void sizes_are_those_of_the_layout(void **state) {
     }
 }
 
-/* of each link either its figures or that there are none; of one between no ranks nothing */
-static void links_are_measured_or_said_not_to_be(void **state) {
+/* Each link has either its figures or a note that they are missing; an axis of one rank has neither. */
+static void links_are_measured_or_marked_unmeasured(void **state) {
     (void)state;
     train((const char *const[]){"--steps", "1", NULL});
     if (!is_first()) return;
@@ -106,11 +106,11 @@ static void links_are_measured_or_said_not_to_be(void **state) {
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(groups_on_several_hosts_are_told),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(groups_on_several_hosts_are_reported),
                                        cmocka_unit_test(sizes_are_those_of_the_layout),
-                                       cmocka_unit_test(links_are_measured_or_said_not_to_be)};
+                                       cmocka_unit_test(links_are_measured_or_marked_unmeasured)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1); /* the others may wait for this one */
+    if (failed) bt_comm_abort(1); /* Aborts, because the remaining ranks may wait for this one. */
     bt_comm_finalize();
     return failed;
 }

@@ -1,19 +1,19 @@
 /* mpi: 2
  * timeout: 240
- * fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: near fp32, the same
- * story in every layout, the same bits when reproducible, an overflow that skips one step
- * everywhere, and a checkpoint that keeps the scale. */
+ * fp16 with a dynamic loss scale, on one rank and on two in every ZeRO stage: losses near fp32, the same in
+ * every layout, the same bits when reproducible; an overflow skips one step on all ranks, and a checkpoint
+ * keeps the scale. */
 #include <unistd.h>
 
-#define LAYOUT_LONG      /* the loss scale changes every few steps */
-#define LAYOUT_ALL_ALONE /* how often is decided by what the runs alone did */
+#define LAYOUT_LONG      /* The loss scale changes every few steps. */
+#define LAYOUT_ALL_ALONE /* The number of steps is set by each run itself. */
 #include "tests/mpi/layouts.h"
 
 #define FP16 "--precision", "fp16"
 #define STRIPES "--set", "train.bucket_bytes=4096"
 
 static fake_sink full, exact, overflowing;
-/* of the largest scale that no step of the run overflows */
+/* exponent of the largest scale at which no step of the run overflows */
 static int most_exponent;
 
 static void set_scale(char *text, size_t size, int exponent) {
@@ -27,7 +27,7 @@ static void near_fp32(void **state) {
         assert_true(alone.steps[i].v[BT_MS_LOSS_SCALE] == 65536);
         assert_true(full.steps[i].v[BT_MS_LOSS_SCALE] == 1);
     }
-    /* gradients are told unscaled, and they are fp16's */
+    /* Recorded gradients are unscaled, with the precision of fp16. */
     layout_near(full.steps[0].v[BT_MS_GRAD_NORM], alone.steps[0].v[BT_MS_GRAD_NORM], 2e-3,
                 "grad_norm", 0);
     assert_true(full.steps[0].v[BT_MS_GRAD_NORM] != alone.steps[0].v[BT_MS_GRAD_NORM]);
@@ -36,7 +36,7 @@ static void near_fp32(void **state) {
                     full.layers[i].tensor, 8);
 }
 
-static void same_story_in_every_layout(void **state) {
+static void same_records_in_every_layout(void **state) {
     (void)state;
     static const char *const cuts[][12] = {
         {FP16, NULL},
@@ -131,7 +131,7 @@ static void a_checkpoint_keeps_the_scale(void **state) {
     layout_remove(dir);
 }
 
-/* steps of one run with the scale 2^exponent that were not applied */
+/* Counts the skipped steps of a run with the scale 2^exponent. */
 static int skips(int exponent, fake_sink *f) {
     char text[64];
     int n = 0;
@@ -147,7 +147,7 @@ int main(void) {
     static const char *const fp16[] = {FP16, NULL};
     layout_run(&full, NULL, NULL);
     layout_run(&exact, units, NULL);
-    /* halves until it passes: near the largest that always does */
+    /* Halves the scale until the step succeeds, which is near the largest that always does. */
     (void)skips(34, &overflowing);
     most_exponent = ilogb(overflowing.steps[LAYOUT_STEPS - 1].v[BT_MS_LOSS_SCALE]);
     while (skips(most_exponent, &overflowing) > 0) most_exponent--;
@@ -156,13 +156,13 @@ int main(void) {
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(near_fp32),
-        cmocka_unit_test(same_story_in_every_layout),
+        cmocka_unit_test(same_records_in_every_layout),
         cmocka_unit_test(same_bits_when_reproducible),
         cmocka_unit_test(overflow_skips_one_step_on_all_ranks),
         cmocka_unit_test(a_checkpoint_keeps_the_scale),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* others may wait for a rank that has given up */
+    /* Aborts, because the remaining ranks may wait for this one. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

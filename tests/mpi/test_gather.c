@@ -1,6 +1,6 @@
 /* mpi: 3
- * The gather of ZeRO-3 on three ranks, in whole runs: gathered for each layer or once a step, the same
- * bits; the statistics of one rank; memory of one layer instead of all. */
+ * The gather of ZeRO-3 on three ranks in whole runs: per layer or once a step, with the same bits; the
+ * statistics of one rank; memory of one layer instead of all. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -46,7 +46,7 @@ static void once_a_step_has_the_same_bits(void **state) {
     }
 }
 
-/* what owners count of their pieces adds up to what one rank counts */
+/* Counts of the owners' pieces add up to those of one rank. */
 static void statistics_are_those_of_one_rank(void **state) {
     (void)state;
     static const char *const words[] = {SHARDED, NULL};
@@ -86,9 +86,9 @@ static void memory_is_that_of_one_layer(void **state) {
     double linear = atof(fake_fact(&together, "params.linear")), layer = linear / LAYERS,
            taken = 32 * 64;
     assert_true(exchange[0] == exchange[1]);
-    /* a code and a byte at least in its packed form */
+    /* at least a code and a byte in its packed form */
     assert_true(zero2 >= 2 * linear);
-    double panels = (zero2 - linear) / LAYERS; /* of one layer */
+    double panels = (zero2 - linear) / LAYERS; /* memory of one layer */
     if (!(fabs(quantised[0] - panels - taken) <= 0.02 * panels))
         fail_msg("%.0f bytes by layers, %.0f are a layer's panels", quantised[0], panels);
     if (!(fabs(quantised[1] - LAYERS * panels - taken) <= 0.02 * LAYERS * panels))

@@ -1,8 +1,8 @@
 /* mpi: 4
  * timeout: 300
- * What every layout promises, on four ranks: gradients element by element those of one rank; bytes
- * on the wire as the formula says, within 1 %, and not one more for more micro-batches; a
- * checkpoint of one layout goes on in all others. */
+ * Properties of every layout on four ranks: gradients equal those of one rank element by element; bytes on
+ * the wire are within 1 % of the formula, and independent of the number of micro-batches; a checkpoint of
+ * one layout resumes in every other one. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -12,8 +12,8 @@
 typedef struct layout {
     const char *name, *words[12];
     int zero, shards;
-    bool once;         /* ZeRO-3 gathers once a step */
-    bool reproducible; /* losses are exchanged for every unit */
+    bool once;         /* ZeRO-3 gathers once a step. */
+    bool reproducible; /* Losses are exchanged for every unit. */
     bool bf16;         /* gradients on the wire */
 } layout;
 
@@ -81,7 +81,7 @@ static const layout codecs[] = {
 };
 enum { N_CODECS = sizeof codecs / sizeof codecs[0] };
 
-/* where a checkpoint goes on besides; what tensor parallelism sends and holds has its own tests */
+/* further layouts in which a checkpoint resumes; bytes and memory of tensor parallelism have their own tests */
 static const layout groups[] = {
     {.name = "2 x tp 2", .words = {"--tp", "2"}},
     {.name = "zero 3 x tp 2", .words = {STRIPES, "--tp", "2", "--dp-shard", "2", "--zero", "3"}},
@@ -95,15 +95,15 @@ static void gradients_equal_element_by_element(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++)
         layout_check_grads(layouts[k].name, layouts[k].words, &lonely_grads, 1e-5);
-    /* of four ranks' gradients and their sum each within 2^-8 */
+    /* Gradients of four ranks and their sum are each within 2^-8. */
     for (size_t k = 0; k < N_CODECS; k++)
         layout_check_grads(codecs[k].name, codecs[k].words, &lonely_grads, 0.05);
 }
 
-/*     gradients           4 bytes each, or 2 with bf16:
- *     sums to owners      a rank sends (n-1)/n of them
- *     owners to all       plain: 1/n to n-1 others; among replicas: 1/n to R-1 others
- *     weights             1/S to S-1 others: 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3) */
+/* Bytes of a rank; gradients have 4 bytes each, or 2 with bf16:
+ * - sums to owners: (n-1)/n of the gradients
+ * - owners to all (plain): 1/n to n-1 ranks; among replicas: 1/n to R-1 ranks
+ * - weights: 1/S to S-1 ranks; 32 bits a parameter, a ternary one 2 in every gather (ZeRO-3) */
 static double formula(const layout *l, const bt_train_result *r, double ternary, double gathers,
                       double grad_bytes) {
     double n = 4, S = l->shards, R = n / S, params = (double)r->params, grads = grad_bytes * params,
@@ -124,7 +124,7 @@ static void bytes_follow_the_formula(void **state) {
         logical[0] = layout_logical_bytes();
         got[1] = layout_bytes(l->words, "1", 4, &r, &linear);
         logical[1] = layout_logical_bytes();
-        /* of twelve micro-batches more */
+        /* in addition, of twelve micro-batches */
         double ternary = l->zero == 3 ? linear : 0, losses = l->reproducible ? 12 * 8 * 1.5 : 0;
         bool once = l->once || l->zero < 3;
         double gathers[2] = {layout_gathers(once, 1, 2), layout_gathers(once, 4, 2)};
@@ -136,7 +136,7 @@ static void bytes_follow_the_formula(void **state) {
                          l->name, got[i], logical[i], want, plain);
             if (!l->bf16) assert_true(logical[i] == got[i]);
             if (l->zero < 3) continue;
-            /* all that is not gradients or fp32 weights is the gather, scales included */
+            /* All bytes except gradients and fp32 weights belong to the gather, including scales. */
             double gather = got[i] - formula(l, &r, ternary, 0, l->bf16 ? 2 : 4),
                    bits = 8 * gather / (gathers[i] * ternary * (l->shards - 1) / l->shards);
             if (!(bits <= 2.1))
@@ -149,7 +149,7 @@ static void bytes_follow_the_formula(void **state) {
                          l->name, got[0], got[1]);
             continue;
         }
-        /* what three micro-batches more send is whole gathers of 2 bits, and no gradient */
+        /* Three more micro-batches add whole gathers of 2 bits, and no gradient. */
         double each = (got[1] - losses - got[0]) / (gathers[1] - gathers[0]);
         if (!(fabs(each / (ternary / 4 * (l->shards - 1) / l->shards) - 1) < 0.01))
             fail_msg("%s: %.0f bytes a gather more", l->name, each);
@@ -164,8 +164,8 @@ static bool same_losses(const fake_sink *a, const fake_sink *b) {
     return true;
 }
 
-/* A codec rounds, and equally in a second run. Which sums it rounds depends on the replicas and the hosts, and on
- * nothing else of a layout: only ZeRO-1 and ZeRO-2 have the same bits. */
+/* A codec rounds reproducibly. The rounded sums depend on replicas and hosts only, so ZeRO-1 and ZeRO-2 have
+ * the same bits. */
 static void codecs_have_the_same_bits_again(void **state) {
     (void)state;
     static fake_sink of[N_CODECS];
@@ -188,7 +188,7 @@ static void codecs_have_the_same_bits_again(void **state) {
     assert_false(same_losses(&of[0], &together));
 }
 
-/* Two hosts of two ranks: every loss, norm and byte of one host. */
+/* Two hosts of two ranks have every loss, norm and byte of one host. */
 static void hosts_change_no_bit(void **state) {
     (void)state;
     static fake_sink near;
@@ -209,7 +209,7 @@ static void hosts_change_no_bit(void **state) {
     }
 }
 
-/* ---- one layout's checkpoint in all the others ----------------------------------------------- */
+/* ---- a checkpoint of one layout in every other one -------------------------------------------- */
 
 static char dir[64];
 
@@ -224,7 +224,7 @@ static void part(fake_sink *f, const layout *l, const char *stop_after, const ch
     layout_part(f, words, resume_dir);
 }
 
-static void one_checkpoint_goes_on_in_every_layout(void **state) {
+static void one_checkpoint_resumes_in_every_layout(void **state) {
     (void)state;
     static const layout writers[] = {{.name = "zero 3", .words = {STRIPES, "--zero", "3"}},
                                      {.name = "plain"}};
@@ -247,9 +247,9 @@ static void one_checkpoint_goes_on_in_every_layout(void **state) {
     }
 }
 
-/* A checkpoint holds nothing of the codec: with the same codec a resumed run has the bits of the
- * uninterrupted one, with another its losses are near them. */
-static void a_checkpoint_goes_on_with_another_codec(void **state) {
+/* A checkpoint does not contain the codec: with the same codec a resumed run has the bits of the
+ * uninterrupted one, with another its losses are near. */
+static void a_checkpoint_resumes_with_another_codec(void **state) {
     (void)state;
     static const layout fp32 = {.name = "zero 2", .words = {STRIPES, "--zero", "2"}};
     static const layout bf16 = {.name = "zero 2, bf16 gradients",
@@ -283,8 +283,8 @@ int main(void) {
         cmocka_unit_test(bytes_follow_the_formula),
         cmocka_unit_test(codecs_have_the_same_bits_again),
         cmocka_unit_test(hosts_change_no_bit),
-        cmocka_unit_test(one_checkpoint_goes_on_in_every_layout),
-        cmocka_unit_test(a_checkpoint_goes_on_with_another_codec),
+        cmocka_unit_test(one_checkpoint_resumes_in_every_layout),
+        cmocka_unit_test(a_checkpoint_resumes_with_another_codec),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     layout_release_grads(&lonely_grads);

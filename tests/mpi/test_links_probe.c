@@ -1,7 +1,7 @@
 /* mpi: 2
- * The planner's probe of links times the exchange of gradients that training takes: through memory that ranks of a
- * host share, as replicas and as shards; nothing where the system refuses that memory, or ranks are on several
- * hosts, whose gradients go in messages. */
+ * The planner's probe of links measures the gradient exchange of training: through shared memory of a host,
+ * as replicas and as shards; there is no result if the system refuses that memory, or if ranks are on
+ * several hosts and exchange messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* mpi: 4
  * timeout: 240
- * Muon updates whole matrices, whoever holds their elements: reproducible runs of every layout have
- * the bits of one rank, tell the same change of the weights, send what the formula says, and go on
+ * Muon updates whole matrices, whichever ranks hold their elements: reproducible runs of every layout have
+ * the bits of one rank, record the same change of the weights, send the bytes of the formula, and resume
  * from each other's checkpoints. */
 #include "tests/mpi/tp.h"
 
@@ -52,8 +52,8 @@ static void the_bits_of_one_rank(void **state) {
     }
 }
 
-/* other data than AdamW's, so that the rows above are not those of AdamW */
-static void it_is_not_adamw(void **state) {
+/* other data than AdamW's rows above */
+static void bits_differ_from_adamw(void **state) {
     (void)state;
     static const tp_shape adamw = {"adamw", {EXACT}};
     tp_run(&together, &adamw, NULL);
@@ -61,7 +61,7 @@ static void it_is_not_adamw(void **state) {
     assert_true(together.steps[2].v[BT_MS_LOSS] != tp_lonely[0].run.steps[2].v[BT_MS_LOSS]);
 }
 
-/* momentum to the owner from 1 - 1/D of the elements, the direction to R - 1/D of them */
+/* Momentum is sent to the owner for 1 - 1/D of the elements, the direction for R - 1/D of them. */
 static double matrix_elements(const tp_shape *shape) {
     bt_run_cfg cfg;
     bt_model_cfg m;
@@ -101,14 +101,14 @@ static void bytes_follow_the_formula(void **state) {
             if (v) assert_true(v[BT_MC_BYTES_LOGICAL] == 2 * v[BT_MC_BYTES_WIRE]);
         }
         double want = matrix_elements(&shape) * 2 * ((1 - 1 / d) + (rows[k].replicas - 1 / d));
-        /* of the steps of a sample; shards of a tiny model are not quite equal */
+        /* per step of a sample; shards of a tiny model are slightly unequal */
         sent /= 4;
         if (!(fabs(sent - want) <= 0.2 * want))
             fail_msg("%s: %.0f bytes a step, not %.0f", rows[k].layout.name, sent, want);
     }
 }
 
-static void checkpoints_go_on_in_other_layouts(void **state) {
+static void checkpoints_resume_in_other_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
         {"tp 2, zero 3", 1, {MUON, STRIPES, "--tp", "2", "--zero", "3", "--dp-shard", "2"}},
@@ -123,9 +123,9 @@ int main(void) {
     if (!tp_begin(shapes, N_SHAPES, 4)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_rank),
-        cmocka_unit_test(it_is_not_adamw),
+        cmocka_unit_test(bits_differ_from_adamw),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(checkpoints_go_on_in_other_layouts),
+        cmocka_unit_test(checkpoints_resume_in_other_layouts),
     };
     return tp_end(cmocka_run_group_tests(tests, NULL, NULL));
 }

@@ -1,26 +1,25 @@
 /* mpi: 2
- * Why two layouts' losses part in fp32, and when: sums in another order round differently, by 1e-9
- * of a loss, and that is all there is as long as no rounded value falls on the other side: every
- * step before has the loss of one rank within 1e-7. Then one ternary code differs, of a latent
- * weight that lies on the threshold (Adam has made the rounding of a small gradient a thousandth of
- * a step), or one int8 code of one token's activation. The next step's loss differs by 1e-6 to
- * 1e-4, and within few steps many codes do. A dense model, which rounds nothing, stays within 1e-7
- * for all steps, and reproducible training has the bits of one rank. */
+ * Why and when the losses of two layouts diverge in fp32. Sums in another order differ by rounding, by 1e-9
+ * of a loss, and have no further effect while every rounded value is the same: the losses of all steps
+ * before agree with one rank within 1e-7. Then one ternary code differs, of a latent weight at the threshold
+ * (Adam amplifies the rounding of a small gradient to a thousandth of a step), or one int8 code of one
+ * token's activation. The loss of the next step differs by 1e-6 to 1e-4, and within a few steps many codes
+ * differ. A dense model, which rounds nothing, remains within 1e-7 for all steps, and reproducible training
+ * has the bits of one rank. */
 #include "engine/model/net/net.h"
-#define LAYOUT_LONG /* few seeds part within twelve steps */
+#define LAYOUT_LONG /* Few seeds diverge within twelve steps. */
 #include "tests/mpi/layouts.h"
 
 enum { STEPS = 8, LAYERS = 2, SITES = 4, SEEDS = 3 };
 
-static const double SAME = 1e-7, PARTED = 1e-6; /* of a loss */
-/* such that parted before STEPS when this was written */
+static const double SAME = 1e-7, PARTED = 1e-6; /* relative to a loss */
+/* seeds that diverged before STEPS when this test was written */
 static const char *const seeds[SEEDS] = {"6", "5", "3"};
 
-/* a run after k steps: the loss of the last, the activations it rounded, the weights it left and
- * their codes */
+/* a run after k steps: the loss of the last, its rounded activations, the resulting weights and codes */
 typedef struct moment {
     double loss;
-    bt_params params; /* of this rank's part */
+    bt_params params; /* this rank's part */
     float *w;
     int8_t *codes, *acts[LAYERS * SITES];
     size_t rows, width[LAYERS * SITES];
@@ -70,7 +69,7 @@ static void forget(moment *at) {
     memset(at, 0, sizeof *at);
 }
 
-/* the losses of steps 0 .. k - 1; at may be NULL */
+/* Returns the losses of steps 0 to k - 1; at may be NULL. */
 static void run_to(int k, const char *const *words, double *losses, moment *at) {
     static fake_sink f;
     char stop[16];
@@ -103,8 +102,8 @@ static double over_ranks(double x) {
     return x;
 }
 
-/* int8 codes of the last step's activations that differ: rows of the residual are with all ranks, o
- * and down have a part's columns */
+/* Counts the int8 codes of the last step's activations that differ: all ranks have rows of the residual, o
+ * and down the columns of a part. */
 static double other_acts(const moment *a, const moment *b) {
     size_t differ = 0;
     for (size_t i = 0; i < LAYERS * SITES; i++) {
@@ -117,8 +116,8 @@ static double other_acts(const moment *a, const moment *b) {
     return over_ranks((double)differ);
 }
 
-/* ternary codes after the last step that differ; *farthest: from the threshold that lies between
- * them, in scales */
+/* Counts the ternary codes after the last step that differ; *farthest: largest distance from the threshold
+ * between them, in scales. */
 static double other_codes(const moment *a, const moment *b, double *farthest) {
     size_t differ = 0;
     *farthest = 0;
@@ -156,7 +155,7 @@ static const char *const *words_for(const char *seed, const char *const *more) {
     return words;
 }
 
-/* from the first step to the one that the losses part in */
+/* Searches for the step in which the losses diverge. */
 static bool traced(int s) {
     static const char *const tp[] = {"--tp", "2", NULL};
     bool codes_differed = false;
@@ -185,14 +184,14 @@ static bool traced(int s) {
     return false;
 }
 
-static void losses_part_by_a_code(void **state) {
+static void losses_diverge_by_a_code(void **state) {
     (void)state;
     int found = 0;
     for (int s = 0; s < SEEDS; s++) found += traced(s);
     assert_true(found > 0);
 }
 
-static void what_is_not_rounded_does_not_part(void **state) {
+static void unrounded_models_do_not_diverge(void **state) {
     (void)state;
     static const char *const dense_tp[] = {"--set", "model.linear=dense", "--tp", "2", NULL},
                              *const exact_tp[] = {"--set", "train.reproducible=true", "--tp", "2",
@@ -219,8 +218,8 @@ int main(void) {
            exact, NULL);
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != 2) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(losses_part_by_a_code),
-        cmocka_unit_test(what_is_not_rounded_does_not_part),
+        cmocka_unit_test(losses_diverge_by_a_code),
+        cmocka_unit_test(unrounded_models_do_not_diverge),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     for (int s = 0; s < SEEDS; s++)

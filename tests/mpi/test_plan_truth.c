@@ -1,7 +1,7 @@
 /* mpi: 2
  * timeout: 240
- * What a rank takes is what its plan says, in every layout: address space before and after a trainer
- * is created, against the sum of the plan's rows; and of pipeline stages what is in memory, row by row. */
+ * The memory of a rank equals its plan in every layout: address space before and after a trainer is created,
+ * compared with the sum of the plan's rows; and for pipeline stages the resident memory, row by row. */
 #include "tests/tiny_run.h"
 
 #include <malloc.h>
@@ -27,8 +27,8 @@ static double address_space(void) {
     return kib * 1024;
 }
 
-/* Address space: the model's arenas as a whole (of a shard pages are left untouched, not unmapped),
- * and all that others plan but the program itself, which is there already. */
+/* Planned address space: the model's arenas completely (pages of other shards are mapped but never touched),
+ * and all rows except the program itself, which exists already. */
 static double planned(const bt_run_cfg *cfg, int rank) {
     bt_arena_row rows[BT_PLAN_MAX];
     bt_model_setup model = bt_run_cfg_setup(cfg, rank);
@@ -43,18 +43,18 @@ static double planned(const bt_run_cfg *cfg, int rank) {
 
 static void *nothing(void *none) { return none; }
 
-/* The C library keeps the stack of a thread that has ended for the next one. The one that reads data ahead
- * takes it: its address space, of which next to nothing is touched, is no layout's. */
+/* The C library keeps the stack of an ended thread for the next one, here the prefetching reader: its
+ * address space, almost untouched, belongs to no layout. */
 static void keep_a_stack(void) {
     pthread_t t;
     assert_int_equal(pthread_create(&t, NULL, nothing, NULL), 0);
     assert_int_equal(pthread_join(t, NULL), 0);
 }
 
-/* where this machine has them, products that read weights as bf16 */
+/* products that read weights as bf16, if this machine has them */
 #define BF16 "--isa", "auto", "--precision", "bf16"
 
-static void a_rank_takes_what_its_plan_says(void **state) {
+static void a_rank_uses_its_planned_memory(void **state) {
     (void)state;
     static const char *const layouts[][10] = {
         {NULL},
@@ -74,7 +74,7 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         {"--optimizer", "muon"},
         {"--zero", "3", "--optimizer", "muon"},
         {"--tp", "2", "--optimizer", "muon"},
-        /* buckets so large that a codec's memory is beyond what is tolerated here */
+        /* Buckets are so large that a codec's memory exceeds the tolerance. */
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432"},
         {"--codec", "bf16", "--set", "train.bucket_bytes=33554432", "--zero", "1"},
         {"--codec", "int8"},
@@ -85,9 +85,8 @@ static void a_rank_takes_what_its_plan_says(void **state) {
         {"--zero", "3", BF16},
         {"--zero", "3", "--set", "model.linear=dense", BF16},
     };
-    /* kernel scratch, which the plan counts as the program's: that of the first layout with the
-     * fastest kernels; a later layout takes it again only where it needs more. The generic ones
-     * have next to none */
+    /* Kernel scratch, which the plan counts as the program's: that of the first layout with the fastest
+     * kernels; a later layout allocates only what it needs in addition. Generic kernels need almost none. */
     double scratch = 0;
     keep_a_stack();
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
@@ -119,7 +118,7 @@ static void a_rank_takes_what_its_plan_says(void **state) {
     }
 }
 
-/* of a mapping those pages that are in memory */
+/* Returns the resident bytes of a mapping. */
 static double resident(void *at, size_t total) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (total + page - 1) / page;
     unsigned char *here = malloc(pages + 1);
@@ -131,7 +130,7 @@ static double resident(void *at, size_t total) {
     return bytes;
 }
 
-/* pages of the latent weights that are in memory */
+/* Returns the resident bytes of the latent weights. */
 static double latent_bytes(bt_model *m) {
     const bt_params *p = bt_model_params(m);
     uintptr_t begin = UINTPTR_MAX, end = 0;
@@ -160,17 +159,18 @@ static double row_bytes(const bt_arena_row *rows, size_t n, const char *name) {
     return 0;
 }
 
-/* wide enough that what is planned is more than what every process takes */
+/* The model is wide enough that its memory exceeds that of any process. */
 #define WIDE_MODEL \
     "--set", "model.d_model=512", "--set", "model.d_ff=1024", "--set", "model.vocab=4096", \
         "--set", "model.heads=8", "--set", "model.kv_heads=4", "--batch-tokens", "128"
 
-/* After steps every line of a pipeline stage's plan is in memory, neither more nor less: the model's arenas
- * page by page, and what the others take together. */
-static void lines_of_a_stage_are_in_memory(void **state) {
+/* After some steps the resident memory equals every row of a pipeline stage's plan: the model's arenas page
+ * by page, and the remaining rows together. */
+static void rows_of_a_stage_are_resident(void **state) {
     (void)state;
     static const char *const layouts[][6] = {
-        {"--micro-batch", "1"}, /* the first takes kernel scratch and pages of libraries */
+        /* The first run allocates kernel scratch and pages of libraries. */
+        {"--micro-batch", "1"},
         {"--pp", "2", "--micro-batch", "1"},
         {"--pp", "2", "--micro-batch", "4"},
         {"--pp", "2", "--micro-batch", "1", "--virtual-stages", "2"},
@@ -216,9 +216,9 @@ static void lines_of_a_stage_are_in_memory(void **state) {
     }
 }
 
-/* After a step the latent weights in memory are those of the plan: with ZeRO-3 the own shard, and
- * norms; of embedding and head too where they are read as bf16. */
-static void latent_weights_in_memory_are_those_of_the_plan(void **state) {
+/* After a step the resident latent weights equal the plan: with ZeRO-3 the own shard and norms, including
+ * embedding and head if they are read as bf16. */
+static void resident_latent_weights_equal_the_plan(void **state) {
     (void)state;
     static const char *const layouts[][8] = {
         {"--zero", "2"},
@@ -252,25 +252,25 @@ static void latent_weights_in_memory_are_those_of_the_plan(void **state) {
         bt_trainer_destroy(t);
         bt_threads_release();
     }
-    /* two ranks share all dense layers, and the embedding where it is read as bf16 */
+    /* Two ranks divide all dense layers, and the embedding if it is read as bf16. */
     assert_true(planned_bytes[6] < 0.8 * planned_bytes[5]);
     if (bt_kernels_multiply_bf16()) assert_true(planned_bytes[7] < 0.56 * planned_bytes[5]);
     assert_true(planned_bytes[3] < 0.8 * planned_bytes[0]);
 }
 
 int main(void) {
-    /* what one layout frees must not be there already for the next: glibc would raise the size from
-     * which it maps memory afresh */
+    /* Freed memory of one layout must not serve the next: glibc would raise its threshold for mapping
+     * memory. */
     if (mallopt(M_MMAP_THRESHOLD, 1 << 17) != 1) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_rank_takes_what_its_plan_says),
-        cmocka_unit_test(lines_of_a_stage_are_in_memory),
-        cmocka_unit_test(latent_weights_in_memory_are_those_of_the_plan),
+        cmocka_unit_test(a_rank_uses_its_planned_memory),
+        cmocka_unit_test(rows_of_a_stage_are_resident),
+        cmocka_unit_test(resident_latent_weights_equal_the_plan),
     };
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* others may wait for a rank that has given up */
+    /* Aborts, because the remaining ranks may wait for this one. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

@@ -1,6 +1,6 @@
 /* mpi: 3
- * The reducer sums what every rank contributed, whatever the bucket size and the order in which
- * pieces become ready; notes become the largest; wait goes to those who came early. */
+ * The reducer adds the contributions of all ranks, for any bucket size and order in which pieces become
+ * ready; notes are combined by maximum; waiting is attributed to early ranks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
     for (int i = 0; i < N; i++) grads[i] = -1;
     bt_reducer_begin(r);
     bt_reducer_last(r);
-    /* as backward: write a piece, then say so */
+    /* As the backward pass does, writes a piece and marks it ready. */
     for (size_t end = N; end > 0;) {
         size_t begin = end > piece ? end - piece : 0;
         for (size_t i = begin; i < end; i++) grads[i] = (float)((i % 97) * (size_t)(rank + 1));
@@ -64,8 +64,8 @@ static void sums_are_right_for_any_cut(void **state) {
         }
 }
 
-/* between ranks of one host too, where their common memory is refused: each message has come, none before it left */
-static void messages_fly_for_part_of_the_time(void **state) {
+/* Also within a host if its shared memory is refused: each message arrived, none before it was sent. */
+static void messages_are_in_flight_part_of_the_time(void **state) {
     (void)state;
     bt_reducer_cfg cfg = {
         .mesh = &plain, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
@@ -88,8 +88,8 @@ static void messages_fly_for_part_of_the_time(void **state) {
     bt_testing_exchange_messages = false;
 }
 
-/* The last rank comes 200 ms late: the others wait for it, and it waits for nobody. */
-static void who_comes_early_waits(void **state) {
+/* The last rank is 200 ms late: the remaining ranks wait for it, and it does not wait. */
+static void early_ranks_wait(void **state) {
     (void)state;
     bt_reducer_cfg cfg = {
         .mesh = &plain, .grads = grads, .n = N, .bucket_bytes = 4096, .overlap = true};
@@ -112,11 +112,11 @@ static void blocked_time_is_split_by_who_was_late(void **state) {
     static const struct {
         int64_t blocked, skew, error, wait;
     } cases[] = {
-        {1000, 400, 10, 400}, /* the last came 400 later, then 600 of transfer */
-        {1000, 0, 10, 0},     /* all came together: transfer only */
+        {1000, 400, 10, 400}, /* the last rank arrived 400 later, then 600 of transfer */
+        {1000, 0, 10, 0},     /* all ranks arrived together: transfer only */
         {1000, -300, 10, 0},  /* this rank was the last */
         {1000, 29, 10, 0},    /* within the error of the clock */
-        {1000, 30, 10, 30},   {1000, 5000, 10, 1000}, /* never more than it was blocked */
+        {1000, 30, 10, 30},   {1000, 5000, 10, 1000}, /* never more than the blocked time */
         {0, 400, 10, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -126,8 +126,8 @@ static void blocked_time_is_split_by_who_was_late(void **state) {
     }
 }
 
-/* Ranks that come together wait for nobody: what blocks them is the transfer. A busy machine may
- * hold one of them up now and then, not in each of so many rounds. */
+/* Ranks that arrive together do not wait: their blocked time is transfer. Other load may delay a rank in
+ * some of these rounds, not in all. */
 static void a_transfer_is_exposed_not_waited_for(void **state) {
     (void)state;
     bt_reducer_cfg cfg = {.mesh = &plain, .grads = grads, .n = N, .bucket_bytes = 4096};
@@ -146,7 +146,7 @@ static void a_transfer_is_exposed_not_waited_for(void **state) {
     bt_reducer_destroy(r);
 }
 
-static void one_rank_alone_exchanges_nothing(void **state) {
+static void a_single_rank_exchanges_nothing(void **state) {
     (void)state;
     bt_mesh self;
     bt_err err = BT_ERR_INIT;
@@ -164,13 +164,12 @@ static void one_rank_alone_exchanges_nothing(void **state) {
     int64_t note = rank;
     assert_int_equal(bt_reducer_finish(r, &note, 1, &times, &err), BT_OK);
     for (int i = 0; i < N; i++) assert_true(grads[i] == 5);
-    assert_int_equal(note, size - 1); /* notes still travel over the world */
+    assert_int_equal(note, size - 1); /* Notes are still exchanged over the world. */
     bt_reducer_destroy(r);
     bt_mesh_release(&self);
 }
 
-/* On one host the true offset is 0, so what ping-pong measures must lie within the error it
- * states. */
+/* On one host the true offset is 0, so the measured one must be within the stated error. */
 static void ping_pong_bounds_its_own_error(void **state) {
     (void)state;
     bt_clock_sync s;
@@ -193,11 +192,11 @@ int main(void) {
     if (bt_mesh_create(&plain, &replicas, w, &err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_right_for_any_cut),
-        cmocka_unit_test(messages_fly_for_part_of_the_time),
-        cmocka_unit_test(who_comes_early_waits),
+        cmocka_unit_test(messages_are_in_flight_part_of_the_time),
+        cmocka_unit_test(early_ranks_wait),
         cmocka_unit_test(blocked_time_is_split_by_who_was_late),
         cmocka_unit_test(a_transfer_is_exposed_not_waited_for),
-        cmocka_unit_test(one_rank_alone_exchanges_nothing),
+        cmocka_unit_test(a_single_rank_exchanges_nothing),
         cmocka_unit_test(ping_pong_bounds_its_own_error),
     };
     int failed = size > 1 ? cmocka_run_group_tests(tests, NULL, NULL) : 1;

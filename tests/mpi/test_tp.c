@@ -1,6 +1,6 @@
 /* mpi: 2
- * Tensor parallelism on two ranks: the story of one rank in every kind of model and recompute;
- * bytes as the formula says. */
+ * Tensor parallelism on two ranks: the losses of one rank for every kind of model and recompute; bytes by
+ * the formula. */
 #include "engine/base/testing/testing.h"
 #include "tests/mpi/tp.h"
 
@@ -37,12 +37,12 @@ static const tp_layout layouts[] = {
      {"--tp", "2", "--recompute", "full", "--set", "mesh.sequence=false"}},
 };
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
 }
 
-/* as if the ranks were on two hosts: the very same bits */
+/* The same bits as if the ranks were on two hosts. */
 static void messages_make_no_difference(void **state) {
     (void)state;
     static fake_sink memory;
@@ -58,13 +58,13 @@ static void messages_make_no_difference(void **state) {
     layout_conserves();
 }
 
-/* M tokens a step, n ranks; every rank sends, of what the tensor-parallel group adds or gathers,
- *     by tokens        (n-1)/n of: per layer 2 int8 rows and scales, 2 rows of whole numbers, 2 + 2
- *                      rows of gradients (fp32); 4 rows more for embedding and head
- *     on every rank    2 (n-1)/n of 4 rows per layer, of 3 for embedding and head
- *     and to n-1 others 16 bytes a token for the statistics of o, down (forward), 8 (backward) a
- *     layer, and 16 for the loss
- * and per step small sums: norm gains, scales of tensors. */
+/* Bytes that each of n ranks sends in its tensor-parallel group for the M tokens of a step:
+ * - divided by tokens: (n-1)/n of 2 int8 rows and scales, 2 rows of integers and 2 + 2 rows of fp32
+ * gradients per layer; 4 rows in addition for embedding and head
+ * - on every rank: 2 (n-1)/n of 4 rows per layer, and of 3 for embedding and head
+ * - to n-1 ranks: 16 bytes a token for the statistics of o and down (forward), 8 (backward) per layer, 16
+ * for the loss
+ * and small sums once a step: norm gains, scales of tensors. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     double n = 2, M = 512, L = 2, C = 32, row = 4 * C, share = (n - 1) / n;
@@ -83,7 +83,7 @@ static void bytes_follow_the_formula(void **state) {
 int main(void) {
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 2)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(messages_make_no_difference),
         cmocka_unit_test(bytes_follow_the_formula),
     };

@@ -1,17 +1,17 @@
 /* mpi: 4
- * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the story of
- * one rank; a checkpoint of one layout goes on in others. */
+ * Tensor parallelism on four ranks, alone and with ZeRO, replicas and shared kv heads: the losses of one
+ * rank; a checkpoint of one layout resumes in others. */
 #include <unistd.h>
 
 #include "tests/mpi/tp.h"
 
-#define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the least: several stripes even in a tiny model */
+#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
+"--set", "train.bucket_bytes=4096"
 
-static const tp_shape shapes[] = {
-    {"tiny", {NULL}},
-    {"unequal vocabulary, heads' norms",
-     {"--set", "model.vocab=63", "--set", "model.qk_norm=true"}},
+         static const tp_shape shapes[] = {
+             {"tiny", {NULL}},
+             {"unequal vocabulary, heads' norms",
+              {"--set", "model.vocab=63", "--set", "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 4, two ranks a kv head", 0, {"--tp", "4"}},
@@ -30,12 +30,12 @@ static const tp_layout layouts[] = {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof *layouts };
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) tp_compare(shapes, &layouts[k]);
 }
 
-/* ---- a checkpoint of each layout goes on in others ------------------------------------------- */
+/* ---- a checkpoint of each layout resumes in other ones --------------------------------------- */
 
 static char dir[64];
 
@@ -48,7 +48,7 @@ static void run_part(fake_sink *f, const tp_layout *l, const char *stop_after,
     layout_part(f, words, resume_dir);
 }
 
-static void a_checkpoint_of_one_layout_goes_on_in_others(void **state) {
+static void a_checkpoint_of_one_layout_resumes_in_other_layouts(void **state) {
     (void)state;
     static const tp_layout others[] = {
         {"4 replicas", 0, {NULL}},
@@ -78,8 +78,8 @@ static void a_checkpoint_of_one_layout_goes_on_in_others(void **state) {
 int main(void) {
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
-        cmocka_unit_test(a_checkpoint_of_one_layout_goes_on_in_others),
+        cmocka_unit_test(same_records_as_one_rank),
+        cmocka_unit_test(a_checkpoint_of_one_layout_resumes_in_other_layouts),
     };
     return tp_end(cmocka_run_group_tests(tests, NULL, NULL));
 }

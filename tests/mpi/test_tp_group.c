@@ -1,7 +1,6 @@
 /* mpi: 4
- * The exchanges of a tensor-parallel group on 4 ranks and on 2 x 2, through memory
- * and through messages: what base/tp_group.h promises, for row counts that do not divide, arrays
- * larger than an outbox, and groups. */
+ * The exchanges of a tensor-parallel group on 4 ranks and on 2 x 2, through shared memory and by messages,
+ * as defined in base/tp_group.h: row counts that do not divide, arrays larger than an outbox, groups. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -71,7 +70,7 @@ static void gathers(bt_tp_group *t, size_t rows) {
     free(c);
 }
 
-/* a row is as long as a message: more messages than may be under way, and ranks that have one less */
+/* A row is as long as a message: more messages than may be in flight, and ranks with one less. */
 static void gathers_wide(bt_tp_group *t) {
     enum { ROWS = 41, WIDE = 256 << 10 };
     unsigned char *x[2] = {calloc(ROWS, WIDE), calloc(ROWS, WIDE)}, *want = malloc(WIDE);
@@ -119,8 +118,7 @@ static void shares_and_sums(bt_tp_group *t, size_t count) {
     free(all);
 }
 
-/* An exchange takes its time from the phase around it: a wait is one where the arrival of the others
- * is known. */
+/* An exchange is charged to its own phases; it counts as waiting if the arrival of the peers is known. */
 static void charges(bt_tp_group *t, bool messages) {
     enum { LATE_NS = 100000000 };
     shares_and_sums(t, 1);
@@ -137,7 +135,7 @@ static void charges(bt_tp_group *t, bool messages) {
     bt_span_end();
 }
 
-/* messages are counted by who sent them, a rank of the world; what goes through memory is none */
+/* Messages are counted by sender, a rank of the world; shared memory is not counted. */
 static void counts_senders(bt_tp_group *t, bool messages) {
     enum { BYTES = 100 };
     unsigned char mine[BYTES] = {0}, all[4 * BYTES];
@@ -172,7 +170,7 @@ static void exchanges(bool messages) {
     bt_tp_group_destroy(t);
 }
 
-/* bytes of this process's map in the lines that hold the word */
+/* Bytes of this process's mappings whose line contains the word. */
 static size_t mapped(const char *word) {
     char line[4400];
     size_t bytes = 0, from, to;
@@ -184,8 +182,8 @@ static size_t mapped(const char *word) {
     return bytes;
 }
 
-/* its memory is that of the plan, and goes with it */
-static void memory_is_given_back(void **state) {
+/* Its memory equals the plan and is freed with it. */
+static void memory_is_freed(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     enum { ROWS = 3, WIDE = 20000, PAGE = 4096 };
@@ -216,7 +214,7 @@ static void through_messages(void **state) {
 static int on_axis(bt_comm *c) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(through_memory),
                                        cmocka_unit_test(through_messages),
-                                       cmocka_unit_test(memory_is_given_back)};
+                                       cmocka_unit_test(memory_is_freed)};
     axis = c;
     me = bt_comm_rank(c);
     n = bt_comm_size(c);

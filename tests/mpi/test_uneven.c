@@ -1,9 +1,9 @@
 /* mpi: 4
  * timeout: 240
- * Tensor-parallel ranks that begin inside a kv head, as those of the published BitNet shape (20
- * heads, 5 kv heads) do: two neighbours hold the head between them. The story of one rank;
- * gradients element by element; every element counted and saved once; a checkpoint goes on in other
- * layouts; the bits of one rank when reproducible, of int8 gradients and heads' norms too. */
+ * Tensor-parallel ranks whose parts begin within a kv head, as with the published BitNet shape (20 heads, 5
+ * kv heads): two neighbours share the head. Losses of one rank; gradients element by element; every element
+ * counted and saved once; a checkpoint resumes in other layouts; the bits of one rank when reproducible,
+ * also with int8 gradients and norms of heads. */
 #include "engine/base/testing/testing.h"
 #include "tests/mpi/tp.h"
 
@@ -31,7 +31,7 @@ static const tp_layout layouts[] = {
     {"tp 2, zero 2", 2, {STRIPES, "--tp", "2", "--zero", "2", "--dp-shard", "2"}},
 };
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
     bt_testing_tp_messages = true; /* as between hosts */
@@ -56,8 +56,8 @@ static void gradients_equal_element_by_element(void **state) {
         layout_check_grads(rows[k].name, rows[k].words, &lonely_grads, 1e-4);
 }
 
-/* test_eight.c's formula for tp 4 alone, and once a step 2 (T-1)/T of the three kv heads that two
- * ranks share, of k and v */
+/* The formula of test_eight.c for tp 4 alone, and once a step 2 (T-1)/T of the three kv heads that two ranks
+ * share, for k and v. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     static const char *const words[] = {HEADS("20", "5"), "--tp", "4", NULL};
@@ -83,7 +83,7 @@ static void bytes_follow_the_formula(void **state) {
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-static void a_checkpoint_goes_on_in_other_layouts(void **state) {
+static void a_checkpoint_resumes_in_other_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
         {"tp 4", 0, {"--tp", "4"}},
@@ -133,9 +133,9 @@ static void reproducible_bits(void **state) {
     }
 }
 
-/* ---- which models can be shared out ---------------------------------------------------------- */
+/* ---- models that can be divided -------------------------------------------------------------- */
 
-static void parts_meet_in_one_kv_head(void **state) {
+static void two_parts_share_one_kv_head(void **state) {
     (void)state;
     bt_model_cfg m = bt_preset_find("bitnet-2b4t")->model, p;
     static const struct {
@@ -166,7 +166,7 @@ static void parts_meet_in_one_kv_head(void **state) {
                      BT_ARG);
     assert_string_equal(err.msg, "--tp 5 cannot share out model.d_ff = 6912 (use --tp 4)");
     m.H = 30;
-    /* five parts of six heads would have one kv head in three of them */
+    /* Five parts of six heads would put one kv head into three of them. */
     m.KV = 3;
     assert_int_equal(bt_slice_cfg(&p, &m, (bt_model_slice){.tp_rank = 0, .tp_size = 10}, &err),
                      BT_ARG);
@@ -179,11 +179,11 @@ int main(void) {
         tp_run(&lonely_exact[i], &exact_shapes[i], &(tp_layout){"one rank", 0, {EXACT}});
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_meet_in_one_kv_head),
+        cmocka_unit_test(two_parts_share_one_kv_head),
         cmocka_unit_test(gradients_equal_element_by_element),
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(a_checkpoint_goes_on_in_other_layouts),
+        cmocka_unit_test(a_checkpoint_resumes_in_other_layouts),
         cmocka_unit_test(reproducible_bits),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,15 +1,14 @@
 /* mpi: 4
- * ZeRO 1, 2 and 3 on four ranks in every cut of shards and replicas: the story of one rank; bytes
- * as the formula says; memory of the moments shared out. test_layouts.c takes checkpoints from one
- * layout to another. */
+ * ZeRO 1, 2 and 3 on four ranks with every division into shards and replicas: the losses of one rank; bytes
+ * by the formula; moments divided among ranks. test_layouts.c resumes checkpoints in other layouts. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
 
-#define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the least: several stripes even in a tiny model */
+#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
+"--set", "train.bucket_bytes=4096"
 
-static const struct layout {
+    static const struct layout {
     const char *name, *words[14];
     int shards;
     bool ternary;
@@ -33,9 +32,9 @@ static const struct layout {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-static fake_sink alone_first; /* its statistics are those of step 0 */
+static fake_sink alone_first; /* with the statistics of step 0 */
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
         layout_run(&together, layouts[k].words, NULL);
@@ -55,12 +54,11 @@ static void gradients_equal_tensor_by_tensor(void **state) {
     }
 }
 
-/* reduce-scatter (n-1)/n to the owners, (R-1)/R of the pieces among replicas... counted straight
- *     from the exchange:
- *     sums to owners      every rank sends (n-1)/n of the gradients
- *     replicas            every rank sends its 1/n to R-1 others
- *     weights             every rank sends its 1/S to S-1 others: 32 bits a parameter, or (ZeRO-3)
- *                         2 and a little a ternary one, in every gather */
+/* Bytes of a rank, counted in the exchange:
+ * - sums to owners: (n-1)/n of the gradients
+ * - replicas: its 1/n to R-1 ranks
+ * - weights: its 1/S to S-1 ranks; 32 bits a parameter, or (ZeRO-3) 2 and a little for a ternary one, in
+ * every gather */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
@@ -76,13 +74,13 @@ static void bytes_follow_the_formula(void **state) {
     }
 }
 
-static void moments_are_shared_out(void **state) {
+static void moments_are_divided(void **state) {
     (void)state;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
         bt_train_result r = layout_run(&together, layouts[k].words, NULL);
         double whole = 8.0 * (double)r.params / layouts[k].shards,
                mine = atof(fake_fact(&together, "arena.optimizer"));
-        /* a stripe is rounded up to a block for each rank */
+        /* A stripe is rounded up to a block for each rank. */
         double blocks = 8.0 * BT_SUM_BLOCK * 4;
         if (!(mine <= whole + blocks && mine > 0))
             fail_msg("%s: %.0f bytes of moments here, %.0f are a shard's", layouts[k].name, mine,
@@ -90,9 +88,8 @@ static void moments_are_shared_out(void **state) {
     }
 }
 
-/* ZeRO-3: every latent ternary weight lies with one rank of a replica and nowhere else (untouched
- * memory reads as zero). */
-static void latent_weights_lie_with_their_owner_only(void **state) {
+/* ZeRO-3: exactly one rank of a replica holds each latent ternary weight (untouched memory reads as zero). */
+static void only_the_owner_holds_a_latent_weight(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     for (size_t k = 0; k < N_LAYOUTS; k++) {
@@ -105,7 +102,7 @@ static void latent_weights_lie_with_their_owner_only(void **state) {
         assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
         const bt_params *p = bt_model_params(bt_trainer_model(t));
         const float *w = bt_model_weights(bt_trainer_model(t));
-        double here[2] = {0, 0}, all; /* latent values held; values there are */
+        double here[2] = {0, 0}, all; /* latent values held; number of values */
         for (size_t i = 0; i < p->n; i++) {
             if (!p->tensors[i].tern) continue;
             for (size_t e = 0; e < p->tensors[i].count; e++)
@@ -126,11 +123,11 @@ int main(void) {
     layout_run(&alone_first, one_step, NULL);
     if (!layout_begin(4)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(gradients_equal_tensor_by_tensor),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(moments_are_shared_out),
-        cmocka_unit_test(latent_weights_lie_with_their_owner_only),
+        cmocka_unit_test(moments_are_divided),
+        cmocka_unit_test(only_the_owner_holds_a_latent_weight),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);

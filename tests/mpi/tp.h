@@ -1,6 +1,5 @@
-/* tp.h - tests of tensor-parallel layouts, for several numbers of ranks: the same story as one rank
- * of the same shape, gradients and ternary statistics tensor by tensor (those of step 0), phases
- * that add up. */
+/* tp.h - tests of tensor-parallel layouts for several numbers of ranks: the records of one rank of the same
+ * shape, gradients and ternary statistics tensor by tensor (those of step 0), phases that add up. */
 #ifndef BT_TESTS_MPI_TP_H
 #define BT_TESTS_MPI_TP_H
 
@@ -27,12 +26,12 @@ static inline bt_train_result tp_run(fake_sink *f, const tp_shape *shape, const 
     return layout_run(f, words, NULL);
 }
 
-/* gradients and ternary statistics of step 0, tensor by tensor */
+/* Compares gradients and ternary statistics of step 0, tensor by tensor. */
 static inline void tp_same_tensors(void) {
     for (size_t i = 0; i < together.n_layers; i++) {
         for (int v = 0; v < BT_ML_COUNT; v++) {
             double a = alone.layers[i].v[v], b = together.layers[i].v[v];
-            /* what is sent, and one rank sends nothing */
+            /* bytes sent, of which one rank has none */
             if (v == BT_ML_RESIDUAL || v == BT_ML_GRAD_BITS) continue;
             assert_true(isnan(a) == isnan(b));
             if (!isnan(a))
@@ -42,8 +41,8 @@ static inline void tp_same_tensors(void) {
     }
 }
 
-/* Sums in another order may turn a rounding of the ternary or int8 grid, and one code is another
- * model: the bound is that of fp32 over all steps, the gradients' that of one step. */
+/* Sums in another order may change a rounding to the ternary or int8 grid, and one code gives another model:
+ * the bound is that of fp32 over all steps, the gradients' that of one step. */
 static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     alone = tp_lonely[l->shape].run;
     print_message("%s, %s\n", shapes[l->shape].name, l->name);
@@ -51,16 +50,16 @@ static inline void tp_compare(const tp_shape *shapes, const tp_layout *l) {
     layout_compare(1e-4);
     layout_conserves();
     const double *tp_group = layout_op("reduce_scatter", "tp", 0);
-    /* no tensor-parallel group: a rank each */
+    /* Without a tensor-parallel group each rank is alone. */
     bool one = strstr(l->name, "tp ") == NULL;
-    /* what the tensor-parallel group exchanged has its own rows */
+    /* Exchanges of the tensor-parallel group have their own rows. */
     assert_true(((tp_group ? tp_group : layout_op("all_reduce", "tp", 0)) == NULL) == one);
     assert_true(r.params > 0);
     tp_same_tensors();
 }
 
-/* A checkpoint that `writer` wrote after five of eight steps goes on in all the others with the
- * losses that it would have had. */
+/* A checkpoint that `writer` wrote after five of eight steps resumes in every other layout with the losses
+ * of the uninterrupted run. */
 static inline void tp_part(fake_sink *f, const tp_shape *shapes, const tp_layout *l,
                            const char *dir, const char *stop_after, const char *resume_dir) {
     const char *words[64] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
@@ -94,7 +93,7 @@ static inline void tp_goes_on(const tp_shape *shapes, const tp_layout *writer,
 
 /* ---- the bits of reproducible training ------------------------------------------------------- */
 
-/* what a step has, and how it computes, changes on the way */
+/* settings that change sizes and precision during the run */
 #define TP_CHANGING \
     "--set", "train.seq_ramp=0.4", "--set", "train.dense_steps=6", "--set", "model.logit_cap=8", \
         "--set", "model.init_out=zero"
@@ -109,7 +108,7 @@ static inline void tp_run_reproducible(fake_sink *f, const char *const *more) {
     layout_run(f, words, NULL);
 }
 
-/* of losses and gradient norms, of one rank's run and `together` */
+/* Compares the losses and gradient norms of one rank's run with those of `together`. */
 static inline void tp_same_bits(const fake_sink *one, size_t layout) {
     assert_int_equal(together.n_steps, LAYOUT_STEPS);
     for (size_t i = 0; i < LAYOUT_STEPS; i++) {
@@ -123,7 +122,7 @@ static inline void tp_same_bits(const fake_sink *one, size_t layout) {
     }
 }
 
-/* The runs of one rank come before MPI starts. */
+/* Runs of one rank are done before MPI starts. */
 static inline int tp_begin(const tp_shape *shapes, size_t n, int ranks) {
     for (size_t i = 0; i < n; i++) tp_run(&tp_lonely[i].run, &shapes[i], NULL);
     return layout_begin(ranks);

@@ -1,7 +1,6 @@
 /* mpi: 2
- * Ranks agree before they train: on the kernel set that all of them have, and that what must be the
- * same is the same. A difference in any setting is refused by its name, unless setting_scopes.def says that
- * it does not matter. */
+ * Before training all ranks agree on a kernel set that each of them supports, and check that equal settings
+ * are equal. A difference in any setting is refused by name, unless setting_scopes.def permits it. */
 #include <unistd.h>
 
 #include "engine/config/job_agreement.h"
@@ -14,7 +13,7 @@ static int me(void) { return bt_comm_rank(bt_comm_world()); }
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
-/* another value in the field of row i; what it is does not matter to the comparison */
+/* Changes the field of row i to any other value. */
 static void change(bt_run_cfg *cfg, const bt_opt *opt) {
     char *field = (char *)cfg + opt->offset;
     switch (opt->type) {
@@ -77,8 +76,8 @@ static void a_long_value_is_compared_to_its_end(void **state) {
     assert_non_null(strstr(err.msg, "differ in a text"));
 }
 
-/* The same data at another place is the same data; other data is not. */
-static void the_data_is_compared_by_what_is_in_it(void **state) {
+/* The same data at another path are accepted; other data are refused. */
+static void data_are_compared_by_content(void **state) {
     (void)state;
     char dir[64], path[96];
     layout_folder(dir);
@@ -108,8 +107,8 @@ static void the_data_is_compared_by_what_is_in_it(void **state) {
     layout_remove(dir);
 }
 
-/* A rank without its data fails before the others draw a prompt from theirs, which all ranks do together. */
-static void data_that_one_rank_lacks_end_the_start_of_all(void **state) {
+/* If one rank lacks its data, all ranks fail before they draw a prompt together. */
+static void data_missing_on_one_rank_end_the_start_of_all(void **state) {
     (void)state;
     char dir[64];
     layout_folder(dir);
@@ -140,7 +139,7 @@ static void data_that_one_rank_lacks_end_the_start_of_all(void **state) {
 
 /* ---- kernels --------------------------------------------------------------------------------- */
 
-/* agrees with one word a rank; rank 1's processor pretends to have no more than `pretends` */
+/* Runs the agreement with one argument per rank; rank 1's processor is limited to `pretends`. */
 static bt_code agree(const char *isa0, const char *isa1, const char *pretends,
                      bt_isa_agreement *out, bt_err *err) {
     char hook[32];
@@ -155,7 +154,7 @@ static bt_code agree(const char *isa0, const char *isa1, const char *pretends,
 static void ranks_take_the_best_set_that_all_have(void **state) {
     (void)state;
     static const struct {
-        bt_isa_level needs; /* of this machine */
+        bt_isa_level needs; /* requirement on this machine */
         const char *isa[2], *pretends, *agreed[2], *note;
     } rows[] = {
         {BT_LEVEL_GENERIC, {"auto", "auto"}, "", {"auto", "auto"}, ""},
@@ -199,7 +198,7 @@ static void ranks_take_the_best_set_that_all_have(void **state) {
     }
 }
 
-static void the_record_says_what_each_processor_has(void **state) {
+static void the_record_states_the_features_of_each_processor(void **state) {
     (void)state;
     bt_isa_agreement got;
     bt_err err;
@@ -244,9 +243,9 @@ static void openblas_is_common_where_it_is_the_same(void **state) {
     assert_string_equal(got.isa, "blas");
 }
 
-/* ---- what it is for -------------------------------------------------------------------------- */
+/* ---- training with common kernel sets -------------------------------------------------------- */
 
-/* trains 6 steps, weights compared after each; isa: of each rank, as it is */
+/* Trains 6 steps and compares the weights after each; isa: of each rank, without agreement. */
 static bt_code train_with(const char *const isa[2], const char *precision, bt_err *err) {
     bt_run_cfg cfg;
     TINY(&cfg, "--steps", "6", "--precision", precision, "--isa", isa[me()], "--check-weights", "1",
@@ -264,8 +263,8 @@ static bt_code train_with(const char *const isa[2], const char *precision, bt_er
     return code;
 }
 
-/* Sets of one level round the same, so that VNNI is no reason to give anything up; sets of two levels
- * do not, which is why ranks agree. */
+/* Sets of one level round equally, so VNNI does not matter; sets of two levels do not, which is why ranks
+ * agree. */
 static void sets_of_one_level_train_together(void **state) {
     (void)state;
     static const char *const avx2[2] = {"avx2", "avx2-plain"},
@@ -289,10 +288,10 @@ int main(void) {
         cmocka_unit_test(a_difference_in_a_setting_is_refused_by_name),
         cmocka_unit_test(every_scope_is_of_a_setting),
         cmocka_unit_test(a_long_value_is_compared_to_its_end),
-        cmocka_unit_test(the_data_is_compared_by_what_is_in_it),
-        cmocka_unit_test(data_that_one_rank_lacks_end_the_start_of_all),
+        cmocka_unit_test(data_are_compared_by_content),
+        cmocka_unit_test(data_missing_on_one_rank_end_the_start_of_all),
         cmocka_unit_test(ranks_take_the_best_set_that_all_have),
-        cmocka_unit_test(the_record_says_what_each_processor_has),
+        cmocka_unit_test(the_record_states_the_features_of_each_processor),
         cmocka_unit_test(a_set_that_a_processor_lacks_is_refused_by_rank_and_host),
         cmocka_unit_test(openblas_is_common_where_it_is_the_same),
         cmocka_unit_test(sets_of_one_level_train_together),
@@ -300,7 +299,7 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* others may wait for a rank that has given up */
+    /* Aborts, because the remaining ranks may wait for this one. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

@@ -1,8 +1,8 @@
 /* mpi: 4
  * timeout: 400
- * A NaN in one rank's own gradient. Once: the step is computed again, the rank is named, and the losses
- * are those of a run in which nothing happened. Each time one batch is computed: the batch is skipped,
- * which a checkpoint remembers, in any layout. */
+ * A NaN in one rank's gradient. If it occurs once, the step is computed again, the rank is named, and the
+ * losses equal those of an undisturbed run. If it recurs with a batch, the batch is skipped, which a
+ * checkpoint records, in any layout. */
 #include "engine/base/testing/testing.h"
 #include "engine/ckpt/ckpt.h"
 #include "tests/mpi/layouts.h"
@@ -12,7 +12,7 @@
 
 static const struct layout {
     const char *name, *words[12];
-    const char *tensor; /* of rank 1 */
+    const char *tensor; /* tensor of rank 1 */
 } layouts[] = {
     {"4 replicas", {STRIPES}, "layers.1.ffn_up"},
     {"without overlap", {STRIPES, "--set", "train.overlap=false"}, "embed"},
@@ -41,10 +41,10 @@ static void nan_at(int rank, const char *steps, const char *tensor) {
 
 static void no_nan(void) {
     assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
-    (void)bt_testing_nan(0, 0, ""); /* the next one may come once again */
+    (void)bt_testing_nan(0, 0, ""); /* Re-arms the NaN for the next run. */
 }
 
-/* what rank 0 heard is in f, on every rank */
+/* Copies the events of rank 0 to f on every rank. */
 static bt_code train(fake_sink *f, const struct layout *l, const char *const *more,
                      const char *resume, bt_train_result *r, bt_err *err) {
     const char *words[48] = {"--steps", "12"};
@@ -88,7 +88,7 @@ static void same_steps(const char *name, const fake_sink *a, const fake_sink *b,
     }
 }
 
-static void a_fault_that_comes_once_costs_one_computation(void **state) {
+static void a_single_fault_costs_one_computation(void **state) {
     (void)state;
     bt_train_result r;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
@@ -149,14 +149,14 @@ static void a_batch_that_is_bad_each_time_is_skipped(void **state) {
     }
 }
 
-/* the list in the newest checkpoint's manifest */
+/* Checks the list in the newest checkpoint's manifest. */
 static void assert_skipped(const char *dir, const char *list) {
     char path[1024];
     bt_ckpt_meta meta;
     bt_err err = BT_ERR_INIT;
     if (bt_ckpt_find(NULL, dir, path, sizeof path, &meta, NULL, &err) != BT_OK)
         fail_msg("%s", err.msg);
-    char *text = meta.state.data, *to = text; /* without white space */
+    char *text = meta.state.data, *to = text; /* removes white space */
     for (char *from = text; *from; from++)
         if (*from != ' ' && *from != '\n') *to++ = *from;
     *to = '\0';
@@ -164,9 +164,9 @@ static void assert_skipped(const char *dir, const char *list) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* From before the batch, from right behind it and from later; on the same ranks and as one replica of
- * four shards. */
-static void what_was_skipped_stays_so_over_a_resume(void **state) {
+/* Resumes from before the batch, directly behind it and later; on the same ranks and as one replica of four
+ * shards. */
+static void skipped_sequences_survive_a_resume(void **state) {
     (void)state;
     static const struct layout whole = {"whole", {REPRODUCIBLE}, ""},
                                shards = {
@@ -221,7 +221,7 @@ static void the_policy_decides(void **state) {
     assert_non_null(strstr(err.msg, "train.on_bad_step=retry ends the run"));
     assert_non_null(strstr(other.events[event_of(&other, "bad_step")].body, "\"ended\""));
     no_nan();
-    nan_at(3, "2", "layers.0.attn_k"); /* computed again it would be good */
+    nan_at(3, "2", "layers.0.attn_k"); /* A second computation would be good. */
     assert_int_equal(train(&other, &layouts[0], stop, "", &r, &err), BT_CHECK);
     assert_non_null(strstr(err.msg, "gradient of layers.0.attn_k is not finite"));
     assert_non_null(strstr(err.msg, "train.on_bad_step=stop ends the run"));
@@ -232,7 +232,7 @@ static void the_policy_decides(void **state) {
     no_nan();
 }
 
-/* One that falls on a bad step comes after the next good one. */
+/* A checkpoint due at a bad step is written after the next good one. */
 static void no_checkpoint_is_made_of_a_bad_step(void **state) {
     (void)state;
     char dir[64];
@@ -254,10 +254,10 @@ static void no_checkpoint_is_made_of_a_bad_step(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_fault_that_comes_once_costs_one_computation),
+        cmocka_unit_test(a_single_fault_costs_one_computation),
         cmocka_unit_test(ranks_that_err_at_once_are_all_named),
         cmocka_unit_test(a_batch_that_is_bad_each_time_is_skipped),
-        cmocka_unit_test(what_was_skipped_stays_so_over_a_resume),
+        cmocka_unit_test(skipped_sequences_survive_a_resume),
         cmocka_unit_test(too_many_in_a_row_end_the_run),
         cmocka_unit_test(the_policy_decides),
         cmocka_unit_test(no_checkpoint_is_made_of_a_bad_step),
@@ -265,7 +265,7 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* others may wait for a rank that has given up */
+    /* Aborts, because the remaining ranks may wait for this one. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

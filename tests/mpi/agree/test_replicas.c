@@ -1,15 +1,15 @@
 /* mpi: 4
- * Replicas' weights are compared by hash: equal in every layout, and a single bit that flips in one
- * rank's weights ends the training with the name of the tensor and the rank, on all ranks alike. */
+ * The weights of replicas are compared by hash: equal in every layout; a flipped bit in one rank's weights
+ * ends the training on all ranks with the name of the tensor and the rank. */
 #include "tests/mpi/layouts.h"
 
-#define STRIPES \
-    "--set", "train.bucket_bytes=4096" /* the least: several stripes even in a tiny model */
+#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
+"--set", "train.bucket_bytes=4096"
 #define EACH_STEP "--check-weights", "1"
 
-static const struct layout {
+    static const struct layout {
     const char *name, *words[14];
-    /* one that is compared, and one that no other rank holds (NULL: there is none) */
+    /* a tensor that is compared, and one that no other rank holds (NULL: there is none) */
     const char *compared, *alone;
 } layouts[] = {
     {"4 replicas", {STRIPES}, "layers.1.ffn_up", NULL},
@@ -85,7 +85,7 @@ static void a_flipped_bit_ends_the_training_by_name(void **state) {
         snprintf(tensor, sizeof tensor, "after step 3: '%s'", layouts[i].compared);
         if (code != BT_DAMAGED || !strstr(err.msg, tensor) || !strstr(err.msg, "rank 1 (host '"))
             fail_msg("%s: %d %s", layouts[i].name, (int)code, err.msg);
-        if (layouts[i].alone) { /* the price of a shard without replicas */
+        if (layouts[i].alone) { /* The flip is not detected in a shard without replicas. */
             flip(1, 3, layouts[i].alone);
             if (train(&layouts[i], each, &err) != BT_OK)
                 fail_msg("%s: %s", layouts[i].name, err.msg);
@@ -94,8 +94,8 @@ static void a_flipped_bit_ends_the_training_by_name(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* With four replicas the odd one is known, wherever it is; with two it is not. */
-static void the_odd_rank_is_named(void **state) {
+/* With four replicas the deviating rank is identified, wherever it is; with two it is not. */
+static void the_deviating_rank_is_named(void **state) {
     (void)state;
     static const char *const each[] = {EACH_STEP, NULL};
     bt_err err;
@@ -113,8 +113,8 @@ static void the_odd_rank_is_named(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* Gradients are sums over all ranks, the same on all: nothing else sees the flip. */
-static void without_the_comparison_nobody_notices(void **state) {
+/* Gradients are sums over all ranks and equal on all, so no other check detects the flip. */
+static void without_the_comparison_the_flip_is_undetected(void **state) {
     (void)state;
     static const char *const never[] = {"--check-weights", "0", NULL}, *const late[] = {
                                                                            "--check-weights", "4",
@@ -127,8 +127,8 @@ static void without_the_comparison_nobody_notices(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* Without a number: after the first step, after ten more, and at the end. */
-static void weights_are_compared_of_themselves(void **state) {
+/* The default interval: after the first step, after ten more, and at the end. */
+static void weights_are_compared_by_default(void **state) {
     (void)state;
     static const char *const by_cost[] = {"--check-weights", "-1", NULL}, *const longer[] = {
                                                                               "--check-weights",
@@ -146,7 +146,7 @@ static void weights_are_compared_of_themselves(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* The comparison before a checkpoint keeps one that is worth resuming from. */
+/* The comparison before a checkpoint prevents a checkpoint of unequal weights. */
 static void no_checkpoint_is_made_of_unequal_weights(void **state) {
     (void)state;
     char dir[64], command[160];
@@ -163,7 +163,7 @@ static void no_checkpoint_is_made_of_unequal_weights(void **state) {
         snprintf(command, sizeof command, "test \"$(ls %s | grep -c '^step-')\" = 1", dir);
         assert_int_equal(system(command), 0);
     }
-    /* and the training goes on from there */
+    /* Training resumes from there. */
     static const char *const words[] = {"--steps", "6", EACH_STEP, NULL};
     layout_part(&together, words, dir);
     assert_int_equal(together.n_steps, 4);
@@ -175,15 +175,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replicas_are_equal_in_every_layout),
         cmocka_unit_test(a_flipped_bit_ends_the_training_by_name),
-        cmocka_unit_test(the_odd_rank_is_named),
-        cmocka_unit_test(without_the_comparison_nobody_notices),
-        cmocka_unit_test(weights_are_compared_of_themselves),
+        cmocka_unit_test(the_deviating_rank_is_named),
+        cmocka_unit_test(without_the_comparison_the_flip_is_undetected),
+        cmocka_unit_test(weights_are_compared_by_default),
         cmocka_unit_test(no_checkpoint_is_made_of_unequal_weights),
     };
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    /* others may wait for a rank that has given up */
+    /* Aborts, because the remaining ranks may wait for this one. */
     if (failed) bt_comm_abort(1);
     bt_comm_finalize();
     return failed;

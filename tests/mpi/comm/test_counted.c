@@ -1,6 +1,6 @@
 /* mpi: 3
- * What comm.c promises beside the values of its collectives: every exchange is counted in its row of traffic.h, each
- * operation exists in each type, errors of MPI are returned, a communicator of one does without MPI. */
+ * comm.c beyond the values of its collectives: every exchange is counted in its row of traffic.h, each
+ * operation exists for each type, errors of MPI are returned, a communicator of one rank works without MPI. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,13 +19,13 @@
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/mpi/mailbox.h"
 
-static bt_comm *w, *alone; /* alone: a communicator of one, split off the world */
+static bt_comm *w, *alone; /* alone: a communicator of one rank, split from the world */
 static int rank, size;
 static bt_err err;
 
 /* ---- counters ---------------------------------------------------------------------------------- */
 
-/* what an exchange added to its row, and that it added nothing to others */
+/* Checks that an exchange was added to its row and to no other one. */
 static void counted(bt_coll kind, bt_axis axis, int64_t bytes, bool timed) {
     for (int c = 0; c < BT_COLL_COUNT; c++)
         for (int a = 0; a < BT_AXIS_COUNT; a++) {
@@ -94,7 +94,7 @@ static void every_operation_in_every_type(void **state) {
     (void)state;
     static const struct {
         bt_reduce_op op;
-        double want; /* of rank + 1, three ranks */
+        double want; /* of rank + 1 over three ranks */
     } rows[] = {{BT_SUM, 6}, {BT_MAX, 3}, {BT_MIN, 1}};
     for (size_t i = 0; i < 3; i++) {
         float f = (float)(rank + 1);
@@ -111,7 +111,7 @@ static void every_operation_in_every_type(void **state) {
     }
 }
 
-/* Open MPI's limit of one all-reduce does not show: a larger one goes in parts */
+/* Open MPI's limit of one all-reduce is hidden: a larger one is divided. */
 static void a_long_sum_goes_in_parts(void **state) {
     (void)state;
     const size_t n = (16 << 20) / sizeof(int64_t) + 3;
@@ -127,7 +127,7 @@ static void an_exchange_that_cannot_start(void **state) {
     bt_request r = {.active = true};
     int64_t x = 5;
     bool done = false;
-    /* of nothing: none is started */
+    /* An empty sum starts no request. */
     assert_int_equal(bt_all_reduce_i64_start(w, &x, 0, BT_SUM, &r, &err), BT_OK);
     assert_false(r.active);
     assert_int_equal(bt_request_test(&r, &done, &err), BT_OK);
@@ -147,12 +147,12 @@ static void an_exchange_that_cannot_start(void **state) {
     assert_int_equal(bt_mailbox_send(b, 0, &x, (size_t)INT_MAX + 1, 1, &err), BT_UNSUPPORTED);
     assert_string_equal(err.msg, "a message of 2147483648 bytes is longer than MPI can send");
     assert_int_equal(bt_mailbox_recv(b, 0, &x, (size_t)INT_MAX + 1, &err), BT_UNSUPPORTED);
-    assert_int_equal(bt_mailbox_wait(b, &err), BT_OK); /* nothing was posted */
+    assert_int_equal(bt_mailbox_wait(b, &err), BT_OK); /* No message was posted. */
     bt_mailbox_destroy(b);
     bt_mailbox_destroy(NULL);
 }
 
-/* an exchange of MPI fails: the error is returned and told with the rank that it failed on */
+/* If an exchange of MPI fails, the error is returned with the number of the rank. */
 static void errors_of_mpi_are_returned(void **state) {
     (void)state;
     char want[MPI_MAX_ERROR_STRING + 64], said[MPI_MAX_ERROR_STRING] = "";
@@ -189,7 +189,7 @@ static void errors_of_mpi_are_returned(void **state) {
     bt_mailbox_destroy(b);
 }
 
-static void one_rank_does_without_mpi(void **state) {
+static void one_rank_works_without_mpi(void **state) {
     (void)state;
     bt_request r = {.active = true};
     double d = 7, got[2] = {0, 0};
@@ -231,7 +231,7 @@ static void one_rank_does_without_mpi(void **state) {
     bt_comm_free(NULL);
 }
 
-/* the last first, and colours apart */
+/* Reverses the order of ranks and separates the colours. */
 static void a_split_orders_its_ranks_by_key(void **state) {
     (void)state;
     bt_comm *c = NULL;
@@ -247,14 +247,14 @@ static void a_split_orders_its_ranks_by_key(void **state) {
     bt_comm_free(c);
 }
 
-static int freed; /* communicators that MPI has given up */
+static int freed; /* communicators freed in MPI */
 static int count_freed(MPI_Comm c, int key, void *value, void *state) {
     (void)c, (void)key, (void)value, (void)state;
     freed++;
     return MPI_SUCCESS;
 }
 
-static void a_communicator_is_given_back(void **state) {
+static void a_communicator_is_freed(void **state) {
     (void)state;
     bt_comm *c = NULL;
     int key = MPI_KEYVAL_INVALID;
@@ -274,7 +274,7 @@ static void ranks_of_this_host(void **state) {
     assert_int_equal(bt_comm_local_size(), size);
     for (int r = 0; r < size; r++) assert_int_equal(bt_comm_host(r), 0);
     bt_comm_expect_hosts((const int[]){1, 1, 1, 1, 1},
-                         5); /* of ranks that the world has, MPI says it */
+                         5); /* For ranks of the world, the host name is MPI's. */
     for (int r = 0; r < size; r++) assert_int_equal(bt_comm_host(r), 0);
     assert_int_equal(bt_comm_host(size), size);
     bt_comm_expect_hosts(NULL, 0);
@@ -291,8 +291,8 @@ static void ranks_of_this_host(void **state) {
     assert_int_equal(strlen(text), 3);
 }
 
-/* where the lowest failing rank has no error of its own to tell, and where it knows whose the error is */
-static void agreement_without_words(void **state) {
+/* The lowest failing rank has no error message, and an error names another rank. */
+static void agreement_without_a_message(void **state) {
     (void)state;
     bt_err mine = BT_ERR_INIT;
     assert_int_equal(bt_agree(w, rank == 1 ? BT_IO : BT_OK, NULL), BT_IO);
@@ -315,23 +315,23 @@ int main(void) {
     rank = bt_comm_rank(w);
     size = bt_comm_size(w);
     if (bt_comm_split(&alone, w, rank, 0, &err) != BT_OK) return 1;
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_exchange_is_counted_in_its_row),
         cmocka_unit_test(every_operation_in_every_type),
         cmocka_unit_test(a_long_sum_goes_in_parts),
         cmocka_unit_test(an_exchange_that_cannot_start),
         cmocka_unit_test(errors_of_mpi_are_returned),
-        cmocka_unit_test(one_rank_does_without_mpi),
+        cmocka_unit_test(one_rank_works_without_mpi),
         cmocka_unit_test(a_split_orders_its_ranks_by_key),
-        cmocka_unit_test(a_communicator_is_given_back),
+        cmocka_unit_test(a_communicator_is_freed),
         cmocka_unit_test(ranks_of_this_host),
-        cmocka_unit_test(agreement_without_words),
+        cmocka_unit_test(agreement_without_a_message),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_free(alone);
     bt_comm_finalize();
-    /* what is left is a world of one, which ends again without effect */
+    /* A world of one rank remains, which may be finalized again without effect. */
     failed += bt_comm_size(w) != 1 || bt_comm_rank(w) != 0 || bt_comm_local_rank() != 0 ||
               bt_comm_local_size() != 1 || bt_comm_host(2) != 0 || w->mpi != MPI_COMM_NULL;
     bt_comm_finalize();

@@ -1,6 +1,6 @@
 /* mpi: 3
- * Ranks beside the exchanges of training: batches of messages, the model of a link, clocks on the scale of rank 0,
- * memory of a host. */
+ * Communication besides the exchanges of training: batches of messages, the model of a link, clocks relative
+ * to rank 0, shared memory of a host. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -59,7 +59,7 @@ static void a_batch_of_messages(void **state) {
         const int64_t took = bt_now_ns() - start;
         for (int by = 1; by <= 2; by++) {
             assert_int_equal(got[2 * by - 2],
-                             100 + others(by)); /* in the order in which both post them */
+                             100 + others(by)); /* in the order in which both ranks post them */
             assert_int_equal(got[2 * by - 1], 200 + others(by));
             memset(out, others(by) + 1, sizeof out);
             assert_memory_equal(in[by - 1], out, sizeof out);
@@ -81,7 +81,7 @@ static void a_batch_of_messages(void **state) {
         assert_int_equal(bt_mailbox_take_busy_ns(b), 0);
         assert_int_equal(begun, round);
     }
-    bt_mailbox_begin(b); /* a batch without messages is no exchange */
+    bt_mailbox_begin(b); /* A batch without messages is no exchange. */
     assert_int_equal(bt_mailbox_wait(b, &err), BT_OK);
     assert_int_equal(bt_traffic_get(BT_COLL_SEND, BT_AXIS_REPLICATE)->calls, 2);
     bt_traffic_count_in(NULL);
@@ -91,7 +91,7 @@ static void a_batch_of_messages(void **state) {
 
 /* ---- links, clocks, memory of a host ------------------------------------------------------------ */
 
-/* a busy machine gives no rate; what is given is one of a link */
+/* A busy machine gives no rate; a rate that is given is plausible. */
 static void links_are_measured(void **state) {
     (void)state;
     static const bt_link_work works[] = {
@@ -103,13 +103,14 @@ static void links_are_measured(void **state) {
     for (size_t i = 0; i < 3; i++) {
         bt_traffic_reset();
         assert_int_equal(bt_link_measure_long(&l, w, &works[i], &err), BT_OK);
-        /* ranks agree that they have memory, then on the time of a small round, and of a large one */
+        /* Ranks agree that they have memory, then on the time of a small and of a large round. */
         assert_int_equal(bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD)->calls, 3);
         assert_true(l.tried);
         assert_true(l.bytes_per_s == 0 ? l.latency_s == 0
                                        : l.latency_s >= 1e-9 && l.latency_s < 60);
         assert_true(l.bytes_per_s >= 0 && l.bytes_per_s <= 1e12);
-        same[0] = l.bytes_per_s, same[1] = -l.bytes_per_s; /* of the slowest rank: everybody's */
+        /* All ranks receive the slowest rank's values. */
+        same[0] = l.bytes_per_s, same[1] = -l.bytes_per_s;
         assert_int_equal(bt_all_reduce_f64(w, same, 2, BT_MAX, &err), BT_OK);
         assert_true(same[0] == l.bytes_per_s && same[1] == -l.bytes_per_s);
     }
@@ -122,16 +123,20 @@ static void clocks_are_those_of_rank_0(void **state) {
     bt_clock_sync s = {1, 2};
     int64_t error;
     bt_traffic_reset();
-    assert_int_equal(bt_clock_sync_measure(&s, w, &err), BT_OK); /* one host, one clock */
-    assert_int_equal(bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD)->calls, 1); /* all say so */
+    /* Ranks of one host share a clock. */
+    assert_int_equal(bt_clock_sync_measure(&s, w, &err), BT_OK);
+    /* All ranks report it. */
+    assert_int_equal(bt_traffic_get(BT_COLL_ALL_REDUCE, BT_AXIS_WORLD)->calls, 1);
     assert_true(s.offset_ns == 0 && s.error_ns == 0);
     assert_int_equal(bt_barrier(w, &err), BT_OK);
     const int64_t start = bt_now_ns();
     assert_int_equal(bt_clock_sync_ping(&s, w, &err), BT_OK);
     int64_t took = bt_now_ns() - start;
     assert_int_equal(bt_all_reduce_i64(w, &took, 1, BT_MAX, &err), BT_OK);
-    /* one clock after all: the offset is within the error, and that is half a trip, the same everywhere */
-    assert_true(s.error_ns > 0 && s.error_ns <= took / 24 / 2 + 1); /* of 24 trips the shortest */
+    /* Both ranks use one clock: the measured offset is within the error, which is half of a round trip and
+     * equal on all ranks. */
+    /* the shortest of 24 round trips */
+    assert_true(s.error_ns > 0 && s.error_ns <= took / 24 / 2 + 1);
     assert_true(llabs(s.offset_ns) <= s.error_ns);
     assert_true(rank > 0 || s.offset_ns == 0);
     error = s.error_ns;
@@ -165,7 +170,8 @@ static void memory_of_a_host_is_common(void **state) {
             m.at[k] = (unsigned char)(k + 1);
         assert_int_equal(bt_barrier(w, &err), BT_OK);
         for (size_t k = 0; k < sizes[i]; k++) assert_int_equal(m.at[k], (unsigned char)(k + 1));
-        assert_int_equal(open_files_of_this(), files); /* the mapping stays, its file does not */
+        /* The mapping remains, its file is removed. */
+        assert_int_equal(open_files_of_this(), files);
         assert_int_equal(bt_barrier(w, &err), BT_OK);
         bt_host_memory_release(&m);
         assert_true(!m.at && m.bytes == 0);
@@ -179,7 +185,7 @@ int main(void) {
     w = bt_comm_world();
     rank = bt_comm_rank(w);
     size = bt_comm_size(w);
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_of_messages),
         cmocka_unit_test(links_are_measured),

@@ -1,5 +1,5 @@
-/* one_rank_fails.c - rank 1 fails the second test, while rank 0 waits for it. No test of its own:
- * run_rank_failure.sh starts it. With an argument nobody fails. */
+/* one_rank_fails.c - rank 1 fails the second test while rank 0 waits for it; started by run_rank_failure.sh.
+ * With an argument no rank fails. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
 /* mpi: 2
- * One rank alone gets no memory, at every third place of this program at which it asks for some while a
- * training is resumed, or its layers become ternary: both ranks return the same error, and none waits for the
- * other. A lack of memory says nothing of a checkpoint: none is passed over for it. */
+ * One rank's allocation is refused, at every third place of this program while a training is resumed or its
+ * layers become ternary: both ranks return the same error, and neither waits for the other. A checkpoint is
+ * not skipped for lack of memory. */
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -22,14 +22,15 @@
 #define OWN_MEMORY 1
 #endif
 
-enum { EACH = 3 }; /* 1: all, which found what this test is for */
+enum { EACH = 3 }; /* 1: all places, as was used to find the faults */
 
-/* ---- the allocation that is refused ----------------------------------------------------------- */
+/* ---- the refused allocation ------------------------------------------------------------------- */
 
-static _Atomic int64_t asked = -1, refused = -1; /* since arm; asked -1: nothing is counted */
+/* count since arm; asked -1: allocations are not counted */
+static _Atomic int64_t asked = -1, refused = -1;
 static const void *own_program;
 
-/* MPI and other libraries get all they ask for */
+/* Allocations of MPI and other libraries are granted. */
 static bool refuse(const void *caller) {
     Dl_info at;
     if (asked < 0 || !dladdr(caller, &at) || at.dli_fbase != own_program) return false;
@@ -62,14 +63,15 @@ static void arm(int64_t which) {
     refused = me() == 1 ? which : -1;
 }
 
-/* true: the allocation came, and was refused */
+/* Returns true if the allocation was requested and refused. */
 static bool disarm(void) {
     const bool hit = refused >= 0 && asked > refused;
     asked = -1;
     return hit;
 }
 
-/* both ranks return the same, success or lack of memory; true: rank 1 got as far as the allocation */
+/* Checks that both ranks return the same: success or lack of memory. Returns true if rank 1 reached the
+ * allocation. */
 static bool alike(bt_code code, const bt_err *err, bool hit, int64_t which) {
     bt_err why = BT_ERR_INIT;
     int64_t same[3] = {code, -(int64_t)code, hit};
@@ -82,9 +84,9 @@ static bool alike(bt_code code, const bt_err *err, bool hit, int64_t which) {
     return same[2] > 0;
 }
 
-/* ---- what is made ------------------------------------------------------------------------------ */
+/* ---- created objects -------------------------------------------------------------------------- */
 
-static bt_trainer *made; /* by the newest of the functions below */
+static bt_trainer *made; /* created by the functions below */
 static const char *folder;
 
 static bt_code make(const bt_run_cfg *cfg, const char *resume_dir, bt_err *err) {
@@ -111,7 +113,7 @@ static void dense(const bt_run_cfg *cfg) {
     must(bt_trainer_steps(made, 1, &step_s, &err), &err);
 }
 
-/* `before`: all ranks get what they ask for; may be NULL */
+/* `before`: runs with all allocations granted; may be NULL */
 static void refuse_each(const bt_run_cfg *cfg, void (*before)(const bt_run_cfg *cfg),
                         bt_code (*run)(const bt_run_cfg *cfg, bt_err *err)) {
     int64_t which = 0, errors = 0;

@@ -1,7 +1,7 @@
 /* mpi: 2
- * Which codec a training uses: what a network that is fast enough leaves as it is, bit for bit; what a
- * budget asks for, and that a resumed run goes on with it; a tensor of which too much is owed
- * travels as fp32 from then on, and after two bad steps in a row all tensors by a codec that loses less. */
+ * Which codec a training uses: a fast network changes no bit; a budget selects a codec, with which a resumed
+ * run continues; a tensor with a large residual travels as fp32 from then on, and after two bad steps in a
+ * row all tensors use a codec that loses less. */
 #include <unistd.h>
 
 #include "engine/base/testing/testing.h"
@@ -34,7 +34,7 @@ static void a_wide_budget_changes_no_bit(void **state) {
     assert_string_equal(fake_fact(&together, "comm.budget"), "1000000Gbit");
 }
 
-/* The first step travels as fp32, and the rest as what is left when nothing is narrow enough. */
+/* The first step travels as fp32; the later ones use the last codec, because none is narrow enough. */
 static void a_narrow_budget_takes_the_strongest(void **state) {
     (void)state;
     static const char *const narrow[] = {"--comm-budget", "0.001kbit", NULL};
@@ -53,8 +53,8 @@ static void a_narrow_budget_takes_the_strongest(void **state) {
         layout_near(none.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 1e-3, "loss", i);
 }
 
-/* The dial's codec; and the second moment that AdamW holds since the warm-up, three steps here. */
-static void a_resumed_run_goes_on_as_it_was(void **state) {
+/* The codec of the dial, and the second moment that AdamW freezes after the warm-up, here of three steps. */
+static void a_resumed_run_continues_with_its_codec(void **state) {
     (void)state;
     char dir[64];
     static fake_sink rest;
@@ -75,7 +75,8 @@ static void a_resumed_run_goes_on_as_it_was(void **state) {
     }
 }
 
-/* the least second moment of the embedding over its mean, after a run that did not have most of its tokens */
+/* Returns the smallest second moment of the embedding relative to its mean, after a run without most of its
+ * tokens. */
 static double least_moment(const char *codec) {
     const char *words[] = {"--steps", "8", "--codec", codec, "--set", "model.vocab=4000", NULL};
     bt_run_cfg cfg;
@@ -100,14 +101,14 @@ static double least_moment(const char *codec) {
     return least / (sum / (double)x->count);
 }
 
-/* Not so small that a gradient, or what the codec loses of it, becomes a long step. */
-static void a_second_moment_that_is_held_is_not_small(void **state) {
+/* Frozen moments are large enough that neither a gradient nor encoding loss causes a long step. */
+static void frozen_second_moments_are_not_small(void **state) {
     (void)state;
     assert_true(least_moment("none") < 0.1 * least_moment("sign"));
     assert_true(least_moment("none") < 0.1 * least_moment("ternary"));
 }
 
-static void a_tensor_that_owes_too_much_travels_as_fp32(void **state) {
+static void a_tensor_with_a_large_residual_travels_as_fp32(void **state) {
     (void)state;
     static const char *const strict[] = {"--codec", "int8", "--set", "comm.residual_cap=1e-6",
                                          NULL},
@@ -123,13 +124,13 @@ static void a_tensor_that_owes_too_much_travels_as_fp32(void **state) {
     for (size_t i = 0; i < together.n_layers; i++)
         assert_true(together.layers[i].v[BT_ML_GRAD_BITS] == 32);
     assert_true(same(&first, 0, &together, 0, BT_DIAL_WINDOW));
-    /* what was owed came with the first step after */
+    /* The residual was added in the first step after the change. */
     for (size_t i = 0; i < LAYOUT_STEPS; i++)
         layout_near(first.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 1e-3, "loss", i);
 }
 
-/* Which a NaN in one rank's gradients makes of them, each time they are computed. */
-static void bad_steps_in_a_row_take_a_codec_away(void **state) {
+/* A NaN in one rank's gradients makes the steps bad, each time they are computed. */
+static void bad_steps_in_a_row_change_the_codec(void **state) {
     (void)state;
     static const char *const words[] = {"--codec", "int8", NULL};
     static const struct {
@@ -141,7 +142,7 @@ static void bad_steps_in_a_row_take_a_codec_away(void **state) {
         assert_int_equal(setenv("BITRAIN_TEST_NAN", rows[k].steps, 1), 0);
         (void)layout_run(&together, words, NULL);
         assert_int_equal(unsetenv("BITRAIN_TEST_NAN"), 0);
-        (void)bt_testing_nan(0, 0, ""); /* the next one may come once again */
+        (void)bt_testing_nan(0, 0, ""); /* Re-arms the NaN for the next run. */
         assert_int_equal(count(&together, "codec_fallback",
                                "2 bad steps in a row with --codec int8: gradients travel as bf16"),
                          rows[k].falls);
@@ -159,10 +160,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wide_budget_changes_no_bit),
         cmocka_unit_test(a_narrow_budget_takes_the_strongest),
-        cmocka_unit_test(a_resumed_run_goes_on_as_it_was),
-        cmocka_unit_test(a_second_moment_that_is_held_is_not_small),
-        cmocka_unit_test(a_tensor_that_owes_too_much_travels_as_fp32),
-        cmocka_unit_test(bad_steps_in_a_row_take_a_codec_away),
+        cmocka_unit_test(a_resumed_run_continues_with_its_codec),
+        cmocka_unit_test(frozen_second_moments_are_not_small),
+        cmocka_unit_test(a_tensor_with_a_large_residual_travels_as_fp32),
+        cmocka_unit_test(bad_steps_in_a_row_change_the_codec),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);

@@ -1,5 +1,5 @@
 /* mpi: 2
  * timeout: 200
- * What test_exact4.c asks of four ranks, of two. */
+ * The tests of test_exact4.c on two ranks. */
 #define RANKS 2
 #include "tests/mpi/grad/test_exact4.c"

@@ -1,5 +1,5 @@
 /* mpi: 3
  * timeout: 200
- * What test_exact4.c asks of four ranks, of three. */
+ * The tests of test_exact4.c on three ranks. */
 #define RANKS 3
 #include "tests/mpi/grad/test_exact4.c"

@@ -1,8 +1,8 @@
 /* mpi: 4
  * timeout: 300
- * --codec int8 in reproducible training: on four ranks, in every layout, the bits of one rank; other
- * bits than without the codec; fewer bytes; and a run goes on from its checkpoint bit for bit, in its
- * own layout and in another. */
+ * --codec int8 in reproducible training on four ranks: every layout has the bits of one rank; other bits
+ * than without the codec; fewer bytes; and a run resumes from its checkpoint bit for bit, in its own layout
+ * and another. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -16,7 +16,7 @@
 
 static const struct layout {
     const char *name, *words[12];
-    int ranks; /* 0: any number of them */
+    int ranks; /* 0: any number of ranks */
 } layouts[] = {
     {.name = "plain", .words = {NULL}},
     {.name = "plain, small buckets", .words = {STRIPES}},
@@ -63,14 +63,14 @@ static void every_layout_has_the_bits_of_one_rank(void **state) {
         assert_string_equal(fake_fact(&together, "codec"), "int8");
         if (!same(&alone, 0, &together, LAYOUT_STEPS)) fail_msg("%s: other bits", layouts[k].name);
     }
-    /* ranks of a host add first */
+    /* Ranks of a host add first. */
     assert_int_equal(setenv("BITRAIN_TEST_HOSTS", "2", 1), 0);
     (void)layout_run(&together, words_of(layouts[0].words), NULL);
     assert_int_equal(unsetenv("BITRAIN_TEST_HOSTS"), 0);
     assert_true(same(&alone, 0, &together, LAYOUT_STEPS));
 }
 
-static void it_rounds(void **state) {
+static void gradients_are_rounded(void **state) {
     (void)state;
     static const char *const none[] = {EXACT, "--codec", "none", NULL};
     (void)layout_run(&together, none, NULL);
@@ -79,9 +79,9 @@ static void it_rounds(void **state) {
         layout_near(alone.steps[i].v[BT_MS_LOSS], together.steps[i].v[BT_MS_LOSS], 0.05, "none", i);
 }
 
-/* From the second step on gradients are rounded: less than half the bytes of fp32, sums of four units
- * on each rank included. */
-static void it_saves(void **state) {
+/* From the second step on gradients are rounded: less than half the bytes of fp32, including sums of four
+ * units on each rank. */
+static void gradients_take_less_than_half_the_bytes(void **state) {
     (void)state;
     static const char *const words[] = {
         LAYOUT_WIDE, "--codec",      "int8", "--steps", "6", "--set", "train.reproducible=true",
@@ -93,7 +93,7 @@ static void it_saves(void **state) {
     assert_true(together.steps[0].v[BT_MS_BYTES_WIRE] > 0.9 * v[BT_MS_BYTES_LOGICAL]);
 }
 
-static void a_checkpoint_goes_on_bit_for_bit(void **state) {
+static void a_checkpoint_resumes_bit_for_bit(void **state) {
     (void)state;
     static fake_sink first, rest;
     char dir[64];
@@ -121,9 +121,9 @@ int main(void) {
     if (!layout_begin(RANKS)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_has_the_bits_of_one_rank),
-        cmocka_unit_test(it_rounds),
-        cmocka_unit_test(it_saves),
-        cmocka_unit_test(a_checkpoint_goes_on_bit_for_bit),
+        cmocka_unit_test(gradients_are_rounded),
+        cmocka_unit_test(gradients_take_less_than_half_the_bytes),
+        cmocka_unit_test(a_checkpoint_resumes_bit_for_bit),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);

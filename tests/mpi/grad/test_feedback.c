@@ -1,8 +1,8 @@
 /* mpi: 4
  * timeout: 300
- * Codecs with error feedback in training, in every layout: losses near those of one rank, the same
- * bits again, bytes by their formula; a checkpoint brings the residuals back: the same layout has the
- * bits of the uninterrupted run, in another one not an element of them is lost. */
+ * Codecs with error feedback in training, in every layout: losses near those of one rank, equal bits when
+ * repeated, bytes by their formula; a checkpoint restores the residuals: the same layout has the bits of the
+ * uninterrupted run, and another one loses no element. */
 #include <unistd.h>
 
 #include "engine/base/rng.h"
@@ -15,7 +15,7 @@
 typedef struct layout {
     const char *name, *words[12];
     int shards;     /* 1: plain */
-    double ternary; /* ZeRO-3: bits a ternary weight in the gather; else 32 */
+    double ternary; /* ZeRO-3: bits of a ternary weight in the gather; otherwise 32 */
 } layout;
 
 static const layout layouts[] = {
@@ -30,7 +30,7 @@ static const layout layouts[] = {
      .words = {STRIPES, "--zero", "2", "--dp-replicate", "2", "--dp-shard", "2"},
      .shards = 2,
      .ternary = 32},
-    /* how many bytes these send is other tests' matter */
+    /* The number of bytes of these layouts is tested elsewhere. */
     {.name = "2 x tp 2", .words = {STRIPES, "--tp", "2"}},
     {.name = "zero 3 x tp 2", .words = {STRIPES, "--tp", "2", "--dp-shard", "2", "--zero", "3"}},
     {.name = "2 x pp 2", .words = {STRIPES, "--pp", "2"}},
@@ -40,8 +40,8 @@ enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0], N_FORMULAS = 5, WORDS = 4
 
 static const struct feedback_codec {
     const char *name;
-    double tolerance; /* of twelve small steps' losses */
-    bool few;         /* in some layouts only: what is its own is not the layout */
+    double tolerance; /* sum of differences over twelve small steps */
+    bool few;         /* tested in some layouts only, because the layout does not matter to it */
 } codecs[] = {
     {"int8", 1e-3, false}, {"sign", 0.05, true}, {"topk", 0.05, true}, {"ternary", 0.05, true}};
 enum { N_CODECS = sizeof codecs / sizeof codecs[0] };
@@ -69,7 +69,7 @@ static bool same_losses(const fake_sink *a, const fake_sink *b) {
     return true;
 }
 
-static void every_layout_learns_alike_and_again(void **state) {
+static void every_layout_trains_equally_and_repeatably(void **state) {
     (void)state;
     static fake_sink first;
     for (size_t c = 0; c < N_CODECS; c++) {
@@ -91,7 +91,7 @@ static void every_layout_learns_alike_and_again(void **state) {
 
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
-/* Bytes of one payload that holds every gradient once, cut into parts of so many elements. */
+/* Bytes of one payload with every gradient once, divided into parts of this many elements. */
 static double gradient_bytes(const bt_codec *codec, size_t part) {
     bt_params p;
     bt_run_cfg cfg;
@@ -102,7 +102,7 @@ static double gradient_bytes(const bt_codec *codec, size_t part) {
     assert_int_equal(bt_params_init(&p, &m, (bt_model_slice){.tp_size = 1}, NULL), BT_OK);
     for (size_t at = 0; at < p.total; at += part) {
         size_t end = at + part < p.total ? at + part : p.total;
-        bytes += 8; /* its seal */
+        bytes += 8; /* the seal */
         for (size_t k = 0; k < p.n; k++) {
             const bt_tensor *t = &p.tensors[k];
             size_t a = t->offset > at ? t->offset : at,
@@ -134,7 +134,7 @@ static void bytes_follow_the_formula(void **state) {
                        gradient_bytes(codec->back ? codec->back : codec, 65536 / 4 / 4) * (R - 1) /
                            4 +
                        gather;
-            /* scales, arrival times and notes besides */
+            /* scales, arrival times and notes are additional */
             if (!(fabs(got / want - 1) < 0.02))
                 fail_msg("%s, %s: %.0f bytes a step and rank, the formula says %.0f", codec->name,
                          l->name, got, want);
@@ -146,7 +146,7 @@ static void bytes_follow_the_formula(void **state) {
 
 static char dir[64];
 
-/* words of eight steps that stop after so many */
+/* Settings of eight steps that stop after this many. */
 static void part_cfg(bt_run_cfg *cfg, const layout *l, const char *codec, const char *stop_after) {
     const char *words[WORDS + 8] = {"--steps", "8", "--lr", "1e-3", "--stop-after", stop_after};
     const char *const *more = with_codec(l, codec);
@@ -159,8 +159,8 @@ static void part_cfg(bt_run_cfg *cfg, const layout *l, const char *codec, const 
     tiny_cfg(cfg, words);
 }
 
-/* All ranks' residuals together, each element with a weight of its own place in its tensor; *size:
- * the sum of their magnitudes. */
+/* Sum of all ranks' residuals, each element weighted by its position in its tensor; *size: sum of their
+ * magnitudes. */
 static double owed_by_all(const bt_trainer *t, double *size) {
     const bt_residual *r = &((bt_codec_part *)bt_trainer_part(t, "codec"))->residual;
     double sum[2] = {0};
@@ -180,7 +180,7 @@ static double owed_by_all(const bt_trainer *t, double *size) {
     return sum[0];
 }
 
-/* Runs a part; what is owed at its beginning and its end. */
+/* Runs a part; returns the residuals at its beginning and end. */
 static void part(fake_sink *f, const layout *l, const char *codec, const char *stop_after,
                  const char *resume_dir, double owed[2]) {
     bt_run_cfg cfg;
@@ -200,7 +200,7 @@ static void part(fake_sink *f, const layout *l, const char *codec, const char *s
         bt_broadcast(bt_comm_world(), f, offsetof(fake_sink, last_checkpoint), 0, &err), BT_OK);
 }
 
-static void a_checkpoint_brings_residuals_back(void **state) {
+static void a_checkpoint_restores_residuals(void **state) {
     (void)state;
     static const size_t writers[] = {0, 3, 4, 6};
     static const layout none = {.name = "plain, without a codec", .words = {STRIPES}};
@@ -240,9 +240,9 @@ int main(void) {
     layout_run(&alone, NULL, NULL);
     if (!layout_begin(4)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_layout_learns_alike_and_again),
+        cmocka_unit_test(every_layout_trains_equally_and_repeatably),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(a_checkpoint_brings_residuals_back),
+        cmocka_unit_test(a_checkpoint_restores_residuals),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);

@@ -1,7 +1,7 @@
 /* mpi: 4
  * timeout: 200
- * parallel.gather=step and =flips in every ZeRO stage: the bits of ZeRO-1 with fp32 weights, through a
- * checkpoint as well; and fewer bytes, flips the fewest. */
+ * parallel.gather=step and =flips in every ZeRO stage: the bits of ZeRO-1 with fp32 weights, also after a
+ * checkpoint; fewer bytes, fewest with flips. */
 #include <unistd.h>
 
 #include "tests/mpi/layouts.h"
@@ -23,7 +23,7 @@ static const char *const hybrids[][14] = {
 };
 static const char *const others[][16] = {
     {STRIPES, "--zero", "1", "--set", "model.linear=dense"},
-    {STRIPES, "--zero", "1", "--set", "model.linear=dense", FLIPS}, /* as step */
+    {STRIPES, "--zero", "1", "--set", "model.linear=dense", FLIPS}, /* equal to "step" */
     {STRIPES, "--zero", "2", "--set", "model.tied=false", "--optimizer", "muon"},
     {STRIPES, "--zero", "2", "--set", "model.tied=false", "--optimizer", "muon", FLIPS},
     {STRIPES, "--zero", "1", "--pp", "2"},
@@ -63,7 +63,7 @@ static void no_gather_changes_a_bit(void **state) {
     }
 }
 
-/* bytes of the gather of a step, mean of the ranks, late in a run of many small steps */
+/* Returns the bytes of the gather of a step, mean over the ranks, late in a run of many small steps. */
 static double gathered(const char *zero, const char *gather) {
     char set[64];
     snprintf(set, sizeof set, "parallel.gather=%s", gather);
@@ -84,7 +84,7 @@ static void flips_are_the_least(void **state) {
     double fp32 = gathered("1", "layer"), step = gathered("1", "step"),
            flips = gathered("1", "flips"), linear = atof(fake_fact(&together, "params.linear")),
            params = atof(fake_fact(&together, "params"));
-    /* what is not ternary stays fp32 here (no products of bf16) */
+    /* Tensors that are not ternary remain fp32 here (no products of bf16). */
     double rest = 4 * (params - linear) * 0.75, codes = linear / 4 * 0.75;
     if (!(fabs(fp32 / (4 * params * 0.75) - 1) < 0.02 && fabs(step / (rest + codes) - 1) < 0.02))
         fail_msg("%.0f and %.0f bytes, not %.0f and %.0f", fp32, step, 4 * params * 0.75,
@@ -94,7 +94,7 @@ static void flips_are_the_least(void **state) {
     assert_true(gathered("3", "flips") == flips && gathered("2", "flips") == flips);
 }
 
-static void a_checkpoint_goes_on(void **state) {
+static void a_checkpoint_resumes(void **state) {
     (void)state;
     char dir[64];
     layout_folder(dir);
@@ -119,7 +119,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_gather_changes_a_bit),
         cmocka_unit_test(flips_are_the_least),
-        cmocka_unit_test(a_checkpoint_goes_on),
+        cmocka_unit_test(a_checkpoint_resumes),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);

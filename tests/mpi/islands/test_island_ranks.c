@@ -1,5 +1,5 @@
 /* mpi: 2
- * An island of several ranks: what it tells the hub of its steps is of all of them. */
+ * An island of several ranks reports the steps of all its ranks to the hub. */
 #include <math.h>
 
 #include "tests/engine/train/parts/scripted_hub.h"
@@ -50,7 +50,7 @@ int main(void) {
         cmocka_unit_test(of_a_pipeline),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    if (failed) bt_comm_abort(1); /* the other rank may wait */
+    if (failed) bt_comm_abort(1); /* Aborts, because the other rank may wait for this one. */
     bt_comm_finalize();
     return failed;
 }

@@ -1,11 +1,11 @@
 /* mpi: 4
  * timeout: 400
- * Pipelines whose stages have several chunks of layers, alone and with every other axis: the story of one
- * rank, its gradients element by element, its bits in reproducible training; bytes as the formula says;
- * a checkpoint of one layout goes on in others. */
+ * Pipelines whose stages have several chunks of layers, alone and with every other axis: losses and
+ * gradients of one rank, element by element, its bits in reproducible training; bytes by the formula; a
+ * checkpoint of one layout resumes in others. */
 #include "tests/mpi/tp.h"
 
-/* A small learning rate, so that no code turns: see test_pipeline.c */
+/* A small learning rate, so that no code changes by rounding: see test_pipeline.c. */
 #define DEEP "--set", "model.layers=8", "--lr", "3e-5"
 #define VIRTUAL(n) "--virtual-stages", n
 
@@ -34,7 +34,7 @@ static const tp_layout layouts[] = {
 
 static layout_grads lonely_grads;
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
 }
@@ -67,9 +67,9 @@ static void reproducible_keeps_the_bits(void **state) {
     }
 }
 
-/* A micro-batch's residual (M, C) leaves every virtual stage but the last, its gradient every one but the
- * first: twice as much from each rank as without chunks. The tied table (V, C) as ever: gradients up, weights
- * down. */
+/* A micro-batch's residual (M, C) is sent by every virtual stage except the last, and its gradient by every
+ * one except the first: twice as much from each rank as without chunks. The tied table (V, C) is unchanged:
+ * gradients to the first stage, weights to the last. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     static const tp_layout l = {"pp 4, 2 chunks",
@@ -89,7 +89,7 @@ static void bytes_follow_the_formula(void **state) {
     }
 }
 
-static void one_checkpoint_goes_on_in_other_layouts(void **state) {
+static void one_checkpoint_resumes_in_other_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
         {"pp 4, 2 chunks", 0, {"--pp", "4", VIRTUAL("2"), "--micro-batch", "2"}},
@@ -107,11 +107,11 @@ int main(void) {
     lonely_grads = layout_lonely_grads((const char *const[]){DEEP, NULL});
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(gradients_equal_element_by_element),
         cmocka_unit_test(reproducible_keeps_the_bits),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(one_checkpoint_goes_on_in_other_layouts),
+        cmocka_unit_test(one_checkpoint_resumes_in_other_layouts),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     layout_release_grads(&lonely_grads);

@@ -1,6 +1,6 @@
 /* mpi: 3
- * Messages between pipeline stages: each border in both ways, in a chain and in a ring of chunks, rounded or not;
- * tables between the first and the last stage; what of it is counted. */
+ * Messages between pipeline stages: each border in both directions, in a chain and in a ring of chunks,
+ * rounded or not; tables between the first and the last stage; counters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@ static bt_mesh mesh;
 static int stage;
 static bt_err err;
 
-/* what a border's message is: it differs by border, number and element, and bf16 holds it */
+/* A value that depends on border, number and element, and that bf16 represents exactly. */
 static float value(int border, int number, int i) {
     return (float)((border * 7 + number * 3 + i) % 128);
 }
@@ -40,7 +40,7 @@ static void check(const float *x, int border, int number) {
                      (double)x[i]);
 }
 
-/* what was counted since the reset: by the row of sends, and by who they came from */
+/* Checks the counters since the reset: by the row of sends, and by sender. */
 static void counted(int64_t calls, int64_t logical, int64_t wire, const int64_t *messages,
                     int64_t bytes_each) {
     const bt_traffic *t = bt_traffic_get(BT_COLL_SEND, BT_AXIS_PP);
@@ -57,7 +57,7 @@ static void counted(int64_t calls, int64_t logical, int64_t wire, const int64_t 
     bt_pairs_reset();
 }
 
-/* borders are those between two virtual stages: chunk c of stage s is virtual stage c * STAGES + s */
+/* Borders are those between two virtual stages: chunk c of stage s is virtual stage c * STAGES + s. */
 static void passes(bool bf16, int chunks) {
     const int last = chunks * STAGES - 1;
     const bt_pipe_cfg c = {.elems = ELEMS, .bf16 = bf16, .chunks = chunks};
@@ -66,7 +66,7 @@ static void passes(bool bf16, int chunks) {
     int64_t sent = 0, got[STAGES] = {0};
     bt_pipe *p = NULL;
     assert_int_equal(bt_pipe_create(&p, &mesh, &c, &err), BT_OK);
-    for (int round = 0; round < 2; round++) { /* a pipe is begun for every step */
+    for (int round = 0; round < 2; round++) { /* A pipe is created for every step. */
         const uint64_t wire = bt_comm_bytes_wire(), logical = bt_comm_bytes_logical();
         sent = 0;
         memset(got, 0, sizeof got);
@@ -87,7 +87,7 @@ static void passes(bool bf16, int chunks) {
                 if (to < 0 || to > last) continue;
                 fill(x, down ? v : 50 + to, m + 10 * round);
                 assert_int_equal(bt_pipe_send(p, way, x, &err), BT_OK);
-                memset(x, 0, sizeof x); /* the caller's again */
+                memset(x, 0, sizeof x); /* The buffer belongs to the caller again. */
                 sent++;
             }
         assert_int_equal(bt_pipe_end(p, &err), BT_OK);
@@ -115,7 +115,7 @@ static void a_ring_of_chunks(void **state) {
     passes(true, 3);
 }
 
-/* half to even */
+/* halfway cases round to even */
 static void values_are_rounded_where_asked(void **state) {
     (void)state;
     static const float given[] = {1, 1 + 1 / 256.0f, 1 + 3 / 256.0f, 1 + 5 / 1024.0f, -3.14159274f},
@@ -139,11 +139,11 @@ static void values_are_rounded_where_asked(void **state) {
     }
 }
 
-/* the end of a pipe is that of its messages: before a stage that begins late has taken one, it has not left */
+/* Destroying a pipe waits for its messages: it does not return before a late stage has received one. */
 static void the_end_waits_for_messages(void **state) {
     (void)state;
     static float x[ELEMS];
-    int64_t times[2] = {0, 0}; /* when the receiver began; when the sender had ended */
+    int64_t times[2] = {0, 0}; /* start of the receiver; end of the sender */
     bt_pipe *p = NULL;
     assert_int_equal(bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = ELEMS, .chunks = 1}, &err),
                      BT_OK);
@@ -158,7 +158,7 @@ static void the_end_waits_for_messages(void **state) {
     assert_int_equal(bt_pipe_end(p, &err), BT_OK);
     if (stage == 0) times[1] = bt_now_ns();
     assert_int_equal(bt_all_reduce_i64(bt_comm_world(), times, 2, BT_MAX, &err), BT_OK);
-    assert_true(times[1] > times[0]); /* ranks of a host share a clock */
+    assert_true(times[1] > times[0]); /* Ranks of a host share a clock. */
     bt_pipe_destroy(p);
 }
 
@@ -172,7 +172,7 @@ static void same(const unsigned char *x, int number) {
     assert_memory_equal(x, want, TABLE);
 }
 
-/* between the first and the last stage; those in the middle have no part in it */
+/* Tables are exchanged between the first and the last stage; the middle ones are not involved. */
 static void tables_pass_between_the_ends(void **state) {
     (void)state;
     enum { LAST = STAGES - 1 };
@@ -256,7 +256,7 @@ int main(void) {
         cmocka_unit_test(tables_pass_between_the_ends),
         cmocka_unit_test(a_sum_reaches_all),
     };
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_mesh_release(&mesh);
     bt_threads_release();

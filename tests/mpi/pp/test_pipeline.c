@@ -1,12 +1,12 @@
 /* mpi: 4
  * timeout: 400
- * Pipelines on four ranks, alone and with every other axis: the story of one rank, its gradients
- * element by element, its bits in reproducible training; bytes as the formula says; a checkpoint of
- * one layout goes on in others. */
+ * Pipelines on four ranks, alone and with every other axis: losses and gradients of one rank, element by
+ * element, its bits in reproducible training; bytes by the formula; a checkpoint of one layout resumes in
+ * others. */
 #include "tests/mpi/tp.h"
 
-/* Five layers at 3e-4 turn a code within twenty steps in some layouts (another sum order):
- * tests/mpi/layouts.h tells why that is another model. */
+/* Five layers at 3e-4 change a code by rounding within twenty steps in some layouts (another order of sums),
+ * which gives another model: see tests/mpi/layouts.h. */
 #define DEEP "--set", "model.layers=5", "--lr", "1e-4"
 
 static const tp_shape shapes[] = {
@@ -42,7 +42,7 @@ static const tp_layout layouts[] = {
 
 static layout_grads lonely_grads;
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
 }
@@ -77,9 +77,9 @@ static void reproducible_keeps_the_bits(void **state) {
     }
 }
 
-/* A micro-batch's residual (M, C) leaves every stage but the last, its gradient every stage but the
- * first; once a step the first and the last send each other the tied table (V, C): gradients up,
- * weights down. All in fp32. */
+/* A micro-batch's residual (M, C) is sent by every stage except the last, its gradient by every stage except
+ * the first; once a step the first and last stages exchange the tied table (V, C): gradients to the first,
+ * weights to the last. All are fp32. */
 static void check_bytes(const tp_layout *l, double bytes) {
     double steps = 4, M = 4 * 32, C = 32, V = 64, micros = 4;
     tp_run(&together, &shapes[0], l);
@@ -103,8 +103,8 @@ static void bytes_follow_the_formula(void **state) {
     check_bytes(&(tp_layout){"pp 4", 0, {FOUR_STAGES}}, 4);
 }
 
-/* comm.pipe=bf16: half of what is passed on, and losses near those of fp32 */
-static void residuals_travel_as_bf16_where_asked(void **state) {
+/* comm.pipe=bf16: half of the bytes between stages, and losses near those of fp32. */
+static void residuals_travel_as_bf16_on_request(void **state) {
     (void)state;
     static fake_sink plain;
     tp_run(&plain, &shapes[0], &(tp_layout){"pp 4", 0, {FOUR_STAGES}});
@@ -118,7 +118,7 @@ static void residuals_travel_as_bf16_where_asked(void **state) {
     assert_true(differs);
 }
 
-static void one_checkpoint_goes_on_in_other_layouts(void **state) {
+static void one_checkpoint_resumes_in_other_layouts(void **state) {
     (void)state;
     static const tp_layout all[] = {
         {"pp 4", 0, {"--pp", "4", "--micro-batch", "2"}},
@@ -137,12 +137,12 @@ int main(void) {
     lonely_grads = layout_lonely_grads((const char *const[]){DEEP, NULL});
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 4)) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_story_as_one_rank),
+        cmocka_unit_test(same_records_as_one_rank),
         cmocka_unit_test(gradients_equal_element_by_element),
         cmocka_unit_test(reproducible_keeps_the_bits),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(residuals_travel_as_bf16_where_asked),
-        cmocka_unit_test(one_checkpoint_goes_on_in_other_layouts),
+        cmocka_unit_test(residuals_travel_as_bf16_on_request),
+        cmocka_unit_test(one_checkpoint_resumes_in_other_layouts),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     layout_release_grads(&lonely_grads);

@@ -1,7 +1,7 @@
 /* mpi: 6
  * timeout: 200
- * Three stages, two replicas, and one of them with more micro-batches than the mean: as many are in
- * flight as the pipeline has stages. */
+ * Three stages, two replicas, one of them with more micro-batches than the mean: as many are in flight as
+ * the pipeline has stages. */
 #include "tests/mpi/tp.h"
 
 static const tp_shape shapes[] = {{"four layers", {"--set", "model.layers=4", "--lr", "1e-4"}}};
@@ -15,13 +15,13 @@ static const tp_layout layouts[] = {
     {"pp 3 x tp 2", 0, {"--pp", "3", "--tp", "2", "--micro-batch", "4"}},
 };
 
-static void same_story_as_one_rank(void **state) {
+static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
 }
 
 int main(void) {
     if (!tp_begin(shapes, sizeof shapes / sizeof *shapes, 6)) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_story_as_one_rank)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_records_as_one_rank)};
     return tp_end(cmocka_run_group_tests(tests, NULL, NULL));
 }

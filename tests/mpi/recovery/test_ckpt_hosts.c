@@ -1,7 +1,7 @@
 /* mpi: 2
- * Checkpoints on hosts whose folders are not shared: rank 0's list counts, all ranks take the newest one that each of
- * them has whole and that is the same on all, and say alike why others were passed over. The folder's relative name
- * is the same on both ranks, which work in folders of their own. */
+ * Checkpoints on hosts with separate folders: rank 0's list decides; all ranks use the newest one that each
+ * of them has, complete and equal, and report why newer ones were skipped. The relative name of the folder
+ * is the same on both ranks, whose working directories differ. */
 #include <sys/stat.h>
 
 #include "tests/engine/ckpt/ckpt_world.h"
@@ -26,7 +26,7 @@ static void empty(void) {
     meet();
 }
 
-/* a checkpoint that this rank writes by itself */
+/* Writes a checkpoint on this rank alone. */
 static void save(int64_t step) {
     static float x[100];
     bt_err err = BT_ERR_INIT;
@@ -39,14 +39,14 @@ static void save(int64_t step) {
     bt_ckpt_meta_release(&meta);
 }
 
-/* rank 1's folder gets what rank 0's has */
+/* Copies rank 0's folder to rank 1. */
 static void copy_to_other(void) {
     meet();
     if (me() == 1) shell("rm -rf out && cp -r ../0/out out");
     meet();
 }
 
-/* found by both ranks alike: the code, the path, why others were passed over, on rank 0 */
+/* Searches on both ranks; checks code, path and, on rank 0, the reasons for skipping. */
 static bt_code find_both(char *path, bt_text *why, bt_err *err) {
     bt_ckpt_meta meta;
     bt_err ignored = BT_ERR_INIT;
@@ -93,8 +93,8 @@ static void the_same_on_both_is_taken(void **state) {
     expect("out/step-000000000010", NULL);
 }
 
-/* of the same step and name, but of another save */
-static void another_one_of_the_same_name_is_not(void **state) {
+/* the same step and name, from another save */
+static void another_one_of_the_same_name_is_not_taken(void **state) {
     (void)state;
     empty();
     if (me() == 0) save(10);
@@ -108,7 +108,7 @@ static void another_one_of_the_same_name_is_not(void **state) {
     refuse(BT_FORMAT, "is another checkpoint on this host than on rank 0's");
 }
 
-static void one_that_a_rank_lacks_is_passed_over(void **state) {
+static void one_that_a_rank_lacks_is_skipped(void **state) {
     (void)state;
     empty();
     if (me() == 0) save(10);
@@ -116,7 +116,7 @@ static void one_that_a_rank_lacks_is_passed_over(void **state) {
     if (me() == 0) save(20);
     meet();
     expect("out/step-000000000010", "step-000000000020 passed over (rank 1): ");
-    /* that only another rank has: rank 0's list counts */
+    /* Only another rank has it, so it is not in rank 0's list. */
     if (me() == 0) shell("rm -rf out/step-000000000020");
     if (me() == 1) save(30);
     meet();
@@ -126,8 +126,8 @@ static void one_that_a_rank_lacks_is_passed_over(void **state) {
     refuse(BT_NOTFOUND, "no checkpoint in 'out'");
 }
 
-/* damaged on the host of the rank that hashes the file: its only one is rank 0's part */
-static void one_that_is_damaged_on_a_rank_is_passed_over(void **state) {
+/* Damaged on the host of the rank that verifies the file. */
+static void one_that_is_damaged_on_a_rank_is_skipped(void **state) {
     (void)state;
     empty();
     if (me() == 0) save(10);
@@ -143,8 +143,8 @@ static void one_that_is_damaged_on_a_rank_is_passed_over(void **state) {
     expect("out/step-000000000010", "step-000000000020 passed over (rank 0): ");
 }
 
-/* the other rank has no folder at all */
-static void a_rank_without_the_folder_says_so(void **state) {
+/* The other rank has no folder. */
+static void a_rank_without_the_folder_is_reported(void **state) {
     (void)state;
     empty();
     if (me() == 0) save(10);
@@ -170,13 +170,13 @@ int main(void) {
         bt_comm_abort(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_on_both_is_taken),
-        cmocka_unit_test(another_one_of_the_same_name_is_not),
-        cmocka_unit_test(one_that_a_rank_lacks_is_passed_over),
-        cmocka_unit_test(one_that_is_damaged_on_a_rank_is_passed_over),
-        cmocka_unit_test(a_rank_without_the_folder_says_so),
+        cmocka_unit_test(another_one_of_the_same_name_is_not_taken),
+        cmocka_unit_test(one_that_a_rank_lacks_is_skipped),
+        cmocka_unit_test(one_that_is_damaged_on_a_rank_is_skipped),
+        cmocka_unit_test(a_rank_without_the_folder_is_reported),
     };
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
-    if (rc) bt_comm_abort(1); /* the other may wait for this one */
+    if (rc) bt_comm_abort(1); /* Aborts, because the other rank may wait for this one. */
     meet();
     if (me() == 0) {
         snprintf(own, sizeof own, "rm -rf '%s'", base);

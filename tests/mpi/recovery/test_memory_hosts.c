@@ -1,7 +1,7 @@
 /* mpi: 4
- * A state in memory that is spread over two hosts of two ranks each: it comes back on all ranks, whichever
- * parts their hosts lack; after the loss of the second host the first has all of it; a part that is nowhere is
- * said on all ranks alike; nothing is left of what was sent. */
+ * A state in memory spread over two hosts of two ranks each: it is restored on all ranks, whichever parts
+ * their hosts lack; after the loss of the second host the first has all parts; a missing part is reported on
+ * all ranks; transferred copies are removed. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@
 #include "engine/ckpt/memory_state.h"
 #include "engine/ckpt/state.h"
 
-enum { RANKS = 4, EACH = 100000, N = RANKS * EACH }; /* a part has more than one section */
+enum { RANKS = 4, EACH = 100000, N = RANKS * EACH }; /* A part has more than one section. */
 
 static char base[64];
 static float part[EACH], whole[N];
@@ -32,7 +32,7 @@ static void hosts(const char *text) {
                      0);
 }
 
-/* each host has a folder of its own */
+/* Each host has its own folder. */
 static const char *folder(int host) {
     static char path[2][96];
     snprintf(path[host], sizeof path[host], "%s/%d/states", base, host);
@@ -53,7 +53,7 @@ static void write_step(bt_memory_state *m, int64_t step, bool publish) {
     bt_err err = BT_ERR_INIT;
     bt_text_put(&meta.state, "{\"progress\": {\"updates\": 5}}");
     for (int i = 0; i < EACH; i++) part[i] = value(step, me() * EACH + i);
-    meet(); /* as in a step */
+    meet(); /* all ranks, as in a step */
     check_ok(bt_memory_state_write(m, &meta, 9, &err), &err);
     if (publish) bt_memory_state_publish(m);
     bt_ckpt_meta_release(&meta);
@@ -80,7 +80,7 @@ static bt_memory_state *open_state(const char *dir, int attempt, const bt_memory
     return m;
 }
 
-/* the elements [first, first + count) out of the newest state; its code */
+/* Loads elements [first, first + count) from the newest state; returns the code. */
 static bt_code read_back(const char *dir, uint64_t first, uint64_t count, int64_t step,
                          bt_memory_id *id, bt_err *err) {
     bt_memory_found *f = NULL;
@@ -118,7 +118,7 @@ static int files_in(const char *dir, const char *with) {
     return n;
 }
 
-/* of host 1 everything, or what rank 0 of the first host keeps of rank 2's part */
+/* Removes everything on host 1, or on the first host rank 0's copy of rank 2's part. */
 static void lose(const char *what) {
     char cmd[256];
     meet();
@@ -127,7 +127,7 @@ static void lose(const char *what) {
     meet();
 }
 
-static void all_of_it_comes_back(void **state) {
+static void the_whole_state_is_restored(void **state) {
     (void)state;
     bt_err err;
     bt_memory_id id, seen;
@@ -136,7 +136,7 @@ static void all_of_it_comes_back(void **state) {
     bt_memory_state *m = open_state(dir, 1, NULL);
     for (int64_t step = 1; step <= 4; step++) write_step(m, step, true);
     meet();
-    /* rank 0's part speaks for all; each rank's own pair, and on the first host the copies */
+    /* Rank 0's part decides; each rank has its own pair, and the first host has the copies. */
     assert_true(bt_memory_state_find(folder(0), &seen, NULL));
     assert_int_equal(seen.step, 4);
     assert_int_equal(files_in(folder(0), "state-"), 8);
@@ -144,17 +144,18 @@ static void all_of_it_comes_back(void **state) {
     assert_int_equal(bt_memory_state_total(m) > (me() < 2 ? 4u : 2u) * EACH * sizeof(float), 1);
 
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
-    check_ok(read_back(dir, (uint64_t)me() * EACH, EACH, 4, &id, &err), &err); /* nothing is sent */
+    /* No message is sent. */
+    check_ok(read_back(dir, (uint64_t)me() * EACH, EACH, 4, &id, &err), &err);
     check_ok(read_back(dir, (uint64_t)(3 - me()) * EACH + 7, EACH - 9, 4, &id, &err), &err);
     assert_int_equal(files_in(dir, "copy"), 0);
 
-    /* what all wrote, but rank 0 has not made valid, is none */
+    /* A state that all ranks wrote, and rank 0 has not published, is not used. */
     write_step(m, 5, me() != 0);
     meet();
     check_ok(read_back(dir, 0, N, 4, &id, &err), &err);
     bt_memory_state_close(m);
 
-    /* the next attempt writes over the other state */
+    /* The next attempt overwrites the other state. */
     m = open_state(dir, 2, &id);
     write_step(m, 5, me() != 0);
     meet();
@@ -166,7 +167,7 @@ static void all_of_it_comes_back(void **state) {
     bt_memory_state_close(m);
 }
 
-/* the second host is lost: its parts are with the first. All four ranks are there now */
+/* The second host is lost and the first has its parts; all four ranks run there. */
 static void one_host_has_everything(void **state) {
     (void)state;
     bt_err err;
@@ -174,16 +175,16 @@ static void one_host_has_everything(void **state) {
     lose("1");
     hosts("4");
     check_ok(read_back(folder(0), 0, N, 5, &id, &err), &err);
-    /* it comes back, empty: it is sent what its ranks want */
+    /* The host returns empty and receives the parts that its ranks need. */
     hosts("2,2");
     check_ok(read_back(folder(me() / 2), (uint64_t)me() * EACH, EACH, 5, &id, &err), &err);
     assert_int_equal(files_in(folder(1), "state-"), 0);
-    /* which was the other's segment: of another host, whose ranks hold none */
+    /* another host's segment, of which its ranks have none */
     hosts("3,1");
     check_ok(read_back(folder(me() / 3), 0, N, 5, &id, &err), &err);
 }
 
-static void a_part_that_is_nowhere(void **state) {
+static void a_missing_part_is_reported(void **state) {
     (void)state;
     bt_err err;
     bt_memory_id id;
@@ -191,7 +192,7 @@ static void a_part_that_is_nowhere(void **state) {
     lose("0/states/state-00002-*");
     assert_int_equal(read_back(folder(me() / 2), 0, N, 5, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "has 3 of 4 ranks' parts of step 5"));
-    /* damaged while it lay there */
+    /* The copy was damaged after it was written. */
     bt_memory_state *m = open_state(folder(me() / 2), 3, NULL);
     write_step(m, 6, true);
     meet();
@@ -214,12 +215,12 @@ static void a_part_that_is_nowhere(void **state) {
     meet();
     assert_int_equal(read_back(folder(me() / 2), 0, N, 6, &id, &err), BT_FORMAT);
     assert_non_null(strstr(err.msg, "is damaged: 'w' weight, rank 3's part"));
-    /* who does not need it is not told */
+    /* Ranks that do not need it receive no error. */
     assert_int_equal(read_back(folder(me() / 2), 0, 3 * EACH, 6, &id, &err), BT_OK);
 }
 
-/* hosts in turn, the first one's parts nowhere else */
-static void who_keeps_whose(void **state) {
+/* Ranks alternate between hosts, so that the first host's parts have no copy. */
+static void each_part_has_its_keeper(void **state) {
     (void)state;
     static const struct {
         const char *hosts;
@@ -239,8 +240,8 @@ static void who_keeps_whose(void **state) {
     }
 }
 
-/* a folder that a supervisor holds stays */
-static void folders_go_with_their_states(void **state) {
+/* A folder locked by a supervisor remains. */
+static void folders_are_removed_with_their_states(void **state) {
     (void)state;
     char lock[128];
     hosts(NULL);
@@ -254,7 +255,7 @@ static void folders_go_with_their_states(void **state) {
         bt_memory_dir_remove(folder(0));
         *strrchr(lock, '/') = '\0';
         assert_int_equal(access(lock, F_OK), -1);
-        /* somebody else's */
+        /* belongs to another user */
         assert_int_equal(symlink("/dev/shm", lock), 0);
         assert_int_equal(bt_memory_dir_make(folder(0), &err), BT_IO);
         assert_int_equal(unlink(lock), 0);
@@ -270,14 +271,14 @@ int main(void) {
     strcpy(base, "/dev/shm/bt-spread-XXXXXX");
     if (me() == 0 && !mkdtemp(base)) bt_comm_abort(1);
     if (bt_broadcast(bt_comm_world(), base, sizeof base, 0, &err) != BT_OK) return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_keeps_whose),
-                                       cmocka_unit_test(all_of_it_comes_back),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_part_has_its_keeper),
+                                       cmocka_unit_test(the_whole_state_is_restored),
                                        cmocka_unit_test(one_host_has_everything),
-                                       cmocka_unit_test(a_part_that_is_nowhere),
-                                       cmocka_unit_test(folders_go_with_their_states)};
+                                       cmocka_unit_test(a_missing_part_is_reported),
+                                       cmocka_unit_test(folders_are_removed_with_their_states)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", base);
-    if (failed) bt_comm_abort(1); /* the others may wait for this one */
+    if (failed) bt_comm_abort(1); /* Aborts, because the remaining ranks may wait for this one. */
     if (me() == 0 && system(cmd) != 0) return 1;
     bt_comm_finalize();
     return 0;

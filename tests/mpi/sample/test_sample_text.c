@@ -1,6 +1,6 @@
 /* mpi: 2
- * The text that a model writes at its validations: the same on one rank and in every layout, from the
- * prompt that was asked for, and of another model another text. */
+ * The text that a model generates at validations: equal on one rank and in every layout, begins with the
+ * given prompt, and differs between models. */
 #include "tests/engine/data/data_fixture.h"
 #include "tests/mpi/layouts.h"
 
@@ -19,7 +19,7 @@ static void write_data(void) {
     snprintf(data_path, sizeof data_path, "%s", fixture_text("text.txt", text));
 }
 
-/* the run's sample texts, in order, as the events' bodies tell them */
+/* the run's sample texts in order, from the bodies of events */
 typedef struct samples {
     size_t n;
     char body[8][256];
@@ -89,7 +89,7 @@ static void a_text_for_every_validation_of_what_was_learned(void **state) {
     assert_string_not_equal(lonely.body[0], lonely.body[5]);
 }
 
-static void the_prompt_is_what_was_asked_for(void **state) {
+static void the_configured_prompt_is_used(void **state) {
     (void)state;
     static const char *const words[] = {"--set", "train.sample_prompt=Dogs ran", NULL};
     samples s = run(data_path, words);
@@ -97,7 +97,7 @@ static void the_prompt_is_what_was_asked_for(void **state) {
     assert_non_null(strstr(s.body[0], "\"prompt\":\"Dogs ran\""));
 }
 
-/* one on each line of a file; each has a text at every validation */
+/* One prompt per line of a file; each has a text at every validation. */
 static void prompts_of_a_file_have_a_text_each(void **state) {
     (void)state;
     static char setting[340];
@@ -105,7 +105,7 @@ static void prompts_of_a_file_have_a_text_each(void **state) {
              fixture_text("prompts.txt", "Dogs ran\r\n\nthe cat \n"));
     const char *const words[] = {"--set", setting, NULL};
     samples s = run(data_path, words);
-    assert_int_equal(s.n, 8); /* of twelve: more have no room here */
+    assert_int_equal(s.n, 8); /* eight of twelve; the rest exceed the array */
     for (size_t i = 0; i < s.n; i++) {
         assert_int_equal(s.step[i], 4 * (i / 2) + 3);
         assert_non_null(
@@ -113,7 +113,7 @@ static void prompts_of_a_file_have_a_text_each(void **state) {
     }
 }
 
-static void none_is_written_where_none_is_wanted(void **state) {
+static void no_text_is_written_by_default(void **state) {
     (void)state;
     static const char *const none[] = {"--set", "train.sample_tokens=0", NULL};
     assert_int_equal(run(data_path, none).n, 0);
@@ -133,7 +133,8 @@ static void refused(const char *setting, const char *says) {
     bt_threads_release();
 }
 
-/* a prompt that fills the sequence (32 tokens) ends the run with a line that says so, as a file without one */
+/* A prompt that fills the sequence (32 tokens) ends the run with an error, and so does a file without
+ * prompts. */
 static void impossible_prompts_are_refused(void **state) {
     (void)state;
     char setting[340];
@@ -155,8 +156,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layout_writes_the_text_of_one_rank),
         cmocka_unit_test(a_text_for_every_validation_of_what_was_learned),
-        cmocka_unit_test(the_prompt_is_what_was_asked_for),
-        cmocka_unit_test(none_is_written_where_none_is_wanted),
+        cmocka_unit_test(the_configured_prompt_is_used),
+        cmocka_unit_test(no_text_is_written_by_default),
         cmocka_unit_test(prompts_of_a_file_have_a_text_each),
         cmocka_unit_test(impossible_prompts_are_refused),
     };

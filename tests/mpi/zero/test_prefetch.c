@@ -1,6 +1,6 @@
 /* mpi: 3
- * Parts of shards that are gathered one after the other in every walk, with shards that have none of a part and ranks
- * that pass unequally often, one of them late. */
+ * Parts of shards gathered one after the other in every walk, with shards that lack a part and ranks with
+ * unequal numbers of passes, one of them late. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/shard/weight_prefetch.h"
 
-/* some messages go at once, some ask first */
+/* Short messages are sent eagerly, long ones after a request. */
 enum { PARTS = 5, RANKS = 3, LONGEST = 200000 };
 
 static size_t size_of(int shard, size_t part) {
@@ -35,14 +35,14 @@ static void check_part(const bt_prefetch *f, int round, size_t part) {
     }
 }
 
-/* all visits of `passes` passes; returns how many parts came */
+/* Visits all parts of `passes` passes; returns how many parts were received. */
 static size_t walk(bt_prefetch *f, bt_passes kind, int round, size_t passes, bool late) {
     size_t came = 0, here = PARTS;
     bt_err err = BT_ERR_INIT;
     for (size_t p = 0; p < passes; p++) {
         for (size_t k = 0; k < (kind == BT_PASSES_FORWARD_BACKWARD ? 2 * PARTS : PARTS); k++) {
             size_t part = k < PARTS ? k : 2 * PARTS - 1 - k;
-            if (part == here) continue; /* of the turn */
+            if (part == here) continue; /* current part */
             if (came > 0) assert_int_equal(bt_prefetch_next(f, &err), BT_OK);
             if (late) bt_sleep_ns(2000000);
             assert_int_equal(bt_prefetch_wait(f, part, &err), BT_OK);
@@ -55,7 +55,7 @@ static size_t walk(bt_prefetch *f, bt_passes kind, int round, size_t passes, boo
     return came;
 }
 
-static void parts_come_in_every_walk(void **state) {
+static void parts_are_received_in_every_walk(void **state) {
     (void)state;
     bt_mesh mesh;
     bt_prefetch *f;
@@ -126,8 +126,8 @@ int main(void) {
     if (bt_comm_init(&err) != BT_OK || bt_comm_size(bt_comm_world()) != RANKS ||
         bt_threads_init(1, &err) != BT_OK)
         return 1;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_come_in_every_walk)};
-    alarm(30); /* one that waits for ever fails */
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parts_are_received_in_every_walk)};
+    alarm(30); /* ends a test that hangs */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_threads_release();
     bt_comm_finalize();

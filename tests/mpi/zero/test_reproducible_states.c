@@ -43,8 +43,8 @@ static void the_bits_of_one_rank(void **state) {
     static const bt_step_metric exact[] = {BT_MS_LOSS, BT_MS_GRAD_NORM};
     for (size_t k = 0; k < N_KINDS; k++)
         for (size_t l = 0; l < N_LAYOUTS; l++) {
-            /* log8 with bf16 weights in every layout; the others with ZeRO-3, alone and with tp; AdamW's
-             * log8 and Muon with ZeRO-1 and the gather of flips too */
+            /* Combinations: log8 with bf16 weights in every layout; the remaining formats with ZeRO-3, alone
+             * and with tp; AdamW's log8 and Muon also with ZeRO-1 and the gather of flips. */
             if (k != 2 && l != 3 && l != 5 && !((k == 0 || k == 4) && (l == 1 || l == 7))) continue;
             run(&together, k, layouts[l]);
             assert_int_equal(together.n_steps, STEPS);
@@ -61,7 +61,7 @@ static void the_bits_of_one_rank(void **state) {
         }
 }
 
-/* they are other numbers than fp32's, and close to them */
+/* The losses differ from those of fp32, and are near them. */
 static void the_losses_are_near_those_of_fp32(void **state) {
     (void)state;
     for (size_t k = 0; k < 4; k++) {

@@ -1,6 +1,6 @@
 /* mpi: 3
- * What shards send each other: values of ranges that cut pieces anywhere, stripe by stripe; ternary codes as what has
- * changed of them, step by step; what of it is counted. */
+ * Messages between shards: values of ranges at any position, stripe by stripe; changed ternary codes, step
+ * by step; counters. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,8 +45,8 @@ static int owner(size_t i) {
     return -1;
 }
 
-/* ranges of two kinds of values with gaps between them, which are not touched */
-static void pieces_go_to_all(void **state) {
+/* Ranges of two kinds of values with gaps between them, which do not change. */
+static void pieces_are_sent_to_all(void **state) {
     (void)state;
     enum { N = 5 };
     const bt_range at[N] = {
@@ -77,7 +77,8 @@ static void pieces_go_to_all(void **state) {
         }
         reset();
         const uint64_t wire = bt_comm_bytes_wire(), logical = bt_comm_bytes_logical();
-        assert_int_equal(bt_shard_all_gather_finish(g, &err), BT_OK); /* nothing was started */
+        /* No exchange was started. */
+        assert_int_equal(bt_shard_all_gather_finish(g, &err), BT_OK);
         assert_int_equal(bt_traffic_get(BT_COLL_ALL_GATHER, BT_AXIS_SHARD)->calls, 0);
         for (size_t s = 0; s < shards.n_stripes; s++) {
             assert_int_equal(bt_shard_all_gather_start(g, s, &err), BT_OK);
@@ -112,13 +113,13 @@ static void pieces_go_to_all(void **state) {
 
 /* ---- codes -------------------------------------------------------------------------------------- */
 
-/* of a step; the last shard has none */
+/* codes of a step; the last shard has none */
 static size_t codes_of(int shard, int step, unsigned char *x) {
     static const size_t sizes[] = {4001, 60, 0};
     for (size_t i = 0; i < sizes[shard]; i++) {
         unsigned v = 0;
         for (int k = 0; k < 4;
-             k++) { /* one in a hundred differs from step to step, all differ in step 3 */
+             k++) { /* One in a hundred changes from step to step; all change in step 3. */
             const uint64_t u = bt_rng_u64(5, (uint64_t)(shard + 10 * step), 4 * i + (uint64_t)k),
                            still = bt_rng_u64(5, (uint64_t)shard, 4 * i + (uint64_t)k);
             v |= (unsigned)((u % 100 == 0 || step == 3 ? u / 100 : still) % 3) << 2 * k;
@@ -128,7 +129,7 @@ static size_t codes_of(int shard, int step, unsigned char *x) {
     return sizes[shard];
 }
 
-static void changed_codes_go_to_all(void **state) {
+static void changed_codes_are_sent_to_all(void **state) {
     (void)state;
     static unsigned char own[4001], want[4001], before[4001], message[4001 + BT_FLIPS_HEAD];
     size_t sizes[RANKS];
@@ -166,10 +167,10 @@ int main(void) {
         return 1;
     me = bt_comm_rank(mesh.shard);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(pieces_go_to_all),
-        cmocka_unit_test(changed_codes_go_to_all),
+        cmocka_unit_test(pieces_are_sent_to_all),
+        cmocka_unit_test(changed_codes_are_sent_to_all),
     };
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_mesh_release(&mesh);
     bt_comm_finalize();

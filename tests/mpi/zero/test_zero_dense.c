@@ -1,8 +1,8 @@
 /* mpi: 4
  * timeout: 200
- * ZeRO-3 of weights that are no ternary codes: dense layers, embedding and head. In every layout the
- * bits of one rank, with products of fp32 and (where this machine has them) of bf16; latent weights
- * with their owners only; bytes as the formula says; checkpoints from one layout to another. */
+ * ZeRO-3 of weights that are not ternary: dense layers, embedding and head. Every layout has the bits of one
+ * rank, with fp32 products and (if this machine has them) bf16 products; only owners hold latent weights;
+ * bytes by the formula; checkpoints resume in other layouts. */
 #include <unistd.h>
 
 #include "engine/kernels/table/kernels.h"
@@ -58,7 +58,7 @@ static void words_of(const char *words[WORDS], size_t shape, const char *const *
     words[n] = NULL;
 }
 
-/* products of bf16 are tested where this processor has them */
+/* bf16 products are tested if this processor has them. */
 static bool here(size_t shape) {
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_kernels_select("auto", &err), BT_OK);
@@ -84,7 +84,7 @@ static void the_bits_of_one_rank(void **state) {
     const char *words[WORDS];
     for (size_t s = 0; s < N_SHAPES; s++) {
         for (size_t k = 0; here(s) && k < N_LAYOUTS; k++) {
-            /* the other two shapes have these layouts */
+            /* The other two shapes have these layouts. */
             if (s % 2 == 0 && k % 2 == 0) continue;
             words_of(words, s, layouts[k].words);
             layout_run(&together, words, NULL);
@@ -95,9 +95,9 @@ static void the_bits_of_one_rank(void **state) {
     }
 }
 
-/* Every latent weight that is shared out lies with one rank of a replica and nowhere else
- * (untouched memory reads as zero); norms lie with all. */
-static void latent_weights_lie_with_their_owner_only(void **state) {
+/* Exactly one rank of a replica holds each divided latent weight (untouched memory reads as zero); all ranks
+ * hold the norms. */
+static void only_the_owner_holds_a_latent_weight(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     const char *words[WORDS];
@@ -128,8 +128,8 @@ static void latent_weights_lie_with_their_owner_only(void **state) {
     }
 }
 
-/* A rank sends 1/4 of the gradients to 3 others, and 1/4 of the weights: those of dense layers in
- * every gather, as bf16 or fp32; embedding and head once, as bf16 or fp32; norms once. */
+/* A rank sends 1/4 of the gradients to 3 ranks, and 1/4 of the weights: those of dense layers in every
+ * gather, as bf16 or fp32; embedding and head once, as bf16 or fp32; norms once. */
 static void bytes_follow_the_formula(void **state) {
     (void)state;
     for (size_t s = 0; s < N_SHAPES; s++) {
@@ -145,7 +145,7 @@ static void bytes_follow_the_formula(void **state) {
                            value = shapes[s].half ? 2 : 4,
                            gathers = layout_gathers(once == 1, 4, 2);
             assert_true(linear > 0 && linear < all);
-            /* norms are a thousandth */
+            /* Norms are a thousandth of it. */
             double want = 0.75 * (4 * all + gathers * value * linear + value * (all - linear));
             if (!(fabs(got / want - 1) < 0.01))
                 fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", shapes[s].name,
@@ -167,7 +167,7 @@ static void part(fake_sink *f, size_t shape, const char *const *layout, const ch
     layout_part(f, words, resume_dir);
 }
 
-static void a_checkpoint_goes_on_in_every_layout(void **state) {
+static void a_checkpoint_resumes_in_every_layout(void **state) {
     (void)state;
     static fake_sink whole, first, rest;
     static const size_t writers[] = {3, 0, 8};
@@ -199,9 +199,9 @@ int main(void) {
     if (!layout_begin(4)) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_bits_of_one_rank),
-        cmocka_unit_test(latent_weights_lie_with_their_owner_only),
+        cmocka_unit_test(only_the_owner_holds_a_latent_weight),
         cmocka_unit_test(bytes_follow_the_formula),
-        cmocka_unit_test(a_checkpoint_goes_on_in_every_layout),
+        cmocka_unit_test(a_checkpoint_resumes_in_every_layout),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1);
