@@ -8,16 +8,16 @@
 
 #include "tests/mpi/tp.h"
 
-#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
-"--set", "train.bucket_bytes=4096"
+#define STRIPES \
+    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
 #define HEADS "--set", "model.heads=8", "--set", "model.head_dim=4", "--set", "model.d_ff=192"
 
-         static const tp_shape shapes[] = {
-             /* seed 1 differs at step 5, by one code (test_parting.c) */
-             {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
-             {"unequal vocabulary, heads' norms",
-              {HEADS, "--seed", "2", "--set", "model.kv_heads=4", "--set", "model.vocab=61",
-               "--set", "model.qk_norm=true"}},
+static const tp_shape shapes[] = {
+    /* seed 1 differs at step 5, by one code (test_parting.c) */
+    {"eight heads", {HEADS, "--set", "model.kv_heads=2", "--seed", "2"}},
+    {"unequal vocabulary, heads' norms",
+     {HEADS, "--seed", "2", "--set", "model.kv_heads=4", "--set", "model.vocab=61", "--set",
+      "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 8, four ranks a kv head", 0, {"--tp", "8"}},

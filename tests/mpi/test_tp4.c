@@ -5,13 +5,13 @@
 
 #include "tests/mpi/tp.h"
 
-#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
-"--set", "train.bucket_bytes=4096"
+#define STRIPES \
+    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
 
-         static const tp_shape shapes[] = {
-             {"tiny", {NULL}},
-             {"unequal vocabulary, heads' norms",
-              {"--set", "model.vocab=63", "--set", "model.qk_norm=true"}},
+static const tp_shape shapes[] = {
+    {"tiny", {NULL}},
+    {"unequal vocabulary, heads' norms",
+     {"--set", "model.vocab=63", "--set", "model.qk_norm=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 4, two ranks a kv head", 0, {"--tp", "4"}},

@@ -5,10 +5,10 @@
 
 #include "tests/mpi/layouts.h"
 
-#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
-"--set", "train.bucket_bytes=4096"
+#define STRIPES \
+    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
 
-    static const struct layout {
+static const struct layout {
     const char *name, *words[14];
     int shards;
     bool ternary;

@@ -3,11 +3,11 @@
  * ends the training on all ranks with the name of the tensor and the rank. */
 #include "tests/mpi/layouts.h"
 
-#define STRIPES /* the minimum, which gives several stripes even in a tiny model */
-"--set", "train.bucket_bytes=4096"
+#define STRIPES \
+    "--set", "train.bucket_bytes=4096" /* the minimum: several stripes even in a tiny model */
 #define EACH_STEP "--check-weights", "1"
 
-    static const struct layout {
+static const struct layout {
     const char *name, *words[14];
     /* a tensor that is compared, and one that no other rank holds (NULL: there is none) */
     const char *compared, *alone;
