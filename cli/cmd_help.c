@@ -69,7 +69,7 @@ static bt_code topic(const char *const *words, size_t n_words, bt_text *out, bt_
                           word);
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_help(bt_call *call, bt_err *err) {
     help_cfg *cfg = call->cfg;
     const char *const *words = call->words;
     bt_text out;
@@ -108,5 +108,5 @@ const bt_command bt_cmd_help = {
         "bitrain help --completion bash > ~/.local/share/bash-completion/completions/bitrain",
     .options = BT_OPTION_SET(help_opts, help_cfg),
     .max_words = MAX_WORDS,
-    .run = run,
+    .run = cmd_help,
 };

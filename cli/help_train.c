@@ -149,7 +149,7 @@ static bool preset_cfg(const char *name, bt_opts *o, bt_run_cfg *cfg) {
 }
 
 /* Time of the preset's own steps on two cores of an EPYC with AVX-512 (tests/bench/RESULTS.md). */
-static const char *time_of(const char *preset) {
+static const char *preset_step_time(const char *preset) {
     static const char *const times[][2] = {{"nano", "2 minutes"},
                                            {"small", "75 minutes"},
                                            {"base", "17 hours"},
@@ -188,7 +188,7 @@ void bt_help_presets(bt_text *out) {
         bt_metric_format(bytes, sizeof bytes, (double)bt_model_count(&m).params, BT_UNIT_COUNT);
         bt_text_printf(out, "  %-12s %10s %11s %7d %6d %9d %11d %8" PRId64 " %10s  %s\n", p->name,
                        whole, bytes, p->model.L, p->model.C, p->model.T, p->model.V,
-                       (int64_t)p->steps, memory, time_of(p->name));
+                       (int64_t)p->steps, memory, preset_step_time(p->name));
     }
     bt_text_put(out,
                 "\n'bitrain train --preset NAME --data TEXT --dry-run' tells memory, epochs and "

@@ -56,7 +56,7 @@ static bool asks_for_help(int argc, char **argv) {
     return false;
 }
 
-static int show_help(const bt_command *command, int argc, char **argv) {
+static int show_command_help(const bt_command *command, int argc, char **argv) {
     bt_err err = BT_ERR_INIT;
     bt_verb_help verb;
     bool found;
@@ -173,11 +173,11 @@ static bool leaves_work_to_rank_0(const bt_command *command) {
     return rank > 0;
 }
 
-static int run(int argc, char **argv) {
+static int run_command_line(int argc, char **argv) {
     const char *term = getenv("TERM");
     if (argc < 2 && BITRAIN_HAVE_SCREENS && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) && term &&
         term[0] && strcmp(term, "dumb") != 0)
-        return run(3, (char *[]){argv[0], (char *)"top", (char *)"--home", NULL});
+        return run_command_line(3, (char *[]){argv[0], (char *)"top", (char *)"--home", NULL});
     if (argc < 2) {
         bt_help_overview(stderr);
         return bt_exit_code(BT_ARG);
@@ -195,7 +195,7 @@ static int run(int argc, char **argv) {
     if (!command) return unknown_command(word);
     if (leaves_work_to_rank_0(command)) return 0;
     bt_err err = BT_ERR_INIT;
-    if (asks_for_help(argc - 2, argv + 2)) return show_help(command, argc - 2, argv + 2);
+    if (asks_for_help(argc - 2, argv + 2)) return show_command_help(command, argc - 2, argv + 2);
     /* ranks have the environment of the command that started them; doctor lists the names itself */
     if (!command->hidden && strcmp(command->name, "doctor") != 0) warn_of_unknown_variables();
     int status = -1;
@@ -213,7 +213,7 @@ int main(int argc, char **argv) {
     umask(umask(077) | S_IWOTH); /* no file or folder that everybody may change */
     (void)bt_locale_follow();    /* braille and box drawing where the terminal is UTF-8 */
     bt_log_set(log_line, NULL, BT_LOG_WARN);
-    int status = run(argc, argv);
+    int status = run_command_line(argc, argv);
     errno = 0;
     if ((fflush(stdout) || ferror(stdout)) && status == 0) {
         fprintf(stderr, "bitrain: cannot write the output: %s\n", strerror(errno ? errno : EIO));

@@ -174,7 +174,7 @@ typedef struct flips {
 } flips;
 
 /* Codes change from 1 to 0 and back, so that a message of flips contains every change. */
-static void change(void *ctx) {
+static void flip_all_codes(void *ctx) {
     flips *f = ctx;
     f->round++;
     for (size_t i = 0; i < 4 * f->bytes; i++)
@@ -197,7 +197,7 @@ static bt_code measure_flips(bench *b, bool all, size_t bytes, bt_err *err) {
     bt_code code = of && f.codes ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for ternary codes");
     for (int s = 0; s < shards && of; s++) of[s] = f.bytes;
     if (code == BT_OK) code = bt_flip_gather_create(&f.gather, &b->mesh, of, err);
-    const measured m = {b, change, flips_once, &f, 1};
+    const measured m = {b, flip_all_codes, flips_once, &f, 1};
     if (code == BT_OK) code = time_it(&m, r, err);
     bt_flip_gather_destroy(f.gather);
     free(f.codes);
@@ -233,7 +233,7 @@ static double kept_up(const bench *b, int id) {
 
 /* ---- the result -------------------------------------------------------------------------------- */
 
-static void put_row(bt_printout *o, const row *r) {
+static void put_comm_row(bt_printout *o, const row *r) {
     bt_printout_row(o);
     bt_printout_str(o, "what", "what", r->what);
     bt_printout_str(o, "codec", "codec", r->codec);
@@ -258,7 +258,7 @@ static void put_codec(bt_printout *o, const bench *b, int id) {
     bt_printout_end(o);
 }
 
-static void put_result(bt_printout *o, const bench *b) {
+static void print_comm_result(bt_printout *o, const bench *b) {
     const bool known = b->link.bytes_per_s > 0;
     const int ranks = bt_comm_size(b->mesh.dp);
     bt_printout_line(o, "%d data-parallel ranks, %s kernels; ", ranks, bt_kernels_isa());
@@ -271,7 +271,7 @@ static void put_result(bt_printout *o, const bench *b) {
     bt_printout_num(o, "link_bytes_per_s", NULL, known ? b->link.bytes_per_s : NAN, BT_UNIT_PER_S);
     bt_printout_num(o, "link_latency_ms", NULL, known ? b->link.latency_s * 1e3 : NAN, BT_UNIT_MS);
     bt_printout_rows(o, "rows");
-    for (size_t i = 0; i < b->n; i++) put_row(o, &b->rows[i]);
+    for (size_t i = 0; i < b->n; i++) put_comm_row(o, &b->rows[i]);
     bt_printout_rows_end(o, "  ");
     bt_printout_line(o, "  (sent: by a rank; GB/s: of fp32; medians of %d)\n", ROUNDS);
     bt_printout_rows(o, "codecs");
@@ -284,8 +284,8 @@ static void put_result(bt_printout *o, const bench *b) {
 
 /* ---- here, or on ranks ------------------------------------------------------------------------- */
 
-static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
-                             bt_err *err) {
+static bt_code read_comm_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
+                                  bt_err *err) {
     bool help = false;
     BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
     BT_TRY(bt_opts_set(o, "data.path", "synth:chain", BT_FROM_PRESET, "bench", err));
@@ -335,19 +335,19 @@ static bt_code measure_all(bench *b, const bt_run_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bt_err *err) {
+static bt_code bench_comm_as_rank(int argc, char **argv, bt_run_cfg *cfg, bt_err *err) {
     static bt_opts o;
     static bench b;
     BT_TRY(bt_comm_init(err));
     bt_comm *world = bt_comm_world();
-    bt_code code = bt_agree(world, read_settings(&o, cfg, argc, argv, bt_comm_size(world), err),
-                            err);
+    bt_code code = bt_agree(world,
+                            read_comm_settings(&o, cfg, argc, argv, bt_comm_size(world), err), err);
     bt_bench_bar_begin(&b.bar, true, true);
     if (code == BT_OK) code = measure_all(&b, cfg, err);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_printout report;
         bt_printout_begin(&report, cfg->run.json);
-        put_result(&report, &b);
+        print_comm_result(&report, &b);
         bt_bench_print_result(&report, true);
     }
     free(b.x);
@@ -362,10 +362,10 @@ bt_code bt_bench_comm(int argc, char **argv, int *exit_status, bt_err *err) {
     static bt_run_cfg cfg;
     static bt_opts o;
     if (bt_comm_am_rank()) {
-        bt_code code = as_rank(argc, argv, &cfg, err);
+        bt_code code = bench_comm_as_rank(argc, argv, &cfg, err);
         if (code != BT_OK) bt_run_shown_fail(code, err, exit_status);
         return BT_OK;
     }
-    BT_TRY(read_settings(&o, &cfg, argc, argv, 0, err));
+    BT_TRY(read_comm_settings(&o, &cfg, argc, argv, 0, err));
     return bt_bench_on_ranks("comm", argc, argv, &cfg, err);
 }

@@ -81,7 +81,7 @@ static void take_likeliest(void *ctx, size_t part, size_t token, const float *lo
 }
 
 /* a prompt of PROMPT tokens each, one after the other */
-static double read_prompts(batch *b) {
+static double decode_prompts(batch *b) {
     int32_t prompt[PROMPT];
     for (int32_t i = 0; i < PROMPT; i++) prompt[i] = i;
     const int64_t from = bt_now_ns();
@@ -94,7 +94,8 @@ static double read_prompts(batch *b) {
     return (double)b->n * PROMPT * 1e9 / (double)(bt_now_ns() - from);
 }
 
-static bt_code decode(const decode_cfg *cfg, bt_decoder *d, size_t V, decoded *out, bt_err *err) {
+static bt_code time_decoding(const decode_cfg *cfg, bt_decoder *d, size_t V, decoded *out,
+                             bt_err *err) {
     double *ms = calloc((size_t)cfg->tokens * 2, sizeof *ms);
     batch *b = calloc(1, sizeof *b);
     if (!ms || !b) {
@@ -106,7 +107,7 @@ static bt_code decode(const decode_cfg *cfg, bt_decoder *d, size_t V, decoded *o
     b->decoder = d;
     b->V = V;
     b->n = (size_t)cfg->batch;
-    out->prompt_per_s = read_prompts(b);
+    out->prompt_per_s = decode_prompts(b);
     for (int64_t i = 0; i < cfg->tokens; i++) {
         bt_ops_profile(true);
         int64_t from = bt_now_ns();
@@ -126,7 +127,7 @@ static bt_code decode(const decode_cfg *cfg, bt_decoder *d, size_t V, decoded *o
 
 static const char *const precisions[] = {"fp32", "bf16", "fp16"}; /* order of bt_prec */
 
-static bt_code print_result(const decode_cfg *cfg, const decoded *d, bt_err *err) {
+static bt_code print_decode_result(const decode_cfg *cfg, const decoded *d, bt_err *err) {
     const double packed_bytes = (double)d->packed_bytes,
                  bytes = packed_bytes + (double)d->head_bytes,
                  rate = packed_bytes / d->packed_ms / 1e6, all = bytes / d->step_ms / 1e6,
@@ -187,9 +188,9 @@ static bt_code run_preset(const decode_cfg *cfg, const bt_preset *p, bt_err *err
     bt_model_quantise(m);
     code = bt_decoder_create(&decoder, m, (int)cfg->batch, err);
     if (code == BT_OK) bt_decoder_weight_bytes(decoder, &d.packed_bytes, &d.head_bytes);
-    if (code == BT_OK) code = decode(cfg, decoder, (size_t)p->model.V, &d, err);
+    if (code == BT_OK) code = time_decoding(cfg, decoder, (size_t)p->model.V, &d, err);
     if (code != BT_OK) goto done;
-    code = print_result(cfg, &d, err);
+    code = print_decode_result(cfg, &d, err);
 done:
     bt_decoder_destroy(decoder);
     bt_model_destroy(m);

@@ -116,7 +116,7 @@ static double cpu_of(int pid) {
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static bt_code ask(bt_http *h, const char *path, bt_err *err) {
+static bt_code get_ok(bt_http *h, const char *path, bt_err *err) {
     if (bt_http_get(h, path) == 0 && h->status == 200) return BT_OK;
     return bt_fail(err, BT_IO, "'%s' was answered with status %d: %.100s", path, h->status,
                    h->body ? h->body : "");
@@ -129,7 +129,7 @@ static bt_code first_bytes(http_bench *b, bt_err *err) {
     for (int i = 0; i < BYTES_PROBES; i++) {
         bt_http h = {.fd = -1, .port = b->port, .token = token};
         int64_t t0 = bt_now_ns();
-        bt_code code = ask(&h, "/", err);
+        bt_code code = get_ok(&h, "/", err);
         ms[i] = (double)(bt_now_ns() - t0 - h.done_ns + h.first_byte_ns) / 1e6;
         bt_http_close(&h);
         if (code != BT_OK) return code;
@@ -141,7 +141,7 @@ static bt_code first_bytes(http_bench *b, bt_err *err) {
 }
 
 /* Measures the requests of the page when a run is opened, on a server that has read nothing yet. */
-static bt_code series(http_bench *b, bt_err *err) {
+static bt_code measure_series_requests(http_bench *b, bt_err *err) {
     static const char *const whole[] = {
         "metric=loss&metric=val_loss&x=step",
         "metric=grad_norm&x=tokens",
@@ -160,20 +160,20 @@ static bt_code series(http_bench *b, bt_err *err) {
     bt_code code = BT_OK;
     for (int i = 0; i < WHOLE && code == BT_OK; i++) {
         snprintf(path, sizeof path, "/api/v1/runs/bench/series?%s&width=1024", whole[i]);
-        code = ask(&h, path, err);
+        code = get_ok(&h, path, err);
         cold[i] = (double)h.done_ns / 1e6;
     }
     snprintf(
         path, sizeof path,
         "/api/v1/runs/bench/series?metric=step_ms&metric=wait_ms&metric=data_ms&rank=0&width=1024");
-    if (code == BT_OK) code = ask(&h, path, err);
+    if (code == BT_OK) code = get_ok(&h, path, err);
     b->rank_ms = (double)h.done_ns / 1e6;
     for (int i = 0; i < ZOOMS && code == BT_OK; i++) {
         double width = (double)b->cfg->steps * pow(10, -3 * bt_rng_unit(2, 0, (uint64_t)i)),
                from = ((double)b->cfg->steps - width) * bt_rng_unit(2, 1, (uint64_t)i);
         snprintf(path, sizeof path, "/api/v1/runs/bench/series?%s&width=1024&x0=%.0f&x1=%.0f",
                  whole[i % WHOLE], from, from + width);
-        code = ask(&h, path, err);
+        code = get_ok(&h, path, err);
         zoom[i] = (double)h.done_ns / 1e6;
     }
     bt_http_close(&h);
@@ -341,7 +341,7 @@ static void *follow_run(void *ctx) {
     return NULL;
 }
 
-static bt_code stream(http_bench *b, bt_err *err) {
+static bt_code measure_event_stream(http_bench *b, bt_err *err) {
     const int64_t every_ns = 100000000, steps = b->cfg->stream_s * 10;
     bt_writer *w = NULL;
     atomic_bool stop = false;
@@ -401,7 +401,7 @@ static bt_code stream(http_bench *b, bt_err *err) {
 
 /* ---- result ---- */
 
-static bt_code print_result(const http_bench *b, bt_err *err) {
+static bt_code print_http_result(const http_bench *b, bt_err *err) {
     const bt_figure rows[] = {
         {"start_ms", "starting bitrain dash until its first answer", b->start_ms, "ms"},
         {"first_byte_ms_p50", "first byte of the page, new connection, median", b->first_byte_p50,
@@ -437,7 +437,7 @@ static bt_code print_result(const http_bench *b, bt_err *err) {
                           rows, sizeof rows / sizeof rows[0], err);
 }
 
-static bt_code measure(http_bench *b, bt_err *err) {
+static bt_code measure_server(http_bench *b, bt_err *err) {
     double wall, used;
     bt_progress bar;
     bt_progress_begin(&bar, b->cfg->json);
@@ -446,11 +446,11 @@ static bt_code measure(http_bench *b, bt_err *err) {
     bt_progress_end(&bar);
     BT_TRY(written);
     BT_TRY(start_server(b, err));
-    BT_TRY(series(b, err));
+    BT_TRY(measure_series_requests(b, err));
     BT_TRY(first_bytes(b, err));
     BT_TRY(requests(b, "/api/v1/server", &b->per_s_tiny, err));
     BT_TRY(requests(b, "/api/v1/runs/bench/head", &b->per_s, err));
-    BT_TRY(stream(b, err));
+    BT_TRY(measure_event_stream(b, err));
     return attacked(b, err);
 }
 
@@ -464,7 +464,7 @@ bt_code bt_bench_http(bt_call *call, bt_err *err) {
     http_bench b = {.cfg = cfg};
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg->dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
-    bt_code code = measure(&b, err);
+    bt_code code = measure_server(&b, err);
     bt_viewer_stop(&b.server);
     static const char *const files[] = {"m.db", "m.db-wal", "m.db-shm", "m.db.lock", "bitrain"};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
@@ -473,5 +473,5 @@ bt_code bt_bench_http(bt_call *call, bt_err *err) {
         remove(path);
     }
     rmdir(b.dir);
-    return code == BT_OK ? print_result(&b, err) : code;
+    return code == BT_OK ? print_http_result(&b, err) : code;
 }

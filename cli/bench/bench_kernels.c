@@ -46,7 +46,7 @@ static void show_next(void *ctx, const char *isa, const char *slot, const char *
     bt_progress_stage(&p->bar, "measuring", 0, note);
 }
 
-static void put_row(void *ctx, const bt_bench_row *r) {
+static void put_kernel_row(void *ctx, const bt_bench_row *r) {
     report *p = ctx;
     double frac = r->bound > 0 ? r->best / r->bound : NAN;
     p->rows++;
@@ -92,7 +92,7 @@ bt_code bt_bench_kernels_verb(bt_call *call, bt_err *err) {
                                   .slot = cfg->slot[0] ? cfg->slot : NULL,
                                   .seconds = cfg->seconds,
                                   .before = show_next,
-                                  .row = put_row,
+                                  .row = put_kernel_row,
                                   .ctx = &p};
     bt_progress_begin(&p.bar, cfg->json);
     bt_code code = bt_bench_kernels(&bench, err);

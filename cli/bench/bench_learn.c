@@ -64,8 +64,8 @@ const bt_option_set bt_bench_learn_opts = BT_OPTION_SET(learn_opts, bt_learn_cfg
 
 /* ---- the request ------------------------------------------------------------------------ */
 
-static bt_code take_name(bt_learn_word *out, const char *word, size_t n, const char *what,
-                         bt_err *err) {
+static bt_code read_word_name(bt_learn_word *out, const char *word, size_t n, const char *what,
+                              bt_err *err) {
     if (n >= sizeof out->name || n == 0)
         return bt_fail(err, BT_ARG, "%s '%.60s' has no name of up to %zu letters in front", what,
                        word, sizeof out->name - 1);
@@ -86,7 +86,7 @@ static bt_code take_words(bt_learn_word *out, size_t *n, size_t most, char *text
         const size_t name = strcspn(at, (char[]){ends_name, '\0'});
         if (at[name] == '\0' && ends_name == ':')
             return bt_fail(err, BT_ARG, "%s '%.60s' is not 'NAME: key=value ...'", what, at);
-        BT_TRY(take_name(&out[*n], at, name, what, err));
+        BT_TRY(read_word_name(&out[*n], at, name, what, err));
         for (size_t i = 0; i < *n; i++)
             if (strcmp(out[i].name, out[*n].name) == 0)
                 return bt_fail(err, BT_ARG, "%s '%s' is there twice", what, out[i].name);
@@ -122,9 +122,9 @@ typedef struct words {
     size_t used;
 } words;
 
-static void put(words *w, const char *word) { w->at[w->n++] = word; }
+static void append_learn_word(words *w, const char *word) { w->at[w->n++] = word; }
 
-static bt_code put_settings(words *w, const char *text, bt_err *err) {
+static bt_code append_recipe_settings(words *w, const char *text, bt_err *err) {
     while (*text) {
         text += strspn(text, " \n\t");
         const size_t n = strcspn(text, " \n\t");
@@ -138,8 +138,8 @@ static bt_code put_settings(words *w, const char *text, bt_err *err) {
         w->settings++;
         if (!strchr(word, '='))
             return bt_fail(err, BT_ARG, "'%.80s' of a recipe is not key=value", word);
-        put(w, "--set");
-        put(w, word);
+        append_learn_word(w, "--set");
+        append_learn_word(w, word);
         text += n;
     }
     return BT_OK;
@@ -153,8 +153,8 @@ static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_e
     bool help = false;
     words *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "no memory for a recipe");
-    bt_code code = put_settings(w, b->cfg->with, &why);
-    if (code == BT_OK) code = put_settings(w, recipe->rest, &why);
+    bt_code code = append_recipe_settings(w, b->cfg->with, &why);
+    if (code == BT_OK) code = append_recipe_settings(w, recipe->rest, &why);
     if (code == BT_OK)
         code = bt_run_cfg_read(&o, &cfg, (int)w->n, (char *const *)(uintptr_t)w->at, &help, &why);
     if (code == BT_OK)
@@ -163,7 +163,7 @@ static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_e
     return code == BT_OK ? BT_OK : bt_fail(err, code, "recipe '%s': %s", recipe->name, why.msg);
 }
 
-static bt_code wait_for(pid_t pid, const char *name, const char *log, bt_err *err) {
+static bt_code wait_for_training(pid_t pid, const char *name, const char *log, bt_err *err) {
     int status = 0, asked = 0;
     char line[200];
     while (!bt_child_ended(pid, &status)) {
@@ -177,8 +177,8 @@ static bt_code wait_for(pid_t pid, const char *name, const char *log, bt_err *er
 }
 
 /* steps: the length of the run; 0: train.steps decides */
-static bt_code train(const bt_learn *b, const bt_learn_run *r, int64_t steps, words *w,
-                     bt_err *err) {
+static bt_code train_one_recipe(const bt_learn *b, const bt_learn_run *r, int64_t steps, words *w,
+                                bt_err *err) {
     char out[700], log[700], seed[24], length[40];
     pid_t pid;
     const bt_learn_word *corpus = &b->corpora[r->corpus];
@@ -191,17 +191,17 @@ static bt_code train(const bt_learn *b, const bt_learn_run *r, int64_t steps, wo
     snprintf(seed, sizeof seed, "%" PRId64, r->seed);
     const char *const fixed[] = {"train", "--quiet", "--name", r->name,  "--store",
                                  b->db,   "--out",   out,      "--seed", seed};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) put(w, fixed[i]);
-    if (corpus->rest[0]) put(w, "--data"), put(w, corpus->rest);
-    BT_TRY(put_settings(w, quiet, err));
-    BT_TRY(put_settings(w, b->cfg->with, err));
-    BT_TRY(put_settings(w, b->recipes[r->recipe].rest, err));
+    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) append_learn_word(w, fixed[i]);
+    if (corpus->rest[0]) append_learn_word(w, "--data"), append_learn_word(w, corpus->rest);
+    BT_TRY(append_recipe_settings(w, quiet, err));
+    BT_TRY(append_recipe_settings(w, b->cfg->with, err));
+    BT_TRY(append_recipe_settings(w, b->recipes[r->recipe].rest, err));
     snprintf(length, sizeof length, "train.steps=%" PRId64, steps);
-    if (steps) BT_TRY(put_settings(w, length, err));
+    if (steps) BT_TRY(append_recipe_settings(w, length, err));
     BT_TRY(bt_child_start(
         &pid, &(bt_child_cfg){.words = w->at, .n_words = w->n, .log = log, .part = 0, .parts = 1},
         err));
-    return wait_for(pid, r->name, log, err);
+    return wait_for_training(pid, r->name, log, err);
 }
 
 /* ---- the curve of the run -------------------------------------------------------------------------- */
@@ -212,14 +212,14 @@ typedef struct record {
     bool done;
 } record;
 
-static bool take_state(void *ctx, const bt_row *row) {
+static bool read_run_state(void *ctx, const bt_row *row) {
     record *x = ctx;
     x->done = row->cells[0] && strcmp(row->cells[0], "done") == 0;
     x->bytes_per_token = row->cells[1] ? row->nums[1] : NAN;
     return false;
 }
 
-static bool take_step(void *ctx, const bt_row *row) {
+static bool read_curve_point(void *ctx, const bt_row *row) {
     record *x = ctx;
     bt_learn_run *r = x->r;
     if (isfinite(row->nums[1])) x->ms += row->nums[1];
@@ -243,7 +243,7 @@ static void find_goal(bt_learn_run *r, double goal) {
 }
 
 /* done: false where no such run has ended */
-static bt_code look(const bt_learn *b, bt_learn_run *r, bool *done, bt_err *err) {
+static bt_code read_recorded_run(const bt_learn *b, bt_learn_run *r, bool *done, bt_err *err) {
     bt_db *db = NULL;
     record x = {.r = r, .bytes_per_token = 1};
     const char *const name[] = {r->name};
@@ -259,7 +259,7 @@ static bt_code look(const bt_learn *b, bt_learn_run *r, bool *done, bt_err *err)
                                   " + 0.0 FROM runs r WHERE run = ?1",
                            .params = name,
                            .n_params = 1},
-            take_state, &x, err);
+            read_run_state, &x, err);
     if (code == BT_OK && x.done && isnan(x.bytes_per_token))
         code = bt_fail(
             err, BT_FORMAT,
@@ -273,20 +273,21 @@ static bt_code look(const bt_learn *b, bt_learn_run *r, bool *done, bt_err *err)
                                           .params = name,
                                           .n_params = 1,
                                           .max_rows = INT64_MAX},
-                           take_step, &x, err);
+                           read_curve_point, &x, err);
     bt_db_close(db);
     if (code == BT_OK && x.done) find_goal(r, b->cfg->goal);
     *done = x.done;
     return code;
 }
 
-static bt_code trained(const bt_learn *b, bt_learn_run *r, int64_t steps, bool *done, bt_err *err) {
+static bt_code train_unless_recorded(const bt_learn *b, bt_learn_run *r, int64_t steps, bool *done,
+                                     bt_err *err) {
     words *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "no memory for a run");
-    const bt_code code = train(b, r, steps, w, err);
+    const bt_code code = train_one_recipe(b, r, steps, w, err);
     free(w);
     BT_TRY(code);
-    return look(b, r, done, err);
+    return read_recorded_run(b, r, done, err);
 }
 
 /* Measures with a short run how many steps of r's recipe take cfg->minutes. Ramps are shares of a run's steps, so the
@@ -304,7 +305,7 @@ static bt_code measure_steps(const bt_learn *b, const bt_learn_run *r, int64_t *
     snprintf(timed.db, sizeof timed.db, "%s/timed.db", b->folder);
     *run = (bt_learn_run){.recipe = r->recipe, .corpus = r->corpus, .seed = r->seed};
     memcpy(run->name, r->name, sizeof run->name);
-    const bt_code code = trained(&timed, run, TIMED, &done, err);
+    const bt_code code = train_unless_recorded(&timed, run, TIMED, &done, err);
     const double minutes = done && run->n ? run->curve[run->n - 1].minutes / TIMED : 0;
     free(run);
     BT_TRY(code);
@@ -322,9 +323,9 @@ static bt_code measure_steps(const bt_learn *b, const bt_learn_run *r, int64_t *
 static bt_code one_run(bt_learn *b, bt_learn_run *r, bt_err *err) {
     bool done;
     int64_t *steps = &b->steps[r->recipe];
-    BT_TRY(look(b, r, &done, err));
+    BT_TRY(read_recorded_run(b, r, &done, err));
     if (!done && b->cfg->minutes > 0 && !*steps) BT_TRY(measure_steps(b, r, steps, err));
-    if (!done) BT_TRY(trained(b, r, *steps, &done, err));
+    if (!done) BT_TRY(train_unless_recorded(b, r, *steps, &done, err));
     if (!done || r->n == 0)
         return bt_fail(err, BT_NOTFOUND,
                        "run '%s' has no validation loss (give a corpus with validation data, and "
@@ -336,7 +337,7 @@ static bt_code one_run(bt_learn *b, bt_learn_run *r, bt_err *err) {
     return BT_OK;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+static int remove_learn_entry(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void)st, (void)type, (void)at;
     (void)remove(path); /* a remainder is in a folder for temporary files */
     return 0;
@@ -344,7 +345,7 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 
 /* ---- verb -------------------------------------------------------------------------------------- */
 
-static bt_code prepare(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
+static bt_code prepare_corpora(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
     BT_TRY(take_words(b->recipes, &b->n_recipes, BT_LEARN_RECIPES, cfg->recipes, "--recipe", ':',
                       err));
     BT_TRY(take_words(b->corpora, &b->n_corpora, BT_LEARN_CORPORA, cfg->corpora, "--corpus", '=',
@@ -368,12 +369,12 @@ bt_code bt_bench_learn(bt_call *call, bt_err *err) {
     bt_learn *b = calloc(1, sizeof *b);
     bt_code code = b ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the recipes");
     if (code == BT_OK && cfg->curves[0]) code = bt_may_write(cfg->curves, cfg->force, err);
-    if (code == BT_OK) b->cfg = cfg, code = prepare(b, cfg, err);
+    if (code == BT_OK) b->cfg = cfg, code = prepare_corpora(b, cfg, err);
     if (code == BT_OK) bt_child_signals(true);
     for (size_t i = 0; code == BT_OK && i < b->n_runs; i++) code = one_run(b, &b->runs[i], err);
     if (code == BT_OK) code = bt_learn_curves(b, err);
     if (code == BT_OK) code = bt_learn_print(b, err);
-    if (b && b->folder[0]) (void)nftw(b->folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (b && b->folder[0]) (void)nftw(b->folder, remove_learn_entry, 16, FTW_DEPTH | FTW_PHYS);
     if (b) free(b->runs);
     free(b);
     return code;

@@ -12,7 +12,7 @@
 
 double bt_bench_cpu_s(void) { return (double)bt_cpu_ns() / 1e9; }
 
-static double noise(int64_t step, uint64_t stream) {
+static double step_noise(int64_t step, uint64_t stream) {
     return bt_rng_unit(1, stream, (uint64_t)step);
 }
 
@@ -27,16 +27,16 @@ void bt_bench_step(int64_t step, int ranks, double *values, double *all) {
     for (int r = 0; r < ranks; r++) {
         double *v = all + (size_t)r * BT_MR_COUNT, busy = 0;
         for (int i = 0; i < BT_MR_COUNT; i++) {
-            v[i] = base[i] * (0.9 + 0.2 * noise(step, (uint64_t)(r * BT_MR_COUNT + i)));
+            v[i] = base[i] * (0.9 + 0.2 * step_noise(step, (uint64_t)(r * BT_MR_COUNT + i)));
             busy += v[i];
         }
         v[BT_MR_STEP_TIME] = busy;
-        v[BT_MR_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.1 * noise(step, (uint64_t)r);
+        v[BT_MR_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.1 * step_noise(step, (uint64_t)r);
         v[BT_MR_COMM_BUSY] = 3 * v[BT_MR_COMM_EXPOSED];
         v[BT_MR_MONITOR] = 0.2;
         v[BT_MR_BYTES_LOGICAL] = 108e6;
         v[BT_MR_BYTES_WIRE] = 54e6;
-        v[BT_MR_RSS] = 700 + 20 * noise(step, 77);
+        v[BT_MR_RSS] = 700 + 20 * step_noise(step, 77);
         v[BT_MR_CPU] = 2 * busy;
         v[BT_MR_MICRO_BATCHES] = 4;
         slowest = fmax(slowest, busy);
@@ -47,12 +47,12 @@ void bt_bench_step(int64_t step, int ranks, double *values, double *all) {
         v[BT_MR_STEP_TIME] = slowest;
     }
     values[BT_MS_TOKENS] = 4096.0 * (double)(step + 1);
-    values[BT_MS_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.02 * noise(step, 5);
-    values[BT_MS_GRAD_NORM] = 0.3 + 0.1 * noise(step, 6);
+    values[BT_MS_LOSS] = 2 + 3 * exp(-(double)step / 1000) + 0.02 * step_noise(step, 5);
+    values[BT_MS_GRAD_NORM] = 0.3 + 0.1 * step_noise(step, 6);
     values[BT_MS_LR] = 1e-3;
     values[BT_MS_TOKENS_PER_S] = 4096e3 / slowest;
     values[BT_MS_STEP_TIME] = slowest;
-    values[BT_MS_MFU] = 0.3 + 0.01 * noise(step, 7);
+    values[BT_MS_MFU] = 0.3 + 0.01 * step_noise(step, 7);
     values[BT_MS_BYTES_LOGICAL] = 108e6 * ranks;
     values[BT_MS_BYTES_WIRE] = 54e6 * ranks;
     values[BT_MS_RSS_MAX] = 720;

@@ -59,7 +59,7 @@ typedef struct bench {
     figures out;
 } bench;
 
-static double file_bytes(const char *path) {
+static double store_file_bytes(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 ? (double)st.st_size : NAN;
 }
@@ -103,7 +103,7 @@ static bt_code probe_latency(bench *b, bt_err *err) {
 
 /* ---- reading ---- */
 
-static bool count_row(void *ctx, const bt_row *row) {
+static bool count_query_row(void *ctx, const bt_row *row) {
     (void)row;
     ++*(int64_t *)ctx;
     return true;
@@ -133,14 +133,14 @@ static bt_code measure_list(bench *b, bt_err *err) {
             &(bt_question){
                 .sql = "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
                        "started_s, duration_s, spark, tags FROM runs ORDER BY started DESC"},
-            count_row, &rows, err);
+            count_query_row, &rows, err);
     b->out.runs_ms = (double)(bt_now_ns() - t0) / 1e6;
     bt_db_close(db);
     return code;
 }
 
-static bt_code look(const char *path, const bt_view_ask *ask, double *first_ms, double *cpu_ms,
-                    double *again_ms, bt_err *err) {
+static bt_code time_first_view(const char *path, const bt_view_ask *ask, double *first_ms,
+                               double *cpu_ms, double *again_ms, bt_err *err) {
     bt_db *db = NULL;
     bt_view *v = NULL;
     int64_t t0 = bt_now_ns();
@@ -172,7 +172,7 @@ static bt_code measure_view(bench *b, bt_err *err) {
     for (int i = 0; i < LOOKS; i++) {
         double first, cpu, again;
         bt_progress_stage(&b->bar, "reading", (double)i / LOOKS, "the whole run");
-        BT_TRY(look(b->db, &ask, &first, &cpu, &again, err));
+        BT_TRY(time_first_view(b->db, &ask, &first, &cpu, &again, err));
         b->out.first_view_ms = fmin(b->out.first_view_ms, first);
         b->out.first_view_cpu_ms = fmin(b->out.first_view_cpu_ms, cpu);
         b->out.again_ms = fmin(b->out.again_ms, again);
@@ -181,7 +181,7 @@ static bt_code measure_view(bench *b, bt_err *err) {
 }
 
 /* no row is dropped for its age: the file's size is to be that of all */
-static bt_code keep_all(const char *path, bt_err *err) {
+static bt_code disable_retention(const char *path, bt_err *err) {
     bt_writer *w = NULL;
     bt_gc_result ignored;
     BT_TRY(bt_writer_open(&w, path, 5, err));
@@ -189,22 +189,22 @@ static bt_code keep_all(const char *path, bt_err *err) {
     return bt_store_gc(path, &(bt_gc_cfg){.keep_rank_steps = 0}, 5, &ignored, err);
 }
 
-static bt_code measure(bench *b, bt_err *err) {
+static bt_code measure_store(bench *b, bt_err *err) {
     double wall, used, ignored, rows = (double)b->cfg->ranks * (double)b->cfg->steps;
     char bare[700];
     snprintf(bare, sizeof bare, "%s/bare.db", b->dir);
-    BT_TRY(keep_all(b->db, err));
-    BT_TRY(keep_all(bare, err));
+    BT_TRY(disable_retention(b->db, err));
+    BT_TRY(disable_retention(bare, err));
     BT_TRY(bt_bench_write_run(b->db, b->cfg->steps, (int)b->cfg->ranks, true, &b->bar, &wall, &used,
                               err));
-    double bytes = file_bytes(b->db);
+    double bytes = store_file_bytes(b->db);
     b->out.rows_per_s = rows / wall;
     b->out.rows_per_cpu_s = rows / used;
     b->out.steps_per_s = (double)b->cfg->steps / wall;
     BT_TRY(bt_bench_write_run(bare, b->cfg->steps, (int)b->cfg->ranks, false, &b->bar, &ignored,
                               &ignored, err));
-    b->out.bytes_per_step = file_bytes(bare) / (double)b->cfg->steps;
-    b->out.bytes_per_row = (bytes - file_bytes(bare)) / rows;
+    b->out.bytes_per_step = store_file_bytes(bare) / (double)b->cfg->steps;
+    b->out.bytes_per_row = (bytes - store_file_bytes(bare)) / rows;
     BT_TRY(measure_view(b, err));
     BT_TRY(probe_latency(b, err));
     return measure_list(b, err);
@@ -212,7 +212,7 @@ static bt_code measure(bench *b, bt_err *err) {
 
 /* ---- result ---- */
 
-static bt_code print_result(const bench *b, bt_err *err) {
+static bt_code print_store_result(const bench *b, bt_err *err) {
     const bt_figure rows[] = {
         {"rank_rows_per_s", "rank rows written", b->out.rows_per_s, "/s"},
         {"rank_rows_per_cpu_s", "rank rows written per second of processor time",
@@ -256,12 +256,12 @@ bt_code bt_bench_store(bt_call *call, bt_err *err) {
     BT_TRY(bt_bench_folder(b.dir, sizeof b.dir, cfg->dir, err));
     snprintf(b.db, sizeof b.db, "%s/m.db", b.dir);
     bt_progress_begin(&b.bar, cfg->json);
-    bt_code code = measure(&b, err);
+    bt_code code = measure_store(&b, err);
     bt_progress_end(&b.bar);
     if (code == BT_OK && cfg->keep[0] && rename(b.db, cfg->keep) != 0)
         code = bt_fail_errno(
             err, BT_IO, errno,
             "cannot move the database to '%s' (name a file in the folder of --dir)", cfg->keep);
     remove_files(&b);
-    return code == BT_OK ? print_result(&b, err) : code;
+    return code == BT_OK ? print_store_result(&b, err) : code;
 }

@@ -29,15 +29,15 @@ typedef struct reproducible_cost {
     double step_frac, cpu_frac;
 } reproducible_cost;
 
-static bt_code read_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
-                             bt_err *err) {
+static bt_code read_bench_train_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv,
+                                         int ranks, bt_err *err) {
     return bt_quiet_settings_read(o, cfg, argc, argv, ranks, STEPS, WARMUP, err);
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
 
-static void put_json(bt_json *j, const bt_run_cfg *c, const bt_train_result *r,
-                     const reproducible_cost *cost) {
+static void put_bench_train_json(bt_json *j, const bt_run_cfg *c, const bt_train_result *r,
+                                 const reproducible_cost *cost) {
     static const char *const precisions[] = {"fp32", "bf16", "fp16"};
     bt_json_str(j, "preset", c->model.preset);
     bt_json_str(j, "precision", precisions[c->train.precision]);
@@ -93,8 +93,8 @@ static void put_json(bt_json *j, const bt_run_cfg *c, const bt_train_result *r,
     }
 }
 
-static void put_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r,
-                     const reproducible_cost *cost) {
+static void put_bench_train_text(bt_text *out, const bt_run_cfg *c, const bt_train_result *r,
+                                 const reproducible_cost *cost) {
     char rate[32], ms[32], percent[32] = "unknown";
     const int ranks = bt_comm_size(bt_comm_world());
     bt_text_printf(out, "%s, %lld tokens a step, %d rank%s x %d thread%s, %s kernels, %s\n",
@@ -146,7 +146,7 @@ typedef struct shown_steps {
     int round, rounds;
 } shown_steps;
 
-static void show_step(void *ctx, const bt_step_record *r) {
+static void show_bench_step(void *ctx, const bt_step_record *r) {
     shown_steps *s = ctx;
     char note[64];
     snprintf(note, sizeof note, "step %lld of %lld", (long long)r->step + 1, (long long)s->steps);
@@ -154,9 +154,10 @@ static void show_step(void *ctx, const bt_step_record *r) {
                       note);
 }
 
-static bt_code measure(const bt_run_cfg *cfg, shown_steps *shown, bt_train_result *r, bt_err *err) {
+static bt_code measure_training_steps(const bt_run_cfg *cfg, shown_steps *shown, bt_train_result *r,
+                                      bt_err *err) {
     bt_trainer *t = NULL;
-    const bt_sink sink = {.ctx = shown, .step = show_step};
+    const bt_sink sink = {.ctx = shown, .step = show_bench_step};
     shown->steps = cfg->train.steps;
     bt_bench_bar_show(&shown->bar, (double)shown->round / shown->rounds,
                       "memory, data, rates of this machine");
@@ -176,7 +177,7 @@ static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, show
     shown->rounds = 4;
     double step[2] = {0, 0}, cpu[2] = {0, 0};
     for (int i = 0; i < 4; i++) {
-        BT_TRY(measure(i % 2 ? cfg : plain, shown, r, err));
+        BT_TRY(measure_training_steps(i % 2 ? cfg : plain, shown, r, err));
         step[i % 2] += r->step_ms[BT_MR_STEP_TIME];
         cpu[i % 2] += r->step_ms[BT_MR_CPU];
     }
@@ -194,20 +195,21 @@ static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, int ranks, 
     memcpy(words, argv, (size_t)argc * sizeof *words);
     words[argc] = set;
     words[argc + 1] = off;
-    bt_code code = read_settings(&o, &cfg, argc + 2, words, ranks, err);
+    bt_code code = read_bench_train_settings(&o, &cfg, argc + 2, words, ranks, err);
     free(words);
     *plain = &cfg;
     return code;
 }
 
-static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_err *err) {
+static bt_code bench_train_as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked,
+                                   bt_err *err) {
     static bt_opts opts;
     bt_train_result r;
     bt_printout o;
     BT_TRY(bt_comm_init(err));
     bt_comm *world = bt_comm_world();
-    bt_code code = bt_agree(world, read_settings(&opts, cfg, argc, argv, bt_comm_size(world), err),
-                            err);
+    bt_code code = bt_agree(
+        world, read_bench_train_settings(&opts, cfg, argc, argv, bt_comm_size(world), err), err);
     bt_isa_agreement isa;
     if (code == BT_OK) code = bt_agree_isa(world, cfg->launch.isa, &isa, err);
     if (code == BT_OK) bt_isa_agreement_apply(&isa, cfg);
@@ -221,15 +223,15 @@ static bt_code as_rank(int argc, char **argv, bt_run_cfg *cfg, bool marked, bt_e
         if (code == BT_OK) bt_isa_agreement_apply(&isa, plain);
         if (code == BT_OK) code = measure_cost(cfg, plain, &shown, &r, &cost, err);
     } else if (code == BT_OK) {
-        code = measure(cfg, &shown, &r, err);
+        code = measure_training_steps(cfg, &shown, &r, err);
     }
     bt_bench_bar_end(&shown.bar);
     if (code == BT_OK && bt_comm_rank(world) == 0) {
         bt_printout_begin(&o, cfg->run.json);
         if (cfg->run.json)
-            put_json(&o.j, cfg, &r, &cost);
+            put_bench_train_json(&o.j, cfg, &r, &cost);
         else
-            put_text(&o.out, cfg, &r, &cost);
+            put_bench_train_text(&o.out, cfg, &r, &cost);
         bt_bench_print_result(&o, marked);
     }
     bt_threads_release();
@@ -241,11 +243,11 @@ bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err) {
     static bt_run_cfg cfg;
     static bt_opts o;
     if (bt_comm_am_rank()) {
-        bt_code code = as_rank(argc, argv, &cfg, true, err);
+        bt_code code = bench_train_as_rank(argc, argv, &cfg, true, err);
         if (code != BT_OK) bt_run_shown_fail(code, err, exit_status);
         return BT_OK;
     }
-    BT_TRY(read_settings(&o, &cfg, argc, argv, 0, err));
+    BT_TRY(read_bench_train_settings(&o, &cfg, argc, argv, 0, err));
     if (cfg.launch.ranks > 1) return bt_bench_on_ranks("train", argc, argv, &cfg, err);
-    return as_rank(argc, argv, &cfg, false, err);
+    return bench_train_as_rank(argc, argv, &cfg, false, err);
 }

@@ -25,7 +25,7 @@ enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
 
 extern const bt_command bt_cmd_bench;
 
-static bool verb_help(size_t i, bt_verb_help *out) {
+static bool bench_verb_help(size_t i, bt_verb_help *out) {
     if (i >= N_VERBS) return false;
     *out = (bt_verb_help){.name = verbs[i].name,
                           .words = "",
@@ -35,7 +35,7 @@ static bool verb_help(size_t i, bt_verb_help *out) {
     return true;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+static bt_code cmd_bench(int argc, char **argv, int *exit_status, bt_err *err) {
     for (size_t i = 0; i < N_VERBS; i++) {
         if (argc == 0 || strcmp(argv[0], verbs[i].name) != 0) continue;
         const bt_command verb = {
@@ -60,6 +60,6 @@ const bt_command bt_cmd_bench = {
                 "bitrain bench decode --preset base --threads 1\n"
                 "bitrain bench store --ranks 8 --steps 100000 --json\n"
                 "bitrain bench http --ranks 8 --steps 1000000\n",
-    .verb = verb_help,
-    .run_argv = run,
+    .verb = bench_verb_help,
+    .run_argv = cmd_bench,
 };

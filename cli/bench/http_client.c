@@ -36,7 +36,7 @@ void bt_http_close(bt_http *h) {
     h->n = h->cap = 0;
 }
 
-static int fail(bt_http *h) {
+static int fail_request(bt_http *h) {
     if (h->fd >= 0) close(h->fd);
     h->fd = -1;
     return -1;
@@ -50,18 +50,18 @@ int bt_http_get(bt_http *h, const char *path) {
                      "%s\r\nAccept-Encoding: gzip\r\n\r\n",
                      path, h->port, h->token);
     int64_t t0 = bt_now_ns();
-    if (send(h->fd, text, (size_t)n, MSG_NOSIGNAL) != n) return fail(h);
+    if (send(h->fd, text, (size_t)n, MSG_NOSIGNAL) != n) return fail_request(h);
     h->n = 0;
     h->first_byte_ns = 0;
     size_t head = 0, want = SIZE_MAX;
     while (h->n < want) {
         if (h->n + 65536 > h->cap) {
             char *more = realloc(h->body, h->cap = 2 * h->cap + 131072);
-            if (!more) return fail(h);
+            if (!more) return fail_request(h);
             h->body = more;
         }
         ssize_t k = recv(h->fd, h->body + h->n, h->cap - h->n - 1, 0);
-        if (k <= 0) return fail(h);
+        if (k <= 0) return fail_request(h);
         if (!h->first_byte_ns) h->first_byte_ns = bt_now_ns() - t0;
         h->n += (size_t)k;
         h->body[h->n] = '\0';
@@ -70,7 +70,7 @@ int bt_http_get(bt_http *h, const char *path) {
         head = (size_t)(end - h->body) + 4;
         char *length = bt_ascii_find(h->body, "content-length:");
         if (!length || length > end || sscanf(h->body, "HTTP/1.1 %d", &h->status) != 1)
-            return fail(h);
+            return fail_request(h);
         want = head + strtoul(length + 15, NULL, 10);
     }
     h->done_ns = bt_now_ns() - t0;

@@ -17,7 +17,7 @@ typedef struct mean {
     double value, error; /* error: the standard error of the mean, NaN of one */
 } mean;
 
-static mean mean_of(const double *x, size_t n) {
+static mean mean_over_seeds(const double *x, size_t n) {
     double sum = 0, squares = 0;
     for (size_t i = 0; i < n; i++) sum += x[i];
     for (size_t i = 0; i < n; i++) squares += (x[i] - sum / (double)n) * (x[i] - sum / (double)n);
@@ -30,7 +30,8 @@ typedef struct summary {
         apart; /* bits at the end over those of the first recipe's run with the same seed, less 1 */
 } summary;
 
-static const bt_learn_run *run_of(const bt_learn *b, size_t recipe, size_t corpus, size_t seed) {
+static const bt_learn_run *find_learn_run(const bt_learn *b, size_t recipe, size_t corpus,
+                                          size_t seed) {
     return &b->runs[(seed * b->n_corpora + corpus) * b->n_recipes + recipe];
 }
 
@@ -40,15 +41,15 @@ static summary summary_of(const bt_learn *b, size_t recipe, size_t corpus) {
     double x[5][BT_LEARN_SEEDS];
     const size_t n = (size_t)b->cfg->seeds;
     for (size_t i = 0; i < n; i++) {
-        const bt_learn_run *r = run_of(b, recipe, corpus, i);
+        const bt_learn_run *r = find_learn_run(b, recipe, corpus, i);
         x[0][i] = last_bits(r);
         x[1][i] = r->curve[r->n - 1].minutes;
         x[2][i] = r->goal_minutes;
         x[3][i] = r->goal_tokens;
-        x[4][i] = last_bits(r) / last_bits(run_of(b, 0, corpus, i)) - 1;
+        x[4][i] = last_bits(r) / last_bits(find_learn_run(b, 0, corpus, i)) - 1;
     }
-    return (summary){mean_of(x[0], n), mean_of(x[1], n), mean_of(x[2], n), mean_of(x[3], n),
-                     mean_of(x[4], n)};
+    return (summary){mean_over_seeds(x[0], n), mean_over_seeds(x[1], n), mean_over_seeds(x[2], n),
+                     mean_over_seeds(x[3], n), mean_over_seeds(x[4], n)};
 }
 
 static void put_summary(bt_printout *o, const bt_learn *b, size_t recipe, size_t corpus) {
@@ -76,7 +77,7 @@ static void put_summary(bt_printout *o, const bt_learn *b, size_t recipe, size_t
     bt_printout_end(o);
 }
 
-static void put_run(bt_printout *o, const bt_learn *b, const bt_learn_run *r) {
+static void put_learn_run(bt_printout *o, const bt_learn *b, const bt_learn_run *r) {
     bt_printout_row(o);
     bt_printout_str(o, "recipe", NULL, b->recipes[r->recipe].name);
     bt_printout_str(o, "corpus", NULL, b->corpora[r->corpus].name);
@@ -100,7 +101,7 @@ bt_code bt_learn_print(const bt_learn *b, bt_err *err) {
         for (size_t i = 0; i < b->n_recipes; i++) put_summary(&o, b, i, k);
     bt_printout_rows_end(&o, "");
     bt_printout_rows(&o, "runs");
-    for (size_t i = 0; i < b->n_runs && o.json; i++) put_run(&o, b, &b->runs[i]);
+    for (size_t i = 0; i < b->n_runs && o.json; i++) put_learn_run(&o, b, &b->runs[i]);
     bt_printout_rows_end(&o, "");
     if (b->n_recipes > 1)
         bt_printout_line(&o,
@@ -110,7 +111,7 @@ bt_code bt_learn_print(const bt_learn *b, bt_err *err) {
 }
 
 /* settings that blanks or ends of lines separate, on the rest of a line */
-static void put_words(FILE *f, const char *text) {
+static void put_settings_line(FILE *f, const char *text) {
     for (size_t n; *text; text += n) {
         text += strspn(text, " \n\t");
         n = strcspn(text, " \n\t");
@@ -127,10 +128,10 @@ bt_code bt_learn_curves(const bt_learn *b, bt_err *err) {
             "# bitrain bench learn: bits per byte of validation over minutes of training steps\n"
             "# %d cores; all runs:",
             bt_cpu_get()->cores);
-    put_words(out.to, b->cfg->with);
+    put_settings_line(out.to, b->cfg->with);
     for (size_t i = 0; i < b->n_recipes; i++) {
         fprintf(out.to, "# %s:", b->recipes[i].name);
-        put_words(out.to, b->recipes[i].rest);
+        put_settings_line(out.to, b->recipes[i].rest);
     }
     bt_curves_head(out.to);
     for (size_t i = 0; i < b->n_runs; i++) {

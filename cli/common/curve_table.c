@@ -42,7 +42,7 @@ void bt_curves_put(FILE *f, const char *recipe, const char *corpus, long long se
     fprintf(f, "%s\t%s\t%lld\t%.4f\t%.0f\t%.4f\n", recipe, corpus, seed, minutes, tokens, bits);
 }
 
-static bool parse(const char *line, row *r) {
+static bool parse_curve_row(const char *line, row *r) {
     char rest;
     *r = (row){.seed = 0};
     return sscanf(line, "%31[^\t]\t%31[^\t]\t%lld\t%lf\t%lf\t%lf %c", r->recipe, r->corpus,
@@ -68,7 +68,7 @@ static bt_code add_line(bt_curves *c, const char *path, size_t number, char *lin
         if (!more) return bt_fail(err, BT_NOMEM, "no memory for %zu lines", c->n_rows);
         c->rows = more;
     }
-    if (!parse(line, &c->rows[c->n_rows]))
+    if (!parse_curve_row(line, &c->rows[c->n_rows]))
         return bt_fail(err, BT_FORMAT,
                        "'%.200s' line %zu: not a recipe, a corpus, a seed and three numbers, with "
                        "tabs between them",
@@ -77,7 +77,7 @@ static bt_code add_line(bt_curves *c, const char *path, size_t number, char *lin
     return BT_OK;
 }
 
-static bt_code read_lines(bt_curves *c, const char *path, FILE *f, bt_err *err) {
+static bt_code read_curve_lines(bt_curves *c, const char *path, FILE *f, bt_err *err) {
     char *line = NULL;
     size_t size = 0, number = 0;
     bool head = false;
@@ -165,7 +165,7 @@ bt_code bt_curves_read(bt_curves **out, const char *path, bt_err *err) {
     if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot open '%.200s'", path);
     bt_curves *c = calloc(1, sizeof *c);
     bt_code code = c ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for curves");
-    if (code == BT_OK) code = read_lines(c, path, f, err);
+    if (code == BT_OK) code = read_curve_lines(c, path, f, err);
     if (code == BT_OK) code = take_means(c, err);
     (void)fclose(f);
     if (code == BT_OK)

@@ -108,7 +108,7 @@ bt_code bt_cli_put(bt_text *t, bt_err *err) {
 
 /* ---- people ---- */
 
-static int column_of(const bt_row *row, const char *column) {
+static int find_row_column(const bt_row *row, const char *column) {
     for (int i = 0; i < row->n; i++) {
         if (strcmp(row->names[i], column) == 0) return i;
     }
@@ -116,12 +116,12 @@ static int column_of(const bt_row *row, const char *column) {
 }
 
 const char *bt_cli_cell(const bt_row *row, const char *column) {
-    int i = column_of(row, column);
+    int i = find_row_column(row, column);
     return i >= 0 && row->cells[i] ? row->cells[i] : "";
 }
 
 double bt_cli_num(const bt_row *row, const char *column) {
-    int i = column_of(row, column);
+    int i = find_row_column(row, column);
     return i >= 0 ? row->nums[i] : NAN;
 }
 
@@ -161,7 +161,7 @@ void bt_cli_spark(char *out, size_t size, const char *json, int width) {
     }
 }
 
-static bool take_state(void *ctx, const bt_row *row) {
+static bool copy_run_state(void *ctx, const bt_row *row) {
     snprintf(ctx, 32, "%s", row->cells[0] ? row->cells[0] : "");
     return false;
 }
@@ -171,7 +171,7 @@ bt_code bt_cli_run_is_live(bt_db *db, const char *run, bool *live, bt_err *err) 
     char state[32] = "";
     const bt_question q = {
         .sql = "SELECT state FROM runs WHERE run = ?1", .params = &run, .n_params = 1};
-    BT_TRY(bt_db_query(db, &q, take_state, state, err));
+    BT_TRY(bt_db_query(db, &q, copy_run_state, state, err));
     *live = true;
     for (size_t i = 0; i < sizeof ended / sizeof *ended; i++) *live &= strcmp(state, ended[i]) != 0;
     return BT_OK;

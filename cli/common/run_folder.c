@@ -16,7 +16,7 @@
 
 enum { DESCRIPTORS = 16 };
 
-static bool is_ours(const char *name) {
+static bool is_run_file(const char *name) {
     static const char *const files[] = {"log.txt", "attempt",      "attempt.lock", "run.lock",
                                         "best",    "suspect.json", BT_RING_FILE};
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
@@ -35,7 +35,7 @@ static int add_size(const char *path, const struct stat *st, int type, struct FT
     return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+static int remove_run_entry(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void)st;
     (void)type;
     (void)at;
@@ -53,7 +53,7 @@ bool bt_run_folder_look(const char *dir, int *checkpoints, int64_t *bytes) {
     if (!d) return false;
     sum = 0;
     for (const struct dirent *e; (e = readdir(d));) {
-        if (!is_ours(e->d_name)) continue;
+        if (!is_run_file(e->d_name)) continue;
         if (strncmp(e->d_name, "step-", 5) == 0) ++*checkpoints;
         if (snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
             nftw(path, add_size, DESCRIPTORS, FTW_PHYS);
@@ -70,9 +70,9 @@ bt_code bt_run_folder_remove(const char *dir, bool *left, bt_err *err) {
     if (!d) return bt_fail_errno(err, BT_IO, errno, "cannot open the folder '%s'", dir);
     trouble = 0;
     for (const struct dirent *e; (e = readdir(d));) {
-        if (!is_ours(e->d_name)) continue;
+        if (!is_run_file(e->d_name)) continue;
         if (snprintf(path, sizeof path, "%s/%s", dir, e->d_name) < (int)sizeof path)
-            nftw(path, remove_one, DESCRIPTORS, FTW_PHYS | FTW_DEPTH);
+            nftw(path, remove_run_entry, DESCRIPTORS, FTW_PHYS | FTW_DEPTH);
     }
     closedir(d);
     if (trouble) return bt_fail_errno(err, BT_IO, trouble, "cannot remove all of '%s'", dir);

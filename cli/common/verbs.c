@@ -62,8 +62,8 @@ bt_code bt_command_verb(const bt_command *command, int argc, char *const *argv, 
     return *found ? BT_OK : bt_no_verb(command, word, err);
 }
 
-static bt_code check_options(const char *command, const bt_cli_verb *v, const bt_opts *o,
-                             bt_err *err) {
+static bt_code check_verb_options(const char *command, const bt_cli_verb *v, const bt_opts *o,
+                                  bt_err *err) {
     for (size_t i = 0; i < o->n; i++)
         if (o->origin[i] != BT_FROM_DEFAULT && !understands(v, o->table[i].key))
             return bt_fail(err, BT_ARG, "'bitrain %s %s' has no option '%s'", command, v->name,
@@ -80,7 +80,7 @@ bt_code bt_verbs_run(bt_call *call, bt_err *err) {
     while (i < command->n_verbs && strcmp(command->verbs[i].name, words[0]) != 0) i++;
     if (i == command->n_verbs) return bt_no_verb(command, words[0], err);
     const bt_cli_verb *v = &command->verbs[i];
-    BT_TRY(check_options(command->name, v, &call->opts, err));
+    BT_TRY(check_verb_options(command->name, v, &call->opts, err));
     if (n_words - 1 > v->max_words)
         return bt_fail(err, BT_ARG, "unexpected word '%s' behind '%s %s %s'",
                        words[1 + v->max_words], command->name, v->name, v->words);

@@ -32,13 +32,13 @@ static const bt_opt doctor_opts[] = {
 
 static const char *const state_names[] = {"info", "ok", "warn", "fail"};
 
-static size_t count(const bt_doctor *d, bt_doc_state state) {
+static size_t count_findings(const bt_doctor *d, bt_doc_state state) {
     size_t n = 0;
     for (size_t i = 0; i < d->n; i++) n += d->findings[i].state == state;
     return n;
 }
 
-static void put_finding(bt_printout *o, const bt_finding *f, bool colours) {
+static void put_doctor_finding(bt_printout *o, const bt_finding *f, bool colours) {
     static const char *const colour[] = {"", "\033[32m", "\033[33m", "\033[31m"};
     const bool coloured = colours && f->state != BT_DOC_INFO;
     bt_printout_row(o);
@@ -53,7 +53,7 @@ static void put_finding(bt_printout *o, const bt_finding *f, bool colours) {
     if (f->way_out[0]) bt_printout_line(o, "%18s-> %s\n", "", f->way_out);
 }
 
-static bt_code print(const bt_doctor *d, bool json, bt_err *err) {
+static bt_code print_doctor(const bt_doctor *d, bool json, bt_err *err) {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     const bool colours = isatty(STDOUT_FILENO) && !(no_color && *no_color) && term &&
                          strcmp(term, "dumb") != 0;
@@ -61,17 +61,17 @@ static bt_code print(const bt_doctor *d, bool json, bt_err *err) {
     bt_printout_begin(&o, json);
     bt_printout_version(&o);
     bt_printout_bool(&o, "ok", d->worst < BT_DOC_FAIL);
-    bt_printout_int(&o, "warnings", NULL, (int64_t)count(d, BT_DOC_WARN));
-    bt_printout_int(&o, "failures", NULL, (int64_t)count(d, BT_DOC_FAIL));
+    bt_printout_int(&o, "warnings", NULL, (int64_t)count_findings(d, BT_DOC_WARN));
+    bt_printout_int(&o, "failures", NULL, (int64_t)count_findings(d, BT_DOC_FAIL));
     bt_printout_rows(&o, "findings");
-    for (size_t i = 0; i < d->n; i++) put_finding(&o, &d->findings[i], colours);
+    for (size_t i = 0; i < d->n; i++) put_doctor_finding(&o, &d->findings[i], colours);
     bt_printout_rows_end(&o, "");
-    bt_printout_line(&o, "\nok %zu, warnings %zu, failures %zu\n", count(d, BT_DOC_OK),
-                     count(d, BT_DOC_WARN), count(d, BT_DOC_FAIL));
+    bt_printout_line(&o, "\nok %zu, warnings %zu, failures %zu\n", count_findings(d, BT_DOC_OK),
+                     count_findings(d, BT_DOC_WARN), count_findings(d, BT_DOC_FAIL));
     return bt_printout_print(&o, err);
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_doctor(bt_call *call, bt_err *err) {
     doctor_cfg *cfg = call->cfg;
     const char *word = call->words[0];
     char path[1024];
@@ -98,9 +98,9 @@ static bt_code run(bt_call *call, bt_err *err) {
     bt_doctor_store(&d);
     bt_doctor_screens(&d);
     bt_doctor_environment(&d);
-    BT_TRY(print(&d, cfg->json, err));
+    BT_TRY(print_doctor(&d, cfg->json, err));
     if (d.worst < BT_DOC_FAIL) return BT_OK;
-    size_t failed = count(&d, BT_DOC_FAIL);
+    size_t failed = count_findings(&d, BT_DOC_FAIL);
     return bt_fail(err, BT_CHECK, "%zu check%s failed", failed, failed == 1 ? "" : "s");
 }
 
@@ -116,5 +116,5 @@ const bt_command bt_cmd_doctor = {
         "nodes",
     .options = BT_OPTION_SET(doctor_opts, doctor_cfg),
     .max_words = 1, /* the probe that this command starts on ranks */
-    .run = run,
+    .run = cmd_doctor,
 };

@@ -11,12 +11,12 @@
 
 /* ---- store ----------------------------------------------------------------------------------- */
 
-static bool count_row(void *ctx, const bt_row *row) {
+static bool count_database_row(void *ctx, const bt_row *row) {
     snprintf(ctx, 32, "%s", row->cells[0] ? row->cells[0] : "0");
     return true;
 }
 
-static void database(bt_doctor *d) {
+static void check_database(bt_doctor *d) {
     bt_err err = BT_ERR_INIT;
     bt_db *db = NULL;
     bt_code code = bt_db_open(&db, d->store, &err);
@@ -28,7 +28,7 @@ static void database(bt_doctor *d) {
                                           .max_rows = 1,
                                           .max_s = 10,
                                           .truncated = &truncated},
-                           count_row, runs, &err);
+                           count_database_row, runs, &err);
     bt_db_close(db);
     if (code == BT_NOTFOUND)
         bt_doc(d, BT_DOC_INFO, "store", "'%s' does not exist yet; the first run makes it",
@@ -68,7 +68,7 @@ void bt_doctor_store(bt_doctor *d) {
         bt_metric_format(room, sizeof room, (double)look.free_bytes, BT_UNIT_BYTES), look.folder);
     if (little)
         bt_doc_way_out(f, "checkpoints go beside the database: make room, or use --out DIR");
-    if (!look.refused) database(d);
+    if (!look.refused) check_database(d);
 }
 
 /* ---- screens --------------------------------------------------------------------------------- */

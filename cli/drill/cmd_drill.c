@@ -61,7 +61,7 @@ typedef struct drill {
 } drill;
 
 static volatile sig_atomic_t told;
-static void on_signal(int signal) { told = signal; }
+static void note_drill_signal(int signal) { told = signal; }
 
 /* ---- the two runs ---------------------------------------------------------------------------- */
 
@@ -84,22 +84,23 @@ static const char *const model[] = {"--preset",       "nano",
                                     "--ckpt-every",   "10",
                                     "--quiet"};
 
-static void put(bt_drill_run *r, const char *word) {
+static void append_drill_word(bt_drill_run *r, const char *word) {
     if (r->n_words + 1 < BT_DRILL_WORDS) r->words[r->n_words++] = word;
 }
 
-static void words_of(drill *d, bt_drill_run *r, const char *name, const char *ranks, char *out) {
+static void set_training_words(drill *d, bt_drill_run *r, const char *name, const char *ranks,
+                               char *out) {
     snprintf(r->name, sizeof r->name, "%s", name);
     snprintf(r->out, sizeof r->out, "%s/%s", r->folder, name);
     snprintf(out, PATH_MAX + 16, "%s", r->out);
     r->program = d->program;
-    for (size_t i = 0; i < sizeof model / sizeof *model; i++) put(r, model[i]);
+    for (size_t i = 0; i < sizeof model / sizeof *model; i++) append_drill_word(r, model[i]);
     const char *const own[] = {"--name",  r->name, "--out",   out,
                                "--ranks", ranks,   "--steps", d->steps};
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++) put(r, own[i]);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++) append_drill_word(r, own[i]);
 }
 
-static bt_code prepare(drill *d, bt_err *err) {
+static bt_code prepare_drill(drill *d, bt_err *err) {
     const char *tmp = getenv("TMPDIR");
     bt_drill_run *h = &d->hurt;
     BT_TRY(bt_own_program(d->program, sizeof d->program, err));
@@ -113,19 +114,20 @@ static bt_code prepare(drill *d, bt_err *err) {
     h->seed = (uint64_t)d->cfg.seed;
     d->calm = *h;
     snprintf(d->steps, sizeof d->steps, "%" PRId64, d->range.max ? d->cfg.steps : 100000);
-    words_of(d, h, "hurt", "2", d->out_hurt);
-    words_of(d, &d->calm, "calm", "1", d->out_calm);
+    set_training_words(d, h, "hurt", "2", d->out_hurt);
+    set_training_words(d, &d->calm, "calm", "1", d->out_calm);
     d->row = calloc(ROWS_MOST, sizeof *d->row);
     return d->row ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the rows of the drill");
 }
 
-static void progress(const drill *d, const char *what) {
+static void show_fault(const drill *d, const char *what) {
     if (!d->cfg.json) fprintf(stderr, "%s\n", what);
 }
 
 /* ---- one fault after another ------------------------------------------------------------------ */
 
-static bt_code one(drill *d, const bt_fault *f, const char *arg, const char *what, bt_err *err) {
+static bt_code inject_fault(drill *d, const bt_fault *f, const char *arg, const char *what,
+                            bt_err *err) {
     if (told) return bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);
     if (d->n_rows == ROWS_MOST) return BT_OK;
     bt_drill_row *row = &d->row[d->n_rows++];
@@ -137,7 +139,7 @@ static bt_code one(drill *d, const bt_fault *f, const char *arg, const char *wha
              : row->ok    ? "ok"
                           : "FAILED",
              row->why[0] ? ": " : "", row->why);
-    progress(d, line);
+    show_fault(d, line);
     return code;
 }
 
@@ -149,7 +151,7 @@ static bt_code matrix(drill *d, bt_err *err) {
             const int64_t from = bt_drill_newest(&d->hurt);
             if (bt_drill_wait_step(&d->hurt, from + QUIET_STEPS, START_S, &why) != BT_OK)
                 return bt_fail(err, BT_CHECK, "before '%s': %.180s", bt_faults[i].title, why.msg);
-            BT_TRY(one(d, &bt_faults[i], NULL, NULL, err));
+            BT_TRY(inject_fault(d, &bt_faults[i], NULL, NULL, err));
         }
     return BT_OK;
 }
@@ -190,12 +192,13 @@ static bt_code proof(drill *d, bt_err *err) {
         if (bt_drill_draw(&d->hurt, (uint64_t)(resizes + left)) < (uint64_t)resizes) {
             char what[48];
             snprintf(what, sizeof what, "resize %s", layout[next % n_layouts]);
-            BT_TRY(one(d, bt_fault_find("resize_up"), layout[next % n_layouts], what, err));
+            BT_TRY(
+                inject_fault(d, bt_fault_find("resize_up"), layout[next % n_layouts], what, err));
             next++;
             resizes--;
         } else {
             const bt_fault *f = bt_fault_find(kills[bt_drill_draw(&d->hurt, 3)]);
-            BT_TRY(one(d, f, NULL, NULL, err));
+            BT_TRY(inject_fault(d, f, NULL, NULL, err));
             left--;
         }
     }
@@ -224,11 +227,11 @@ static bt_code end_hurt(drill *d, bt_err *err) {
 static bt_code run_calm(drill *d, bt_err *err) {
     bt_drill_run *c = &d->calm;
     d->last_step = bt_drill_newest(&d->hurt);
-    progress(d, "the same steps on one rank without disturbance");
+    show_fault(d, "the same steps on one rank without disturbance");
     if (!d->range.max) {
         snprintf(d->stop_after, sizeof d->stop_after, "%" PRId64, d->last_step + 1);
-        put(c, "--stop-after");
-        put(c, d->stop_after);
+        append_drill_word(c, "--stop-after");
+        append_drill_word(c, d->stop_after);
     }
     BT_TRY(bt_drill_start(c, false, err));
     const int status = bt_drill_wait_end(c, CALM_S);
@@ -239,7 +242,7 @@ static bt_code run_calm(drill *d, bt_err *err) {
                    said);
 }
 
-static bt_code compare(drill *d, bt_err *err) {
+static bt_code compare_weights(drill *d, bt_err *err) {
     static const char other[] = " FROM steps h LEFT JOIN steps c ON c.run = 'calm' AND c.step = "
                                 "h.step WHERE h.run = ?1 AND "
                                 "h.loss IS NOT c.loss";
@@ -270,7 +273,7 @@ typedef struct group { /* the rows of one fault */
 } group;
 
 /* sums all rows of the same fault from `i` on; false: an earlier row included them */
-static bool group_of(const drill *d, size_t i, group *g) {
+static bool sum_fault_group(const drill *d, size_t i, group *g) {
     double detect[64], recover[64];
     size_t n_detect = 0, n_recover = 0;
     const bt_fault *f = d->row[i].fault;
@@ -300,7 +303,7 @@ static bool bits_equal(const drill *d) {
     return d->hashed && d->hash == d->calm_hash && d->other_loss == 0;
 }
 
-static void put_group(bt_printout *o, const group *g) {
+static void put_fault_group(bt_printout *o, const group *g) {
     bt_printout_row(o);
     bt_printout_str(o, NULL, "fault", g->what);
     bt_printout_int(o, NULL, "times", g->n);
@@ -334,7 +337,7 @@ static void put_fault(bt_printout *o, const bt_drill_row *r) {
 }
 
 /* every fault in JSON; a line for the faults of a kind in text */
-static bt_code print(const drill *d, bool ok, bt_err *err) {
+static bt_code print_drill(const drill *d, bool ok, bt_err *err) {
     bt_printout o;
     group g;
     char hex[24], calm[24];
@@ -351,8 +354,8 @@ static bt_code print(const drill *d, bool ok, bt_err *err) {
     for (size_t i = 0; i < d->n_rows; i++) {
         if (o.json)
             put_fault(&o, &d->row[i]);
-        else if (group_of(d, i, &g))
-            put_group(&o, &g);
+        else if (sum_fault_group(d, i, &g))
+            put_fault_group(&o, &g);
     }
     bt_printout_rows_end(&o, "");
     if (d->hashed)
@@ -375,7 +378,7 @@ static bt_code rehearse(drill *d, bt_err *err) {
     BT_TRY(d->range.max ? proof(d, err) : matrix(d, err));
     BT_TRY(end_hurt(d, err));
     BT_TRY(run_calm(d, err));
-    return compare(d, err);
+    return compare_weights(d, err);
 }
 
 static void clean_up(drill *d) {
@@ -393,7 +396,7 @@ static void clean_up(drill *d) {
         bt_drill_remove(d->hurt.folder);
 }
 
-static bt_code check_words(const drill_cfg *c, bt_elastic *range, bt_err *err) {
+static bt_code check_drill_options(const drill_cfg *c, bt_elastic *range, bt_err *err) {
     BT_TRY(bt_elastic_parse(c->elastic, range, err));
     if (range->max && c->quick)
         return bt_fail(err, BT_ARG, "--quick and --elastic are two drills: give one of them");
@@ -404,23 +407,23 @@ static bt_code check_words(const drill_cfg *c, bt_elastic *range, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_drill(bt_call *call, bt_err *err) {
     drill *d = calloc(1, sizeof *d);
     if (!d) return bt_fail(err, BT_NOMEM, "no memory for the drill");
     d->cfg = *(const drill_cfg *)call->cfg;
-    bt_code code = check_words(&d->cfg, &d->range, err);
-    if (code == BT_OK) code = prepare(d, err);
+    bt_code code = check_drill_options(&d->cfg, &d->range, err);
+    if (code == BT_OK) code = prepare_drill(d, err);
     bool ok = false;
     if (code == BT_OK) {
-        signal(SIGINT, on_signal);
-        signal(SIGTERM, on_signal);
+        signal(SIGINT, note_drill_signal);
+        signal(SIGTERM, note_drill_signal);
         bt_err why = BT_ERR_INIT;
         code = rehearse(d, &why);
         int failed = 0;
         for (size_t i = 0; i < d->n_rows; i++) failed += !d->row[i].ok && !d->row[i].skipped;
         ok = code == BT_OK && failed == 0 && bits_equal(d);
         bt_err unprinted = BT_ERR_INIT;
-        const bt_code printed = d->n_rows ? print(d, ok, &unprinted) : BT_OK;
+        const bt_code printed = d->n_rows ? print_drill(d, ok, &unprinted) : BT_OK;
         if (code == BT_OK && printed != BT_OK) code = printed, why = unprinted;
         if (told &&
             code !=
@@ -453,5 +456,5 @@ const bt_command bt_cmd_drill = {
         "bitrain drill --elastic 1:4 --resizes 20 --kills 20 # a run of 300 steps, and its weights "
         "compared\n",
     .options = BT_OPTION_SET(drill_opts, drill_cfg),
-    .run = run,
+    .run = cmd_drill,
 };

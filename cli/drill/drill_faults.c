@@ -12,7 +12,7 @@
 #include "engine/base/clock.h"
 #include "store/wire/control_client.h"
 
-static bt_code send(pid_t pid, int signal, const char *who, bt_err *err) {
+static bt_code send_fault_signal(pid_t pid, int signal, const char *who, bt_err *err) {
     if (pid <= 1) return bt_fail(err, BT_CHECK, "the process id of %s is not known", who);
     return kill(pid, signal) == 0 ? BT_OK
                                   : bt_fail_errno(err, BT_CHECK, errno, "cannot signal %s", who);
@@ -26,7 +26,7 @@ static int some_rank(bt_drill_run *r) {
 
 static bt_code do_kill_rank(bt_drill_run *r, const char *arg, bt_err *err) {
     (void)arg;
-    return send(bt_drill_rank(r, some_rank(r)), SIGKILL, "a rank", err);
+    return send_fault_signal(bt_drill_rank(r, some_rank(r)), SIGKILL, "a rank", err);
 }
 
 static bt_code do_kill_resized(bt_drill_run *r, const char *arg, bt_err *err) {
@@ -35,22 +35,22 @@ static bt_code do_kill_resized(bt_drill_run *r, const char *arg, bt_err *err) {
 
 static bt_code do_kill_rank0(bt_drill_run *r, const char *arg, bt_err *err) {
     (void)arg;
-    return send(bt_drill_rank(r, 0), SIGKILL, "rank 0", err);
+    return send_fault_signal(bt_drill_rank(r, 0), SIGKILL, "rank 0", err);
 }
 
 static bt_code do_kill_mpirun(bt_drill_run *r, const char *arg, bt_err *err) {
     (void)arg;
-    return send(bt_drill_mpirun(r), SIGKILL, "mpirun", err);
+    return send_fault_signal(bt_drill_mpirun(r), SIGKILL, "mpirun", err);
 }
 
 static bt_code do_stop_rank(bt_drill_run *r, const char *arg, bt_err *err) {
     (void)arg;
-    return send(bt_drill_rank(r, some_rank(r)), SIGSTOP, "a rank", err);
+    return send_fault_signal(bt_drill_rank(r, some_rank(r)), SIGSTOP, "a rank", err);
 }
 
 static bt_code do_kill_supervisor(bt_drill_run *r, const char *arg, bt_err *err) {
     (void)arg;
-    BT_TRY(send(r->pid, SIGKILL, "the supervisor", err));
+    BT_TRY(send_fault_signal(r->pid, SIGKILL, "the supervisor", err));
     bt_drill_wait_end(r, 5);
     return BT_OK;
 }
@@ -58,7 +58,7 @@ static bt_code do_kill_supervisor(bt_drill_run *r, const char *arg, bt_err *err)
 /* ---- resize ---------------------------------------------------------------------------------- */
 
 /* Repeats the request until the wire is connected and the ranks receive it. */
-static bt_code resize(bt_drill_run *r, const char *to, bt_err *err) {
+static bt_code request_resize(bt_drill_run *r, const char *to, bt_err *err) {
     char request[64], reply[BT_CONTROL_LINE];
     const int64_t until = bt_now_ns() + 5000000000;
     snprintf(request, sizeof request, "resize %.32s #drill", to);
@@ -74,11 +74,11 @@ static bt_code resize(bt_drill_run *r, const char *to, bt_err *err) {
 }
 
 static bt_code do_resize_up(bt_drill_run *r, const char *arg, bt_err *err) {
-    return resize(r, arg ? arg : "4,tp=2", err);
+    return request_resize(r, arg ? arg : "4,tp=2", err);
 }
 
 static bt_code do_resize_down(bt_drill_run *r, const char *arg, bt_err *err) {
-    return resize(r, arg ? arg : "2", err);
+    return request_resize(r, arg ? arg : "2", err);
 }
 
 /* ---- the disk -------------------------------------------------------------------------------- */

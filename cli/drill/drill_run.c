@@ -50,7 +50,7 @@ void bt_drill_last_words(const bt_drill_run *r, char *out, size_t size) {
 
 /* ---- values from the database ------------------------------------------------------------------ */
 
-static bt_db *database(bt_drill_run *r) {
+static bt_db *open_drill_database(bt_drill_run *r) {
     bt_err why = BT_ERR_INIT;
     if (!r->db && bt_db_open(&r->db, r->store, &why) != BT_OK) r->db = NULL;
     return r->db;
@@ -59,7 +59,7 @@ static bt_db *database(bt_drill_run *r) {
 double bt_drill_value(bt_drill_run *r, const char *sql) {
     double x = NAN;
     bt_err why = BT_ERR_INIT;
-    bt_db *db = database(r);
+    bt_db *db = open_drill_database(r);
     if (db && bt_db_value(db, sql, r->name, &x, &why) != BT_OK) {
         bt_db_close(r->db);
         r->db = NULL;
@@ -68,10 +68,10 @@ double bt_drill_value(bt_drill_run *r, const char *sql) {
     return x;
 }
 
-static int64_t whole(double x, int64_t none) { return isnan(x) ? none : (int64_t)x; }
+static int64_t integer_or(double x, int64_t none) { return isnan(x) ? none : (int64_t)x; }
 
 int64_t bt_drill_newest(bt_drill_run *r) {
-    return whole(bt_drill_value(r, "SELECT max(step) FROM steps WHERE run = ?1"), -1);
+    return integer_or(bt_drill_value(r, "SELECT max(step) FROM steps WHERE run = ?1"), -1);
 }
 
 /* ---- processes ------------------------------------------------------------------------------- */
@@ -99,7 +99,7 @@ int bt_drill_wait_end(bt_drill_run *r, double limit_s) {
 
 /* A process of this drill alone: one of the programs that a run is made of, whose words
  * carry the folder that this drill made for itself. */
-static bool is_ours(const bt_drill_run *r, int pid) {
+static bool is_drill_process(const bt_drill_run *r, int pid) {
     static const char *const programs[] = {"bitrain", "mpirun", "orterun", "orted"};
     char path[64], name[32] = "", words[8192];
     const size_t len = strlen(r->folder);
@@ -128,17 +128,18 @@ pid_t bt_drill_rank(bt_drill_run *r, int rank) {
     snprintf(sql, sizeof sql,
              "SELECT pid FROM ranks WHERE run = ?1 AND rank = %d ORDER BY attempt DESC LIMIT 1",
              rank);
-    const pid_t pid = (pid_t)whole(bt_drill_value(r, sql), 0);
-    return pid > 1 && is_ours(r, pid) ? pid : 0;
+    const pid_t pid = (pid_t)integer_or(bt_drill_value(r, sql), 0);
+    return pid > 1 && is_drill_process(r, pid) ? pid : 0;
 }
 
 int bt_drill_ranks(bt_drill_run *r) {
-    return (int)whole(bt_drill_value(r, "SELECT world_size FROM attempts WHERE run = ?1 ORDER BY "
-                                        "attempt DESC LIMIT 1"),
-                      0);
+    return (int)integer_or(bt_drill_value(r,
+                                          "SELECT world_size FROM attempts WHERE run = ?1 ORDER BY "
+                                          "attempt DESC LIMIT 1"),
+                           0);
 }
 
-static pid_t parent_of(pid_t pid) {
+static pid_t parent_pid(pid_t pid) {
     char path[64], line[256];
     int parent = 0;
     snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
@@ -150,8 +151,8 @@ static pid_t parent_of(pid_t pid) {
 }
 
 pid_t bt_drill_mpirun(bt_drill_run *r) {
-    const pid_t rank = bt_drill_rank(r, 0), parent = rank > 0 ? parent_of(rank) : 0;
-    return parent > 1 && is_ours(r, parent) ? parent : 0;
+    const pid_t rank = bt_drill_rank(r, 0), parent = rank > 0 ? parent_pid(rank) : 0;
+    return parent > 1 && is_drill_process(r, parent) ? parent : 0;
 }
 
 static int ranks_left(const bt_drill_run *r, bool kills) {
@@ -159,7 +160,7 @@ static int ranks_left(const bt_drill_run *r, bool kills) {
     int n = 0;
     for (struct dirent *d; proc && (d = readdir(proc));) {
         const int pid = atoi(d->d_name);
-        if (pid <= 1 || pid == getpid() || !is_ours(r, pid)) continue;
+        if (pid <= 1 || pid == getpid() || !is_drill_process(r, pid)) continue;
         n++;
         if (kills) kill(pid, SIGKILL);
     }
@@ -185,7 +186,7 @@ void bt_drill_kill_all(bt_drill_run *r) {
 
 /* ---- waiting --------------------------------------------------------------------------------- */
 
-static bt_code ended(const bt_drill_run *r, bt_err *err) {
+static bt_code wait_for_run_end(const bt_drill_run *r, bt_err *err) {
     char said[200];
     bt_drill_last_words(r, said, sizeof said);
     return bt_fail(err, BT_CHECK, "the run ended: %.150s", said);
@@ -194,7 +195,7 @@ static bt_code ended(const bt_drill_run *r, bt_err *err) {
 bt_code bt_drill_wait_step(bt_drill_run *r, int64_t step, double limit_s, bt_err *err) {
     const int64_t until = bt_now_ns() + (int64_t)(limit_s * 1e9);
     while (bt_drill_newest(r) <= step) {
-        if (!bt_drill_alive(r)) return bt_drill_newest(r) > step ? BT_OK : ended(r, err);
+        if (!bt_drill_alive(r)) return bt_drill_newest(r) > step ? BT_OK : wait_for_run_end(r, err);
         if (bt_now_ns() > until)
             return bt_fail(err, BT_CHECK, "no step beyond %lld within %.0f s", (long long)step,
                            limit_s);
@@ -207,14 +208,15 @@ typedef struct before {
     int64_t t0, step, attempt, seq;
 } before;
 
-static before look(bt_drill_run *r) {
+static before observe_run(bt_drill_run *r) {
     return (before){
         .step = bt_drill_newest(r),
-        .attempt = whole(bt_drill_value(r, "SELECT max(attempt) FROM attempts WHERE run = ?1"), -1),
-        .seq = whole(bt_drill_value(r, "SELECT max(seq) FROM events WHERE run = ?1"), 0)};
+        .attempt = integer_or(bt_drill_value(r, "SELECT max(attempt) FROM attempts WHERE run = ?1"),
+                              -1),
+        .seq = integer_or(bt_drill_value(r, "SELECT max(seq) FROM events WHERE run = ?1"), 0)};
 }
 
-static double seconds_since(int64_t t0) { return (double)(bt_now_ns() - t0) / 1e9; }
+static double drill_seconds_since(int64_t t0) { return (double)(bt_now_ns() - t0) / 1e9; }
 
 /* somebody noticed: a record of the supervisor or of rank 0, later than the fault */
 static bool noticed(bt_drill_run *r, const before *b) {
@@ -227,7 +229,7 @@ static bool noticed(bt_drill_run *r, const before *b) {
 }
 
 /* the run is back */
-static bool back(bt_drill_run *r, const bt_fault *f, const before *b) {
+static bool has_recovered(bt_drill_run *r, const bt_fault *f, const before *b) {
     char sql[256];
     if (f->back == BT_BACK_CHECKPOINT)
         snprintf(
@@ -246,15 +248,15 @@ static bt_code wait_back(bt_drill_run *r, const bt_fault *f, const before *b, bt
                          bt_err *err) {
     const int64_t until = bt_now_ns() + (int64_t)(BACK_S * 1e9);
     for (;;) {
-        if (isnan(row->detect_s) && noticed(r, b)) row->detect_s = seconds_since(b->t0);
-        if (back(r, f, b)) break;
-        if (!bt_drill_alive(r) && !back(r, f, b)) return ended(r, err);
+        if (isnan(row->detect_s) && noticed(r, b)) row->detect_s = drill_seconds_since(b->t0);
+        if (has_recovered(r, f, b)) break;
+        if (!bt_drill_alive(r) && !has_recovered(r, f, b)) return wait_for_run_end(r, err);
         if (bt_now_ns() > until)
             return bt_fail(err, BT_CHECK, "not back after %.0f s (newest step %lld)", BACK_S,
                            (long long)bt_drill_newest(r));
         bt_sleep_ns(LOOK_NS);
     }
-    row->recover_s = seconds_since(b->t0);
+    row->recover_s = drill_seconds_since(b->t0);
     return BT_OK;
 }
 
@@ -263,18 +265,18 @@ static void count_rows(bt_drill_run *r, const before *b, bt_drill_row *row) {
     snprintf(sql, sizeof sql,
              "SELECT min(from_step) FROM attempts WHERE run = ?1 AND attempt > %lld",
              (long long)b->attempt);
-    const int64_t from = whole(bt_drill_value(r, sql), b->step + 1);
+    const int64_t from = integer_or(bt_drill_value(r, sql), b->step + 1);
     row->redone = b->step + 1 > from ? b->step + 1 - from : 0;
     row->back_step = bt_drill_newest(r);
     snprintf(sql, sizeof sql, "SELECT %lld - count(*) FROM steps WHERE run = ?1 AND step <= %lld",
              (long long)row->back_step + 1, (long long)row->back_step);
-    row->lost = whole(bt_drill_value(r, sql), -1);
+    row->lost = integer_or(bt_drill_value(r, sql), -1);
 }
 
 bt_code bt_drill_do(bt_drill_run *r, const bt_fault *f, const char *arg, bt_drill_row *row,
                     bt_err *err) {
     bt_err why = BT_ERR_INIT;
-    before b = look(r);
+    before b = observe_run(r);
     if (!row->what[0]) snprintf(row->what, sizeof row->what, "%s", f->title);
     row->fault = f;
     row->detect_s = row->recover_s = NAN;
@@ -302,7 +304,7 @@ bt_code bt_drill_do(bt_drill_run *r, const bt_fault *f, const char *arg, bt_dril
     return row->ok ? BT_OK : bt_drill_start(r, true, err); /* for the faults that follow */
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+static int remove_drill_entry(const char *path, const struct stat *st, int type, struct FTW *at) {
     (void)st;
     (void)type;
     (void)at;
@@ -310,6 +312,6 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 
 void bt_drill_remove(const char *folder) {
-    if (nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS) != 0)
+    if (nftw(folder, remove_drill_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
         fprintf(stderr, "warning: '%s' could not be removed: %s\n", folder, strerror(errno));
 }

@@ -9,7 +9,7 @@
 #include "engine/model/shape/params.h"
 
 /* FNV-1a, 64 bits */
-static uint64_t mix(uint64_t h, const void *data, size_t bytes) {
+static uint64_t fnv1a_64(uint64_t h, const void *data, size_t bytes) {
     const unsigned char *p = data;
     for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
     return h;
@@ -32,7 +32,7 @@ static bt_code hash_all(const char *path, const bt_params *p, uint64_t *hash, bt
                                    .data = data,
                                    .type = BT_CKPT_F32};
         code = bt_ckpt_load(path, &all, 1, err);
-        if (code == BT_OK) *hash = mix(*hash, data, t->count * sizeof *data);
+        if (code == BT_OK) *hash = fnv1a_64(*hash, data, t->count * sizeof *data);
     }
     free(data);
     return code;

@@ -144,8 +144,8 @@ static void tell_addresses(const bt_hub_settings *s, const char *addresses) {
 }
 
 /* guarded: with an address where a process of this hub has listened before, or NULL */
-static bt_code open_socket(const bt_hub_settings *s, const bt_guarded *guarded,
-                           bt_hub_socket **socket, bt_err *err) {
+static bt_code open_hub_socket(const bt_hub_settings *s, const bt_guarded *guarded,
+                               bt_hub_socket **socket, bt_err *err) {
     enum { AGAIN_MS = 100 };
     const int tries = bt_comm_size(bt_comm_world()) > 1 ? 50 : 20;
     char allowed[PATH_MAX], address[ADDRESS];
@@ -173,7 +173,7 @@ static bt_code open_socket(const bt_hub_settings *s, const bt_guarded *guarded,
     return code;
 }
 
-static bt_code serve(const bt_hub_settings *s, bt_guarded *guarded, bt_err *err) {
+static bt_code serve_islands(const bt_hub_settings *s, bt_guarded *guarded, bt_err *err) {
     bt_comm *all = bt_comm_world();
     bt_hub_socket *socket = NULL;
     bt_text addresses;
@@ -181,7 +181,7 @@ static bt_code serve(const bt_hub_settings *s, bt_guarded *guarded, bt_err *err)
         return bt_fail(err, BT_ARG, "a hub of %d processes: at most %d", bt_comm_size(all),
                        BT_HUB_PARTS);
     bt_text_init(&addresses);
-    bt_code code = bt_agree(all, open_socket(s, guarded, &socket, err), err);
+    bt_code code = bt_agree(all, open_hub_socket(s, guarded, &socket, err), err);
     if (code == BT_OK) code = all_addresses(socket, &addresses, err);
     /* A restarted process has the addresses that the islands use already. */
     if (code == BT_OK && bt_comm_rank(all) == 0 && !(guarded && guarded->signal))
@@ -203,7 +203,7 @@ static void end_all(bt_code code, const bt_err *err) {
 
 static void tell_guard(const char *line) { fprintf(stderr, "hub: %s\n", line); }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_hub(bt_call *call, bt_err *err) {
     bt_hub_settings *s = call->cfg;
     const char *const *names = call->words;
     bt_guarded *guarded;
@@ -227,7 +227,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     BT_TRY(bt_comm_init(err)); /* one process as a rule; several under mpirun */
     bt_code code = bt_kernels_select(s->isa, err);
     if (code == BT_OK) code = bt_threads_init((int)s->threads, err);
-    if (code == BT_OK) code = serve(s, guarded, err);
+    if (code == BT_OK) code = serve_islands(s, guarded, err);
     if (code != BT_OK && bt_comm_size(bt_comm_world()) > 1) end_all(code, err);
     bt_comm_finalize();
     return code;
@@ -244,6 +244,6 @@ const bt_command bt_cmd_hub = {
                 "three processes\n",
     .options = BT_OPTION_SET(hub_opts, bt_hub_settings),
     .max_words = NAMES,
-    .run = run,
+    .run = cmd_hub,
     .ranked = true,
 };

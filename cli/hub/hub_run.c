@@ -36,25 +36,25 @@ typedef struct record { /* the sink of a hub: the terminal and the database */
     char name[BT_NAME_MAX], store[1024], out[PATH_MAX];
 } record;
 
-static void on_event(void *ctx, const bt_event *e) {
+static void record_hub_event(void *ctx, const bt_event *e) {
     const record *r = ctx;
     const bool warn = bt_events[e->kind].level != BT_EV_INFO;
     if (!r->settings->quiet || warn) fprintf(stderr, "hub: %s\n", e->title);
     if (r->sink) r->sink->event(r->sink->ctx, e);
 }
-static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+static void record_hub_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     const record *r = ctx;
     if (r->sink) r->sink->ranks(r->sink->ctx, ranks, n);
 }
-static void on_fact(void *ctx, const char *key, const char *value) {
+static void record_hub_fact(void *ctx, const char *key, const char *value) {
     const record *r = ctx;
     if (r->sink) r->sink->fact(r->sink->ctx, key, value);
 }
-static void on_step(void *ctx, const bt_step_record *s) {
+static void record_hub_step(void *ctx, const bt_step_record *s) {
     const record *r = ctx;
     if (r->sink) r->sink->step(r->sink->ctx, s);
 }
-static void on_rows(void *ctx, const bt_row_record *rows) {
+static void record_hub_rows(void *ctx, const bt_row_record *rows) {
     const record *r = ctx;
     if (r->sink) r->sink->rows(r->sink->ctx, rows);
 }
@@ -157,7 +157,7 @@ static void begins(const record *r, const bt_hub *h, int64_t replayed) {
                         .rank = -1,
                         .wall_us = bt_wall_us(),
                         .title = title};
-    on_event((void *)(uintptr_t)r, &e);
+    record_hub_event((void *)(uintptr_t)r, &e);
 }
 
 /* a process of this hub was ended by a signal */
@@ -174,10 +174,10 @@ static void tell_restart(record *r, const bt_hub *h) {
                         .rank = -1,
                         .wall_us = bt_wall_us(),
                         .title = title};
-    on_event(r, &e);
+    record_hub_event(r, &e);
 }
 
-static void end_run(record *r, const bt_hub *h, bt_code code, const bt_err *err) {
+static void end_hub_run(record *r, const bt_hub *h, bt_code code, const bt_err *err) {
     bt_err trouble = BT_ERR_INIT;
     const char *state = code != BT_OK ? "failed" : h && h->finished ? "done" : "stopped";
     if (!r->writer) return;
@@ -201,7 +201,7 @@ static void tell_keys(record *r, const bt_hub_socket *socket) {
              key);
     const bt_event e = {
         .kind = BT_EVENT_REFUSED, .step = -1, .rank = -1, .wall_us = bt_wall_us(), .title = title};
-    on_event(r, &e);
+    record_hub_event(r, &e);
 }
 
 /* Messages that never end are taken into memory by libzmq, and no limit of it bounds them. base_mib: what the process
@@ -264,7 +264,7 @@ static void report_disk_need(record *r, const bt_hub *h) {
                         .rank = -1,
                         .wall_us = bt_wall_us(),
                         .title = title};
-    on_event(r, &e);
+    record_hub_event(r, &e);
 }
 
 static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
@@ -300,7 +300,7 @@ static bt_code all_traffic(const bt_hub_socket *socket, int64_t *bytes, bt_err *
     return bt_all_reduce_i64(bt_comm_world(), bytes, 1, BT_SUM, err);
 }
 
-static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
+static bt_code run_hub_loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     int64_t replayed = 0;
     bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
     if (code == BT_OK) code = begin_run(r, h, err);
@@ -321,7 +321,7 @@ static bt_code serve(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
     if (code == BT_OK) code = all_traffic(socket, &traffic, err);
     char bytes[32];
     snprintf(bytes, sizeof bytes, "%" PRId64, traffic);
-    on_fact(r, "islands.bytes_both_ways", bytes);
+    record_hub_fact(r, "islands.bytes_both_ways", bytes);
     bt_hub_state_close(h->state);
     return code;
 }
@@ -351,11 +351,11 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket 
     record r = {.settings = s, .guarded = guarded};
     bt_hub *h = NULL;
     r.both = (bt_sink){.ctx = &r,
-                       .ranks = on_ranks,
-                       .fact = on_fact,
-                       .step = on_step,
-                       .rows = on_rows,
-                       .event = on_event};
+                       .ranks = record_hub_ranks,
+                       .fact = record_hub_fact,
+                       .step = record_hub_step,
+                       .rows = record_hub_rows,
+                       .event = record_hub_event};
     bt_hub_cfg cfg = {.port = bt_hub_socket_port(socket),
                       .islands = (int)s->islands,
                       .grace_s = s->grace_s,
@@ -382,12 +382,12 @@ bt_code bt_hub_run(const bt_hub_settings *s, bt_guarded *guarded, bt_hub_socket 
         bt_hub_destroy(h);
         return ended;
     }
-    const bt_code code = serve(h, socket, &r, err);
+    const bt_code code = run_hub_loop(h, socket, &r, err);
     if (code == BT_OK && !s->quiet)
         fprintf(stderr, "hub: %s after %" PRId64 " updates, %" PRId64 " tokens; checkpoint in %s\n",
                 h->finished ? "done" : "stopped", h->model ? h->model->version : 0, h->tokens,
                 r.out);
-    end_run(&r, h, code, err);
+    end_hub_run(&r, h, code, err);
     bt_hub_destroy(h);
     return code;
 }

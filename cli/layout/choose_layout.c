@@ -124,7 +124,8 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-static bt_code measure(bt_layout_choice *c, const bt_layout_job *job, bt_text *told, bt_err *err) {
+static bt_code measure_layout_rates(bt_layout_choice *c, const bt_layout_job *job, bt_text *told,
+                                    bt_err *err) {
     bt_part_shape *shapes = calloc(SHAPES_MOST, sizeof *shapes);
     bt_run_cfg *first = malloc(sizeof *first);
     bt_code code = shapes && first ? BT_OK
@@ -162,7 +163,7 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     bt_code code = bt_kernels_select(job->cfg->launch.isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
     if (code == BT_OK) code = check_any_fits(&c->layouts, &c->search, err);
-    if (code == BT_OK) code = measure(c, job, told, err);
+    if (code == BT_OK) code = measure_layout_rates(c, job, told, err);
     if (code == BT_OK) code = bt_layouts_predict(&c->layouts, &c->search, &c->rates, err);
     if (code == BT_OK)
         code = bt_layout_trial(c, job, (double)(bt_now_ns() - began) / 1e9, told, err);

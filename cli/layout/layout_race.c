@@ -57,7 +57,7 @@ static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_words(layouts *l, int argc, char **argv, bt_err *err) {
+static bt_code read_race_words(layouts *l, int argc, char **argv, bt_err *err) {
     int at = next_racer(argc, argv, 0), n = 0;
     for (int i = at; i < argc; i = next_racer(argc, argv, i + 1)) n++;
     if (at != WORDS || n < 2 || n > BT_RACE_MOST)
@@ -77,7 +77,7 @@ static bt_code read_words(layouts *l, int argc, char **argv, bt_err *err) {
 
 /* ---- steps ------------------------------------------------------------------------------------- */
 
-static bt_code make(racer *x, bt_err *err) {
+static bt_code create_racer(racer *x, bt_err *err) {
     const bt_trainer_setup setup = {.cfg = &x->cfg, .resume_dir = ""};
     double took_s;
     if (x->trainer) return BT_OK;
@@ -96,41 +96,41 @@ static bt_code since(int64_t then_ns, double *seconds, bt_err *err) {
     return bt_all_reduce_f64(bt_comm_world(), seconds, 1, BT_MAX, err);
 }
 
-static void say(const layouts *l, double spent_s, const char *note) {
+static void print_race_progress(const layouts *l, double spent_s, const char *note) {
     bt_run_shown_say(fmin(1, spent_s / l->budget_s), note);
 }
 
-static bt_code run(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
+static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
     layouts *l = ctx;
     racer *x = &l->at[i];
     char note[48];
     double all_s;
     const int64_t start = bt_now_ns();
-    BT_TRY(make(x, err));
+    BT_TRY(create_racer(x, err));
     BT_TRY(bt_trainer_steps(x->trainer, x->steps, took_s, err));
     *took_s *= x->factor;
     if (!l->keep) unmake(x);
     BT_TRY(since(start, spent_s, err));
     BT_TRY(since(l->began_ns, &all_s, err));
     snprintf(note, sizeof note, "layout %zu of %zu", i + 1, l->n);
-    say(l, all_s, note);
+    print_race_progress(l, all_s, note);
     return BT_OK;
 }
 
 /* After n of them, which took so many seconds: whether another one, and a round of all, would take too long. Making
  * one and its first step take longer than its turn in a round. */
-static bool too_many(const layouts *l, size_t n, double spent_s) {
+static bool exceeds_race_time(const layouts *l, size_t n, double spent_s) {
     const double each_s = spent_s / (double)n;
     return n >= 2 && spent_s + (double)(n + 2) * each_s > l->budget_s;
 }
 
-static bt_code race(layouts *l, bt_race *r, bt_err *err) {
+static bt_code race_in_turns(layouts *l, bt_race *r, bt_err *err) {
     double spent_s = 0;
-    *r = (bt_race){.run = run, .ctx = l};
-    while (r->n < l->n && !(l->keep && too_many(l, r->n, spent_s))) {
+    *r = (bt_race){.run = time_racer, .ctx = l};
+    while (r->n < l->n && !(l->keep && exceeds_race_time(l, r->n, spent_s))) {
         racer *x = &l->at[r->n];
-        say(l, spent_s, "making the layouts");
-        if (l->keep) BT_TRY(make(x, err));
+        print_race_progress(l, spent_s, "making the layouts");
+        if (l->keep) BT_TRY(create_racer(x, err));
         r->racer[r->n++].predicted_s = x->predicted_s;
         BT_TRY(since(l->began_ns, &spent_s, err));
         if (l->keep && r->n == 1 && 2 * spent_s > l->budget_s)
@@ -145,7 +145,7 @@ static bt_code race(layouts *l, bt_race *r, bt_err *err) {
 
 /* ---- a rank ------------------------------------------------------------------------------------ */
 
-static void put_result(const bt_race *r) {
+static void put_race_result(const bt_race *r) {
     bt_text out;
     bt_json j;
     bt_text_init(&out);
@@ -171,7 +171,7 @@ static void put_result(const bt_race *r) {
 }
 
 /* Binds this rank's threads as a training does. Ranks of the largest tensor-parallel group are neighbours. */
-static bt_code take_cores(const layouts *l, bt_err *err) {
+static bt_code bind_racer(const layouts *l, bt_err *err) {
     const int threads = (int)(l->at[0].cfg.launch.threads > 1 ? l->at[0].cfg.launch.threads : 1);
     int64_t group = 1;
     for (size_t i = 0; i < l->n; i++)
@@ -184,17 +184,17 @@ static bt_code take_cores(const layouts *l, bt_err *err) {
     return bt_threads_init(threads, err);
 }
 
-static bt_code prepare(layouts *l, int argc, char **argv, bt_err *err) {
+static bt_code prepare_race(layouts *l, int argc, char **argv, bt_err *err) {
     bt_comm *world = bt_comm_world();
     bt_isa_agreement isa;
-    BT_TRY(bt_agree(world, read_words(l, argc, argv, err), err));
+    BT_TRY(bt_agree(world, read_race_words(l, argc, argv, err), err));
     BT_TRY(bt_agree_isa(world, l->at[0].cfg.launch.isa, &isa, err));
     for (size_t i = 0; i < l->n; i++) {
         bt_isa_agreement_apply(&isa, &l->at[i].cfg);
         BT_TRY(bt_agree_settings(world, &l->at[i].cfg, err));
     }
     bt_code code = bt_kernels_select(isa.isa, err);
-    if (code == BT_OK) code = take_cores(l, err);
+    if (code == BT_OK) code = bind_racer(l, err);
     return bt_agree(world, code, err);
 }
 
@@ -204,9 +204,9 @@ bt_code bt_layout_race_rank(int argc, char **argv, int *exit_status, bt_err *err
     if (!bt_comm_am_rank())
         return bt_fail(err, BT_ARG, "'" BT_LAYOUT_RACE_WORD "' is started by 'bitrain plan' only");
     BT_TRY(bt_comm_init(err));
-    bt_code code = prepare(&l, argc, argv, err);
-    if (code == BT_OK) code = race(&l, &r, err);
-    if (code == BT_OK && bt_comm_rank(bt_comm_world()) == 0) put_result(&r);
+    bt_code code = prepare_race(&l, argc, argv, err);
+    if (code == BT_OK) code = race_in_turns(&l, &r, err);
+    if (code == BT_OK && bt_comm_rank(bt_comm_world()) == 0) put_race_result(&r);
     for (size_t i = 0; i < l.n && code == BT_OK; i++) unmake(&l.at[i]);
     free(l.at);
     bt_threads_release();

@@ -34,7 +34,7 @@ typedef struct words {
 } words;
 
 /* one word: both parts together */
-static void put(words *w, const char *word, const char *rest) {
+static void append_trial_word(words *w, const char *word, const char *rest) {
     if (w->n == WORDS_MOST) return;
     snprintf(w->text[w->n], WORD, "%s%s", word, rest);
     w->at[w->n] = w->text[w->n];
@@ -44,15 +44,15 @@ static void put(words *w, const char *word, const char *rest) {
 static void put_flag(words *w, const char *flag, int64_t value) {
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, value);
-    put(w, flag, "");
-    put(w, number, "");
+    append_trial_word(w, flag, "");
+    append_trial_word(w, number, "");
 }
 
 static void put_set(words *w, const char *key, const char *value) {
     char start[128];
     snprintf(start, sizeof start, "%s=", key);
-    put(w, "--set", "");
-    put(w, start, value);
+    append_trial_word(w, "--set", "");
+    append_trial_word(w, start, value);
 }
 
 static bool starts_with(const char *s, const char *with) {
@@ -72,12 +72,13 @@ static bool of_the_work(const char *key) {
 }
 
 /* layers 0: as many as the model has */
-static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg, int64_t layers) {
+static void append_trial_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg,
+                                  int64_t layers) {
     bt_text value;
     char vocab[32], number[32];
     bt_text_init(&value);
-    put(w, "--preset", "");
-    put(w, cfg->model.preset, "");
+    append_trial_word(w, "--preset", "");
+    append_trial_word(w, cfg->model.preset, "");
     for (size_t i = 0; i < o->n; i++) {
         if (!of_the_work(o->table[i].key) || o->origin[i] <= BT_FROM_PRESET) continue;
         if (layers > 0 && strcmp(o->table[i].key, "model.layers") == 0) continue;
@@ -90,8 +91,8 @@ static void put_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg, int6
     put_set(w, "model.vocab", vocab);
     snprintf(number, sizeof number, "%" PRId64, layers);
     if (layers > 0) put_set(w, "model.layers", number);
-    put(w, "--isa", "");
-    put(w, cfg->launch.isa, "");
+    append_trial_word(w, "--isa", "");
+    append_trial_word(w, cfg->launch.isa, "");
     put_flag(w, "--threads", cfg->launch.threads);
 }
 
@@ -106,8 +107,8 @@ static void put_layout(words *w, const bt_layout *l) {
         put_flag(w, "--dp-replicate", l->shape.dp_replicate);
     }
     put_flag(w, "--micro-batch", l->micro_batch);
-    put(w, "--recompute", "");
-    put(w, recompute[l->recompute], "");
+    append_trial_word(w, "--recompute", "");
+    append_trial_word(w, recompute[l->recompute], "");
     if (l->zero == 3 && l->shape.pp == 1) put_set(w, "parallel.gather", bt_gather_name(l->gather));
 }
 
@@ -118,12 +119,12 @@ typedef struct tried_work {
 } tried_work;
 
 /* Appends the words of `bench train` for steps of `micros` micro-batches and a model of `layers` layers (0: all). */
-static void put_run(words *w, const tried_work *of, const bt_layout *l, int64_t micros,
-                    int64_t layers) {
-    put(w, "--data", "");
-    put(w, "synth:chain", "");
+static void append_trial_run(words *w, const tried_work *of, const bt_layout *l, int64_t micros,
+                             int64_t layers) {
+    append_trial_word(w, "--data", "");
+    append_trial_word(w, "synth:chain", "");
     put_flag(w, "--ranks", of->ranks);
-    put_settings(w, of->opts, of->settings, layers);
+    append_trial_settings(w, of->opts, of->settings, layers);
     put_flag(w, "--batch-tokens", of->settings->train.batch_tokens / l->accum * micros);
     put_layout(w, l);
 }
@@ -131,11 +132,11 @@ static void put_run(words *w, const tried_work *of, const bt_layout *l, int64_t 
 static void put_real(words *w, double value) {
     char number[32];
     snprintf(number, sizeof number, "%.9g", value);
-    put(w, number, "");
+    append_trial_word(w, number, "");
 }
 
 /* Hash of all words of a run: a trial is valid for exactly these words. */
-static void key_of(const words *w, char *out, size_t size) {
+static void trial_key(const words *w, char *out, size_t size) {
     XXH64_hash_t hash = 0;
     for (size_t i = 0; i < w->n; i++)
         hash = XXH3_64bits_withSeed(w->at[i], strlen(w->at[i]) + 1, hash);
@@ -145,8 +146,8 @@ static void key_of(const words *w, char *out, size_t size) {
 static void whole_step_key(words *w, const tried_work *of, const bt_layout *l, char *out,
                            size_t size) {
     w->n = 0;
-    put_run(w, of, l, l->accum, 0);
-    key_of(w, out, size);
+    append_trial_run(w, of, l, l->accum, 0);
+    trial_key(w, out, size);
 }
 
 const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, int ranks,
@@ -250,7 +251,7 @@ typedef struct prediction {
     const candidate *all;
 } prediction;
 
-static bool predict(void *ctx, size_t i, bt_trial_length *x) {
+static bool predict_trial(void *ctx, size_t i, bt_trial_length *x) {
     const prediction *p = ctx;
     return shorter_step(p->c, p->all[i].layout, x);
 }
@@ -262,7 +263,8 @@ static size_t take_lengths(const bt_layout_choice *c, candidate *all, size_t n, 
     for (size_t i = 0; i < n; i++) lengths[i] = all[i].length;
     const size_t k = bt_trial_lengths(
         lengths, n,
-        &(bt_trial_time){.seconds = seconds, .start_s = START_S, .predict = predict, .ctx = &p});
+        &(bt_trial_time){
+            .seconds = seconds, .start_s = START_S, .predict = predict_trial, .ctx = &p});
     for (size_t i = 0; i < n; i++) all[i].length = lengths[i];
     return k;
 }
@@ -290,23 +292,24 @@ static bool all_fit(const trials *t, size_t k) {
 static void put_race(trials *t, size_t k, double seconds) {
     words *w = t->w;
     w->n = 0;
-    put(w, "plan", "");
-    put(w, BT_LAYOUT_RACE_WORD, "");
+    append_trial_word(w, "plan", "");
+    append_trial_word(w, BT_LAYOUT_RACE_WORD, "");
     put_real(w, seconds - START_S);
-    put(w, all_fit(t, k) ? "keep" : "anew", "");
+    append_trial_word(w, all_fit(t, k) ? "keep" : "anew", "");
     for (size_t i = 0; i < k; i++) {
         const bt_layout *l = t->all[i].layout;
-        put(w, BT_RACE_WORD, "");
+        append_trial_word(w, BT_RACE_WORD, "");
         put_real(w, (double)bt_trial_steps(&t->all[i].length));
         put_real(w, l->time.step.step_s);
         put_real(w, l->time.step.step_s / t->all[i].length.run_s);
         const int64_t layers = t->all[i].length.layers;
-        put_run(w, &(tried_work){t->job->opts, &t->c->settings, t->job->ranks}, l,
-                t->all[i].length.micros, layers < t->c->settings.model.layers ? layers : 0);
+        append_trial_run(w, &(tried_work){t->job->opts, &t->c->settings, t->job->ranks}, l,
+                         t->all[i].length.micros,
+                         layers < t->c->settings.model.layers ? layers : 0);
     }
 }
 
-static void tell(const trials *t, const candidate *tried, const json_t *x, bt_text *told) {
+static void report_trials(const trials *t, const candidate *tried, const json_t *x, bt_text *told) {
     const bt_layout *l = tried->layout;
     const int64_t layers = t->c->settings.model.layers;
     char layout[160], a[32], b[32], of[64] = "";
@@ -354,14 +357,14 @@ static bt_code take_result(trials *t, size_t n, const json_t *all, double second
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
         t->all[i].layout->trial_load = t->all[i].found.load = t->load;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
-        if (told) tell(t, &t->all[i], x, told);
+        if (told) report_trials(t, &t->all[i], x, told);
     }
     if (told) tell_end(all, seconds, told);
     return BT_OK;
 }
 
 /* Races the first n candidates, for which the time suffices. */
-static bt_code race(trials *t, size_t n, double seconds, bt_text *told, bt_err *err) {
+static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *told, bt_err *err) {
     bt_text result;
     json_error_t why;
     put_race(t, n, seconds);
@@ -416,7 +419,7 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told,
     }
     if (k > 0 && !known) {
         *fresh = true;
-        BT_TRY(race(t, k, seconds, told, err));
+        BT_TRY(race_candidates(t, k, seconds, told, err));
     }
     size_t tried = 0;
     for (size_t i = 0; i < n; i++) tried += t->all[i].found.step_s > 0;

@@ -91,7 +91,7 @@ typedef enum { ASK_PARTS, ASK_MACHINE, ASK_LINKS } question; /* measurements of 
 static const char *const question_words[] = {"parts", "machine", "links"};
 
 /* Adds the results of a job to the known rates. */
-static void merge(bt_rates *into, const bt_rates *found, question asked) {
+static void merge_rates(bt_rates *into, const bt_rates *found, question asked) {
     for (size_t i = 0; i < found->n_parts; i++) bt_rates_put_part(into, &found->parts[i]);
     bt_rates_put_links(into, found->links, found->n_links);
     for (size_t i = 0; i < found->n_groups; i++) bt_rates_put_group(into, &found->groups[i]);
@@ -192,15 +192,15 @@ static size_t missing_groups(const bt_rates_wanted *w, const bt_rates *have, bt_
 }
 
 /* one job: its answer joins the rates */
-static bt_code ask(const bt_rates_wanted *w, const job *j, bt_rates *r, bt_text *told,
-                   bt_err *err) {
+static bt_code measure_rates_by_job(const bt_rates_wanted *w, const job *j, bt_rates *r,
+                                    bt_text *told, bt_err *err) {
     static const char *const what[] = {"", "memory, optimizers, codecs, ", "links, "};
     bt_rates *found = calloc(1, sizeof *found);
     if (!found) return bt_fail(err, BT_NOMEM, "no memory for the rates");
     bt_code code = run_job(w, j, found, err);
     const size_t shapes = found->n_parts + found->n_groups;
     if (code == BT_OK) {
-        merge(r, found, j->ask);
+        merge_rates(r, found, j->ask);
         if (told)
             bt_text_printf(told,
                            "measured   %s%zu shape%s of layers and heads on %d rank%s x %d "
@@ -249,8 +249,9 @@ static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path,
     /* Creates the folder first, because the job measures its disk. The save at the end reports a failure. */
     if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK)
         trouble = (bt_err)BT_ERR_INIT;
-    if (code == BT_OK && asks && (n > 0 || machine)) code = ask(w, &parts, r, told, err);
-    if (code == BT_OK && asks && links) code = ask(w, &between, r, told, err);
+    if (code == BT_OK && asks && (n > 0 || machine))
+        code = measure_rates_by_job(w, &parts, r, told, err);
+    if (code == BT_OK && asks && links) code = measure_rates_by_job(w, &between, r, told, err);
     free(missing);
     if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK && told)
         bt_text_printf(told, "warning: %s\n", trouble.msg);

@@ -12,8 +12,8 @@
 #include "engine/tune/peft_config.h"
 
 /* RUN[:WEIGHT] */
-static bt_code open_part(bt_adapter_part *p, char *word, const bt_model_cfg *model,
-                         const char *store, bt_err *err) {
+static bt_code open_adapter_part(bt_adapter_part *p, char *word, const bt_model_cfg *model,
+                                 const char *store, bt_err *err) {
     char path[PATH_MAX], *colon = strrchr(word, ':'), *end = NULL;
     p->weight = colon ? strtod(colon + 1, &end) : 1;
     if (colon && (end == colon + 1 || *end || !(fabs(p->weight) <= 100)))
@@ -36,7 +36,7 @@ bt_code bt_adapter_words_open(bt_adapter_part parts[BT_ADAPTER_PARTS], size_t *n
         if (*n == BT_ADAPTER_PARTS)
             return bt_fail(err, BT_ARG, "--add: more than %d adapters", (int)BT_ADAPTER_PARTS - 1);
         parts[*n] = (bt_adapter_part){0};
-        BT_TRY(open_part(&parts[(*n)++], w, &parts[0].adapters->cfg, store, err));
+        BT_TRY(open_adapter_part(&parts[(*n)++], w, &parts[0].adapters->cfg, store, err));
     }
     return BT_OK;
 }

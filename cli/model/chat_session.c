@@ -78,7 +78,8 @@ bt_code bt_chat_choose(const bt_chat_template **out, const char *name, bt_traine
     return BT_OK;
 }
 
-static bt_code say(session *s, bt_chat_role role, const char *text, size_t n, bt_err *err) {
+static bt_code append_message(session *s, bt_chat_role role, const char *text, size_t n,
+                              bt_err *err) {
     if (s->n == MAX_MESSAGES)
         return bt_fail(err, BT_ARG, "the conversation has %d messages: begin another",
                        MAX_MESSAGES);
@@ -89,7 +90,7 @@ static bt_code say(session *s, bt_chat_role role, const char *text, size_t n, bt
     return BT_OK;
 }
 
-static void forget(session *s, size_t first, size_t n) {
+static void drop_messages(session *s, size_t first, size_t n) {
     for (size_t i = first; i < first + n; i++) free((void *)(size_t)s->messages[i].text);
     memmove(s->messages + first, s->messages + first + n, (s->n - first - n) * sizeof *s->messages);
     s->n -= n;
@@ -101,24 +102,24 @@ static size_t after_system(const session *s) {
 
 /* The conversation as tokens; its oldest questions go with their answers until half of the context
  * is left for the next one. */
-static bt_code encode(session *s, bt_err *err) {
+static bt_code encode_conversation(session *s, bt_err *err) {
     const size_t room = (size_t)bt_model_config(s->t->model)->T / 2, first = after_system(s);
     for (;;) {
         s->ids.n = 0;
         BT_TRY(bt_chat_encode(&s->encoder, s->messages, s->n, true, false, &s->ids, err));
         if (s->ids.n <= room || s->n < first + 3) return BT_OK;
-        forget(s, first, 2);
+        drop_messages(s, first, 2);
     }
 }
 
-static bt_code put_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
+static bt_code append_chat_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
     (void)err;
     bt_text_putn(ctx, p->text, p->n);
     return BT_OK;
 }
 
 /* feeds what the cache does not hold yet, at least one token */
-static bt_code feed(session *s, bt_written *w, bt_err *err) {
+static bt_code feed_new_tokens(session *s, bt_written *w, bt_err *err) {
     const int64_t began = bt_now_ns();
     size_t have, same = 0;
     const int32_t *cached = bt_gen_cached(s->gen, &have);
@@ -130,12 +131,12 @@ static bt_code feed(session *s, bt_written *w, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code put_json(const session *s, const bt_written *w, bt_err *err) {
+static bt_code print_answer_json(const session *s, const bt_written *w, bt_err *err) {
     bt_text mended, prompt;
     bt_printout o;
     bt_text_init(&prompt);
-    const bt_code code = bt_chat_render(s->template, s->messages, s->n, true, put_piece, &prompt,
-                                        err);
+    const bt_code code = bt_chat_render(s->template, s->messages, s->n, true, append_chat_piece,
+                                        &prompt, err);
     bt_text_init(&mended);
     bt_utf8_mend(&mended, bt_text_str(&w->out.text), w->out.text.len, false);
     bt_printout_begin(&o, true);
@@ -158,22 +159,22 @@ static bt_code put_json(const session *s, const bt_written *w, bt_err *err) {
     return printed;
 }
 
-static bt_code answer(session *s, const char *question, size_t n, bt_err *err) {
+static bt_code answer_question(session *s, const char *question, size_t n, bt_err *err) {
     bt_written w;
     memset(&w, 0, sizeof w);
-    BT_TRY(say(s, BT_CHAT_USER, question, n, err));
+    BT_TRY(append_message(s, BT_CHAT_USER, question, n, err));
     bt_output_init(&w.out, s->stops, s->n_stops);
-    bt_code code = encode(s, err);
-    if (code == BT_OK) code = feed(s, &w, err);
+    bt_code code = encode_conversation(s, err);
+    if (code == BT_OK) code = feed_new_tokens(s, &w, err);
     if (code == BT_OK) code = bt_write_tokens(s->t, s->gen, &s->cfg->write, &w, err);
-    if (code == BT_OK && s->cfg->json) code = put_json(s, &w, err);
+    if (code == BT_OK && s->cfg->json) code = print_answer_json(s, &w, err);
     if (code == BT_OK && !s->cfg->json) {
         putchar('\n');
         fflush(stdout);
         bt_show_speed(s->t, &w);
     }
     if (code == BT_OK)
-        code = say(s, BT_CHAT_ASSISTANT, bt_text_str(&w.out.text), w.out.text.len, err);
+        code = append_message(s, BT_CHAT_ASSISTANT, bt_text_str(&w.out.text), w.out.text.len, err);
     bt_output_release(&w.out);
     return code;
 }
@@ -209,9 +210,9 @@ static bt_code converse(session *s, bt_err *err) {
         const chat_word word = word_of(line, terminal);
         if (word == WORD_END) break;
         if (word == WORD_HELP) tell_words();
-        if (word == WORD_NEW) forget(s, after_system(s), s->n - after_system(s));
+        if (word == WORD_NEW) drop_messages(s, after_system(s), s->n - after_system(s));
         if (word != WORD_NONE) continue;
-        code = answer(s, line, (size_t)n, err);
+        code = answer_question(s, line, (size_t)n, err);
     }
     if (terminal) fprintf(stderr, "\n");
     free(line);
@@ -234,11 +235,11 @@ bt_code bt_chat_session(bt_trained *t, const bt_chat_session_cfg *cfg, bt_err *e
     }
     if (code == BT_OK) code = bt_gen_create(&s->gen, t->model, err);
     if (code == BT_OK && *cfg->system)
-        code = say(s, BT_CHAT_SYSTEM, cfg->system, strlen(cfg->system), err);
+        code = append_message(s, BT_CHAT_SYSTEM, cfg->system, strlen(cfg->system), err);
     if (code == BT_OK)
-        code = *cfg->message ? answer(s, cfg->message, strlen(cfg->message), err)
+        code = *cfg->message ? answer_question(s, cfg->message, strlen(cfg->message), err)
                              : converse(s, err);
-    forget(s, 0, s->n);
+    drop_messages(s, 0, s->n);
     bt_gen_destroy(s->gen);
     bt_chat_ids_release(&s->ids);
     free(s);

@@ -18,7 +18,7 @@ static bool split_best(const char *word, char *run, size_t size) {
     return best;
 }
 
-static bt_code best_of(const char *run, char folder[PATH_MAX], bt_err *err) {
+static bt_code read_best_folder(const char *run, char folder[PATH_MAX], bt_err *err) {
     if (bt_cli_best_folder(folder)) return BT_OK;
     return bt_fail(err, BT_NOTFOUND,
                    "run '%s' has no best checkpoint: none was validated (train.eval_every, "
@@ -49,7 +49,7 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
     if (code == BT_OK && !best) tell_best(db, run);
     bt_db_close(db);
     BT_TRY(code);
-    if (out[0] && best) return best_of(run, out, err);
+    if (out[0] && best) return read_best_folder(run, out, err);
     return out[0] ? BT_OK : bt_fail(err, BT_NOTFOUND, "run '%s' has no checkpoint folder", run);
 }
 

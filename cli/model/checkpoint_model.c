@@ -89,8 +89,8 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
 }
 
 /* a folder of PEFT: settings and tokenizer are those of the base */
-static bt_code open_peft(bt_trained *t, const bt_trained_how *how, const char *folder,
-                         bt_err *err) {
+static bt_code open_peft_adapters(bt_trained *t, const bt_trained_how *how, const char *folder,
+                                  bt_err *err) {
     char base[PATH_MAX];
     bt_model_file *b = NULL;
     BT_TRY(bt_peft_base_of(folder, how->base, how->store, base, err));
@@ -129,8 +129,8 @@ static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char 
 }
 
 /* adapters: the model that they were trained beside */
-static bt_code load_base(bt_trained *t, const bt_trained_how *how, const int64_t *hashes, size_t n,
-                         bt_err *err) {
+static bt_code load_adapter_base(bt_trained *t, const bt_trained_how *how, const int64_t *hashes,
+                                 size_t n, bt_err *err) {
     char path[PATH_MAX];
     bt_text told = {0};
     bt_base_weights base = {.watch = t->file->watch};
@@ -192,7 +192,7 @@ static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int6
     bt_code code = bt_model_file_weights(t->file, bt_model_weights(t->model), err);
     t->file->watch.elems = 0; /* the beginning of the text identifies the base */
     if (code == BT_OK && bt_model_base(t->model))
-        code = load_base(t, how, hashes, n_hashes, err);
+        code = load_adapter_base(t, how, hashes, n_hashes, err);
     else if (code == BT_OK)
         bt_model_quantise(t->model);
     t->file->watch.told = NULL;
@@ -241,7 +241,7 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
     memset(t, 0, sizeof *t);
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
-    return bt_peft_is(folder) ? open_peft(t, how, folder, err)
+    return bt_peft_is(folder) ? open_peft_adapters(t, how, folder, err)
                               : open_source(t, &t->file, folder, how, err);
 }
 

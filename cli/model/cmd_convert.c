@@ -103,7 +103,7 @@ static bt_code base_of(const bt_model_file *s, const convert_cfg *cfg, char path
 }
 
 /* adapters become the model that they and their base make */
-static bt_code merge(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
+static bt_code merge_with_base(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
     char base[PATH_MAX];
     bt_adapter_part parts[BT_ADAPTER_PARTS] = {{*s, cfg->weight}};
     size_t n = 1;
@@ -114,8 +114,8 @@ static bt_code merge(bt_model_file **s, const convert_cfg *cfg, bt_err *err) {
     return code;
 }
 
-static bt_code open_peft(bt_model_file **s, const char *folder, const convert_cfg *cfg,
-                         bt_err *err) {
+static bt_code open_peft_source(bt_model_file **s, const char *folder, const convert_cfg *cfg,
+                                bt_err *err) {
     char path[PATH_MAX];
     bt_model_file *base = NULL;
     BT_TRY(bt_peft_base_of(folder, cfg->base, cfg->store, path, err));
@@ -129,7 +129,8 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
                           bt_err *err) {
     char path[PATH_MAX];
     BT_TRY(bt_trained_folder(which, cfg->store, path, err));
-    BT_TRY(bt_peft_is(path) ? open_peft(s, path, cfg, err) : bt_model_file_open(s, path, err));
+    BT_TRY(bt_peft_is(path) ? open_peft_source(s, path, cfg, err)
+                            : bt_model_file_open(s, path, err));
     BT_TRY(bt_trained_check_newest(&(*s)->passed_over, (*s)->path, !cfg->allow_older, err));
     if ((*s)->cfg.lora.rank && (*s)->cfg.classes)
         return bt_fail(err, BT_UNSUPPORTED,
@@ -141,7 +142,7 @@ static bt_code open_model(bt_model_file **s, const char *which, const convert_cf
     if (cfg->merge == BT_MERGE_NONE && (cfg->add[0] || cfg->weight < 1 || cfg->weight > 1))
         return bt_fail(err, BT_ARG, "%s is of adapters that are merged (--merge dense)",
                        cfg->add[0] ? "--add" : "--weight");
-    if (cfg->merge != BT_MERGE_NONE) BT_TRY(merge(s, cfg, err));
+    if (cfg->merge != BT_MERGE_NONE) BT_TRY(merge_with_base(s, cfg, err));
     bt_model_file *x = *s;
     BT_TRY(bt_trained_tokenizer(x, cfg->tokenizer, err));
     if (cfg->context)
@@ -174,8 +175,8 @@ static bt_code verify(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_e
     return code;
 }
 
-static bt_code print(const bt_model_file *s, const convert_cfg *cfg, const outcome *o,
-                     bt_err *err) {
+static bt_code print_conversion(const bt_model_file *s, const convert_cfg *cfg, const outcome *o,
+                                bt_err *err) {
     char size[32];
     bt_printout r;
     bt_printout_begin(&r, cfg->json);
@@ -269,7 +270,7 @@ static bt_code name_result(convert_cfg *cfg, const char *which, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_convert(bt_call *call, bt_err *err) {
     convert_cfg *cfg = call->cfg;
     const char *which = call->words[0];
     bt_model_file *s = NULL;
@@ -279,7 +280,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     BT_TRY(bt_threads_init(cfg->threads ? (int)cfg->threads : bt_cpu_get()->cores, err));
     bt_code code = open_model(&s, which, cfg, err);
     if (code == BT_OK) code = convert(s, cfg, &result, err);
-    if (code == BT_OK) code = print(s, cfg, &result, err);
+    if (code == BT_OK) code = print_conversion(s, cfg, &result, err);
     bt_text_release(&result.notes);
     bt_model_file_close(s);
     bt_threads_release();
@@ -306,5 +307,5 @@ const bt_command bt_cmd_convert = {
     .max_words = 1,
     .no_word = "which model? (a run, 'last', a folder or a file)",
     .edit = name_merge,
-    .run = run,
+    .run = cmd_convert,
 };

@@ -75,8 +75,8 @@ static bt_code only_text(const bt_sources *s, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code report(const data_cfg *cfg, const bt_tokenizer *t, const bt_prepare_result *r,
-                      double seconds, bt_err *err) {
+static bt_code report_prepared_data(const data_cfg *cfg, const bt_tokenizer *t,
+                                    const bt_prepare_result *r, double seconds, bt_err *err) {
     const double per_token = (double)r->source_bytes / (double)(r->ids ? r->ids : 1);
     char hash[20], tokens[32], docs[32], bytes[32], file[32], took[32];
     bt_printout o;
@@ -128,7 +128,7 @@ static bt_code prepare_sources(const data_cfg *cfg, const bt_sources *s, const b
     if (code == BT_OK) bt_cli_print_data_notes(bt_text_str(&notes));
     bt_text_release(&notes);
     BT_TRY(code);
-    return report(cfg, t, &r, bt_progress_seconds(&w.bar), err);
+    return report_prepared_data(cfg, t, &r, bt_progress_seconds(&w.bar), err);
 }
 
 static bt_code list_sources(const data_cfg *cfg, const char *const *words, size_t n,
@@ -144,7 +144,7 @@ static bt_code list_sources(const data_cfg *cfg, const char *const *words, size_
     return code;
 }
 
-static bt_code prepare(void *ctx, const char *const *words, size_t n, bt_err *err) {
+static bt_code data_prepare(void *ctx, const char *const *words, size_t n, bt_err *err) {
     const data_cfg *cfg = ctx;
     bt_sources s = {0};
     bt_tokenizer *t = NULL;
@@ -241,7 +241,7 @@ static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt
     return code;
 }
 
-static void put_finding(bt_printout *o, const data_cfg *cfg, const finding *f) {
+static void put_data_finding(bt_printout *o, const data_cfg *cfg, const finding *f) {
     char hash[20];
     bt_printout_row(o);
     bt_printout_str(o, "path", "FILE", f->path);
@@ -297,7 +297,7 @@ static bt_code print_findings(const data_cfg *cfg, const finding *all, size_t n,
     bt_printout_version(&o);
     bt_printout_rows(&o, "files");
     for (size_t i = 0; i < n; i++) {
-        put_finding(&o, cfg, &all[i]);
+        put_data_finding(&o, cfg, &all[i]);
         tokens += all[i].tokens;
     }
     bt_printout_rows_end(&o, "");
@@ -330,7 +330,7 @@ static bt_code inspect_sources(const data_cfg *cfg, const bt_sources *s, const b
     return code;
 }
 
-static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *err) {
+static bt_code data_inspect(void *ctx, const char *const *words, size_t n, bt_err *err) {
     const data_cfg *cfg = ctx;
     bt_sources s = {0};
     bt_tokenizer *t = NULL;
@@ -344,9 +344,9 @@ static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *er
 
 static const bt_cli_verb verbs[] = {
     {"prepare", " data glob out force tokenizer field bad_rows shard_tokens json quiet ", 0, 1000,
-     "PATH...", "text or JSONL to token shards", prepare},
+     "PATH...", "text or JSONL to token shards", data_prepare},
     {"inspect", " data glob tokenizer field bad_rows sample verify json quiet ", 0, 1000, "PATH...",
-     "what files of data hold, and whether shards are sound", inspect},
+     "what files of data hold, and whether shards are sound", data_inspect},
 };
 
 const bt_command bt_cmd_data = {

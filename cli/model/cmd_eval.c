@@ -97,7 +97,7 @@ typedef struct watch {
     double tokens; /* tokens of the whole work */
 } watch;
 
-static void show_share(void *ctx, double done) {
+static void show_eval_progress(void *ctx, double done) {
     watch *w = ctx;
     char rate[32], note[48];
     snprintf(note, sizeof note, "%s tokens",
@@ -111,13 +111,13 @@ static bt_code run_evaluator(bt_evaluator *e, const bt_trained *t, const eval_cf
     watch w = {.tokens = (double)bt_evaluator_micros(e) * (double)t->cfg.train.micro_batch *
                          (double)t->cfg.model.seq_len};
     bt_progress_begin(&w.bar, cfg->quiet);
-    bt_evaluator_watch(e, show_share, &w);
+    bt_evaluator_watch(e, show_eval_progress, &w);
     bt_code code = bt_evaluator_run(e, t->model, NULL, out, err);
     bt_progress_end(&w.bar);
     return code;
 }
 
-static bt_code keep_logits(void *ctx, bt_model *m, const bt_batch *b, bt_err *err) {
+static bt_code copy_logits(void *ctx, bt_model *m, const bt_batch *b, bt_err *err) {
     return bt_logit_writer_add(ctx, m, b, err);
 }
 
@@ -136,7 +136,7 @@ static bt_code run_and_write(bt_evaluator *e, const bt_trained *t, const eval_cf
                               .tokenizer = bt_tokenizer_hash(tokenizer)};
     bt_tokenizer_free(tokenizer);
     BT_TRY(bt_logit_writer_create(&w, cfg->logits, &s, err));
-    bt_evaluator_look(e, keep_logits, w);
+    bt_evaluator_look(e, copy_logits, w);
     bt_code code = run_evaluator(e, t, cfg, out, err);
     code = bt_logit_writer_close(w, code, &told, err);
     if (code == BT_OK) fprintf(stderr, "%s\n", bt_text_str(&told));
@@ -157,7 +157,7 @@ static bt_code check_logits(const bt_trained *t, const eval_cfg *cfg, bt_err *er
 }
 
 /* the measured kind must be the kind that the model was trained for */
-static bt_code check_kind(const bt_trained *t, bt_err *err) {
+static bt_code check_eval_kind(const bt_trained *t, bt_err *err) {
     if (t->cfg.data.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
         return bt_fail(err, BT_ARG,
                        "'%.100s' has no adapters: preferences are judged by what adapters change "
@@ -169,15 +169,15 @@ static bt_code check_kind(const bt_trained *t, bt_err *err) {
 }
 
 /* confusion: of a classifier, the caller's to free; else NULL */
-static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result *out,
-                       double **confusion, bt_err *err) {
+static bt_code evaluate_model(const bt_trained *t, const eval_cfg *cfg, bt_eval_result *out,
+                              double **confusion, bt_err *err) {
     char tokenizer[1024], cache[PATH_MAX] = "";
     bool made = false;
     bt_evaluator *e = NULL;
     bt_progress bar;
     bt_progress_begin(&bar, cfg->quiet);
     const bt_model_cfg *m = bt_model_config(t->model);
-    BT_TRY(check_kind(t, err));
+    BT_TRY(check_eval_kind(t, err));
     BT_TRY(check_logits(t, cfg, err));
     const bool own = cfg->data[0] != '\0';
     bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
@@ -212,7 +212,7 @@ static bt_code measure(const bt_trained *t, const eval_cfg *cfg, bt_eval_result 
 }
 
 /* the model and its state, at the head of an answer */
-static void put_model(bt_printout *o, const bt_trained *t, bool step) {
+static void put_evaluated_model(bt_printout *o, const bt_trained *t, bool step) {
     bt_printout_str(o, "run", NULL, t->meta.run);
     bt_printout_str(o, "checkpoint", NULL, t->path);
     if (step) bt_printout_int(o, "step", NULL, t->meta.step);
@@ -221,12 +221,12 @@ static void put_model(bt_printout *o, const bt_trained *t, bool step) {
     bt_printout_line(o, "%s, step %lld: ", t->meta.run, (long long)t->meta.step);
 }
 
-static bt_code print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
-                     const double *confusion, double seconds, bt_err *err) {
+static bt_code print_evaluation(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
+                                const double *confusion, double seconds, bt_err *err) {
     const char *what = "tokens";
     bt_printout o;
     bt_printout_begin(&o, cfg->json);
-    put_model(&o, t, true);
+    put_evaluated_model(&o, t, true);
     bt_printout_num(&o, "nats", NULL, r->nats, BT_UNIT_NATS);
     if (t->cfg.data.form == BT_FORMED_PREFERENCE) {
         what = "preferences";
@@ -258,7 +258,7 @@ static bt_code print(const bt_trained *t, const eval_cfg *cfg, const bt_eval_res
 }
 
 /* an accuracy with the standard error of its mean */
-static void put_figure(bt_printout *o, const char *name, double acc, int64_t n) {
+static void put_accuracy(bt_printout *o, const char *name, double acc, int64_t n) {
     char key[32];
     bt_printout_num(o, name, NULL, acc, BT_UNIT_FRAC);
     snprintf(key, sizeof key, "%s_stderr", name);
@@ -271,17 +271,17 @@ static bt_code print_choices(const bt_trained *t, const eval_cfg *cfg, const bt_
     const bt_choice_task *task = bt_choice_task_at(cfg->task - 1);
     bt_printout o;
     bt_printout_begin(&o, cfg->json);
-    put_model(&o, t, false);
+    put_evaluated_model(&o, t, false);
     bt_printout_str(&o, "task", NULL, task->name);
     bt_printout_int(&o, "questions", NULL, r->questions);
     bt_printout_int(&o, "cut", NULL, r->cut);
     bt_printout_line(&o, "%s, %lld questions: acc %.4f", task->name, (long long)r->questions,
                      r->acc);
-    put_figure(&o, "acc", r->acc, r->questions);
+    put_accuracy(&o, "acc", r->acc, r->questions);
     if (task->norm) {
         bt_printout_line(&o, ", acc_norm %.4f, acc_bytes %.4f", r->acc_norm, r->acc_bytes);
-        put_figure(&o, "acc_norm", r->acc_norm, r->questions);
-        put_figure(&o, "acc_bytes", r->acc_bytes, r->questions);
+        put_accuracy(&o, "acc_norm", r->acc_norm, r->questions);
+        put_accuracy(&o, "acc_bytes", r->acc_bytes, r->questions);
     }
     if (r->cut)
         bt_printout_line(&o, " (%lld were too long and lost their beginning)", (long long)r->cut);
@@ -349,7 +349,7 @@ static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, 
     return BT_OK;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_eval(bt_call *call, bt_err *err) {
     eval_cfg *cfg = call->cfg;
     bt_trained t;
     bt_eval_result r;
@@ -364,9 +364,9 @@ static bt_code run(bt_call *call, bt_err *err) {
     if (code == BT_OK) code = fit_short_text(&t, cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
-    if (code == BT_OK) code = measure(&t, cfg, &r, &confusion, err);
+    if (code == BT_OK) code = evaluate_model(&t, cfg, &r, &confusion, err);
     if (code == BT_OK)
-        code = print(&t, cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9, err);
+        code = print_evaluation(&t, cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9, err);
     bt_trained_release(&t);
     free(confusion);
     return code;
@@ -386,5 +386,5 @@ const bt_command bt_cmd_eval = {
                 "bitrain eval spam --data test.jsonl # a classifier: accuracy, and F1 by label\n",
     .options = BT_OPTION_SET(eval_opts, eval_cfg),
     .max_words = 1,
-    .run = run,
+    .run = cmd_eval,
 };

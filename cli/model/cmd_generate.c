@@ -48,7 +48,7 @@ static const bt_opt generate_opts[] = {
     BT_ROW_STORE(generate_cfg),
 };
 
-static bt_code read_stdin(bt_text *out, bt_err *err) {
+static bt_code read_prompt_from_stdin(bt_text *out, bt_err *err) {
     char buf[4096];
     for (size_t n; (n = fread(buf, 1, sizeof buf, stdin)) > 0 && out->len < 16 << 20;)
         bt_text_putn(out, buf, n);
@@ -86,8 +86,8 @@ static bt_code write_on(bt_trained *t, const generate_cfg *cfg, const bt_text *p
     return code;
 }
 
-static bt_code print_json(const bt_trained *t, const bt_text *prompt, const bt_written *w,
-                          bt_err *err) {
+static bt_code print_generated_json(const bt_trained *t, const bt_text *prompt, const bt_written *w,
+                                    bt_err *err) {
     bt_text mended;
     bt_printout o;
     bt_text_init(&mended);
@@ -111,7 +111,7 @@ static bt_code print_json(const bt_trained *t, const bt_text *prompt, const bt_w
 }
 
 /* the options must be of one kind */
-static bt_code check(const generate_cfg *cfg, bt_err *err) {
+static bt_code check_generate_options(const generate_cfg *cfg, bt_err *err) {
     if (cfg->chat && cfg->prompt[0])
         return bt_fail(err, BT_ARG, "--prompt goes on with a text, --chat answers: give one");
     if (!cfg->chat && (cfg->message[0] || cfg->system[0] || cfg->template[0]))
@@ -119,7 +119,8 @@ static bt_code check(const generate_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code chat(const generate_cfg *cfg, bt_trained *t, const bt_output *o, bt_err *err) {
+static bt_code chat_in_terminal(const generate_cfg *cfg, bt_trained *t, const bt_output *o,
+                                bt_err *err) {
     const bt_chat_session_cfg session = {.template = cfg->template,
                                          .system = cfg->system,
                                          .message = cfg->message,
@@ -143,11 +144,11 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     memset(&w, 0, sizeof w);
     bt_trained_how how = bt_trained_how_of(&cfg->trained, which, cfg->store);
     how.B = 1;
-    bt_code code = check(cfg, err);
+    bt_code code = check_generate_options(cfg, err);
     if (code == BT_OK) code = bt_stops_of(cfg->stop, &stop_text, stops, &n_stops, err);
     bt_output_init(&w.out, stops, n_stops);
     if (code == BT_OK && strcmp(cfg->prompt, "-") == 0)
-        code = read_stdin(&prompt, err);
+        code = read_prompt_from_stdin(&prompt, err);
     else
         bt_text_put(&prompt, cfg->prompt);
     if (code == BT_OK) code = bt_trained_load(&t, &how, err);
@@ -155,11 +156,11 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     if (classifier && cfg->chat) code = bt_classifier_refuse(&t, err);
     if (classifier && code == BT_OK)
         code = bt_classify_text(&t, bt_text_str(&prompt), prompt.len, cfg->json, err);
-    if (code == BT_OK && cfg->chat) code = chat(cfg, &t, &w.out, err);
+    if (code == BT_OK && cfg->chat) code = chat_in_terminal(cfg, &t, &w.out, err);
     if (code == BT_OK && !cfg->chat && !classifier) {
         if (!cfg->json) bt_trained_tell_affixes(&t);
         code = write_on(&t, cfg, &prompt, &w, err);
-        if (code == BT_OK && cfg->json) code = print_json(&t, &prompt, &w, err);
+        if (code == BT_OK && cfg->json) code = print_generated_json(&t, &prompt, &w, err);
         if (code == BT_OK && !cfg->json) bt_show_speed(&t, &w);
     }
     bt_trained_release(&t);
@@ -169,7 +170,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
     return code;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_generate(bt_call *call, bt_err *err) {
     generate_cfg *cfg = call->cfg;
     const char *which = call->n ? call->words[0] : "last";
     return generate(cfg, which, err);
@@ -188,5 +189,5 @@ const bt_command bt_cmd_generate = {
                 "bitrain generate spam --prompt 'You have won' # of a classifier: the label\n",
     .options = BT_OPTION_SET(generate_opts, generate_cfg),
     .max_words = 1,
-    .run = run,
+    .run = cmd_generate,
 };

@@ -55,7 +55,7 @@ static const bt_opt tokenizer_opts[] = {
 };
 /* ---- shared ---- */
 
-static void put_numbers(bt_json *j, const char *key, const int32_t *ids, size_t n) {
+static void put_id_array(bt_json *j, const char *key, const int32_t *ids, size_t n) {
     bt_json_array(j, key);
     for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, ids[i]);
     bt_json_end(j, ']');
@@ -99,7 +99,7 @@ static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
     for (int behind = 0; behind < 2 && o->json; behind++) {
         size_t n;
         const int32_t *ids = bt_tokenizer_affix(t, behind, &n);
-        put_numbers(&o->j, behind ? "suffix" : "prefix", ids, n);
+        put_id_array(&o->j, behind ? "suffix" : "prefix", ids, n);
     }
     bt_printout_int(o, "eot", NULL, bt_tokenizer_eot(t));
     bt_printout_str(o, "pattern", NULL, about.pattern);
@@ -122,7 +122,7 @@ static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
     bt_text_release(&eot);
 }
 
-static bt_code write_file(const tokenizer_cfg *cfg, const bt_tokenizer *t, bt_err *err) {
+static bt_code write_tokenizer_file(const tokenizer_cfg *cfg, const bt_tokenizer *t, bt_err *err) {
     bt_text json = {0};
     bt_tokenizer_save(t, &json);
     bt_code code = json.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer file")
@@ -152,7 +152,7 @@ static bt_code report_written(const tokenizer_cfg *cfg, const bt_tokenizer *t, c
 }
 
 /* all of a file, or of standard input */
-static bt_code read_all(const char *path, char **data, size_t *n, bt_err *err) {
+static bt_code read_input_text(const char *path, char **data, size_t *n, bt_err *err) {
     if (path && strcmp(path, "-") != 0) return bt_file_slurp(path, (size_t)1 << 32, data, n, err);
     bt_text all = {0};
     char part[65536];
@@ -169,11 +169,11 @@ static bt_code read_all(const char *path, char **data, size_t *n, bt_err *err) {
 
 /* ---- verbs ---- */
 
-static void show_training(void *ctx, double done, const char *what) {
+static void show_tokenizer_training(void *ctx, double done, const char *what) {
     bt_progress_show(ctx, what, done, "");
 }
 
-static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err) {
+static bt_code tokenizer_train(void *ctx, const char *const *words, size_t n, bt_err *err) {
     const tokenizer_cfg *cfg = ctx;
     bt_text paths, notes = {0};
     bt_progress bar;
@@ -190,7 +190,7 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
                           .cache_dir = cache,
                           .vocab = (int)cfg->vocab,
                           .notes = &notes,
-                          .progress = show_training,
+                          .progress = show_tokenizer_training,
                           .ctx = &bar};
     bt_sources found = {0};
     if (code == BT_OK) code = bt_sources_list_glob(&found, c.paths, c.glob, cache, err);
@@ -205,7 +205,7 @@ static bt_code train(void *ctx, const char *const *words, size_t n, bt_err *err)
         return code;
     }
     // cppcheck-suppress legacyUninitvar ; t is set where the code is BT_OK
-    code = write_file(cfg, t, err);
+    code = write_tokenizer_file(cfg, t, err);
     if (code == BT_OK)
         code = report_written(cfg, t, bt_text_str(&paths), bt_progress_seconds(&bar), err);
     bt_text_release(&paths);
@@ -226,14 +226,14 @@ static bt_code import(void *ctx, const char *const *words, size_t n, bt_err *err
     bt_text_release(&notes);
     bt_text_release(&told);
     BT_TRY(code);
-    code = write_file(cfg, t, err);
+    code = write_tokenizer_file(cfg, t, err);
     if (code == BT_OK) code = report_written(cfg, t, NULL, bt_progress_seconds(&clock), err);
     bt_tokenizer_free(t);
     return code;
 }
 
-static void put_ids(bt_json *j, const bt_tokenizer *t, const int32_t *ids, size_t n) {
-    put_numbers(j, "ids", ids, n);
+static void put_ids_with_text(bt_json *j, const bt_tokenizer *t, const int32_t *ids, size_t n) {
+    put_id_array(j, "ids", ids, n);
     bt_json_array(j, "tokens");
     for (size_t i = 0; i < n; i++) {
         bt_text word = {0};
@@ -263,7 +263,7 @@ static int by_length(const void *a, const void *b) {
 }
 
 /* ids of the longest ordinary tokens */
-static int32_t *longest(const bt_tokenizer *t, size_t *n) {
+static int32_t *longest_tokens(const bt_tokenizer *t, size_t *n) {
     int V = bt_tokenizer_vocab(t);
     int32_t *ids = malloc((size_t)V * sizeof *ids);
     size_t k = 0;
@@ -278,7 +278,7 @@ static int32_t *longest(const bt_tokenizer *t, size_t *n) {
 static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const bt_tokenizer *t,
                               bt_err *err) {
     size_t top = (size_t)cfg->top, count = 0, cap = 0;
-    int32_t *ids = NULL, *big = longest(t, &top);
+    int32_t *ids = NULL, *big = longest_tokens(t, &top);
     bt_printout o;
     bt_code code = big ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to sort the tokens");
     if (code == BT_OK && *cfg->text)
@@ -286,13 +286,13 @@ static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const 
     bt_printout_begin(&o, cfg->json);
     put_about(&o, path, t);
     bt_printout_object(&o, "longest");
-    if (o.json) put_ids(&o.j, t, big, top);
+    if (o.json) put_ids_with_text(&o.j, t, big, top);
     bt_printout_end(&o);
     if (top) bt_printout_line(&o, "%-12s ", "longest");
     if (top) put_bars(&o, t, big, top);
     if (*cfg->text) {
         bt_printout_object(&o, "text");
-        if (o.json) put_ids(&o.j, t, ids, count);
+        if (o.json) put_ids_with_text(&o.j, t, ids, count);
         bt_printout_end(&o);
         bt_printout_line(&o, "%-12s %zu tokens, %.2f bytes each: ", "text", count,
                          (double)strlen(cfg->text) / (double)(count ? count : 1));
@@ -304,7 +304,7 @@ static bt_code inspect_loaded(const tokenizer_cfg *cfg, const char *path, const 
     return code;
 }
 
-static bt_code inspect(void *ctx, const char *const *words, size_t n, bt_err *err) {
+static bt_code tokenizer_inspect(void *ctx, const char *const *words, size_t n, bt_err *err) {
     bt_tokenizer *t;
     (void)n;
     BT_TRY(bt_tokenizer_load(&t, words[0], err));
@@ -325,11 +325,11 @@ static bt_code print_ids(const tokenizer_cfg *cfg, const bt_tokenizer *t, const 
     bt_printout_version(&o);
     bt_json_int(&o.j, "bytes", (int64_t)bytes);
     bt_json_int(&o.j, "count", (int64_t)count);
-    put_ids(&o.j, t, ids, count);
+    put_ids_with_text(&o.j, t, ids, count);
     return bt_printout_print(&o, err);
 }
 
-static bt_code encode(void *ctx, const char *const *words, size_t n, bt_err *err) {
+static bt_code tokenizer_encode(void *ctx, const char *const *words, size_t n, bt_err *err) {
     const tokenizer_cfg *cfg = ctx;
     bt_tokenizer *t;
     char *data = NULL;
@@ -338,7 +338,8 @@ static bt_code encode(void *ctx, const char *const *words, size_t n, bt_err *err
     if (*cfg->text && n > 1)
         return bt_fail(err, BT_ARG, "both --text and the file '%s' given", words[1]);
     BT_TRY(bt_tokenizer_load(&t, words[0], err));
-    bt_code code = *cfg->text ? BT_OK : read_all(n > 1 ? words[1] : NULL, &data, &bytes, err);
+    bt_code code = *cfg->text ? BT_OK
+                              : read_input_text(n > 1 ? words[1] : NULL, &data, &bytes, err);
     if (code == BT_OK)
         code = bt_tokenizer_encode_as(t, cfg->prompt ? BT_ENCODE_SPECIAL | BT_ENCODE_WHOLE : 0,
                                       data ? data : cfg->text, bytes, &ids, &count, &cap, err);
@@ -366,14 +367,14 @@ static bt_code decode_ids(const bt_tokenizer *t, const char *s, bt_text *out, bt
     }
 }
 
-static bt_code decode(void *ctx, const char *const *words, size_t n, bt_err *err) {
+static bt_code tokenizer_decode(void *ctx, const char *const *words, size_t n, bt_err *err) {
     bt_tokenizer *t;
     bt_text out = {0};
     char *data = NULL;
     size_t bytes;
     (void)ctx;
     BT_TRY(bt_tokenizer_load(&t, words[0], err));
-    bt_code code = n > 1 ? BT_OK : read_all(NULL, &data, &bytes, err);
+    bt_code code = n > 1 ? BT_OK : read_input_text(NULL, &data, &bytes, err);
     if (code == BT_OK && data) code = decode_ids(t, data, &out, err);
     for (size_t i = 1; code == BT_OK && i < n; i++) code = decode_ids(t, words[i], &out, err);
     if (code == BT_OK && out.failed)
@@ -387,11 +388,12 @@ static bt_code decode(void *ctx, const char *const *words, size_t n, bt_err *err
 
 static const bt_cli_verb verbs[] = {
     {"train", " data glob vocab out force field bad_rows json quiet ", 0, 1000, "[PATH...]",
-     "learn a tokenizer from text", train},
+     "learn a tokenizer from text", tokenizer_train},
     {"inspect", " text top json ", 1, 1, "FILE", "what a tokenizer holds, and a text in its tokens",
-     inspect},
-    {"encode", " text prompt json ", 1, 2, "FILE [TEXTFILE]", "text to token ids", encode},
-    {"decode", " ", 1, 1000, "FILE [ID...]", "token ids to text", decode},
+     tokenizer_inspect},
+    {"encode", " text prompt json ", 1, 2, "FILE [TEXTFILE]", "text to token ids",
+     tokenizer_encode},
+    {"decode", " ", 1, 1000, "FILE [ID...]", "token ids to text", tokenizer_decode},
     {"import", " out force json ", 1, 1, "tokenizer.json", "a tokenizer of Hugging Face to ours",
      import},
 };

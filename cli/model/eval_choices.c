@@ -35,7 +35,8 @@ typedef struct choices {
 
 typedef bt_code (*take_fn)(choices *c, bt_choice_item *item, bt_err *err);
 
-static bt_code take_line(choices *c, const char *line, size_t n, take_fn take, bt_err *err) {
+static bt_code parse_question_line(choices *c, const char *line, size_t n, take_fn take,
+                                   bt_err *err) {
     bt_choice_item item;
     json_t *o = NULL;
     memset(&item, 0, sizeof item);
@@ -47,7 +48,8 @@ static bt_code take_line(choices *c, const char *line, size_t n, take_fn take, b
     return code;
 }
 
-static bt_code read_lines(choices *c, const char *path, int64_t limit, take_fn take, bt_err *err) {
+static bt_code read_question_lines(choices *c, const char *path, int64_t limit, take_fn take,
+                                   bt_err *err) {
     FILE *f = fopen(path, "r");
     char *line = NULL;
     size_t cap = 0;
@@ -63,7 +65,7 @@ static bt_code read_lines(choices *c, const char *path, int64_t limit, take_fn t
         if (n > LINE_MAX_BYTES)
             code = bt_fail(&why, BT_FORMAT, "it has more than %d bytes", LINE_MAX_BYTES);
         else
-            code = take_line(c, line, (size_t)n, take, &why);
+            code = parse_question_line(c, line, (size_t)n, take, &why);
         taken++;
     }
     free(line);
@@ -162,7 +164,7 @@ static bt_code take_question(choices *c, bt_choice_item *item, bt_err *err) {
 /* ---- scores -------------------------------------------------------------------------------------- */
 
 /* the last tokens of a row as inputs and targets; only those of the choice are scored */
-static bool fill(const row *r, size_t T, int32_t *inputs, int32_t *targets) {
+static bool fill_choice_row(const row *r, size_t T, int32_t *inputs, int32_t *targets) {
     const size_t from = r->n > T + 1 ? r->n - T - 1 : 0;
     for (size_t k = 0; k < T; k++) {
         const size_t at = from + k;
@@ -172,7 +174,7 @@ static bool fill(const row *r, size_t T, int32_t *inputs, int32_t *targets) {
     return from > 0;
 }
 
-static bt_code score(choices *c, bt_model *m, bt_choices_result *out, bt_err *err) {
+static bt_code score_choices(choices *c, bt_model *m, bt_choices_result *out, bt_err *err) {
     const size_t T = (size_t)bt_model_config(m)->T;
     int32_t *inputs = malloc(2 * T * sizeof *inputs);
     bt_progress bar;
@@ -184,7 +186,7 @@ static bt_code score(choices *c, bt_model *m, bt_choices_result *out, bt_err *er
         bt_choice_score scores[BT_CHOICES_MAX];
         bool cut = false;
         for (size_t i = 0; i < n; i++) {
-            cut |= fill(&r[i], T, inputs, inputs + T);
+            cut |= fill_choice_row(&r[i], T, inputs, inputs + T);
             scores[i] = (bt_choice_score){-bt_model_eval_micro(m, inputs, inputs + T), r[i].letters,
                                           r[i].bytes};
         }
@@ -212,12 +214,13 @@ bt_code bt_eval_choices(bt_trained *t, const bt_trained_how *how, const bt_choic
     bt_code code = BT_OK;
     if (job->shots && !job->shot_path[0])
         code = bt_fail(err, BT_ARG, "--shots needs --shot-data FILE, where examples come from");
-    if (code == BT_OK && job->shots) code = read_lines(&c, job->shot_path, 0, take_shot, err);
-    if (code == BT_OK) code = read_lines(&c, job->path, job->limit, take_question, err);
+    if (code == BT_OK && job->shots)
+        code = read_question_lines(&c, job->shot_path, 0, take_shot, err);
+    if (code == BT_OK) code = read_question_lines(&c, job->path, job->limit, take_question, err);
     exact.B = 1;
     exact.T = (int)c.longest;
     if (code == BT_OK) code = bt_trained_model(t, &exact, err);
-    if (code == BT_OK) code = score(&c, t->model, out, err);
+    if (code == BT_OK) code = score_choices(&c, t->model, out, err);
     for (size_t i = 0; i < c.n_rows; i++) free(c.rows[i].ids);
     free(c.rows);
     free(c.first_row);

@@ -13,7 +13,7 @@ bt_sampling bt_sampling_of(const bt_sampling_opts *o) {
 }
 
 /* one line without its escapes */
-static bt_code put_line(bt_text *text, const char *s, size_t n, bt_err *err) {
+static bt_code unescape_line(bt_text *text, const char *s, size_t n, bt_err *err) {
     static const char names[] = "ntr\\", bytes[] = "\n\t\r\\";
     for (size_t i = 0; i < n; i++) {
         if (s[i] != '\\') {
@@ -41,7 +41,7 @@ bt_code bt_stops_of(const char *lines, bt_text *text, const char *stops[BT_STOPS
             return bt_fail(err, BT_ARG, "more than %d stop strings", BT_STOPS_MAX);
         if (len) {
             at[(*n)++] = text->len;
-            BT_TRY(put_line(text, p, len, err));
+            BT_TRY(unescape_line(text, p, len, err));
         }
         p += len + (p[len] == '\n');
     }

@@ -73,7 +73,7 @@ typedef struct words {
 } words;
 
 /* the options above, and every setting of `train` */
-static bt_code split(words *w, int argc, char **argv, bt_err *err) {
+static bt_code split_plan_words(words *w, int argc, char **argv, bt_err *err) {
     size_t room = (size_t)argc + 1;
     *w = (words){.own = calloc(room, sizeof *w->own), .train = calloc(room, sizeof *w->train)};
     if (!w->own || !w->train) return bt_fail(err, BT_NOMEM, "no memory for the command line");
@@ -99,8 +99,8 @@ static bt_code check_empty(const bt_opts *o, const plan_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool *help,
-                          bt_err *err) {
+static bt_code read_plan_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool *help,
+                               bt_err *err) {
     bt_opts o;
     const char *none = NULL;
     size_t n = 0;
@@ -116,8 +116,8 @@ static bt_code read_words(bt_train_plan *p, plan_cfg *cfg, const words *w, bool 
 /* ---- the result ------------------------------------------------------------------------------ */
 
 /* Adds the settings of the layout to the given ones; settings derived from them are not written. */
-static bt_code write_settings(bt_opts *o, const bt_layout *best, int n_ranks, FILE *to,
-                              bt_err *err) {
+static bt_code write_layout_settings(bt_opts *o, const bt_layout *best, int n_ranks, FILE *to,
+                                     bt_err *err) {
     char ranks[16];
     snprintf(ranks, sizeof ranks, "%d", n_ranks);
     BT_TRY(bt_opts_set(o, "launch.ranks", ranks, BT_FROM_FLAG, "plan", err));
@@ -137,8 +137,8 @@ static void first_time(bt_train_plan *p, const bt_layout_choice *c, bt_train_tim
     bt_train_time_of(p, l->time.step.step_s, kept, out);
 }
 
-static bt_code print(const bt_layout_choice *c, const plan_cfg *cfg, const bt_train_time *time,
-                     bool json, bt_err *err) {
+static bt_code print_plan(const bt_layout_choice *c, const plan_cfg *cfg, const bt_train_time *time,
+                          bool json, bt_err *err) {
     bt_text out;
     const bt_bill paid = {.host_watts = cfg->watts, .host_price = cfg->price};
     bt_text_init(&out);
@@ -160,7 +160,7 @@ static bool by_flag(const bt_opts *o, const char *key) {
 }
 
 /* Refuses options of a simulated cluster without --simulate, and options of this machine with it. */
-static bt_code check_words(const plan_cfg *cfg, const bt_opts *settings, bt_err *err) {
+static bt_code check_plan_options(const plan_cfg *cfg, const bt_opts *settings, bt_err *err) {
     struct word {
         const char *flag;
         bool given;
@@ -186,10 +186,10 @@ static bt_code check_words(const plan_cfg *cfg, const bt_opts *settings, bt_err 
     return BT_OK;
 }
 
-static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
+static bt_code plan_this_machine(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_layout_choice *choice = NULL;
     bt_text told;
-    BT_TRY(check_words(cfg, &p->opts, err));
+    BT_TRY(check_plan_options(cfg, &p->opts, err));
     if (cfg->simulate[0])
         return bt_plan_simulate(p,
                                 &(bt_simulation_words){.hosts = cfg->simulate,
@@ -224,16 +224,16 @@ static bt_code plan(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
         bt_train_time time;
         const bool json = p->cfg.run.json;
         first_time(p, choice, &time);
-        code = print(choice, cfg, &time, json, err);
+        code = print_plan(choice, cfg, &time, json, err);
     }
     if (code == BT_OK && cfg->write[0])
-        code = write_settings(&p->opts, &choice->layouts.at[0], ranks, file.to, err);
+        code = write_layout_settings(&p->opts, &choice->layouts.at[0], ranks, file.to, err);
     code = bt_out_text_close(&file, code, err);
     bt_layout_choice_release(choice);
     return code;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+static bt_code cmd_plan(int argc, char **argv, int *exit_status, bt_err *err) {
     words w;
     plan_cfg cfg;
     bool help = false;
@@ -242,12 +242,12 @@ static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
     if (argc > 0 && strcmp(argv[0], BT_LAYOUT_RACE_WORD) == 0)
         return bt_layout_race_rank(argc - 1, argv + 1, exit_status, err);
     bt_train_plan *p = calloc(1, sizeof *p);
-    bt_code code = p ? split(&w, argc, argv, err)
+    bt_code code = p ? split_plan_words(&w, argc, argv, err)
                      : bt_fail(err, BT_NOMEM, "no memory for the settings");
     if (!p) return code;
     p->run_lock = -1;
-    if (code == BT_OK) code = read_words(p, &cfg, &w, &help, err);
-    if (code == BT_OK && !help) code = plan(p, &cfg, err);
+    if (code == BT_OK) code = read_plan_words(p, &cfg, &w, &help, err);
+    if (code == BT_OK && !help) code = plan_this_machine(p, &cfg, err);
     free(w.own);
     free(w.train);
     bt_train_plan_release(p);
@@ -268,5 +268,5 @@ const bt_command bt_cmd_plan = {
         "bitrain plan --preset base --measure --json\n"
         "bitrain plan --preset bitnet-2b4t --simulate 64x8 --link 100Gbit,3us --mtbf 8h\n",
     .options = BT_OPTION_SET(plan_opts, plan_cfg),
-    .run_argv = run,
+    .run_argv = cmd_plan,
 };

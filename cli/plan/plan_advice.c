@@ -70,7 +70,7 @@ static const int factors[] = {2, 4};
 enum { N_FACTORS = sizeof factors / sizeof factors[0] };
 
 /* Scaled learning rate for a batch `factor` times as large. NaN: no rule exists for this optimizer. */
-static double lr_of(const bt_run_cfg *cfg, int factor) {
+static double scaled_lr(const bt_run_cfg *cfg, int factor) {
     return cfg->optim.name == BT_OPTIM_ADAMW ? cfg->optim.lr * sqrt(factor) : (double)NAN;
 }
 
@@ -91,7 +91,7 @@ static void put_batch(const bt_layout_choice *c, bt_text *out) {
     if (cfg->optim.name == BT_OPTIM_ADAMW) {
         bt_text_printf(out, "--lr %.3g now", cfg->optim.lr);
         for (int i = 0; i < N_FACTORS; i++)
-            bt_text_printf(out, ", %.3g with a batch %d times as large", lr_of(cfg, factors[i]),
+            bt_text_printf(out, ", %.3g with a batch %d times as large", scaled_lr(cfg, factors[i]),
                            factors[i]);
         bt_text_put(out, ": AdamW's grows by the square root (" SOURCE ")\n");
     } else {
@@ -128,7 +128,7 @@ void bt_plan_advice_json(const bt_layout_choice *c, bt_json *j) {
     for (int i = 0; i < N_FACTORS && !alone; i++) {
         bt_json_object(j, NULL);
         bt_json_int(j, "batch_tokens", factors[i] * cfg->train.batch_tokens);
-        bt_json_num(j, "lr", lr_of(cfg, factors[i]));
+        bt_json_num(j, "lr", scaled_lr(cfg, factors[i]));
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');

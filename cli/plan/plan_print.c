@@ -40,13 +40,13 @@ void bt_plan_load_json(const bt_rates *r, bt_json *j) {
     bt_json_num(j, "probe_load", r->load);
 }
 
-static void put_header(bt_text *out) {
+static void put_layout_columns(bt_text *out) {
     bt_text_printf(out, "%4s %10s %10s", "", "step", "tokens/s");
     for (int i = 0; i < N_SHOWN; i++) bt_text_printf(out, " %9s", bt_phases[shown[i]].name);
     bt_text_printf(out, " %10s  %s\n", "rank", "layout");
 }
 
-static void put_row(const bt_layout *l, int number, bt_text *out) {
+static void put_layout_row(const bt_layout *l, int number, bt_text *out) {
     char buf[32], words[160];
     const double step_s = bt_layout_step_s(l), tokens = l->time.tokens_per_s * l->time.step.step_s;
     bt_text_printf(out, "%4d %10s", number,
@@ -101,7 +101,7 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static void put_head(const bt_layout_choice *c, bt_text *out) {
+static void put_plan_head(const bt_layout_choice *c, bt_text *out) {
     char params[32];
     bt_model_cfg m;
     const bt_run_cfg *cfg = &c->settings;
@@ -178,7 +178,8 @@ static void put_storage(const bt_layout_choice *c, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-static bt_bill bill(const bt_layout_choice *c, const bt_train_time *time, const bt_bill *asked) {
+static bt_bill fill_plan_bill(const bt_layout_choice *c, const bt_train_time *time,
+                              const bt_bill *asked) {
     const bt_cluster *k = &c->search.cluster;
     const bool given = asked->host_watts > 0;
     /* more ranks than can compute at the same time take no more */
@@ -194,12 +195,12 @@ static bt_bill bill(const bt_layout_choice *c, const bt_train_time *time, const 
 
 void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *time,
                       const bt_bill *asked, bt_text *out) {
-    put_head(c, out);
-    put_header(out);
+    put_plan_head(c, out);
+    put_layout_columns(out);
     for (size_t i = 0; i < c->layouts.n && (int)i < rows; i++) {
         if (i > 0 && c->layouts.at[i - 1].trial_s > 0 && !(c->layouts.at[i].trial_s > 0))
             bt_text_printf(out, "%4s not tried, predicted:\n", "");
-        put_row(&c->layouts.at[i], (int)i + 1, out);
+        put_layout_row(&c->layouts.at[i], (int)i + 1, out);
     }
     if (c->layouts.n > (size_t)rows)
         bt_text_printf(out, "%4s and %zu slower ones\n", "", c->layouts.n - (size_t)rows);
@@ -209,7 +210,7 @@ void bt_plan_put_text(const bt_layout_choice *c, int rows, const bt_train_time *
     bt_plan_put_advice(c, out);
     put_storage(c, out);
     bt_train_time_put(time, c->settings.train.steps, "", out);
-    const bt_bill paid = bill(c, time, asked);
+    const bt_bill paid = fill_plan_bill(c, time, asked);
     bt_bill_put_text(&paid, out);
 }
 
@@ -240,7 +241,7 @@ void bt_plan_put_json(const bt_layout_choice *c, int rows, const bt_train_time *
     bt_json_str(&j, "why", bt_text_str(&why));
     bt_json_num(&j, "seconds", time->seconds);
     bt_json_str(&j, "seconds_from", bt_train_time_source(time));
-    const bt_bill paid = bill(c, time, asked);
+    const bt_bill paid = fill_plan_bill(c, time, asked);
     bt_bill_put_json(&paid, &j);
     bt_plan_advice_json(c, &j);
     bt_json_num(&j, "ckpt_s", c->layouts.at[0].time.ckpt_s);

@@ -77,20 +77,20 @@ static bt_code check_full_size(const bt_layout_search *search, const bt_sim_poin
 }
 
 /* Fails if no layout fits. This needs no rates, so it runs before they are measured. */
-static bt_code refuse(const simulation *s, bt_err *err) {
+static bt_code fail_if_nothing_fits(const simulation *s, bt_err *err) {
     bt_sim_point full;
     BT_TRY(bt_sim_point_of(&full, &s->search, s->rates, err));
     return check_full_size(&s->search, &full, err);
 }
 
-static bt_code measure(simulation *s, bt_err *err) {
+static bt_code measure_simulation_rates(simulation *s, bt_err *err) {
     bt_text told;
     bt_layouts l = {0};
     bt_part_shape *shapes = calloc(SHAPES_MOST, sizeof *shapes);
     bt_run_cfg *first = malloc(sizeof *first);
     bt_code code = shapes && first ? bt_layouts_find(&l, &s->search, err)
                                    : bt_fail(err, BT_NOMEM, "no memory for the shapes of layers");
-    if (code == BT_OK && l.fitting == 0) code = refuse(s, err);
+    if (code == BT_OK && l.fitting == 0) code = fail_if_nothing_fits(s, err);
     if (code == BT_OK) code = bt_layout_settings(&s->search, &l.at[0], first, err);
     if (code == BT_OK) {
         int concurrent = bt_rates_concurrent(&first->launch, s->search.cluster.ranks_per_host);
@@ -147,7 +147,7 @@ static double efficiency(const simulation *s, const bt_sim_point *p) {
     return NAN;
 }
 
-static void put_head(const simulation *s, bt_text *out) {
+static void put_simulation_head(const simulation *s, bt_text *out) {
     char params[32], rate[32], ram[32], mtbf[32];
     const bt_run_cfg *cfg = &s->p->cfg;
     const bt_cluster *c = &s->search.cluster;
@@ -225,7 +225,7 @@ static void put_failures(const bt_sim_point *p, bt_text *out) {
         bt_duration(restart, sizeof restart, p->restart_s), 100 * p->goodput.frac);
 }
 
-static int64_t steps_of(const bt_run_cfg *cfg) {
+static int64_t simulated_steps(const bt_run_cfg *cfg) {
     const bt_preset *preset = bt_preset_find(cfg->model.preset);
     if (cfg->train.tokens)
         return (cfg->train.tokens + cfg->train.batch_tokens - 1) / cfg->train.batch_tokens;
@@ -233,7 +233,7 @@ static int64_t steps_of(const bt_run_cfg *cfg) {
 }
 
 /* Bill of the whole cluster. Without --watts each rank counts as much power as a rank of this machine. */
-static bt_bill bill(const simulation *s) {
+static bt_bill bill_of_cluster(const simulation *s) {
     const bt_cluster *c = &s->search.cluster;
     const bt_sim_point *full = &s->points[s->n - 1];
     const bool given = s->w->watts > 0;
@@ -241,24 +241,25 @@ static bt_bill bill(const simulation *s) {
                  .given = given,
                  .host_price = s->w->price,
                  .hosts = (double)c->ranks / c->ranks_per_host,
-                 .tokens = (double)steps_of(&s->p->cfg) * (double)s->p->cfg.train.batch_tokens};
+                 .tokens = (double)simulated_steps(&s->p->cfg) *
+                           (double)s->p->cfg.train.batch_tokens};
     b.seconds = b.tokens / full->tokens_per_s / full->goodput.frac;
     return b;
 }
 
-static void put_text(const simulation *s, bt_text *out) {
+static void put_simulation_text(const simulation *s, bt_text *out) {
     const bt_sim_point *full = &s->points[s->n - 1];
     char time[32], again[32];
-    put_head(s, out);
+    put_simulation_head(s, out);
     bt_text_printf(out, "%6s %6s %10s %7s %7s %7s %8s %10s %6s %-*s layout\n", "hosts", "ranks",
                    "step", "bubble%", "comm%", "wait%", "goodput%", "tokens/s", "kept%", BAR,
                    "tokens/s per rank");
     for (size_t i = 0; i < s->n; i++) put_point(s, &s->points[i], out);
     if (!full->refused[0]) bt_text_printf(out, "why        %s\n", full->why);
     put_failures(full, out);
-    const int64_t steps = steps_of(&s->p->cfg);
+    const int64_t steps = simulated_steps(&s->p->cfg);
     if (steps == 0) return;
-    const bt_bill paid = bill(s);
+    const bt_bill paid = bill_of_cluster(s);
     if (full->goodput.frac < HARDLY) {
         bt_text_printf(out,
                        "time       %" PRId64 " steps would hardly ever be done: the job fails "
@@ -298,7 +299,7 @@ static void point_json(const simulation *s, bt_json *j, const bt_sim_point *p) {
     bt_json_end(j, '}');
 }
 
-static void put_json(const simulation *s, bt_text *out) {
+static void put_simulation_json(const simulation *s, bt_text *out) {
     bt_json j;
     bt_model_cfg m;
     const bt_cluster *c = &s->search.cluster;
@@ -319,7 +320,7 @@ static void put_json(const simulation *s, bt_text *out) {
     bt_json_num(&j, "straggler_frac", c->straggler_frac);
     bt_json_str(&j, "rates_of", s->rates->machine);
     bt_plan_load_json(s->rates, &j);
-    const bt_bill paid = bill(s);
+    const bt_bill paid = bill_of_cluster(s);
     bt_json_num(&j, "seconds", paid.seconds);
     bt_bill_put_json(&paid, &j);
     bt_json_array(&j, "sizes");
@@ -331,13 +332,13 @@ static void put_json(const simulation *s, bt_text *out) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static bt_code print(const simulation *s, bt_err *err) {
+static bt_code print_simulation(const simulation *s, bt_err *err) {
     bt_text out;
     bt_text_init(&out);
     if (s->p->cfg.run.json)
-        put_json(s, &out);
+        put_simulation_json(s, &out);
     else
-        put_text(s, &out);
+        put_simulation_text(s, &out);
     bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory for the simulation") : BT_OK;
     if (code == BT_OK) fputs(bt_text_str(&out), stdout);
     bt_text_release(&out);
@@ -368,11 +369,11 @@ bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err 
     BT_TRY(bt_kernels_select(p->cfg.launch.isa, err));
     s.rates = calloc(1, sizeof *s.rates);
     s.points = calloc(POINTS_MOST, sizeof *s.points);
-    bt_code code = s.rates && s.points ? measure(&s, err)
+    bt_code code = s.rates && s.points ? measure_simulation_rates(&s, err)
                                        : bt_fail(err, BT_NOMEM, "no memory for the simulation");
     if (code == BT_OK) code = walk_sizes(&s, err);
     if (code == BT_OK) code = check_full_size(&s.search, &s.points[s.n - 1], err);
-    if (code == BT_OK) code = print(&s, err);
+    if (code == BT_OK) code = print_simulation(&s, err);
     free(s.rates);
     free(s.points);
     return code;

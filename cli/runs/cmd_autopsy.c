@@ -64,60 +64,60 @@ typedef struct autopsy {
 
 /* ---- the database ---------------------------------------------------------------------------- */
 
-static void copy(char *out, size_t size, const bt_row *r, int i) {
+static void copy_column(char *out, size_t size, const bt_row *r, int i) {
     bt_text_plain(out, size, r->cells[i] ? r->cells[i] : "");
 }
 
-static int64_t whole(double x, int64_t none) { return isnan(x) ? none : (int64_t)x; }
+static int64_t integer_column(double x, int64_t none) { return isnan(x) ? none : (int64_t)x; }
 
-static bool on_attempt(void *ctx, const bt_row *r) {
+static bool add_attempt_row(void *ctx, const bt_row *r) {
     autopsy *a = ctx;
     attempt *t = &a->list[a->n++];
-    *t = (attempt){.number = (int)whole(r->nums[0], 0),
-                   .world_size = (int)whole(r->nums[1], 0),
-                   .from_step = whole(r->nums[2], 0),
-                   .last_step = whole(r->nums[3], -1),
+    *t = (attempt){.number = (int)integer_column(r->nums[0], 0),
+                   .world_size = (int)integer_column(r->nums[1], 0),
+                   .from_step = integer_column(r->nums[2], 0),
+                   .last_step = integer_column(r->nums[3], -1),
                    .started_s = r->nums[4],
                    .ended_s = r->nums[5],
-                   .rank = (int)whole(r->nums[9], -1)};
-    copy(t->began, sizeof t->began, r, 6);
-    copy(t->kind, sizeof t->kind, r, 7);
-    copy(t->ended, sizeof t->ended, r, 8);
-    copy(t->places, sizeof t->places, r, 10);
+                   .rank = (int)integer_column(r->nums[9], -1)};
+    copy_column(t->began, sizeof t->began, r, 6);
+    copy_column(t->kind, sizeof t->kind, r, 7);
+    copy_column(t->ended, sizeof t->ended, r, 8);
+    copy_column(t->places, sizeof t->places, r, 10);
     return a->n < ATTEMPTS_MOST;
 }
 
-static bool on_run(void *ctx, const bt_row *r) {
+static bool read_run_row(void *ctx, const bt_row *r) {
     autopsy *a = ctx;
     snprintf(a->out, sizeof a->out, "%s", r->cells[0] ? r->cells[0] : "");
-    copy(a->host, sizeof a->host, r, 1);
+    copy_column(a->host, sizeof a->host, r, 1);
     return false;
 }
 
-static bt_code ask(autopsy *a, const char *sql, bt_row_fn fn, void *ctx, bt_err *err) {
+static bt_code query_autopsy(autopsy *a, const char *sql, bt_row_fn fn, void *ctx, bt_err *err) {
     return bt_db_query(a->db,
                        &(bt_question){.sql = sql, .params = &a->run, .n_params = 1, .max_s = 10},
                        fn, ctx, err);
 }
 
-static bt_code load(autopsy *a, bt_err *err) {
+static bt_code load_autopsy(autopsy *a, bt_err *err) {
     bt_view_ask which;
     bt_view_ask_init(&which);
     which.run = a->run;
     BT_TRY(bt_view_open(&a->view, a->db, err));
     BT_TRY(bt_view_load(a->view, &which, err));
-    BT_TRY(ask(a, "SELECT out_dir, host FROM runs WHERE run = ?1", on_run, a, err));
+    BT_TRY(query_autopsy(a, "SELECT out_dir, host FROM runs WHERE run = ?1", read_run_row, a, err));
     a->list = calloc(ATTEMPTS_MOST, sizeof *a->list);
     if (!a->list) return bt_fail(err, BT_NOMEM, "no memory for the attempts");
-    BT_TRY(
-        ask(a,
-            "SELECT a.attempt, a.world_size, a.from_step, (SELECT max(step) FROM all_steps s WHERE "
-            "s.run = a.run AND s.attempt = a.attempt), a.started_s, a.ended_s, a.reason, "
-            "a.exit_kind, e.title, e.rank, CASE WHEN json_valid(e.body) THEN json_extract(e.body, "
-            "'$.places') END FROM attempts a LEFT JOIN events e ON e.seq = (SELECT "
-            "max(seq) FROM events f WHERE f.run = a.run AND f.attempt = a.attempt AND f.kind = "
-            "'failure') WHERE a.run = ?1 ORDER BY a.attempt LIMIT 1000",
-            on_attempt, a, err));
+    BT_TRY(query_autopsy(
+        a,
+        "SELECT a.attempt, a.world_size, a.from_step, (SELECT max(step) FROM all_steps s WHERE "
+        "s.run = a.run AND s.attempt = a.attempt), a.started_s, a.ended_s, a.reason, "
+        "a.exit_kind, e.title, e.rank, CASE WHEN json_valid(e.body) THEN json_extract(e.body, "
+        "'$.places') END FROM attempts a LEFT JOIN events e ON e.seq = (SELECT "
+        "max(seq) FROM events f WHERE f.run = a.run AND f.attempt = a.attempt AND f.kind = "
+        "'failure') WHERE a.run = ?1 ORDER BY a.attempt LIMIT 1000",
+        add_attempt_row, a, err));
     a->at = a->n - 1;
     for (int i = a->n - 1; i >= 0; i--)
         if (a->list[i].ended[0]) {
@@ -190,7 +190,7 @@ typedef struct pid_list {
 
 static bool on_pid(void *ctx, const bt_row *r) {
     pid_list *l = ctx;
-    if (l->n < PIDS_MOST) l->pid[l->n++] = (int)whole(r->nums[0], 0);
+    if (l->n < PIDS_MOST) l->pid[l->n++] = (int)integer_column(r->nums[0], 0);
     return l->n < PIDS_MOST;
 }
 
@@ -205,7 +205,7 @@ static void read_kernel(autopsy *a) {
              "SELECT k.pid FROM ranks k JOIN runs r ON r.run = k.run AND r.host = k.host WHERE "
              "k.run = ?1 AND k.attempt = %d",
              t->number);
-    if (ask(a, sql, on_pid, &pids, &ignored) != BT_OK || isnan(t->started_s)) return;
+    if (query_autopsy(a, sql, on_pid, &pids, &ignored) != BT_OK || isnan(t->started_s)) return;
     const double age_s = (double)bt_wall_us() / 1e6 - t->started_s;
     const int64_t since_ns = bt_now_ns() - (int64_t)(age_s * 1e9);
     const int n = bt_memory_kill_lines(pids.pid, pids.n, since_ns, a->oom, OOM_LINES);
@@ -254,7 +254,8 @@ static const char events_sql[] = "SELECT time_s, kind, title, rank, step FROM (S
                                  "'sample', 'profile') ORDER BY "
                                  "seq DESC LIMIT 12) ORDER BY seq";
 
-static bt_code events(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_err *err) {
+static bt_code query_attempt_events(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx,
+                                    bt_err *err) {
     char number[16];
     snprintf(number, sizeof number, "%d", t->number);
     const char *const params[] = {a->run, number};
@@ -263,7 +264,7 @@ static bt_code events(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_
         ctx, err);
 }
 
-static bool put_rank(void *ctx, const bt_row *r) {
+static bool put_rank_evidence(void *ctx, const bt_row *r) {
     bt_printout *o = ctx;
     bt_printout_row(o);
     bt_printout_num(o, "rank", NULL, r->nums[0], BT_UNIT_NONE);
@@ -285,7 +286,8 @@ static const char rank_sql[] =
     "LIMIT "
     "16";
 
-static bt_code ranks(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_err *err) {
+static bt_code query_attempt_ranks(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx,
+                                   bt_err *err) {
     char number[16], rank[16];
     snprintf(number, sizeof number, "%d", t->number);
     snprintf(rank, sizeof rank, "%d", t->rank);
@@ -295,7 +297,7 @@ static bt_code ranks(autopsy *a, const attempt *t, bt_row_fn fn, void *ctx, bt_e
         ctx, err);
 }
 
-static void put_lines(bt_printout *o, const char *text) {
+static void put_evidence_lines(bt_printout *o, const char *text) {
     char plain[1100];
     while (text && *text) {
         const size_t n = strcspn(text, "\n");
@@ -335,17 +337,17 @@ static bt_code put_evidence(bt_printout *o, autopsy *a, const attempt *t, bt_err
     bt_printout_line(o, "\nattempt %d: %s\n", t->number,
                      ended_by(a, t)[0] ? bt_text_shown(ended_by(a, t)) : "still running");
     bt_printout_rows(o, "who");
-    bt_code code = ranks(a, t, put_rank, o, err);
+    bt_code code = query_attempt_ranks(a, t, put_rank_evidence, o, err);
     bt_printout_rows_end(o, "");
     if (t->places[0]) bt_printout_line(o, "  when it ended %s\n", bt_text_shown(t->places));
     bt_printout_rows(o, "events");
-    if (code == BT_OK) code = events(a, t, put_event, o, err);
+    if (code == BT_OK) code = query_attempt_events(a, t, put_event, o, err);
     bt_printout_rows_end(o, "");
     return code;
 }
 
-static bt_code put_attempt(bt_printout *o, autopsy *a, const attempt *t, bool evidence,
-                           bt_err *err) {
+static bt_code print_attempt(bt_printout *o, autopsy *a, const attempt *t, bool evidence,
+                             bt_err *err) {
     char when[32];
     bt_code code = BT_OK;
     bt_printout_row(o);
@@ -368,7 +370,7 @@ static bt_code put_attempt(bt_printout *o, autopsy *a, const attempt *t, bool ev
     return code;
 }
 
-static bt_code print(autopsy *a, bool json, bool all, bt_err *err) {
+static bt_code print_autopsy(autopsy *a, bool json, bool all, bt_err *err) {
     bt_printout o;
     bt_code code = BT_OK;
     bt_printout_begin(&o, json);
@@ -377,7 +379,7 @@ static bt_code print(autopsy *a, bool json, bool all, bt_err *err) {
     if (a->n) bt_printout_line(&o, "\n");
     bt_printout_rows(&o, "attempts");
     for (int i = 0; i < a->n && code == BT_OK; i++)
-        code = put_attempt(&o, a, &a->list[i], all || i == a->at, err);
+        code = print_attempt(&o, a, &a->list[i], all || i == a->at, err);
     bt_printout_rows_end(&o, "  ");
     for (int i = 0; i < a->n && code == BT_OK && !json; i++)
         if (all || i == a->at) code = put_evidence(&o, a, &a->list[i], err);
@@ -393,7 +395,7 @@ static bt_code print(autopsy *a, bool json, bool all, bt_err *err) {
     if (a->log && a->log[0] && !json) {
         bt_printout_line(&o, "\nlast lines of attempt %d in %s/log.txt\n", a->list[a->at].number,
                          bt_text_shown(a->out));
-        put_lines(&o, a->log);
+        put_evidence_lines(&o, a->log);
     }
     if (a->n && !here(a) && a->host[0] && a->out[0])
         bt_printout_line(&o, "\nits folder is on %s: the log is read there\n",
@@ -406,7 +408,7 @@ static bt_code print(autopsy *a, bool json, bool all, bt_err *err) {
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_autopsy(bt_call *call, bt_err *err) {
     autopsy_cfg *cfg = call->cfg;
     const char *word = call->words[0];
     char name[BT_NAME_MAX];
@@ -415,9 +417,9 @@ static bt_code run(bt_call *call, bt_err *err) {
     bt_code code = bt_cli_open(&a->db, cfg->store, err);
     if (code == BT_OK) code = bt_db_run(a->db, word, name, err);
     a->run = name;
-    if (code == BT_OK) code = load(a, err);
+    if (code == BT_OK) code = load_autopsy(a, err);
     if (code == BT_OK) read_folder(a);
-    if (code == BT_OK) code = print(a, cfg->json, cfg->all, err);
+    if (code == BT_OK) code = print_autopsy(a, cfg->json, cfg->all, err);
     bt_view_close(a->view);
     bt_db_close(a->db);
     free(a->list);
@@ -437,5 +439,5 @@ const bt_command bt_cmd_autopsy = {
     .max_words = 1,
     .no_word = "no run given (`bitrain runs` lists them, `bitrain autopsy last` looks into "
                "the newest)",
-    .run = run,
+    .run = cmd_autopsy,
 };

@@ -94,8 +94,8 @@ static bt_code all_reach(comparison *c, bt_at at, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code levels(comparison *c, const char *metric, bt_at at, bt_level out[RUNS_MAX],
-                      bt_err *err) {
+static bt_code read_metric_levels(comparison *c, const char *metric, bt_at at,
+                                  bt_level out[RUNS_MAX], bt_err *err) {
     if (isnan(at.x))
         BT_TRY(bt_db_common_end(c->db, c->names, c->n, at.axis, &at.x, err));
     else
@@ -115,7 +115,7 @@ static bt_code run_checks(comparison *c, bt_err *err) {
         check *k = &c->checks[c->n_checks++];
         snprintf(k->text, sizeof k->text, "%s", line);
         BT_TRY(bt_gate_parse(line, &k->gate, err));
-        BT_TRY(levels(c, k->gate.metric, k->gate.at, k->levels, err));
+        BT_TRY(read_metric_levels(c, k->gate.metric, k->gate.at, k->levels, err));
         for (size_t i = 1; i < c->n; i++) {
             k->results[i] = bt_gate_check(&k->gate, &k->levels[i], &k->levels[0]);
             c->n_failed += k->results[i] == BT_GATE_FAILS;
@@ -137,7 +137,7 @@ static bt_code read_at(const compare_cfg *cfg, bt_at *at, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *err) {
+static bt_code load_compared_runs(comparison *c, const char *const *words, size_t n, bt_err *err) {
     bt_level found[RUNS_MAX];
     c->n = n;
     for (size_t i = 0; i < n; i++) {
@@ -153,13 +153,13 @@ static bt_code load(comparison *c, const char *const *words, size_t n, bt_err *e
     }
     BT_TRY(read_at(c->cfg, &c->at, err));
     if (isnan(c->at.x)) BT_TRY(bt_db_common_end(c->db, c->names, n, c->at.axis, &c->at.x, err));
-    BT_TRY(levels(c, c->metric, c->at, found, err));
+    BT_TRY(read_metric_levels(c, c->metric, c->at, found, err));
     /* runs without a training loss, as imported curves: the validation loss, unless the user named a metric */
     bool any = false;
     for (size_t i = 0; i < n; i++) any = any || found[i].n > 0;
     if (!any && !c->metric_given) {
         c->metric = bt_step_metrics[BT_MS_VAL_LOSS].key;
-        BT_TRY(levels(c, c->metric, c->at, found, err));
+        BT_TRY(read_metric_levels(c, c->metric, c->at, found, err));
     }
     for (size_t i = 0; i < n; i++) c->runs[i].level = found[i];
     return run_checks(c, err);
@@ -234,11 +234,11 @@ static bt_code put_differences(comparison *c, bt_printout *o, const char *title,
 
 static const char *const axis_keys[] = {"tokens", "step", "time_s"};
 
-static double change(double v, double base) { return (v - base) / fabs(base); }
+static double relative_change(double v, double base) { return (v - base) / fabs(base); }
 
-static void put_change(bt_printout *o, size_t run, double v, double base) {
+static void put_relative_change(bt_printout *o, size_t run, double v, double base) {
     if (run && isfinite(v) && isfinite(base) && base != 0)
-        bt_printout_cellf(o, "AGAINST", "%+.2f %%", 100 * change(v, base));
+        bt_printout_cellf(o, "AGAINST", "%+.2f %%", 100 * relative_change(v, base));
     else
         bt_printout_cellf(o, "AGAINST", run ? "-" : "base");
 }
@@ -249,7 +249,7 @@ static void put_level(bt_printout *o, const char *label, const char *noise, cons
     bt_printout_int(o, "records", NULL, l->n);
 }
 
-static void put_result(bt_printout *o, const comparison *c, size_t i) {
+static void put_compared_result(bt_printout *o, const comparison *c, size_t i) {
     const result *r = &c->runs[i], *base = &c->runs[0];
     bt_printout_row(o);
     bt_printout_str(o, "run", "RUN", r->run);
@@ -257,16 +257,16 @@ static void put_result(bt_printout *o, const comparison *c, size_t i) {
     bt_printout_num(o, "steps", "STEPS", r->steps, BT_UNIT_COUNT);
     bt_printout_num(o, "tokens", "TOKENS", r->tokens, BT_UNIT_COUNT);
     put_level(o, c->metric, "NOISE", &r->level);
-    put_change(o, i, r->level.value, base->level.value);
+    put_relative_change(o, i, r->level.value, base->level.value);
     bt_printout_num(o, "best_val", "BEST VAL", r->best_val, BT_UNIT_NATS);
     bt_printout_num(o, "tokens_per_s", "TOKENS/S", r->tokens_per_s, BT_UNIT_PER_S);
-    put_change(o, i, r->tokens_per_s, base->tokens_per_s);
+    put_relative_change(o, i, r->tokens_per_s, base->tokens_per_s);
     bt_printout_num(o, "step_ms", "STEP TIME", r->step_ms, BT_UNIT_MS);
     bt_printout_num(o, "mfu", "MFU", r->mfu, BT_UNIT_FRAC);
     bt_printout_num(o, "goodput", NULL, r->goodput, BT_UNIT_FRAC);
     bt_printout_str(o, NULL, "STATE", r->state);
     if (i) {
-        bt_printout_num(o, "value_change", NULL, change(r->level.value, base->level.value),
+        bt_printout_num(o, "value_change", NULL, relative_change(r->level.value, base->level.value),
                         BT_UNIT_FRAC);
         bt_printout_num(o, "speed_change", NULL, r->tokens_per_s / base->tokens_per_s - 1,
                         BT_UNIT_FRAC);
@@ -306,7 +306,7 @@ static void put_results(bt_printout *o, const comparison *c) {
         bt_figures[BT_FIGURE_TOKENS_PER_S].label, bt_figures[BT_FIGURE_STEP_MS].label,
         bt_figures[BT_FIGURE_MFU].label, bt_figure_span_name(BT_SPAN_RECENT));
     bt_printout_rows(o, "runs");
-    for (size_t i = 0; i < c->n; i++) put_result(o, c, i);
+    for (size_t i = 0; i < c->n; i++) put_compared_result(o, c, i);
     bt_printout_rows_end(o, "  ");
     for (size_t i = 1; i < c->n; i++) put_first_difference(o, c->names[0], &c->runs[i]);
 }
@@ -335,7 +335,7 @@ static void put_checks(bt_printout *o, const comparison *c) {
     bt_printout_rows_end(o, "");
 }
 
-static bt_code print(comparison *c, bt_err *err) {
+static bt_code print_comparison(comparison *c, bt_err *err) {
     bt_printout o;
     bt_printout_begin(&o, c->cfg->json);
     bt_printout_version(&o);
@@ -366,7 +366,7 @@ static bt_code groups(const compare_cfg *cfg, const char *const *words, size_t n
     return code;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_compare(bt_call *call, bt_err *err) {
     compare_cfg *cfg = call->cfg;
     const char *const *words = call->words;
     if (cfg->group_by[0]) return groups(cfg, words, call->n, err);
@@ -383,8 +383,8 @@ static bt_code run(bt_call *call, bt_err *err) {
     c->metric = cfg->metric;
     c->metric_given = bt_opts_given(&call->opts, "metric");
     bt_code code = bt_cli_open(&c->db, cfg->store, err);
-    if (code == BT_OK) code = load(c, words, call->n, err);
-    if (code == BT_OK) code = print(c, err);
+    if (code == BT_OK) code = load_compared_runs(c, words, call->n, err);
+    if (code == BT_OK) code = print_comparison(c, err);
     if (code == BT_OK && c->n_failed)
         code = bt_fail(err, BT_CHECK, "%zu check%s failed", c->n_failed,
                        c->n_failed == 1 ? "" : "s");
@@ -405,5 +405,5 @@ const bt_command bt_cmd_compare = {
                 "sweep\n",
     .options = BT_OPTION_SET(compare_opts, compare_cfg),
     .max_words = WORDS_MAX,
-    .run = run,
+    .run = cmd_compare,
 };

@@ -52,8 +52,8 @@ static void put_status(bt_printout *to, const char *run, const char *answer) {
     json_decref(o);
 }
 
-static bt_code print(const char *run, const char *verb, const char *answer, bool json,
-                     bt_err *err) {
+static bt_code print_ctl_reply(const char *run, const char *verb, const char *answer, bool json,
+                               bt_err *err) {
     const bool object = answer[0] == '{';
     bt_printout o;
     bt_printout_begin(&o, json);
@@ -96,7 +96,7 @@ typedef struct end {
     double steps;
 } end;
 
-static bool take_end(void *ctx, const bt_row *row) {
+static bool read_run_end(void *ctx, const bt_row *row) {
     end *e = ctx;
     snprintf(e->out, sizeof e->out, "%s", row->cells[0] ? row->cells[0] : "");
     snprintf(e->state, sizeof e->state, "%s", row->cells[1] ? row->cells[1] : "");
@@ -130,7 +130,7 @@ static bt_code wait_for_end(const char *store, const char *run, end *e, bool *en
                            .n_params = 1,
                            .max_rows = 1,
                            .max_s = 5},
-            take_end, e, err);
+            read_run_end, e, err);
         bt_db_close(db);
         BT_TRY(code);
         *ended = strcmp(e->state, "running") != 0 && strcmp(e->state, "paused") != 0 &&
@@ -210,7 +210,7 @@ static bt_code wait_for_sample(const ctl_cfg *cfg, const char *run, double since
     return code;
 }
 
-static bool verb_help(size_t i, bt_verb_help *out) {
+static bool ctl_verb_help(size_t i, bt_verb_help *out) {
     if (i >= BT_VERB_COUNT) return false;
     *out = (bt_verb_help){
         .name = bt_verbs[i].word, .words = bt_verbs[i].argument, .summary = bt_verbs[i].help};
@@ -219,7 +219,7 @@ static bool verb_help(size_t i, bt_verb_help *out) {
     return true;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_ctl(bt_call *call, bt_err *err) {
     ctl_cfg *cfg = call->cfg;
     const char *const *words = call->words;
     bt_db *db = NULL;
@@ -261,7 +261,7 @@ static bt_code run(bt_call *call, bt_err *err) {
         code = stop_and_wait(cfg, name, answer, sizeof answer, err);
     if (code == BT_OK && verb == BT_VERB_SAMPLE && cfg->wait)
         code = wait_for_sample(cfg, name, since, answer, sizeof answer, err);
-    if (code == BT_OK) code = print(name, words[1], answer, cfg->json, err);
+    if (code == BT_OK) code = print_ctl_reply(name, words[1], answer, cfg->json, err);
     return code;
 }
 
@@ -278,7 +278,7 @@ const bt_command bt_cmd_ctl = {
                 "bitrain ctl last resize 4,tp=2\n",
     .options = BT_OPTION_SET(ctl_opts, ctl_cfg),
     .max_words = 3,
-    .verb = verb_help,
+    .verb = ctl_verb_help,
     .verb_at = 1,
-    .run = run,
+    .run = cmd_ctl,
 };

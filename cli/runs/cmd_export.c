@@ -71,7 +71,7 @@ typedef struct sheet {
     double first, last;
 } sheet;
 
-static void show_step(sheet *s, const bt_row *row) {
+static void show_export_step(sheet *s, const bt_row *row) {
     char note[32], rows[24];
     if (s->rows % 256 || s->step >= row->n || !(s->last > s->first)) return;
     snprintf(note, sizeof note, "%s rows",
@@ -84,7 +84,7 @@ static bool write_row(void *ctx, const bt_row *row) {
     sheet *s = ctx;
     if (s->rows == 0)
         while (s->step < row->n && strcmp(row->names[s->step], "step") != 0) s->step++;
-    show_step(s, row);
+    show_export_step(s, row);
     if (s->format == CSV) {
         if (s->rows == 0) bt_cli_csv_names(s->to, row);
         bt_cli_csv_row(s->to, row);
@@ -122,7 +122,9 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     return code;
 }
 
-static void show_share(void *ctx, double done) { bt_progress_show(ctx, "exporting", done, ""); }
+static void show_export_progress(void *ctx, double done) {
+    bt_progress_show(ctx, "exporting", done, "");
+}
 
 static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FILE *to,
                            bt_err *err) {
@@ -136,14 +138,14 @@ static bt_code write_trace(bt_db *db, const char *run, const export_cfg *cfg, FI
                        run, first + 1, last + 1);
     bt_progress bar;
     bt_progress_begin(&bar, !cfg->out[0] && isatty(STDOUT_FILENO));
-    bt_code code =
-        bt_export_trace(db, &(bt_export_cfg){.run = run, .progress = show_share, .ctx = &bar},
-                        first < 0 ? 0 : first, last, to, err);
+    bt_code code = bt_export_trace(
+        db, &(bt_export_cfg){.run = run, .progress = show_export_progress, .ctx = &bar},
+        first < 0 ? 0 : first, last, to, err);
     bt_progress_end(&bar);
     return code;
 }
 
-static bt_code write_file(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {
+static bt_code write_export_file(bt_db *db, const char *run, const export_cfg *cfg, bt_err *err) {
     bt_out_text out;
     BT_TRY(bt_out_text_open(&out, cfg->out, cfg->force, err));
     return bt_out_text_close(&out,
@@ -161,7 +163,7 @@ typedef struct following {
 
 static void show_pass(void *ctx, double share) {
     following *f = ctx;
-    show_share(&f->bar, share);
+    show_export_progress(&f->bar, share);
 }
 
 static bool wait_for_steps(void *ctx) {
@@ -194,7 +196,7 @@ static bt_code write_events(bt_db *db, const char *run, const export_cfg *cfg, b
     return BT_OK;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_export(bt_call *call, bt_err *err) {
     export_cfg *cfg = call->cfg;
     const char *word = call->words[0];
     char name[BT_NAME_MAX];
@@ -210,7 +212,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     bt_code code = bt_db_run(db, word, name, err);
     if (code == BT_OK)
         code = cfg->format == TENSORBOARD ? write_events(db, name, cfg, err)
-                                          : write_file(db, name, cfg, err);
+                                          : write_export_file(db, name, cfg, err);
     bt_db_close(db);
     return code;
 }
@@ -227,5 +229,5 @@ const bt_command bt_cmd_export = {
     .options = BT_OPTION_SET(export_opts, export_cfg),
     .max_words = 1,
     .no_word = "no run given (`bitrain runs` lists them, 'last' is the newest)",
-    .run = run,
+    .run = cmd_export,
 };

@@ -38,7 +38,7 @@ typedef struct log_printer {
 } log_printer;
 
 /* seq, attempt, time, rank, host, level, text */
-static bool print_line(void *ctx, const bt_row *row) {
+static bool print_log_row(void *ctx, const bt_row *row) {
     log_printer *p = ctx;
     char text[1024], host[128];
     p->seq = (int64_t)row->nums[0];
@@ -84,12 +84,12 @@ static bt_code print_lines(bt_db *db, const char *run, log_printer *p, bt_err *e
                   : "%s ORDER BY seq",
              lines_sql);
     const bt_question q = {.sql = sql, .params = params, .n_params = tail ? 6 : 5};
-    BT_TRY(bt_db_query(db, &q, print_line, p, err));
+    BT_TRY(bt_db_query(db, &q, print_log_row, p, err));
     fflush(stdout);
     return BT_OK;
 }
 
-static bt_code follow(bt_db *db, const char *run, log_printer *p, bt_err *err) {
+static bt_code follow_log(bt_db *db, const char *run, log_printer *p, bt_err *err) {
     bool live = true;
     while (live && !ferror(stdout)) {
         BT_TRY(bt_cli_run_is_live(db, run, &live,
@@ -105,7 +105,7 @@ static bt_code print_log(bt_db *db, const char *wanted, const logs_cfg *cfg, bt_
     log_printer p = {.cfg = cfg, .seq = -1};
     BT_TRY(bt_db_run(db, wanted, run, err));
     BT_TRY(print_lines(db, run, &p, err));
-    if (cfg->follow) return follow(db, run, &p, err);
+    if (cfg->follow) return follow_log(db, run, &p, err);
     if (p.printed == 0)
         fprintf(stderr,
                 "no line of run '%s' is recorded%s; 'bitrain show %s' names its folder, which has "
@@ -114,7 +114,7 @@ static bt_code print_log(bt_db *db, const char *wanted, const logs_cfg *cfg, bt_
     return BT_OK;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_logs(bt_call *call, bt_err *err) {
     logs_cfg *cfg = call->cfg;
     bt_db *db = NULL;
     const char *wanted = call->n ? call->words[0] : "last";
@@ -133,5 +133,5 @@ const bt_command bt_cmd_logs = {
                 "bitrain logs book --tail 20 --follow\n",
     .options = BT_OPTION_SET(logs_opts, logs_cfg),
     .max_words = 1,
-    .run = run,
+    .run = cmd_logs,
 };

@@ -81,7 +81,7 @@ static bt_code picture_size(const char *given, int *w, int *h, bt_err *err) {
     return BT_OK;
 }
 
-static void foot(bt_canvas *c, int y, const bt_view_series *s) {
+static void draw_plot_footer(bt_canvas *c, int y, const bt_view_series *s) {
     double least = INFINITY, most = -INFINITY;
     char first[32], last[32], lo[32], hi[32];
     for (size_t i = 0; i < s->n; i++)
@@ -106,7 +106,7 @@ static void usual_range(const bt_view *v, bt_plot *p) {
     p->y1 = high + room;
 }
 
-static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_err *err) {
+static bt_code draw_run_plot(const plot_cfg *cfg, const bt_view *v, const char *run, bt_err *err) {
     const bt_view_series *s = &v->series[0];
     bt_term_caps caps = bt_term_caps_of_env();
     bt_canvas c;
@@ -149,7 +149,7 @@ static bt_code draw(const plot_cfg *cfg, const bt_view *v, const char *run, bt_e
                                   .color = BT_C_ACCENT,
                                   .band = BT_C_BAND};
     bt_plot_draw(&c, (bt_rect){0, 1, w, h - 2}, &p, lines, n);
-    foot(&c, h - 1, s);
+    draw_plot_footer(&c, h - 1, s);
     bt_code code = bt_term_open_text(&term, stdout, caps, w, h, false, err);
     if (code == BT_OK) code = bt_term_present(term, &c, err);
     bt_term_close(term);
@@ -205,7 +205,8 @@ static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metr
         else
             code = bt_fail(err, BT_NOTFOUND, "run '%s' has no '%s' there yet", run, key);
     }
-    if (code == BT_OK) code = cfg->json ? print_points(v, run, err) : draw(cfg, v, run, err);
+    if (code == BT_OK)
+        code = cfg->json ? print_points(v, run, err) : draw_run_plot(cfg, v, run, err);
     bt_view_close(v);
     return code;
 }
@@ -223,7 +224,7 @@ static bt_code show_curves(const plot_cfg *cfg, bt_err *err) {
     return code;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_plot(bt_call *call, bt_err *err) {
     plot_cfg *cfg = call->cfg;
     const char *const *words = call->words;
     int metric = 0;
@@ -251,5 +252,5 @@ const bt_command bt_cmd_plot = {
                 "bitrain plot demo loss --json | jq '.view.series[0].last[-1]'",
     .options = BT_OPTION_SET(plot_opts, plot_cfg),
     .max_words = 2,
-    .run = run,
+    .run = cmd_plot,
 };

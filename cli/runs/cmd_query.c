@@ -48,7 +48,7 @@ typedef struct printer {
 } printer;
 
 /* {"columns": [...], "rows": [[...], ...], "truncated": false} */
-static bool put_cells(printer *p, const bt_row *row) {
+static bool put_json_cells(printer *p, const bt_row *row) {
     if (p->rows == 1) {
         bt_json_array(&p->j, "columns");
         for (int i = 0; i < row->n; i++) bt_json_str(&p->j, NULL, row->names[i]);
@@ -72,7 +72,7 @@ static bt_code put_object(printer *p, bool cut, bt_err *err) {
 static bool print_row(void *ctx, const bt_row *row) {
     printer *p = ctx;
     bool first = p->rows++ == 0;
-    if (p->cfg->json_table) return put_cells(p, row);
+    if (p->cfg->json_table) return put_json_cells(p, row);
     if (p->cfg->json) {
         bt_text out;
         bt_json j;
@@ -98,7 +98,7 @@ static bool print_row(void *ctx, const bt_row *row) {
     return !ferror(stdout);
 }
 
-static bt_code read_stdin(bt_text *sql, bt_err *err) {
+static bt_code read_sql_from_stdin(bt_text *sql, bt_err *err) {
     char buf[4096];
     size_t n;
     while ((n = fread(buf, 1, sizeof buf, stdin)) > 0 && sql->len < 1 << 20)
@@ -217,14 +217,14 @@ static bt_code ask_lens(const query_cfg *cfg, bt_db *db, const char *word, bt_er
 static bt_code ask_sql(const query_cfg *cfg, bt_db *db, const char *word, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
-    bt_code code = strcmp(word, "-") == 0 ? read_stdin(&sql, err) : BT_OK;
+    bt_code code = strcmp(word, "-") == 0 ? read_sql_from_stdin(&sql, err) : BT_OK;
     if (code == BT_OK)
         code = print_query(cfg, db, strcmp(word, "-") == 0 ? bt_text_str(&sql) : word, NULL, err);
     bt_text_release(&sql);
     return code;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_query(bt_call *call, bt_err *err) {
     query_cfg *cfg = call->cfg;
     const char *word = call->words[0];
     bt_db *db = NULL;
@@ -256,5 +256,5 @@ const bt_command bt_cmd_query = {
         "bitrain query \"SELECT name FROM sqlite_schema WHERE type = 'view'\"\n",
     .options = BT_OPTION_SET(query_opts, query_cfg),
     .max_words = 1,
-    .run = run,
+    .run = cmd_query,
 };

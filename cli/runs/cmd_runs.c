@@ -34,8 +34,8 @@ static const bt_opt runs_opts[] = {
     BT_ROW_STORE(runs_cfg),
 };
 
-static const char *figure(char *buf, size_t size, const bt_row *row, const char *column,
-                          bt_unit unit) {
+static const char *format_run_value(char *buf, size_t size, const bt_row *row, const char *column,
+                                    bt_unit unit) {
     return bt_metric_format(buf, size, bt_cli_num(row, column), unit);
 }
 
@@ -53,13 +53,13 @@ static bool list_row(void *ctx, const bt_row *row) {
     bt_table_cell(t, bt_cli_cell(row, "run"));
     bt_table_cell(t, bt_cli_cell(row, "state"));
     bt_table_cell(t, bt_cli_cell(row, "ranks"));
-    bt_table_cell(t, figure(b, sizeof b, row, "steps", BT_UNIT_COUNT));
-    bt_table_cell(t, figure(b, sizeof b, row, "tokens", BT_UNIT_COUNT));
-    bt_table_cell(t, figure(b, sizeof b, row, "loss", BT_UNIT_NATS));
-    bt_table_cell(t, figure(b, sizeof b, row, "best_val", BT_UNIT_NATS));
-    bt_table_cell(t, figure(b, sizeof b, row, "accuracy", BT_UNIT_FRAC));
+    bt_table_cell(t, format_run_value(b, sizeof b, row, "steps", BT_UNIT_COUNT));
+    bt_table_cell(t, format_run_value(b, sizeof b, row, "tokens", BT_UNIT_COUNT));
+    bt_table_cell(t, format_run_value(b, sizeof b, row, "loss", BT_UNIT_NATS));
+    bt_table_cell(t, format_run_value(b, sizeof b, row, "best_val", BT_UNIT_NATS));
+    bt_table_cell(t, format_run_value(b, sizeof b, row, "accuracy", BT_UNIT_FRAC));
     l->accuracy = l->accuracy || isfinite(bt_cli_num(row, "accuracy"));
-    bt_table_cell(t, figure(b, sizeof b, row, "tokens_per_s", BT_UNIT_PER_S));
+    bt_table_cell(t, format_run_value(b, sizeof b, row, "tokens_per_s", BT_UNIT_PER_S));
     bt_table_cell(t, bt_cli_when(b, bt_cli_num(row, "started_s")));
     bt_table_cell(t, bt_duration(b, sizeof b, bt_cli_num(row, "duration_s")));
     bt_cli_spark(spark, sizeof spark, bt_cli_cell(row, "spark"), 16);
@@ -96,8 +96,8 @@ static bt_code order_by(bt_db *db, const runs_cfg *cfg, bt_text *sql, bt_err *er
     return BT_OK;
 }
 
-static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, bool wide,
-                           bt_err *err) {
+static bt_code print_runs_table(bt_db *db, const bt_run_filter *f, const char *sql, bool wide,
+                                bt_err *err) {
     static const struct {
         const char *head;
         uint8_t drop; /* the higher, the earlier it gives way on a narrow terminal */
@@ -126,8 +126,8 @@ static bt_code print_table(bt_db *db, const bt_run_filter *f, const char *sql, b
     return code;
 }
 
-static bt_code print_json(bt_db *db, const bt_run_filter *f, const char *sql, double total,
-                          bt_err *err) {
+static bt_code print_runs_json(bt_db *db, const bt_run_filter *f, const char *sql, double total,
+                               bt_err *err) {
     bt_printout o;
     bt_printout_begin(&o, true);
     bt_printout_version(&o);
@@ -165,7 +165,7 @@ static bt_code no_match(const char *const *words, size_t n, bt_err *err) {
     return BT_OK;
 }
 
-static bool take_number(void *ctx, const bt_row *row) {
+static bool copy_count(void *ctx, const bt_row *row) {
     *(double *)ctx = row->nums[0];
     return false;
 }
@@ -190,7 +190,7 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
         code = bt_db_query(
             db,
             &(bt_question){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
-            take_number, &total, err);
+            copy_count, &total, err);
     bt_text_clear(&sql);
     if (!cfg->json) bt_text_put(&sql, with_accuracy);
     bt_text_printf(&sql, "SELECT %s FROM runs%s",
@@ -202,9 +202,9 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
     if (code == BT_OK) code = order_by(db, cfg, &sql, err);
     if (!cfg->json) bt_text_put(&sql, ") r");
     if (code == BT_OK && cfg->json)
-        code = print_json(db, &f, bt_text_str(&sql), total, err);
+        code = print_runs_json(db, &f, bt_text_str(&sql), total, err);
     else if (code == BT_OK) {
-        code = print_table(db, &f, bt_text_str(&sql), cfg->wide, err);
+        code = print_runs_table(db, &f, bt_text_str(&sql), cfg->wide, err);
         if (code == BT_OK && total < 1)
             code = no_match(words, n, err);
         else if (code == BT_OK && cfg->limit > 0 && total > (double)cfg->limit)
@@ -233,7 +233,7 @@ static int take_removed_tags(int argc, char **argv, const char **words, size_t *
     return kept;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+static bt_code cmd_runs(int argc, char **argv, int *exit_status, bt_err *err) {
     (void)exit_status;
     runs_cfg cfg;
     bt_opts o;
@@ -285,5 +285,5 @@ const bt_command bt_cmd_runs = {
         "bitrain runs import nano-150.tsv # curves of 'bench learn --curves' as ended runs, "
         "which all views draw\n",
     .options = BT_OPTION_SET(runs_opts, runs_cfg),
-    .run_argv = run,
+    .run_argv = cmd_runs,
 };

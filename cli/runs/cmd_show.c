@@ -500,7 +500,7 @@ static bt_code load_view(shown *s, bt_err *err) {
     return bt_view_load(s->view, &ask, err);
 }
 
-static bt_code print_json(shown *s, bt_err *err) {
+static bt_code print_run_json(shown *s, bt_err *err) {
     bt_printout o;
     bt_printout_begin(&o, true);
     bt_printout_version(&o);
@@ -508,7 +508,7 @@ static bt_code print_json(shown *s, bt_err *err) {
     return bt_printout_finish(&o, code, err);
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_show(bt_call *call, bt_err *err) {
     show_cfg *cfg = call->cfg;
     const char *word = call->words[0];
     char name[BT_NAME_MAX];
@@ -517,7 +517,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     bt_code code = bt_db_run(s.db, word, name, err);
     s.run = name;
     if (code == BT_OK) code = load_view(&s, err);
-    if (code == BT_OK) code = cfg->json ? print_json(&s, err) : print_text(&s, err);
+    if (code == BT_OK) code = cfg->json ? print_run_json(&s, err) : print_text(&s, err);
     bt_view_close(s.view);
     bt_db_close(s.db);
     return code;
@@ -533,5 +533,5 @@ const bt_command bt_cmd_show = {
     .options = BT_OPTION_SET(show_opts, show_cfg),
     .max_words = 1,
     .no_word = "no run given (`bitrain runs` lists them, `bitrain show last` shows the newest)",
-    .run = run,
+    .run = cmd_show,
 };

@@ -75,7 +75,8 @@ static bool take_member(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bt_code load(job *j, bt_db *db, const char *const *filters, size_t n, bt_err *err) {
+static bt_code load_group_members(job *j, bt_db *db, const char *const *filters, size_t n,
+                                  bt_err *err) {
     bt_run_filter f;
     bt_text sql;
     bt_text_init(&sql);
@@ -136,7 +137,7 @@ static int by_values(const void *a, const void *b) {
     return 0;
 }
 
-static void add(job *j, const member *m) {
+static void add_group_member(job *j, const member *m) {
     group *g = NULL;
     for (size_t i = 0; i < j->n_groups && !g; i++) {
         bool same = true;
@@ -158,7 +159,7 @@ static void add(job *j, const member *m) {
     if (!g->best || m->level.value < g->best->level.value) g->best = m;
 }
 
-static double mean(const group *g) { return g->n ? g->sum / (double)g->n : NAN; }
+static double group_mean(const group *g) { return g->n ? g->sum / (double)g->n : NAN; }
 
 /* standard deviation of the runs, NaN for one */
 static double spread(const group *g) {
@@ -167,7 +168,7 @@ static double spread(const group *g) {
     return sqrt(fmax(0, (g->sum_squares - n * m * m) / (n - 1)));
 }
 
-static bt_code judge(job *j, bt_db *db, bt_at *at, bt_err *err) {
+static bt_code compare_with_base_group(job *j, bt_db *db, bt_at *at, bt_err *err) {
     for (size_t i = 0; i < j->n && isnan(j->cfg->at.x); i++) {
         double end;
         const char *name = j->members[i].run;
@@ -180,7 +181,7 @@ static bt_code judge(job *j, bt_db *db, bt_at *at, bt_err *err) {
         m->level = (bt_level){.value = NAN, .noise = NAN};
         if (m->steps > 0)
             BT_TRY(bt_db_level(db, m->run, j->cfg->metric, at, j->cfg->window, &m->level, err));
-        add(j, m);
+        add_group_member(j, m);
     }
     qsort(j->groups, j->n_groups, sizeof *j->groups, by_values);
     return BT_OK;
@@ -188,7 +189,7 @@ static bt_code judge(job *j, bt_db *db, bt_at *at, bt_err *err) {
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static void put_group(bt_printout *o, const job *j, const group *g) {
+static void put_compared_group(bt_printout *o, const job *j, const group *g) {
     bt_printout_row(o);
     bt_printout_object(o, "settings");
     for (size_t k = 0; k < j->n_keys; k++)
@@ -196,7 +197,7 @@ static void put_group(bt_printout *o, const job *j, const group *g) {
     if (o->json) bt_json_end(&o->j, '}');
     bt_printout_int(o, "runs", "RUNS", (int64_t)(g->n + g->without));
     bt_printout_int(o, "without_value", NULL, (int64_t)g->without);
-    bt_printout_numf(o, "mean", "MEAN", mean(g), 1, "%.6g");
+    bt_printout_numf(o, "mean", "MEAN", group_mean(g), 1, "%.6g");
     bt_printout_numf(o, "spread", "SPREAD", spread(g), 1, "%.6g");
     bt_printout_numf(o, "smallest", "SMALLEST", g->best ? g->best->level.value : NAN, 1, "%.6g");
     bt_printout_str(o, "smallest_run", "OF RUN", g->best ? g->best->run : NULL);
@@ -207,7 +208,7 @@ static void put_group(bt_printout *o, const job *j, const group *g) {
     bt_printout_end(o);
 }
 
-static bt_code print(const job *j, const bt_at *at, bt_err *err) {
+static bt_code print_groups(const job *j, const bt_at *at, bt_err *err) {
     static const char *const axis[] = {"tokens", "step", "time_s"}, *const words[] = {"tokens",
                                                                                       "steps",
                                                                                       "seconds"};
@@ -223,7 +224,7 @@ static bt_code print(const job *j, const bt_at *at, bt_err *err) {
     bt_printout_num(&o, axis[at->axis], NULL, at->x, BT_UNIT_COUNT);
     bt_printout_end(&o);
     bt_printout_rows(&o, "groups");
-    for (size_t i = 0; i < j->n_groups; i++) put_group(&o, j, &j->groups[i]);
+    for (size_t i = 0; i < j->n_groups; i++) put_compared_group(&o, j, &j->groups[i]);
     bt_printout_rows_end(&o, "  ");
     return bt_printout_print(&o, err);
 }
@@ -243,10 +244,10 @@ bt_code bt_compare_groups(bt_db *db, const bt_group_cfg *cfg, const char *const 
                        : bt_fail(err, BT_NOMEM, "cannot compare: out of memory");
     if (code == BT_OK) code = sort_words(db, words, n, sorted, &j.n_names, &n_filters, err);
     j.names = sorted;
-    if (code == BT_OK) code = load(&j, db, sorted + n, n_filters, err);
+    if (code == BT_OK) code = load_group_members(&j, db, sorted + n, n_filters, err);
     if (code == BT_OK && j.n == 0) code = bt_fail(err, BT_NOTFOUND, "no run matches");
-    if (code == BT_OK) code = judge(&j, db, &at, err);
-    if (code == BT_OK) code = print(&j, &at, err);
+    if (code == BT_OK) code = compare_with_base_group(&j, db, &at, err);
+    if (code == BT_OK) code = print_groups(&j, &at, err);
     free(sorted);
     free(j.members);
     free(j.groups);

@@ -13,7 +13,7 @@
 #include "store/store.h"
 
 /* letters and digits of `text`, lower case, with '-' between; behind what is there already */
-static void add_name(char name[BT_NAME_MAX], const char *text) {
+static void append_run_name(char name[BT_NAME_MAX], const char *text) {
     size_t n = strlen(name);
     for (; *text && n + 1 < BT_NAME_MAX; text++) {
         char c = *text >= 'A' && *text <= 'Z' ? (char)(*text - 'A' + 'a') : *text;
@@ -26,14 +26,14 @@ static void add_name(char name[BT_NAME_MAX], const char *text) {
 }
 
 /* "tests/bench/curves/nano-150.tsv": nano-150 */
-static void name_of_file(char name[BT_NAME_MAX], const char *file) {
+static void file_stem_name(char name[BT_NAME_MAX], const char *file) {
     const char *slash = strrchr(file, '/'), *from = slash ? slash + 1 : file,
                *dot = strrchr(from, '.');
     char stem[BT_NAME_MAX];
     snprintf(stem, sizeof stem, "%.*s", (int)(dot && dot > from ? dot - from : (long)strlen(from)),
              from);
     name[0] = '\0';
-    add_name(name, stem);
+    append_run_name(name, stem);
     if (!name[0]) snprintf(name, BT_NAME_MAX, "curves");
 }
 
@@ -50,13 +50,13 @@ static void put_steps(const bt_sink *sink, const bt_curve *c, int64_t start_us) 
     }
 }
 
-static bt_code put_curve(bt_writer *w, const char *group, const bt_curve *c, int64_t end_us,
-                         bt_err *err) {
+static bt_code record_curve(bt_writer *w, const char *group, const bt_curve *c, int64_t end_us,
+                            bt_err *err) {
     char name[BT_NAME_MAX], note[160], config[160];
     int attempt;
     const int64_t start_us = end_us - (c->n ? (int64_t)(6e7 * c->minutes[c->n - 1]) : 0);
     snprintf(name, sizeof name, "%s.", group);
-    add_name(name, c->name);
+    append_run_name(name, c->name);
     snprintf(note, sizeof note,
              "%s: mean over %zu seed%s; val_loss in nats a byte; a step is a "
              "validation",
@@ -90,12 +90,12 @@ bt_code bt_curves_import(const char *store, const char *file, double wait_s, bt_
     bt_writer *w = NULL;
     struct stat st;
     BT_TRY(bt_curves_read(&c, file, err));
-    name_of_file(group, file);
+    file_stem_name(group, file);
     const int64_t end_us = stat(file, &st) == 0 ? (int64_t)st.st_mtime * 1000000 : 0;
     bt_code code = bt_writer_open(&w, store, wait_s, err);
     for (size_t i = 0; i < bt_curves_count(c) && code == BT_OK; i++) {
         const bt_curve curve = bt_curves_at(c, i);
-        code = put_curve(w, group, &curve, end_us, err);
+        code = record_curve(w, group, &curve, end_us, err);
     }
     bt_writer_close(w);
     bt_curves_free(c);

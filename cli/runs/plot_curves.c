@@ -18,8 +18,8 @@ static size_t points_of(const bt_curves *c) {
 }
 
 /* seconds: room for all points */
-static void put_lines(bt_canvas *canvas, const bt_curves *c, const bt_curves_look *how,
-                      double *seconds) {
+static void draw_curve_lines(bt_canvas *canvas, const bt_curves *c, const bt_curves_look *how,
+                             double *seconds) {
     static const uint8_t colors[] = {BT_C_ACCENT, BT_C_THIRD,  BT_C_GOOD,
                                      BT_C_BAD,    BT_C_SECOND, BT_C_BRIGHT};
     bt_plot_series lines[LINES];
@@ -80,7 +80,7 @@ bt_code bt_curves_draw(const bt_curves *c, const char *title, const bt_curves_lo
     if (code == BT_OK) {
         bt_canvas_rule(&canvas, (bt_rect){0, 0, how->w, 1},
                        (bt_style){.fg = BT_C_TEXT, .attr = BT_ATTR_BOLD}, title, "bits per byte");
-        put_lines(&canvas, c, how, seconds);
+        draw_curve_lines(&canvas, c, how, seconds);
         put_foot(&canvas, c, how);
         code = bt_term_open_text(&term, stdout, caps, how->w, how->h, false, err);
         if (code == BT_OK) code = bt_term_present(term, &canvas, err);

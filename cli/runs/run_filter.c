@@ -16,12 +16,12 @@
 static const char *const ops[] = {"!=", "<=", ">=", ":", "=", "<", ">"};
 
 /* one more name of a list "\nname\nname\n" */
-static bool take_name(void *ctx, const bt_row *row) {
+static bool append_column_name(void *ctx, const bt_row *row) {
     bt_text_printf(ctx, "%s\n", row->cells[0]);
     return true;
 }
 
-static bool has_name(const bt_text *names, const char *key) {
+static bool is_in_name_list(const bt_text *names, const char *key) {
     char line[170];
     snprintf(line, sizeof line, "\n%s\n", key);
     return strstr(bt_text_str(names), line) != NULL;
@@ -112,7 +112,7 @@ static bool names_setting(const char *word, const char *key) {
 }
 
 /* also one that no recorded run has */
-static bool is_setting(const char *word) {
+static bool is_run_setting(const char *word) {
     for (size_t i = 0; i < bt_run_opts_n; i++)
         if (names_setting(word, bt_run_opts[i].key)) return true;
     return false;
@@ -147,8 +147,8 @@ static void compare_text(bt_run_filter *f, const char *lhs, const char *op) {
 }
 
 /* "lhs OP ?n", as numbers where both sides are */
-static void compare(bt_run_filter *f, const char *lhs, const char *op, const char *value,
-                    bool column) {
+static void append_comparison(bt_run_filter *f, const char *lhs, const char *op, const char *value,
+                              bool column) {
     f->params[f->n_params++] = value;
     if (!is_number(value)) {
         compare_text(f, lhs, op);
@@ -164,8 +164,8 @@ static void compare(bt_run_filter *f, const char *lhs, const char *op, const cha
 
 /* Opens "EXISTS (SELECT 1 FROM (values of the key) WHERE ". A setting of this program is scanned for in the run's
  * configuration; a key that only old or foreign runs have needs the view that parses it. */
-static void put_values(bt_run_filter *f, const char *key) {
-    const bool setting = is_setting(key);
+static void open_setting_subquery(bt_run_filter *f, const char *key) {
+    const bool setting = is_run_setting(key);
     f->params[f->n_params++] = key;
     const int n = f->n_params;
     bt_text_put(&f->where, "EXISTS (WITH v(value) AS MATERIALIZED (");
@@ -185,8 +185,8 @@ static void put_values(bt_run_filter *f, const char *key) {
     bt_text_put(&f->where, ") SELECT 1 FROM v WHERE value IS NOT NULL AND ");
 }
 
-static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, const char *word,
-                        size_t at, bt_err *err) {
+static bt_code append_filter_word(bt_run_filter *f, bt_db *db, const bt_text *columns,
+                                  const char *word, size_t at, bt_err *err) {
     const char *op = NULL, *found = NULL;
     for (const char *p = word; *p && !op; p++) {
         for (size_t i = 0; i < sizeof ops / sizeof ops[0] && !op; i++) {
@@ -208,17 +208,17 @@ static bt_code add_word(bt_run_filter *f, bt_db *db, const bt_text *columns, con
         char *key = f->buf[at];
         snprintf(key, sizeof f->buf[at], "%.*s", (int)(found - word), word);
         const char *value = found + strlen(op);
-        const bool column = has_name(columns, key);
-        bool known = column || is_setting(key);
+        const bool column = is_in_name_list(columns, key);
+        bool known = column || is_run_setting(key);
         if (!known) BT_TRY(is_recorded(db, key, &known, err));
         if (!known) return unknown_name(columns, key, word, err);
         if (strchr("<>", *op) && !is_number(value)) return not_a_number(value, op, word, err);
         if (strcmp(key, "state") == 0) BT_TRY(check_state(value, op, word, err));
         if (column)
-            compare(f, strcmp(key, "tags") == 0 ? TAGS : key, op, value, true);
+            append_comparison(f, strcmp(key, "tags") == 0 ? TAGS : key, op, value, true);
         else {
-            put_values(f, key);
-            compare(f, "value", op, value, false);
+            open_setting_subquery(f, key);
+            append_comparison(f, "value", op, value, false);
             bt_text_put(&f->where, ")");
         }
     }
@@ -235,9 +235,9 @@ bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words
     bt_text_put(&columns, "\n");
     bt_code code = bt_db_query(db,
                                &(bt_question){.sql = "SELECT name FROM pragma_table_info('runs')"},
-                               take_name, &columns, err);
+                               append_column_name, &columns, err);
     for (size_t i = 0; i < n && code == BT_OK; i++)
-        code = add_word(f, db, &columns, words[i], i, err);
+        code = append_filter_word(f, db, &columns, words[i], i, err);
     if (code == BT_OK && (f->where.failed || columns.failed))
         code = bt_fail(err, BT_NOMEM, "no memory for the filter");
     bt_text_release(&columns);

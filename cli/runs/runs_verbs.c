@@ -31,8 +31,8 @@ static size_t once_each(char names[][BT_NAME_MAX], size_t n) {
 
 /* words as names of runs that exist: "last" and misspelt ones are settled before anything
  * changes */
-static bt_code resolve(const char *path, const char *const *words, size_t n,
-                       char names[][BT_NAME_MAX], bt_err *err) {
+static bt_code resolve_run_names(const char *path, const char *const *words, size_t n,
+                                 char names[][BT_NAME_MAX], bt_err *err) {
     bt_db *db = NULL;
     if (n == 0) return bt_fail(err, BT_ARG, "no run given (`bitrain runs` lists them)");
     if (n > NAMES_MAX) return bt_fail(err, BT_ARG, "at most %d runs at once", NAMES_MAX);
@@ -50,7 +50,7 @@ typedef struct folders {
     int64_t bytes;
 } folders;
 
-static void add_folder(folders *f, const char *path) {
+static void add_run_folder(folders *f, const char *path) {
     int checkpoints;
     int64_t bytes;
     if (!path[0] || !bt_run_folder_look(path, &checkpoints, &bytes)) return;
@@ -95,7 +95,7 @@ static bt_code settle_folders(const folders *f, const bt_runs_verb_cfg *cfg, bt_
     return BT_OK;
 }
 
-static bt_code confirm(size_t n, bool yes, bt_err *err) {
+static bt_code confirm_removal(size_t n, bool yes, bt_err *err) {
     char answer[8] = "";
     if (yes) return BT_OK;
     if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
@@ -112,16 +112,16 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n,
     char names[NAMES_MAX][BT_NAME_MAX], folder[PATH_MAX];
     const char *list[NAMES_MAX];
     bt_db *db = NULL;
-    BT_TRY(resolve(path, words, n, names, err));
+    BT_TRY(resolve_run_names(path, words, n, names, err));
     n = once_each(names, n);
-    BT_TRY(confirm(n, cfg->yes, err));
+    BT_TRY(confirm_removal(n, cfg->yes, err));
     folders *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(err, BT_NOMEM, "no memory for the folders of %zu runs", n);
     bt_code code = bt_db_open(&db, path, err);
     for (size_t i = 0; i < n && code == BT_OK; i++) {
         list[i] = names[i];
         code = bt_db_run_folder(db, list[i], folder, sizeof folder, err);
-        if (code == BT_OK) add_folder(f, folder);
+        if (code == BT_OK) add_run_folder(f, folder);
     }
     bt_db_close(db);
     if (code == BT_OK) code = bt_runs_remove(path, list, n, WAIT_S, err);
@@ -135,7 +135,7 @@ static bt_code run_tag(const char *path, const char *const *words, size_t n,
                        const bt_runs_verb_cfg *cfg, bt_err *err) {
     char name[1][BT_NAME_MAX], tags[256];
     (void)cfg;
-    BT_TRY(resolve(path, words, n ? 1 : 0, name, err));
+    BT_TRY(resolve_run_names(path, words, n ? 1 : 0, name, err));
     BT_TRY(bt_run_tag(path, name[0], words + 1, n - 1, WAIT_S, tags, err));
     printf("%s: %s\n", bt_text_shown(name[0]), tags[0] ? bt_text_shown(tags) : "no tags");
     return BT_OK;
@@ -176,7 +176,7 @@ static bt_code run_note(const char *path, const char *const *words, size_t n,
                         const bt_runs_verb_cfg *cfg, bt_err *err) {
     char name[1][BT_NAME_MAX];
     bt_text text;
-    BT_TRY(resolve(path, words, n ? 1 : 0, name, err));
+    BT_TRY(resolve_run_names(path, words, n ? 1 : 0, name, err));
     if (n == 1 && !cfg->clear) return print_note(path, name[0], err);
     if (n > 1 && cfg->clear) return bt_fail(err, BT_ARG, "--clear takes no text for the note");
     bt_text_init(&text);
@@ -193,7 +193,7 @@ static bt_code run_rename(const char *path, const char *const *words, size_t n,
     char name[1][BT_NAME_MAX];
     (void)cfg;
     if (n != 2) return bt_fail(err, BT_ARG, "rename wants two names: bitrain runs rename OLD NEW");
-    BT_TRY(resolve(path, words, 1, name, err));
+    BT_TRY(resolve_run_names(path, words, 1, name, err));
     BT_TRY(bt_run_rename(path, name[0], words[1], WAIT_S, err));
     printf("%s is %s now\n", name[0], words[1]);
     return BT_OK;

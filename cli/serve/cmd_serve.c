@@ -79,8 +79,8 @@ static const char *percent_encode(char *out, size_t size, const char *text) {
     return out;
 }
 
-static void print_address(const serve_cfg *c, const bt_serve *s, const char *model,
-                          const bt_trained *t, const char *token_file) {
+static void print_serve_address(const serve_cfg *c, const bt_serve *s, const char *model,
+                                const bt_trained *t, const char *token_file) {
     const bool any = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0;
     const char *shown = any ? "localhost" : c->host;
     const char *open = strchr(shown, ':') ? "[" : "", *close = *open ? "]" : "";
@@ -177,7 +177,7 @@ static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_generato
     if (code == BT_OK && pthread_create(&waiter, NULL, wait_for_signal, &stop) != 0)
         code = bt_fail(err, BT_NOMEM, "cannot start the waiting thread");
     if (code == BT_OK) {
-        print_address(c, s, model, t, token_file);
+        print_serve_address(c, s, model, t, token_file);
         bt_generator_run(b); /* on this thread, which has the kernels */
         pthread_cancel(waiter);
         pthread_join(waiter, NULL);
@@ -191,7 +191,7 @@ static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_generato
     return code;
 }
 
-static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
+static bt_code serve_model(const serve_cfg *c, bt_trained *t, bt_err *err) {
     const bt_chat_template *template = NULL;
     const bt_model_cfg *m = bt_model_config(t->model);
     const char *name = c->name[0] ? c->name : t->meta.run[0] ? t->meta.run : "model";
@@ -225,7 +225,7 @@ static bt_code serve(const serve_cfg *c, bt_trained *t, bt_err *err) {
     return code;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_serve(bt_call *call, bt_err *err) {
     serve_cfg *cfg = call->cfg;
     bt_trained t;
     const char *which = call->n ? call->words[0] : "last";
@@ -240,7 +240,7 @@ static bt_code run(bt_call *call, bt_err *err) {
     how.newest = !cfg->allow_older;
     bt_code code = bt_trained_load(&t, &how, err);
     if (code == BT_OK) code = bt_classifier_refuse(&t, err);
-    if (code == BT_OK) code = serve(cfg, &t, err);
+    if (code == BT_OK) code = serve_model(cfg, &t, err);
     bt_trained_release(&t);
     bt_ops_release();
     return code;
@@ -256,5 +256,5 @@ const bt_command bt_cmd_serve = {
                 "bitrain serve abl-3 --port 0 --parallel 16 --template chatml\n",
     .options = BT_OPTION_SET(serve_opts, serve_cfg),
     .max_words = 1,
-    .run = run,
+    .run = cmd_serve,
 };

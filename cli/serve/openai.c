@@ -53,23 +53,23 @@ static void request_free(request *r) {
 }
 
 /* ---- events of the generator: its thread --------------------------------------------------------- */
-static void send_chunk(request *r, bt_openai_choice *c, bool finished) {
+static void send_openai_chunk(request *r, bt_openai_choice *c, bool finished) {
     bt_text_clear(&r->out);
     bt_openai_put_chunk(&r->answer, c, finished, &r->out);
     if (r->out.len) bt_reply_put(r->reply, r->out.data, r->out.len);
 }
 
-static double seconds_since(int64_t ns) { return (double)(bt_now_ns() - ns) * 1e-9; }
+static double request_seconds_since(int64_t ns) { return (double)(bt_now_ns() - ns) * 1e-9; }
 
 static void on_token(void *ctx, const bt_token_event *s) {
     const writer *w = ctx;
     request *r = w->of;
     if (!s->echoed && !r->has_token) {
         r->has_token = true;
-        bt_serve_metrics_first_token(&r->server->metrics, seconds_since(r->arrived_ns));
+        bt_serve_metrics_first_token(&r->server->metrics, request_seconds_since(r->arrived_ns));
     }
     bt_openai_add(&r->answer, w->choice, s);
-    if (r->stream) send_chunk(r, w->choice, false);
+    if (r->stream) send_openai_chunk(r, w->choice, false);
 }
 
 static void end_stream(request *r) {
@@ -110,7 +110,7 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
         r->answer.logprobs = false;
         bt_openai_add(&r->answer, w->choice, &rest);
         r->answer.logprobs = logprobs;
-        if (r->stream) send_chunk(r, w->choice, true);
+        if (r->stream) send_openai_chunk(r, w->choice, true);
     }
     if (--r->left) return;
     int status = 200; /* a stream has sent its status already */
@@ -118,13 +118,14 @@ static void on_done(void *ctx, bt_finish why, const char *text, size_t n) {
         end_stream(r);
     else
         status = end_whole(r);
-    bt_serve_metrics_request(&r->server->metrics, status, seconds_since(r->arrived_ns));
+    bt_serve_metrics_request(&r->server->metrics, status, request_seconds_since(r->arrived_ns));
     bt_reply_end(r->reply);
     request_free(r);
 }
 
 /* ---- requests: the server's thread ----------------------------------------------------------- */
-static void refuse(bt_openai *o, bt_reply *reply, const bt_openai_fault *fault, const bt_err *err) {
+static void send_openai_fault(bt_openai *o, bt_reply *reply, const bt_openai_fault *fault,
+                              const bt_err *err) {
     int status = 400;
     bt_serve_error e = {.type = "invalid_request_error",
                         .code = fault->code,
@@ -201,7 +202,7 @@ static bt_code submit(bt_openai *o, request *r, const bt_openai_request *q, uint
     return code;
 }
 
-static bt_code check_model(const bt_openai *o, bt_openai_request *q, bt_err *err) {
+static bt_code check_requested_model(const bt_openai *o, bt_openai_request *q, bt_err *err) {
     char shown[128];
     if (!q->model || o->cfg.any_model || strcmp(q->model, o->name) == 0) return BT_OK;
     bt_text_plain(shown, sizeof shown, q->model);
@@ -225,7 +226,7 @@ static bt_code check_length(const bt_openai *o, bt_openai_request *q, bool chat,
     return BT_OK;
 }
 
-static void prepare(bt_openai *o, request *r, bool chat) {
+static void prepare_request(bt_openai *o, request *r, bool chat) {
     r->server = o;
     r->arrived_ns = bt_now_ns();
     r->answer.chat = chat;
@@ -244,7 +245,7 @@ static void ask_model(bt_openai *o, bt_reply *reply, bool chat, const char *body
     const unsigned long long number = atomic_fetch_add(&o->n, 1) + 1;
     bt_code code = chat ? bt_openai_chat(&q, body, n, &o->encoder, &err)
                         : bt_openai_completion(&q, body, n, o->cfg.tokenizer, &err);
-    if (code == BT_OK) code = check_model(o, &q, &err);
+    if (code == BT_OK) code = check_requested_model(o, &q, &err);
     if (code == BT_OK) code = check_length(o, &q, chat, &err);
     if (code == BT_OK) {
         r = request_of(&q);
@@ -252,7 +253,7 @@ static void ask_model(bt_openai *o, bt_reply *reply, bool chat, const char *body
     }
     if (code == BT_OK) {
         r->reply = reply;
-        prepare(o, r, chat);
+        prepare_request(o, r, chat);
         bt_reply_set(reply, r);
         /* The generator owns the request from here on; a refused one remains here. */
         code = submit(o, r, &q, number, &err);
@@ -260,7 +261,7 @@ static void ask_model(bt_openai *o, bt_reply *reply, bool chat, const char *body
     if (code != BT_OK) {
         bt_reply_set(reply, NULL);
         request_free(r);
-        refuse(o, reply, &q.fault, &err);
+        send_openai_fault(o, reply, &q.fault, &err);
     }
     bt_openai_request_release(&q);
 }
@@ -280,12 +281,12 @@ static void count_tokens(bt_openai *o, bt_reply *reply, bool detokenize, const c
         bt_serve_metrics_request(&o->metrics, 200, -1);
         bt_reply_end(reply);
     } else {
-        refuse(o, reply, &fault, &err);
+        send_openai_fault(o, reply, &fault, &err);
     }
     bt_text_release(&out);
 }
 
-static void put_model(const bt_openai *o, bt_json *j) {
+static void put_model_object(const bt_openai *o, bt_json *j) {
     bt_json_object(j, NULL);
     bt_json_str(j, "id", o->name);
     bt_json_str(j, "object", "model");
@@ -308,7 +309,7 @@ static void send_models(bt_openai *o, bt_reply *reply, bool list) {
         bt_json_str(&j, "object", "list");
         bt_json_array(&j, "data");
     }
-    put_model(o, &j);
+    put_model_object(o, &j);
     if (list) {
         bt_json_end(&j, ']');
         bt_json_end(&j, '}');
@@ -389,8 +390,8 @@ static void send_model(bt_openai *o, bt_reply *reply, const char *name) {
     refuse_route(reply, 404, "model_not_found", message);
 }
 
-static void ask(void *ctx, bt_reply *reply, const char *method, const char *path, const char *body,
-                size_t n) {
+static void on_openai_request(void *ctx, bt_reply *reply, const char *method, const char *path,
+                              const char *body, size_t n) {
     bt_openai *o = ctx;
     bool post;
     const route_id id = find_route(path, &post);
@@ -415,7 +416,7 @@ static void ask(void *ctx, bt_reply *reply, const char *method, const char *path
     }
 }
 
-static void gone(void *ctx, void *work) {
+static void on_client_gone(void *ctx, void *work) {
     request *r = work;
     (void)ctx;
     atomic_store(&r->gone, true);
@@ -442,5 +443,5 @@ void bt_openai_destroy(bt_openai *o) {
 }
 
 bt_serve_source bt_openai_source(bt_openai *o) {
-    return (bt_serve_source){.ctx = o, .ask = ask, .gone = gone};
+    return (bt_serve_source){.ctx = o, .ask = on_openai_request, .gone = on_client_gone};
 }

@@ -22,7 +22,7 @@ static void list_put(bt_openai_list *l, bt_json *j, const char *key) {
     list_begin(l);
 }
 
-static bt_openai_list *list_of(bt_openai_choice *c, size_t i) {
+static bt_openai_list *choice_logprobs(bt_openai_choice *c, size_t i) {
     bt_openai_list *const lists[] = {&c->tokens, &c->token_logprobs, &c->top_logprobs,
                                      &c->text_offset};
     return lists[i];
@@ -33,7 +33,7 @@ bool bt_openai_answer_init(bt_openai_answer *a, size_t n) {
     a->n = a->choices ? n : 0;
     for (size_t i = 0; i < a->n; i++) {
         a->choices[i].index = i;
-        for (size_t k = 0; k < 4; k++) list_begin(list_of(&a->choices[i], k));
+        for (size_t k = 0; k < 4; k++) list_begin(choice_logprobs(&a->choices[i], k));
     }
     return a->choices != NULL;
 }
@@ -41,7 +41,7 @@ bool bt_openai_answer_init(bt_openai_answer *a, size_t n) {
 void bt_openai_answer_release(bt_openai_answer *a) {
     for (size_t i = 0; i < a->n; i++) {
         bt_text_release(&a->choices[i].text);
-        for (size_t k = 0; k < 4; k++) bt_text_release(&list_of(&a->choices[i], k)->text);
+        for (size_t k = 0; k < 4; k++) bt_text_release(&choice_logprobs(&a->choices[i], k)->text);
     }
     free(a->choices);
     a->choices = NULL;
@@ -50,7 +50,7 @@ void bt_openai_answer_release(bt_openai_answer *a) {
 
 /* ---- tokens ---------------------------------------------------------------------------------- */
 /* the text of a token: a special token's name; bytes that are no UTF-8 as "bytes:\xNN..." */
-static void token_text(const bt_tokenizer *t, int32_t id, bt_text *out) {
+static void put_token_name(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n;
     const char *s = bt_tokenizer_bytes(t, id, &n);
     bt_text mended;
@@ -85,7 +85,7 @@ static void count_characters(bt_openai_choice *c, const char *bytes, size_t n) {
     bt_text_release(&text);
 }
 
-static void put_bytes(bt_json *j, const bt_tokenizer *t, int32_t id) {
+static void put_token_bytes(bt_json *j, const bt_tokenizer *t, int32_t id) {
     size_t n;
     const char *s = bt_tokenizer_bytes(t, id, &n);
     bt_json_array(j, "bytes");
@@ -96,10 +96,10 @@ static void put_bytes(bt_json *j, const bt_tokenizer *t, int32_t id) {
 static void put_chat_token(bt_json *j, const bt_tokenizer *t, int32_t id, double logprob) {
     bt_text word;
     bt_text_init(&word);
-    token_text(t, id, &word);
+    put_token_name(t, id, &word);
     bt_json_str(j, "token", bt_text_str(&word));
     bt_json_num(j, "logprob", logprob);
-    put_bytes(j, t, id);
+    put_token_bytes(j, t, id);
     bt_text_release(&word);
 }
 
@@ -132,7 +132,7 @@ static void add_top(const bt_openai_answer *a, bt_json *j, const bt_token_event 
     for (size_t i = 0; i < s->n_top; i++) {
         there |= s->top[i] == s->token;
         bt_text_clear(&word);
-        token_text(a->tokenizer, s->top[i], &word);
+        put_token_name(a->tokenizer, s->top[i], &word);
         bt_json_num(j, bt_text_str(&word), s->top_logprob[i]);
     }
     if (!there) bt_json_num(j, token, s->logprob);
@@ -143,7 +143,7 @@ static void add_top(const bt_openai_answer *a, bt_json *j, const bt_token_event 
 static void add_logprob(const bt_openai_answer *a, bt_openai_choice *c, const bt_token_event *s) {
     bt_text word;
     bt_text_init(&word);
-    token_text(a->tokenizer, s->token, &word);
+    put_token_name(a->tokenizer, s->token, &word);
     bt_json_str(&c->tokens.json, NULL, bt_text_str(&word));
     bt_json_num(&c->token_logprobs.json, NULL, s->logprob); /* NaN is null */
     add_top(a, &c->top_logprobs.json, s, bt_text_str(&word));
@@ -168,7 +168,7 @@ void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_token_even
 /* ---- objects --------------------------------------------------------------------------------- */
 static const char *reason(bt_finish why) { return why == BT_FINISH_STOP ? "stop" : "length"; }
 
-static void put_head(const bt_openai_answer *a, bt_json *j, const char *object) {
+static void put_completion_head(const bt_openai_answer *a, bt_json *j, const char *object) {
     bt_json_object(j, NULL);
     bt_json_str(j, "id", a->id);
     bt_json_str(j, "object", object);
@@ -203,7 +203,7 @@ static void put_logprobs(const bt_openai_answer *a, bt_openai_choice *c, bt_json
 void bt_openai_put(bt_openai_answer *a, bt_text *out) {
     bt_json j;
     bt_json_begin(&j, out);
-    put_head(a, &j, a->chat ? "chat.completion" : "text_completion");
+    put_completion_head(a, &j, a->chat ? "chat.completion" : "text_completion");
     bt_json_array(&j, "choices");
     for (size_t i = 0; i < a->n; i++) {
         bt_openai_choice *c = &a->choices[i];
@@ -244,7 +244,7 @@ void bt_openai_put_chunk(bt_openai_answer *a, bt_openai_choice *c, bool finished
     if (!said && !finished) return;
     bt_text_put(out, "data: ");
     bt_json_begin(&j, out);
-    put_head(a, &j, chunk_object(a));
+    put_completion_head(a, &j, chunk_object(a));
     bt_json_array(&j, "choices");
     bt_json_object(&j, NULL);
     bt_json_int(&j, "index", (int64_t)c->index);
@@ -268,7 +268,7 @@ void bt_openai_put_usage_chunk(const bt_openai_answer *a, bt_text *out) {
     bt_json j;
     bt_text_put(out, "data: ");
     bt_json_begin(&j, out);
-    put_head(a, &j, chunk_object(a));
+    put_completion_head(a, &j, chunk_object(a));
     bt_json_array(&j, "choices");
     bt_json_end(&j, ']');
     put_usage(a, &j);

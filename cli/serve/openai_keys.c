@@ -124,7 +124,7 @@ bt_code bt_openai_refuse_key(bt_openai_fault *fault, const char *key, const char
     return bt_fail(err, BT_ARG, "%s", message);
 }
 
-static bool is_neutral(json_t *v, double neutral) {
+static bool is_neutral_value(json_t *v, double neutral) {
     const char *text = json_string_value(v);
     if (json_is_null(v) || json_is_false(v)) return true;
     if (text) return !*text || strcmp(text, "none") == 0;
@@ -162,7 +162,7 @@ bt_code bt_openai_check_keys(json_t *o, bt_openai_object kind, bt_openai_fault *
         const key_row *row = row_of_key(key, where);
         if (row && row->use != UNSUPPORTED) continue;
         if (!row && !json_is_null(v)) return refuse_unknown(key, where, fault, err);
-        if (!row || is_neutral(v, row->neutral)) continue;
+        if (!row || is_neutral_value(v, row->neutral)) continue;
         return bt_openai_refuse_key(fault, key, "unsupported_parameter", err,
                                     "'%s' is not supported%s%s", key, row->instead ? ": " : "",
                                     row->instead ? row->instead : "");

@@ -21,8 +21,8 @@ static json_t *given(json_t *o, const char *key) {
 
 #define REFUSE(r, key, err, ...) bt_openai_refuse_key(&(r)->fault, key, NULL, err, __VA_ARGS__)
 
-static bt_code number(bt_openai_request *r, json_t *o, const char *key, double lo, double hi,
-                      double *out, bt_err *err) {
+static bt_code read_number_key(bt_openai_request *r, json_t *o, const char *key, double lo,
+                               double hi, double *out, bt_err *err) {
     json_t *v = given(o, key);
     if (!v) return BT_OK;
     const double x = json_is_number(v) ? json_number_value(v) : NAN;
@@ -32,8 +32,8 @@ static bt_code number(bt_openai_request *r, json_t *o, const char *key, double l
     return BT_OK;
 }
 
-static bt_code whole(bt_openai_request *r, json_t *o, const char *key, int64_t lo, int64_t hi,
-                     int64_t *out, bt_err *err) {
+static bt_code read_integer_key(bt_openai_request *r, json_t *o, const char *key, int64_t lo,
+                                int64_t hi, int64_t *out, bt_err *err) {
     json_t *v = given(o, key);
     if (!v) return BT_OK;
     if (!json_is_integer(v) || json_integer_value(v) < lo || json_integer_value(v) > hi)
@@ -69,13 +69,15 @@ static bt_code check_output_form(bt_openai_request *r, json_t *o, bt_err *err) {
 static bt_code read_sampling(bt_openai_request *r, json_t *o, bt_err *err) {
     int64_t top_k = 0, seed = 0;
     r->sampling = (bt_sampling){.temperature = 1, .top_p = 1, .repetition_penalty = 1};
-    BT_TRY(number(r, o, "temperature", 0, 100, &r->sampling.temperature, err));
-    BT_TRY(number(r, o, "top_p", 0, 1, &r->sampling.top_p, err));
-    BT_TRY(number(r, o, "min_p", 0, 1, &r->sampling.min_p, err));
-    BT_TRY(number(r, o, "repetition_penalty", 0.01, 100, &r->sampling.repetition_penalty, err));
-    BT_TRY(number(r, o, "repeat_penalty", 0.01, 100, &r->sampling.repetition_penalty, err));
-    BT_TRY(whole(r, o, "top_k", -1, INT32_MAX, &top_k, err)); /* -1: off, as elsewhere */
-    BT_TRY(whole(r, o, "seed", INT64_MIN, INT64_MAX, &seed, err));
+    BT_TRY(read_number_key(r, o, "temperature", 0, 100, &r->sampling.temperature, err));
+    BT_TRY(read_number_key(r, o, "top_p", 0, 1, &r->sampling.top_p, err));
+    BT_TRY(read_number_key(r, o, "min_p", 0, 1, &r->sampling.min_p, err));
+    BT_TRY(read_number_key(r, o, "repetition_penalty", 0.01, 100, &r->sampling.repetition_penalty,
+                           err));
+    BT_TRY(
+        read_number_key(r, o, "repeat_penalty", 0.01, 100, &r->sampling.repetition_penalty, err));
+    BT_TRY(read_integer_key(r, o, "top_k", -1, INT32_MAX, &top_k, err)); /* -1: off, as elsewhere */
+    BT_TRY(read_integer_key(r, o, "seed", INT64_MIN, INT64_MAX, &seed, err));
     r->sampling.top_k = top_k < 0 ? 0 : (int)top_k;
     r->sampling.seed = (uint64_t)seed;
     r->has_seed = given(o, "seed") != NULL;
@@ -106,7 +108,7 @@ static bt_code read_stops(bt_openai_request *r, json_t *v, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_model(bt_openai_request *r, json_t *o, bt_err *err) {
+static bt_code read_model_key(bt_openai_request *r, json_t *o, bt_err *err) {
     json_t *v = given(o, "model");
     if (!v) return BT_OK;
     if (!json_is_string(v)) return REFUSE(r, "model", err, "'model' must be a text");
@@ -119,17 +121,17 @@ static bt_code read_common(bt_openai_request *r, json_t *o, bt_openai_object kin
     r->end = -1;
     BT_TRY(bt_openai_check_keys(o, kind, &r->fault, err));
     BT_TRY(check_output_form(r, o, err));
-    BT_TRY(read_model(r, o, err));
+    BT_TRY(read_model_key(r, o, err));
     BT_TRY(read_sampling(r, o, err));
     BT_TRY(read_stops(r, given(o, "stop"), err));
-    BT_TRY(whole(r, o, "n", 1, 128, &n, err));
-    BT_TRY(whole(r, o, "best_of", 1, 128, &best_of, err));
+    BT_TRY(read_integer_key(r, o, "n", 1, 128, &n, err));
+    BT_TRY(read_integer_key(r, o, "best_of", 1, 128, &best_of, err));
     if (best_of >= 0 && best_of != n)
         return REFUSE(r, "best_of", err, "'best_of' other than 'n' is not supported");
     r->n = (size_t)n;
-    BT_TRY(whole(r, o, "max_tokens", 0, INT32_MAX, &most, err));
-    BT_TRY(whole(r, o, "max_completion_tokens", 0, INT32_MAX, &most, err));
-    BT_TRY(whole(r, o, "n_predict", -1, INT32_MAX, &most, err)); /* -1: no limit */
+    BT_TRY(read_integer_key(r, o, "max_tokens", 0, INT32_MAX, &most, err));
+    BT_TRY(read_integer_key(r, o, "max_completion_tokens", 0, INT32_MAX, &most, err));
+    BT_TRY(read_integer_key(r, o, "n_predict", -1, INT32_MAX, &most, err)); /* -1: no limit */
     r->max_tokens = most < 0 ? SIZE_MAX : (size_t)most;
     BT_TRY(flag(r, o, "stream", &r->stream, err));
     json_t *options = given(o, "stream_options");
@@ -182,8 +184,8 @@ static bt_code prompt_of_ids(bt_openai_request *r, bt_openai_ids *out, json_t *l
 }
 
 /* a text, a list of texts, a list of ids, a list of lists of ids */
-static bt_code read_prompts(bt_openai_request *r, json_t *v, unsigned how, const bt_tokenizer *tok,
-                            bt_err *err) {
+static bt_code read_prompt_key(bt_openai_request *r, json_t *v, unsigned how,
+                               const bt_tokenizer *tok, bt_err *err) {
     if (!json_is_string(v) && !(json_is_array(v) && json_array_size(v) > 0))
         return REFUSE(r, "prompt", err,
                       "'prompt' must be a text, a list of texts, a list of token ids or a list of "
@@ -206,7 +208,8 @@ static bt_code read_prompts(bt_openai_request *r, json_t *v, unsigned how, const
     return BT_OK;
 }
 
-static bt_code completion(bt_openai_request *r, json_t *o, const bt_tokenizer *tok, bt_err *err) {
+static bt_code read_completion(bt_openai_request *r, json_t *o, const bt_tokenizer *tok,
+                               bt_err *err) {
     int64_t top = -1;
     bool special = true, whole_text = true;
     BT_TRY(read_common(r, o, BT_KEYS_COMPLETION, err));
@@ -214,12 +217,12 @@ static bt_code completion(bt_openai_request *r, json_t *o, const bt_tokenizer *t
     BT_TRY(flag(r, o, "parse_special", &special, err));
     BT_TRY(flag(r, o, "add_special_tokens", &whole_text, err));
     BT_TRY(flag(r, o, "echo", &r->echo, err));
-    BT_TRY(whole(r, o, "logprobs", 0, BT_TOP_MAX, &top, err));
+    BT_TRY(read_integer_key(r, o, "logprobs", 0, BT_TOP_MAX, &top, err));
     r->logprobs = top >= 0;
     r->top = top > 0 ? (size_t)top : 0;
-    return read_prompts(r, json_object_get(o, "prompt"),
-                        (special ? BT_ENCODE_SPECIAL : 0) | (whole_text ? BT_ENCODE_WHOLE : 0), tok,
-                        err);
+    return read_prompt_key(r, json_object_get(o, "prompt"),
+                           (special ? BT_ENCODE_SPECIAL : 0) | (whole_text ? BT_ENCODE_WHOLE : 0),
+                           tok, err);
 }
 
 bt_code bt_openai_completion(bt_openai_request *out, const char *body, size_t n,
@@ -227,7 +230,7 @@ bt_code bt_openai_completion(bt_openai_request *out, const char *body, size_t n,
     json_t *o;
     memset(out, 0, sizeof *out);
     BT_TRY(bt_json_parse_nul(&o, body, n, err));
-    const bt_code code = completion(out, o, tokenizer, err);
+    const bt_code code = read_completion(out, o, tokenizer, err);
     json_decref(o);
     return code;
 }
@@ -239,8 +242,8 @@ typedef struct messages {
     size_t n;
 } messages;
 
-static bt_code role_of(bt_openai_request *r, const char *name, size_t i, bt_chat_role *out,
-                       bt_err *err) {
+static bt_code read_message_role(bt_openai_request *r, const char *name, size_t i,
+                                 bt_chat_role *out, bt_err *err) {
     static const struct {
         const char *name;
         bt_chat_role role;
@@ -257,8 +260,8 @@ static bt_code role_of(bt_openai_request *r, const char *name, size_t i, bt_chat
                   i + 1);
 }
 
-static bt_code content_of(bt_openai_request *r, const json_t *v, size_t i, bt_chat_message *out,
-                          bt_text *joined, bt_err *err) {
+static bt_code read_message_content(bt_openai_request *r, const json_t *v, size_t i,
+                                    bt_chat_message *out, bt_text *joined, bt_err *err) {
     switch (bt_chat_content(v, joined, &out->text, &out->n)) {
     case BT_CONTENT_OK: return BT_OK;
     case BT_CONTENT_NOMEM: return bt_fail(err, BT_NOMEM, "no memory for a message");
@@ -281,8 +284,10 @@ static bt_code read_messages(bt_openai_request *r, messages *m, json_t *list, bt
     if (!m->at || !m->joined) return bt_fail(err, BT_NOMEM, "no memory for %zu messages", m->n);
     json_array_foreach(list, i, v) {
         BT_TRY(bt_openai_check_keys(v, BT_KEYS_MESSAGE, &r->fault, err));
-        BT_TRY(role_of(r, json_string_value(json_object_get(v, "role")), i, &m->at[i].role, err));
-        BT_TRY(content_of(r, json_object_get(v, "content"), i, &m->at[i], &m->joined[i], err));
+        BT_TRY(read_message_role(r, json_string_value(json_object_get(v, "role")), i,
+                                 &m->at[i].role, err));
+        BT_TRY(read_message_content(r, json_object_get(v, "content"), i, &m->at[i], &m->joined[i],
+                                    err));
     }
     return BT_OK;
 }
@@ -307,8 +312,8 @@ static bt_code read_continuation(bt_openai_request *r, json_t *o, const messages
     return BT_OK;
 }
 
-static bt_code encode(bt_openai_request *r, const messages *m, bool proceed,
-                      const bt_chat_encoder *e, bt_err *err) {
+static bt_code encode_messages(bt_openai_request *r, const messages *m, bool proceed,
+                               const bt_chat_encoder *e, bt_err *err) {
     bt_chat_ids ids = {0};
     const bt_chat_message *last = &m->at[m->n - 1];
     const size_t n = proceed ? m->n - 1 : m->n;
@@ -332,19 +337,20 @@ static bt_code encode(bt_openai_request *r, const messages *m, bool proceed,
     return code;
 }
 
-static bt_code chat(bt_openai_request *r, json_t *o, const bt_chat_encoder *e, bt_err *err) {
+static bt_code read_chat_completion(bt_openai_request *r, json_t *o, const bt_chat_encoder *e,
+                                    bt_err *err) {
     messages m = {0};
     int64_t top = 0;
     bool proceed = false;
     BT_TRY(read_common(r, o, BT_KEYS_CHAT, err));
     BT_TRY(flag(r, o, "logprobs", &r->logprobs, err));
-    BT_TRY(whole(r, o, "top_logprobs", 0, BT_TOP_MAX, &top, err));
+    BT_TRY(read_integer_key(r, o, "top_logprobs", 0, BT_TOP_MAX, &top, err));
     r->top = (size_t)top;
     r->end = bt_chat_end_token(e->t, e->tokenizer);
     r->n_stops += bt_chat_stops(e->t, e->tokenizer, r->stops + r->n_stops);
     bt_code code = read_messages(r, &m, json_object_get(o, "messages"), err);
     if (code == BT_OK) code = read_continuation(r, o, &m, &proceed, err);
-    if (code == BT_OK) code = encode(r, &m, proceed, e, err);
+    if (code == BT_OK) code = encode_messages(r, &m, proceed, e, err);
     for (size_t i = 0; i < m.n && m.joined; i++) bt_text_release(&m.joined[i]);
     free(m.joined);
     free(m.at);
@@ -356,7 +362,7 @@ bt_code bt_openai_chat(bt_openai_request *out, const char *body, size_t n,
     json_t *o;
     memset(out, 0, sizeof *out);
     BT_TRY(bt_json_parse_nul(&o, body, n, err));
-    const bt_code code = chat(out, o, encoder, err);
+    const bt_code code = read_chat_completion(out, o, encoder, err);
     json_decref(o);
     return code;
 }

@@ -12,8 +12,8 @@ static json_t *text_to_tokenize(json_t *o) {
 }
 
 /* *set is unchanged if the key is absent. */
-static bt_code read_flag(json_t *o, const char *key, bool *set, bt_openai_fault *fault,
-                         bt_err *err) {
+static bt_code read_flag_key(json_t *o, const char *key, bool *set, bt_openai_fault *fault,
+                             bt_err *err) {
     json_t *v = json_object_get(o, key);
     if (!v || json_is_null(v)) return BT_OK;
     *set = json_is_true(v);
@@ -26,15 +26,15 @@ static bt_code read_flag(json_t *o, const char *key, bool *set, bt_openai_fault 
  * the former counts the tokens that a completion would put around the text. */
 static bt_code read_how(json_t *o, unsigned *how, bt_openai_fault *fault, bt_err *err) {
     bool special = true, whole = !json_object_get(o, "content");
-    BT_TRY(read_flag(o, "parse_special", &special, fault, err));
-    BT_TRY(read_flag(o, "add_special", &whole, fault, err));
-    BT_TRY(read_flag(o, "add_special_tokens", &whole, fault, err));
+    BT_TRY(read_flag_key(o, "parse_special", &special, fault, err));
+    BT_TRY(read_flag_key(o, "add_special", &whole, fault, err));
+    BT_TRY(read_flag_key(o, "add_special_tokens", &whole, fault, err));
     *how = (special ? BT_ENCODE_SPECIAL : 0) | (whole ? BT_ENCODE_WHOLE : 0);
     return BT_OK;
 }
 
-static bt_code put_ids(json_t *text, unsigned how, const bt_tokenizer *tokenizer, size_t context,
-                       bt_text *out, bt_err *err) {
+static bt_code put_token_ids(json_t *text, unsigned how, const bt_tokenizer *tokenizer,
+                             size_t context, bt_text *out, bt_err *err) {
     int32_t *ids = NULL;
     size_t n = 0, cap = 0;
     bt_json j;
@@ -64,7 +64,7 @@ bt_code bt_openai_tokenize(const char *body, size_t n, const bt_tokenizer *token
     if (code == BT_OK && !json_is_string(text))
         code = bt_openai_refuse_key(fault, "content", NULL, err, "'content' must be a text");
     if (code == BT_OK) code = read_how(o, &how, fault, err);
-    if (code == BT_OK) code = put_ids(text, how, tokenizer, context, out, err);
+    if (code == BT_OK) code = put_token_ids(text, how, tokenizer, context, out, err);
     json_decref(o);
     return code;
 }

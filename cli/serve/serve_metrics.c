@@ -40,20 +40,20 @@ void bt_serve_metrics_request(bt_serve_metrics *m, int status, double seconds) {
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
-static void put_head(bt_text *out, const char *name, const char *type, const char *help) {
+static void put_metric_head(bt_text *out, const char *name, const char *type, const char *help) {
     bt_text_printf(out, "# HELP bitrain_serve_%s %s\n# TYPE bitrain_serve_%s %s\n", name, help,
                    name, type);
 }
 
 static void put_count(bt_text *out, const char *name, const char *type, const char *help,
                       uint64_t n) {
-    put_head(out, name, type, help);
+    put_metric_head(out, name, type, help);
     bt_text_printf(out, "bitrain_serve_%s %llu\n", name, (unsigned long long)n);
 }
 
 static void put_latency(bt_text *out, const char *name, const char *help, const bt_latency *l) {
     uint64_t n = 0;
-    put_head(out, name, "histogram", help);
+    put_metric_head(out, name, "histogram", help);
     for (size_t i = 0; i <= BT_LATENCY_BUCKETS; i++) {
         char bound[32] = "+Inf";
         n += l->count[i];
@@ -66,7 +66,7 @@ static void put_latency(bt_text *out, const char *name, const char *help, const 
 }
 
 static void put_statuses(bt_text *out, const bt_serve_metrics *m) {
-    put_head(out, "requests_total", "counter", "Requests for the model, by HTTP status.");
+    put_metric_head(out, "requests_total", "counter", "Requests for the model, by HTTP status.");
     for (size_t i = 0; i < BT_SERVE_STATUSES && m->statuses[i].status; i++)
         bt_text_printf(out, "bitrain_serve_requests_total{status=\"%d\"} %llu\n",
                        m->statuses[i].status, (unsigned long long)m->statuses[i].n);
@@ -90,6 +90,6 @@ void bt_serve_metrics_put(bt_serve_metrics *m, const bt_generator_load *l, bt_te
               "Prompt tokens reused from an earlier text.", l->reused);
     put_count(out, "generated_tokens_total", "counter", "Generated tokens.", l->tokens);
     put_count(out, "steps_total", "counter", "Steps of the batch.", l->steps);
-    put_head(out, "step_seconds_total", "counter", "Time in steps of the batch.");
+    put_metric_head(out, "step_seconds_total", "counter", "Time in steps of the batch.");
     bt_text_printf(out, "bitrain_serve_step_seconds_total %.6f\n", l->seconds);
 }

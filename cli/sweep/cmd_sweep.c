@@ -35,13 +35,13 @@ static const bt_opt sweep_opts[] = {
     BT_ROW_STORE(sweep_cfg),
 };
 
-static size_t count(const bt_sweep_plan *p, bt_sweep_at at) {
+static size_t count_runs_in_state(const bt_sweep_plan *p, bt_sweep_at at) {
     size_t n = 0;
     for (size_t i = 0; i < p->n; i++) n += p->runs[i].at == at;
     return n;
 }
 
-static bt_code print(bt_sweep_plan *p, const bt_sweep_work *w, bool json, bt_err *err) {
+static bt_code print_sweep(bt_sweep_plan *p, const bt_sweep_work *w, bool json, bt_err *err) {
     const bool found = p->file->head.method == BT_SWEEP_FIND_LR && p->runs[0].state[0];
     if (found && !w->signal && !w->out_of_time) return bt_sweep_find_report(p, json, err);
     return bt_sweep_print_results(p, json, !w->signal && !w->out_of_time, err);
@@ -51,10 +51,10 @@ static bt_code dry_run(bt_sweep_plan *p, const sweep_cfg *cfg, bt_err *err) {
     const bt_sweep_work none = {.quiet = true};
     for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_look(p, &p->runs[i], err));
     if (!cfg->json) bt_sweep_print_plan(p);
-    return print(p, &none, cfg->json, err);
+    return print_sweep(p, &none, cfg->json, err);
 }
 
-static bt_code work(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt_err *err) {
+static bt_code train_sweep(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt_err *err) {
     bt_sweep_work w = {.quiet = cfg->quiet || cfg->json, .retry = cfg->retry};
     BT_TRY(bt_sweep_folder_open(p, err));
     for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_look(p, &p->runs[i], err));
@@ -62,7 +62,7 @@ static bt_code work(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt
     fflush(stdout);
     bt_code code = bt_sweep_train(p, &w, err);
     if (code != BT_OK && code != BT_STOPPED) return code;
-    BT_TRY(print(p, &w, cfg->json, err));
+    BT_TRY(print_sweep(p, &w, cfg->json, err));
     if (w.signal) *exit_status = 128 + w.signal;
     if (w.signal || w.out_of_time) {
         if (w.out_of_time && !w.quiet)
@@ -71,7 +71,7 @@ static bt_code work(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt
     }
     /* a range test continues until the loss diverges, which may end its run: its result is valid all the same */
     if (p->file->head.method == BT_SWEEP_FIND_LR) return BT_OK;
-    const size_t failed = count(p, BT_SWEEP_FAILED);
+    const size_t failed = count_runs_in_state(p, BT_SWEEP_FAILED);
     if (failed)
         return bt_fail(err, BT_IO, "%zu of %zu runs failed (`bitrain autopsy RUN` says why)",
                        failed, p->n);
@@ -84,7 +84,7 @@ static bt_code work(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt
     return BT_OK;
 }
 
-static bt_code check_options(const bt_opts *o, const sweep_cfg *cfg, size_t n, bt_err *err) {
+static bt_code check_sweep_options(const bt_opts *o, const sweep_cfg *cfg, size_t n, bt_err *err) {
     static const char *const of_find[] = {"from", "to", "steps", "name"};
     if (cfg->find_lr) return BT_OK;
     if (n < 1)
@@ -98,12 +98,12 @@ static bt_code check_options(const bt_opts *o, const sweep_cfg *cfg, size_t n, b
     return BT_OK;
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_sweep(bt_call *call, bt_err *err) {
     static bt_sweep_file file;
     static bt_sweep_plan plan = {.out_lock = -1};
     sweep_cfg *cfg = call->cfg;
     const char *const *words = call->words;
-    BT_TRY(check_options(&call->opts, cfg, call->n, err));
+    BT_TRY(check_sweep_options(&call->opts, cfg, call->n, err));
     const bt_sweep_find find = {.name = cfg->name[0] ? cfg->name : "find-lr",
                                 .config = call->n ? words[0] : "",
                                 .from = cfg->from,
@@ -114,7 +114,8 @@ static bt_code run(bt_call *call, bt_err *err) {
     if (code == BT_OK)
         code = bt_sweep_plan_make(&plan, &file, cfg->store, cfg->out, cfg->quiet, err);
     if (code == BT_OK)
-        code = cfg->dry_run ? dry_run(&plan, cfg, err) : work(&plan, cfg, call->exit_status, err);
+        code = cfg->dry_run ? dry_run(&plan, cfg, err)
+                            : train_sweep(&plan, cfg, call->exit_status, err);
     bt_sweep_folder_close(&plan);
     bt_sweep_plan_release(&plan);
     bt_sweep_file_release(&file);
@@ -140,5 +141,5 @@ const bt_command bt_cmd_sweep = {
                 "#     optim.lr: [1e-3, 2e-3, 4e-3]      # or: log 1e-4 .. 1e-2 in 5\n",
     .options = BT_OPTION_SET(sweep_opts, sweep_cfg),
     .max_words = 1,
-    .run = run,
+    .run = cmd_sweep,
 };

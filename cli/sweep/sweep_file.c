@@ -77,7 +77,8 @@ static bt_code make_rows(table *t, bt_err *err) {
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* the error that a run would report for this value */
-static bt_code check_value(const bt_opt *opt, const char *value, const char *where, bt_err *err) {
+static bt_code check_setting_value(const bt_opt *opt, const char *value, const char *where,
+                                   bt_err *err) {
     static bt_opts o;
     static bt_run_cfg scratch;
     BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, &scratch, err));
@@ -114,7 +115,7 @@ static bool is_range(const char *text, bt_sweep_axis *a, long *points) {
     return !*text;
 }
 
-static bt_code take_range(bt_sweep_file *f, bt_sweep_axis *a, long points, bt_err *err) {
+static bt_code read_axis_range(bt_sweep_file *f, bt_sweep_axis *a, long points, bt_err *err) {
     char buf[40];
     if (a->opt->type != BT_OPT_INT && a->opt->type != BT_OPT_REAL)
         return bt_fail(err, BT_ARG, "%s: space.%s is no number: give its values as a list",
@@ -126,7 +127,8 @@ static bt_code take_range(bt_sweep_file *f, bt_sweep_axis *a, long points, bt_er
         return bt_fail(err, BT_ARG, "%s: space.%s: the range must go upwards%s", a->where,
                        a->opt->key, a->log ? ", from a number above 0 where it is 'log'" : "");
     for (int i = 0; i < 2; i++)
-        BT_TRY(check_value(a->opt, number_text(a->opt, i ? a->to : a->from, buf), a->where, err));
+        BT_TRY(check_setting_value(a->opt, number_text(a->opt, i ? a->to : a->from, buf), a->where,
+                                   err));
     for (long i = 0; i < points; i++) {
         const double u = (double)i / (double)(points - 1);
         const double v = a->log ? a->from * pow(a->to / a->from, u)
@@ -154,12 +156,12 @@ static bt_code take_axis(bt_sweep_file *f, const bt_opt *opt, char *text, const 
     *a = (bt_sweep_axis){.opt = opt, .where = where};
     f->n_axes++;
     if (!text[0]) return bt_fail(err, BT_ARG, "%s: space.%s has no values", where, opt->key);
-    if (is_range(text, a, &points)) return take_range(f, a, points, err);
+    if (is_range(text, a, &points)) return read_axis_range(f, a, points, err);
     for (char *rest = text, *v; (v = strsep(&rest, "\n")) != NULL;) {
         if (a->n == BT_SWEEP_VALUES)
             return bt_fail(err, BT_ARG, "%s: space.%s has more than %d values", where, opt->key,
                            BT_SWEEP_VALUES);
-        BT_TRY(check_value(opt, v, where, err));
+        BT_TRY(check_setting_value(opt, v, where, err));
         for (size_t i = 0; i < a->n; i++)
             if (strcmp(a->values[i], v) == 0)
                 return bt_fail(err, BT_ARG, "%s: space.%s has the value '%.60s' twice", where,
@@ -170,14 +172,14 @@ static bt_code take_axis(bt_sweep_file *f, const bt_opt *opt, char *text, const 
     return BT_OK;
 }
 
-static bt_code take_settings(bt_sweep_file *f, table *t, bt_err *err) {
+static bt_code read_fixed_settings(bt_sweep_file *f, table *t, bt_err *err) {
     for (size_t i = t->n_head; i < t->n; i++) {
         if (t->opts.origin[i] != BT_FROM_FILE) continue;
         if (strncmp(t->rows[i].key, "space.", 6) == 0) {
             BT_TRY(take_axis(f, t->of[i], t->values.text[i], t->opts.where[i], err));
             continue;
         }
-        BT_TRY(check_value(t->of[i], t->values.text[i], t->opts.where[i], err));
+        BT_TRY(check_setting_value(t->of[i], t->values.text[i], t->opts.where[i], err));
         f->settings[f->n_settings++] = (bt_sweep_setting){t->of[i], t->values.text[i],
                                                           t->opts.where[i]};
     }
@@ -193,7 +195,7 @@ static bt_code take_settings(bt_sweep_file *f, table *t, bt_err *err) {
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* "dir/lr_1.yaml" -> "lr_1"; what a run's name may not hold becomes '-' */
-static void name_of_file(const char *path, char name[BT_NAME_MAX]) {
+static void group_name_from_path(const char *path, char name[BT_NAME_MAX]) {
     const char *base = strrchr(path, '/');
     base = base ? base + 1 : path;
     const size_t n = strcspn(base, ".");
@@ -207,7 +209,7 @@ static void name_of_file(const char *path, char name[BT_NAME_MAX]) {
 
 static bt_code check_head(bt_sweep_file *f, bt_err *err) {
     bt_sweep_head *h = &f->head;
-    if (!h->name[0]) name_of_file(f->path, h->name);
+    if (!h->name[0]) group_name_from_path(f->path, h->name);
     h->goal_given = h->goal[0] != 0;
     if (!h->goal_given) snprintf(h->goal, sizeof h->goal, "loss");
     if (!bt_name_ok(h->name) || strlen(h->name) > BT_NAME_MAX - 9)
@@ -251,7 +253,7 @@ bt_code bt_sweep_file_read(bt_sweep_file *f, const char *path, bt_err *err) {
         return bt_fail(err, code, "there is no file '%.140s' ('bitrain sweep --help' shows one)",
                        path);
     f->head = t->values.head;
-    if (code == BT_OK) code = take_settings(f, t, err);
+    if (code == BT_OK) code = read_fixed_settings(f, t, err);
     if (code == BT_OK) code = check_head(f, err);
     return code;
 }

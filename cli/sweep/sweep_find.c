@@ -27,7 +27,7 @@ static const struct {
              {"ckpt.keep_best", "false"}};
 enum { FIXED = sizeof fixed / sizeof fixed[0] };
 
-static bt_code add(bt_sweep_file *f, const char *key, const char *value, bt_err *err) {
+static bt_code add_find_setting(bt_sweep_file *f, const char *key, const char *value, bt_err *err) {
     const bt_opt *opt = bt_sweep_opt(key);
     for (size_t i = 0; i < f->n_settings; i++)
         if (f->settings[i].opt == opt)
@@ -47,8 +47,9 @@ bt_code bt_sweep_find_settings(bt_sweep_file *f, bt_err *err) {
                        "without a number of values (optim.lr: log 1e-6 .. 1)",
                        f->path);
     snprintf(share, sizeof share, "%.9g", a->from / a->to);
-    BT_TRY(add(f, "optim.lr_min", share, err));
-    for (size_t i = 0; i < FIXED; i++) BT_TRY(add(f, fixed[i].key, fixed[i].value, err));
+    BT_TRY(add_find_setting(f, "optim.lr_min", share, err));
+    for (size_t i = 0; i < FIXED; i++)
+        BT_TRY(add_find_setting(f, fixed[i].key, fixed[i].value, err));
     return BT_OK;
 }
 
@@ -56,7 +57,7 @@ bt_code bt_sweep_find_settings(bt_sweep_file *f, bt_err *err) {
 
 enum { ROWS = 16, WIDTH_MOST = 160 };
 
-static int width(void) {
+static int chart_width(void) {
     struct winsize ws;
     const char *columns = getenv("COLUMNS");
     int w = columns && atoi(columns) > 0 ? atoi(columns) : 80;
@@ -65,13 +66,13 @@ static int width(void) {
 }
 
 /* The x axis and its label are decimal logarithms of the rate. */
-static bt_code draw(const bt_lr_range *r, const char *run, bt_err *err) {
+static bt_code draw_lr_chart(const bt_lr_range *r, const char *run, bt_err *err) {
     bt_term_caps caps = bt_term_caps_of_env();
     bt_canvas c;
     bt_term *term = NULL;
     bt_plot p;
     char title[160];
-    const int w = width();
+    const int w = chart_width();
     double *x = malloc((r->n + 1) * sizeof *x);
     if (!x) return bt_fail(err, BT_NOMEM, "no memory for a chart");
     for (size_t i = 0; i < r->n; i++) x[i] = log10(r->lr[i]);
@@ -103,7 +104,7 @@ static bt_code draw(const bt_lr_range *r, const char *run, bt_err *err) {
     return code;
 }
 
-static void say(const bt_lr_range *r) {
+static void print_lr_advice(const bt_lr_range *r) {
     if (r->nothing) {
         printf("no learning rate is suggested: %s\n", r->nothing);
         return;
@@ -120,7 +121,7 @@ static void say(const bt_lr_range *r) {
            isnan(r->diverged) ? "is least" : "diverges");
 }
 
-static bt_code print_json(const bt_sweep_plan *p, const bt_lr_range *r, bt_err *err) {
+static bt_code print_lr_json(const bt_sweep_plan *p, const bt_lr_range *r, bt_err *err) {
     bt_printout o;
     bt_printout_begin(&o, true);
     bt_printout_version(&o);
@@ -132,7 +133,8 @@ static bt_code print_json(const bt_sweep_plan *p, const bt_lr_range *r, bt_err *
 }
 
 /* once: the same command prints the result again */
-static bt_code note(const bt_sweep_plan *p, bt_db *db, const bt_lr_range *r, bt_err *err) {
+static bt_code record_lr_note(const bt_sweep_plan *p, bt_db *db, const bt_lr_range *r,
+                              bt_err *err) {
     char title[120];
     double noted = 0;
     if (r->nothing) return BT_OK;
@@ -153,11 +155,11 @@ bt_code bt_sweep_find_report(const bt_sweep_plan *p, bool json, bt_err *err) {
     bool is = false;
     BT_TRY(bt_db_open(&db, p->store, err));
     bt_code code = bt_db_lr_range(db, run, &is, &range, err);
-    if (code == BT_OK) code = note(p, db, &range, err);
+    if (code == BT_OK) code = record_lr_note(p, db, &range, err);
     bt_db_close(db);
     BT_TRY(code);
-    if (json) return print_json(p, &range, err);
-    if (range.n > 1) BT_TRY(draw(&range, run, err));
-    say(&range);
+    if (json) return print_lr_json(p, &range, err);
+    if (range.n > 1) BT_TRY(draw_lr_chart(&range, run, err));
+    print_lr_advice(&range);
     return BT_OK;
 }

@@ -35,7 +35,7 @@ static bool grid_point(const bt_sweep_file *f, size_t index, bt_sweep_run *r) {
 }
 
 /* A value is a function of seed, setting and number of the run: more runs later begin as these did. */
-static bool draw(const bt_sweep_file *f, size_t run, int attempt, bt_sweep_run *r) {
+static bool draw_random_run(const bt_sweep_file *f, size_t run, int attempt, bt_sweep_run *r) {
     for (size_t i = 0; i < f->n_axes; i++) {
         const bt_sweep_axis *a = &f->axes[i];
         const double u = bt_rng_unit((uint64_t)f->head.seed, bt_hash_name(a->opt->key),
@@ -68,7 +68,8 @@ static bool same_point(const bt_sweep_file *f, const bt_sweep_run *a, const bt_s
 static bt_code add_drawn(bt_sweep_plan *p, bool *full, bt_err *err) {
     bt_sweep_run *r = &p->runs[p->n];
     for (int attempt = 0; attempt < DRAWS; attempt++) {
-        if (!draw(p->file, p->n, attempt, r)) return bt_fail(err, BT_NOMEM, "no memory for a run");
+        if (!draw_random_run(p->file, p->n, attempt, r))
+            return bt_fail(err, BT_NOMEM, "no memory for a run");
         bool is_new = true;
         for (size_t i = 0; i < p->n && is_new; i++) is_new = !same_point(p->file, &p->runs[i], r);
         if (!is_new) continue;
@@ -297,7 +298,7 @@ static bt_code share_job(bt_sweep_plan *p, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code share_out(bt_sweep_plan *p, bt_err *err) {
+static bt_code distribute_budget(bt_sweep_plan *p, bt_err *err) {
     const int on = p->file->head.on;
     if (on == BT_SWEEP_ON_LOCAL || (on == BT_SWEEP_ON_AUTO && !bt_slurm_here())) {
         share_machine(p);
@@ -369,7 +370,7 @@ bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store
     memset(p, 0, sizeof *p);
     p->file = f;
     p->out_lock = -1;
-    BT_TRY(share_out(p, err));
+    BT_TRY(distribute_budget(p, err));
     BT_TRY(choose_folder(p, store, out, err));
     BT_TRY(count_points(p, &most, &space, err));
     BT_TRY(count_random(p, &most, err));

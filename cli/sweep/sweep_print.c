@@ -54,8 +54,8 @@ void bt_sweep_print_plan(const bt_sweep_plan *p) {
     printf("  folder %s, database %s\n", p->out, p->store);
 }
 
-static void put_run(bt_printout *o, const bt_sweep_plan *p, const bt_sweep_run *r,
-                    const char *goal) {
+static void put_sweep_run(bt_printout *o, const bt_sweep_plan *p, const bt_sweep_run *r,
+                          const char *goal) {
     bt_printout_row(o);
     bt_printout_str(o, "run", "RUN", r->name);
     bt_printout_str(o, "state", NULL, state_word(r));
@@ -89,7 +89,8 @@ bt_code bt_sweep_print_results(const bt_sweep_plan *p, bool json, bool ended, bt
     if (json) bt_json_ints(&o.j, "rungs", p->rungs, (size_t)p->n_rungs);
     bt_printout_rows(&o, "runs");
     for (size_t i = 0; i < p->n; i++)
-        put_run(&o, p, &p->runs[order[i]], strcmp(goal, "loss") == 0 ? "loss, mean of 20" : goal);
+        put_sweep_run(&o, p, &p->runs[order[i]],
+                      strcmp(goal, "loss") == 0 ? "loss, mean of 20" : goal);
     bt_printout_rows_end(&o, "");
     free(order);
     return bt_printout_print(&o, err);

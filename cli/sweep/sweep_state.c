@@ -16,7 +16,7 @@ enum { WINDOW = 20 }; /* values of the loss that are averaged */
 
 /* ---- folder ---------------------------------------------------------------------------------- */
 
-static bt_code make_folders(const char *path, bt_err *err) {
+static bt_code make_sweep_folders(const char *path, bt_err *err) {
     char part[PATH_MAX];
     snprintf(part, sizeof part, "%s", path);
     for (char *c = part + 1;; c++) {
@@ -46,7 +46,7 @@ static void list_runs(const bt_sweep_plan *p, bt_text *out) {
 }
 
 /* "" where there is none yet */
-static bt_code read_file(const char *path, bt_text *out, bt_err *err) {
+static bt_code read_owner_file(const char *path, bt_text *out, bt_err *err) {
     char buf[4096];
     FILE *f = fopen(path, "r");
     if (!f && errno == ENOENT) return BT_OK;
@@ -94,7 +94,7 @@ static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
     bt_text_init(&now);
     snprintf(path, sizeof path, "%s/sweep.runs", p->out);
     list_runs(p, &now);
-    bt_code code = read_file(path, &old, err);
+    bt_code code = read_owner_file(path, &old, err);
     if (code == BT_OK && (now.failed || old.failed))
         code = bt_fail(err, BT_NOMEM, "no memory for the sweep");
     if (code == BT_OK) code = same_runs(p, bt_text_str(&old), bt_text_str(&now), err);
@@ -106,7 +106,7 @@ static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
 
 bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) {
     char path[PATH_MAX + 16], holder[32] = "";
-    BT_TRY(make_folders(p->out, err));
+    BT_TRY(make_sweep_folders(p->out, err));
     snprintf(path, sizeof path, "%s/sweep.lock", p->out);
     p->out_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (p->out_lock < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);

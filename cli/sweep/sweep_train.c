@@ -40,10 +40,10 @@ typedef struct words {
     bt_text text; /* "key=value" words, each ended by NUL */
 } words;
 
-static void put(words *w, const char *word) { w->at[w->n++] = word; }
+static void append_sweep_word(words *w, const char *word) { w->at[w->n++] = word; }
 
 /* the words are read from `text` once it no longer moves */
-static void put_settings(words *w, const bt_sweep_plan *p, const bt_sweep_run *r) {
+static void append_run_settings(words *w, const bt_sweep_plan *p, const bt_sweep_run *r) {
     const bt_sweep_file *f = p->file;
     const size_t n = f->n_settings + f->n_axes;
     for (size_t i = 0; i < n; i++) {
@@ -55,8 +55,8 @@ static void put_settings(words *w, const bt_sweep_plan *p, const bt_sweep_run *r
     }
     const char *at = bt_text_str(&w->text);
     for (size_t i = 0; i < n; i++, at += strlen(at) + 1) {
-        put(w, "--set");
-        put(w, at);
+        append_sweep_word(w, "--set");
+        append_sweep_word(w, at);
     }
 }
 
@@ -69,33 +69,33 @@ static bt_code launch(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err 
     if (!w) return bt_fail(err, BT_NOMEM, "no memory for a run");
     snprintf(folder, sizeof folder, "%s/%s", p->out, r->name);
     snprintf(log, sizeof log, "%s.log", folder);
-    put(w, "train");
-    if (p->file->head.config[0] && !r->state[0]) put(w, p->file->head.config);
-    put(w, r->state[0] ? "--resume" : "--name");
-    put(w, r->name);
-    put(w, "--store");
-    put(w, p->store);
-    put(w, "--quiet");
+    append_sweep_word(w, "train");
+    if (p->file->head.config[0] && !r->state[0]) append_sweep_word(w, p->file->head.config);
+    append_sweep_word(w, r->state[0] ? "--resume" : "--name");
+    append_sweep_word(w, r->name);
+    append_sweep_word(w, "--store");
+    append_sweep_word(w, p->store);
+    append_sweep_word(w, "--quiet");
     if (!r->state[0]) {
-        put(w, "--out");
-        put(w, folder);
-        put(w, "--group");
-        put(w, p->file->head.name);
-        put_settings(w, p, r);
+        append_sweep_word(w, "--out");
+        append_sweep_word(w, folder);
+        append_sweep_word(w, "--group");
+        append_sweep_word(w, p->file->head.name);
+        append_run_settings(w, p, r);
     }
     if (p->slurm) { /* not every Slurm binds a step to its processors, where a run would look for them */
         snprintf(ranks, sizeof ranks, "%d", r->ranks);
         snprintf(threads, sizeof threads, "%d", r->threads);
-        put(w, "--ranks");
-        put(w, ranks);
-        put(w, "--threads");
-        put(w, threads);
+        append_sweep_word(w, "--ranks");
+        append_sweep_word(w, ranks);
+        append_sweep_word(w, "--threads");
+        append_sweep_word(w, threads);
     }
     if (target < r->steps) {
         const int64_t from = r->state[0] ? saved_steps(p, r) : 0;
         snprintf(after, sizeof after, "%" PRId64, target - from);
-        put(w, "--stop-after");
-        put(w, after);
+        append_sweep_word(w, "--stop-after");
+        append_sweep_word(w, after);
     }
     int slot = 0;
     while (f->slot_taken[slot]) slot++;
@@ -121,7 +121,7 @@ static bt_code launch(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err 
     return BT_OK;
 }
 
-static void tell(const floor_of_work *f, const bt_sweep_run *r, int64_t target) {
+static void print_run_start(const floor_of_work *f, const bt_sweep_run *r, int64_t target) {
     char point[160], took[32];
     if (f->w->quiet) return;
     fprintf(stderr, "%4zu/%zu  %s  %s  %s  %" PRId64 " steps  %s\n", f->n_reached, f->p->n, r->name,
@@ -155,8 +155,8 @@ static bt_code could_not_begin(const floor_of_work *f, const bt_sweep_run *r, bt
 }
 
 /* a child has ended */
-static bt_code take_end(floor_of_work *f, bt_sweep_run *r, int status, int64_t target,
-                        bt_err *err) {
+static bt_code finish_sweep_run(floor_of_work *f, bt_sweep_run *r, int status, int64_t target,
+                                bt_err *err) {
     const int64_t before = r->done;
     f->n_running--;
     f->slot_taken[r->slot] = false;
@@ -173,7 +173,7 @@ static bt_code take_end(floor_of_work *f, bt_sweep_run *r, int status, int64_t t
     }
     if (r->at == BT_SWEEP_WAITS) return BT_OK;
     f->n_reached++;
-    tell(f, r, target);
+    print_run_start(f, r, target);
     return BT_OK;
 }
 
@@ -204,7 +204,7 @@ static bt_code look_at_children(floor_of_work *f, int64_t rung, bt_err *err) {
         bt_sweep_run *r = &f->p->runs[i];
         int status;
         if (r->at == BT_SWEEP_RUNS_NOW && bt_child_ended(r->pid, &status))
-            BT_TRY(take_end(f, r, status, target_of(r, rung), err));
+            BT_TRY(finish_sweep_run(f, r, status, target_of(r, rung), err));
     }
     return BT_OK;
 }
@@ -250,7 +250,7 @@ static bt_code climb(floor_of_work *f, int64_t rung, bt_err *err) {
 }
 
 /* Continues the best runs; runs that failed rank last. */
-static bt_code cut(bt_sweep_plan *p, int rung, bt_err *err) {
+static bt_code promote_best_runs(bt_sweep_plan *p, int rung, bt_err *err) {
     const size_t keep = bt_sweep_survivors(p, rung + 1);
     for (size_t i = 0; i < p->n; i++)
         if (!p->runs[i].eliminated) BT_TRY(bt_sweep_judge(p, &p->runs[i], p->rungs[rung], err));
@@ -276,7 +276,7 @@ bt_code bt_sweep_train(bt_sweep_plan *p, bt_sweep_work *w, bt_err *err) {
     for (int k = 0; k < n && code == BT_OK; k++) {
         const int64_t rung = p->n_rungs ? p->rungs[k] : 0;
         code = climb(&f, rung, err);
-        if (code == BT_OK && k + 1 < n) code = cut(p, k, err);
+        if (code == BT_OK && k + 1 < n) code = promote_best_runs(p, k, err);
     }
     if (code == BT_OK) code = bt_sweep_choose_goal(p, err);
     for (size_t i = 0; i < p->n && (code == BT_OK || code == BT_STOPPED); i++) {

@@ -47,7 +47,7 @@ static int fence(void *ctx, int attempt) {
 
 /* Returns the state that the run ends in and sets its exit status. A run that was stopped after its last step is
  * done: the ranks report whether steps were left. */
-static const char *judge(const bt_job_result *r, int *status) {
+static const char *final_run_state(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
         const bool stopped = r->result_json
                                  ? bt_train_result_says(r->result_json, "stopped", NULL, 0)
@@ -63,9 +63,9 @@ static const char *judge(const bt_job_result *r, int *status) {
     return "failed";
 }
 
-static bt_code finish(bt_train_plan *p, bt_writer *writer, const bt_job_result *r, int attempt,
-                      int *status, bt_err *err) {
-    const char *state = judge(r, status);
+static bt_code finish_training_record(bt_train_plan *p, bt_writer *writer, const bt_job_result *r,
+                                      int attempt, int *status, bt_err *err) {
+    const char *state = final_run_state(r, status);
     bt_err trouble = BT_ERR_INIT;
     const bool asked = r->stopped && strcmp(state, "stopped") == 0;
     if (writer && bt_writer_end(writer, state, asked ? "stopped" : bt_end_name(r->end.kind),
@@ -175,8 +175,8 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
         code = bt_job_run(&s, &result, err);
         bt_live_finish(live);
         if (code == BT_OK)
-            code = finish(p, writer, &result, s.attempt + result.restarts + result.resizes, status,
-                          err);
+            code = finish_training_record(
+                p, writer, &result, s.attempt + result.restarts + result.resizes, status, err);
         else if (writer) {
             bt_err ignored = BT_ERR_INIT;
             if (bt_writer_end(writer, "failed", err->msg, bt_exit_code(code), &ignored) != BT_OK)
@@ -196,7 +196,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+static bt_code run_training_command(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help = false;
     bt_train_plan *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "no memory for the settings");
@@ -235,6 +235,6 @@ const bt_command bt_cmd_train = {
         "bitrain train conf.yaml --print-config # every setting and where it came from\n"
         "bitrain train conf.yaml --dry-run # memory, layout and time; trains nothing\n",
     .options = {.rows = bt_run_opts},
-    .run_argv = run,
+    .run_argv = run_training_command,
     .reports = true,
 };

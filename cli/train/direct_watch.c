@@ -65,7 +65,7 @@ static void note_gone(bt_direct_watch *w, int rank) {
         if (w->ranks.at[i].rank == rank) w->gone[i] = true;
 }
 
-static void *watch(void *arg) {
+static void *watch_direct_ranks(void *arg) {
     bt_direct_watch *w = arg;
     char what[160], by[64] = "";
     struct pollfd p[2] = {{w->ranks.epoll, POLLIN, 0}, {w->stop, POLLIN, 0}};
@@ -113,13 +113,13 @@ static bt_code add_all(bt_direct_watch *w, bt_err *err) {
     return code;
 }
 
-static bt_code start(bt_direct_watch *w, bt_err *err) {
+static bt_code start_direct_watch(bt_direct_watch *w, bt_err *err) {
     sigset_t all, old;
     w->stop = eventfd(0, EFD_CLOEXEC);
     if (w->stop < 0) return bt_fail(err, BT_IO, "cannot make an eventfd");
     sigfillset(&all); /* signals belong to the training thread */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    w->running = pthread_create(&w->thread, NULL, watch, w) == 0;
+    w->running = pthread_create(&w->thread, NULL, watch_direct_ranks, w) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return w->running ? BT_OK
                       : bt_fail(err, BT_NOMEM, "cannot start the thread that watches ranks");
@@ -142,7 +142,7 @@ bt_code bt_direct_watch_open(bt_direct_watch **out, const char *run, bt_writer *
     snprintf(w->run, sizeof w->run, "%s", run);
     const bool can = bt_rank_watch_open(&w->ranks);
     code = add_all(w, err);
-    if (code == BT_OK && can && w->ranks.n) code = start(w, err);
+    if (code == BT_OK && can && w->ranks.n) code = start_direct_watch(w, err);
     if (code != BT_OK) {
         bt_direct_watch_close(w);
         return code;

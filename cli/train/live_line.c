@@ -52,7 +52,7 @@ static double step_s(const bt_live *l) {
 
 static double eta_s(const bt_live *l) { return (double)(l->steps - 1 - l->step) * step_s(l); }
 
-static void put(const char *s, size_t n) {
+static void write_terminal(const char *s, size_t n) {
     while (n > 0) { /* a closed stderr is fine */
         ssize_t k = write(STDERR_FILENO, s, n);
         if (k < 0 && errno == EINTR) continue;
@@ -62,13 +62,13 @@ static void put(const char *s, size_t n) {
     }
 }
 
-static int width(void) {
+static int terminal_width(void) {
     struct winsize w;
     return ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0 ? w.ws_col : 80;
 }
 
-static void add(char *line, size_t size, const char *fmt, ...) BT_PRINTF(3, 4);
-static void add(char *line, size_t size, const char *fmt, ...) {
+static void append_format(char *line, size_t size, const char *fmt, ...) BT_PRINTF(3, 4);
+static void append_format(char *line, size_t size, const char *fmt, ...) {
     size_t n = strlen(line);
     va_list ap;
     va_start(ap, fmt);
@@ -80,67 +80,69 @@ static void compose(const bt_live *l, char *line, size_t size) {
     char a[32], b[32];
     line[0] = '\0';
     const bool run = l->view.state == BT_STATE_RUNNING;
-    if (!run) add(line, size, "%s", bt_run_states[l->view.state].name);
-    if (l->view.restart_in_s > 0) add(line, size, " in %.0f s", l->view.restart_in_s);
+    if (!run) append_format(line, size, "%s", bt_run_states[l->view.state].name);
+    if (l->view.restart_in_s > 0) append_format(line, size, " in %.0f s", l->view.restart_in_s);
     if (l->step < 0) {
         if (run)
-            add(line, size, "starting %d rank%s", l->view.ranks, l->view.ranks == 1 ? "" : "s");
+            append_format(line, size, "starting %d rank%s", l->view.ranks,
+                          l->view.ranks == 1 ? "" : "s");
         return;
     }
-    add(line, size, "%sstep %lld/%lld  loss %.4f", run ? "" : "  ", (long long)l->step + 1,
-        (long long)l->steps, l->loss);
-    if (isfinite(l->val_loss)) add(line, size, "  val %.4f", l->val_loss);
-    add(line, size, "  %s tok/s", bt_metric_format(a, sizeof a, l->tokens_per_s, BT_UNIT_COUNT));
-    if (l->loss_scale > 1) add(line, size, "  scale 2^%d", ilogb(l->loss_scale));
+    append_format(line, size, "%sstep %lld/%lld  loss %.4f", run ? "" : "  ",
+                  (long long)l->step + 1, (long long)l->steps, l->loss);
+    if (isfinite(l->val_loss)) append_format(line, size, "  val %.4f", l->val_loss);
+    append_format(line, size, "  %s tok/s",
+                  bt_metric_format(a, sizeof a, l->tokens_per_s, BT_UNIT_COUNT));
+    if (l->loss_scale > 1) append_format(line, size, "  scale 2^%d", ilogb(l->loss_scale));
     if (isfinite(eta_s(l)) && l->step + 1 < l->steps)
-        add(line, size, "  ETA %s", bt_duration(b, sizeof b, eta_s(l)));
+        append_format(line, size, "  ETA %s", bt_duration(b, sizeof b, eta_s(l)));
     if (l->slowest >= 0 && l->slow_frac > 0.02)
-        add(line, size, "  slowest rank %d (+%.0f %%)", l->slowest, 100 * l->slow_frac);
-    if (l->view.late) add(line, size, "  no step for %.0f s", l->view.silence_s);
+        append_format(line, size, "  slowest rank %d (+%.0f %%)", l->slowest, 100 * l->slow_frac);
+    if (l->view.late) append_format(line, size, "  no step for %.0f s", l->view.silence_s);
     if (l->view.dropped)
-        add(line, size, "  %llu records dropped", (unsigned long long)l->view.dropped);
+        append_format(line, size, "  %llu records dropped", (unsigned long long)l->view.dropped);
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
 static void erase(bt_live *l) {
-    if (l->shown) put("\r\033[K", 4);
+    if (l->shown) write_terminal("\r\033[K", 4);
     l->shown = false;
 }
 
 static void greet(bt_live *l) {
     if (!l->greeting) return;
     erase(l);
-    if (!l->quiet) put(l->greeting, strlen(l->greeting));
+    if (!l->quiet) write_terminal(l->greeting, strlen(l->greeting));
     free(l->greeting);
     l->greeting = NULL;
 }
 
-static void draw(bt_live *l) {
+static void redraw_live_line(bt_live *l) {
     if (!l->tty || l->quiet || !l->ticked) return;
     char line[512], out[640];
     compose(l, line, sizeof line);
-    const int w = width() - 1;
+    const int w = terminal_width() - 1;
     int n = snprintf(out, sizeof out, "\r%.*s\033[K", w > 0 ? w : 0, line);
-    put(out, (size_t)n);
+    write_terminal(out, (size_t)n);
     l->shown = true;
     l->dirty = false;
     l->drawn_ns = bt_now_ns();
 }
 
-static void print_line(bt_live *l) {
+static void print_step_line(bt_live *l) {
     if (l->quiet || l->step < 0 || l->printed_step == l->step) return;
     char line[512];
     snprintf(line, sizeof line,
              "step=%lld steps=%lld loss=%.6g tokens_per_s=%.6g step_ms=%.6g lr=%.4g",
              (long long)l->step + 1, (long long)l->steps, l->loss, l->tokens_per_s, l->step_ms,
              l->lr);
-    if (l->loss_scale > 1) add(line, sizeof line, " loss_scale=%.0f", l->loss_scale);
-    if (isfinite(l->val_loss)) add(line, sizeof line, " val_loss=%.6g", l->val_loss);
-    if (isfinite(eta_s(l))) add(line, sizeof line, " eta_s=%.1f", eta_s(l));
-    if (l->slowest >= 0) add(line, sizeof line, " slowest_rank=%d", l->slowest);
-    add(line, sizeof line, "\n");
-    put(line, strlen(line));
+    if (l->loss_scale > 1) append_format(line, sizeof line, " loss_scale=%.0f", l->loss_scale);
+    if (isfinite(l->val_loss)) append_format(line, sizeof line, " val_loss=%.6g", l->val_loss);
+    if (isfinite(eta_s(l))) append_format(line, sizeof line, " eta_s=%.1f", eta_s(l));
+    if (l->slowest >= 0) append_format(line, sizeof line, " slowest_rank=%d", l->slowest);
+    append_format(line, sizeof line, "\n");
+    write_terminal(line, strlen(line));
     l->line_ns = bt_now_ns();
     l->printed_step = l->step;
 }
@@ -162,7 +164,7 @@ static void find_slowest(bt_live *l, const bt_step_record *r) {
     free(busy);
 }
 
-static void on_step(void *ctx, const bt_step_record *r) {
+static void show_live_step(void *ctx, const bt_step_record *r) {
     bt_live *l = ctx;
     const int64_t now = bt_now_ns();
     greet(l);
@@ -190,12 +192,12 @@ static void on_step(void *ctx, const bt_step_record *r) {
     find_slowest(l, r);
     l->dirty = true;
     if (l->tty) {
-        if (now - l->drawn_ns > DRAW_NS) draw(l);
+        if (now - l->drawn_ns > DRAW_NS) redraw_live_line(l);
     } else if (l->line_ns == 0 || now - l->line_ns >= LINE_NS)
-        print_line(l);
+        print_step_line(l);
 }
 
-static void on_event(void *ctx, const bt_event *e) {
+static void show_live_event(void *ctx, const bt_event *e) {
     bt_live *l = ctx;
     const bt_event_row *row = &bt_events[e->kind];
     greet(l);
@@ -212,12 +214,12 @@ static void on_event(void *ctx, const bt_event *e) {
         snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", row->name, level,
                  (long long)e->step + 1, plain);
     }
-    put(line, strlen(line));
-    if (e->kind == BT_EVENT_ALERT && l->bell && l->tty) put("\a", 1);
-    draw(l);
+    write_terminal(line, strlen(line));
+    if (e->kind == BT_EVENT_ALERT && l->bell && l->tty) write_terminal("\a", 1);
+    redraw_live_line(l);
 }
 
-static void on_attempt(void *ctx, int attempt, int64_t from_step) {
+static void show_live_attempt(void *ctx, int attempt, int64_t from_step) {
     bt_live *l = ctx;
     (void)attempt;
     (void)from_step;
@@ -229,7 +231,7 @@ static void on_tick(void *ctx, const bt_job_view *v) {
     const bool changed = !l->ticked || l->view.state != v->state || v->restart_in_s > 0 || v->late;
     l->view = *v;
     l->ticked = true;
-    if (changed || l->dirty) draw(l);
+    if (changed || l->dirty) redraw_live_line(l);
 }
 
 /* ---- keys ------------------------------------------------------------------------------------ */
@@ -261,16 +263,17 @@ static const struct {
     {'?', "this help"},
 };
 
-static void show_help(bt_live *l) {
+static void show_key_help(bt_live *l) {
     char line[600] = "keys: ";
     for (int v = 0; v < BT_VERB_COUNT; v++)
-        if (bt_verbs[v].key) add(line, sizeof line, "%c %s  ", bt_verbs[v].key, bt_verbs[v].word);
+        if (bt_verbs[v].key)
+            append_format(line, sizeof line, "%c %s  ", bt_verbs[v].key, bt_verbs[v].word);
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        add(line, sizeof line, "%c %s  ", keys[i].key, keys[i].help);
-    add(line, sizeof line, "Ctrl-C checkpoint and stop, twice: now\n");
+        append_format(line, sizeof line, "%c %s  ", keys[i].key, keys[i].help);
+    append_format(line, sizeof line, "Ctrl-C checkpoint and stop, twice: now\n");
     erase(l);
-    put(line, strlen(line));
-    draw(l);
+    write_terminal(line, strlen(line));
+    redraw_live_line(l);
 }
 
 static void on_key(bt_live *l, bt_job *job, char c) {
@@ -283,10 +286,11 @@ static void on_key(bt_live *l, bt_job *job, char c) {
     else if (c == '-')
         bt_job_multiply_lr(job, 1 / 1.25, "key -");
     else if (c == '?' || c == 'h')
-        show_help(l);
+        show_key_help(l);
     else if (verb < BT_VERB_COUNT && bt_job_ask(job, bt_verbs[verb].word, "", by, &err) != BT_OK)
-        on_event(l, &(bt_event){
-                        .kind = BT_EVENT_REFUSED, .step = l->step, .rank = -1, .title = err.msg});
+        show_live_event(
+            l,
+            &(bt_event){.kind = BT_EVENT_REFUSED, .step = l->step, .rank = -1, .title = err.msg});
 }
 
 static void on_input(void *ctx, bt_job *job) {
@@ -305,7 +309,7 @@ static void on_away(void *ctx, bool away) {
         leave_raw(l);
     } else {
         enter_raw(l);
-        draw(l);
+        redraw_live_line(l);
     }
 }
 
@@ -333,7 +337,7 @@ bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool qu
     l->step = l->printed_step = -1;
     l->slowest = -1;
     l->loss = l->val_loss = l->tokens_per_s = NAN;
-    l->sink = (bt_sink){.ctx = l, .step = on_step, .event = on_event};
+    l->sink = (bt_sink){.ctx = l, .step = show_live_step, .event = show_live_event};
     if (l->keys) {
         bt_signals_guard_terminal(STDIN_FILENO);
         enter_raw(l);
@@ -343,9 +347,9 @@ bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool qu
 
 bt_job_ui bt_live_ui(bt_live *l) {
     return (bt_job_ui){.ctx = l,
-                       .step = on_step,
-                       .event = on_event,
-                       .attempt = on_attempt,
+                       .step = show_live_step,
+                       .event = show_live_event,
+                       .attempt = show_live_attempt,
                        .tick = on_tick,
                        .input_fd = l->keys ? STDIN_FILENO : -1,
                        .input = on_input,
@@ -357,11 +361,11 @@ const bt_sink *bt_live_sink(bt_live *l) { return &l->sink; }
 
 void bt_live_finish(bt_live *l) {
     if (l->tty && !l->quiet) {
-        draw(l);
-        if (l->shown) put("\n", 1);
+        redraw_live_line(l);
+        if (l->shown) write_terminal("\n", 1);
         l->shown = false;
     } else if (!l->tty)
-        print_line(l);
+        print_step_line(l);
     leave_raw(l);
 }
 

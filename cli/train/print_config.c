@@ -13,7 +13,7 @@ static bool of_this_call(const char *key) {
 
 /* True for a value that was derived from other settings. It is left out of the file: as a setting it would
  * contradict later changes of the settings that it was derived from. */
-static bool follows(const bt_opts *o, size_t i) {
+static bool is_derived_setting(const bt_opts *o, size_t i) {
     return o->origin[i] <= BT_FROM_PRESET || strcmp(o->where[i], "auto") == 0;
 }
 
@@ -51,7 +51,7 @@ static void value_line(const bt_opts *o, size_t i, bt_text *out) {
     bt_opt_value(o, i, &value);
     const char *s = bt_text_str(&value);
     size_t start = out->len;
-    if (follows(o, i)) bt_text_put(out, "# ");
+    if (is_derived_setting(o, i)) bt_text_put(out, "# ");
     bt_text_printf(out, "%s: ", o->table[i].key);
     if (o->table[i].type == BT_OPT_LIST && value.len) {
         bt_text_put(out, "[");

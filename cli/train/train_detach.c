@@ -10,7 +10,7 @@
 /* a run that cannot start ends within this time; its last line is the error */
 #define PATIENCE_S 2.0
 
-static void tell(const bt_train_plan *p) {
+static void print_detached_run(const bt_train_plan *p) {
     if (p->cfg.run.json) {
         bt_text out;
         bt_json j;
@@ -57,6 +57,6 @@ bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_
     if (code == BT_OK) code = bt_job_detach(n, words, PATIENCE_S, err);
     free(words);
     BT_TRY(code);
-    tell(p);
+    print_detached_run(p);
     return BT_OK;
 }

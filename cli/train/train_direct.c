@@ -26,7 +26,7 @@ static void to_step(void *ctx, const bt_step_record *r) {
     if (b->store) b->store->step(b->store->ctx, r);
     b->screen->step(b->screen->ctx, r);
 }
-static void to_event(void *ctx, const bt_event *e) {
+static void record_direct_event(void *ctx, const bt_event *e) {
     const both *b = ctx;
     if (b->store) b->store->event(b->store->ctx, e);
     b->screen->event(b->screen->ctx, e);
@@ -92,7 +92,7 @@ static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
                                .fact = to_fact,
                                .step = to_step,
                                .rows = to_rows,
-                               .event = to_event,
+                               .event = record_direct_event,
                                .checkpoint = to_checkpoint}};
     bt_train_record_passed(p, h->sinks.store);
     d->fence = bt_ckpt_next_attempt(p->out, d->attempt);

@@ -16,8 +16,8 @@ static void words_release(bt_train_words *w) {
 }
 
 /* Replaces the words of the command line; the old ones remain if memory is short. */
-static bt_code put_words(bt_train_words *to, const bt_train_plan *p, const bt_run_cfg *cfg,
-                         bt_err *err) {
+static bt_code set_rank_words(bt_train_words *to, const bt_train_plan *p, const bt_run_cfg *cfg,
+                              bt_err *err) {
     bt_opts *o = malloc(sizeof *o);
     bt_train_words w = {.words = calloc(2 * p->opts.n + 1, sizeof *w.words)};
     bt_text value;
@@ -49,7 +49,7 @@ bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_er
     memset(l, 0, sizeof *l);
     l->plan = p;
     l->now = p->cfg;
-    return put_words(&l->ranks, p, &p->cfg, err);
+    return set_rank_words(&l->ranks, p, &p->cfg, err);
 }
 
 void bt_train_layouts_close(bt_train_layouts *l) { words_release(&l->ranks); }
@@ -103,7 +103,7 @@ bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layou
         *out = (bt_job_layout){.ranks = (int)cfg->launch.ranks,
                                .same = bt_elastic_same(cfg, &l->now)};
         bt_elastic_tell(cfg, out->told, sizeof out->told);
-        if (take) code = put_words(&l->ranks, p, cfg, err);
+        if (take) code = set_rank_words(&l->ranks, p, cfg, err);
     }
     if (code == BT_OK && take) {
         l->now = *cfg;

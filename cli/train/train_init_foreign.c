@@ -8,7 +8,7 @@
 #include "engine/interop/native.h"
 
 /* settings that are the model's, all but the length of sequences */
-static bt_code take_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
+static bt_code adopt_foreign_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
     static const char *const keys[] = {"model.layers",     "model.d_model",  "model.heads",
                                        "model.kv_heads",   "model.head_dim", "model.d_ff",
                                        "model.norm",       "model.act",      "model.linear",
@@ -65,7 +65,7 @@ bt_code bt_train_init_foreign(bt_train_plan *p, const char *path, bt_err *err) {
     bt_model_cfg model = s->cfg;
     if (model.T > BT_CONTEXT_MOST) model.T = BT_CONTEXT_MOST;
     bt_code code = bt_native_settings_of(&of, &model, "", err);
-    if (code == BT_OK) code = take_shape(p, &of, err);
+    if (code == BT_OK) code = adopt_foreign_shape(p, &of, err);
     if (code == BT_OK && strncmp(p->cfg.data.path, "synth:", 6) != 0)
         code = take_tokenizer(p, s, err);
     if (code == BT_OK) print_notes(p, s);

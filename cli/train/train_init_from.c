@@ -15,7 +15,7 @@
 #include "engine/tune/peft_config.h"
 
 /* True for settings that the weights fix, and for their tokenizer. */
-static bool follows(const bt_run_cfg *c, const char *key) {
+static bool is_fixed_by_weights(const bt_run_cfg *c, const char *key) {
     /* A classifier keeps its labels: each is a row of its head. */
     if (strcmp(key, "data.labels") == 0) return c->data.form == BT_FORMED_LABEL;
     if (strcmp(key, "data.tokenizer") == 0) return true;
@@ -32,12 +32,13 @@ static bool conversed(const json_t *config) {
     return false;
 }
 
-static bt_code take_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
+static bt_code adopt_checkpoint_shape(bt_train_plan *p, const json_t *config, bt_err *err) {
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key,
                    *stored = json_string_value(json_object_get(config, key));
         const bool template = strcmp(key, "data.template") == 0 && conversed(config);
-        if (!(template || follows(&p->cfg, key)) || !stored || p->opts.origin[i] > BT_FROM_PRESET)
+        if (!(template || is_fixed_by_weights(&p->cfg, key)) || !stored ||
+            p->opts.origin[i] > BT_FROM_PRESET)
             continue;
         bt_text value = {0};
         bt_text_put_bytes(&value, stored);
@@ -57,7 +58,7 @@ static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err
     BT_TRY(bt_ckpt_find(NULL, folder, path, sizeof path, &meta, NULL, err));
     bt_code code = bt_native_settings(&known, &meta, path, err);
     json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);
-    if (code == BT_OK) code = take_shape(p, config, err);
+    if (code == BT_OK) code = adopt_checkpoint_shape(p, config, err);
     bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));
     json_decref(config);
     bt_ckpt_meta_release(&meta);
@@ -125,7 +126,7 @@ static bt_code take_peft(bt_train_plan *p, const char *folder, bt_err *err) {
 }
 
 /* rank, scale and layers of the adapters that a training begins with, where they were not given */
-static bt_code take_adapters(bt_train_plan *p, const char *folder, bt_err *err) {
+static bt_code adopt_adapter_settings(bt_train_plan *p, const char *folder, bt_err *err) {
     static const char *const keys[] = {"tune.rank", "tune.alpha", "tune.rslora", "tune.targets"};
     char path[PATH_MAX];
     bt_ckpt_meta meta;
@@ -162,7 +163,7 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
         BT_TRY(
             bt_opts_set(&p->opts, "tune.base", folder, BT_FROM_PRESET, "as model.init_from", err));
     BT_TRY(find_model(p, "tune.adapters", p->cfg.tune.adapters, err));
-    BT_TRY(take_adapters(p, p->cfg.tune.adapters, err));
+    BT_TRY(adopt_adapter_settings(p, p->cfg.tune.adapters, err));
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
     char where[sizeof p->opts.where[0]];
     memcpy(where, p->opts.where[i], sizeof where);

@@ -16,7 +16,7 @@
 #include "store/store.h"
 
 /* Composes the line about the choice for the user, and the facts for the record. */
-static void tell(bt_train_plan *p, const bt_layout_choice *c) {
+static void report_chosen_layout(bt_train_plan *p, const bt_layout_choice *c) {
     char words[160], ms[32];
     const bt_layout *best = &c->layouts.at[0];
     bt_text_printf(&p->layout, "%s, %s a step predicted",
@@ -56,7 +56,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
         return BT_OK;
     }
     BT_TRY(code);
-    tell(p, choice);
+    report_chosen_layout(p, choice);
     code = bt_layout_apply(&p->opts, &choice->layouts.at[0], "--layout auto", err);
     bt_layout_choice_release(choice);
     return code;

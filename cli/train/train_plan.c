@@ -26,7 +26,7 @@ typedef struct rank_plan {
     size_t n, bytes;
 } rank_plan;
 
-static rank_plan plan_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int rank) {
+static rank_plan plan_rank(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int rank) {
     rank_plan r = {.at = bt_mesh_coord_of(mesh, rank)};
     r.n = bt_plan_memory(cfg, rank, r.rows);
     for (size_t i = 0; i < r.n; i++) r.bytes += r.rows[i].bytes;
@@ -42,10 +42,11 @@ static bool same_bytes(const rank_plan *a, const rank_plan *b) {
 /* ---- disk ------------------------------------------------------------------------------------ */
 
 /* Bytes of a checkpoint: of the copies of the state that the ranks write it from; 0: they take none. */
-static double checkpoint_bytes(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ranks) {
+static double planned_checkpoint_bytes(const bt_run_cfg *cfg, const bt_mesh_shape *mesh,
+                                       int ranks) {
     double sum = 0;
     for (int r = 0; r < ranks; r++) {
-        const rank_plan plan = plan_of(cfg, mesh, r);
+        const rank_plan plan = plan_rank(cfg, mesh, r);
         for (size_t i = 0; i < plan.n; i++)
             if (strcmp(plan.rows[i].name, "checkpoint") == 0) sum += (double)plan.rows[i].bytes;
     }
@@ -67,7 +68,7 @@ static double free_bytes(const char *out) {
 
 static void print_disk(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
     char one[32], all[32], left[32];
-    const double bytes = checkpoint_bytes(cfg, mesh, p->ranks), room = free_bytes(p->out),
+    const double bytes = planned_checkpoint_bytes(cfg, mesh, p->ranks), room = free_bytes(p->out),
                  wanted = (double)(cfg->ckpt.keep + 1) * bytes;
     /* a resumed run has checkpoints there already; other hosts have other disks */
     if (p->resume || cfg->launch.hosts[0] || !(bytes > 0) || !isfinite(room)) return;
@@ -90,7 +91,7 @@ static double epochs(const bt_train_plan *p, const bt_train_data *data) {
 }
 
 /* ", 1.20 k of them learned"; of a stream all are */
-static const char *part_of(char *buf, size_t size, int64_t counted, const char *what) {
+static const char *learned_share_text(char *buf, size_t size, int64_t counted, const char *what) {
     char many[32];
     buf[0] = '\0';
     if (counted >= 0)
@@ -109,12 +110,12 @@ static void print_data(const bt_train_plan *p, const bt_train_data *data) {
         const double times = epochs(p, data);
         printf("data       %s tokens to train on%s: %.3g epoch%s",
                bt_metric_format(buf, sizeof buf, (double)data->tokens, BT_UNIT_COUNT),
-               part_of(part, sizeof part, data->counted, "learned"), times,
+               learned_share_text(part, sizeof part, data->counted, "learned"), times,
                fabs(times - 1) < 5e-4 ? "" : "s");
         if (data->val_tokens > 0)
             printf("; %s to validate with%s",
                    bt_metric_format(buf, sizeof buf, (double)data->val_tokens, BT_UNIT_COUNT),
-                   part_of(part, sizeof part, data->val_counted, "counted"));
+                   learned_share_text(part, sizeof part, data->val_counted, "counted"));
         printf("\n");
     }
 }
@@ -126,7 +127,7 @@ typedef struct work_time {
     bt_text rates; /* their file, or why they are not used */
 } work_time;
 
-static void time_of(const bt_train_plan *p, work_time *t) {
+static void predict_work_time(const bt_train_plan *p, work_time *t) {
     bt_prediction predicted;
     bt_trial_rate tried;
     bt_text_init(&t->rates);
@@ -150,7 +151,7 @@ static void print_plan_command(const bt_train_plan *p) {
 static void print_time(const bt_train_plan *p) {
     work_time t;
     bt_text line;
-    time_of(p, &t);
+    predict_work_time(p, &t);
     bt_text_init(&line);
     bt_train_time_put(&t.time, p->cfg.train.steps - p->from.step,
                       t.has_rates ? bt_text_str(&t.rates) : "", &line);
@@ -336,7 +337,7 @@ static void print_reasons(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, cons
                "without checkpoint and memory states, for which a run takes what is left");
 }
 
-static void print_line(const rank_plan *r, int rank) {
+static void print_rank_plan(const rank_plan *r, int rank) {
     char buf[32];
     printf("%11d %4d %5d %5d %4d", rank, r->at.pp, r->at.dp_replicate, r->at.dp_shard, r->at.tp);
     for (size_t i = 0; i < r->n; i++)
@@ -346,7 +347,7 @@ static void print_line(const rank_plan *r, int rank) {
 
 /* one line for every rank, except for replicas that hold what the one before them holds */
 static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ranks) {
-    rank_plan first = plan_of(cfg, mesh, 0);
+    rank_plan first = plan_rank(cfg, mesh, 0);
     int replica = mesh->dp_shard * mesh->tp, alike = 0;
     char buf[32];
     double sum = 0;
@@ -354,16 +355,16 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
     for (size_t i = 0; i < first.n; i++) printf(" %12s", first.rows[i].name);
     printf(" %12s\n", "together");
     for (int r = 0; r < ranks; r++) {
-        rank_plan now = plan_of(cfg, mesh, r);
+        rank_plan now = plan_rank(cfg, mesh, r);
         sum += (double)now.bytes;
         if (now.at.dp_replicate > 0) {
-            rank_plan before = plan_of(cfg, mesh, r - replica);
+            rank_plan before = plan_rank(cfg, mesh, r - replica);
             if (same_bytes(&now, &before)) {
                 alike++;
                 continue;
             }
         }
-        print_line(&now, r);
+        print_rank_plan(&now, r);
     }
     if (alike == 1)
         printf("%11s the other one is a replica: it holds what the rank %d before it holds\n", "",
@@ -395,7 +396,7 @@ static void print_launch(const bt_train_plan *p) {
 
 /* ---- JSON ------------------------------------------------------------------------------------ */
 
-static void put_rank(bt_json *j, const rank_plan *r, int rank) {
+static void put_rank_plan(bt_json *j, const rank_plan *r, int rank) {
     bt_json_object(j, NULL);
     bt_json_int(j, "rank", rank);
     bt_json_int(j, "pp", r->at.pp);
@@ -409,8 +410,9 @@ static void put_rank(bt_json *j, const rank_plan *r, int rank) {
     bt_json_end(j, '}');
 }
 
-static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_mesh_shape *mesh,
-                          const bt_train_data *data, bt_err *err) {
+static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *cfg,
+                                     const bt_mesh_shape *mesh, const bt_train_data *data,
+                                     bt_err *err) {
     work_time t;
     bt_model_cfg m;
     bt_text out;
@@ -426,7 +428,7 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     bt_json_int(&j, "batch_tokens", cfg->train.batch_tokens);
     bt_json_int(&j, "micro_batch", cfg->train.micro_batch);
     bt_json_int(&j, "accum", cfg->train.accum);
-    time_of(p, &t);
+    predict_work_time(p, &t);
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
     bt_json_num(&j, "epochs", epochs(p, data));
     bt_json_num(&j, "seconds", t.time.seconds);
@@ -435,13 +437,13 @@ static bt_code print_json(const bt_train_plan *p, const bt_run_cfg *cfg, const b
     bt_json_num(&j, "predicted_step_ms", 1e3 * t.time.predicted_s);
     bt_json_str(&j, "rates", t.has_rates ? bt_text_str(&t.rates) : "");
     bt_text_release(&t.rates);
-    bt_json_num(&j, "checkpoint_bytes", checkpoint_bytes(cfg, mesh, p->ranks));
+    bt_json_num(&j, "checkpoint_bytes", planned_checkpoint_bytes(cfg, mesh, p->ranks));
     bt_json_num(&j, "disk_free_bytes", free_bytes(p->out));
     bt_json_str(&j, "isa", bt_kernels_isa());
     bt_json_array(&j, "ranks");
     for (int r = 0; r < p->ranks; r++) {
-        rank_plan plan = plan_of(cfg, mesh, r);
-        put_rank(&j, &plan, r);
+        rank_plan plan = plan_rank(cfg, mesh, r);
+        put_rank_plan(&j, &plan, r);
     }
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
@@ -475,9 +477,9 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     /* the packed form of weights is the set's own */
     bt_code code = bt_kernels_select(cfg->launch.isa, err);
     if (code == BT_OK && cfg->run.json) {
-        code = print_json(p, cfg, &mesh, &data, err);
+        code = print_train_plan_json(p, cfg, &mesh, &data, err);
     } else if (code == BT_OK) {
-        rank_plan first = plan_of(cfg, &mesh, 0);
+        rank_plan first = plan_rank(cfg, &mesh, 0);
         bt_text place;
         bt_text_init(&place);
         bt_train_place_line(p, &place);

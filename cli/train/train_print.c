@@ -87,7 +87,7 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
 
 /* ---- summary --------------------------------------------------------------------------------- */
 
-static double number(const json_t *o, const char *key) {
+static double json_number_or_zero(const json_t *o, const char *key) {
     const json_t *v = json_object_get(o, key);
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
@@ -101,7 +101,8 @@ bool bt_train_result_says(const char *result_json, const char *key, char *buf, s
     return yes;
 }
 
-static void print_json(const bt_train_plan *p, const char *state, int attempt, json_t *r) {
+static void print_train_result_json(const bt_train_plan *p, const char *state, int attempt,
+                                    json_t *r) {
     json_object_set_new(r, "run", json_string(p->run));
     json_object_set_new(r, "state", json_string(state));
     json_object_set_new(r, "attempt", json_integer(attempt));
@@ -197,7 +198,7 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
     json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
     if (!r) r = json_object();
     if (p->cfg.run.json) {
-        print_json(p, state, attempt, r);
+        print_train_result_json(p, state, attempt, r);
         json_decref(r);
         return;
     }
@@ -206,14 +207,17 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
         return;
     }
     char a[32];
-    const double steps = number(r, "steps"), loss = number(r, "loss"), val = number(r, "val_loss"),
-                 bpb = number(r, "val_bits_per_byte"), speed = number(r, "tokens_per_s");
+    const double steps = json_number_or_zero(r, "steps"), loss = json_number_or_zero(r, "loss"),
+                 val = json_number_or_zero(r, "val_loss"),
+                 bpb = json_number_or_zero(r, "val_bits_per_byte"),
+                 speed = json_number_or_zero(r, "tokens_per_s");
     const char *ckpt = json_string_value(json_object_get(r, "checkpoint")),
                *sample = json_string_value(json_object_get(r, "sample"));
     printf("run %s %s", p->run, state);
     if (isfinite(steps)) printf(" after step %.0f", steps);
-    if (isfinite(number(r, "tokens")))
-        printf(", %s tokens", bt_metric_format(a, sizeof a, number(r, "tokens"), BT_UNIT_COUNT));
+    if (isfinite(json_number_or_zero(r, "tokens")))
+        printf(", %s tokens",
+               bt_metric_format(a, sizeof a, json_number_or_zero(r, "tokens"), BT_UNIT_COUNT));
     if (isfinite(loss)) printf(", loss %.4f", loss);
     print_speed(p, speed);
     printf("\n");

@@ -19,7 +19,7 @@
 
 /* Reads a value in either form: plain text, or {"value": ..., "origin": ..., "where": "auto"}. Returns false for an
  * automatic value unless `found` is true. */
-static bool text_of(const json_t *v, bool found, bt_text *out) {
+static bool setting_text(const json_t *v, bool found, bt_text *out) {
     bt_text_clear(out);
     if (json_is_object(v)) {
         const char *where = json_string_value(json_object_get(v, "where"));
@@ -44,7 +44,7 @@ static bool text_of(const json_t *v, bool found, bt_text *out) {
     return !out->failed;
 }
 
-static bool same_value(const char *a, const char *b) {
+static bool same_setting_value(const char *a, const char *b) {
     char *ea = NULL, *eb = NULL;
     const double x = strtod(a, &ea), y = strtod(b, &eb);
     return strcmp(a, b) == 0 || (*a && *b && !*ea && !*eb && x == y);
@@ -61,7 +61,7 @@ static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored,
     bt_text_init(&now);
     bt_opt_value(&p->opts, i, &now);
     bt_code code = BT_OK;
-    if (!same_value(bt_text_str(&now), stored))
+    if (!same_setting_value(bt_text_str(&now), stored))
         code = bt_fail(err, BT_BUSY,
                        "%s is %s in run '%s' and cannot become %s when it is resumed (a new run "
                        "can start from its weights: --set model.init_from=DIR)",
@@ -99,8 +99,8 @@ static bt_code take_place(bt_train_plan *p, const json_t *config, bt_err *err) {
     bt_code code = BT_OK;
     for (size_t i = 0; i < p->opts.n && code == BT_OK; i++) {
         const bt_opt *opt = &p->opts.table[i];
-        if (!take[i] || !text_of(json_object_get(config, opt->key), false, &value)) continue;
-        if (same_value(bt_text_str(&value), opt->def)) continue;
+        if (!take[i] || !setting_text(json_object_get(config, opt->key), false, &value)) continue;
+        if (same_setting_value(bt_text_str(&value), opt->def)) continue;
         code = bt_opts_set(&p->opts, opt->key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
                            err);
         bt_text_printf(&p->place, "%s%s %s", p->place.len ? " " : "",
@@ -121,7 +121,7 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
         if (!v || resumes == BT_SETTING_ANEW || resumes == BT_SETTING_PLACED) continue;
         /* in a checkpoint's flat list every automatic value is final */
         if (all_final && (resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLANNED)) continue;
-        if (!text_of(v, resumes == BT_SETTING_BEGUN, &value)) continue;
+        if (!setting_text(v, resumes == BT_SETTING_BEGUN, &value)) continue;
         bool removed; /* a value that this call replaces */
         if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
                                  &removed, NULL) != BT_OK &&
@@ -145,7 +145,7 @@ static bt_code check_removed(const bt_train_plan *p, const json_t *config, bt_er
         bt_err why = BT_ERR_INIT;
         const char *key = bt_run_removed[i].key;
         if (strncmp(key, "launch.", 7) == 0) continue; /* a setting of one start */
-        if (!text_of(json_object_get(config, key), true, &value)) continue;
+        if (!setting_text(json_object_get(config, key), true, &value)) continue;
         if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
                                  &removed, &why) != BT_OK)
             code = bt_fail(err, BT_UNSUPPORTED, "run '%s' cannot be resumed: %s", p->run, why.msg);
@@ -187,10 +187,11 @@ static bool placed_as_recorded(const bt_train_plan *p, const json_t *config) {
     bt_text_init(&now);
     for (size_t i = 0; i < p->opts.n && same; i++) {
         const char *key = p->opts.table[i].key;
-        if (!decides_time(key) || !text_of(json_object_get(config, key), true, &then)) continue;
+        if (!decides_time(key) || !setting_text(json_object_get(config, key), true, &then))
+            continue;
         bt_text_clear(&now);
         bt_opt_value(&p->opts, i, &now);
-        same = same_value(bt_text_str(&then), bt_text_str(&now));
+        same = same_setting_value(bt_text_str(&then), bt_text_str(&now));
     }
     bt_text_release(&then);
     bt_text_release(&now);
@@ -248,7 +249,7 @@ static const char *const schedule_keys[] = {"train.steps",      "train.bigram_st
                                             "optim.lr_min",     "optim.lr2",
                                             "optim.decay_frac", "optim.warmup"};
 
-static void put_change(bt_text *out, const char *key, const char *then, const char *now) {
+static void put_setting_change(bt_text *out, const char *key, const char *then, const char *now) {
     char *end = NULL, a[32], b[32];
     const double x = strtod(then, &end);
     if (end != then && !*end) { /* a number was stored with all its digits */
@@ -275,9 +276,9 @@ static bt_code stored_schedule(const bt_train_plan *p, bt_lr_schedule *out, bt_t
         const char *key = schedule_keys[i];
         bt_text_clear(&now);
         bt_opt_value(&p->opts, bt_opt_find(p->opts.table, p->opts.n, key), &now);
-        const bool known = text_of(json_object_get(stored, key), true, &then);
-        if (known && !same_value(bt_text_str(&then), bt_text_str(&now)))
-            put_change(changed, key, bt_text_str(&then), bt_text_str(&now));
+        const bool known = setting_text(json_object_get(stored, key), true, &then);
+        if (known && !same_setting_value(bt_text_str(&then), bt_text_str(&now)))
+            put_setting_change(changed, key, bt_text_str(&then), bt_text_str(&now));
         code = bt_opts_set(&o, key, bt_text_str(known ? &then : &now), BT_FROM_ENV, "", err);
     }
     if (code == BT_OK) *out = bt_run_cfg_lr_schedule(cfg);
@@ -388,7 +389,7 @@ static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err)
     bt_text value;
     bt_text_init(&value);
     bt_code code = BT_OK;
-    if (text_of(json_object_get(stored, key), false, &value))
+    if (setting_text(json_object_get(stored, key), false, &value))
         code = bt_opts_set(&p->opts, key, bt_text_str(&value), BT_FROM_ENV, "the run's record",
                            err);
     bt_text_release(&value);
@@ -440,7 +441,7 @@ static bt_code resume_place(bt_train_plan *p, const row *r, bt_err *err) {
     return take_beginning(p, config, err);
 }
 
-static bt_code resume_run(bt_train_plan *p, bt_err *err) {
+static bt_code resume_recorded_run(bt_train_plan *p, bt_err *err) {
     row r;
     if (p->cfg.run.name[0] && strcmp(p->cfg.run.name, p->run) != 0)
         return bt_fail(err, BT_BUSY,
@@ -507,7 +508,7 @@ bt_code bt_train_resume(bt_train_plan *p, bt_err *err) {
             "the best: --init-from %.80s)",
             what);
     BT_TRY(code);
-    return folder ? resume_folder(p, err) : resume_run(p, err);
+    return folder ? resume_folder(p, err) : resume_recorded_run(p, err);
 }
 
 void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink) {

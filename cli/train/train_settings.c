@@ -74,7 +74,7 @@ static bt_code check_spare(const bt_run_cfg *c, bt_err *err) {
 }
 
 /* refuses an empty --name, which an unset variable of the shell produces */
-static bt_code check_name(const bt_train_plan *p, bt_err *err) {
+static bt_code check_run_name(const bt_train_plan *p, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "run.name");
     if (p->cfg.run.name[0] || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
     return bt_fail(err, BT_ARG, "--name is empty (leave it out, and a name is made up)");
@@ -90,7 +90,7 @@ static bt_code check_beginning(const bt_run_cfg *c, bt_err *err) {
 /* Checks combinations of settings that need neither data nor a model, and reports all that are wrong. */
 static bt_code check_combinations(const bt_train_plan *p, bt_err *err) {
     bt_text faults = {0};
-    bt_code code = bt_collect_fault(&faults, check_name(p, err), err);
+    bt_code code = bt_collect_fault(&faults, check_run_name(p, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_islands(&p->cfg, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_spare(&p->cfg, err), err);
     if (code == BT_OK) code = bt_train_check_pairs(&p->opts, &faults, err);
@@ -114,14 +114,15 @@ static void tell_stand_ins(const bt_train_plan *p) {
                p->ranks, p->ranks == 1 ? "" : "s", c->launch.threads, cores, cores == 1 ? "" : "s");
 }
 
-static bt_code read_settings(bt_train_plan *p, int argc, char **argv, bool *help, bt_err *err) {
+static bt_code read_train_settings(bt_train_plan *p, int argc, char **argv, bool *help,
+                                   bt_err *err) {
     char given[PATH_MAX];
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
     BT_TRY(check_beginning(&p->cfg, err));
     /* the record of a resumed run has settings too: they are checked with it */
     if (!p->cfg.run.resume[0] && !p->cfg.run.go_on) BT_TRY(check_combinations(p, err));
-    BT_TRY(check_name(p, err));
+    BT_TRY(check_run_name(p, err));
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.run.store, err));
     BT_TRY(bt_absolute_path(given, p->store, err));
     BT_TRY(mend_store(p, err));
@@ -205,7 +206,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     p->world = world;
     p->from.lr_factor = 1;
     keep_argv(p, argc, argv);
-    bt_code code = read_settings(p, argc, argv, help, err);
+    bt_code code = read_train_settings(p, argc, argv, help, err);
     if (world) code = agree_isa(p, code, err);
     if (code != BT_OK || *help) return code;
     BT_TRY(bt_train_follow_inputs(p, err));

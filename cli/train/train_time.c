@@ -35,7 +35,7 @@ static const char newest_alike[] =
     " * min(tokens, CAST(?5 AS REAL)))"
     " ORDER BY same DESC, waited, started_s DESC LIMIT 1";
 
-static bool take(void *ctx, const bt_row *row) {
+static bool copy_recorded_time(void *ctx, const bt_row *row) {
     bt_train_speed *s = ctx;
     const double flop = row->nums[1], tokens_per_s = row->nums[3];
     if (!row->cells[0] || !(flop > 0) || !(tokens_per_s > 0)) return false;
@@ -63,7 +63,7 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
             db,
             &(bt_question){
                 .sql = newest_alike, .params = params, .n_params = 5, .max_rows = 1, .max_s = 5},
-            take, out, &ignored) != BT_OK)
+            copy_recorded_time, out, &ignored) != BT_OK)
         *out = (bt_train_speed){0};
     bt_db_close(db);
     if (!(out->flop_per_s > 0)) return;

@@ -58,7 +58,8 @@ bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, u
 }
 
 /* Replaces `auto`. In place of bpe:N the origin of the setting is kept. */
-static bt_code set(bt_train_plan *p, const char *value, const char *where, bt_err *err) {
+static bt_code set_tokenizer_setting(bt_train_plan *p, const char *value, const char *where,
+                                     bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
     const bt_opt_origin from = p->opts.origin[i] > BT_FROM_PRESET ? p->opts.origin[i]
                                                                   : BT_FROM_PRESET;
@@ -67,7 +68,7 @@ static bt_code set(bt_train_plan *p, const char *value, const char *where, bt_er
 
 /* ---- learned from the data ------------------------------------------------------------------- */
 
-static void show_training(void *ctx, double done, const char *what) {
+static void show_bpe_training(void *ctx, double done, const char *what) {
     bt_progress_show(ctx, what, done, "");
 }
 
@@ -96,7 +97,7 @@ static bt_code learned(const bt_train_plan *p, const bt_sources *found, int voca
                                   .cache_dir = folder,
                                   .vocab = vocab,
                                   .share = c->data.val_path[0] ? 0 : 1 - c->data.val_frac,
-                                  .progress = show_training,
+                                  .progress = show_bpe_training,
                                   .ctx = &bar};
     bt_code code = bt_tokenizer_train(&t, &how, err);
     bt_progress_end(&bar);
@@ -107,7 +108,7 @@ static bt_code learned(const bt_train_plan *p, const bt_sources *found, int voca
 }
 
 /* "bpe:N" */
-static bt_code number_of(const char *word, int *vocab, bt_err *err) {
+static bt_code parse_bpe_size(const char *word, int *vocab, bt_err *err) {
     char *end;
     errno = 0;
     const long n = strtol(word, &end, 10);
@@ -120,7 +121,7 @@ static bt_code number_of(const char *word, int *vocab, bt_err *err) {
     return BT_OK;
 }
 
-static bool is_text(const bt_sources *s, uint64_t *bytes) {
+static bool is_text_corpus(const bt_sources *s, uint64_t *bytes) {
     *bytes = 0;
     for (size_t i = 0; i < s->n; i++) {
         if (s->items[i].kind != BT_SOURCE_TEXT && s->items[i].kind != BT_SOURCE_JSONL) return false;
@@ -149,7 +150,7 @@ static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
 }
 
 /* asked: N of "bpe:N"; 0: auto */
-static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
+static bt_code train_bpe(bt_train_plan *p, int asked, bt_err *err) {
     char path[sizeof p->cfg.data.tokenizer], folder[PATH_MAX];
     uint64_t bytes;
     bt_sources found = {0};
@@ -160,21 +161,21 @@ static bt_code learn(bt_train_plan *p, int asked, bt_err *err) {
         code = bt_sources_list_glob(&found, p->cfg.data.path, p->cfg.data.glob, folder, &why);
     /* the fault is reported when the data is opened; a plan for another machine needs no data */
     if (code != BT_OK) {
-        if (!asked) return set(p, "bytes", "as data.path", err);
+        if (!asked) return set_tokenizer_setting(p, "bytes", "as data.path", err);
         return bt_fail(err, code, "%s", why.msg);
     }
-    const bool text = is_text(&found, &bytes);
+    const bool text = is_text_corpus(&found, &bytes);
     const int vocab = asked ? asked : text ? auto_vocab(bytes) : 0;
     if (vocab) code = learned(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
-    if (!vocab) return set(p, "bytes", "as data.path", err);
+    if (!vocab) return set_tokenizer_setting(p, "bytes", "as data.path", err);
     if (code == BT_OK) {
-        BT_TRY(set(p, path, "learned from data.path", err));
+        BT_TRY(set_tokenizer_setting(p, path, "learned from data.path", err));
         return parts_of_words(p, err);
     }
     if (asked) return bt_fail(err, code, "%s", why.msg);
     /* such as text of few words */
-    return set(p, "bytes", "as data.path", err);
+    return set_tokenizer_setting(p, "bytes", "as data.path", err);
 }
 
 /* ---- from a checkpoint ---------------------------------------------------------------------- */
@@ -210,7 +211,7 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
         BT_TRY(restore(p, err));
         return parts_of_words(p, err);
     }
-    if (!is_auto) BT_TRY(number_of(word + 4, &asked, err));
+    if (!is_auto) BT_TRY(parse_bpe_size(word + 4, &asked, err));
     const char *reason = not_learned(p);
     if (asked && reason)
         return bt_fail(err, BT_ARG,
@@ -219,15 +220,15 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     /* A given vocabulary and initial weights fix the tokens, so `auto` is bytes there. */
     if (is_auto && (reason || p->cfg.model.init_from[0] || p->from.dir[0] ||
                     p->opts.origin[vocab] > BT_FROM_PRESET))
-        return set(p, "bytes", "as data.path", err);
+        return set_tokenizer_setting(p, "bytes", "as data.path", err);
     if (asked && p->cfg.run.print_config) return BT_OK; /* it is printed as it was given */
-    return learn(p, asked, err);
+    return train_bpe(p, asked, err);
 }
 
 /* ---- compared with that of the weights ------------------------------------------------------- */
 
 /* Under another tokenizer each row of the embedding would belong to another text. */
-static bt_code check_weights(const bt_train_plan *p, bt_err *err) {
+static bt_code check_weights_tokenizer(const bt_train_plan *p, bt_err *err) {
     const char *where = p->opts.where[bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer")];
     bool same;
     if (!p->tokenizer_of.len) return BT_OK;
@@ -263,5 +264,5 @@ bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {
     if (strncmp(p->cfg.data.path, "synth:", 6) == 0 ||
         strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0)
         return BT_OK;
-    return check_weights(p, err);
+    return check_weights_tokenizer(p, err);
 }

@@ -65,7 +65,7 @@ static void print_socket(const dash_cfg *c) {
     say_mode(c);
 }
 
-static void print_address(const dash_cfg *c, const bt_web *web, const char *token_file) {
+static void print_dash_address(const dash_cfg *c, const bt_web *web, const char *token_file) {
     const char *shown = strcmp(c->host, "0.0.0.0") == 0 || strcmp(c->host, "::") == 0 ? "localhost"
                                                                                       : c->host;
     const char *ssh = getenv("SSH_CONNECTION"), *open = strchr(shown, ':') ? "[" : "",
@@ -109,21 +109,22 @@ static bt_code check_store(const char *store, bt_err *err) {
 }
 
 /* ctx: the database's path. A run that cannot begin reports its error within a second */
-static bt_code resume(void *ctx, const char *run, bt_err *err) {
+static bt_code resume_from_page(void *ctx, const char *run, bt_err *err) {
     const char *words[] = {"train", "--resume", run, "--store", ctx};
     return bt_job_detach(sizeof words / sizeof *words, words, 1, err);
 }
 
-static bt_code remove_run(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
-                          bt_err *err) {
+static bt_code remove_run_from_page(void *ctx, const char *run, bool checkpoints, char *reply,
+                                    size_t size, bt_err *err) {
     return bt_run_remove(ctx, run, checkpoints, reply, size, err);
 }
 
-static bt_code start(void *ctx, int n, const char *const *words, char *name, bt_err *err) {
+static bt_code start_from_page(void *ctx, int n, const char *const *words, char *name,
+                               bt_err *err) {
     return bt_cli_start_run(ctx, n, words, name, 1, err);
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_dash(bt_call *call, bt_err *err) {
     dash_cfg *c = call->cfg;
     char store[1024], token_file[1024] = "";
     BT_TRY(bt_store_path(store, sizeof store, c->store, err));
@@ -143,10 +144,10 @@ static bt_code run(bt_call *call, bt_err *err) {
                       .socket = c->socket,
                       .control = c->control,
                       .query_program = c->query ? "/proc/self/exe" : NULL,
-                      .resume = resume,
+                      .resume = resume_from_page,
                       .resume_ctx = store,
-                      .remove = remove_run,
-                      .start = start,
+                      .remove = remove_run_from_page,
+                      .start = start_from_page,
                       .allow_hosts = c->allow,
                       .token = getenv("BITRAIN_DASH_TOKEN")};
     BT_TRY(bt_web_start(&web, &cfg, err));
@@ -159,7 +160,7 @@ static bt_code run(bt_call *call, bt_err *err) {
         if (c->socket[0])
             print_socket(c);
         else
-            print_address(c, web, token_file);
+            print_dash_address(c, web, token_file);
         sigwait(&ends, &got);
         if (token_file[0]) unlink(token_file);
     }
@@ -177,5 +178,5 @@ const bt_command bt_cmd_dash = {
         "bitrain dash --socket ~/bt.sock # a socket that only you can open: for machines "
         "that others share\n",
     .options = BT_OPTION_SET(dash_opts, dash_cfg),
-    .run = run,
+    .run = cmd_dash,
 };

@@ -23,7 +23,7 @@ static const bt_opt report_opts[] = {
     BT_ROW_STORE(report_cfg),
 };
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_report(bt_call *call, bt_err *err) {
     report_cfg *cfg = call->cfg;
     const char *word = call->words[0];
     char store[1024], size[40];
@@ -59,5 +59,5 @@ const bt_command bt_cmd_report = {
     .options = BT_OPTION_SET(report_opts, report_cfg),
     .max_words = 1,
     .no_word = "no run given (`bitrain runs` lists them, 'last' is the newest)",
-    .run = run,
+    .run = cmd_report,
 };

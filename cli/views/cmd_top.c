@@ -97,13 +97,13 @@ static bt_code control(void *ctx, const char *run, const char *verb, const char 
     return bt_control_request(d->db, run, request, reply, size, err);
 }
 
-static bt_code mark(void *ctx, const char *run, int64_t step, bt_event_kind kind, const char *text,
-                    bt_err *err) {
+static bt_code mark_from_top(void *ctx, const char *run, int64_t step, bt_event_kind kind,
+                             const char *text, bt_err *err) {
     return bt_run_mark(((const doing *)ctx)->store, run, step, kind, text, 1, err);
 }
 
-static bt_code tag(void *ctx, const char *run, const char *words, char *tags, size_t size,
-                   bt_err *err) {
+static bt_code tag_from_top(void *ctx, const char *run, const char *words, char *tags, size_t size,
+                            bt_err *err) {
     char copy[512], now[256], *rest = copy, *word;
     const char *list[16];
     size_t n = 0;
@@ -115,27 +115,27 @@ static bt_code tag(void *ctx, const char *run, const char *words, char *tags, si
     return BT_OK;
 }
 
-static bt_code note(void *ctx, const char *run, const char *text, bt_err *err) {
+static bt_code note_from_top(void *ctx, const char *run, const char *text, bt_err *err) {
     return bt_run_note(((const doing *)ctx)->store, run, text, 1, err);
 }
 
-static bt_code rename_run(void *ctx, const char *run, const char *name, bt_err *err) {
+static bt_code rename_from_top(void *ctx, const char *run, const char *name, bt_err *err) {
     return bt_run_rename(((const doing *)ctx)->store, run, name, 1, err);
 }
 
-static bt_code remove_run(void *ctx, const char *run, bool checkpoints, char *reply, size_t size,
-                          bt_err *err) {
+static bt_code remove_from_top(void *ctx, const char *run, bool checkpoints, char *reply,
+                               size_t size, bt_err *err) {
     return bt_run_remove(((const doing *)ctx)->store, run, checkpoints, reply, size, err);
 }
 
-static bt_code start(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
-                     bt_err *err) {
+static bt_code start_from_top(void *ctx, int argc, const char *const *argv, char name[BT_NAME_MAX],
+                              bt_err *err) {
     return bt_cli_start_run(((const doing *)ctx)->store, argc, argv, name, 1.5, err);
 }
 
 /* ---- ways to show ---------------------------------------------------------------------------- */
 
-static bt_code print_json(const bt_top_cfg *view, bt_err *err) {
+static bt_code print_top_json(const bt_top_cfg *view, bt_err *err) {
     bt_text out;
     bt_text_init(&out);
     bt_code code = bt_top_json(view, &out, err);
@@ -159,7 +159,7 @@ static bt_code print_frames(const top_cfg *cfg, const bt_top_cfg *view, bt_err *
     if (!cfg->json) BT_TRY(bt_term_open_text(&term, stdout, caps, w, h, false, err));
     bt_code code;
     for (;;) {
-        code = cfg->json ? print_json(view, err) : bt_top_frame(view, term, err);
+        code = cfg->json ? print_top_json(view, err) : bt_top_frame(view, term, err);
         if (code != BT_OK || cfg->watch <= 0) break;
         bt_sleep_ns((int64_t)(cfg->watch * 1e9));
         if (bt_db_moved(view->db) && (code = bt_db_reopen(view->db, err)) != BT_OK) break;
@@ -198,7 +198,7 @@ static bt_code open_store(bt_db **db, const char *store, bool home, bt_err *err)
     return bt_db_open(db, store, err);
 }
 
-static bt_code run(bt_call *call, bt_err *err) {
+static bt_code cmd_top(bt_call *call, bt_err *err) {
     doing d = {NULL, ""};
     top_cfg *cfg = call->cfg;
     const char *word = call->words[0];
@@ -221,7 +221,8 @@ static bt_code run(bt_call *call, bt_err *err) {
     BT_TRY(bt_store_path(d.store, sizeof d.store, cfg->store, err));
     BT_TRY(open_store(&db, d.store, cfg->home, err));
     d.db = view.db = db;
-    view.actions = (bt_top_actions){&d, control, start, mark, tag, remove_run, note, rename_run};
+    view.actions = (bt_top_actions){&d,           control,         start_from_top, mark_from_top,
+                                    tag_from_top, remove_from_top, note_from_top,  rename_from_top};
     if (cfg->home && !word) view.run = "";
     bt_code code;
     if (cfg->once || cfg->plain || cfg->json || !screen)
@@ -243,5 +244,5 @@ const bt_command bt_cmd_top = {
                 "bitrain top demo --plain --watch 5 # for logs and dumb terminals",
     .options = BT_OPTION_SET(top_opts, top_cfg),
     .max_words = 1,
-    .run = run,
+    .run = cmd_top,
 };

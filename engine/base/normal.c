@@ -44,7 +44,7 @@ INLINE uint64_t as_bits(double d) {
     return b;
 }
 
-INLINE uint64_t mix(uint64_t i) { /* bt_splitmix64, inline */
+INLINE uint64_t splitmix64_inline(uint64_t i) { /* bt_splitmix64, inline */
     uint64_t z = i + 0x9E3779B97F4A7C15u;
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
@@ -105,13 +105,13 @@ INLINE uint64_t near_middle(double d) {
 }
 
 /* both normals of PAIRS pairs times sigma; true: some are near a middle */
-INLINE bool block(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {
+INLINE bool normal_block(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {
     double even[PAIRS], odd[PAIRS];
     uint64_t near = 0;
     for (size_t i = 0; i < PAIRS; i++) {
         uint64_t index = 2 * (pair + i);
-        double r = sqrt(-2.0 * log_of(1.0 - unit(mix(base ^ index)))), s, c;
-        sin_cos(&s, &c, TWO_PI * unit(mix(base ^ (index + 1))));
+        double r = sqrt(-2.0 * log_of(1.0 - unit(splitmix64_inline(base ^ index)))), s, c;
+        sin_cos(&s, &c, TWO_PI * unit(splitmix64_inline(base ^ (index + 1))));
         even[i] = r * c * sigma;
         odd[i] = r * s * sigma;
         near += near_middle(even[i]) + near_middle(odd[i]);
@@ -127,19 +127,19 @@ INLINE bool block(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t b
 typedef bool (*block_fn)(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base);
 
 static bool block_any(double out[2 * PAIRS], uint64_t pair, double sigma, uint64_t base) {
-    return block(out, pair, sigma, base);
+    return normal_block(out, pair, sigma, base);
 }
 
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) static bool block_avx2(double out[2 * PAIRS], uint64_t pair,
                                                        double sigma, uint64_t base) {
-    return block(out, pair, sigma, base);
+    return normal_block(out, pair, sigma, base);
 }
 
 __attribute__((target("avx512f,avx512dq"))) static bool block_avx512(double out[2 * PAIRS],
                                                                      uint64_t pair, double sigma,
                                                                      uint64_t base) {
-    return block(out, pair, sigma, base);
+    return normal_block(out, pair, sigma, base);
 }
 
 static block_fn fastest(void) {

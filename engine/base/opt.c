@@ -11,7 +11,9 @@
 
 #include "engine/base/opt_private.h"
 
-static void *field(const bt_opts *o, size_t i) { return (char *)o->values + o->table[i].offset; }
+static void *option_value_ptr(const bt_opts *o, size_t i) {
+    return (char *)o->values + o->table[i].offset;
+}
 
 const char *bt_origin_name(bt_opt_origin origin) {
     static const char *const names[] = {"default", "preset", "file", "env", "set", "flag"};
@@ -32,7 +34,7 @@ bool bt_opts_given(const bt_opts *o, const char *key) {
 /* ---- one value ------------------------------------------------------------------------------- */
 
 /* strtod without hexadecimal, infinities and NaN; *end as strtod */
-static double number(const char *text, char **end) {
+static double parse_decimal(const char *text, char **end) {
     const char *p = text + (*text == '-' || *text == '+');
     if (!bt_ascii_digit(*p) && !(*p == '.' && bt_ascii_digit(p[1]))) {
         *end = (char *)(uintptr_t)text;
@@ -53,7 +55,7 @@ static bool parse_int(const char *text, int64_t *out) {
         *out = whole;
         return true;
     }
-    double v = number(text, &end);
+    double v = parse_decimal(text, &end);
     if (end == text) return false;
     static const char suffix[] = "kMGT";
     const char *s = *end ? strchr(suffix, *end == 'K' ? 'k' : *end) : NULL;
@@ -98,8 +100,8 @@ static void choice_at(const char *choices, int index, bt_text *out) {
     bt_text_putn(out, c, strcspn(c, "|"));
 }
 
-static bt_code wrong(const bt_opts *o, size_t i, const char *text, bt_opt_origin from,
-                     const char *where, const char *wanted, bt_err *err) {
+static bt_code fail_option_value(const bt_opts *o, size_t i, const char *text, bt_opt_origin from,
+                                 const char *where, const char *wanted, bt_err *err) {
     char shown[64], subject[160];
     const bt_opt *opt = &o->table[i];
     bt_text_plain(shown, sizeof shown, text);
@@ -124,7 +126,7 @@ static void range_text(const bt_opt *opt, const char *noun, char *buf, size_t si
 static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin from,
                          const char *where, bt_err *err) {
     const bt_opt *opt = &o->table[i];
-    void *to = field(o, i);
+    void *to = option_value_ptr(o, i);
     /* a stronger source has spoken; still check this one's text */
     bool keep = o->origin[i] > from;
     char wanted[200];
@@ -133,36 +135,38 @@ static bt_code set_index(bt_opts *o, size_t i, const char *text, bt_opt_origin f
         int64_t v;
         range_text(opt, "a whole number", wanted, sizeof wanted);
         if (!parse_int(text, &v) || (double)v < opt->min || (double)v > opt->max)
-            return wrong(o, i, text, from, where, wanted, err);
+            return fail_option_value(o, i, text, from, where, wanted, err);
         if (!keep) memcpy(to, &v, sizeof v);
         break;
     }
     case BT_OPT_REAL: {
         char *end;
-        double v = number(text, &end);
+        double v = parse_decimal(text, &end);
         range_text(opt, "a number", wanted, sizeof wanted);
         if (end == text || *end || !(v >= opt->min && v <= opt->max))
-            return wrong(o, i, text, from, where, wanted, err);
+            return fail_option_value(o, i, text, from, where, wanted, err);
         if (!keep) memcpy(to, &v, sizeof v);
         break;
     }
     case BT_OPT_BOOL: {
         bool v;
-        if (!parse_bool(text, &v)) return wrong(o, i, text, from, where, "true or false", err);
+        if (!parse_bool(text, &v))
+            return fail_option_value(o, i, text, from, where, "true or false", err);
         if (!keep) memcpy(to, &v, sizeof v);
         break;
     }
     case BT_OPT_ENUM: {
         int v = parse_choice(opt->choices, text);
         snprintf(wanted, sizeof wanted, "one of %s", opt->choices);
-        if (v < 0) return wrong(o, i, text, from, where, wanted, err);
+        if (v < 0) return fail_option_value(o, i, text, from, where, wanted, err);
         if (!keep) memcpy(to, &v, sizeof v);
         break;
     }
     case BT_OPT_TEXT:
     case BT_OPT_LIST:
         snprintf(wanted, sizeof wanted, "text shorter than %zu bytes", opt->size);
-        if (strlen(text) >= opt->size) return wrong(o, i, text, from, where, wanted, err);
+        if (strlen(text) >= opt->size)
+            return fail_option_value(o, i, text, from, where, wanted, err);
         if (!keep) memcpy(to, text, strlen(text) + 1);
         break;
     }
@@ -186,7 +190,7 @@ bt_code bt_opts_fault(bt_opts *o, bt_code code, bt_err *err) {
     return BT_OK;
 }
 
-static bool same_value(const char *a, const char *b) {
+static bool equal_option_values(const char *a, const char *b) {
     char *end_a, *end_b;
     const double x = strtod(a, &end_a), y = strtod(b, &end_b);
     return strcmp(a, b) == 0 || (*a && *b && !*end_a && !*end_b && !(x < y) && !(x > y));
@@ -204,7 +208,7 @@ bt_code bt_opt_check_removed(const bt_opt_removed *table, size_t n, const char *
     size_t i = 0;
     while (i < n && !is_removed(&table[i], key, text)) i++;
     *found = i < n;
-    if (!*found || (table[i].def && same_value(text, table[i].def))) return BT_OK;
+    if (!*found || (table[i].def && equal_option_values(text, table[i].def))) return BT_OK;
     bt_text_plain(shown, sizeof shown, text);
     return bt_fail(err, BT_ARG, "%s=%s: this %s was removed (%s)", key, shown,
                    table[i].def ? "setting" : "value", table[i].remedy);
@@ -313,7 +317,7 @@ bt_code bt_opts_env(bt_opts *o, bt_err *err) {
 
 /* ---- back to text ---------------------------------------------------------------------------- */
 
-static void real_text(double v, bt_text *out) {
+static void put_shortest_real(double v, bt_text *out) {
     char buf[40];
     for (int digits = 6; digits <= 17; digits++) {
         snprintf(buf, sizeof buf, "%.*g", digits, v);
@@ -324,7 +328,7 @@ static void real_text(double v, bt_text *out) {
 
 void bt_opt_value(const bt_opts *o, size_t i, bt_text *out) {
     const bt_opt *opt = &o->table[i];
-    const void *from = field(o, i);
+    const void *from = option_value_ptr(o, i);
     switch (opt->type) {
     case BT_OPT_INT: {
         int64_t v;
@@ -335,7 +339,7 @@ void bt_opt_value(const bt_opts *o, size_t i, bt_text *out) {
     case BT_OPT_REAL: {
         double v;
         memcpy(&v, from, sizeof v);
-        real_text(v, out);
+        put_shortest_real(v, out);
         break;
     }
     case BT_OPT_BOOL: {

@@ -52,7 +52,7 @@ static bool tab_in_line(const reader *r, yaml_mark_t *mark) {
     return false;
 }
 
-static bt_code next(reader *r) {
+static bt_code next_yaml_event(reader *r) {
     if (r->have_event) yaml_event_delete(&r->event);
     r->have_event = false;
     if (!yaml_parser_parse(&r->parser, &r->event)) {
@@ -87,7 +87,7 @@ static int level_of_value(const reader *r) {
  * the value. */
 static bt_code end_value(reader *r, bt_code code, int level) {
     if (!r->broken) code = bt_opts_fault(r->o, code, r->err);
-    while (code == BT_OK && r->level > level) code = next(r);
+    while (code == BT_OK && r->level > level) code = next_yaml_event(r);
     return code;
 }
 
@@ -169,7 +169,7 @@ static bool all_exist(const char *names) {
 }
 
 /* Translates a value into out; false: it is not accepted. */
-static bool translate(const bt_opt_alias *a, const char *text, char *out, size_t size) {
+static bool translate_alias_value(const bt_opt_alias *a, const char *text, char *out, size_t size) {
     for (const char *item = a->values; *item;) {
         const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
         if (n == 1 && (*item == '*' || (*item == '@' && all_exist(text)))) {
@@ -191,7 +191,7 @@ static bt_code set_alias(reader *r, const bt_opt_alias *a, const char *text, yam
         note_ignored(r, a->key);
         return BT_OK;
     }
-    if (!translate(a, text, value, sizeof value)) {
+    if (!translate_alias_value(a, text, value, sizeof value)) {
         (void)snprintf(what, sizeof what, "'%.60s: %.60s' %.240s", a->key, text, a->why);
         return fail_at(r, mark, BT_ARG, what);
     }
@@ -258,7 +258,7 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
 static bt_code read_item(reader *r, const char *key, map_list *l) {
     char name[MAX_KEY];
     for (;;) {
-        BT_TRY(next(r));
+        BT_TRY(next_yaml_event(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
         BT_TRY(plain_only(r));
         const yaml_mark_t mark = r->event.start_mark;
@@ -266,7 +266,7 @@ static bt_code read_item(reader *r, const char *key, map_list *l) {
             return fail_at(r, mark, BT_ARG, "a key must be a plain word");
         (void)snprintf(name, sizeof name, "%.60s.%.80s", key,
                        (const char *)r->event.data.scalar.value);
-        BT_TRY(next(r));
+        BT_TRY(next_yaml_event(r));
         const int level = level_of_value(r);
         bt_code code = plain_only(r);
         if (code == BT_OK) code = read_item_value(r, key, name, l, mark);
@@ -280,7 +280,7 @@ static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mar
     bt_code code;
     const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
     const char *between = i < r->o->n && r->o->table[i].type == BT_OPT_LIST ? "\n" : ",";
-    while ((code = next(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
+    while ((code = next_yaml_event(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
         code = plain_only(r);
         if (code != BT_OK) break;
         if (r->event.type == YAML_MAPPING_START_EVENT)
@@ -311,7 +311,7 @@ static bt_code read_list(reader *r, const char *key, yaml_mark_t mark) {
         return fail_at(r, mark, BT_ARG, what);
     }
     bt_text_init(&items);
-    while ((code = next(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
+    while ((code = next_yaml_event(r)) == BT_OK && r->event.type != YAML_SEQUENCE_END_EVENT) {
         code = plain_only(r);
         if (code == BT_OK && (r->event.type != YAML_SCALAR_EVENT ||
                               strchr((const char *)r->event.data.scalar.value, '\n')))
@@ -385,7 +385,7 @@ static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mar
 static bt_code read_mapping(reader *r, const char *prefix, int depth) {
     for (;;) {
         char key[MAX_KEY];
-        BT_TRY(next(r));
+        BT_TRY(next_yaml_event(r));
         if (r->event.type == YAML_MAPPING_END_EVENT) return BT_OK;
         BT_TRY(plain_only(r));
         yaml_mark_t mark = r->event.start_mark;
@@ -393,7 +393,7 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
             return fail_at(r, mark, BT_ARG, "a key must be a plain word");
         const int n = snprintf(key, sizeof key, "%s%s%s", prefix, *prefix ? "." : "",
                                (const char *)r->event.data.scalar.value);
-        BT_TRY(next(r));
+        BT_TRY(next_yaml_event(r));
         const int level = level_of_value(r);
         bt_code code = plain_only(r);
         if (code == BT_OK && n >= MAX_KEY)
@@ -403,16 +403,16 @@ static bt_code read_mapping(reader *r, const char *prefix, int depth) {
     }
 }
 
-static bt_code read_stream(reader *r) {
-    BT_TRY(next(r)); /* stream start */
-    BT_TRY(next(r));
+static bt_code read_yaml_document(reader *r) {
+    BT_TRY(next_yaml_event(r)); /* stream start */
+    BT_TRY(next_yaml_event(r));
     /* empty, or comments only */
     if (r->event.type == YAML_STREAM_END_EVENT) return BT_OK;
     if (r->event.data.document_start.version_directive ||
         r->event.data.document_start.tag_directives.start !=
             r->event.data.document_start.tag_directives.end)
         return fail_at(r, r->event.start_mark, BT_ARG, "directives are not supported");
-    BT_TRY(next(r));
+    BT_TRY(next_yaml_event(r));
     BT_TRY(plain_only(r));
     bool empty = r->event.type == YAML_SCALAR_EVENT && r->event.data.scalar.length == 0;
     if (!empty) {
@@ -420,14 +420,14 @@ static bt_code read_stream(reader *r) {
             return fail_at(r, r->event.start_mark, BT_ARG, "expected 'key: value' lines");
         BT_TRY(read_mapping(r, "", 0));
     }
-    BT_TRY(next(r)); /* document end */
-    BT_TRY(next(r));
+    BT_TRY(next_yaml_event(r)); /* document end */
+    BT_TRY(next_yaml_event(r));
     if (r->event.type != YAML_STREAM_END_EVENT)
         return fail_at(r, r->event.start_mark, BT_ARG, "a second document is not supported");
     return BT_OK;
 }
 
-static bt_code slurp(const char *path, char **data, size_t *n, bt_err *err) {
+static bt_code read_yaml_file(const char *path, char **data, size_t *n, bt_err *err) {
     FILE *f = fopen(path, "rbe");
     if (!f)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno, "cannot open '%s'",
@@ -451,7 +451,7 @@ static bt_code slurp(const char *path, char **data, size_t *n, bt_err *err) {
 bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) {
     char *data = NULL;
     size_t n = 0;
-    bt_code code = slurp(path, &data, &n, err);
+    bt_code code = read_yaml_file(path, &data, &n, err);
     if (code != BT_OK) {
         free(data);
         return code;
@@ -462,7 +462,7 @@ bt_code bt_opts_yaml(bt_opts *o, const char *path, bt_err *err) {
         return bt_fail(err, BT_NOMEM, "no memory to read '%s'", path);
     }
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)data, n);
-    code = read_stream(&r);
+    code = read_yaml_document(&r);
     if (r.have_event) yaml_event_delete(&r.event);
     yaml_parser_delete(&r.parser);
     free(data);

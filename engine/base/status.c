@@ -12,7 +12,7 @@ enum { LONG_MESSAGE = 9000 };
 static bool continues_character(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
 /* A message that is too long loses its middle, where a path is, and keeps its reason and remedy at the end. */
-static void put_message(bt_err *err, bt_code code, const char *text) {
+static void store_message(bt_err *err, bt_code code, const char *text) {
     static const char gap[] = " ... ";
     const size_t n = strlen(text), size = sizeof err->msg;
     err->code = code;
@@ -31,7 +31,7 @@ bt_code bt_failv(bt_err *err, bt_code code, const char *fmt, va_list ap) {
     if (err) {
         char text[LONG_MESSAGE]; /* fmt's arguments may point into err->msg */
         vsnprintf(text, sizeof text, fmt, ap);
-        put_message(err, code, text);
+        store_message(err, code, text);
     }
     return code;
 }
@@ -56,7 +56,7 @@ bt_code(bt_fail_errno)(bt_err *err, bt_code code, int errnum, const char *fmt, .
         va_end(ap);
         const size_t n = strlen(text);
         snprintf(text + n, sizeof text - n, ": %s", reason);
-        put_message(err, code, text);
+        store_message(err, code, text);
     }
     return code;
 }

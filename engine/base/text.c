@@ -22,7 +22,7 @@ void bt_text_clear(bt_text *t) {
     if (t->data) t->data[0] = '\0';
 }
 
-static bool reserve(bt_text *t, size_t more) {
+static bool reserve_text(bt_text *t, size_t more) {
     if (t->failed) return false;
     if (more >= SIZE_MAX / 2 - t->len) {
         t->failed = true;
@@ -43,7 +43,7 @@ static bool reserve(bt_text *t, size_t more) {
 }
 
 void bt_text_putn(bt_text *t, const char *s, size_t n) {
-    if (!reserve(t, n)) return;
+    if (!reserve_text(t, n)) return;
     if (n) memcpy(t->data + t->len, s, n);
     t->len += n;
     t->data[t->len] = '\0';
@@ -61,7 +61,7 @@ void bt_text_printf(bt_text *t, const char *fmt, ...) {
         t->failed = true;
     } else if ((size_t)n < sizeof small) {
         bt_text_putn(t, small, (size_t)n);
-    } else if (reserve(t, (size_t)n)) {
+    } else if (reserve_text(t, (size_t)n)) {
         vsnprintf(t->data + t->len, (size_t)n + 1, fmt, again);
         t->len += (size_t)n;
     }

@@ -97,29 +97,29 @@ static void wait_change(_Atomic uint32_t *word, uint32_t seen, int until_zero, i
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-static uint64_t span_of(uint64_t begin, uint64_t end) { return begin << 32 | end; }
+static uint64_t pack_span(uint64_t begin, uint64_t end) { return begin << 32 | end; }
 static uint32_t span_begin(uint64_t s) { return (uint32_t)(s >> 32); }
 static uint32_t span_end(uint64_t s) { return (uint32_t)s; }
 
 /* Maximum number of units to take at a time from a span of `units`, of which `left` remain. */
-static uint32_t share_of(uint32_t units, uint32_t left) {
+static uint32_t units_to_take(uint32_t units, uint32_t left) {
     if (atomic_load_explicit(&pool.uneven, memory_order_relaxed) == 0) return left;
     return left / 2 > units / SHARE ? left / 2 : units / SHARE ? units / SHARE : 1;
 }
 
 /* some units of the front of a span of `units`, or of the half at its back; [*begin, *end) */
-static bool take(slot *from, bool back, uint32_t units, uint32_t *begin, uint32_t *end) {
+static bool take_units(slot *from, bool back, uint32_t units, uint32_t *begin, uint32_t *end) {
     uint64_t s = atomic_load_explicit(&from->span, memory_order_acquire), rest;
     do {
         const uint32_t own_only = span_begin(s) & OWN_ONLY, b = span_begin(s) & ~OWN_ONLY,
                        e = span_end(s);
         if (b >= e || (back && own_only)) return false;
         uint32_t n = back ? (e - b + 1) / 2 : e - b;
-        const uint32_t most = share_of(units, n);
+        const uint32_t most = units_to_take(units, n);
         if (n > most) n = most;
         *begin = back ? e - n : b;
         *end = *begin + n;
-        rest = back ? span_of(b, e - n) : span_of((b + n) | own_only, e);
+        rest = back ? pack_span(b, e - n) : pack_span((b + n) | own_only, e);
     } while (!atomic_compare_exchange_weak_explicit(&from->span, &s, rest, memory_order_acq_rel,
                                                     memory_order_acquire));
     return true;
@@ -132,15 +132,15 @@ static void do_units(int thread, uint32_t begin, uint32_t end) {
 }
 
 /* Takes and runs units until there are none. */
-static void work(int thread) {
+static void run_units(int thread) {
     slot *own = &pool.slots[thread];
     uint32_t begin, end;
     const uint64_t first = atomic_load_explicit(&own->span, memory_order_relaxed);
     const uint32_t units = span_end(first) - (span_begin(first) & ~OWN_ONLY);
-    while (take(own, false, units, &begin, &end)) do_units(thread, begin, end);
+    while (take_units(own, false, units, &begin, &end)) do_units(thread, begin, end);
     for (int i = 1; i < pool.count; i++) {
         slot *other = &pool.slots[(thread + i) % pool.count];
-        while (take(other, true, units, &begin, &end)) {
+        while (take_units(other, true, units, &begin, &end)) {
             atomic_fetch_add_explicit(&pool.stolen, end - begin, memory_order_relaxed);
             do_units(thread, begin, end);
         }
@@ -156,7 +156,7 @@ static void *worker(void *arg) {
         wait_change(&pool.generation, seen, 0, 0);
         seen = atomic_load_explicit(&pool.generation, memory_order_acquire);
         if (atomic_load(&pool.quit)) return NULL;
-        work(thread);
+        run_units(thread);
     }
 }
 
@@ -255,12 +255,12 @@ static void run_region(size_t n, size_t grain, bool each, bt_range_fn fn, void *
     atomic_store_explicit(&pool.stolen, 0, memory_order_relaxed);
     for (uint64_t t = 0; t < count; t++)
         atomic_store_explicit(&pool.slots[t].span,
-                              span_of(units * t / count | (each ? OWN_ONLY : 0),
-                                      units * (t + 1) / count),
+                              pack_span(units * t / count | (each ? OWN_ONLY : 0),
+                                        units * (t + 1) / count),
                               memory_order_release);
     atomic_fetch_add(&pool.generation, 1);
     futex_wake_all(&pool.generation);
-    work(0);
+    run_units(0);
     wait_change(&pool.left, 0, 1, 1);
     if (!each) note_unevenness(began, bt_now_ns(), units);
 }

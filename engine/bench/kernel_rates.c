@@ -92,18 +92,18 @@ static void run_gemm_tn(const work *w) {
                BT_ACC);
 }
 
-static bt_attn_shape attn_shape(const work *w) {
+static bt_attn_shape bench_attn_shape(const work *w) {
     size_t ld = w->N * w->K;
     return (bt_attn_shape){
         .T = w->M, .D = w->K, .ldq = ld, .ldk = ld, .ldv = ld, .ldo = ld, .scale = 0.125f};
 }
 static void run_attn_fwd(const work *w) {
-    bt_attn_shape s = attn_shape(w);
+    bt_attn_shape s = bench_attn_shape(w);
     bt_op_attn_fwd(w->f[0], w->scale, w->f[1], w->f[2], w->f[3], &s, 4096 / w->M, w->N, w->N,
                    w->prec);
 }
 static void run_attn_bwd(const work *w) { /* dq, dk, dv behind one another in f[0] */
-    bt_attn_shape s = attn_shape(w);
+    bt_attn_shape s = bench_attn_shape(w);
     size_t n = 4096 * w->N * w->K;
     bt_op_attn_bwd(w->f[0], w->f[0] + n, w->f[0] + 2 * n, w->f[1], w->f[2], w->scale, w->f[1],
                    w->f[2], w->f[3], &s, 4096 / w->M, w->N, w->N, 1, w->prec);
@@ -201,7 +201,7 @@ static const kcase cases[] = {
 
 /* ---- memory of one case ---------------------------------------------------------------------- */
 
-static void fill(void *ctx, int thread, size_t begin, size_t end) {
+static void fill_random(void *ctx, int thread, size_t begin, size_t end) {
     const work *w = ctx;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
@@ -213,7 +213,7 @@ static void fill(void *ctx, int thread, size_t begin, size_t end) {
     }
 }
 
-static size_t packed_bytes(const kcase *c, const work *w) {
+static size_t case_packed_bytes(const kcase *c, const work *w) {
     if (c->run == run_gemv) return w->N * bt_tern2_row_bytes(w->K);
     if (c->run == run_w8_pack) return bt_op_w8_bytes(w->M, w->K);
     if (c->run == run_w8_dx8) return bt_op_w8_bytes(w->N, w->K);
@@ -234,7 +234,7 @@ static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
     bt_arena_plan(mem, "bench");
     for (int j = 0; j < 4; j++) at[j] = bt_arena_reserve(mem, n, 4);
     size_t xq = bt_arena_reserve(mem, n, 1), codes = bt_arena_reserve(mem, n, 1);
-    size_t packed = bt_arena_reserve(mem, packed_bytes(c, w), 1);
+    size_t packed = bt_arena_reserve(mem, case_packed_bytes(c, w), 1);
     size_t index = bt_arena_reserve(mem, rows, 4), scale = bt_arena_reserve(mem, rows, 4);
     BT_TRY(bt_arena_commit(mem, err));
     for (int j = 0; j < 4; j++) w->f[j] = bt_arena_at(mem, at[j]);
@@ -243,7 +243,7 @@ static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
     w->packed = bt_arena_at(mem, packed);
     w->index = bt_arena_at(mem, index);
     w->scale = bt_arena_at(mem, scale);
-    bt_parallel_for(n, 4096, fill, w);
+    bt_parallel_for(n, 4096, fill_random, w);
     for (size_t i = 0; i < rows; i++) {
         w->index[i] = (int32_t)(i % 256);
         w->scale[i] = 8.0f;
@@ -262,7 +262,7 @@ static bt_code make_work(work *w, bt_arena *mem, const kcase *c, bt_err *err) {
     return BT_OK;
 }
 
-static double count(const kcase *c, const work *w) {
+static double case_operations(const kcase *c, const work *w) {
     /* causal */
     double M = (double)w->M, N = (double)w->N, K = (double)w->K, scores = 4096.0 * (M + 1) / 2 * N;
     switch (c->count) {
@@ -283,7 +283,7 @@ static double timed(const kcase *c, const work *w) {
 }
 
 /* The first run only warms up, unless it takes longer than half a second: then it is the only one. */
-static void measure(const kcase *c, const work *w, double seconds, double *best, double *median) {
+static void time_case(const kcase *c, const work *w, double seconds, double *best, double *median) {
     double s[REPS] = {timed(c, w)};
     size_t n = s[0] > 0.5 ? 1 : 0;
     const bool again = n == 0;
@@ -292,8 +292,8 @@ static void measure(const kcase *c, const work *w, double seconds, double *best,
         spent += s[n];
     }
     qsort(s, n, sizeof *s, bt_compare_doubles);
-    *best = count(c, w) / s[0] / 1e9;
-    *median = count(c, w) / s[n / 2] / 1e9;
+    *best = case_operations(c, w) / s[0] / 1e9;
+    *median = case_operations(c, w) / s[n / 2] / 1e9;
 }
 
 typedef struct bounds {
@@ -313,8 +313,8 @@ static void put_bound(const bt_bench_kernels_cfg *cfg, bt_bench_row *r, const kc
     cfg->row(cfg->ctx, r);
 }
 
-static void announce(const bt_bench_kernels_cfg *cfg, const char *isa, const char *slot,
-                     const char *size) {
+static void announce_case(const bt_bench_kernels_cfg *cfg, const char *isa, const char *slot,
+                          const char *size) {
     if (cfg->before) cfg->before(cfg->ctx, isa, slot, size);
 }
 
@@ -335,7 +335,7 @@ static bt_code run_case(const bt_bench_kernels_cfg *cfg, const kcase *c, const c
         s += used;
         while (*s == ' ') s++;
         /* seconds a repetition */
-        if (slow_set(isa) && 2e-9 * count(c, &w) > 2.0) continue;
+        if (slow_set(isa) && 2e-9 * case_operations(c, &w) > 2.0) continue;
         bt_arena mem;
         bt_code code = make_work(&w, &mem, c, err);
         for (int p = c->precs - 1; p >= 0 && code == BT_OK; p--) {
@@ -347,8 +347,8 @@ static bt_code run_case(const bt_bench_kernels_cfg *cfg, const kcase *c, const c
                      : p == BT_PREC_BF16 ? " bf16"
                                          : " fp32");
             bt_bench_row r = {.isa = isa, .slot = slot, .size = size};
-            announce(cfg, isa, slot, size);
-            measure(c, &w, cfg->seconds, &r.best, &r.median);
+            announce_case(cfg, isa, slot, size);
+            time_case(c, &w, cfg->seconds, &r.best, &r.median);
             put_bound(cfg, &r, c, w.prec, b);
         }
         bt_arena_release(&mem);
@@ -369,7 +369,7 @@ static bt_code run_set(const bt_bench_kernels_cfg *cfg, const char *isa, double 
     bounds b = {.triad = triad};
     int threads = bt_threads_count();
     BT_TRY(bt_kernels_select(isa, err));
-    announce(cfg, isa, "peaks", "");
+    announce_case(cfg, isa, "peaks", "");
     for (int k = 0; k < 3; k++) {
         b.rate[k] = bt_peak_rate((bt_peak)k, threads) / 1e9;
         if (b.rate[k] > 0)
@@ -395,7 +395,7 @@ bt_code bt_bench_kernels(const bt_bench_kernels_cfg *cfg, bt_err *err) {
     if (!all) BT_TRY(bt_kernels_select(cfg->isa, err)); /* is there such a set? */
     BT_TRY(bt_kernels_select("auto", err));
     const char *best = bt_kernels_isa();
-    announce(cfg, best, "peaks", "");
+    announce_case(cfg, best, "peaks", "");
     double fp32 = bt_peak_rate(BT_PEAK_FP32, bt_threads_count()) / 1e9,
            triad = bt_peak_triad(384) / 1e9;
     put_peak(cfg, &(bt_bench_row){.isa = best,

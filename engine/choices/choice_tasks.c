@@ -59,7 +59,7 @@ static bt_code read_arc(json_t *o, bt_choice_item *q, bt_err *err) {
 
 /* ---- HellaSwag ---------------------------------------------------------------------------------- */
 
-static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_choice_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 static void replace(bt_text *t, const char *from, const char *to) {
     bt_text out = {0};
@@ -77,8 +77,8 @@ static void replace(bt_text *t, const char *from, const char *to) {
 static void preprocess(bt_text *t) {
     bt_text out = {0};
     const char *p = bt_text_str(t), *end = p + t->len;
-    while (p < end && is_space(*p)) p++;
-    while (end > p && is_space(end[-1])) end--;
+    while (p < end && is_choice_blank(*p)) p++;
+    while (end > p && is_choice_blank(end[-1])) end--;
     bt_text_putn(&out, p, (size_t)(end - p));
     replace(&out, " [title]", ". ");
     bt_text_clear(t);
@@ -116,8 +116,8 @@ static bt_code read_mmlu(json_t *o, bt_choice_item *q, bt_err *err) {
     BT_TRY(bt_json_text_of(o, "question", &question, err));
     BT_TRY(take_choices(json_object_get(o, "choices"), q, err));
     size_t n = strlen(question);
-    while (n > 0 && is_space(*question)) question++, n--;
-    while (n > 0 && is_space(question[n - 1])) n--;
+    while (n > 0 && is_choice_blank(*question)) question++, n--;
+    while (n > 0 && is_choice_blank(question[n - 1])) n--;
     bt_text_putn(&q->context, question, n);
     for (size_t i = 0; i < q->n; i++) {
         bt_text_printf(&q->context, "\n%c. %s", (int)('A' + i), bt_text_str(&q->choices[i]));

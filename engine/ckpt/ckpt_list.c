@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool step_of(const char *name, int64_t *step) {
+static bool parse_step_folder(const char *name, int64_t *step) {
     char again[32];
     if (strlen(name) >= sizeof again || sscanf(name, "step-%18" SCNd64, step) != 1 || *step < 0)
         return false;
@@ -37,7 +37,7 @@ bt_code ckpt_list_read(const char *dir, ckpt_list *out, bt_err *err) {
     for (struct dirent *e; (e = readdir(d));) {
         int64_t step;
         char path[PATH_MAX];
-        if (!step_of(e->d_name, &step)) continue;
+        if (!parse_step_folder(e->d_name, &step)) continue;
         if (out->n == cap) {
             cap = cap ? 2 * cap : 16;
             ckpt_entry *more = realloc(out->entries, cap * sizeof *more);

@@ -39,10 +39,10 @@ static bool is_checkpoint(const char *path) {
 /* c NULL: one process. All ranks try the candidates of rank 0's list in its order. */
 static int rank_of(bt_comm *c) { return c ? bt_comm_rank(c) : 0; }
 static int size_of(bt_comm *c) { return c ? bt_comm_size(c) : 1; }
-static bt_code agree(bt_comm *c, bt_code code, bt_err *err) {
+static bt_code agree_on_load(bt_comm *c, bt_code code, bt_err *err) {
     return c ? bt_agree(c, code, err) : code;
 }
-static bt_code broadcast(bt_comm *c, void *x, size_t bytes, bt_err *err) {
+static bt_code broadcast_bytes(bt_comm *c, void *x, size_t bytes, bt_err *err) {
     return c ? bt_broadcast(c, x, bytes, 0, err) : BT_OK;
 }
 
@@ -53,13 +53,13 @@ static bt_code try_one(bt_comm *c, const char *folder, bool chosen, ckpt_manifes
     bt_code code = verify_share(folder, rank_of(c), chosen ? 0 : size_of(c), m, err);
     mine = code == BT_OK;
     if (mine) memcpy(seal, m->seal, 33);
-    BT_TRY(broadcast(c, seal, sizeof seal, err));
+    BT_TRY(broadcast_bytes(c, seal, sizeof seal, err));
     /* On folders that are not shared every node must hold the same checkpoint, not just one of the same name. If
      * rank 0 has none, all ranks get its error. */
     if (mine && strcmp(seal, m->seal) != 0)
         code = bt_fail(err, BT_FORMAT, "'%s' is another checkpoint on this host than on rank 0's",
                        folder);
-    code = agree(c, code, err);
+    code = agree_on_load(c, code, err);
     if (code != BT_OK && mine) ckpt_manifest_release(m);
     return code;
 }
@@ -74,8 +74,8 @@ static void add_reason(bt_text *why, const char *folder, const bt_err *e) {
         bt_text_printf(why, "%s passed over: %s\n", base ? base + 1 : folder, e->msg);
 }
 
-static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, ckpt_manifest *m,
-                    bt_text *why, bt_err *err) {
+static bt_code find_checkpoint(bt_comm *c, const char *dir, char *path, size_t path_size,
+                               ckpt_manifest *m, bt_text *why, bt_err *err) {
     struct {
         int64_t direct, n;
         int32_t code;
@@ -87,8 +87,8 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
         if (!plan.direct) code = ckpt_list_read(dir, &list, err);
         plan.n = plan.direct ? 1 : (int64_t)list.n;
     }
-    code = agree(c, code, err);
-    if (code == BT_OK) code = broadcast(c, &plan, sizeof plan, err);
+    code = agree_on_load(c, code, err);
+    if (code == BT_OK) code = broadcast_bytes(c, &plan, sizeof plan, err);
     bool any = false, done = false;
     bt_err last = BT_ERR_INIT;
     for (int64_t i = 0; i < plan.n && code == BT_OK && !done; i++) {
@@ -104,7 +104,7 @@ static bt_code find(bt_comm *c, const char *dir, char *path, size_t path_size, c
                 skip = true;
             if (skip) folder[0] = '\0';
         }
-        code = broadcast(c, folder, sizeof folder, err);
+        code = broadcast_bytes(c, folder, sizeof folder, err);
         if (code != BT_OK || !folder[0]) continue;
         any = true;
         last = (bt_err)BT_ERR_INIT;
@@ -131,7 +131,7 @@ bt_code bt_ckpt_find(bt_comm *c, const char *dir, char *path, size_t path_size, 
                      bt_text *why, bt_err *err) {
     ckpt_manifest m;
     memset(&m, 0, sizeof m);
-    BT_TRY(find(c, dir, path, path_size, &m, why, err));
+    BT_TRY(find_checkpoint(c, dir, path, path_size, &m, why, err));
     if (meta) {
         *meta = m.meta; /* takes the texts */
         memset(&m.meta, 0, sizeof m.meta);
@@ -165,14 +165,14 @@ struct bt_ckpt_reader {
 };
 typedef struct bt_ckpt_reader reader;
 
-static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err);
+static bt_code read_file_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err);
 
 static bt_code reader_open(reader *r, const char *folder, bt_err *err) {
     memset(r, 0, sizeof *r);
     r->fd = -1;
     BT_TRY(ckpt_manifest_read(folder, &r->m, err)); /* BT_ARG: a path that is too long */
     snprintf(r->folder, sizeof r->folder, "%s", folder);
-    r->from = (ckpt_source){.name = r->folder, .read = read_section};
+    r->from = (ckpt_source){.name = r->folder, .read = read_file_section};
     for (size_t i = 0; i < r->m.n_files; i++) {
         ckpt_section *more = NULL;
         const ckpt_file *f = &r->m.files[i];
@@ -200,7 +200,7 @@ static void reader_close(reader *r) {
 }
 
 /* data of a section into out (count elements), hashed before anybody uses it */
-static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
+static bt_code read_file_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
     reader *r = (reader *)from; /* its first member */
     const char *folder = from->name;
     const ckpt_file *f = &r->m.files[s->file];

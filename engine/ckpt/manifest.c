@@ -110,7 +110,7 @@ static bool get_int(const json_t *o, const char *key, int64_t min, int64_t max, 
     return *out >= min && *out <= max;
 }
 
-static bool get_text(const json_t *o, const char *key, char *out, size_t size) {
+static bool get_json_text(const json_t *o, const char *key, char *out, size_t size) {
     const json_t *v = json_object_get(o, key);
     const char *s = json_string_value(v);
     if (!s || json_string_length(v) >= size) return false;
@@ -150,7 +150,8 @@ static bool state_of_version_1(const json_t *body, bt_text *out) {
     return text && !out->failed;
 }
 
-static bt_code read_files(const json_t *body, const char *path, ckpt_manifest *m, bt_err *err) {
+static bt_code read_manifest_files(const json_t *body, const char *path, ckpt_manifest *m,
+                                   bt_err *err) {
     const json_t *list = json_object_get(body, "files");
     if (!json_is_array(list) || json_array_size(list) == 0)
         return bt_fail(err, BT_FORMAT, "'%s' names no data files", path);
@@ -165,11 +166,11 @@ static bt_code read_files(const json_t *body, const char *path, ckpt_manifest *m
         if (!name || !ckpt_file_name_ok(name))
             return bt_fail(err, BT_FORMAT, "'%s': file name '%.80s' is not allowed", path,
                            name ? name : "");
-        if (!get_text(row, "name", f->name, sizeof f->name) ||
+        if (!get_json_text(row, "name", f->name, sizeof f->name) ||
             !get_int(row, "rank", 0, INT_MAX, &rank) ||
             !get_int(row, "bytes", 0, INT64_MAX, &bytes) ||
             !get_int(row, "sections", 0, INT64_MAX / 4096, &sections) ||
-            !get_text(row, "xxh3_128", f->hash, sizeof f->hash) || strlen(f->hash) != 32)
+            !get_json_text(row, "xxh3_128", f->hash, sizeof f->hash) || strlen(f->hash) != 32)
             return bt_fail(err, BT_FORMAT, "'%s': row %zu of 'files' is not valid", path, i);
         f->rank = (int)rank;
         f->bytes = (uint64_t)bytes;
@@ -185,14 +186,14 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
     bt_ckpt_meta *t = &m->meta;
     int64_t version = 0, attempt = 0, world = 0;
     char format[32];
-    if (!get_text(body, "format", format, sizeof format) || strcmp(format, FORMAT_NAME) != 0)
+    if (!get_json_text(body, "format", format, sizeof format) || strcmp(format, FORMAT_NAME) != 0)
         return bt_fail(err, BT_FORMAT, "'%s' is not a checkpoint manifest", path);
     if (!get_int(body, "version", 1, INT_MAX, &version) || version > CKPT_VERSION)
         return bt_fail(err, BT_FORMAT, "'%s' has version %lld, this program reads 1 to %d", path,
                        (long long)version, CKPT_VERSION);
     const json_t *tok = json_object_get(body, "tokenizer");
     const char *bad = NULL;
-    if (!get_text(body, "run", t->run, sizeof t->run))
+    if (!get_json_text(body, "run", t->run, sizeof t->run))
         bad = "run";
     else if (!get_int(body, "step", 0, INT64_MAX, &t->step))
         bad = "step";
@@ -210,9 +211,9 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
         bad = "data_hash";
     else if (!get_hex64(body, "vocab_hash", &t->vocab_hash))
         bad = "vocab_hash";
-    else if (!get_text(body, "isa", t->isa, sizeof t->isa))
+    else if (!get_json_text(body, "isa", t->isa, sizeof t->isa))
         bad = "isa";
-    else if (!get_text(body, "build", t->build, sizeof t->build))
+    else if (!get_json_text(body, "build", t->build, sizeof t->build))
         bad = "build";
     else if (!json_is_string(tok))
         bad = "tokenizer";
@@ -227,7 +228,7 @@ static bt_code read_body(const json_t *body, const char *path, ckpt_manifest *m,
     if (bad) return bt_fail(err, BT_FORMAT, "'%s': field '%s' is missing or not valid", path, bad);
     t->attempt = (int)attempt;
     m->world_size = (int)world;
-    return read_files(body, path, m, err);
+    return read_manifest_files(body, path, m, err);
 }
 
 bt_code ckpt_manifest_read(const char *folder, ckpt_manifest *m, bt_err *err) {

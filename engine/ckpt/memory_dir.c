@@ -9,7 +9,7 @@
 #include "engine/ckpt/memory_state.h"
 
 /* NAME of NAME/states; false: it has no such form */
-static bool parent_of(const char *dir, char parent[PATH_MAX]) {
+static bool states_parent(const char *dir, char parent[PATH_MAX]) {
     if (snprintf(parent, PATH_MAX, "%s", dir) >= PATH_MAX) return false;
     char *end = strrchr(parent, '/');
     if (!end || end == parent) return false;
@@ -17,7 +17,7 @@ static bool parent_of(const char *dir, char parent[PATH_MAX]) {
     return true;
 }
 
-static bt_code make(const char *folder, bt_err *err) {
+static bt_code make_private_folder(const char *folder, bt_err *err) {
     struct stat st;
     if (mkdir(folder, 0700) != 0 && errno != EEXIST)
         return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", folder);
@@ -29,15 +29,15 @@ static bt_code make(const char *folder, bt_err *err) {
 
 bt_code bt_memory_dir_make(const char *dir, bt_err *err) {
     char parent[PATH_MAX];
-    if (!parent_of(dir, parent))
+    if (!states_parent(dir, parent))
         return bt_fail(err, BT_IO, "'%s' cannot hold states in memory", dir);
-    BT_TRY(make(parent, err));
-    return make(dir, err);
+    BT_TRY(make_private_folder(parent, err));
+    return make_private_folder(dir, err);
 }
 
 void bt_memory_dir_remove(const char *dir) {
     char parent[PATH_MAX], lock[PATH_MAX + 8];
-    if (!parent_of(dir, parent)) return;
+    if (!states_parent(dir, parent)) return;
     snprintf(lock, sizeof lock, "%s/lock", parent);
     if (access(lock, F_OK) == 0) return;
     bt_memory_state_drop(dir);

@@ -21,11 +21,15 @@ typedef struct gather {
     memory_segment *coming; /* (parts) destination of the parts that this rank receives */
 } gather;
 
-static size_t cell(const gather *g, int rank, int part) {
+static size_t gather_cell(const gather *g, int rank, int part) {
     return (size_t)rank * (size_t)g->s->parts + (size_t)part;
 }
-static uint64_t has(const gather *g, int rank, int part) { return g->bytes[cell(g, rank, part)]; }
-static bool takes(const gather *g, int rank, int part) { return g->takes[cell(g, rank, part)]; }
+static uint64_t has(const gather *g, int rank, int part) {
+    return g->bytes[gather_cell(g, rank, part)];
+}
+static bool takes(const gather *g, int rank, int part) {
+    return g->takes[gather_cell(g, rank, part)];
+}
 
 /* The lowest rank that has the part; -1: none. */
 static int giver(const gather *g, int part) {
@@ -114,7 +118,7 @@ static bt_code find_needed_parts(gather *g, const bt_ckpt_slice *slices, size_t 
     if (code == BT_OK) code = bt_all_gather(g->s->world, mine, (size_t)parts, all, err);
     for (int r = 0; r < g->size && code == BT_OK; r++)
         for (int p = 0; p < parts; p++)
-            if (all[cell(g, r, p)]) g->takes[cell(g, g->lowest[r], p)] = 1;
+            if (all[gather_cell(g, r, p)]) g->takes[gather_cell(g, g->lowest[r], p)] = 1;
     free(mine);
     free(all);
     return code;
@@ -122,7 +126,7 @@ static bt_code find_needed_parts(gather *g, const bt_ckpt_slice *slices, size_t 
 
 /* ---- on their way ------------------------------------------------------------------------------ */
 
-static bt_code take_room(gather *g, bt_err *err) {
+static bt_code allocate_gathered(gather *g, bt_err *err) {
     for (int p = 0; p < g->s->parts; p++) {
         if (!takes(g, g->rank, p)) continue;
         BT_TRY(bt_memory_dir_make(g->s->dir, err));
@@ -174,7 +178,7 @@ static bt_code remap_segments(gather *g, bt_err *err) {
     return bt_barrier(g->s->world, err);
 }
 
-static void release(gather *g) {
+static void release_gather(gather *g) {
     for (int p = 0; g->coming && p < g->s->parts; p++) {
         if (g->coming[p].at) munmap(g->coming[p].at, has(g, giver(g, p), p));
         if (g->coming[p].path[0]) unlink(g->coming[p].path);
@@ -191,9 +195,9 @@ bt_code ckpt_memory_gather(memory_segments *all, const memory_spread *s,
     bt_code code = bt_agree(s->world, take_tables(&g, err), err);
     if (code == BT_OK) code = take_stock(&g, err);
     if (code == BT_OK) code = find_needed_parts(&g, slices, n, err);
-    if (code == BT_OK) code = bt_agree(s->world, take_room(&g, err), err);
+    if (code == BT_OK) code = bt_agree(s->world, allocate_gathered(&g, err), err);
     if (code == BT_OK) code = send_all(&g, err);
     if (code == BT_OK) code = remap_segments(&g, err);
-    release(&g);
+    release_gather(&g);
     return code;
 }

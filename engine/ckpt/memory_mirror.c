@@ -33,8 +33,8 @@ typedef struct offer { /* every rank's description of its part */
 
 static size_t pieces(uint64_t bytes) { return 2 + bytes / PIECE; } /* the head besides */
 
-static bt_code choose(memory_mirror *m, const memory_pair_name *own, const offer *all,
-                      bt_err *err) {
+static bt_code choose_mirrored_state(memory_mirror *m, const memory_pair_name *own,
+                                     const offer *all, bt_err *err) {
     const int me = own->rank, size = own->world_size, n = bt_memory_kept(me, size);
     m->keeper = bt_memory_keeper(me, size);
     size_t messages = m->keeper >= 0 ? pieces(m->bytes) : 0;
@@ -63,7 +63,7 @@ bt_code ckpt_mirror_create(memory_mirror **out, bt_comm *world, const memory_pai
     if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
     if (code == BT_OK) {
         m->bytes = bytes;
-        code = bt_agree(world, choose(m, own, all, err), err);
+        code = bt_agree(world, choose_mirrored_state(m, own, all, err), err);
     }
     free(all);
     if (code == BT_OK) return BT_OK;
@@ -105,7 +105,7 @@ void ckpt_mirror_destroy(memory_mirror *m, bool remove) {
 
 static uint64_t piece_at(uint64_t at, uint64_t end) { return end - at < PIECE ? end - at : PIECE; }
 
-static bt_code receive(memory_mirror *m, kept *k, bt_err *err) {
+static bt_code receive_mirrored_part(memory_mirror *m, kept *k, bt_err *err) {
     memory_head *there = ckpt_pair_head(&k->pair);
     there->self_hash = 0; /* not valid from here on */
     atomic_thread_fence(memory_order_seq_cst);
@@ -131,7 +131,7 @@ static void validate_copy(kept *k) {
 bt_code ckpt_mirror_exchange(memory_mirror *m, const unsigned char *segment,
                              const memory_head *valid, bt_err *err) {
     bt_mailbox_begin(m->box);
-    for (size_t i = 0; i < m->n; i++) BT_TRY(receive(m, &m->part[i], err));
+    for (size_t i = 0; i < m->n; i++) BT_TRY(receive_mirrored_part(m, &m->part[i], err));
     for (uint64_t at = sizeof *valid; m->keeper >= 0 && at < m->bytes; at += PIECE) {
         const size_t n = piece_at(at, m->bytes);
         BT_TRY(bt_mailbox_send(m->box, m->keeper, segment + at, n, n, err));

@@ -20,17 +20,17 @@ void ckpt_pair_init(memory_pair *p, const memory_pair_name *name, uint64_t bytes
                  name->world_size, name->layout, name->kind, i);
 }
 
-static uint64_t missing(const memory_segment *s, uint64_t bytes) {
+static uint64_t missing_bytes(const memory_segment *s, uint64_t bytes) {
     struct stat st;
     return stat(s->path, &st) == 0 && (uint64_t)st.st_size == bytes ? 0 : bytes;
 }
 
 uint64_t ckpt_pair_missing(const memory_pair *p) {
-    return missing(&p->seg[0], p->bytes) + missing(&p->seg[1], p->bytes);
+    return missing_bytes(&p->seg[0], p->bytes) + missing_bytes(&p->seg[1], p->bytes);
 }
 
 bt_code ckpt_segment_take(memory_segment *s, uint64_t bytes, bt_err *err) {
-    const bool there = missing(s, bytes) == 0;
+    const bool there = missing_bytes(s, bytes) == 0;
     int fd = open(s->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", s->path);
     s->made = !there;

@@ -169,7 +169,8 @@ typedef struct memory_source {
     const memory_segments *all;
 } memory_source;
 
-static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out, bt_err *err) {
+static bt_code read_memory_section(ckpt_source *from, const ckpt_section *s, void *out,
+                                   bt_err *err) {
     const memory_source *m = (const memory_source *)from; /* its first member */
     const size_t bytes = s->head.count * s->head.elem_bytes;
     memcpy(out, m->all->at[s->file].at + s->data_offset, bytes);
@@ -180,8 +181,8 @@ static bt_code read_section(ckpt_source *from, const ckpt_section *s, void *out,
     return BT_OK;
 }
 
-static void put_sections(ckpt_source *to, const memory_head *h, const section_head *table,
-                         uint32_t file) {
+static void add_memory_sections(ckpt_source *to, const memory_head *h, const section_head *table,
+                                uint32_t file) {
     uint64_t at = memory_data_begin(h->n_sections);
     for (size_t k = 0; k < h->n_sections; at = memory_next(at, &table[k]), k++)
         to->sections[to->n++] = (ckpt_section){.head = table[k], .data_offset = at, .file = file};
@@ -193,16 +194,16 @@ static bt_code take_sections(ckpt_source *to, size_t n, bt_err *err) {
 }
 
 /* each part once */
-static bool counts(const memory_segments *all, size_t i, const bt_memory_id *id) {
+static bool is_first_of_part(const memory_segments *all, size_t i, const bt_memory_id *id) {
     const memory_head *h = memory_head_of(&all->at[i]);
     return ckpt_memory_is_of(h, id) && ckpt_memory_part(all, id, h->rank) == &all->at[i];
 }
 
-static bt_code collect(memory_source *m, const bt_memory_id *id, bool some, bt_err *err) {
+static bt_code collect_segments(memory_source *m, const bt_memory_id *id, bool some, bt_err *err) {
     size_t n = 0, found = 0;
     uint32_t world = 0;
     for (size_t i = 0; i < m->all->n; i++) {
-        if (!counts(m->all, i, id)) continue;
+        if (!is_first_of_part(m->all, i, id)) continue;
         const memory_head *h = memory_head_of(&m->all->at[i]);
         n += h->n_sections;
         world = h->world_size;
@@ -214,10 +215,10 @@ static bt_code collect(memory_source *m, const bt_memory_id *id, bool some, bt_e
                        m->from.name, found, world, (long long)id->step);
     BT_TRY(take_sections(&m->from, n, err));
     for (size_t i = 0; i < m->all->n; i++) {
-        if (!counts(m->all, i, id)) continue;
+        if (!is_first_of_part(m->all, i, id)) continue;
         const memory_head *h = memory_head_of(&m->all->at[i]);
-        put_sections(&m->from, h, (const section_head *)(m->all->at[i].at + sizeof *h),
-                     (uint32_t)i);
+        add_memory_sections(&m->from, h, (const section_head *)(m->all->at[i].at + sizeof *h),
+                            (uint32_t)i);
     }
     ckpt_source_sort(&m->from);
     return BT_OK;
@@ -228,7 +229,7 @@ bt_code ckpt_memory_touches(const memory_head *h, const section_head *table,
     ckpt_source s = {0};
     *touches = false;
     BT_TRY(take_sections(&s, h->n_sections, err));
-    put_sections(&s, h, table, 0);
+    add_memory_sections(&s, h, table, 0);
     ckpt_source_sort(&s);
     for (size_t i = 0; i < n && !*touches; i++) *touches = ckpt_source_touches(&s, &slices[i]);
     ckpt_source_release(&s);
@@ -237,8 +238,8 @@ bt_code ckpt_memory_touches(const memory_head *h, const section_head *table,
 
 bt_code ckpt_memory_load(const memory_segments *all, const char *name, const bt_memory_id *id,
                          const bt_ckpt_slice *slices, size_t n, bool some, bt_err *err) {
-    memory_source m = {.from = {.name = name, .read = read_section}, .all = all};
-    bt_code code = collect(&m, id, some, err);
+    memory_source m = {.from = {.name = name, .read = read_memory_section}, .all = all};
+    bt_code code = collect_segments(&m, id, some, err);
     for (size_t i = 0; i < n && code == BT_OK; i++)
         code = ckpt_source_fill(&m.from, &slices[i], err);
     ckpt_source_release(&m.from);
@@ -256,7 +257,7 @@ bt_code bt_memory_state_load(const char *dir, const bt_memory_id *id, const bt_c
 
 /* ---- removal --------------------------------------------------------------------------------- */
 
-static void drop(const char *dir, int64_t below) {
+static void drop_older_states(const char *dir, int64_t below) {
     char path[PATH_MAX];
     DIR *d = opendir(dir);
     if (!d) return;
@@ -274,5 +275,5 @@ static void drop(const char *dir, int64_t below) {
     closedir(d);
 }
 
-void bt_memory_state_drop(const char *dir) { drop(dir, INT64_MAX); }
-void ckpt_memory_drop_older(const char *dir, int64_t attempt) { drop(dir, attempt); }
+void bt_memory_state_drop(const char *dir) { drop_older_states(dir, INT64_MAX); }
+void ckpt_memory_drop_older(const char *dir, int64_t attempt) { drop_older_states(dir, attempt); }

@@ -3,7 +3,7 @@
 
 #include "engine/parallel/mpi/comm.h"
 
-static int ranks_of(int host, int size) {
+static int ranks_of_host(int host, int size) {
     int n = 0;
     for (int r = 0; r < size; r++) n += bt_comm_host(r) == host;
     return n;
@@ -31,7 +31,7 @@ int bt_memory_keeper(int rank, int size) {
     const int mine = bt_comm_host(rank);
     if (mine == bt_comm_host(0)) return -1;
     const int next = bt_memory_neighbour(mine, 1, size);
-    int place = index_on_host(rank) % ranks_of(next, size);
+    int place = index_on_host(rank) % ranks_of_host(next, size);
     for (int r = 0; r < size; r++)
         if (bt_comm_host(r) == next && place-- == 0) return r;
     return -1;
@@ -40,6 +40,7 @@ int bt_memory_keeper(int rank, int size) {
 int bt_memory_kept(int rank, int size) {
     const int mine = bt_comm_host(rank), from = bt_memory_neighbour(mine, -1, size);
     if (from == mine || from == bt_comm_host(0)) return 0;
-    const int n = ranks_of(from, size), sharers = ranks_of(mine, size), place = index_on_host(rank);
+    const int n = ranks_of_host(from, size), sharers = ranks_of_host(mine, size),
+              place = index_on_host(rank);
     return n > place ? (n - place + sharers - 1) / sharers : 0;
 }

@@ -33,7 +33,7 @@ void bt_memory_found_close(bt_memory_found *f) {
 
 /* ---- copies for other hosts -------------------------------------------------------------------- */
 
-static bt_code take_room(memory_mapped *s, bt_err *err) {
+static bt_code allocate_mapped_state(memory_mapped *s, bt_err *err) {
     void *at = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED)
         return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the state of the first host",
@@ -48,7 +48,7 @@ static bt_code copy_segment(bt_memory_found *f, bt_comm *c, memory_mapped s, bt_
     uint64_t bytes = s.bytes;
     BT_TRY(bt_broadcast(c, &bytes, sizeof bytes, 0, err));
     s.bytes = bytes;
-    bt_code code = bt_agree(c, gives ? BT_OK : take_room(&s, err), err);
+    bt_code code = bt_agree(c, gives ? BT_OK : allocate_mapped_state(&s, err), err);
     for (size_t at = 0; at < s.bytes && code == BT_OK; at += PIECE)
         code = bt_broadcast(c, (void *)(uintptr_t)(s.at + at),
                             s.bytes - at < PIECE ? s.bytes - at : PIECE, 0, err);
@@ -63,7 +63,7 @@ static bt_code copy_segment(bt_memory_found *f, bt_comm *c, memory_mapped s, bt_
     return code;
 }
 
-static bt_code copy_all(bt_memory_found *f, bt_comm *c, bt_err *err) {
+static bt_code copy_found_states(bt_memory_found *f, bt_comm *c, bt_err *err) {
     const bool gives = bt_comm_rank(c) == 0;
     int64_t n = 0;
     for (size_t i = 0; gives && i < f->all.n; i++)
@@ -78,12 +78,12 @@ static bt_code copy_all(bt_memory_found *f, bt_comm *c, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code share(bt_memory_found *f, bt_comm *world, bt_err *err) {
+static bt_code share_found_states(bt_memory_found *f, bt_comm *world, bt_err *err) {
     bt_comm *c = NULL;
     const int rank = bt_comm_rank(world);
     const bool takes_part = rank == 0 || !bt_memory_is_here(rank);
     BT_TRY(bt_comm_split(&c, world, takes_part, rank, err));
-    const bt_code code = takes_part ? copy_all(f, c, err) : BT_OK;
+    const bt_code code = takes_part ? copy_found_states(f, c, err) : BT_OK;
     bt_comm_free(c);
     return bt_agree(world, code, err);
 }
@@ -122,7 +122,7 @@ static bt_code agree_on_state(bt_memory_found *f, bt_err *err) {
 }
 
 /* Broadcasts the metadata of the state, which is the same in every part, from the part of rank 0. */
-static bt_code describe(const bt_memory_found *f, bt_ckpt_meta *meta, bt_err *err) {
+static bt_code broadcast_state_meta(const bt_memory_found *f, bt_ckpt_meta *meta, bt_err *err) {
     bt_memory_id id;
     memory_head h;
     if (bt_comm_rank(f->world) == 0)
@@ -145,8 +145,9 @@ bt_code bt_memory_found_open(bt_memory_found **out, const char *dir, bt_comm *wo
     }
     if (code == BT_OK && f->spread && !bt_memory_is_here(bt_comm_rank(world)))
         ckpt_memory_open(&f->all, dir);
-    if (code == BT_OK && !f->spread && !bt_memory_all_here(world)) code = share(f, world, err);
-    if (code == BT_OK) code = describe(f, meta, err);
+    if (code == BT_OK && !f->spread && !bt_memory_all_here(world))
+        code = share_found_states(f, world, err);
+    if (code == BT_OK) code = broadcast_state_meta(f, meta, err);
     if (code == BT_OK) {
         *id = f->id;
         return BT_OK;

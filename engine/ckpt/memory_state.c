@@ -34,16 +34,16 @@ struct bt_memory_state {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-static uint64_t longest(const bt_ckpt_slice *s) {
+static uint64_t longest_slice(const bt_ckpt_slice *s) {
     const uint64_t most = MEMORY_SECTION_ELEMS;
     if (s->width == 0) return most;
     return most / s->width > 0 ? most / s->width * s->width : s->width;
 }
 
-static size_t count_sections(const bt_ckpt_slice *slices, size_t n) {
+static size_t count_memory_sections(const bt_ckpt_slice *slices, size_t n) {
     size_t sections = 0;
     for (size_t i = 0; i < n; i++)
-        sections += (slices[i].count + longest(&slices[i]) - 1) / longest(&slices[i]);
+        sections += (slices[i].count + longest_slice(&slices[i]) - 1) / longest_slice(&slices[i]);
     return sections;
 }
 
@@ -53,7 +53,7 @@ size_t bt_memory_state_bytes(size_t data, size_t n) {
 }
 
 static bt_code make_table(bt_memory_state *m, const bt_ckpt_slice *slices, size_t n, bt_err *err) {
-    m->n = count_sections(slices, n);
+    m->n = count_memory_sections(slices, n);
     m->table = calloc(m->n + 1, sizeof *m->table);
     m->from = calloc(m->n + 1, sizeof *m->from);
     m->to = calloc(m->n + 1, sizeof *m->to);
@@ -68,7 +68,7 @@ static bt_code make_table(bt_memory_state *m, const bt_ckpt_slice *slices, size_
             strlen(s->state) >= sizeof m->table->state)
             return bt_fail(err, BT_ARG, "tensor name '%s' or state '%s' is too long", s->tensor,
                            s->state);
-        for (uint64_t done = 0, most = longest(s); done < s->count; done += most, k++) {
+        for (uint64_t done = 0, most = longest_slice(s); done < s->count; done += most, k++) {
             section_head *h = &m->table[k];
             h->magic = CKPT_SECTION_MAGIC;
             h->elem_bytes = (uint16_t)elem;

@@ -299,7 +299,7 @@ bt_code ckpt_save_commit(ckpt_save *s, bt_err *err) {
 /* ---- room -------------------------------------------------------------------------------------- */
 
 /* True if the disk has room for one more checkpoint as large as the newest, or if this cannot be determined. */
-static bool has_room(const char *dir, uint64_t bytes) {
+static bool disk_has_room(const char *dir, uint64_t bytes) {
     enum { SLACK = 256 << 10 }; /* blocks that are not full, folders */
     struct statvfs v;
     return statvfs(dir, &v) != 0 || (uint64_t)v.f_bavail * v.f_frsize >= bytes + bytes / 64 + SLACK;
@@ -319,7 +319,7 @@ static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
         ckpt_manifest_read(path, &m, NULL) != BT_OK)
         return 0;
     uint64_t bytes = data_bytes(&m);
-    if (!has_room(dir, bytes)) /* otherwise the read-back would be wasted */
+    if (!disk_has_room(dir, bytes)) /* otherwise the read-back would be wasted */
         for (size_t i = 0; bytes && i < m.n_files; i++)
             if (ckpt_file_verify(path, &m.files[i], m.generation, m.meta.step, NULL) != BT_OK)
                 bytes = 0;
@@ -330,7 +330,7 @@ static uint64_t verified_bytes(const char *dir, const ckpt_entry *newest) {
 /* If the disk has no room for another checkpoint, removes older ones, the oldest first, except the best and the
  * newest, which is read back whole first. Otherwise a run whose disk holds exactly ckpt.keep checkpoints could
  * never save again. Returns the number removed. */
-static int make_room(const char *dir) {
+static int remove_older_checkpoints(const char *dir) {
     char best[64];
     ckpt_list list;
     int removed = 0;
@@ -339,7 +339,7 @@ static int make_room(const char *dir) {
     size_t newest = 0;
     while (newest < list.n && !list.entries[newest].readable) newest++;
     const uint64_t bytes = newest < list.n ? verified_bytes(dir, &list.entries[newest]) : 0;
-    for (size_t i = list.n; bytes && i-- > newest + 1 && !has_room(dir, bytes);) {
+    for (size_t i = list.n; bytes && i-- > newest + 1 && !disk_has_room(dir, bytes);) {
         char path[PATH_MAX];
         const ckpt_entry *old = &list.entries[i];
         if (!old->committed || strcmp(old->name, best) == 0 ||
@@ -370,7 +370,7 @@ bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err
 bt_code ckpt_save_make_folder(ckpt_save *s, bt_err *err) {
     BT_TRY(ckpt_mkdirs(s->job.dir, err));
     BT_TRY(check_fence(s->job.dir, s->job.meta->attempt, NULL, err));
-    s->replaced = make_room(s->job.dir);
+    s->replaced = remove_older_checkpoints(s->job.dir);
     return ckpt_mkdirs(s->folder, err);
 }
 

@@ -43,18 +43,18 @@ struct bt_ckpt_async {
 
 /* ---- the copy ---------------------------------------------------------------------------------- */
 
-static size_t slice_bytes(const bt_ckpt_slice *s) {
+static size_t async_slice_bytes(const bt_ckpt_slice *s) {
     const size_t n = s->count * bt_ckpt_type_bytes(s->type);
     return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 size_t bt_ckpt_copy_bytes(const bt_ckpt_slice *slices, size_t n) {
     size_t sum = 0;
-    for (size_t i = 0; i < n; i++) sum += slice_bytes(&slices[i]);
+    for (size_t i = 0; i < n; i++) sum += async_slice_bytes(&slices[i]);
     return sum;
 }
 
-static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
+static void copy_slice_range(void *ctx, int thread, size_t begin, size_t end) {
     const copy_piece *pieces = ctx;
     (void)thread;
     for (size_t i = begin; i < end; i++)
@@ -66,7 +66,7 @@ static size_t pieces_of(const bt_ckpt_slice *s) {
 }
 
 /* slices[i].data becomes the copy */
-static bt_code copy(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt_err *err) {
+static bt_code copy_slices(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt_err *err) {
     size_t count = 0, k = 0;
     unsigned char *to = a->room;
     if (bt_ckpt_copy_bytes(slices, n) > a->room_bytes)
@@ -81,9 +81,9 @@ static bt_code copy(bt_ckpt_async *a, bt_ckpt_slice *slices, size_t n, bt_err *e
             pieces[k++] = (copy_piece){to + at, (const unsigned char *)slices[i].data + at,
                                        bytes - at < PIECE ? bytes - at : PIECE};
         slices[i].data = to;
-        to += slice_bytes(&slices[i]);
+        to += async_slice_bytes(&slices[i]);
     }
-    bt_parallel_for(count, 1, copy_range, pieces);
+    bt_parallel_for(count, 1, copy_slice_range, pieces);
     free(pieces);
     return BT_OK;
 }
@@ -108,12 +108,12 @@ bt_code bt_ckpt_async_create(bt_ckpt_async **out, size_t bytes, bt_err *err) {
     return BT_OK;
 }
 
-static void join(bt_ckpt_async *a) {
+static void join_stage(bt_ckpt_async *a) {
     if (a->started) pthread_join(a->thread, NULL);
     a->started = false;
 }
 
-static void over(bt_ckpt_async *a, bt_code code) {
+static void finish_async_save(bt_ckpt_async *a, bt_code code) {
     ckpt_save_end(&a->save, code);
     bt_ckpt_meta_release(&a->meta);
     memset(&a->meta, 0, sizeof a->meta);
@@ -124,10 +124,10 @@ static void over(bt_ckpt_async *a, bt_code code) {
 
 void bt_ckpt_async_destroy(bt_ckpt_async *a) {
     if (!a) return;
-    join(a);
+    join_stage(a);
     if (a->at != IDLE) { /* without communication: other ranks may be gone */
         a->save.made = false;
-        over(a, BT_STOPPED);
+        finish_async_save(a, BT_STOPPED);
     }
     if (a->room) munmap(a->room, a->room_bytes ? a->room_bytes : 1);
     free(a);
@@ -136,7 +136,7 @@ void bt_ckpt_async_destroy(bt_ckpt_async *a) {
 /* ---- stages ------------------------------------------------------------------------------------ */
 
 /* this rank's part of the stage */
-static bt_code work(bt_ckpt_async *a, bt_err *err) {
+static bt_code run_stage(bt_ckpt_async *a, bt_err *err) {
     const bool first = a->save.rank == 0;
     switch (a->at) {
     case MAKING: return first ? ckpt_save_make_folder(&a->save, err) : BT_OK;
@@ -147,10 +147,10 @@ static bt_code work(bt_ckpt_async *a, bt_err *err) {
     return BT_OK;
 }
 
-static void *in_thread(void *arg) {
+static void *async_save_thread(void *arg) {
     bt_ckpt_async *a = arg;
     (void)setpriority(PRIO_PROCESS, (id_t)gettid(), WRITER_NICE);
-    a->code = work(a, &a->err);
+    a->code = run_stage(a, &a->err);
     a->cpu_ns += bt_thread_cpu_ns();
     atomic_store_explicit(&a->busy, false, memory_order_release);
     return NULL;
@@ -166,33 +166,34 @@ static void begin_stage(bt_ckpt_async *a, stage at) {
     atomic_store(&a->busy, true);
     sigfillset(&all); /* signals belong to the other threads */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    a->started = pthread_create(&a->thread, NULL, in_thread, a) == 0;
+    a->started = pthread_create(&a->thread, NULL, async_save_thread, a) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (a->started) return;
-    a->code = work(a, &a->err);
+    a->code = run_stage(a, &a->err);
     atomic_store(&a->busy, false);
 }
 
-static bt_code take(bt_ckpt_async *a, const bt_ckpt_job *job, bt_ckpt_meta *meta, bt_err *err) {
+static bt_code start_async_save(bt_ckpt_async *a, const bt_ckpt_job *job, bt_ckpt_meta *meta,
+                                bt_err *err) {
     a->slices = calloc(job->n + 1, sizeof *a->slices);
     if (!a->slices)
         return bt_fail(err, BT_NOMEM, "cannot take memory for a list of %zu slices", job->n);
     memcpy(a->slices, job->slices, job->n * sizeof *a->slices);
     a->meta = *meta;
     memset(meta, 0, sizeof *meta);
-    return copy(a, a->slices, job->n, err);
+    return copy_slices(a, a->slices, job->n, err);
 }
 
 bt_code bt_ckpt_async_start(bt_ckpt_async *a, bt_comm *c, const bt_ckpt_job *job,
                             bt_ckpt_meta *meta, bt_err *err) {
     assert(a->at == IDLE);
-    bt_code code = bt_agree(c, take(a, job, meta, err), err);
+    bt_code code = bt_agree(c, start_async_save(a, job, meta, err), err);
     bt_ckpt_job mine = *job;
     mine.meta = &a->meta;
     mine.slices = a->slices;
     if (code == BT_OK) code = ckpt_save_begin(&a->save, c, &mine, err);
     if (code != BT_OK) {
-        over(a, code);
+        finish_async_save(a, code);
         return code;
     }
     a->cpu_ns = 0;
@@ -208,7 +209,7 @@ bool bt_ckpt_async_busy(bt_ckpt_async *a) {
 
 bt_code bt_ckpt_async_advance(bt_ckpt_async *a, bool *finished, bt_ckpt_saved *out, bt_err *err) {
     *finished = false;
-    join(a);
+    join_stage(a);
     bt_code code = a->code;
     if (code != BT_OK && err) *err = a->err;
     switch (a->at) {
@@ -228,6 +229,6 @@ bt_code bt_ckpt_async_advance(bt_ckpt_async *a, bool *finished, bt_ckpt_saved *o
         if (*finished && out) out->cpu_ns = a->cpu_ns;
         break;
     }
-    if (code != BT_OK || *finished) over(a, code);
+    if (code != BT_OK || *finished) finish_async_save(a, code);
     return code;
 }

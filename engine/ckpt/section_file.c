@@ -75,7 +75,7 @@ bool ckpt_form_of(uint32_t type, bt_moment_form *form) {
 }
 
 /* slices are cut into sections */
-static uint64_t count_sections(const bt_ckpt_slice *slices, size_t n, uint64_t *data_bytes) {
+static uint64_t count_file_sections(const bt_ckpt_slice *slices, size_t n, uint64_t *data_bytes) {
     uint64_t sections = 0;
     *data_bytes = 0;
     for (size_t i = 0; i < n; i++) {
@@ -109,7 +109,7 @@ typedef struct out_file {
     unsigned char *made; /* a section that a slice produces; on first need */
 } out_file;
 
-static bt_code put(out_file *o, const void *data, size_t n, bt_err *err) {
+static bt_code write_out_bytes(out_file *o, const void *data, size_t n, bt_err *err) {
     BT_TRY(ckpt_write_all(o->fd, data, n, o->at, o->path, err));
     XXH3_128bits_update(o->hash, data, n);
     o->at += n;
@@ -130,7 +130,7 @@ static bt_code section_data(out_file *o, const bt_ckpt_job *job, const bt_ckpt_s
     return job->produce(job->produce_ctx, s, s->first + done, count, o->made, err);
 }
 
-static bt_code put_sections(out_file *o, const bt_ckpt_job *job, uint64_t *index, bt_err *err) {
+static bt_code write_sections(out_file *o, const bt_ckpt_job *job, uint64_t *index, bt_err *err) {
     size_t at = 0;
     for (size_t i = 0; i < job->n; i++) {
         const bt_ckpt_slice *s = &job->slices[i];
@@ -153,8 +153,8 @@ static bt_code put_sections(out_file *o, const bt_ckpt_job *job, uint64_t *index
             h.data_hash = XXH3_64bits(data, h.count * elem);
             h.self_hash = seal64(&h, sizeof h);
             index[at++] = o->at;
-            BT_TRY(put(o, &h, sizeof h, err));
-            BT_TRY(put(o, data, h.count * elem, err));
+            BT_TRY(write_out_bytes(o, &h, sizeof h, err));
+            BT_TRY(write_out_bytes(o, data, h.count * elem, err));
         }
     }
     return BT_OK;
@@ -176,8 +176,8 @@ static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, const 
     head.file_bytes = f->bytes;
     head.step = job->meta->step;
     head.self_hash = seal64(&head, sizeof head);
-    BT_TRY(put(o, &head, sizeof head, err));
-    BT_TRY(put_sections(o, job, index, err));
+    BT_TRY(write_out_bytes(o, &head, sizeof head, err));
+    BT_TRY(write_sections(o, job, index, err));
     file_foot foot;
     memset(&foot, 0, sizeof foot);
     memcpy(foot.magic, CKPT_FOOT_MAGIC, 8);
@@ -186,8 +186,8 @@ static bt_code write_body(out_file *o, ckpt_file *f, uint64_t generation, const 
     foot.n_sections = f->n_sections;
     foot.index_hash = XXH3_64bits(index, f->n_sections * sizeof *index);
     foot.self_hash = seal64(&foot, sizeof foot);
-    BT_TRY(put(o, index, f->n_sections * sizeof *index, err));
-    BT_TRY(put(o, &foot, sizeof foot, err));
+    BT_TRY(write_out_bytes(o, index, f->n_sections * sizeof *index, err));
+    BT_TRY(write_out_bytes(o, &foot, sizeof foot, err));
     hex128(f->hash, XXH3_128bits_digest(o->hash));
     return BT_OK;
 }
@@ -201,7 +201,7 @@ bt_code ckpt_file_write(const char *folder, ckpt_file *f, uint64_t generation,
     snprintf(tmp, sizeof tmp, "%s/%s.tmp", folder, f->name);
     for (size_t i = 0; i < job->n; i++) BT_TRY(check_slice(job, &job->slices[i], err));
     uint64_t data_bytes;
-    f->n_sections = count_sections(job->slices, job->n, &data_bytes);
+    f->n_sections = count_file_sections(job->slices, job->n, &data_bytes);
     f->bytes = sizeof(file_head) + f->n_sections * (sizeof(section_head) + 8) + data_bytes +
                sizeof(file_foot);
 
@@ -252,8 +252,8 @@ done:
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bt_code read_head(int fd, const char *path, const ckpt_file *f, uint64_t generation,
-                         int64_t step, bt_err *err) {
+static bt_code read_section_file_head(int fd, const char *path, const ckpt_file *f,
+                                      uint64_t generation, int64_t step, bt_err *err) {
     struct stat st;
     if (fstat(fd, &st) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot stat '%s'", path);
     if (!S_ISREG(st.st_mode)) return bt_fail(err, BT_FORMAT, "'%s' is not a regular file", path);
@@ -286,8 +286,8 @@ static bt_code read_head(int fd, const char *path, const ckpt_file *f, uint64_t 
     return BT_OK;
 }
 
-static bt_code read_index(int fd, const char *path, const ckpt_file *f, uint64_t **index,
-                          uint64_t *index_offset, bt_err *err) {
+static bt_code read_section_index(int fd, const char *path, const ckpt_file *f, uint64_t **index,
+                                  uint64_t *index_offset, bt_err *err) {
     file_foot foot;
     BT_TRY(ckpt_read_all(fd, &foot, sizeof foot, f->bytes - sizeof foot, path, err));
     if (memcmp(foot.magic, CKPT_FOOT_MAGIC, 8) != 0 || foot.self_hash != seal64(&foot, sizeof foot))
@@ -355,8 +355,8 @@ bt_code ckpt_file_open(const char *folder, const ckpt_file *f, uint64_t generati
                              "cannot open '%s'", path);
     uint64_t *index = NULL, index_offset = 0;
     ckpt_section *list = NULL;
-    bt_code code = read_head(fd, path, f, generation, step, err);
-    if (code == BT_OK) code = read_index(fd, path, f, &index, &index_offset, err);
+    bt_code code = read_section_file_head(fd, path, f, generation, step, err);
+    if (code == BT_OK) code = read_section_index(fd, path, f, &index, &index_offset, err);
     if (code == BT_OK && sections) {
         list = calloc(f->n_sections + 1, sizeof *list);
         code = list ? read_sections(fd, path, f, index, index_offset, list, err)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int by_place(const void *a, const void *b) {
+static int by_section_place(const void *a, const void *b) {
     const section_head *x = &((const ckpt_section *)a)->head, *y = &((const ckpt_section *)b)->head;
     int d = strcmp(x->tensor, y->tensor);
     if (d == 0) d = strcmp(x->state, y->state);
@@ -13,7 +13,7 @@ static int by_place(const void *a, const void *b) {
 }
 
 void ckpt_source_sort(ckpt_source *s) {
-    if (s->n > 1) qsort(s->sections, s->n, sizeof *s->sections, by_place);
+    if (s->n > 1) qsort(s->sections, s->n, sizeof *s->sections, by_section_place);
 }
 
 void ckpt_source_release(ckpt_source *s) {
@@ -27,7 +27,7 @@ static size_t lower_bound(const ckpt_source *r, const ckpt_section *key) {
     size_t lo = 0, hi = r->n;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        if (by_place(&r->sections[mid], key) < 0)
+        if (by_section_place(&r->sections[mid], key) < 0)
             lo = mid + 1;
         else
             hi = mid;
@@ -45,7 +45,7 @@ static rows rows_of(uint64_t first, uint64_t count, uint32_t width, uint32_t str
 }
 
 /* Finds the run that holds element `at`, or the next one: its beginning in the tensor and in the data. */
-static bool run_at(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
+static bool find_element_run(const rows *x, uint64_t at, uint64_t *begin, uint64_t *data) {
     uint64_t row = at <= x->first || x->width == 0 ? 0 : (at - x->first) / x->stride;
     if (row * x->stride + x->first + x->width <= at) row++;
     *begin = x->first + row * x->stride;
@@ -67,8 +67,8 @@ static bool copying_of(copying *c, uint32_t to, uint32_t from) {
     return !c->convert || (ckpt_form_of(to, &c->to) && ckpt_form_of(from, &c->from));
 }
 
-static void copy(const copying *c, unsigned char *to, uint64_t at, const unsigned char *from,
-                 uint64_t from_at, uint64_t n) {
+static void copy_elements(const copying *c, unsigned char *to, uint64_t at,
+                          const unsigned char *from, uint64_t from_at, uint64_t n) {
     to += at * c->to_bytes;
     from += from_at * c->from_bytes;
     if (c->convert)
@@ -78,15 +78,15 @@ static void copy(const copying *c, unsigned char *to, uint64_t at, const unsigne
 }
 
 /* Copies the common elements (from NULL: only counts); returns their number. */
-static uint64_t common(const rows *want, unsigned char *to, const rows *have,
-                       const unsigned char *from, const copying *how) {
+static uint64_t copy_common_elements(const rows *want, unsigned char *to, const rows *have,
+                                     const unsigned char *from, const copying *how) {
     uint64_t at = want->first > have->first ? want->first : have->first, n = 0, w, wd, h, hd;
-    while (run_at(want, at, &w, &wd) && run_at(have, at, &h, &hd)) {
+    while (find_element_run(want, at, &w, &wd) && find_element_run(have, at, &h, &hd)) {
         uint64_t begin = w > h ? w : h,
                  end = w + want->width < h + have->width ? w + want->width : h + have->width;
         if (begin < at) begin = at;
         if (begin < end) {
-            if (from) copy(how, to, wd + (begin - w), from, hd + (begin - h), end - begin);
+            if (from) copy_elements(how, to, wd + (begin - w), from, hd + (begin - h), end - begin);
             n += end - begin;
         }
         at = end > at ? end : begin; /* apart: on to where the later one begins */
@@ -95,7 +95,7 @@ static uint64_t common(const rows *want, unsigned char *to, const rows *have,
 }
 
 /* Makes a key that sorts before all sections of the slice's tensor and state; false: no section has such a name. */
-static bool key_of(const bt_ckpt_slice *w, ckpt_section *key) {
+static bool first_section_key(const bt_ckpt_slice *w, ckpt_section *key) {
     memset(key, 0, sizeof *key);
     if (strlen(w->tensor) >= sizeof key->head.tensor || strlen(w->state) >= sizeof key->head.state)
         return false;
@@ -110,19 +110,19 @@ static bool is_of(const ckpt_section *s, const bt_ckpt_slice *w) {
 
 bool ckpt_source_touches(const ckpt_source *r, const bt_ckpt_slice *w) {
     ckpt_section key;
-    if (!key_of(w, &key)) return false;
+    if (!first_section_key(w, &key)) return false;
     const rows want = rows_of(w->first, w->count, w->width, w->stride);
     for (size_t i = lower_bound(r, &key); i < r->n && is_of(&r->sections[i], w); i++) {
         const section_head *h = &r->sections[i].head;
         const rows have = rows_of(h->first, h->count, h->width, h->stride);
-        if (common(&want, NULL, &have, NULL, NULL) > 0) return true;
+        if (copy_common_elements(&want, NULL, &have, NULL, NULL) > 0) return true;
     }
     return false;
 }
 
 bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
     ckpt_section key;
-    if (!key_of(w, &key))
+    if (!first_section_key(w, &key))
         return bt_fail(err, BT_ARG, "tensor name '%s' is too long for a checkpoint", w->tensor);
     const rows want = rows_of(w->first, w->count, w->width, w->stride);
     const size_t elem = bt_ckpt_type_bytes(w->type);
@@ -145,7 +145,7 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
                 w->tensor, r->name, (unsigned long long)s->head.tensor_elems,
                 (unsigned long long)w->tensor_elems);
         const rows have = rows_of(s->head.first, s->head.count, s->head.width, s->head.stride);
-        if (common(&want, NULL, &have, NULL, &how) == 0) continue;
+        if (copy_common_elements(&want, NULL, &have, NULL, &how) == 0) continue;
         if (!how.convert && !w->width && !s->head.width && have.first >= want.first &&
             have.first + have.count <= want.first + want.count) {
             BT_TRY(r->read(r, s, data + (have.first - want.first) * elem, err));
@@ -161,7 +161,7 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
             r->in_scratch = i;
             r->holds_any = true;
         }
-        filled += common(&want, data, &have, r->scratch, &how);
+        filled += copy_common_elements(&want, data, &have, r->scratch, &how);
     }
     if (!known && w->optional) {
         memset(data, 0, w->count * elem);

@@ -39,31 +39,31 @@ void bt_slices_release(bt_slices *l) {
 /* ---- values ---------------------------------------------------------------------------------- */
 
 /* a bt_state_values is a jansson object, or NULL */
-static const json_t *value_of(const bt_state_values *v, const char *key) {
+static const json_t *state_value(const bt_state_values *v, const char *key) {
     return json_object_get((const json_t *)v, key);
 }
 
 int64_t bt_state_int(const bt_state_values *v, const char *key, int64_t otherwise) {
-    const json_t *x = value_of(v, key);
+    const json_t *x = state_value(v, key);
     return json_is_integer(x) ? (int64_t)json_integer_value(x) : otherwise;
 }
 
 bool bt_state_bool(const bt_state_values *v, const char *key, bool otherwise) {
-    const json_t *x = value_of(v, key);
+    const json_t *x = state_value(v, key);
     return json_is_boolean(x) ? json_is_true(x) : otherwise;
 }
 
 double bt_state_real(const bt_state_values *v, const char *key, double otherwise) {
-    const json_t *x = value_of(v, key);
+    const json_t *x = state_value(v, key);
     return json_is_number(x) ? json_number_value(x) : otherwise;
 }
 
 const char *bt_state_text(const bt_state_values *v, const char *key) {
-    return json_string_value(value_of(v, key));
+    return json_string_value(state_value(v, key));
 }
 
 size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, size_t most) {
-    const json_t *list = value_of(v, key);
+    const json_t *list = state_value(v, key);
     const size_t all = json_array_size(list), n = all < most ? all : most;
     for (size_t i = 0; i < n; i++) {
         const json_t *x = json_array_get(list, all - n + i);
@@ -74,7 +74,7 @@ size_t bt_state_ints(const bt_state_values *v, const char *key, int64_t *out, si
 }
 
 size_t bt_state_count(const bt_state_values *v, const char *key) {
-    return json_array_size(value_of(v, key));
+    return json_array_size(state_value(v, key));
 }
 
 double bt_ckpt_state_real(const bt_ckpt_meta *m, const char *row, const char *key,

@@ -30,7 +30,7 @@ static void use_idle_io_class(void) {
     (void)syscall(SYS_ioprio_set, WHO_THREAD, 0, CLASS_IDLE << CLASS_SHIFT);
 }
 
-static bt_code read_all(bt_ckpt_reread *c, bt_err *err) {
+static bt_code reread_all_files(bt_ckpt_reread *c, bt_err *err) {
     ckpt_manifest m;
     memset(&m, 0, sizeof m);
     BT_TRY(ckpt_manifest_read(c->path, &m, err));
@@ -44,11 +44,11 @@ static bt_code read_all(bt_ckpt_reread *c, bt_err *err) {
     return code;
 }
 
-static void *in_thread(void *arg) {
+static void *reread_thread(void *arg) {
     bt_ckpt_reread *c = arg;
     const int64_t began = bt_now_ns();
     use_idle_io_class();
-    c->found.code = read_all(c, &c->found.err);
+    c->found.code = reread_all_files(c, &c->found.err);
     c->found.took_s = (double)(bt_now_ns() - began) / 1e9;
     atomic_store_explicit(&c->over, true, memory_order_release);
     return NULL;
@@ -62,7 +62,7 @@ bt_code bt_ckpt_reread_start(bt_ckpt_reread **out, const char *path, bt_err *err
     snprintf(c->path, sizeof c->path, "%s", path);
     sigfillset(&all); /* signals belong to the other threads */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    const int rc = pthread_create(&c->thread, NULL, in_thread, c);
+    const int rc = pthread_create(&c->thread, NULL, reread_thread, c);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc == 0) return BT_OK;
     free(c);

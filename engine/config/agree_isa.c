@@ -24,14 +24,14 @@ static bt_isa_level processor_level(int rank) {
     return level < found ? level : found;
 }
 
-static bool is_auto(const char *isa) { return !isa[0] || strcmp(isa, "auto") == 0; }
+static bool is_auto_offer(const char *isa) { return !isa[0] || strcmp(isa, "auto") == 0; }
 
 static bt_code make_offer(int rank, const char *isa, offer *o, bt_err *err) {
     memset(o, 0, sizeof *o);
     snprintf(o->isa, sizeof o->isa, "%s", isa);
     gethostname(o->host, sizeof o->host - 1);
     o->processor = o->allowed = processor_level(rank);
-    if (is_auto(isa)) return BT_OK;
+    if (is_auto_offer(isa)) return BT_OK;
     bt_err why = BT_ERR_INIT;
     o->allowed = bt_kernels_level(isa);
     bt_code code = bt_kernels_select(isa, &why);
@@ -108,7 +108,8 @@ static void explain(const offer *all, int n, bt_isa_level job, char *out, size_t
                  set, low, all[low].host, high, bt_kernels_level_isa(all[high].allowed));
 }
 
-static bt_code settle(bt_comm *world, const offer *all, bt_isa_agreement *out, bt_err *err) {
+static bt_code choose_common_isa(bt_comm *world, const offer *all, bt_isa_agreement *out,
+                                 bt_err *err) {
     const int n = bt_comm_size(world);
     const offer *mine = &all[bt_comm_rank(world)];
     bt_isa_level least = BT_LEVEL_COUNT, most = BT_LEVEL_GENERIC;
@@ -122,7 +123,7 @@ static bt_code settle(bt_comm *world, const offer *all, bt_isa_agreement *out, b
     list_processors(all, n, out->processors, sizeof out->processors);
     explain(all, n, job, out->note, sizeof out->note);
     /* A rank keeps its own name of the set if it means the same; avx512-plain may run without VNNI. */
-    const bool keep = most == job || (mine->allowed == job && !is_auto(mine->isa));
+    const bool keep = most == job || (mine->allowed == job && !is_auto_offer(mine->isa));
     if (!keep) snprintf(out->isa, sizeof out->isa, "%s", bt_kernels_level_isa(job));
     out->changed = strcmp(out->isa, mine->isa) != 0;
     return BT_OK;
@@ -136,7 +137,7 @@ bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_
                        : bt_fail(err, BT_NOMEM, "cannot take memory for the ranks' offers");
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
-    if (code == BT_OK) code = settle(world, all, out, err);
+    if (code == BT_OK) code = choose_common_isa(world, all, out, err);
     free(all);
     BT_TRY(code);
     double pays = bt_kernels_int8_attention_pays(out->isa);

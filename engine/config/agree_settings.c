@@ -19,13 +19,13 @@ static void put_hash(int64_t pair[2], const char *text, size_t n) {
     pair[1] = -pair[0];
 }
 
-static bool differs(const int64_t pair[2]) { return pair[0] != -pair[1]; }
+static bool pair_differs(const int64_t pair[2]) { return pair[0] != -pair[1]; }
 
 typedef struct holder { /* a rank and its value */
     char host[BT_HOST_MAX], value[64];
 } holder;
 
-static bt_code name_ranks(const holder *all, int n, const char *what, bt_err *err) {
+static bt_code gather_rank_values(const holder *all, int n, const char *what, bt_err *err) {
     int r = 1;
     while (r < n && strcmp(all[r].value, all[0].value) == 0) r++;
     if (r == n) /* the values differ beyond the stored characters */
@@ -39,14 +39,15 @@ static bt_code name_ranks(const holder *all, int n, const char *what, bt_err *er
 }
 
 /* Reports different values of a setting. Collective. */
-static bt_code refuse(bt_comm *world, const char *what, const char *value, bt_err *err) {
+static bt_code report_unequal_setting(bt_comm *world, const char *what, const char *value,
+                                      bt_err *err) {
     holder mine = {.host = ""}, *all = calloc((size_t)bt_comm_size(world), sizeof *all);
     gethostname(mine.host, sizeof mine.host - 1);
     snprintf(mine.value, sizeof mine.value, "%s", value);
     bt_code code = all ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for the ranks' values");
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_all_gather(world, &mine, sizeof mine, all, err);
-    if (code == BT_OK) code = name_ranks(all, bt_comm_size(world), what, err);
+    if (code == BT_OK) code = gather_rank_values(all, bt_comm_size(world), what, err);
     free(all);
     return code;
 }
@@ -56,7 +57,7 @@ bt_code bt_agree_value(bt_comm *world, const char *what, const char *value, bt_e
     if (bt_comm_size(world) == 1) return BT_OK;
     put_hash(pair, value, strlen(value));
     BT_TRY(bt_all_reduce_i64(world, pair, 2, BT_MAX, err));
-    return differs(pair) ? refuse(world, what, value, err) : BT_OK;
+    return pair_differs(pair) ? report_unequal_setting(world, what, value, err) : BT_OK;
 }
 
 /* Compares version, compiler and the names of all settings: programs that differ here may round differently or have
@@ -89,10 +90,10 @@ bt_code bt_agree_settings(bt_comm *world, const bt_run_cfg *cfg, bt_err *err) {
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_all_reduce_i64(world, &pairs[0][0], 2 * o.n, BT_MAX, err);
     for (size_t i = 0; code == BT_OK && i < o.n; i++) {
-        if (!differs(pairs[i])) continue;
+        if (!pair_differs(pairs[i])) continue;
         bt_text_clear(&value);
         bt_opt_value(&o, i, &value);
-        code = refuse(world, o.table[i].key, bt_text_str(&value), err);
+        code = report_unequal_setting(world, o.table[i].key, bt_text_str(&value), err);
     }
     bt_text_release(&value);
     return code;

@@ -38,7 +38,7 @@ int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size
 /* ---- one candidate --------------------------------------------------------------------------- */
 
 /* Values that depend on the number of ranks are computed again; values computed once for the whole run are kept. */
-static void begin(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
+static void begin_candidate(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *settled) {
     *c = *settled;
     c->launch.ranks = 0;
     c->launch.threads = given->launch.threads;
@@ -50,8 +50,8 @@ static void begin(bt_run_cfg *c, const bt_run_cfg *given, const bt_run_cfg *sett
         snprintf(c->parallel.balance, sizeof c->parallel.balance, "even");
 }
 
-static bt_code resolve(bt_run_cfg *c, const bt_run_cfg *given, int ranks, int64_t micro_batch,
-                       bt_err *err) {
+static bt_code resolve_candidate(bt_run_cfg *c, const bt_run_cfg *given, int ranks,
+                                 int64_t micro_batch, bt_err *err) {
     const int64_t dp = ranks / (c->mesh.tp * c->mesh.pp);
     const bool both = given->mesh.zero > 0 && given->mesh.dp_replicate > 0 &&
                       given->mesh.dp_shard > 1;
@@ -71,13 +71,13 @@ static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, in
     bt_code code = BT_ARG;
     for (int way = chunks[0] > 1 ? 0 : 1; way < 2; way++) {
         for (int pass = given->train.micro_batch ? 0 : 1; pass < 2; pass++) {
-            begin(out, given, settled);
+            begin_candidate(out, given, settled);
             out->mesh.tp = sizes->tp;
             out->mesh.pp = sizes->pp;
             out->parallel.virtual_stages = chunks[way];
             if (sizes->zero >= 0) out->mesh.zero = sizes->zero;
             why = (bt_err)BT_ERR_INIT;
-            code = resolve(out, given, ranks, pass ? 0 : given->train.micro_batch, &why);
+            code = resolve_candidate(out, given, ranks, pass ? 0 : given->train.micro_batch, &why);
             if (code == BT_OK) return BT_OK;
         }
     }

@@ -138,7 +138,7 @@ static bt_code resolve_uneven(bt_run_cfg *c, bt_balance_kind kind, int64_t seque
     return BT_OK;
 }
 
-static bt_code share_out(bt_run_cfg *c, bt_err *err) {
+static bt_code divide_step_tokens(bt_run_cfg *c, bt_err *err) {
     char a[64], b[64];
     int64_t dp = c->mesh.dp_replicate * c->mesh.dp_shard, T = c->model.seq_len;
     if (c->train.batch_tokens == 0) {
@@ -245,7 +245,7 @@ static bt_code check_rounds(const bt_run_cfg *c, bt_err *err) {
 }
 
 bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) {
-    BT_TRY(share_out(c, err));
+    BT_TRY(divide_step_tokens(c, err));
     return check_rounds(c, err);
 }
 

@@ -105,21 +105,21 @@ const bt_opt_removed bt_run_removed[] = {
 #undef BT_REMOVED
 const size_t bt_run_removed_n = sizeof bt_run_removed / sizeof *bt_run_removed;
 
-static bool ends_with(const char *s, const char *end) {
+static bool has_suffix(const char *s, const char *end) {
     const size_t n = strlen(s), k = strlen(end);
     return n > k && strcmp(s + n - k, end) == 0;
 }
 
 /* The one bare word of the command line is a configuration file. A preset's name or a file of text
  * in its place was meant for a flag. */
-static bt_code read_file(bt_opts *o, const char *word, bt_err *err) {
+static bt_code read_config_word(bt_opts *o, const char *word, bt_err *err) {
     static const char *const data[] = {".txt", ".jsonl", ".ndjson", ".bts"};
     if (bt_preset_find(word) && access(word, F_OK) != 0)
         return bt_fail(err, BT_ARG,
                        "'%s' is a preset, not a configuration file (did you mean '--preset %s'?)",
                        word, word);
     for (size_t i = 0; i < sizeof data / sizeof data[0]; i++)
-        if (ends_with(word, data[i]))
+        if (has_suffix(word, data[i]))
             return bt_fail(err, BT_ARG,
                            "'%.120s' is data, not a configuration file (did you mean '--data "
                            "%.60s'?)",
@@ -132,13 +132,13 @@ static bt_code read_file(bt_opts *o, const char *word, bt_err *err) {
                    word);
 }
 
-static bt_code read_all(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
-                        bt_err *err) {
+static bt_code read_all_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv,
+                                 bool *help, bt_err *err) {
     const char *file = NULL;
     size_t n_files = 0;
     BT_TRY(bt_opts_argv(o, argc, argv, &file, 1, &n_files, help, err));
     if (*help) return BT_OK;
-    if (n_files) BT_TRY(read_file(o, file, err));
+    if (n_files) BT_TRY(read_config_word(o, file, err));
     BT_TRY(bt_opts_env(o, err));
     return bt_run_cfg_preset(o, cfg, err);
 }
@@ -175,7 +175,7 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     o->n_removed = bt_run_removed_n;
     o->faults = &faults;
     o->ignored = &ignored;
-    bt_code code = bt_report_faults(&faults, read_all(o, cfg, argc, argv, help, err), err);
+    bt_code code = bt_report_faults(&faults, read_all_settings(o, cfg, argc, argv, help, err), err);
     if (ignored.len && code == BT_OK && bt_comm_rank(bt_comm_world()) == 0)
         bt_log(BT_LOG_WARN, "keys without a value or a meaning here are ignored: %s",
                bt_text_str(&ignored));

@@ -27,7 +27,7 @@ enum {
 
 /* ---- single topics --------------------------------------------------------------------------- */
 
-static bt_code check_name(const bt_run_cfg *c, bt_err *err) {
+static bt_code check_run_name_setting(const bt_run_cfg *c, bt_err *err) {
     if (c->run.name[0] && !bt_name_ok(c->run.name))
         return bt_fail(
             err, BT_ARG,
@@ -64,8 +64,8 @@ static bt_code check_isa(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_words(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
-    BT_TRY(bt_collect_fault(faults, check_name(c, err), err));
+static bt_code check_word_settings(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
+    BT_TRY(bt_collect_fault(faults, check_run_name_setting(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_prediction(c, err), err));
     return bt_collect_fault(faults, check_isa(c, err), err);
 }
@@ -510,7 +510,7 @@ typedef enum {
 /* A topic of several independent checks appends their faults; the code of the others is that of their first fault. */
 static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *faults, bt_err *err) {
     switch (t) {
-    case WORDS: return check_words(c, faults, err);
+    case WORDS: return check_word_settings(c, faults, err);
     case NUMBERS: return check_numbers(c, faults, err);
     case MODEL: return resolve_model(c, err);
     case MESH: return resolve_mesh(c, world_size, err);

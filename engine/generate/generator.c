@@ -104,7 +104,8 @@ void bt_generator_destroy(bt_generator *b) {
 }
 
 /* ---- submit, cancel, stop -------------------------------------------------------------------- */
-static bt_code check(const bt_generator *b, const bt_generate_request *a, bt_err *err) {
+static bt_code check_generate_request(const bt_generator *b, const bt_generate_request *a,
+                                      bt_err *err) {
     if (a->n == 0) return bt_fail(err, BT_ARG, "the prompt holds no token");
     if (a->n > b->T)
         return bt_fail(err, BT_ARG,
@@ -139,7 +140,7 @@ static bool copy_stops(bt_generate_request *own, const bt_generate_request *a) {
     return true;
 }
 
-static text *text_of(const bt_generator *b, const bt_generate_request *a) {
+static text *find_submitted(const bt_generator *b, const bt_generate_request *a) {
     text *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     /* the last token written needs no place in the cache */
@@ -160,7 +161,7 @@ static text *text_of(const bt_generator *b, const bt_generate_request *a) {
     return t;
 }
 
-static bt_code append(bt_generator *b, text *list, size_t n, bt_err *err) {
+static bt_code append_to_list(bt_generator *b, text *list, size_t n, bt_err *err) {
     if (b->stopping) return bt_fail(err, BT_BUSY, "the server is stopping");
     if (b->n_texts + n > (size_t)b->cfg.slots + b->cfg.max_waiting)
         return bt_fail(err, BT_BUSY, "%zu texts are at work or waiting: try again later",
@@ -177,9 +178,9 @@ bt_code bt_generator_submit(bt_generator *b, const bt_generate_request *requests
     text *list = NULL, **end = &list;
     bt_code code = BT_OK;
     for (size_t i = 0; i < n && code == BT_OK; i++) {
-        code = check(b, &requests[i], err);
+        code = check_generate_request(b, &requests[i], err);
         if (code != BT_OK) break;
-        *end = text_of(b, &requests[i]);
+        *end = find_submitted(b, &requests[i]);
         if (!*end) {
             code = bt_fail(err, BT_NOMEM, "no memory for a text");
             break;
@@ -188,7 +189,7 @@ bt_code bt_generator_submit(bt_generator *b, const bt_generate_request *requests
     }
     if (code == BT_OK) {
         pthread_mutex_lock(&b->lock);
-        code = append(b, list, n, err);
+        code = append_to_list(b, list, n, err);
         pthread_cond_signal(&b->news);
         pthread_mutex_unlock(&b->lock);
     }
@@ -245,7 +246,7 @@ static void emit_token(bt_generator *b, text *t, int32_t token, bool echoed, con
     t->request.on_token(t->request.ctx, &s);
 }
 
-static void finish(text *t, bt_finish why) {
+static void finish_text(text *t, bt_finish why) {
     t->done = true;
     t->why = why;
 }
@@ -254,7 +255,7 @@ static void finish(text *t, bt_finish why) {
 static void write_token(bt_generator *b, text *t, const float *logits) {
     size_t n;
     if (t->request.max_tokens == 0) {
-        finish(t, BT_FINISH_LENGTH);
+        finish_text(t, BT_FINISH_LENGTH);
         return;
     }
     const int32_t id = bt_sampler_draw(b->sampler, logits, &t->request.sampling,
@@ -267,9 +268,9 @@ static void write_token(bt_generator *b, text *t, const float *logits) {
     t->written++;
     emit_token(b, t, id, false, logits);
     if (end || t->out.stopped)
-        finish(t, BT_FINISH_STOP);
+        finish_text(t, BT_FINISH_STOP);
     else if (t->written == t->request.max_tokens)
-        finish(t, BT_FINISH_LENGTH);
+        finish_text(t, BT_FINISH_LENGTH);
 }
 
 /* logits after token i of part p */
@@ -309,7 +310,7 @@ static text *next_waiting(const bt_generator *b) {
 
 /* Number of tokens at the beginning of a slot's cache with which a prompt begins. The last token of a prompt is
  * always computed, for the logits after it, and all are if their log probabilities are requested. */
-static size_t same_beginning(const bt_generator *b, const text *t, int i) {
+static size_t cached_prefix(const bt_generator *b, const text *t, int i) {
     const size_t have = bt_decoder_length(b->decoder, i);
     size_t n = 0;
     if (t->request.echo && t->request.logprobs) return 0;
@@ -323,7 +324,7 @@ static int free_slot(const bt_generator *b, const text *t) {
     size_t most = 0, least = 0;
     for (int i = 0; i < b->cfg.slots; i++) {
         if (b->slots[i].at_work) continue;
-        const size_t same = same_beginning(b, t, i), have = bt_decoder_length(b->decoder, i);
+        const size_t same = cached_prefix(b, t, i), have = bt_decoder_length(b->decoder, i);
         if (best >= 0 && (same < most || (same == most && have >= least))) continue;
         best = i;
         most = same;
@@ -332,10 +333,10 @@ static int free_slot(const bt_generator *b, const text *t) {
     return best;
 }
 
-static void begin(bt_generator *b, text *t, int i) {
+static void begin_text(bt_generator *b, text *t, int i) {
     t->slot = i;
     b->slots[i].at_work = t;
-    t->fed = same_beginning(b, t, i);
+    t->fed = cached_prefix(b, t, i);
     bt_decoder_rewind(b->decoder, i, t->fed);
     b->load.reused += t->fed;
 }
@@ -355,7 +356,7 @@ static bool wait_and_admit(bt_generator *b, text **begun) {
     for (text *t; n < (size_t)b->cfg.slots && (t = next_waiting(b));) {
         const int i = free_slot(b, t);
         if (i < 0) break;
-        begin(b, t, i);
+        begin_text(b, t, i);
         begun[n++] = t;
     }
     if (n < (size_t)b->cfg.slots) begun[n] = NULL;
@@ -372,7 +373,7 @@ static void remove_finished(bt_generator *b) {
     text *gone = NULL, **end = &gone;
     for (text **p = &b->texts; *p;) {
         text *t = *p;
-        if (!t->done && cancelled(b, t)) finish(t, BT_FINISH_CANCELLED);
+        if (!t->done && cancelled(b, t)) finish_text(t, BT_FINISH_CANCELLED);
         if (!t->done) {
             p = &t->next;
             continue;
@@ -398,7 +399,7 @@ static void remove_finished(bt_generator *b) {
 }
 
 /* ---- a step ---------------------------------------------------------------------------------- */
-static void add_part(bt_generator *b, size_t *n, text *t, size_t rows) {
+static void add_decode_part(bt_generator *b, size_t *n, text *t, size_t rows) {
     const size_t left = t->n - t->fed;
     const bool all = t->request.echo && t->request.logprobs && t->fed < t->request.n;
     b->parts[*n] = (bt_decode_part){.slot = t->slot,
@@ -416,7 +417,7 @@ static size_t make_parts(bt_generator *b) {
     for (int i = 0; i < b->cfg.slots; i++) {
         text *t = b->slots[i].at_work;
         if (!t || t->done || t->n - t->fed != 1 || rows == most) continue;
-        add_part(b, &n, t, 1);
+        add_decode_part(b, &n, t, 1);
         rows++;
     }
     for (text *t = b->texts; t && rows < most && prompts; t = t->next) {
@@ -424,14 +425,14 @@ static size_t make_parts(bt_generator *b) {
         size_t take = t->n - t->fed;
         if (take > prompts) take = prompts;
         if (take > most - rows) take = most - rows;
-        add_part(b, &n, t, take);
+        add_decode_part(b, &n, t, take);
         rows += take;
         prompts -= take;
     }
     return n;
 }
 
-static void step(bt_generator *b, size_t n) {
+static void step_batch(bt_generator *b, size_t n) {
     const int64_t began = bt_now_ns();
     uint64_t read = 0, written = 0;
     for (size_t p = 0; p < n; p++) {
@@ -463,7 +464,7 @@ void bt_generator_run(bt_generator *b) {
         const size_t n = make_parts(b);
         pthread_mutex_unlock(&b->lock);
         for (int i = 0; i < b->cfg.slots && begun[i]; i++) echo(b, begun[i]);
-        if (n > 0) step(b, n);
+        if (n > 0) step_batch(b, n);
         remove_finished(b);
     }
     free(begun);

@@ -117,8 +117,8 @@ static bool scaled_block(int8_t *codes, float d, float *size) {
 }
 
 /* digit n of m bytes: -1, 0, 1 */
-static void digits_of(int8_t *restrict codes, const unsigned char *restrict in, size_t m,
-                      unsigned pow3) {
+static void unpack_digits(int8_t *restrict codes, const unsigned char *restrict in, size_t m,
+                          unsigned pow3) {
     for (size_t i = 0; i < m; i++) {
         const uint16_t q = (uint16_t)(in[i] * pow3 & 0xffu);
         codes[i] = (int8_t)((uint16_t)(q * 3u) >> 8) - 1;
@@ -128,9 +128,9 @@ static void digits_of(int8_t *restrict codes, const unsigned char *restrict in, 
 static void tq1_block(int8_t *codes, const unsigned char *in) {
     static const unsigned pow3[] = {1, 3, 9, 27, 81};
     for (size_t k = 0; k < 5; k++) {
-        digits_of(codes + 32 * k, in, 32, pow3[k]);
-        digits_of(codes + 160 + 16 * k, in + 32, 16, pow3[k]);
-        if (k < 4) digits_of(codes + 240 + 4 * k, in + 48, 4, pow3[k]);
+        unpack_digits(codes + 32 * k, in, 32, pow3[k]);
+        unpack_digits(codes + 160 + 16 * k, in + 32, 16, pow3[k]);
+        if (k < 4) unpack_digits(codes + 240 + 4 * k, in + 48, 4, pow3[k]);
     }
 }
 

@@ -30,7 +30,7 @@ typedef struct cursor {
     unsigned char *buf; /* bytes from .. from + have of the file */
 } cursor;
 
-static bt_code take(cursor *c, void *out, uint64_t n, bt_err *err) {
+static bt_code take_bytes(cursor *c, void *out, uint64_t n, bt_err *err) {
     unsigned char *to = out;
     if (n > c->f->bytes - c->at)
         return bt_fail(err, BT_FORMAT, "it ends within its head, at byte %llu (truncated)",
@@ -52,7 +52,7 @@ static bt_code take(cursor *c, void *out, uint64_t n, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code skip(cursor *c, uint64_t n, bt_err *err) {
+static bt_code skip_bytes(cursor *c, uint64_t n, bt_err *err) {
     if (n > c->f->bytes - c->at)
         return bt_fail(err, BT_FORMAT, "it ends within its head, at byte %llu (truncated)",
                        (unsigned long long)c->f->bytes);
@@ -63,7 +63,7 @@ static bt_code skip(cursor *c, uint64_t n, bt_err *err) {
 static bt_code take_u32(cursor *c, uint32_t *out, bt_err *err) {
     unsigned char b[4];
     *out = 0;
-    BT_TRY(take(c, b, sizeof b, err));
+    BT_TRY(take_bytes(c, b, sizeof b, err));
     for (int i = 3; i >= 0; i--) *out = *out << 8 | b[i];
     return BT_OK;
 }
@@ -71,14 +71,14 @@ static bt_code take_u32(cursor *c, uint32_t *out, bt_err *err) {
 static bt_code take_u64(cursor *c, uint64_t *out, bt_err *err) {
     unsigned char b[8];
     *out = 0;
-    BT_TRY(take(c, b, sizeof b, err));
+    BT_TRY(take_bytes(c, b, sizeof b, err));
     for (int i = 7; i >= 0; i--) *out = *out << 8 | b[i];
     return BT_OK;
 }
 
 /* a malloc'ed text of at most `most` bytes; NUL bytes are refused */
-static bt_code take_text(cursor *c, char **out, size_t *length, uint64_t most, const char *what,
-                         bt_err *err) {
+static bt_code take_gguf_text(cursor *c, char **out, size_t *length, uint64_t most,
+                              const char *what, bt_err *err) {
     uint64_t n = 0;
     const uint64_t at = c->at;
     *out = NULL;
@@ -91,7 +91,7 @@ static bt_code take_text(cursor *c, char **out, size_t *length, uint64_t most, c
                        (unsigned long long)most, (unsigned long long)(c->f->bytes - c->at));
     *out = malloc((size_t)n + 1);
     if (!*out) return bt_fail(err, BT_NOMEM, "cannot take %llu bytes", (unsigned long long)n);
-    BT_TRY(take(c, *out, n, err));
+    BT_TRY(take_bytes(c, *out, n, err));
     (*out)[n] = '\0';
     *length = (size_t)n;
     if (memchr(*out, 0, (size_t)n))
@@ -114,7 +114,7 @@ static int64_t signed_of(uint64_t v, bt_gguf_type t) {
 static bt_code take_scalar(cursor *c, bt_gguf_type t, int64_t *whole, double *real, bt_err *err) {
     unsigned char b[8] = {0};
     uint64_t v = 0;
-    BT_TRY(take(c, b, sizes[t], err));
+    BT_TRY(take_bytes(c, b, sizes[t], err));
     for (int i = 7; i >= 0; i--) v = v << 8 | b[i];
     *whole = signed_of(v, t);
     *real = t == BT_GGUF_U64 ? (double)v : (double)*whole;
@@ -141,14 +141,14 @@ static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     kv->element = (bt_gguf_type)element;
     kv->count = n;
     kv->at = c->at;
-    if (element != BT_GGUF_TEXT) return skip(c, n * sizes[element], err);
+    if (element != BT_GGUF_TEXT) return skip_bytes(c, n * sizes[element], err);
     for (uint64_t i = 0; i < n; i++) {
         uint64_t length = 0;
         BT_TRY(take_u64(c, &length, err));
         if (length > TEXT_MAX)
             return bt_fail(err, BT_FORMAT, "text %llu of '%s' has a length of %llu bytes",
                            (unsigned long long)i, kv->key, (unsigned long long)length);
-        BT_TRY(skip(c, length, err));
+        BT_TRY(skip_bytes(c, length, err));
     }
     return BT_OK;
 }
@@ -156,31 +156,31 @@ static bt_code skip_array(cursor *c, bt_gguf_kv *kv, bt_err *err) {
 static bt_code take_kv(cursor *c, bt_gguf_kv *kv, bt_err *err) {
     uint32_t type = 0;
     size_t n = 0;
-    BT_TRY(take_text(c, &kv->key, &n, KEY_MAX, "a key", err));
+    BT_TRY(take_gguf_text(c, &kv->key, &n, KEY_MAX, "a key", err));
     if (n == 0) return bt_fail(err, BT_FORMAT, "a key without a name");
     BT_TRY(take_u32(c, &type, err));
     if (type >= BT_GGUF_TYPES)
         return bt_fail(err, BT_FORMAT, "the value of '%s' has the unknown type %u", kv->key, type);
     kv->type = (bt_gguf_type)type;
     if (type == BT_GGUF_ARRAY) return skip_array(c, kv, err);
-    if (type == BT_GGUF_TEXT) return take_text(c, &kv->text, &n, TEXT_MAX, "a text", err);
+    if (type == BT_GGUF_TEXT) return take_gguf_text(c, &kv->text, &n, TEXT_MAX, "a text", err);
     return take_scalar(c, kv->type, &kv->whole, &kv->real, err);
 }
 
-static int by_key(const void *a, const void *b) {
+static int by_gguf_key(const void *a, const void *b) {
     return strcmp(((const bt_gguf_kv *)a)->key, ((const bt_gguf_kv *)b)->key);
 }
 
-static bt_code take_keys(bt_gguf *g, cursor *c, uint64_t n, bt_err *err) {
+static bt_code read_gguf_keys(bt_gguf *g, cursor *c, uint64_t n, bt_err *err) {
     if (n > (c->f->bytes - c->at) / KV_LEAST)
         return bt_fail(err, BT_FORMAT, "it has a count of %llu keys, more than fit into the file",
                        (unsigned long long)n);
     g->kv = calloc((size_t)n + 1, sizeof *g->kv);
     if (!g->kv) return bt_fail(err, BT_NOMEM, "cannot take memory for its keys");
     for (g->n = 0; g->n < n;) BT_TRY(take_kv(c, &g->kv[g->n++], err));
-    if (g->n > 1) qsort(g->kv, g->n, sizeof *g->kv, by_key);
+    if (g->n > 1) qsort(g->kv, g->n, sizeof *g->kv, by_gguf_key);
     for (size_t i = 1; i < g->n; i++)
-        if (by_key(&g->kv[i - 1], &g->kv[i]) == 0)
+        if (by_gguf_key(&g->kv[i - 1], &g->kv[i]) == 0)
             return bt_fail(err, BT_FORMAT, "the key '%s' is there twice", g->kv[i].key);
     return BT_OK;
 }
@@ -208,7 +208,7 @@ static bt_code take_info(cursor *c, bt_stored *t, bt_err *err) {
     size_t n = 0;
     uint32_t dims = 0, type = 0;
     uint64_t size[4] = {1, 1, 1, 1}, count = 1;
-    bt_code code = take_text(c, &name, &n, NAME_MAX_GGUF, "the name of a tensor", err);
+    bt_code code = take_gguf_text(c, &name, &n, NAME_MAX_GGUF, "the name of a tensor", err);
     if (code == BT_OK) memcpy(t->name, name, n + 1);
     free(name);
     BT_TRY(code);
@@ -290,11 +290,11 @@ static bt_code take_tensors(const bt_gguf *g, cursor *c, bt_stored_list *l, uint
     return bt_stored_sort(l, err);
 }
 
-static bt_code read_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *err) {
+static bt_code read_gguf_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *err) {
     char magic[4] = {0};
     uint32_t version = 0;
     uint64_t tensors = 0, keys = 0;
-    if (c->f->bytes < 24 || take(c, magic, 4, err) != BT_OK || memcmp(magic, "GGUF", 4) != 0)
+    if (c->f->bytes < 24 || take_bytes(c, magic, 4, err) != BT_OK || memcmp(magic, "GGUF", 4) != 0)
         return bt_fail(err, BT_FORMAT,
                        "it is no GGUF file (a checkpoint or a folder of Hugging "
                        "Face is named by its folder)");
@@ -303,7 +303,7 @@ static bt_code read_head(bt_gguf *g, cursor *c, bt_stored_list *l, bt_err *err) 
         return bt_fail(err, BT_UNSUPPORTED, "its version of GGUF is %u; 2 and 3 are read", version);
     BT_TRY(take_u64(c, &tensors, err));
     BT_TRY(take_u64(c, &keys, err));
-    BT_TRY(take_keys(g, c, keys, err));
+    BT_TRY(read_gguf_keys(g, c, keys, err));
     return take_tensors(g, c, l, tensors, err);
 }
 
@@ -312,7 +312,7 @@ bt_code bt_gguf_read(bt_gguf *g, bt_stored_list *l, const char *path, bt_err *er
     memset(g, 0, sizeof *g);
     BT_TRY(bt_stored_open(l, path, &g->file, err));
     cursor c = {.f = &l->files[g->file], .buf = malloc(BUFFER)};
-    bt_code code = c.buf ? read_head(g, &c, l, &why)
+    bt_code code = c.buf ? read_gguf_head(g, &c, l, &why)
                          : bt_fail(&why, BT_NOMEM, "cannot take memory to read it");
     free(c.buf);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s' cannot be read: %s", path, why.msg);
@@ -347,7 +347,7 @@ bt_code bt_gguf_walk(const bt_gguf_kv *kv, const bt_foreign_file *f, bt_gguf_eac
         size_t n = 0;
         int64_t whole = 0;
         double real;
-        code = kv->element == BT_GGUF_TEXT ? take_text(&c, &text, &n, TEXT_MAX, "a text", err)
+        code = kv->element == BT_GGUF_TEXT ? take_gguf_text(&c, &text, &n, TEXT_MAX, "a text", err)
                                            : take_scalar(&c, kv->element, &whole, &real, err);
         if (code == BT_OK) code = each(ctx, i, text, n, whole, err);
         free(text);

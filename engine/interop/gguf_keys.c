@@ -161,7 +161,7 @@ static bt_code check_numeric(const bt_gguf_kv *kv, const char *name, bt_err *err
 }
 
 /* a whole model in this one file */
-static bt_code check_kind(const bt_gguf_kv *kv, bt_err *err) {
+static bt_code check_gguf_kind(const bt_gguf_kv *kv, bt_err *err) {
     if (strcmp(kv->key, "general.type") == 0 && (!kv->text || strcmp(kv->text, "model") != 0))
         return bt_fail(err, BT_UNSUPPORTED,
                        "it holds no model, but '%.40s' (general.type); adapters are read from "
@@ -180,7 +180,7 @@ bt_code bt_gguf_keys_check(const bt_gguf *g, const char *arch, bt_text *notes, b
     double neutral, also;
     for (size_t i = 0; i < g->n; i++) {
         const char *name = key_of_model(&g->kv[i], arch);
-        BT_TRY(check_kind(&g->kv[i], err));
+        BT_TRY(check_gguf_kind(&g->kv[i], err));
         if (name) BT_TRY(check_numeric(&g->kv[i], name, err));
         if (name ? !bt_key_in(known_of_model, name) && !is_numeric(name, &neutral, &also)
                  : !bt_key_in(known, g->kv[i].key))

@@ -17,16 +17,16 @@ typedef struct reader {
     const char *arch; /* prefix of the model's keys */
 } reader;
 
-static const bt_gguf_kv *model_key(const reader *r, const char *name) {
+static const bt_gguf_kv *find_model_key(const reader *r, const char *name) {
     char key[128];
     snprintf(key, sizeof key, "%s.%s", r->arch, name);
     return bt_gguf_find(&r->g, key);
 }
 
 /* least 0: the key is optional, and *out is unchanged if it is missing */
-static bt_code whole(const reader *r, const char *name, int least, int most, int *out,
-                     bt_err *err) {
-    const bt_gguf_kv *kv = model_key(r, name);
+static bt_code read_gguf_integer(const reader *r, const char *name, int least, int most, int *out,
+                                 bt_err *err) {
+    const bt_gguf_kv *kv = find_model_key(r, name);
     if (!kv && least == 0) return BT_OK;
     if (!kv) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
     if (kv->type >= BT_GGUF_F32 && kv->type != BT_GGUF_U64 && kv->type != BT_GGUF_I64)
@@ -39,7 +39,7 @@ static bt_code whole(const reader *r, const char *name, int least, int most, int
 }
 
 static bt_code real(const reader *r, const char *name, bool needed, double *out, bt_err *err) {
-    const bt_gguf_kv *kv = model_key(r, name);
+    const bt_gguf_kv *kv = find_model_key(r, name);
     if (!kv && needed) return bt_fail(err, BT_FORMAT, "the key '%s.%s' is missing", r->arch, name);
     if (!kv) return BT_OK;
     if ((kv->type != BT_GGUF_F32 && kv->type != BT_GGUF_F64) || !(kv->real > 0))
@@ -75,21 +75,21 @@ static bt_code find_arch(reader *r, bt_err *err) {
     return code;
 }
 
-static bt_code read_sizes(reader *r, bt_err *err) {
+static bt_code read_gguf_sizes(reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     int value = 0, rope = 0;
-    BT_TRY(whole(r, "block_count", 1, 1024, &m->L, err));
-    BT_TRY(whole(r, "embedding_length", 1, 65536, &m->C, err));
-    BT_TRY(whole(r, "feed_forward_length", 1, 1048576, &m->F, err));
-    BT_TRY(whole(r, "context_length", 1, 1 << 30, &m->T, err));
-    BT_TRY(whole(r, "attention.head_count", 1, 1024, &m->H, err));
+    BT_TRY(read_gguf_integer(r, "block_count", 1, 1024, &m->L, err));
+    BT_TRY(read_gguf_integer(r, "embedding_length", 1, 65536, &m->C, err));
+    BT_TRY(read_gguf_integer(r, "feed_forward_length", 1, 1048576, &m->F, err));
+    BT_TRY(read_gguf_integer(r, "context_length", 1, 1 << 30, &m->T, err));
+    BT_TRY(read_gguf_integer(r, "attention.head_count", 1, 1024, &m->H, err));
     m->KV = m->H;
-    BT_TRY(whole(r, "attention.head_count_kv", 0, 1024, &m->KV, err));
+    BT_TRY(read_gguf_integer(r, "attention.head_count_kv", 0, 1024, &m->KV, err));
     m->D = value = rope = m->C / m->H;
-    BT_TRY(whole(r, "attention.key_length", 0, 1024, &m->D, err));
-    BT_TRY(whole(r, "attention.value_length", 0, 1024, &value, err));
-    BT_TRY(whole(r, "rope.dimension_count", 0, 1024, &rope, err));
-    if (value != m->D || (model_key(r, "rope.dimension_count") && rope != m->D))
+    BT_TRY(read_gguf_integer(r, "attention.key_length", 0, 1024, &m->D, err));
+    BT_TRY(read_gguf_integer(r, "attention.value_length", 0, 1024, &value, err));
+    BT_TRY(read_gguf_integer(r, "rope.dimension_count", 0, 1024, &rope, err));
+    if (value != m->D || (find_model_key(r, "rope.dimension_count") && rope != m->D))
         return bt_fail(err, BT_UNSUPPORTED,
                        "keys of %d, values of %d, rotated %d: heads here have one size", m->D,
                        value, rope);
@@ -101,9 +101,9 @@ static bt_code read_sizes(reader *r, bt_err *err) {
 }
 
 /* llama.cpp always computes SiLU; our own key has the activation with which the model was trained */
-static bt_code read_act(reader *r, bt_err *err) {
+static bt_code read_gguf_activation(reader *r, bt_err *err) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_ACT);
-    const bt_gguf_kv *theirs = model_key(r, "hidden_activation");
+    const bt_gguf_kv *theirs = find_model_key(r, "hidden_activation");
     if (!word && theirs) word = theirs->text;
     r->s->cfg.act = word && strcmp(word, "relu2") == 0 ? BT_ACT_RELU2 : BT_ACT_SILU;
     if (word && strcmp(word, "relu2") != 0 && strcmp(word, "silu") != 0)
@@ -128,7 +128,7 @@ static void find_linear(reader *r) {
     r->s->cfg.linear = codes ? BT_LIN_BITNET158 : BT_LIN_DENSE;
 }
 
-static bt_code read_model(reader *r, bt_err *err) {
+static bt_code read_gguf_model(reader *r, bt_err *err) {
     BT_TRY(find_arch(r, err));
     BT_TRY(bt_gguf_keys_check(&r->g, r->arch, &r->s->notes, err));
     const bt_arch_row *row = bt_arch_at(r->s->arch);
@@ -137,10 +137,10 @@ static bt_code read_model(reader *r, bt_err *err) {
                         .qk_norm = row->qk_norm,
                         .rope_theta = 10000, /* llama.cpp's default for a missing key */
                         .init_std = 0.02};
-    BT_TRY(read_sizes(r, err));
+    BT_TRY(read_gguf_sizes(r, err));
     BT_TRY(real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
     BT_TRY(real(r, "rope.freq_base", false, &m->rope_theta, err));
-    BT_TRY(read_act(r, err));
+    BT_TRY(read_gguf_activation(r, err));
     find_linear(r);
     m->tied = !bt_stored_find(&r->s->stored, "output.weight");
     return bt_model_cfg_check(m, err);
@@ -173,7 +173,7 @@ static bt_code find_stored_tensor(reader *r, size_t i, bt_err *err) {
     return bt_model_file_check_shape(t, f, p->order, err);
 }
 
-static bool harmless(const bt_model_file *s, const char *name) {
+static bool is_ignored_gguf_tensor(const bt_model_file *s, const char *name) {
     (void)s;
     const char *end = strrchr(name, '.');
     return end && strcmp(end, ".input_scale") == 0;
@@ -199,8 +199,8 @@ static bt_code take_type(void *ctx, uint64_t i, const char *text, size_t n, int6
     return BT_OK;
 }
 
-static bt_code take_token(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
-                          bt_err *err) {
+static bt_code add_gguf_token(void *ctx, uint64_t i, const char *text, size_t n, int64_t value,
+                              bt_err *err) {
     vocab *v = ctx;
     (void)value;
     const int type = i < v->n_types ? v->types[i] : BT_GGUF_NORMAL;
@@ -257,13 +257,13 @@ static bt_code take_lists(reader *r, vocab *v, bt_err *err) {
     v->types = calloc(v->n_types + 1, 1);
     if (!v->types) return bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
     if (types) BT_TRY(bt_gguf_walk(types, f, take_type, v, err));
-    BT_TRY(bt_gguf_walk(tokens, f, take_token, v, err));
+    BT_TRY(bt_gguf_walk(tokens, f, add_gguf_token, v, err));
     return bt_gguf_walk(merges, f, take_merge, v, err);
 }
 
 /* Finds the word pattern, and whether words that are tokens are not split. */
-static bt_code find_pattern(const reader *r, const char **pattern, bool *ignore_merges,
-                            bt_err *err) {
+static bt_code find_gguf_pattern(const reader *r, const char **pattern, bool *ignore_merges,
+                                 bt_err *err) {
     const char *model = bt_gguf_text(&r->g, "tokenizer.ggml.model"),
                *pre = bt_gguf_text(&r->g, "tokenizer.ggml.pre");
     if (!model || strcmp(model, "gpt2") != 0)
@@ -282,35 +282,35 @@ static bt_code find_pattern(const reader *r, const char **pattern, bool *ignore_
                    pre ? pre : "none");
 }
 
-static int32_t token_of(const reader *r, const char *key) {
+static int32_t gguf_token_id(const reader *r, const char *key) {
     const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
     const bool is = kv && kv->type != BT_GGUF_TEXT && kv->type != BT_GGUF_ARRAY;
     return is && kv->whole >= 0 && kv->whole < r->s->cfg.V ? (int32_t)kv->whole : -1;
 }
 
-static bool flag_or(const reader *r, const char *key, bool otherwise) {
+static bool gguf_flag_or(const reader *r, const char *key, bool otherwise) {
     const bt_gguf_kv *kv = bt_gguf_find(&r->g, key);
     return kv && kv->type == BT_GGUF_BOOL ? kv->whole != 0 : otherwise;
 }
 
-static void read_roles(reader *r) {
+static void read_gguf_roles(reader *r) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     bt_token_roles *roles = &r->s->roles;
     *roles = (bt_token_roles){.known = true,
-                              .bos = token_of(r, "tokenizer.ggml.bos_token_id"),
-                              .pad = token_of(r, "tokenizer.ggml.padding_token_id")};
+                              .bos = gguf_token_id(r, "tokenizer.ggml.bos_token_id"),
+                              .pad = gguf_token_id(r, "tokenizer.ggml.padding_token_id")};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
-        const int32_t id = token_of(r, keys[i]);
+        const int32_t id = gguf_token_id(r, keys[i]);
         if (id >= 0) (void)bt_token_roles_add_end(roles, id);
     }
 }
 
 /* the member "post_processor". Without the key llama.cpp puts BOS in front for its 'llama-bpe' alone. */
-static json_t *post_processor(const reader *r, bool llama_bpe) {
+static json_t *gguf_post_processor(const reader *r, bool llama_bpe) {
     const bt_token_roles *roles = &r->s->roles;
-    const bool bos = flag_or(r, "tokenizer.ggml.add_bos_token", llama_bpe) && roles->bos >= 0,
-               eos = flag_or(r, "tokenizer.ggml.add_eos_token", false) && roles->n_ends > 0;
+    const bool bos = gguf_flag_or(r, "tokenizer.ggml.add_bos_token", llama_bpe) && roles->bos >= 0,
+               eos = gguf_flag_or(r, "tokenizer.ggml.add_eos_token", false) && roles->n_ends > 0;
     json_t *single = json_array();
     if (bos) json_array_append_new(single, json_pack("{s:{s:s}}", "SpecialToken", "id", "bos"));
     json_array_append_new(single, json_pack("{s:{s:s}}", "Sequence", "id", "A"));
@@ -320,28 +320,28 @@ static json_t *post_processor(const reader *r, bool llama_bpe) {
                      (int)(roles->n_ends ? roles->ends[0] : -1));
 }
 
-static bt_code build(reader *r, const vocab *v, bt_err *err) {
+static bt_code build_gguf_tokenizer(reader *r, const vocab *v, bt_err *err) {
     const char *pattern = NULL;
     bool ignore_merges = false;
-    BT_TRY(find_pattern(r, &pattern, &ignore_merges, err));
-    read_roles(r);
+    BT_TRY(find_gguf_pattern(r, &pattern, &ignore_merges, err));
+    read_gguf_roles(r);
     const bt_gguf_kv *nfc = bt_gguf_find(&r->g, BT_KEY_NFC);
     json_t *root = json_pack("{s:{s:s, s:b, s:O, s:O}, s:O, s:o, s:o, s:o}", "model", "type", "BPE",
                              "ignore_merges", (int)ignore_merges, "vocab", v->vocab, "merges",
                              v->merges, "added_tokens", v->added, "pre_tokenizer",
                              bt_tokenizer_pre_tokenizer(pattern), "normalizer",
                              nfc && nfc->whole ? json_pack("{s:s}", "type", "NFC") : json_null(),
-                             "post_processor", post_processor(r, ignore_merges));
+                             "post_processor", gguf_post_processor(r, ignore_merges));
     bt_code code = root ? bt_tokenizer_build(&r->s->tokenizer, root, err)
                         : bt_fail(err, BT_NOMEM, "cannot take memory for its tokens");
     json_decref(root);
     return code;
 }
 
-static bt_code read_tokenizer(reader *r, bt_err *err) {
+static bt_code read_gguf_tokenizer(reader *r, bt_err *err) {
     vocab v = {.vocab = json_object(), .added = json_array(), .merges = json_array()};
     bt_code code = take_lists(r, &v, err);
-    if (code == BT_OK) code = build(r, &v, err);
+    if (code == BT_OK) code = build_gguf_tokenizer(r, &v, err);
     json_decref(v.vocab);
     json_decref(v.added);
     json_decref(v.merges);
@@ -354,11 +354,11 @@ static bt_code read_tokenizer(reader *r, bt_err *err) {
 
 /* ---- all of it ----------------------------------------------------------------------------------- */
 
-static bt_code read_all(reader *r, bt_err *err) {
-    BT_TRY(read_model(r, err));
+static bt_code read_gguf_file(reader *r, bt_err *err) {
+    BT_TRY(read_gguf_model(r, err));
     BT_TRY(bt_model_file_tables(r->s, err));
     for (size_t i = 0; i < r->s->params.n; i++) BT_TRY(find_stored_tensor(r, i, err));
-    return bt_model_file_complete(r->s, harmless, err);
+    return bt_model_file_complete(r->s, is_ignored_gguf_tensor, err);
 }
 
 bt_code bt_model_file_open_gguf(bt_model_file *s, bt_err *err) {
@@ -366,11 +366,11 @@ bt_code bt_model_file_open_gguf(bt_model_file *s, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     bt_code code = bt_gguf_read(&r.g, &s->stored, s->path, err);
     if (code == BT_OK) {
-        code = read_all(&r, &why);
+        code = read_gguf_file(&r, &why);
         if (code != BT_OK)
             bt_fail(err, code == BT_ARG ? (code = BT_FORMAT) : code, "'%s': %s", s->path, why.msg);
     }
-    if (code == BT_OK && read_tokenizer(&r, &s->no_tokenizer) == BT_NOMEM)
+    if (code == BT_OK && read_gguf_tokenizer(&r, &s->no_tokenizer) == BT_NOMEM)
         code = bt_fail(err, BT_NOMEM, "%s", s->no_tokenizer.msg);
     bt_gguf_release(&r.g);
     return code;

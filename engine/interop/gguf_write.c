@@ -41,7 +41,7 @@ typedef struct gguf_out {
 
 /* ---- plan ------------------------------------------------------------------------------------- */
 
-static bool fits(const bt_params *p, size_t block) {
+static bool rows_fit_block(const bt_params *p, size_t block) {
     for (size_t i = 0; i < p->n; i++)
         if (p->tensors[i].linear && p->tensors[i].cols % block != 0) return false;
     return true;
@@ -61,13 +61,13 @@ static bt_code check_rows(const gguf_out *g, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code choose(gguf_out *g, bt_err *err) {
+static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
     const bt_model_cfg *c = &g->s->cfg;
     BT_TRY(bt_arch_of_model(&g->arch, c, err));
     g->ternary = c->linear == BT_LIN_BITNET158;
     g->number = g->job->number;
     if (g->number == BT_NUM_COUNT)
-        g->number = g->ternary && fits(&g->s->params, bt_number_at(BT_NUM_TQ2_0)->block)
+        g->number = g->ternary && rows_fit_block(&g->s->params, bt_number_at(BT_NUM_TQ2_0)->block)
                         ? BT_NUM_TQ2_0
                         : BT_NUM_F32;
     const bt_number_row *row = bt_number_at(g->number);
@@ -89,7 +89,8 @@ static bt_code choose(gguf_out *g, bt_err *err) {
     return check_rows(g, err);
 }
 
-static void add(gguf_out *g, size_t i, const char *suffix, bool is_scale, const bt_form *form) {
+static void add_gguf_tensor(gguf_out *g, size_t i, const char *suffix, bool is_scale,
+                            const bt_form *form) {
     entry *e = &g->e[g->n++];
     const bt_tensor *t = &g->s->params.tensors[i];
     bt_name_gguf(e->name, t, suffix);
@@ -101,7 +102,7 @@ static void add(gguf_out *g, size_t i, const char *suffix, bool is_scale, const 
     g->data_bytes = (g->data_bytes + e->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static bt_code make_plan(gguf_out *g, bt_err *err) {
+static bt_code plan_gguf_file(gguf_out *g, bt_err *err) {
     const bt_params *p = &g->s->params;
     const bool turned = bt_arch_at(g->arch)->turned;
     const bool coded = bt_number_at(g->number)->coded;
@@ -120,9 +121,9 @@ static bt_code make_plan(gguf_out *g, bt_err *err) {
                              .unit = g->job->scale_tensors};
         else if (t->decay)
             form.number = coded ? BT_NUM_F16 : g->number;
-        add(g, i, ".weight", false, &form);
+        add_gguf_tensor(g, i, ".weight", false, &form);
         if (t->linear && g->ternary && g->job->scale_tensors)
-            add(g, i, ".scale", true, &(bt_form){.number = BT_NUM_F32});
+            add_gguf_tensor(g, i, ".scale", true, &(bt_form){.number = BT_NUM_F32});
     }
     return BT_OK;
 }
@@ -133,30 +134,30 @@ static void put_number(bt_text *out, uint64_t v, int bytes) {
     for (int i = 0; i < bytes; i++) bt_text_putn(out, &(char){(char)(v >> 8 * i)}, 1);
 }
 
-static void put_text(bt_text *out, const char *s, size_t n) {
+static void put_gguf_text(bt_text *out, const char *s, size_t n) {
     put_number(out, n, 8);
     bt_text_putn(out, s, n);
 }
 
 static void key(gguf_out *g, const char *name, bt_gguf_type type) {
-    put_text(&g->head, name, strlen(name));
+    put_gguf_text(&g->head, name, strlen(name));
     put_number(&g->head, type, 4);
     g->n_keys++;
 }
 
-static void model_key(gguf_out *g, const char *name, bt_gguf_type type) {
+static void put_model_key(gguf_out *g, const char *name, bt_gguf_type type) {
     char whole[128];
     snprintf(whole, sizeof whole, "%s.%s", bt_arch_at(g->arch)->gguf, name);
     key(g, whole, type);
 }
 
-static void text_key(gguf_out *g, const char *name, const char *value) {
+static void put_text_key(gguf_out *g, const char *name, const char *value) {
     key(g, name, BT_GGUF_TEXT);
-    put_text(&g->head, value, strlen(value));
+    put_gguf_text(&g->head, value, strlen(value));
 }
 
 static void u32_key(gguf_out *g, const char *name, int value) {
-    model_key(g, name, BT_GGUF_U32);
+    put_model_key(g, name, BT_GGUF_U32);
     put_number(&g->head, (uint64_t)value, 4);
 }
 
@@ -164,7 +165,7 @@ static void f32_key(gguf_out *g, const char *name, double value) {
     const float x = (float)value;
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
-    model_key(g, name, BT_GGUF_F32);
+    put_model_key(g, name, BT_GGUF_F32);
     put_number(&g->head, bits, 4);
 }
 
@@ -176,8 +177,8 @@ static void bool_key(gguf_out *g, const char *name, bool value) {
 static void put_model_keys(gguf_out *g, const char *name) {
     const bt_model_cfg *c = &g->s->cfg;
     const char *act = c->act == BT_ACT_SILU ? "silu" : "relu2";
-    text_key(g, "general.architecture", bt_arch_at(g->arch)->gguf);
-    text_key(g, "general.name", name);
+    put_text_key(g, "general.architecture", bt_arch_at(g->arch)->gguf);
+    put_text_key(g, "general.name", name);
     key(g, "general.file_type", BT_GGUF_U32);
     put_number(&g->head, (uint64_t)bt_number_at(g->number)->file_type, 4);
     key(g, "general.quantization_version", BT_GGUF_U32);
@@ -195,11 +196,11 @@ static void put_model_keys(gguf_out *g, const char *name) {
     f32_key(g, "attention.layer_norm_rms_epsilon", c->norm_eps);
     f32_key(g, "rope.freq_base", c->rope_theta);
     if (g->arch == BT_ARCH_BITNET) {
-        model_key(g, "hidden_activation", BT_GGUF_TEXT);
-        put_text(&g->head, act, strlen(act));
+        put_model_key(g, "hidden_activation", BT_GGUF_TEXT);
+        put_gguf_text(&g->head, act, strlen(act));
     }
-    text_key(g, BT_KEY_ACT, act);
-    text_key(g, BT_KEY_LINEAR, g->ternary ? "bitnet158" : "dense");
+    put_text_key(g, BT_KEY_ACT, act);
+    put_text_key(g, BT_KEY_LINEAR, g->ternary ? "bitnet158" : "dense");
 }
 
 /* ---- vocabulary ----------------------------------------------------------------------------------- */
@@ -226,7 +227,8 @@ static bt_code find_pre(gguf_out *g, bt_err *err) {
 }
 
 /* the text of token id, unlike all before it */
-static bt_code token_text(const gguf_out *g, json_t *seen, int id, bt_text *word, bt_err *err) {
+static bt_code gguf_token_text(const gguf_out *g, json_t *seen, int id, bt_text *word,
+                               bt_err *err) {
     bt_text_clear(word);
     if (bt_tokenizer_is_hole(g->s->tokenizer, id))
         bt_text_printf(word, "[PAD%d]", id);
@@ -241,7 +243,7 @@ static bt_code token_text(const gguf_out *g, json_t *seen, int id, bt_text *word
     return bt_fail(err, BT_UNSUPPORTED, "token %d is not UTF-8", id);
 }
 
-static bt_code put_tokens(gguf_out *g, bt_err *err) {
+static bt_code put_gguf_tokens(gguf_out *g, bt_err *err) {
     const bt_tokenizer *t = g->s->tokenizer;
     const int V = g->s->cfg.V;
     json_t *seen = json_object();
@@ -251,8 +253,8 @@ static bt_code put_tokens(gguf_out *g, bt_err *err) {
     put_number(&g->head, BT_GGUF_TEXT, 4);
     put_number(&g->head, (uint64_t)V, 8);
     for (int id = 0; id < V && code == BT_OK; id++) {
-        code = token_text(g, seen, id, &word, err);
-        put_text(&g->head, bt_text_str(&word), word.len);
+        code = gguf_token_text(g, seen, id, &word, err);
+        put_gguf_text(&g->head, bt_text_str(&word), word.len);
     }
     key(g, "tokenizer.ggml.token_type", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_I32, 4);
@@ -286,7 +288,7 @@ static void put_merges(gguf_out *g) {
         bt_tokenizer_token_text(t, left, &word);
         bt_text_put(&word, " ");
         bt_tokenizer_token_text(t, right, &word);
-        put_text(&g->head, bt_text_str(&word), word.len);
+        put_gguf_text(&g->head, bt_text_str(&word), word.len);
     }
     g->head.failed |= word.failed;
     bt_text_release(&word);
@@ -308,7 +310,7 @@ static bool is_one(const bt_tokenizer *t, bool behind, int32_t *id) {
 
 /* The file has one end of a text, one of a turn and one of a message, and may put one token in front of
  * and one behind a text. */
-static void put_roles(gguf_out *g) {
+static void put_gguf_roles(gguf_out *g) {
     static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
     const bt_tokenizer *t = g->s->tokenizer;
@@ -330,14 +332,14 @@ static bt_code put_vocabulary(gguf_out *g, bt_err *err) {
     const bt_tokenizer *t = g->s->tokenizer;
     bt_tokenizer_about about;
     bt_tokenizer_look(t, &about);
-    text_key(g, "tokenizer.ggml.model", "gpt2");
-    text_key(g, "tokenizer.ggml.pre", g->pre->pre);
-    BT_TRY(put_tokens(g, err));
+    put_text_key(g, "tokenizer.ggml.model", "gpt2");
+    put_text_key(g, "tokenizer.ggml.pre", g->pre->pre);
+    BT_TRY(put_gguf_tokens(g, err));
     put_merges(g);
-    put_roles(g);
+    put_gguf_roles(g);
     bool_key(g, BT_KEY_NFC, strcmp(about.normalizer, "nfc") == 0);
     if (bt_tokenizer_chat_template(t))
-        text_key(g, "tokenizer.chat_template", bt_tokenizer_chat_template(t));
+        put_text_key(g, "tokenizer.chat_template", bt_tokenizer_chat_template(t));
     return BT_OK;
 }
 
@@ -348,7 +350,7 @@ static void put_infos(gguf_out *g) {
         const entry *e = &g->e[k];
         const bt_tensor *t = &g->s->params.tensors[e->tensor];
         const bool vector = e->is_scale || !(t->linear || t->decay);
-        put_text(&g->head, e->name, strlen(e->name));
+        put_gguf_text(&g->head, e->name, strlen(e->name));
         put_number(&g->head, vector ? 1 : 2, 4);
         put_number(&g->head, e->is_scale ? 1 : t->cols, 8);
         if (!vector) put_number(&g->head, t->rows, 8);
@@ -376,7 +378,7 @@ static bt_code make_head(gguf_out *g, const char *name, bt_err *err) {
                           : BT_OK;
 }
 
-static bt_code put_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
+static bt_code write_gguf_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
     static const char zeros[ALIGNMENT];
     for (size_t k = 0; k < g->n; k++) {
         const entry *e = &g->e[k];
@@ -390,11 +392,11 @@ static bt_code put_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code write_file(gguf_out *g, const char *part, bt_err *err) {
+static bt_code write_gguf_file(gguf_out *g, const char *part, bt_err *err) {
     bt_out_file f = {.fd = -1};
     bt_code code = bt_out_open(&f, part, g->head.len + g->data_bytes, err);
     if (code == BT_OK) code = bt_out_put(&f, g->head.data, g->head.len, 0, err);
-    if (code == BT_OK) code = put_data(g, &f, err);
+    if (code == BT_OK) code = write_gguf_data(g, &f, err);
     code = bt_out_close(&f, code, err);
     if (code == BT_OK && rename(part, g->job->dest) != 0)
         code = bt_fail(err, BT_IO, "cannot rename '%s' to '%s'", part, g->job->dest);
@@ -422,7 +424,7 @@ static void add_tokenizer_notes(const bt_tokenizer *t, bt_text *notes) {
                     "that include white space or must be separate words\n");
 }
 
-static void add_notes(const gguf_out *g, bt_text *notes) {
+static void add_gguf_notes(const gguf_out *g, bt_text *notes) {
     bt_tokenizer_about about;
     bt_tokenizer_look(g->s->tokenizer, &about);
     bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
@@ -447,14 +449,14 @@ bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *note
     gguf_out g = {.s = s, .job = job};
     const char *base = strrchr(job->dest, '/');
     BT_TRY(bt_out_prepare(job->dest, part, err));
-    bt_code code = choose(&g, err);
+    bt_code code = choose_gguf_forms(&g, err);
     if (code == BT_OK) code = find_pre(&g, err);
-    if (code == BT_OK) code = make_plan(&g, err);
+    if (code == BT_OK) code = plan_gguf_file(&g, err);
     if (code == BT_OK) code = make_head(&g, base ? base + 1 : job->dest, err);
-    if (code == BT_OK) code = write_file(&g, part, err);
+    if (code == BT_OK) code = write_gguf_file(&g, part, err);
     if (code == BT_OK) {
         bt_file_sync_folder_of(job->dest);
-        add_notes(&g, notes);
+        add_gguf_notes(&g, notes);
         *bytes = (int64_t)(g.head.len + g.data_bytes);
     }
     bt_text_release(&g.head);

@@ -13,14 +13,14 @@
 
 enum { CONFIG_MAX = 4 << 20 };
 
-static bool absent(const json_t *v) { return !v || json_is_null(v); }
+static bool is_absent_or_null(const json_t *v) { return !v || json_is_null(v); }
 
-static bt_code whole(json_t *o, const char *key, long long least, long long most, int *out,
-                     bt_err *err) {
+static bt_code read_hf_integer(json_t *o, const char *key, long long least, long long most,
+                               int *out, bt_err *err) {
     json_t *v = json_object_get(o, key);
     if (!json_is_integer(v))
         return bt_fail(err, BT_FORMAT, "'%s' is %s", key,
-                       absent(v) ? "missing" : "not a whole number");
+                       is_absent_or_null(v) ? "missing" : "not a whole number");
     if (json_integer_value(v) < least || json_integer_value(v) > most)
         return bt_fail(err, BT_UNSUPPORTED, "'%s' is %lld; %lld to %lld is possible here", key,
                        (long long)json_integer_value(v), least, most);
@@ -31,23 +31,24 @@ static bt_code whole(json_t *o, const char *key, long long least, long long most
 static bt_code whole_or(json_t *o, const char *key, int otherwise, long long most, int *out,
                         bt_err *err) {
     *out = otherwise;
-    return absent(json_object_get(o, key)) ? BT_OK : whole(o, key, 1, most, out, err);
+    return is_absent_or_null(json_object_get(o, key)) ? BT_OK
+                                                      : read_hf_integer(o, key, 1, most, out, err);
 }
 
 static bt_code real_or(json_t *o, const char *key, double otherwise, double *out, bt_err *err) {
     json_t *v = json_object_get(o, key);
     *out = otherwise;
-    if (absent(v)) return BT_OK;
+    if (is_absent_or_null(v)) return BT_OK;
     if (!json_is_number(v) || !(json_number_value(v) > 0))
         return bt_fail(err, BT_FORMAT, "'%s' is not a positive number", key);
     *out = json_number_value(v);
     return BT_OK;
 }
 
-static bt_code flag_or(json_t *o, const char *key, bool otherwise, bool *out, bt_err *err) {
+static bt_code read_hf_flag(json_t *o, const char *key, bool otherwise, bool *out, bt_err *err) {
     json_t *v = json_object_get(o, key);
     *out = otherwise;
-    if (absent(v)) return BT_OK;
+    if (is_absent_or_null(v)) return BT_OK;
     if (!json_is_boolean(v)) return bt_fail(err, BT_FORMAT, "'%s' is not true or false", key);
     *out = json_is_true(v);
     return BT_OK;
@@ -115,7 +116,7 @@ static bt_code refuse_the_unknown(json_t *o, bt_err *err) {
                                               "layer %zu has attention of the kind '%.40s'", i,
                                               json_is_string(kind) ? json_string_value(kind) : "?");
     v = json_object_get(o, "partial_rotary_factor");
-    if (!absent(v) && json_number_value(v) != 1)
+    if (!is_absent_or_null(v) && json_number_value(v) != 1)
         return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' is not 1");
     return BT_OK;
 }
@@ -141,9 +142,9 @@ static bt_code check_rope(json_t *rope, const char *key, bt_err *err) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     json_t *partial = json_object_get(rope, "partial_rotary_factor");
     if (!type) type = json_string_value(json_object_get(rope, "type"));
-    if (absent(rope)) return BT_OK;
+    if (is_absent_or_null(rope)) return BT_OK;
     if (!json_is_object(rope)) return bt_fail(err, BT_FORMAT, "'%s' is no object", key);
-    if (!absent(partial) && json_number_value(partial) != 1)
+    if (!is_absent_or_null(partial) && json_number_value(partial) != 1)
         return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' of '%s' is not 1", key);
     if (!type) return check_unnamed_rope(rope, key, err);
     if (strcmp(type, "default") == 0) return BT_OK;
@@ -160,7 +161,7 @@ static bt_code read_rope(json_t *o, double otherwise, double *theta, bt_text *no
     BT_TRY(check_rope(old, "rope_scaling", err));
     BT_TRY(real_or(o, "rope_theta", otherwise, &top, err));
     BT_TRY(real_or(now, "rope_theta", top, theta, err));
-    if (notes && *theta != top && !absent(json_object_get(o, "rope_theta")))
+    if (notes && *theta != top && !is_absent_or_null(json_object_get(o, "rope_theta")))
         bt_text_printf(notes,
                        "config.json has rope_theta %g in rope_parameters and %g beside it: the "
                        "former is used, as in transformers 5\n",
@@ -175,7 +176,7 @@ static bt_code read_linear(json_t *o, bt_hf_linear *out, bt_err *err) {
                *mode = json_string_value(json_object_get(q, "quantization_mode"));
     size_t i;
     *out = BT_HF_DENSE;
-    if (absent(q)) return BT_OK;
+    if (is_absent_or_null(q)) return BT_OK;
     if (!method || strcmp(method, "bitnet") != 0)
         return bt_fail(err, BT_UNSUPPORTED,
                        "its weights are quantised by the method '%.40s'; only 'bitnet' is known "
@@ -205,9 +206,9 @@ static bt_code read_linear(json_t *o, bt_hf_linear *out, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code read_act(json_t *o, const char *otherwise, bt_act *out, bt_err *err) {
+static bt_code read_hf_activation(json_t *o, const char *otherwise, bt_act *out, bt_err *err) {
     json_t *v = json_object_get(o, "hidden_act");
-    const char *word = absent(v) ? otherwise : json_string_value(v);
+    const char *word = is_absent_or_null(v) ? otherwise : json_string_value(v);
     if (word && strcmp(word, "silu") == 0)
         *out = BT_ACT_SILU;
     else if (word && strcmp(word, "relu2") == 0)
@@ -220,26 +221,26 @@ static bt_code read_act(json_t *o, const char *otherwise, bt_act *out, bt_err *e
 }
 
 /* Token id, or -1 if the key is null, absent, or not a token id, which adds a note. */
-static int32_t token_of(json_t *v, const char *key, bt_text *notes) {
+static int32_t hf_token_id(json_t *v, const char *key, bt_text *notes) {
     const double id = json_number_value(v); /* parsers of long numbers make reals of all */
-    if (absent(v)) return -1;
+    if (is_absent_or_null(v)) return -1;
     if (json_is_number(v) && id >= 0 && id < 1 << 20 && id == floor(id)) return (int32_t)id;
     if (notes) bt_text_printf(notes, "'%s' holds something that is no token id\n", key);
     return -1;
 }
 
-static void read_roles(json_t *o, bt_token_roles *roles, bt_text *notes) {
+static void read_hf_roles(json_t *o, bt_token_roles *roles, bt_text *notes) {
     json_t *ends = json_object_get(o, "eos_token_id");
     const size_t n = json_is_array(ends) ? json_array_size(ends) : 1;
     bool fits = true;
     if (!roles->known) *roles = (bt_token_roles){.known = true, .bos = -1, .pad = -1};
     if (roles->bos < 0)
-        roles->bos = token_of(json_object_get(o, "bos_token_id"), "bos_token_id", notes);
+        roles->bos = hf_token_id(json_object_get(o, "bos_token_id"), "bos_token_id", notes);
     if (roles->pad < 0)
-        roles->pad = token_of(json_object_get(o, "pad_token_id"), "pad_token_id", notes);
+        roles->pad = hf_token_id(json_object_get(o, "pad_token_id"), "pad_token_id", notes);
     for (size_t i = 0; i < n; i++) {
-        const int32_t id = token_of(json_is_array(ends) ? json_array_get(ends, i) : ends,
-                                    "eos_token_id", notes);
+        const int32_t id = hf_token_id(json_is_array(ends) ? json_array_get(ends, i) : ends,
+                                       "eos_token_id", notes);
         if (id >= 0) fits &= bt_token_roles_add_end(roles, id);
     }
     if (!fits && notes)
@@ -247,12 +248,12 @@ static void read_roles(json_t *o, bt_token_roles *roles, bt_text *notes) {
                        BT_ENDS_MAX);
 }
 
-static bt_code read_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
-    BT_TRY(whole(o, "num_hidden_layers", 1, 1024, &m->L, err));
-    BT_TRY(whole(o, "hidden_size", 1, 65536, &m->C, err));
-    BT_TRY(whole(o, "intermediate_size", 1, 1048576, &m->F, err));
-    BT_TRY(whole(o, "vocab_size", 2, 1048576, &m->V, err));
-    BT_TRY(whole(o, "num_attention_heads", 1, 1024, &m->H, err));
+static bt_code read_hf_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
+    BT_TRY(read_hf_integer(o, "num_hidden_layers", 1, 1024, &m->L, err));
+    BT_TRY(read_hf_integer(o, "hidden_size", 1, 65536, &m->C, err));
+    BT_TRY(read_hf_integer(o, "intermediate_size", 1, 1048576, &m->F, err));
+    BT_TRY(read_hf_integer(o, "vocab_size", 2, 1048576, &m->V, err));
+    BT_TRY(read_hf_integer(o, "num_attention_heads", 1, 1024, &m->H, err));
     BT_TRY(whole_or(o, "num_key_value_heads", row->kv ? row->kv : m->H, 1024, &m->KV, err));
     BT_TRY(whole_or(o, "head_dim", row->qk_norm ? 128 : m->C / m->H, 1024, &m->D, err));
     return whole_or(o, "max_position_embeddings", 2048, 1 << 30, &m->T, err);
@@ -264,7 +265,7 @@ static bt_code check_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, 
     json_t *v = json_object_get(o, "sliding_window");
     int window = MISTRAL_WINDOW;
     if (row != &mistral || json_is_null(v)) return BT_OK;
-    if (v) BT_TRY(whole(o, "sliding_window", 1, 1 << 30, &window, err));
+    if (v) BT_TRY(read_hf_integer(o, "sliding_window", 1, 1 << 30, &window, err));
     if (window >= m->T) return BT_OK;
     if (notes)
         bt_text_printf(notes,
@@ -275,22 +276,22 @@ static bt_code check_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, 
     return BT_OK;
 }
 
-static bt_code read_all(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *err) {
+static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *err) {
     bt_model_cfg *m = &c->model;
     const bt_arch_row *row;
     BT_TRY(read_arch(o, &c->arch, &row, err));
     *m = (bt_model_cfg){.norm = row->norm, .qk_norm = row->qk_norm, .init_std = 0.02};
-    BT_TRY(read_sizes(o, row, m, err));
+    BT_TRY(read_hf_sizes(o, row, m, err));
     BT_TRY(check_window(o, row, m, notes, err));
     BT_TRY(refuse_the_unknown(o, err));
     BT_TRY(bt_hf_keys_check(o, notes, err));
-    BT_TRY(read_act(o, row->act, &m->act, err));
+    BT_TRY(read_hf_activation(o, row->act, &m->act, err));
     BT_TRY(read_rope(o, row->theta, &m->rope_theta, notes, err));
     BT_TRY(real_or(o, "rms_norm_eps", row->eps, &m->norm_eps, err));
-    BT_TRY(flag_or(o, "tie_word_embeddings", row->tied, &m->tied, err));
+    BT_TRY(read_hf_flag(o, "tie_word_embeddings", row->tied, &m->tied, err));
     BT_TRY(read_linear(o, &c->linear, err));
     m->linear = c->linear == BT_HF_DENSE ? BT_LIN_DENSE : BT_LIN_BITNET158;
-    read_roles(o, &c->roles, notes);
+    read_hf_roles(o, &c->roles, notes);
     if (notes && c->arch == BT_ARCH_BITNET && c->linear == BT_HF_DENSE)
         bt_text_put(notes,
                     "config.json has no quantization_config: its linear layers are taken for "
@@ -307,7 +308,7 @@ bt_code bt_hf_config_read(bt_hf_config *out, const char *path, bt_text *notes, b
     bt_code code = bt_file_slurp(path, CONFIG_MAX, &text, &n, &why);
     if (code == BT_OK) code = bt_json_parse(&root, text, n, &why);
     free(text);
-    if (code == BT_OK) code = read_all(out, root, notes, &why);
+    if (code == BT_OK) code = read_hf_keys(out, root, notes, &why);
     json_decref(root);
     if (code == BT_OK) return BT_OK;
     /* a model that makes no sense is a wrong file here, not a wrong argument */
@@ -324,7 +325,7 @@ bt_code bt_hf_generation_read(bt_token_roles *roles, const char *path, bt_text *
     if (code == BT_NOTFOUND) return BT_OK;
     if (code == BT_OK) code = bt_json_parse_big(&root, text, n, &why);
     free(text);
-    if (code == BT_OK) read_roles(root, roles, notes);
+    if (code == BT_OK) read_hf_roles(root, roles, notes);
     json_decref(root);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s': %s", path, why.msg);
 }

@@ -8,7 +8,7 @@
 #include "engine/interop/hf_config.h"
 #include "engine/interop/model_file.h"
 
-static void path_of(char out[4400], const bt_model_file *s, const char *name) {
+static void hf_path(char out[4400], const bt_model_file *s, const char *name) {
     snprintf(out, 4400, "%.4000s/%s", s->path, name);
 }
 
@@ -41,7 +41,7 @@ static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i,
 }
 
 /* transformers computes these from rope_theta as well */
-static bool harmless(const bt_model_file *s, const char *name) {
+static bool is_ignored_hf_tensor(const bt_model_file *s, const char *name) {
     const char *end = strrchr(name, '.');
     (void)s;
     return end && strcmp(end, ".inv_freq") == 0;
@@ -82,7 +82,7 @@ static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
     for (size_t i = 0; i < s->params.n && code == BT_OK; i++) code = find_hf_tensor(s, c, i, &why);
-    if (code == BT_OK) code = bt_model_file_complete(s, harmless, &why);
+    if (code == BT_OK) code = bt_model_file_complete(s, is_ignored_hf_tensor, &why);
     if (code != BT_OK) return bt_fail(err, code, "'%s': %s", s->path, why.msg);
     for (size_t i = 0; i < s->params.n; i++)
         if (s->params.tensors[i].linear) s->number = s->places[i].stored->number;
@@ -91,9 +91,9 @@ static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err
 
 /* ---- tokenizer ------------------------------------------------------------------------------- */
 
-static bt_code read_tokenizer(bt_model_file *s, bt_err *err) {
+static bt_code read_hf_tokenizer(bt_model_file *s, bt_err *err) {
     char path[4400];
-    path_of(path, s, "tokenizer.json");
+    hf_path(path, s, "tokenizer.json");
     if (access(path, F_OK) != 0) {
         bt_fail(&s->no_tokenizer, BT_NOTFOUND, "the folder has no tokenizer.json");
         return BT_OK;
@@ -108,7 +108,7 @@ static bt_code read_tokenizer(bt_model_file *s, bt_err *err) {
 bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) {
     char path[4400];
     bt_hf_config c;
-    path_of(path, s, "config.json");
+    hf_path(path, s, "config.json");
     BT_TRY(bt_hf_config_read(&c, path, &s->notes, err));
     s->arch = c.arch;
     s->cfg = c.model;
@@ -117,7 +117,7 @@ bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) {
     BT_TRY(bt_model_file_tables(s, err));
     BT_TRY(read_tensors(s, &c, err));
     s->roles = c.roles;
-    path_of(path, s, "generation_config.json");
+    hf_path(path, s, "generation_config.json");
     BT_TRY(bt_hf_generation_read(&s->roles, path, &s->notes, err));
-    return read_tokenizer(s, err);
+    return read_hf_tokenizer(s, err);
 }

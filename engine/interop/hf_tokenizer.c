@@ -35,8 +35,8 @@ static bt_code read_and_keep(const companions *c, const char *name, char **text,
     return code;
 }
 
-static bt_code parse(const companions *c, const char *name, const char *text, size_t n,
-                     json_t **root, bt_err *err) {
+static bt_code parse_companion(const companions *c, const char *name, const char *text, size_t n,
+                               json_t **root, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     const bt_code code = bt_json_parse_big(root, text, n, &why);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s%s': %s", c->folder, name, why.msg);
@@ -71,7 +71,7 @@ static void note_generation(const companions *c, json_t *root) {
 
 /* ---- tokenizer_config.json --------------------------------------------------------------------- */
 
-static bool differs(json_t *a, json_t *b, const char *key) {
+static bool key_differs(json_t *a, json_t *b, const char *key) {
     json_t *x = json_object_get(a, key), *y = json_object_get(b, key);
     return x && y && json_is_true(x) != json_is_true(y);
 }
@@ -84,7 +84,7 @@ static bool describes_alike(json_t *entry, json_t *own) {
         !json_is_string(json_object_get(own, "content")))
         return true;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (differs(entry, own, keys[i])) return false;
+        if (key_differs(entry, own, keys[i])) return false;
     return true;
 }
 
@@ -119,7 +119,7 @@ static void apply_decoder(json_t *decoder, json_t *tokenizer) {
 }
 
 /* the text of a token, which may be an object with its content; NULL: none */
-static const char *name_of(json_t *v) {
+static const char *token_content(json_t *v) {
     return json_is_object(v) ? json_string_value(json_object_get(v, "content"))
                              : json_string_value(v);
 }
@@ -128,7 +128,7 @@ static void note_special_names(const companions *c, json_t *root) {
     static const char *const keys[] = {"bos_token", "eos_token", "pad_token",
                                        "unk_token", "sep_token", "cls_token"};
     for (size_t i = 0; c->notes && i < sizeof keys / sizeof *keys; i++) {
-        const char *name = name_of(json_object_get(root, keys[i]));
+        const char *name = token_content(json_object_get(root, keys[i]));
         if (name && bt_tokenizer_named(c->t, name, strlen(name)) < 0)
             bt_text_printf(c->notes,
                            "tokenizer_config.json names '%.60s' as %s, which is no added token of "
@@ -209,13 +209,13 @@ static const char *template_in(json_t *v) {
 
 /* ---- all of them ------------------------------------------------------------------------------- */
 
-static bt_code read_config(const companions *c, bt_err *err) {
+static bt_code read_tokenizer_config(const companions *c, bt_err *err) {
     char *text;
     size_t n;
     json_t *root = NULL;
     BT_TRY(read_and_keep(c, "tokenizer_config.json", &text, &n, err));
     if (!text) return BT_OK;
-    bt_code code = parse(c, "tokenizer_config.json", text, n, &root, err);
+    bt_code code = parse_companion(c, "tokenizer_config.json", text, n, &root, err);
     free(text);
     BT_TRY(code);
     note_config(c, root);
@@ -232,7 +232,7 @@ static bt_code read_templates(const companions *c, bt_err *err) {
     json_t *root = NULL;
     BT_TRY(read_and_keep(c, "chat_template.json", &text, &n, err));
     if (text) {
-        bt_code code = parse(c, "chat_template.json", text, n, &root, err);
+        bt_code code = parse_companion(c, "chat_template.json", text, n, &root, err);
         const char *jinja = template_in(json_object_get(root, "chat_template"));
         if (code == BT_OK && jinja) code = bt_tokenizer_set_chat_template(c->t, jinja, err);
         free(text);
@@ -256,7 +256,7 @@ static bt_code read_unused_files(const companions *c, bt_err *err) {
     }
     BT_TRY(read_and_keep(c, "generation_config.json", &text, &n, err));
     if (!text) return BT_OK;
-    const bt_code code = parse(c, "generation_config.json", text, n, &root, err);
+    const bt_code code = parse_companion(c, "generation_config.json", text, n, &root, err);
     free(text);
     if (code == BT_OK) note_generation(c, root);
     json_decref(root);
@@ -302,7 +302,7 @@ bt_code bt_hf_tokenizer_read(bt_tokenizer **out, const char *path, bt_text *note
         return bt_fail(err, code, "'%s' cannot be imported: %s", path, why.msg);
     }
     if (named) {
-        code = read_config(&c, err);
+        code = read_tokenizer_config(&c, err);
         if (code == BT_OK) code = read_templates(&c, err);
         if (code == BT_OK) code = read_unused_files(&c, err);
     }

@@ -57,7 +57,8 @@ static int by_type_and_name(const void *a, const void *b) {
     return strcmp(x->name, y->name);
 }
 
-static void add(folder *f, size_t i, const char *suffix, bool is_scale, const bt_form *form) {
+static void add_hf_tensor(folder *f, size_t i, const char *suffix, bool is_scale,
+                          const bt_form *form) {
     entry *e = &f->e[f->n++];
     bt_name_hf(e->name, &f->s->params.tensors[i], suffix);
     e->tensor = i;
@@ -66,7 +67,7 @@ static void add(folder *f, size_t i, const char *suffix, bool is_scale, const bt
     e->bytes = is_scale ? sizeof(float) : bt_form_bytes(&f->s->params.tensors[i], form);
 }
 
-static bt_code make_plan(folder *f, bt_err *err) {
+static bt_code plan_hf_folder(folder *f, bt_err *err) {
     const bt_params *p = &f->s->params;
     const bt_form floats = {.number = f->number};
     const bt_form codes = {.number = BT_NUM_PACKED, .order = BT_ROWS_PACKED, .quantise = true};
@@ -81,8 +82,8 @@ static bt_code make_plan(folder *f, bt_err *err) {
                            "'%s' has %zu rows; packed are four in a byte: a multiple of 4 (choose "
                            "another --type)",
                            t->name, t->rows);
-        add(f, i, ".weight", false, coded ? &codes : &floats);
-        if (coded) add(f, i, ".weight_scale", true, &(bt_form){.number = BT_NUM_F32});
+        add_hf_tensor(f, i, ".weight", false, coded ? &codes : &floats);
+        if (coded) add_hf_tensor(f, i, ".weight_scale", true, &(bt_form){.number = BT_NUM_F32});
     }
     qsort(f->e, f->n, sizeof *f->e, by_type_and_name);
     uint64_t at = 0;
@@ -108,7 +109,7 @@ static void shard_name(const folder *f, int shard, char out[64]) {
         snprintf(out, 64, "model-%05d-of-%05d.safetensors", shard + 1, f->shards);
 }
 
-static void put_header(const folder *f, int shard, bt_text *out, uint64_t *data) {
+static void put_hf_header(const folder *f, int shard, bt_text *out, uint64_t *data) {
     bt_json j;
     *data = 0;
     bt_json_begin(&j, out);
@@ -159,7 +160,7 @@ static bt_code write_shard(folder *f, int shard, bt_err *err) {
     unsigned char head[8];
     shard_name(f, shard, name);
     snprintf(path, sizeof path, "%s/%s", f->path, name);
-    put_header(f, shard, &header, &data);
+    put_hf_header(f, shard, &header, &data);
     for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header.len >> 8 * i);
     bt_code code = header.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for a header")
                                  : bt_out_open(&file, path, 8 + header.len + data, err);
@@ -294,7 +295,7 @@ static bt_code write_small_files(folder *f, bt_err *err) {
     return code;
 }
 
-static void remove_folder(const folder *f) {
+static void remove_hf_folder(const folder *f) {
     static const char *const small[] = {"config.json", "model.safetensors.index.json"};
     char path[4400], name[64];
     for (size_t i = 0; i < sizeof small / sizeof *small; i++) {
@@ -325,7 +326,7 @@ static bt_token_roles roles_of(const bt_model_file *s) {
 }
 
 /* Chooses the quantisation method of the class from our kind of linear layers. */
-static bt_code choose(folder *f, const bt_convert_job *job, bt_err *err) {
+static bt_code choose_quantisation(folder *f, const bt_convert_job *job, bt_err *err) {
     const bool ternary = f->s->cfg.linear == BT_LIN_BITNET158;
     const bt_number_row *row = job->number < BT_NUM_COUNT ? bt_number_at(job->number) : NULL;
     BT_TRY(bt_arch_of_model(&f->config.arch, &f->s->cfg, err));
@@ -344,7 +345,7 @@ static bt_code choose(folder *f, const bt_convert_job *job, bt_err *err) {
     return BT_OK;
 }
 
-static void add_notes(const folder *f, bt_text *notes) {
+static void add_hf_notes(const folder *f, bt_text *notes) {
     const bt_arch_row *row = bt_arch_at(f->config.arch);
     bt_text_printf(notes, "loads in transformers as %s%s\n", row->hf_class,
                    f->config.linear == BT_HF_DENSE ? "" : " (ternary layers need 'accelerate')");
@@ -364,8 +365,8 @@ bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes,
     folder f = {
         .s = s, .shard_bytes = job->shard_bytes ? job->shard_bytes : 5000000000u, .path = part};
     BT_TRY(bt_out_prepare(job->dest, part, err));
-    BT_TRY(choose(&f, job, err));
-    bt_code code = make_plan(&f, err);
+    BT_TRY(choose_quantisation(&f, job, err));
+    bt_code code = plan_hf_folder(&f, err);
     if (code == BT_OK && mkdir(part, 0777) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
     else if (code == BT_OK) {
@@ -373,11 +374,11 @@ bt_code bt_hf_write(bt_model_file *s, const bt_convert_job *job, bt_text *notes,
         for (int i = 0; i < f.shards && code == BT_OK; i++) code = write_shard(&f, i, err);
         if (code == BT_OK && rename(part, job->dest) != 0)
             code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", part, job->dest);
-        if (code != BT_OK) remove_folder(&f);
+        if (code != BT_OK) remove_hf_folder(&f);
     }
     if (code == BT_OK) {
         bt_file_sync_folder_of(job->dest);
-        add_notes(&f, notes);
+        add_hf_notes(&f, notes);
         *bytes = f.bytes;
     }
     free(f.e);

@@ -9,25 +9,25 @@ typedef struct names { /* the first of a list, and how many there are */
     size_t n;
 } names;
 
-static void add_name(names *l, const char *name) {
+static void add_listed_name(names *l, const char *name) {
     if (++l->n <= 4) bt_text_printf(&l->text, "%s%s", l->n > 1 ? ", " : "", name);
 }
 
-static const char *list_of(names *l) {
+static const char *join_listed_names(names *l) {
     if (l->n > 4) bt_text_printf(&l->text, " and %zu more", l->n - 4);
     return bt_text_str(&l->text);
 }
 
 /* Norms may be missing: they begin at one, as in a new model. So may a classifier's head, which begins at
  * zero. Other matrices may not */
-static bt_code compare(const bt_model_file *s, const bt_params *wanted, names *ones, names *extra,
-                       bt_err *err) {
+static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wanted, names *ones,
+                                    names *extra, bt_err *err) {
     names missing = {0};
     for (size_t i = 0; i < wanted->n; i++) {
         const bt_tensor *t = &wanted->tensors[i], *f = bt_params_named(&s->params, t->name);
         if (!f && t->id == BT_P_SCORE) continue;
         if (!f)
-            add_name(t->linear || t->decay ? &missing : ones, t->name);
+            add_listed_name(t->linear || t->decay ? &missing : ones, t->name);
         else if (f->whole_rows != t->whole_rows || f->whole_cols != t->whole_cols) {
             bt_text_release(&missing.text);
             return bt_fail(err, BT_ARG,
@@ -39,12 +39,12 @@ static bt_code compare(const bt_model_file *s, const bt_params *wanted, names *o
     }
     for (size_t i = 0; i < s->params.n; i++)
         if (!bt_params_named(wanted, s->params.tensors[i].name))
-            add_name(extra, s->params.tensors[i].name);
-    bt_code code = missing.n == 0
-                       ? BT_OK
-                       : bt_fail(err, BT_ARG,
-                                 "model.init_from: '%.200s' lacks %zu tensor%s of this model: %s",
-                                 s->path, missing.n, missing.n > 1 ? "s" : "", list_of(&missing));
+            add_listed_name(extra, s->params.tensors[i].name);
+    bt_code code =
+        missing.n == 0
+            ? BT_OK
+            : bt_fail(err, BT_ARG, "model.init_from: '%.200s' lacks %zu tensor%s of this model: %s",
+                      s->path, missing.n, missing.n > 1 ? "s" : "", join_listed_names(&missing));
     bt_text_release(&missing.text);
     return code;
 }
@@ -52,10 +52,11 @@ static bt_code compare(const bt_model_file *s, const bt_params *wanted, names *o
 static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names *ones, names *extra,
                            bt_text *told) {
     if (ones->n > 0)
-        bt_text_printf(told, "model.init_from has no %s: they begin at one\n", list_of(ones));
+        bt_text_printf(told, "model.init_from has no %s: they begin at one\n",
+                       join_listed_names(ones));
     if (extra->n > 0)
         bt_text_printf(told, "model.init_from holds %s, which this model does not have\n",
-                       list_of(extra));
+                       join_listed_names(extra));
     if (s->cfg.act != m->act)
         bt_text_put(told, "model.init_from was trained with another activation (model.act)\n");
     if (s->cfg.linear != m->linear)
@@ -70,7 +71,7 @@ bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt
     bt_params wanted;
     names ones = {0}, extra = {0};
     BT_TRY(bt_params_init(&wanted, model, (bt_model_slice){0}, err));
-    bt_code code = compare(s, &wanted, &ones, &extra, err);
+    bt_code code = compare_tensor_names(s, &wanted, &ones, &extra, err);
     if (code == BT_OK) report_tensors(s, model, &ones, &extra, told);
     if (code == BT_OK) bt_text_put(told, bt_text_str(&s->passed_over));
     bt_text_release(&ones.text);

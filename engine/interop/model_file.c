@@ -113,8 +113,8 @@ static uint64_t rotary_row(const bt_model_file *s, uint64_t row) {
     return row - in + in % (D / 2) * 2 + in / (D / 2);
 }
 
-static bt_code bytes_of(bt_model_file *s, const bt_stored *f, uint64_t at, unsigned char *raw,
-                        size_t n, bt_err *err) {
+static bt_code read_stored_bytes(bt_model_file *s, const bt_stored *f, uint64_t at,
+                                 unsigned char *raw, size_t n, bt_err *err) {
     return bt_foreign_read(&s->stored.files[f->file], raw, n, f->at + at, err);
 }
 
@@ -129,7 +129,7 @@ static bt_code plain_rows(bt_model_file *s, const bt_stored *f, uint64_t row, si
                  most = raw_bytes(f) / row_bytes;
     for (size_t done = 0, k; done < n; done += k) {
         k = bt_min_size(n - done, most);
-        BT_TRY(bytes_of(s, f, (row + done) * row_bytes, raw, k * row_bytes, err));
+        BT_TRY(read_stored_bytes(s, f, (row + done) * row_bytes, raw, k * row_bytes, err));
         bt_err why = BT_ERR_INIT;
         if (bt_number_decode(f->number, out + done * cols, raw, k * cols, &why) != BT_OK)
             return bt_fail(err, BT_FORMAT, "tensor '%s', rows from %llu: %s", f->name,
@@ -138,9 +138,9 @@ static bt_code plain_rows(bt_model_file *s, const bt_stored *f, uint64_t row, si
     return BT_OK;
 }
 
-static bt_code packed_bytes(bt_model_file *s, const bt_stored *f, uint64_t row, unsigned char *raw,
-                            bt_err *err) {
-    return bytes_of(s, f, row % f->rows * f->cols, raw, (size_t)f->cols, err);
+static bt_code read_packed_rows(bt_model_file *s, const bt_stored *f, uint64_t row,
+                                unsigned char *raw, bt_err *err) {
+    return read_stored_bytes(s, f, row % f->rows * f->cols, raw, (size_t)f->cols, err);
 }
 
 static unsigned packed_shift(const bt_stored *f, uint64_t row) {
@@ -164,7 +164,7 @@ static bool packed_codes(int8_t *restrict codes, const unsigned char *restrict r
 static bt_code packed_row(bt_model_file *s, const bt_stored *f, uint64_t row, float *out,
                           unsigned char *raw, bt_err *err) {
     const unsigned shift = packed_shift(f, row);
-    BT_TRY(packed_bytes(s, f, row, raw, err));
+    BT_TRY(read_packed_rows(s, f, row, raw, err));
     for (size_t i = 0; i < f->cols; i++) {
         const unsigned code = (unsigned)raw[i] >> shift & 3u;
         if (code == 3)
@@ -202,13 +202,13 @@ static bt_code stored_codes(bt_model_file *s, const bt_stored_place *p, uint64_t
     for (size_t done = 0, k; done < n && *alike; done += k) {
         k = bt_min_size(n - done, most);
         if (p->order == BT_ROWS_PACKED) {
-            BT_TRY(packed_bytes(s, f, row + done, raw, err));
+            BT_TRY(read_packed_rows(s, f, row + done, raw, err));
             *alike = packed_codes(codes + done * cols, raw, cols, packed_shift(f, row + done),
                                   size);
             continue;
         }
         const uint64_t from = p->order == BT_ROWS_TURNED ? rotary_row(s, row + done) : row + done;
-        BT_TRY(bytes_of(s, f, from * row_bytes, raw, k * row_bytes, err));
+        BT_TRY(read_stored_bytes(s, f, from * row_bytes, raw, k * row_bytes, err));
         *alike = bt_number_codes(f->number, codes + done * cols, raw, k * cols, size);
     }
     return BT_OK;
@@ -292,8 +292,8 @@ static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
     if (code != BT_OK) rows_failed(j, begin, code, &why);
 }
 
-static bt_code read_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
-                         float *out, bool weights, bt_err *err) {
+static bt_code read_stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
+                                float *out, bool weights, bt_err *err) {
     rows_job j = {.s = s,
                   .p = p,
                   .row = row,
@@ -311,7 +311,7 @@ static bt_code read_scale(bt_model_file *s, bt_stored_place *p, float *scale, bt
     *scale = 1;
     if (!p->scale) return BT_OK;
     unsigned char raw[sizeof(float)];
-    BT_TRY(bytes_of(s, p->scale, 0, raw, (size_t)p->scale->bytes, err));
+    BT_TRY(read_stored_bytes(s, p->scale, 0, raw, (size_t)p->scale->bytes, err));
     BT_TRY(bt_number_decode(p->scale->number, scale, raw, 1, err));
     if (!isfinite(*scale) || *scale <= 0)
         return bt_fail(err, BT_FORMAT, "tensor '%s' is %g, not a positive number", p->scale->name,
@@ -405,7 +405,7 @@ static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
     if (stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN;
     for (size_t row = 0; code == BT_OK && row < t->rows; row += step) {
         const size_t n = bt_min_size(step, t->rows - row);
-        code = read_rows(s, &stored, row, n, x, false, err);
+        code = read_stored_rows(s, &stored, row, n, x, false, err);
         if (code == BT_OK) code = unlike_piece(p, x, n * t->cols, &most, err);
     }
     free(x);
@@ -415,7 +415,7 @@ static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
 }
 
 /* Computes the scale, the number of nonzero codes, and the latent weight that represents one. */
-static bt_code count_codes(bt_model_file *s, size_t i, bt_err *err) {
+static bt_code count_stored_codes(bt_model_file *s, size_t i, bt_err *err) {
     bool alike = true;
     BT_TRY(read_codes(s, i, NULL, &alike, err));
     return alike ? BT_OK : explain_codes(s, i, err);
@@ -435,7 +435,7 @@ bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *er
     *scale = 0;
     if (s->view.scale) return s->view.scale(s->view.ctx, s, i, scale, err);
     if (!s->places || !s->places[i].coded) return BT_OK;
-    if (!s->places[i].counted) BT_TRY(count_codes(s, i, err));
+    if (!s->places[i].counted) BT_TRY(count_stored_codes(s, i, err));
     *scale = s->places[i].s;
     return BT_OK;
 }
@@ -445,8 +445,8 @@ bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *er
 static bt_code model_rows(bt_model_file *s, size_t i, uint64_t row, size_t n, float *out,
                           bt_err *err) {
     bt_stored_place *p = &s->places[i];
-    if (p->coded && !p->counted) BT_TRY(count_codes(s, i, err));
-    return read_rows(s, p, row, n, out, true, err);
+    if (p->coded && !p->counted) BT_TRY(count_stored_codes(s, i, err));
+    return read_stored_rows(s, p, row, n, out, true, err);
 }
 
 static bt_code native_read(bt_model_file *s, const bt_tensor *t, uint64_t first, uint64_t count,

@@ -72,7 +72,7 @@ typedef struct sum_job {
     size_t offset, end, first; /* elements of the flat array; the block of sums[0] */
 } sum_job;
 
-static void sum_blocks(void *ctx, int thread, size_t begin, size_t end) {
+static void sum_row_blocks(void *ctx, int thread, size_t begin, size_t end) {
     const sum_job *j = ctx;
     (void)thread;
     for (size_t b = begin; b < end; b++) {
@@ -89,7 +89,7 @@ float bt_absmean(const bt_tensor *t, const float *x) {
     const size_t last = (j.end - 1) / BT_SUM_BLOCK;
     for (size_t n; j.first <= last; j.first += n) {
         n = bt_min_size(BLOCKS, last - j.first + 1);
-        bt_parallel_for(n, 16, sum_blocks, &j);
+        bt_parallel_for(n, 16, sum_row_blocks, &j);
         for (size_t b = 0; b < n; b++) sum += sums[b];
     }
     return fmaxf((float)(sum / (double)t->count), 1e-5f);
@@ -136,7 +136,7 @@ static void encode_codes(const tensor_job *j, unsigned char *out, float *x, cons
     bt_number_encode(j->form->number, out, x, elems);
 }
 
-static void encode_rows(void *ctx, int thread, size_t begin, size_t end) {
+static void encode_form_rows(void *ctx, int thread, size_t begin, size_t end) {
     const piece *p = ctx;
     const tensor_job *j = p->j;
     const size_t cols = j->t->cols, row_bytes = bt_number_bytes(j->form->number, cols);
@@ -157,7 +157,7 @@ static bt_code put_rows(tensor_job *j, size_t row, size_t n, bt_err *err) {
     const size_t row_bytes = bt_number_bytes(j->form->number, j->t->cols);
     const unsigned char *out = j->form->order == BT_ROWS_TURNED ? j->turned : j->bytes;
     piece p = {j, row};
-    bt_parallel_for(n, j->D, encode_rows, &p);
+    bt_parallel_for(n, j->D, encode_form_rows, &p);
     return bt_out_put(j->f, out, n * row_bytes, j->at + row * row_bytes, err);
 }
 
@@ -175,7 +175,7 @@ static void pack_range(void *ctx, int thread, size_t begin, size_t end) {
                                  (c3[k] + 1) << 6);
 }
 
-static bt_code put_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
+static bt_code write_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
     const size_t cols = j->t->cols, quarter = j->t->rows / 4;
     for (size_t row = 0, n; row < quarter; row += n) {
         piece p = {j, row};
@@ -216,7 +216,7 @@ static bt_code make_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err
 static bt_code put_tensor(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
     if (j->form->quantise) BT_TRY(make_codes(s, i, j, err));
-    if (j->form->order == BT_ROWS_PACKED) return put_packed(s, j, err);
+    if (j->form->order == BT_ROWS_PACKED) return write_packed(s, j, err);
     for (size_t row = 0, n; row < t->rows; row += n) {
         n = bt_min_size(j->step, t->rows - row);
         if (!j->codes) BT_TRY(bt_model_file_read(s, i, row * t->cols, n * t->cols, j->x, err));

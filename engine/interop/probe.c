@@ -10,7 +10,7 @@
 enum { LONGEST = 64 };
 static const size_t lengths[BT_PROBES] = {1, 3, 17, LONGEST};
 
-static bt_code load(bt_model_file *s, size_t T, bt_model **out, bt_err *err) {
+static bt_code load_probed_model(bt_model_file *s, size_t T, bt_model **out, bt_err *err) {
     bt_model_setup setup = {.cfg = s->cfg, .B = 1, .prec = BT_PREC_FP32};
     setup.cfg.T = (int)T;
     BT_TRY(bt_model_create(out, &setup, err));
@@ -44,7 +44,7 @@ static bt_code run_prompt(bt_model *m, const int32_t *const *ids, const size_t *
 bt_code bt_model_file_log_probs(bt_model_file *s, const int32_t *ids, size_t n, float *out,
                                 bt_err *err) {
     bt_model *m = NULL;
-    bt_code code = load(s, n < 2 ? 2 : n, &m, err);
+    bt_code code = load_probed_model(s, n < 2 ? 2 : n, &m, err);
     if (code == BT_OK) code = run_prompt(m, &ids, &n, 1, out, err);
     bt_model_destroy(m);
     return code;
@@ -61,7 +61,7 @@ bt_code bt_probe_source(bt_model_file *s, int tokens, bt_probe *out, bt_err *err
     }
     *out = (bt_probe){.V = s->cfg.V,
                       .log_prob = malloc(BT_PROBES * (size_t)s->cfg.V * sizeof *out->log_prob)};
-    bt_code code = out->log_prob ? load(s, LONGEST, &m, err)
+    bt_code code = out->log_prob ? load_probed_model(s, LONGEST, &m, err)
                                  : bt_fail(err, BT_NOMEM, "cannot take memory for logits");
     if (code == BT_OK) code = run_prompt(m, ids, lengths, BT_PROBES, out->log_prob, err);
     bt_model_destroy(m);

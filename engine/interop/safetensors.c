@@ -37,7 +37,8 @@ static bool plain(const char *s, size_t n) {
     return !text;
 }
 
-static bt_code count_of(json_t *v, uint64_t *out, const char *name, const char *what, bt_err *err) {
+static bt_code read_json_count(json_t *v, uint64_t *out, const char *name, const char *what,
+                               bt_err *err) {
     if (!json_is_integer(v) || json_integer_value(v) < 0)
         return bt_fail(err, BT_FORMAT, "%s of tensor '%.90s' is not a whole number", what, name);
     *out = (uint64_t)json_integer_value(v);
@@ -52,7 +53,7 @@ static bt_code read_shape(json_t *shape, bt_stored *t, bt_err *err) {
                        "tensor '%s' has %zu dimensions; models here have vectors and matrices",
                        t->name, n);
     for (size_t i = 0; i < n; i++)
-        BT_TRY(count_of(json_array_get(shape, i), &dims[2 - n + i], t->name, "a size", err));
+        BT_TRY(read_json_count(json_array_get(shape, i), &dims[2 - n + i], t->name, "a size", err));
     if (dims[0] == 0 || dims[1] == 0)
         return bt_fail(err, BT_FORMAT, "tensor '%s' has no elements", t->name);
     t->n_dims = (int)n;
@@ -79,8 +80,8 @@ static bt_code read_entry(const char *name, json_t *o, uint64_t data_at, uint64_
                        "tensor '%s' has the type '%.20s' (read are F32, F16, BF16, U8)", name,
                        dtype);
     BT_TRY(read_shape(json_object_get(o, "shape"), t, err));
-    BT_TRY(count_of(json_array_get(offsets, 0), &begin, name, "the begin", err));
-    BT_TRY(count_of(json_array_get(offsets, 1), &end, name, "the end", err));
+    BT_TRY(read_json_count(json_array_get(offsets, 0), &begin, name, "the begin", err));
+    BT_TRY(read_json_count(json_array_get(offsets, 1), &end, name, "the end", err));
     if (begin > end || end > data_bytes)
         return bt_fail(err, BT_FORMAT,
                        "tensor '%s' is at bytes %llu..%llu of the data, which has %llu", name,
@@ -95,13 +96,13 @@ static bt_code read_entry(const char *name, json_t *o, uint64_t data_at, uint64_
     return BT_OK;
 }
 
-static int by_place(const void *a, const void *b) {
+static int by_data_place(const void *a, const void *b) {
     const bt_stored *x = a, *y = b;
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
 static bt_code check_cover(bt_stored *t, size_t n, uint64_t at, uint64_t end, bt_err *err) {
-    if (n > 1) qsort(t, n, sizeof *t, by_place);
+    if (n > 1) qsort(t, n, sizeof *t, by_data_place);
     for (size_t i = 0; i < n; at += t[i++].bytes)
         if (t[i].at != at)
             return bt_fail(err, BT_FORMAT, "tensor '%s' %s byte %llu", t[i].name,

@@ -62,12 +62,12 @@ bt_code bt_stored_add(bt_stored_list *l, const bt_stored *t, bt_err *err) {
     return BT_OK;
 }
 
-static int by_name(const void *a, const void *b) {
+static int by_stored_name(const void *a, const void *b) {
     return strcmp(((const bt_stored *)a)->name, ((const bt_stored *)b)->name);
 }
 
 bt_code bt_stored_sort(bt_stored_list *l, bt_err *err) {
-    if (l->n > 1) qsort(l->at, l->n, sizeof *l->at, by_name);
+    if (l->n > 1) qsort(l->at, l->n, sizeof *l->at, by_stored_name);
     for (size_t i = 1; i < l->n; i++)
         if (strcmp(l->at[i - 1].name, l->at[i].name) == 0)
             return bt_fail(err, BT_FORMAT, "tensor '%s' is there twice", l->at[i].name);
@@ -78,7 +78,7 @@ bt_stored *bt_stored_find(const bt_stored_list *l, const char *name) {
     bt_stored key;
     if (strlen(name) >= sizeof key.name || l->n == 0) return NULL;
     strcpy(key.name, name);
-    return bsearch(&key, l->at, l->n, sizeof *l->at, by_name);
+    return bsearch(&key, l->at, l->n, sizeof *l->at, by_stored_name);
 }
 
 void bt_stored_release(bt_stored_list *l) {

@@ -31,7 +31,7 @@ void bt_micro_release(bt_micro *m) {
 double *bt_micro_loss(const bt_micro *m, int64_t i) { return m->losses + m->plan->first + i; }
 
 /* positions begin again at every stretch of a sequence, or of a document in it */
-static void cut(bt_micro *m, bt_batch *batch) {
+static void cut_positions(bt_micro *m, bt_batch *batch) {
     if (!m->stretch || m->stretch == m->seq_len) return;
     for (int64_t i = 0; i < m->rows; i++) {
         const int64_t at = batch->positions ? batch->positions[i] : i % m->seq_len;
@@ -45,7 +45,7 @@ bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
     bt_span_begin(BT_MR_DATA);
     BT_TRY(bt_loader_next(m->loader, out, err));
     if (out->positions) m->counted += out->counted;
-    cut(m, out);
+    cut_positions(m, out);
     bt_span_end();
     bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
     return BT_OK;

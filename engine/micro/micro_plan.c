@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void take_range(bt_micro_plan *p) {
+static void set_own_range(bt_micro_plan *p) {
     p->first = 0;
     for (int64_t d = 0; d < p->mesh->me.dp; d++) p->first += p->shares[d];
     p->n = p->shares[p->mesh->me.dp];
@@ -13,7 +13,7 @@ static void take_range(bt_micro_plan *p) {
 
 size_t bt_micro_plan_bytes(size_t dp) { return dp * (2 * sizeof(int64_t) + sizeof(double)); }
 
-static bt_code divide(bt_micro_plan *p, const bt_run_cfg *c, bt_err *err) {
+static bt_code divide_micro_batches(bt_micro_plan *p, const bt_run_cfg *c, bt_err *err) {
     p->sequences = c->train.batch_tokens / c->model.seq_len;
     p->micros = p->sequences / c->train.micro_batch;
     if (p->sequences * c->model.seq_len != c->train.batch_tokens ||
@@ -33,7 +33,7 @@ static bt_code divide(bt_micro_plan *p, const bt_run_cfg *c, bt_err *err) {
 bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *c, const bt_mesh *mesh,
                              bt_err *err) {
     *p = (bt_micro_plan){.mesh = mesh, .dp = (size_t)bt_comm_size(mesh->dp)};
-    BT_TRY(divide(p, c, err));
+    BT_TRY(divide_micro_batches(p, c, err));
     p->shares = calloc(2 * p->dp, sizeof *p->shares);
     p->costs = calloc(p->dp, sizeof *p->costs);
     if (!p->shares || !p->costs)
@@ -46,7 +46,7 @@ bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *c, const bt_mes
     } else {
         bt_balance_even(p->shares, p->dp, p->micros);
     }
-    take_range(p);
+    set_own_range(p);
     return BT_OK;
 }
 
@@ -74,7 +74,7 @@ bt_code bt_micro_plan_adjust(bt_micro_plan *p, double seconds_per_micro, double 
     *gain = 1 -
             bt_balance_time(next, p->costs, p->dp) / bt_balance_time(p->shares, p->costs, p->dp);
     memcpy(p->shares, next, p->dp * sizeof *p->shares);
-    take_range(p);
+    set_own_range(p);
     bt_balance_changed(&p->pace);
     return BT_OK;
 }

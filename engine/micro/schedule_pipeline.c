@@ -72,7 +72,7 @@ size_t bt_schedule_pipeline_bytes(const bt_model_setup *s, const bt_mesh_shape *
 
 static size_t ring_at(const pipeline *p, int64_t i) { return (size_t)(i % p->ring) * p->tokens; }
 
-static int *slot_of(const pipeline *p, const bt_pass *x) {
+static int *activation_slot(const pipeline *p, const bt_pass *x) {
     return &p->slot_of[x->chunk * p->ring + (int)(x->micro % p->ring)];
 }
 
@@ -121,7 +121,7 @@ static bt_code reference(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *er
     return bt_micro_pass_end(m, err);
 }
 
-static bt_code forward(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err) {
+static bt_code stage_forward(pipeline *p, bt_micro *m, const bt_batch *b, bt_err *err) {
     BT_TRY(reference(p, m, b, err));
     if (!bt_model_begins(m->model))
         BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
@@ -184,8 +184,8 @@ static bt_code forward_and_back(pipeline *p, bt_micro *m, int64_t i, double scal
     return bt_micro_pass_end(m, err);
 }
 
-static bt_code back(pipeline *p, bt_micro *m, const bt_batch *b, bool tie, bt_grad_ready_fn ready,
-                    bt_err *err) {
+static bt_code stage_backward_pass(pipeline *p, bt_micro *m, const bt_batch *b, bool tie,
+                                   bt_grad_ready_fn ready, bt_err *err) {
     BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
     if (tie && bt_model_begins(m->model)) BT_TRY(receive_head_grads(p, m, err));
     bt_micro_pass_begin(m);
@@ -193,15 +193,15 @@ static bt_code back(pipeline *p, bt_micro *m, const bt_batch *b, bool tie, bt_gr
     return bt_micro_pass_end(m, err);
 }
 
-static bt_code backward(pipeline *p, bt_micro *m, const bt_pass *x, double scale, const bt_batch *b,
-                        bt_err *err) {
+static bt_code stage_backward(pipeline *p, bt_micro *m, const bt_pass *x, double scale,
+                              const bt_batch *b, bt_err *err) {
     const bool tie = p->tied && (x->micro == m->plan->n - 1 || m->reproducible),
                ends = bt_model_ends(m->model);
     bt_grad_ready_fn ready = bt_micro_begin_backward(m, x->chunk, x->micro);
     if (ends)
         BT_TRY(forward_and_back(p, m, x->micro, scale, b, ready, err));
     else
-        BT_TRY(back(p, m, b, tie, ready, err));
+        BT_TRY(stage_backward_pass(p, m, b, tie, ready, err));
     if (!bt_model_begins(m->model))
         BT_TRY(bt_pipe_send(p->base.pipe, BT_PIPE_UP, bt_model_stage_dx(m->model), err));
     /* after the message without which the first stage could not proceed to receive them */
@@ -222,18 +222,19 @@ static bt_code run_pass(pipeline *p, bt_micro *m, bt_pass x, double scale, bt_er
     bt_batch b = stored_batch(p, x.micro);
     if (!x.backward || tail) {
         assert(p->n_free > 0);
-        *slot_of(p, &x) = p->free_slots[--p->n_free];
+        *activation_slot(p, &x) = p->free_slots[--p->n_free];
     }
     bt_model_chunk(m->model, x.chunk);
-    bt_model_slot(m->model, *slot_of(p, &x));
+    bt_model_slot(m->model, *activation_slot(p, &x));
     bt_model_documents(m->model, b.positions);
-    if (!x.backward) return forward(p, m, &b, err);
-    BT_TRY(backward(p, m, &x, scale, &b, err));
-    p->free_slots[p->n_free++] = *slot_of(p, &x);
+    if (!x.backward) return stage_forward(p, m, &b, err);
+    BT_TRY(stage_backward(p, m, &x, scale, &b, err));
+    p->free_slots[p->n_free++] = *activation_slot(p, &x);
     return BT_OK;
 }
 
-static bt_code run(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err *err) {
+static bt_code run_pipeline_schedule(bt_micro_schedule *s, bt_micro *m, double grad_scale,
+                                     bt_err *err) {
     pipeline *p = (pipeline *)s;
     const int64_t n = p->order.micros = m->plan->n;
     double *losses = bt_micro_loss(m, 0);
@@ -254,14 +255,14 @@ static bt_code run(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err 
     return bt_pipe_sum(s->pipe, losses, (size_t)n, err);
 }
 
-static bt_code tie(bt_micro_schedule *s, bt_model *model, bt_err *err) {
+static bt_code tie_pipeline_gradients(bt_micro_schedule *s, bt_model *model, bt_err *err) {
     const pipeline *p = (pipeline *)s;
     size_t elem;
     void *table = bt_model_tied(model, &elem);
     return p->tied ? bt_pipe_copy(s->pipe, BT_PIPE_DOWN, table, p->tied * elem, err) : BT_OK;
 }
 
-static void destroy(bt_micro_schedule *s) {
+static void destroy_pipeline_schedule(bt_micro_schedule *s) {
     pipeline *p = (pipeline *)s;
     bt_pipe_destroy(s->pipe);
     free(p->inputs);
@@ -273,7 +274,7 @@ static void destroy(bt_micro_schedule *s) {
     free(p);
 }
 
-static bt_code allocate(pipeline *p, const bt_model_setup *s, bt_err *err) {
+static bt_code allocate_pipeline(pipeline *p, const bt_model_setup *s, bt_err *err) {
     const size_t kept = (size_t)p->ring * p->tokens;
     p->inputs = calloc(kept, sizeof *p->inputs);
     p->positions = calloc(kept, sizeof *p->positions);
@@ -293,7 +294,9 @@ bt_code bt_schedule_pipeline_create(bt_micro_schedule **out, const bt_model_setu
     const bt_pipe_cfg pipe = pipe_cfg(s);
     pipeline *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for a pipeline stage");
-    *p = (pipeline){.base = {.run = run, .tie = tie, .destroy = destroy},
+    *p = (pipeline){.base = {.run = run_pipeline_schedule,
+                             .tie = tie_pipeline_gradients,
+                             .destroy = destroy_pipeline_schedule},
                     .last = bt_slice_is_last_stage(s->slice),
                     .order = {.stages = mesh->shape.pp,
                               .stage = mesh->me.pp,
@@ -303,10 +306,10 @@ bt_code bt_schedule_pipeline_create(bt_micro_schedule **out, const bt_model_setu
                     .tokens = (size_t)s->B * (size_t)s->cfg.T,
                     .tied = bt_stage_tied_elems(s),
                     .sent = tables_sent(s)};
-    bt_code code = allocate(p, s, err);
+    bt_code code = allocate_pipeline(p, s, err);
     if (code == BT_OK) code = bt_pipe_create(&p->base.pipe, mesh, &pipe, err);
     if (code != BT_OK) {
-        destroy(&p->base);
+        destroy_pipeline_schedule(&p->base);
         return code;
     }
     *out = &p->base;

@@ -17,24 +17,26 @@ static bt_code one_micro(bt_micro *m, int64_t i, double grad_scale, bt_err *err)
     return bt_micro_end(m, 0, i, err);
 }
 
-static bt_code run(bt_micro_schedule *s, bt_micro *m, double grad_scale, bt_err *err) {
+static bt_code run_plain_schedule(bt_micro_schedule *s, bt_micro *m, double grad_scale,
+                                  bt_err *err) {
     (void)s;
     for (int64_t i = 0; i < m->plan->n; i++) BT_TRY(one_micro(m, i, grad_scale, err));
     return BT_OK;
 }
 
 /* embedding and head are on this stage: nothing to send */
-static bt_code tie(bt_micro_schedule *s, bt_model *model, bt_err *err) {
+static bt_code tie_plain_gradients(bt_micro_schedule *s, bt_model *model, bt_err *err) {
     (void)s, (void)model, (void)err;
     return BT_OK;
 }
 
-static void destroy(bt_micro_schedule *s) { free(s); }
+static void destroy_plain_schedule(bt_micro_schedule *s) { free(s); }
 
 bt_code bt_schedule_plain_create(bt_micro_schedule **out, bt_err *err) {
     bt_micro_schedule *s = *out = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for a schedule");
-    *s = (bt_micro_schedule){.run = run, .tie = tie, .destroy = destroy};
+    *s = (bt_micro_schedule){
+        .run = run_plain_schedule, .tie = tie_plain_gradients, .destroy = destroy_plain_schedule};
     return BT_OK;
 }
 

@@ -77,7 +77,7 @@ typedef struct look {
     _Atomic uint64_t flips, sign_flips, back, near;
 } look;
 
-static const int8_t *codes_of(const look *j, size_t first, size_t n, int8_t *spare) {
+static const int8_t *watched_codes(const look *j, size_t first, size_t n, int8_t *spare) {
     if (j->c->cfg.weights) return bt_weights_codes(j->c->cfg.weights, j->tensor, first, n, spare);
     return bt_model_codes(j->c->model, j->tensor) + first;
 }
@@ -91,8 +91,8 @@ static void count_code_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     for (size_t c = from; c < to; c++) {
         size_t at = c * CHUNK, n = j->n - at < CHUNK ? j->n - at : CHUNK;
-        bt_active_kernels()->code_history(j->history + at / 2, codes_of(j, j->first + at, n, spare),
-                                          n, &seen);
+        bt_active_kernels()->code_history(j->history + at / 2,
+                                          watched_codes(j, j->first + at, n, spare), n, &seen);
         for (size_t i = 0; i < n; i += BLOCK) {
             const size_t some = n - i < BLOCK ? n - i : BLOCK;
             near += bt_active_kernels()->code_near(

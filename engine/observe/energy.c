@@ -124,7 +124,7 @@ void bt_energy_close(bt_energy *e) {
 }
 
 /* Share of this process; 1 if the machine's busy time is unknown or coarser. */
-static double share(const bt_energy *e, int64_t own_ns, uint64_t busy_ticks) {
+static double energy_share(const bt_energy *e, int64_t own_ns, uint64_t busy_ticks) {
     const double own = (double)(own_ns - e->own_ns) / 1e9,
                  busy = (double)(busy_ticks - e->busy_ticks) / (double)e->ticks_per_s;
     return own > 0 ? own / fmax(own, busy) : 0;
@@ -147,7 +147,7 @@ double bt_energy_take(bt_energy *e) {
     }
     const int64_t own = bt_cpu_ns();
     const uint64_t busy = busy_now(e);
-    joules *= share(e, own, busy >= e->busy_ticks ? busy : e->busy_ticks);
+    joules *= energy_share(e, own, busy >= e->busy_ticks ? busy : e->busy_ticks);
     e->own_ns = own;
     e->busy_ticks = busy;
     e->read_ns = now;

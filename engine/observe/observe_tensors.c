@@ -65,7 +65,7 @@ static bt_range own_piece(const bt_update *u, const bt_tensor *x, size_t i) {
 
 /* zeros and +1s of the codes that this rank counts: all of a block, none, or (a kv head is shared
  * with a neighbour) all but the first ones */
-static void count_codes(const bt_tensor_watch *w, size_t k, double *row) {
+static void count_own_codes(const bt_tensor_watch *w, size_t k, double *row) {
     const bt_tensor *x = &bt_model_params(w->model)->tensors[k];
     bt_quant_stat q = bt_model_quant_stat(w->model, k);
     /* else the pieces that this rank owns */
@@ -113,7 +113,7 @@ static bt_code add_counts(bt_tensor_watch *w, bool applied, bt_err *err) {
     for (size_t i = 0; i < p->n; i++) {
         const bt_code_counts *c = &w->code_counts[i];
         double *row = w->counts[p->tensors[i].number];
-        if (bt_weights_counts(w->update->weights)) count_codes(w, i, row);
+        if (bt_weights_counts(w->update->weights)) count_own_codes(w, i, row);
         row[COUNT_FLIP] = c->flips;
         row[COUNT_SIGN_FLIP] = c->sign_flips;
         row[COUNT_BACK] = c->back;

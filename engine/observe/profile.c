@@ -46,7 +46,7 @@ void bt_profile_step(bt_profile *p, int64_t done, int64_t total, double step_ms)
 
 void bt_profile_hold(bool hold) { bt_ops_profile_hold(hold); }
 
-static int by_time(const void *a, const void *b) {
+static int by_op_time(const void *a, const void *b) {
     double x = ((const bt_profile_row *)a)->ms, y = ((const bt_profile_row *)b)->ms;
     return (x < y) - (x > y);
 }
@@ -91,7 +91,7 @@ void bt_profile_close(bt_profile *p, bt_prec prec) {
             r->rate = o->bytes / (double)o->ns, r->bound = triad, r->unit = "GB/s",
             r->bound_name = "triad";
     }
-    qsort(p->rows, p->n, sizeof *p->rows, by_time);
+    qsort(p->rows, p->n, sizeof *p->rows, by_op_time);
     p->rows[p->n++] = (bt_profile_row){.name = "other",
                                        .ms = rest,
                                        .frac = rest * steps / p->step_ms,

@@ -10,7 +10,7 @@
 static const double PI = 3.14159265358979323846;
 
 /* share of the way from the end of warm-up to the last update, 0..1 */
-static double progress(const bt_lr_schedule *s, int64_t step) {
+static double decay_progress(const bt_lr_schedule *s, int64_t step) {
     int64_t span = s->steps - s->warmup, done = step + 1 - s->warmup;
     if (span <= 0 || done >= span) return 1.0;
     return done <= 0 ? 0.0 : (double)done / (double)span;
@@ -51,7 +51,7 @@ double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
                                                         : 1.0;
     if (s->kind == BT_SCHED_BITNET) return warm * bitnet(s, step);
     if (warm < 1.0) return warm * s->lr;
-    double p = progress(s, step), low = s->lr * s->lr_min_frac;
+    double p = decay_progress(s, step), low = s->lr * s->lr_min_frac;
     switch (s->kind) {
     case BT_SCHED_CONSTANT:
     case BT_SCHED_BITNET:

@@ -18,7 +18,7 @@ struct bt_muon {
     float *gram, *b; /* (short, short) */
 };
 
-static void plan(bt_arena *a, size_t s, size_t l, size_t at[4]) {
+static void plan_newton_schulz(bt_arena *a, size_t s, size_t l, size_t at[4]) {
     bt_arena_plan(a, "matrix directions");
     at[0] = bt_arena_reserve(a, s * l, sizeof(float));
     at[1] = bt_arena_reserve(a, s * l, sizeof(float));
@@ -29,7 +29,7 @@ static void plan(bt_arena *a, size_t s, size_t l, size_t at[4]) {
 size_t bt_muon_bytes(size_t max_short, size_t max_long) {
     bt_arena a;
     size_t at[4];
-    plan(&a, max_short, max_long, at);
+    plan_newton_schulz(&a, max_short, max_long, at);
     return a.bytes;
 }
 
@@ -38,7 +38,7 @@ bt_code bt_muon_create(bt_muon **out, size_t s, size_t l, bt_err *err) {
     *out = NULL;
     bt_muon *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for matrix directions");
-    plan(&m->arena, s, l, at);
+    plan_newton_schulz(&m->arena, s, l, at);
     bt_code code = bt_arena_commit(&m->arena, err);
     /* kernel scratch of the three products */
     if (code == BT_OK) code = bt_ops_plan(s, s, l, 1, 1, NULL, err);
@@ -80,7 +80,7 @@ typedef struct copy_job {
 } copy_job;
 
 /* tiles of rows a..b: both sides are read and written by whole cache lines */
-static void load_rows(void *ctx, int thread, size_t a, size_t b) {
+static void load_matrix_rows(void *ctx, int thread, size_t a, size_t b) {
     const copy_job *j = ctx;
     float some[TILE];
     (void)thread;
@@ -95,7 +95,7 @@ static void load_rows(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-static void save_rows(void *ctx, int thread, size_t a, size_t b) {
+static void save_matrix_rows(void *ctx, int thread, size_t a, size_t b) {
     const copy_job *j = ctx;
     float some[TILE];
     (void)thread;
@@ -141,7 +141,7 @@ static void iterate(bt_muon *m, float *y, const float *x, size_t s, size_t l) {
 void bt_muon_direction(bt_muon *m, uint16_t *half, size_t rows, size_t cols) {
     size_t s = bt_min_size(rows, cols), l = bt_max_size(rows, cols);
     copy_job j = {half, m->x, rows, cols, rows > cols};
-    bt_parallel_for(rows, TILE, load_rows, &j);
+    bt_parallel_for(rows, TILE, load_matrix_rows, &j);
     double norm = sqrt(bt_op_sum_squares(m->x, s * l));
     if (!(norm > 0) || !isfinite(norm)) return;
     scaled_copy(m->x, m->x, (float)(1 / (norm + 1e-7)), s * l);
@@ -153,7 +153,7 @@ void bt_muon_direction(bt_muon *m, uint16_t *half, size_t rows, size_t cols) {
         y = t;
     }
     j.x = x;
-    bt_parallel_for(rows, TILE, save_rows, &j);
+    bt_parallel_for(rows, TILE, save_matrix_rows, &j);
 }
 
 /* ---- momentum -------------------------------------------------------------------------------- */

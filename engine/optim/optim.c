@@ -31,14 +31,15 @@ static bt_range clip(const bt_optim_span *s, bt_range range) {
     return r.begin < r.end ? r : (bt_range){range.begin, range.begin};
 }
 
-static size_t length(bt_range r) { return r.end - r.begin; }
+static size_t optim_range_length(bt_range r) { return r.end - r.begin; }
 
 /* offsets may be NULL: sizes only */
-static void plan(bt_arena *a, bt_optim_id kind, bt_states_kind states, const bt_optim_span *spans,
-                 size_t n, bt_range range, size_t (*offsets)[BT_OPTIM_STATES]) {
+static void plan_optim_memory(bt_arena *a, bt_optim_id kind, bt_states_kind states,
+                              const bt_optim_span *spans, size_t n, bt_range range,
+                              size_t (*offsets)[BT_OPTIM_STATES]) {
     bt_arena_plan(a, "optimizer");
     for (size_t i = 0; i < n; i++) {
-        size_t elems = length(clip(&spans[i], range));
+        size_t elems = optim_range_length(clip(&spans[i], range));
         const bt_optim_rule *rule = bt_optim_rule_of(kind, &spans[i]);
         for (size_t k = 0; k < rule->n_states && elems > 0; k++) {
             size_t at = bt_arena_reserve(a, elems, bt_moment_bytes(bt_optim_form(rule, states, k)));
@@ -50,11 +51,11 @@ static void plan(bt_arena *a, bt_optim_id kind, bt_states_kind states, const bt_
 size_t bt_optim_bytes(bt_optim_id kind, bt_states_kind states, const bt_optim_span *spans, size_t n,
                       bt_range range) {
     bt_arena a;
-    plan(&a, kind, states, spans, n, range, NULL);
+    plan_optim_memory(&a, kind, states, spans, n, range, NULL);
     return a.bytes;
 }
 
-static bt_code check(const bt_optim_cfg *cfg, bt_range range, bt_err *err) {
+static bt_code check_optim_range(const bt_optim_cfg *cfg, bt_range range, bt_err *err) {
     if (!(cfg->beta1 >= 0 && cfg->beta1 < 1 && cfg->beta2 >= 0 && cfg->beta2 < 1 && cfg->eps >= 0 &&
           cfg->momentum >= 0 && cfg->momentum < 1))
         return bt_fail(err, BT_ARG,
@@ -71,7 +72,7 @@ static bt_code check(const bt_optim_cfg *cfg, bt_range range, bt_err *err) {
 bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_span *spans,
                         size_t n, bt_range range, bt_err *err) {
     *out = NULL;
-    BT_TRY(check(cfg, range, err));
+    BT_TRY(check_optim_range(cfg, range, err));
     bt_optim *o = calloc(1, sizeof *o);
     if (!o) return bt_fail(err, BT_NOMEM, "cannot take memory for an optimizer");
     *o = (bt_optim){.cfg = *cfg, .spans = spans, .range = range};
@@ -81,7 +82,8 @@ bt_code bt_optim_create(bt_optim **out, const bt_optim_cfg *cfg, const bt_optim_
     bt_code code = o->offsets ? BT_OK
                               : bt_fail(err, BT_NOMEM, "cannot take memory for an optimizer");
     if (code == BT_OK) {
-        plan(&o->arena, cfg->kind, cfg->states, spans + o->first, o->n, range, o->offsets);
+        plan_optim_memory(&o->arena, cfg->kind, cfg->states, spans + o->first, o->n, range,
+                          o->offsets);
         code = bt_arena_commit(&o->arena, err);
     }
     if (code != BT_OK) {
@@ -114,7 +116,7 @@ bool bt_optim_read(const bt_optim *o, size_t i, size_t k, bt_range r, float *out
         bt_active_kernels()->moment_load(out, state,
                                          bt_optim_form(bt_optim_rule_of(o->cfg.kind, &o->spans[i]),
                                                        o->cfg.states, k),
-                                         length(r));
+                                         optim_range_length(r));
     return state;
 }
 
@@ -136,7 +138,7 @@ void bt_optim_raise(bt_optim *o, size_t i, size_t k, bt_range r, double share) {
         (void)bt_optim_read(o, i, k, (bt_range){at, at + n}, some);
         for (size_t e = 0; e < n; e++) sum += (double)some[e];
     }
-    const float least = (float)(share * sum / (double)length(r));
+    const float least = (float)(share * sum / (double)optim_range_length(r));
     for (size_t at = r.begin, n; at < r.end; at += n) {
         n = bt_min_size(BLOCK, r.end - at);
         (void)bt_optim_read(o, i, k, (bt_range){at, at + n}, some);
@@ -153,7 +155,7 @@ static bt_short_states states_of(const bt_optim *o, size_t i, bt_range r, float 
                          .cfg = &o->cfg,
                          .span = span,
                          .begin = r.begin,
-                         .n = length(r),
+                         .n = optim_range_length(r),
                          .w = span->weights ? own_weights(span, r.begin) : w + r.begin,
                          .form = span->weights ? span->form : BT_MOMENT_F32,
                          .g = g + r.begin};
@@ -166,7 +168,7 @@ void bt_optim_round_weights(const bt_optim *o, size_t i, bt_range r, const float
     const bt_short_states s = {.cfg = &o->cfg,
                                .span = &o->spans[i],
                                .begin = r.begin,
-                               .n = length(r),
+                               .n = optim_range_length(r),
                                .w = own_weights(&o->spans[i], r.begin),
                                .form = o->spans[i].form};
     bt_short_weights_store(&s, values, t);

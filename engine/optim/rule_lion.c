@@ -5,7 +5,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/optim/optim.h"
 
-static bt_lion settings(const bt_optim_cfg *cfg, const bt_optim_update *u) {
+static bt_lion lion_settings(const bt_optim_cfg *cfg, const bt_optim_update *u) {
     return (bt_lion){.grad_scale = u->grad_scale,
                      .lr = u->lr,
                      .b1 = (float)cfg->beta1,
@@ -13,20 +13,21 @@ static bt_lion settings(const bt_optim_cfg *cfg, const bt_optim_update *u) {
                      .decay = u->decay};
 }
 
-static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    const bt_lion how = settings(cfg, u);
+static void lion_step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+    const bt_lion how = lion_settings(cfg, u);
     bt_op_lion(e->w, e->g, e->state[0], &how, e->n);
 }
 
-static void step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
-    const bt_lion how = settings(cfg, u);
+static void lion_step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg,
+                          const bt_optim_update *u) {
+    const bt_lion how = lion_settings(cfg, u);
     bt_active_kernels()->lion(e->w, e->g, e->state[0], &how, e->n);
 }
 
 /* The momentum before is m_old = (m - (1 - beta2) g) / beta2; if it cannot be computed (beta2 = 0), the direction
  * is that of the gradient. */
-static void undo(float *change, float *before, const bt_optim_elems *e, const bt_optim_cfg *cfg,
-                 const bt_optim_update *u) {
+static void lion_undo(float *change, float *before, const bt_optim_elems *e,
+                      const bt_optim_cfg *cfg, const bt_optim_update *u) {
     const float b1 = (float)cfg->beta1, b2 = (float)cfg->beta2, keep = 1.0f - u->lr * u->decay;
     for (size_t i = 0; i < e->n; i++) {
         float g = e->g[i] * u->grad_scale,
@@ -40,6 +41,6 @@ static void undo(float *change, float *before, const bt_optim_elems *e, const bt
 const bt_optim_rule bt_rule_lion = {.name = "lion",
                                     .n_states = 1,
                                     .state_names = {"momentum"},
-                                    .step = step,
-                                    .step_few = step_few,
-                                    .undo = undo};
+                                    .step = lion_step,
+                                    .step_few = lion_step_few,
+                                    .undo = lion_undo};

@@ -8,7 +8,7 @@ typedef struct step_job {
     float mu, grad;
 } step_job;
 
-static void step_part(void *ctx, int thread, size_t a, size_t b) {
+static void muon_step_range(void *ctx, int thread, size_t a, size_t b) {
     const step_job *j = ctx;
     float *m = j->e->state[0];
     (void)thread;
@@ -20,19 +20,20 @@ static step_job job_of(const bt_optim_elems *e, const bt_optim_cfg *cfg, const b
     return (step_job){e, mu, (1.0f - mu) * u->grad_scale};
 }
 
-static void step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+static void muon_step(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
     step_job j = job_of(e, cfg, u);
-    bt_parallel_for(e->n, 16384, step_part, &j);
+    bt_parallel_for(e->n, 16384, muon_step_range, &j);
 }
 
-static void step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg, const bt_optim_update *u) {
+static void muon_step_few(const bt_optim_elems *e, const bt_optim_cfg *cfg,
+                          const bt_optim_update *u) {
     step_job j = job_of(e, cfg, u);
-    step_part(&j, 0, 0, e->n);
+    muon_step_range(&j, 0, 0, e->n);
 }
 
 const bt_optim_rule bt_rule_muon = {.name = "muon",
                                     .n_states = 1,
                                     .state_names = {"momentum"},
                                     .whole_matrix = true,
-                                    .step = step,
-                                    .step_few = step_few};
+                                    .step = muon_step,
+                                    .step_few = muon_step_few};

@@ -48,7 +48,7 @@ typedef struct neighbours {
 typedef void (*neighbours_use)(void *ctx, const neighbours *some);
 
 /* Number of elements from i on that are adjacent in the whole tensor; place: position of element i. */
-static size_t run_of(const bt_optim_span *span, size_t i, size_t *place) {
+static size_t adjacent_elements(const bt_optim_span *span, size_t i, size_t *place) {
     *place = span->first + i;
     if (span->cols == span->stride) return SIZE_MAX;
     *place = span->first + i / span->cols * span->stride + i % span->cols;
@@ -63,8 +63,9 @@ static void each_few(const bt_short_states *s, int64_t t, size_t a, size_t b, ne
     uint64_t block = UINT64_MAX;
     neighbours some = {.at = a};
     for (; some.at < b; some.at += some.n) {
-        size_t place, same = run_of(s->span, s->begin + some.at - s->span->begin, &place),
-                      lane = place & (((size_t)1 << KEY) - 1);
+        size_t place,
+            same = adjacent_elements(s->span, s->begin + some.at - s->span->begin, &place),
+            lane = place & (((size_t)1 << KEY) - 1);
         if (place >> KEY != block) {
             block = place >> KEY;
             const uint64_t draw = bt_rng_u64(seed, stream, block);
@@ -103,7 +104,7 @@ void bt_short_weights_store(const bt_short_states *s, const float *values, int64
 
 /* ---- the rule's step --------------------------------------------------------------------------- */
 
-static void step_few(void *ctx, const neighbours *f) {
+static void step_neighbours(void *ctx, const neighbours *f) {
     const step_job *j = ctx;
     const bt_short_states *s = j->s;
     float some[BT_OPTIM_STATES][FEW], w[FEW];
@@ -122,10 +123,10 @@ static void step_few(void *ctx, const neighbours *f) {
     if (e.w == w && !s->rule->whole_matrix) store_few(s, f, w);
 }
 
-static void step_part(void *ctx, int thread, size_t a, size_t b) {
+static void step_states_range(void *ctx, int thread, size_t a, size_t b) {
     const step_job *j = ctx;
     (void)thread;
-    each_few(j->s, j->u->t, a, b, step_few, ctx);
+    each_few(j->s, j->u->t, a, b, step_neighbours, ctx);
 }
 
 void bt_short_states_step(const bt_short_states *s, const bt_optim_update *u) {
@@ -133,5 +134,5 @@ void bt_short_states_step(const bt_short_states *s, const bt_optim_update *u) {
     double bytes = 4 + 2 * (double)bt_moment_bytes(s->form);
     for (size_t k = 0; k < s->rule->n_states; k++)
         bytes += 2 * (double)bt_moment_bytes(bt_optim_form(s->rule, s->cfg->states, k));
-    bt_ops_run(s->rule->name, bytes * (double)s->n, s->n, GRAIN, step_part, &j);
+    bt_ops_run(s->rule->name, bytes * (double)s->n, s->n, GRAIN, step_states_range, &j);
 }

@@ -22,7 +22,7 @@ static void search_least(bt_layout_search *s, bt_run_cfg *cfg) {
 }
 
 /* Returns true if a layout of these hosts and ranks fits. least: bytes of a rank, 0 if nothing is legal. */
-static bool fits(const bt_layout_search *s, int hosts, int ranks_per_host, double *least) {
+static bool fits_on_hosts(const bt_layout_search *s, int hosts, int ranks_per_host, double *least) {
     bt_err why = BT_ERR_INIT;
     bt_layouts l = {0};
     bt_layout_search other = *s;
@@ -41,7 +41,7 @@ static void put_remedies(const bt_layout_search *s, bt_text *out) {
     double least = 0, ignored = 0;
     char bytes[32];
     const char *between = "";
-    (void)fits(s, hosts, each, &least);
+    (void)fits_on_hosts(s, hosts, each, &least);
     int more = hosts;
     bool found = false;
     double before = least * 2;
@@ -49,7 +49,7 @@ static void put_remedies(const bt_layout_search *s, bt_text *out) {
         more *= 2;
         before = now;
         if (more > BT_SIM_RANKS_MOST / each) break;
-        found = fits(s, more, each, &now);
+        found = fits_on_hosts(s, more, each, &now);
     }
     if (found) {
         bt_text_printf(out, "%d hosts of %d rank%s", more, each, each == 1 ? "" : "s");
@@ -58,7 +58,7 @@ static void put_remedies(const bt_layout_search *s, bt_text *out) {
     int fewer = each;
     for (found = false; fewer > 1 && !found;) {
         fewer /= 2;
-        found = fits(s, hosts, fewer, &ignored);
+        found = fits_on_hosts(s, hosts, fewer, &ignored);
     }
     if (found) {
         bt_text_printf(out, "%s%d rank%s on %s%d host%s", between, fewer, fewer == 1 ? "" : "s",

@@ -85,7 +85,7 @@ typedef struct search {
     bt_run_cfg *cfg; /* scratch */
 } search;
 
-static bt_code push(bt_layouts *l, const bt_layout *x, bt_err *err) {
+static bt_code push_layout(bt_layouts *l, const bt_layout *x, bt_err *err) {
     if (l->n == l->cap) {
         size_t cap = l->cap ? 2 * l->cap : 64;
         bt_layout *more = realloc(l->at, cap * sizeof *more);
@@ -97,7 +97,7 @@ static bt_code push(bt_layouts *l, const bt_layout *x, bt_err *err) {
     return BT_OK;
 }
 
-static bool known(const bt_layouts *l, const bt_layout *x) {
+static bool is_known_layout(const bt_layouts *l, const bt_layout *x) {
     for (size_t i = 0; i < l->n; i++) {
         const bt_layout *y = &l->at[i];
         if (memcmp(&y->shape, &x->shape, sizeof x->shape) == 0 && y->zero == x->zero &&
@@ -127,7 +127,7 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
         x.micro_batch = f->cfg->train.micro_batch;
         x.accum = f->cfg->train.accum;
         bt_run_cfg_mesh(f->cfg, &x.shape);
-        if (known(f->out, &x)) return BT_OK;
+        if (is_known_layout(f->out, &x)) return BT_OK;
         if (room > 0) look_at_memory(&x, f->cfg);
         if (f->out->least_bytes == 0 || x.rank_bytes < f->out->least_bytes)
             f->out->least_bytes = x.rank_bytes;
@@ -135,7 +135,7 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
         if (x.fits) break;
     }
     f->out->fitting += x.fits;
-    return push(f->out, &x, err);
+    return push_layout(f->out, &x, err);
 }
 
 /* Tries the resolver's own choice (0) and powers of two. */
@@ -340,7 +340,7 @@ typedef struct predictor {
     bt_run_cfg *cfg; /* scratch */
 } predictor;
 
-static bt_code predict(const predictor *p, bt_layout *x, bt_err *err) {
+static bt_code predict_layout(const predictor *p, bt_layout *x, bt_err *err) {
     BT_TRY(bt_layout_settings(p->s, x, p->cfg, err));
     return bt_time_predict(p->cfg, p->r, &p->s->cluster, &x->time, err);
 }
@@ -395,7 +395,7 @@ static bt_code predict_choice(const predictor *p, bt_err *err) {
     }
     if (code == BT_OK && n > 0) qsort(all, n, sizeof *all, by_least);
     for (size_t i = 0; code == BT_OK && i < n && all[i].least_s <= longest; i++) {
-        code = predict(p, all[i].layout, err);
+        code = predict_layout(p, all[i].layout, err);
         longest = longest_of_use(all, i + 1);
     }
     free(all);
@@ -408,7 +408,7 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
     bt_code code = p.cfg ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the settings");
     if (code == BT_OK && s->choice_only) code = predict_choice(&p, err);
     for (size_t i = 0; code == BT_OK && !s->choice_only && i < l->n; i++)
-        code = predict(&p, &l->at[i], err);
+        code = predict_layout(&p, &l->at[i], err);
     if (code == BT_OK) {
         qsort(l->at, l->n, sizeof *l->at, by_speed);
         prefer_simple(l);

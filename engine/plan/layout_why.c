@@ -11,7 +11,7 @@ static const double PARTED = 0.2;
  * where the ranks themselves count too. */
 static const double BUSY = 0.5, CROWDED = 1.5;
 
-static bool usable(const bt_layout *l) { return l->fits && l->time.step.step_s > 0; }
+static bool has_predicted_time(const bt_layout *l) { return l->fits && l->time.step.step_s > 0; }
 
 /* Returns the fastest layout of the first one's mesh with several chunks of layers a stage, or with one; NULL if
  * there is none. */
@@ -19,7 +19,8 @@ static const bt_layout *with_chunks(const bt_layouts *l, bool several) {
     const bt_layout *found = NULL;
     for (size_t i = 0; i < l->n; i++) {
         const bt_layout *x = &l->at[i];
-        if (!usable(x) || (x->virtual_stages > 1) != several || !bt_layout_same_mesh(&l->at[0], x))
+        if (!has_predicted_time(x) || (x->virtual_stages > 1) != several ||
+            !bt_layout_same_mesh(&l->at[0], x))
             continue;
         if (!found || bt_layout_step_s(x) < bt_layout_step_s(found)) found = x;
     }
@@ -84,7 +85,8 @@ static void why_mesh(const bt_layouts *l, bt_text *out) {
     double more_s;
     const bt_layout *best = &l->at[0], *other = NULL;
     for (size_t i = 1; i < l->n && !other; i++)
-        if (usable(&l->at[i]) && !bt_layout_same_mesh(best, &l->at[i])) other = &l->at[i];
+        if (has_predicted_time(&l->at[i]) && !bt_layout_same_mesh(best, &l->at[i]))
+            other = &l->at[i];
     if (!other) {
         bt_text_put(out, "no other mesh is possible");
         return;

@@ -16,7 +16,7 @@
 
 /* Reads the number after `key` from a file of "key value" lines, or the file's first word if key is "". Returns
  * false if there is none. */
-static bool number_in(const char *path, const char *key, size_t unit, size_t *out) {
+static bool read_keyed_number(const char *path, const char *key, size_t unit, size_t *out) {
     char line[256];
     bool found = false;
     FILE *f = fopen(path, "r");
@@ -43,11 +43,11 @@ static size_t cgroup_room(const char *root, const char *group, const char *limit
     for (;;) {
         size_t limit, used, cache = 0;
         snprintf(path, sizeof path, "%s/%s", folder, limit_name);
-        bool limited = number_in(path, "", 1, &limit);
+        bool limited = read_keyed_number(path, "", 1, &limit);
         snprintf(path, sizeof path, "%s/%s", folder, usage_name);
-        if (limited && number_in(path, "", 1, &used)) {
+        if (limited && read_keyed_number(path, "", 1, &used)) {
             snprintf(path, sizeof path, "%s/memory.stat", folder);
-            (void)number_in(path, "inactive_file ", 1, &cache);
+            (void)read_keyed_number(path, "inactive_file ", 1, &cache);
             used -= bt_min_size(used, cache);
             room = bt_min_size(room, limit > used ? limit - used : 0);
         }
@@ -85,12 +85,12 @@ void bt_memory_room_of(bt_memory_room *room) {
     *room =
         (bt_memory_room){.process = SIZE_MAX, .host = SIZE_MAX, .host_limit = "memory available"};
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
-        number_in("/proc/self/statm", "", (size_t)sysconf(_SC_PAGESIZE), &pages)) {
+        read_keyed_number("/proc/self/statm", "", (size_t)sysconf(_SC_PAGESIZE), &pages)) {
         room->address_space = (size_t)limit.rlim_cur;
         room->process = limit.rlim_cur > pages ? (size_t)limit.rlim_cur - pages : 0;
     }
-    if (number_in("/proc/meminfo", "MemAvailable:", 1024, &available)) {
-        (void)number_in("/proc/meminfo", "SwapFree:", 1024, &swap);
+    if (read_keyed_number("/proc/meminfo", "MemAvailable:", 1024, &available)) {
+        (void)read_keyed_number("/proc/meminfo", "SwapFree:", 1024, &swap);
         room->host = available + swap;
     }
     size_t group = cgroups_room();
@@ -181,7 +181,7 @@ static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remed
     return n;
 }
 
-static void add(char *text, size_t size, const char *fmt, const char *a, const char *b) {
+static void append_reason(char *text, size_t size, const char *fmt, const char *a, const char *b) {
     size_t n = strlen(text);
     char piece[160];
     snprintf(piece, sizeof piece, fmt, a, b);
@@ -198,10 +198,10 @@ static void name_largest(const bt_run_cfg *cfg, int rank, char *text, size_t siz
     for (size_t i = 0; i < n; i++)
         if (i != first && rows[i].bytes > rows[second].bytes) second = i;
     text[0] = '\0';
-    add(text, size, "%s %s", rows[first].name,
-        bt_metric_format(bytes, sizeof bytes, (double)rows[first].bytes, BT_UNIT_BYTES));
-    add(text, size, ", %s %s", rows[second].name,
-        bt_metric_format(bytes, sizeof bytes, (double)rows[second].bytes, BT_UNIT_BYTES));
+    append_reason(text, size, "%s %s", rows[first].name,
+                  bt_metric_format(bytes, sizeof bytes, (double)rows[first].bytes, BT_UNIT_BYTES));
+    append_reason(text, size, ", %s %s", rows[second].name,
+                  bt_metric_format(bytes, sizeof bytes, (double)rows[second].bytes, BT_UNIT_BYTES));
 }
 
 /* Names the whole address space too, because a user set that and not the part which the program has not mapped. */
@@ -231,13 +231,14 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
     size_t n = spare ? remedies(cfg, rank, spare, all) : 0, fitting = 0;
     for (size_t i = 0; i < n && fitting < 2; i++) {
         if (all[i].bytes > have) continue;
-        add(help, sizeof help, fitting++ ? " or %s (%s)" : "use %s (%s)", all[i].words,
-            bt_metric_format(bytes, sizeof bytes, (double)all[i].bytes, BT_UNIT_BYTES));
+        append_reason(help, sizeof help, fitting++ ? " or %s (%s)" : "use %s (%s)", all[i].words,
+                      bt_metric_format(bytes, sizeof bytes, (double)all[i].bytes, BT_UNIT_BYTES));
     }
     if (fitting == 0 && n > 0) {
-        add(help, sizeof help, "even %s needs %s: ", all[n - 1].words,
-            bt_metric_format(bytes, sizeof bytes, (double)all[n - 1].bytes, BT_UNIT_BYTES));
-        add(help, sizeof help, "%s%s", "more hosts, or a smaller model", "");
+        append_reason(help, sizeof help, "even %s needs %s: ", all[n - 1].words,
+                      bt_metric_format(bytes, sizeof bytes, (double)all[n - 1].bytes,
+                                       BT_UNIT_BYTES));
+        append_reason(help, sizeof help, "%s%s", "more hosts, or a smaller model", "");
     }
     free(spare);
     name_largest(cfg, rank, largest, sizeof largest);

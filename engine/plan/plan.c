@@ -102,7 +102,8 @@ static size_t memory_states(const bt_rank_setup *s, int rank, size_t optimizer) 
     return parts * bt_memory_state_bytes(held / (size_t)sharers + residual, 3 * s->params.n);
 }
 
-static void add(bt_arena_row *rows, size_t *n, const char *name, size_t bytes, const char *why) {
+static void add_arena_row(bt_arena_row *rows, size_t *n, const char *name, size_t bytes,
+                          const char *why) {
     if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
 }
 
@@ -132,30 +133,32 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
         staging(&s, rank) + update.exchange + bt_micro_schedule_bytes(&s.model, &s.shape) +
         bt_tp_group_bytes(s.shape.tp, (size_t)(c->train.micro_batch * c->model.seq_len),
                           bt_tune_widest(c), c->train.parts > 1);
-    add(rows, &n, "optimizer", update.optimizer,
-        s.sharded ? "the optimizer's states of this shard's parameters"
-                  : "the optimizer's states of all parameters");
-    add(rows, &n, "exchange", exchange,
-        bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL
-            ? "sums and weights of other ranks on their way; own weights as they are sent"
-            : "sums of other ranks on their way");
-    add(rows, &n, "teacher", teacher_bytes(c, &s.model),
-        "distillation: its weights as products read them, and one forward pass");
-    add(rows, &n, "residual", 2 * bt_residual_bytes(&s),
-        "what the codec has yet to send, fp32, and the same as it was before the step");
-    add(rows, &n, "partial sums", unit_sums(&s), "reproducible: gradients of finished units");
-    add(rows, &n, "checkpoint", checkpoint_copy(&s, update.optimizer),
-        "copy of the state, written while training goes on (ckpt.async)");
-    add(rows, &n, "code history", bt_observer_bytes(&s),
-        "ternary codes of the last two statistics samples; distributions of tensors");
-    add(rows, &n, "memory states", memory_states(&s, rank, update.optimizer),
+    add_arena_row(rows, &n, "optimizer", update.optimizer,
+                  s.sharded ? "the optimizer's states of this shard's parameters"
+                            : "the optimizer's states of all parameters");
+    add_arena_row(rows, &n, "exchange", exchange,
+                  bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL
+                      ? "sums and weights of other ranks on their way; own weights as they are sent"
+                      : "sums of other ranks on their way");
+    add_arena_row(rows, &n, "teacher", teacher_bytes(c, &s.model),
+                  "distillation: its weights as products read them, and one forward pass");
+    add_arena_row(rows, &n, "residual", 2 * bt_residual_bytes(&s),
+                  "what the codec has yet to send, fp32, and the same as it was before the step");
+    add_arena_row(rows, &n, "partial sums", unit_sums(&s),
+                  "reproducible: gradients of finished units");
+    add_arena_row(rows, &n, "checkpoint", checkpoint_copy(&s, update.optimizer),
+                  "copy of the state, written while training goes on (ckpt.async)");
+    add_arena_row(rows, &n, "code history", bt_observer_bytes(&s),
+                  "ternary codes of the last two statistics samples; distributions of tensors");
+    add_arena_row(
+        rows, &n, "memory states", memory_states(&s, rank, update.optimizer),
         "this rank's part of the two newest states, in shared memory; copies of another host's");
     const size_t micro = bt_micro_bytes(s.micros, c->train.seq_ramp[0]
                                                       ? c->train.micro_batch * c->model.seq_len
                                                       : 0) +
                          bt_micro_plan_bytes((size_t)s.dp);
-    add(rows, &n, "program", PROGRAM_BYTES + micro,
-        "code, libraries, MPI, scratch of kernels, lists of micro-batches");
+    add_arena_row(rows, &n, "program", PROGRAM_BYTES + micro,
+                  "code, libraries, MPI, scratch of kernels, lists of micro-batches");
     bt_rank_setup_release(&s);
     return n;
 }

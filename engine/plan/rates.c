@@ -12,7 +12,7 @@
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind, int tp) {
+static bt_part_shape part_shape(const bt_run_cfg *cfg, bt_part_kind kind, int tp) {
     const bt_lora lora = bt_tune_lora(cfg);
     const bool head = kind == BT_PART_HEAD, frozen = lora.rank > 0;
     return (
@@ -37,7 +37,7 @@ static bt_part_shape shape_of(const bt_run_cfg *cfg, bt_part_kind kind, int tp) 
 }
 
 bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
-    bt_part_shape s = shape_of(cfg, BT_PART_LAYER, tp);
+    bt_part_shape s = part_shape(cfg, BT_PART_LAYER, tp);
     bt_model_cfg m;
     bt_run_cfg_model(cfg, &m);
     s.H = m.H;
@@ -48,7 +48,7 @@ bt_part_shape bt_part_layer(const bt_run_cfg *cfg, int tp) {
 }
 
 bt_part_shape bt_part_head(const bt_run_cfg *cfg, int tp) {
-    bt_part_shape s = shape_of(cfg, BT_PART_HEAD, tp);
+    bt_part_shape s = part_shape(cfg, BT_PART_HEAD, tp);
     s.V = (int32_t)cfg->model.vocab;
     s.recompute = 0;
     return s;

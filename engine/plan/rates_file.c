@@ -214,13 +214,13 @@ void bt_rates_put_json(const bt_rates *r, bt_text *out) {
 
 /* ---- in -------------------------------------------------------------------------------------- */
 
-static double number(const json_t *from, const char *key) {
+static double json_number_or_nan(const json_t *from, const char *key) {
     const json_t *x = json_object_get(from, key);
     double v = json_is_number(x) ? json_number_value(x) : 0;
     return v >= 0 ? v : 0;
 }
 
-static void take_text(const json_t *from, const char *key, char *out, size_t size) {
+static void copy_json_text(const json_t *from, const char *key, char *out, size_t size) {
     const char *s = json_string_value(json_object_get(from, key));
     snprintf(out, size, "%s", s ? s : "");
 }
@@ -229,11 +229,11 @@ static bt_code take_parts(bt_rates *r, const json_t *all, bt_err *err) {
     const json_t *list = json_object_get(all, "parts"), *x;
     size_t i;
     json_array_foreach(list, i, x) {
-        bt_part_rate p = {.fwd_s = number(x, "fwd_s"),
-                          .bwd_s = number(x, "bwd_s"),
-                          .attn_fwd_s = number(x, "attn_fwd_s"),
-                          .attn_bwd_s = number(x, "attn_bwd_s"),
-                          .quantise_s = number(x, "quantise_s")};
+        bt_part_rate p = {.fwd_s = json_number_or_nan(x, "fwd_s"),
+                          .bwd_s = json_number_or_nan(x, "bwd_s"),
+                          .attn_fwd_s = json_number_or_nan(x, "attn_fwd_s"),
+                          .attn_bwd_s = json_number_or_nan(x, "attn_bwd_s"),
+                          .quantise_s = json_number_or_nan(x, "quantise_s")};
         const char *shape = json_string_value(json_object_get(x, "shape"));
         if (!shape || !bt_part_parse(shape, &p.shape) || !(p.fwd_s > 0))
             return bt_fail(err, BT_FORMAT, "part %zu of the rates has no shape or no time", i);
@@ -247,18 +247,19 @@ static void take_links(bt_rates *r, const json_t *all) {
     size_t i;
     json_array_foreach(list, i, x) {
         if (r->n_links == sizeof r->links / sizeof *r->links) return;
-        r->links[r->n_links++] = (bt_link_rate){.world = (int32_t)number(x, "world"),
-                                                .n = (int32_t)number(x, "ranks"),
-                                                .agree_s = number(x, "agree_s"),
-                                                .stride = (int32_t)number(x, "stride"),
-                                                .latency_s = number(x, "latency_s"),
-                                                .bytes_per_s = number(x, "bytes_per_s"),
-                                                .meet_s = number(x, "meet_s"),
-                                                .rows_bytes_per_s = number(x, "rows_bytes_per_s"),
-                                                .grads_sum_s = number(x, "grads_sum_s"),
-                                                .grads_back_s = number(x, "grads_back_s"),
-                                                .shared_x = number(x, "shared_x"),
-                                                .shared_often_x = number(x, "shared_often_x")};
+        r->links[r->n_links++] =
+            (bt_link_rate){.world = (int32_t)json_number_or_nan(x, "world"),
+                           .n = (int32_t)json_number_or_nan(x, "ranks"),
+                           .agree_s = json_number_or_nan(x, "agree_s"),
+                           .stride = (int32_t)json_number_or_nan(x, "stride"),
+                           .latency_s = json_number_or_nan(x, "latency_s"),
+                           .bytes_per_s = json_number_or_nan(x, "bytes_per_s"),
+                           .meet_s = json_number_or_nan(x, "meet_s"),
+                           .rows_bytes_per_s = json_number_or_nan(x, "rows_bytes_per_s"),
+                           .grads_sum_s = json_number_or_nan(x, "grads_sum_s"),
+                           .grads_back_s = json_number_or_nan(x, "grads_back_s"),
+                           .shared_x = json_number_or_nan(x, "shared_x"),
+                           .shared_often_x = json_number_or_nan(x, "shared_often_x")};
     }
 }
 
@@ -266,9 +267,9 @@ static bt_code take_groups(bt_rates *r, const json_t *all, bt_err *err) {
     const json_t *list = json_object_get(all, "groups"), *x;
     size_t i;
     json_array_foreach(list, i, x) {
-        bt_group_rate g = {.world = (int32_t)number(x, "world"),
-                           .pass_s = number(x, "pass_s"),
-                           .alone_s = number(x, "alone_s")};
+        bt_group_rate g = {.world = (int32_t)json_number_or_nan(x, "world"),
+                           .pass_s = json_number_or_nan(x, "pass_s"),
+                           .alone_s = json_number_or_nan(x, "alone_s")};
         const char *shape = json_string_value(json_object_get(x, "shape"));
         if (!shape || !bt_part_parse(shape, &g.shape) || g.world < 1 || !(g.pass_s > 0) ||
             !(g.alone_s > 0))
@@ -294,7 +295,7 @@ static void take_trials(bt_rates *r, const json_t *all) {
 
 static bt_elem_rate elem(const json_t *from, const char *name) {
     const json_t *e = json_object_get(from, name);
-    return (bt_elem_rate){number(e, "small_s"), number(e, "large_s")};
+    return (bt_elem_rate){json_number_or_nan(e, "small_s"), json_number_or_nan(e, "large_s")};
 }
 
 static void take_by_name(bt_rates *r, const json_t *all) {
@@ -306,16 +307,18 @@ static void take_by_name(bt_rates *r, const json_t *all) {
         r->update[i] = elem(elements, bt_optim_info_of((bt_optim_id)i)->name);
     for (int i = 0; i < BT_CODEC_COUNT; i++) {
         const json_t *c = json_object_get(codecs, bt_codec_at((bt_codec_id)i)->name);
-        r->codec[i] = (bt_codec_rate){number(c, "wire_bytes"), number(c, "encode_s"),
-                                      number(c, "decode_s"), number(c, "decode_add_s")};
+        r->codec[i] = (bt_codec_rate){json_number_or_nan(c, "wire_bytes"),
+                                      json_number_or_nan(c, "encode_s"),
+                                      json_number_or_nan(c, "decode_s"),
+                                      json_number_or_nan(c, "decode_add_s")};
     }
     size_t i;
     json_array_foreach(ops, i, x) {
         if (r->n_ops == BT_RATE_OPS) return;
         bt_op_rate *o = &r->ops[r->n_ops++];
-        take_text(x, "op", o->op, sizeof o->op);
-        take_text(x, "unit", o->unit, sizeof o->unit);
-        o->rate = number(x, "rate");
+        copy_json_text(x, "op", o->op, sizeof o->op);
+        copy_json_text(x, "unit", o->unit, sizeof o->unit);
+        o->rate = json_number_or_nan(x, "rate");
     }
 }
 
@@ -328,16 +331,16 @@ bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err)
         return bt_fail(err, BT_FORMAT, "they are no JSON object (line %d)", why.line);
     }
     bt_code code = BT_OK;
-    if ((int)number(all, "version") != BT_RATES_VERSION)
+    if ((int)json_number_or_nan(all, "version") != BT_RATES_VERSION)
         code = bt_fail(err, BT_FORMAT, "they are of format %d, this program reads format %d",
-                       (int)number(all, "version"), BT_RATES_VERSION);
-    take_text(all, "machine", r->machine, sizeof r->machine);
-    take_text(all, "build", r->build, sizeof r->build);
-    take_text(all, "use", r->use, sizeof r->use);
-    r->ranks = (int32_t)number(all, "ranks");
-    r->threads = (int32_t)number(all, "threads");
-    r->cores = (int32_t)number(all, "cores");
-#define TAKE(name) r->name = number(all, #name);
+                       (int)json_number_or_nan(all, "version"), BT_RATES_VERSION);
+    copy_json_text(all, "machine", r->machine, sizeof r->machine);
+    copy_json_text(all, "build", r->build, sizeof r->build);
+    copy_json_text(all, "use", r->use, sizeof r->use);
+    r->ranks = (int32_t)json_number_or_nan(all, "ranks");
+    r->threads = (int32_t)json_number_or_nan(all, "threads");
+    r->cores = (int32_t)json_number_or_nan(all, "cores");
+#define TAKE(name) r->name = json_number_or_nan(all, #name);
     NUMBERS(TAKE)
 #undef TAKE
     if (code == BT_OK) code = take_parts(r, all, err);
@@ -353,7 +356,7 @@ bt_code bt_rates_take_json(bt_rates *r, const char *json, size_t n, bt_err *err)
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static bt_code read_all(const char *path, char **out, size_t *n, bt_err *err) {
+static bt_code read_rates_text(const char *path, char **out, size_t *n, bt_err *err) {
     FILE *f = fopen(path, "rbe");
     *out = NULL;
     *n = 0;
@@ -373,7 +376,7 @@ bt_code bt_rates_load(bt_rates *r, const char *path, char *refused, size_t size,
     char *text;
     size_t n;
     refused[0] = '\0';
-    BT_TRY(read_all(path, &text, &n, err));
+    BT_TRY(read_rates_text(path, &text, &n, err));
     if (!text) return BT_OK;
     bt_rates *found = calloc(1, sizeof *found);
     bt_err why = BT_ERR_INIT;

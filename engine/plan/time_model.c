@@ -51,7 +51,7 @@ static int bound_cores(const bt_cluster *c, const bt_run_cfg *cfg) {
 /* Estimates adapters from the rates of a trained layer, if no layer with adapters was measured. With adapters a
  * layer's backward has one product with its weights instead of two, plus the products of the adapters; the head has
  * no gradient. */
-static void take_adapters(model *m) {
+static void estimate_adapters(model *m) {
     const double layers = m->whole.L, tp = m->shape.tp;
     bt_model_cfg base = m->whole;
     base.lora = (bt_lora){0};
@@ -81,7 +81,7 @@ static double judging_passes(const bt_run_cfg *c) {
 }
 
 /* shape of the same part with all weights trained */
-static bt_part_shape trained(bt_part_shape s) {
+static bt_part_shape trained_shape(bt_part_shape s) {
     s.lora = s.targets = s.lean = s.base8 = 0;
     return s;
 }
@@ -108,15 +108,15 @@ static void take_documents(model *m) {
 
 static bt_code find_rates(model *m, bt_err *err) {
     const bt_part_shape layer = bt_part_layer(m->cfg, m->shape.tp),
-                        head = bt_part_head(m->cfg, m->shape.tp), plain = trained(layer),
-                        plain_head = trained(head);
+                        head = bt_part_head(m->cfg, m->shape.tp), plain = trained_shape(layer),
+                        plain_head = trained_shape(head);
     m->out->scaled = !bt_rates_part(m->r, &layer) || !bt_rates_part(m->r, &head);
     bool known = bt_rates_part_near(m->r, &layer, &m->layer) &&
                  bt_rates_part_near(m->r, &head, &m->head);
     if (!known && layer.lora) {
         known = bt_rates_part_near(m->r, &plain, &m->layer) &&
                 bt_rates_part_near(m->r, &plain_head, &m->head);
-        if (known) take_adapters(m);
+        if (known) estimate_adapters(m);
     }
     if (known) {
         take_learned(m);
@@ -437,7 +437,7 @@ static double ckpt_share_s(const model *m, double step_s) {
 /* ---- all together ---------------------------------------------------------------------------- */
 
 /* Slow-down factor of each rank; a tensor-parallel group is as slow as its slowest rank. */
-static double *stragglers(const model *m, int dp) {
+static double *straggler_factors(const model *m, int dp) {
     if (!(m->c->straggler_frac > 0)) return NULL;
     size_t n = (size_t)dp * (size_t)m->shape.pp;
     double *slow = malloc(n * sizeof *slow);
@@ -452,10 +452,10 @@ static double *stragglers(const model *m, int dp) {
     return slow;
 }
 
-static bt_code walk(const model *m, const bt_stage_work *stages, bt_err *err) {
+static bt_code simulate_step(const model *m, const bt_stage_work *stages, bt_err *err) {
     bt_cluster const *c = m->c;
     int dp = c->straggler_frac > 0 ? m->shape.dp_replicate * m->shape.dp_shard : 1;
-    double *slow = stragglers(m, dp);
+    double *slow = straggler_factors(m, dp);
     bt_walk w = {.pp = m->shape.pp,
                  .dp = dp,
                  .chunks = m->chunks,
@@ -546,7 +546,7 @@ bt_code bt_time_predict(const bt_run_cfg *cfg, const bt_rates *r, const bt_clust
         }
         for (int i = k; i < m.chunks * m.shape.pp; i += m.shape.pp) stages[i] = stages[i - 1];
     }
-    if (code == BT_OK) code = walk(&m, stages, err);
+    if (code == BT_OK) code = simulate_step(&m, stages, err);
     free(stages);
     if (code == BT_OK) out->tokens_per_s = (double)cfg->train.batch_tokens / out->step.step_s;
     return code;

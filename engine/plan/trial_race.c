@@ -79,13 +79,13 @@ static void believe(const bt_race *r, const split *s, belief out[BT_RACE_MOST]) 
 }
 
 /* expected loss of choosing the best instead of a candidate that is d longer, with width s of the difference */
-static double loss_of(double d, double s) {
+static double expected_loss(double d, double s) {
     static const double SQRT_2PI = 2.5066282746310002, SQRT_2 = 1.4142135623730951;
     if (!(s > 0)) return 0;
     return s * exp(-d * d / (2 * s * s)) / SQRT_2PI - d * erfc(d / s / SQRT_2) / 2;
 }
 
-static void judge(bt_race *r) {
+static void estimate_candidates(bt_race *r) {
     split s = {0};
     belief all[BT_RACE_MOST];
     for (int i = 0; i < POLISH; i++) polish(r, &s);
@@ -100,8 +100,8 @@ static void judge(bt_race *r) {
         bt_racer *x = &r->racer[i];
         x->time_s = exp(all[i].mean);
         x->loss_frac = i == r->best ? 0
-                                    : loss_of(all[i].mean - all[r->best].mean,
-                                              sqrt(all[i].variance + all[r->best].variance));
+                                    : expected_loss(all[i].mean - all[r->best].mean,
+                                                    sqrt(all[i].variance + all[r->best].variance));
         r->loss_frac += x->loss_frac;
         x->out = enough && i != r->best && x->loss_frac < BT_RACE_LOSS / 4;
     }
@@ -145,7 +145,7 @@ bt_code bt_race_run(bt_race *r, bt_err *err) {
     r->spent_s = 0;
     do {
         BT_TRY(run_round(r, &round_s, err));
-        judge(r);
+        estimate_candidates(r);
     } while (!r->settled && running(r) > 1 && r->rounds < BT_RACE_ROUNDS_MOST &&
              r->spent_s + round_s <= r->budget_s);
     return BT_OK;

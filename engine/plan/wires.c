@@ -24,14 +24,14 @@ static bt_wire measured(const bt_rates *r, int world, int n, int stride) {
 static int world_of(const bt_cluster *c, int n) { return c->simulated ? n : c->ranks; }
 static int stride_of(const bt_cluster *c, int stride) { return c->simulated ? 1 : stride; }
 
-static bt_wire inside(const bt_rates *r, const bt_cluster *c, int n, int stride) {
+static bt_wire wire_inside_group(const bt_rates *r, const bt_cluster *c, int n, int stride) {
     bt_wire w = measured(r, world_of(c, n), n, stride_of(c, stride));
     w.copies = true;
     return w;
 }
 
 bt_wire bt_wire_of(const bt_rates *r, const bt_cluster *c, int n, int stride) {
-    if (on_host(c, n, stride) == n) return inside(r, c, n, stride);
+    if (on_host(c, n, stride) == n) return wire_inside_group(r, c, n, stride);
     if (!c->simulated) return measured(r, c->ranks, n, stride);
     /* All ranks of a host send at the same time. */
     const int senders = bt_cluster_fullest(c);
@@ -50,7 +50,9 @@ typedef struct ways {
     double there, back;
 } ways;
 
-static ways shares(double n, double receivers) { return (ways){(n - 1) / n, (receivers - 1) / n}; }
+static ways ring_shares(double n, double receivers) {
+    return (ways){(n - 1) / n, (receivers - 1) / n};
+}
 
 /* codec towards the owners, and codec of the way back */
 typedef struct coding {
@@ -81,7 +83,7 @@ static double memory_s(const bt_rates *r, const bt_cluster *c, int n, int stride
     const bt_link_rate *l = bt_rates_link(r, world_of(c, n), n, stride_of(c, stride));
     if (!l || !(l->grads_sum_s > 0)) return 0;
     return (l->grads_sum_s * w.there + l->grads_back_s * fmax(0, w.back)) /
-           shares(l->n, l->n).there;
+           ring_shares(l->n, l->n).there;
 }
 
 /* Every bucket is hashed before it is sent (reducer.c). */
@@ -95,7 +97,7 @@ static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_ru
     coding k = coding_of(r, cfg->parallel.codec);
     if (!(k.there.wire_bytes > 0)) k.there.wire_bytes = k.back.wire_bytes = sizeof(float);
     bool sharded = cfg->mesh.zero > 0 && shape->dp_shard > 1;
-    ways w = shares(n, sharded ? shape->dp_replicate : n);
+    ways w = ring_shares(n, sharded ? shape->dp_replicate : n);
     double bytes = wire_bytes_of(&k, w), sent_s = bt_wire_s(&wire, 0, bytes),
            copied_s = wire.copies && !k.encodes ? memory_s(r, c, n, shape->tp, w) : 0;
     if (copied_s > 0) return (bt_exchange_cost){.bytes = bytes, .cpu_s = copied_s};
@@ -110,10 +112,10 @@ static bt_exchange_cost flat(const bt_rates *r, const bt_cluster *c, const bt_ru
 static bt_exchange_cost by_hosts(const bt_rates *r, const bt_cluster *c, const bt_run_cfg *cfg,
                                  const bt_mesh_shape *shape, int here, double elems) {
     int n = shape->dp_replicate * shape->dp_shard, groups = n / here;
-    bt_wire in = inside(r, c, here, shape->tp), across = bt_wire_of(r, c, n, shape->tp);
+    bt_wire in = wire_inside_group(r, c, here, shape->tp), across = bt_wire_of(r, c, n, shape->tp);
     const coding k = coding_of(r, cfg->parallel.codec);
     bool sharded = cfg->mesh.zero > 0 && shape->dp_shard > 1;
-    ways w_in = shares(here, here), w = shares(groups, groups);
+    ways w_in = ring_shares(here, here), w = ring_shares(groups, groups);
     if (sharded) {
         /* Sums remain with the owner's shard and return to as many host groups as there are replicas. */
         double back = fmin(groups, shape->dp_replicate);

@@ -21,12 +21,12 @@ void bt_ckpt_interval_measured(bt_ckpt_interval *i, double cost_s, double writte
     i->measured = true;
 }
 
-static double trained_s(const bt_ckpt_interval *i, int64_t now_ns) {
+static double seconds_trained(const bt_ckpt_interval *i, int64_t now_ns) {
     return i->before_s + (i->began_ns ? (double)(now_ns - i->began_ns) / 1e9 : 0);
 }
 
 double bt_ckpt_interval_mtbf_s(const bt_ckpt_interval *i, int64_t now_ns) {
-    return (PRIOR_S + trained_s(i, now_ns)) / (double)(1 + i->failures);
+    return (PRIOR_S + seconds_trained(i, now_ns)) / (double)(1 + i->failures);
 }
 
 double bt_ckpt_interval_s(const bt_ckpt_interval *i, int64_t now_ns) {
@@ -37,16 +37,16 @@ double bt_ckpt_interval_s(const bt_ckpt_interval *i, int64_t now_ns) {
 
 /* ---- the row "failures" ----------------------------------------------------------------------- */
 
-static void save(void *ctx, bt_json *j) {
+static void save_interval(void *ctx, bt_json *j) {
     const bt_ckpt_interval *i = ctx;
     bt_json_int(j, "count", i->failures);
     /* A whole number, because every rank has its own clock and the text must have the same length on all
      * (memory_saver.c). */
-    bt_json_int(j, "trained_s", (int64_t)trained_s(i, bt_now_ns()));
+    bt_json_int(j, "trained_s", (int64_t)seconds_trained(i, bt_now_ns()));
     bt_json_bool(j, "closing", i->closing);
 }
 
-static void load(void *ctx, const bt_state_values *v) {
+static void load_interval(void *ctx, const bt_state_values *v) {
     bt_ckpt_interval *i = ctx;
     const int64_t count = bt_state_int(v, "count", -1);
     const double before = bt_state_real(v, "trained_s", 0);
@@ -57,5 +57,7 @@ static void load(void *ctx, const bt_state_values *v) {
 }
 
 void bt_ckpt_interval_add_state(bt_ckpt_interval *i, bt_state *s) {
-    bt_state_add(s, &(bt_state_row){.name = "failures", .ctx = i, .save = save, .load = load});
+    bt_state_add(s,
+                 &(bt_state_row){
+                     .name = "failures", .ctx = i, .save = save_interval, .load = load_interval});
 }

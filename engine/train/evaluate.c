@@ -110,8 +110,8 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
 }
 
 /* Computes one chunk of layers for a micro-batch; the last chunk gives the loss. */
-static bt_code pass(bt_model *m, bt_pipe *pipe, const int32_t *inputs, const int32_t *targets,
-                    double *loss, bt_err *err) {
+static bt_code evaluate_chunk(bt_model *m, bt_pipe *pipe, const int32_t *inputs,
+                              const int32_t *targets, double *loss, bt_err *err) {
     BT_TRY(bt_micro_reference(pipe, m, inputs, targets, err));
     if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     if (bt_model_ends(m)) {
@@ -178,7 +178,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
         const int32_t *targets = e->targets + (size_t)i * per_micro;
         bt_model_chunk(m, x.chunk);
         bt_model_documents(m, e->positions ? e->positions + (size_t)i * per_micro : NULL);
-        BT_TRY(pass(m, pipe, e->inputs + (size_t)i * per_micro, targets, &mine[i], err));
+        BT_TRY(evaluate_chunk(m, pipe, e->inputs + (size_t)i * per_micro, targets, &mine[i], err));
         if (x.chunk < order.chunks - 1) continue;
         const bt_batch b = {.inputs = e->inputs + (size_t)i * per_micro,
                             .targets = targets,

@@ -115,7 +115,7 @@ static void record_groups(bt_trainer *t, const bt_rank_info *all) {
                        apart, bt_comm_size(t->mesh.world) / tp, tp, tp);
 }
 
-static bt_code record_ranks(bt_trainer *t, bt_err *err) {
+static bt_code record_rank_facts(bt_trainer *t, bt_err *err) {
     bt_rank_info mine = {.rank = bt_comm_rank(t->mesh.world),
                          .pid = (int)getpid(),
                          .threads = bt_threads_count(),
@@ -142,7 +142,7 @@ static bt_code record_ranks(bt_trainer *t, bt_err *err) {
 }
 
 bt_code bt_record_facts(bt_trainer *t, bool goes_on, bt_err *err) {
-    BT_TRY(record_ranks(t, err));
+    BT_TRY(record_rank_facts(t, err));
     if (!t->telemetry.sink.fact) return BT_OK;
     record_model(t);
     record_work(t);

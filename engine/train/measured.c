@@ -28,22 +28,22 @@ typedef struct kept {
     uint64_t self_hash; /* XXH3-64 of the fields above */
 } kept;
 
-static bool path_of(const char *dir, const char *name, char out[PATH_MAX]) {
+static bool measured_path(const char *dir, const char *name, char out[PATH_MAX]) {
     return dir && dir[0] && snprintf(out, PATH_MAX, "%s/%s", dir, name) < PATH_MAX;
 }
 
-static uint64_t hash_of(const kept *k) { return XXH3_64bits(k, offsetof(kept, self_hash)); }
+static uint64_t kept_hash(const kept *k) { return XXH3_64bits(k, offsetof(kept, self_hash)); }
 
 bool bt_measured_read(bt_measured *m, const char *dir, uint64_t place) {
     char path[PATH_MAX];
     kept k;
-    if (!path_of(dir, "measured", path)) return false;
+    if (!measured_path(dir, "measured", path)) return false;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) return false;
     ssize_t n = read(fd, &k, sizeof k);
     close(fd);
     if (n != (ssize_t)sizeof k || memcmp(k.magic, FILE_MAGIC, sizeof k.magic) != 0 ||
-        k.place != place || k.self_hash != hash_of(&k))
+        k.place != place || k.self_hash != kept_hash(&k))
         return false;
     *m = k.what;
     return true;
@@ -52,12 +52,12 @@ bool bt_measured_read(bt_measured *m, const char *dir, uint64_t place) {
 void bt_measured_write(const bt_measured *m, const char *dir, uint64_t place) {
     char path[PATH_MAX], fresh[PATH_MAX];
     kept k;
-    if (!path_of(dir, "measured", path) || !path_of(dir, "measured.new", fresh)) return;
+    if (!measured_path(dir, "measured", path) || !measured_path(dir, "measured.new", fresh)) return;
     memset(&k, 0, sizeof k); /* the padding is hashed */
     memcpy(k.magic, FILE_MAGIC, sizeof k.magic);
     k.place = place;
     memcpy(&k.what, m, sizeof *m);
-    k.self_hash = hash_of(&k);
+    k.self_hash = kept_hash(&k);
     int fd = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     bool ok = fd >= 0 && write(fd, &k, sizeof k) == (ssize_t)sizeof k;
     if (fd >= 0) close(fd);
@@ -67,7 +67,7 @@ void bt_measured_write(const bt_measured *m, const char *dir, uint64_t place) {
 }
 
 /* hash of every rank's host, threads, kernels and coordinates; equal on all ranks */
-static bt_code fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
+static bt_code job_fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
     char here[512], host[BT_HOST_MAX] = "";
     const bt_mesh_coord *me = &t->mesh.me;
     gethostname(host, sizeof host - 1);
@@ -85,7 +85,7 @@ static bt_code fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
 
 /* Cores that the threads of a group of ranks can use, over those on which the ranks were measured separately. A
  * rank's best burst may have occurred while other ranks on its cores waited. */
-static double usable(const bt_peak_part *all, size_t n, const bt_peak_part *of) {
+static double usable_cores(const bt_peak_part *all, size_t n, const bt_peak_part *of) {
     double wanted = 0;
     for (size_t i = 0; i < n; i++)
         if (all[i].host == of->host && all[i].cpus == of->cpus)
@@ -95,7 +95,7 @@ static double usable(const bt_peak_part *all, size_t n, const bt_peak_part *of) 
 
 double bt_measured_peak(const bt_peak_part *all, size_t n) {
     double sum = 0;
-    for (size_t i = 0; i < n; i++) sum += all[i].flops * usable(all, n, &all[i]);
+    for (size_t i = 0; i < n; i++) sum += all[i].flops * usable_cores(all, n, &all[i]);
     return sum;
 }
 
@@ -128,7 +128,7 @@ static bt_code load_of_all(bt_comm *world, double *out, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code measure(bt_trainer *t, bt_measured *m, bool peak, bt_err *err) {
+static bt_code measure_or_restore(bt_trainer *t, bt_measured *m, bool peak, bt_err *err) {
     memset(m, 0, sizeof *m);
     m->attempt = t->attempt.number;
     BT_TRY(load_of_all(t->mesh.world, &m->load, err));
@@ -146,13 +146,13 @@ bt_code bt_trainer_measure(bt_trainer *t, const char *dir, bool peak, bt_err *er
     uint64_t place;
     const bool first = bt_comm_rank(t->mesh.world) == 0;
     memset(&all, 0, sizeof all);
-    BT_TRY(fingerprint(t, &place, err));
+    BT_TRY(job_fingerprint(t, &place, err));
     if (first) all.found = bt_measured_read(&all.what, dir, place);
     BT_TRY(bt_broadcast(t->mesh.world, &all, sizeof all, 0, err));
     if (all.found)
         bt_observer_set_links(t->observer, all.what.links);
     else {
-        BT_TRY(measure(t, &all.what, peak, err));
+        BT_TRY(measure_or_restore(t, &all.what, peak, err));
         if (first) bt_measured_write(&all.what, dir, place);
     }
     t->attempt.measured_by = all.what.attempt;

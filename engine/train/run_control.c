@@ -28,7 +28,8 @@ bt_control bt_control_take(bt_request_box *box) {
     return c;
 }
 
-static bool ask(bt_request_box *box, _Atomic(char *) *slot, uint32_t bit, const char *text) {
+static bool post_text_request(bt_request_box *box, _Atomic(char *) *slot, uint32_t bit,
+                              const char *text) {
     char *copy = strdup(text);
     if (!copy) return false;
     free(atomic_exchange(slot, copy));
@@ -37,11 +38,11 @@ static bool ask(bt_request_box *box, _Atomic(char *) *slot, uint32_t bit, const 
 }
 
 bool bt_control_ask_sample(bt_request_box *box, const char *prompt) {
-    return ask(box, &box->prompt, BT_REQ_SAMPLE, prompt);
+    return post_text_request(box, &box->prompt, BT_REQ_SAMPLE, prompt);
 }
 
 bool bt_control_ask_mixture(bt_request_box *box, const char *weights) {
-    return ask(box, &box->mixture, BT_REQ_MIXTURE, weights);
+    return post_text_request(box, &box->mixture, BT_REQ_MIXTURE, weights);
 }
 
 char *bt_control_take_prompt(bt_request_box *box) {

@@ -180,7 +180,7 @@ void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m) {
     snprintf(m->build, sizeof m->build, "%s", BUILD_NAME);
 }
 
-static bt_code fill_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
+static bt_code fill_train_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) {
     memset(m, 0, sizeof *m);
     bt_saver_identify(s, m);
     bt_run_cfg_texts(s->cfg, &m->config);
@@ -235,15 +235,15 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
 }
 
 /* Handles the code that all ranks agreed on: a failing file system costs the checkpoint, not the run. */
-static bt_code settle(bt_saver *s, bt_code code, bt_err *err) {
+static bt_code settle_save(bt_saver *s, bt_code code, bt_err *err) {
     if (code != BT_IO || !err) return code;
     told_failed(s, err);
     return BT_OK;
 }
 
 /* one rank's part of a save: metadata, and the slices of the state */
-static bt_code collect(bt_saver *s, bt_ckpt_meta *meta, bt_slices *mine, bt_err *err) {
-    bt_code code = fill_meta(s, meta, err);
+static bt_code collect_save_part(bt_saver *s, bt_ckpt_meta *meta, bt_slices *mine, bt_err *err) {
+    bt_code code = fill_train_meta(s, meta, err);
     if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_SAVE, mine, err);
     return bt_agree(s->world, code, err);
 }
@@ -259,7 +259,7 @@ bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
     s->pending_best = best;
     s->damaged = false;
     s->interval.closing = wait;
-    bt_code code = collect(s, &meta, &mine, err);
+    bt_code code = collect_save_part(s, &meta, &mine, err);
     if (code == BT_OK) {
         bt_ckpt_job job = {.dir = s->cfg->run.out,
                            .meta = &meta,
@@ -277,7 +277,7 @@ bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
     bt_slices_release(&mine);
     s->stall_ns = bt_now_ns() - s->began_ns;
     if (code == BT_OK && saved.path[0]) told_saved(s, &saved);
-    return settle(s, code, err);
+    return settle_save(s, code, err);
 }
 
 bool bt_saver_pending(const bt_saver *s) { return bt_ckpt_async_pending(s->async); }
@@ -291,7 +291,7 @@ bt_code bt_saver_advance(bt_saver *s, bt_err *err) {
     const bt_code code = bt_ckpt_async_advance(s->async, &finished, &saved, err);
     s->stall_ns += bt_now_ns() - began;
     if (finished) told_saved(s, &saved);
-    return settle(s, code, err);
+    return settle_save(s, code, err);
 }
 
 bt_code bt_saver_finish(bt_saver *s, bt_err *err) {
@@ -352,8 +352,8 @@ void bt_saver_check(bt_saver *s, bool idle) {
 /* ---- load ---------------------------------------------------------------------------------------- */
 
 /* Finds the newest checkpoint that all ranks can read; each unreadable one becomes an event. */
-static bt_code find(bt_saver *s, const char *dir, char *path, size_t size, bt_ckpt_meta *meta,
-                    bt_err *err) {
+static bt_code find_common_checkpoint(bt_saver *s, const char *dir, char *path, size_t size,
+                                      bt_ckpt_meta *meta, bt_err *err) {
     bt_text why;
     bt_text_init(&why);
     bt_code code = bt_ckpt_find(s->world, dir, path, size, meta, &why, err);
@@ -367,8 +367,8 @@ static bt_code find(bt_saver *s, const char *dir, char *path, size_t size, bt_ck
     return code;
 }
 
-static bt_code load(bt_saver *s, const char *path, const bt_ckpt_meta *meta, bt_state_use use,
-                    bt_err *err) {
+static bt_code load_state(bt_saver *s, const char *path, const bt_ckpt_meta *meta, bt_state_use use,
+                          bt_err *err) {
     if (meta->params_hash != s->params_hash)
         return bt_fail(err, BT_ARG,
                        "checkpoint '%s' is of another model: its tensors differ in name or shape "
@@ -434,7 +434,7 @@ static bt_code same_data(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
 bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
     char path[1024];
     bt_ckpt_meta meta;
-    BT_TRY(find(s, dir, path, sizeof path, &meta, err));
+    BT_TRY(find_common_checkpoint(s, dir, path, sizeof path, &meta, err));
     bt_code code = same_tokenizer(s, &meta, err);
     if (code == BT_OK) code = same_data(s, &meta, err);
     /* load values first, because they may determine the slices */
@@ -442,7 +442,7 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
         *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};
         code = bt_state_load_values(&s->state, &meta.state, err);
     }
-    if (code == BT_OK) code = load(s, path, &meta, BT_STATE_RESUME, err);
+    if (code == BT_OK) code = load_state(s, path, &meta, BT_STATE_RESUME, err);
     code = bt_agree(s->world, code, err);
     if (code == BT_OK) {
         warn_of_differences(s, &meta);
@@ -519,9 +519,9 @@ bt_code bt_saver_init_from(bt_saver *s, const char *dir, bt_err *err) {
     char path[1024];
     bt_ckpt_meta meta;
     if (bt_model_file_kind(dir) != BT_IN_NATIVE) return init_from_other(s, dir, err);
-    BT_TRY(find(s, dir, path, sizeof path, &meta, err));
+    BT_TRY(find_common_checkpoint(s, dir, path, sizeof path, &meta, err));
     const bool same = meta.params_hash == s->params_hash;
-    bt_code code = same ? load(s, path, &meta, BT_STATE_WEIGHTS, err) : BT_OK;
+    bt_code code = same ? load_state(s, path, &meta, BT_STATE_WEIGHTS, err) : BT_OK;
     bt_ckpt_meta_release(&meta);
     return same ? bt_agree(s->world, code, err) : init_from_other(s, path, err);
 }

@@ -27,7 +27,7 @@ static void put_test_nan(bt_trainer *t) {
 }
 
 /* The loader provides the sequences of the step, unless a part assigns them. */
-static bt_code begin_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+static bt_code begin_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bool again = out->computed++ > 0;
     if (!t->step.data_owner) {
         if (again) BT_TRY(bt_trainer_replace_data(t, err));
@@ -52,7 +52,7 @@ static bt_code begin_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err)
 static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     const double began = compute_seconds();
-    BT_TRY(begin_gradients(t, out, err));
+    BT_TRY(begin_step_gradients(t, out, err));
     const bool all = out->counted < 0; /* every token is a target */
     if (all) out->counted = t->cfg.train.batch_tokens;
     t->micro.step = t->at.step;
@@ -105,7 +105,7 @@ static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
 }
 
 /* Returns when this rank has the summed gradients and the maximum of each note. */
-static bt_code exchange(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     int64_t notes[NOTE_PARTS + BT_PART_NOTES] = {0};
     notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
     if (isfinite(out->loss)) memcpy(&notes[NOTE_LOSS], &out->loss, sizeof out->loss);
@@ -140,7 +140,7 @@ static bt_code exchange(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
 static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     BT_TRY(accumulate(t, out, err));
     bt_testing_hang(bt_comm_rank(t->mesh.world), t->at.step);
-    BT_TRY(exchange(t, out, err));
+    BT_TRY(exchange_gradients(t, out, err));
     bt_span_begin(BT_MR_OPTIM);
     bt_place_enter(t->place, BT_AT_OPTIMIZER, t->at.step);
     BT_TRY(bt_update_norm(&t->update, 1 / t->step.loss_scale, &out->grad_norm, err));
@@ -151,7 +151,7 @@ static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *er
 /* ---- update ---------------------------------------------------------------------------------- */
 
 /* Bits of the norm without the sign; unequal values on ranks indicate an error. */
-static int64_t fingerprint(double grad_norm) {
+static int64_t norm_bits(double grad_norm) {
     int64_t bits = 0;
     if (isfinite(grad_norm)) memcpy(&bits, &grad_norm, sizeof bits);
     return bits & INT64_MAX;
@@ -195,7 +195,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     } while (verdict == BT_AGAIN);
 
     bt_span_begin(BT_MR_OPTIM);
-    t->step.grad_fingerprint = fingerprint(out->grad_norm);
+    t->step.grad_fingerprint = norm_bits(out->grad_norm);
     out->applied = verdict != BT_SKIP;
     out->elsewhere = verdict == BT_ELSEWHERE;
     if (verdict == BT_APPLY) BT_TRY(apply(t, out, err));

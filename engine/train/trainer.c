@@ -10,7 +10,7 @@
 #include "engine/train/measured.h"
 #include "engine/train/trainer_impl.h"
 
-static bt_code measure(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
+static bt_code measure_trainer(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) {
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_token;
     t->telemetry.step_tokens = t->cfg.train.batch_tokens;
     t->telemetry.warmup = s->warmup_steps;
@@ -48,7 +48,8 @@ static bt_code announce_attempt(bt_trainer *t, bt_err *err) {
     return code == BT_IO ? BT_OK : code;
 }
 
-static bt_code resume(bt_trainer *t, const char *resume_dir, const char *memory_dir, bt_err *err) {
+static bt_code resume_trainer(bt_trainer *t, const char *resume_dir, const char *memory_dir,
+                              bt_err *err) {
     if (memory_dir && strcmp(resume_dir, memory_dir) == 0)
         BT_TRY(bt_saver_resume_memory(&t->saver, memory_dir, &t->attempt.from, err));
     else
@@ -58,7 +59,7 @@ static bt_code resume(bt_trainer *t, const char *resume_dir, const char *memory_
 }
 
 /* If the base is frozen, model.init_from is the base, and the adapters start from their initial values. */
-static bt_code begin(bt_trainer *t, bt_err *err) {
+static bt_code initialise_weights(bt_trainer *t, bt_err *err) {
     bt_update_init_weights(&t->update, (uint64_t)t->cfg.run.seed);
     if (!t->cfg.model.init_from[0] || bt_model_base(t->model)) return BT_OK;
     return bt_saver_init_from(&t->saver, t->cfg.model.init_from, err);
@@ -70,7 +71,7 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
     const bool resumed = resume_dir && resume_dir[0];
     BT_TRY(bt_agree(t->mesh.world, announce_attempt(t, err), err));
     BT_TRY(bt_parts_load(t, BT_LOAD_BEFORE, err));
-    BT_TRY(resumed ? resume(t, resume_dir, memory_dir, err) : begin(t, err));
+    BT_TRY(resumed ? resume_trainer(t, resume_dir, memory_dir, err) : initialise_weights(t, err));
     BT_TRY(bt_parts_load(t, resumed ? BT_LOAD_RESUMED : BT_LOAD_FRESH, err));
     return bt_trainer_ready(t, err);
 }
@@ -115,7 +116,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
         code = bt_parts_create(t, bt_parts, bt_parts_n, s, err);
     }
     if (code == BT_OK) code = bt_trainer_build(t, s, err);
-    if (code == BT_OK) code = measure(t, s, err);
+    if (code == BT_OK) code = measure_trainer(t, s, err);
     if (code == BT_OK) code = wait_for_turn(t, s, &start, err);
     if (code == BT_OK) {
         register_state(t);

@@ -11,7 +11,7 @@
 #include "engine/train/data/run_data.h"
 #include "engine/train/trainer_impl.h"
 
-static void announce(bt_trainer *t) {
+static void announce_run(bt_trainer *t) {
     const int n_ranks = bt_comm_size(t->mesh.world);
     const bool from_memory = t->attempt.from.attempt > 0 || t->attempt.from.number > 0;
     if (t->attempt.ckpt_copy_too_large)
@@ -49,7 +49,7 @@ static void smooth(double *mean, double value) {
     *mean = *mean > 0 ? *mean + weight * (value - *mean) : value;
 }
 
-static bt_code train(bt_trainer *t, bt_err *err) {
+static bt_code run_steps(bt_trainer *t, bt_err *err) {
     bt_observer_begin(t->observer, t->at.step - 1);
     bt_meter_open(&t->meter);
     while (!bt_trainer_at_end(t) && !bt_trainer_at_stop(t) && !t->step.stop) {
@@ -66,7 +66,7 @@ static bt_code train(bt_trainer *t, bt_err *err) {
 
 /* A stop request during a pause is executed after the checkpoint of the step. A run that was complete before this
  * attempt is evaluated too. */
-static bt_code leave(bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code finish_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     const bt_control evaluate = {.verbs = BT_REQ_EVAL};
     t->attempt.stopped = !bt_trainer_at_end(t);
     BT_TRY(bt_saver_finish(&t->saver, err));
@@ -116,9 +116,9 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     *out = (bt_train_result){.loss_scale = NAN};
     BT_TRY(bt_saver_start(&t->saver, err));
     BT_TRY(bt_record_facts(t, t->attempt.number > 1 || t->at.step > 0, err));
-    announce(t);
-    bt_code code = train(t, err);
-    if (code == BT_OK) code = leave(t, out, err);
+    announce_run(t);
+    bt_code code = run_steps(t, err);
+    if (code == BT_OK) code = finish_run(t, out, err);
     if (code == BT_OK) return result(t, out, err);
     /* The state in memory may be damaged too; checkpoints on disk were verified before they were written. */
     const char *dir = t->attempt.memory_dir;
@@ -134,7 +134,7 @@ bt_code bt_trainer_steps(bt_trainer *t, int64_t n, double *step_s, bt_err *err) 
     const int64_t began = bt_now_ns();
     t->attempt.first_step = t->at.step;
     t->attempt.stop_at = t->at.step + n;
-    BT_TRY(train(t, err));
+    BT_TRY(run_steps(t, err));
     double took[] = {(double)(bt_now_ns() - began) / 1e9 / (double)n};
     BT_TRY(bt_all_reduce_f64(t->mesh.world, took, 1, BT_MAX, err));
     *step_s = took[0];

@@ -13,7 +13,7 @@ void bt_adapter_parts_close(const bt_adapter_part *parts, size_t n) {
     for (size_t i = 0; i < n; i++) bt_model_file_close(parts[i].adapters);
 }
 
-static void release(void *ctx) {
+static void release_adapter_sum(void *ctx) {
     adapter_sum *s = ctx;
     bt_adapter_parts_close(s->part, s->n);
     free(s);
@@ -25,8 +25,8 @@ static bool is_a(const bt_tensor *t) { return bt_adapter_a(bt_adapter_layer(t->i
 /* ---- one tensor -------------------------------------------------------------------------------- */
 
 /* Writes part p of tensor t, whose rank begins at `at`, to x. */
-static bt_code read_part(const bt_adapter_part *p, const bt_tensor *t, size_t at, double scale,
-                         float *x, bt_err *err) {
+static bt_code read_adapter_part(const bt_adapter_part *p, const bt_tensor *t, size_t at,
+                                 double scale, float *x, bt_err *err) {
     const bt_params *own = &p->adapters->params;
     const bt_tensor *f = bt_params_get(own, t->layer, t->id);
     const double factor = p->weight * p->adapters->cfg.lora.scale / scale;
@@ -50,7 +50,7 @@ static bt_code read_sum(void *ctx, bt_model_file *s, size_t i, uint64_t first, u
     float *x = calloc(t->count, sizeof *x);
     bt_code code = x ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory to add '%s'", t->name);
     for (size_t k = 0, at = 0; code == BT_OK && k < sum->n; k++) {
-        code = read_part(&sum->part[k], t, at, s->cfg.lora.scale, x, err);
+        code = read_adapter_part(&sum->part[k], t, at, s->cfg.lora.scale, x, err);
         at += (size_t)sum->part[k].adapters->cfg.lora.rank;
     }
     if (code == BT_OK) memcpy(out, x + first, count * sizeof *out);
@@ -77,7 +77,8 @@ static bt_code check_part(const bt_model_file *s, const bt_adapter_part *p, bt_e
     return BT_OK;
 }
 
-static bt_code build(bt_model_file *s, const adapter_sum *sum, double scale, bt_err *err) {
+static bt_code build_adapter_sum(bt_model_file *s, const adapter_sum *sum, double scale,
+                                 bt_err *err) {
     s->arch = BT_ARCH_COUNT;
     s->container = BT_IN_NATIVE;
     s->number = BT_NUM_F32;
@@ -106,8 +107,8 @@ bt_code bt_adapter_sum_open(bt_model_file **out, const bt_adapter_part *parts, s
     }
     sum->n = n;
     memcpy(sum->part, parts, n * sizeof *parts);
-    s->view = (bt_model_view){.ctx = sum, .read = read_sum, .release = release};
-    bt_code code = build(s, sum, scale, err);
+    s->view = (bt_model_view){.ctx = sum, .read = read_sum, .release = release_adapter_sum};
+    bt_code code = build_adapter_sum(s, sum, scale, err);
     if (code == BT_OK)
         *out = s;
     else

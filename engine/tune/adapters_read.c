@@ -145,8 +145,8 @@ static bt_code check_peft(const char *folder, const bt_peft *p, const bt_model_c
 }
 
 /* expected: with adapters that the folder must have, or NULL */
-static bt_code open_peft(bt_model_file **out, const char *folder, const bt_model_cfg *model,
-                         const bt_model_cfg *expected, const char *base, bt_err *err) {
+static bt_code open_peft_folder(bt_model_file **out, const char *folder, const bt_model_cfg *model,
+                                const bt_model_cfg *expected, const char *base, bt_err *err) {
     bt_text notes = {0};
     bt_model_cfg with = *model;
     bt_peft *p = malloc(sizeof *p);
@@ -165,13 +165,13 @@ static bt_code open_peft(bt_model_file **out, const char *folder, const bt_model
 bt_code bt_adapters_open_peft(bt_model_file **out, const char *folder, const bt_model_cfg *model,
                               const char *base, bt_err *err) {
     *out = NULL;
-    return open_peft(out, folder, model, NULL, base, err);
+    return open_peft_folder(out, folder, model, NULL, base, err);
 }
 
 /* ---- ours -------------------------------------------------------------------------------------- */
 
-static bt_code check(const bt_model_file *s, const bt_model_cfg *model, int64_t base_hash,
-                     bt_err *err) {
+static bt_code check_adapter_model(const bt_model_file *s, const bt_model_cfg *model,
+                                   int64_t base_hash, bt_err *err) {
     bt_text told = {0};
     if (!s->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "tune.adapters: '%.200s' holds no adapters", s->path);
@@ -192,9 +192,9 @@ static bt_code check(const bt_model_file *s, const bt_model_cfg *model, int64_t 
 bt_code bt_adapters_open(bt_model_file **out, const char *path, const bt_model_cfg *model,
                          const bt_adapter_base *base, bt_err *err) {
     *out = NULL;
-    if (bt_peft_is(path)) return open_peft(out, path, model, model, base->path, err);
+    if (bt_peft_is(path)) return open_peft_folder(out, path, model, model, base->path, err);
     BT_TRY(bt_model_file_open(out, path, err));
-    bt_code code = check(*out, model, base->hash, err);
+    bt_code code = check_adapter_model(*out, model, base->hash, err);
     if (code == BT_OK) return BT_OK;
     bt_model_file_close(*out);
     *out = NULL;

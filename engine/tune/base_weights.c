@@ -24,7 +24,7 @@ typedef struct reading {
     uint64_t h;
 } reading;
 
-static size_t room_for(const bt_params *p) {
+static size_t largest_tensor_room(const bt_params *p) {
     size_t most = PIECE;
     for (size_t i = 0; i < p->n; i++)
         most = bt_max_size(most, p->tensors[i].linear ? p->tensors[i].count : p->tensors[i].cols);
@@ -38,7 +38,7 @@ typedef struct block_run {
     size_t begin, n; /* in the whole tensor */
 } block_run;
 
-static block_run run_at(const bt_tensor *t, size_t row) {
+static block_run block_row_run(const bt_tensor *t, size_t row) {
     return (block_run){(t->row0 + row) * t->whole_cols + t->col0,
                        t->cols == t->whole_cols ? t->count : t->cols};
 }
@@ -47,7 +47,7 @@ static block_run run_at(const bt_tensor *t, size_t row) {
 static void cut_block(float *x, const bt_tensor *t) {
     size_t at = 0;
     for (block_run run; at < t->count; at += run.n) {
-        run = run_at(t, at / t->cols);
+        run = block_row_run(t, at / t->cols);
         memmove(x + at, x + run.begin, run.n * sizeof *x);
     }
 }
@@ -62,7 +62,7 @@ static void store_block(reading *r, size_t i, uint64_t at, uint64_t n, float sca
     }
     block_run run;
     for (size_t own = 0; own < t->count; own += run.n) {
-        run = run_at(t, own / t->cols);
+        run = block_row_run(t, own / t->cols);
         const size_t from = bt_max_size(run.begin, at), to = bt_min_size(run.begin + run.n, at + n);
         if (from < to)
             bt_model_base_put(r->m, i, own + from - run.begin, to - from, r->x + (from - at), 0);
@@ -99,8 +99,10 @@ static bt_code read_tensor(reading *r, const bt_tensor *t, const bt_tensor *f, b
 /* p: of the whole model, so that every rank finds the same hash */
 static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, const bt_params *p,
                           bt_err *err) {
-    reading r = {
-        .file = file, .m = m, .x = malloc(room_for(p) * sizeof *r.x), .state = XXH3_createState()};
+    reading r = {.file = file,
+                 .m = m,
+                 .x = malloc(largest_tensor_room(p) * sizeof *r.x),
+                 .state = XXH3_createState()};
     bt_code code = r.x && r.state
                        ? BT_OK
                        : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", file->path);
@@ -115,7 +117,8 @@ static bt_code read_table(bt_base_weights *b, bt_model_file *file, bt_model *m, 
     return code;
 }
 
-static bt_code read_all(bt_base_weights *b, bt_model_file *file, bt_model *m, bt_err *err) {
+static bt_code read_base_tensors(bt_base_weights *b, bt_model_file *file, bt_model *m,
+                                 bt_err *err) {
     bt_params whole;
     const bt_model_cfg base = bt_params_base(bt_model_config(m));
     BT_TRY(bt_params_init(&whole, &base, (bt_model_slice){0}, err));
@@ -128,7 +131,8 @@ bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *er
     return read_table(b, file, NULL, &file->params, err);
 }
 
-static bt_code check(const bt_model *m, const bt_model_file *file, bt_text *told, bt_err *err) {
+static bt_code check_base_model(const bt_model *m, const bt_model_file *file, bt_text *told,
+                                bt_err *err) {
     const bt_model_cfg base = bt_params_base(bt_model_config(m));
     if (file->cfg.lora.rank)
         return bt_fail(err, BT_ARG,
@@ -145,25 +149,26 @@ bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, 
     bt_code code = bt_model_file_open(&file, path, err);
     if (code == BT_OK) {
         file->watch = b->watch;
-        code = check(m, file, told, err);
+        code = check_base_model(m, file, told, err);
     }
-    if (code == BT_OK) code = read_all(b, file, m, err);
+    if (code == BT_OK) code = read_base_tensors(b, file, m, err);
     if (code == BT_OK) bt_text_put(told, bt_text_str(&file->notes));
     bt_model_file_close(file);
     if (code == BT_OK) bt_model_base_done(m);
     return code;
 }
 
-static void save(void *ctx, bt_json *j) {
+static void save_base_hash(void *ctx, bt_json *j) {
     bt_json_int(j, "hash", ((const bt_base_weights *)ctx)->hash);
 }
 
-static void load(void *ctx, const bt_state_values *v) {
+static void load_base_hash(void *ctx, const bt_state_values *v) {
     ((bt_base_weights *)ctx)->trained_on = bt_state_int(v, "hash", 0);
 }
 
 void bt_base_weights_add_state(bt_base_weights *b, bt_state *s) {
-    bt_state_add(s, &(bt_state_row){.name = "base", .ctx = b, .save = save, .load = load});
+    bt_state_add(s, &(bt_state_row){
+                        .name = "base", .ctx = b, .save = save_base_hash, .load = load_base_hash});
 }
 
 int64_t bt_base_weights_of(const bt_ckpt_meta *m) {

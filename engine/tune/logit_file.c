@@ -32,7 +32,7 @@ typedef struct entry {
 
 static size_t row_bytes(uint32_t k) { return ((size_t)k * 6 + 3) / 4 * 4; }
 
-static uint64_t hash_of(const header *h, const entry *index) {
+static uint64_t index_hash(const header *h, const entry *index) {
     header plain = *h;
     plain.hash = 0;
     const uint64_t seed = XXH3_64bits(&plain, sizeof plain);
@@ -64,7 +64,7 @@ static size_t learned_in(const bt_batch *b, const document *d) {
     return n;
 }
 
-static uint64_t key_of(const bt_batch *b, const document *d) {
+static uint64_t document_key(const bt_batch *b, const document *d) {
     const uint64_t seed = XXH3_64bits(b->inputs + d->row, d->n * sizeof *b->inputs);
     return XXH3_64bits_withSeed(b->targets + d->row, d->n * sizeof *b->targets, seed);
 }
@@ -83,7 +83,7 @@ struct bt_logit_writer {
     uint8_t *packed; /* (B T, row_bytes) */
 };
 
-static void release(bt_logit_writer *w) {
+static void release_logit_writer(bt_logit_writer *w) {
     free(w->index);
     free(w->ids);
     free(w->logs);
@@ -95,14 +95,14 @@ static bt_code cannot_write(const bt_logit_writer *w, bt_err *err) {
     return bt_fail(err, BT_IO, "cannot write '%.80s': %s", w->path, strerror(errno));
 }
 
-static bt_code put(bt_logit_writer *w, const void *data, size_t n, bt_err *err) {
+static bt_code write_logit_bytes(bt_logit_writer *w, const void *data, size_t n, bt_err *err) {
     return fwrite(data, 1, n, w->file) == n ? BT_OK : cannot_write(w, err);
 }
 
 /* Creates the file; its header is written again when its values are known. */
-static bt_code open_part(bt_logit_writer *w, bt_err *err) {
+static bt_code open_logit_part(bt_logit_writer *w, bt_err *err) {
     w->file = fopen(w->part, "wbx");
-    return w->file ? put(w, &w->head, sizeof w->head, err) : cannot_write(w, err);
+    return w->file ? write_logit_bytes(w, &w->head, sizeof w->head, err) : cannot_write(w, err);
 }
 
 bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt_logit_shape *s,
@@ -133,7 +133,7 @@ bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt
     if (code == BT_OK && access(path, F_OK) == 0)
         code = bt_fail(err, BT_BUSY, "'%.80s' is there already (remove it, or take another name)",
                        path);
-    if (code == BT_OK) code = open_part(w, err);
+    if (code == BT_OK) code = open_logit_part(w, err);
     if (code == BT_OK) {
         *out = w;
         return BT_OK;
@@ -142,7 +142,7 @@ bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt
         (void)fclose(w->file);
         (void)unlink(w->part);
     }
-    release(w);
+    release_logit_writer(w);
     return code;
 }
 
@@ -162,7 +162,7 @@ static bt_code add_document(bt_logit_writer *w, const bt_batch *b, const documen
     const size_t k = w->head.k, bytes = row_bytes(w->head.k), n = learned_in(b, d);
     size_t at = 0;
     if (n == 0) return BT_OK;
-    BT_TRY(add_entry(w, key_of(b, d), err));
+    BT_TRY(add_entry(w, document_key(b, d), err));
     for (size_t i = d->row; i < d->row + d->n; i++) {
         uint8_t *row = w->packed + at * bytes;
         if (b->targets[i] < 0) continue;
@@ -172,7 +172,7 @@ static bt_code add_document(bt_logit_writer *w, const bt_batch *b, const documen
         at++;
     }
     w->head.n_rows += n;
-    return put(w, w->packed, n * bytes, err);
+    return write_logit_bytes(w, w->packed, n * bytes, err);
 }
 
 bt_code bt_logit_writer_add(bt_logit_writer *w, bt_model *m, const bt_batch *b, bt_err *err) {
@@ -183,30 +183,30 @@ bt_code bt_logit_writer_add(bt_logit_writer *w, bt_model *m, const bt_batch *b, 
     return BT_OK;
 }
 
-static int by_key(const void *a, const void *b) {
+static int by_document_key(const void *a, const void *b) {
     const entry *x = a, *y = b;
     if (x->key != y->key) return x->key < y->key ? -1 : 1;
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static bt_code finish(bt_logit_writer *w, bt_err *err) {
+static bt_code finish_logit_file(bt_logit_writer *w, bt_err *err) {
     size_t n = 0;
     if (w->head.n_rows == 0)
         return bt_fail(err, BT_ARG, "the data have no learned token: '%s' would be empty", w->path);
-    qsort(w->index, w->head.n_documents, sizeof *w->index, by_key);
+    qsort(w->index, w->head.n_documents, sizeof *w->index, by_document_key);
     for (size_t i = 0; i < w->head.n_documents; i++)
         if (i == 0 || w->index[i].key != w->index[n - 1].key) w->index[n++] = w->index[i];
     w->head.n_documents = n;
-    w->head.hash = hash_of(&w->head, w->index);
-    BT_TRY(put(w, w->index, n * sizeof *w->index, err));
+    w->head.hash = index_hash(&w->head, w->index);
+    BT_TRY(write_logit_bytes(w, w->index, n * sizeof *w->index, err));
     if (fseek(w->file, 0, SEEK_SET) != 0) return cannot_write(w, err);
-    BT_TRY(put(w, &w->head, sizeof w->head, err));
+    BT_TRY(write_logit_bytes(w, &w->head, sizeof w->head, err));
     return fflush(w->file) == 0 && fsync(fileno(w->file)) == 0 ? BT_OK : cannot_write(w, err);
 }
 
 bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, bt_err *err) {
     if (!w) return code;
-    if (code == BT_OK) code = finish(w, err);
+    if (code == BT_OK) code = finish_logit_file(w, err);
     if (fclose(w->file) != 0 && code == BT_OK) code = cannot_write(w, err);
     if (code == BT_OK && rename(w->part, w->path) != 0) code = cannot_write(w, err);
     if (code != BT_OK)
@@ -217,7 +217,7 @@ bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, b
                        "'%s'",
                        w->head.n_rows, w->head.n_documents, w->head.k,
                        (double)(w->head.n_rows * row_bytes(w->head.k)) / 1048576.0, w->path);
-    release(w);
+    release_logit_writer(w);
     return code;
 }
 
@@ -253,14 +253,14 @@ static bt_code check_size(const bt_logit_file *f, bt_err *err) {
 }
 
 static bt_code check_index(const bt_logit_file *f, bt_err *err) {
-    bool good = hash_of(&f->head, f->index) == f->head.hash;
+    bool good = index_hash(&f->head, f->index) == f->head.hash;
     for (uint64_t i = 0; good && i < f->head.n_documents; i++)
         good = f->index[i].row < f->head.n_rows;
     return good ? BT_OK
                 : bt_fail(err, BT_FORMAT, "tune.logits: the index of '%.80s' is damaged", f->path);
 }
 
-static bt_code check_model(const bt_logit_file *f, bt_err *err) {
+static bt_code check_logit_model(const bt_logit_file *f, bt_err *err) {
     const bt_logit_shape *s = &f->shape;
     if (f->head.V != (uint32_t)s->V)
         return bt_fail(err, BT_ARG,
@@ -311,7 +311,7 @@ bt_code bt_logit_file_open(bt_logit_file **out, const char *path, const bt_logit
     if (code == BT_OK) {
         const void *index = f->bytes + HEADER_BYTES + f->head.n_rows * row_bytes(f->head.k);
         f->index = index;
-        code = check_model(f, err);
+        code = check_logit_model(f, err);
     }
     if (code == BT_OK) code = check_index(f, err);
     if (code != BT_OK)
@@ -342,7 +342,7 @@ bt_code bt_logit_file_batch(void *file, const bt_batch *b, bt_err *err) {
     memset(f->rows, 0, M * sizeof *f->rows);
     for (size_t at = 0; next_document(&f->shape, b, &at, &d);) {
         const size_t n = learned_in(b, &d);
-        const entry want = {.key = key_of(b, &d)};
+        const entry want = {.key = document_key(b, &d)};
         uint64_t low = 0, high = f->head.n_documents;
         if (n == 0) continue;
         while (low < high) {

@@ -19,7 +19,7 @@ typedef struct merged {
     bool ternary;             /* the base */
 } merged;
 
-static void release(void *ctx) {
+static void release_merged(void *ctx) {
     merged *m = ctx;
     bt_adapter_parts_close(m->part, m->n_parts);
     free(m->w);
@@ -44,8 +44,8 @@ static bt_code read_adapter(bt_model_file *adapters, const bt_tensor *t, bt_para
 }
 
 /* w += scale B A */
-static void add_product(const merged *m, const bt_tensor *t, const float *a, const float *b,
-                        size_t rank, double scale) {
+static void add_adapter_product(const merged *m, const bt_tensor *t, const float *a, const float *b,
+                                size_t rank, double scale) {
     for (size_t n = 0; n < t->rows; n++)
         for (size_t r = 0; r < rank; r++) {
             const float s = (float)(scale * (double)b[n * rank + r]);
@@ -53,21 +53,21 @@ static void add_product(const merged *m, const bt_tensor *t, const float *a, con
         }
 }
 
-static bt_code add_part(const merged *m, const bt_tensor *t, const bt_adapter_part *p,
-                        bt_err *err) {
+static bt_code add_adapter_part(const merged *m, const bt_tensor *t, const bt_adapter_part *p,
+                                bt_err *err) {
     float *a = NULL, *b = NULL;
     size_t rank = 0;
     bt_code code = read_adapter(p->adapters, t, bt_adapter_a(t->id), &a, &rank, err);
     if (code == BT_OK) code = read_adapter(p->adapters, t, bt_adapter_b(t->id), &b, &rank, err);
     if (code == BT_OK && a) /* weight and alpha / rank */
-        add_product(m, t, a, b, rank, p->weight * p->adapters->cfg.lora.scale);
+        add_adapter_product(m, t, a, b, rank, p->weight * p->adapters->cfg.lora.scale);
     free(a);
     free(b);
     return code;
 }
 
-static bt_code add_parts(const merged *m, const bt_tensor *t, bt_err *err) {
-    for (size_t i = 0; i < m->n_parts; i++) BT_TRY(add_part(m, t, &m->part[i], err));
+static bt_code add_adapter_parts(const merged *m, const bt_tensor *t, bt_err *err) {
+    for (size_t i = 0; i < m->n_parts; i++) BT_TRY(add_adapter_part(m, t, &m->part[i], err));
     return BT_OK;
 }
 
@@ -99,7 +99,7 @@ static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, bt_err *err)
         before[k] = (int8_t)code_of(m->w[k], 1 / g);
         if (m->kind != BT_MERGE_LATENT) m->w[k] = g * (float)before[k];
     }
-    bt_code code = add_parts(m, t, err);
+    bt_code code = add_adapter_parts(m, t, err);
     if (m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT) requantise(m, t, i, g);
     const float now = m->kind == BT_MERGE_DENSE ? g : bt_absmean(t, m->w);
     m->turned[i] = 0;
@@ -110,14 +110,15 @@ static bt_code merge_ternary(bt_model_file *s, merged *m, size_t i, bt_err *err)
     return code;
 }
 
-static bt_code load(bt_model_file *s, merged *m, size_t i, bt_err *err) {
+static bt_code load_merged_tensor(bt_model_file *s, merged *m, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
     m->at = SIZE_MAX;
     free(m->w);
     m->w = malloc(t->count * sizeof *m->w);
     if (!m->w) return bt_fail(err, BT_NOMEM, "cannot take memory to merge '%s'", t->name);
     bt_code code = bt_model_file_read_own(s, i, 0, t->count, m->w, err);
-    if (code == BT_OK) code = m->ternary ? merge_ternary(s, m, i, err) : add_parts(m, t, err);
+    if (code == BT_OK)
+        code = m->ternary ? merge_ternary(s, m, i, err) : add_adapter_parts(m, t, err);
     if (code == BT_OK) m->at = i;
     return code;
 }
@@ -126,24 +127,24 @@ static bt_code read_merged(void *ctx, bt_model_file *s, size_t i, uint64_t first
                            float *out, bt_err *err) {
     merged *m = ctx;
     if (!s->params.tensors[i].linear) return bt_model_file_read_own(s, i, first, count, out, err);
-    if (m->at != i) BT_TRY(load(s, m, i, err));
+    if (m->at != i) BT_TRY(load_merged_tensor(s, m, i, err));
     memcpy(out, m->w + first, count * sizeof *out);
     return BT_OK;
 }
 
-static bt_code scale_of(void *ctx, bt_model_file *s, size_t i, float *scale, bt_err *err) {
+static bt_code merged_scale(void *ctx, bt_model_file *s, size_t i, float *scale, bt_err *err) {
     merged *m = ctx;
     const bool coded = m->kind == BT_MERGE_KEEP || m->kind == BT_MERGE_FIT;
     *scale = 0;
     if (!coded || !s->params.tensors[i].linear) return BT_OK;
-    if (m->scales[i] == 0) BT_TRY(load(s, m, i, err));
+    if (m->scales[i] == 0) BT_TRY(load_merged_tensor(s, m, i, err));
     *scale = m->scales[i];
     return BT_OK;
 }
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
-static bt_code check(const bt_model_file *s, bt_merge_kind kind, bt_err *err) {
+static bt_code check_merge(const bt_model_file *s, bt_merge_kind kind, bt_err *err) {
     if (s->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "'%.200s' holds adapters and cannot be a base", s->path);
     if (s->cfg.linear == BT_LIN_BITNET1)
@@ -180,7 +181,8 @@ static bt_code view(bt_model_file *s, const bt_adapter_part *parts, size_t n_par
                   .codes = calloc(n, sizeof *m->codes),
                   .ternary = s->cfg.linear == BT_LIN_BITNET158};
     memcpy(m->part, parts, n_parts * sizeof *parts);
-    s->view = (bt_model_view){.ctx = m, .read = read_merged, .scale = scale_of, .release = release};
+    s->view = (bt_model_view){
+        .ctx = m, .read = read_merged, .scale = merged_scale, .release = release_merged};
     if (!m->scales || !m->turned || !m->codes)
         return bt_fail(err, BT_NOMEM, "cannot take memory to merge adapters");
     return kind == BT_MERGE_DENSE && m->ternary ? become_dense(s, err) : BT_OK;
@@ -192,7 +194,7 @@ bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t 
     bt_base_weights weights = {0};
     *out = NULL;
     bt_code code = bt_model_file_open(&s, base, err);
-    if (code == BT_OK) code = check(s, kind, err);
+    if (code == BT_OK) code = check_merge(s, kind, err);
     if (code == BT_OK) code = bt_base_weights_hash(&weights, s, err);
     for (size_t i = 0; code == BT_OK && i < n; i++) {
         weights.trained_on = bt_base_weights_of(&parts[i].adapters->meta);

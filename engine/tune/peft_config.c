@@ -74,7 +74,7 @@ static bool is_off(const json_t *v) {
            (json_is_object(v) && json_object_size(v) == 0);
 }
 
-static bool is_word(const json_t *v, const char *word) {
+static bool is_json_word(const json_t *v, const char *word) {
     const char *s = json_string_value(v);
     return s && strcmp(s, word) == 0;
 }
@@ -99,15 +99,15 @@ static bool keeps_base(const json_t *init) {
            (json_is_string(init) && bt_key_in(words, json_string_value(init)));
 }
 
-static bt_code check_keys(json_t *o, bt_text *notes, bt_err *err) {
+static bt_code check_peft_keys(json_t *o, bt_text *notes, bt_err *err) {
     bt_unread unread = {0};
     json_t *task = json_object_get(o, "task_type");
     const char *key;
     json_t *v;
-    if (!is_word(json_object_get(o, "peft_type"), "LORA"))
+    if (!is_json_word(json_object_get(o, "peft_type"), "LORA"))
         return bt_fail(err, BT_UNSUPPORTED, "'peft_type' is not LORA");
-    if (!is_off(task) && !is_word(task, "CAUSAL_LM")) return refuse_key(o, "task_type", err);
-    if (!is_off(json_object_get(o, "bias")) && !is_word(json_object_get(o, "bias"), "none"))
+    if (!is_off(task) && !is_json_word(task, "CAUSAL_LM")) return refuse_key(o, "task_type", err);
+    if (!is_off(json_object_get(o, "bias")) && !is_json_word(json_object_get(o, "bias"), "none"))
         return refuse_key(o, "bias", err);
     if (!keeps_base(json_object_get(o, "init_lora_weights")))
         return refuse_key(o, "init_lora_weights", err);
@@ -165,9 +165,9 @@ static bt_code check_rank_pattern(json_t *o, int rank, bt_err *err) {
     return json_is_object(pattern) ? BT_OK : refuse_key(o, "rank_pattern", err);
 }
 
-static bt_code read_object(bt_peft *p, json_t *o, bt_text *notes, bt_err *err) {
+static bt_code read_peft_object(bt_peft *p, json_t *o, bt_text *notes, bt_err *err) {
     json_t *r = json_object_get(o, "r"), *alpha = json_object_get(o, "lora_alpha");
-    BT_TRY(check_keys(o, notes, err));
+    BT_TRY(check_peft_keys(o, notes, err));
     if (!json_is_integer(r) || json_integer_value(r) < 1 || json_integer_value(r) > 1 << 20)
         return bt_fail(err, BT_FORMAT, "it names no rank (r)");
     p->rank = (int)json_integer_value(r);
@@ -183,7 +183,7 @@ static bt_code read_object(bt_peft *p, json_t *o, bt_text *notes, bt_err *err) {
 
 /* ---- the folder -------------------------------------------------------------------------------- */
 
-static bt_code read_config(bt_peft *p, const char *folder, bt_text *notes, bt_err *err) {
+static bt_code read_peft_config(bt_peft *p, const char *folder, bt_text *notes, bt_err *err) {
     char path[4400], *text = NULL;
     size_t n;
     json_t *root = NULL;
@@ -192,7 +192,7 @@ static bt_code read_config(bt_peft *p, const char *folder, bt_text *notes, bt_er
     bt_code code = bt_file_slurp(path, CONFIG_MAX, &text, &n, &why);
     if (code == BT_OK) code = bt_json_parse(&root, text, n, &why);
     free(text);
-    if (code == BT_OK) code = read_object(p, root, notes, &why);
+    if (code == BT_OK) code = read_peft_object(p, root, notes, &why);
     json_decref(root);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "'%s': %s", path, why.msg);
 }
@@ -261,7 +261,7 @@ bool bt_peft_is(const char *folder) {
 
 bt_code bt_peft_read(bt_peft *out, const char *folder, bt_text *notes, bt_err *err) {
     *out = (bt_peft){0};
-    BT_TRY(read_config(out, folder, notes, err));
+    BT_TRY(read_peft_config(out, folder, notes, err));
     return find_targets(out, folder, err);
 }
 

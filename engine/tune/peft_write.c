@@ -21,7 +21,7 @@ void bt_peft_name(char out[BT_PEFT_NAME], const bt_tensor *t) {
     (void)snprintf(out, BT_PEFT_NAME, "base_model.model.%s", base);
 }
 
-static int by_name(const void *a, const void *b, void *ctx) {
+static int by_peft_name(const void *a, const void *b, void *ctx) {
     const bt_params *p = ctx;
     char x[BT_PEFT_NAME], y[BT_PEFT_NAME];
     bt_peft_name(x, &p->tensors[*(const size_t *)a]);
@@ -29,7 +29,7 @@ static int by_name(const void *a, const void *b, void *ctx) {
     return strcmp(x, y);
 }
 
-static void put_config(const bt_model_file *s, const char *base, bt_text *out) {
+static void put_peft_config(const bt_model_file *s, const char *base, bt_text *out) {
     const bt_lora *l = &s->cfg.lora;
     bt_json j;
     bt_json_begin(&j, out);
@@ -51,7 +51,7 @@ static void put_config(const bt_model_file *s, const char *base, bt_text *out) {
     bt_text_put(out, "\n");
 }
 
-static void put_header(const bt_params *p, const size_t *order, bt_text *out) {
+static void put_peft_header(const bt_params *p, const size_t *order, bt_text *out) {
     bt_json j;
     uint64_t at = 0;
     bt_json_begin(&j, out);
@@ -104,8 +104,8 @@ static bt_code write_weights(bt_model_file *s, const char *path, int64_t *bytes,
     size_t *order = malloc(p->n * sizeof *order);
     for (size_t i = 0; order && i < p->n; i++) order[i] = i, data += p->tensors[i].count * 4;
     if (order) {
-        qsort_r(order, p->n, sizeof *order, by_name, (void *)(uintptr_t)p);
-        put_header(p, order, &header);
+        qsort_r(order, p->n, sizeof *order, by_peft_name, (void *)(uintptr_t)p);
+        put_peft_header(p, order, &header);
     }
     for (int i = 0; i < 8; i++) head[i] = (unsigned char)((uint64_t)header.len >> 8 * i);
     bt_code code = !order || header.failed
@@ -124,7 +124,7 @@ static bt_code write_folder(bt_model_file *s, const char *folder, const char *ba
                             bt_err *err) {
     char path[4400];
     bt_text text = {0};
-    put_config(s, base, &text);
+    put_peft_config(s, base, &text);
     (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_CONFIG);
     bt_code code = text.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for '%s'", path)
                                : bt_file_replace(path, bt_text_str(&text), text.len, err);
@@ -134,7 +134,7 @@ static bt_code write_folder(bt_model_file *s, const char *folder, const char *ba
     return code == BT_OK ? write_weights(s, path, bytes, err) : code;
 }
 
-static void remove_folder(const char *folder) {
+static void remove_peft_folder(const char *folder) {
     char path[4400];
     (void)snprintf(path, sizeof path, "%s/%s", folder, BT_PEFT_CONFIG);
     unlink(path);
@@ -157,7 +157,7 @@ bt_code bt_peft_write(bt_model_file *s, const char *dest, const char *base, bt_t
     if (code == BT_OK && rename(part, dest) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot rename '%s' to '%s'", part, dest);
     if (code != BT_OK) {
-        remove_folder(part);
+        remove_peft_folder(part);
         return code;
     }
     bt_text_printf(notes, "adapters of rank %d in the form of PEFT, for %s\n", s->cfg.lora.rank,

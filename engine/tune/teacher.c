@@ -6,8 +6,8 @@
 #include "engine/config/tune_cfg.h"
 #include "engine/tune/base_weights.h"
 
-static bt_code check(const bt_model_file *f, const bt_model_setup *student, const bt_tokenizer *own,
-                     bt_err *err) {
+static bt_code check_teacher_model(const bt_model_file *f, const bt_model_setup *student,
+                                   const bt_tokenizer *own, bt_err *err) {
     if (f->cfg.V != student->cfg.V)
         return bt_fail(err, BT_ARG,
                        "tune.teacher: '%.200s' has %d tokens, this model %d: a student learns from "
@@ -22,13 +22,14 @@ static bt_code check(const bt_model_file *f, const bt_model_setup *student, cons
 }
 
 /* widest: the largest hidden size that the tensor-parallel group of the student was prepared for */
-static bt_code load(bt_teacher *t, const char *path, size_t widest, const bt_model_setup *student,
-                    const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) {
+static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
+                            const bt_model_setup *student, const bt_tokenizer *tokenizer,
+                            bt_text *told, bt_err *err) {
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
     bt_model_cfg shape;
     bt_code code = bt_model_file_open(&file, path, err);
-    if (code == BT_OK) code = check(file, student, tokenizer, err);
+    if (code == BT_OK) code = check_teacher_model(file, student, tokenizer, err);
     if (code == BT_OK) shape = file->cfg;
     bt_model_file_close(file);
     BT_TRY(code);
@@ -67,9 +68,9 @@ static bt_code load_on_this_rank(bt_teacher *t, const bt_run_cfg *c, const bt_mo
     bt_tokenizer *own;
     if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
     BT_TRY(bt_tokenizer_load(&own, c->data.tokenizer, err));
-    bt_code code = c->tune.logits[0]
-                       ? open_logits(t, &c->tune, student, own, err)
-                       : load(t, c->tune.teacher, bt_tune_widest(c), student, own, told, err);
+    bt_code code = c->tune.logits[0] ? open_logits(t, &c->tune, student, own, err)
+                                     : load_teacher(t, c->tune.teacher, bt_tune_widest(c), student,
+                                                    own, told, err);
     bt_tokenizer_free(own);
     return code;
 }

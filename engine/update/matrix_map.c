@@ -93,8 +93,8 @@ size_t bt_matrix_map_elems(const bt_matrix_map *m, bt_matrix_share who) {
 }
 
 /* one row of the block at a time: to the whole matrix, or from it */
-static void copy(const bt_matrix_map *m, bt_matrix_share who, uint16_t *stream, uint16_t *whole,
-                 bool pack) {
+static void copy_matrix_rows(const bt_matrix_map *m, bt_matrix_share who, uint16_t *stream,
+                             uint16_t *whole, bool pack) {
     const bt_tensor *x = &m->params[who.tp_rank].tensors[who.k];
     size_t stripe = 0;
     bt_range r;
@@ -109,12 +109,12 @@ static void copy(const bt_matrix_map *m, bt_matrix_share who, uint16_t *stream, 
 
 void bt_matrix_map_unpack(const bt_matrix_map *m, bt_matrix_share who, const uint16_t *stream,
                           uint16_t *whole) {
-    copy(m, who, (uint16_t *)stream, whole, false);
+    copy_matrix_rows(m, who, (uint16_t *)stream, whole, false);
 }
 
 void bt_matrix_map_pack(const bt_matrix_map *m, bt_matrix_share who, uint16_t *stream,
                         const uint16_t *whole) {
-    copy(m, who, stream, (uint16_t *)whole, true);
+    copy_matrix_rows(m, who, stream, (uint16_t *)whole, true);
 }
 
 size_t bt_matrix_map_most(const bt_matrix_map *m) {

@@ -33,8 +33,8 @@ struct bt_matrix_update {
 /* ---- create ---------------------------------------------------------------------------------- */
 
 /* arena offsets of direction, matrix, streams; at: may be NULL */
-static void plan(bt_arena *a, const bt_matrix_map *m, bt_matrix_share own, size_t offsets[3],
-                 size_t *at) {
+static void plan_matrix_memory(bt_arena *a, const bt_matrix_map *m, bt_matrix_share own,
+                               size_t offsets[3], size_t *at) {
     size_t elems = 0;
     for (own.k = 0; own.k < m->params[0].n; own.k++) {
         if (at) at[own.k] = elems;
@@ -58,19 +58,20 @@ size_t bt_matrix_update_bytes(const bt_rank_setup *s) {
     size_t offsets[3], directions = 0;
     bt_err ignored;
     if (bt_matrix_map_init(&map, s, &ignored) == BT_OK) {
-        plan(&a, &map, (bt_matrix_share){.shard = s->shard, .tp_rank = s->me.tp}, offsets, NULL);
+        plan_matrix_memory(&a, &map, (bt_matrix_share){.shard = s->shard, .tp_rank = s->me.tp},
+                           offsets, NULL);
         directions = bt_muon_bytes(map.max_short, map.max_long);
     }
     bt_matrix_map_release(&map);
     return a.bytes + directions;
 }
 
-static bt_code take_memory(bt_matrix_update *m, bt_err *err) {
+static bt_code allocate_matrix_update(bt_matrix_update *m, bt_err *err) {
     size_t offsets[3];
     m->at = calloc(m->map.params[0].n + 1, sizeof *m->at);
     if (!m->at) return bt_fail(err, BT_NOMEM, "cannot take memory for the list of matrices");
-    plan(&m->arena, &m->map, (bt_matrix_share){.shard = m->shard, .tp_rank = m->me.tp}, offsets,
-         m->at);
+    plan_matrix_memory(&m->arena, &m->map,
+                       (bt_matrix_share){.shard = m->shard, .tp_rank = m->me.tp}, offsets, m->at);
     BT_TRY(bt_arena_commit(&m->arena, err));
     m->direction = bt_arena_at(&m->arena, offsets[0]);
     m->matrix = bt_arena_at(&m->arena, offsets[1]);
@@ -78,10 +79,10 @@ static bt_code take_memory(bt_matrix_update *m, bt_err *err) {
     return bt_muon_create(&m->muon, m->map.max_short, m->map.max_long, err);
 }
 
-static bt_code create(bt_matrix_update *m, const bt_rank_setup *s, bt_err *err) {
+static bt_code create_matrix_update(bt_matrix_update *m, const bt_rank_setup *s, bt_err *err) {
     BT_TRY(bt_matrix_map_init(&m->map, s, err));
     m->rank = (s->replica * m->map.shards + s->shard) * m->map.tp + s->me.tp;
-    return take_memory(m, err);
+    return allocate_matrix_update(m, err);
 }
 
 bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_cfg *cfg,
@@ -96,7 +97,7 @@ bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_c
                             .replica = s->replica,
                             .shard = s->shard,
                             .momentum = (float)s->cfg->optim.momentum};
-    bt_code code = create(m, s, err);
+    bt_code code = create_matrix_update(m, s, err);
     m->cfg.setup = NULL;
     if (code == BT_OK)
         *out = m;
@@ -174,26 +175,28 @@ static void take_momentum(bt_matrix_update *m, size_t k, const stretch *s, void 
 
 /* ---- exchange -------------------------------------------------------------------------------- */
 
-static bt_matrix_share share_of(const bt_matrix_map *map, size_t k, int rank, bool counted) {
+static bt_matrix_share matrix_share(const bt_matrix_map *map, size_t k, int rank, bool counted) {
     return (bt_matrix_share){.k = k,
                              .shard = rank / map->tp % map->shards,
                              .tp_rank = rank % map->tp,
                              .counted = counted};
 }
 
-static bt_code send(bt_matrix_update *m, int to, const uint16_t *x, size_t n, bt_err *err) {
+static bt_code send_matrix_part(bt_matrix_update *m, int to, const uint16_t *x, size_t n,
+                                bt_err *err) {
     if (n == 0) return BT_OK;
     return bt_mailbox_send(m->mailbox, to, x, n * sizeof *x, n * sizeof(float), err);
 }
 
-static bt_code receive(bt_matrix_update *m, int from, uint16_t *x, size_t n, bt_err *err) {
+static bt_code receive_matrix_part(bt_matrix_update *m, int from, uint16_t *x, size_t n,
+                                   bt_err *err) {
     return n == 0 ? BT_OK : bt_mailbox_recv(m->mailbox, from, x, n * sizeof *x, err);
 }
 
 /* the counted end of this rank's stream */
 static uint16_t *own_counted(const bt_matrix_update *m, size_t k, size_t *n) {
-    size_t all = bt_matrix_map_elems(&m->map, share_of(&m->map, k, m->rank, false));
-    *n = bt_matrix_map_elems(&m->map, share_of(&m->map, k, m->rank, true));
+    size_t all = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, false));
+    *n = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, m->rank, true));
     return m->direction + m->at[k] + (all - *n);
 }
 
@@ -212,8 +215,8 @@ static bt_code receive_momentum(bt_matrix_update *m, size_t k, bt_err *err) {
     uint16_t *at = m->streams;
     int first = first_source(m, m->rank);
     for (int g = first; g < first + m->map.shards * m->map.tp; g++) {
-        size_t n = bt_matrix_map_elems(&m->map, share_of(&m->map, k, g, true));
-        if (g != m->rank) BT_TRY(receive(m, g, at, n, err));
+        size_t n = bt_matrix_map_elems(&m->map, matrix_share(&m->map, k, g, true));
+        if (g != m->rank) BT_TRY(receive_matrix_part(m, g, at, n, err));
         at += n;
     }
     return BT_OK;
@@ -225,13 +228,13 @@ static void unpack_momentum(bt_matrix_update *m, size_t k) {
     size_t mine;
     const uint16_t *own = own_counted(m, k, &mine);
     for (int g = first; g < first + m->map.shards * m->map.tp; g++) {
-        bt_matrix_share who = share_of(&m->map, k, g, true);
+        bt_matrix_share who = matrix_share(&m->map, k, g, true);
         bt_matrix_map_unpack(&m->map, who, g == m->rank ? own : at, m->matrix);
         at += bt_matrix_map_elems(&m->map, who);
     }
 }
 
-static bt_code gather(bt_matrix_update *m, const wave *w, bt_optim_update *u, bt_err *err) {
+static bt_code gather_matrix(bt_matrix_update *m, const wave *w, bt_optim_update *u, bt_err *err) {
     bool owner = m->rank < w->n;
     bt_mailbox_begin(m->mailbox);
     if (owner) BT_TRY(receive_momentum(m, w->k[m->rank], err));
@@ -240,7 +243,7 @@ static bt_code gather(bt_matrix_update *m, const wave *w, bt_optim_update *u, bt
         each_stretch(m, w->k[j], take_momentum, u);
         size_t n;
         const uint16_t *own = own_counted(m, w->k[j], &n);
-        if (j != m->rank) BT_TRY(send(m, j, own, n, err));
+        if (j != m->rank) BT_TRY(send_matrix_part(m, j, own, n, err));
     }
     BT_TRY(bt_mailbox_wait(m->mailbox, err));
     if (owner) unpack_momentum(m, w->k[m->rank]);
@@ -251,14 +254,14 @@ static bt_code send_direction(bt_matrix_update *m, size_t k, bt_err *err) {
     int sources = m->map.shards * m->map.tp;
     uint16_t *at = m->streams;
     for (int i = 0; i < sources; i++) {
-        bt_matrix_share who = share_of(&m->map, k, i, false);
+        bt_matrix_share who = matrix_share(&m->map, k, i, false);
         size_t n = bt_matrix_map_elems(&m->map, who);
         bt_matrix_map_pack(&m->map, who, at, m->matrix);
         for (int g = i; g < m->map.ranks; g += sources) {
             if (g == m->rank)
                 memcpy(m->direction + m->at[k], at, n * sizeof *at);
             else
-                BT_TRY(send(m, g, at, n, err));
+                BT_TRY(send_matrix_part(m, g, at, n, err));
         }
         at += n;
     }
@@ -268,8 +271,8 @@ static bt_code send_direction(bt_matrix_update *m, size_t k, bt_err *err) {
 static bt_code scatter(bt_matrix_update *m, const wave *w, bt_err *err) {
     bt_mailbox_begin(m->mailbox);
     for (int j = 0; j < w->n; j++) {
-        size_t n = bt_matrix_map_elems(&m->map, share_of(&m->map, w->k[j], m->rank, false));
-        if (j != m->rank) BT_TRY(receive(m, j, m->direction + m->at[w->k[j]], n, err));
+        size_t n = bt_matrix_map_elems(&m->map, matrix_share(&m->map, w->k[j], m->rank, false));
+        if (j != m->rank) BT_TRY(receive_matrix_part(m, j, m->direction + m->at[w->k[j]], n, err));
     }
     if (m->rank < w->n) BT_TRY(send_direction(m, w->k[m->rank], err));
     return bt_mailbox_wait(m->mailbox, err);
@@ -329,7 +332,7 @@ bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt
     size_t ranks = (size_t)m->map.ranks;
     for (size_t i = 0; i < m->map.n; i += ranks) {
         wave w = {m->map.order + i, (int)bt_min_size(ranks, m->map.n - i)};
-        BT_TRY(gather(m, &w, &how, err));
+        BT_TRY(gather_matrix(m, &w, &how, err));
         if (m->rank < w.n) {
             const bt_tensor *x = &m->map.params[0].tensors[w.k[m->rank]];
             bt_muon_direction(m->muon, m->matrix, x->whole_rows, x->whole_cols);

@@ -24,7 +24,8 @@ static const double COST_FRAC = 0.0025;
 /* ---- hashed ranges ------------------------------------------------------------------------------------ */
 
 /* adds [begin, end) of tensor k in ranges of at most RANGE; with ranges NULL it only counts */
-static void add_range(bt_hashed_range *ranges, size_t *n, size_t k, size_t begin, size_t end) {
+static void add_hashed_range(bt_hashed_range *ranges, size_t *n, size_t k, size_t begin,
+                             size_t end) {
     for (; begin < end; begin += bt_min_size(RANGE, end - begin), (*n)++)
         if (ranges)
             ranges[*n] = (bt_hashed_range){k, begin, begin + bt_min_size(RANGE, end - begin)};
@@ -37,11 +38,11 @@ static size_t list_ranges(const bt_update *u, bt_hashed_range *ranges) {
         const bt_tensor *x = &p->tensors[k];
         const size_t end = x->offset + x->count;
         if (bt_weights_holds(u->weights, x))
-            add_range(ranges, &n, k, x->offset, end);
+            add_hashed_range(ranges, &n, k, x->offset, end);
         else
             for (size_t i = 0; i < u->n_pieces; i++)
-                add_range(ranges, &n, k, bt_max_size(u->pieces[i].begin, x->offset),
-                          bt_min_size(u->pieces[i].end, end));
+                add_hashed_range(ranges, &n, k, bt_max_size(u->pieces[i].begin, x->offset),
+                                 bt_min_size(u->pieces[i].end, end));
     }
     return n;
 }
@@ -194,8 +195,8 @@ static bt_code first_difference(const bt_replica_check *c, bt_comm *comm, bt_axi
 }
 
 /* collective over the group that differs in the tensor */
-static bt_code report(const bt_replica_check *c, bt_axis axis, size_t tensor, int64_t step,
-                      bt_replica_blame *blame, bt_err *err) {
+static bt_code report_unequal_weights(const bt_replica_check *c, bt_axis axis, size_t tensor,
+                                      int64_t step, bt_replica_blame *blame, bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
     bt_comm *comm = axis == BT_AXIS_DP ? mesh->dp : mesh->replicate;
     const int n = bt_comm_size(comm);
@@ -216,7 +217,8 @@ static bt_code report(const bt_replica_check *c, bt_axis axis, size_t tensor, in
     return code;
 }
 
-static bt_code compare(bt_replica_check *c, int64_t step, bt_replica_blame *blame, bt_err *err) {
+static bt_code compare_weight_hashes(bt_replica_check *c, int64_t step, bt_replica_blame *blame,
+                                     bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
     const size_t n = bt_model_params(c->update->model)->n;
     fill_pairs(c);
@@ -224,7 +226,8 @@ static bt_code compare(bt_replica_check *c, int64_t step, bt_replica_blame *blam
     BT_TRY(bt_all_reduce_i64(mesh->replicate, c->pairs[n], 2 * n, BT_MAX, err));
     for (size_t i = 0; i < 2 * n; i++)
         if (c->pairs[i][0] != -c->pairs[i][1])
-            return report(c, i < n ? BT_AXIS_DP : BT_AXIS_REPLICATE, i % n, step, blame, err);
+            return report_unequal_weights(c, i < n ? BT_AXIS_DP : BT_AXIS_REPLICATE, i % n, step,
+                                          blame, err);
     return BT_OK;
 }
 
@@ -233,7 +236,7 @@ bt_code bt_replica_check_run(bt_replica_check *c, int64_t step, bt_replica_blame
     bt_comm *world = c->update->mesh->world;
     bt_replica_blame found = {0};
     const int me = bt_comm_rank(world);
-    const bt_code code = bt_agree(world, compare(c, step, &found, err), err);
+    const bt_code code = bt_agree(world, compare_weight_hashes(c, step, &found, err), err);
     if (code != BT_DAMAGED || !blame) return code;
     /* of several groups that differ, the one with the lowest rank, like bt_agree */
     int64_t lowest = found.found ? -me : -(int64_t)bt_comm_size(world);

@@ -19,7 +19,7 @@ size_t bt_residual_bytes(const bt_rank_setup *s) {
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t hash, int64_t x) { return bt_splitmix64(hash ^ (uint64_t)x); }
+static uint64_t mix_hash(uint64_t hash, int64_t x) { return bt_splitmix64(hash ^ (uint64_t)x); }
 
 /* the same on all ranks of the world */
 static bt_code hash_layout(bt_residual *r, bt_err *err) {
@@ -31,11 +31,11 @@ static bt_code hash_layout(bt_residual *r, bt_err *err) {
                                s->shape.dp_shard, s->shape.tp,
                                s->sharded,        s->cfg->train.bucket_bytes};
     uint64_t hash = 0;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash = mix(hash, numbers[i]);
-    if (bt_slice_chunks(s->model.slice) > 1) hash = mix(hash, bt_slice_chunks(s->model.slice));
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) hash = mix_hash(hash, numbers[i]);
+    if (bt_slice_chunks(s->model.slice) > 1) hash = mix_hash(hash, bt_slice_chunks(s->model.slice));
     for (int rank = 0; rank < world; rank++) {
         bt_mesh_dp_hosts(&s->shape, rank, hosts);
-        for (int d = 0; d < n; d++) hash = mix(hash, hosts[d] == hosts[0] ? 0 : hosts[d] + 1);
+        for (int d = 0; d < n; d++) hash = mix_hash(hash, hosts[d] == hosts[0] ? 0 : hosts[d] + 1);
     }
     r->layout = (int64_t)(hash >> 2);
     free(hosts);
@@ -86,7 +86,7 @@ void bt_residual_release(bt_residual *r) {
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-static void save(void *ctx, bt_json *j) {
+static void save_residual_keys(void *ctx, bt_json *j) {
     const bt_residual *r = ctx;
     if (!r->owed) return;
     bt_json_int(j, "ranks", r->setup->dp);
@@ -96,7 +96,7 @@ static void save(void *ctx, bt_json *j) {
 
 /* Called before the slices are requested, because the checkpoint's content determines them. Without memory for
  * carried residuals they are dropped, as without error feedback. */
-static void load(void *ctx, const bt_state_values *v) {
+static void load_residual_keys(void *ctx, const bt_state_values *v) {
     bt_residual *r = ctx;
     const bt_rank_setup *s = r->setup;
     int saved = (int)bt_state_int(v, "ranks", 0), me = s->me.dp, dp = (int)s->dp;
@@ -142,9 +142,11 @@ static void slices(void *ctx, bt_state_use use, bt_slices *out) {
 }
 
 void bt_residual_add_state(bt_residual *r, bt_state *s) {
-    bt_state_add(s,
-                 &(bt_state_row){
-                     .name = "residual", .ctx = r, .slices = slices, .save = save, .load = load});
+    bt_state_add(s, &(bt_state_row){.name = "residual",
+                                    .ctx = r,
+                                    .slices = slices,
+                                    .save = save_residual_keys,
+                                    .load = load_residual_keys});
 }
 
 /* ---- use ------------------------------------------------------------------------------------- */

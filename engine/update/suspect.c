@@ -11,7 +11,7 @@
 
 static const double FAR = 10;
 
-static bool path_of(char *out, size_t size, const char *dir) {
+static bool suspect_path(char *out, size_t size, const char *dir) {
     return dir[0] && snprintf(out, size, "%s/suspect.json", dir) < (int)size;
 }
 
@@ -24,7 +24,7 @@ static void layout_of(char out[64], const bt_mesh *m) {
 void bt_suspect_write(const char *dir, const bt_mesh *mesh, const bt_suspect *s) {
     char path[PATH_MAX], layout[64];
     const bt_replica_blame *b = &s->blame;
-    if (!path_of(path, sizeof path, dir)) return;
+    if (!suspect_path(path, sizeof path, dir)) return;
     layout_of(layout, mesh);
     json_t *ranks = json_array();
     for (int i = 0; i < 2; i++)
@@ -38,7 +38,7 @@ void bt_suspect_write(const char *dir, const bt_mesh *mesh, const bt_suspect *s)
     json_decref(all);
 }
 
-static bool parse(const json_t *all, const char *layout, bt_suspect *out) {
+static bool parse_suspect(const json_t *all, const char *layout, bt_suspect *out) {
     const char *of = "", *tensor = "";
     json_int_t step = -1, element = -1;
     const json_t *ranks = NULL;
@@ -63,10 +63,10 @@ bt_code bt_suspect_read(const char *dir, const bt_mesh *mesh, int64_t at_step, b
                         bt_err *err) {
     char path[PATH_MAX], layout[64];
     *out = (bt_suspect){.step = -1};
-    if (bt_comm_rank(mesh->world) == 0 && path_of(path, sizeof path, dir)) {
+    if (bt_comm_rank(mesh->world) == 0 && suspect_path(path, sizeof path, dir)) {
         json_t *all = json_load_file(path, JSON_REJECT_DUPLICATES, NULL);
         layout_of(layout, mesh);
-        if (!parse(all, layout, out) || out->step <= at_step) out->step = -1;
+        if (!parse_suspect(all, layout, out) || out->step <= at_step) out->step = -1;
         if (out->step < 0) unlink(path);
         json_decref(all);
     }
@@ -86,6 +86,6 @@ bt_code bt_suspect_settle(const char *dir, bt_suspect *s, const bt_replica_check
     BT_TRY(bt_all_reduce_f64(mesh->world, far, 2, BT_MAX, err));
     *which = far[0] > FAR * far[1] ? 0 : far[1] > FAR * far[0] ? 1 : -1;
     s->step = -1;
-    if (bt_comm_rank(mesh->world) == 0 && path_of(path, sizeof path, dir)) unlink(path);
+    if (bt_comm_rank(mesh->world) == 0 && suspect_path(path, sizeof path, dir)) unlink(path);
     return BT_OK;
 }

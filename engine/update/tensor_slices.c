@@ -12,7 +12,7 @@ typedef struct block {
 } block;
 
 /* elements of the block; rows: whole rows of a block of columns */
-static void add(const block *b, bt_range r, bool rows, bt_slices *out) {
+static void add_block_slices(const block *b, bt_range r, bool rows, bt_slices *out) {
     const bt_tensor *x = b->x;
     if (r.begin >= r.end) return;
     bt_slices_add(
@@ -32,14 +32,14 @@ void bt_tensor_slices_in(const bt_tensor *x, const char *state, void *data, bt_m
     const block b = {x, state, data, r.begin, form};
     if (r.begin >= r.end) return;
     if (x->cols == x->whole_cols) {
-        add(&b, r, false, out);
+        add_block_slices(&b, r, false, out);
         return;
     }
     size_t rows = bt_min_size((r.begin + x->cols - 1) / x->cols * x->cols, r.end),
            rest = bt_max_size(r.end / x->cols * x->cols, rows);
-    add(&b, (bt_range){r.begin, rows}, false, out);
-    add(&b, (bt_range){rows, rest}, true, out);
-    add(&b, (bt_range){rest, r.end}, false, out);
+    add_block_slices(&b, (bt_range){r.begin, rows}, false, out);
+    add_block_slices(&b, (bt_range){rows, rest}, true, out);
+    add_block_slices(&b, (bt_range){rest, r.end}, false, out);
 }
 
 void bt_tensor_slices(const bt_tensor *x, const char *state, float *data, bt_range r,

@@ -42,7 +42,7 @@ static bt_range intersect(bt_range a, size_t begin, size_t end) {
     return r.begin < r.end ? r : (bt_range){0, 0};
 }
 
-static void append(bt_range *list, size_t *n, bt_range r) {
+static void append_range(bt_range *list, size_t *n, bt_range r) {
     if (r.begin < r.end) list[(*n)++] = r;
 }
 
@@ -69,8 +69,8 @@ static bt_code plan_norm(bt_update *u, const bt_run_cfg *c, bt_err *err) {
         for (size_t k = 0; k < p->n; k++) {
             const bt_tensor *x = &p->tensors[k];
             size_t first = x->offset + x->first_counted, end = x->offset + x->count;
-            append(u->counted, &norm.n_counted, intersect(u->pieces[i], first, end));
-            append(u->excluded, &norm.n_excluded, intersect(u->pieces[i], x->offset, first));
+            append_range(u->counted, &norm.n_counted, intersect(u->pieces[i], first, end));
+            append_range(u->excluded, &norm.n_excluded, intersect(u->pieces[i], x->offset, first));
         }
     }
     norm.counted = u->counted;

@@ -5,7 +5,7 @@
 
 /* the stretch [begin, end) of the flat array inside the block of tensor k, in its elements; counted:
  * without what another rank of the tensor-parallel group writes */
-static bt_range inside(const bt_update *u, size_t k, bt_range flat, bool counted) {
+static bt_range range_in_update(const bt_update *u, size_t k, bt_range flat, bool counted) {
     const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
     size_t begin = bt_max_size(x->offset + (counted ? x->first_counted : 0), flat.begin),
            end = bt_min_size(x->offset + x->count, flat.end);
@@ -29,7 +29,7 @@ static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, b
 
 /* Part of a piece that this rank writes: an equal part, as its replicas hold the piece too. HOST: the replicas on
  * rank 0's host divide it among themselves. */
-static bt_range own_part(const bt_update *u, bt_state_use use, bt_range piece) {
+static bt_range own_part_of_piece(const bt_update *u, bt_state_use use, bt_range piece) {
     int which;
     const size_t n = piece.end - piece.begin,
                  sharers = (size_t)bt_mesh_sharers(&u->mesh->shape, &u->mesh->me,
@@ -50,8 +50,8 @@ static void weight_slices(void *ctx, bt_state_use use, bt_slices *out) {
         }
         for (size_t i = 0; i < u->n_pieces; i++) {
             bool save = bt_state_saves(use);
-            bt_range flat = save ? own_part(u, use, u->pieces[i]) : u->pieces[i];
-            add_weights(u, k, inside(u, k, flat, save), out);
+            bt_range flat = save ? own_part_of_piece(u, use, u->pieces[i]) : u->pieces[i];
+            add_weights(u, k, range_in_update(u, k, flat, save), out);
         }
     }
 }
@@ -61,9 +61,9 @@ static void optimizer_slices(void *ctx, bt_state_use use, bt_slices *out) {
     bool save = bt_state_saves(use);
     if (use == BT_STATE_WEIGHTS) return;
     for (size_t i = 0; i < u->n_pieces; i++) {
-        bt_range flat = save ? own_part(u, use, u->pieces[i]) : u->pieces[i];
+        bt_range flat = save ? own_part_of_piece(u, use, u->pieces[i]) : u->pieces[i];
         for (size_t k = 0; k < bt_model_params(u->model)->n; k++)
-            add_states(u, i, k, inside(u, k, flat, save), out);
+            add_states(u, i, k, range_in_update(u, k, flat, save), out);
     }
 }
 

@@ -82,7 +82,7 @@ static void walk_runs(const bt_params *p, const bt_shards *s,
     }
 }
 
-static size_t bytes_of(const bt_tensor *t, int form, bt_prec prec, size_t n) {
+static size_t form_bytes(const bt_tensor *t, int form, bt_prec prec, size_t n) {
     return bt_read_bytes(form == FADING ? bt_model_fade_read(prec) : bt_model_read(t, prec), n);
 }
 
@@ -96,7 +96,7 @@ static void measure_run(void *ctx, const bt_tensor *t, code_run *r) {
     measure *m = ctx;
     if (t->layer != m->layer) m->others = 0;
     m->layer = t->layer;
-    size_t bytes = bytes_of(t, m->form, m->prec, r->n);
+    size_t bytes = form_bytes(t, m->form, m->prec, r->n);
     if (r->shard == m->shard)
         m->own += bytes;
     else {
@@ -168,7 +168,7 @@ static void add_run(void *ctx, const bt_tensor *t, code_run *r) {
     for (int f = 0; f <= (w->fades ? FADING : AS_READ); f++) {
         size_t *at = w->forms[f].at + (size_t)r->shard * (w->n_layers + 1);
         r->at[f] = at[layer + 1];
-        size_t end = r->at[f] + bytes_of(t, f, w->prec, r->n);
+        size_t end = r->at[f] + form_bytes(t, f, w->prec, r->n);
         for (size_t l = layer + 1; l <= w->n_layers; l++) at[l] = end;
     }
     w->runs[w->n_runs++] = *r;
@@ -257,14 +257,14 @@ static void use_small_pages(bt_weights *w) {
         (void)madvise((void *)from, (to - from + page - 1) / page * page, MADV_NOHUGEPAGE);
 }
 
-static void need(bt_layer_source *source, int layer);
-static void poll(bt_layer_source *source);
+static void need_prefetched_layer(bt_layer_source *source, int layer);
+static void poll_prefetch(bt_layer_source *source);
 
 bt_code bt_weights_create(bt_weights **out, const bt_weights_cfg *cfg, bt_err *err) {
     *out = NULL;
     bt_weights *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(err, BT_NOMEM, "cannot take memory for the weights' owners");
-    *w = (bt_weights){.source = {.need = need, .poll = poll},
+    *w = (bt_weights){.source = {.need = need_prefetched_layer, .poll = poll_prefetch},
                       .model = cfg->model,
                       .mesh = cfg->mesh,
                       .shards = cfg->shards,
@@ -454,7 +454,7 @@ static bt_code fill_flipped_panels(bt_weights *w, bt_err *err) {
 static bt_code fill_all_panels(bt_weights *w, bt_err *err) {
     if (w->flips) return fill_flipped_panels(w, err);
     BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));
-    for (size_t l = 0; l < w->n_layers; l++) need(&w->source, (int)l);
+    for (size_t l = 0; l < w->n_layers; l++) need_prefetched_layer(&w->source, (int)l);
     BT_TRY(bt_weights_check(w, err));
     return end_walk(w, err);
 }
@@ -496,14 +496,14 @@ static bt_code fetch(bt_weights *w, size_t layer, bt_err *err) {
     return bt_prefetch_next(feed, err);
 }
 
-static void need(bt_layer_source *source, int layer) {
+static void need_prefetched_layer(bt_layer_source *source, int layer) {
     bt_weights *w = (bt_weights *)source;
     if (w->placed == layer || w->failed != BT_OK) return;
     w->failed = fetch(w, (size_t)layer, &w->why);
     w->placed = layer;
 }
 
-static void poll(bt_layer_source *source) {
+static void poll_prefetch(bt_layer_source *source) {
     const bt_weights *w = (const bt_weights *)source;
     bt_prefetch_poll(w->forms[w->form].feed);
 }

@@ -23,7 +23,7 @@ static void run_aside(const char *const *argv, char *const *env) {
                            &(bt_start){.argv = argv, .env = env, .session = true, .orphan = true});
 }
 
-static void run_command(const bt_job *job, const char *says) {
+static void run_alert_command(const bt_job *job, const char *says) {
     char run[BT_NAME_MAX + 16], alert[480], step[48];
     const char *const argv[] = {"/bin/sh", "-c", job->s->alert.command, NULL};
     size_t n = 0;
@@ -66,16 +66,16 @@ static void call_webhook(const bt_job *job, const char *says) {
     bt_text_release(&body);
 }
 
-static void tell(void *ctx, const char *says) {
+static void report_alert(void *ctx, const char *says) {
     bt_job *job = ctx;
     bt_job_event(job, BT_EVENT_ALERT, -1, "%s", says);
-    if (job->s->alert.command[0]) run_command(job, says);
+    if (job->s->alert.command[0]) run_alert_command(job, says);
     if (job->s->alert.webhook[0]) call_webhook(job, says);
 }
 
 void bt_job_alerts_open(bt_job *job) {
     if (job->s->alert.rules) job->alerts = *job->s->alert.rules;
-    job->alerts.tell = tell;
+    job->alerts.tell = report_alert;
     job->alerts.ctx = job;
 }
 

@@ -59,7 +59,7 @@ bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err
 
 int bt_control_fd(const bt_control_server *s) { return s->epoll_fd; }
 
-static void drop(asker *a) {
+static void drop_client(asker *a) {
     if (a->fd >= 0) close(a->fd);
     a->fd = -1;
 }
@@ -83,13 +83,13 @@ static void accept_askers(bt_control_server *s, int64_t now) {
             close(fd);
             continue;
         }
-        drop(at);
+        drop_client(at);
         *at = (asker){.fd = fd, .since_ns = now};
     }
 }
 
 /* VERB [KEY=VALUE] [#WHO] */
-static void answer(asker *a, bt_control_fn fn, void *ctx) {
+static void answer_client(asker *a, bt_control_fn fn, void *ctx) {
     char *rest = NULL, *verb = strtok_r(a->line, " \t\r", &rest), *arg = "", *who = "ctl";
     for (char *w; verb && (w = strtok_r(NULL, " \t\r", &rest));) {
         if (w[0] == '#')
@@ -114,7 +114,7 @@ static void answer(asker *a, bt_control_fn fn, void *ctx) {
 }
 
 /* true: done with this asker, also where a line without end has filled its place: there nothing can be received */
-static bool listen_to(asker *a, bt_control_fn fn, void *ctx) {
+static bool read_client_line(asker *a, bt_control_fn fn, void *ctx) {
     for (;;) {
         ssize_t k = recv(a->fd, a->line + a->n, sizeof a->line - 1 - a->n, 0);
         if (k < 0 && errno == EINTR) continue;
@@ -124,7 +124,7 @@ static bool listen_to(asker *a, bt_control_fn fn, void *ctx) {
         char *end = memchr(a->line, '\n', a->n);
         if (end) {
             *end = '\0';
-            answer(a, fn, ctx);
+            answer_client(a, fn, ctx);
             return true;
         }
     }
@@ -135,13 +135,14 @@ void bt_control_serve(bt_control_server *s, bt_control_fn fn, void *ctx) {
     accept_askers(s, now);
     for (int i = 0; i < MAX_ASKERS; i++) {
         asker *a = &s->askers[i];
-        if (a->fd >= 0 && (listen_to(a, fn, ctx) || now - a->since_ns > PATIENCE_NS)) drop(a);
+        if (a->fd >= 0 && (read_client_line(a, fn, ctx) || now - a->since_ns > PATIENCE_NS))
+            drop_client(a);
     }
 }
 
 void bt_control_close(bt_control_server *s) {
     if (!s) return;
-    for (int i = 0; i < MAX_ASKERS; i++) drop(&s->askers[i]);
+    for (int i = 0; i < MAX_ASKERS; i++) drop_client(&s->askers[i]);
     if (s->listen_fd >= 0) close(s->listen_fd);
     if (s->epoll_fd >= 0) close(s->epoll_fd);
     if (s->path[0]) unlink(s->path);

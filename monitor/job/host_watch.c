@@ -103,7 +103,7 @@ void bt_job_hosts_checkpoint(bt_job *job) {
 /* ---- between two attempts -------------------------------------------------------------------- */
 
 /* a host of those in use that is at fault, and why; NULL: none more */
-static bt_host *find_lost(bt_job *job, const bt_end *end, char *why, size_t size) {
+static bt_host *find_lost_host(bt_job *job, const bt_end *end, char *why, size_t size) {
     bt_hosts *h = &job->hosts;
     const int64_t now = bt_now_ns();
     for (int i = 0; i < h->n; i++) {
@@ -133,7 +133,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
     const char *name = NULL;
     if (!h->n || !elastic(job) || job->stop_asked) return false;
     bt_hosts_ask(h, FIRST_ASK_S);
-    for (bt_host *host; (host = find_lost(job, end, why, sizeof why));) {
+    for (bt_host *host; (host = find_lost_host(job, end, why, sizeof why));) {
         bt_hosts_set_aside(host, why, bt_now_ns());
         lost[host - h->host] = true;
         name = host->name;

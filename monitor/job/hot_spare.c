@@ -29,7 +29,7 @@ void bt_job_spare_end(bt_job *job) {
     s->told = false;
 }
 
-static void start(bt_job *job) {
+static void start_spare(bt_job *job) {
     bt_job_spare *s = &job->spare;
     char path[300];
     bt_err why = BT_ERR_INIT;
@@ -63,7 +63,7 @@ static double resident_mib(const bt_spare_socket *s) {
     return sum;
 }
 
-static void gone(bt_job *job, int status) {
+static void on_spare_exit(bt_job *job, int status) {
     bt_job_spare *s = &job->spare;
     if (s->child.out >= 0) (void)bt_output_drain(&s->output, s->child.out);
     const char *said = s->output.reported ? s->output.message : s->output.last_line;
@@ -92,13 +92,13 @@ void bt_job_spare_tick(bt_job *job) {
     bt_job_spare *s = &job->spare;
     int status = 0;
     if (s->child.pid > 0 && waitpid(s->child.pid, &status, WNOHANG) == s->child.pid)
-        gone(job, status);
+        on_spare_exit(job, status);
     /* a job that has not shown that it can train has none */
     if (!job->s->hot_spare || s->child.pid > 0 || s->failed >= TRIES || job->child.pid <= 0 ||
         job->last_step < job->from.step + 1 || job->stop_asked || job->complete ||
         job->resize.wanted || job->world_size > BT_SPARE_RANKS)
         return;
-    start(job);
+    start_spare(job);
 }
 
 bool bt_job_spare_take(bt_job *job) {

@@ -59,7 +59,7 @@ void bt_job_multiply_lr(bt_job *job, double factor, const char *by) {
         bt_job_event(job, BT_EVENT_REFUSED, -1, "refused: %s", err.msg);
 }
 
-static bt_code set(bt_job *job, const char *arg, const char *by, bt_err *err) {
+static bt_code request_setting(bt_job *job, const char *arg, const char *by, bt_err *err) {
     const char *eq = strchr(arg, '=');
     if (!eq || eq == arg)
         return bt_fail(err, BT_ARG, "set takes KEY=VALUE (lr, optim.lr or lr_factor)");
@@ -118,7 +118,7 @@ static bt_code sample(bt_job *job, const char *word, const char *by, bt_err *err
     return BT_OK;
 }
 
-static bt_code unknown_verb(const char *word, bt_err *err) {
+static bt_code fail_unknown_verb(const char *word, bt_err *err) {
     const char *words[BT_VERB_COUNT];
     char list[160];
     for (int v = 0; v < BT_VERB_COUNT; v++) words[v] = bt_verbs[v].word;
@@ -129,7 +129,7 @@ static bt_code unknown_verb(const char *word, bt_err *err) {
 }
 
 /* Applies the effect of a verb on the supervisor itself */
-static void note(bt_job *job, bt_verb verb) {
+static void apply_to_supervisor(bt_job *job, bt_verb verb) {
     if (verb == BT_VERB_PAUSE || verb == BT_VERB_RESUME) {
         job->paused = verb == BT_VERB_PAUSE;
         bt_health_pause(&job->health, job->paused, bt_now_ns());
@@ -139,10 +139,10 @@ static void note(bt_job *job, bt_verb verb) {
 
 bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *by, bt_err *err) {
     bt_verb verb = bt_verb_find(word);
-    if (verb == BT_VERB_COUNT) return unknown_verb(word, err);
+    if (verb == BT_VERB_COUNT) return fail_unknown_verb(word, err);
     if (verb == BT_VERB_RESIZE) return bt_job_resize_ask(job, arg, by, err);
     if (!bt_verbs[verb].ranks) return BT_OK;
-    if (verb == BT_VERB_LR) return set(job, arg, by, err);
+    if (verb == BT_VERB_LR) return request_setting(job, arg, by, err);
     if (verb == BT_VERB_SAMPLE) return sample(job, arg, by, err);
     if (verb == BT_VERB_MIXTURE) return mixture(job, arg, by, err);
     if (arg[0]) return bt_fail(err, BT_ARG, "'%s' takes no value ('%s')", word, arg);
@@ -153,7 +153,7 @@ bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *b
     if (verb == BT_VERB_RESUME && !job->paused)
         return bt_fail(err, BT_BUSY, "the run is not paused");
     BT_TRY(bt_job_tell(job, verb, 0, err));
-    note(job, verb);
+    apply_to_supervisor(job, verb);
     bt_job_event(job, BT_EVENT_CONTROL, -1, "%s requested by %s", word, by);
     return BT_OK;
 }
@@ -203,7 +203,7 @@ void bt_job_signal(bt_job *job, int sig) {
 
 bool bt_job_paused(const bt_job *job) { return job->paused; }
 
-static bt_run_state state_of(const bt_job *job) {
+static bt_run_state run_state(const bt_job *job) {
     if (job->restarting) return BT_STATE_RESTARTING;
     if (job->stop_asked) return BT_STATE_STOPPING;
     if (job->paused) return BT_STATE_PAUSED;
@@ -212,7 +212,7 @@ static bt_run_state state_of(const bt_job *job) {
 
 void bt_job_look(const bt_job *job, bt_job_view *v) {
     const int64_t now = bt_now_ns();
-    *v = (bt_job_view){.state = state_of(job),
+    *v = (bt_job_view){.state = run_state(job),
                        .attempt = job->attempt,
                        .ranks = job->world_size,
                        .restarts = job->history.restarts,

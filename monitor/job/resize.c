@@ -26,7 +26,7 @@ static bt_code one_number(const char *word, const char *what, const char *arg, i
 }
 
 /* "4,tp=2,zero=1" */
-static bt_code parse(const char *arg, bt_job_wish *w, bt_err *err) {
+static bt_code parse_resize(const char *arg, bt_job_wish *w, bt_err *err) {
     char words[96], *rest;
     const struct {
         const char *name;
@@ -69,7 +69,7 @@ static bt_code check_range(const bt_job *job, const bt_job_wish *w, bt_err *err)
 bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) {
     bt_job_wish w;
     bt_job_layout l = {0};
-    BT_TRY(parse(arg, &w, err));
+    BT_TRY(parse_resize(arg, &w, err));
     if (!job->s->layout)
         return bt_fail(err, BT_UNSUPPORTED, "the ranks of this run were not started by bitrain");
     if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");

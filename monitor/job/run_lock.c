@@ -35,7 +35,7 @@ static bool holder_lives(int fd, char who[WHO]) {
     return strcmp(here, who) == 0 && bt_pid_lives(pid);
 }
 
-static void sign(int fd, const char *out_dir) {
+static void write_lock_holder(int fd, const char *out_dir) {
     char who[WHO];
     signature(who, (long)getpid());
     strcat(who, "\n");
@@ -84,7 +84,7 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
             "run '%s' was given up by another process in '%s' at this moment (try again)", run,
             out_dir);
     }
-    sign(fd, out_dir);
+    write_lock_holder(fd, out_dir);
     *out = fd;
     return BT_OK;
 }

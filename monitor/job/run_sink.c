@@ -8,7 +8,7 @@
 #include "engine/base/clock.h"
 #include "monitor/job/job.h"
 
-static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+static void job_on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     bt_job *job = ctx;
     char host[BT_HOST_MAX] = "";
     gethostname(host, sizeof host - 1);
@@ -26,14 +26,14 @@ static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     }
 }
 
-static void on_result(void *ctx, const char *json) {
+static void job_on_result(void *ctx, const char *json) {
     bt_job *job = ctx;
     free(job->result->result_json);
     job->result->result_json = strdup(json);
     job->complete = true;
 }
 
-static void on_step(void *ctx, const bt_step_record *r) {
+static void job_on_step(void *ctx, const bt_step_record *r) {
     bt_job *job = ctx;
     job->last_step = r->step;
     bt_health_step(&job->health, bt_now_ns());
@@ -41,7 +41,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     if (job->s->ui.step) job->s->ui.step(job->s->ui.ctx, r);
 }
 
-static void on_event(void *ctx, const bt_event *e) {
+static void job_on_event(void *ctx, const bt_event *e) {
     bt_job *job = ctx;
     bt_health_sign(&job->health, bt_now_ns());
     if (e->kind == BT_EVENT_RANK_LEAVES) job->leaving = e->rank;
@@ -49,7 +49,7 @@ static void on_event(void *ctx, const bt_event *e) {
     if (job->s->ui.event) job->s->ui.event(job->s->ui.ctx, e);
 }
 
-static void on_checkpoint(void *ctx, const bt_ckpt_record *c) {
+static void job_on_checkpoint(void *ctx, const bt_ckpt_record *c) {
     bt_job *job = ctx;
     job->saved = c->step;
     bt_health_sign(&job->health, bt_now_ns());
@@ -60,11 +60,11 @@ static void to_writer(void *writer, struct bt_record *r) { bt_writer_push(writer
 
 void bt_job_run_sink(bt_job *job) {
     job->into = (bt_wire_into){.look = {.ctx = job,
-                                        .ranks = on_ranks,
-                                        .step = on_step,
-                                        .event = on_event,
-                                        .checkpoint = on_checkpoint,
-                                        .result = on_result},
+                                        .ranks = job_on_ranks,
+                                        .step = job_on_step,
+                                        .event = job_on_event,
+                                        .checkpoint = job_on_checkpoint,
+                                        .result = job_on_result},
                                .taker = job->s->writer,
                                .take = job->s->writer ? to_writer : NULL};
 }

@@ -62,7 +62,7 @@ static void go_away(bt_job *job) {
     bt_health_sign(&job->health, bt_now_ns());
 }
 
-static void take_signals(bt_job *job) {
+static void read_job_signals(bt_job *job) {
     struct signalfd_siginfo si;
     while (read(job->signals, &si, sizeof si) == (ssize_t)sizeof si) {
         switch ((int)si.ssi_signo) {
@@ -205,7 +205,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     int64_t wait = until_ns - bt_now_ns();
     if (poll(p, 9, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
     if (p[6].revents) bt_job_hear_deaths(job);
-    if (p[0].revents) take_signals(job);
+    if (p[0].revents) read_job_signals(job);
     if (p[1].revents && !bt_output_drain(&job->output, job->child.out)) {
         close(job->child.out);
         job->child.out = -1;

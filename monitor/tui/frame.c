@@ -35,7 +35,8 @@ typedef struct items {
     int n;
 } items;
 
-static void add(items *l, int importance, uint8_t color, const char *label, const char *value) {
+static void add_frame_item(items *l, int importance, uint8_t color, const char *label,
+                           const char *value) {
     if (l->n == 24 || !value[0] || strcmp(value, "-") == 0) return;
     item *i = &l->it[l->n++];
     i->importance = importance;
@@ -100,22 +101,22 @@ static void run_items(const bt_top *t, items *l) {
     char b[64], c[64];
     l->n = 0;
     if (!t->has_run) {
-        add(l, 0, BT_C_BRIGHT, "", "bitrain");
+        add_frame_item(l, 0, BT_C_BRIGHT, "", "bitrain");
         snprintf(b, sizeof b, "%lld", (long long)t->view->runs.total);
-        add(l, 1, BT_C_TEXT, "runs", b);
+        add_frame_item(l, 1, BT_C_TEXT, "runs", b);
         return;
     }
-    add(l, 0, BT_C_BRIGHT, "", t->run);
+    add_frame_item(l, 0, BT_C_BRIGHT, "", t->run);
     snprintf(b, sizeof b, "%s %s", h->live ? "●" : "○", bt_run_states[h->state].id);
-    add(l, 0, bt_state_color(h->state), "", b);
+    add_frame_item(l, 0, bt_state_color(h->state), "", b);
     if (h->live || h->state == BT_STATE_LOST) {
         snprintf(b, sizeof b, "%s ago", bt_fmt_age(c, sizeof c, h->age_s));
-        add(l, h->state == BT_STATE_RUNNING ? 6 : 1,
-            h->state == BT_STATE_RUNNING ? BT_C_LABEL : BT_C_WARN, "", b);
+        add_frame_item(l, h->state == BT_STATE_RUNNING ? 6 : 1,
+                       h->state == BT_STATE_RUNNING ? BT_C_LABEL : BT_C_WARN, "", b);
     }
     if (h->restarts > 0) {
         snprintf(b, sizeof b, "%d", h->restarts);
-        add(l, 4, BT_C_TEXT, "restarts", b);
+        add_frame_item(l, 4, BT_C_TEXT, "restarts", b);
     }
     /* the number of reporting ranks matters for a live run only */
     const bool lacks = h->live && h->ranks_reporting < h->world_size && h->ranks_reporting > 0;
@@ -123,22 +124,22 @@ static void run_items(const bt_top *t, items *l) {
         snprintf(b, sizeof b, "%d/%d", h->ranks_reporting, h->world_size);
     else
         snprintf(b, sizeof b, "%d", h->world_size);
-    add(l, 3, lacks ? BT_C_WARN : BT_C_TEXT, h->hub ? "islands" : "ranks", b);
+    add_frame_item(l, 3, lacks ? BT_C_WARN : BT_C_TEXT, h->hub ? "islands" : "ranks", b);
     if (!isnan(h->progress)) {
         progress_bar(b, h->progress);
-        add(l, 1, BT_C_ACCENT, "", b);
+        add_frame_item(l, 1, BT_C_ACCENT, "", b);
     }
-    add(l, 5, BT_C_TEXT, "",
-        h->live ? bt_fmt_age(b, sizeof b, floor(h->elapsed_s))
-                : bt_duration(b, sizeof b, h->elapsed_s));
+    add_frame_item(l, 5, BT_C_TEXT, "",
+                   h->live ? bt_fmt_age(b, sizeof b, floor(h->elapsed_s))
+                           : bt_duration(b, sizeof b, h->elapsed_s));
     if (!isnan(h->eta_s)) {
         int n = snprintf(b, sizeof b, "%s", bt_fmt_age(c, sizeof c, floor(h->eta_s)));
         if (h->eta_err_s >= 10)
             snprintf(b + n, sizeof b - (size_t)n, " ±%s",
                      bt_fmt_age(c, sizeof c, fmax(10, h->eta_err_s)));
-        add(l, 2, BT_C_TEXT, "left", b);
+        add_frame_item(l, 2, BT_C_TEXT, "left", b);
     }
-    add(l, 7, BT_C_LABEL, "", h->isa);
+    add_frame_item(l, 7, BT_C_LABEL, "", h->isa);
 }
 
 static void number_items(const bt_top *t, items *l) {
@@ -147,32 +148,36 @@ static void number_items(const bt_top *t, items *l) {
     l->n = 0;
     if (!t->has_run) return;
     if (h->step < 0) {
-        add(l, 0, BT_C_LABEL, "", h->live ? "waiting for the first step" : "no step was recorded");
+        add_frame_item(l, 0, BT_C_LABEL, "",
+                       h->live ? "waiting for the first step" : "no step was recorded");
         return;
     }
     int n = snprintf(b, sizeof b, "%s", bt_fmt_int(c, sizeof c, h->step + 1));
     if (h->steps_total > h->step)
         snprintf(b + n, sizeof b - (size_t)n, "/%s", bt_fmt_int(d, sizeof d, h->steps_total));
-    add(l, 0, BT_C_BRIGHT, "step", b);
-    add(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
+    add_frame_item(l, 0, BT_C_BRIGHT, "step", b);
+    add_frame_item(l, 5, BT_C_TEXT, "tokens", bt_fmt(b, sizeof b, h->tokens, BT_UNIT_COUNT));
     snprintf(b, sizeof b, "%s%s", bt_fmt(c, sizeof c, h->loss_ema, BT_UNIT_NATS), trend_mark(h));
-    add(l, 0, BT_C_BRIGHT, bt_figures[BT_FIGURE_LOSS_EMA].brief, isnan(h->loss_ema) ? "-" : b);
+    add_frame_item(l, 0, BT_C_BRIGHT, bt_figures[BT_FIGURE_LOSS_EMA].brief,
+                   isnan(h->loss_ema) ? "-" : b);
     if (!isnan(h->val_loss) || !isnan(h->best_val)) {
         int k = snprintf(b, sizeof b, "%.3f", isnan(h->val_loss) ? h->best_val : h->val_loss);
         if (!isnan(h->best_val)) snprintf(b + k, sizeof b - (size_t)k, " best %.3f", h->best_val);
-        add(l, 1, BT_C_TEXT, "val", b);
+        add_frame_item(l, 1, BT_C_TEXT, "val", b);
     }
-    add(l, 1, BT_C_BRIGHT, isnan(h->val_accuracy) ? "accuracy" : "val accuracy",
-        bt_fmt_percent(b, sizeof b, isnan(h->val_accuracy) ? h->accuracy : h->val_accuracy));
-    add(l, 1, BT_C_TEXT, "F1", bt_fmt_percent(b, sizeof b, h->val_f1));
-    add(l, 1, BT_C_TEXT, "reward margin",
-        bt_fmt(b, sizeof b, isnan(h->val_margin) ? h->reward_margin : h->val_margin, BT_UNIT_NATS));
+    add_frame_item(l, 1, BT_C_BRIGHT, isnan(h->val_accuracy) ? "accuracy" : "val accuracy",
+                   bt_fmt_percent(b, sizeof b,
+                                  isnan(h->val_accuracy) ? h->accuracy : h->val_accuracy));
+    add_frame_item(l, 1, BT_C_TEXT, "F1", bt_fmt_percent(b, sizeof b, h->val_f1));
+    add_frame_item(l, 1, BT_C_TEXT, "reward margin",
+                   bt_fmt(b, sizeof b, isnan(h->val_margin) ? h->reward_margin : h->val_margin,
+                          BT_UNIT_NATS));
     if (!isnan(h->epoch)) {
         snprintf(b, sizeof b, h->epoch < 10 ? "%.2f" : "%.1f", h->epoch);
-        add(l, 1, BT_C_TEXT, "epoch", b);
+        add_frame_item(l, 1, BT_C_TEXT, "epoch", b);
     }
-    add(l, 1, BT_C_BRIGHT, bt_figures[BT_FIGURE_TOKENS_PER_S].brief,
-        bt_fmt(b, sizeof b, h->tokens_per_s, BT_UNIT_COUNT));
+    add_frame_item(l, 1, BT_C_BRIGHT, bt_figures[BT_FIGURE_TOKENS_PER_S].brief,
+                   bt_fmt(b, sizeof b, h->tokens_per_s, BT_UNIT_COUNT));
     bt_fmt(c, sizeof c, h->step_p50_ms, BT_UNIT_MS);
     if (strstr(c, " ms") && !isnan(h->step_p95_ms) && h->step_p95_ms < 9999) {
         *strstr(c, " ms") = 0;
@@ -180,23 +185,23 @@ static void number_items(const bt_top *t, items *l) {
     } else {
         snprintf(b, sizeof b, "%s", c);
     }
-    add(l, 2, BT_C_TEXT, "p50/95", b);
-    add(l, 4, BT_C_TEXT, bt_figures[BT_FIGURE_OVERLAP].brief,
-        bt_fmt_percent(b, sizeof b, h->overlap));
-    add(l, 3, h->wait_frac > 0.15 ? BT_C_WARN : BT_C_TEXT, "wait",
-        bt_fmt_percent(b, sizeof b, h->wait_frac));
-    add(l, 4, h->goodput < 0.8 ? BT_C_WARN : BT_C_TEXT, "goodput",
-        bt_fmt_percent(b, sizeof b, h->goodput));
+    add_frame_item(l, 2, BT_C_TEXT, "p50/95", b);
+    add_frame_item(l, 4, BT_C_TEXT, bt_figures[BT_FIGURE_OVERLAP].brief,
+                   bt_fmt_percent(b, sizeof b, h->overlap));
+    add_frame_item(l, 3, h->wait_frac > 0.15 ? BT_C_WARN : BT_C_TEXT, "wait",
+                   bt_fmt_percent(b, sizeof b, h->wait_frac));
+    add_frame_item(l, 4, h->goodput < 0.8 ? BT_C_WARN : BT_C_TEXT, "goodput",
+                   bt_fmt_percent(b, sizeof b, h->goodput));
     if (h->alerts > 0) {
         snprintf(b, sizeof b, "%d", h->alerts);
-        add(l, 3, h->errors ? BT_C_BAD : BT_C_WARN, "alerts", b);
+        add_frame_item(l, 3, h->errors ? BT_C_BAD : BT_C_WARN, "alerts", b);
     }
-    add(l, 7, BT_C_TEXT, "mfu", bt_fmt_percent(b, sizeof b, h->mfu));
+    add_frame_item(l, 7, BT_C_TEXT, "mfu", bt_fmt_percent(b, sizeof b, h->mfu));
     if (h->loss_scale > 1) { /* fp16 only */
         snprintf(b, sizeof b, "2^%d", ilogb(h->loss_scale));
-        add(l, 6, BT_C_TEXT, "scale", b);
+        add_frame_item(l, 6, BT_C_TEXT, "scale", b);
     }
-    add(l, 8, BT_C_TEXT, "lr", bt_fmt(b, sizeof b, h->lr, BT_UNIT_NONE));
+    add_frame_item(l, 8, BT_C_TEXT, "lr", bt_fmt(b, sizeof b, h->lr, BT_UNIT_NONE));
 }
 
 static void draw_tabs(bt_top *t, int y) {
@@ -224,24 +229,24 @@ static void draw_tabs(bt_top *t, int y) {
 static void where_in_time(const bt_top *t, items *l) {
     const bt_view_head *h = &t->view->head;
     char b[64], c[64];
-    if (t->frozen) add(l, 0, BT_C_WARN, "", "FROZEN");
+    if (t->frozen) add_frame_item(l, 0, BT_C_WARN, "", "FROZEN");
     if (t->at_step >= 0 && t->at_step < h->newest_step) {
         double here = bt_view_time_of(t->view, t->run, h->step),
                there = bt_view_time_of(t->view, t->run, h->newest_step);
         snprintf(b, sizeof b, "%s in the past", bt_fmt_age(c, sizeof c, there - here));
-        add(l, 0, BT_C_WARN, "view is", b);
+        add_frame_item(l, 0, BT_C_WARN, "view is", b);
     }
     if (h->dropped > 0) {
         snprintf(b, sizeof b, "%lld", (long long)h->dropped);
-        add(l, 0, BT_C_BAD, "dropped records", b);
+        add_frame_item(l, 0, BT_C_BAD, "dropped records", b);
     }
     if (h->skipped > 0) {
         snprintf(b, sizeof b, "%lld", (long long)h->skipped);
-        add(l, 0, BT_C_WARN, "skipped steps", b);
+        add_frame_item(l, 0, BT_C_WARN, "skipped steps", b);
     }
     if (t->filter_on) {
         snprintf(b, sizeof b, "%.30s  %zu of %zu", t->filter, t->n_rows, t->n_all);
-        add(l, 0, BT_C_ACCENT, "filter", b);
+        add_frame_item(l, 0, BT_C_ACCENT, "filter", b);
     }
 }
 
@@ -364,7 +369,7 @@ static const char *label_of(const item *x) {
                                     : "";
 }
 
-static void collect(const bt_top *t, items *all) {
+static void collect_frame_items(const bt_top *t, items *all) {
     const bt_view_ranks *k = &t->view->ranks;
     items a, b;
     all->n = 0;
@@ -376,11 +381,11 @@ static void collect(const bt_top *t, items *all) {
         snprintf(says, sizeof says, "rank %d %s: %s %.0f %%", late->rank,
                  bt_verdict_name(late->verdict), bt_phases[late->fault].name,
                  100 * late->fault_frac);
-        add(&b, 3, BT_C_WARN, "", says);
+        add_frame_item(&b, 3, BT_C_WARN, "", says);
     }
     const bt_view_trouble *x = &t->view->head.trouble;
     if (x->any && x->level != BT_EV_INFO)
-        add(&b, 1, x->level == BT_EV_ERROR ? BT_C_BAD : BT_C_WARN, "", x->why);
+        add_frame_item(&b, 1, x->level == BT_EV_ERROR ? BT_C_BAD : BT_C_WARN, "", x->why);
     /* the most important first, as many as there is room for */
     for (int level = 0; level < 10; level++) {
         for (int i = 0; i < a.n && all->n < 24; i++)
@@ -393,7 +398,7 @@ static void collect(const bt_top *t, items *all) {
 static void draw_numbers(bt_top *t, bt_rect r) {
     bt_canvas *c = &t->canvas;
     items all;
-    collect(t, &all);
+    collect_frame_items(t, &all);
     int head = bt_canvas_text_width(all.it[0].value), columns = r.w >= 52 ? 2 : 1, from = 1;
     bt_canvas_text(c, r.x, r.y, r.w, (bt_style){.fg = all.it[0].color, .attr = BT_ATTR_BOLD},
                    all.it[0].value);

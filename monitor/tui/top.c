@@ -22,7 +22,7 @@ static double cpu_s(void) { /* a busy machine must not make us slower than we ar
  * interval between loads, no longer than necessary. */
 static const double share = 0.0075, most_saved_s = 0.005, often_enough_s = 0.2;
 
-static void spend(bt_top *t, bool looked) {
+static void spend_frame_budget(bt_top *t, bool looked) {
     int64_t now = bt_now_ns();
     double used = cpu_s(), s = used - t->used_s;
     t->used_s = used;
@@ -66,7 +66,7 @@ static void try_load(bt_top *t) {
 
 /* keys act on the rows of the canvas, so a key that requested other data waits until these are
  * drawn; only drawing is limited in rate */
-static void take_keys(bt_top *t, int timeout_ms) {
+static void read_top_keys(bt_top *t, int timeout_ms) {
     int32_t key = bt_term_key(t->term, timeout_ms);
     t->burst++;
     while (key != BT_KEY_NONE && !t->quit) {
@@ -127,9 +127,9 @@ bt_code bt_top_interactive(const bt_top_cfg *cfg, bt_term *term, bt_err *err) {
             shown = now;
             unshown = false;
         }
-        spend(t, looks);
+        spend_frame_budget(t, looks);
         if (code == BT_OK)
-            take_keys(t, wait_ms(t, looked, unshown ? shown + pace : shown + SECOND));
+            read_top_keys(t, wait_ms(t, looked, unshown ? shown + pace : shown + SECOND));
     }
     if (t->view) bt_top_close(t);
     free(t);

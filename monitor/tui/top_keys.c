@@ -34,7 +34,7 @@ static void scrub(bt_top *t, int dir) {
     set_step(t, to);
 }
 
-static void to_event(bt_top *t, int dir) {
+static void jump_to_event(bt_top *t, int dir) {
     int64_t step = -1;
     bt_err err = BT_ERR_INIT;
     if (bt_view_event_step(t->view, t->run, t->view->head.step, dir, &step, &err) != BT_OK)
@@ -89,7 +89,7 @@ static void move(bt_top *t, int by) {
     if (t->screen == BT_SCREEN_TERNARY) bt_ternary_choose(t);
 }
 
-static void sort_by(bt_top *t, int by) {
+static void sort_rows_by(bt_top *t, int by) {
     bt_list *l = &t->list[t->screen];
     if (t->columns == 0) return;
     do { /* -1: the screen's own order */
@@ -138,7 +138,7 @@ static void toggle_mark(bt_top *t) {
     move(t, 1);
 }
 
-static void compare(bt_top *t) {
+static void open_comparison(bt_top *t) {
     if (t->n_marked < 2) {
         bt_top_message(t, BT_C_LABEL,
                        "mark two or more runs with Space on the Runs screen, then press c");
@@ -223,7 +223,7 @@ static void open_selected(bt_top *t) {
 }
 
 /* innermost first; what is left over does nothing */
-static void back(bt_top *t) {
+static void leave_innermost_view(bt_top *t) {
     if (t->help)
         t->help = false;
     else if (t->comparing)
@@ -245,7 +245,7 @@ static void back(bt_top *t) {
 
 /* ---- writing the screen ---------------------------------------------------------------------- */
 
-static bool write_file(const char *path, const char *text) {
+static bool write_frame_file(const char *path, const char *text) {
     FILE *f = fopen(path, "w");
     if (!f) return false;
     bool ok = fputs(text, f) >= 0;
@@ -265,9 +265,9 @@ static void write_screen(bt_top *t) {
     bt_view_json(t->view, bt_screens[t->screen].parts, &j, NULL);
     bt_text_put(&json, "\n");
     snprintf(path, sizeof path, "%s.txt", base);
-    bool ok = write_file(path, bt_text_str(&text));
+    bool ok = write_frame_file(path, bt_text_str(&text));
     snprintf(path, sizeof path, "%s.json", base);
-    ok = ok && write_file(path, bt_text_str(&json));
+    ok = ok && write_frame_file(path, bt_text_str(&json));
     if (ok)
         bt_top_message(t, BT_C_GOOD, "wrote %s.txt and %s.json", base, base);
     else
@@ -295,7 +295,7 @@ static void choose_metric(bt_top *t, const char *name) {
         bt_top_message(t, BT_C_WARN, "no metric '%s' ('bitrain help metrics' lists them)", name);
 }
 
-static void run_command(bt_top *t, char *line) {
+static void run_command_line_of_top(bt_top *t, char *line) {
     static const char *const words[] = {"step", "rank", "run",    "metric", "baseline",
                                         "x",    "span", "screen", "quit",   "q",
                                         "help", "new",  "scatter"};
@@ -389,7 +389,7 @@ static void input_key(bt_top *t, int32_t key) {
     } else if (key == '\r' || key == '\n') {
         bt_input was = t->input;
         t->input = BT_INPUT_NONE;
-        if (was == BT_INPUT_COMMAND) run_command(t, t->line);
+        if (was == BT_INPUT_COMMAND) run_command_line_of_top(t, t->line);
         if (was >= BT_INPUT_NOTE) bt_top_steer_line(t, was);
     } else if (bt_line_edit(t->line, sizeof t->line, key) && t->input == BT_INPUT_FILTER) {
         bt_top_filter_set(t, t->line);
@@ -401,7 +401,7 @@ static void input_key(bt_top *t, int32_t key) {
 /* the last one is of hubs alone */
 static int last_screen(const bt_top *t) { return BT_SCREEN_COUNT - (t->view->head.hub ? 1 : 2); }
 
-static void look(bt_top *t, bt_action a) {
+static void execute_view_action(bt_top *t, bt_action a) {
     int panes = bt_top_panes(t);
     switch (a) {
     case BT_DO_PANE_NEXT:
@@ -433,8 +433,8 @@ static void look(bt_top *t, bt_action a) {
         break;
     case BT_DO_MATCH_NEXT: move(t, 1); break;
     case BT_DO_MATCH_PREV: move(t, -1); break;
-    case BT_DO_SORT_PREV: sort_by(t, -1); break;
-    case BT_DO_SORT_NEXT: sort_by(t, 1); break;
+    case BT_DO_SORT_PREV: sort_rows_by(t, -1); break;
+    case BT_DO_SORT_NEXT: sort_rows_by(t, 1); break;
     case BT_DO_SORT_INVERT: t->list[t->screen].invert = !t->list[t->screen].invert; break;
     case BT_DO_REDRAW:
         bt_term_redraw(t->term);
@@ -447,19 +447,19 @@ static void look(bt_top *t, bt_action a) {
     case BT_DO_TOP: move(t, -1000000); break;
     case BT_DO_BOTTOM: move(t, 1000000); break;
     case BT_DO_OPEN: open_selected(t); break;
-    case BT_DO_BACK: back(t); break;
+    case BT_DO_BACK: leave_innermost_view(t); break;
     default: break;
     }
 }
 
-static void act(bt_top *t, bt_action a) {
+static void execute_action(bt_top *t, bt_action a) {
     switch (a) {
     case BT_DO_LEFT:
     case BT_DO_SCRUB_BACK: scrub(t, -1); break;
     case BT_DO_RIGHT:
     case BT_DO_SCRUB_ON: scrub(t, 1); break;
-    case BT_DO_EVENT_PREV: to_event(t, -1); break;
-    case BT_DO_EVENT_NEXT: to_event(t, 1); break;
+    case BT_DO_EVENT_PREV: jump_to_event(t, -1); break;
+    case BT_DO_EVENT_NEXT: jump_to_event(t, 1); break;
     case BT_DO_FIRST: set_step(t, 0); break;
     case BT_DO_LIVE:
         t->frozen = false;
@@ -483,7 +483,7 @@ static void act(bt_top *t, bt_action a) {
     case BT_DO_Y_DOWN:
     case BT_DO_Y_ALL: change_y(t, a); break;
     case BT_DO_MARK: toggle_mark(t); break;
-    case BT_DO_COMPARE: compare(t); break;
+    case BT_DO_COMPARE: open_comparison(t); break;
     case BT_DO_BASELINE: baseline(t); break;
     case BT_DO_NEW_RUN: bt_form_open(t); break;
     case BT_DO_CHECKPOINT:
@@ -504,7 +504,7 @@ static void act(bt_top *t, bt_action a) {
         t->help_top = 0;
         break;
     case BT_DO_QUIT: t->quit = true; break;
-    default: look(t, a);
+    default: execute_view_action(t, a);
     }
 }
 
@@ -560,5 +560,5 @@ void bt_top_key(bt_top *t, int32_t key) {
     else if (bt_keys_action(key) == BT_DO_SCREEN)
         go_screen(t, key == '0' ? 10 : key - '0');
     else
-        act(t, bt_keys_action(key));
+        execute_action(t, bt_keys_action(key));
 }

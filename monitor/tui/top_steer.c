@@ -7,7 +7,7 @@
 #include "monitor/tui/screens/top_state.h"
 
 /* the command that view.h's trouble names, without the shell */
-static void resume_run(bt_top *t) {
+static void resume_ended_run(bt_top *t) {
     char name[BT_NAME_MAX];
     const char *words[] = {"--resume", t->run};
     bt_err err = BT_ERR_INIT;
@@ -19,7 +19,7 @@ static void resume_run(bt_top *t) {
     t->reload = true;
 }
 
-static void confirm(bt_top *t, bt_action what) {
+static void confirm_action(bt_top *t, bt_action what) {
     t->input = BT_INPUT_CONFIRM;
     t->confirm = what;
     t->asked_burst = t->burst;
@@ -44,7 +44,7 @@ static void ask_control(bt_top *t, bt_action what) {
     const bt_run_state state = t->view->head.state;
     if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
         if (t->cfg.actions.start)
-            confirm(t, what);
+            confirm_action(t, what);
         else
             bt_top_message(t, BT_C_WARN, "no run can be started here: use '%s'",
                            t->view->head.trouble.command);
@@ -58,7 +58,7 @@ static void ask_control(bt_top *t, bt_action what) {
     else if (what == BT_DO_RATE || what == BT_DO_SAMPLE)
         t->input = what == BT_DO_RATE ? BT_INPUT_RATE : BT_INPUT_PROMPT, t->line[0] = 0;
     else
-        confirm(t, what);
+        confirm_action(t, what);
 }
 
 typedef struct outcome {
@@ -66,7 +66,7 @@ typedef struct outcome {
     int64_t seq;
 } outcome;
 
-static bool take_outcome(void *ctx, const bt_row *row) {
+static bool read_run_outcome(void *ctx, const bt_row *row) {
     outcome *o = ctx;
     o->seq = (int64_t)row->nums[0];
     snprintf(o->title, sizeof o->title, "%s", row->cells[1] ? row->cells[1] : "");
@@ -95,7 +95,7 @@ static bt_code find_event(bt_top *t, const char *run, int64_t after, const char 
             .n_params = 3,
             .max_rows = 1,
             .max_s = 1},
-        take_outcome, o, &ignored);
+        read_run_outcome, o, &ignored);
 }
 
 void bt_top_steer_outcome(bt_top *t) {
@@ -111,7 +111,7 @@ void bt_top_steer_outcome(bt_top *t) {
     bt_top_message(t, BT_C_GOOD, "%s: %s", t->run, o.title);
 }
 
-static void send(bt_top *t, const char *verb, const char *value) {
+static void send_verb(bt_top *t, const char *verb, const char *value) {
     char reply[200] = "";
     bt_err err = BT_ERR_INIT;
     outcome before = {.seq = 0};
@@ -134,7 +134,7 @@ static void send(bt_top *t, const char *verb, const char *value) {
     t->reload = true;
 }
 
-static void remove_run(bt_top *t, bool checkpoints) {
+static void remove_shown_run(bt_top *t, bool checkpoints) {
     char reply[320] = "";
     bt_err err = BT_ERR_INIT;
     if (t->cfg.actions.remove(t->cfg.actions.ctx, t->run, checkpoints, reply, sizeof reply, &err) !=
@@ -155,11 +155,11 @@ bool bt_top_steer_accepts(const bt_top *t, int32_t key) {
 
 void bt_top_steer_confirmed(bt_top *t, int32_t key) {
     if (t->confirm == BT_DO_REMOVE)
-        remove_run(t, key == 'c' || key == 'C');
+        remove_shown_run(t, key == 'c' || key == 'C');
     else if (t->confirm == BT_DO_PAUSE && t->view->head.trouble.resumes)
-        resume_run(t);
+        resume_ended_run(t);
     else
-        send(t, bt_verbs[verb_of(t, t->confirm)].word, NULL);
+        send_verb(t, bt_verbs[verb_of(t, t->confirm)].word, NULL);
 }
 
 static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *text,
@@ -252,7 +252,7 @@ static void ask_record(bt_top *t, bt_action what) {
     else if (t->view->head.live)
         bt_top_message(t, BT_C_WARN, "%s is live: stop it first", t->run);
     else
-        confirm(t, what);
+        confirm_action(t, what);
 }
 
 void bt_top_steer(bt_top *t, bt_action what) {
@@ -273,7 +273,7 @@ static void set_rate(bt_top *t) {
         return;
     }
     snprintf(value, sizeof value, "lr=%.40s", t->line);
-    send(t, "set", value);
+    send_verb(t, "set", value);
 }
 
 static void tag_run(bt_top *t) {
@@ -295,7 +295,7 @@ static void note_run(bt_top *t) {
     t->reload = true;
 }
 
-static void rename_run(bt_top *t) {
+static void rename_shown_run(bt_top *t) {
     bt_err err = BT_ERR_INIT;
     if (strcmp(t->line, t->run) == 0) return;
     if (t->cfg.actions.rename(t->cfg.actions.ctx, t->run, t->line, &err) != BT_OK) {
@@ -316,9 +316,9 @@ void bt_top_steer_line(bt_top *t, bt_input was) {
     else if (was == BT_INPUT_RATE)
         set_rate(t);
     else if (was == BT_INPUT_PROMPT)
-        send(t, "sample", t->line);
+        send_verb(t, "sample", t->line);
     else if (was == BT_INPUT_RENAME)
-        rename_run(t);
+        rename_shown_run(t);
     else
         tag_run(t);
 }

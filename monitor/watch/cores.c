@@ -16,7 +16,7 @@ static const double LEAST_CORES = 0.05;
 static const int64_t LOOK_NS = 2000000000; /* minimum interval between two scans of all processes */
 enum { COST_SHARE = 300 };
 
-static double number_in(const char *path) {
+static double read_number_file(const char *path) {
     char buf[64];
     FILE *f = fopen(path, "re");
     if (!f) return NAN;
@@ -71,7 +71,7 @@ static void read_temperatures(bt_cores *c) {
             fclose(f);
             if (sscanf(label, "Core %d", &core) != 1 || core < 0 || core >= c->n) continue;
             snprintf(path, sizeof path, "/sys/class/hwmon/hwmon%d/temp%d_input", chip, t);
-            c->core[core].celsius = number_in(path) / 1e3;
+            c->core[core].celsius = read_number_file(path) / 1e3;
         }
     }
 }
@@ -81,7 +81,7 @@ static void read_frequencies(bt_cores *c) {
     for (int i = 0; i < c->n; i++) {
         snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/cpufreq/scaling_cur_freq",
                  c->core[i].id);
-        c->core[i].mhz = number_in(path) / 1e3;
+        c->core[i].mhz = read_number_file(path) / 1e3;
         c->core[i].celsius = NAN;
         if (i == 0 && isnan(c->core[0].mhz)) { /* the kernel has no cpufreq: no core has */
             for (int k = 1; k < c->n; k++) c->core[k].mhz = c->core[k].celsius = NAN;
@@ -158,7 +158,7 @@ static void keep_busiest(bt_cores *c, const bt_other *x) {
     if (at < BT_OTHERS_MAX) c->other[at] = *x;
 }
 
-static bool is_ours(int pid, const int *ours, int n) {
+static bool is_own_pid(int pid, const int *ours, int n) {
     bool found = pid == (int)getpid();
     for (int i = 0; i < n && !found; i++) found = ours[i] == pid;
     return found;
@@ -170,7 +170,7 @@ static double ticks_before(const bt_cores *old, int n_old, int pid, int *at) {
     return *at < n_old && old->seen[*at].pid == pid ? old->seen[*at].ticks : NAN;
 }
 
-static void look_at_others(bt_cores *c, const int *ours, int n, int64_t now_ns) {
+static void measure_other_processes(bt_cores *c, const int *ours, int n, int64_t now_ns) {
     static bt_cores old; /* its list alone */
     const double seconds = c->looked_ns ? (double)(now_ns - c->looked_ns) / 1e9 : 0;
     const double per_s = (double)sysconf(_SC_CLK_TCK);
@@ -184,7 +184,7 @@ static void look_at_others(bt_cores *c, const int *ours, int n, int64_t now_ns) 
     for (struct dirent *e; (e = readdir(d)) && c->n_seen < BT_SEEN_MAX;) {
         bt_other x = {.pid = atoi(e->d_name)};
         double ticks;
-        if (x.pid <= 0 || is_ours(x.pid, ours, n) || !ticks_of(x.pid, x.name, &ticks)) continue;
+        if (x.pid <= 0 || is_own_pid(x.pid, ours, n) || !ticks_of(x.pid, x.name, &ticks)) continue;
         const double before = ticks_before(&old, n_old, x.pid, &at);
         c->seen[c->n_seen].pid = x.pid;
         c->seen[c->n_seen++].ticks = ticks;
@@ -205,5 +205,5 @@ void bt_cores_sample(bt_cores *c, const int *ours, int n, int64_t now_ns) {
     read_disks(c, seconds);
     c->sampled_ns = now_ns;
     if (!c->looked_ns || now_ns - c->looked_ns >= (wait > LOOK_NS ? wait : LOOK_NS))
-        look_at_others(c, ours, n, now_ns);
+        measure_other_processes(c, ours, n, now_ns);
 }

@@ -11,7 +11,7 @@
 
 enum { FAULTS, SWITCHES, DISK };
 
-static bool slurp(const char *path, char *buf, size_t size) {
+static bool read_small_file(const char *path, char *buf, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     ssize_t n = read(fd, buf, size - 1);
@@ -35,7 +35,7 @@ static double switches_of(int pid) {
     for (struct dirent *e; (e = readdir(d));) {
         if (e->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "/proc/%d/task/%.16s/status", pid, e->d_name);
-        if (slurp(path, buf, sizeof buf))
+        if (read_small_file(path, buf, sizeof buf))
             sum += after(buf, "\nvoluntary_ctxt_switches:") +
                    after(buf, "\nnonvoluntary_ctxt_switches:");
     }
@@ -47,14 +47,14 @@ static bool sample_process(int pid, double *out) {
     char path[64], buf[2048];
     unsigned long minor = 0, major = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (!slurp(path, buf, sizeof buf)) return false;
+    if (!read_small_file(path, buf, sizeof buf)) return false;
     const char *p = strrchr(buf, ')'); /* a name may hold anything */
     if (!p || sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %lu %*u %lu", &minor, &major) != 2)
         return false;
     out[FAULTS] = (double)(minor + major);
     out[SWITCHES] = switches_of(pid);
     snprintf(path, sizeof path, "/proc/%d/io", pid);
-    out[DISK] = slurp(path, buf, sizeof buf)
+    out[DISK] = read_small_file(path, buf, sizeof buf)
                     ? after(buf, "\nread_bytes:") + after(buf, "\nwrite_bytes:")
                     : NAN;
     return true;
@@ -63,7 +63,7 @@ static bool sample_process(int pid, double *out) {
 static double network_bytes(void) {
     char buf[8192];
     double sum = 0;
-    if (!slurp("/proc/net/dev", buf, sizeof buf)) return NAN;
+    if (!read_small_file("/proc/net/dev", buf, sizeof buf)) return NAN;
     for (char *line = strtok(buf, "\n"); line; line = strtok(NULL, "\n")) {
         char *colon = strchr(line, ':');
         double in, out;
@@ -80,7 +80,7 @@ static double hottest(void) {
     for (int i = 0; i < 32; i++) {
         char path[64], buf[32];
         snprintf(path, sizeof path, "/sys/class/thermal/thermal_zone%d/temp", i);
-        if (!slurp(path, buf, sizeof buf)) break;
+        if (!read_small_file(path, buf, sizeof buf)) break;
         double c = strtod(buf, NULL) / 1e3;
         if (c > 0 && c < 150) most = fmax(most, c);
     }
@@ -90,8 +90,8 @@ static double hottest(void) {
 static void sample_machine(bt_procs *p, double seconds) {
     char buf[4096];
     p->cpus = (int)sysconf(_SC_NPROCESSORS_ONLN);
-    p->load = slurp("/proc/loadavg", buf, sizeof buf) ? strtod(buf, NULL) : NAN;
-    bool memory = slurp("/proc/meminfo", buf, sizeof buf);
+    p->load = read_small_file("/proc/loadavg", buf, sizeof buf) ? strtod(buf, NULL) : NAN;
+    bool memory = read_small_file("/proc/meminfo", buf, sizeof buf);
     p->mem_mib = memory ? after(buf, "MemTotal:") / 1024 : NAN;
     p->mem_used_mib = memory ? p->mem_mib - after(buf, "MemAvailable:") / 1024 : NAN;
     p->celsius = hottest();

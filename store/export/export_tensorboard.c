@@ -237,7 +237,7 @@ static void settings_release(settings *s) {
 
 /* Given settings without defaults and derived values; paths, names and times do not compare
  * runs. */
-static bt_code write_settings(bt_db *db, writing *w, bt_err *err) {
+static bt_code write_hparams(bt_db *db, writing *w, bt_err *err) {
     settings s = {0};
     const bt_question q = {.sql = "SELECT key, value FROM configs WHERE run = ?1 AND key NOT LIKE "
                                   "'run.%' AND key NOT LIKE 'monitor.%'",
@@ -250,7 +250,7 @@ static bt_code write_settings(bt_db *db, writing *w, bt_err *err) {
     return code;
 }
 
-static bool take_text(void *ctx, const bt_row *row) {
+static bool append_config_text(void *ctx, const bt_row *row) {
     snprintf(ctx, 32, "%s", row->cells[0] ? row->cells[0] : "");
     return false;
 }
@@ -260,7 +260,7 @@ static bt_code write_ending(bt_db *db, writing *w, bt_err *err) {
     double duration;
     const bt_question q = {
         .sql = "SELECT state FROM runs WHERE run = ?1", .params = &w->cfg->run, .n_params = 1};
-    BT_TRY(bt_db_query(db, &q, take_text, state, err));
+    BT_TRY(bt_db_query(db, &q, append_config_text, state, err));
     BT_TRY(
         bt_db_value(db, "SELECT duration_s FROM runs WHERE run = ?1", w->cfg->run, &duration, err));
     const bool done = strcmp(state, "done") == 0,
@@ -344,7 +344,7 @@ static bt_code write_pass(bt_db *db, event_file *e, position to, int query, bool
     e->w.to = to;
     e->w.query = query;
     bt_code code = BT_OK;
-    if (e->rank < 0 && first) code = write_settings(db, &e->w, err);
+    if (e->rank < 0 && first) code = write_hparams(db, &e->w, err);
     if (code == BT_OK)
         code = e->rank < 0 ? write_main(db, &e->w, err) : write_rank(db, &e->w, e->rank, err);
     if (code == BT_OK && e->rank < 0 && last) code = write_ending(db, &e->w, err);

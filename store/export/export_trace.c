@@ -135,7 +135,7 @@ static bool name_row(void *ctx, const bt_row *row) {
 }
 
 /* t_us, title, rank */
-static bool event_row(void *ctx, const bt_row *row) {
+static bool write_trace_event(void *ctx, const bt_row *row) {
     tracing *t = ctx;
     bt_text title;
     bt_json j;
@@ -216,7 +216,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
                        "JOIN runs u ON u.run = s.run WHERE" WINDOW,
                 .params = params,
                 .n_params = 3},
-            event_row, &t, err);
+            write_trace_event, &t, err);
     fputs("\n]}\n", to);
     bt_text_release(&sql);
     free(t.end_us);

@@ -50,18 +50,18 @@ static void put_uint(bt_text *m, unsigned field, uint64_t v) {
     put_varint(m, v);
 }
 
-static void put_bytes(bt_text *m, unsigned field, const void *p, size_t n) {
+static void put_field_bytes(bt_text *m, unsigned field, const void *p, size_t n) {
     put_varint(m, field << 3 | 2);
     put_varint(m, n);
     bt_text_putn(m, p, n);
 }
 
-static void put_string(bt_text *m, unsigned field, const char *s) {
-    put_bytes(m, field, s, strlen(s));
+static void put_field_string(bt_text *m, unsigned field, const char *s) {
+    put_field_bytes(m, field, s, strlen(s));
 }
 
-static void put_message(bt_text *m, unsigned field, const bt_text *inner) {
-    put_bytes(m, field, inner->data, inner->len);
+static void put_field_message(bt_text *m, unsigned field, const bt_text *inner) {
+    put_field_bytes(m, field, inner->data, inner->len);
 }
 
 static void put_double(bt_text *m, unsigned field, double v) {
@@ -94,10 +94,10 @@ static void write_record(FILE *f, const bt_text *m) {
 /* the value that part[VALUE] holds */
 static void write_value(bt_tb_file *t, bt_tb_at at) {
     bt_text *summary = empty_part(t, SUMMARY), *event = empty_part(t, EVENT);
-    put_message(summary, 1, &t->part[VALUE]);
+    put_field_message(summary, 1, &t->part[VALUE]);
     put_double(event, 1, at.wall_s);
     put_uint(event, 2, (uint64_t)at.step);
-    put_message(event, 5, summary);
+    put_field_message(event, 5, summary);
     if (!bt_tb_failed(t)) write_record(t->f, event);
 }
 
@@ -106,7 +106,7 @@ void bt_tb_init(bt_tb_file *t, FILE *f, double wall_s) {
     t->f = f;
     bt_text *event = empty_part(t, EVENT);
     put_double(event, 1, wall_s);
-    put_string(event, 3, "brain.Event:2");
+    put_field_string(event, 3, "brain.Event:2");
     if (!event->failed) write_record(f, event);
 }
 
@@ -123,7 +123,7 @@ bool bt_tb_failed(const bt_tb_file *t) {
 /* ---- values ---------------------------------------------------------------------------------- */
 void bt_tb_scalar(bt_tb_file *t, bt_tb_at at, const char *tag, double value) {
     bt_text *v = empty_part(t, VALUE);
-    put_string(v, 1, tag);
+    put_field_string(v, 1, tag);
     put_float(v, 2, (float)value);
     write_value(t, at);
 }
@@ -131,27 +131,27 @@ void bt_tb_scalar(bt_tb_file *t, bt_tb_at at, const char *tag, double value) {
 /* the plugin that draws the value, with its own data */
 static void put_plugin(bt_tb_file *t, const char *name, const bt_text *content) {
     bt_text *plugin = empty_part(t, SUMMARY), *metadata = empty_part(t, EVENT);
-    put_string(plugin, 1, name);
-    if (content) put_message(plugin, 2, content);
-    put_message(metadata, 1, plugin);
-    put_message(&t->part[VALUE], 9, metadata);
+    put_field_string(plugin, 1, name);
+    if (content) put_field_message(plugin, 2, content);
+    put_field_message(metadata, 1, plugin);
+    put_field_message(&t->part[VALUE], 9, metadata);
 }
 
 void bt_tb_text(bt_tb_file *t, bt_tb_at at, const char *tag, const char *text) {
     bt_text *v = empty_part(t, VALUE), *tensor = empty_part(t, INNER),
             *shape = empty_part(t, INMOST);
-    put_string(v, 1, tag);
+    put_field_string(v, 1, tag);
     put_uint(tensor, 1, 7);
-    put_string(shape, 2, "\x08\x01"); /* one dimension of size 1 */
-    put_message(tensor, 2, shape);
-    put_string(tensor, 8, text);
-    put_message(v, 8, tensor);
+    put_field_string(shape, 2, "\x08\x01"); /* one dimension of size 1 */
+    put_field_message(tensor, 2, shape);
+    put_field_string(tensor, 8, text);
+    put_field_message(v, 8, tensor);
     put_plugin(t, "text", NULL);
     write_value(t, at);
 }
 
-static void put_packed(bt_text *m, unsigned field, const double *v, size_t n) {
-    put_bytes(m, field, v, n * sizeof *v);
+static void put_field_packed(bt_text *m, unsigned field, const double *v, size_t n) {
+    put_field_bytes(m, field, v, n * sizeof *v);
 }
 
 void bt_tb_histogram(bt_tb_file *t, bt_tb_at at, const char *tag, const bt_tb_bins *bins) {
@@ -177,10 +177,10 @@ void bt_tb_histogram(bt_tb_file *t, bt_tb_at at, const char *tag, const bt_tb_bi
     put_double(histo, 3, num);
     put_double(histo, 4, sum);
     put_double(histo, 5, squares);
-    put_packed(histo, 6, limit, n);
-    put_packed(histo, 7, count, n);
-    put_string(v, 1, tag);
-    put_message(v, 5, histo);
+    put_field_packed(histo, 6, limit, n);
+    put_field_packed(histo, 7, count, n);
+    put_field_string(v, 1, tag);
+    put_field_message(v, 5, histo);
     write_value(t, at);
 }
 
@@ -188,10 +188,10 @@ void bt_tb_histogram(bt_tb_file *t, bt_tb_at at, const char *tag, const bt_tb_bi
 /* content: part[INNER] */
 static void write_session(bt_tb_file *t, double wall_s, const char *tag) {
     bt_text *v = empty_part(t, VALUE), *tensor = empty_part(t, INMOST);
-    put_string(v, 1, tag);
+    put_field_string(v, 1, tag);
     put_uint(tensor, 1, 1);
-    put_bytes(tensor, 2, "\x12\x00", 2); /* a dimension of size 0: there is no value */
-    put_message(v, 8, tensor);
+    put_field_bytes(tensor, 2, "\x12\x00", 2); /* a dimension of size 0: there is no value */
+    put_field_message(v, 8, tensor);
     put_plugin(t, "hparams", &t->part[INNER]);
     write_value(t, (bt_tb_at){wall_s, 0});
 }
@@ -204,18 +204,18 @@ void bt_tb_settings(bt_tb_file *t, double wall_s, const char *run, const bt_tb_s
         bt_text_clear(entry);
         bt_text_clear(v);
         if (s[i].text)
-            put_string(v, 3, s[i].text);
+            put_field_string(v, 3, s[i].text);
         else
             put_double(v, 2, s[i].number);
-        put_string(entry, 1, s[i].name);
-        put_message(entry, 2, v);
-        put_message(start, 1, entry);
+        put_field_string(entry, 1, s[i].name);
+        put_field_message(entry, 2, v);
+        put_field_message(start, 1, entry);
     }
-    put_string(start, 4, run);
+    put_field_string(start, 4, run);
     put_double(start, 5, wall_s);
     bt_text *content = empty_part(t, INNER);
     put_uint(content, 1, 0);
-    put_message(content, 3, start);
+    put_field_message(content, 3, start);
     write_session(t, wall_s, "_hparams_/session_start_info");
 }
 
@@ -224,6 +224,6 @@ void bt_tb_ended(bt_tb_file *t, double wall_s, bt_tb_status status) {
     put_uint(end, 1, status);
     put_double(end, 2, wall_s);
     put_uint(content, 1, 0);
-    put_message(content, 4, end);
+    put_field_message(content, 4, end);
     write_session(t, wall_s, "_hparams_/session_end_info");
 }

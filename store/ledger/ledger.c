@@ -49,7 +49,7 @@ typedef struct reading {
     int64_t cursor_us; /* the base is complete up to here */
 } reading;
 
-static bt_code grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) {
+static bt_code grow_ledger_array(void **p, size_t *cap, size_t need, size_t elem, bt_err *err) {
     if (need <= *cap) return BT_OK;
     size_t more = *cap ? 2 * *cap : 32;
     void *q = realloc(*p, more * elem);
@@ -64,7 +64,8 @@ static bt_code grow(void **p, size_t *cap, size_t need, size_t elem, bt_err *err
 typedef bt_code (*row_fn)(reading *r, sqlite3_stmt *st, bt_err *err);
 
 /* ?1, ?2 = a, b; fn for each row */
-static bt_code each_row(reading *r, const char *sql, int64_t a, int64_t b, row_fn fn, bt_err *err) {
+static bt_code each_ledger_row(reading *r, const char *sql, int64_t a, int64_t b, row_fn fn,
+                               bt_err *err) {
     sqlite3_stmt *st = NULL;
     BT_TRY(bt_sql_prepare(r->db, r->path, sql, &st, err));
     sqlite3_bind_int64(st, 1, a);
@@ -77,7 +78,7 @@ static bt_code each_row(reading *r, const char *sql, int64_t a, int64_t b, row_f
     return code;
 }
 
-static bt_code on_run(reading *r, sqlite3_stmt *st, bt_err *err) {
+static bt_code ledger_on_run(reading *r, sqlite3_stmt *st, bt_err *err) {
     (void)err;
     r->l->begin_us = sqlite3_column_int64(st, 0);
     r->ended_us = sqlite3_column_int64(st, 1);
@@ -85,9 +86,9 @@ static bt_code on_run(reading *r, sqlite3_stmt *st, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code on_attempt(reading *r, sqlite3_stmt *st, bt_err *err) {
-    BT_TRY(
-        grow((void **)&r->attempt, &r->cap_attempts, r->n_attempts + 1, sizeof *r->attempt, err));
+static bt_code ledger_on_attempt(reading *r, sqlite3_stmt *st, bt_err *err) {
+    BT_TRY(grow_ledger_array((void **)&r->attempt, &r->cap_attempts, r->n_attempts + 1,
+                             sizeof *r->attempt, err));
     attempt *a = &r->attempt[r->n_attempts++];
     *a = (attempt){.aid = sqlite3_column_int64(st, 0),
                    .number = sqlite3_column_int(st, 1),
@@ -111,14 +112,15 @@ static const char attempts_sql[] =
     " FROM attempt a LEFT JOIN step s ON s.aid = a.id AND s.step = (SELECT max(step) FROM step"
     " WHERE aid = a.id) WHERE a.run = ?1 ORDER BY a.attempt";
 
-static bt_code on_event(reading *r, sqlite3_stmt *st, bt_err *err) {
+static bt_code ledger_on_event(reading *r, sqlite3_stmt *st, bt_err *err) {
     bt_ledger *l = r->l;
     l->seen = sqlite3_column_int64(st, 0);
     const char *name = (const char *)sqlite3_column_text(st, 3);
     bt_event_kind kind = bt_event_find(name ? name : "");
     if (kind >= BT_EVENT_COUNT) return BT_OK;
     if (bt_events[kind].effect == BT_EFFECT_SKIPS && sqlite3_column_int(st, 6) == 0) return BT_OK;
-    BT_TRY(grow((void **)&l->mark, &l->cap_marks, l->n_marks + 1, sizeof *l->mark, err));
+    BT_TRY(
+        grow_ledger_array((void **)&l->mark, &l->cap_marks, l->n_marks + 1, sizeof *l->mark, err));
     l->mark[l->n_marks++] = (mark){
         .aid = sqlite3_column_int64(st, 1),
         .at_us = sqlite3_column_int64(st, 2),
@@ -128,9 +130,10 @@ static bt_code on_event(reading *r, sqlite3_stmt *st, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code on_checkpoint(reading *r, sqlite3_stmt *st, bt_err *err) {
+static bt_code ledger_on_checkpoint(reading *r, sqlite3_stmt *st, bt_err *err) {
     bt_ledger *l = r->l;
-    BT_TRY(grow((void **)&l->save, &l->cap_marks_saved, l->n_saves + 1, sizeof *l->save, err));
+    BT_TRY(grow_ledger_array((void **)&l->save, &l->cap_marks_saved, l->n_saves + 1,
+                             sizeof *l->save, err));
     l->save[l->n_saves++] = (mark){.attempt = sqlite3_column_int(st, 0),
                                    .at_us = sqlite3_column_int64(st, 1),
                                    .took_us = sqlite3_column_int64(st, 2)};
@@ -154,23 +157,26 @@ static bt_code events_sql(bt_text *sql, bt_err *err) {
     return sql->failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
 }
 
-static bt_code read_rows(reading *r, int64_t run, bt_err *err) {
+static bt_code read_ledger_rows(reading *r, int64_t run, bt_err *err) {
     bt_ledger *l = r->l;
     bt_text sql;
     if (l->run != run) bt_ledger_forget(l);
     l->run = run;
-    BT_TRY(each_row(r, "SELECT created_us, ended_us FROM run WHERE id = ?1", run, 0, on_run, err));
-    BT_TRY(each_row(r, attempts_sql, run, 0, on_attempt, err));
+    BT_TRY(each_ledger_row(r, "SELECT created_us, ended_us FROM run WHERE id = ?1", run, 0,
+                           ledger_on_run, err));
+    BT_TRY(each_ledger_row(r, attempts_sql, run, 0, ledger_on_attempt, err));
     bt_text_init(&sql);
     bt_code code = events_sql(&sql, err);
-    if (code == BT_OK) code = each_row(r, bt_text_str(&sql), run, l->seen, on_event, err);
+    if (code == BT_OK)
+        code = each_ledger_row(r, bt_text_str(&sql), run, l->seen, ledger_on_event, err);
     bt_text_release(&sql);
     BT_TRY(code);
     l->n_saves = 0;
-    return each_row(r,
-                    "SELECT attempt, t_us, took_us FROM ckpt WHERE run = ?1 AND took_us IS NOT "
-                    "NULL",
-                    run, 0, on_checkpoint, err);
+    return each_ledger_row(
+        r,
+        "SELECT attempt, t_us, took_us FROM ckpt WHERE run = ?1 AND took_us IS NOT "
+        "NULL",
+        run, 0, ledger_on_checkpoint, err);
 }
 
 /* ---- attempts -------------------------------------------------------------------------------- */
@@ -204,7 +210,8 @@ static void take_events(reading *r) {
 
 static bt_code put_edges(reading *r, int64_t from, int64_t to, edge e, bt_err *err) {
     if (to <= from) return BT_OK;
-    BT_TRY(grow((void **)&r->edge, &r->cap_edges, r->n_edges + 2, sizeof *r->edge, err));
+    BT_TRY(
+        grow_ledger_array((void **)&r->edge, &r->cap_edges, r->n_edges + 2, sizeof *r->edge, err));
     e.at_us = from;
     e.change = 1;
     r->edge[r->n_edges++] = e;
@@ -262,7 +269,8 @@ static int64_t caught_up_us(reading *r, const attempt *a, int64_t reach) {
 }
 
 /* reach: highest step recorded by an earlier attempt */
-static bt_code put_attempt(reading *r, const attempt *a, bool newest, int64_t reach, bt_err *err) {
+static bt_code put_attempt_intervals(reading *r, const attempt *a, bool newest, int64_t reach,
+                                     bt_err *err) {
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
     const bool open = a->ended_us == 0 && newest;
     bt_time_part now = BT_TIME_STARTUP; /* current activity */
@@ -292,7 +300,7 @@ static bt_code put_attempts(reading *r, bt_err *err) {
     for (size_t i = 0; i < r->n_attempts; i++) {
         const attempt *a = &r->attempt[i], *before = i > 0 ? a - 1 : NULL;
         if (before) BT_TRY(put_base(r, a->started_us, between(before), before->number, err));
-        BT_TRY(put_attempt(r, a, i + 1 == r->n_attempts, reach, err));
+        BT_TRY(put_attempt_intervals(r, a, i + 1 == r->n_attempts, reach, err));
         // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): there is an attempt
         if (a->last_step > reach) reach = a->last_step;
     }
@@ -411,7 +419,7 @@ static bt_code put_marks(reading *r, bt_err *err) {
 
 /* ---- edges to spans -------------------------------------------------------------------------- */
 
-static int by_time(const void *a, const void *b) {
+static int by_start_time(const void *a, const void *b) {
     const edge *x = a, *y = b;
     return x->at_us < y->at_us ? -1 : x->at_us > y->at_us;
 }
@@ -436,7 +444,7 @@ static bt_code put_span(bt_ledger *l, int64_t from, int64_t to, bt_time_part par
         last->end_us = to;
         return BT_OK;
     }
-    BT_TRY(grow((void **)&l->span, &l->cap, l->n + 1, sizeof *l->span, err));
+    BT_TRY(grow_ledger_array((void **)&l->span, &l->cap, l->n + 1, sizeof *l->span, err));
     l->span[l->n++] = (bt_ledger_span){from, to, part, number};
     return BT_OK;
 }
@@ -446,7 +454,7 @@ static bt_code sweep_edges(reading *r, bt_err *err) {
     sweep s = {0};
     l->n = 0;
     memset(l->us, 0, sizeof l->us);
-    if (r->n_edges) qsort(r->edge, r->n_edges, sizeof *r->edge, by_time);
+    if (r->n_edges) qsort(r->edge, r->n_edges, sizeof *r->edge, by_start_time);
     for (size_t i = 0; i < r->n_edges;) {
         const int64_t at = r->edge[i].at_us;
         for (; i < r->n_edges && r->edge[i].at_us == at; i++) {
@@ -462,7 +470,7 @@ static bt_code sweep_edges(reading *r, bt_err *err) {
 
 /* ---- public ---------------------------------------------------------------------------------- */
 
-static int64_t end_of(const reading *r) {
+static int64_t ledger_end(const reading *r) {
     int64_t newest = r->l->begin_us;
     for (size_t i = 0; i < r->n_attempts; i++)
         if (r->attempt[i].newest_us > newest) newest = r->attempt[i].newest_us;
@@ -475,10 +483,10 @@ static int64_t end_of(const reading *r) {
 bt_code bt_ledger_read(bt_ledger *l, sqlite3 *db, const char *path, int64_t run,
                        bt_ledger_until until, bt_err *err) {
     reading r = {.l = l, .db = db, .path = path, .until = until};
-    bt_code code = read_rows(&r, run, err);
+    bt_code code = read_ledger_rows(&r, run, err);
     if (code == BT_OK) {
         take_events(&r);
-        l->end_us = end_of(&r);
+        l->end_us = ledger_end(&r);
         code = put_attempts(&r, err);
     }
     if (code == BT_OK) code = put_marks(&r, err);

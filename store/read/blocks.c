@@ -37,7 +37,7 @@ static bt_code trouble(walk *w, int rc, bt_err *err) {
     return bt_sql_fail(w->db, rc, w->path, "read", err);
 }
 
-static bt_code room_for(walk *w, int n_ranks, bt_err *err) {
+static bt_code reserve_block_ranks(walk *w, int n_ranks, bt_err *err) {
     if (n_ranks <= w->cap_ranks) return BT_OK;
     bt_block_stat *more = realloc(w->ranks, sizeof *more * (size_t)n_ranks * BT_MR_COUNT);
     if (!more) return bt_fail(err, BT_NOMEM, "cannot read %d ranks: out of memory", n_ranks);
@@ -73,7 +73,7 @@ static bt_code take_ranks(walk *w, sqlite3_stmt *k, int *rc, int64_t step, int *
     for (; *rc == SQLITE_ROW && sqlite3_column_int64(k, 0) <= step; *rc = sqlite3_step(k)) {
         int rank = sqlite3_column_int(k, 1);
         if (sqlite3_column_int64(k, 0) < step || rank < 0 || rank > 1000000) continue;
-        BT_TRY(room_for(w, rank + 1, err));
+        BT_TRY(reserve_block_ranks(w, rank + 1, err));
         for (; *n_ranks <= rank; ++*n_ranks)
             memset(w->ranks + (size_t)*n_ranks * BT_MR_COUNT, 0, sizeof *w->ranks * BT_MR_COUNT);
         for (int i = 0; i < BT_MR_COUNT; i++)
@@ -123,7 +123,7 @@ static bt_code take_rank_block(walk *w, int level, int64_t block, int *n_ranks, 
                                                   (size_t)sqlite3_column_bytes(w->one, 0), &b))
         code = damaged_summary(w, err);
     else if (rc == SQLITE_ROW) {
-        code = room_for(w, b.n_ranks, err);
+        code = reserve_block_ranks(w, b.n_ranks, err);
         for (int k = 0; code == BT_OK && k < b.n_ranks; k++) {
             for (int i = 0; i < BT_MR_COUNT; i++)
                 bt_rank_block_stat(&b, k, w->slots.rank[i],
@@ -202,7 +202,7 @@ static bt_code live_spans(walk *w, span **out, int *n, bt_err *err) {
     return code;
 }
 
-static bt_code prepare(walk *w, bt_err *err) {
+static bt_code prepare_block_statements(walk *w, bt_err *err) {
     BT_TRY(bt_slots_load(w->db, w->path, &w->slots, err));
     w->decoded = calloc((size_t)w->slots.n_steps, sizeof *w->decoded);
     if (!w->decoded) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
@@ -227,7 +227,7 @@ bt_code bt_blocks_walk(bt_db *db, const bt_blocks_ask *ask, bt_block_fn fn, void
     walk w = {.db = bt_db_handle(db), .path = bt_db_path(db), .ask = ask, .fn = fn, .ctx = ctx};
     span *spans = NULL;
     int n = 0, level = level_for(ask->max_steps);
-    bt_code code = prepare(&w, err);
+    bt_code code = prepare_block_statements(&w, err);
     if (code == BT_OK) code = live_spans(&w, &spans, &n, err);
     for (int i = 0; i < n && code == BT_OK && !w.stopped; i++) {
         const span *s = w.at = &spans[i];

@@ -149,7 +149,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
 
 /* ---- gate ---- */
 
-static const char *skip(const char *p) {
+static const char *skip_blanks(const char *p) {
     while (bt_ascii_space(*p)) p++;
     return p;
 }
@@ -178,17 +178,17 @@ static double with_suffix(const char **p) { /* 2M, 1.5e6, 10k */
 }
 
 bt_code bt_gate_parse(const char *text, bt_gate *g, bt_err *err) {
-    const char *p = skip(text);
+    const char *p = skip_blanks(text);
     size_t n = 0;
     char shown[120];
     bt_text_plain(shown, sizeof shown, text);
     *g = (bt_gate){.at = {BT_AT_TOKENS, NAN}};
     while ((bt_ascii_alnum(p[n]) || p[n] == '_') && n + 1 < sizeof g->metric) n++;
     memcpy(g->metric, p, n);
-    p = skip(p + n);
+    p = skip_blanks(p + n);
     if (n == 0 || (*p != '<' && *p != '>')) goto bad;
     g->greater = *p == '>';
-    p = skip(p + 1);
+    p = skip_blanks(p + 1);
     g->relative = *p == '+' || *p == '-';
     g->limit = with_suffix(&p);
     if (isnan(g->limit)) goto bad;
@@ -196,14 +196,14 @@ bt_code bt_gate_parse(const char *text, bt_gate *g, bt_err *err) {
         g->percent = g->relative = true;
         p++;
     }
-    p = skip(p);
+    p = skip_blanks(p);
     if (*p == '@') {
-        p = skip(p + 1);
+        p = skip_blanks(p + 1);
         size_t a = 0;
         for (; a < sizeof axes / sizeof axes[0]; a++) {
             size_t m = strlen(axes[a].name);
-            if (strncmp(p, axes[a].name, m) == 0 && *skip(p + m) == '=') {
-                p = skip(skip(p + m) + 1);
+            if (strncmp(p, axes[a].name, m) == 0 && *skip_blanks(p + m) == '=') {
+                p = skip_blanks(skip_blanks(p + m) + 1);
                 break;
             }
         }
@@ -211,7 +211,7 @@ bt_code bt_gate_parse(const char *text, bt_gate *g, bt_err *err) {
         g->at.axis = (bt_at_axis)a;
         g->at.x = with_suffix(&p);
         if (isnan(g->at.x)) goto bad;
-        p = skip(p);
+        p = skip_blanks(p);
     }
     if (*p == 0) return BT_OK;
 bad:

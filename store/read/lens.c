@@ -83,7 +83,7 @@ static bool is_file(const struct dirent *e, char name[64]) {
     return bt_name_ok(name);
 }
 
-static int by_name(const void *a, const void *b) {
+static int by_lens_name(const void *a, const void *b) {
     return strcmp(((const bt_lens *)a)->name, ((const bt_lens *)b)->name);
 }
 
@@ -98,7 +98,7 @@ bt_code bt_lens_list(bt_lens **out, size_t *n, bt_err *err) {
         if (is_file(e, name) && read_lens(dir, name, &(*out)[*n], &ignored) == BT_OK) ++*n;
     }
     if (d) closedir(d);
-    qsort(*out, *n, sizeof **out, by_name);
+    qsort(*out, *n, sizeof **out, by_lens_name);
     size_t own = *n;
     for (size_t i = 0; i < N_SHIPPED; i++) {
         bool hidden = false;

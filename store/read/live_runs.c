@@ -44,7 +44,7 @@ static bt_code read_ledger(live_run *x, bt_err *err) {
     return bt_ledger_read(&x->ledger, x->db, x->path, id, bt_run_until(state, now_us), err);
 }
 
-static double figure(const live_run *x, const char *word) {
+static double live_run_value(const live_run *x, const char *word) {
     if (strcmp(word, "goodput") == 0) return bt_ledger_goodput(&x->ledger);
     if (strcmp(word, "duration") == 0) return (double)(x->ledger.end_us - x->ledger.begin_us) / 1e6;
     for (int p = 0; p < BT_TIME_PARTS; p++)
@@ -68,7 +68,7 @@ static void live_s(sqlite3_context *ctx, int n, sqlite3_value **arg) {
         x->known = read_ledger(x, &ignored) == BT_OK;
         x->asking = false;
     }
-    if (x->known) sqlite3_result_double(ctx, figure(x, word));
+    if (x->known) sqlite3_result_double(ctx, live_run_value(x, word));
 }
 
 /* implements the SQL function BT_STATE_FUNCTION(state, host, pid) */
@@ -84,7 +84,7 @@ static void state_now(sqlite3_context *ctx, int n, sqlite3_value **arg) {
                             -1, SQLITE_TRANSIENT);
 }
 
-static void release(void *ctx) {
+static void release_live_runs(void *ctx) {
     live_run *x = ctx;
     bt_ledger_release(&x->ledger);
     free(x);
@@ -150,7 +150,7 @@ bt_code bt_live_runs_install(sqlite3 *db, const char *path, bt_err *err) {
         return bt_sql_fail(db, rc, path, "open", err);
     }
     rc = sqlite3_create_function_v2(db, BT_LIVE_FUNCTION, 3, SQLITE_UTF8 | SQLITE_INNOCUOUS, x,
-                                    live_s, NULL, NULL, release);
+                                    live_s, NULL, NULL, release_live_runs);
     if (rc != SQLITE_OK) return bt_sql_fail(db, rc, path, "open", err); /* it has been released */
     bt_text_init(&sql);
     bt_code code = put_view(db, path, &sql, err);

@@ -16,15 +16,15 @@ static window around(const bt_lr_range *r, size_t i) {
     return (window){i > half ? i - half : 0, i + half + 1 < r->n ? i + half + 1 : r->n};
 }
 
-static double mean(const bt_lr_range *r, window w) {
+static double window_mean(const bt_lr_range *r, window w) {
     double sum = 0;
     for (size_t i = w.from; i < w.to; i++) sum += r->loss[i];
     return sum / (double)(w.to - w.from);
 }
 
 /* slope of the least-squares line through loss over ln(rate) */
-static double slope(const bt_lr_range *r, window w) {
-    const double n = (double)(w.to - w.from), y0 = mean(r, w);
+static double window_slope(const bt_lr_range *r, window w) {
+    const double n = (double)(w.to - w.from), y0 = window_mean(r, w);
     double x0 = 0, xy = 0, xx = 0;
     for (size_t i = w.from; i < w.to; i++) x0 += log(r->lr[i]) / n;
     for (size_t i = w.from; i < w.to; i++) {
@@ -36,7 +36,7 @@ static double slope(const bt_lr_range *r, window w) {
 }
 
 /* losses after a non-finite one are ignored */
-static void cut(bt_lr_range *r) {
+static void drop_after_nonfinite(bt_lr_range *r) {
     for (size_t i = 0; i < r->n; i++) {
         if (isfinite(r->loss[i]) && r->lr[i] > 0) continue;
         r->diverged = r->lr[i];
@@ -47,7 +47,7 @@ static void cut(bt_lr_range *r) {
 static size_t find_least(bt_lr_range *r) {
     size_t least = 0;
     for (size_t i = 0; i < r->n; i++) {
-        r->smooth[i] = mean(r, around(r, i));
+        r->smooth[i] = window_mean(r, around(r, i));
         if (r->smooth[i] < r->smooth[least]) least = i;
     }
     return least;
@@ -57,7 +57,7 @@ void bt_lr_range_judge(bt_lr_range *r) {
     r->suggested = r->steepest = r->least = r->diverged = r->top = NAN;
     r->step = -1;
     r->nothing = NULL;
-    cut(r);
+    drop_after_nonfinite(r);
     if (r->n < BT_LR_RANGE_LEAST) {
         r->nothing = "too few steps have a loss";
         return;
@@ -71,7 +71,7 @@ void bt_lr_range_judge(bt_lr_range *r) {
         return;
     }
     for (size_t i = 0; i <= least; i++) {
-        const double s = slope(r, around(r, i));
+        const double s = window_slope(r, around(r, i));
         if (s < descent) descent = s, steepest = i;
     }
     r->top = r->smooth[0] + 0.3 * (r->smooth[0] - r->smooth[least]);
@@ -95,7 +95,7 @@ void bt_lr_range_judge(bt_lr_range *r) {
 
 /* ---- the database ---------------------------------------------------------------------------- */
 
-static bool take_step(void *ctx, const bt_row *row) {
+static bool add_range_step(void *ctx, const bt_row *row) {
     bt_lr_range *r = ctx;
     const double lr = row->nums[0];
     /* a step whose rate does not rise is one that was done again */
@@ -121,7 +121,7 @@ bt_code bt_db_lr_range(bt_db *db, const char *run, bool *is, bt_lr_range *out, b
                                           .n_params = 1,
                                           .max_rows = BT_LR_RANGE_MOST,
                                           .max_s = 5},
-                           take_step, out, err));
+                           add_range_step, out, err));
     bt_lr_range_judge(out);
     return BT_OK;
 }

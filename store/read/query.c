@@ -163,7 +163,7 @@ static bt_code query_fail(bt_db *d, int rc, const char *sql, double max_s, bt_er
 }
 
 /* the shortest text that reads back the same */
-static const char *real_text(char *out, double v) {
+static const char *shortest_real_text(char *out, double v) {
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(out, CELL_BYTES, "%.*g", digits, v);
         if (digits == 17 || strtod(out, NULL) == v) break;
@@ -172,7 +172,7 @@ static const char *real_text(char *out, double v) {
     return out;
 }
 
-static bool blank(const char *s) {
+static bool is_blank_sql(const char *s) {
     for (; *s; s++) {
         if (!strchr(" \t\r\n;", *s)) return false;
     }
@@ -194,14 +194,14 @@ static void read_row(sqlite3_stmt *st, int n, cells *c) {
         if (type == SQLITE_NULL)
             c->text[i] = NULL;
         else if (type == SQLITE_FLOAT)
-            c->text[i] = real_text(c->reals[i], c->nums[i]);
+            c->text[i] = shortest_real_text(c->reals[i], c->nums[i]);
         else
             c->text[i] = (const char *)sqlite3_column_text(st, i);
     }
 }
 
-static bt_code each_row(bt_db *d, sqlite3_stmt *st, const bt_question *q, bt_row_fn fn, void *ctx,
-                        bt_err *err) {
+static bt_code each_query_row(bt_db *d, sqlite3_stmt *st, const bt_question *q, bt_row_fn fn,
+                              void *ctx, bt_err *err) {
     int n = sqlite3_column_count(st), rc;
     cells *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot read metrics: out of memory");
@@ -236,14 +236,14 @@ bt_code bt_db_query(bt_db *d, const bt_question *q, bt_row_fn fn, void *ctx, bt_
         code = query_fail(d, rc, q->sql, q->max_s, err);
     else if (!st)
         code = bt_fail(err, BT_ARG, "query is empty");
-    else if (tail && !blank(tail))
+    else if (tail && !is_blank_sql(tail))
         code = bt_fail(err, BT_ARG, "query has a second statement: '%.40s'", tail);
     else if (!sqlite3_stmt_readonly(st))
         code = bt_fail(err, BT_ARG, "query may only read the database");
     for (int i = 0; i < q->n_params && code == BT_OK; i++) {
         if (q->params[i]) sqlite3_bind_text(st, i + 1, q->params[i], -1, SQLITE_STATIC);
     }
-    if (code == BT_OK) code = each_row(d, st, q, fn, ctx, err);
+    if (code == BT_OK) code = each_query_row(d, st, q, fn, ctx, err);
     sqlite3_finalize(st);
     d->deadline_ns = 0;
     return code;
@@ -251,15 +251,15 @@ bt_code bt_db_query(bt_db *d, const bt_question *q, bt_row_fn fn, void *ctx, bt_
 
 void bt_db_limit_memory(int64_t bytes) { sqlite3_hard_heap_limit64(bytes); }
 
-static bool take_number(void *ctx, const bt_row *row) {
+static bool copy_first_number(void *ctx, const bt_row *row) {
     *(double *)ctx = row->nums[0];
     return false;
 }
 
 bt_code bt_db_value(bt_db *d, const char *sql, const char *run, double *out, bt_err *err) {
     *out = NAN;
-    return bt_db_query(d, &(bt_question){.sql = sql, .params = &run, .n_params = 1}, take_number,
-                       out, err);
+    return bt_db_query(d, &(bt_question){.sql = sql, .params = &run, .n_params = 1},
+                       copy_first_number, out, err);
 }
 
 /* ---- names of runs ---- */
@@ -269,7 +269,7 @@ typedef struct names {
     size_t n;
 } names;
 
-static bool take_name(void *ctx, const bt_row *row) {
+static bool copy_first_name(void *ctx, const bt_row *row) {
     names *all = ctx;
     if (row->cells[0]) snprintf(all->list[all->n++], BT_NAME_MAX, "%s", row->cells[0]);
     return all->n < sizeof all->list / sizeof all->list[0];
@@ -283,14 +283,14 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
         last ? bt_db_query(d,
                            &(bt_question){.sql = "SELECT name FROM run ORDER BY max(created_us, "
                                                  "coalesce(last_us, 0)) DESC, id DESC LIMIT 1"},
-                           take_name, all, err)
+                           copy_first_name, all, err)
              : bt_db_query(d,
                            &(bt_question){.sql = "SELECT name FROM run WHERE name = ?1 UNION ALL "
                                                  "SELECT name FROM run WHERE name = ?1 COLLATE "
                                                  "NOCASE LIMIT 1",
                                           .params = &wanted,
                                           .n_params = 1},
-                           take_name, all, err);
+                           copy_first_name, all, err);
     if (code == BT_OK && all->n == 1)
         snprintf(run, BT_NAME_MAX, "%s", all->list[0]);
     else if (code == BT_OK && last)
@@ -301,7 +301,7 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
         all->n = 0;
         code = bt_db_query(d,
                            &(bt_question){.sql = "SELECT name FROM run ORDER BY id DESC LIMIT 512"},
-                           take_name, all, err);
+                           copy_first_name, all, err);
         for (size_t i = 0; i < all->n; i++) candidates[i] = all->list[i];
         const char *near = bt_nearest(wanted, candidates, all->n);
         char shown[BT_NAME_MAX];

@@ -24,14 +24,14 @@ void bt_row_json(bt_json *j, const bt_row *row) {
     bt_json_end(j, '}');
 }
 
-static bool put_row(void *ctx, const bt_row *row) {
+static bool put_json_row(void *ctx, const bt_row *row) {
     bt_row_json(ctx, row);
     return true;
 }
 
 bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_question *q, bt_err *err) {
     bt_json_array(j, key);
-    bt_code code = bt_db_query(db, q, put_row, j, err);
+    bt_code code = bt_db_query(db, q, put_json_row, j, err);
     bt_json_end(j, ']');
     return code;
 }

@@ -44,7 +44,7 @@ static char *read_end(const char *path, size_t bytes, bool *cut) {
     return text;
 }
 
-static void put_line(bt_json *j, const char *line) {
+static void put_log_line(bt_json *j, const char *line) {
     static const char *const levels[] = {
         [BT_EV_INFO] = "info", [BT_EV_WARN] = "warning", [BT_EV_ERROR] = "error"};
     const int rank = bt_run_log_rank(line);
@@ -68,7 +68,7 @@ bt_code bt_run_log_json(bt_db *db, const char *run, size_t bytes, bt_json *j, bt
     bt_json_bool(j, "cut", cut);
     bt_json_array(j, "lines");
     for (char *line; rest && (line = strsep(&rest, "\n")) != NULL;)
-        if (*line) put_line(j, line);
+        if (*line) put_log_line(j, line);
     bt_json_end(j, ']');
     free(text);
     return BT_OK;

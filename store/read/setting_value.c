@@ -6,7 +6,7 @@
 
 #include "engine/base/text.h"
 
-static const char *skip_blanks(const char *p) { return p + strspn(p, " \t\r\n"); }
+static const char *skip_json_space(const char *p) { return p + strspn(p, " \t\r\n"); }
 
 /* Returns the position after the member's colon, or NULL. Inside a JSON text every quote is
  * escaped, so a quote after a brace or a comma begins a name. */
@@ -17,9 +17,9 @@ static const char *find_member(const char *json, const char *key) {
     for (const char *p = json; (p = strstr(p, name)) != NULL; p += n) {
         const char *before = p;
         while (before > json && strchr(" \t\r\n", before[-1])) before--;
-        const char *after = skip_blanks(p + n);
+        const char *after = skip_json_space(p + n);
         if (before > json && (before[-1] == '{' || before[-1] == ',') && *after == ':')
-            return skip_blanks(after + 1);
+            return skip_json_space(after + 1);
     }
     return NULL;
 }
@@ -48,7 +48,7 @@ static void put_character(bt_text *out, unsigned c) {
 
 /* p: behind the quote. The escapes are those of bt_json_str; a surrogate pair becomes two U+FFFD, as
  * no setting needs it. */
-static void put_string(bt_text *out, const char *p) {
+static void put_unescaped_json(bt_text *out, const char *p) {
     static const char escapes[] = "n\nt\tr\rb\bf\f";
     while (*p && *p != '"') {
         if (*p != '\\') {
@@ -81,7 +81,7 @@ static void setting_value(sqlite3_context *c, int n, sqlite3_value **args) {
     if (!v || strncmp(v, "null", 4) == 0) return;
     bt_text_init(&out);
     if (*v == '"')
-        put_string(&out, v + 1);
+        put_unescaped_json(&out, v + 1);
     else
         bt_text_putn(&out, v, strcspn(v, ",} \t\r\n"));
     if (out.failed)

@@ -58,7 +58,7 @@ static void evict(bt_queue *q) {
     q->tail = last;
 }
 
-static void wake(bt_queue *q) {
+static void wake_writer(bt_queue *q) {
     if (q->wake_fd >= 0) {
         uint64_t one = 1;
         /* a full eventfd is awake already */
@@ -84,7 +84,7 @@ void bt_queue_push(bt_queue *q, bt_record *r) {
         q->bytes += weight(r);
         if (q->bytes > q->max_bytes) evict(q);
     }
-    if (q->sleeping) wake(q);
+    if (q->sleeping) wake_writer(q);
     pthread_mutex_unlock(&q->mu);
 }
 
@@ -135,7 +135,7 @@ void bt_queue_requeue(bt_queue *q, bt_record *list) {
 void bt_queue_set(bt_queue *q, bool *flag, bool value) {
     pthread_mutex_lock(&q->mu);
     *flag = value;
-    wake(q);
+    wake_writer(q);
     pthread_mutex_unlock(&q->mu);
 }
 
@@ -171,26 +171,32 @@ uint64_t bt_queue_dropped(bt_queue *q) {
     return n;
 }
 
-static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+static void queue_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     bt_queue_push(ctx, bt_record_ranks(ranks, n));
 }
-static void on_fact(void *ctx, const char *key, const char *value) {
+static void queue_fact(void *ctx, const char *key, const char *value) {
     bt_queue_push(ctx, bt_record_fact(key, value));
 }
-static void on_step(void *ctx, const bt_step_record *r) { bt_queue_push(ctx, bt_record_step(r)); }
-static void on_rows(void *ctx, const bt_row_record *r) { bt_queue_push(ctx, bt_record_rows(r)); }
-static void on_event(void *ctx, const bt_event *e) { bt_queue_push(ctx, bt_record_event(e)); }
-static void on_ckpt(void *ctx, const bt_ckpt_record *c) { bt_queue_push(ctx, bt_record_ckpt(c)); }
+static void queue_step(void *ctx, const bt_step_record *r) {
+    bt_queue_push(ctx, bt_record_step(r));
+}
+static void queue_rows(void *ctx, const bt_row_record *r) { bt_queue_push(ctx, bt_record_rows(r)); }
+static void queue_event(void *ctx, const bt_event *e) { bt_queue_push(ctx, bt_record_event(e)); }
+static void queue_ckpt(void *ctx, const bt_ckpt_record *c) {
+    bt_queue_push(ctx, bt_record_ckpt(c));
+}
 
-static void on_result(void *ctx, const char *json) { bt_queue_push(ctx, bt_record_result(json)); }
+static void queue_result(void *ctx, const char *json) {
+    bt_queue_push(ctx, bt_record_result(json));
+}
 
 void bt_queue_sink(bt_queue *q, bt_sink *out) {
     *out = (bt_sink){.ctx = q,
-                     .ranks = on_ranks,
-                     .fact = on_fact,
-                     .step = on_step,
-                     .rows = on_rows,
-                     .event = on_event,
-                     .checkpoint = on_ckpt,
-                     .result = on_result};
+                     .ranks = queue_ranks,
+                     .fact = queue_fact,
+                     .step = queue_step,
+                     .rows = queue_rows,
+                     .event = queue_event,
+                     .checkpoint = queue_ckpt,
+                     .result = queue_result};
 }

@@ -14,7 +14,7 @@ typedef struct out {
     size_t n;
 } out;
 
-static void put(out *o, const void *p, size_t n) {
+static void put_item_bytes(out *o, const void *p, size_t n) {
     if (o->at) {
         memcpy(o->at + o->n, p, n);
         memset(o->at + o->n + n, 0, -n & 7);
@@ -22,12 +22,12 @@ static void put(out *o, const void *p, size_t n) {
     o->n += n + (-n & 7);
 }
 
-static void put_i64(out *o, int64_t v) { put(o, &v, sizeof v); }
+static void put_i64(out *o, int64_t v) { put_item_bytes(o, &v, sizeof v); }
 
 static void put_str(out *o, const char *s) { /* length + 1, bytes, NUL; 0 for NULL */
     size_t n = s ? strlen(s) + 1 : 0;
     put_i64(o, (int64_t)n);
-    if (n) put(o, s, n);
+    if (n) put_item_bytes(o, s, n);
 }
 
 typedef void (*encode_fn)(out *o, const void *item);
@@ -38,7 +38,7 @@ bt_record *bt_record_empty(const bt_record_head *head) {
     return r;
 }
 
-static bt_record *build(bt_record_head head, encode_fn encode, const void *item) {
+static bt_record *build_record(bt_record_head head, encode_fn encode, const void *item) {
     out o = {NULL, 0};
     encode(&o, item);
     if (o.n > UINT32_MAX) return NULL;
@@ -55,9 +55,9 @@ typedef struct rank_list {
     size_t n;
 } rank_list;
 
-static void encode_ranks(out *o, const void *item) {
+static void encode_rank_infos(out *o, const void *item) {
     const rank_list *l = item;
-    for (size_t i = 0; i < l->n; i++) put(o, &l->ranks[i], sizeof l->ranks[i]);
+    for (size_t i = 0; i < l->n; i++) put_item_bytes(o, &l->ranks[i], sizeof l->ranks[i]);
 }
 
 static void encode_fact(out *o, const void *item) {
@@ -69,18 +69,18 @@ static void encode_fact(out *o, const void *item) {
 static void encode_step(out *o, const void *item) {
     const bt_step_record *r = item;
     put_i64(o, r->wall_us);
-    put(o, r->values, sizeof(double) * BT_MS_COUNT);
+    put_item_bytes(o, r->values, sizeof(double) * BT_MS_COUNT);
     if (r->rank_values && r->n_ranks > 0)
-        put(o, r->rank_values, sizeof(double) * (size_t)r->n_ranks * BT_MR_COUNT);
+        put_item_bytes(o, r->rank_values, sizeof(double) * (size_t)r->n_ranks * BT_MR_COUNT);
 }
 
 /* scope, all values, then the keys row by row */
-static void encode_rows(out *o, const void *item) {
+static void encode_row_record(out *o, const void *item) {
     const bt_row_record *r = item;
     const bt_scope_row *scope = &bt_scopes[r->scope];
     const bt_key *key = r->keys;
     put_i64(o, r->scope);
-    put(o, r->values, sizeof(double) * r->n * (size_t)scope->n);
+    put_item_bytes(o, r->values, sizeof(double) * r->n * (size_t)scope->n);
     for (size_t i = 0; i < r->n; i++) {
         for (int k = 0; k < scope->n_keys; k++, key++) {
             if (scope->key[k].text)
@@ -113,34 +113,34 @@ static void encode_result(out *o, const void *item) { put_str(o, item); }
 
 bt_record *bt_record_ranks(const bt_rank_info *ranks, size_t n) {
     const bt_record_head head = {.kind = BT_REC_RANKS, .step = -1, .rows = (uint32_t)n};
-    return build(head, encode_ranks, &(rank_list){ranks, n});
+    return build_record(head, encode_rank_infos, &(rank_list){ranks, n});
 }
 bt_record *bt_record_fact(const char *key, const char *value) {
     const bt_record_head head = {.kind = BT_REC_FACT, .step = -1};
-    return build(head, encode_fact, (const char *[]){key, value});
+    return build_record(head, encode_fact, (const char *[]){key, value});
 }
 bt_record *bt_record_step(const bt_step_record *r) {
     const bt_record_head head = {.kind = BT_REC_STEP,
                                  .step = r->step,
                                  .rank_rows =
                                      r->rank_values && r->n_ranks > 0 ? (uint32_t)r->n_ranks : 0};
-    return build(head, encode_step, r);
+    return build_record(head, encode_step, r);
 }
 bt_record *bt_record_rows(const bt_row_record *r) {
     const bt_record_head head = {.kind = BT_REC_ROWS, .step = r->step, .rows = (uint32_t)r->n};
-    return build(head, encode_rows, r);
+    return build_record(head, encode_row_record, r);
 }
 bt_record *bt_record_event(const bt_event *e) {
     const bt_record_head head = {.kind = BT_REC_EVENT, .step = e->step < 0 ? -1 : e->step};
-    return build(head, encode_event, e);
+    return build_record(head, encode_event, e);
 }
 bt_record *bt_record_ckpt(const bt_ckpt_record *c) {
     const bt_record_head head = {.kind = BT_REC_CKPT, .step = c->step};
-    return build(head, encode_ckpt, c);
+    return build_record(head, encode_ckpt, c);
 }
 bt_record *bt_record_result(const char *json) {
     const bt_record_head head = {.kind = BT_REC_RESULT, .step = -1};
-    return build(head, encode_result, json);
+    return build_record(head, encode_result, json);
 }
 
 uint32_t bt_record_drop_ranks(bt_record *r) {
@@ -186,13 +186,13 @@ static const char *get_str(in *i) {
     return i->bad ? NULL : s;
 }
 
-static const char *get_text(in *i) { /* a string that may not be NULL */
+static const char *get_required_text(in *i) { /* a string that may not be NULL */
     const char *s = get_str(i);
     if (!s) i->bad = true;
     return s;
 }
 
-static bool ended(const in *i) { return !i->bad && i->left == 0; }
+static bool is_fully_read(const in *i) { return !i->bad && i->left == 0; }
 static bool is_int(int64_t v, int64_t least) { return v >= least && v <= INT32_MAX; }
 
 static bool deliver_ranks(in *i, const bt_record_head *h, const bt_sink *s) {
@@ -212,8 +212,8 @@ static bool deliver_ranks(in *i, const bt_record_head *h, const bt_sink *s) {
 
 static bool deliver_fact(in *i, const bt_record_head *h, const bt_sink *s) {
     (void)h;
-    const char *key = get_text(i), *value = get_str(i);
-    if (!ended(i)) return false;
+    const char *key = get_required_text(i), *value = get_str(i);
+    if (!is_fully_read(i)) return false;
     if (s->fact) s->fact(s->ctx, key, value ? value : "");
     return true;
 }
@@ -224,7 +224,7 @@ static bool deliver_step(in *i, const bt_record_head *h, const bt_sink *s) {
     if (h->rank_rows > INT32_MAX || i->left != (size_t)h->rank_rows * sizeof(double) * BT_MR_COUNT)
         return false;
     r.rank_values = h->rank_rows ? get(i, i->left) : NULL;
-    if (!ended(i) || r.step < 0) return false;
+    if (!is_fully_read(i) || r.step < 0) return false;
     if (s->step) s->step(s->ctx, &r);
     return true;
 }
@@ -234,14 +234,14 @@ static bool read_keys(in *i, const bt_scope_row *scope, uint32_t rows, bt_key *k
     for (uint32_t k = 0; k < rows * (uint32_t)scope->n_keys && !i->bad; k++) {
         bt_key key;
         if (scope->key[k % (uint32_t)scope->n_keys].text) {
-            key.s = get_text(i);
+            key.s = get_required_text(i);
         } else {
             key.i = get_i64(i);
             if (!is_int(key.i, -1)) i->bad = true;
         }
         if (keys) keys[k] = key;
     }
-    return ended(i);
+    return is_fully_read(i);
 }
 
 static bool deliver_rows(in *i, const bt_record_head *h, const bt_sink *s) {
@@ -265,9 +265,10 @@ static bool deliver_rows(in *i, const bt_record_head *h, const bt_sink *s) {
 static bool deliver_event(in *i, const bt_record_head *h, const bt_sink *s) {
     int64_t kind = get_i64(i), rank = get_i64(i), wall = get_i64(i);
     bt_event e = {.kind = (bt_event_kind)kind, .step = h->step, .rank = (int)rank, .wall_us = wall};
-    e.title = get_text(i);
+    e.title = get_required_text(i);
     e.body = get_str(i);
-    if (!ended(i) || kind < 0 || kind >= BT_EVENT_COUNT || !is_int(rank, INT32_MIN)) return false;
+    if (!is_fully_read(i) || kind < 0 || kind >= BT_EVENT_COUNT || !is_int(rank, INT32_MIN))
+        return false;
     if (s->event) s->event(s->ctx, &e);
     return true;
 }
@@ -276,17 +277,17 @@ static bool deliver_ckpt(in *i, const bt_record_head *h, const bt_sink *s) {
     bt_ckpt_record c = {.step = h->step, .wall_us = get_i64(i)};
     c.bytes = get_i64(i);
     c.took_us = get_i64(i);
-    c.path = get_text(i);
+    c.path = get_required_text(i);
     c.hash = get_str(i);
-    if (!ended(i)) return false;
+    if (!is_fully_read(i)) return false;
     if (s->checkpoint) s->checkpoint(s->ctx, &c);
     return true;
 }
 
 static bool deliver_result(in *i, const bt_record_head *h, const bt_sink *s) {
     (void)h;
-    const char *json = get_text(i);
-    if (!ended(i)) return false;
+    const char *json = get_required_text(i);
+    if (!is_fully_read(i)) return false;
     if (s->result) s->result(s->ctx, json);
     return true;
 }

@@ -47,7 +47,7 @@ static uint64_t mixed(uint64_t h, uint64_t w) {
 }
 
 /* FNV-1a over words: detects garbage, not malice */
-static uint64_t sum_of(const entry *e, const unsigned char *data) {
+static uint64_t entry_checksum(const entry *e, const unsigned char *data) {
     uint64_t h = UINT64_C(0xcbf29ce484222325);
     const bt_record_head *r = &e->head;
     const uint64_t head[] = {r->kind | (uint64_t)r->bytes << 32, (uint64_t)r->step,
@@ -61,7 +61,7 @@ static uint64_t sum_of(const entry *e, const unsigned char *data) {
     return h;
 }
 
-static size_t span_of(const entry *e) { return sizeof *e + padded(e->head.bytes); }
+static size_t entry_span(const entry *e) { return sizeof *e + padded(e->head.bytes); }
 
 /* ---- writing ---- */
 
@@ -124,9 +124,9 @@ static entry entry_at(const unsigned char *circle, size_t bytes, uint64_t at) {
     return e;
 }
 
-static uint64_t behind(const unsigned char *circle, size_t bytes, uint64_t at) {
+static uint64_t position_after(const unsigned char *circle, size_t bytes, uint64_t at) {
     entry e = entry_at(circle, bytes, at);
-    return e.head.kind ? at + span_of(&e) : at + (bytes - at % bytes);
+    return e.head.kind ? at + entry_span(&e) : at + (bytes - at % bytes);
 }
 
 void bt_ring_append(bt_ring *r, const bt_record *rec) {
@@ -135,15 +135,15 @@ void bt_ring_append(bt_ring *r, const bt_record *rec) {
     entry e = {.head = rec->head};
     uint64_t head = atomic_load_explicit(&h->head, memory_order_relaxed),
              tail = atomic_load_explicit(&h->tail, memory_order_relaxed);
-    size_t rest = r->bytes - head % r->bytes, need = span_of(&e);
+    size_t rest = r->bytes - head % r->bytes, need = entry_span(&e);
     bool skip = rest < need;
     uint64_t end = head + (skip ? rest : 0) + need;
-    while (end - tail > r->bytes) tail = behind(r->circle, r->bytes, tail);
+    while (end - tail > r->bytes) tail = position_after(r->circle, r->bytes, tail);
     atomic_store_explicit(&h->tail, tail, memory_order_release);
     atomic_thread_fence(memory_order_seq_cst);
     if (skip && rest >= sizeof e) memset(r->circle + head % r->bytes, 0, sizeof e);
     unsigned char *to = r->circle + (end - need) % r->bytes;
-    e.sum = sum_of(&e, rec->data);
+    e.sum = entry_checksum(&e, rec->data);
     memcpy(to + sizeof e, rec->data, rec->head.bytes);
     memcpy(to, &e, sizeof e);
     atomic_store_explicit(&h->head, end, memory_order_release);
@@ -165,7 +165,7 @@ bool bt_ring_left(const char *path) {
 
 /* ---- reading ---- */
 
-static bt_code read_whole(const char *path, unsigned char **out, size_t *n, bt_err *err) {
+static bt_code read_ring_file(const char *path, unsigned char **out, size_t *n, bt_err *err) {
     struct stat st;
     *out = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -197,20 +197,21 @@ static bt_record *copy_of(const entry *e, const unsigned char *data) {
 }
 
 /* stops at the first incomplete record: no record follows it */
-static bt_record *walk(const unsigned char *circle, size_t bytes, uint64_t tail, uint64_t head) {
+static bt_record *walk_ring_entries(const unsigned char *circle, size_t bytes, uint64_t tail,
+                                    uint64_t head) {
     bt_record *list = NULL, **at = &list;
     while (tail < head) {
         entry e = entry_at(circle, bytes, tail);
         if (e.head.kind) {
             size_t from = tail % bytes + sizeof e;
             if (e.head.bytes > bytes || padded(e.head.bytes) > bytes - from ||
-                sum_of(&e, circle + from) != e.sum)
+                entry_checksum(&e, circle + from) != e.sum)
                 break;
             *at = copy_of(&e, circle + from);
             if (!*at) break;
             at = &(*at)->next;
         }
-        tail = behind(circle, bytes, tail);
+        tail = position_after(circle, bytes, tail);
     }
     return list;
 }
@@ -220,7 +221,7 @@ bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *e
     size_t n = 0;
     header h;
     *list = NULL;
-    bt_code code = read_whole(path, &all, &n, err);
+    bt_code code = read_ring_file(path, &all, &n, err);
     if (code == BT_OK) {
         memcpy(&h, all, sizeof h);
         uint64_t head = atomic_load(&h.head), tail = atomic_load(&h.tail);
@@ -229,7 +230,7 @@ bt_code bt_ring_read(const char *path, int *attempt, bt_record **list, bt_err *e
             code = bt_fail(err, BT_FORMAT, "'%s' is not a ring of records of this program", path);
         else {
             *attempt = (int)h.attempt;
-            *list = walk(all + HEADER_BYTES, (size_t)h.bytes, tail, head);
+            *list = walk_ring_entries(all + HEADER_BYTES, (size_t)h.bytes, tail, head);
         }
     }
     free(all);

@@ -89,7 +89,7 @@ int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise) {
     return bt_sql_get(db, "", sql, &value, NULL) == BT_OK ? value : otherwise;
 }
 
-static bt_code make_folders(const char *path, bt_err *err) {
+static bt_code make_database_folders(const char *path, bt_err *err) {
     char dir[BT_PATH_BYTES];
     snprintf(dir, sizeof dir, "%s", path);
     for (char *p = strchr(dir + 1, '/'); p; p = strchr(p + 1, '/')) {
@@ -179,7 +179,7 @@ static bt_code open_with(sqlite3 **out, const char *name, int flags, const char 
 bt_code bt_sql_open_rw(sqlite3 **out, const char *path, bt_err *err) {
     sqlite3 *db = NULL;
     *out = NULL;
-    BT_TRY(make_folders(path, err));
+    BT_TRY(make_database_folders(path, err));
     BT_TRY(check_place(path, true, err));
     BT_TRY(open_with(&db, path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, path, err));
     /* checkpoints only under the lock file */

@@ -17,7 +17,7 @@ static size_t word_length(const char *s) {
     return n;
 }
 
-static bool is_word(const char *s, size_t n, const char *word) {
+static bool is_whole_word(const char *s, size_t n, const char *word) {
     return strlen(word) == n && strncmp(s, word, n) == 0;
 }
 
@@ -47,7 +47,8 @@ static bt_code put_formula(bt_text *out, const bt_derived_row *d, const char *fo
     while (*formula) {
         size_t n = word_length(formula);
         int k = 0;
-        while (k < BT_DERIVED_ARGS && d->arg[k] && !(n && is_word(formula, n, d->arg[k]))) k++;
+        while (k < BT_DERIVED_ARGS && d->arg[k] && !(n && is_whole_word(formula, n, d->arg[k])))
+            k++;
         if (n && k < BT_DERIVED_ARGS && d->arg[k])
             // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): every name has its argument
             BT_TRY(put_arg(out, &arg[k], err));
@@ -77,7 +78,8 @@ static int read_args(const char *s, span *arg, const char **end) {
     return n;
 }
 
-static bt_code put_figure(bt_text *out, const bt_derived_row *d, const char **sql, bt_err *err) {
+static bt_code put_derived_expression(bt_text *out, const bt_derived_row *d, const char **sql,
+                                      bt_err *err) {
     span arg[BT_DERIVED_ARGS];
     const char *end;
     int wanted = 0, n = read_args(*sql + strlen(d->name) + 2, arg, &end);
@@ -102,7 +104,7 @@ static const bt_derived_row *figure_at(const char *brace) {
     size_t n = word_length(brace + 1);
     if (n == 0 || brace[1 + n] != '(') return NULL;
     for (size_t i = 0; i < bt_derived_n; i++)
-        if (is_word(brace + 1, n, bt_derived[i].name)) return &bt_derived[i];
+        if (is_whole_word(brace + 1, n, bt_derived[i].name)) return &bt_derived[i];
     return NULL;
 }
 
@@ -138,7 +140,7 @@ static const struct list {
 
 static const struct list *list_at(const char *brace) {
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        if (is_word(brace + 1, word_length(brace + 1), lists[i].name)) return &lists[i];
+        if (is_whole_word(brace + 1, word_length(brace + 1), lists[i].name)) return &lists[i];
     return NULL;
 }
 
@@ -170,7 +172,7 @@ bt_code bt_sql_expand(bt_text *out, const char *sql, bt_err *err) {
         const bt_derived_row *d = figure_at(sql);
         const struct list *l = list_at(sql);
         if (d)
-            BT_TRY(put_figure(out, d, &sql, err));
+            BT_TRY(put_derived_expression(out, d, &sql, err));
         else if (l)
             BT_TRY(put_list(out, l, &sql, err));
         else

@@ -13,7 +13,7 @@
 
 static const int64_t NAMED_NS = 2000000000; /* the holder is named when the wait is longer */
 
-static bt_code open_file(bt_lock *l, bt_err *err) {
+static bt_code open_lock_file(bt_lock *l, bt_err *err) {
     l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (l->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open lock file '%s'", l->path);
     /* any process that can read the file can lock it; older versions created it with 0644 */
@@ -26,7 +26,7 @@ bt_code bt_lock_open(bt_lock *l, const char *db_path, bt_err *err) {
     if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "localhost");
     snprintf(l->me, sizeof l->me, "pid %ld on %s", (long)getpid(), host);
     snprintf(l->path, sizeof l->path, "%s.lock", db_path);
-    return open_file(l, err);
+    return open_lock_file(l, err);
 }
 
 /* Locks belong to the inode: a lock on a removed or replaced file excludes no process */
@@ -36,7 +36,7 @@ static bool still_the_file(const bt_lock *l) {
            a.st_dev == b.st_dev;
 }
 
-static void sign(const bt_lock *l) {
+static void write_lock_owner(const bt_lock *l) {
     char text[sizeof l->me] = "";
     size_t n = strlen(l->me);
     ssize_t got = pread(l->fd, text, sizeof text - 1, 0);
@@ -56,10 +56,10 @@ bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
     int64_t pause = 100000;
     bool named = false;
     for (;;) {
-        if (l->fd < 0) BT_TRY(open_file(l, err));
+        if (l->fd < 0) BT_TRY(open_lock_file(l, err));
         if (flock(l->fd, LOCK_EX | LOCK_NB) == 0) {
             if (still_the_file(l)) {
-                sign(l);
+                write_lock_owner(l);
                 return BT_OK;
             }
             bt_lock_close(l);

@@ -11,7 +11,7 @@
 #include "store/store.h"
 
 /* removes the last component; "." and "/" end the walk */
-static bool up(char *path) {
+static bool parent_folder(char *path) {
     char *slash = strrchr(path, '/');
     if (!slash) {
         if (strcmp(path, ".") == 0) return false;
@@ -33,7 +33,7 @@ bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) {
     out->sqlite = sqlite3_libversion();
     if ((size_t)snprintf(out->folder, sizeof out->folder, "%s", path) >= sizeof out->folder)
         return bt_fail(err, BT_ARG, "path of the metrics database is too long");
-    while (up(out->folder))
+    while (parent_folder(out->folder))
         if (stat(out->folder, &st) == 0) break;
     if (stat(out->folder, &st) != 0)
         return bt_fail_errno(err, BT_IO, errno, "cannot look at '%s'", out->folder);

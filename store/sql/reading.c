@@ -12,7 +12,7 @@ static int pages_read(sqlite3 *db) {
     return now;
 }
 
-static int look(void *ctx) {
+static int on_sqlite_progress(void *ctx) {
     const bt_sql_reading *r = ctx;
     const double done = (double)(pages_read(r->db) - r->before) / fmax(1, r->pages);
     r->to->fn(r->to->ctx, r->what, fmin(1, done));
@@ -25,7 +25,7 @@ void bt_sql_reading_begin(bt_sql_reading *r, sqlite3 *db, const bt_store_progres
     if (!to || !to->fn) return;
     r->pages = (double)bt_sql_int(db, "PRAGMA page_count", 0);
     r->before = pages_read(db);
-    sqlite3_progress_handler(db, OPS, look, r);
+    sqlite3_progress_handler(db, OPS, on_sqlite_progress, r);
 }
 
 void bt_sql_reading_end(bt_sql_reading *r) { sqlite3_progress_handler(r->db, 0, NULL, NULL); }

@@ -215,8 +215,8 @@ static bt_code add_metric(sqlite3 *db, const char *path, const bt_scope_row *s, 
 }
 
 /* 1, 0, or -1 with err */
-static int has_row(sqlite3 *db, const char *path, sqlite3_stmt *st, const char *a, const char *b,
-                   bt_err *err) {
+static int schema_has_row(sqlite3 *db, const char *path, sqlite3_stmt *st, const char *a,
+                          const char *b, bt_err *err) {
     sqlite3_reset(st);
     sqlite3_bind_text(st, 1, a, -1, SQLITE_STATIC);
     if (b) sqlite3_bind_text(st, 2, b, -1, SQLITE_STATIC);
@@ -236,14 +236,14 @@ static bt_code add_rows(sqlite3 *db, const char *path, bool look_only, int *adde
                               err);
     for (int s = 0; s < BT_SCOPE_COUNT && code == BT_OK; s++) {
         const bt_scope_row *row = &bt_scopes[s];
-        int has = has_row(db, path, scope, row->name, NULL, err);
+        int has = schema_has_row(db, path, scope, row->name, NULL, err);
         *added += has == 0;
         if (has < 0)
             code = err ? err->code : BT_DB;
         else if (!has && !look_only)
             code = add_scope(db, path, row, err);
         for (int i = 0; i < row->n && code == BT_OK; i++) {
-            has = has_row(db, path, metric, row->name, row->metric[i].key, err);
+            has = schema_has_row(db, path, metric, row->name, row->metric[i].key, err);
             *added += has == 0;
             if (has < 0)
                 code = err ? err->code : BT_DB;

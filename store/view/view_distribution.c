@@ -46,7 +46,7 @@ static bt_code list_tensors(bt_view *v, int64_t newest, bt_err *err) {
 }
 
 /* the requested tensor, else the first ternary one, else the first */
-static size_t choose(const bt_view_distribution *d, int layer, const char *tensor) {
+static size_t choose_tensor(const bt_view_distribution *d, int layer, const char *tensor) {
     size_t first = d->n;
     for (size_t i = 0; i < d->n; i++) {
         const bt_view_tensor *t = &d->tensor[i];
@@ -77,14 +77,14 @@ bt_code bt_view_load_distribution(bt_view *v, const bt_view_ask *ask, bt_err *er
     const bt_range_asked range = bt_view_range_asked(ask);
     const bool same = m->distribution_newest == newest &&
                       bt_view_range_same(&m->distribution_range, &range);
-    if (same && d->n > 0 && choose(d, ask->layer, ask->tensor) == d->at) return BT_OK;
+    if (same && d->n > 0 && choose_tensor(d, ask->layer, ask->tensor) == d->at) return BT_OK;
     m->distribution_newest = -2; /* incomplete sample: wait */
     d->n = d->at = 0;
     d->samples = 0;
     if (to < from || newest < 0) return BT_OK;
     BT_TRY(list_tensors(v, newest, err));
     if (d->n == 0) return BT_OK;
-    d->at = choose(d, ask->layer, ask->tensor);
+    d->at = choose_tensor(d, ask->layer, ask->tensor);
     bt_sample_steps sample = {.max = BT_VIEW_SAMPLES};
     BT_TRY(bt_view_samples(v, BT_SCOPE_DISTRIBUTION, from, newest, &sample, err));
     memset(d->weights, 0, sizeof d->weights);

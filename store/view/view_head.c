@@ -37,11 +37,11 @@ static void copy_plain(char *out, size_t size, const char *cell) {
 }
 
 /* settings may be text */
-static double number(const bt_row *r, int i) {
+static double numeric_column(const bt_row *r, int i) {
     return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
 }
 
-static bool on_run(void *ctx, const bt_row *r) {
+static bool head_on_run(void *ctx, const bt_row *r) {
     run_row *x = ctx;
     bt_view_head *h = x->h;
     x->found = true;
@@ -72,11 +72,11 @@ static bool on_config(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0]) return true;
     if (strcmp(r->cells[0], "train.steps") == 0)
-        s->steps = number(r, 1);
+        s->steps = numeric_column(r, 1);
     else if (strcmp(r->cells[0], "train.tokens") == 0)
-        s->tokens = number(r, 1);
+        s->tokens = numeric_column(r, 1);
     else if (strcmp(r->cells[0], "train.batch_tokens") == 0)
-        s->batch_tokens = number(r, 1);
+        s->batch_tokens = numeric_column(r, 1);
     else
         copy_plain(s->m->preset, sizeof s->m->preset, r->cells[1]);
     return true;
@@ -91,15 +91,15 @@ static void take_predicted(bt_predicted *p, const char *key, const char *value) 
             *bt_predicted_part(p, i) = end && end != value && *end == '\0' ? ms : (double)NAN;
 }
 
-static bool on_fact(void *ctx, const bt_row *r) {
+static bool head_on_fact(void *ctx, const bt_row *r) {
     settings *s = ctx;
     if (!r->cells[0]) return true;
     if (strcmp(r->cells[0], "steps_total") == 0)
-        s->fact_steps = number(r, 1);
+        s->fact_steps = numeric_column(r, 1);
     else if (strcmp(r->cells[0], "islands.settings") == 0)
         s->m->hub = true;
     else if (strcmp(r->cells[0], "measured.load") == 0)
-        s->m->measured_load = number(r, 1);
+        s->m->measured_load = numeric_column(r, 1);
     else if (strncmp(r->cells[0], "plan.", 5) == 0)
         take_predicted(&s->m->predicted, r->cells[0] + 5, r->cells[1]);
     else if (strcmp(r->cells[0], "isa") == 0)
@@ -121,7 +121,7 @@ static bt_code attempt_has_steps(bt_view *v, double steps, bool *has, bt_err *er
 }
 
 /* they change with an attempt, not with a step; facts arrive a little after the attempt's row */
-static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
+static bt_code load_head_settings(bt_view *v, double steps, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_head *h = &v->head;
     const char *run = h->run;
@@ -141,7 +141,7 @@ static bt_code load_settings(bt_view *v, double steps, bt_err *err) {
             "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('steps_total', "
             "'params', 'isa', 'islands.settings', 'measured.load') OR run = ?1 AND key BETWEEN "
             "'plan.' AND 'plan.~'",
-            run, NULL, 0, on_fact, &s, err));
+            run, NULL, 0, head_on_fact, &s, err));
         if (isnan(m->predicted.step_ms)) (void)bt_predicted_read("", &m->predicted);
         m->steps_total = (int64_t)(s.fact_steps > 0 ? s.fact_steps
                                    : s.steps > 0    ? s.steps
@@ -193,7 +193,7 @@ static bt_code tail_query(bt_view_impl *m, bt_err *err) {
 
 /* Reads only rows newer than the cached ones. Steps may be recorded every N-th time only, so the
  * range widens until there are enough rows */
-static bt_code load_tail(bt_view *v, tail *t, bt_err *err) {
+static bt_code load_steps_tail(bt_view *v, tail *t, bt_err *err) {
     bt_view_impl *m = v->impl;
     int64_t at = m->at_step;
     bool follows = m->n_tail > 0 && at >= m->tail_to && at - m->tail_to < TAIL;
@@ -231,7 +231,7 @@ static int64_t lost_since(const tail *t, int metric) {
     return i > 0 && i < t->n ? t->row[i].step : -1;
 }
 
-static double mean_of(const tail *t, int metric) {
+static double tail_mean(const tail *t, int metric) {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < t->n; i++)
@@ -252,7 +252,7 @@ static double recent_of(const tail *t, int metric) {
     return bt_median_known(v, now.n);
 }
 
-static double recent_overhead(const tail *t) {
+static double tail_overhead(const tail *t) {
     double share[BT_RECENT_STEPS], time[BT_RECENT_STEPS];
     const tail now = recent_rows(t);
     for (size_t i = 0; i < now.n; i++) {
@@ -279,7 +279,7 @@ static void smooth_loss(bt_view_head *h, const tail *t) {
 }
 
 /* seconds between two instants (since the run began) in which ranks trained: without pauses, stalls and starts */
-static double trained_s(const bt_ledger *l, double from_s, double to_s) {
+static double trained_interval_s(const bt_ledger *l, double from_s, double to_s) {
     double sum = to_s - from_s;
     for (size_t i = l->n; i-- > 0;) {
         const bt_ledger_span *p = &l->span[i];
@@ -294,7 +294,7 @@ static double trained_s(const bt_ledger *l, double from_s, double to_s) {
 }
 
 static double trained_per_step(const bt_ledger *l, const bt_tail_row *a, const bt_tail_row *b) {
-    return trained_s(l, a->time_s, b->time_s) / (double)(b->step - a->step);
+    return trained_interval_s(l, a->time_s, b->time_s) / (double)(b->step - a->step);
 }
 
 /* time left of a run that trains: remaining steps x recent time a step; the error is what the means of eight parts
@@ -321,7 +321,7 @@ static void time_left(bt_view_head *h, const tail *t, const bt_ledger *l) {
 static bt_code from_tail(bt_view *v, bt_err *err) {
     bt_view_head *h = &v->head;
     tail t = {0};
-    bt_code code = load_tail(v, &t, err);
+    bt_code code = load_steps_tail(v, &t, err);
     if (code != BT_OK || t.n == 0) return code;
     double ms[BT_RECENT_STEPS];
     size_t n = 0;
@@ -352,9 +352,9 @@ static bt_code from_tail(bt_view *v, bt_err *err) {
     h->mfu = recent_of(&t, BT_MS_MFU);
     h->tokens_per_s = recent_of(&t, BT_MS_TOKENS_PER_S);
     h->overlap = recent_of(&t, BT_MS_OVERLAP);
-    h->comm_overhead = recent_overhead(&t);
-    h->bytes_wire = mean_of(&now, BT_MS_BYTES_WIRE);
-    h->bytes_logical = mean_of(&now, BT_MS_BYTES_LOGICAL);
+    h->comm_overhead = tail_overhead(&t);
+    h->bytes_wire = tail_mean(&now, BT_MS_BYTES_WIRE);
+    h->bytes_logical = tail_mean(&now, BT_MS_BYTES_LOGICAL);
     h->rss_mib = newest_of(&t, BT_MS_RSS_MAX);
     smooth_loss(h, &t);
     return BT_OK;
@@ -497,12 +497,12 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "SELECT state, ranks, steps, started_s, updated_s, ended_s, host, pid, "
                       "attempts, note, exit_kind, "
                       "dropped, best_val FROM runs WHERE run = ?1",
-                      run, NULL, 0, on_run, &x, err));
+                      run, NULL, 0, head_on_run, &x, err));
     if (!x.found) return bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
     keep_to(v, &x);
     last_attempt last;
     BT_TRY(load_totals(v, &last, err));
-    BT_TRY(load_settings(v, x.steps, err));
+    BT_TRY(load_head_settings(v, x.steps, err));
     if (!ask->now_us) BT_TRY(bt_run_now(m->db, run, &m->now_us, err));
     m->last_s = x.last_s;
     m->ended_s = x.ended_s;

@@ -49,7 +49,7 @@ static void end_step(picture *p) {
 }
 
 /* step, rank, value, wait */
-static bool on_row(void *ctx, const double *col, int n) {
+static bool add_heat_row(void *ctx, const double *col, int n) {
     picture *p = ctx;
     (void)n;
     if ((int64_t)col[0] != p->step) end_step(p);
@@ -62,7 +62,7 @@ static bool on_row(void *ctx, const double *col, int n) {
 }
 
 /* the ranks' means over a block */
-static bool on_block(void *ctx, const bt_block *b) {
+static bool add_heat_block(void *ctx, const bt_block *b) {
     picture *p = ctx;
     end_step(p);
     p->step = b->step0;
@@ -84,7 +84,7 @@ static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
                          .max_steps = p->c->size >= 64 && p->c->size < 4096 ? p->c->size / 4
                                                                             : p->c->size,
                          .ranks = true};
-    bt_code code = bt_blocks_walk(p->v->impl->db, &ask, on_block, p, err);
+    bt_code code = bt_blocks_walk(p->v->impl->db, &ask, add_heat_block, p, err);
     end_step(p);
     return code;
 }
@@ -109,7 +109,7 @@ static bt_code read_columns(picture *p, int64_t from, int64_t to, bt_err *err) {
     for (int64_t a = from; a <= to && code == BT_OK;) {
         int64_t next = all ? to + 1 : (a / c->size + 1) * c->size, last = all ? to : a + part - 1;
         double args[] = {(double)a, (double)(last < to ? last : to)};
-        code = bt_vq_each(p->v->impl, bt_text_str(&sql), p->c->run, args, 2, on_row, p, err);
+        code = bt_vq_each(p->v->impl, bt_text_str(&sql), p->c->run, args, 2, add_heat_row, p, err);
         a = next;
     }
     end_step(p);
@@ -157,8 +157,8 @@ static bool same_heat(const bt_heat_cache *c, const heat_want *w) {
 
 /* Moves the columns that are still in range and reads the new ones. The first column is always
  * whole, so that a view that follows a run equals a fresh one */
-static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to, int columns,
-                       bt_err *err) {
+static bt_code shift_heat_columns(bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to,
+                                  int columns, bt_err *err) {
     int64_t size = column_size(from, to, columns), first_key = from / size,
             gone = first_key - c->first_key;
     size_t stride = (size_t)columns, rows = w->rows;
@@ -194,10 +194,10 @@ static bt_code prepare(bt_heat_cache *c, const heat_want *w, int64_t from, int64
 }
 
 /* newest: last step the run has; columns reach to `to` all the same */
-static bt_code fill(bt_view *v, bt_heat_cache *c, const heat_want *w, int64_t from, int64_t to,
-                    int64_t newest, int columns, bt_err *err) {
+static bt_code fill_heat_columns(bt_view *v, bt_heat_cache *c, const heat_want *w, int64_t from,
+                                 int64_t to, int64_t newest, int columns, bt_err *err) {
     bt_view_impl *m = v->impl;
-    BT_TRY(prepare(c, w, from, to, columns, err));
+    BT_TRY(shift_heat_columns(c, w, from, to, columns, err));
     BT_TRY(BT_GROW(m->heat_work, m->cap_heat_work, 2 * c->rows, err));
     picture p = {.v = v, .c = c, .now = m->heat_work, .work = m->heat_work + c->rows, .step = -1};
     int64_t last = to < newest ? to : newest;
@@ -231,7 +231,7 @@ static double base_at(const bt_heat_cache *b, size_t rows, size_t row, size_t co
 
 /* cells become ratios to the baseline's same steps; steps the baseline does not have are held
  * against its mean */
-static bt_code divide(bt_view *v, bt_err *err) {
+static bt_code divide_by_baseline(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     const bt_heat_cache *b = &m->heat_base;
     BT_TRY(BT_GROW(m->heat_work, m->cap_heat_work, b->rows + b->cols, err));
@@ -260,8 +260,8 @@ static bt_code load_baseline(bt_view *v, const bt_view_ask *ask, int64_t from, i
                    false};
     int64_t newest = bt_whole(x[1], 0) - 1;
     if (w.rows == 0 || w.rows > 65536 || newest < 0) return BT_OK;
-    BT_TRY(fill(v, &v->impl->heat_base, &w, from, to, newest, columns, err));
-    return divide(v, err);
+    BT_TRY(fill_heat_columns(v, &v->impl->heat_base, &w, from, to, newest, columns, err));
+    return divide_by_baseline(v, err);
 }
 
 /* ---- all of it ---- */
@@ -277,7 +277,7 @@ bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     if (to < from || v->ranks.n == 0) return BT_OK;
     heat_want w = {m->run, m->n_attempts, v->ranks.n, ask->heat,
                    values[ask->heat].ratio && !against};
-    BT_TRY(fill(v, c, &w, from, to, to, columns, err));
+    BT_TRY(fill_heat_columns(v, c, &w, from, to, to, columns, err));
     BT_TRY(BT_GROW(m->heat_cell, m->cap_heat_cell, c->rows * c->cols, err));
     BT_TRY(BT_GROW(m->heat_time, m->cap_heat_time, c->cols, err));
     BT_TRY(BT_GROW(m->heat_step, m->cap_heat_step, c->cols, err));

@@ -20,7 +20,7 @@ static bool on_island(void *ctx, const bt_row *r) {
     return true;
 }
 
-static bt_code load_rows(bt_view *v, double step, bt_err *err) {
+static bt_code load_island_rows(bt_view *v, double step, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     /* a rank of the hub's run is an island, by whose name its isa is called */
@@ -59,7 +59,7 @@ static bool on_kind(void *ctx, const bt_row *r) {
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-static void sum_up(bt_view *v) {
+static void sum_island_updates(bt_view *v) {
     bt_view_islands *l = &v->islands;
     double weighted = 0;
     for (size_t i = 0; i < l->n; i++) {
@@ -98,14 +98,14 @@ bt_code bt_view_load_islands(bt_view *v, bt_err *err) {
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_ISLAND, v->head.step, &l->step, err));
     if (l->step < 0) return BT_OK;
     const double step = (double)l->step;
-    BT_TRY(load_rows(v, step, err));
+    BT_TRY(load_island_rows(v, step, err));
     BT_TRY(bt_vq_each(v->impl,
                       "SELECT staleness, updates FROM staleness WHERE run = ?1 AND step = ?2 ORDER "
                       "BY staleness",
                       run, &step, 1, on_staleness, l, err));
     /* the newest sample is from before the end of the hub */
     for (size_t i = 0; i < l->n && !v->head.live; i++) l->island[i].value[BT_MI_TRAINS] = 0;
-    sum_up(v);
+    sum_island_updates(v);
     return BT_OK;
 }
 

@@ -8,7 +8,7 @@
 
 static void state(bt_json *j, bt_run_state s) { bt_json_str(j, "state", bt_run_states[s].name); }
 
-static void head(const bt_view *v, bt_json *j) {
+static void put_head_json(const bt_view *v, bt_json *j) {
     const bt_view_head *h = &v->head;
     bt_json_object(j, "head");
     bt_json_str(j, "run", h->run);
@@ -129,7 +129,7 @@ static void points(bt_json *j, const char *key, const double *v, const int64_t *
     bt_json_end(j, ']');
 }
 
-static void series(const bt_view *v, bt_json *j) {
+static void put_series_json(const bt_view *v, bt_json *j) {
     bt_json_array(j, "series");
     for (int i = 0; i < v->n_series; i++) {
         const bt_view_series *s = &v->series[i];
@@ -238,7 +238,7 @@ static void what_if_worst(const bt_view *v, bt_json *j) {
 }
 
 /* worst first, so that `.stragglers[0]` is the slowest rank */
-static void stragglers(const bt_view_ranks *r, bt_json *j) {
+static void put_stragglers_json(const bt_view_ranks *r, bt_json *j) {
     bt_json_array(j, "stragglers");
     for (size_t i = 0; i < r->n; i++) {
         const bt_view_rank *x = &r->rank[r->order[i]];
@@ -455,7 +455,7 @@ static void event_rows(bt_json *j, const char *key, const bt_view_event *rows, s
     bt_json_end(j, ']');
 }
 
-static void events(const bt_view_events *e, bt_json *j) {
+static void put_events_json(const bt_view_events *e, bt_json *j) {
     bt_json_object(j, "events");
     bt_json_int(j, "total", e->total);
     event_rows(j, "rows", e->event, e->n);
@@ -473,7 +473,7 @@ static void events(const bt_view_events *e, bt_json *j) {
     bt_json_end(j, '}');
 }
 
-static void settings(const bt_view_settings *l, bt_json *j) {
+static void put_settings_json(const bt_view_settings *l, bt_json *j) {
     bt_json_array(j, "settings");
     for (size_t i = 0; i < l->n; i++) {
         bt_json_object(j, NULL);
@@ -529,22 +529,22 @@ static void runs(const bt_view_runs *l, bt_json *j) {
 void bt_view_json(const bt_view *v, unsigned parts, bt_json *j, const char *key) {
     bt_json_object(j, key);
     bt_json_str(j, "schema", "bitrain.view/1");
-    if (parts & BT_VIEW_HEAD) head(v, j);
+    if (parts & BT_VIEW_HEAD) put_head_json(v, j);
     if (parts & BT_VIEW_RANKS) {
-        stragglers(&v->ranks, j);
+        put_stragglers_json(&v->ranks, j);
         what_if_worst(v, j);
         breakdown(v, j);
         system_part(&v->ranks, j);
     }
-    if (parts & BT_VIEW_SERIES) series(v, j);
+    if (parts & BT_VIEW_SERIES) put_series_json(v, j);
     if (parts & BT_VIEW_HEAT) heatmap(&v->heat, j);
     if (parts & BT_VIEW_LAYERS) layers(&v->layers, j);
     if (parts & BT_VIEW_DISTRIBUTION) bt_view_distribution_json(&v->distribution, j);
     if (parts & BT_VIEW_COMM) comm(&v->comm, j);
     if (parts & BT_VIEW_PANEL) bt_view_panel_json(&v->panel, j);
-    if (parts & BT_VIEW_EVENTS) events(&v->events, j);
+    if (parts & BT_VIEW_EVENTS) put_events_json(&v->events, j);
     if (parts & BT_VIEW_ISLANDS) bt_view_islands_json(&v->islands, j);
-    if (parts & BT_VIEW_SETTINGS) settings(&v->settings, j);
+    if (parts & BT_VIEW_SETTINGS) put_settings_json(&v->settings, j);
     if (parts & BT_VIEW_RUNS) runs(&v->runs, j);
     bt_json_end(j, '}');
 }

@@ -273,7 +273,7 @@ typedef struct event_reading {
     bt_code code;
 } event_reading;
 
-static bool on_event(void *ctx, const bt_row *row) {
+static bool add_event_row(void *ctx, const bt_row *row) {
     event_reading *r = ctx;
     bt_view_events *e = &r->v->events;
     r->code = r->marks ? BT_GROW(e->mark, r->v->impl->cap_marks, e->n_marks + 1, r->err)
@@ -371,7 +371,8 @@ static bt_code load_marks(bt_view *v, int max, double until_s, bt_err *err) {
                     "?5 END = 0 ORDER BY seq",
                     err);
     if (code == BT_OK)
-        code = bt_vq_rows(m, bt_text_str(&sql), m->run, args, 1 + MARK_CLASSES, on_event, &r, err);
+        code = bt_vq_rows(m, bt_text_str(&sql), m->run, args, 1 + MARK_CLASSES, add_event_row, &r,
+                          err);
     bt_text_release(&sql);
     return code == BT_OK ? r.code : code;
 }
@@ -396,7 +397,7 @@ bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
                       "SELECT * FROM (SELECT seq, attempt, time_s, step, rank, kind, level, title "
                       "FROM events WHERE run = ?1 AND time_s <= ?3 "
                       "ORDER BY seq DESC LIMIT ?2) ORDER BY seq",
-                      m->run, args, 2, on_event, &r, err));
+                      m->run, args, 2, add_event_row, &r, err));
     if (r.code != BT_OK) return r.code;
     BT_TRY(load_marks(v, ask->max_marks, args[1], err));
     BT_TRY(bt_view_load_texts(v, until_step, err));
@@ -434,7 +435,7 @@ static int read_spark(const char *json, double *out, int max) {
     return n;
 }
 
-static bool on_run(void *ctx, const bt_row *row) {
+static bool add_run_row(void *ctx, const bt_row *row) {
     run_reading *r = ctx;
     bt_view_runs *l = &r->v->runs;
     r->code = BT_GROW(l->run, r->v->impl->cap_runs, l->n + 1, r->err);
@@ -502,6 +503,6 @@ bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
         "step_ms, goodput, comm_overhead, mfu, rss_mib, started_s, "
         "duration_s, updated_s, host, pid, tags, note, attempts, spark, ended_s FROM main.runs "
         "ORDER BY started_s DESC, run LIMIT ?2",
-        NULL, &limit, 1, on_run, &r, err));
+        NULL, &limit, 1, add_run_row, &r, err));
     return r.code == BT_OK ? judge_live(v, r.fixed, err) : r.code;
 }

@@ -110,7 +110,7 @@ typedef struct evaluation_reading {
 } evaluation_reading;
 
 /* the first slot whose sample is not before the step; -1: none */
-static int slot_of(const int64_t *sampled, int64_t step) {
+static int sample_slot(const int64_t *sampled, int64_t step) {
     for (int i = 0; i < BT_VIEW_SAMPLES; i++)
         if (sampled[i] >= 0 && sampled[i] >= step) return i;
     return -1;
@@ -120,7 +120,7 @@ static int slot_of(const int64_t *sampled, int64_t step) {
 static bool on_evaluation(void *ctx, const double *col, int n) {
     const evaluation_reading *r = ctx;
     const int64_t step = bt_whole(col[0], -1);
-    const int slot = slot_of(r->sampled, step);
+    const int slot = sample_slot(r->sampled, step);
     for (int k = 0; k < r->n && 1 + k < n; k++) {
         bt_view_metric *x = &r->metric[k];
         const double v = col[1 + k];

@@ -18,7 +18,7 @@ typedef struct reading {
     bt_code code;
 } reading;
 
-static bool on_row(void *ctx, const double *col, int n) {
+static bool add_rank_step_row(void *ctx, const double *col, int n) {
     reading *r = ctx;
     bt_view_impl *m = r->m;
     r->code = BT_GROW(m->row, m->cap_rows, m->n_rows + 1, r->err);
@@ -41,14 +41,15 @@ static bt_code rank_query(bt_view_impl *m, bt_err *err) {
     return bt_view_sql(&m->rank_sql, &sql, err);
 }
 
-static bt_code read_rows(bt_view *v, int64_t from, int64_t to, bt_err *err) {
+static bt_code read_rank_rows(bt_view *v, int64_t from, int64_t to, bt_err *err) {
     reading r = {v->impl, err, BT_OK};
     double args[] = {(double)from, (double)to};
-    bt_code code = bt_vq_each(v->impl, v->impl->rank_sql, v->impl->run, args, 2, on_row, &r, err);
+    bt_code code = bt_vq_each(v->impl, v->impl->rank_sql, v->impl->run, args, 2, add_rank_step_row,
+                              &r, err);
     return code == BT_OK ? r.code : code;
 }
 
-static void forget(bt_view_impl *m) {
+static void clear_rank_cache(bt_view_impl *m) {
     m->n_rows = m->row_first = m->n_judged = m->judged_first = 0;
 }
 
@@ -65,17 +66,17 @@ bt_code bt_view_rank_window(bt_view *v, int64_t to, int window, bt_err *err) {
     BT_TRY(rank_query(m, err));
     bt_code code = BT_OK;
     if (follows) {
-        if (to > m->row_to) code = read_rows(v, m->row_to + 1, to, err);
+        if (to > m->row_to) code = read_rank_rows(v, m->row_to + 1, to, err);
     } else {
         /* ranks may be sampled every N-th step only */
         for (int64_t width = window; code == BT_OK; width *= 8) {
             int64_t from = to - width + 1 > 0 ? to - width + 1 : 0;
-            forget(m);
-            code = read_rows(v, from, to, err);
+            clear_rank_cache(m);
+            code = read_rank_rows(v, from, to, err);
             if (from == 0 || sampled_steps(m) >= (size_t)(window / 8) || width > 1000000) break;
         }
     }
-    if (code != BT_OK) forget(m);
+    if (code != BT_OK) clear_rank_cache(m);
     m->row_window = window;
     m->row_to = to;
     return code;
@@ -154,7 +155,7 @@ static bool on_rank(void *ctx, const bt_row *row) {
 
 /* The displayed steps may belong to an older attempt. The identities are complete once all ranks
  * have reported */
-static bt_code name_ranks(bt_view *v, bt_err *err) {
+static bt_code load_rank_names(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
     const char *run = m->run;
@@ -182,7 +183,7 @@ static bt_code name_ranks(bt_view *v, bt_err *err) {
 
 /* ---- steps ----------------------------------------------------------------------------------- */
 
-static double known(double x) { return isnan(x) ? 0 : x; }
+static double zero_if_nan(double x) { return isnan(x) ? 0 : x; }
 static double busy_of(const bt_rank_row *r) {
     return bt_derived_busy(r->v[BT_MR_STEP_TIME], r->v[BT_MR_WAIT]);
 }
@@ -194,8 +195,8 @@ static bt_phase phase_at_fault(const bt_rank_row *row, const bt_rank_row *rows, 
     double most = 0;
     for (int p = 0; p < BT_PHASE_COUNT; p++) {
         if (p == BT_PH_WAIT) continue;
-        for (size_t i = 0; i < n; i++) work[i] = known(rows[i].v[bt_phases[p].metric]);
-        double excess = known(row->v[bt_phases[p].metric]) - bt_lower_median(work, n);
+        for (size_t i = 0; i < n; i++) work[i] = zero_if_nan(rows[i].v[bt_phases[p].metric]);
+        double excess = zero_if_nan(row->v[bt_phases[p].metric]) - bt_lower_median(work, n);
         if (excess > most) most = excess, worst = (bt_phase)p;
     }
     return worst;
@@ -217,7 +218,7 @@ static void blame_step(bt_judged *j, const bt_rank_row *rows, size_t n, double *
     size_t last = 0;
     double least = INFINITY, second = INFINITY;
     for (size_t i = 0; i < n; i++) {
-        double w = known(rows[i].v[BT_MR_WAIT]);
+        double w = zero_if_nan(rows[i].v[BT_MR_WAIT]);
         if (w < least || (w <= least && rows[i].busy > rows[last].busy))
             second = least, least = w, last = i;
         else
@@ -252,15 +253,16 @@ static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
 static void judge_step(bt_judged *j, bt_rank_row *rows, size_t n, double *work) {
     *j = (bt_judged){.step = rows[0].step, .rows = n, .blamed = -1, .fault = BT_PHASE_COUNT};
     for (size_t i = 0; i < n; i++) {
-        double wait = known(rows[i].v[BT_MR_WAIT]), step = known(rows[i].v[BT_MR_STEP_TIME]);
+        double wait = zero_if_nan(rows[i].v[BT_MR_WAIT]),
+               step = zero_if_nan(rows[i].v[BT_MR_STEP_TIME]);
         rows[i].busy = busy_of(&rows[i]);
         j->slowest = fmax(j->slowest, step);
         j->skew = fmax(j->skew, wait);
         j->mean_ms += step / (double)n;
         for (int p = 0; p < BT_PHASE_COUNT; p++)
-            j->phase_ms[p] += known(rows[i].v[bt_phases[p].metric]) / (double)n;
+            j->phase_ms[p] += zero_if_nan(rows[i].v[bt_phases[p].metric]) / (double)n;
     }
-    for (size_t i = 0; i < n; i++) rows[i].late = j->skew - known(rows[i].v[BT_MR_WAIT]);
+    for (size_t i = 0; i < n; i++) rows[i].late = j->skew - zero_if_nan(rows[i].v[BT_MR_WAIT]);
     blame_step(j, rows, n, work);
     what_if_step(rows, n, work);
 }
@@ -318,7 +320,7 @@ static void group_release(grouped *g) {
     free(g->start);
 }
 
-static size_t column_of(const grouped *g, int rank, int metric, double *out) {
+static size_t rank_metric_column(const grouped *g, int rank, int metric, double *out) {
     size_t n = 0;
     for (size_t i = g->start[rank]; i < g->start[rank + 1]; i++) {
         double x = g->row[i]->v[metric];
@@ -350,18 +352,18 @@ static void mean_of_all(const grouped *g, bt_view_rank *k) {
 
 static void measure_rank(const grouped *m, bt_view_rank *k, double *work) {
     mean_of_all(m, k);
-    size_t n = column_of(m, k->rank, BT_MR_STEP_TIME, work);
+    size_t n = rank_metric_column(m, k->rank, BT_MR_STEP_TIME, work);
     k->n = n;
     bt_sort_doubles(work, n);
     k->step_p50_ms = bt_quantile(work, n, 0.50);
     k->step_p95_ms = bt_quantile(work, n, 0.95);
     k->step_p99_ms = bt_quantile(work, n, 0.99);
     k->step_max_ms = n ? work[n - 1] : NAN;
-    n = column_of(m, k->rank, BT_MR_WAIT, work);
+    n = rank_metric_column(m, k->rank, BT_MR_WAIT, work);
     k->wait_p50_ms = bt_lower_median(work, n);
     n = busy_column(m, k->rank, INT64_MIN, INT64_MAX, work);
     k->busy_p50_ms = bt_lower_median(work, n);
-    n = column_of(m, k->rank, BT_MR_RSS, work);
+    n = rank_metric_column(m, k->rank, BT_MR_RSS, work);
     for (size_t j = 0; j < n; j++) k->rss_peak_mib = fmax(k->rss_peak_mib, work[j]);
     k->cpu_frac = bt_derived_cpu_share(k->mean[BT_MR_CPU], k->mean[BT_MR_STEP_TIME], k->threads);
 }
@@ -410,8 +412,8 @@ static int by_blame(const void *a, const void *b, void *ctx) {
     const bt_view_rank *x = &r->rank[*(const int *)a], *y = &r->rank[*(const int *)b];
     bool x_late = late_now(x), y_late = late_now(y);
     if (x_late != y_late) return y_late - x_late;
-    double d = known(y->lost_s) - known(x->lost_s),
-           e = known(y->busy_p50_ms) - known(x->busy_p50_ms);
+    double d = zero_if_nan(y->lost_s) - zero_if_nan(x->lost_s),
+           e = zero_if_nan(y->busy_p50_ms) - zero_if_nan(x->busy_p50_ms);
     return d > 0 ? 1 : d < 0 ? -1 : e > 0 ? 1 : e < 0 ? -1 : x->rank - y->rank;
 }
 
@@ -450,7 +452,7 @@ static void compare_ranks(bt_view_ranks *r, const tally *t, double *work) {
     }
 }
 
-static void say(bt_view_rank *x) {
+static void describe_rank(bt_view_rank *x) {
     char phase[64] = "", since[48] = "";
     if (x->fault < BT_PHASE_COUNT)
         snprintf(phase, sizeof phase, "; %.0f %% of its delay %s in %s", 100 * x->fault_frac,
@@ -482,7 +484,7 @@ static void say(bt_view_rank *x) {
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static void sum_up(bt_view *v, tally *t) {
+static void sum_up_ranks(bt_view *v, tally *t) {
     const bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
     double step_sum = 0;
@@ -518,7 +520,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
     if (code == BT_OK) {
         double *work = m->work, *median = m->work + rows + r->n;
         int64_t block_step[BLOCKS];
-        sum_up(v, t);
+        sum_up_ranks(v, t);
         for (size_t k = 0; k < r->n; k++) measure_rank(&g, &r->rank[k], work);
         if (r->n > 1) measure_arrivals(v, &g, work);
         compare_ranks(r, t, work);
@@ -526,7 +528,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
         bt_view_verdicts(r, median, block_step, blocks);
         bt_view_crowded(r, !v->head.live || m->at_step < m->newest_step);
         qsort_r(r->order, r->n, sizeof *r->order, by_blame, r);
-        for (size_t k = 0; k < r->n; k++) say(&r->rank[k]);
+        for (size_t k = 0; k < r->n; k++) describe_rank(&r->rank[k]);
     }
     free(t);
     group_release(&g);
@@ -547,9 +549,9 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     r->tokens_per_s = v->head.tokens_per_s;
     for (int i = 0; i < BT_MR_COUNT; i++) r->median[i] = NAN;
     for (int p = 0; p < BT_PHASE_COUNT; p++) r->phase_ms[p] = NAN;
-    BT_TRY(name_ranks(v, err));
+    BT_TRY(load_rank_names(v, err));
     if (m->at_step < 0)
-        forget(m);
+        clear_rank_cache(m);
     else
         BT_TRY(bt_view_rank_window(v, m->at_step, window, err));
     for (size_t i = m->row_first; i < m->n_rows; i++)

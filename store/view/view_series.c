@@ -130,7 +130,7 @@ static bt_bucket *bucket_for(reading *r, int64_t step) {
 }
 
 /* columns: step, tokens, time_s, step_ms, bytes_wire, then the metrics */
-static bool on_row(void *ctx, const double *col, int n) {
+static bool add_series_row(void *ctx, const double *col, int n) {
     reading *r = ctx;
     bt_stream *s = r->s;
     int64_t step = (int64_t)col[0];
@@ -171,7 +171,7 @@ static bt_code stream_query(bt_stream *s, bt_err *err) {
 }
 
 /* many steps at once, from the summaries the writer made: as exact as their rows */
-static bool on_block(void *ctx, const bt_block *k) {
+static bool add_series_block(void *ctx, const bt_block *k) {
     reading *r = ctx;
     bt_stream *s = r->s;
     if (s->rank >= k->n_ranks) return true;
@@ -216,14 +216,14 @@ static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) 
     r.created_us = created_s * 1e6;
     /* the smallest blocks contain only means of ranks */
     if (s->rank >= 0 && s->size < 256) s->exact = false;
-    bt_code code = bt_blocks_walk(v->impl->db, &ask, on_block, &r, err);
+    bt_code code = bt_blocks_walk(v->impl->db, &ask, add_series_block, &r, err);
     if (code == BT_OK) code = r.code;
     if (code == BT_OK) s->next = to + 1;
     return code;
 }
 
 /* reads steps next..to; from a long stretch in narrow buckets only the beginning of each */
-static bt_code stream_read(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
+static bt_code read_metric_stream(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     if (to < s->next) return BT_OK;
     if (to - s->next >= LONG_STRETCH && s->size >= 16) return stream_blocks(v, s, to, err);
     BT_TRY(stream_query(s, err));
@@ -240,7 +240,8 @@ static bt_code stream_read(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
         int64_t end = part == s->size ? to : (a / s->size + 1) * s->size - 1,
                 last = part == s->size ? to : a + part - 1;
         double args[] = {(double)a, (double)(last < to ? last : to), (double)s->rank};
-        code = bt_vq_each(v->impl, s->sql, s->run, args, s->rank < 0 ? 2 : 3, on_row, &r, err);
+        code = bt_vq_each(v->impl, s->sql, s->run, args, s->rank < 0 ? 2 : 3, add_series_row, &r,
+                          err);
         if (code == BT_OK) code = r.code;
         a = end + 1;
     }
@@ -306,7 +307,7 @@ static bt_code stream_for(bt_view *v, const bt_stream *want, int64_t from, int64
     drop_before(s, from);
     s->from = from;
     *out = s;
-    return stream_read(v, s, to, err);
+    return read_metric_stream(v, s, to, err);
 }
 
 /* ---- into the public arrays ------------------------------------------------------------------ */

@@ -15,7 +15,7 @@ typedef struct step_reading {
     bt_code code;
 } step_reading;
 
-static bool on_step(void *ctx, const double *col, int n) {
+static bool add_end_step(void *ctx, const double *col, int n) {
     step_reading *r = ctx;
     (void)n;
     r->code = BT_GROW(r->m->work, r->m->cap_work, r->n + 1, r->err);
@@ -29,7 +29,7 @@ bt_code bt_view_evaluated_steps(bt_view *v, const char *run, size_t *n, bt_err *
     BT_TRY(bt_vq_each(v->impl,
                       "SELECT DISTINCT step FROM events WHERE run = ?1 AND kind = 'evaluation' AND "
                       "step >= 0 ORDER BY step",
-                      run, NULL, 0, on_step, &r, err));
+                      run, NULL, 0, add_end_step, &r, err));
     *n = r.n;
     return r.code;
 }

@@ -36,8 +36,9 @@ static bt_code statement(bt_view_impl *m, const char *sql, sqlite3_stmt **out, b
     return BT_OK;
 }
 
-static bt_code begin(bt_view_impl *m, const char *sql, const char *run, const double *args,
-                     int n_args, sqlite3_stmt **out, int *n, bt_err *err) {
+static bt_code begin_view_query(bt_view_impl *m, const char *sql, const char *run,
+                                const double *args, int n_args, sqlite3_stmt **out, int *n,
+                                bt_err *err) {
     BT_TRY(statement(m, sql, out, err));
     if (run) sqlite3_bind_text(*out, 1, run, -1, SQLITE_STATIC);
     for (int i = 0; i < n_args; i++) {
@@ -52,7 +53,7 @@ static bt_code begin(bt_view_impl *m, const char *sql, const char *run, const do
 }
 
 /* a reset ends the read transaction: nothing is held between loads */
-static bt_code finish(bt_view_impl *m, sqlite3_stmt *st, int rc, bt_err *err) {
+static bt_code finish_view_query(bt_view_impl *m, sqlite3_stmt *st, int rc, bt_err *err) {
     bt_code code = rc == SQLITE_DONE
                        ? BT_OK
                        : bt_sql_fail(bt_db_handle(m->db), rc, bt_db_path(m->db), "read", err);
@@ -70,14 +71,14 @@ bt_code bt_vq_each(bt_view_impl *m, const char *sql, const char *run, const doub
     sqlite3_stmt *st = NULL;
     double col[BT_VQ_COLUMNS];
     int n, rc;
-    BT_TRY(begin(m, sql, run, args, n_args, &st, &n, err));
+    BT_TRY(begin_view_query(m, sql, run, args, n_args, &st, &n, err));
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         for (int i = 0; i < n; i++) col[i] = number_at(st, i, sqlite3_column_type(st, i));
         if (fn(ctx, col, n)) continue;
         rc = SQLITE_DONE;
         break;
     }
-    return finish(m, st, rc, err);
+    return finish_view_query(m, st, rc, err);
 }
 
 bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const double *args,
@@ -86,7 +87,7 @@ bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const doub
     const char *cell[BT_VQ_COLUMNS];
     double num[BT_VQ_COLUMNS];
     int n, rc;
-    BT_TRY(begin(m, sql, run, args, n_args, &st, &n, err));
+    BT_TRY(begin_view_query(m, sql, run, args, n_args, &st, &n, err));
     const bt_row row = {.n = n, .cells = cell, .nums = num};
     while ((rc = sqlite3_step(st)) == SQLITE_ROW) {
         for (int i = 0; i < n; i++) {
@@ -98,7 +99,7 @@ bt_code bt_vq_rows(bt_view_impl *m, const char *sql, const char *run, const doub
         rc = SQLITE_DONE;
         break;
     }
-    return finish(m, st, rc, err);
+    return finish_view_query(m, st, rc, err);
 }
 
 typedef struct one_row {

@@ -13,11 +13,11 @@
 /* ---- cache between two loads ----------------------------------------------------------------- */
 
 /* settings may be text */
-static double number_of(const bt_row *r, int i) {
+static double numeric_setting(const bt_row *r, int i) {
     return r->cells[i] ? strtod(r->cells[i], NULL) : r->nums[i];
 }
 
-static bool on_setting(void *ctx, const bt_row *r) {
+static bool summary_on_setting(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const char *key = r->cells[0] ? r->cells[0] : "", *value = r->cells[1] ? r->cells[1] : "";
     if (strcmp(key, "model.preset") == 0) bt_text_plain(s->preset, sizeof s->preset, value);
@@ -26,24 +26,24 @@ static bool on_setting(void *ctx, const bt_row *r) {
         bt_text_plain(s->data, sizeof s->data, value);
     }
     if (strcmp(key, "optim.schedule") == 0) bt_text_plain(s->schedule, sizeof s->schedule, value);
-    if (strcmp(key, "optim.lr") == 0) s->lr = number_of(r, 1);
-    if (strcmp(key, "model.seq_len") == 0) s->seq_len = number_of(r, 1);
-    if (strcmp(key, "mesh.zero") == 0) s->zero = number_of(r, 1);
-    if (strcmp(key, "parallel.virtual_stages") == 0) s->virtual_stages = number_of(r, 1);
-    if (strcmp(key, "train.batch_tokens") == 0) s->batch_tokens = number_of(r, 1);
+    if (strcmp(key, "optim.lr") == 0) s->lr = numeric_setting(r, 1);
+    if (strcmp(key, "model.seq_len") == 0) s->seq_len = numeric_setting(r, 1);
+    if (strcmp(key, "mesh.zero") == 0) s->zero = numeric_setting(r, 1);
+    if (strcmp(key, "parallel.virtual_stages") == 0) s->virtual_stages = numeric_setting(r, 1);
+    if (strcmp(key, "train.batch_tokens") == 0) s->batch_tokens = numeric_setting(r, 1);
     return true;
 }
 
-static bool on_fact(void *ctx, const bt_row *r) {
+static bool summary_on_fact(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const char *key = r->cells[0] ? r->cells[0] : "";
-    if (strcmp(key, "data.tokens") == 0) s->data_tokens = number_of(r, 1);
-    if (strcmp(key, "data.epoch_tokens") == 0) s->epoch_tokens = number_of(r, 1);
-    if (strcmp(key, "batch_tokens") == 0) s->batch_tokens = number_of(r, 1);
+    if (strcmp(key, "data.tokens") == 0) s->data_tokens = numeric_setting(r, 1);
+    if (strcmp(key, "data.epoch_tokens") == 0) s->epoch_tokens = numeric_setting(r, 1);
+    if (strcmp(key, "batch_tokens") == 0) s->batch_tokens = numeric_setting(r, 1);
     return true;
 }
 
-static bool on_event(void *ctx, const bt_row *r) {
+static bool summary_on_event(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     const bt_event_kind kind = r->cells[0] ? bt_event_find(r->cells[0]) : BT_EVENT_COUNT;
     char *text = kind == BT_EVENT_FAILURE   ? s->failure
@@ -66,7 +66,7 @@ static bool on_new_peak(void *ctx, const bt_row *r) {
     return false;
 }
 
-static bool on_attempt(void *ctx, const bt_row *r) {
+static bool summary_on_attempt(void *ctx, const bt_row *r) {
     bt_summary *s = ctx;
     bt_text_plain(s->reason, sizeof s->reason, r->cells[0] ? r->cells[0] : "");
     s->pid = (int)bt_whole(r->nums[1], 0);
@@ -84,11 +84,11 @@ static bt_code load_constants(bt_view *v, bt_summary *s, bt_err *err) {
                       "'data.path', 'optim.schedule', 'optim.lr', 'model.seq_len', 'mesh.zero', "
                       "'parallel.virtual_stages', "
                       "'train.batch_tokens')",
-                      run, NULL, 0, on_setting, s, err));
+                      run, NULL, 0, summary_on_setting, s, err));
     BT_TRY(bt_vq_rows(m,
                       "SELECT key, value FROM facts WHERE run = ?1 AND key IN ('data.tokens', "
                       "'data.epoch_tokens', 'batch_tokens')",
-                      run, NULL, 0, on_fact, s, err));
+                      run, NULL, 0, summary_on_fact, s, err));
     s->whole = m->newest_step >= 0;
     return BT_OK;
 }
@@ -106,7 +106,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
         "SELECT kind, title, time_s FROM events WHERE run = ?1 AND seq IN (SELECT "
         "max(seq) FROM events WHERE run = ?1 AND (kind IN ('failure', 'stalled') OR (kind = "
         "'control' AND (title GLOB 'pause *' OR title GLOB 'stop *'))) GROUP BY kind)",
-        run, NULL, 0, on_event, s, err));
+        run, NULL, 0, summary_on_event, s, err));
     s->lr_peak = NAN;
     BT_TRY(bt_vq_rows(m,
                       "SELECT title FROM events WHERE run = ?1 AND kind = 'control' AND (title "
@@ -114,7 +114,7 @@ static bt_code load_events(bt_view *v, bt_summary *s, bt_err *err) {
                       "peak is *') ORDER BY seq DESC LIMIT 1",
                       run, NULL, 0, on_new_peak, s, err));
     BT_TRY(bt_vq_rows(m, "SELECT reason, pid FROM attempts WHERE run = ?1 ORDER BY attempt", run,
-                      NULL, 0, on_attempt, s, err));
+                      NULL, 0, summary_on_attempt, s, err));
     BT_TRY(bt_vq_row(m, "SELECT best_val_step FROM runs WHERE run = ?1", run, NULL, 0, x, 1, err));
     s->best_val_step = bt_whole(x[0], -1);
     BT_TRY(bt_vq_row(
@@ -432,7 +432,7 @@ static void tell_restarted(bt_view *v, const bt_summary *s) {
     phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : s->reason);
 }
 
-static void tell(bt_view *v, const bt_summary *s) {
+static void compose_summary(bt_view *v, const bt_summary *s) {
     bt_view_head *h = &v->head;
     h->trouble = (bt_view_trouble){.any = true,
                                    .level = BT_EV_INFO,
@@ -471,7 +471,7 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     rate_chip(h, s);
     batch_chip(h, s);
     bt_view_remark(h);
-    tell(v, s);
+    compose_summary(v, s);
     return BT_OK;
 }
 
@@ -483,7 +483,7 @@ typedef struct settings_reading {
     bt_code code;
 } settings_reading;
 
-static bool on_row(void *ctx, const bt_row *r) {
+static bool summary_on_row(void *ctx, const bt_row *r) {
     settings_reading *x = ctx;
     bt_view_settings *l = &x->v->settings;
     char number[32] = "";
@@ -515,10 +515,10 @@ bt_code bt_view_load_settings(bt_view *v, bt_err *err) {
     BT_TRY(bt_vq_rows(m,
                       "SELECT key, value, coalesce(nullif(place, ''), origin) FROM configs WHERE "
                       "run = ?1",
-                      run, NULL, 0, on_row, &x, err));
+                      run, NULL, 0, summary_on_row, &x, err));
     if (x.code == BT_OK)
         BT_TRY(bt_vq_rows(m, "SELECT key, value, 'fact' FROM facts WHERE run = ?1 ORDER BY key",
-                          run, NULL, 0, on_row, &x, err));
+                          run, NULL, 0, summary_on_row, &x, err));
     if (x.code != BT_OK) return x.code;
     snprintf(m->settings_of, sizeof m->settings_of, "%s", run);
     m->settings_attempt = v->head.n_attempts;

@@ -15,7 +15,7 @@ enum { IN_A_ROW = 3 };
  * speed is slow for its own reasons */
 #define OWN_FAULT 0.75
 
-static double best_of(const double *median, size_t n) {
+static double best_median(const double *median, size_t n) {
     double best = INFINITY;
     for (size_t k = 0; k < n; k++)
         if (median[k] > 0) best = fmin(best, median[k]);
@@ -23,13 +23,14 @@ static double best_of(const double *median, size_t n) {
 }
 
 /* scores of one rank per block: 1 = as good as the best rank of that block */
-static void judge(bt_view_rank *x, size_t k, const double *median, const int64_t *block_step,
-                  size_t blocks, size_t n) {
+static void classify_rank(bt_view_rank *x, size_t k, const double *median,
+                          const int64_t *block_step, size_t blocks, size_t n) {
     size_t late = 0, run = 0;
     double own_best = INFINITY;
     int64_t since = -1;
     for (size_t b = 0; b < blocks; b++) {
-        double own = median[b * n + k], score = own > 0 ? best_of(median + b * n, n) / own : NAN;
+        double own = median[b * n + k],
+               score = own > 0 ? best_median(median + b * n, n) / own : NAN;
         if (own > 0) own_best = fmin(own_best, own);
         if (score < LATE) {
             if (run == 0) since = block_step[b];
@@ -106,6 +107,7 @@ void bt_view_crowded(bt_view_ranks *r, bool over) {
 
 void bt_view_verdicts(bt_view_ranks *r, const double *busy_median, const int64_t *block_step,
                       size_t blocks) {
-    for (size_t k = 0; k < r->n; k++) judge(&r->rank[k], k, busy_median, block_step, blocks, r->n);
+    for (size_t k = 0; k < r->n; k++)
+        classify_rank(&r->rank[k], k, busy_median, block_step, blocks, r->n);
     node_wide(r);
 }

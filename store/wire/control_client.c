@@ -51,13 +51,13 @@ void bt_control_unword(char *out, size_t size, const char *word) {
     out[n] = '\0';
 }
 
-static bool is_blank(const char *text) { return text[strspn(text, " \t\r\n")] == '\0'; }
+static bool is_blank_text(const char *text) { return text[strspn(text, " \t\r\n")] == '\0'; }
 
 bt_code bt_control_line(char *out, size_t size, const char *verb, const char *value,
                         const char *who, bt_err *err) {
     char word[3 * BT_PROMPT_MAX + 8];
     if (value && bt_verb_find(verb) == BT_VERB_SAMPLE) {
-        if (is_blank(value)) return bt_fail(err, BT_ARG, "the prompt is empty");
+        if (is_blank_text(value)) return bt_fail(err, BT_ARG, "the prompt is empty");
         if (strlen(value) > BT_PROMPT_MAX)
             return bt_fail(err, BT_ARG, "the prompt has %zu bytes, at most %d are possible",
                            strlen(value), BT_PROMPT_MAX);
@@ -91,7 +91,7 @@ static bool take_record(void *ctx, const bt_row *row) {
     return false;
 }
 
-static bt_code read_record(bt_db *db, const char *name, record *r, bt_err *err) {
+static bt_code read_run_record(bt_db *db, const char *name, record *r, bt_err *err) {
     *r = (record){0};
     return bt_db_query(
         db,
@@ -156,8 +156,8 @@ static bt_code not_live(bt_db *db, const char *name, const record *r, bt_err *er
     return BT_BUSY;
 }
 
-static bt_code find(bt_db *db, const char *name, const record *r, char path[PATH_MAX],
-                    bt_err *err) {
+static bt_code find_control_socket(bt_db *db, const char *name, const record *r,
+                                   char path[PATH_MAX], bt_err *err) {
     char file[PATH_MAX + 16];
     snprintf(file, sizeof file, "%s/control", r->out);
     FILE *f = r->out[0] ? fopen(file, "re") : NULL;
@@ -172,7 +172,7 @@ static bt_code find(bt_db *db, const char *name, const record *r, char path[PATH
 
 /* ---- the exchange ---------------------------------------------------------------------------- */
 
-static bt_code wait_for(int fd, short what, int64_t until, const char *path, bt_err *err) {
+static bt_code wait_for_socket(int fd, short what, int64_t until, const char *path, bt_err *err) {
     for (;;) {
         int64_t left = until - bt_now_ns();
         struct pollfd p = {fd, what, 0};
@@ -183,18 +183,18 @@ static bt_code wait_for(int fd, short what, int64_t until, const char *path, bt_
     }
 }
 
-static bt_code exchange(int fd, const char *path, const char *request, char *line, size_t size,
-                        bt_err *err) {
+static bt_code exchange_line(int fd, const char *path, const char *request, char *line, size_t size,
+                             bt_err *err) {
     const int64_t until = bt_now_ns() + PATIENCE_NS;
     char out[BT_CONTROL_LINE];
     int n = snprintf(out, sizeof out, "%s\n", request);
     if (n < 0 || n >= (int)sizeof out || strchr(request, '\n'))
         return bt_fail(err, BT_ARG, "the request is too long or has more than one line");
-    BT_TRY(wait_for(fd, POLLOUT, until, path, err));
+    BT_TRY(wait_for_socket(fd, POLLOUT, until, path, err));
     if (send(fd, out, (size_t)n, MSG_NOSIGNAL) != n)
         return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", path);
     for (size_t at = 0; at + 1 < size;) {
-        BT_TRY(wait_for(fd, POLLIN, until, path, err));
+        BT_TRY(wait_for_socket(fd, POLLIN, until, path, err));
         ssize_t k = recv(fd, line + at, size - 1 - at, 0);
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0)
@@ -213,7 +213,8 @@ static bt_code exchange(int fd, const char *path, const char *request, char *lin
 }
 
 /* BT_NOTFOUND: no process listens on the socket */
-static bt_code ask(const char *path, const char *request, char *line, size_t size, bt_err *err) {
+static bt_code connect_and_exchange(const char *path, const char *request, char *line, size_t size,
+                                    bt_err *err) {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof a.sun_path)
         return bt_fail(err, BT_ARG, "socket path '%s' is too long", path);
@@ -222,7 +223,7 @@ static bt_code ask(const char *path, const char *request, char *line, size_t siz
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create a socket");
     bt_code code;
     if (connect(fd, (const struct sockaddr *)&a, sizeof a) == 0)
-        code = exchange(fd, path, request, line, size, err);
+        code = exchange_line(fd, path, request, line, size, err);
     else if (errno == ENOENT || errno == ECONNREFUSED)
         code = bt_fail(err, BT_NOTFOUND, "the run is not live: no process listens at '%s'", path);
     else
@@ -231,7 +232,7 @@ static bt_code ask(const char *path, const char *request, char *line, size_t siz
     return code;
 }
 
-static bt_code judge(const char *line, char *reply, size_t size, bt_err *err) {
+static bt_code parse_reply_line(const char *line, char *reply, size_t size, bt_err *err) {
     int refused = 0, at = 0;
     if (strncmp(line, "ok", 2) == 0 && (line[2] == ' ' || line[2] == '\0')) {
         snprintf(reply, size, "%s", line[2] ? line + 3 : "");
@@ -246,10 +247,10 @@ static bt_code judge(const char *line, char *reply, size_t size, bt_err *err) {
 bt_code bt_control_call(const char *path, const char *request, char *reply, size_t size,
                         bt_err *err) {
     char line[ANSWER_BYTES];
-    const bt_code code = ask(path, request, line, sizeof line, err);
+    const bt_code code = connect_and_exchange(path, request, line, sizeof line, err);
     if (code == BT_NOTFOUND && err) err->code = BT_BUSY;
     if (code != BT_OK) return code == BT_NOTFOUND ? BT_BUSY : code;
-    return judge(line, reply, size, err);
+    return parse_reply_line(line, reply, size, err);
 }
 
 bt_code bt_control_request(bt_db *db, const char *run, const char *request, char *reply,
@@ -257,11 +258,11 @@ bt_code bt_control_request(bt_db *db, const char *run, const char *request, char
     char name[BT_NAME_MAX], path[PATH_MAX], line[ANSWER_BYTES];
     record r;
     BT_TRY(bt_db_run(db, run, name, err));
-    BT_TRY(read_record(db, name, &r, err));
-    BT_TRY(find(db, name, &r, path, err));
-    const bt_code code = ask(path, request, line, sizeof line, err);
+    BT_TRY(read_run_record(db, name, &r, err));
+    BT_TRY(find_control_socket(db, name, &r, path, err));
+    const bt_code code = connect_and_exchange(path, request, line, sizeof line, err);
     /* a supervisor that was killed leaves its file behind */
     if (code == BT_NOTFOUND) return not_live(db, name, &r, err);
     BT_TRY(code);
-    return judge(line, reply, size, err);
+    return parse_reply_line(line, reply, size, err);
 }

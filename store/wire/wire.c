@@ -53,7 +53,7 @@ bt_code bt_wire_address(struct sockaddr_un *out, const char *socket_path, bt_err
 /* ---- sending ---- */
 
 /* 1: more to send, 0: nothing left, -1: the other end is gone */
-static int send_some(bt_wire *w) {
+static int send_queued_frames(bt_wire *w) {
     for (;;) {
         if (!w->current) {
             if (!w->batch) w->batch = bt_queue_take(&w->q, SEND_BYTES);
@@ -95,7 +95,7 @@ static bool control_ok(const bt_control_frame *f) {
            f->frame.head.bytes == sizeof *f - sizeof f->frame + f->text_bytes;
 }
 
-static void obey(bt_wire *w, const bt_control_frame *f, const unsigned char *text) {
+static void handle_control_frame(bt_wire *w, const bt_control_frame *f, const unsigned char *text) {
     char words[BT_PROMPT_MAX + 1] = "";
     const bool known = f->verb < BT_VERB_COUNT && bt_verbs[f->verb].ranks && isfinite(f->value);
     if (!known || f->frame.attempt != w->attempt || !w->handlers.control) return;
@@ -104,7 +104,7 @@ static void obey(bt_wire *w, const bt_control_frame *f, const unsigned char *tex
 }
 
 /* false: the peer disconnected or violated the protocol */
-static bool hear(bt_wire *w) {
+static bool receive_control(bt_wire *w) {
     ssize_t n = recv(w->fd, w->in + w->in_n, sizeof w->in - w->in_n, MSG_DONTWAIT);
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
     if (n == 0) return false;
@@ -115,7 +115,7 @@ static bool hear(bt_wire *w) {
         memcpy(&f, w->in + at, sizeof f);
         if (!control_ok(&f)) return false;
         if (w->in_n - at < sizeof f + f.text_bytes) break;
-        obey(w, &f, w->in + at + sizeof f);
+        handle_control_frame(w, &f, w->in + at + sizeof f);
         at += sizeof f + f.text_bytes;
     }
     memmove(w->in, w->in + at, w->in_n - at);
@@ -135,7 +135,7 @@ static void *wire_loop(void *arg) {
         bool stop = w->q.stop;
         pthread_mutex_unlock(&w->q.mu);
         if (stop && !give_up) give_up = bt_now_ns() + CLOSE_NS;
-        int more = send_some(w);
+        int more = send_queued_frames(w);
         if (more < 0) alive = false;
         if (!alive || (stop && (more == 0 || bt_now_ns() > give_up))) break;
         struct pollfd p[2] = {{w->fd, (short)(POLLIN | (more ? POLLOUT : 0)), 0},
@@ -145,7 +145,7 @@ static void *wire_loop(void *arg) {
             uint64_t ignored;
             if (read(w->wake_fd, &ignored, sizeof ignored) < 0 && errno != EAGAIN) break;
         }
-        if (p[0].revents & (POLLIN | POLLHUP | POLLERR)) alive = hear(w);
+        if (p[0].revents & (POLLIN | POLLHUP | POLLERR)) alive = receive_control(w);
     }
     if (!alive) {
         bt_queue_close(&w->q);
@@ -162,7 +162,7 @@ static bt_code send_hello(bt_wire *w, const char *socket_path, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code open_socket(bt_wire *w, const char *socket_path, bt_err *err) {
+static bt_code connect_wire(bt_wire *w, const char *socket_path, bt_err *err) {
     struct sockaddr_un a;
     BT_TRY(bt_wire_address(&a, socket_path, err));
     w->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -172,7 +172,7 @@ static bt_code open_socket(bt_wire *w, const char *socket_path, bt_err *err) {
     return send_hello(w, socket_path, err);
 }
 
-static bt_code start(bt_wire *w, bt_err *err) {
+static bt_code start_wire_thread(bt_wire *w, bt_err *err) {
     sigset_t all, old;
     w->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (w->wake_fd < 0 || !bt_queue_init(&w->q, QUEUE_BYTES))
@@ -197,8 +197,8 @@ bt_code bt_wire_connect(bt_wire **out, const char *socket_path, int attempt,
     w->fd = w->wake_fd = -1;
     w->attempt = (uint32_t)attempt;
     if (h) w->handlers = *h;
-    bt_code code = open_socket(w, socket_path, err);
-    if (code == BT_OK) code = start(w, err);
+    bt_code code = connect_wire(w, socket_path, err);
+    if (code == BT_OK) code = start_wire_thread(w, err);
     if (code != BT_OK) {
         bt_wire_close(w);
         return code;

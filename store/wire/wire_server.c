@@ -90,7 +90,7 @@ static bool take_hello(bt_wire_server *s, int i, int attempt) {
     return true;
 }
 
-static bool take_frame(bt_wire_server *s, int i, int attempt, const bt_wire_into *into) {
+static bool deliver_frame(bt_wire_server *s, int i, int attempt, const bt_wire_into *into) {
     peer *p = &s->peers[i];
     bt_record *r = p->record;
     if (r->head.kind == BT_FRAME_HELLO) return take_hello(s, i, attempt);
@@ -105,8 +105,8 @@ static bool take_frame(bt_wire_server *s, int i, int attempt, const bt_wire_into
 }
 
 /* feeds bytes to the peer's frame in the making; false: it broke the protocol */
-static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, int attempt,
-                 const bt_wire_into *into) {
+static bool feed_peer_bytes(bt_wire_server *s, int i, const unsigned char *data, size_t n,
+                            int attempt, const bt_wire_into *into) {
     peer *p = &s->peers[i];
     while (n > 0) {
         if (p->head_n < sizeof p->frame) {
@@ -129,7 +129,7 @@ static bool feed(bt_wire_server *s, int i, const unsigned char *data, size_t n, 
         n -= k;
         if (p->body_n < p->frame.head.bytes) return true;
         p->head_n = 0;
-        if (!take_frame(s, i, attempt, into)) return false;
+        if (!deliver_frame(s, i, attempt, into)) return false;
     }
     return true;
 }
@@ -143,7 +143,7 @@ static bool serve_peer(bt_wire_server *s, int i, int attempt, const bt_wire_into
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
         if (n <= 0) return false;
-        if (!feed(s, i, buf, (size_t)n, attempt, into)) {
+        if (!feed_peer_bytes(s, i, buf, (size_t)n, attempt, into)) {
             *broke = true;
             return false;
         }

@@ -106,7 +106,7 @@ static int64_t bind_metrics(bt_apply *a, bt_scope scope, const double *values) {
 
 /* runs a bound statement. A row that can never be stored is skipped; anything else fails the
  * transaction. */
-static void run(bt_apply *a, sqlite3_stmt *st) {
+static void run_statement(bt_apply *a, sqlite3_stmt *st) {
     if (a->rc != SQLITE_OK) return;
     int rc = sqlite3_step(st);
     sqlite3_reset(st);
@@ -122,7 +122,7 @@ static void run(bt_apply *a, sqlite3_stmt *st) {
 
 /* ---- the sink: called by bt_record_deliver inside a transaction ------------------------------ */
 
-static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
+static void apply_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_RANK];
     for (size_t i = 0; i < n; i++) {
@@ -134,22 +134,22 @@ static void on_ranks(void *ctx, const bt_rank_info *ranks, size_t n) {
         sqlite3_bind_int(st, 4, r->pid);
         bind_text(st, 5, r->isa);
         for (int k = 0; k < 5; k++) sqlite3_bind_int(st, 6 + k, ints[k]);
-        run(a, st);
+        run_statement(a, st);
     }
 }
 
-static void on_fact(void *ctx, const char *key, const char *value) {
+static void apply_fact(void *ctx, const char *key, const char *value) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_FACT];
     sqlite3_bind_int64(st, 1, a->at.run);
     bind_text(st, 2, key);
     bind_text(st, 3, value);
     sqlite3_bind_int(st, 4, a->at.attempt);
-    run(a, st);
+    run_statement(a, st);
 }
 
 /* an amount that a sum of them can hold */
-static bool counts(double v) { return v >= 0 && v < 1e15; }
+static bool is_countable(double v) { return v >= 0 && v < 1e15; }
 
 static void note_validation(summary *s, int64_t step, double val_loss) {
     if (!isfinite(val_loss)) return;
@@ -176,13 +176,13 @@ static void summarise(summary *s, const bt_step_record *r) {
     if (s->first_step < 0 || r->step < s->first_step) s->first_step = r->step;
     s->attempt_step = s->last_step = r->step;
     s->attempt_us = s->last_us = r->wall_us;
-    if (counts(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
+    if (is_countable(v[BT_MS_TOKENS])) s->tokens = llround(v[BT_MS_TOKENS]);
     s->loss = v[BT_MS_LOSS];
     note_validation(s, r->step, v[BT_MS_VAL_LOSS]);
-    if (counts(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
-    if (counts(v[BT_MS_ENERGY]))
+    if (is_countable(v[BT_MS_BYTES_WIRE])) s->bytes_wire += llround(v[BT_MS_BYTES_WIRE]);
+    if (is_countable(v[BT_MS_ENERGY]))
         s->energy_j = (isnan(s->energy_j) ? 0 : s->energy_j) + v[BT_MS_ENERGY];
-    if (counts(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
+    if (is_countable(v[BT_MS_RSS_MAX]) && v[BT_MS_RSS_MAX] * 1024 > (double)s->rss_kib)
         s->rss_kib = llround(v[BT_MS_RSS_MAX] * 1024);
     bt_spark_add(&s->spark, r->step, s->loss);
 }
@@ -197,7 +197,7 @@ static void insert_ranks(bt_apply *a, const bt_step_record *r) {
         }
         sqlite3_bind_int64(st, 1, bt_rank_key(a->at.aid, r->step, k));
         bind_metrics(a, BT_SCOPE_RANK, r->rank_values + (size_t)k * BT_MR_COUNT);
-        run(a, st);
+        run_statement(a, st);
     }
 }
 
@@ -205,11 +205,11 @@ static void insert_ranks(bt_apply *a, const bt_step_record *r) {
 static void accept_start(bt_apply *a) {
     for (int i = ST_ACCEPT_RUN; i <= ST_ACCEPTED; i++) {
         sqlite3_bind_int64(a->st[i], 1, a->at.run);
-        run(a, a->st[i]);
+        run_statement(a, a->st[i]);
     }
 }
 
-static void on_step(void *ctx, const bt_step_record *r) {
+static void apply_step(void *ctx, const bt_step_record *r) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->insert[BT_SCOPE_STEP];
     if (a->again && r->step <= a->now.attempt_step) return;
@@ -219,11 +219,11 @@ static void on_step(void *ctx, const bt_step_record *r) {
         sqlite3_bind_int64(a->st[ST_CLIP], 1, r->step);
         sqlite3_bind_int64(a->st[ST_CLIP], 2, a->at.run);
         sqlite3_bind_int(a->st[ST_CLIP], 3, a->at.attempt);
-        run(a, a->st[ST_CLIP]);
+        run_statement(a, a->st[ST_CLIP]);
         if (r->step < a->at.from_step) {
             sqlite3_bind_int64(a->st[ST_FROM], 1, r->step);
             sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
-            run(a, a->st[ST_FROM]);
+            run_statement(a, a->st[ST_FROM]);
         }
     }
     /* bit i: metric i was infinite; bit 62: the loss was not a number */
@@ -233,14 +233,14 @@ static void on_step(void *ctx, const bt_step_record *r) {
     sqlite3_bind_int64(st, 2, r->step);
     sqlite3_bind_int64(st, 3, r->wall_us);
     sqlite3_bind_int64(st, 4, flags);
-    run(a, st);
+    run_statement(a, st);
     insert_ranks(a, r);
     if (a->rc == SQLITE_OK) a->rc = bt_roll_add(a->roll, r);
     summarise(&a->now, r);
     a->touched = true;
 }
 
-static void on_rows(void *ctx, const bt_row_record *r) {
+static void apply_rows(void *ctx, const bt_row_record *r) {
     bt_apply *a = ctx;
     const bt_scope_row *scope = &bt_scopes[r->scope];
     sqlite3_stmt *st = a->insert[r->scope];
@@ -255,7 +255,7 @@ static void on_rows(void *ctx, const bt_row_record *r) {
                 sqlite3_bind_int64(st, 3 + k, key->i);
         }
         bind_metrics(a, r->scope, r->values + row * (size_t)scope->n);
-        run(a, st);
+        run_statement(a, st);
     }
 }
 
@@ -285,14 +285,14 @@ static void late_validation(bt_apply *a, const bt_event *e) {
     sqlite3_bind_double(st, 1, val_loss);
     sqlite3_bind_int64(st, 2, e->step);
     sqlite3_bind_int64(st, 3, a->at.run);
-    run(a, st);
+    run_statement(a, st);
     if (a->rc != SQLITE_OK || sqlite3_changes(a->db) == 0) return;
     note_validation(&a->now, e->step, val_loss);
     a->touched = true;
     bt_roll_forget(a->roll); /* the open blocks have the row without the loss */
 }
 
-static void on_event(void *ctx, const bt_event *e) {
+static void apply_event(void *ctx, const bt_event *e) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_EVENT];
     if (a->again && event_known(a, e)) return;
@@ -311,18 +311,18 @@ static void on_event(void *ctx, const bt_event *e) {
     sqlite3_bind_int(st, 7, (int)bt_events[e->kind].level);
     bind_text(st, 8, e->title);
     bind_text(st, 9, e->body);
-    run(a, st);
+    run_statement(a, st);
     if (bt_events[e->kind].effect != BT_EFFECT_NONE) a->marked = true;
     if (bt_events[e->kind].effect == BT_EFFECT_VALIDATES) late_validation(a, e);
     /* the engine reports the checkpoint that it found; the event has its last step */
     if (e->step >= 0 && bt_events[e->kind].effect == BT_EFFECT_RESUMES) {
         sqlite3_bind_int64(a->st[ST_FROM], 1, e->step + 1);
         sqlite3_bind_int64(a->st[ST_FROM], 2, a->at.aid);
-        run(a, a->st[ST_FROM]);
+        run_statement(a, a->st[ST_FROM]);
     }
 }
 
-static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
+static void apply_ckpt(void *ctx, const bt_ckpt_record *c) {
     bt_apply *a = ctx;
     sqlite3_stmt *st = a->st[ST_CKPT];
     sqlite3_bind_int64(st, 1, a->at.run);
@@ -333,7 +333,7 @@ static void on_ckpt(void *ctx, const bt_ckpt_record *c) {
     sqlite3_bind_int64(st, 6, c->bytes);
     sqlite3_bind_int64(st, 7, c->took_us);
     bind_text(st, 8, c->hash);
-    run(a, st);
+    run_statement(a, st);
     a->marked = true;
 }
 
@@ -345,7 +345,7 @@ static double recent_median(const summary *s, int figure) {
     return bt_median_known(copy, s->n_recent < BT_RECENT_STEPS ? s->n_recent : BT_RECENT_STEPS);
 }
 
-static double recent_overhead(const summary *s) {
+static double summary_overhead(const summary *s) {
     size_t n = s->n_recent < BT_RECENT_STEPS ? s->n_recent : BT_RECENT_STEPS;
     return bt_share_of_time(s->recent[OVERHEAD], s->recent[RANK_MS], n);
 }
@@ -369,14 +369,14 @@ static void write_summary(bt_apply *a, uint64_t dropped) {
     bind_metric(st, 8, recent_median(s, SPEED), &real);
     bind_metric(st, 9, recent_median(s, TOOK_US), &(bt_column){.integer = true, .scale = 1});
     bind_metric(st, 10, recent_median(s, MFU), &real);
-    bind_metric(st, 11, recent_overhead(s), &real);
+    bind_metric(st, 11, summary_overhead(s), &real);
     sqlite3_bind_int64(st, 12, s->bytes_wire);
     sqlite3_bind_int64(st, 13, s->rss_kib);
     bind_metric(st, 14, s->energy_j, &real);
     bind_text(st, 15, spark);
     sqlite3_bind_int64(st, 16, (int64_t)dropped);
     sqlite3_bind_int64(st, 17, a->at.run);
-    run(a, st);
+    run_statement(a, st);
 }
 
 /* The newest recorded steps, so that figures of span RECENT do not begin anew with an attempt, nor where
@@ -481,14 +481,14 @@ int bt_apply_transaction(bt_apply *a, const bt_record *list, uint64_t dropped) {
     a->rc = SQLITE_OK;
     a->touched = a->marked = false;
     uint64_t skipped = a->skipped;
-    run(a, a->st[ST_BEGIN]);
+    run_statement(a, a->st[ST_BEGIN]);
     if (a->rc != SQLITE_OK) return a->rc;
     for (const bt_record *r = list; r && a->rc == SQLITE_OK; r = r->next) {
         if (!bt_record_deliver(&r->head, r->data, &a->sink)) a->skipped++;
     }
     if (a->touched) write_summary(a, dropped + a->skipped);
     store_times(a);
-    if (a->rc == SQLITE_OK) run(a, a->st[ST_COMMIT]);
+    if (a->rc == SQLITE_OK) run_statement(a, a->st[ST_COMMIT]);
     if (a->rc == SQLITE_OK) {
         a->saved = a->now;
         return SQLITE_OK;
@@ -544,7 +544,7 @@ static const char *const fixed_sql[ST_COUNT] = {
     [ST_ROLLBACK] = "ROLLBACK",
 };
 
-static bt_code prepare_all(bt_apply *a, bt_err *err) {
+static bt_code prepare_apply_statements(bt_apply *a, bt_err *err) {
     bt_column *next = a->column;
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
         const bt_scope_row *scope = &bt_scopes[k];
@@ -571,13 +571,13 @@ bt_code bt_apply_open(bt_apply **out, sqlite3 *db, const char *path, bt_err *err
     a->db = db;
     a->path = path;
     a->sink = (bt_sink){.ctx = a,
-                        .ranks = on_ranks,
-                        .fact = on_fact,
-                        .step = on_step,
-                        .rows = on_rows,
-                        .event = on_event,
-                        .checkpoint = on_ckpt};
-    bt_code code = prepare_all(a, err);
+                        .ranks = apply_ranks,
+                        .fact = apply_fact,
+                        .step = apply_step,
+                        .rows = apply_rows,
+                        .event = apply_event,
+                        .checkpoint = apply_ckpt};
+    bt_code code = prepare_apply_statements(a, err);
     if (code == BT_OK) code = bt_roll_open(&a->roll, db, path, err);
     if (code != BT_OK) {
         bt_apply_close(a);

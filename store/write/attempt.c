@@ -227,18 +227,18 @@ static const size_t text_fields[] = {
 };
 enum { N_TEXTS = sizeof text_fields / sizeof text_fields[0] };
 
-static const char **field(bt_run_start *s, size_t i) {
+static const char **run_start_field(bt_run_start *s, size_t i) {
     return (const char **)(void *)((char *)s + text_fields[i]);
 }
 
 bt_code bt_run_start_copy(bt_run_start *out, const bt_run_start *s, bt_err *err) {
     *out = *s;
-    for (size_t i = 0; i < N_TEXTS; i++) *field(out, i) = NULL;
+    for (size_t i = 0; i < N_TEXTS; i++) *run_start_field(out, i) = NULL;
     for (size_t i = 0; i < N_TEXTS; i++) {
-        const char *text = *field((bt_run_start *)s, i);
+        const char *text = *run_start_field((bt_run_start *)s, i);
         if (!text) continue;
-        *field(out, i) = strdup(text);
-        if (!*field(out, i)) {
+        *run_start_field(out, i) = strdup(text);
+        if (!*run_start_field(out, i)) {
             bt_run_start_release(out);
             return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
         }
@@ -247,6 +247,6 @@ bt_code bt_run_start_copy(bt_run_start *out, const bt_run_start *s, bt_err *err)
 }
 
 void bt_run_start_release(bt_run_start *s) {
-    for (size_t i = 0; i < N_TEXTS; i++) free((void *)*field(s, i));
+    for (size_t i = 0; i < N_TEXTS; i++) free((void *)*run_start_field(s, i));
     *s = (bt_run_start){0};
 }

@@ -17,7 +17,7 @@
 #include "store/write/manage.h"
 
 /* a copy may take a tenth of what is free: it must never be what fills the disk */
-static bool has_room(const char *path) {
+static bool has_room_for_backup(const char *path) {
     struct stat st;
     struct statvfs v;
     if (stat(path, &st) != 0 || statvfs(path, &v) != 0) return false;
@@ -73,7 +73,7 @@ static bool abandoned(const char *fresh) {
 
 /* NAME.backup-PID.tmp, and what belongs to it: SQLite's journal, the second name of take_places. Names are
  * compared, because a path may hold what is special in a pattern */
-static void sweep(const char *path) {
+static void remove_stale_backups(const char *path) {
     static const char mark[] = ".backup-";
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     const size_t folder = (size_t)(name - path), n = strlen(name);
@@ -123,8 +123,8 @@ static bt_code take_places(const char *fresh, const char *newest, const char *ol
 bt_code bt_store_backup(const char *path, bt_err *err) {
     char fresh[BT_PATH_BYTES + 48], newest[BT_PATH_BYTES + 16], older[BT_PATH_BYTES + 16];
     sqlite3 *from = NULL;
-    sweep(path);
-    if (!has_room(path))
+    remove_stale_backups(path);
+    if (!has_room_for_backup(path))
         return bt_fail(err, BT_UNSUPPORTED,
                        "no backup of '%s': it would take more than a tenth of the free room", path);
     snprintf(fresh, sizeof fresh, "%s.backup-%ld.tmp", path, (long)getpid());

@@ -27,12 +27,12 @@ typedef struct session {
 
 /* ---- a writer for a moment ---- */
 
-static void leave(session *s) {
+static void leave_session(session *s) {
     sqlite3_close(s->db);
     bt_lock_close(&s->lock);
 }
 
-static bt_code enter(session *s, const char *path, double wait_s, bt_err *err) {
+static bt_code enter_session(session *s, const char *path, double wait_s, bt_err *err) {
     struct stat st;
     *s = (session){.path = path, .wait_s = wait_s, .lock.fd = -1};
     if (stat(path, &st) != 0) return bt_fail(err, BT_NOTFOUND, "no metrics database at '%s'", path);
@@ -43,18 +43,18 @@ static bt_code enter(session *s, const char *path, double wait_s, bt_err *err) {
         code = bt_schema_apply(s->db, path, err);
         bt_lock_drop(&s->lock);
     }
-    if (code != BT_OK) leave(s);
+    if (code != BT_OK) leave_session(s);
     return code;
 }
 
-static bt_code begin(session *s, bt_err *err) {
+static bt_code begin_session(session *s, bt_err *err) {
     BT_TRY(bt_lock_take(&s->lock, s->wait_s, err));
     bt_code code = bt_sql_exec(s->db, s->path, "BEGIN IMMEDIATE", err);
     if (code != BT_OK) bt_lock_drop(&s->lock);
     return code;
 }
 
-static bt_code end(session *s, bt_code code, bt_err *err) {
+static bt_code end_session(session *s, bt_code code, bt_err *err) {
     if (code == BT_OK) code = bt_sql_exec(s->db, s->path, "COMMIT", err);
     if (!sqlite3_get_autocommit(s->db)) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     bt_lock_drop(&s->lock);
@@ -150,13 +150,13 @@ static bt_code drop_rows(session *s, const bt_scope_row *scope, int64_t aid, int
                  "DELETE FROM %s WHERE aid = %lld AND step <= (SELECT max(step) FROM (SELECT step "
                  "FROM %s WHERE aid = %lld ORDER BY step LIMIT %d))",
                  t, a, t, a, CHUNK_ROWS);
-    BT_TRY(begin(s, err));
+    BT_TRY(begin_session(s, err));
     bt_code code = run_text(s, sql, NULL, gone, err);
-    return end(s, code, err);
+    return end_session(s, code, err);
 }
 
 /* rows that no attempt owns: the rest of a removed run. In chunks, the lock is free in between. */
-static bt_code sweep(session *s, int64_t *rows, bt_err *err) {
+static bt_code delete_orphan_rows(session *s, int64_t *rows, bt_err *err) {
     int64_t gone = 0, aid;
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
         const bt_scope_row *scope = &bt_scopes[k];
@@ -166,28 +166,28 @@ static bt_code sweep(session *s, int64_t *rows, bt_err *err) {
             *rows += gone;
         }
     }
-    BT_TRY(begin(s, err));
+    BT_TRY(begin_session(s, err));
     bt_code code = run_text(s, "DELETE FROM roll WHERE (key >> 42) NOT IN (SELECT id FROM attempt)",
                             NULL, &gone, err);
     if (code == BT_OK) *rows += gone;
-    return end(s, code, err);
+    return end_session(s, code, err);
 }
 
 bt_code bt_runs_remove(const char *path, const char *const *runs, size_t n, double wait_s,
                        bt_err *err) {
     session s;
     int64_t rows = 0;
-    BT_TRY(enter(&s, path, wait_s, err));
-    bt_code code = begin(&s, err);
+    BT_TRY(enter_session(&s, path, wait_s, err));
+    bt_code code = begin_session(&s, err);
     /* all or none; what hangs on the run goes with it, the long tables follow */
     if (code == BT_OK) {
         for (size_t i = 0; i < n && code == BT_OK; i++) code = has_ended(&s, runs[i], err);
         for (size_t i = 0; i < n && code == BT_OK; i++)
             code = run_text(&s, "DELETE FROM run WHERE name = ?", &runs[i], NULL, err);
-        code = end(&s, code, err);
+        code = end_session(&s, code, err);
     }
-    if (code == BT_OK) code = sweep(&s, &rows, err);
-    leave(&s);
+    if (code == BT_OK) code = delete_orphan_rows(&s, &rows, err);
+    leave_session(&s);
     return code;
 }
 
@@ -255,8 +255,8 @@ bt_code bt_run_tag(const char *path, const char *run, const char *const *words, 
     session s;
     sqlite3_stmt *st = NULL;
     result[0] = 0;
-    BT_TRY(enter(&s, path, wait_s, err));
-    bt_code code = begin(&s, err);
+    BT_TRY(enter_session(&s, path, wait_s, err));
+    bt_code code = begin_session(&s, err);
     if (code == BT_OK) {
         code = bt_sql_prepare(s.db, path, "SELECT tags FROM run WHERE name = ?", &st, err);
         if (code == BT_OK) sqlite3_bind_text(st, 1, run, -1, SQLITE_STATIC);
@@ -269,9 +269,9 @@ bt_code bt_run_tag(const char *path, const char *run, const char *const *words, 
         if (code == BT_OK)
             code = run_text(&s, "UPDATE run SET tags = nullif(?, ''), rev = rev + 1 WHERE name = ?",
                             (const char *[]){result, run}, NULL, err);
-        code = end(&s, code, err);
+        code = end_session(&s, code, err);
     }
-    leave(&s);
+    leave_session(&s);
     return code;
 }
 
@@ -282,21 +282,21 @@ bt_code bt_run_note(const char *path, const char *run, const char *text, double 
     if (strlen(text) > BT_NOTE_MAX)
         return bt_fail(err, BT_ARG, "the note has %zu bytes, at most %d are possible", strlen(text),
                        BT_NOTE_MAX);
-    BT_TRY(enter(&s, path, wait_s, err));
-    bt_code code = begin(&s, err);
+    BT_TRY(enter_session(&s, path, wait_s, err));
+    bt_code code = begin_session(&s, err);
     if (code == BT_OK) {
         code = run_text(&s, "UPDATE run SET note = nullif(?, ''), rev = rev + 1 WHERE name = ?",
                         (const char *[]){text, run}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
-        code = end(&s, code, err);
+        code = end_session(&s, code, err);
     }
-    leave(&s);
+    leave_session(&s);
     return code;
 }
 
 /* ---- rename ---- */
 
-static bool has_row(session *s, const char *sql, const char *text) {
+static bool session_has_row(session *s, const char *sql, const char *text) {
     sqlite3_stmt *st = NULL;
     bt_err ignored = BT_ERR_INIT;
     if (bt_sql_prepare(s->db, s->path, sql, &st, &ignored) != BT_OK) return false;
@@ -327,7 +327,7 @@ static bt_code may_rename(session *s, const char *run, const char *name, bt_err 
     BT_TRY(has_ended(s, run, err));
     /* a run may change the case of its own name */
     if (!bt_ascii_equal(run, name) &&
-        has_row(s, "SELECT 1 FROM run WHERE name = ? COLLATE NOCASE", name))
+        session_has_row(s, "SELECT 1 FROM run WHERE name = ? COLLATE NOCASE", name))
         return bt_fail(err, BT_BUSY, "another run has the name '%s'", name);
     if (is_of_sweep(s, run))
         return bt_fail(err, BT_BUSY,
@@ -344,8 +344,8 @@ bt_code bt_run_rename(const char *path, const char *run, const char *name, doubl
             "'%.64s' is no name for a run: at most 64 letters, digits, '.', '_' and '-', "
             "and not 'last'",
             name);
-    BT_TRY(enter(&s, path, wait_s, err));
-    bt_code code = begin(&s, err);
+    BT_TRY(enter_session(&s, path, wait_s, err));
+    bt_code code = begin_session(&s, err);
     if (code == BT_OK) {
         code = may_rename(&s, run, name, err);
         /* the settings that a resume starts from name the run, too */
@@ -360,9 +360,9 @@ bt_code bt_run_rename(const char *path, const char *run, const char *name, doubl
         if (code == BT_OK)
             code = run_text(&s, "UPDATE run SET name = ?, rev = rev + 1 WHERE name = ?",
                             (const char *[]){name, run}, NULL, err);
-        code = end(&s, code, err);
+        code = end_session(&s, code, err);
     }
-    leave(&s);
+    leave_session(&s);
     return code;
 }
 
@@ -374,8 +374,8 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
     snprintf(at, sizeof at, "%lld", (long long)step);
     snprintf(now, sizeof now, "%lld", (long long)bt_wall_us());
     snprintf(level, sizeof level, "%d", (int)bt_events[kind].level);
-    BT_TRY(enter(&s, path, wait_s, err));
-    bt_code code = begin(&s, err);
+    BT_TRY(enter_session(&s, path, wait_s, err));
+    bt_code code = begin_session(&s, err);
     if (code == BT_OK) { /* at a step: when and in which attempt that step was */
         code = run_text(
             &s,
@@ -388,15 +388,15 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
             " WHERE s.step = CAST(?2 AS INTEGER)) p ON p.run = r.id WHERE r.name = ?1",
             (const char *[]){run, at, now, bt_events[kind].name, title, level}, &changed, err);
         if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
-        code = end(&s, code, err);
+        code = end_session(&s, code, err);
     }
-    leave(&s);
+    leave_session(&s);
     return code;
 }
 
 /* ---- gc ---- */
 
-static int64_t file_bytes(const char *path) {
+static int64_t database_file_bytes(const char *path) {
     struct stat a, b;
     char wal[BT_PATH_BYTES + 8];
     snprintf(wal, sizeof wal, "%s-wal", path);
@@ -473,9 +473,9 @@ static bt_code rebuild_attempt(session *s, int64_t aid, int64_t newest, void *ct
     rebuilding *x = ctx;
     bt_code code = BT_OK;
     if (wants_summaries(s, aid, x->all)) {
-        BT_TRY(begin(s, err));
+        BT_TRY(begin_session(s, err));
         x->inside = true;
-        code = end(s, bt_roll_rebuild(x->roll, aid, err), err);
+        code = end_session(s, bt_roll_rebuild(x->roll, aid, err), err);
         x->inside = false;
     }
     x->done += (double)(newest + 1);
@@ -509,10 +509,10 @@ static bt_code gc(session *s, const bt_gc_cfg *cfg, bt_gc_result *out, bt_err *e
         snprintf(sql, sizeof sql,
                  "INSERT OR REPLACE INTO meta(key, value) VALUES ('keep_rank_steps', %lld)",
                  (long long)cfg->keep_rank_steps);
-        BT_TRY(begin(s, err));
-        BT_TRY(end(s, run_text(s, sql, NULL, NULL, err), err));
+        BT_TRY(begin_session(s, err));
+        BT_TRY(end_session(s, run_text(s, sql, NULL, NULL, err), err));
     }
-    BT_TRY(sweep(s, &out->orphan_rows, err));
+    BT_TRY(delete_orphan_rows(s, &out->orphan_rows, err));
     BT_TRY(rebuild_all(s, cfg, err));
     BT_TRY(each_attempt(s, retain_attempt, out, err));
     return cfg->compact ? compact(s, err) : BT_OK;
@@ -522,10 +522,10 @@ bt_code bt_store_gc(const char *path, const bt_gc_cfg *cfg, double wait_s, bt_gc
                     bt_err *err) {
     session s;
     *out = (bt_gc_result){0};
-    BT_TRY(enter(&s, path, wait_s, err));
-    out->bytes_before = file_bytes(path);
+    BT_TRY(enter_session(&s, path, wait_s, err));
+    out->bytes_before = database_file_bytes(path);
     bt_code code = gc(&s, cfg, out, err);
-    out->bytes_after = file_bytes(path);
-    leave(&s);
+    out->bytes_after = database_file_bytes(path);
+    leave_session(&s);
     return code;
 }

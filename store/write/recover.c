@@ -9,8 +9,8 @@ typedef struct lost_attempt {
 } lost_attempt;
 
 /* the run's newest attempt, when it is this one; aid 0 otherwise */
-static bt_code find_lost(sqlite3 *db, const char *path, const bt_lost *lost, lost_attempt *out,
-                         bt_err *err) {
+static bt_code find_lost_attempt(sqlite3 *db, const char *path, const bt_lost *lost,
+                                 lost_attempt *out, bt_err *err) {
     sqlite3_stmt *st = NULL;
     *out = (lost_attempt){.known = -1};
     BT_TRY(bt_sql_prepare(db, path,
@@ -52,7 +52,7 @@ static int64_t steps_after(const bt_record *list, int64_t known) {
 bt_code bt_recover_store(const bt_lost *lost, sqlite3 *db, const char *path, bt_apply *apply,
                          int64_t open, int64_t *aid, int64_t *steps, bt_err *err) {
     lost_attempt found;
-    BT_TRY(find_lost(db, path, lost, &found, err));
+    BT_TRY(find_lost_attempt(db, path, lost, &found, err));
     *aid = found.at.aid;
     if (!found.at.aid) return BT_OK;
     if (found.at.aid != open) {

@@ -54,7 +54,7 @@ bool bt_rescue_wanted(int rc) {
 /* The index is read through the connection's own mapping: closing a descriptor of the file would drop
  * the locks that this process has on it (POSIX), and the next reader, who would find it unlocked, would
  * cut it under our hands. */
-static bool read_index(sqlite3 *db, unsigned char *head, size_t bytes) {
+static bool read_damaged_index(sqlite3 *db, unsigned char *head, size_t bytes) {
     enum { REGION = 32768 }; /* the only size SQLite maps */
     sqlite3_file *file = NULL;
     void volatile *at = NULL;
@@ -72,7 +72,7 @@ static bool log_was_cut(sqlite3 *db, const char *path) {
     struct stat st;
     uint16_t page;
     uint32_t frames;
-    if (!read_index(db, head, sizeof head)) return false;
+    if (!read_damaged_index(db, head, sizeof head)) return false;
     memcpy(&page, head + 14, sizeof page);
     memcpy(&frames, head + 16, sizeof frames);
     if (frames == 0) return false;
@@ -219,8 +219,8 @@ typedef struct copying {
 /* Copies in one direction; until_met: up to rows that exist already. true: reached the end. A
  * row may also be refused by the new file's rules, so the first direction skips it; *refused:
  * this happened in an empty table */
-static bool copy_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
-                      bool until_met, bool *refused) {
+static bool copy_table_rows(const copying *c, const char *select, sqlite3_stmt *put, int n,
+                            bool until_met, bool *refused) {
     sqlite3_stmt *get = NULL;
     int rc = sqlite3_prepare_v2(c->from, select, -1, &get, NULL);
     bool met = false;
@@ -260,11 +260,12 @@ static bt_code copy_table(const copying *c, size_t t, bt_err *err) {
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
         put_order(&sql, t, false);
-        bool refused = false, whole = copy_rows(c, bt_text_str(&sql), put, n, false, &refused);
+        bool refused = false,
+             whole = copy_table_rows(c, bt_text_str(&sql), put, n, false, &refused);
         bt_text_clear(&sql);
         bt_text_printf(&sql, "SELECT %s FROM %s", bt_text_str(&columns), table_name(t));
         put_order(&sql, t, true);
-        if (!whole) copy_rows(c, bt_text_str(&sql), put, n, !c->fill, &refused);
+        if (!whole) copy_table_rows(c, bt_text_str(&sql), put, n, !c->fill, &refused);
         if (!whole || refused) c->out->unreadable++;
     }
     sqlite3_finalize(put);
@@ -288,7 +289,7 @@ static bt_code copy_setting(const copying *c, bt_err *err) {
     return bt_sql_exec(c->to, c->path, sql, err);
 }
 
-static bt_code copy_all(const copying *c, bt_err *err) {
+static bt_code copy_all_tables(const copying *c, bt_err *err) {
     bt_sql_reading reading;
     BT_TRY(bt_sql_exec(c->to, c->path, "PRAGMA foreign_keys=OFF; BEGIN IMMEDIATE", err));
     bt_sql_reading_begin(&reading, c->from, c->progress,
@@ -336,7 +337,7 @@ bt_code bt_rescue_fill(const char *path, const char *from, const bt_store_progre
         return BT_OK;
     }
     bt_code code = bt_sql_open_rw(&c.to, path, err);
-    if (code == BT_OK && same_history(c.to, c.from)) code = copy_all(&c, err);
+    if (code == BT_OK && same_history(c.to, c.from)) code = copy_all_tables(&c, err);
     if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(c.from);
     sqlite3_close(c.to);
@@ -360,7 +361,7 @@ bt_code bt_rescue(const char *path, const bt_store_progress *progress, bt_rescue
         if (bt_sql_open_rw(&c.from, out->moved_to, &ignored) != BT_OK)
             out->unreadable = N_TABLES;
         else
-            code = copy_all(&c, err);
+            code = copy_all_tables(&c, err);
     }
     if (c.to && !sqlite3_get_autocommit(c.to)) sqlite3_exec(c.to, "ROLLBACK", NULL, NULL, NULL);
     sqlite3_close(c.from);

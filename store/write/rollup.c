@@ -90,8 +90,8 @@ bool bt_roll_decode_steps(const void *blob, size_t bytes, bt_block_stat *out, in
 
 /* ranks: u16 version, u16 slots, u32 ranks, then floats: level 1 (count, mean...) a rank, else 6 a
  * rank and slot */
-static size_t encode_ranks(const bt_block_stat *s, int n_ranks, int n_slots, int level,
-                           float *out) {
+static size_t encode_block_ranks(const bt_block_stat *s, int n_ranks, int n_slots, int level,
+                                 float *out) {
     uint16_t head[2] = {level == 1 ? VERSION : VERSION | 0x100, (uint16_t)n_slots};
     uint32_t ranks = (uint32_t)n_ranks;
     memcpy(out, head, 4);
@@ -220,7 +220,7 @@ static void clear(bt_roll *r, int level) {
                sizeof(bt_block_stat) * (size_t)r->n_ranks * (size_t)r->slots.n_ranks);
 }
 
-static bool grow(bt_roll *r, int n_ranks) {
+static bool grow_rank_slots(bt_roll *r, int n_ranks) {
     if (n_ranks <= r->n_ranks) return true;
     size_t row = (size_t)r->slots.n_ranks, floats = 2 + (size_t)n_ranks * (6 * row + 1);
     /* a lone rank needs less than the step's own summary */
@@ -257,7 +257,7 @@ static bool any(const bt_block_stat *s, size_t n) {
 
 /* volatile: gcc 12 -O2 loses the rounding of the last of six (double)(float) conversions in a row
  * (its SLP vectoriser) */
-static double rounded(double v) {
+static double round_to_float(double v) {
     volatile float f = (float)v;
     return f;
 }
@@ -265,8 +265,9 @@ static double rounded(double v) {
 /* values as a reader of the file sees them: floats */
 static void as_stored(bt_block_stat *s, size_t n) {
     for (size_t i = 0; i < n; i++)
-        s[i] = (bt_block_stat){rounded(s[i].n),     rounded(s[i].min),  rounded(s[i].max),
-                               rounded(s[i].first), rounded(s[i].last), rounded(s[i].sum)};
+        s[i] = (bt_block_stat){round_to_float(s[i].n),    round_to_float(s[i].min),
+                               round_to_float(s[i].max),  round_to_float(s[i].first),
+                               round_to_float(s[i].last), round_to_float(s[i].sum)};
 }
 
 /* the file keeps one value of a metric that did not change */
@@ -285,8 +286,8 @@ static int close_block(bt_roll *r, int level) {
                       encode_steps(r->steps[level], r->slots.n_steps, (unsigned char *)r->blob));
         if (rc == SQLITE_OK && ranks)
             rc = put_blob(r, BT_ROLL_RANKS, level,
-                          encode_ranks(r->ranks[level], r->n_ranks, r->slots.n_ranks, level,
-                                       r->blob));
+                          encode_block_ranks(r->ranks[level], r->n_ranks, r->slots.n_ranks, level,
+                                             r->blob));
     }
     // cppcheck-suppress arrayIndexOutOfBoundsCond ; level stays below the number of levels
     if (level > 1 && ranks) as_stored(r->ranks[level], n_rank_stats);
@@ -321,7 +322,7 @@ static double as_kept(double v, const bt_column *c) { /* as stored in the file *
 /* ---- reading back ---- */
 
 /* raw rows first <= step < end of the attempt through the open blocks, in order of steps */
-static int replay(bt_roll *r, int64_t first, int64_t end) {
+static int replay_raw_rows(bt_roll *r, int64_t first, int64_t end) {
     int rc, rank_rc = SQLITE_DONE, failed = SQLITE_OK;
     sqlite3_stmt *s = r->read_steps, *k = r->read_ranks;
     sqlite3_reset(s);
@@ -342,7 +343,8 @@ static int replay(bt_roll *r, int64_t first, int64_t end) {
         for (; rank_rc == SQLITE_ROW && sqlite3_column_int64(k, 0) <= step;
              rank_rc = sqlite3_step(k)) {
             int rank = sqlite3_column_int(k, 1);
-            if (sqlite3_column_int64(k, 0) < step || rank < 0 || !grow(r, rank + 1)) continue;
+            if (sqlite3_column_int64(k, 0) < step || rank < 0 || !grow_rank_slots(r, rank + 1))
+                continue;
             bt_block_stat *row = r->ranks[1] + (size_t)rank * (size_t)r->slots.n_ranks;
             for (int i = 0; i < BT_MR_COUNT; i++)
                 bt_block_stat_add(&row[r->slots.rank[i]],
@@ -364,7 +366,7 @@ static void fold_blob(bt_roll *r, int kind, int level, const void *blob, size_t 
         return;
     }
     bt_rank_block b;
-    if (!bt_roll_decode_ranks(blob, bytes, &b) || !grow(r, b.n_ranks)) return;
+    if (!bt_roll_decode_ranks(blob, bytes, &b) || !grow_rank_slots(r, b.n_ranks)) return;
     for (int k = 0; k < b.n_ranks; k++) {
         for (int i = 0; i < b.n_slots && i < r->slots.n_ranks; i++) {
             bt_block_stat one;
@@ -388,7 +390,7 @@ static int64_t newest_before(bt_roll *r, int64_t step) {
 
 /* Restores the open blocks as they were before `next`, from the previous step: levels 3.. from
  * closed blocks below, 1 and 2 from raw rows */
-static int load(bt_roll *r, int64_t next) {
+static int load_open_blocks(bt_roll *r, int64_t next) {
     int rc = SQLITE_OK;
     const int64_t step = newest_before(r, next);
     for (int level = 1; level <= BT_ROLL_LEVELS; level++) {
@@ -412,7 +414,7 @@ static int load(bt_roll *r, int64_t next) {
         }
     }
     r->silent = true; /* the closed ones among them are in the file */
-    rc = replay(r, step >> (2 * BT_ROLL_SHIFT) << (2 * BT_ROLL_SHIFT), next);
+    rc = replay_raw_rows(r, step >> (2 * BT_ROLL_SHIFT) << (2 * BT_ROLL_SHIFT), next);
     r->silent = false;
     return rc;
 }
@@ -451,7 +453,7 @@ int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
     int rc = SQLITE_OK;
     if (r->stale || rec->step <= r->last) {
         if (rec->step <= r->last) rc = drop_from(r, rec->step);
-        if (rc == SQLITE_OK) rc = load(r, rec->step);
+        if (rc == SQLITE_OK) rc = load_open_blocks(r, rec->step);
         if (rc != SQLITE_OK) {
             r->stale = true;
             return rc;
@@ -464,7 +466,7 @@ int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
     for (int i = 0; i < BT_MS_COUNT; i++)
         bt_block_stat_add(&r->steps[1][r->slots.step[i]],
                           as_kept(rec->values[i], &r->step_cols[i]));
-    if (!grow(r, rec->n_ranks)) return SQLITE_NOMEM;
+    if (!grow_rank_slots(r, rec->n_ranks)) return SQLITE_NOMEM;
     for (int k = 0; k < rec->n_ranks; k++) {
         bt_block_stat *row = r->ranks[1] + (size_t)k * (size_t)r->slots.n_ranks;
         const double *v = rec->rank_values + (size_t)k * BT_MR_COUNT;
@@ -477,11 +479,11 @@ int bt_roll_add(bt_roll *r, const bt_step_record *rec) {
 bt_code bt_roll_rebuild(bt_roll *r, int64_t aid, bt_err *err) {
     bt_roll_start(r, aid);
     int rc = drop_from(r, 0);
-    if (rc == SQLITE_OK) rc = replay(r, 0, INT64_MAX);
+    if (rc == SQLITE_OK) rc = replay_raw_rows(r, 0, INT64_MAX);
     return rc == SQLITE_OK ? BT_OK : bt_sql_fail(r->db, rc, r->path, "rebuild summaries of", err);
 }
 
-static bt_code prepare_all(bt_roll *r, bt_err *err) {
+static bt_code prepare_rollup_statements(bt_roll *r, bt_err *err) {
     BT_TRY(bt_slots_load(r->db, r->path, &r->slots, err));
     BT_TRY(bt_sql_prepare(r->db, r->path, "INSERT OR REPLACE INTO roll(key, data) VALUES (?, ?)",
                           &r->put, err));
@@ -502,7 +504,7 @@ bt_code bt_roll_open(bt_roll **out, sqlite3 *db, const char *path, bt_err *err) 
     if (!r) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     r->db = db;
     r->path = path;
-    bt_code code = prepare_all(r, err);
+    bt_code code = prepare_rollup_statements(r, err);
     /* an entry of `steps` is at most 48 bytes */
     r->blob_floats = 2 + (size_t)r->slots.n_steps * 12;
     r->blob = malloc(r->blob_floats * sizeof *r->blob);

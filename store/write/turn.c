@@ -63,7 +63,7 @@ static void remove_ring(const bt_turn *t) {
     if (t->ring[0] && stat(t->ring, &st) == 0 && st.st_ino == t->ring_inode) unlink(t->ring);
 }
 
-static bt_code finish(sqlite3 *db, const char *path, bt_code code, bt_err *err) {
+static bt_code finish_turn(sqlite3 *db, const char *path, bt_code code, bt_err *err) {
     if (code == BT_OK) code = bt_sql_exec(db, path, "COMMIT", err);
     if (code != BT_OK && !sqlite3_get_autocommit(db))
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
@@ -81,7 +81,7 @@ static bt_code end_attempt(bt_turn *t, sqlite3 *db, const char *path, bt_apply *
     BT_TRY(bt_sql_exec(db, path, "BEGIN IMMEDIATE", err));
     bt_code code = bt_attempt_end(db, path, at, t->state, t->exit_kind, t->exit_code, t->us, err);
     if (code == BT_OK) code = bt_apply_store_times(apply, at->run, err);
-    BT_TRY(finish(db, path, code, err));
+    BT_TRY(finish_turn(db, path, code, err));
     remove_ring(t);
     return BT_OK;
 }
@@ -91,7 +91,7 @@ bt_code bt_turn_apply(bt_turn *t, sqlite3 *db, const char *path, bt_apply *apply
     if (t->ends) return end_attempt(t, db, path, apply, at, err);
     bt_attempt next = {.created_us = at->created_us, .attempt = t->attempt};
     BT_TRY(bt_sql_exec(db, path, "BEGIN IMMEDIATE", err));
-    BT_TRY(finish(db, path, bt_attempt_follow(db, path, &t->start, &next, err), err));
+    BT_TRY(finish_turn(db, path, bt_attempt_follow(db, path, &t->start, &next, err), err));
     const bt_apply_attempt rows = {
         .run = next.run, .aid = next.aid, .from_step = t->start.from_step, .attempt = next.attempt};
     BT_TRY(bt_apply_set_attempt(apply, &rows, err));

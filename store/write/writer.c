@@ -94,8 +94,8 @@ static bt_code connect_again(bt_writer *w, bt_err *err);
 
 /* The database as it was, whole through the open connection or what can be saved of it, else a new one.
  * Closes the connection. */
-static bt_code save_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool *whole,
-                         bt_err *err) {
+static bt_code rescue_rows(bt_writer *w, bt_damage what, bt_rescue_result *r, bool *whole,
+                           bt_err *err) {
     struct stat st;
     bool kept = false;
     *whole = what != BT_ROWS_BAD && bt_rescue_snapshot(w->db, w->path);
@@ -123,7 +123,7 @@ static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
     if (w->rescued_ns && bt_now_ns() - w->rescued_ns < RESCUE_PAUSE_NS)
         return bt_fail(err, BT_FORMAT, "metrics database '%s' was damaged again", w->path);
     w->rescued_ns = bt_now_ns();
-    BT_TRY(save_rows(w, what, &r, &whole, err));
+    BT_TRY(rescue_rows(w, what, &r, &whole, err));
     BT_TRY(connect_again(w, err));
     BT_TRY(bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err));
     char title[2 * BT_PATH_BYTES + 200];
@@ -193,7 +193,7 @@ static bt_code store_records(bt_writer *w, bt_record **list, uint64_t dropped, b
 }
 
 /* *list keeps what was not stored */
-static bt_code commit(bt_writer *w, bt_record **list) {
+static bt_code commit_records(bt_writer *w, bt_record **list) {
     bt_err err = BT_ERR_INIT;
     uint64_t dropped = bt_queue_dropped(&w->q);
     pthread_mutex_lock(&w->db_mu);
@@ -241,7 +241,7 @@ static void tidy(bt_writer *w) {
     pthread_mutex_unlock(&w->db_mu);
 }
 
-static void wait_until(bt_queue *q, int64_t ns) { /* q->mu is held */
+static void wait_on_queue_until(bt_queue *q, int64_t ns) { /* q->mu is held */
     struct timespec t = {ns / 1000000000, ns % 1000000000};
     pthread_cond_timedwait(&q->work, &q->mu, &t);
 }
@@ -252,14 +252,15 @@ static bool await_work(bt_writer *w, int64_t not_before) {
     pthread_mutex_lock(&q->mu);
     while (!q->head && !q->stop) {
         q->sleeping = true;
-        wait_until(q, bt_now_ns() + 200000000);
+        wait_on_queue_until(q, bt_now_ns() + 200000000);
         q->sleeping = false;
         if (q->head || q->stop) break;
         pthread_mutex_unlock(&q->mu);
         tidy(w);
         pthread_mutex_lock(&q->mu);
     }
-    while (!q->flush_requested && !q->stop && bt_now_ns() < not_before) wait_until(q, not_before);
+    while (!q->flush_requested && !q->stop && bt_now_ns() < not_before)
+        wait_on_queue_until(q, not_before);
     bool more = q->head != NULL;
     pthread_mutex_unlock(&q->mu);
     return more;
@@ -279,7 +280,7 @@ static void *write_loop(void *arg) {
         bt_record *list = bt_queue_take(&w->q, BATCH_BYTES);
         if (!list) continue;
         not_before = bt_now_ns() + PACE_NS;
-        if (commit(w, &list) == BT_OK) {
+        if (commit_records(w, &list) == BT_OK) {
             bt_queue_done(&w->q);
             pause = RETRY_NS;
             if (!hurried(&w->q)) tidy(w);
@@ -289,7 +290,7 @@ static void *write_loop(void *arg) {
         pthread_mutex_lock(&w->q.mu);
         bool stop = w->q.stop;
         int64_t until = bt_now_ns() + pause;
-        while (!w->q.stop && bt_now_ns() < until) wait_until(&w->q, until);
+        while (!w->q.stop && bt_now_ns() < until) wait_on_queue_until(&w->q, until);
         pthread_mutex_unlock(&w->q.mu);
         pause = pause * 2 < RETRY_MAX_NS ? pause * 2 : RETRY_MAX_NS;
         /* stop requested while the disk refuses data: close() has waited long enough */
@@ -358,7 +359,7 @@ bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt
 /* ---- begin ---- */
 
 /* BEGIN IMMEDIATE under the lock file, waiting lock_wait_s for foreign programs too */
-static bt_code enter(bt_writer *w, bt_err *err) {
+static bt_code begin_immediate(bt_writer *w, bt_err *err) {
     int64_t deadline = bt_now_ns() + (int64_t)(w->lock_wait_s * 1e9);
     for (bool named = false;; named = true) {
         BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
@@ -373,7 +374,7 @@ static bt_code enter(bt_writer *w, bt_err *err) {
     }
 }
 
-static bt_code leave(bt_writer *w, bt_code code, bt_err *err) {
+static bt_code end_transaction(bt_writer *w, bt_code code, bt_err *err) {
     if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "COMMIT", err);
     if (code != BT_OK && !sqlite3_get_autocommit(w->db))
         sqlite3_exec(w->db, "ROLLBACK", NULL, NULL, NULL);
@@ -388,8 +389,9 @@ bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_er
     const bool first = !w->start.name; /* attempt of this start */
     bt_run_start_release(&w->start);
     bt_code code = bt_run_start_copy(&w->start, s, err);
-    if (code == BT_OK) code = enter(w, err);
-    if (code == BT_OK) code = leave(w, bt_attempt_begin(w->db, w->path, s, first, &a, err), err);
+    if (code == BT_OK) code = begin_immediate(w, err);
+    if (code == BT_OK)
+        code = end_transaction(w, bt_attempt_begin(w->db, w->path, s, first, &a, err), err);
     if (code == BT_OK && first && s->resume) w->remembered = a.run;
     if (code == BT_OK) code = point_at(w, &a, s->from_step, err);
     if (code == BT_OK) *attempt = a.attempt;
@@ -434,7 +436,7 @@ bt_code bt_writer_flush(bt_writer *w, bt_err *err) {
     return code;
 }
 
-static void let_go(bt_writer *w) {
+static void release_database(bt_writer *w) {
     pthread_mutex_lock(&w->q.mu);
     w->q.ring = NULL;
     pthread_mutex_unlock(&w->q.mu);
@@ -499,17 +501,17 @@ bt_code bt_writer_end(bt_writer *w, const char *state, const char *exit_kind, in
                       ? bt_apply_last_us(w->apply)
                       : bt_wall_us();
     const bool over = w->over;
-    bt_code code = over ? BT_OK : enter(w, &own);
+    bt_code code = over ? BT_OK : begin_immediate(w, &own);
     if (code == BT_OK && !over) {
         code = bt_attempt_end(w->db, w->path, &w->at, state, exit_kind, exit_code, now, &own);
         if (code == BT_OK) code = bt_apply_store_times(w->apply, w->at.run, &own);
-        code = leave(w, code, &own);
+        code = end_transaction(w, code, &own);
     }
     w->at = (bt_attempt){0};
     w->over = false;
     pthread_mutex_unlock(&w->db_mu);
     if (w->ring && flushed == BT_OK && code == BT_OK) unlink(w->ring_path);
-    let_go(w);
+    release_database(w);
     if (flushed != BT_OK) return flushed;
     if (code != BT_OK && err) *err = own;
     return code;
@@ -519,9 +521,10 @@ bt_code bt_writer_withdraw(bt_writer *w, bool *withdrawn, bt_err *err) {
     *withdrawn = false;
     if (!w->remembered || w->at.aid) return BT_OK;
     pthread_mutex_lock(&w->db_mu);
-    bt_code code = enter(w, err);
+    bt_code code = begin_immediate(w, err);
     if (code == BT_OK)
-        code = leave(w, bt_start_withdraw(w->db, w->path, w->remembered, withdrawn, err), err);
+        code = end_transaction(w, bt_start_withdraw(w->db, w->path, w->remembered, withdrawn, err),
+                               err);
     w->remembered = 0;
     pthread_mutex_unlock(&w->db_mu);
     return code;

@@ -36,7 +36,7 @@ bt_code bt_api_open(bt_api **out, const char *store, const bt_api_allows *allows
 bt_api_allows bt_api_allowed(const bt_api *a) { return a->allows; }
 const char *bt_api_store(const bt_api *a) { return a->store; }
 
-static void let_go(bt_api *a) {
+static void release_view(bt_api *a) {
     for (int i = 0; i < VIEWS; i++) {
         bt_view_close(a->view[i].view);
         a->view[i].view = NULL;
@@ -47,12 +47,12 @@ static void let_go(bt_api *a) {
 
 void bt_api_close(bt_api *a) {
     if (!a) return;
-    let_go(a);
+    release_view(a);
     free(a);
 }
 
 void bt_api_refresh(bt_api *a) {
-    if (a->db && bt_db_moved(a->db)) let_go(a);
+    if (a->db && bt_db_moved(a->db)) release_view(a);
 }
 
 int64_t bt_api_version(bt_api *a) {
@@ -96,7 +96,7 @@ static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
 }
 
 /* at, x0, x1, window, width: what most parts understand */
-static bt_code common(const bt_req *r, bt_view_ask *ask, bt_err *err) {
+static bt_code read_view_params(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     int64_t window = ask->window, width = ask->columns;
     if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step)) return bad_arg(err, "at", "a step");
     if (!bt_req_int(r, "x0", 0, INT64_MAX / 2, &ask->step0)) return bad_arg(err, "x0", "a step");
@@ -115,7 +115,7 @@ static bt_code common(const bt_req *r, bt_view_ask *ask, bt_err *err) {
 
 static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_ask *ask,
                            bt_answer *out, bt_err *err) {
-    BT_TRY(common(r, ask, err));
+    BT_TRY(read_view_params(r, ask, err));
     ask->run = run;
     bt_view *v = bt_api_view(a, run, err);
     if (!v) return err->code;

@@ -28,7 +28,7 @@ typedef struct request {
 
 /* ---- changes to the record of a run ---------------------------------------------------------- */
 
-static bt_code tag(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+static bt_code control_tag(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     char copy[VALUE_MOST + 1], tags[256], *rest = copy, *word;
     const char *words[TAGS_MOST];
     size_t n = 0;
@@ -43,13 +43,13 @@ static bt_code tag(bt_api *a, const request *q, char *reply, size_t size, bt_err
     return BT_OK;
 }
 
-static bt_code note(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+static bt_code control_note(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     BT_TRY(bt_run_note(bt_api_store(a), q->run, q->value, LOCK_S, err));
     snprintf(reply, size, q->value[0] ? "%s: noted" : "%s has no note", q->run);
     return BT_OK;
 }
 
-static bt_code rename_run(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+static bt_code control_rename(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     BT_TRY(bt_run_rename(bt_api_store(a), q->run, q->value, LOCK_S, err));
     snprintf(reply, size, "%s is %s now", q->run, q->value);
     return BT_OK;
@@ -73,7 +73,7 @@ static bt_code acknowledge(bt_api *a, const request *q, char *reply, size_t size
     return BT_OK;
 }
 
-static bt_code remove_run(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
+static bt_code control_remove(bt_api *a, const request *q, char *reply, size_t size, bt_err *err) {
     const bt_api_allows allows = bt_api_allowed(a);
     const bool all = strcmp(q->value, "records and checkpoints") == 0;
     if (!all && strcmp(q->value, "records") != 0)
@@ -87,12 +87,8 @@ static bt_code remove_run(bt_api *a, const request *q, char *reply, size_t size,
 static const struct {
     const char *verb;
     bt_code (*run)(bt_api *a, const request *q, char *reply, size_t size, bt_err *err);
-} records[] = {{"tag", tag},
-               {"note", note},
-               {"rename", rename_run},
-               {"annotate", annotate},
-               {"acknowledge", acknowledge},
-               {"remove", remove_run}};
+} records[] = {{"tag", control_tag},   {"note", control_note},       {"rename", control_rename},
+               {"annotate", annotate}, {"acknowledge", acknowledge}, {"remove", control_remove}};
 enum { RECORDS = sizeof records / sizeof records[0] };
 
 static size_t record_verb(const char *verb) {
@@ -103,7 +99,7 @@ static size_t record_verb(const char *verb) {
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-static bt_code unknown_verb(bt_err *err) {
+static bt_code fail_control_verb(bt_err *err) {
     char words[240];
     bt_verb_list(words, sizeof words, ", ", false);
     for (size_t i = 0; i < RECORDS; i++) {
@@ -113,7 +109,7 @@ static bt_code unknown_verb(bt_err *err) {
     return bt_fail(err, BT_ARG, "'verb' must be one of %s", words);
 }
 
-static bt_code check(const request *q, const char *value, bt_err *err) {
+static bt_code check_control_value(const request *q, const char *value, bt_err *err) {
     const bt_verb known = bt_verb_find(q->verb);
     if (value && strlen(value) > VALUE_MOST)
         return bt_fail(err, BT_ARG, "'value' has %zu bytes, at most %d are possible", strlen(value),
@@ -122,7 +118,7 @@ static bt_code check(const request *q, const char *value, bt_err *err) {
     if (value && known != BT_VERB_SAMPLE && strpbrk(value, "\n\r"))
         return bt_fail(err, BT_ARG, "'value' must be one line");
     if (record_verb(q->verb) < RECORDS) return BT_OK;
-    if (known == BT_VERB_COUNT) return unknown_verb(err);
+    if (known == BT_VERB_COUNT) return fail_control_verb(err);
     if (value && known != BT_VERB_SAMPLE && strchr(value, '#'))
         return bt_fail(err, BT_ARG, "'value' of '%s' has no '#'", q->verb);
     if (bt_verbs[known].argument[0] && !value)
@@ -145,11 +141,11 @@ static bt_code read_request(const char *body, request *q, bt_err *err) {
     else if (!name || !bt_name_ok(name))
         code = bt_fail(err, BT_ARG, "'run' must be a run's name");
     else if (!verb)
-        code = unknown_verb(err);
+        code = fail_control_verb(err);
     else {
         snprintf(q->run, sizeof q->run, "%s", name);
         snprintf(q->verb, sizeof q->verb, "%s", verb); /* a longer text is invalid, cut or not */
-        code = check(q, value, err);
+        code = check_control_value(q, value, err);
         q->has_value = value != NULL;
         snprintf(q->value, sizeof q->value, "%s", value && code == BT_OK ? value : "");
     }

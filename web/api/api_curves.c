@@ -11,7 +11,7 @@
 
 enum { CURVES_MOST = 100, DIGITS = 7 };
 
-static void put_numbers(bt_json *j, const char *key, const double *v, size_t n) {
+static void put_number_array(bt_json *j, const char *key, const double *v, size_t n) {
     bt_json_array(j, key);
     for (size_t i = 0; i < n; i++) bt_json_rounded(j, NULL, v[i], DIGITS);
     bt_json_end(j, ']');
@@ -27,14 +27,14 @@ static void put_series(const bt_view_series *s, bt_json *j) {
     for (size_t i = 0; i < s->n; i++) bt_json_rounded(j, NULL, s->x[i], 15);
     bt_json_end(j, ']');
     bt_json_ints(j, "step", s->step, s->n);
-    put_numbers(j, "mean", s->mean, s->n);
+    put_number_array(j, "mean", s->mean, s->n);
     bt_json_ints(j, "n", s->count, s->n);
     bt_json_end(j, '}');
 }
 
 /* BT_NOTFOUND: no such run */
-static bt_code put_curve(bt_api *a, const char *run, const bt_view_ask *ask, bt_json *j,
-                         bt_err *err) {
+static bt_code put_run_curve(bt_api *a, const char *run, const bt_view_ask *ask, bt_json *j,
+                             bt_err *err) {
     bt_view *v = bt_api_view(a, run, err);
     if (!v) return err->code;
     BT_TRY(bt_view_load(v, ask, err));
@@ -88,7 +88,7 @@ static bt_code put_curves(bt_api *a, const char *list, bt_view_ask *ask, curves 
         if (++c->n > CURVES_MOST)
             return bt_fail(err, BT_ARG, "at most %d runs are drawn together", CURVES_MOST);
         ask->run = name;
-        const bt_code code = put_curve(a, name, ask, j, err);
+        const bt_code code = put_run_curve(a, name, ask, j, err);
         if (code == BT_NOTFOUND)
             bt_text_printf(&c->missing, "%s%s", c->missing.len ? "," : "", name);
         else if (code != BT_OK)

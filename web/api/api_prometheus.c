@@ -23,14 +23,14 @@ typedef struct family {
     double (*of)(const bt_view_head *h); /* NULL: rows of its own, written below */
 } family;
 
-static double steps_of(const bt_view_head *h) { return (double)(h->newest_step + 1); }
-static double tokens_of(const bt_view_head *h) { return h->tokens; }
-static double loss_of(const bt_view_head *h) { return h->loss; }
+static double head_steps(const bt_view_head *h) { return (double)(h->newest_step + 1); }
+static double head_tokens(const bt_view_head *h) { return h->tokens; }
+static double newest_loss(const bt_view_head *h) { return h->loss; }
 static double val_loss_of(const bt_view_head *h) { return h->val_loss; }
 static double norm_of(const bt_view_head *h) { return h->grad_norm; }
-static double lr_of(const bt_view_head *h) { return h->lr; }
+static double head_lr(const bt_view_head *h) { return h->lr; }
 static double rate_of(const bt_view_head *h) { return h->tokens_per_s; }
-static double step_of(const bt_view_head *h) { return h->step_p50_ms / 1e3; }
+static double head_step_s(const bt_view_head *h) { return h->step_p50_ms / 1e3; }
 static double step_p95_of(const bt_view_head *h) { return h->step_p95_ms / 1e3; }
 static double mfu_of(const bt_view_head *h) { return h->mfu; }
 static double goodput_of(const bt_view_head *h) { return h->goodput; }
@@ -40,7 +40,7 @@ static double stamp_of(const bt_view_head *h) {
     return round((double)bt_wall_us() / 1e3 - h->age_s * 1e3) / 1e3;
 }
 static double attempts_of(const bt_view_head *h) { return h->n_attempts; }
-static double ranks_of(const bt_view_head *h) { return h->world_size; }
+static double head_ranks(const bt_view_head *h) { return h->world_size; }
 
 enum { WIRE, EVENTS, TIMES, PHASES, SCORES, MEMORY, ZEROS, FLIPS, STATE, LEFT_OUT, FIRST_PLAIN };
 static const family families[] = {
@@ -64,16 +64,16 @@ static const family families[] = {
          "runs, ranks or tensors that this answer leaves out, because it holds 64 runs (live ones "
          "first) and 512 ranks and tensors of each",
          NULL},
-    [FIRST_PLAIN] = {"steps_total", "counter", "optimizer updates done", steps_of},
-    {"tokens_total", "counter", "tokens trained", tokens_of},
-    {"loss", "gauge", "cross-entropy per token in nats", loss_of},
+    [FIRST_PLAIN] = {"steps_total", "counter", "optimizer updates done", head_steps},
+    {"tokens_total", "counter", "tokens trained", head_tokens},
+    {"loss", "gauge", "cross-entropy per token in nats", newest_loss},
     {"validation_loss", "gauge",
      "cross-entropy per token of the validation split in nats; NaN: not evaluated yet",
      val_loss_of},
     {"gradient_norm", "gauge", "global L2 norm before clipping", norm_of},
-    {"learning_rate", "gauge", "learning rate of the newest step", lr_of},
+    {"learning_rate", "gauge", "learning rate of the newest step", head_lr},
     {"tokens_per_second", "gauge", "trained tokens per second, all ranks", rate_of},
-    {"step_seconds", "gauge", "median step time of the newest steps", step_of},
+    {"step_seconds", "gauge", "median step time of the newest steps", head_step_s},
     {"step_p95_seconds", "gauge", "95th percentile of the newest steps' times", step_p95_of},
     {"model_flops_utilization_ratio", "gauge", "model FLOP/s over the measured peak of bf16",
      mfu_of},
@@ -84,7 +84,7 @@ static const family families[] = {
     {"last_record_timestamp_seconds", "gauge", "when the newest record was written, since 1970",
      stamp_of},
     {"attempts", "gauge", "launches of the run so far", attempts_of},
-    {"ranks", "gauge", "ranks of the newest attempt", ranks_of},
+    {"ranks", "gauge", "ranks of the newest attempt", head_ranks},
 };
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
@@ -159,7 +159,7 @@ static void table_rows(bt_text *rows, const char *run, const bt_view_panel *p) {
     }
 }
 
-static void print_table(bt_text *out, bt_text *rows) {
+static void print_prometheus(bt_text *out, bt_text *rows) {
     char name[160];
     size_t i = 0;
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
@@ -176,12 +176,12 @@ static void print_table(bt_text *out, bt_text *rows) {
 
 /* ---- rows ---- */
 
-static void put(bt_text *rows, int f, const char *labels, double v) {
+static void put_prometheus_row(bt_text *rows, int f, const char *labels, double v) {
     if (!isnan(v)) bt_text_printf(&rows[f], "bitrain_%s{%s} %.17g\n", families[f].name, labels, v);
 }
 
 /* names of tensors and kinds are recorded texts: escape label values */
-static const char *label(char *out, size_t size, const char *s) {
+static const char *escape_label(char *out, size_t size, const char *s) {
     size_t n = 0;
     for (; *s && n + 3 < size; s++) {
         if (*s == '"' || *s == '\\') out[n++] = '\\';
@@ -195,7 +195,7 @@ static void time_rows(bt_text *rows, const char *run, const bt_view_head *h) {
     char labels[160];
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         snprintf(labels, sizeof labels, "run=\"%s\",part=\"%s\"", run, bt_times[p].key);
-        put(rows, TIMES, labels, h->time_s[p]);
+        put_prometheus_row(rows, TIMES, labels, h->time_s[p]);
     }
 }
 
@@ -206,11 +206,11 @@ static void rank_rows(bt_text *rows, const char *run, const bt_view_ranks *r) {
         for (int p = 0; p < BT_PHASE_COUNT; p++) {
             snprintf(labels, sizeof labels, "run=\"%s\",rank=\"%d\",phase=\"%s\"", run, x->rank,
                      bt_phases[p].name);
-            put(rows, PHASES, labels, x->mean[bt_phases[p].metric] / 1e3);
+            put_prometheus_row(rows, PHASES, labels, x->mean[bt_phases[p].metric] / 1e3);
         }
         snprintf(labels, sizeof labels, "run=\"%s\",rank=\"%d\"", run, x->rank);
-        put(rows, SCORES, labels, x->score);
-        put(rows, MEMORY, labels, x->mean[BT_MR_RSS] * 1048576.0);
+        put_prometheus_row(rows, SCORES, labels, x->score);
+        put_prometheus_row(rows, MEMORY, labels, x->mean[BT_MR_RSS] * 1048576.0);
     }
 }
 
@@ -219,16 +219,16 @@ static void tensor_rows(bt_text *rows, const char *run, const bt_view_layers *l)
     for (size_t i = 0; i < l->n && i < TENSORS_MAX; i++) {
         const bt_view_layer *x = &l->layer[i];
         snprintf(labels, sizeof labels, "run=\"%s\",layer=\"%d\",tensor=\"%s\"", run, x->layer,
-                 label(name, sizeof name, x->tensor));
-        put(rows, ZEROS, labels, x->value[BT_ML_ZERO]);
-        put(rows, FLIPS, labels, x->value[BT_ML_FLIP]);
+                 escape_label(name, sizeof name, x->tensor));
+        put_prometheus_row(rows, ZEROS, labels, x->value[BT_ML_ZERO]);
+        put_prometheus_row(rows, FLIPS, labels, x->value[BT_ML_FLIP]);
     }
 }
 
 static void left_out_row(bt_text *rows, const char *run, const char *of, size_t n, size_t most) {
     char labels[160];
     snprintf(labels, sizeof labels, "run=\"%s\",of=\"%s\"", run, of);
-    if (n > most) put(rows, LEFT_OUT, labels, (double)(n - most));
+    if (n > most) put_prometheus_row(rows, LEFT_OUT, labels, (double)(n - most));
 }
 
 typedef struct event_rows {
@@ -240,8 +240,9 @@ static bool on_events(void *ctx, const bt_row *row) {
     const event_rows *e = ctx;
     char labels[240], kind[80], level[40];
     snprintf(labels, sizeof labels, "run=\"%s\",kind=\"%s\",level=\"%s\"", e->run,
-             label(kind, sizeof kind, row->cells[0]), label(level, sizeof level, row->cells[1]));
-    put(e->rows, EVENTS, labels, row->nums[2]);
+             escape_label(kind, sizeof kind, row->cells[0]),
+             escape_label(level, sizeof level, row->cells[1]));
+    put_prometheus_row(e->rows, EVENTS, labels, row->nums[2]);
     return true;
 }
 
@@ -269,14 +270,15 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     BT_TRY(bt_view_load(v, &ask, err));
     snprintf(labels, sizeof labels, "run=\"%s\"", run);
     for (int f = FIRST_PLAIN; f < (int)N_FAMILIES; f++)
-        put(rows, f, labels, families[f].of(&v->head));
-    if (v->n_series && v->series[0].n) put(rows, WIRE, labels, v->series[0].x[v->series[0].n - 1]);
+        put_prometheus_row(rows, f, labels, families[f].of(&v->head));
+    if (v->n_series && v->series[0].n)
+        put_prometheus_row(rows, WIRE, labels, v->series[0].x[v->series[0].n - 1]);
     if (isnan(v->head.val_loss) && !v->head.hub)
         bt_text_printf(&rows[family_of("validation_loss")], "bitrain_validation_loss{%s} NaN\n",
                        labels);
     snprintf(labels, sizeof labels, "run=\"%s\",state=\"%s\"", run,
              bt_run_states[v->head.state].name);
-    put(rows, STATE, labels, 1);
+    put_prometheus_row(rows, STATE, labels, 1);
     time_rows(rows, run, &v->head);
     rank_rows(rows, run, &v->ranks);
     tensor_rows(rows, run, &v->layers);
@@ -301,7 +303,7 @@ typedef struct live {
     int n, live, left_out;
 } live;
 
-static bool keep_name(void *ctx, const bt_row *row) {
+static bool keep_live_run(void *ctx, const bt_row *row) {
     live *l = ctx;
     if (row->nums[1] > 0) l->live++;
     if (l->n == LIVE_MAX)
@@ -329,7 +331,7 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
                 " ORDER BY live DESC, started_s DESC",
             .max_rows = COUNTED_MAX,
             .max_s = 2},
-        keep_name, &l, err);
+        keep_live_run, &l, err);
     for (int i = 0; i < l.n && code == BT_OK; i++) code = run_rows(a, rows, table, l.run[i], err);
     bt_text_printf(&rows[LEFT_OUT], "bitrain_left_out{run=\"\",of=\"runs\"} %d\n", l.left_out);
     out->type = "text/plain; version=0.0.4; charset=utf-8";
@@ -342,7 +344,7 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
         bt_text_put(&out->body, bt_text_str(&rows[f]));
         bt_text_release(&rows[f]);
     }
-    print_table(&out->body, table);
+    print_prometheus(&out->body, table);
     bt_text_printf(&out->body,
                    "# HELP bitrain_live_runs runs that have not ended\n# TYPE bitrain_live_runs "
                    "gauge\nbitrain_live_runs %d\n"

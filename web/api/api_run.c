@@ -33,7 +33,7 @@ static bool put_fact(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bool put_config(void *ctx, const bt_row *row) {
+static bool put_run_config(void *ctx, const bt_row *row) {
     bt_row_cell_document(ctx, "config", row, 0);
     bt_json_str(ctx, "command", row->cells[1]);
     if (row->n < 4) return false;
@@ -48,8 +48,8 @@ static bool put_kept(void *ctx, const bt_row *row) {
 }
 
 /* an object that names its run */
-static bt_code begin(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_MAX], bt_answer *out,
-                     bt_json *j, bt_err *err) {
+static bt_code begin_run_object(bt_api *a, const char *run, bt_db **db, char name[BT_NAME_MAX],
+                                bt_answer *out, bt_json *j, bt_err *err) {
     *db = bt_api_db(a, err);
     if (!*db) return err->code;
     BT_TRY(bt_db_run(*db, run, name, err));
@@ -82,7 +82,7 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     const char *p = name;
     bt_db *db;
     bt_json j;
-    BT_TRY(begin(a, run, &db, name, out, &j, err));
+    BT_TRY(begin_run_object(a, run, &db, name, out, &j, err));
     BT_TRY(bt_db_query(
         db,
         &(bt_question){.sql = "SELECT config, argv, tags, note FROM runs WHERE run = ?1",
@@ -90,7 +90,7 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
                        .n_params = 1,
                        .max_rows = 1,
                        .max_s = BT_WEB_QUERY_S},
-        put_config, &j, err));
+        put_run_config, &j, err));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         BT_TRY(bt_rows_json(&j, parts[i].key, db,
                             &(bt_question){.sql = parts[i].sql,
@@ -137,7 +137,7 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
     const char *p = name;
     bt_db *db;
     bt_json j;
-    BT_TRY(begin(a, run, &db, name, out, &j, err));
+    BT_TRY(begin_run_object(a, run, &db, name, out, &j, err));
     BT_TRY(bt_rows_json(&j, "superseded", db,
                         &(bt_question){.sql = sql,
                                        .params = &p,
@@ -251,7 +251,7 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
                                           .n_params = 1,
                                           .max_rows = 1,
                                           .max_s = BT_WEB_QUERY_S},
-                           put_config, &j, err));
+                           put_run_config, &j, err));
         bt_json_end(&j, '}');
     }
     bt_json_end(&j, ']');
@@ -269,7 +269,7 @@ bt_code bt_api_lr_range(bt_api *a, const bt_req *r, const char *run, bt_answer *
     (void)r;
     bt_lr_range *range = malloc(sizeof *range);
     if (!range) return bt_fail(err, BT_NOMEM, "no memory for a range test");
-    bt_code code = begin(a, run, &db, name, out, &j, err);
+    bt_code code = begin_run_object(a, run, &db, name, out, &j, err);
     if (code == BT_OK) code = bt_db_lr_range(db, name, &is, range, err);
     if (code == BT_OK) {
         bt_json_bool(&j, "is", is);
@@ -288,7 +288,7 @@ bt_code bt_api_log(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     char name[BT_NAME_MAX];
     bt_db *db;
     bt_json j;
-    BT_TRY(begin(a, run, &db, name, out, &j, err));
+    BT_TRY(begin_run_object(a, run, &db, name, out, &j, err));
     if (text && *text)
         BT_TRY(bt_run_log_search_json(db, name, text, LOG_LINES, &j, err));
     else

@@ -17,12 +17,12 @@ typedef struct asked {
     int n, n_settings;
 } asked;
 
-static bool put_name(void *ctx, const bt_row *row) {
+static bool put_run_name(void *ctx, const bt_row *row) {
     bt_json_str(ctx, NULL, row->cells[0]);
     return true;
 }
 
-static bool put_settings(void *ctx, const bt_row *row) {
+static bool put_run_settings(void *ctx, const bt_row *row) {
     asked *a = ctx;
     bt_json_object(a->j, row->cells[0]);
     for (int k = 0; k < a->n; k++) bt_row_cell_json(a->j, a->name[k], row, k + 1);
@@ -30,7 +30,7 @@ static bool put_settings(void *ctx, const bt_row *row) {
     return true;
 }
 
-static bt_code read_names(const bt_req *r, asked *a, bt_err *err) {
+static bt_code read_setting_names(const bt_req *r, asked *a, bt_err *err) {
     for (int k = 0; k < r->n_args; k++) {
         const char *name = r->arg[k].value;
         if (strcmp(r->arg[k].key, "name") != 0) continue;
@@ -85,7 +85,7 @@ static bt_code put_runs(bt_db *db, asked *a, bt_err *err) {
                                                            .n_params = a->n_settings,
                                                            .max_rows = 10000,
                                                            .max_s = BT_WEB_QUERY_S},
-                                            put_settings, a, err);
+                                            put_run_settings, a, err);
     bt_text_release(&sql);
     return code;
 }
@@ -95,7 +95,7 @@ bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer
     (void)run;
     bt_json j;
     asked a = {.j = &j};
-    BT_TRY(read_names(r, &a, err));
+    BT_TRY(read_setting_names(r, &a, err));
     BT_TRY(read_metrics(r, &a, err));
     bt_db *db = bt_api_db(api, err);
     if (!db) return err->code;
@@ -109,7 +109,7 @@ bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer
                            "NULL ORDER BY started_s DESC LIMIT 1))",
                        .max_rows = BT_WEB_ROWS_MAX,
                        .max_s = BT_WEB_QUERY_S},
-        put_name, &j, err));
+        put_run_name, &j, err));
     bt_json_end(&j, ']');
     bt_json_object(&j, "settings");
     if (a.n) BT_TRY(put_runs(db, &a, err));

@@ -23,7 +23,7 @@ static bool is_choice(const char *choices, const char *value) {
 }
 
 /* one argument of the command line, which is never taken for an option */
-static bt_code check_value(const bt_start_field *f, const char *value, bt_err *err) {
+static bt_code check_form_value(const bt_start_field *f, const char *value, bt_err *err) {
     if (strlen(value) > TEXT_MOST)
         return bt_fail(err, BT_ARG, "'%s' has %zu bytes, at most %d are possible", f->name,
                        strlen(value), (int)TEXT_MOST);
@@ -35,8 +35,8 @@ static bt_code check_value(const bt_start_field *f, const char *value, bt_err *e
 }
 
 /* words are borrowed from the settings */
-static bt_code take_settings(const json_t *settings, const char *words[WORDS_MOST], int *n,
-                             bt_err *err) {
+static bt_code read_form_settings(const json_t *settings, const char *words[WORDS_MOST], int *n,
+                                  bt_err *err) {
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)(uintptr_t)settings, key, value) {
@@ -48,14 +48,15 @@ static bt_code take_settings(const json_t *settings, const char *words[WORDS_MOS
         const bt_start_field *f = &bt_start_fields[i];
         const char *text = json_string_value(json_object_get(settings, f->name));
         if (!text || !text[0]) continue;
-        BT_TRY(check_value(f, text, err));
+        BT_TRY(check_form_value(f, text, err));
         words[(*n)++] = f->flag;
         words[(*n)++] = text;
     }
     return BT_OK;
 }
 
-static bt_code start(bt_api *a, const json_t *root, char name[BT_NAME_MAX], bt_err *err) {
+static bt_code start_run_from_form(bt_api *a, const json_t *root, char name[BT_NAME_MAX],
+                                   bt_err *err) {
     const bt_api_allows allows = bt_api_allowed(a);
     const json_t *settings = json_object_get(root, "settings"),
                  *wanted = json_object_get(root, "name");
@@ -70,7 +71,7 @@ static bt_code start(bt_api *a, const json_t *root, char name[BT_NAME_MAX], bt_e
             BT_NAME_MAX - 1);
     if (settings && !json_is_object(settings))
         return bt_fail(err, BT_ARG, "'settings' must be an object of texts");
-    BT_TRY(take_settings(settings, words, &n, err));
+    BT_TRY(read_form_settings(settings, words, &n, err));
     snprintf(name, BT_NAME_MAX, "%s", given ? given : "");
     return allows.start(allows.resume_ctx, n, words, name, err);
 }
@@ -81,7 +82,7 @@ bt_code bt_api_start(bt_api *a, const bt_req *r, const char *unused, bt_answer *
     (void)unused;
     json_t *root = json_loads(r->body ? r->body : "", JSON_REJECT_DUPLICATES, &why);
     bt_code code = json_is_object(root)
-                       ? start(a, root, name, err)
+                       ? start_run_from_form(a, root, name, err)
                        : bt_fail(err, BT_ARG, "the body is no JSON object: %s", why.text);
     json_decref(root);
     BT_TRY(code);

@@ -54,7 +54,7 @@ static void phase_row(bt_json *j, const bt_phase_row *p) {
     bt_json_end(j, '}');
 }
 
-static void event_row(bt_json *j, const bt_event_row *e) {
+static void put_event_kind(bt_json *j, const bt_event_row *e) {
     bt_json_object(j, NULL);
     bt_json_str(j, "kind", e->name);
     bt_json_str(j, "level", bt_event_level_name(e->level));
@@ -127,7 +127,7 @@ bt_code bt_api_metrics(bt_api *a, const bt_req *r, const char *run, bt_answer *o
     for (int p = 0; p < BT_PHASE_COUNT; p++) phase_row(&j, &bt_phases[p]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "events");
-    for (int e = 0; e < BT_EVENT_COUNT; e++) event_row(&j, &bt_events[e]);
+    for (int e = 0; e < BT_EVENT_COUNT; e++) put_event_kind(&j, &bt_events[e]);
     bt_json_end(&j, ']');
     bt_json_array(&j, "verbs");
     for (int v = 0; v < BT_VERB_COUNT; v++) verb_row(&j, (bt_verb)v);

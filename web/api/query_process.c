@@ -30,7 +30,7 @@ static void shut(int *fd) {
 }
 
 /* sockets, so that writing to a child that is gone is an error and no signal */
-static bt_code start(child *c, const bt_query_process *q, bt_err *err) {
+static bt_code start_query_process(child *c, const bt_query_process *q, bt_err *err) {
     char rows[32], seconds[32], memory[32];
     snprintf(rows, sizeof rows, "%lld", (long long)q->rows);
     snprintf(seconds, sizeof seconds, "%.3f", q->seconds);
@@ -58,7 +58,7 @@ static bt_code start(child *c, const bt_query_process *q, bt_err *err) {
     return code;
 }
 
-static void send_some(child *c) {
+static void send_query_text(child *c) {
     ssize_t n = send(c->fd[IN], c->input, c->n_input, MSG_NOSIGNAL);
     if (n > 0) c->input += n, c->n_input -= (size_t)n;
     if ((n < 0 && errno != EAGAIN && errno != EINTR) || c->n_input == 0) shut(&c->fd[IN]);
@@ -81,7 +81,7 @@ static bool talk(child *c, int64_t until, size_t bytes, bt_text *out, bt_text *s
         struct pollfd p[ENDS] = {
             {c->fd[IN], POLLOUT, 0}, {c->fd[OUT], POLLIN, 0}, {c->fd[ERR], POLLIN, 0}};
         if (poll(p, ENDS, (int)(left / 1000000) + 1) < 0 && errno != EINTR) return false;
-        if (p[IN].revents) send_some(c);
+        if (p[IN].revents) send_query_text(c);
         if (p[OUT].revents && !take_some(&c->fd[OUT], out, bytes)) return false;
         if (p[ERR].revents && !take_some(&c->fd[ERR], said, 4096)) return false;
     }
@@ -89,7 +89,7 @@ static bool talk(child *c, int64_t until, size_t bytes, bt_text *out, bt_text *s
 }
 
 /* the last line, without "bitrain query: " */
-static const char *message(bt_text *said) {
+static const char *last_error_line(bt_text *said) {
     static const char prefix[] = "bitrain query: ";
     while (said->len && said->data[said->len - 1] == '\n') said->data[--said->len] = 0;
     const char *s = bt_text_str(said), *line = strrchr(s, '\n');
@@ -97,8 +97,8 @@ static const char *message(bt_text *said) {
     return strncmp(line, prefix, sizeof prefix - 1) == 0 ? line + sizeof prefix - 1 : line;
 }
 
-static bt_code failure(int status, bt_text *said, const bt_query_process *q, bt_err *err) {
-    const char *why = message(said);
+static bt_code query_failure(int status, bt_text *said, const bt_query_process *q, bt_err *err) {
+    const char *why = last_error_line(said);
     if (!WIFEXITED(status))
         return bt_fail(err, BT_BUSY,
                        "query took too much time or memory (%g s, %lld MiB) and was stopped",
@@ -115,12 +115,13 @@ bt_code bt_query_process_run(const bt_query_process *q, bt_text *out, bt_err *er
     bt_text said;
     int status = 0;
     bt_text_init(&said);
-    bt_code code = start(&c, q, err);
+    bt_code code = start_query_process(&c, q, err);
     if (code == BT_OK) {
         int64_t until = bt_now_ns() + (int64_t)((q->seconds + GRACE_S) * 1e9);
         if (!talk(&c, until, q->bytes, out, &said)) kill(c.pid, SIGKILL);
         while (waitpid(c.pid, &status, 0) < 0 && errno == EINTR) {}
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) code = failure(status, &said, q, err);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+            code = query_failure(status, &said, q, err);
     }
     for (int i = 0; i < ENDS; i++) shut(&c.fd[i]);
     bt_text_release(&said);

@@ -69,7 +69,7 @@ static bt_code keep_series(keeper *k, const char *rank, bt_err *err) {
     return code;
 }
 
-static bt_code keep_all(keeper *k, bt_err *err) {
+static bt_code keep_all_answers(keeper *k, bt_err *err) {
     static const struct {
         const char *name;
         bt_api_fn fn;
@@ -128,7 +128,7 @@ static bt_code keep_all(keeper *k, bt_err *err) {
 
 /* Copies JSON into a data block: markup characters become \u00XX (they occur in strings only),
  * fractions have seven digits */
-static void put_data(bt_text *out, const char *s) {
+static void put_data_block(bt_text *out, const char *s) {
     bool text = false;
     while (*s) {
         if (*s == '<' || *s == '>' || *s == '&') {
@@ -197,7 +197,7 @@ static void put_page(bt_text *out, const char *run, const char *data) {
                 "<div id=\"toast\" role=\"status\" aria-live=\"polite\"></div><div id=\"said\" "
                 "class=\"sr\" role=\"status\" aria-live=\"polite\"></div>\n<script "
                 "type=\"application/json\" id=\"bitrain-data\">");
-    put_data(out, data);
+    put_data_block(out, data);
     bt_text_put(out, "</script>\n<script>");
     bt_text_putn(out, bt_page_uplot.text, bt_page_uplot.n);
     bt_text_put(out, "</script>\n<script>");
@@ -222,7 +222,8 @@ bt_code bt_report(bt_text *out, const char *store, const char *wanted,
         bt_json_str(&j, "run", run);
         bt_json_num(&j, "made_s", floor((double)bt_wall_us() / 1e6));
         bt_json_object(&j, "answers");
-        code = keep_all(&(keeper){.api = api, .run = run, .j = &j, .progress = progress}, err);
+        code = keep_all_answers(&(keeper){.api = api, .run = run, .j = &j, .progress = progress},
+                                err);
         bt_json_end(&j, '}');
         bt_json_end(&j, '}');
     }

@@ -10,7 +10,7 @@
 /* buffered bytes of a slow reader; above this the source is told to stop */
 enum { UNREAD_MAX = 4 << 20 };
 
-static void lock(const bt_reply *r) { pthread_mutex_lock(&r->server->lock); }
+static void lock_reply(const bt_reply *r) { pthread_mutex_lock(&r->server->lock); }
 static void unlock(const bt_reply *r) { pthread_mutex_unlock(&r->server->lock); }
 
 bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
@@ -35,7 +35,7 @@ bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c) {
 }
 
 /* requires the lock; frees the reply when neither side uses it any more */
-static bool leave(bt_reply *r) {
+static bool leave_reply(bt_reply *r) {
     if (r->conn || !r->ended) return false;
     bt_serve *s = r->server;
     if (r->prev)
@@ -47,13 +47,13 @@ static bool leave(bt_reply *r) {
     return true;
 }
 
-static void destroy(bt_reply *r) {
+static void destroy_reply(bt_reply *r) {
     bt_text_release(&r->out);
     free(r);
 }
 
 /* requires the lock */
-static void wake(bt_reply *r) {
+static void resume_connection(bt_reply *r) {
     if (!r->suspended) return;
     r->suspended = false;
     MHD_resume_connection(r->conn);
@@ -61,13 +61,13 @@ static void wake(bt_reply *r) {
 
 /* ---- the source's side ----------------------------------------------------------------------- */
 void bt_reply_set(bt_reply *r, void *work) {
-    lock(r);
+    lock_reply(r);
     r->work = work;
     unlock(r);
 }
 
 void bt_reply_send(bt_reply *r, int status, const char *type, const char *body, size_t n) {
-    lock(r);
+    lock_reply(r);
     if (r->status == 0) {
         r->status = status;
         snprintf(r->type, sizeof r->type, "%s", type ? type : "application/json");
@@ -104,32 +104,32 @@ void bt_reply_error(bt_reply *r, int status, const bt_serve_error *e) {
 const char *bt_reply_id(const bt_reply *r) { return r->id; }
 
 void bt_reply_put(bt_reply *r, const char *data, size_t n) {
-    lock(r);
+    lock_reply(r);
     if (r->status == 0) {
         r->status = 200;
         r->stream = true;
     }
     if (r->conn && r->stream) {
         bt_text_putn(&r->out, data, n);
-        wake(r);
+        resume_connection(r);
     }
     unlock(r);
 }
 
 void bt_reply_end(bt_reply *r) {
-    lock(r);
+    lock_reply(r);
     r->ended = true;
-    wake(r);
-    const bool last = leave(r);
+    resume_connection(r);
+    const bool last = leave_reply(r);
     unlock(r);
-    if (last) destroy(r);
+    if (last) destroy_reply(r);
 }
 
 /* ---- the connection's side ------------------------------------------------------------------- */
-static ssize_t read_stream(void *ctx, uint64_t pos, char *buf, size_t max) {
+static ssize_t read_reply_stream(void *ctx, uint64_t pos, char *buf, size_t max) {
     bt_reply *r = ctx;
     (void)pos;
-    lock(r);
+    lock_reply(r);
     size_t n = r->out.len - r->sent;
     if (n > max) n = max;
     if (n) memcpy(buf, r->out.data + r->sent, n);
@@ -165,7 +165,7 @@ static enum MHD_Result send_whole(bt_reply *r) {
 
 static enum MHD_Result send_stream(bt_reply *r) {
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
-                                                                      read_stream, r, NULL);
+                                                                      read_reply_stream, r, NULL);
     if (!response) return MHD_NO;
     bt_header headers[BT_SERVE_HEADERS];
     bt_serve_headers(r->server, r->conn, r->id, bt_http_events, headers);
@@ -173,7 +173,7 @@ static enum MHD_Result send_stream(bt_reply *r) {
 }
 
 enum MHD_Result bt_reply_answer(bt_reply *r) {
-    lock(r);
+    lock_reply(r);
     const bool whole = r->ended && !r->stream, stream = r->stream;
     if (!whole && !stream) {
         r->suspended = true;
@@ -192,12 +192,12 @@ static void tell_gone(bt_reply *r) {
 }
 
 void bt_reply_close(bt_reply *r) {
-    lock(r);
+    lock_reply(r);
     tell_gone(r);
     r->conn = NULL;
-    const bool last = leave(r);
+    const bool last = leave_reply(r);
     unlock(r);
-    if (last) destroy(r);
+    if (last) destroy_reply(r);
 }
 
 /* a client that has hung up, or does not read */

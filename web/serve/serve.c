@@ -62,7 +62,7 @@ static enum MHD_Result send_unavailable(const bt_serve *s, struct MHD_Connection
 }
 
 /* ---- guards and routes ----------------------------------------------------------------------- */
-static bool is_get(const bt_req *q) {
+static bool is_get_request(const bt_req *q) {
     return strcmp(q->method, "GET") == 0 || strcmp(q->method, "HEAD") == 0;
 }
 
@@ -91,8 +91,8 @@ static enum MHD_Result ask_source(bt_serve *s, struct MHD_Connection *c, const b
     return bt_reply_answer(x->reply);
 }
 
-static enum MHD_Result dispatch(bt_serve *s, struct MHD_Connection *c, const bt_req *q,
-                                exchange *x) {
+static enum MHD_Result dispatch_model_route(bt_serve *s, struct MHD_Connection *c, const bt_req *q,
+                                            exchange *x) {
     const bool listed = bt_serve_allowed_origin(s, c) != NULL;
     if (!bt_req_host_ok(q->host, s->host, s->allow, s->port))
         return send_invalid(s, c, 403, "host_not_allowed",
@@ -103,9 +103,9 @@ static enum MHD_Result dispatch(bt_serve *s, struct MHD_Connection *c, const bt_
                             "requests from other sites are refused: start serve with "
                             "--allow-origin and the site's address");
     if (listed && strcmp(q->method, "OPTIONS") == 0) return bt_serve_preflight(s, c);
-    if (!is_get(q) && strcmp(q->method, "POST") != 0)
+    if (!is_get_request(q) && strcmp(q->method, "POST") != 0)
         return send_invalid(s, c, 405, "method_not_allowed", "only GET, HEAD and POST are served");
-    if (is_get(q)) {
+    if (is_get_request(q)) {
         static const char healthy[] = "{\"status\":\"ok\"}";
         const bt_asset *asset = bt_http_asset(bt_chat_assets, bt_chat_assets_n, q->path);
         if (asset) return bt_http_send_asset(c, q, asset);
@@ -122,7 +122,7 @@ static enum MHD_Result dispatch(bt_serve *s, struct MHD_Connection *c, const bt_
                 .message =
                     "the token is missing or wrong: send the one that `bitrain serve` printed "
                     "as 'Authorization: Bearer TOKEN'"});
-    if (is_get(q) && strcmp(q->path, "/api/v1/login") == 0)
+    if (is_get_request(q) && strcmp(q->path, "/api/v1/login") == 0)
         return bt_http_send_login(c, s->port, s->token);
     return ask_source(s, c, q, x);
 }
@@ -136,9 +136,9 @@ static const char *without_last_slash(exchange *x, const char *path) {
 }
 
 /* ---- libmicrohttpd's callbacks --------------------------------------------------------------- */
-static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *path,
-                              const char *method, const char *version, const char *data,
-                              size_t *size, void **state) {
+static enum MHD_Result on_model_request(void *ctx, struct MHD_Connection *c, const char *path,
+                                        const char *method, const char *version, const char *data,
+                                        size_t *size, void **state) {
     bt_serve *s = ctx;
     exchange *x = *state;
     (void)version;
@@ -163,11 +163,11 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
     if (x->body.failed) return send_unavailable(s, c, "out of memory");
     bt_req q;
     bt_http_read(&q, c, without_last_slash(x, path), method);
-    return dispatch(s, c, &q, x);
+    return dispatch_model_route(s, c, &q, x);
 }
 
-static void completed(void *ctx, struct MHD_Connection *c, void **state,
-                      enum MHD_RequestTerminationCode why) {
+static void on_model_completed(void *ctx, struct MHD_Connection *c, void **state,
+                               enum MHD_RequestTerminationCode why) {
     bt_serve *s = ctx;
     exchange *x = *state;
     (void)why;
@@ -180,7 +180,7 @@ static void completed(void *ctx, struct MHD_Connection *c, void **state,
     bt_links_end(&s->links, bt_http_link(c));
 }
 
-static void *watch(void *ctx) {
+static void *watch_requests(void *ctx) {
     bt_serve *s = ctx;
     while (!atomic_load(&s->stop)) {
         bt_links_cut(&s->links, s->cfg.deadline_ns, BT_HTTP_CROWD);
@@ -191,7 +191,7 @@ static void *watch(void *ctx) {
 }
 
 /* ---- start and stop -------------------------------------------------------------------------- */
-static bt_code take_token(bt_serve *s, const char *token, bt_err *err) {
+static bt_code set_access_token(bt_serve *s, const char *token, bt_err *err) {
     if (!token || !*token) return bt_http_make_token(s->token, err);
     const size_t n = strlen(token);
     size_t good = 0;
@@ -209,21 +209,21 @@ static bt_code take_token(bt_serve *s, const char *token, bt_err *err) {
 static bt_code listen_and_start(bt_serve *s, bt_err *err) {
     BT_TRY(bt_listen_tcp(s->host, s->cfg.port, &s->listen_fd, &s->port, err));
     s->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL,
-                                 NULL, answer, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
+                                 NULL, on_model_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
                                  MHD_OPTION_CONNECTION_LIMIT, (unsigned)BT_HTTP_CONNECTIONS,
                                  MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)BT_HTTP_IDLE_S,
                                  MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)BT_HTTP_HEADER_BYTES,
                                  MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED,
-                                 completed, s, MHD_OPTION_URI_LOG_CALLBACK, bt_http_request_begins,
-                                 &s->links, MHD_OPTION_NOTIFY_CONNECTION, bt_http_connection,
-                                 &s->links, MHD_OPTION_END);
+                                 on_model_completed, s, MHD_OPTION_URI_LOG_CALLBACK,
+                                 bt_http_request_begins, &s->links, MHD_OPTION_NOTIFY_CONNECTION,
+                                 bt_http_connection, &s->links, MHD_OPTION_END);
     if (!s->daemon) return bt_fail(err, BT_IO, "cannot start the HTTP server on port %d", s->port);
-    if (pthread_create(&s->watcher, NULL, watch, s) != 0)
+    if (pthread_create(&s->watcher, NULL, watch_requests, s) != 0)
         return bt_fail(err, BT_NOMEM, "cannot start the watching thread");
     return BT_OK;
 }
 
-static void release(bt_serve *s) {
+static void release_serve(bt_serve *s) {
     if (s->daemon)
         MHD_stop_daemon(s->daemon);
     else if (s->listen_fd >= 0)
@@ -244,13 +244,13 @@ bt_code bt_serve_start(bt_serve **out, const bt_serve_cfg *cfg, bt_err *err) {
     bt_links_init(&s->links);
     snprintf(s->host, sizeof s->host, "%s", cfg->host);
     snprintf(s->allow, sizeof s->allow, "%s", cfg->allow_hosts ? cfg->allow_hosts : "");
-    bt_code code = take_token(s, cfg->token, err);
+    bt_code code = set_access_token(s, cfg->token, err);
     if (code == BT_OK) code = bt_serve_take_origins(s, cfg->allow_origins, err);
     if (code == BT_OK) code = listen_and_start(s, err);
     if (code == BT_OK)
         *out = s;
     else
-        release(s);
+        release_serve(s);
     return code;
 }
 
@@ -271,5 +271,5 @@ void bt_serve_stop(bt_serve *s) {
         bt_sleep_ns(5000000);
     atomic_store(&s->stop, true);
     pthread_join(s->watcher, NULL);
-    release(s);
+    release_serve(s);
 }

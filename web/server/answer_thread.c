@@ -17,7 +17,7 @@ struct bt_answer_thread {
     bool done; /* requires the server's lock */
 };
 
-static void *work(void *ctx) {
+static void *answer_thread(void *ctx) {
     bt_answer_thread *p = ctx;
     bt_web *w = p->web;
     bt_web_make_answer(w, p->route, &p->req, "", &p->answer);
@@ -30,7 +30,7 @@ static void *work(void *ctx) {
     return NULL;
 }
 
-static enum MHD_Result too_many(struct MHD_Connection *c) {
+static enum MHD_Result refuse_busy(struct MHD_Connection *c) {
     return bt_web_send_error(c, 503, "busy", "four such questions are being answered already",
                              "try again in two seconds");
 }
@@ -40,7 +40,7 @@ enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, con
     pthread_mutex_lock(&w->lock);
     bool room = w->n_answer_threads < MAX_ANSWER_THREADS && !atomic_load(&w->stop);
     pthread_mutex_unlock(&w->lock);
-    if (!room) return too_many(c);
+    if (!room) return refuse_busy(c);
     bt_answer_thread *p = calloc(1, sizeof *p);
     if (!p) return MHD_NO;
     p->web = w;
@@ -52,7 +52,7 @@ enum MHD_Result bt_web_answer_in_thread(bt_web *w, struct MHD_Connection *c, con
     pthread_mutex_lock(&w->lock);
     MHD_suspend_connection(c);
     w->n_answer_threads++;
-    bool started = pthread_create(&p->thread, NULL, work, p) == 0;
+    bool started = pthread_create(&p->thread, NULL, answer_thread, p) == 0;
     if (!started) {
         w->n_answer_threads--;
         MHD_resume_connection(c);

@@ -10,7 +10,7 @@
 enum { MAX_STREAMS = 32, WATCH_MS = 25, TICK_MS = 100 };
 
 /* ---- event streams --------------------------------------------------------------------------- */
-static ssize_t stream_read(void *ctx, uint64_t pos, char *buf, size_t max) {
+static ssize_t read_event_stream(void *ctx, uint64_t pos, char *buf, size_t max) {
     stream *s = ctx;
     bt_web *w = s->web;
     (void)pos;
@@ -81,8 +81,8 @@ enum MHD_Result bt_web_open_stream(bt_web *w, struct MHD_Connection *c, const ch
     bt_cursor_parse(&s->cursor, last_id);
     bt_text_init(&s->out);
     bt_text_put(&s->out, "retry: 2000\n\n");
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, stream_read,
-                                                               s, stream_free);
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384,
+                                                               read_event_stream, s, stream_free);
     if (!r) {
         bt_text_release(&s->out);
         free(s);

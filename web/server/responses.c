@@ -15,7 +15,7 @@ static const char *code_word(char *out, size_t size, bt_code code) {
 }
 
 /* the remedy of a failure */
-static const char *hint_of(bt_web *w, bt_code code, const char *run) {
+static const char *failure_hint(bt_web *w, bt_code code, const char *run) {
     bt_err none = BT_ERR_INIT;
     if (code == BT_ARG || code == BT_UNSUPPORTED)
         return "web/README.md lists the parameters of each route";
@@ -33,7 +33,7 @@ bt_code bt_web_make_answer(bt_web *w, const bt_route *route, const bt_req *q, co
     bt_code code = route->fn(w->api, q, run, out, &err);
     if (code != BT_OK)
         bt_answer_error(out, bt_status_of(code), code_word(word, sizeof word, code), err.msg,
-                        hint_of(w, code, run));
+                        failure_hint(w, code, run));
     return code;
 }
 

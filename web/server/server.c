@@ -1,7 +1,7 @@
 /* server.c - the dashboard: guards and routes over the connections of web/http/http_server.h. Event
  * streams: event_streams.c; answers: responses.c.
  *
- *     epoll thread    answer() -> guards -> route or asset -> response;  stream_read() feeds event streams
+ *     epoll thread    on_page_request() -> guards -> route or asset -> response;  stream_read() feeds event streams
  *     publisher       watches PRAGMA data_version, wakes sleeping streams; cuts requests that outlive their deadline
  *
  * A stream with nothing to say is suspended; its 15 s heartbeat and every commit resume it. All are
@@ -52,13 +52,13 @@ static enum MHD_Result run_route(bt_web *w, struct MHD_Connection *c, const bt_r
 static const char most_args[] = "at most 24 of 2047 bytes";
 _Static_assert(BT_REQ_ARGS == 24 && BT_REQ_VALUE == 2048, "as most_args says");
 
-static bool is_get(const char *method) {
+static bool is_get_method(const char *method) {
     return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0;
 }
 
-static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, exchange *x) {
+static enum MHD_Result dispatch_route(bt_web *w, struct MHD_Connection *c, bt_req *q, exchange *x) {
     const bt_web_cfg *cfg = &w->cfg;
-    bool get = is_get(q->method), post = strcmp(q->method, "POST") == 0;
+    bool get = is_get_method(q->method), post = strcmp(q->method, "POST") == 0;
     if (!bt_req_host_ok(q->host, w->host, w->allow, w->port))
         return bt_web_send_error(c, 403, "host_refused", "this Host is not served here",
                                  "use localhost, or start dash with --allow-host");
@@ -102,9 +102,9 @@ static enum MHD_Result dispatch(bt_web *w, struct MHD_Connection *c, bt_req *q, 
     return run_route(w, c, route, q, run);
 }
 
-static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *path,
-                              const char *method, const char *version, const char *data,
-                              size_t *size, void **state) {
+static enum MHD_Result on_page_request(void *ctx, struct MHD_Connection *c, const char *path,
+                                       const char *method, const char *version, const char *data,
+                                       size_t *size, void **state) {
     bt_web *w = ctx;
     (void)version;
     exchange *x = *state;
@@ -127,18 +127,18 @@ static enum MHD_Result answer(void *ctx, struct MHD_Connection *c, const char *p
     if (ambiguity)
         return bt_web_send_error(c, 400, "framing", ambiguity, "send one request in one form");
     /* a read-only dashboard answers 405 to every method that has a body */
-    if (x->too_large && (w->cfg.control || is_get(method)))
+    if (x->too_large && (w->cfg.control || is_get_method(method)))
         return bt_web_send_error(c, 413, "body_refused",
                                  "no request body of that size is taken here",
                                  "send less than 64 KiB, and only with --control");
     bt_req q;
     bt_http_read(&q, c, path, method);
     q.body = bt_text_str(&x->body);
-    return dispatch(w, c, &q, x);
+    return dispatch_route(w, c, &q, x);
 }
 
-static void completed(void *ctx, struct MHD_Connection *c, void **state,
-                      enum MHD_RequestTerminationCode why) {
+static void on_page_completed(void *ctx, struct MHD_Connection *c, void **state,
+                              enum MHD_RequestTerminationCode why) {
     bt_web *w = ctx;
     (void)why;
     exchange *x = *state;
@@ -190,11 +190,11 @@ bt_code bt_web_start(bt_web **out, const bt_web_cfg *cfg, bt_err *err) {
                      : bt_listen_tcp(w->host, cfg->port, &w->listen_fd, &w->port, err);
     if (code == BT_OK) {
         w->daemon = MHD_start_daemon(
-            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, answer, w,
-            MHD_OPTION_LISTEN_SOCKET, w->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+            on_page_request, w, MHD_OPTION_LISTEN_SOCKET, w->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
             (unsigned)BT_HTTP_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)BT_HTTP_IDLE_S,
             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)BT_HTTP_HEADER_BYTES,
-            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, completed, w,
+            MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_NOTIFY_COMPLETED, on_page_completed, w,
             MHD_OPTION_URI_LOG_CALLBACK, bt_http_request_begins, &w->links,
             MHD_OPTION_NOTIFY_CONNECTION, bt_http_connection, &w->links, MHD_OPTION_END);
         if (!w->daemon)

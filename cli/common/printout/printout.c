@@ -46,7 +46,7 @@ void bt_printout_row(bt_printout *r) {
     r->in_row = true;
 }
 
-static void put_cells(bt_text_table *t, const bt_text *cells) {
+static void put_table_cells(bt_text_table *t, const bt_text *cells) {
     for (const char *p = cells->data; p && p < cells->data + cells->len; p += strlen(p) + 1)
         bt_table_cell(t, p);
     bt_table_end_row(t);
@@ -56,8 +56,8 @@ void bt_printout_end(bt_printout *r) {
     if (r->json) {
         bt_json_end(&r->j, '}');
     } else if (r->heads.len) { /* the first row with a cell */
-        put_cells(&r->table, &r->heads);
-        put_cells(&r->table, &r->first);
+        put_table_cells(&r->table, &r->heads);
+        put_table_cells(&r->table, &r->first);
         bt_text_release(&r->heads);
         bt_text_release(&r->first);
     } else if (r->table.at) {
@@ -76,7 +76,7 @@ void bt_printout_rows_end(bt_printout *r, const char *indent) {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static void put_cell(bt_printout *r, const char *label, const char *text) {
+static void put_labelled_cell(bt_printout *r, const char *label, const char *text) {
     if (r->json || !label || !r->in_row) return;
     if (r->table.n_rows) {
         bt_table_cell(&r->table, text);
@@ -88,14 +88,14 @@ static void put_cell(bt_printout *r, const char *label, const char *text) {
 
 void bt_printout_str(bt_printout *r, const char *key, const char *label, const char *s) {
     if (r->json && key) bt_json_str(&r->j, key, s);
-    put_cell(r, label, s ? s : "-");
+    put_labelled_cell(r, label, s ? s : "-");
 }
 
 void bt_printout_int(bt_printout *r, const char *key, const char *label, int64_t v) {
     char text[32];
     if (r->json && key) bt_json_int(&r->j, key, v);
     snprintf(text, sizeof text, "%lld", (long long)v);
-    put_cell(r, label, text);
+    put_labelled_cell(r, label, text);
 }
 
 void bt_printout_bool(bt_printout *r, const char *key, bool v) {
@@ -105,7 +105,7 @@ void bt_printout_bool(bt_printout *r, const char *key, bool v) {
 void bt_printout_num(bt_printout *r, const char *key, const char *label, double v, bt_unit unit) {
     char text[64];
     if (r->json && key) bt_json_num(&r->j, key, v);
-    put_cell(r, label, bt_metric_format(text, sizeof text, v, unit));
+    put_labelled_cell(r, label, bt_metric_format(text, sizeof text, v, unit));
 }
 
 void bt_printout_numf(bt_printout *r, const char *key, const char *label, double v, double scale,
@@ -113,7 +113,7 @@ void bt_printout_numf(bt_printout *r, const char *key, const char *label, double
     char text[64] = "-";
     if (r->json && key) bt_json_num(&r->j, key, v);
     if (isfinite(v)) snprintf(text, sizeof text, fmt, scale * v);
-    put_cell(r, label, text);
+    put_labelled_cell(r, label, text);
 }
 
 void bt_printout_cellf(bt_printout *r, const char *label, const char *fmt, ...) {
@@ -122,7 +122,7 @@ void bt_printout_cellf(bt_printout *r, const char *label, const char *fmt, ...) 
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    put_cell(r, label, text);
+    put_labelled_cell(r, label, text);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -95,7 +95,7 @@ int bt_table_fit(bt_text_table *t, const char *indent, int width) {
 }
 
 /* skips n characters of UTF-8 */
-static const char *behind(const char *s, int n) {
+static const char *skip_characters(const char *s, int n) {
     for (; *s && n > 0; n--) do
             s++;
         while (((unsigned char)*s & 0xC0) == 0x80);
@@ -108,9 +108,9 @@ static void put_cut(bt_text *to, const char *s, int width) {
     if (n <= width)
         bt_text_put(to, s);
     else if (s[0] == '/')
-        bt_text_printf(to, "…%s", behind(s, n - width + 1));
+        bt_text_printf(to, "…%s", skip_characters(s, n - width + 1));
     else
-        bt_text_printf(to, "%.*s…", (int)(behind(s, width - 1) - s), s);
+        bt_text_printf(to, "%.*s…", (int)(skip_characters(s, width - 1) - s), s);
 }
 
 void bt_table_put(const bt_text_table *t, bt_text *to, const char *indent) {

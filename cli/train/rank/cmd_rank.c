@@ -99,7 +99,8 @@ static void tell_result(const bt_sink *sink, const bt_train_result *r, const bt_
     bt_text_release(&text);
 }
 
-static bt_code connect_wire(const words *w, const bt_run_cfg *cfg, bt_wire **wire, bt_err *err) {
+static bt_code connect_to_supervisor(const words *w, const bt_run_cfg *cfg, bt_wire **wire,
+                                     bt_err *err) {
     if (bt_comm_rank(bt_comm_world()) != 0 || !w->wire[0]) return BT_OK;
     const bt_wire_handlers handlers = {.control = on_control, .on_lost = on_lost};
     bt_code code = bt_wire_connect(wire, w->wire, w->attempt, &handlers, err);
@@ -128,7 +129,7 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
         _exit(0); /* not needed: no rank is, and nothing is to be put in order */
     BT_TRY(code);
     w->words.attempt = w->go.attempt;
-    BT_TRY(connect_wire(&w->words, w->cfg, w->wire, err));
+    BT_TRY(connect_to_supervisor(&w->words, w->cfg, w->wire, err));
     *start = (bt_trainer_start){.resume_dir = w->go.resume_from,
                                 .attempt = w->go.fence,
                                 .number = w->go.attempt,
@@ -139,7 +140,7 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
 
 static bt_place *place; /* NULL: without a progress page */
 
-static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_err *err) {
+static bt_code train_as_rank(const words *w, int argc, char **argv, bool *in_step, bt_err *err) {
     static bt_run_cfg cfg;
     static bt_opts opts;
     static bt_isa_agreement isa;
@@ -161,7 +162,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
 
     bt_wire *wire = NULL;
     waiting beside = {.cfg = &cfg, .words = *w, .wire = &wire};
-    if (!w->spare[0]) code = connect_wire(w, &cfg, &wire, err);
+    if (!w->spare[0]) code = connect_to_supervisor(w, &cfg, &wire, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) {
         bt_train_result result;
@@ -189,7 +190,7 @@ static bt_code train(const words *w, int argc, char **argv, bool *in_step, bt_er
 }
 
 /* Prints the error once, on the lowest rank that knows its reason, in the form that the supervisor parses. */
-static void report(bt_code code, const bt_err *err) {
+static void report_rank_error(bt_code code, const bt_err *err) {
     const int me = bt_comm_rank(bt_comm_world());
     if (place) atomic_store(&place->failed, 1);
     if (err->rank >= 0 && err->rank != me) return;
@@ -201,15 +202,15 @@ static void report(bt_code code, const bt_err *err) {
     (void)k;
 }
 
-static bt_code run(int argc, char **argv, int *exit_status, bt_err *err) {
+static bt_code cmd_rank(int argc, char **argv, int *exit_status, bt_err *err) {
     words w;
     bool in_step = false;
     bt_signals_rank(&box, 0);
     BT_TRY(own_words(&argc, &argv, &w, err));
     bt_code code = bt_comm_init(err);
-    if (code == BT_OK) code = train(&w, argc, argv, &in_step, err);
+    if (code == BT_OK) code = train_as_rank(&w, argc, argv, &in_step, err);
     if (code != BT_OK && code != BT_STOPPED) {
-        report(code, err);
+        report_rank_error(code, err);
         *exit_status = bt_exit_code(code);
         bt_rank_leave(in_step, err, *exit_status);
         bt_comm_finalize();
@@ -224,5 +225,5 @@ const bt_command bt_cmd_rank = {.ranked = true,
                                 .summary = "one MPI rank of a run (started by train)",
                                 .args = "",
                                 .examples = "",
-                                .run_argv = run,
+                                .run_argv = cmd_rank,
                                 .hidden = 1};

@@ -22,7 +22,7 @@
 
 /* ---- cores ----------------------------------------------------------------------------------- */
 
-static void take_cores(const bt_run_cfg *cfg, int threads) {
+static void bind_rank_threads(const bt_run_cfg *cfg, int threads) {
     const bt_place_job job = {.ranks = bt_comm_local_size(),
                               .rank = bt_comm_local_rank(),
                               .threads = threads,
@@ -39,7 +39,7 @@ bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
         threads = bt_cpu_get()->cores / bt_comm_local_size();
         if (threads < 1) threads = 1;
     }
-    take_cores(cfg, threads);
+    bind_rank_threads(cfg, threads);
     if (code == BT_OK) code = bt_threads_init(threads, err);
     return bt_agree(bt_comm_world(), code, err);
 }
@@ -136,7 +136,7 @@ void bt_rank_leave(bool in_step, const bt_err *err, int exit_status) {
     bt_comm_abort(exit_status);
 }
 
-static void put_result(bt_json *j, const bt_train_result *r) {
+static void put_train_result(bt_json *j, const bt_train_result *r) {
     bt_json_int(j, "steps", r->steps);
     bt_json_int(j, "tokens", r->tokens);
     bt_json_num(j, "loss", r->loss);
@@ -162,7 +162,7 @@ void bt_result_text(bt_text *out, const bt_train_result *r, const bt_text *sampl
     bt_json j;
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
-    put_result(&j, r);
+    put_train_result(&j, r);
     if (sample->len) bt_json_str(&j, "sample", bt_text_str(sample));
     bt_json_end(&j, '}');
 }

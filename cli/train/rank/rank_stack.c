@@ -16,7 +16,7 @@ enum { DEPTH = 32, OWN = 2 /* the handler, and the kernel's return from it */ };
 static int me;
 
 /* Writes the name of the function, or its object and the offset. */
-static const char *name_of(void *at, char *out, size_t size) {
+static const char *symbol_name(void *at, char *out, size_t size) {
     Dl_info where;
     memset(&where, 0, sizeof where);
     (void)dladdr(at, &where);
@@ -29,7 +29,7 @@ static const char *name_of(void *at, char *out, size_t size) {
     return out;
 }
 
-static void on_signal(int sig) {
+static void write_stack_on_signal(int sig) {
     char line[900];
     void *frames[DEPTH];
     if (getpid() != (pid_t)syscall(SYS_gettid)) { /* MPI's threads take signals too */
@@ -40,7 +40,7 @@ static void on_signal(int sig) {
     size_t n = (size_t)snprintf(line, sizeof line, "bitrain: warning: stack of rank %d:", me);
     for (int i = OWN; i < depth; i++) {
         char other[96];
-        const char *name = name_of(frames[i], other, sizeof other);
+        const char *name = symbol_name(frames[i], other, sizeof other);
         const size_t more = strlen(name) + 3;
         if (n + more + 2 > sizeof line) break;
         n += (size_t)sprintf(line + n, "%s%s", i == OWN ? " " : " < ", name);
@@ -57,7 +57,7 @@ void bt_rank_stack_on_signal(int rank) {
     (void)backtrace(frames, DEPTH); /* loads the libraries of backtrace() outside the handler */
     bt_own_symbols_load();
     memset(&a, 0, sizeof a);
-    a.sa_handler = on_signal;
+    a.sa_handler = write_stack_on_signal;
     a.sa_flags = SA_RESTART;
     sigaction(SIGUSR2, &a, NULL);
 }

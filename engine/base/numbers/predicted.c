@@ -17,7 +17,7 @@ double *bt_predicted_part(bt_predicted *p, int part) {
     return &p->phase_ms[part - 2];
 }
 
-static void forget(bt_predicted *p) {
+static void clear_predicted(bt_predicted *p) {
     for (int i = 0; i < BT_PREDICTED_PARTS; i++) *bt_predicted_part(p, i) = NAN;
 }
 
@@ -41,7 +41,7 @@ void bt_predicted_put(const bt_predicted *p, bt_text *out) {
 }
 
 /* one pair at *text, which moves behind it */
-static bool read_part(const char **text, bt_predicted *out) {
+static bool read_predicted_pair(const char **text, bt_predicted *out) {
     for (int i = 0; i < BT_PREDICTED_PARTS; i++) {
         const size_t n = strlen(bt_predicted_key(i));
         char *end;
@@ -57,11 +57,11 @@ static bool read_part(const char **text, bt_predicted *out) {
 
 bool bt_predicted_read(const char *text, bt_predicted *out) {
     bool read = true;
-    forget(out);
+    clear_predicted(out);
     while (read && *text) {
-        read = read_part(&text, out) && (*text == ' ' || *text == '\0');
+        read = read_predicted_pair(&text, out) && (*text == ' ' || *text == '\0');
         while (*text == ' ') text++;
     }
-    if (!read) forget(out);
+    if (!read) clear_predicted(out);
     return read;
 }

@@ -21,7 +21,7 @@ static struct {
 /* the program's first bytes where it is loaded; the linker defines it */
 extern const Elf64_Ehdr __ehdr_start __attribute__((visibility("hidden")));
 
-static void read_tables(const unsigned char *file, size_t bytes) {
+static void read_symbol_tables(const unsigned char *file, size_t bytes) {
     const Elf64_Ehdr *head = (const Elf64_Ehdr *)(const void *)file;
     if (bytes < sizeof *head || memcmp(head->e_ident, ELFMAG, SELFMAG) != 0 ||
         head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_shentsize != sizeof(Elf64_Shdr) ||
@@ -52,7 +52,7 @@ void bt_own_symbols_load(void) {
         void *file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         const Elf64_Ehdr *head = file;
         if (file != MAP_FAILED) {
-            read_tables(file, (size_t)st.st_size);
+            read_symbol_tables(file, (size_t)st.st_size);
             if (own.n && head->e_type == ET_DYN) own.base = (uintptr_t)&__ehdr_start;
             if (!own.n) munmap(file, (size_t)st.st_size);
         }

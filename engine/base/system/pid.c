@@ -9,7 +9,7 @@
 #include <sys/types.h>
 
 /* "17 (name of any kind) S ..." */
-static char state_of(int64_t pid) {
+static char pid_state(int64_t pid) {
     char path[64], line[512] = "";
     snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
     FILE *f = fopen(path, "re");
@@ -22,6 +22,6 @@ static char state_of(int64_t pid) {
 
 bool bt_pid_lives(int64_t pid) {
     if (pid <= 0 || (kill((pid_t)pid, 0) != 0 && errno != EPERM)) return false;
-    const char state = state_of(pid);
+    const char state = pid_state(pid);
     return state != 'Z' && state != 'X';
 }

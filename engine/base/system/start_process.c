@@ -19,7 +19,7 @@ static void keep_only(const int *keep, size_t n) {
 }
 
 /* system calls only */
-static _Noreturn void become(const bt_start *s, pid_t parent, int null, int why) {
+static _Noreturn void exec_in_child(const bt_start *s, pid_t parent, int null, int why) {
     const int streams[] = {s->in, s->out, s->err};
     sigset_t none;
     int e = 0;
@@ -60,7 +60,7 @@ int bt_process_start(pid_t *pid, const bt_start *s) {
     const pid_t child = fork();
     if (child == 0) {
         if (s->orphan && fork() != 0) _exit(0);
-        become(s, parent, null, why[1]);
+        exec_in_child(s, parent, null, why[1]);
     }
     if (child < 0) e = errno;
     close(why[1]);

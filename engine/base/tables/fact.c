@@ -24,7 +24,7 @@ static const fact_row rows[] = {
 #undef BT_FACT
 
 /* One `*` in a pattern matches any text between its two ends. */
-static bool fits(const char *pattern, const char *key) {
+static bool matches_pattern(const char *pattern, const char *key) {
     const char *star = strchr(pattern, '*');
     if (!star) return strcmp(pattern, key) == 0;
     size_t head = (size_t)(star - pattern), tail = strlen(star + 1), n = strlen(key);
@@ -32,21 +32,21 @@ static bool fits(const char *pattern, const char *key) {
            strcmp(star + 1, key + n - tail) == 0;
 }
 
-static const fact_row *row_of(const char *key) {
+static const fact_row *find_fact_row(const char *key) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (fits(rows[i].key, key)) return &rows[i];
+        if (matches_pattern(rows[i].key, key)) return &rows[i];
     return NULL;
 }
 
-static double number(const char *text) {
+static double parse_fact_number(const char *text) {
     char *end = NULL;
     double v = text ? strtod(text, &end) : NAN;
     return end && end != text && *end == 0 ? v : (double)NAN;
 }
 
 const char *bt_fact_format(char *buf, size_t size, const char *key, const char *value) {
-    const fact_row *row = row_of(key);
-    double v = row ? number(value) * row->scale : NAN;
+    const fact_row *row = find_fact_row(key);
+    double v = row ? parse_fact_number(value) * row->scale : NAN;
     char plain[64];
     if (isnan(v)) {
         snprintf(buf, size, "%s", value ? value : "-");
@@ -63,7 +63,7 @@ const char *bt_fact_format(char *buf, size_t size, const char *key, const char *
 }
 
 const char *bt_setting_format(char *buf, size_t size, const char *value) {
-    const double v = number(value);
+    const double v = parse_fact_number(value);
     if (isfinite(v) && strpbrk(value, ".eE"))
         snprintf(buf, size, "%.6g", v);
     else
@@ -72,12 +72,12 @@ const char *bt_setting_format(char *buf, size_t size, const char *value) {
 }
 
 double bt_fact_noise(const char *key) {
-    const fact_row *row = row_of(key);
+    const fact_row *row = find_fact_row(key);
     return row ? row->noise : 0;
 }
 
 bool bt_fact_same(const char *key, const char *a, const char *b) {
-    double noise = bt_fact_noise(key), x = number(a), y = number(b);
+    double noise = bt_fact_noise(key), x = parse_fact_number(a), y = parse_fact_number(b);
     if (a && b && strcmp(a, b) == 0) return true;
     /* a link that one of the runs could not measure is not a difference */
     if (noise > 0 && (!(x > 0) || !(y > 0))) return true;

@@ -78,20 +78,21 @@ typedef struct render {
     bt_err *err;
 } render;
 
-static bt_code put(const render *r, const char *text, bool learned, size_t message) {
+static bt_code put_rendered(const render *r, const char *text, bool learned, size_t message) {
     if (!text || !*text) return BT_OK;
     const bt_chat_piece piece = {
         .text = text, .n = strlen(text), .markup = true, .learned = learned, .message = message};
     return r->emit(r->ctx, &piece, r->err);
 }
 
-static bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+static bool is_chat_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-static bt_code put_text(const render *r, const bt_chat_message *m, bool learned, size_t message) {
+static bt_code put_message_text(const render *r, const bt_chat_message *m, bool learned,
+                                size_t message) {
     bt_chat_piece piece = {.text = m->text, .n = m->n, .learned = learned, .message = message};
     if (r->t->flags & BT_CHAT_TRIM) {
-        while (piece.n && is_blank(*piece.text)) piece.text++, piece.n--;
-        while (piece.n && is_blank(piece.text[piece.n - 1])) piece.n--;
+        while (piece.n && is_chat_blank(*piece.text)) piece.text++, piece.n--;
+        while (piece.n && is_chat_blank(piece.text[piece.n - 1])) piece.n--;
     }
     return piece.n ? r->emit(r->ctx, &piece, r->err) : BT_OK;
 }
@@ -101,33 +102,33 @@ static bt_code render_system(const render *r, const bt_chat_message *system) {
     const char *fallback = t->fallback ? t->fallback : "";
     const bt_chat_message given = {.role = BT_CHAT_SYSTEM, .text = fallback, .n = strlen(fallback)};
     if (!system && !*fallback && !(t->flags & BT_CHAT_DATED)) return BT_OK;
-    BT_TRY(put(r, t->system, false, 0));
-    BT_TRY(put_text(r, system ? system : &given, false, 0));
-    return put(r, t->system_end, false, 0);
+    BT_TRY(put_rendered(r, t->system, false, 0));
+    BT_TRY(put_message_text(r, system ? system : &given, false, 0));
+    return put_rendered(r, t->system_end, false, 0);
 }
 
-static bt_code question(const render *r, size_t i, const bt_chat_message *system) {
+static bt_code put_user_turn(const render *r, size_t i, const bt_chat_message *system) {
     const bt_chat_template *t = r->t;
     size_t first = r->messages[0].role == BT_CHAT_SYSTEM;
     bool here = (t->place == BT_CHAT_SYSTEM_FIRST && i == first) ||
                 (t->place == BT_CHAT_SYSTEM_FINAL && i == r->n - 1);
-    BT_TRY(put(r, t->user, false, i));
+    BT_TRY(put_rendered(r, t->user, false, i));
     if (system && here) {
-        BT_TRY(put_text(r, system, false, 0));
-        BT_TRY(put(r, t->system_end, false, 0));
+        BT_TRY(put_message_text(r, system, false, 0));
+        BT_TRY(put_rendered(r, t->system_end, false, 0));
     }
-    BT_TRY(put_text(r, &r->messages[i], false, i));
-    return put(r, t->user_end, false, i);
+    BT_TRY(put_message_text(r, &r->messages[i], false, i));
+    return put_rendered(r, t->user_end, false, i);
 }
 
 static bt_code render_answer(const render *r, size_t i) {
     const bt_chat_template *t = r->t;
     bool last = i == r->n - 1;
-    BT_TRY(put(r, t->answer, false, i));
-    if (last) BT_TRY(put(r, t->before_last, false, i));
-    BT_TRY(put_text(r, &r->messages[i], true, i));
-    BT_TRY(put(r, t->end, true, i));
-    return last && (t->flags & BT_CHAT_BETWEEN) ? BT_OK : put(r, t->tail, false, i);
+    BT_TRY(put_rendered(r, t->answer, false, i));
+    if (last) BT_TRY(put_rendered(r, t->before_last, false, i));
+    BT_TRY(put_message_text(r, &r->messages[i], true, i));
+    BT_TRY(put_rendered(r, t->end, true, i));
+    return last && (t->flags & BT_CHAT_BETWEEN) ? BT_OK : put_rendered(r, t->tail, false, i);
 }
 
 static const char *const roles[] = {"system", "user", "assistant"};
@@ -166,7 +167,8 @@ bt_code bt_chat_render(const bt_chat_template *t, const bt_chat_message *message
     }
     if (t->place == BT_CHAT_SYSTEM_OWN_TURN) BT_TRY(render_system(&r, system));
     for (size_t i = system ? 1 : 0; i < n; i++)
-        BT_TRY(messages[i].role == BT_CHAT_USER ? question(&r, i, system) : render_answer(&r, i));
-    if (!prompt) return put(&r, t->close, false, n - 1);
-    return t->flags & BT_CHAT_BARE ? BT_OK : put(&r, t->answer, false, n);
+        BT_TRY(messages[i].role == BT_CHAT_USER ? put_user_turn(&r, i, system)
+                                                : render_answer(&r, i));
+    if (!prompt) return put_rendered(&r, t->close, false, n - 1);
+    return t->flags & BT_CHAT_BARE ? BT_OK : put_rendered(&r, t->answer, false, n);
 }

@@ -18,7 +18,7 @@ void bt_chat_ids_release(bt_chat_ids *ids) {
     *ids = (bt_chat_ids){0};
 }
 
-static bt_code reserve(bt_chat_ids *out, size_t more, bt_err *err) {
+static bt_code reserve_ids(bt_chat_ids *out, size_t more, bt_err *err) {
     if (out->n + more <= out->cap) return BT_OK;
     size_t cap = out->cap ? out->cap : 256;
     while (cap < out->n + more) cap *= 2;
@@ -33,7 +33,7 @@ static bt_code reserve(bt_chat_ids *out, size_t more, bt_err *err) {
 }
 
 bt_code bt_chat_ids_add(bt_chat_ids *out, int32_t id, bool learned, bt_err *err) {
-    BT_TRY(reserve(out, 1, err));
+    BT_TRY(reserve_ids(out, 1, err));
     out->ids[out->n] = id;
     out->learned[out->n++] = learned;
     return BT_OK;
@@ -45,7 +45,7 @@ bt_code bt_chat_ids_encode(bt_chat_ids *out, const bt_tokenizer *tokenizer, unsi
     size_t count = 0, cap = 0;
     if (!n) return BT_OK;
     bt_code code = bt_tokenizer_encode_as(tokenizer, how, text, n, &ids, &count, &cap, err);
-    if (code == BT_OK) code = reserve(out, count, err);
+    if (code == BT_OK) code = reserve_ids(out, count, err);
     if (code == BT_OK) {
         memcpy(out->ids + out->n, ids, count * sizeof *ids);
         memset(out->learned + out->n, learned, count);
@@ -55,7 +55,7 @@ bt_code bt_chat_ids_encode(bt_chat_ids *out, const bt_tokenizer *tokenizer, unsi
     return code;
 }
 
-static bt_code put_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
+static bt_code encode_chat_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
     const job *j = ctx;
     const bt_tokenizer *t = j->e->tokenizer;
     const bool answer = p->learned && (j->learn != BT_CHAT_LEARN_LAST || p->message == j->last);
@@ -72,5 +72,5 @@ static bt_code put_piece(void *ctx, const bt_chat_piece *p, bt_err *err) {
 bt_code bt_chat_encode(const bt_chat_encoder *e, const bt_chat_message *messages, size_t n,
                        bool prompt, bt_chat_learn learn, bt_chat_ids *out, bt_err *err) {
     job j = {e, messages, learn, n - 1, out};
-    return bt_chat_render(e->t, messages, n, prompt, put_piece, &j, err);
+    return bt_chat_render(e->t, messages, n, prompt, encode_chat_piece, &j, err);
 }

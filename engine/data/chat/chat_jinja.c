@@ -40,7 +40,7 @@ static bool cuts_blanks(const char *text) {
 }
 
 /* the text puts the token in front that the row has, or neither does */
-static bool same_beginning(const bt_chat_template *t, const char *text) {
+static bool has_same_first_token(const bt_chat_template *t, const char *text) {
     return (strstr(text, "bos_token") || (t->bos && strstr(text, t->bos))) == (t->bos != NULL);
 }
 
@@ -57,13 +57,14 @@ static const bt_chat_template *by_structure(const char *text, bt_text *why) {
         const bt_chat_template *t = bt_chat_at(i);
         const bool trims = (t->flags & BT_CHAT_TRIM) != 0;
         if (!has_signs(t, text)) continue;
-        if (same_beginning(t, text) && cuts_blanks(text) == trims) {
+        if (has_same_first_token(t, text) && cuts_blanks(text) == trims) {
             several |= found != NULL;
             found = t;
         } else {
             bt_text_clear(why);
             bt_text_printf(why, "it %s otherwise than '%s'",
-                           same_beginning(t, text) ? "treats white space" : "begins (bos_token)",
+                           has_same_first_token(t, text) ? "treats white space"
+                                                         : "begins (bos_token)",
                            t->name);
         }
     }

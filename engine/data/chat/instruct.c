@@ -28,7 +28,7 @@ static void release_conversation(conversation *c) {
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static bt_code wrong(bt_err *err, const char *field, const char *what) {
+static bt_code fail_field(bt_err *err, const char *field, const char *what) {
     return bt_fail(err, BT_FORMAT, "field '%s' %s", field, what);
 }
 
@@ -37,12 +37,13 @@ static bt_code optional_text(json_t *o, const char *field, const char **out, bt_
     json_t *v = json_object_get(o, field);
     *out = NULL;
     if (!v || json_is_null(v)) return BT_OK;
-    if (!json_is_string(v)) return wrong(err, field, "is not a string");
+    if (!json_is_string(v)) return fail_field(err, field, "is not a string");
     if (json_string_length(v)) *out = json_string_value(v);
     return BT_OK;
 }
 
-static bt_code add(conversation *c, bt_chat_role role, const char *text, size_t n, bt_err *err) {
+static bt_code add_turn(conversation *c, bt_chat_role role, const char *text, size_t n,
+                        bt_err *err) {
     if (c->n == MAX_MESSAGES)
         return bt_fail(err, BT_FORMAT, "the conversation has more than %d messages", MAX_MESSAGES);
     c->m[c->n++] = (bt_chat_message){.role = role, .text = text, .n = n};
@@ -50,7 +51,7 @@ static bt_code add(conversation *c, bt_chat_role role, const char *text, size_t 
 }
 
 static bt_code add_text(conversation *c, bt_chat_role role, const char *text, bt_err *err) {
-    return add(c, role, text, strlen(text), err);
+    return add_turn(c, role, text, strlen(text), err);
 }
 
 /* ---- alpaca: instruction, input, output ------------------------------------------------------ */
@@ -59,11 +60,11 @@ static bt_code add_text(conversation *c, bt_chat_role role, const char *text, bt
     "Below is an instruction that describes a task, paired with an input that provides further " \
     "context. Write a response that appropriately completes the request."
 
-static bt_code history(conversation *c, json_t *pairs, bt_err *err) {
+static bt_code add_history(conversation *c, json_t *pairs, bt_err *err) {
     size_t i;
     json_t *pair;
     if (!pairs || json_is_null(pairs)) return BT_OK;
-    if (!json_is_array(pairs)) return wrong(err, "history", "is not a list of pairs");
+    if (!json_is_array(pairs)) return fail_field(err, "history", "is not a list of pairs");
     json_array_foreach(pairs, i, pair) {
         const char *q = json_string_value(json_array_get(pair, 0)),
                    *a = json_string_value(json_array_get(pair, 1));
@@ -84,12 +85,12 @@ static bt_code alpaca(const bt_form *f, json_t *o, conversation *c, bt_err *err)
     BT_TRY(optional_text(o, "instruction", &instruction, err));
     BT_TRY(optional_text(o, "input", &input, err));
     BT_TRY(optional_text(o, "system", &system, err));
-    if (!instruction && !input) return wrong(err, "instruction", "is missing or empty");
-    if (!output) return wrong(err, "output", "is missing");
-    if (!json_is_string(output)) return wrong(err, "output", "is not a string");
+    if (!instruction && !input) return fail_field(err, "instruction", "is missing or empty");
+    if (!output) return fail_field(err, "output", "is missing");
+    if (!json_is_string(output)) return fail_field(err, "output", "is not a string");
     if (!system && preamble && input && instruction) system = PREAMBLE_WITH_INPUT;
     if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
-    BT_TRY(history(c, json_object_get(o, "history"), err));
+    BT_TRY(add_history(c, json_object_get(o, "history"), err));
     bt_text *q = &c->joined[0];
     bt_text_printf(q, "%s%s%s", instruction ? instruction : "",
                    !instruction || !input ? ""
@@ -97,13 +98,14 @@ static bt_code alpaca(const bt_form *f, json_t *o, conversation *c, bt_err *err)
                                           : "\n",
                    input ? input : "");
     if (q->failed) return bt_fail(err, BT_NOMEM, "cannot take memory for a question");
-    BT_TRY(add(c, BT_CHAT_USER, bt_text_str(q), q->len, err));
-    return add(c, BT_CHAT_ASSISTANT, json_string_value(output), json_string_length(output), err);
+    BT_TRY(add_turn(c, BT_CHAT_USER, bt_text_str(q), q->len, err));
+    return add_turn(c, BT_CHAT_ASSISTANT, json_string_value(output), json_string_length(output),
+                    err);
 }
 
 /* ---- messages, sharegpt ---------------------------------------------------------------------- */
 
-static bt_code role_of(const char *name, size_t i, bt_chat_role *out, bt_err *err) {
+static bt_code parse_role(const char *name, size_t i, bt_chat_role *out, bt_err *err) {
     static const struct {
         const char *name;
         bt_chat_role role;
@@ -122,7 +124,7 @@ static bt_code role_of(const char *name, size_t i, bt_chat_role *out, bt_err *er
         name);
 }
 
-static bt_code content_of(conversation *c, const json_t *v, size_t i, bt_err *err) {
+static bt_code add_content(conversation *c, const json_t *v, size_t i, bt_err *err) {
     bt_chat_message *m = &c->m[c->n - 1];
     bt_text none = {0};
     if (json_is_array(v) && !c->parts) c->parts = calloc(MAX_MESSAGES, sizeof *c->parts);
@@ -155,7 +157,7 @@ static bt_code muted_of(const json_t *m, size_t i, bool *muted, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code message(conversation *c, json_t *m, size_t i, bt_err *err) {
+static bt_code add_json_message(conversation *c, json_t *m, size_t i, bt_err *err) {
     json_t *role = json_object_get(m, "role"), *content = json_object_get(m, "content");
     bt_chat_role which = BT_CHAT_USER;
     if (!role) role = json_object_get(m, "from");
@@ -163,10 +165,10 @@ static bt_code message(conversation *c, json_t *m, size_t i, bt_err *err) {
     if (!json_is_string(role))
         return bt_fail(err, BT_FORMAT, "message %zu has no 'role' or 'from'", i + 1);
     if (!content) return bt_fail(err, BT_FORMAT, "message %zu has no 'content' or 'value'", i + 1);
-    BT_TRY(role_of(json_string_value(role), i, &which, err));
-    BT_TRY(add(c, which, "", 0, err));
+    BT_TRY(parse_role(json_string_value(role), i, &which, err));
+    BT_TRY(add_turn(c, which, "", 0, err));
     BT_TRY(muted_of(m, i, &c->m[c->n - 1].muted, err));
-    return content_of(c, content, i, err);
+    return add_content(c, content, i, err);
 }
 
 static bt_code messages(const bt_form *f, json_t *o, conversation *c, bt_err *err) {
@@ -176,21 +178,21 @@ static bt_code messages(const bt_form *f, json_t *o, conversation *c, bt_err *er
     size_t i, k = 0;
     (void)f;
     while (k < 3 && !(list = json_object_get(o, names[k]))) k++;
-    if (!list) return wrong(err, "messages", "is missing (or 'conversations')");
-    if (!json_is_array(list)) return wrong(err, names[k], "is not a list of messages");
+    if (!list) return fail_field(err, "messages", "is missing (or 'conversations')");
+    if (!json_is_array(list)) return fail_field(err, names[k], "is not a list of messages");
     BT_TRY(optional_text(o, "system", &system, err));
     if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
-    json_array_foreach(list, i, m) BT_TRY(message(c, m, i, err));
+    json_array_foreach(list, i, m) BT_TRY(add_json_message(c, m, i, err));
     return BT_OK;
 }
 
 /* ---- preference: prompt, chosen, rejected ------------------------------------------------------ */
 
-static bt_code list_of(conversation *c, json_t *list, const char *field, bt_err *err) {
+static bt_code add_message_list(conversation *c, json_t *list, const char *field, bt_err *err) {
     json_t *m;
     size_t i;
-    if (!json_is_array(list)) return wrong(err, field, "is not a list of messages");
-    json_array_foreach(list, i, m) BT_TRY(message(c, m, i, err));
+    if (!json_is_array(list)) return fail_field(err, field, "is not a list of messages");
+    json_array_foreach(list, i, m) BT_TRY(add_json_message(c, m, i, err));
     return BT_OK;
 }
 
@@ -207,23 +209,26 @@ static json_t *side_of(json_t *o, int which, const char **field) {
     return NULL;
 }
 
-static bool whole(json_t *answer) { return json_is_array(answer) && json_array_size(answer) > 1; }
+static bool has_several_parts(json_t *answer) {
+    return json_is_array(answer) && json_array_size(answer) > 1;
+}
 
 /* Adds the part before the answer: a text or messages, in the fields used by several tools. */
-static bt_code question(const bt_form *f, json_t *o, conversation *c, bool answered, bt_err *err) {
+static bt_code add_prompt(const bt_form *f, json_t *o, conversation *c, bool answered,
+                          bt_err *err) {
     static const char *const lists[] = {"messages", "conversations", "conversation"};
     const char *system, *text;
     json_t *prompt = json_object_get(o, "prompt");
     (void)f;
     BT_TRY(optional_text(o, "system", &system, err));
     if (system) BT_TRY(add_text(c, BT_CHAT_SYSTEM, system, err));
-    if (json_is_array(prompt)) return list_of(c, prompt, "prompt", err);
+    if (json_is_array(prompt)) return add_message_list(c, prompt, "prompt", err);
     json_t *asked = json_object_get(json_object_get(o, "input"), "messages"); /* OpenAI's format */
-    if (asked) return list_of(c, asked, "input.messages", err);
+    if (asked) return add_message_list(c, asked, "input.messages", err);
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         json_t *list = json_object_get(o, lists[i]);
         if (!list) continue;
-        BT_TRY(list_of(c, list, lists[i], err));
+        BT_TRY(add_message_list(c, list, lists[i], err));
         /* Reads 'messages' that end in the chosen answer, with a 'rejected_response'. */
         if (!answered && c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT) c->n--;
         return BT_OK;
@@ -235,12 +240,12 @@ static bt_code question(const bt_form *f, json_t *o, conversation *c, bool answe
     BT_TRY(optional_text(o, "instruction", &instruction, err));
     BT_TRY(optional_text(o, "input", &input, err));
     if (!instruction && !input)
-        return wrong(err, "prompt", "is missing (or 'messages', 'question', 'instruction')");
-    BT_TRY(history(c, json_object_get(o, "history"), err));
+        return fail_field(err, "prompt", "is missing (or 'messages', 'question', 'instruction')");
+    BT_TRY(add_history(c, json_object_get(o, "history"), err));
     bt_text_printf(&c->joined[0], "%s%s%s", instruction ? instruction : "",
                    instruction && input ? "\n" : "", input ? input : "");
     if (c->joined[0].failed) return bt_fail(err, BT_NOMEM, "cannot take memory for a question");
-    return add(c, BT_CHAT_USER, bt_text_str(&c->joined[0]), c->joined[0].len, err);
+    return add_turn(c, BT_CHAT_USER, bt_text_str(&c->joined[0]), c->joined[0].len, err);
 }
 
 static bt_code preference(const bt_form *f, json_t *o, int which, conversation *c, bt_err *err) {
@@ -248,20 +253,20 @@ static bt_code preference(const bt_form *f, json_t *o, int which, conversation *
     json_t *answer = side_of(o, which, &field);
     /* the chosen answer may be the last of 'messages' */
     const bool last = which == 0 && !answer && side_of(o, 1, &other);
-    if (!answer && !last) return wrong(err, field, "is missing");
-    if (!whole(answer)) BT_TRY(question(f, o, c, last, err));
+    if (!answer && !last) return fail_field(err, field, "is missing");
+    if (!has_several_parts(answer)) BT_TRY(add_prompt(f, o, c, last, err));
     if (json_is_string(answer))
-        BT_TRY(
-            add(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer), err));
+        BT_TRY(add_turn(c, BT_CHAT_ASSISTANT, json_string_value(answer), json_string_length(answer),
+                        err));
     else if (json_is_array(answer))
-        BT_TRY(list_of(c, answer, field, err));
+        BT_TRY(add_message_list(c, answer, field, err));
     else if (json_is_object(answer))
-        BT_TRY(message(c, answer, c->n, err));
+        BT_TRY(add_json_message(c, answer, c->n, err));
     else if (answer)
-        return wrong(err, field, "is neither a text, nor a message, nor a conversation");
+        return fail_field(err, field, "is neither a text, nor a message, nor a conversation");
     return c->n && c->m[c->n - 1].role == BT_CHAT_ASSISTANT
                ? BT_OK
-               : wrong(err, field, "does not end in an answer of the assistant");
+               : fail_field(err, field, "does not end in an answer of the assistant");
 }
 
 _Static_assert((int)BT_LEARN_LAST == (int)BT_CHAT_LEARN_LAST &&
@@ -275,12 +280,14 @@ static const read_fn readers[BT_FORM_COUNT] = {
     [BT_FORM_ALPACA] = alpaca, [BT_FORM_MESSAGES] = messages, [BT_FORM_SHAREGPT] = messages};
 
 /* the field that holds the text */
-static bt_code text_of(const bt_form *f, json_t *o, json_t **out, const char **field, bt_err *err) {
+static bt_code find_text_field(const bt_form *f, json_t *o, json_t **out, const char **field,
+                               bt_err *err) {
     *field = f->cfg.field && *f->cfg.field ? f->cfg.field : "text";
     *out = json_object_get(o, *field);
     if (!*out)
-        return wrong(err, *field, "is missing (name the one that holds the text with data.field)");
-    return json_is_string(*out) ? BT_OK : wrong(err, *field, "is not a string");
+        return fail_field(err, *field,
+                          "is missing (name the one that holds the text with data.field)");
+    return json_is_string(*out) ? BT_OK : fail_field(err, *field, "is not a string");
 }
 
 /* the tokens that the tokenizer adds before or after a text */
@@ -308,13 +315,13 @@ static bt_code prompt_completion(const bt_form *f, json_t *prompt, json_t *answe
                                   json_string_length(answer), true, err);
     }
     if (!json_is_array(answer) || !json_is_array(prompt))
-        return wrong(err, "completion",
-                     "and 'prompt' must both be texts, or both lists of messages");
+        return fail_field(err, "completion",
+                          "and 'prompt' must both be texts, or both lists of messages");
     conversation *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");
-    bt_code code = list_of(c, prompt, "prompt", err);
+    bt_code code = add_message_list(c, prompt, "prompt", err);
     for (size_t i = 0; !all && i < c->n; i++) c->m[i].muted = true;
-    if (code == BT_OK) code = list_of(c, answer, "completion", err);
+    if (code == BT_OK) code = add_message_list(c, answer, "completion", err);
     if (code == BT_OK)
         code = bt_chat_encode(&f->encoder, c->m, c->n, false,
                               all ? BT_CHAT_LEARN_ALL : BT_CHAT_LEARN_ANSWERS, out, err);
@@ -322,7 +329,7 @@ static bt_code prompt_completion(const bt_form *f, json_t *prompt, json_t *answe
     return code;
 }
 
-static bt_code completion(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
+static bt_code encode_completion(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *err) {
     const char *field;
     const bt_tokenizer *t = f->encoder.tokenizer;
     json_t *v, *answer = json_object_get(o, "completion"), *prompt = json_object_get(o, "prompt");
@@ -330,7 +337,7 @@ static bt_code completion(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err 
         BT_TRY(prompt_completion(f, json_is_null(prompt) ? NULL : prompt, answer, out, err));
         if (json_is_array(answer)) return BT_OK; /* the template ends it */
     } else {
-        BT_TRY(text_of(f, o, &v, &field, err));
+        BT_TRY(find_text_field(f, o, &v, &field, err));
         if (!json_string_length(v)) return BT_OK;
         BT_TRY(add_affix(out, t, false, true, err));
         BT_TRY(bt_chat_ids_encode(out, t, BT_ENCODE_TEXT, json_string_value(v),
@@ -347,7 +354,7 @@ static bt_code labelled(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *e
     const char *field;
     char name[BT_LABEL_BYTES];
     json_t *v;
-    BT_TRY(text_of(f, o, &v, &field, err));
+    BT_TRY(find_text_field(f, o, &v, &field, err));
     BT_TRY(bt_label_of(o, name, err));
     const int class = bt_labels_find(f->cfg.labels, name);
     if (class < 0) {
@@ -359,7 +366,7 @@ static bt_code labelled(const bt_form *f, json_t *o, bt_chat_ids *out, bt_err *e
         bt_text_release(&known);
         return code;
     }
-    if (!json_string_length(v)) return wrong(err, field, "is empty");
+    if (!json_string_length(v)) return fail_field(err, field, "is empty");
     BT_TRY(bt_chat_ids_encode(out, f->encoder.tokenizer, BT_ENCODE_WHOLE, json_string_value(v),
                               json_string_length(v), false, err));
     return bt_chat_ids_add(out, class, true, err);
@@ -423,7 +430,7 @@ bt_json_wanted bt_form_keys(const bt_form_cfg *cfg) {
 
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {
     const bool pair = f->cfg.kind == BT_FORM_PREFERENCE;
-    if (f->cfg.kind == BT_FORM_COMPLETION) return completion(f, object, out, err);
+    if (f->cfg.kind == BT_FORM_COMPLETION) return encode_completion(f, object, out, err);
     if (f->cfg.kind == BT_FORM_LABEL) return labelled(f, object, out, err);
     conversation *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for a conversation");

@@ -94,13 +94,13 @@ static bool whole_number(const char *name) {
     return *name && !*end && errno == 0;
 }
 
-static int by_bytes(const void *a, const void *b) { return strcmp(a, b); }
+static int by_label_bytes(const void *a, const void *b) { return strcmp(a, b); }
 static int by_number(const void *a, const void *b) {
     const long long x = strtoll(a, NULL, 10), y = strtoll(b, NULL, 10);
     return (x > y) - (x < y);
 }
 
-static bt_code keep_name(found *f, const char *name, bt_err *err) {
+static bt_code keep_label(found *f, const char *name, bt_err *err) {
     for (size_t i = 0; i < f->n; i++)
         if (strcmp(f->names[i], name) == 0) return BT_OK;
     if (f->n == BT_LABELS_MAX)
@@ -129,12 +129,12 @@ static bt_code scan(bt_documents *d, found *f, uint64_t *lines, bt_err *err) {
         if (!object) continue;
         ++*lines;
         bt_code code = bt_label_of(object, name, &why);
-        if (code == BT_OK) code = keep_name(f, name, &why);
+        if (code == BT_OK) code = keep_label(f, name, &why);
         if (code != BT_OK) BT_TRY(bt_documents_bad_row(d, code, &why, err));
     }
 }
 
-static bt_code put_names(found *f, const char *path, uint64_t lines, bt_text *out, bt_err *err) {
+static bt_code put_labels(found *f, const char *path, uint64_t lines, bt_text *out, bt_err *err) {
     bool numbers = true;
     if (f->n == 0)
         return bt_fail(err, BT_ARG, "'%.200s' has no labels: name them with data.labels", path);
@@ -144,7 +144,7 @@ static bt_code put_names(found *f, const char *path, uint64_t lines, bt_text *ou
                        "least two",
                        (unsigned long long)lines, path, f->names[0]);
     for (size_t i = 0; i < f->n; i++) numbers = numbers && whole_number(f->names[i]);
-    qsort(f->names, f->n, sizeof *f->names, numbers ? by_number : by_bytes);
+    qsort(f->names, f->n, sizeof *f->names, numbers ? by_number : by_label_bytes);
     for (size_t i = 0; i < f->n; i++) bt_text_printf(out, "%s%s", i ? "\n" : "", f->names[i]);
     return out->failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the labels") : BT_OK;
 }
@@ -164,7 +164,7 @@ bt_code bt_labels_scan(const bt_source *files, size_t n, bool skip_bad, bt_text 
         code = scan(d, &f, &lines, err);
         bt_documents_close(d);
     }
-    if (code == BT_OK) code = put_names(&f, n ? files[0].path : "", lines, out, err);
+    if (code == BT_OK) code = put_labels(&f, n ? files[0].path : "", lines, out, err);
     free(f.names);
     return code;
 }

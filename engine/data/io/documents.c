@@ -75,14 +75,15 @@ double bt_documents_done(const bt_documents *d) {
     return d->total ? (double)(d->done < d->total ? d->done : d->total) / (double)d->total : 1.0;
 }
 
-static const char *path_of(const bt_documents *d) { return d->files[d->at].path; }
+static const char *document_path(const bt_documents *d) { return d->files[d->at].path; }
 
 static bt_code close_file(bt_documents *d, bt_err *err) {
     const uint64_t taken = bt_text_file_taken(d->file);
     if (taken != d->files[d->at].bytes)
         return bt_fail(err, BT_BUSY,
-                       "data '%s' was changed while it was read (%llu bytes, had %llu)", path_of(d),
-                       (unsigned long long)taken, (unsigned long long)d->files[d->at].bytes);
+                       "data '%s' was changed while it was read (%llu bytes, had %llu)",
+                       document_path(d), (unsigned long long)taken,
+                       (unsigned long long)d->files[d->at].bytes);
     bt_text_file_close(d->file);
     d->file = NULL;
     d->at++;
@@ -93,7 +94,7 @@ static bt_code close_file(bt_documents *d, bt_err *err) {
 }
 
 /* Reads until `want` unconsumed bytes are available, or the file ends. */
-static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
+static bt_code fill_buffer(bt_documents *d, size_t want, bt_err *err) {
     if (d->begin && d->end - d->begin < want) {
         memmove(d->buf, d->buf + d->begin, d->end - d->begin);
         d->end -= d->begin;
@@ -102,7 +103,8 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
     if (want > d->cap) {
         char *p = realloc(d->buf, want);
         if (!p)
-            return bt_fail(err, BT_NOMEM, "cannot take %zu bytes to read '%s'", want, path_of(d));
+            return bt_fail(err, BT_NOMEM, "cannot take %zu bytes to read '%s'", want,
+                           document_path(d));
         d->buf = p;
         d->cap = want;
     }
@@ -121,38 +123,38 @@ static bt_code fill(bt_documents *d, size_t want, bt_err *err) {
 /* ---- files ---- */
 
 /* Refuses, with its name, a file that is neither text nor JSON; the first bytes of the file are in the buffer. */
-static bt_code check_kind(const bt_documents *d, bt_err *err) {
+static bt_code check_file_kind(const bt_documents *d, bt_err *err) {
     const bt_source *f = &d->files[d->at];
     const bt_file_kind *kind = bt_file_kind_of(d->buf, d->end);
     if (!kind && f->kind == BT_SOURCE_TEXT) kind = bt_file_kind_named(f->path);
     return kind ? bt_file_kind_refuse(kind, "data", f->path, err) : BT_OK;
 }
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_document_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
 /* A list of objects begins with '[' and '{'. An object that spans lines is no row of JSON lines. */
 static void find_rows_form(bt_documents *d) {
     size_t i = d->begin;
     bool lines;
-    while (i < d->end && is_space(d->buf[i])) i++;
+    while (i < d->end && is_document_blank(d->buf[i])) i++;
     d->rows = ROWS_IN_LINES;
     if (i == d->end) return;
     const size_t bracket = i;
     if (d->buf[i] == '[')
-        for (i++; i < d->end && is_space(d->buf[i]);) i++;
+        for (i++; i < d->end && is_document_blank(d->buf[i]);) i++;
     if (i > bracket && (i == d->end || d->buf[i] == '{' || d->buf[i] == ']'))
         d->rows = ROWS_IN_LIST;
     else if (d->buf[i] == '{' && bt_json_object_end(d->buf + i, d->end - i, &lines) > 0 && lines)
         d->rows = ROWS_AFTER_EACH_OTHER;
 }
 
-static bt_code open_file(bt_documents *d, bt_err *err) {
-    BT_TRY(bt_text_file_open(&d->file, path_of(d), err));
+static bt_code open_next_file(bt_documents *d, bt_err *err) {
+    BT_TRY(bt_text_file_open(&d->file, document_path(d), err));
     d->offset = d->line = 0;
     d->begin = d->end = 0;
     d->eof = d->list_open = false;
-    BT_TRY(fill(d, PIECE + 4, err));
-    BT_TRY(check_kind(d, err));
+    BT_TRY(fill_buffer(d, PIECE + 4, err));
+    BT_TRY(check_file_kind(d, err));
     if (d->end >= 3 && memcmp(d->buf, "\xef\xbb\xbf", 3) == 0) d->begin = 3; /* byte order mark */
     if (d->files[d->at].kind == BT_SOURCE_JSONL) find_rows_form(d);
     return BT_OK;
@@ -208,7 +210,7 @@ static uint64_t bytes_not_utf8(const char *s, size_t n) {
 
 static void count_not_utf8(bt_documents *d, const char *text, size_t n) {
     const uint64_t bad = bytes_not_utf8(text, n);
-    const char *path = path_of(d);
+    const char *path = document_path(d);
     if (!bad) return;
     d->not_utf8 += bad;
     if (!d->first_not_utf8) d->first_not_utf8 = path;
@@ -217,13 +219,13 @@ static void count_not_utf8(bt_documents *d, const char *text, size_t n) {
 }
 
 static bt_code next_text(bt_documents *d, bt_piece *out, bt_err *err) {
-    BT_TRY(fill(d, PIECE + 4, err));
+    BT_TRY(fill_buffer(d, PIECE + 4, err));
     const char *text = d->buf + d->begin;
     size_t have = d->end - d->begin, n = have;
     const char *nul = memchr(text, 0, have);
     if (nul)
         return bt_fail(err, BT_FORMAT, "data '%s' is binary, not text: NUL at byte %llu",
-                       path_of(d),
+                       document_path(d),
                        (unsigned long long)(d->offset - d->end + d->begin + (size_t)(nul - text)));
     if (!d->eof || have > PIECE) {
         n = bt_text_cut(text, PIECE);
@@ -257,7 +259,7 @@ bool bt_json_depth_ok(const char *json, size_t n, int limit) {
     return true;
 }
 
-static json_t *field_of(json_t *object, const char *field) {
+static json_t *find_row_field(json_t *object, const char *field) {
     json_t *v = json_object_get(object, field);
     const char *dot;
     while (!v && (dot = strchr(field, '.'))) {
@@ -277,12 +279,12 @@ static json_t *field_of(json_t *object, const char *field) {
 
 /* "'chat.jsonl' line 7" or "'chat.json' row 7" of the current object */
 static void object_place(const bt_documents *d, char *out, size_t size) {
-    snprintf(out, size, "'%s' %s %llu", path_of(d), d->rows == ROWS_IN_LINES ? "line" : "row",
+    snprintf(out, size, "'%s' %s %llu", document_path(d), d->rows == ROWS_IN_LINES ? "line" : "row",
              (unsigned long long)d->line);
 }
 
 /* If a row lacks a field that its form needs, suggests the form whose key it has. */
-static void hint_of(const bt_documents *d, const char *what, char *out, size_t size) {
+static void suggest_field(const bt_documents *d, const char *what, char *out, size_t size) {
     const char *form = d->unread.form, *now = d->wanted.form;
     out[0] = '\0';
     if (!strstr(what, "is missing") && !strstr(what, "no field")) return;
@@ -296,7 +298,7 @@ static void hint_of(const bt_documents *d, const char *what, char *out, size_t s
 bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err) {
     char where[200], hint[120];
     object_place(d, where, sizeof where);
-    hint_of(d, why->msg, hint, sizeof hint);
+    suggest_field(d, why->msg, hint, sizeof hint);
     const char *between = strncmp(why->msg, "column ", 7) == 0 ? "," : ":";
     const bool of_the_row = code == BT_FORMAT || code == BT_UNSUPPORTED || code == BT_ARG;
     if (!d->skip_bad || !of_the_row)
@@ -336,7 +338,7 @@ static bt_code parse_object(bt_documents *d, char *s, size_t n, bt_err *err) {
 }
 
 static bt_code text_of_object(const bt_documents *d, bt_piece *out, bt_err *err) {
-    json_t *v = field_of(d->object, d->field);
+    json_t *v = find_row_field(d->object, d->field);
     if (!v)
         return bt_fail(err, BT_FORMAT,
                        "no field '%s' (name the one that holds the text with data.field)",
@@ -346,21 +348,21 @@ static bt_code text_of_object(const bt_documents *d, bt_piece *out, bt_err *err)
     return BT_OK;
 }
 
-static bool blank(const char *s, size_t n) {
+static bool is_blank_line(const char *s, size_t n) {
     for (size_t i = 0; i < n; i++)
         if (s[i] != ' ' && s[i] != '\t' && s[i] != '\r') return false;
     return true;
 }
 
 /* the next line with something on it; *s NULL: the file has ended */
-static bt_code take_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
+static bt_code next_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
     *s = NULL;
     *n = 0;
     for (;;) {
         size_t want = PIECE, searched = 0;
         const char *newline = NULL;
         for (;;) {
-            BT_TRY(fill(d, want, err));
+            BT_TRY(fill_buffer(d, want, err));
             size_t have = d->end - d->begin;
             newline = have > searched ? memchr(d->buf + d->begin + searched, '\n', have - searched)
                                       : NULL;
@@ -369,7 +371,7 @@ static bt_code take_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
             if (have >= LINE_MAX_BYTES)
                 return bt_fail(err, BT_FORMAT,
                                "'%s' line %llu is longer than %d bytes: not JSON lines?",
-                               path_of(d), (unsigned long long)d->line + 1, LINE_MAX_BYTES);
+                               document_path(d), (unsigned long long)d->line + 1, LINE_MAX_BYTES);
             want = 2 * have;
         }
         *s = d->buf + d->begin;
@@ -380,34 +382,34 @@ static bt_code take_line(bt_documents *d, char **s, size_t *n, bt_err *err) {
         }
         d->line++;
         d->begin = newline ? (size_t)(newline - d->buf) + 1 : d->end;
-        if (!blank(*s, *n)) return BT_OK;
+        if (!is_blank_line(*s, *n)) return BT_OK;
     }
 }
 
-static bt_code skip_space(bt_documents *d, char *c, bt_err *err) {
+static bt_code skip_document_blanks(bt_documents *d, char *c, bt_err *err) {
     for (*c = '\0';; d->begin++) {
-        if (d->begin == d->end) BT_TRY(fill(d, PIECE, err));
+        if (d->begin == d->end) BT_TRY(fill_buffer(d, PIECE, err));
         if (d->begin == d->end) return BT_OK;
-        if (!is_space(d->buf[d->begin])) break;
+        if (!is_document_blank(d->buf[d->begin])) break;
     }
     *c = d->buf[d->begin];
     return BT_OK;
 }
 
 static bt_code fail_in_list(const bt_documents *d, const char *what, bt_err *err) {
-    return bt_fail(err, BT_FORMAT, "'%s' row %llu: %s", path_of(d), (unsigned long long)d->line + 1,
-                   what);
+    return bt_fail(err, BT_FORMAT, "'%s' row %llu: %s", document_path(d),
+                   (unsigned long long)d->line + 1, what);
 }
 
 /* up to the row: the list's bracket and commas; *c is the first byte of the row, '\0' at the end */
 static bt_code find_row(bt_documents *d, char *c, bt_err *err) {
-    BT_TRY(skip_space(d, c, err));
+    BT_TRY(skip_document_blanks(d, c, err));
     if (d->rows == ROWS_AFTER_EACH_OTHER) return BT_OK;
     const char wanted = d->list_open ? ',' : '[';
     if (*c == ']' && d->list_open) {
         d->begin++;
         d->list_open = false;
-        BT_TRY(skip_space(d, c, err));
+        BT_TRY(skip_document_blanks(d, c, err));
         return *c ? fail_in_list(d, "the list has ended, and more follows", err) : BT_OK;
     }
     if (!*c) return fail_in_list(d, "the list does not end: is the file complete?", err);
@@ -415,13 +417,13 @@ static bt_code find_row(bt_documents *d, char *c, bt_err *err) {
     d->begin++;
     const bool first = !d->list_open;
     d->list_open = true;
-    BT_TRY(skip_space(d, c, err));
+    BT_TRY(skip_document_blanks(d, c, err));
     if (first && *c == ']') return find_row(d, c, err);
     return BT_OK;
 }
 
 /* Reads the next object of a list, or of concatenated objects. */
-static bt_code take_value(bt_documents *d, char **s, size_t *n, bt_err *err) {
+static bt_code next_json_object(bt_documents *d, char **s, size_t *n, bt_err *err) {
     char c;
     bool lines;
     *s = NULL;
@@ -430,7 +432,7 @@ static bt_code take_value(bt_documents *d, char **s, size_t *n, bt_err *err) {
     if (!c) return BT_OK;
     if (c != '{') return fail_in_list(d, "not a JSON object", err);
     for (size_t want = PIECE;; want *= 2) {
-        BT_TRY(fill(d, want, err));
+        BT_TRY(fill_buffer(d, want, err));
         *n = bt_json_object_end(d->buf + d->begin, d->end - d->begin, &lines);
         if (*n) break;
         if (d->eof) return fail_in_list(d, "an object does not end", err);
@@ -448,7 +450,8 @@ static bt_code next_row(bt_documents *d, bool *ends, bt_err *err) {
         char *s;
         size_t n;
         bt_err why = BT_ERR_INIT;
-        BT_TRY(d->rows == ROWS_IN_LINES ? take_line(d, &s, &n, err) : take_value(d, &s, &n, err));
+        BT_TRY(d->rows == ROWS_IN_LINES ? next_line(d, &s, &n, err)
+                                        : next_json_object(d, &s, &n, err));
         *ends = s == NULL;
         if (*ends) return close_file(d, err);
         d->n_rows++;
@@ -480,8 +483,8 @@ bt_code bt_documents_object(bt_documents *d, json_t **object, bool *files_end, b
     if (d->files[d->at].kind != BT_SOURCE_JSONL)
         return bt_fail(err, BT_ARG,
                        "'%s' is not JSON: rows are read from files named *.jsonl or *.json",
-                       path_of(d));
-    if (!d->file) BT_TRY(open_file(d, err));
+                       document_path(d));
+    if (!d->file) BT_TRY(open_next_file(d, err));
     BT_TRY(next_row(d, &ends, err));
     if (!ends) *object = d->object;
     return BT_OK;
@@ -492,7 +495,7 @@ bt_code bt_documents_next(bt_documents *d, bt_piece *out, bt_err *err) {
         *out = (bt_piece){NULL, 0, false, false};
         return BT_OK;
     }
-    if (!d->file) BT_TRY(open_file(d, err));
+    if (!d->file) BT_TRY(open_next_file(d, err));
     return d->files[d->at].kind == BT_SOURCE_JSONL ? next_json(d, out, err)
                                                    : next_text(d, out, err);
 }

@@ -22,10 +22,10 @@ typedef struct scan {
     size_t sign; /* the first of signs that the row has */
 } scan;
 
-static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
+static bool is_json_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-static char skip_space(scan *p) {
-    while (p->i < p->n && is_space(p->s[p->i])) p->i++;
+static char skip_json_blanks(scan *p) {
+    while (p->i < p->n && is_json_blank(p->s[p->i])) p->i++;
     return p->i < p->n ? p->s[p->i] : '\0';
 }
 
@@ -44,7 +44,7 @@ static bool skip_string(scan *p) {
 static bool skip_scalar(scan *p) {
     static const char *const words[] = {"true", "false", "null", "NaN", "Infinity", "-Infinity"};
     const size_t from = p->i;
-    while (p->i < p->n && !is_space(p->s[p->i]) && !strchr(",]}", p->s[p->i])) p->i++;
+    while (p->i < p->n && !is_json_blank(p->s[p->i]) && !strchr(",]}", p->s[p->i])) p->i++;
     const size_t n = p->i - from;
     const char *s = p->s + from;
     for (size_t k = 0; k < sizeof words / sizeof *words; k++)
@@ -56,7 +56,7 @@ static bool skip_scalar(scan *p) {
 }
 
 static bool skip_value(scan *p) {
-    const char c = skip_space(p);
+    const char c = skip_json_blanks(p);
     if (c == '"') return skip_string(p);
     if (c != '{' && c != '[') return c && skip_scalar(p);
     size_t depth = 0;
@@ -131,17 +131,17 @@ static bool keep_value(scan *p, int level);
 static bool keep_object(scan *p, int level) {
     size_t comma = 0; /* position behind the last member that is kept */
     for (p->i++;;) {
-        char c = skip_space(p);
+        char c = skip_json_blanks(p);
         if (c == '}') return p->i++, true;
         const size_t key = p->i;
         if (c != '"' || !skip_string(p)) return false;
         const size_t n = p->i - key - 2;
-        if (skip_space(p) != ':') return false;
+        if (skip_json_blanks(p) != ':') return false;
         p->i++;
         if (level == 0) note_sign(p, p->s + key + 1, n);
         const bool wanted = wants(p->w, level > 0, p->s + key + 1, n);
         if (!(wanted ? keep_value(p, level + 1) : skip_value(p))) return false;
-        c = skip_space(p);
+        c = skip_json_blanks(p);
         if (c != ',' && c != '}') return false;
         if (wanted) {
             if (c == ',') comma = p->i;
@@ -152,17 +152,17 @@ static bool keep_object(scan *p, int level) {
         }
         if (c == ',') {
             p->i++;
-            if (wanted && skip_space(p) == '}') return false;
+            if (wanted && skip_json_blanks(p) == '}') return false;
         }
     }
 }
 
 static bool keep_array(scan *p, int level) {
     p->i++;
-    if (skip_space(p) == ']') return p->i++, true;
+    if (skip_json_blanks(p) == ']') return p->i++, true;
     for (;;) {
         if (!keep_value(p, level)) return false;
-        const char c = skip_space(p);
+        const char c = skip_json_blanks(p);
         p->i++;
         if (c == ']') return true;
         if (c != ',') return false;
@@ -170,14 +170,14 @@ static bool keep_array(scan *p, int level) {
 }
 
 static bool keep_value(scan *p, int level) {
-    const char c = skip_space(p);
+    const char c = skip_json_blanks(p);
     if (level > MAX_LEVEL) return false;
     return c == '{' ? keep_object(p, level) : c == '[' ? keep_array(p, level + 1) : skip_value(p);
 }
 
 void bt_json_drop_unread(char *s, size_t n, const bt_json_wanted *w, bt_json_unread *u) {
     scan p = {.s = s, .n = n, .w = w, .u = u, .sign = N_SIGNS};
-    if (skip_space(&p) == '{') (void)keep_object(&p, 0);
+    if (skip_json_blanks(&p) == '{') (void)keep_object(&p, 0);
     u->form = p.sign < N_SIGNS ? signs[p.sign].form : NULL;
 }
 

@@ -25,20 +25,20 @@ typedef struct walk {
 } walk;
 
 /* the name, without the ending of a compressed file */
-static bool ends_with(const char *s, const char *end) {
+static bool has_ending(const char *s, const char *end) {
     size_t n = bt_text_file_stem(s), k = strlen(end);
     return n > k && strncmp(s + n - k, end, k) == 0;
 }
 
 static bt_source_kind kind_of(const char *path) {
-    if (ends_with(path, ".bts")) return BT_SOURCE_SHARD;
-    return ends_with(path, ".jsonl") || ends_with(path, ".ndjson") || ends_with(path, ".json")
+    if (has_ending(path, ".bts")) return BT_SOURCE_SHARD;
+    return has_ending(path, ".jsonl") || has_ending(path, ".ndjson") || has_ending(path, ".json")
                ? BT_SOURCE_JSONL
                : BT_SOURCE_TEXT;
 }
 
-static bt_code add(bt_sources *s, const char *path, bt_source_kind kind, const struct stat *st,
-                   size_t word, bt_err *err) {
+static bt_code add_source(bt_sources *s, const char *path, bt_source_kind kind,
+                          const struct stat *st, size_t word, bt_err *err) {
     if (s->n == s->cap) {
         size_t cap = s->cap ? 2 * s->cap : 32;
         bt_source *p = realloc(s->items, cap * sizeof *p);
@@ -55,12 +55,12 @@ static bt_code add(bt_sources *s, const char *path, bt_source_kind kind, const s
     return BT_OK;
 }
 
-static int by_name(const struct dirent **a, const struct dirent **b) {
+static int by_entry_name(const struct dirent **a, const struct dirent **b) {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
-static int visible(const struct dirent *e) { return e->d_name[0] != '.'; }
+static int is_visible_entry(const struct dirent *e) { return e->d_name[0] != '.'; }
 
-static void skip(bt_sources *s, const char *path, const char *why) {
+static void note_skipped_source(bt_sources *s, const char *path, const char *why) {
     if (s->skipped++ == 0)
         snprintf(s->first_skipped, sizeof s->first_skipped, "%.200s (%s)", path, why);
 }
@@ -96,7 +96,7 @@ static const char *no_data(const char *path, bt_source_kind as) {
     if (!kind && as == BT_SOURCE_TEXT) kind = bt_file_kind_named(path);
     if (kind) return kind->what;
     if (memchr(head, 0, n)) return "binary";
-    return ends_with(path, ".json") ? no_rows(head, n) : NULL;
+    return has_ending(path, ".json") ? no_rows(head, n) : NULL;
 }
 
 static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err);
@@ -123,14 +123,14 @@ static bt_code refuse_datasets_folder(const char *folder, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code add_folder(const walk *w, const char *folder, int depth, bt_err *err) {
+static bt_code add_source_folder(const walk *w, const char *folder, int depth, bt_err *err) {
     if (depth >= MAX_DEPTH)
         return bt_fail(err, BT_ARG,
                        "folders are nested deeper than %d at '%s' (a link that points upwards?)",
                        MAX_DEPTH, folder);
     struct dirent **names;
     BT_TRY(refuse_datasets_folder(folder, err));
-    int n = scandir(folder, &names, visible, by_name);
+    int n = scandir(folder, &names, is_visible_entry, by_entry_name);
     if (n < 0) return bt_fail_errno(err, BT_IO, errno, "cannot list the folder '%s'", folder);
     bt_code code = BT_OK;
     for (int i = 0; i < n; i++) {
@@ -154,10 +154,10 @@ static bt_code add_found(const walk *w, const char *path, const struct stat *st,
     const bt_source_kind kind = kind_of(path);
     const char *why = kind == BT_SOURCE_SHARD ? NULL : no_data(path, kind);
     if (why) {
-        skip(w->s, path, why);
+        note_skipped_source(w->s, path, why);
         return BT_OK;
     }
-    return add(w->s, path, kind, st, w->word, err);
+    return add_source(w->s, path, kind, st, w->word, err);
 }
 
 /* Suggests the intended form of a word that is not a file; NULL: unknown. */
@@ -182,16 +182,16 @@ static bt_code add_path(const walk *w, const char *path, int depth, bt_err *err)
         const char *hint = depth == 0 && e == ENOENT ? hint_for(path) : NULL;
         if (hint) return bt_fail(err, BT_NOTFOUND, "there is no data '%.200s' (%s)", path, hint);
         if (depth > 0 && e == ENOENT && lstat(path, &st) == 0 && S_ISLNK(st.st_mode)) {
-            skip(w->s, path, "a link that leads nowhere");
+            note_skipped_source(w->s, path, "a link that leads nowhere");
             return BT_OK;
         }
         return bt_fail_errno(err, e == ENOENT || e == ENOTDIR ? BT_NOTFOUND : BT_IO, e,
                              "cannot open data '%s'", path);
     }
-    if (S_ISDIR(st.st_mode)) return add_folder(w, path, depth, err);
+    if (S_ISDIR(st.st_mode)) return add_source_folder(w, path, depth, err);
     if (S_ISREG(st.st_mode))
         return depth > 0 ? add_found(w, path, &st, err)
-                         : add(w->s, path, kind_of(path), &st, w->word, err);
+                         : add_source(w->s, path, kind_of(path), &st, w->word, err);
     if (depth > 0) return BT_OK; /* sockets and pipes inside a folder are no data */
     return bt_fail(err, BT_ARG, "data '%s' is neither a file nor a folder", path);
 }
@@ -218,15 +218,15 @@ static bt_code add_builtin(bt_sources *s, const char *cache_dir, size_t word, bt
         return bt_fail(err, BT_NOTFOUND,
                        "the built-in corpus is not at '%s': install bible-kjv or pass --data",
                        path);
-    return add(s, path, BT_SOURCE_TEXT, &st, word, err);
+    return add_source(s, path, BT_SOURCE_TEXT, &st, word, err);
 }
 
-static bt_code add_word(const walk *at, const char *w, const char *cache_dir, bt_err *err) {
+static bt_code add_source_word(const walk *at, const char *w, const char *cache_dir, bt_err *err) {
     bt_sources *s = at->s;
     const size_t word = at->word;
     if (strcmp(w, "builtin") == 0) return add_builtin(s, cache_dir, word, err);
     if (strcmp(w, "synth:chain") == 0 || strcmp(w, "synth:random") == 0)
-        return add(s, w, BT_SOURCE_SYNTH, NULL, word, err);
+        return add_source(s, w, BT_SOURCE_SYNTH, NULL, word, err);
     if (strncmp(w, "synth:", 6) == 0)
         return bt_fail(err, BT_ARG, "there is no synthetic data '%s' (synth:chain, synth:random)",
                        w);
@@ -258,7 +258,7 @@ bt_code bt_sources_list_glob(bt_sources *out, const char *paths, const char *glo
         memcpy(w, paths, n);
         w[n] = '\0';
         const walk at = {out, glob ? glob : "", word};
-        if (n) code = add_word(&at, w, cache_dir, err);
+        if (n) code = add_source_word(&at, w, cache_dir, err);
         paths += n + (paths[n] == '\n');
     }
     for (size_t i = 0; code == BT_OK && i < out->n; i++)

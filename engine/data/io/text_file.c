@@ -125,7 +125,7 @@ size_t bt_text_file_stem(const char *path) {
     return strlen(path) - (how ? strlen(how->ending) : 0);
 }
 
-static bt_code begin(bt_text_file *f, bt_err *err) {
+static bt_code begin_decompression(bt_text_file *f, bt_err *err) {
     f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
     if (f->fd < 0)
         return bt_fail_errno(err, errno == ENOENT ? BT_NOTFOUND : BT_IO, errno,
@@ -146,7 +146,7 @@ bt_code bt_text_file_open(bt_text_file **out, const char *path, bt_err *err) {
     if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", path);
     f->path = path;
     f->fd = -1;
-    bt_code code = begin(f, err);
+    bt_code code = begin_decompression(f, err);
     if (code == BT_OK) return BT_OK;
     bt_text_file_close(f);
     *out = NULL;

@@ -9,7 +9,8 @@ typedef struct pair {
 } pair;
 
 /* stable, by one of the tokens of a pair; at (V + 1) */
-static void sort_by(bool target, pair *out, const pair *in, size_t n, uint32_t *at, size_t V) {
+static void sort_pairs_by(bool target, pair *out, const pair *in, size_t n, uint32_t *at,
+                          size_t V) {
     memset(at, 0, (V + 1) * sizeof *at);
     for (size_t i = 0; i < n; i++) at[(target ? in[i].target : in[i].input) + 1]++;
     for (size_t t = 0; t < V; t++) at[t + 1] += at[t];
@@ -21,7 +22,7 @@ static bool same(const pair *x, const pair *y) {
 }
 
 /* one micro-batch */
-static size_t take(pair *out, const bt_batch *b, size_t tokens) {
+static size_t take_batch_pairs(pair *out, const bt_batch *b, size_t tokens) {
     size_t n = 0;
     for (size_t i = 0; i < tokens; i++)
         if (b->targets[i] >= 0) out[n++] = (pair){b->inputs[i], b->targets[i]};
@@ -34,7 +35,7 @@ static bt_code read_pairs(pair *out, size_t *n, bt_loader *l, const bt_loader_cf
         bt_batch b;
         BT_TRY(bt_loader_next(l, &b, err));
         const int64_t B = sequences - done < cfg->B ? sequences - done : cfg->B;
-        *n += take(out + *n, &b, (size_t)(B * cfg->T));
+        *n += take_batch_pairs(out + *n, &b, (size_t)(B * cfg->T));
     }
     return BT_OK;
 }
@@ -46,7 +47,7 @@ static size_t kinds(const pair *p, size_t n) {
     return kinds;
 }
 
-static void share_out(bt_followers *out, const pair *p, size_t n, size_t V) {
+static void sum_follower_shares(bt_followers *out, const pair *p, size_t n, size_t V) {
     size_t at = 0, i = 0;
     for (size_t t = 0; t < V; t++) {
         const size_t begin = i, row = at;
@@ -64,18 +65,19 @@ static void share_out(bt_followers *out, const pair *p, size_t n, size_t V) {
 }
 
 /* pairs, and as much room again */
-static bt_code count(bt_followers *out, pair *p, pair *spare, size_t n, size_t V, bt_err *err) {
+static bt_code count_followers(bt_followers *out, pair *p, pair *spare, size_t n, size_t V,
+                               bt_err *err) {
     out->at = malloc((V + 1) * sizeof *out->at);
     if (!out->at)
         return bt_fail(err, BT_NOMEM, "cannot take memory for followers of %zu tokens", V);
-    sort_by(true, spare, p, n, out->at, V);
-    sort_by(false, p, spare, n, out->at, V);
+    sort_pairs_by(true, spare, p, n, out->at, V);
+    sort_pairs_by(false, p, spare, n, out->at, V);
     const size_t all = kinds(p, n);
     out->token = malloc((all + 1) * sizeof *out->token);
     out->share = malloc((all + 1) * sizeof *out->share);
     if (!out->token || !out->share)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu kinds of token pairs", all);
-    share_out(out, p, n, V);
+    sum_follower_shares(out, p, n, V);
     return BT_OK;
 }
 
@@ -100,7 +102,7 @@ bt_code bt_followers_count(bt_followers *out, const bt_loader_cfg *cfg, bt_err *
     bt_code code = pairs ? read_pairs(pairs, &n, l, &whole, (int64_t)sequences, err)
                          : bt_fail(err, BT_NOMEM, "cannot take memory for %zu pairs", room);
     bt_loader_close(l);
-    if (code == BT_OK) code = count(out, pairs, pairs + room, n, (size_t)whole.V, err);
+    if (code == BT_OK) code = count_followers(out, pairs, pairs + room, n, (size_t)whole.V, err);
     free(pairs);
     if (code != BT_OK) bt_followers_release(out);
     return code;

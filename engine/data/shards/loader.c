@@ -57,7 +57,7 @@ struct bt_loader {
 /* ---- which tokens ---- */
 
 /* sequence number q of the run, counted over all epochs: a corpus, and its row */
-static bt_corpus *row_of(const bt_loader *l, uint64_t q, uint64_t *row) {
+static bt_corpus *find_sequence_row(const bt_loader *l, uint64_t q, uint64_t *row) {
     bt_mixture_pick at = l->mixture ? bt_mixture_at(l->mixture, q) : (bt_mixture_pick){0, q};
     bt_corpus *c = l->corpora[at.source];
     uint64_t n = bt_corpus_rows(c), epoch = at.index / n;
@@ -70,7 +70,7 @@ static bt_code read_sequence(bt_loader *l, uint64_t q, const bt_corpus_row *out,
     size_t T = (size_t)l->T;
     uint64_t row;
     if (l->n_corpora) {
-        bt_corpus *c = row_of(l, q, &row);
+        bt_corpus *c = find_sequence_row(l, q, &row);
         return bt_corpus_read_row(c, row, out, err);
     }
     bt_synth_read(&l->synth, q * (T + 1), T + 1, l->row);
@@ -414,7 +414,7 @@ int64_t bt_loader_counted_in(const bt_loader *l, int64_t begin, int64_t n) {
     if (!bt_loader_row_facts(l)) return -1;
     for (int64_t q = begin; q < begin + n; q++) {
         uint64_t row;
-        const bt_corpus *c = row_of(l, (uint64_t)q, &row);
+        const bt_corpus *c = find_sequence_row(l, (uint64_t)q, &row);
         sum += bt_corpus_row_counted(c, row);
     }
     return sum;

@@ -73,7 +73,7 @@ static bt_code read_weights(stage *s, const char **at, size_t n, bt_err *err) {
 }
 
 /* in each turn every source gains its weight, and the one with most is chosen and loses the sum of the weights */
-static bt_code lay_out(stage *s, size_t n, bt_err *err) {
+static bt_code lay_out_period(stage *s, size_t n, bt_err *err) {
     int64_t *has = calloc(n, sizeof *has);
     uint64_t *taken = calloc(n, sizeof *taken);
     s->source = calloc(s->period, sizeof *s->source);
@@ -95,7 +95,7 @@ static bt_code lay_out(stage *s, size_t n, bt_err *err) {
 }
 
 /* sequences of source k among the first d of the stage */
-static uint64_t count_of(const stage *s, size_t k, uint64_t d) {
+static uint64_t count_source_sequences(const stage *s, size_t k, uint64_t d) {
     uint64_t sum = d / s->period * s->weights[k];
     for (uint64_t i = 0; i < d % s->period; i++) sum += s->source[i] == k;
     return sum;
@@ -111,9 +111,9 @@ static bt_code add_stage(bt_mixture *m, const char **at, uint64_t first, bt_err 
     if (!s->weights || !s->before)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the mixture");
     BT_TRY(read_weights(s, at, m->n, err));
-    BT_TRY(lay_out(s, m->n, err));
+    BT_TRY(lay_out_period(s, m->n, err));
     for (size_t k = 0; k < m->n && m->n_stages > 1; k++)
-        s->before[k] = last->before[k] + count_of(last, k, first - last->first);
+        s->before[k] = last->before[k] + count_source_sequences(last, k, first - last->first);
     return BT_OK;
 }
 
@@ -158,7 +158,7 @@ static const stage *stage_of(const bt_mixture *m, uint64_t sequence) {
 
 uint64_t bt_mixture_count(const bt_mixture *m, size_t k, uint64_t n) {
     const stage *s = stage_of(m, n);
-    return s->before[k] + count_of(s, k, n - s->first);
+    return s->before[k] + count_source_sequences(s, k, n - s->first);
 }
 
 bt_mixture_pick bt_mixture_at(const bt_mixture *m, uint64_t sequence) {

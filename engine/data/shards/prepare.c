@@ -174,7 +174,7 @@ static bt_code stream_objects(run *r, bt_err *err) {
     }
 }
 
-static bt_code stream(run *r, bt_err *err) {
+static bt_code write_token_stream(run *r, bt_err *err) {
     uint64_t told = 0;
     for (;;) {
         bt_piece p;
@@ -209,7 +209,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
         code = bt_form_init(&r.form, cfg->form, cfg->tokenizer, err);
     const bt_json_wanted keys = has_form(cfg) ? bt_form_keys(cfg->form) : (bt_json_wanted){0};
     if (code == BT_OK) bt_documents_rows(r.docs, has_form(cfg) ? &keys : NULL, cfg->skip_bad);
-    if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : stream(&r, err);
+    if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : write_token_stream(&r, err);
     /* no text at all: an empty shard */
     if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);
     if (code == BT_OK && r.writer) code = end_shard(&r, opened, err);
@@ -306,7 +306,7 @@ static bt_code open_or_make(const bt_prepare_cfg *cfg, const char *path, bt_shar
     return code;
 }
 
-static bt_code lock(const char *path, int *fd, bt_err *err) {
+static bt_code lock_shard(const char *path, int *fd, bt_err *err) {
     *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC,
                0600); /* a process that can read a lock file can also lock it */
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
@@ -338,7 +338,7 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     bt_err why;
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);
     bt_code code = bt_file_mkdirs(cache_dir, &why);
-    if (code == BT_OK) code = lock(lock_path, &fd, &why);
+    if (code == BT_OK) code = lock_shard(lock_path, &fd, &why);
     if (code != BT_OK) { /* a read-only home must not stop a run */
         bt_log(BT_LOG_WARN, "no token cache (%s); keeping the tokens in memory", why.msg);
         return bt_prepare(&c, NULL, opened, err);

@@ -80,7 +80,7 @@ void bt_shard_learned(const bt_shard *s, uint64_t first, size_t n, unsigned char
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static bt_code grow(void **items, size_t *cap, size_t used, size_t each, bt_err *err) {
+static bt_code grow_row_items(void **items, size_t *cap, size_t used, size_t each, bt_err *err) {
     if (used < *cap) return BT_OK;
     size_t cap2 = *cap ? 2 * *cap : 256;
     void *p = realloc(*items, cap2 * each);
@@ -96,10 +96,10 @@ static uint64_t targets_of(const bt_shard *s, uint64_t first, uint64_t n) {
 }
 
 /* the last row, or the next, has room for n tokens more */
-static bt_code make_room(bt_row_set *r, uint64_t n, bt_err *err) {
+static bt_code make_row_room(bt_row_set *r, uint64_t n, bt_err *err) {
     if (r->n_rows && r->packing != BT_PACKING_PAD && r->used + n <= r->T) return BT_OK;
     void *items = r->rows;
-    BT_TRY(grow(&items, &r->rows_cap, r->n_rows, sizeof *r->rows, err));
+    BT_TRY(grow_row_items(&items, &r->rows_cap, r->n_rows, sizeof *r->rows, err));
     r->rows = items;
     r->rows[r->n_rows++] = (row){.first = r->n_pieces};
     r->used = 0;
@@ -108,7 +108,7 @@ static bt_code make_room(bt_row_set *r, uint64_t n, bt_err *err) {
 
 static bt_code add_piece(bt_row_set *r, bt_row_piece p, uint32_t counts, bt_err *err) {
     void *items = r->pieces;
-    BT_TRY(grow(&items, &r->pieces_cap, r->n_pieces, sizeof *r->pieces, err));
+    BT_TRY(grow_row_items(&items, &r->pieces_cap, r->n_pieces, sizeof *r->pieces, err));
     r->pieces = items;
     row *last = &r->rows[r->n_rows - 1];
     r->pieces[r->n_pieces++] = p;
@@ -121,14 +121,14 @@ static bt_code add_piece(bt_row_set *r, bt_row_piece p, uint32_t counts, bt_err 
     return BT_OK;
 }
 
-static bt_code put_piece(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
-                         uint32_t n, bt_err *err) {
+static bt_code put_row_piece(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_t first,
+                             uint32_t n, bt_err *err) {
     const uint32_t counted = (uint32_t)targets_of(s, first, n);
     if (!counted) {
         r->facts.empty++;
         return BT_OK;
     }
-    BT_TRY(make_room(r, n, err));
+    BT_TRY(make_row_room(r, n, err));
     return add_piece(r, (bt_row_piece){first, shard, n, counted}, counted, err);
 }
 
@@ -155,7 +155,7 @@ static bt_code put_pair(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64
         r->facts.empty += 2;
         return BT_OK;
     }
-    BT_TRY(make_room(r, n[0] + n[1], err));
+    BT_TRY(make_row_room(r, n[0] + n[1], err));
     BT_TRY(
         add_piece(r, (bt_row_piece){first, shard, (uint32_t)n[0], (uint32_t)counted[0]}, 0, err));
     return add_piece(r, (bt_row_piece){ends[d], shard, (uint32_t)n[1], (uint32_t)counted[1]}, 1,
@@ -166,7 +166,8 @@ static bt_code put_pieces(bt_row_set *r, const bt_shard *s, uint32_t shard, uint
                           uint64_t n, bt_err *err) {
     r->facts.cut++;
     for (uint64_t at = 0; at < n; at += r->T)
-        BT_TRY(put_piece(r, s, shard, first + at, (uint32_t)(n - at < r->T ? n - at : r->T), err));
+        BT_TRY(
+            put_row_piece(r, s, shard, first + at, (uint32_t)(n - at < r->T ? n - at : r->T), err));
     return BT_OK;
 }
 
@@ -180,14 +181,14 @@ bt_code bt_row_set_add(bt_row_set *r, const bt_shard *s, uint32_t shard, uint64_
         uint64_t first = d ? ends[d - 1] : 0, n = ends[d] - first;
         if (n > r->facts.longest) r->facts.longest = n;
         if (n <= r->T) {
-            BT_TRY(put_piece(r, s, shard, first, (uint32_t)n, err));
+            BT_TRY(put_row_piece(r, s, shard, first, (uint32_t)n, err));
         } else if (count_learned(s, first, ends[d]) == n) {
             BT_TRY(put_pieces(r, s, shard, first, n, err));
         } else if (r->too_long == BT_TOO_LONG_SKIP) {
             r->facts.skipped++;
         } else if (r->too_long == BT_TOO_LONG_TRUNCATE) {
             r->facts.truncated++;
-            BT_TRY(put_piece(r, s, shard, labelled ? ends[d] - r->T : first, r->T, err));
+            BT_TRY(put_row_piece(r, s, shard, labelled ? ends[d] - r->T : first, r->T, err));
         } else {
             return bt_fail(err, BT_ARG,
                            "%s %llu of '%.100s' has %llu tokens, a sequence %u (raise "

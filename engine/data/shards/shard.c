@@ -159,7 +159,7 @@ static bt_code check_tables(const bt_shard *s, const bt_shard_header *h, bt_err 
     return check_documents(s, h, err);
 }
 
-static bt_code read_tables(bt_shard *s, const bt_shard_header *h, bt_err *err) {
+static bt_code read_shard_tables(bt_shard *s, const bt_shard_header *h, bt_err *err) {
     uint64_t ids_end = sizeof *h + h->count * h->id_bytes;
     size_t n = (size_t)(h->file_bytes - ids_end), pad = (size_t)(h->tables_at - ids_end), got;
     unsigned char *all = malloc(n ? n : 1);
@@ -241,7 +241,7 @@ bt_code bt_shard_open_fd(bt_shard **out, int fd, const char *name, bt_err *err) 
                                   h.n_spans};
         s->tables_at = h.tables_at;
         s->header_hash = h.header_hash;
-        code = read_tables(s, &h, err);
+        code = read_shard_tables(s, &h, err);
     }
     if (code != BT_OK) {
         bt_shard_close(s);
@@ -296,8 +296,8 @@ static int32_t id_at(const unsigned char *raw, size_t i, uint32_t id_bytes) {
 }
 
 /* n raw ids at `first` into out; every one is < vocab afterwards */
-static bt_code widen(const bt_shard *s, const unsigned char *raw, uint64_t first, size_t n,
-                     int32_t *out, bt_err *err) {
+static bt_code widen_ids(const bt_shard *s, const unsigned char *raw, uint64_t first, size_t n,
+                         int32_t *out, bt_err *err) {
     uint32_t vocab = s->info.vocab, worst = 0;
     switch (s->info.id_bytes) {
     case 1:
@@ -329,13 +329,13 @@ static bt_code widen(const bt_shard *s, const unsigned char *raw, uint64_t first
                    (unsigned long long)(first + i), vocab);
 }
 
-static bool same_file(const struct stat *a, const struct stat *b) {
+static bool is_unchanged_file(const struct stat *a, const struct stat *b) {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
 void bt_shard_park(bt_shard *s) {
     struct stat now;
-    if (s->fd < 0 || stat(s->name, &now) != 0 || !same_file(&now, &s->seen)) return;
+    if (s->fd < 0 || stat(s->name, &now) != 0 || !is_unchanged_file(&now, &s->seen)) return;
     close(s->fd);
     s->fd = -1;
 }
@@ -355,7 +355,7 @@ static bt_code open_again(bt_shard *s, bt_err *err) {
     size_t got = 0;
     s->fd = open(s->name, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s' again", s->name);
-    if (fstat(s->fd, &now) == 0 && same_file(&now, &s->seen)) return BT_OK;
+    if (fstat(s->fd, &now) == 0 && is_unchanged_file(&now, &s->seen)) return BT_OK;
     if (bt_file_pread(s->fd, s->name, &h, sizeof h, 0, &got, err) == BT_OK && got == sizeof h &&
         h.header_hash == s->header_hash &&
         XXH3_64bits(&h, offsetof(bt_shard_header, header_hash)) == h.header_hash) {
@@ -413,7 +413,7 @@ static bt_code check_block(bt_shard *s, uint64_t block, bt_err *err) {
     int32_t wide[1024];
     for (size_t i = 0; i < ids; i += 1024) {
         size_t k = ids - i < 1024 ? ids - i : 1024;
-        BT_TRY(widen(s, s->raw + i * s->info.id_bytes, block * per + i, k, wide, err));
+        BT_TRY(widen_ids(s, s->raw + i * s->info.id_bytes, block * per + i, k, wide, err));
     }
     s->checked[block] = 1;
     return BT_OK;
@@ -433,7 +433,7 @@ bt_code bt_shard_read(bt_shard *s, uint64_t first, size_t n, int32_t *out, bt_er
     while (n) {
         size_t k = n < BT_SHARD_BLOCK / 4 ? n : BT_SHARD_BLOCK / 4;
         BT_TRY(read_raw(s, sizeof(bt_shard_header) + first * w, k * w, s->raw, err));
-        BT_TRY(widen(s, s->raw, first, k, out, err));
+        BT_TRY(widen_ids(s, s->raw, first, k, out, err));
         first += k;
         out += k;
         n -= k;

@@ -31,7 +31,9 @@ struct bt_shard_writer {
     size_t ends_cap, spans_cap;
 };
 
-static const char *name_of(const bt_shard_writer *w) { return w->tmp ? w->tmp : "memory shard"; }
+static const char *writer_name(const bt_shard_writer *w) {
+    return w->tmp ? w->tmp : "memory shard";
+}
 
 void bt_shard_abandon(bt_shard_writer *w) {
     if (!w) return;
@@ -105,7 +107,7 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
         w->fd = memfd_create("bitrain-shard", MFD_CLOEXEC);
     }
     if (w->fd < 0) {
-        bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", name_of(w));
+        bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", writer_name(w));
         bt_shard_abandon(w);
         return code;
     }
@@ -120,7 +122,8 @@ bt_code bt_shard_writer_create(bt_shard_writer **out, const char *path, uint32_t
     return BT_OK;
 }
 
-static bt_code grow(void **rows, size_t *cap, size_t used, size_t row_bytes, bt_err *err) {
+static bt_code grow_shard_table(void **rows, size_t *cap, size_t used, size_t row_bytes,
+                                bt_err *err) {
     if (used < *cap) return BT_OK;
     size_t cap2 = *cap ? 2 * *cap : 64;
     void *p = realloc(*rows, cap2 * row_bytes);
@@ -134,9 +137,9 @@ static bt_code grow(void **rows, size_t *cap, size_t used, size_t row_bytes, bt_
 
 static bt_code flush_block(bt_shard_writer *w, bt_err *err) {
     void *rows = w->blocks;
-    BT_TRY(grow(&rows, &w->blocks_cap, (size_t)w->h.n_blocks, sizeof *w->blocks, err));
+    BT_TRY(grow_shard_table(&rows, &w->blocks_cap, (size_t)w->h.n_blocks, sizeof *w->blocks, err));
     w->blocks = rows;
-    BT_TRY(bt_file_pwrite(w->fd, name_of(w), w->block, w->fill,
+    BT_TRY(bt_file_pwrite(w->fd, writer_name(w), w->block, w->fill,
                           sizeof w->h + w->h.n_blocks * BT_SHARD_BLOCK, err));
     w->blocks[w->h.n_blocks++] = (bt_shard_block){XXH3_64bits(w->block, w->fill),
                                                   w->h.source_bytes};
@@ -167,7 +170,8 @@ bt_code bt_shard_append(bt_shard_writer *w, const int32_t *ids, size_t n,
 }
 
 /* id number w->h.count + i joins the last span or begins one */
-static bt_code learn(bt_shard_writer *w, uint64_t id, uint32_t source_bytes, bt_err *err) {
+static bt_code add_learned_span(bt_shard_writer *w, uint64_t id, uint32_t source_bytes,
+                                bt_err *err) {
     bt_shard_span *last = w->h.n_spans ? &w->spans[w->h.n_spans - 1] : NULL;
     if (last && last->first + last->n == id && last->n < UINT32_MAX / 2) {
         last->n++;
@@ -175,7 +179,7 @@ static bt_code learn(bt_shard_writer *w, uint64_t id, uint32_t source_bytes, bt_
         return BT_OK;
     }
     void *rows = w->spans;
-    BT_TRY(grow(&rows, &w->spans_cap, (size_t)w->h.n_spans, sizeof *w->spans, err));
+    BT_TRY(grow_shard_table(&rows, &w->spans_cap, (size_t)w->h.n_spans, sizeof *w->spans, err));
     w->spans = rows;
     w->spans[w->h.n_spans++] = (bt_shard_span){id, 1, source_bytes};
     return BT_OK;
@@ -188,13 +192,13 @@ bt_code bt_shard_append_learned(bt_shard_writer *w, const int32_t *ids,
     w->h.flags |= BT_SHARD_HAS_SPANS;
     BT_TRY(bt_shard_append(w, ids, n, id_lengths, err));
     for (size_t i = 0; i < n; i++)
-        if (learned[i]) BT_TRY(learn(w, at + i, id_lengths[ids[i]], err));
+        if (learned[i]) BT_TRY(add_learned_span(w, at + i, id_lengths[ids[i]], err));
     return BT_OK;
 }
 
 bt_code bt_shard_end_document(bt_shard_writer *w, bt_err *err) {
     void *rows = w->ends;
-    BT_TRY(grow(&rows, &w->ends_cap, (size_t)w->h.documents, sizeof *w->ends, err));
+    BT_TRY(grow_shard_table(&rows, &w->ends_cap, (size_t)w->h.documents, sizeof *w->ends, err));
     w->ends = rows;
     w->ends[w->h.documents++] = w->h.count;
     return BT_OK;
@@ -204,7 +208,8 @@ uint64_t bt_shard_written(const bt_shard_writer *w) { return w->h.count; }
 bt_code bt_shard_end_segment(bt_shard_writer *w, bt_err *err) {
     if (!w->segment.count) return BT_OK;
     void *rows = w->segments;
-    BT_TRY(grow(&rows, &w->segments_cap, (size_t)w->h.n_segments, sizeof *w->segments, err));
+    BT_TRY(grow_shard_table(&rows, &w->segments_cap, (size_t)w->h.n_segments, sizeof *w->segments,
+                            err));
     w->segments = rows;
     w->segments[w->h.n_segments++] = w->segment;
     w->segment = (bt_shard_segment_row){0, 0};
@@ -231,20 +236,20 @@ static bt_code write_tables(bt_shard_writer *w, bt_err *err) {
     unsigned char *all = calloc(n + 1, 1);
     if (!all)
         return bt_fail(err, BT_NOMEM, "cannot take %zu bytes for the tables of '%s'", n,
-                       name_of(w));
+                       writer_name(w));
     if (blocks) memcpy(all + pad, w->blocks, blocks);
     if (segments) memcpy(all + pad + blocks, w->segments, segments);
     if (ends) memcpy(all + pad + blocks + segments, w->ends, ends);
     if (spans) memcpy(all + pad + blocks + segments + ends, w->spans, spans);
     w->h.tables_hash = XXH3_64bits(all, n);
-    bt_code code = bt_file_pwrite(w->fd, name_of(w), all, n, ids_end, err);
+    bt_code code = bt_file_pwrite(w->fd, writer_name(w), all, n, ids_end, err);
     free(all);
     BT_TRY(code);
     w->h.header_hash = XXH3_64bits(&w->h, offsetof(bt_shard_header, header_hash));
-    return bt_file_pwrite(w->fd, name_of(w), &w->h, sizeof w->h, 0, err);
+    return bt_file_pwrite(w->fd, writer_name(w), &w->h, sizeof w->h, 0, err);
 }
 
-static bt_code finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) {
+static bt_code finish_shard(bt_shard_writer *w, bt_shard **opened, bt_err *err) {
     BT_TRY(bt_shard_end_segment(w, err));
     if (w->fill) BT_TRY(flush_block(w, err));
     BT_TRY(write_tables(w, err));
@@ -260,7 +265,7 @@ static bt_code finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) {
 
 bt_code bt_shard_finish(bt_shard_writer *w, bt_shard **opened, bt_err *err) {
     if (opened) *opened = NULL;
-    bt_code code = finish(w, opened, err);
+    bt_code code = finish_shard(w, opened, err);
     bt_shard_abandon(w);
     return code;
 }

@@ -21,7 +21,7 @@ struct bt_added_names {
     bool begins[256], any_plain; /* any_plain: one of them is no special token */
 };
 
-static int by_bytes(const void *a, const void *b) {
+static int by_added_bytes(const void *a, const void *b) {
     const name *x = a, *y = b;
     const size_t n = x->n < y->n ? x->n : y->n;
     const int order = memcmp(x->text, y->text, n);
@@ -37,8 +37,8 @@ void bt_added_names_destroy(bt_added_names *a) {
     free(a);
 }
 
-static bt_code add_name(bt_added_names *a, const bt_tokenizer *t, const bt_added *token,
-                        bt_err *err) {
+static bt_code add_added_name(bt_added_names *a, const bt_tokenizer *t, const bt_added *token,
+                              bt_err *err) {
     size_t n;
     const char *bytes = bt_tokenizer_bytes(t, token->id, &n);
     char *text = NULL;
@@ -65,9 +65,9 @@ bt_code bt_added_names_create(bt_added_names **out, const bt_tokenizer *t, bool 
     bt_code code = a && a->at ? BT_OK
                               : bt_fail(err, BT_NOMEM, "cannot take memory for added tokens");
     for (size_t i = 0; code == BT_OK && i < t->n_added; i++)
-        if (t->added[i].normalized == normalized) code = add_name(a, t, &t->added[i], err);
+        if (t->added[i].normalized == normalized) code = add_added_name(a, t, &t->added[i], err);
     if (code == BT_OK) {
-        qsort(a->at, a->n, sizeof *a->at, by_bytes);
+        qsort(a->at, a->n, sizeof *a->at, by_added_bytes);
         *out = a;
     } else {
         bt_added_names_destroy(a);

@@ -77,14 +77,14 @@ static int32_t find_token(const bt_tokenizer *t, const bt_bpe *b, const char *by
 static uint64_t pair_of(int32_t left, int32_t right) {
     return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1;
 }
-static uint64_t mix(uint64_t x) {
+static uint64_t hash_word(uint64_t x) {
     x *= 0x9E3779B97F4A7C15u;
     return x ^ x >> 29;
 }
 
 static const merge_slot *find_merge(const bt_bpe *b, int32_t left, int32_t right) {
     uint64_t pair = pair_of(left, right);
-    for (size_t i = mix(pair) & b->merges_mask;; i = (i + 1) & b->merges_mask) {
+    for (size_t i = hash_word(pair) & b->merges_mask;; i = (i + 1) & b->merges_mask) {
         if (b->merges[i].pair == pair) return &b->merges[i];
         if (!b->merges[i].pair) return NULL;
     }
@@ -139,7 +139,7 @@ static bt_code add_merges(bt_bpe *b, bt_tokenizer *t, bt_err *err) {
             code = bt_fail(err, BT_FORMAT, "merge %zu of %d and %d is there twice", r, m->left,
                            m->right);
         } else {
-            size_t i = mix(pair_of(m->left, m->right)) & b->merges_mask;
+            size_t i = hash_word(pair_of(m->left, m->right)) & b->merges_mask;
             while (b->merges[i].pair) i = (i + 1) & b->merges_mask;
             b->merges[i] = (merge_slot){pair_of(m->left, m->right), (int32_t)r, m->id};
         }
@@ -254,7 +254,7 @@ static candidate heap_pop(encoder *e) {
     return top;
 }
 
-static void offer(encoder *e, const bt_bpe *b, int32_t at) {
+static void offer_pair(encoder *e, const bt_bpe *b, int32_t at) {
     if (at < 0 || e->nodes[at].next < 0) return;
     int32_t left = e->nodes[at].id, right = e->nodes[e->nodes[at].next].id;
     const merge_slot *m = find_merge(b, left, right);
@@ -279,7 +279,7 @@ static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, s
     e->n_heap = 0;
     for (int32_t i = 0; i <= last; i++)
         e->nodes[i] = (node){t->byte_id[(unsigned char)word[i]], i - 1, i < last ? i + 1 : -1};
-    for (int32_t i = 0; i < last; i++) offer(e, t->bpe, i);
+    for (int32_t i = 0; i < last; i++) offer_pair(e, t->bpe, i);
     while (e->n_heap) {
         candidate c = heap_pop(e);
         node *l = &e->nodes[c.at];
@@ -289,8 +289,8 @@ static bt_code merge_long(const bt_tokenizer *t, encoder *e, const char *word, s
         r->id = -1;
         l->next = r->next;
         if (l->next >= 0) e->nodes[l->next].prev = c.at;
-        offer(e, t->bpe, l->prev);
-        offer(e, t->bpe, c.at);
+        offer_pair(e, t->bpe, l->prev);
+        offer_pair(e, t->bpe, c.at);
     }
     *count = 0;
     for (int32_t i = 0; i >= 0; i = e->nodes[i].next) ids[(*count)++] = e->nodes[i].id;

@@ -75,7 +75,7 @@ static json_t *added_tokens(const bt_tokenizer *t) {
 }
 
 /* the member "post_processor": a template with the tokens around a text; null if there are none */
-static json_t *post_processor(const bt_tokenizer *t) {
+static json_t *export_post_processor(const bt_tokenizer *t) {
     if (!t->n_prefix && !t->n_suffix) return json_null();
     json_t *single = json_array(), *pair = json_array(), *tokens = json_object();
     for (int part = 0; part < 3; part++) { /* prefix, text, suffix */
@@ -129,10 +129,11 @@ static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
         "version", "1.0", "truncation", "padding", "added_tokens", added_tokens(t), "normalizer",
         normalizer, "pre_tokenizer",
         bt_tokenizer_pre_tokenizer(bt_pattern_name(t->is_bytes ? BT_PATTERN_GPT2 : t->pattern)),
-        "post_processor", post_processor(t), "decoder", "type", "ByteLevel", "add_prefix_space", 1,
-        "trim_offsets", 1, "use_regex", 1, "model", "type", "BPE", "dropout", "unk_token",
-        "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0,
-        "ignore_merges", (int)t->ignore_merges, "vocab", vocab, "merges", merges_of(t, word));
+        "post_processor", export_post_processor(t), "decoder", "type", "ByteLevel",
+        "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1, "model", "type", "BPE", "dropout",
+        "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
+        "byte_fallback", 0, "ignore_merges", (int)t->ignore_merges, "vocab", vocab, "merges",
+        merges_of(t, word));
 }
 
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) {

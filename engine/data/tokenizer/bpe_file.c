@@ -107,22 +107,22 @@ static void put_added(bt_json *j, const bt_tokenizer *t, bt_added a, const char 
     bt_json_end(j, '}');
 }
 
-static void put_ids(bt_json *j, const char *key, const int32_t *ids, size_t n) {
+static void put_id_list(bt_json *j, const char *key, const int32_t *ids, size_t n) {
     bt_json_array(j, key);
     for (size_t i = 0; i < n; i++) bt_json_int(j, NULL, ids[i]);
     bt_json_end(j, ']');
 }
 
-static void put_roles(bt_json *j, const bt_token_roles *r) {
+static void put_token_roles(bt_json *j, const bt_token_roles *r) {
     if (!r->known) return;
     bt_json_object(j, "roles");
     bt_json_int(j, "bos", r->bos);
     bt_json_int(j, "pad", r->pad);
-    put_ids(j, "ends", r->ends, r->n_ends);
+    put_id_list(j, "ends", r->ends, r->n_ends);
     bt_json_end(j, '}');
 }
 
-static void put_tokens(bt_json *j, const bt_tokenizer *t) {
+static void put_token_list(bt_json *j, const bt_tokenizer *t) {
     bt_text word = {0};
     size_t next = 0; /* index of the next added token */
     bt_json_array(j, "tokens");
@@ -166,18 +166,18 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
     bt_json_str(&j, "format", "bitrain-tokenizer");
     bt_json_int(&j, "version", version_of(t));
     bt_json_str(&j, "kind", t->is_bytes ? "bytes" : "bpe");
-    put_roles(&j, &t->roles);
+    put_token_roles(&j, &t->roles);
     if (!t->is_bytes) {
         bt_json_str(&j, "pattern", bt_pattern_name(t->pattern));
         bt_json_str(&j, "normalizer", t->nfc ? "nfc" : "none");
         bt_json_bool(&j, "ignore_merges", t->ignore_merges);
         bt_json_int(&j, "eot", t->eot);
-        if (t->n_prefix) put_ids(&j, "prefix", t->prefix, t->n_prefix);
-        if (t->n_suffix) put_ids(&j, "suffix", t->suffix, t->n_suffix);
+        if (t->n_prefix) put_id_list(&j, "prefix", t->prefix, t->n_prefix);
+        if (t->n_suffix) put_id_list(&j, "suffix", t->suffix, t->n_suffix);
         if (t->chat_template) bt_json_str(&j, "chat_template", t->chat_template);
         put_files(&j, t);
         bt_json_str(&j, "hash", hash);
-        put_tokens(&j, t);
+        put_token_list(&j, t);
         bt_json_array(&j, "merges");
         for (size_t i = 0; i < t->n_merges; i++) {
             char pair[32];
@@ -197,7 +197,7 @@ static const char *const keys[] = {"format",        "version", "kind",   "patter
                                    "ignore_merges", "eot",     "hash",   "tokens",  "merges",
                                    "chat_template", "prefix",  "suffix", "roles",   "files"};
 
-static bt_code check_keys(json_t *o, bt_err *err) {
+static bt_code check_tokenizer_keys(json_t *o, bt_err *err) {
     const char *key;
     json_t *value;
     json_object_foreach(o, key, value) {
@@ -228,7 +228,7 @@ static bt_code read_ids(json_t *o, const char *key, int32_t *ids, size_t most, s
     return BT_OK;
 }
 
-static bt_code read_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
+static bt_code read_token_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
     json_t *v = json_object_get(o, "roles"), *bos = json_object_get(v, "bos"),
            *pad = json_object_get(v, "pad");
     bt_token_roles r = {.known = true};
@@ -248,7 +248,7 @@ static bt_code read_roles(json_t *o, bt_tokenizer *t, bt_err *err) {
                     : BT_OK;
 }
 
-static bt_code read_files(json_t *o, bt_tokenizer *t, bt_err *err) {
+static bt_code read_source_files(json_t *o, bt_tokenizer *t, bt_err *err) {
     json_t *files = json_object_get(o, "files"), *v;
     const char *name;
     if (files && !json_is_object(files)) return bt_fail(err, BT_FORMAT, "'files' is not an object");
@@ -361,15 +361,15 @@ static bt_code read_bpe(bt_tokenizer **out, json_t *o, bt_err *err) {
     BT_TRY(bt_draft_seal(&d, out, err));
     snprintf(found, sizeof found, "%016llx", (unsigned long long)(*out)->hash);
     if (strcmp(found, hash) == 0) {
-        BT_TRY(read_roles(o, *out, err));
-        return read_files(o, *out, err);
+        BT_TRY(read_token_roles(o, *out, err));
+        return read_source_files(o, *out, err);
     }
     return bt_fail(err, BT_FORMAT,
                    "its hash is %.20s, its content gives %s (damaged, or edited by hand)", hash,
                    found);
 }
 
-static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
+static bt_code read_tokenizer_object(bt_tokenizer **out, json_t *o, bt_err *err) {
     const char *format = json_string_value(json_object_get(o, "format")), *kind;
     if (!format || strcmp(format, "bitrain-tokenizer") != 0) {
         if (json_object_get(o, "model"))
@@ -382,11 +382,11 @@ static bt_code read_object(bt_tokenizer **out, json_t *o, bt_err *err) {
     if (!json_is_integer(version) || json_integer_value(version) < 1 ||
         json_integer_value(version) > 2)
         return bt_fail(err, BT_FORMAT, "its format version is neither 1 nor 2");
-    BT_TRY(check_keys(o, err));
+    BT_TRY(check_tokenizer_keys(o, err));
     BT_TRY(bt_json_text_of(o, "kind", &kind, err));
     if (strcmp(kind, "bytes") == 0 && json_object_size(o) == 3u + !!json_object_get(o, "roles")) {
         BT_TRY(bt_tokenizer_make_bytes(out, err));
-        return read_roles(o, *out, err);
+        return read_token_roles(o, *out, err);
     }
     if (strcmp(kind, "bpe") == 0) return read_bpe(out, o, err);
     return bt_fail(err, BT_FORMAT, "there is no kind '%.60s' of tokenizer (bpe, bytes)", kind);
@@ -435,7 +435,7 @@ bt_code bt_tokenizer_parse_own(bt_tokenizer **out, const char *json, size_t n, c
     bt_err why = BT_ERR_INIT;
     *out = NULL;
     bt_code code = bt_json_parse(&o, json, n, &why);
-    if (code == BT_OK) code = read_object(out, o, &why);
+    if (code == BT_OK) code = read_tokenizer_object(out, o, &why);
     json_decref(o);
     if (code == BT_OK) return BT_OK;
     bt_tokenizer_free(*out);

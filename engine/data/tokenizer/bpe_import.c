@@ -20,12 +20,12 @@
 
 enum { MAX_FILE = 128 << 20 };
 
-static const char *type_of(json_t *o) {
+static const char *json_type_name(json_t *o) {
     const char *type = json_string_value(json_object_get(o, "type"));
     return type ? type : "none";
 }
 
-static bool absent(json_t *v) {
+static bool is_absent(json_t *v) {
     return !v || json_is_null(v) || (json_is_string(v) && !*json_string_value(v));
 }
 static bool is_on(json_t *v) { return v && !json_is_null(v) && !json_is_false(v); }
@@ -48,7 +48,7 @@ static const char *const byte_level_keys[] = {"type", "add_prefix_space", "trim_
 
 /* ---- rules ---- */
 
-static bt_code find_pattern(const char *regex, bt_pattern *out, bt_err *err) {
+static bt_code find_regex_pattern(const char *regex, bt_pattern *out, bt_err *err) {
     static const struct {
         const char *regex;
         bt_pattern pattern;
@@ -72,9 +72,9 @@ static bt_code find_pattern(const char *regex, bt_pattern *out, bt_err *err) {
 
 static bt_code read_byte_level(json_t *o, bt_tokenizer *t, bool first, bt_err *err) {
     json_t *use_regex = json_object_get(o, "use_regex");
-    if (strcmp(type_of(o), "ByteLevel") != 0)
+    if (strcmp(json_type_name(o), "ByteLevel") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser '%.40s' is not ByteLevel",
-                       type_of(o));
+                       json_type_name(o));
     BT_TRY(known_keys(o, "pre_tokenizer", byte_level_keys, err));
     if (is_on(json_object_get(o, "add_prefix_space")))
         return bt_fail(err, BT_UNSUPPORTED, "it puts a blank before each text (add_prefix_space)");
@@ -91,7 +91,7 @@ static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
     static const char *const keys[] = {"type", "pretokenizers", NULL},
                              *const split_keys[] = {"type", "pattern", "behavior", "invert", NULL},
                              *const pattern_keys[] = {"Regex", NULL};
-    if (strcmp(type_of(o), "Sequence") != 0) return read_byte_level(o, t, true, err);
+    if (strcmp(json_type_name(o), "Sequence") != 0) return read_byte_level(o, t, true, err);
     BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
     json_t *steps = json_object_get(o, "pretokenizers"), *split = json_array_get(steps, 0);
     if (json_array_size(steps) == 1) return read_byte_level(split, t, true, err);
@@ -102,34 +102,36 @@ static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
     const char *regex =
         json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
     const char *behavior = json_string_value(json_object_get(split, "behavior"));
-    if (strcmp(type_of(split), "Split") != 0 || !regex)
+    if (strcmp(json_type_name(split), "Split") != 0 || !regex)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "its first pre-tokeniser '%.40s' is not a Split by pattern", type_of(split));
+                       "its first pre-tokeniser '%.40s' is not a Split by pattern",
+                       json_type_name(split));
     if (!behavior || strcmp(behavior, "Isolated") != 0 || is_on(json_object_get(split, "invert")))
         return bt_fail(err, BT_UNSUPPORTED, "its Split is not 'Isolated'");
     BT_TRY(known_keys(split, "pre_tokenizer", split_keys, err));
     BT_TRY(known_keys(json_object_get(split, "pattern"), "pattern", pattern_keys, err));
-    BT_TRY(find_pattern(regex, &t->pattern, err));
+    BT_TRY(find_regex_pattern(regex, &t->pattern, err));
     return read_byte_level(json_array_get(steps, 1), t, false, err);
 }
 
 static bt_code read_normalizer(json_t *o, bt_tokenizer *t, bt_err *err) {
-    if (absent(o)) return BT_OK;
+    if (is_absent(o)) return BT_OK;
     static const char *const keys[] = {"type", "normalizers", NULL};
     json_t *steps = json_object_get(o, "normalizers");
     BT_TRY(known_keys(o, "normalizer", keys, err));
-    if (strcmp(type_of(o), "Sequence") == 0 && json_array_size(steps) <= 1)
+    if (strcmp(json_type_name(o), "Sequence") == 0 && json_array_size(steps) <= 1)
         return read_normalizer(json_array_get(steps, 0), t, err);
-    if (strcmp(type_of(o), "NFC") != 0)
-        return bt_fail(err, BT_UNSUPPORTED, "its normaliser '%.40s' is not NFC", type_of(o));
+    if (strcmp(json_type_name(o), "NFC") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its normaliser '%.40s' is not NFC", json_type_name(o));
     t->nfc = true;
     return BT_OK;
 }
 
 static bt_code read_decoder(json_t *o, bt_err *err) {
-    if (absent(o)) return BT_OK;
-    if (strcmp(type_of(o), "ByteLevel") != 0)
-        return bt_fail(err, BT_UNSUPPORTED, "its decoder '%.40s' is not ByteLevel", type_of(o));
+    if (is_absent(o)) return BT_OK;
+    if (strcmp(json_type_name(o), "ByteLevel") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its decoder '%.40s' is not ByteLevel",
+                       json_type_name(o));
     return known_keys(o, "decoder", byte_level_keys, err);
 }
 
@@ -146,14 +148,14 @@ static bt_code read_model_rules(json_t *model, bt_tokenizer *t, bt_err *err) {
                                        "merges",
                                        NULL};
     json_t *dropout = json_object_get(model, "dropout");
-    if (json_object_get(model, "type") && strcmp(type_of(model), "BPE") != 0)
-        return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", type_of(model));
-    if (!absent(dropout) && json_number_value(dropout) != 0)
+    if (json_object_get(model, "type") && strcmp(json_type_name(model), "BPE") != 0)
+        return bt_fail(err, BT_UNSUPPORTED, "its model '%.40s' is not BPE", json_type_name(model));
+    if (!is_absent(dropout) && json_number_value(dropout) != 0)
         return bt_fail(err, BT_UNSUPPORTED, "it drops merges at random (dropout)");
     if (is_on(json_object_get(model, "byte_fallback")))
         return bt_fail(err, BT_UNSUPPORTED, "it uses byte_fallback: not a byte-level vocabulary");
-    if (!absent(json_object_get(model, "continuing_subword_prefix")) ||
-        !absent(json_object_get(model, "end_of_word_suffix")))
+    if (!is_absent(json_object_get(model, "continuing_subword_prefix")) ||
+        !is_absent(json_object_get(model, "end_of_word_suffix")))
         return bt_fail(err, BT_UNSUPPORTED, "it marks words with a prefix or suffix");
     t->ignore_merges = json_is_true(json_object_get(model, "ignore_merges"));
     return known_keys(model, "model", keys, err);
@@ -201,16 +203,17 @@ static bt_code read_template(json_t *o, bt_tokenizer *t, bt_err *err) {
 static bt_code read_post_processor(json_t *o, bt_tokenizer *t, bt_err *err) {
     json_t *step;
     size_t i;
-    if (absent(o) || strcmp(type_of(o), "ByteLevel") == 0) return BT_OK;
-    if (strcmp(type_of(o), "TemplateProcessing") == 0 && !t->n_prefix && !t->n_suffix)
+    if (is_absent(o) || strcmp(json_type_name(o), "ByteLevel") == 0) return BT_OK;
+    if (strcmp(json_type_name(o), "TemplateProcessing") == 0 && !t->n_prefix && !t->n_suffix)
         return read_template(o, t, err);
-    if (strcmp(type_of(o), "RobertaProcessing") == 0 || strcmp(type_of(o), "BertProcessing") == 0) {
+    if (strcmp(json_type_name(o), "RobertaProcessing") == 0 ||
+        strcmp(json_type_name(o), "BertProcessing") == 0) {
         BT_TRY(put_around(t, false, json_array_get(json_object_get(o, "cls"), 1), err));
         return put_around(t, true, json_array_get(json_object_get(o, "sep"), 1), err);
     }
-    if (strcmp(type_of(o), "Sequence") != 0)
+    if (strcmp(json_type_name(o), "Sequence") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its post-processor '%.40s' is not known here",
-                       type_of(o));
+                       json_type_name(o));
     json_array_foreach(json_object_get(o, "processors"), i, step)
         BT_TRY(read_post_processor(step, t, err));
     return BT_OK;
@@ -225,7 +228,8 @@ typedef struct names { /* indexed by id; borrowed from the JSON tree */
     int32_t V;
 } names;
 
-static bt_code put_name(names *all, json_int_t id, const char *text, json_t *added, bt_err *err) {
+static bt_code put_imported_name(names *all, json_int_t id, const char *text, json_t *added,
+                                 bt_err *err) {
     if (id < 0 || id >= BT_MAX_VOCAB)
         return bt_fail(err, BT_FORMAT, "token id %lld is outside 0..%d", (long long)id,
                        BT_MAX_VOCAB - 1);
@@ -239,14 +243,14 @@ static bt_code put_name(names *all, json_int_t id, const char *text, json_t *add
     return BT_OK;
 }
 
-static bt_code collect(names *all, json_t *vocab, json_t *added, bt_err *err) {
+static bt_code collect_names(names *all, json_t *vocab, json_t *added, bt_err *err) {
     const char *key;
     json_t *id, *token;
     size_t i;
     json_object_foreach(vocab, key, id) {
         if (!json_is_integer(id))
             return bt_fail(err, BT_FORMAT, "the id of token '%.40s' is not a whole number", key);
-        BT_TRY(put_name(all, json_integer_value(id), key, NULL, err));
+        BT_TRY(put_imported_name(all, json_integer_value(id), key, NULL, err));
         if (bt_utf8_char(key, strlen(key)) == strlen(key))
             all->ordinary[json_integer_value(id)] = true;
     }
@@ -254,12 +258,14 @@ static bt_code collect(names *all, json_t *vocab, json_t *added, bt_err *err) {
         json_t *content = json_object_get(token, "content"), *number = json_object_get(token, "id");
         if (!json_is_string(content) || !json_string_length(content) || !json_is_integer(number))
             return bt_fail(err, BT_FORMAT, "added token %zu has no content or id", i);
-        BT_TRY(put_name(all, json_integer_value(number), json_string_value(content), token, err));
+        BT_TRY(put_imported_name(all, json_integer_value(number), json_string_value(content), token,
+                                 err));
     }
     return all->V ? BT_OK : bt_fail(err, BT_FORMAT, "its vocabulary is empty");
 }
 
-static bt_code read_flag(json_t *added, const char *key, bool otherwise, bool *out, bt_err *err) {
+static bt_code read_added_flag(json_t *added, const char *key, bool otherwise, bool *out,
+                               bt_err *err) {
     json_t *v = json_object_get(added, key);
     *out = v ? json_is_true(v) : otherwise;
     if (!v || json_is_boolean(v)) return BT_OK;
@@ -276,11 +282,11 @@ static bt_code draft_added(const names *all, int32_t id, bt_tokenizer_draft *d, 
     const size_t n = strlen(text);
     bt_added a = {.id = id};
     BT_TRY(known_keys(o, "added_tokens", keys, err));
-    BT_TRY(read_flag(o, "special", true, &a.special, err));
-    BT_TRY(read_flag(o, "lstrip", false, &a.lstrip, err));
-    BT_TRY(read_flag(o, "rstrip", false, &a.rstrip, err));
-    BT_TRY(read_flag(o, "single_word", false, &a.single_word, err));
-    BT_TRY(read_flag(o, "normalized", !a.special, &a.normalized, err));
+    BT_TRY(read_added_flag(o, "special", true, &a.special, err));
+    BT_TRY(read_added_flag(o, "lstrip", false, &a.lstrip, err));
+    BT_TRY(read_added_flag(o, "rstrip", false, &a.rstrip, err));
+    BT_TRY(read_added_flag(o, "single_word", false, &a.single_word, err));
+    BT_TRY(read_added_flag(o, "normalized", !a.special, &a.normalized, err));
     const bool ordinary = all->ordinary[id] && bt_alphabet_decode(text, n, word),
                same = ordinary && word->len == n && memcmp(bt_text_str(word), text, n) == 0;
     if (ordinary && !same)
@@ -420,7 +426,7 @@ static bt_code build_with(bt_tokenizer **out, json_t *root, names *all, bt_err *
         "version",       "truncation",     "padding", "added_tokens", "normalizer",
         "pre_tokenizer", "post_processor", "decoder", "model",        NULL};
     bt_tokenizer_draft d;
-    BT_TRY(collect(all, vocab, json_object_get(root, "added_tokens"), err));
+    BT_TRY(collect_names(all, vocab, json_object_get(root, "added_tokens"), err));
     BT_TRY(bt_draft_begin(&d, err));
     bt_code code = read_model_rules(model, d.t, err);
     if (code == BT_OK) code = read_pre_tokenizer(json_object_get(root, "pre_tokenizer"), d.t, err);

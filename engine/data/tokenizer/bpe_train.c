@@ -49,7 +49,7 @@ typedef struct trainer {
     size_t n_heap, heap_cap;
 } trainer;
 
-static bt_code no_memory(bt_err *err) {
+static bt_code fail_bpe_memory(bt_err *err) {
     return bt_fail(err, BT_NOMEM,
                    "cannot take memory to train a tokenizer (train it on less text)");
 }
@@ -89,7 +89,7 @@ static bool widen_words(trainer *t) {
 }
 
 static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
-    if (2 * t->n_words >= t->words_size && !widen_words(t)) return no_memory(err);
+    if (2 * t->n_words >= t->words_size && !widen_words(t)) return fail_bpe_memory(err);
     uint64_t hash = XXH3_64bits(s, n);
     size_t k = hash & (t->words_size - 1);
     for (; t->words[k].n; k = (k + 1) & (t->words_size - 1)) {
@@ -100,7 +100,7 @@ static bt_code count_word(trainer *t, const char *s, size_t n, bt_err *err) {
     int32_t *symbols = t->n_symbols + n > UINT32_MAX
                            ? NULL
                            : grown(t->symbols, &t->symbols_cap, t->n_symbols + n, sizeof *symbols);
-    if (!symbols) return no_memory(err);
+    if (!symbols) return fail_bpe_memory(err);
     t->symbols = symbols;
     for (size_t i = 0; i < n; i++) t->symbols[t->n_symbols + i] = (unsigned char)s[i];
     t->words[k] = (word){hash, 1, (uint32_t)t->n_symbols, (uint32_t)n};
@@ -167,7 +167,7 @@ static bt_code count_sources(trainer *t, const bt_sources *sources, bt_err *err)
                            sources->items[i].path);
     if (share <= 0 || share >= 1) return count_files(t, sources, NULL, err);
     uint64_t *bytes = calloc(sources->n, sizeof *bytes);
-    if (!bytes) return no_memory(err);
+    if (!bytes) return fail_bpe_memory(err);
     bt_code code = measure_files(t, sources, bytes, err);
     for (size_t i = 0; i < sources->n; i++) bytes[i] = (uint64_t)((double)bytes[i] * share);
     if (code == BT_OK) code = count_files(t, sources, bytes, err);
@@ -175,7 +175,7 @@ static bt_code count_sources(trainer *t, const bt_sources *sources, bt_err *err)
     return code;
 }
 
-static int by_place(const void *a, const void *b) {
+static int by_pair_place(const void *a, const void *b) {
     const word *x = a, *y = b;
     return x->at < y->at ? -1 : x->at > y->at;
 }
@@ -185,12 +185,12 @@ static void compact_words(trainer *t) {
     size_t n = 0;
     for (size_t i = 0; i < t->words_size; i++)
         if (t->words[i].n) t->words[n++] = t->words[i];
-    if (n) qsort(t->words, n, sizeof *t->words, by_place);
+    if (n) qsort(t->words, n, sizeof *t->words, by_pair_place);
 }
 
 /* ---- pairs ---- */
 
-static uint64_t mix(int32_t left, int32_t right) {
+static uint64_t hash_pair(int32_t left, int32_t right) {
     uint64_t x = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
     return x ^ x >> 31;
 }
@@ -200,7 +200,7 @@ static bool widen_index(trainer *t) {
     uint32_t *index = calloc(size, sizeof *index);
     if (!index) return false;
     for (size_t i = 0; i < t->n_pairs; i++) {
-        size_t k = mix(t->pairs[i].left, t->pairs[i].right) & (size - 1);
+        size_t k = hash_pair(t->pairs[i].left, t->pairs[i].right) & (size - 1);
         while (index[k]) k = (k + 1) & (size - 1);
         index[k] = (uint32_t)i + 1;
     }
@@ -212,7 +212,7 @@ static bool widen_index(trainer *t) {
 
 static pair *find_pair(trainer *t, int32_t left, int32_t right, bool add) {
     if (add && 2 * t->n_pairs >= t->index_size && !widen_index(t)) return NULL;
-    size_t k = mix(left, right) & (t->index_size - 1);
+    size_t k = hash_pair(left, right) & (t->index_size - 1);
     for (; t->index[k]; k = (k + 1) & (t->index_size - 1)) {
         pair *p = &t->pairs[t->index[k] - 1];
         if (p->left == left && p->right == right) return p;
@@ -237,29 +237,29 @@ static bool add_occurrence(trainer *t, pair *p, uint32_t w) {
     return true;
 }
 
-static bool better(const trainer *t, const entry *a, const entry *b) {
+static bool precedes(const trainer *t, const entry *a, const entry *b) {
     if (a->count != b->count) return a->count > b->count;
     const pair *p = &t->pairs[a->pair], *q = &t->pairs[b->pair];
     return p->left != q->left ? p->left < q->left : p->right < q->right;
 }
 
-static bool push(trainer *t, entry e) {
+static bool push_heap(trainer *t, entry e) {
     entry *heap = grown(t->heap, &t->heap_cap, t->n_heap + 1, sizeof *heap);
     if (!heap) return false;
     t->heap = heap;
     size_t i = t->n_heap++;
-    for (; i && better(t, &e, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    for (; i && precedes(t, &e, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
         t->heap[i] = t->heap[(i - 1) / 2];
     t->heap[i] = e;
     return true;
 }
 
-static entry pop(trainer *t) {
+static entry pop_heap(trainer *t) {
     entry top = t->heap[0], last = t->heap[--t->n_heap];
     size_t i = 0;
     for (size_t k; (k = 2 * i + 1) < t->n_heap; i = k) {
-        if (k + 1 < t->n_heap && better(t, &t->heap[k + 1], &t->heap[k])) k++;
-        if (!better(t, &t->heap[k], &last)) break;
+        if (k + 1 < t->n_heap && precedes(t, &t->heap[k + 1], &t->heap[k])) k++;
+        if (!precedes(t, &t->heap[k], &last)) break;
         t->heap[i] = t->heap[k];
     }
     t->heap[i] = last;
@@ -300,21 +300,21 @@ static bool count_pairs(trainer *t) {
         }
     }
     for (uint32_t i = 0; i < t->n_pairs; i++)
-        if (!push(t, (entry){t->pairs[i].count, i})) return false;
+        if (!push_heap(t, (entry){t->pairs[i].count, i})) return false;
     return true;
 }
 
 /* the commonest pair now; its count is 0 when none is left */
 static bool commonest(trainer *t, uint32_t *best) {
     while (t->n_heap) {
-        entry e = pop(t);
+        entry e = pop_heap(t);
         int64_t now = t->pairs[e.pair].count;
         if (now == e.count && now > 0) {
             *best = e.pair;
             return true;
         }
         if (now > 0)
-            push(t, (entry){now, e.pair}); /* there is room, because one was just removed */
+            push_heap(t, (entry){now, e.pair}); /* there is room, because one was just removed */
     }
     return false;
 }
@@ -329,14 +329,14 @@ static bool merge_everywhere(trainer *t, uint32_t best, int32_t made) {
     t->pairs[best].words = NULL;
     t->pairs[best].n_words = t->pairs[best].cap = 0;
     for (size_t i = before; ok && i < t->n_pairs; i++)
-        ok = push(t, (entry){t->pairs[i].count, (uint32_t)i});
+        ok = push_heap(t, (entry){t->pairs[i].count, (uint32_t)i});
     return ok;
 }
 
-static bt_code learn(trainer *t, bt_tokenizer_draft *d, bt_err *err) {
+static bt_code learn_merges(trainer *t, bt_tokenizer_draft *d, bt_err *err) {
     int32_t vocab = t->cfg->vocab;
     bt_text joined = {0};
-    bt_code code = count_pairs(t) ? BT_OK : no_memory(err);
+    bt_code code = count_pairs(t) ? BT_OK : fail_bpe_memory(err);
     uint32_t best;
     for (int32_t made = FIRST_MERGE; code == BT_OK && made < vocab && commonest(t, &best); made++) {
         int32_t left = t->pairs[best].left, right = t->pairs[best].right;
@@ -346,7 +346,7 @@ static bt_code learn(trainer *t, bt_tokenizer_draft *d, bt_err *err) {
         bt_text_putn(&joined, s, n);
         s = bt_tokenizer_bytes(d->t, right, &n);
         bt_text_putn(&joined, s, n);
-        if (joined.failed || !merge_everywhere(t, best, made)) code = no_memory(err);
+        if (joined.failed || !merge_everywhere(t, best, made)) code = fail_bpe_memory(err);
         if (code == BT_OK)
             code = bt_draft_token(d, bt_text_str(&joined), joined.len, BT_TOKEN_PLAIN, err);
         if (code == BT_OK) code = bt_draft_merge(d, left, right, err);
@@ -357,7 +357,7 @@ static bt_code learn(trainer *t, bt_tokenizer_draft *d, bt_err *err) {
     return code;
 }
 
-static void release(trainer *t) {
+static void release_bpe_trainer(trainer *t) {
     bt_pretok_destroy(t->pretok);
     for (size_t i = 0; i < t->n_pairs; i++) free(t->pairs[i].words);
     free(t->pairs);
@@ -367,7 +367,8 @@ static void release(trainer *t) {
     free(t->heap);
 }
 
-static bt_code train(trainer *t, const bt_sources *sources, bt_tokenizer **out, bt_err *err) {
+static bt_code train_tokenizer(trainer *t, const bt_sources *sources, bt_tokenizer **out,
+                               bt_err *err) {
     bt_tokenizer_draft d;
     BT_TRY(bt_pretok_create(&t->pretok, BT_PATTERN_GPT2, err));
     BT_TRY(count_sources(t, sources, err));
@@ -380,7 +381,7 @@ static bt_code train(trainer *t, const bt_sources *sources, bt_tokenizer **out, 
     for (int i = 0; code == BT_OK && i < 256; i++)
         code = bt_draft_token(&d, &(char){(char)i}, 1, BT_TOKEN_PLAIN, err);
     if (code == BT_OK) code = bt_draft_token(&d, "<|endoftext|>", 13, BT_TOKEN_SPECIAL, err);
-    if (code == BT_OK) code = learn(t, &d, err);
+    if (code == BT_OK) code = learn_merges(t, &d, err);
     if (code == BT_OK && d.t->V < t->cfg->vocab)
         code = bt_fail(
             err, BT_ARG,
@@ -400,8 +401,8 @@ bt_code bt_tokenizer_train(bt_tokenizer **out, const bt_tok_train_cfg *cfg, bt_e
                        BT_MAX_VOCAB, cfg->vocab);
     BT_TRY(bt_sources_list_glob(&sources, cfg->paths, cfg->glob,
                                 cfg->cache_dir ? cfg->cache_dir : "", err));
-    bt_code code = train(&t, &sources, out, err);
-    release(&t);
+    bt_code code = train_tokenizer(&t, &sources, out, err);
+    release_bpe_trainer(&t);
     bt_sources_release(&sources);
     return code;
 }

@@ -128,7 +128,7 @@ static bt_code check_affix(const bt_tokenizer *t, const int32_t *ids, size_t n, 
     return BT_OK;
 }
 
-static bt_code seal(bt_tokenizer *t, bt_err *err) {
+static bt_code seal_tokenizer(bt_tokenizer *t, bt_err *err) {
     bool seen[256] = {false};
     if (!t->V) return bt_fail(err, BT_FORMAT, "the vocabulary is empty");
     for (int32_t i = 0; i < t->V; i++) {
@@ -161,7 +161,7 @@ static bt_code seal(bt_tokenizer *t, bt_err *err) {
 }
 
 bt_code bt_draft_seal(bt_tokenizer_draft *d, bt_tokenizer **out, bt_err *err) {
-    bt_code code = seal(d->t, err);
+    bt_code code = seal_tokenizer(d->t, err);
     *out = NULL;
     if (code == BT_OK) {
         *out = d->t;

@@ -146,7 +146,7 @@ bool bt_hf_is_off(const json_t *v) {
 }
 
 /* a multiplier of 1 changes nothing */
-static bool is_neutral(const json_t *v) {
+static bool is_unit_multiplier(const json_t *v) {
     return bt_hf_is_off(v) || (json_is_number(v) && json_number_value(v) == 1);
 }
 
@@ -154,7 +154,7 @@ static bt_code refuse_numeric(json_t *root, bt_err *err) {
     const char *key;
     json_t *v;
     json_object_foreach(root, key, v) {
-        if (!bt_key_in(numeric, key) || is_neutral(v)) continue;
+        if (!bt_key_in(numeric, key) || is_unit_multiplier(v)) continue;
         char *value = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
         bt_code code =
             bt_fail(err, BT_UNSUPPORTED,

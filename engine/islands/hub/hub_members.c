@@ -49,7 +49,7 @@ static int64_t line_int(const char *text, size_t n, const char *key, int64_t oth
     return bt_island_line(text, n, key, value, sizeof value) ? strtoll(value, NULL, 10) : otherwise;
 }
 
-static void record_ranks(bt_hub *h) {
+static void record_members(bt_hub *h) {
     bt_rank_info ranks[BT_HUB_ISLANDS];
     if (!h->cfg.sink || !h->cfg.sink->ranks) return;
     for (size_t i = 0; i < h->n; i++) {
@@ -72,7 +72,8 @@ static void set_start_clock(bt_hub *h, bt_member *m) {
     m->clock = n ? slowest : clock;
 }
 
-static void fill(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *text, size_t n) {
+static void fill_member(bt_hub *h, bt_member *m, const bt_hub_peer *from, const char *text,
+                        size_t n) {
     char host[BT_HOST_MAX] = "?";
     bt_island_line(text, n, "host", host, sizeof host);
     bt_text_plain(m->host, sizeof m->host, host);
@@ -108,7 +109,7 @@ static void take_next_back(bt_hub *h, bt_member *m, int64_t begin, int64_t end) 
 
 /* Accepts the update of an island that the hub does not remember, after a restart: "holds=SEQ BEGIN END BASE KIND
  * STEPS [NEXT_BEGIN NEXT_END]". Its data must be free, so the update was never applied. */
-static bool take_back(bt_hub *h, bt_member *m, const char *text, size_t n) {
+static bool restore_member_update(bt_hub *h, bt_member *m, const char *text, size_t n) {
     char line[192];
     long long seq, begin, end, base, kind, steps, next = 0, next_end = 0;
     const bt_run_cfg *c = &h->model->cfg;
@@ -213,15 +214,15 @@ bt_code bt_hub_hello(bt_hub *h, const bt_hub_peer *from, const char *text, size_
     const int64_t outcome = m->outcome;
     long long next, next_end;
     const bool had = h->model->has_weights && had_it(m, text, n, &next, &next_end);
-    fill(h, m, from, text, n);
-    record_ranks(h);
+    fill_member(h, m, from, text, n);
+    record_members(h);
     set_start_clock(h, m);
     if (had) {
         m->applied = applied;
         m->outcome = outcome;
         take_next_back(h, m, next, next_end);
     }
-    const bool resend = !had && h->model->has_weights && take_back(h, m, text, n);
+    const bool resend = !had && h->model->has_weights && restore_member_update(h, m, text, n);
     if (had || (resend && m->incarnation > 1)) m->clock = was; /* it is known from before */
     BT_TRY(bt_hub_all_member(h, m, err));
     welcome(h, m, resend, had);

@@ -69,7 +69,7 @@ static bt_code take_own(bt_hub_model *m, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code create(bt_hub_model *m, bt_err *err) {
+static bt_code create_hub_arrays(bt_hub_model *m, bt_err *err) {
     bt_mesh_shape shape;
     BT_TRY(bt_rank_setup_init(&m->setup, &m->cfg, 0, err));
     bt_run_cfg_mesh(&m->cfg, &shape);
@@ -113,7 +113,7 @@ bt_code bt_hub_model_create(bt_hub_model **out, const bt_run_cfg *cfg, bt_err *e
     bt_hub_model *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for the hub's model");
     m->cfg = *cfg;
-    const bt_code code = create(m, err);
+    const bt_code code = create_hub_arrays(m, err);
     if (code != BT_OK)
         bt_hub_model_destroy(m);
     else
@@ -188,8 +188,8 @@ int64_t bt_hub_model_fragment(const bt_hub_model *m) {
 
 /* ---- the mean ---------------------------------------------------------------------------------- */
 
-static bool add_tree(bt_hub_model *m, const bt_hub_part *parts, size_t n, double total, float *out,
-                     bool *no_memory) {
+static bool add_updates_as_tree(bt_hub_model *m, const bt_hub_part *parts, size_t n, double total,
+                                float *out, bool *no_memory) {
     if (n == 1) {
         if (!bt_vector_decode_into(&m->up, out, parts->bytes, parts->n)) return false;
         if (parts->weight != total)
@@ -200,8 +200,8 @@ static bool add_tree(bt_hub_model *m, const bt_hub_part *parts, size_t n, double
     while (2 * left < n) left *= 2;
     float *right = calloc(m->n, sizeof *right);
     *no_memory |= !right;
-    const bool ok = right && add_tree(m, parts, left, total, out, no_memory) &&
-                    add_tree(m, parts + left, n - left, total, right, no_memory);
+    const bool ok = right && add_updates_as_tree(m, parts, left, total, out, no_memory) &&
+                    add_updates_as_tree(m, parts + left, n - left, total, right, no_memory);
     if (ok) bt_vector_add(out + m->begin, right + m->begin, m->part);
     free(right);
     return ok;
@@ -211,7 +211,7 @@ bool bt_hub_model_mean(bt_hub_model *m, const bt_hub_part *parts, size_t n, bt_e
     double total = 0;
     bool no_memory = false;
     for (size_t i = 0; i < n; i++) total += parts[i].weight;
-    if (n && total > 0 && add_tree(m, parts, n, total, m->mean, &no_memory)) return true;
+    if (n && total > 0 && add_updates_as_tree(m, parts, n, total, m->mean, &no_memory)) return true;
     if (no_memory)
         bt_fail(err, BT_NOMEM, "cannot take memory to add the updates of %zu islands", n);
     else

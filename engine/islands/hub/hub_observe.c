@@ -8,7 +8,7 @@
 
 enum { ROWS_EVERY = 10 };
 
-static void record_step(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
+static void record_hub_update(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
     double values[BT_MS_COUNT], ranks[BT_HUB_ISLANDS][BT_MR_COUNT];
     double loss = 0, weight = 0, bytes = 0;
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
@@ -89,7 +89,7 @@ static void record_rows(bt_hub *h) {
 
 void bt_hub_observe(bt_hub *h, const bt_hub_step *step, int64_t tokens) {
     if (!h->cfg.sink || h->model->version == 0) return;
-    record_step(h, step, tokens);
+    record_hub_update(h, step, tokens);
     if (h->model->version % ROWS_EVERY == 1) record_rows(h);
 }
 

@@ -16,7 +16,7 @@ enum { ROUNDS = 3 };                /* usual rounds that an update may be missin
 static double seconds(int64_t ns) { return (double)ns / 1e9; }
 
 /* NaN: fewer than three are known */
-static double usual_s(const int64_t *ns, size_t n) {
+static double median_round_s(const int64_t *ns, size_t n) {
     double known[BT_HUB_ROUNDS];
     const size_t kept = n < BT_HUB_ROUNDS ? n : BT_HUB_ROUNDS;
     for (size_t i = 0; i < kept; i++) known[i] = seconds(ns[i]);
@@ -25,24 +25,25 @@ static double usual_s(const int64_t *ns, size_t n) {
 
 /* the member's usual round, else the longest usual round of another */
 static double round_s(const bt_hub *h, const bt_member *m) {
-    double longest = usual_s(m->rounds_ns, m->n_rounds);
+    double longest = median_round_s(m->rounds_ns, m->n_rounds);
     if (!isnan(longest)) return longest;
     for (size_t i = 0; i < h->n; i++)
-        longest = fmax(longest, usual_s(h->members[i].rounds_ns, h->members[i].n_rounds));
+        longest = fmax(longest, median_round_s(h->members[i].rounds_ns, h->members[i].n_rounds));
     return longest;
 }
 
-static bool counts(const bt_member *m) { return m->state == BT_MEMBER_TRAINS && !m->overdue; }
+static bool delays_round(const bt_member *m) { return m->state == BT_MEMBER_TRAINS && !m->overdue; }
 
 /* true if other islands wait for its update */
 static bool holds_up(const bt_hub *h, const bt_member *m) {
     int64_t slowest, fastest;
     bt_hub_training(h, &slowest, &fastest);
     const bool together = bt_hub_model_together(h->model);
-    if (!counts(m) || m->waits || m->pushed || (!together && m->clock > slowest)) return false;
+    if (!delays_round(m) || m->waits || m->pushed || (!together && m->clock > slowest))
+        return false;
     for (size_t i = 0; i < h->n; i++) {
         const bt_member *o = &h->members[i];
-        if (o != m && counts(o) && (together ? o->pushed : o->waits)) return true;
+        if (o != m && delays_round(o) && (together ? o->pushed : o->waits)) return true;
     }
     return false;
 }
@@ -67,7 +68,7 @@ bool bt_hub_returns(bt_hub *h, bt_member *m) {
     return was;
 }
 
-static void report(bt_hub *h, bt_member *m, double waited_s) {
+static void report_overdue(bt_hub *h, bt_member *m, double waited_s) {
     char line[200];
     m->named = true;
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m, "on '%s' is waited for: no update for %.1f s", m->host,
@@ -77,7 +78,8 @@ static void report(bt_hub *h, bt_member *m, double waited_s) {
         "this island waits for island '%.60s' on '%.60s', whose update has been missing for %.1f s",
         m->name, m->host, waited_s);
     for (size_t i = 0; i < h->n; i++)
-        if (&h->members[i] != m && counts(&h->members[i])) bt_hub_notice(h, &h->members[i], line);
+        if (&h->members[i] != m && delays_round(&h->members[i]))
+            bt_hub_notice(h, &h->members[i], line);
 }
 
 static void mark_overdue(bt_hub *h, bt_member *m, double waited_s, double usual) {
@@ -91,7 +93,7 @@ static void mark_overdue(bt_hub *h, bt_member *m, double waited_s, double usual)
              "the job continues without island '%.60s' on '%.60s' until its update arrives",
              m->name, m->host);
     for (size_t i = 0; i < h->n; i++)
-        if (counts(&h->members[i])) bt_hub_notice(h, &h->members[i], line);
+        if (delays_round(&h->members[i])) bt_hub_notice(h, &h->members[i], line);
 }
 
 bool bt_hub_watch(bt_hub *h) {
@@ -106,9 +108,9 @@ bool bt_hub_watch(bt_hub *h) {
         /* a round of which all islands take long (an evaluation) may have one that takes half as long again */
         double most_s = fmax(h->cfg.overdue_s, 0.5 * seconds(h->held_ns - m->go_ns));
         most_s = fmax(most_s, isnan(usual) ? unknown_s : ROUNDS * usual);
-        const double wait_s = usual_s(h->waits_ns, h->n_waits);
+        const double wait_s = median_round_s(h->waits_ns, h->n_waits);
         const double report_s = fmin(most_s, named_s + (isnan(wait_s) ? 0 : wait_s));
-        if (!m->named && waited_s >= report_s) report(h, m, waited_s);
+        if (!m->named && waited_s >= report_s) report_overdue(h, m, waited_s);
         if (waited_s < most_s) continue;
         mark_overdue(h, m, waited_s, usual);
         left = true;

@@ -60,7 +60,7 @@ static bt_code begin_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
     return code;
 }
 
-static bt_code no_memory(bt_err *err) {
+static bt_code fail_hub_memory(bt_err *err) {
     return bt_fail(err, BT_NOMEM, "cannot take memory for the job's settings");
 }
 
@@ -77,7 +77,7 @@ static bt_code obey_job(bt_hub *h, const order *o, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
     char *text = malloc(o->job_bytes + 1);
-    if (bt_agree(all(), text ? BT_OK : no_memory(&why), &why) == BT_OK) {
+    if (bt_agree(all(), text ? BT_OK : fail_hub_memory(&why), &why) == BT_OK) {
         code = bt_broadcast(all(), text, o->job_bytes, 0, err);
         if (code == BT_OK) {
             text[o->job_bytes] = 0;
@@ -128,7 +128,8 @@ bool bt_hub_update_fits(const bt_member *m, size_t bytes) {
            (size_t)(m->chunks - 1) * BT_ISLAND_CHUNK + m->end_bytes == bytes;
 }
 
-static bt_code have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out, bt_err *err) {
+static bt_code has_update(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, bool *out,
+                          bt_err *err) {
     const size_t own = bt_hub_update_bytes(h, m, kind, false);
     const bool mine = own == 0 ||
                       (m->staging == seq && m->arrived == m->chunks && bt_hub_update_fits(m, own));
@@ -152,17 +153,17 @@ bt_code bt_hub_all_have(bt_hub *h, bt_member *m, uint64_t seq, int64_t kind, boo
                .push = kind,
                .fragment = m->go.fragment};
     BT_TRY(send_order(h, &o, err));
-    return have(h, m, seq, kind, out, err);
+    return has_update(h, m, seq, kind, out, err);
 }
 
 /* ---- updates --------------------------------------------------------------------------------- */
 
-static bt_hub_part part_of(bt_hub *h, const bt_member *m, int64_t kind, double weight) {
+static bt_hub_part hub_part(bt_hub *h, const bt_member *m, int64_t kind, double weight) {
     return (bt_hub_part){m->staged, bt_hub_update_bytes(h, m, kind, false), weight};
 }
 
 static bt_code norm(bt_hub *h, const bt_member *m, int64_t kind, double *out, bt_err *err) {
-    const bt_hub_part part = part_of(h, m, kind, 1);
+    const bt_hub_part part = hub_part(h, m, kind, 1);
     bt_err why = BT_ERR_INIT;
     double sums[2] = {1, 0};
     if (bt_hub_model_mean(h->model, &part, 1, &why)) {
@@ -182,7 +183,7 @@ bt_code bt_hub_all_norm(bt_hub *h, const bt_member *m, double *out, bt_err *err)
 }
 
 static bt_code weights(bt_hub *h, const bt_member *m, bt_err *err) {
-    const bt_hub_part part = part_of(h, m, BT_PUSH_WEIGHTS, 1);
+    const bt_hub_part part = hub_part(h, m, BT_PUSH_WEIGHTS, 1);
     int64_t ok = bt_hub_model_set_weights(h->model, part.bytes, part.n);
     BT_TRY(bt_all_reduce_i64(all(), &ok, 1, BT_MIN, err));
     h->model->has_weights = ok;
@@ -195,18 +196,18 @@ bt_code bt_hub_all_weights(bt_hub *h, const bt_member *m, bt_err *err) {
     return weights(h, m, err);
 }
 
-static bt_code mean(bt_hub *h, const bt_hub_change *c, bt_err *err) {
+static bt_code mean_updates(bt_hub *h, const bt_hub_change *c, bt_err *err) {
     bt_hub_part parts[BT_HUB_ISLANDS];
     const int64_t kind = c->how.kind == BT_PUSH_GRADIENT ? BT_PUSH_GRADIENT : BT_PUSH_DELTA;
     for (size_t i = 0; i < c->n; i++)
-        parts[i] = part_of(h, &h->members[c->member[i]], kind, c->weight[i]);
+        parts[i] = hub_part(h, &h->members[c->member[i]], kind, c->weight[i]);
     bt_hub_model_use(h->model, c->how.kind == BT_PUSH_DELTA ? c->how.position : -1);
     return bt_hub_model_mean(h->model, parts, c->n, err) ? BT_OK : err->code;
 }
 
-static bt_code change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err) {
+static bt_code change_weights(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err) {
     bt_hub_model *m = h->model;
-    BT_TRY(bt_agree(all(), mean(h, c, err), err));
+    BT_TRY(bt_agree(all(), mean_updates(h, c, err), err));
     if (c->how.kind == BT_PUSH_GRADIENT)
         return bt_hub_model_gradient_step(m, c->how.position, c->how.factor, step, err);
     if (c->how.kind == BT_PUSH_DELTA)
@@ -219,7 +220,7 @@ static bt_code change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_e
 bt_code bt_hub_all_change(bt_hub *h, const bt_hub_change *c, bt_hub_step *step, bt_err *err) {
     order o = {.kind = ORDER_CHANGE, .change = *c};
     BT_TRY(send_order(h, &o, err));
-    return change(h, c, step, err);
+    return change_weights(h, c, step, err);
 }
 
 /* ---- storage ------------------------------------------------------------------------------------- */
@@ -311,7 +312,7 @@ bt_code bt_hub_all_end(bt_hub *h, bt_err *err) {
 
 /* ---- other processes ------------------------------------------------------------------------------ */
 
-static bt_code obey(bt_hub *h, const order *o, bool *end, bt_err *err) {
+static bt_code execute_order(bt_hub *h, const order *o, bool *end, bt_err *err) {
     bt_member *m = &h->members[o->member];
     bt_hub_step step;
     double ignored;
@@ -321,10 +322,10 @@ static bt_code obey(bt_hub *h, const order *o, bool *end, bt_err *err) {
     case ORDER_MEMBER: obey_member(h, o); return BT_OK;
     case ORDER_HAVE:
         m->go.fragment = o->fragment;
-        return have(h, m, o->seq, o->push, &have_it, err);
+        return has_update(h, m, o->seq, o->push, &have_it, err);
     case ORDER_NORM: return norm(h, m, o->push, &ignored, err);
     case ORDER_WEIGHTS: return weights(h, m, err);
-    case ORDER_CHANGE: return change(h, &o->change, &step, err);
+    case ORDER_CHANGE: return change_weights(h, &o->change, &step, err);
     case ORDER_KEEP: return obey_log(h, o, err);
     case ORDER_SAVE: return all_saved(h, err);
     case ORDER_END: *end = true; return BT_OK;
@@ -343,5 +344,5 @@ bt_code bt_hub_obey(bt_hub *h, bool *end, bt_err *err) {
     BT_TRY(bt_request_test(&h->ordered, &done, err));
     if (!done) return BT_OK;
     BT_TRY(bt_broadcast(all(), &o, sizeof o, 0, err));
-    return obey(h, &o, end, err);
+    return execute_order(h, &o, end, err);
 }

@@ -25,7 +25,7 @@ static int64_t inner_steps(const bt_hub *h, int64_t clock) {
     return each > 0 ? each : 1;
 }
 
-static int64_t bound(const bt_hub *h) { return h->model->cfg.islands.staleness; }
+static int64_t staleness_bound(const bt_hub *h) { return h->model->cfg.islands.staleness; }
 
 static bool trains(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
 /* other islands wait for its update */
@@ -133,7 +133,7 @@ static bt_code is_poison(bt_hub *h, bt_member *m, double *norm, bool *poison, bt
 }
 
 /* Counts the outcome of the member's newest update. A push without tokens is not an update. */
-static void count(bt_hub *h, bt_member *m) {
+static void count_outcome(bt_hub *h, bt_member *m) {
     const int64_t last = BT_HUB_STALENESS - 1, s = m->go.staleness;
     m->applied = m->staging;
     m->left_out += m->outcome == BT_UPDATE_POISONED ||
@@ -158,7 +158,7 @@ static bt_code finish_update(bt_hub *h, bt_member *m, const bt_hub_step *step, i
     m->lease += used;
     m->clock += steps;
     m->sequences = m->push.sequences;
-    count(h, m);
+    count_outcome(h, m);
     m->go.lr = step->lr;
     m->go.decay = step->decay;
     m->go.grad_norm = step->grad_norm;
@@ -285,7 +285,7 @@ static bt_code leave_out(bt_hub *h, bt_member *m, bt_err *err) {
     const bt_hub_step none = {.lr = NAN, .decay = NAN, .grad_norm = NAN};
     const bt_hub_applied a = {.kind = BT_APPLIED_NOTHING};
     m->go.staleness = h->model->version - m->push.base;
-    count(h, m);
+    count_outcome(h, m);
     bt_leases_give_back(&h->leases, bt_hub_number(h, m));
     m->lease = m->lease_end = m->next = m->next_end = 0;
     bt_hub_unstage(m);
@@ -317,7 +317,7 @@ static bt_code apply_behind(bt_hub *h, bt_member *m, bt_err *err) {
     m->overdue = true;
     const size_t others = bt_hub_training(h, &slowest, &fastest);
     m->overdue = false;
-    if (others == 0 || bound(h) < 0 || fastest - own <= bound(h) + inner)
+    if (others == 0 || staleness_bound(h) < 0 || fastest - own <= staleness_bound(h) + inner)
         return apply_alone(h, m, err);
     bt_hub_event(h, BT_EVENT_ISLAND_LATE, m,
                  "sent its update of step %" PRId64
@@ -352,7 +352,7 @@ static bt_code send_gos(bt_hub *h, bt_member *const *to, size_t n, bt_err *err) 
     return BT_OK;
 }
 
-static bt_code release(bt_hub *h, bt_err *err) {
+static bt_code release_round(bt_hub *h, bt_err *err) {
     int64_t slowest, fastest;
     bt_member *begin[BT_HUB_ISLANDS];
     size_t n_begin = 0;
@@ -360,7 +360,8 @@ static bt_code release(bt_hub *h, bt_err *err) {
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
         if (!trains(m) || !m->waits) continue;
-        if (!bt_hub_model_together(h->model) && !bt_clock_may_begin(m->clock, slowest, bound(h)))
+        if (!bt_hub_model_together(h->model) &&
+            !bt_clock_may_begin(m->clock, slowest, staleness_bound(h)))
             continue;
         BT_TRY(let_begin(h, m, err));
         h->finished |= m->go.steps == 0;
@@ -370,13 +371,14 @@ static bt_code release(bt_hub *h, bt_err *err) {
     if (h->finished && n_begin) bt_hub_observe_islands(h);
     BT_TRY(send_gos(h, begin, n_begin, err));
     /* an island that is bound + 1 steps ahead of the slowest waits, so this difference is never exceeded */
-    const int64_t most = bound(h) +
+    const int64_t most = staleness_bound(h) +
                          (bt_hub_model_local_steps(h->model) ? h->model->cfg.islands.inner : 1);
-    if (n && !bt_hub_model_together(h->model) && bound(h) >= 0 && fastest - slowest > most)
+    if (n && !bt_hub_model_together(h->model) && staleness_bound(h) >= 0 &&
+        fastest - slowest > most)
         return bt_fail(err, BT_CHECK,
                        "the bound of staleness was broken: an island is %" PRId64
                        " steps ahead of the slowest, the bound is %" PRId64,
-                       fastest - slowest, bound(h));
+                       fastest - slowest, staleness_bound(h));
     return BT_OK;
 }
 
@@ -387,7 +389,7 @@ bt_code bt_hub_advance(bt_hub *h, bt_err *err) {
     h->started = h->started || bt_hub_training(h, &slowest, &fastest) >= (size_t)wanted;
     if (!h->started) return BT_OK;
     if (bt_hub_model_together(h->model)) BT_TRY(apply_round(h, err));
-    BT_TRY(release(h, err));
+    BT_TRY(release_round(h, err));
     bt_hub_note_waits(h);
     return BT_OK;
 }

@@ -78,7 +78,7 @@ static int64_t updates_of(const bt_member *m) { return m->updates; }
 static int64_t left_out_of(const bt_member *m) { return m->left_out; }
 static int64_t incarnation_of(const bt_member *m) { return m->incarnation; }
 static int64_t trains_of(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
-static int64_t tokens_of(const bt_member *m) { return m->tokens; }
+static int64_t member_tokens(const bt_member *m) { return m->tokens; }
 
 static void put_members(const bt_hub *h, bt_json *j, const char *key, member_value value) {
     bt_json_array(j, key);
@@ -86,7 +86,7 @@ static void put_members(const bt_hub *h, bt_json *j, const char *key, member_val
     bt_json_end(j, ']');
 }
 
-static void put_names(const bt_hub *h, bt_json *j, const char *key, bool keys) {
+static void put_member_names(const bt_hub *h, bt_json *j, const char *key, bool keys) {
     bt_text t;
     bt_text_init(&t);
     for (size_t i = 0; i < h->n; i++)
@@ -103,15 +103,15 @@ static void save_values(void *ctx, bt_json *j) {
     bt_json_int(j, "tokens", h->tokens);
     bt_json_int(j, "next", h->leases.next);
     bt_json_bool(j, "finished", h->finished);
-    put_names(h, j, "names", false);
-    put_names(h, j, "keys", true);
+    put_member_names(h, j, "names", false);
+    put_member_names(h, j, "keys", true);
     put_members(h, j, "clocks", clock_of);
     put_members(h, j, "applied", applied_of);
     put_members(h, j, "outcomes", outcome_of);
     put_members(h, j, "incarnations", incarnation_of);
     put_members(h, j, "member_updates", updates_of);
     put_members(h, j, "member_left_out", left_out_of);
-    put_members(h, j, "member_tokens", tokens_of);
+    put_members(h, j, "member_tokens", member_tokens);
     put_members(h, j, "trained", trains_of);
     bt_json_array(j, "leases");
     for (size_t i = 0; i < h->leases.n; i++) {
@@ -125,7 +125,7 @@ static void save_values(void *ctx, bt_json *j) {
 }
 
 /* the next line of a text; "" at the end */
-static void line(const char **at, char *out, size_t size) {
+static void next_key_line(const char **at, char *out, size_t size) {
     const char *end = strchr(*at, '\n');
     snprintf(out, size, "%.*s", end ? (int)(end - *at) : 0, *at);
     if (end) *at = end + 1;
@@ -156,8 +156,8 @@ static void load_members(bt_hub *h, const bt_state_values *v) {
                          .tokens = tokens[i],
                          .updates = updates[i],
                          .left_out = left_out[i]};
-        line(&names, m->name, sizeof m->name);
-        line(&keys, m->key, sizeof m->key);
+        next_key_line(&names, m->name, sizeof m->name);
+        next_key_line(&keys, m->key, sizeof m->key);
     }
 }
 
@@ -204,7 +204,7 @@ static void model_slices(void *ctx, bt_state_use use, bt_slices *out) {
 
 /* ---- checkpoints ------------------------------------------------------------------------------- */
 
-static bt_code fill_meta(bt_hub_state *s, bt_ckpt_meta *m, bt_err *err) {
+static bt_code fill_hub_meta(bt_hub_state *s, bt_ckpt_meta *m, bt_err *err) {
     const bt_hub_model *model = s->hub->model;
     memset(m, 0, sizeof *m);
     bt_text_init(&m->config);
@@ -233,7 +233,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
     if (!s || !s->hub->model || !s->hub->model->has_weights) return BT_OK;
     bt_code code = bt_state_slices(&s->rows, BT_STATE_SAVE, &slices, err);
     if (code == BT_OK) {
-        code = fill_meta(s, &meta, err);
+        code = fill_hub_meta(s, &meta, err);
         const bt_ckpt_job job = {
             .dir = s->dir, .meta = &meta, .slices = slices.at, .n = slices.n, .keep = KEEP};
         if (code == BT_OK) code = bt_ckpt_save(bt_comm_world(), &job, NULL, err);
@@ -251,14 +251,14 @@ static int64_t log_most(const bt_hub_model *m) {
 }
 
 /* size of the weights and the optimizer states */
-static int64_t checkpoint_bytes(const bt_hub_model *m) {
+static int64_t hub_checkpoint_bytes(const bt_hub_model *m) {
     return (int64_t)(m->n * sizeof(float)) * (1 + BT_OPTIM_STATES);
 }
 
 /* A checkpoint frees the log, and needs room itself: on a small disk it is made while there is room */
 static bool room_is_short(const bt_hub_state *s) {
     const bt_hub_model *m = s->hub->model;
-    const int64_t checkpoint = checkpoint_bytes(m), update = (int64_t)(m->n * sizeof(float));
+    const int64_t checkpoint = hub_checkpoint_bytes(m), update = (int64_t)(m->n * sizeof(float));
     struct statvfs v;
     if (s->log_bytes < checkpoint || fstatvfs(s->log, &v) != 0) return false;
     return (double)v.f_bavail * (double)v.f_frsize < 2 * (double)(checkpoint + update);
@@ -271,12 +271,12 @@ bool bt_hub_state_due(const bt_hub_state *s) {
 
 int64_t bt_hub_state_need(const bt_hub_model *m) {
     /* the checkpoints that are kept and the one being written */
-    return (KEEP + 1) * checkpoint_bytes(m) + log_most(m) + (int64_t)(m->n * sizeof(float));
+    return (KEEP + 1) * hub_checkpoint_bytes(m) + log_most(m) + (int64_t)(m->n * sizeof(float));
 }
 
 /* ---- the log ----------------------------------------------------------------------------------- */
 
-static uint64_t checksum(const log_head *h, const void *json, const void *mean) {
+static uint64_t log_checksum(const log_head *h, const void *json, const void *mean) {
     const uint64_t parts[] = {XXH3_64bits(h, offsetof(log_head, checksum)),
                               XXH3_64bits(json, h->json_bytes), XXH3_64bits(mean, h->mean_bytes)};
     return XXH3_64bits(parts, sizeof parts);
@@ -322,7 +322,7 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
                          .version = version_before,
                          .position = a->position,
                          .factor = a->factor};
-        head.checksum = checksum(&head, json.data, mean);
+        head.checksum = log_checksum(&head, json.data, mean);
         struct iovec v[] = {{&head, sizeof head},
                             {json.data, json.len},
                             {(void *)(uintptr_t)mean, head.mean_bytes}};
@@ -340,7 +340,7 @@ bt_code bt_hub_state_log(bt_hub_state *s, const bt_hub_applied *a, int64_t versi
     return code;
 }
 
-static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err *err) {
+static bt_code replay_record(bt_hub_state *s, const log_head *head, char *json, bt_err *err) {
     bt_hub_model *m = s->hub->model;
     bt_hub_step step;
     const bt_text values = {.data = json, .len = head->json_bytes, .cap = head->json_bytes + 1};
@@ -363,7 +363,7 @@ static bt_code replay(bt_hub_state *s, const log_head *head, char *json, bt_err 
 }
 
 /* *whole false: the log ends before */
-static bt_code read_whole(const bt_hub_state *s, void *to, size_t n, bool *whole, bt_err *err) {
+static bt_code read_log_bytes(const bt_hub_state *s, void *to, size_t n, bool *whole, bt_err *err) {
     *whole = true;
     for (size_t at = 0; at < n;) {
         const ssize_t k = read(s->log, (char *)to + at, n - at);
@@ -383,13 +383,13 @@ static bt_code read_whole(const bt_hub_state *s, void *to, size_t n, bool *whole
 typedef enum { RECORD_NONE, RECORD_DAMAGED, RECORD_WHOLE } record_kind;
 
 /* this process' part of a record, the mean into the model's */
-static bt_code read_record(bt_hub_state *s, log_head *head, char **json, record_kind *kind,
-                           bt_err *err) {
+static bt_code read_log_record(bt_hub_state *s, log_head *head, char **json, record_kind *kind,
+                               bt_err *err) {
     bt_hub_model *m = s->hub->model;
     float *mean = m->mean + m->own.begin;
     bool ok;
     *kind = RECORD_NONE;
-    BT_TRY(read_whole(s, head, sizeof *head, &ok, err));
+    BT_TRY(read_log_bytes(s, head, sizeof *head, &ok, err));
     if (!ok || head->magic != log_magic || head->json_bytes > 1 << 24 ||
         head->mean_bytes > m->n * sizeof *mean)
         return BT_OK;
@@ -400,9 +400,10 @@ static bt_code read_record(bt_hub_state *s, log_head *head, char **json, record_
                        s->dir, s->hub->parts);
     *json = malloc(head->json_bytes + 1);
     if (!*json) return bt_fail(err, BT_NOMEM, "cannot take memory for the log of updates");
-    BT_TRY(read_whole(s, *json, head->json_bytes, &ok, err));
-    if (ok) BT_TRY(read_whole(s, mean, head->mean_bytes, &ok, err));
-    if (ok) *kind = head->checksum == checksum(head, *json, mean) ? RECORD_WHOLE : RECORD_DAMAGED;
+    BT_TRY(read_log_bytes(s, *json, head->json_bytes, &ok, err));
+    if (ok) BT_TRY(read_log_bytes(s, mean, head->mean_bytes, &ok, err));
+    if (ok)
+        *kind = head->checksum == log_checksum(head, *json, mean) ? RECORD_WHOLE : RECORD_DAMAGED;
     (*json)[head->json_bytes] = 0;
     return BT_OK;
 }
@@ -415,7 +416,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
     log_head head = {.version = -1};
     char *json = NULL;
     record_kind kind = RECORD_NONE;
-    bt_code code = bt_agree(all, read_record(s, &head, &json, &kind, err), err);
+    bt_code code = bt_agree(all, read_log_record(s, &head, &json, &kind, err), err);
     /* the same kind and version on all processes */
     int64_t same[3] = {kind, head.version, -head.version};
     if (code == BT_OK) code = bt_all_reduce_i64(all, same, 3, BT_MIN, err);
@@ -427,7 +428,7 @@ static bt_code next_record(bt_hub_state *s, bool *more, int64_t *replayed, bt_er
         s->log_bytes += s->passed_bytes;
         s->passed_bytes = 0;
         if (head.version == version) { /* older ones are in the checkpoint */
-            code = bt_agree(all, replay(s, &head, json, err), err);
+            code = bt_agree(all, replay_record(s, &head, json, err), err);
             ++*replayed;
         }
     }
@@ -480,7 +481,7 @@ static bt_code load_checkpoint(bt_hub_state *s, const char *path, const bt_ckpt_
     return code;
 }
 
-static bt_code resume(bt_hub_state *s, int64_t *replayed, bt_err *err) {
+static bt_code resume_from_log(bt_hub_state *s, int64_t *replayed, bt_err *err) {
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_err why = BT_ERR_INIT;
@@ -538,7 +539,7 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
     bt_comm *all = bt_comm_world();
     bt_code code = bt_agree(all, h->part ? BT_OK : bt_ckpt_prepare(dir, false, err), err);
     if (code == BT_OK) code = bt_agree(all, open_log(s, err), err);
-    if (code == BT_OK) code = resume(s, replayed, err);
+    if (code == BT_OK) code = resume_from_log(s, replayed, err);
     if (code == BT_OK) code = begin_attempt(s, err);
     /* a new checkpoint covers the replayed records and replaces a torn one */
     if (code == BT_OK && h->model) code = save_when_possible(s, err);

@@ -33,7 +33,7 @@ void bt_exchange_thread_release(bt_exchange_thread *x) {
     x->ready = false;
 }
 
-static void *in_thread(void *at) {
+static void *exchange_thread(void *at) {
     bt_exchange_thread *x = at;
     x->code = x->work(x->ctx, &x->err);
     pthread_mutex_lock(&x->lock);
@@ -51,9 +51,9 @@ void bt_exchange_thread_start(bt_exchange_thread *x) {
     atomic_store(&x->cancel, false);
     sigfillset(&all); /* signals belong to the other threads */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    x->started = pthread_create(&x->thread, NULL, in_thread, x) == 0;
+    x->started = pthread_create(&x->thread, NULL, exchange_thread, x) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!x->started) in_thread(x);
+    if (!x->started) exchange_thread(x);
 }
 
 bool bt_exchange_thread_wait(bt_exchange_thread *x, int timeout_ms) {

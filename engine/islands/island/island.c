@@ -46,7 +46,7 @@ struct bt_island {
 
 /* ---- callbacks of the client, from the thread that owns it --------------------------------------- */
 
-static bool interrupted(void *ctx) {
+static bool is_island_stopping(void *ctx) {
     bt_island *i = ctx;
     if (i->in_thread) return atomic_load(&i->thread.cancel);
     return i->cfg.interrupted && i->cfg.interrupted(i->cfg.ctx);
@@ -75,7 +75,7 @@ static void put_hello(bt_island *i) {
 }
 
 /* an address for each process of the hub, separated by commas */
-static bt_code open_sockets(bt_island *i, bt_err *err) {
+static bt_code open_island_sockets(bt_island *i, bt_err *err) {
     const bt_run_cfg *c = i->cfg.cfg;
     bt_curve_keys keys;
     BT_TRY(bt_curve_read(&keys, c->islands.keys, "island", true, err));
@@ -110,7 +110,7 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "--hub needs this island's keys: --keys FILE, made by 'bitrain hub --keys "
                        "DIR NAME' where the hub runs");
-    BT_TRY(open_sockets(i, err));
+    BT_TRY(open_island_sockets(i, err));
     BT_TRY(bt_hub_copy_init(&i->hub, &i->all.params, codec, i->n_sockets, err));
     i->fragments = c->islands.mode == BT_ISLANDS_DILOCO ? c->islands.fragments : 1;
     if (i->fragments > (int64_t)i->all.params.n) i->fragments = (int64_t)i->all.params.n;
@@ -128,7 +128,7 @@ static bt_code open_hub(bt_island *i, bt_err *err) {
     bt_island_client_cfg client = {.n_ports = i->n_sockets,
                                    .hello = bt_text_str(&i->hello),
                                    .ctx = i,
-                                   .interrupted = interrupted,
+                                   .interrupted = is_island_stopping,
                                    .tell = report_line,
                                    .patience_s = welcome_s,
                                    .lost_s = c->islands.patience};
@@ -193,7 +193,7 @@ bool bt_island_gave_up(const bt_island *i) { return i->gave_up; }
 
 /* Updates hub.x to the weights of coming.version. If client.stranger is set, hub.x is unchanged: the hub has no
  * members. */
-static bt_code follow(bt_island *i, bt_err *err) {
+static bt_code follow_hub_weights(bt_island *i, bt_err *err) {
     BT_TRY(bt_hub_copy_follow(&i->hub, &i->client, i->coming.version, i->all.x, &i->whole, err));
     i->whole |= i->fragments == 1;
     return BT_OK;
@@ -241,7 +241,7 @@ static void take_start(bt_island *i) {
 }
 
 /* Records what the next update is made of, in case the hub restarts before it is applied. */
-static void put_claim(bt_island *i) {
+static void save_claim(bt_island *i) {
     const bt_island_go *g = &i->go;
     i->client.claim = (bt_island_claim){.begin = g->begin,
                                         .end = g->begin + g->steps * g->n,
@@ -259,14 +259,14 @@ static bt_code take_over(bt_island *i, bool own, bt_err *err) {
     if (own) BT_TRY(bt_whole_array_weights(&i->all, err));
     if (i->first && own) add_own_steps(i);
     if (i->first && !own) take_start(i);
-    if (i->first) put_claim(i);
+    if (i->first) save_claim(i);
     BT_TRY(bt_whole_array_place(&i->all, err));
     BT_TRY(bt_update_quantise(i->cfg.update, err));
     return i->go.moments ? take_moments(i, err) : BT_OK;
 }
 
 /* Gives all ranks the result of rank 0's exchange. */
-static bt_code agree(bt_island *i, bt_code code, bt_err *err) {
+static bt_code agree_on_exchange(bt_island *i, bt_code code, bt_err *err) {
     int64_t gave_up = i->first && i->client.given_up;
     code = bt_agree(i->cfg.world, code, err);
     if (code == BT_OK) return BT_OK;
@@ -284,14 +284,14 @@ static bt_code join_hub(bt_island *i, bt_err *err) {
         i->hub.version = -1;
         BT_TRY(bt_island_client_join(&i->client, i->hub.bytes,
                                      bt_hub_copy_cut(&i->hub, &i->hub.plain), &i->coming, err));
-        BT_TRY(follow(i, err));
+        BT_TRY(follow_hub_weights(i, err));
     } while (i->client.stranger);
     return BT_OK;
 }
 
 bt_code bt_island_join(bt_island *i, bt_err *err) {
     BT_TRY(bt_whole_array_weights(&i->all, err));
-    BT_TRY(agree(i, i->first ? join_hub(i, err) : BT_OK, err));
+    BT_TRY(agree_on_exchange(i, i->first ? join_hub(i, err) : BT_OK, err));
     return take_over(i, false, err);
 }
 
@@ -328,7 +328,7 @@ static void encode_push(bt_island *i) {
 }
 
 /* If the update was not applied, restores the residual from before it and fetches all of the hub's weights. */
-static void take_outcome(bt_island *i) {
+static void apply_push_outcome(bt_island *i) {
     const size_t at = i->begin, n = i->part;
     i->outcome = i->rejoined ? BT_UPDATE_LOST : (bt_update_outcome)i->coming.outcome;
     if (i->push.tokens == 0) return; /* a skipped step */
@@ -356,13 +356,13 @@ static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     BT_TRY(bt_island_client_push(&i->client, &i->push, &payload, &i->coming, &i->rejoined, err));
     for (bool stranger = true; stranger && !(i->rejoined && i->client.want_weights);) {
         if (whole_needed(i)) i->hub.version = -1;
-        BT_TRY(follow(i, err));
+        BT_TRY(follow_hub_weights(i, err));
         stranger = i->client.stranger; /* the hub restarted between its go and the fetch */
         if (stranger)
             BT_TRY(
                 bt_island_client_push_again(&i->client, &i->push, &i->coming, &i->rejoined, err));
     }
-    take_outcome(i);
+    apply_push_outcome(i);
     if (!i->rejoined || !i->client.want_weights) return BT_OK;
     memcpy(i->all.x, i->hub.x, i->all.params.total * sizeof *i->hub.x);
     return join_hub(i, err);
@@ -383,11 +383,11 @@ static bt_code share_outcome(bt_island *i, bool *back, bool *own, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code exchange(bt_island *i, bt_push_kind kind, const bt_island_work *w, bool *rejoined,
-                        bt_err *err) {
+static bt_code exchange_round(bt_island *i, bt_push_kind kind, const bt_island_work *w,
+                              bool *rejoined, bt_err *err) {
     bool own = false;
     if (i->first) make_push(i, kind, w);
-    BT_TRY(agree(i, i->first ? exchange_with_hub(i, err) : BT_OK, err));
+    BT_TRY(agree_on_exchange(i, i->first ? exchange_with_hub(i, err) : BT_OK, err));
     BT_TRY(take_over(i, false, err));
     *rejoined = i->first && restarts_from_hub(i);
     return share_outcome(i, rejoined, &own, err);
@@ -395,11 +395,11 @@ static bt_code exchange(bt_island *i, bt_push_kind kind, const bt_island_work *w
 
 bt_code bt_island_gradient(bt_island *i, const bt_island_work *w, bool *rejoined, bt_err *err) {
     BT_TRY(bt_whole_array_gradients(&i->all, (float)w->unscale, err));
-    return exchange(i, BT_PUSH_GRADIENT, w, rejoined, err);
+    return exchange_round(i, BT_PUSH_GRADIENT, w, rejoined, err);
 }
 
 bt_code bt_island_skip(bt_island *i, bool *rejoined, bt_err *err) {
-    return exchange(i, (bt_push_kind)i->go.kind, NULL, rejoined, err);
+    return exchange_round(i, (bt_push_kind)i->go.kind, NULL, rejoined, err);
 }
 
 /* ---- deltas, which travel while the job trains on -------------------------------------------------- */
@@ -479,7 +479,7 @@ static bt_code apply_reply(bt_island *i, int64_t steps, bt_island_state *state, 
         back |= steps > 0 && !own;
         if (code == BT_OK) report_hub_back(i, steps, own);
     }
-    BT_TRY(agree(i, code, err));
+    BT_TRY(agree_on_exchange(i, code, err));
     BT_TRY(share_outcome(i, &back, &own, err));
     *state = back ? BT_ISLAND_REJOINED : BT_ISLAND_SETTLED;
     return take_over(i, own, err);

@@ -59,7 +59,7 @@ static bool post_to(bt_island_client *c, size_t part, bt_island_head head, const
     return port->send(port->ctx, c->out, n, timeout_ms) == BT_PORT_SENT;
 }
 
-static bool post(bt_island_client *c, bt_island_head head, const void *payload) {
+static bool post_request(bt_island_client *c, bt_island_head head, const void *payload) {
     return post_to(c, 0, head, payload, poll_ms(c));
 }
 
@@ -90,7 +90,8 @@ static bt_code take_from(bt_island_client *c, size_t part, int timeout_ms, bt_is
     return BT_OK;
 }
 
-static bt_code take(bt_island_client *c, bt_island_head *head, const void **payload, bt_err *err) {
+static bt_code take_reply(bt_island_client *c, bt_island_head *head, const void **payload,
+                          bt_err *err) {
     return take_from(c, 0, poll_ms(c), head, payload, err);
 }
 
@@ -132,7 +133,7 @@ static bt_code wait_more(bt_island_client *c, int64_t *asked_ns, bool *again, bt
 
 /* Writes the data, the weights and the number of the next update that this island holds, in the form read by
  * hub_members.c. */
-static void put_claim(const bt_island_client *c, uint64_t seq, char *out, size_t size) {
+static void write_claim(const bt_island_client *c, uint64_t seq, char *out, size_t size) {
     const bt_island_claim *x = &c->claim;
     snprintf(out, size, "was=%lu\nholds=%llu %lld %lld %lld %lld %lld %lld %lld\n",
              (unsigned long)c->incarnation, (unsigned long long)seq, (long long)x->begin,
@@ -170,8 +171,8 @@ static bt_code say_hello(bt_island_client *c, const char *more, int limit_ms, bo
         bt_island_head head;
         const void *payload;
         bool again;
-        if (!sent) sent = post(c, hello, text);
-        BT_TRY(take(c, &head, &payload, err));
+        if (!sent) sent = post_request(c, hello, text);
+        BT_TRY(take_reply(c, &head, &payload, err));
         if (head.type == BT_ISLAND_REFUSED) return refused(&head, payload, err);
         if (head.type == BT_ISLAND_WELCOME) {
             take_welcome(c, &head, payload);
@@ -211,7 +212,7 @@ static void begin_send(const bt_island_client *c, const bt_island_payload *p, bo
     }
 }
 
-static bool send_chunk(bt_island_client *c, send_state *s, size_t part, int timeout_ms) {
+static bool send_payload_part(bt_island_client *c, send_state *s, size_t part, int timeout_ms) {
     const size_t from = (size_t)s->at[part] * BT_ISLAND_CHUNK;
     const bt_island_head head = {.type = BT_ISLAND_CHUNK_MESSAGE,
                                  .seq = c->seq,
@@ -232,16 +233,16 @@ static bool send_chunks(bt_island_client *c, send_state *s) {
         bool any = false;
         for (size_t k = 0; k < c->cfg.n_ports; k++) {
             if (s->at[k] == chunks_of(s->n[k])) continue;
-            any |= c->cfg.n_ports > 1 && send_chunk(c, s, k, 0);
+            any |= c->cfg.n_ports > 1 && send_payload_part(c, s, k, 0);
             if (s->at[k] < chunks_of(s->n[k])) left = k;
         }
         if (left == BT_HUB_PARTS) return true;
-        if (!any && !send_chunk(c, s, left, poll_ms(c))) return false;
+        if (!any && !send_payload_part(c, s, left, poll_ms(c))) return false;
     }
 }
 
 /* Handles messages of hub processes other than the first while waiting for its reply. */
-static bt_code look_at_others(bt_island_client *c, bt_err *err) {
+static bt_code drain_other_sockets(bt_island_client *c, bt_err *err) {
     for (size_t k = 1; k < c->cfg.n_ports; k++) {
         bt_island_head head;
         const void *in;
@@ -265,11 +266,11 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
         const void *in;
         bool again;
         if (!asked && send_chunks(c, &sending))
-            asked = post(
+            asked = post_request(
                 c, (bt_island_head){.type = BT_ISLAND_PUSH, .seq = c->seq, .bytes = sizeof *push},
                 push);
-        BT_TRY(look_at_others(c, err));
-        BT_TRY(take(c, &head, &in, err));
+        BT_TRY(drain_other_sockets(c, err));
+        BT_TRY(take_reply(c, &head, &in, err));
         if (head.type == BT_ISLAND_GO && head.epoch == c->epoch) {
             memcpy(go, in, sizeof *go);
             if ((uint64_t)go->seq == c->seq) return BT_OK;
@@ -287,7 +288,7 @@ static bt_code wait_for_go(bt_island_client *c, const bt_island_push *push,
         if (again && push)
             asked = false; /* repeat the push alone; the hub requests missing chunks */
         else if (!push && head.type == BT_ISLAND_TYPES)
-            post(c, (bt_island_head){.type = BT_ISLAND_BEAT, .chunks = 1}, NULL);
+            post_request(c, (bt_island_head){.type = BT_ISLAND_BEAT, .chunks = 1}, NULL);
     }
 }
 
@@ -312,13 +313,13 @@ static void report_lost_update(bt_island_client *c, bool *rejoined) {
 }
 
 /* Sends an update, or joins, until a go arrives. payload NULL: the update cannot be sent again. */
-static bt_code offer(bt_island_client *c, const bt_island_push *push,
-                     const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
-                     bt_err *err) {
+static bt_code offer_update(bt_island_client *c, const bt_island_push *push,
+                            const bt_island_payload *payload, bt_island_go *go, bool *rejoined,
+                            bt_err *err) {
     bool stranger = true, welcome, wanted = !*rejoined;
     char claim[240];
     while (stranger) {
-        put_claim(c, c->seq, claim, sizeof claim);
+        write_claim(c, c->seq, claim, sizeof claim);
         BT_TRY(say_hello(c, wanted ? claim : "", 0, &welcome, err));
         const bool had = wanted && c->had;
         if (wanted && c->resend && push->bytes && !payload) {
@@ -352,14 +353,14 @@ bt_code bt_island_client_push(bt_island_client *c, const bt_island_push *push,
         if (c->want_weights) return BT_OK;
     }
     BT_TRY(wait_for_go(c, wanted ? push : NULL, payload, go, &stranger, err));
-    if (stranger) return offer(c, push, payload, go, rejoined, err);
+    if (stranger) return offer_update(c, push, payload, go, rejoined, err);
     c->left_behind = false;
     return BT_OK;
 }
 
 bt_code bt_island_client_push_again(bt_island_client *c, const bt_island_push *push,
                                     bt_island_go *go, bool *rejoined, bt_err *err) {
-    return offer(c, push, NULL, go, rejoined, err);
+    return offer_update(c, push, NULL, go, rejoined, err);
 }
 
 /* ---- fetch ------------------------------------------------------------------------------------- */
@@ -435,7 +436,7 @@ static void say_what_it_holds(bt_island_client *c) {
     char claim[240];
     bool welcome;
     bt_err ignored = BT_ERR_INIT;
-    put_claim(c, c->seq + 1, claim, sizeof claim);
+    write_claim(c, c->seq + 1, claim, sizeof claim);
     c->between_steps = false;
     if (say_hello(c, claim, HELLO_MS, &welcome, &ignored) == BT_OK && welcome)
         c->left_behind = !c->resend;
@@ -444,17 +445,18 @@ static void say_what_it_holds(bt_island_client *c) {
 void bt_island_client_beat(bt_island_client *c) {
     bt_err ignored = BT_ERR_INIT; /* the next push reports the error */
     c->between_steps = true;
-    post(c, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
+    post_request(c, (bt_island_head){.type = BT_ISLAND_BEAT}, NULL);
     for (int k = 0; k < DRAIN && c->between_steps; k++) {
         bt_island_head head;
         const void *payload;
-        if (take(c, &head, &payload, &ignored) != BT_OK || head.type == BT_ISLAND_TYPES) break;
+        if (take_reply(c, &head, &payload, &ignored) != BT_OK || head.type == BT_ISLAND_TYPES)
+            break;
         if (head.type == BT_ISLAND_STRANGER) say_what_it_holds(c);
     }
     c->between_steps = false;
 }
 
 void bt_island_client_leave(bt_island_client *c) {
-    if (c->epoch) post(c, (bt_island_head){.type = BT_ISLAND_BYE}, NULL);
+    if (c->epoch) post_request(c, (bt_island_head){.type = BT_ISLAND_BYE}, NULL);
     bt_sleep_ns(50000000); /* sockets close without lingering */
 }

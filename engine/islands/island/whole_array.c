@@ -12,8 +12,8 @@ static const bt_tensor *tensor_of(const bt_params *p, const char *name) {
 
 enum { WEIGHTS, OPTIMIZER }; /* rows of the update's state */
 
-static bt_code find_slices(bt_whole_array *a, size_t row, bt_state_use use, bt_slices *out,
-                           size_t **at, bt_err *err) {
+static bt_code find_array_slices(bt_whole_array *a, size_t row, bt_state_use use, bt_slices *out,
+                                 size_t **at, bt_err *err) {
     bt_state rows = {.n = 0};
     bt_update_add_state(a->update, &rows);
     rows.rows[0] = rows.rows[row];
@@ -39,8 +39,8 @@ bt_code bt_whole_array_create(bt_whole_array *a, bt_update *update, bt_comm *wor
     if (!a->x)
         return bt_fail(err, BT_NOMEM, "cannot take memory for the model's %zu elements",
                        a->params.total);
-    BT_TRY(find_slices(a, WEIGHTS, BT_STATE_SAVE, &a->own, &a->own_at, err));
-    return find_slices(a, WEIGHTS, BT_STATE_RESUME, &a->held, &a->held_at, err);
+    BT_TRY(find_array_slices(a, WEIGHTS, BT_STATE_SAVE, &a->own, &a->own_at, err));
+    return find_array_slices(a, WEIGHTS, BT_STATE_RESUME, &a->held, &a->held_at, err);
 }
 
 void bt_whole_array_release(bt_whole_array *a) {
@@ -54,7 +54,7 @@ void bt_whole_array_release(bt_whole_array *a) {
 }
 
 /* storage type of the latent weights' optimizer state */
-static bt_moment_form form_of(const bt_ckpt_slice *s) {
+static bt_moment_form slice_form(const bt_ckpt_slice *s) {
     return s->type == bt_ckpt_type_of(BT_MOMENT_BF16) ? BT_MOMENT_BF16 : BT_MOMENT_F32;
 }
 
@@ -63,7 +63,7 @@ typedef struct stretch {
     size_t in_slice, in_array, n;
 } stretch;
 
-static bool next(const bt_ckpt_slice *s, size_t at, size_t *row, stretch *out) {
+static bool next_array_stretch(const bt_ckpt_slice *s, size_t at, size_t *row, stretch *out) {
     const size_t width = s->width ? s->width : s->count;
     if (*row * width >= s->count) return false;
     *out = (stretch){*row * width, at + *row * (s->width ? s->stride : 0), width};
@@ -81,7 +81,7 @@ static const float *gradients_of(const bt_whole_array *a, const bt_ckpt_slice *s
     return bt_model_grads(a->update->model) + x->offset + bytes / bt_moment_bytes(w.form);
 }
 
-static bt_code add_up(bt_whole_array *a, bt_err *err) {
+static bt_code sum_array(bt_whole_array *a, bt_err *err) {
     if (bt_comm_size(a->world) == 1) return BT_OK;
     return bt_all_reduce_f32(a->world, a->x, a->params.total, BT_SUM, err);
 }
@@ -90,13 +90,13 @@ bt_code bt_whole_array_weights(bt_whole_array *a, bt_err *err) {
     memset(a->x, 0, a->params.total * sizeof *a->x);
     for (size_t i = 0; i < a->own.n; i++) {
         const bt_ckpt_slice *s = &a->own.at[i];
-        const bt_latent w = {s->data, form_of(s)};
+        const bt_latent w = {s->data, slice_form(s)};
         stretch r;
-        for (size_t row = 0; next(s, a->own_at[i], &row, &r);)
+        for (size_t row = 0; next_array_stretch(s, a->own_at[i], &row, &r);)
             bt_moment_convert(a->x + r.in_array, BT_MOMENT_F32, bt_latent_at(w, r.in_slice), w.form,
                               r.n);
     }
-    return add_up(a, err);
+    return sum_array(a, err);
 }
 
 bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) {
@@ -104,15 +104,16 @@ bt_code bt_whole_array_gradients(bt_whole_array *a, float by, bt_err *err) {
     for (size_t i = 0; i < a->own.n; i++) {
         const float *values = gradients_of(a, &a->own.at[i]);
         stretch r;
-        for (size_t row = 0; next(&a->own.at[i], a->own_at[i], &row, &r);)
+        for (size_t row = 0; next_array_stretch(&a->own.at[i], a->own_at[i], &row, &r);)
             for (size_t k = 0; k < r.n; k++) a->x[r.in_array + k] = values[r.in_slice + k] * by;
     }
-    return add_up(a, err);
+    return sum_array(a, err);
 }
 
-static void put(const bt_whole_array *a, const bt_ckpt_slice *s, bt_moment_form form, size_t at) {
+static void put_stretches(const bt_whole_array *a, const bt_ckpt_slice *s, bt_moment_form form,
+                          size_t at) {
     stretch r;
-    for (size_t row = 0; next(s, at, &row, &r);)
+    for (size_t row = 0; next_array_stretch(s, at, &row, &r);)
         bt_moment_convert((unsigned char *)s->data + r.in_slice * bt_moment_bytes(form), form,
                           a->x + r.in_array, BT_MOMENT_F32, r.n);
 }
@@ -120,7 +121,7 @@ static void put(const bt_whole_array *a, const bt_ckpt_slice *s, bt_moment_form 
 bt_code bt_whole_array_place(bt_whole_array *a, bt_err *err) {
     BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
     for (size_t i = 0; i < a->held.n; i++)
-        put(a, &a->held.at[i], form_of(&a->held.at[i]), a->held_at[i]);
+        put_stretches(a, &a->held.at[i], slice_form(&a->held.at[i]), a->held_at[i]);
     return BT_OK;
 }
 
@@ -142,9 +143,9 @@ bt_code bt_whole_array_place_state(bt_whole_array *a, size_t k, bt_err *err) {
     size_t *at = NULL;
     bt_moment_form form;
     BT_TRY(bt_broadcast(a->world, a->x, a->params.total * sizeof *a->x, 0, err));
-    const bt_code code = find_slices(a, OPTIMIZER, BT_STATE_RESUME, &states, &at, err);
+    const bt_code code = find_array_slices(a, OPTIMIZER, BT_STATE_RESUME, &states, &at, err);
     for (size_t i = 0; code == BT_OK && i < states.n; i++)
-        if (is_state(a, &states.at[i], k, &form)) put(a, &states.at[i], form, at[i]);
+        if (is_state(a, &states.at[i], k, &form)) put_stretches(a, &states.at[i], form, at[i]);
     bt_slices_release(&states);
     free(at);
     return bt_agree(a->world, code, err);

@@ -12,7 +12,7 @@ static size_t tensor_bytes(const bt_vector_code *c, const bt_tensor *x) {
     return coded(c, x) ? c->codec->bound(x->count) : x->count * sizeof(float);
 }
 
-static size_t end_of(const bt_vector_code *c) { return c->end ? c->end : c->params->n; }
+static size_t vector_end(const bt_vector_code *c) { return c->end ? c->end : c->params->n; }
 
 /* Tensor at which fragment k begins: the first one beyond k/of of the elements, with at least one tensor for each
  * fragment. */
@@ -32,7 +32,7 @@ void bt_vector_fragment(bt_vector_code *c, int64_t k, int64_t of, size_t *begin,
 }
 
 void bt_vector_part(bt_vector_code *c, int64_t k, int64_t of) {
-    const size_t n = c->params->n, end = end_of(c),
+    const size_t n = c->params->n, end = vector_end(c),
                  first = fragment_begin(c->params, (size_t)k, (size_t)of),
                  last = fragment_begin(c->params, (size_t)k + 1, (size_t)of);
     c->first = c->first > first ? c->first : first;
@@ -42,21 +42,22 @@ void bt_vector_part(bt_vector_code *c, int64_t k, int64_t of) {
 
 size_t bt_vector_elements(const bt_vector_code *c, size_t *begin) {
     *begin = 0;
-    if (c->first >= end_of(c)) return 0;
-    const bt_tensor *last = &c->params->tensors[end_of(c) - 1];
+    if (c->first >= vector_end(c)) return 0;
+    const bt_tensor *last = &c->params->tensors[vector_end(c) - 1];
     *begin = c->params->tensors[c->first].offset;
     return last->offset + last->count - *begin;
 }
 
 size_t bt_vector_bytes(const bt_vector_code *c) {
     size_t sum = 0;
-    for (size_t k = c->first; k < end_of(c); k++) sum += tensor_bytes(c, &c->params->tensors[k]);
+    for (size_t k = c->first; k < vector_end(c); k++)
+        sum += tensor_bytes(c, &c->params->tensors[k]);
     return sum;
 }
 
 size_t bt_vector_encode(const bt_vector_code *c, void *out, const float *x, float *residual) {
     unsigned char *at = out;
-    for (size_t k = c->first; k < end_of(c); k++) {
+    for (size_t k = c->first; k < vector_end(c); k++) {
         const bt_tensor *t = &c->params->tensors[k];
         if (coded(c, t))
             c->codec->encode(at, x + t->offset, t->count, residual ? residual + t->offset : NULL);
@@ -76,7 +77,7 @@ bool bt_vector_decode(const bt_vector_code *c, float *x, const void *bytes, size
 bool bt_vector_decode_into(const bt_vector_code *c, float *x, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
     if (n != bt_vector_bytes(c)) return false;
-    for (size_t k = c->first; k < end_of(c); k++) {
+    for (size_t k = c->first; k < vector_end(c); k++) {
         const bt_tensor *t = &c->params->tensors[k];
         const size_t size = tensor_bytes(c, t);
         if (!coded(c, t))

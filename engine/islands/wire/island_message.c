@@ -51,7 +51,7 @@ const char *bt_update_outcome_help(bt_update_outcome o) {
     return (size_t)o < BT_UPDATE_OUTCOMES ? outcomes[o].help : "?";
 }
 
-static uint64_t checksum(const void *frame, size_t bytes) {
+static uint64_t frame_checksum(const void *frame, size_t bytes) {
     return XXH3_64bits(frame, offsetof(head_bytes, checksum)) ^
            XXH3_64bits((const char *)frame + sizeof(head_bytes), bytes - sizeof(head_bytes));
 }
@@ -72,7 +72,7 @@ size_t bt_island_write(void *frame, const bt_island_head *head, const void *payl
                     .part = head->part};
     if (head->bytes) memcpy((char *)frame + sizeof h, payload, head->bytes);
     memcpy(frame, &h, sizeof h);
-    h.checksum = checksum(frame, bytes);
+    h.checksum = frame_checksum(frame, bytes);
     memcpy(frame, &h, sizeof h);
     return bytes;
 }
@@ -91,7 +91,7 @@ bt_code bt_island_parse(const void *frame, size_t bytes, bt_island_sender from,
         return bt_fail(err, BT_UNSUPPORTED,
                        "a message of version %d of the protocol; this program speaks version %d",
                        h.version, BT_ISLAND_VERSION);
-    if (h.checksum != checksum(frame, bytes))
+    if (h.checksum != frame_checksum(frame, bytes))
         return bt_fail(err, BT_FORMAT, "a damaged message: its checksum does not fit");
     if (h.type >= BT_ISLAND_TYPES || rows[h.type].from != from)
         return bt_fail(err, BT_FORMAT, "a message of unknown type %d", h.type);

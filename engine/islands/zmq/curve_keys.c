@@ -20,7 +20,7 @@ void bt_curve_wipe(bt_curve_keys *k) { explicit_bzero(k, sizeof *k); }
 /* ---- files ----------------------------------------------------------------------------------- */
 
 /* whole, or not at all */
-static bt_code write_file(const char *path, const char *text, mode_t mode, bt_err *err) {
+static bt_code write_key_file(const char *path, const char *text, mode_t mode, bt_err *err) {
     char tmp[PATH_MAX];
     if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%s' is too long", path);
@@ -45,12 +45,12 @@ static bt_code write_pair(const char *public_path, const char *public_key, const
                           const char *text, bt_err *err) {
     char line[BT_CURVE_KEY + 16];
     snprintf(line, sizeof line, "public = %s\n", public_key);
-    BT_TRY(write_file(public_path, line, 0644, err));
-    return write_file(path, text, 0600, err);
+    BT_TRY(write_key_file(public_path, line, 0644, err));
+    return write_key_file(path, text, 0600, err);
 }
 
 /* the value of a line 'word = key' */
-static bool find(const char *text, const char *word, char out[BT_CURVE_KEY]) {
+static bool find_key_line(const char *text, const char *word, char out[BT_CURVE_KEY]) {
     const size_t n = strlen(word);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += *line == '\n';
@@ -70,7 +70,7 @@ static bool find(const char *text, const char *word, char out[BT_CURVE_KEY]) {
 
 enum { FILE_MAX = 1024 };
 
-static bt_code read_file(const char *path, char text[FILE_MAX], bool secret, bt_err *err) {
+static bt_code read_key_file(const char *path, char text[FILE_MAX], bool secret, bt_err *err) {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -173,11 +173,11 @@ bt_code bt_curve_read(bt_curve_keys *out, const char *path, const char *name, bo
         snprintf(file, sizeof file, "%s/%s.key", path, name);
     else
         snprintf(file, sizeof file, "%s", path);
-    bt_code code = read_file(file, text, true, err);
-    if (code == BT_OK &&
-        (!find(text, "public", out->own_public) || !find(text, "secret", out->own_secret)))
+    bt_code code = read_key_file(file, text, true, err);
+    if (code == BT_OK && (!find_key_line(text, "public", out->own_public) ||
+                          !find_key_line(text, "secret", out->own_secret)))
         code = bt_fail(err, BT_FORMAT, "'%s' is no key file of 'bitrain hub --keys'", file);
-    if (code == BT_OK && want_hub && !find(text, "hub", out->hub))
+    if (code == BT_OK && want_hub && !find_key_line(text, "hub", out->hub))
         code = bt_fail(err, BT_FORMAT, "'%s' lacks the hub's public key (a line 'hub = ...')",
                        file);
     explicit_bzero(text, sizeof text);
@@ -202,7 +202,9 @@ bool bt_curve_allowed(const char *dir, const char *key, char *name, size_t size)
         const size_t n = strlen(e->d_name);
         if (n < 5 || strcmp(e->d_name + n - 4, ".pub") != 0) continue;
         snprintf(path, sizeof path, "%s/%s", dir, e->d_name);
-        if (read_file(path, text, false, NULL) != BT_OK || !find(text, "public", listed)) continue;
+        if (read_key_file(path, text, false, NULL) != BT_OK ||
+            !find_key_line(text, "public", listed))
+            continue;
         found = strcmp(listed, key) == 0;
         if (found) snprintf(name, size, "%.*s", (int)(n - 4), e->d_name);
     }

@@ -23,7 +23,7 @@ struct bt_hub_socket {
     char refused_key[BT_CURVE_KEY];
 };
 
-static bt_code fail(const char *what, bt_err *err) {
+static bt_code fail_hub_socket(const char *what, bt_err *err) {
     return bt_fail(err, BT_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
@@ -35,23 +35,23 @@ static bt_code listen_on(bt_hub_socket *s, const char *address, bt_err *err) {
         zmq_setsockopt(s->router, ZMQ_ROUTER_MANDATORY, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->router, ZMQ_CURVE_SERVER, &on, sizeof on) != 0 ||
         zmq_setsockopt(s->router, ZMQ_CURVE_SECRETKEY, s->keys.own_secret, BT_CURVE_KEY) != 0)
-        return fail("cannot set up the hub's socket", err);
+        return fail_hub_socket("cannot set up the hub's socket", err);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", address);
     if (zmq_bind(s->router, endpoint) != 0)
         return bt_fail(err, errno == EADDRINUSE ? BT_BUSY : BT_ARG, "cannot listen on '%s': %s",
                        address, zmq_strerror(zmq_errno()));
     if (zmq_getsockopt(s->router, ZMQ_LAST_ENDPOINT, endpoint, &n) != 0)
-        return fail("cannot read the hub's address", err);
+        return fail_hub_socket("cannot read the hub's address", err);
     snprintf(s->address, sizeof s->address, "%.120s", endpoint + strlen("tcp://"));
     return BT_OK;
 }
 
-static bt_code open_sockets(bt_hub_socket *s, const char *address, bt_err *err) {
+static bt_code open_router(bt_hub_socket *s, const char *address, bt_err *err) {
     /* the handler of keys first: without one, libzmq would accept every key */
     if (!(s->context = zmq_ctx_new()) || !(s->zap = zmq_socket(s->context, ZMQ_REP)) ||
         zmq_bind(s->zap, "inproc://zeromq.zap.01") != 0 ||
         !(s->router = zmq_socket(s->context, ZMQ_ROUTER)))
-        return fail("cannot create the hub's sockets", err);
+        return fail_hub_socket("cannot create the hub's sockets", err);
     return listen_on(s, address, err);
 }
 
@@ -72,7 +72,7 @@ bt_code bt_hub_socket_open(bt_hub_socket **out, const bt_hub_socket_cfg *cfg, bt
     snprintf(s->allowed_dir, sizeof s->allowed_dir, "%s", cfg->allowed_dir);
     s->keys = *cfg->keys;
     s->link_s = cfg->link_s;
-    const bt_code code = open_sockets(s, cfg->listen, err);
+    const bt_code code = open_router(s, cfg->listen, err);
     if (code != BT_OK) {
         bt_hub_socket_close(s);
         return code;
@@ -85,7 +85,7 @@ bt_code bt_hub_socket_renew(bt_hub_socket *s, bt_err *err) {
     char address[sizeof s->address];
     memcpy(address, s->address, sizeof address);
     close_sockets(s);
-    return open_sockets(s, address, err);
+    return open_router(s, address, err);
 }
 
 void bt_hub_socket_close(bt_hub_socket *s) {
@@ -147,7 +147,7 @@ static bool more_follow(bt_hub_socket *s) {
 }
 
 /* [routing id][frame]; whatever has another number of parts is read to its end and thrown away */
-static void take_frame(bt_hub_socket *s, bt_hub_peer *from, size_t *bytes, bool *many) {
+static void receive_island_frame(bt_hub_socket *s, bt_hub_peer *from, size_t *bytes, bool *many) {
     *bytes = 0;
     const int n = zmq_recv(s->router, from->id, sizeof from->id, ZMQ_DONTWAIT);
     if (n < 0 || !more_follow(s)) return;
@@ -180,16 +180,17 @@ bt_code bt_hub_socket_receive(bt_hub_socket *s, int timeout_ms, bt_hub_peer *fro
     s->has_frame = false;
     if (zmq_poll(items, 2, timeout_ms) < 0) {
         if (zmq_errno() == EINTR) return BT_OK;
-        return fail("cannot wait for islands", err);
+        return fail_hub_socket("cannot wait for islands", err);
     }
     if (items[1].revents & ZMQ_POLLIN) authenticate_connection(s);
     if (!(items[0].revents & ZMQ_POLLIN)) return BT_OK;
-    take_frame(s, from, bytes, many);
+    receive_island_frame(s, from, bytes, many);
     if (*bytes) *frame = zmq_msg_data(&s->frame);
     return BT_OK;
 }
 
-static bt_port_state send_frame(void *ctx, const bt_hub_peer *to, const void *frame, size_t bytes) {
+static bt_port_state send_to_island(void *ctx, const bt_hub_peer *to, const void *frame,
+                                    size_t bytes) {
     bt_hub_socket *s = ctx;
     if (zmq_send(s->router, to->id, to->n, ZMQ_SNDMORE | ZMQ_DONTWAIT) < 0)
         return zmq_errno() == EAGAIN ? BT_PORT_FULL : BT_PORT_GONE;
@@ -199,5 +200,5 @@ static bt_port_state send_frame(void *ctx, const bt_hub_peer *to, const void *fr
 }
 
 bt_hub_port bt_hub_socket_port(bt_hub_socket *s) {
-    return (bt_hub_port){.ctx = s, .send = send_frame};
+    return (bt_hub_port){.ctx = s, .send = send_to_island};
 }

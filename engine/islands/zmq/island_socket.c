@@ -27,11 +27,11 @@ struct bt_island_socket {
     bool not_listed, no_curve;
 };
 
-static bt_code fail(const char *what, bt_err *err) {
+static bt_code fail_island_socket(const char *what, bt_err *err) {
     return bt_fail(err, BT_IO, "%s: %s", what, zmq_strerror(zmq_errno()));
 }
 
-static void drop(bt_island_socket *s) {
+static void close_dealer(bt_island_socket *s) {
     if (s->dealer) zmq_socket_monitor(s->dealer, NULL, 0);
     if (s->monitor) zmq_close(s->monitor);
     if (s->dealer) zmq_close(s->dealer);
@@ -44,7 +44,7 @@ static bt_code connect_anew(void *ctx, bt_err *err) {
     const int on = 1, again_ms = 100, constant = 0,
               reach_ms = s->link_s > 0 && s->link_s * 1000 < REACH_MS ? (int)(s->link_s * 1000)
                                                                       : REACH_MS;
-    drop(s);
+    close_dealer(s);
     s->failed = s->unreached = 0;
     if (!(s->dealer = zmq_socket(s->context, ZMQ_DEALER)) ||
         bt_zmq_options(s->dealer, BT_ZMQ_ISLAND, s->link_s) != 0 ||
@@ -62,7 +62,7 @@ static bt_code connect_anew(void *ctx, bt_err *err) {
                                ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0 ||
         !(s->monitor = zmq_socket(s->context, ZMQ_PAIR)) ||
         zmq_connect(s->monitor, "inproc://monitor") != 0)
-        return fail("cannot set up the island's socket", err);
+        return fail_island_socket("cannot set up the island's socket", err);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", s->hub);
     if (zmq_connect(s->dealer, endpoint) != 0)
         return bt_fail(err, BT_ARG, "cannot connect to the hub at '%s': %s (--hub HOST:PORT)",
@@ -78,7 +78,8 @@ bt_code bt_island_socket_open(bt_island_socket **out, const char *hub, const bt_
     snprintf(s->hub, sizeof s->hub, "%s", hub);
     s->keys = *keys;
     s->link_s = link_s;
-    bt_code code = (s->context = zmq_ctx_new()) ? BT_OK : fail("cannot start libzmq", err);
+    bt_code code = (s->context = zmq_ctx_new()) ? BT_OK
+                                                : fail_island_socket("cannot start libzmq", err);
     if (code == BT_OK) code = connect_anew(s, err);
     if (code != BT_OK) {
         bt_island_socket_close(s);
@@ -90,7 +91,7 @@ bt_code bt_island_socket_open(bt_island_socket **out, const char *hub, const bt_
 
 void bt_island_socket_close(bt_island_socket *s) {
     if (!s) return;
-    drop(s);
+    close_dealer(s);
     if (s->context) zmq_ctx_term(s->context);
     bt_curve_wipe(&s->keys);
     free(s);
@@ -134,7 +135,7 @@ static bt_code verdict(const bt_island_socket *s, bt_err *err) {
 
 /* ---- frames ---------------------------------------------------------------------------------- */
 
-static bt_port_state send_frame(void *ctx, const void *frame, size_t bytes, int timeout_ms) {
+static bt_port_state send_frame_to_hub(void *ctx, const void *frame, size_t bytes, int timeout_ms) {
     bt_island_socket *s = ctx;
     zmq_setsockopt(s->dealer, ZMQ_SNDTIMEO, &timeout_ms, sizeof timeout_ms);
     if (zmq_send(s->dealer, frame, bytes, 0) < 0)
@@ -163,7 +164,7 @@ static bt_code receive_frame(void *ctx, void *frame, size_t *bytes, int timeout_
     zmq_pollitem_t items[] = {{.socket = s->dealer, .events = ZMQ_POLLIN},
                               {.socket = s->monitor, .events = ZMQ_POLLIN}};
     if (zmq_poll(items, 2, timeout_ms) < 0 && zmq_errno() != EINTR)
-        return fail("cannot wait for the hub", err);
+        return fail_island_socket("cannot wait for the hub", err);
     if (items[1].revents & ZMQ_POLLIN) listen_to_monitor(s);
     const int n = zmq_recv(s->dealer, frame, BT_ISLAND_FRAME, ZMQ_DONTWAIT);
     if (n < 0) return verdict(s, err);
@@ -176,7 +177,7 @@ static bool is_closed(void *ctx) { return ((bt_island_socket *)ctx)->unreached >
 
 bt_island_port bt_island_socket_port(bt_island_socket *s) {
     return (bt_island_port){.ctx = s,
-                            .send = send_frame,
+                            .send = send_frame_to_hub,
                             .receive = receive_frame,
                             .reconnect = connect_anew,
                             .closed = is_closed};

@@ -44,7 +44,7 @@ static void copy_text(char *out, size_t size, char *(*get)(void)) {
     out[n] = '\0';
 }
 
-static bt_code load(bt_err *err) {
+static bt_code load_openblas(bt_err *err) {
     static const char *const names[] = {"libopenblas.so.0", "libopenblas.so"};
     const char *core = bt_cpu_blas_core();
     if (core) setenv("OPENBLAS_CORETYPE", core, 0); /* does not override the user's setting */
@@ -72,7 +72,7 @@ static bt_code load(bt_err *err) {
 
 bt_code bt_blas_load(bt_err *err) {
     pthread_mutex_lock(&blas.lock);
-    bt_code rc = blas.sgemm ? BT_OK : load(err);
+    bt_code rc = blas.sgemm ? BT_OK : load_openblas(err);
     pthread_mutex_unlock(&blas.lock);
     return rc;
 }
@@ -100,7 +100,7 @@ static void sgemm_rows(int ta, int tb, size_t M, size_t N, size_t K, float alpha
     }
 }
 
-static void widen(float *restrict out, const int8_t *restrict in, size_t n) {
+static void widen_int8_row(float *restrict out, const int8_t *restrict in, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = (float)in[i];
 }
 
@@ -115,10 +115,10 @@ static void blas_tern_fwd(float *y, size_t ldy, const int8_t *xq, const float *d
     }
     for (size_t m = m0; m < m1; m += MB) {
         size_t rows = m1 - m < MB ? m1 - m : MB;
-        widen(a, xq + m * K, rows * K);
+        widen_int8_row(a, xq + m * K, rows * K);
         for (size_t n = 0; n < N; n += NB) {
             size_t cols = N - n < NB ? N - n : NB;
-            widen(b, w + n * K, cols * K);
+            widen_int8_row(b, w + n * K, cols * K);
             sgemm(0, 1, rows, cols, K, 1, a, K, b, K, 0, t, NB);
             for (size_t i = 0; i < rows; i++) {
                 float s = dq[m + i] * scale, *out = y + (m + i) * ldy + n;
@@ -139,7 +139,7 @@ static void blas_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, c
     (void)prec;
     for (size_t n = 0; n < N || n == 0; n += NB) {
         size_t rows = N - n < NB ? N - n : NB;
-        widen(b, w + n * K, rows * K);
+        widen_int8_row(b, w + n * K, rows * K);
         sgemm_rows(0, 0, m1 - m0, K, rows, scale, dy + m0 * lddy + n, lddy, b, K,
                    n > 0 || flags & BT_ACC ? 1.0f : 0.0f, dx + m0 * lddx, lddx);
     }

@@ -44,10 +44,10 @@ static const cap caps[] = {
 };
 enum { CAPS = sizeof caps / sizeof *caps };
 
-static bool is_auto(const char *isa) { return !isa || !isa[0] || strcmp(isa, "auto") == 0; }
+static bool is_auto_isa(const char *isa) { return !isa || !isa[0] || strcmp(isa, "auto") == 0; }
 /* Returns NULL for "auto" if there is no vector set, and for an unknown word. */
 static const cap *cap_of(const char *isa) {
-    if (is_auto(isa)) isa = bt_kernels_auto_isa(bt_cpu_found());
+    if (is_auto_isa(isa)) isa = bt_kernels_auto_isa(bt_cpu_found());
     for (size_t i = 0; i < CAPS; i++)
         if (strcmp(isa, caps[i].name) == 0) return &caps[i];
     return NULL;
@@ -103,7 +103,7 @@ static size_t merged_scratch(size_t M, size_t N, size_t K, size_t T, size_t D) {
     return most;
 }
 
-static void merge(const bt_kernels *set) {
+static void merge_set(const bt_kernels *set) {
     bt_kernels *t = &choice.table;
     bool tern = set->tern_bytes && set->tern_pack && set->packed_2bit_bytes &&
                 set->packed_2bit_pack && set->tern_fwd && set->tern_dx && set->tern_dx8 &&
@@ -127,13 +127,13 @@ static void merge(const bt_kernels *set) {
     t->scratch_bytes = merged_scratch;
 }
 
-static void start(void) {
+static void choose_kernels(void) {
     memset(&choice, 0, sizeof choice);
-    merge(&bt_kernels_generic);
+    merge_set(&bt_kernels_generic);
     choice.ready = true;
 }
 
-static const char *missing(size_t i) { /* why set i is not on this machine */
+static const char *missing_feature(size_t i) { /* why set i is not on this machine */
     const bt_cpu *c = bt_cpu_found();
     if (i == AMX && c->avx512 && !c->amx_tile)
         return "no AMX here, or the system gives no permission for its tiles";
@@ -143,7 +143,7 @@ static const char *missing(size_t i) { /* why set i is not on this machine */
 }
 
 bt_code bt_kernels_select(const char *isa, bt_err *err) {
-    const bool automatic = is_auto(isa);
+    const bool automatic = is_auto_isa(isa);
     const cap *wanted = cap_of(isa);
     const size_t best = wanted ? wanted->set : 0;
     if (!automatic && !wanted)
@@ -152,7 +152,7 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
         if (wanted->set == 1) BT_TRY(bt_blas_load(err));
         return bt_fail(err, BT_UNSUPPORTED,
                        "kernel set '%s' does not run on this processor (%s): %s", isa,
-                       bt_cpu_get()->model, missing(wanted->set));
+                       bt_cpu_get()->model, missing_feature(wanted->set));
     }
     bt_cpu_hide(wanted ? wanted->hide : 0);
     /* a vector set has every product, so OpenBLAS is not loaded */
@@ -160,11 +160,11 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
     for (size_t i = 2; i <= best; i++)
         if (set_at(i) && set_at(i)->gemm && set_at(i)->tern_fwd && set_at(i)->attn_fwd)
             vector = true;
-    start();
+    choose_kernels();
     for (size_t i = 1; i <= (automatic && best == 0 ? 1 : best); i++) {
         if (i == 1 && vector) continue;
         const bt_kernels *set = set_at(i);
-        if (set) merge(set);
+        if (set) merge_set(set);
     }
     if (wanted && wanted->hide) choice.table.name = wanted->name;
     return BT_OK;
@@ -206,7 +206,7 @@ bool bt_kernels_multiply_bf16(void) {
 }
 
 const bt_kernels *bt_active_kernels(void) {
-    if (!choice.ready) start();
+    if (!choice.ready) choose_kernels();
     return &choice.table;
 }
 

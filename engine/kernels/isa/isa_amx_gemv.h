@@ -21,7 +21,7 @@ static void amx_few_inputs(int8_t *b, const int8_t *xq, size_t M, size_t K) {
     const size_t ldx = few_stride(K);
     int8_t *xs = b + ldx * BT_FEW_ROWS;
     for (size_t h = 0; h < M; h += 16, b += 16 * ldx) {
-        const size_t rows = least(16, M - h);
+        const size_t rows = smaller_size(16, M - h);
         for (size_t m = 0; m < rows; m++) few_inputs(xs + m * ldx, xq + (h + m) * K, K);
         for (size_t k = 0; k < ldx; k += 64) {
             vi t[VL];
@@ -47,7 +47,7 @@ static void amx_few_weights(uint8_t *a, const uint8_t *w, size_t have, size_t at
 /* 16 rows of weights from n by 16 rows of inputs from m; c: rows of NR */
 static void amx_few_out(const few_rows *p, const int32_t *c, size_t n, size_t m) {
     vi t[VL];
-    const size_t have = least(VL, p->N - n), rows = least(VL, p->M - m);
+    const size_t have = smaller_size(VL, p->N - n), rows = smaller_size(VL, p->M - m);
     for (size_t i = 0; i < VL; i++) t[i] = vi_load(c + i * NR);
     transpose(t);
     for (size_t i = 0; i < rows; i++) {
@@ -60,7 +60,7 @@ static void amx_few_out(const few_rows *p, const int32_t *c, size_t n, size_t m)
 }
 
 static void amx_few(const few_rows *p, int8_t *b) {
-    const size_t stride = up(p->K, 128) / 4, ldx = few_stride(p->K);
+    const size_t stride = round_up(p->K, 128) / 4, ldx = few_stride(p->K);
     const int wide = p->M > 16;
     _Alignas(64) uint8_t a[4 * MR * 64];
     _Alignas(64) int32_t c[MR * NR];
@@ -68,7 +68,7 @@ static void amx_few(const few_rows *p, int8_t *b) {
     amx_shape(MR, CHUNK);
     for (size_t n = 0; n < p->N; n += MR) {
         const uint8_t *w = p->w + n * stride;
-        const size_t have = least(MR, p->N - n);
+        const size_t have = smaller_size(MR, p->N - n);
         amx_zero(0);
         amx_zero(1);
         amx_zero(2);

@@ -65,15 +65,15 @@ BT_INLINE void score_rows(const scores *k, size_t i, const bt_prec prec, const i
         const vf l = v_set(k->lse[i + r]), d = v_set(k->delta[i + r]);
         BT_UNROLL for (size_t h = 0; h < 2; h++) {
             size_t at = (i + r) * NR + h * VL;
-            p[r][h] = power(v_sub(v_load(k->s + at), l), prec);
+            p[r][h] = exp2_prec(v_sub(v_load(k->s + at), l), prec);
             ds[r][h] = v_mul(p[r][h], v_sub(v_load(k->dp + at), d));
         }
         if (!whole) {
-            size_t low = first_key(k->shape, k->t + i + r), a = low > k->j ? low - k->j : 0,
+            size_t low = first_visible_key(k->shape, k->t + i + r), a = low > k->j ? low - k->j : 0,
                    seen = k->t + i + r + 1, b = i + r < k->rows && seen > k->j ? seen - k->j : 0;
             BT_UNROLL for (size_t h = 0; h < 2; h++) {
-                p[r][h] = inside(p[r][h], h * VL, a, least(k->n, b));
-                ds[r][h] = inside(ds[r][h], h * VL, a, least(k->n, b));
+                p[r][h] = mask_lanes(p[r][h], h * VL, a, smaller_size(k->n, b));
+                ds[r][h] = mask_lanes(ds[r][h], h * VL, a, smaller_size(k->n, b));
             }
         }
     }
@@ -88,7 +88,7 @@ BT_INLINE void score_panel(const scores *k, const bt_prec prec) {
                   : last > k->t ? last - k->t
                                 : 0,
            to = W == 0            ? k->rows
-                : k->j + W > k->t ? least(k->rows, k->j + W - k->t)
+                : k->j + W > k->t ? smaller_size(k->rows, k->j + W - k->t)
                                   : 0;
     for (size_t i = 0; i < k->rows; i += g) {
         if (i >= from && i + g <= to)
@@ -116,30 +116,33 @@ static void attn_fwd(float *o, float *lse, const void *q_, const void *k_, const
     const form *f = form_of(prec);
     const head q = head_of(q_, s->ldq, s, f), k = head_of(k_, s->ldk, s, f),
                v = head_of(v_, s->ldv, s, f);
-    size_t keys = up(t1, NR), g = f->group, dg = (s->D + g - 1) / g, kg = keys / g, ld_p = kg + PAD;
+    size_t keys = round_up(t1, NR), g = f->group, dg = (s->D + g - 1) / g, kg = keys / g,
+           ld_p = kg + PAD;
     pool mem = {scratch};
-    uint32_t *kt = piece(&mem, keys * dg), *vb = piece(&mem, up(s->D, NR) * kg),
+    uint32_t *kt = piece(&mem, keys * dg), *vb = piece(&mem, round_up(s->D, NR) * kg),
              *qa = piece(&mem, TQ * dg), *pa = piece(&mem, TQ * ld_p);
     float *sc = piece(&mem, TQ * keys);
     if (t1 <= t0) return;
-    size_t low = first_key(s, t0) / NR * NR;
+    size_t low = first_visible_key(s, t0) / NR * NR;
     for (size_t j = low; j < t1; j += NR)
-        head_b_cols(f, kt + j * dg, &k, j, least(NR, t1 - j), s->D);
+        head_b_cols(f, kt + j * dg, &k, j, smaller_size(NR, t1 - j), s->D);
     for (size_t d = 0; d < s->D; d += NR) {
-        head_b_rows(f, vb + d * kg + low / g * NR, &v, low, d, least(NR, s->D - d), t1 - low);
+        head_b_rows(f, vb + d * kg + low / g * NR, &v, low, d, smaller_size(NR, s->D - d),
+                    t1 - low);
         for (size_t j = (t1 + g - 1) / g; j < kg; j++) memset(vb + d * kg + j * NR, 0, NR * 4);
     }
     for (size_t t = t0; t < t1; t += TQ) {
-        size_t rows = least(TQ, t1 - t), from = first_key(s, t) / NR * NR,
-               n = up(t + rows, NR) - from;
+        size_t rows = smaller_size(TQ, t1 - t), from = first_visible_key(s, t) / NR * NR,
+               n = round_up(t + rows, NR) - from;
         head_a_rows(f, qa, dg, &q, t, rows, s->D);
         small_product qk = {f,  qa, kt + from * dg,           dg, dg * NR, rows, n,
                             dg, sc, s->scale * (float)LOG2_E, n,  0};
         small(&qk, t - from);
         float inv[TQ];
         for (size_t i = 0; i < rows; i++) {
-            float top, sum = softmax_put(pa + i * ld_p, sc + i * n, first_key(s, t + i) - from,
-                                         t + i + 1 - from, n, &top, f->prec);
+            float top,
+                sum = softmax_put(pa + i * ld_p, sc + i * n, first_visible_key(s, t + i) - from,
+                                  t + i + 1 - from, n, &top, f->prec);
             inv[i] = 1.0f / sum;
             lse[t + i] = (float)((double)top * LN_2) + logf(sum);
         }
@@ -154,7 +157,7 @@ static void attn_fwd(float *o, float *lse, const void *q_, const void *k_, const
 static void add_transposed(float *out, size_t ldo, const float *in, size_t D, size_t n,
                            float *tmp) {
     for (size_t d = 0; d < D; d += TQ) {
-        size_t wide = least(TQ, D - d);
+        size_t wide = smaller_size(TQ, D - d);
         form_f32.a_cols((uint32_t *)(void *)tmp, TQ, in + d * NR, NR, NULL, n, wide);
         for (size_t j = 0; j < n; j++) rows_add(out + j * ldo + d, tmp + j * TQ, wide);
     }
@@ -166,13 +169,13 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
     const form *f = form_of(prec);
     const head o = head_of(o_, s->ldo, s, f), q = head_of(q_, s->ldq, s, f),
                k = head_of(k_, s->ldk, s, f), v = head_of(v_, s->ldv, s, f);
-    size_t T = s->T, D = s->D, g = f->group, dg = (D + g - 1) / g, ld_t = up(T, KB) / g + PAD,
+    size_t T = s->T, D = s->D, g = f->group, dg = (D + g - 1) / g, ld_t = round_up(T, KB) / g + PAD,
            ld_s = KB / g + PAD;
     pool mem = {scratch};
     uint32_t *qa = piece(&mem, T * dg), *ga = piece(&mem, T * dg), *qt = piece(&mem, D * ld_t),
              *gt = piece(&mem, D * ld_t);
     uint32_t *kt = piece(&mem, KB * dg), *vt = piece(&mem, KB * dg),
-             *kb = piece(&mem, up(D, NR) * KB / g), *sa = piece(&mem, TQ * ld_s);
+             *kb = piece(&mem, round_up(D, NR) * KB / g), *sa = piece(&mem, TQ * ld_s);
     uint32_t *sb = piece(&mem, TQ / g * NR), *pb = piece(&mem, TQ / g * NR);
     float *p = piece(&mem, TQ * NR), *dp = piece(&mem, TQ * NR), *tmp = piece(&mem, TQ * NR),
           *dkt = piece(&mem, D * KB), *dvt = piece(&mem, D * KB), *delta = piece(&mem, T + PAD),
@@ -192,9 +195,10 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
         lse2[t] = lse[t] * (float)LOG2_E;
     }
     for (size_t j = 0; j < T; j += KB) {
-        size_t keys = least(KB, T - j), last = s->window ? least(T, j + keys - 1 + s->window) : T;
+        size_t keys = smaller_size(KB, T - j),
+               last = s->window ? smaller_size(T, j + keys - 1 + s->window) : T;
         for (size_t c = 0; c < keys; c += NR) {
-            const size_t n = least(NR, keys - c);
+            const size_t n = smaller_size(NR, keys - c);
             if (s->int8) {
                 right8_put(&l8, c, &k, &v, j + c, n, D);
                 continue;
@@ -203,12 +207,12 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
             head_b_cols(f, vt + c * dg, &v, j + c, n, D);
         }
         for (size_t d = 0; d < D; d += NR)
-            head_b_rows(f, kb + d * (KB / g), &k, j, d, least(NR, D - d), keys);
+            head_b_rows(f, kb + d * (KB / g), &k, j, d, smaller_size(NR, D - d), keys);
         memset(dkt, 0, D * KB * sizeof *dkt);
         memset(dvt, 0, D * KB * sizeof *dvt);
         /* KB is a multiple of TQ: t >= j */
         for (size_t t = j / TQ * TQ; t < last; t += TQ) {
-            size_t rows = least(TQ, T - t), n = least(keys, t + rows - j);
+            size_t rows = smaller_size(TQ, T - t), n = smaller_size(keys, t + rows - j);
             for (size_t c = 0; c < n; c += NR) {
                 /* a panel of keys is seen from its own first query on */
                 size_t skip = j + c > t ? (j + c - t) / g * g : 0, u = t + skip, see = rows - skip;
@@ -230,7 +234,7 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
                                .t = u,
                                .j = j + c,
                                .rows = see,
-                               .n = least(NR, n - c),
+                               .n = smaller_size(NR, n - c),
                                .s = p,
                                .dp = dp,
                                .lse = lse2 + u,
@@ -256,7 +260,7 @@ static void attn_bwd(float *dq, float *dk, float *dv, const float *dout, const v
         }
         if (IN_TILES) rows_scale(dkt, s->scale, D * KB);
         for (size_t c = 0; c < keys; c += NR) {
-            size_t n = least(NR, keys - c);
+            size_t n = smaller_size(NR, keys - c);
             add_transposed(dk + (j + c) * s->ldk, s->ldk, dkt + c * D, D, n, tmp);
             add_transposed(dv + (j + c) * s->ldv, s->ldv, dvt + c * D, D, n, tmp);
         }

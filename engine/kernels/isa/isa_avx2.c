@@ -46,7 +46,7 @@ static void peak_maddubs(size_t rounds) {
     BT_UNROLL for (int i = 0; i < CHAINS; i++) __asm__ volatile("" ::"x"(x[i]));
 }
 
-static double peak_ops(bt_peak kind, size_t rounds) {
+static double avx2_peak_ops(bt_peak kind, size_t rounds) {
     if (kind == BT_PEAK_BF16) return 0;
     (kind == BT_PEAK_FP32 ? peak_f32 : bt_cpu_get()->avx_vnni ? peak_vnni : peak_maddubs)(rounds);
     return (kind == BT_PEAK_FP32 ? 16.0 : 64.0) * CHAINS * TURNS * (double)rounds;
@@ -67,7 +67,7 @@ const bt_kernels bt_kernels_avx2 = {
     BT_INT8_SLOTS,
     BT_ATTENTION_SLOTS,
     BT_GEMV_SLOTS,
-    .peak_ops = peak_ops,
+    .peak_ops = avx2_peak_ops,
     .scratch_bytes = avx2_scratch,
 };
 #endif

@@ -38,7 +38,7 @@ PEAK_LOOP(peak_i8, __m512i, _mm512_setzero_si512(), x[i] = x_dpbusd(x[i], one, o
 /* the pair a group costs without VNNI */
 PEAK_LOOP(peak_maddubs, __m512i, _mm512_setzero_si512(), x[i] = x_maddubs(x[i], one, one))
 
-static double peak_ops(bt_peak kind, size_t rounds) {
+static double avx512_peak_ops(bt_peak kind, size_t rounds) {
     const bt_cpu *c = bt_cpu_get();
     double per = kind == BT_PEAK_FP32 ? 32 : kind == BT_PEAK_BF16 ? 64 : 128;
     if (kind == BT_PEAK_BF16 && !c->avx512_bf16) return 0;
@@ -64,7 +64,7 @@ const bt_kernels bt_kernels_avx512 = {
     BT_INT8_SLOTS,
     BT_ATTENTION_SLOTS,
     BT_GEMV_SLOTS,
-    .peak_ops = peak_ops,
+    .peak_ops = avx512_peak_ops,
     .scratch_bytes = avx512_scratch,
 };
 #endif

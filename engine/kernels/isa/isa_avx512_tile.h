@@ -48,7 +48,7 @@ BT_INLINE __m512i x_pack_bf16(__m512 lo, __m512 hi) {
 }
 
 BT_INLINE __m512i dwords(const void *p) { return _mm512_loadu_si512(p); }
-BT_INLINE __m512i broadcast(const uint32_t *p) { return _mm512_set1_epi32((int)*p); }
+BT_INLINE __m512i broadcast_group(const uint32_t *p) { return _mm512_set1_epi32((int)*p); }
 /* bytes p[0..3] in every dword */
 BT_INLINE __m512i four(const int8_t *p) {
     int32_t w;
@@ -80,7 +80,7 @@ BT_INLINE const void *walk_row(const a_walk *w, const int i) {
     const char *p = w->at[i / 5];
     return i % 5 == 3 ? p + w->ld3 : p + (size_t)(i % 5) * w->ld;
 }
-BT_INLINE void walk_on(a_walk *w) { BT_UNROLL for (int i = 0; i < 3; i++) w->at[i] += 4; }
+BT_INLINE void advance_walk(a_walk *w) { BT_UNROLL for (int i = 0; i < 3; i++) w->at[i] += 4; }
 
 /* Mask of the columns 16 * half .. 16 * half + 15 that are below cols. */
 BT_INLINE __mmask16 columns(size_t cols, int half) {
@@ -90,7 +90,7 @@ BT_INLINE __mmask16 columns(size_t cols, int half) {
 
 /* A row's two vectors; whole: all columns are there, and nothing needs a mask. `o` is the tile's
  * own copy, which stores cannot change. */
-BT_INLINE void put_row(float *p, size_t cols, __m512 f[2], const int acc, const int whole) {
+BT_INLINE void store_tile_row(float *p, size_t cols, __m512 f[2], const int acc, const int whole) {
     BT_UNROLL for (int j = 0; j < 2; j++) {
         __mmask16 m = whole ? 0xffff : columns(cols, j);
         if (acc)
@@ -106,7 +106,7 @@ BT_INLINE void put_row(float *p, size_t cols, __m512 f[2], const int acc, const 
 BT_INLINE void tile_store(const tile_out *o, int i, __m512 v[2], const int whole) {
     __m512 f[2], alpha = _mm512_set1_ps(o->alpha);
     BT_UNROLL for (int j = 0; j < 2; j++) f[j] = _mm512_mul_ps(v[j], alpha);
-    put_row(o->c + (size_t)i * o->ldc, o->cols, f, o->acc, whole);
+    store_tile_row(o->c + (size_t)i * o->ldc, o->cols, f, o->acc, whole);
 }
 
 #define TILE_STORE(store, type, rows, acc) \
@@ -124,10 +124,10 @@ BT_INLINE void tile_f32(const int rows, const tile_out *o, const uint32_t *a, si
     prefetch_c(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     a_walk w = walk_from(a, 4 * lda, rows);
-    for (size_t g = 0; g < groups; g++, walk_on(&w), b += NR) {
+    for (size_t g = 0; g < groups; g++, advance_walk(&w), b += NR) {
         __m512 b0 = _mm512_castsi512_ps(dwords(b)), b1 = _mm512_castsi512_ps(dwords(b + 16));
         BT_UNROLL for (int i = 0; i < rows; i++) {
-            __m512 ai = _mm512_castsi512_ps(broadcast(walk_row(&w, i)));
+            __m512 ai = _mm512_castsi512_ps(broadcast_group(walk_row(&w, i)));
             acc[i][0] = _mm512_fmadd_ps(ai, b0, acc[i][0]);
             acc[i][1] = _mm512_fmadd_ps(ai, b1, acc[i][1]);
         }
@@ -141,10 +141,10 @@ BT_INLINE void tile_bf16(const int rows, const tile_out *o, const uint32_t *a, s
     prefetch_c(o->c, o->ldc, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_ps();
     a_walk w = walk_from(a, 4 * lda, rows);
-    for (size_t g = 0; g < groups; g++, walk_on(&w), b += NR) {
+    for (size_t g = 0; g < groups; g++, advance_walk(&w), b += NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 16);
         BT_UNROLL for (int i = 0; i < rows; i++) {
-            __m512i ai = broadcast(walk_row(&w, i));
+            __m512i ai = broadcast_group(walk_row(&w, i));
             acc[i][0] = x_dpbf16(acc[i][0], ai, b0);
             acc[i][1] = x_dpbf16(acc[i][1], ai, b1);
         }
@@ -160,7 +160,7 @@ BT_INLINE void tile_store_i8(const tile_i8_out *o, int i, __m512i v[2], const in
     if (o->by)
         BT_UNROLL for (int j = 0; j < 2; j++)
             f[j] = _mm512_mul_ps(f[j], _mm512_maskz_loadu_ps(columns(o->cols, j), o->by + 16 * j));
-    put_row(o->y + (size_t)i * o->ldy, o->cols, f, o->acc, whole);
+    store_tile_row(o->y + (size_t)i * o->ldy, o->cols, f, o->acc, whole);
 }
 
 BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, size_t lda,
@@ -169,7 +169,7 @@ BT_INLINE void tile_vnni(const int rows, const tile_i8_out *o, const int8_t *a, 
     prefetch_c(o->y, o->ldy, (size_t)rows);
     BT_UNROLL for (int i = 0; i < rows; i++) acc[i][0] = acc[i][1] = _mm512_setzero_si512();
     a_walk w = walk_from(a, lda, rows);
-    for (size_t g = 0; g < groups; g++, walk_on(&w), b += 4 * NR) {
+    for (size_t g = 0; g < groups; g++, advance_walk(&w), b += 4 * NR) {
         __m512i b0 = dwords(b), b1 = dwords(b + 64);
         BT_UNROLL for (int i = 0; i < rows; i++) {
             __m512i ai = four(walk_row(&w, i));

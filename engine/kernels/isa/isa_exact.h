@@ -18,8 +18,8 @@ static inline double exact_value(float x, const bt_exact_of of) {
 }
 
 /* d + (1.5 * 2^52 * unit) - (the same) rounds d to a multiple of the unit */
-static inline void exact_sum(double sum[2], const float *x, size_t n, const bt_exact_of of,
-                             double coarse, double fine) {
+static inline void exact_partial_sums(double sum[2], const float *x, size_t n, const bt_exact_of of,
+                                      double coarse, double fine) {
     double a[EXACT_LANES] = {0}, b[EXACT_LANES] = {0};
     size_t i = 0;
     for (; i + EXACT_LANES <= n; i += EXACT_LANES) {
@@ -43,9 +43,9 @@ static inline void exact_sum(double sum[2], const float *x, size_t n, const bt_e
 static void exact_add(double sum[2], const float *x, size_t n, bt_exact_of of, double coarse,
                       double fine) {
     switch (of) {
-    case BT_EXACT_VALUE: exact_sum(sum, x, n, BT_EXACT_VALUE, coarse, fine); break;
-    case BT_EXACT_ABS: exact_sum(sum, x, n, BT_EXACT_ABS, coarse, fine); break;
-    case BT_EXACT_SQUARE: exact_sum(sum, x, n, BT_EXACT_SQUARE, coarse, fine); break;
+    case BT_EXACT_VALUE: exact_partial_sums(sum, x, n, BT_EXACT_VALUE, coarse, fine); break;
+    case BT_EXACT_ABS: exact_partial_sums(sum, x, n, BT_EXACT_ABS, coarse, fine); break;
+    case BT_EXACT_SQUARE: exact_partial_sums(sum, x, n, BT_EXACT_SQUARE, coarse, fine); break;
     }
 }
 

@@ -78,10 +78,10 @@ typedef struct few_rows {
 } few_rows;
 
 static void gemv_256(const few_rows *p) {
-    const size_t stride = up(p->K, 128) / 4;
+    const size_t stride = round_up(p->K, 128) / 4;
     int32_t sum[4];
     for (size_t n = 0; n < p->N; n += 4) {
-        const size_t rows = least(4, p->N - n);
+        const size_t rows = smaller_size(4, p->N - n);
         const uint8_t *w = p->w + n * stride;
         for (size_t m = 0; m < p->M; m++) {
             const int8_t *xq = p->xq + m * p->K;
@@ -98,7 +98,7 @@ static void gemv_256(const few_rows *p) {
 }
 
 /* bytes of the inputs, in the order used with 64 bytes of weights */
-static size_t few_stride(size_t K) { return up(K, 256); }
+static size_t few_stride(size_t K) { return round_up(K, 256); }
 
 #if defined(__AVX512F__)
 /* rows are too short for the hardware to see a stream */
@@ -193,17 +193,17 @@ BT_INLINE void gemv_some_512(const int rows, size_t few, int32_t *sum, const int
 }
 
 static void gemv_512(const few_rows *p, int8_t *xs) {
-    const size_t stride = up(p->K, 128) / 4, ldx = few_stride(p->K);
+    const size_t stride = round_up(p->K, 128) / 4, ldx = few_stride(p->K);
     for (size_t m = 0; m < p->M; m++) few_inputs(xs + m * ldx, p->xq + m * p->K, p->K);
     for (size_t n = 0; n < p->N; n += 4) {
-        const size_t rows = least(4, p->N - n);
+        const size_t rows = smaller_size(4, p->N - n);
         const uint8_t *w = p->w + n * stride;
         int32_t sum[16];
         /* may be beyond the end */
         for (size_t o = 0; o < 4 * stride; o += 64)
             _mm_prefetch((const char *)w + o + GEMV_AHEAD, _MM_HINT_T0);
         for (size_t m = 0; m < p->M; m += 4) {
-            const size_t few = least(4, p->M - m);
+            const size_t few = smaller_size(4, p->M - m);
             if (rows == 4)
                 gemv_some_512(4, few, sum, xs + m * ldx, ldx, w, stride);
             else
@@ -230,7 +230,7 @@ static few_rows few_rows_of(float *y, size_t ldy, const int8_t *xq, const float 
                   .N = n1 - n0,
                   .xq = xq,
                   .dq = dq,
-                  .w = packed2 + n0 * (up(K, 128) / 4),
+                  .w = packed2 + n0 * (round_up(K, 128) / 4),
                   .scale = scale,
                   .acc = flags & BT_ACC};
     for (size_t m = 0; m < M; m++) p.all[m] = sum_i8(xq + m * K, K);
@@ -311,9 +311,9 @@ BT_INLINE void head_rows(const int rows, size_t few, const bt_stored_as as, floa
 BT_INLINE void head_as(const bt_stored_as as, float *y, size_t ldy, const void *w, const float *x,
                        size_t M, size_t K, size_t n0, size_t n1) {
     for (size_t n = n0; n < n1; n += 4) {
-        const size_t rows = least(4, n1 - n);
+        const size_t rows = smaller_size(4, n1 - n);
         for (size_t m = 0; m < M; m += FEW) {
-            const size_t few = least(FEW, M - m);
+            const size_t few = smaller_size(FEW, M - m);
             if (rows == 4)
                 head_rows(4, few, as, y + m * ldy + n, ldy, w, n * K, x + m * K, K);
             else

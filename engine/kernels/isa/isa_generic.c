@@ -11,7 +11,7 @@
 #include "engine/kernels/isa/isa_stats.h"
 #include "engine/kernels/table/half.h"
 
-static float row_rstd(const float *x, float eps, size_t C) {
+static float generic_row_rstd(const float *x, float eps, size_t C) {
     double sum = 0;
     for (size_t c = 0; c < C; c++) sum += (double)x[c] * x[c];
     return (float)(1.0 / sqrt(sum / (double)C + (double)eps));
@@ -20,7 +20,7 @@ static float row_rstd(const float *x, float eps, size_t C) {
 static void rmsnorm(float *y, float *rstd, const float *x, const float *gain, float eps,
                     size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
-        float s = row_rstd(x + r * C, eps, C);
+        float s = generic_row_rstd(x + r * C, eps, C);
         if (rstd) rstd[r] = s;
         for (size_t c = 0; y && c < C; c++)
             y[r * C + c] = x[r * C + c] * s * (gain ? gain[c] : 1.0f);
@@ -68,7 +68,7 @@ static void rmsnorm_quant(int8_t *xq, float *dq, float *rstd, float *y, const fl
                           const float *gain, float eps, size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         const float *xr = x + r * C;
-        float s = row_rstd(xr, eps, C), a = 1e-5f;
+        float s = generic_row_rstd(xr, eps, C), a = 1e-5f;
         rstd[r] = s;
         for (size_t c = 0; c < C; c++) {
             float v = xr[c] * s * (gain ? gain[c] : 1.0f);
@@ -145,7 +145,7 @@ static void softmax_xent(float *loss, float *logits, const int32_t *targets, flo
     }
 }
 
-static void add(float *y, const float *x, size_t n) {
+static void generic_add(float *y, const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += x[i];
 }
 
@@ -207,8 +207,8 @@ static void adamw(float *w, const float *g, float *m, float *v, float grad_scale
     }
 }
 
-static bt_tern_stats tern_codes(int8_t *codes, const float *w, float mean, float inv_scale,
-                                int sign, size_t n) {
+static bt_tern_stats generic_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale,
+                                        int sign, size_t n) {
     bt_tern_stats st = {0, 0, 0};
     for (size_t i = 0; i < n; i++) {
         float x = w[i] - mean, q = rintf(x * inv_scale);
@@ -241,19 +241,19 @@ static void gemv(float *y, size_t ldy, const void *w, bt_stored_as as, const flo
 
 /* ---- rows of which a rank has some columns only ----------------------------------------------- */
 
-static float gain_at(const float *gain, size_t c) { return gain ? gain[c] : 1.0f; }
+static float generic_gain_at(const float *gain, size_t c) { return gain ? gain[c] : 1.0f; }
 
 static void row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         bt_row_stat s = {0, 0, 1};
         float top = 0;
         for (size_t c = 0; c < C; c++) {
-            float v = fabsf(x[r * C + c] * gain_at(gain, c));
+            float v = fabsf(x[r * C + c] * generic_gain_at(gain, c));
             s.sum += (double)x[r * C + c] * x[r * C + c];
             if (!(v > top)) continue;
             top = v;
             s.a = fabsf(x[r * C + c]);
-            s.b = fabsf(gain_at(gain, c));
+            s.b = fabsf(generic_gain_at(gain, c));
         }
         out[r] = s;
     }
@@ -264,7 +264,7 @@ static void row_apply(int8_t *xq, float *dq, float *y, const float *x, const flo
     for (size_t r = 0; r < rows; r++) {
         float s = rstd ? rstd[r] : 1.0f, a = xq ? fmaxf(dq[r], 1e-5f) : 1.0f, most = 127.0f / a;
         for (size_t c = 0; c < C; c++) {
-            float v = x[r * C + c] * s * gain_at(gain, c), q = rintf(v * most);
+            float v = x[r * C + c] * s * generic_gain_at(gain, c), q = rintf(v * most);
             if (y) y[r * C + c] = v;
             if (xq) xq[r * C + c] = (int8_t)(q < -128.0f ? -128.0f : q > 127.0f ? 127.0f : q);
         }
@@ -272,12 +272,12 @@ static void row_apply(int8_t *xq, float *dq, float *y, const float *x, const flo
     }
 }
 
-static void row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows,
-                    size_t C) {
+static void generic_row_dot(double *out, const float *dy, const float *x, const float *gain,
+                            size_t rows, size_t C) {
     for (size_t r = 0; r < rows; r++) {
         double dot = 0;
         for (size_t c = 0; c < C; c++)
-            dot += (double)dy[r * C + c] * gain_at(gain, c) * x[r * C + c];
+            dot += (double)dy[r * C + c] * generic_gain_at(gain, c) * x[r * C + c];
         out[r] = dot;
     }
 }
@@ -288,7 +288,7 @@ static void row_dx(float *dx, const float *dy, const float *x, const float *gain
         double s = rstd[r], k = s * s * (double)mean[r];
         for (size_t c = 0; c < C; c++)
             dx[r * C + c] =
-                (float)(s * ((double)dy[r * C + c] * gain_at(gain, c) - x[r * C + c] * k));
+                (float)(s * ((double)dy[r * C + c] * generic_gain_at(gain, c) - x[r * C + c] * k));
     }
 }
 
@@ -319,7 +319,7 @@ static void row_softmax(float *logits, const float *top, const float *k, const i
 }
 
 /* independent chains of the vectors of the baseline; the values are always finite: x -> 0.5 x + 1 */
-static double peak_ops(bt_peak kind, size_t rounds) {
+static double generic_peak_ops(bt_peak kind, size_t rounds) {
     enum { CHAINS = 32, TURNS = 64 };
     float x[CHAINS] = {0};
     if (kind != BT_PEAK_FP32) return 0;
@@ -344,12 +344,12 @@ const bt_kernels bt_kernels_generic = {
     .softmax_xent = softmax_xent,
     .row_stats = row_stats,
     .row_apply = row_apply,
-    .row_dot = row_dot,
+    .row_dot = generic_row_dot,
     .row_dx = row_dx,
     .row_axpy = row_axpy,
     .row_lse = row_lse,
     .row_softmax = row_softmax,
-    .add = add,
+    .add = generic_add,
     .scale = scale,
     .to_bf16 = to_bf16,
     .from_bf16 = from_bf16,
@@ -362,7 +362,7 @@ const bt_kernels bt_kernels_generic = {
     BT_EXACT_SLOTS,
     BT_STATS_SLOTS,
     BT_MOMENTS_SLOTS,
-    .tern_codes = tern_codes,
+    .tern_codes = generic_tern_codes,
     .tern_bytes = bt_generic_tern_bytes,
     .tern_pack = bt_generic_tern_pack,
     .packed_2bit_bytes = bt_generic_packed_2bit_bytes,
@@ -381,6 +381,6 @@ const bt_kernels bt_kernels_generic = {
     .attn_bwd = bt_generic_attn_bwd,
     .tern_gemv = bt_generic_tern_gemv,
     .gemv = gemv,
-    .peak_ops = peak_ops,
+    .peak_ops = generic_peak_ops,
     .scratch_bytes = bt_generic_scratch_bytes,
 };

@@ -93,7 +93,7 @@ void bt_generic_tern_dw(float *dw, const float *dy, size_t lddy, const int8_t *x
 static float to_int8(uint32_t top) { return 127.0f / bt_noise_bits(top); }
 static float from_int8(uint32_t top) { return bt_noise_bits(top) / 127.0f; }
 
-static int rounded(float v, uint32_t word, size_t byte) {
+static int stochastic_round(float v, uint32_t word, size_t byte) {
     /* not finite: the scale is NaN or infinite */
     return v >= -128.0f && v <= 128.0f ? bt_noise_round(v, word >> (8 * byte) & 255u) : 0;
 }
@@ -114,7 +114,8 @@ static void row_dx8(float *out, bt_grads row, const float *by, const void *packe
     memset(sum, 0, K * sizeof *sum);
     for (size_t n = 0; n < N; n++) {
         uint32_t word = bt_noise_word(key, (uint32_t)(n / 64 * 16 + n % 16));
-        int q = rounded(grad_at(row, 0, n) * (by ? by[n] : 1) * to_int8(top), word, n / 16 % 4);
+        int q = stochastic_round(grad_at(row, 0, n) * (by ? by[n] : 1) * to_int8(top), word,
+                                 n / 16 % 4);
         for (size_t k = 0; k < K; k++) sum[k] += q * code_at(&w, n, k);
     }
     for (size_t k = 0; k < K; k++) {
@@ -171,7 +172,7 @@ void bt_generic_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float *
             for (size_t m = b; m < end; m++) {
                 uint32_t word = bt_noise_word(noise->rows[m / 4 * 4] ^ noise->salt ^ BT_NOISE_DW,
                                               noise->first + (uint32_t)n);
-                int q = rounded(grad_at(dy, m, n) * dq[m] * to_int8(top), word, m % 4);
+                int q = stochastic_round(grad_at(dy, m, n) * dq[m] * to_int8(top), word, m % 4);
                 for (size_t k = 0; k < K; k++) sum[k] += q * xq[m * K + k];
             }
             for (size_t k = 0; k < K; k++) dw[n * K + k] += (float)sum[k] * from_int8(top);
@@ -200,7 +201,7 @@ void bt_generic_gemm(float *c, size_t ldc, const float *a, size_t lda, int ta, c
     }
 }
 
-static size_t first_key(size_t t, size_t window) {
+static size_t generic_first_key(size_t t, size_t window) {
     return window && t + 1 > window ? t + 1 - window : 0;
 }
 
@@ -244,11 +245,11 @@ void bt_generic_attn_fwd(float *o, float *lse, const void *q_, const void *k_, c
         const size_t n = t1 * s->D;
         q = rounded_rows(room, q, ldq, t1, s->D);
         k = rounded_rows(room + n, k, ldk, t1, s->D);
-        v = rounded_columns(room + 2 * n, v, ldv, first_key(t0, s->window), t1, s->D);
+        v = rounded_columns(room + 2 * n, v, ldv, generic_first_key(t0, s->window), t1, s->D);
         ldq = ldk = ldv = s->D;
     }
     for (size_t t = t0; t < t1; t++) {
-        size_t from = first_key(t, s->window);
+        size_t from = generic_first_key(t, s->window);
         float top = -INFINITY;
         for (size_t j = from; j <= t; j++) {
             p[j] = s->scale * dot_f32(q + t * ldq, k + j * ldk, s->D);
@@ -297,7 +298,7 @@ void bt_generic_attn_bwd(float *dq, float *dk, float *dv, const float *dout, con
         const float *go = dout + t * s->ldo, *qt = q + t * s->ldq;
         float *gq = dq + t * s->ldq, delta = dot_f32(go, o + t * s->ldo, s->D);
         memset(gq, 0, s->D * sizeof *gq);
-        for (size_t j = first_key(t, s->window); j <= t; j++) {
+        for (size_t j = generic_first_key(t, s->window); j <= t; j++) {
             const float *kj = k + j * s->ldk;
             float p = expf(s->scale * dot_f32(q8 + t * ldq, k8 + j * ldk, s->D) - lse[t]);
             float ds = p * (dot_f32(g8 + t * ldg, v8 + j * ldv, s->D) - delta) * s->scale;

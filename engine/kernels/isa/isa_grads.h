@@ -114,7 +114,7 @@ BT_INLINE int32_t quantise_row(int8_t *q, size_t step, float *scale, bt_grads dy
             sum = noise_sum(sum, bytes);
             noise_store(to + h, bytes);
         }
-        if (to == end) memcpy(q, end, up(n - c, 4));
+        if (to == end) memcpy(q, end, round_up(n - c, 4));
     }
     return vi_hsum(sum);
 #undef GRAD
@@ -223,7 +223,7 @@ static void grad_scales(const grad_block *b, const grad_source *s, size_t j, siz
  * there */
 BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const float *g, size_t j,
                            size_t m, vi *sum, const int whole) {
-    size_t have = least(VL, s->rows - j);
+    size_t have = smaller_size(VL, s->rows - j);
     vf inv = v_load(b->inv + j);
     vi t[VL],
         lane = vi_mul(vi_add(vi_lanes(), vi_set(s->first + (uint32_t)j)), vi_set(BT_NOISE_LANE));
@@ -245,7 +245,7 @@ BT_INLINE void grad_square(const grad_block *b, const grad_source *s, const floa
 
 static void grad_columns(const grad_block *b, const grad_source *s) {
     for (size_t j = 0; j < s->rows; j += G_STRIP) {
-        size_t cols = least(G_STRIP, s->rows - j);
+        size_t cols = smaller_size(G_STRIP, s->rows - j);
         grad_scales(b, s, j, cols);
         for (size_t at = 0; at < cols; at += VL) {
             const float *g = b->strip + at / VL * G_PLANE;

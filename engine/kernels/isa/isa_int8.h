@@ -60,8 +60,8 @@ static void rows_across(const i8_product *p, size_t k, size_t some) {
             _mm_prefetch((const char *)(row + (ROWS_AHEAD + i) * K + 64), _MM_HINT_T0);
         }
         for (size_t i = 0; i < some && k + i * NR < K; i++)
-            interleave4(p->room + i * panel + n * NR, row + i * NR, K, least(4, p->depth - n),
-                        K - k - i * NR, 128);
+            interleave4(p->room + i * panel + n * NR, row + i * NR, K,
+                        smaller_size(4, p->depth - n), K - k - i * NR, 128);
     }
 }
 
@@ -75,7 +75,7 @@ static const uint8_t *panel_of(const i8_product *p, size_t n) {
     case PACKED_2BIT_ACROSS: across_2bit(p->room, p->panels, p->cols, n, 0, p->depth); break;
     case ROWS:
         pack_fwd_panel(p->room, (const int8_t *)p->panels + n * p->depth, p->depth,
-                       least(NR, p->cols - n), 128);
+                       smaller_size(NR, p->cols - n), 128);
         break;
     case ROWS_ACROSS:
         if (n / NR % some == 0) rows_across(p, n, some);
@@ -121,10 +121,10 @@ static size_t i8_rows(size_t K, int packed_2bit) {
     size_t rows = (size_t)(packed_2bit ? 2 * I8_BYTES : I8_BYTES) / (K ? K : 1) / MR * MR;
     return rows < MR ? MR : rows > I8_ROWS ? I8_ROWS : rows;
 }
-static size_t i8_stride(size_t K) { return up(K, 64) + 64; }
+static size_t i8_stride(size_t K) { return round_up(K, 64) + 64; }
 static size_t i8_block_bytes(size_t K) {
     return 2 * I8_ROWS * 4 + i8_rows(K, 1) * i8_stride(K) +
-           most(room_2bit(K), ROWS_TOGETHER * room_2bit(least(K, ROWS_DEPTH)));
+           most(room_2bit(K), ROWS_TOGETHER * room_2bit(smaller_size(K, ROWS_DEPTH)));
 }
 
 static i8_block i8_block_of(void *scratch, size_t K, int packed_2bit) {
@@ -149,7 +149,7 @@ static void i8_put(const i8_block *b, size_t i, const int8_t *x) {
         memcpy(to, x + k, I8_CHUNK);
     const size_t n = b->length - k;
     memcpy(to, x + k, n);
-    memset(to + n, 0, up(n, 4) - n);
+    memset(to + n, 0, round_up(n, 4) - n);
 }
 
 /* rows m0 .. m1 of xq (., depth) -> of y; bias: what the panels' bytes have added. p: what the blocks share */
@@ -158,10 +158,10 @@ static void run_fwd(i8_product p, float *y, const int8_t *xq, const float *dq, s
     const size_t K = p.depth;
     i8_block b = i8_block_of(scratch, K, p.form != READY);
     int copies = IN_TILES || K % 4 || K % 1024 == 0;
-    p.lda = copies ? b.ld : K, p.a_step = b.step, p.sums = b.sums, p.groups = up(K, 4) / 4,
+    p.lda = copies ? b.ld : K, p.a_step = b.step, p.sums = b.sums, p.groups = round_up(K, 4) / 4,
     p.room = b.room;
     for (size_t m = m0; m < m1; m += b.most_rows) {
-        p.rows = least(b.most_rows, m1 - m);
+        p.rows = smaller_size(b.most_rows, m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
             b.sums[i] = bias * sum_i8(xq + (m + i) * K, K);
             if (copies) i8_put(&b, i, xq + (m + i) * K);
@@ -222,9 +222,9 @@ static void run_dx8(i8_product p, float *dx, const dx8_source *s, void *scratch)
                                                   : f32_row;
     p.room = b.room, p.depth = s->N;
     p.a = b.rows, p.lda = b.ld, p.a_step = b.step, p.dq = b.dq, p.sums = b.sums,
-    p.groups = up(s->N, 4) / 4;
+    p.groups = round_up(s->N, 4) / 4;
     for (size_t m = s->m0; m < s->m1; m += b.most_rows) {
-        p.rows = least(b.most_rows, s->m1 - m);
+        p.rows = smaller_size(b.most_rows, s->m1 - m);
         for (size_t i = 0; i < p.rows; i++) {
             b.sums[i] = s->bias * row(b.rows + i * b.ld, chunk, &b.dq[i],
                                       bt_grads_from(s->dy, m + i, 0), s->by, s->N,
@@ -251,14 +251,14 @@ static void prod_tern_dx8(float *dx, size_t lddx, bt_grads dy, const void *packe
 }
 
 /* ---- int8 weights: [K/NR panels][N/4][NR][4] bytes of code + 128 ----------------------------- */
-static size_t prod_w8_bytes(size_t N, size_t K) { return up(K, NR) * up(N, 4); }
+static size_t prod_w8_bytes(size_t N, size_t K) { return round_up(K, NR) * round_up(N, 4); }
 
 static void prod_w8_pack(void *packed, const int8_t *codes, size_t N, size_t K, size_t n0,
                          size_t n1) {
     for (size_t n = n0; n < n1; n += 4) {
         for (size_t k = 0; k < K; k += NR)
-            interleave4((uint8_t *)packed + k * up(N, 4) + n * NR, codes + (n - n0) * K + k, K,
-                        least(4, n1 - n), K - k, 128);
+            interleave4((uint8_t *)packed + k * round_up(N, 4) + n * NR, codes + (n - n0) * K + k,
+                        K, smaller_size(4, n1 - n), K - k, 128);
     }
 }
 
@@ -287,7 +287,8 @@ static void dw8_panel(uint8_t *panel, const int8_t *x, size_t K, size_t tokens, 
     for (size_t g = 0; 4 * g < tokens; g++) {
         for (size_t i = 0; i < 4 && 4 * (g + 8) + i < tokens; i++)
             _mm_prefetch((const char *)(x + (4 * (g + 8) + i) * K), _MM_HINT_T0);
-        interleave4(panel + g * NR * 4, x + 4 * g * K, K, least(4, tokens - 4 * g), cols, 128);
+        interleave4(panel + g * NR * 4, x + 4 * g * K, K, smaller_size(4, tokens - 4 * g), cols,
+                    128);
     }
 }
 
@@ -329,7 +330,7 @@ static void dw8_tiles(float *c, size_t K, const grad_span *s, const uint8_t *pan
                              .acc = 1,
                              .a_step = G_STEP};
             tile(r1 - r0, &o, b.q + r0 * G_LD, G_LD, panels + i * G_PANEL,
-                 up(least(BT_GRAD_BLOCK, s->tokens - i * BT_GRAD_BLOCK), 4) / 4);
+                 round_up(smaller_size(BT_GRAD_BLOCK, s->tokens - i * BT_GRAD_BLOCK), 4) / 4);
         }
         if (apart) dw8_move(y, K, own, NR, r1 - r0);
     }
@@ -341,7 +342,7 @@ static void dw8_span(float *dw, size_t K, const grad_span *s, const int8_t *xq, 
         size_t cols = K - k;
         for (size_t at = 0; at < s->tokens; at += BT_GRAD_BLOCK) {
             dw8_panel(panels + at * NR, xq + (s->m + at) * K + k, K,
-                      least(BT_GRAD_BLOCK, s->tokens - at), cols);
+                      smaller_size(BT_GRAD_BLOCK, s->tokens - at), cols);
         }
         dw8_tiles(dw + s->n * K + k, K, s, panels, cols, scratch);
     }
@@ -353,14 +354,15 @@ static void prod_tern_dw8(float *dw, bt_grads dy, const int8_t *xq, const float 
     (void)N;
     /* even runs of outputs */
     size_t spans = (n1 - n0 + G_ROWS - 1) / G_ROWS,
-           each = spans ? up((n1 - n0 + spans - 1) / spans, 32) : 0;
+           each = spans ? round_up((n1 - n0 + spans - 1) / spans, 32) : 0;
     for (size_t m = 0; m < M; m += G_DEPTH * BT_GRAD_BLOCK) {
         for (size_t n = n0; n < n1; n += each) {
-            grad_span span = {m, least(G_DEPTH * BT_GRAD_BLOCK, M - m), n, least(each, n1 - n)};
+            grad_span span = {m, smaller_size(G_DEPTH * BT_GRAD_BLOCK, M - m), n,
+                              smaller_size(each, n1 - n)};
             for (size_t at = 0; at < span.tokens; at += BT_GRAD_BLOCK) {
                 grad_block b = grad_block_of(scratch, at / BT_GRAD_BLOCK);
                 grad_source s = {bt_grads_from(dy, m + at, n),
-                                 least(BT_GRAD_BLOCK, span.tokens - at),
+                                 smaller_size(BT_GRAD_BLOCK, span.tokens - at),
                                  span.rows,
                                  dq + m + at,
                                  noise->rows + m + at,

@@ -124,12 +124,12 @@ static void pack_b(const product *p, uint32_t *dst, size_t n, size_t cols, size_
 /* bits of |x|, which as whole numbers are in the order of the magnitudes */
 BT_INLINE vi magnitude(vf x) { return vi_and(vi_bits(x), vi_set(0x7fffffffu)); }
 
-static size_t least(size_t a, size_t b) { return a < b ? a : b; }
+static size_t smaller_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
 
 /* panels x tiles of one packed (rows, depth) x (depth, cols) block */
-static void block(const product *p, const uint32_t *a, const uint32_t *b, size_t m, size_t rows,
-                  size_t n, size_t cols, size_t groups, int acc) {
+static void tile_panel_block(const product *p, const uint32_t *a, const uint32_t *b, size_t m,
+                             size_t rows, size_t n, size_t cols, size_t groups, int acc) {
     size_t tiles = (rows + MR - 1) / MR;
     for (size_t j = 0; j < cols; j += NR) {
         tile_out o = {
@@ -146,15 +146,15 @@ static void run_product(const product *p, void *scratch) {
     uint32_t *a = scratch, *b = a + A_DWORDS;
     size_t g = p->f->group, depth_max = KC * g;
     for (size_t n = 0; n < p->N; n += NC) {
-        size_t cols = least(NC, p->N - n);
+        size_t cols = smaller_size(NC, p->N - n);
         for (size_t k = 0; k < p->K || k == 0; k += depth_max) {
-            size_t depth = least(depth_max, p->K - k), groups = (depth + g - 1) / g;
+            size_t depth = smaller_size(depth_max, p->K - k), groups = (depth + g - 1) / g;
             for (size_t j = 0; j < cols; j += NR)
-                pack_b(p, b + j * KC, n + j, least(NR, cols - j), k, depth);
+                pack_b(p, b + j * KC, n + j, smaller_size(NR, cols - j), k, depth);
             for (size_t m = 0; m < p->M; m += MC) {
-                size_t rows = least(MC, p->M - m);
+                size_t rows = smaller_size(MC, p->M - m);
                 pack_a(p, a, m, rows, k, depth);
-                block(p, a, b, m, rows, n, cols, groups, k > 0 || p->acc);
+                tile_panel_block(p, a, b, m, rows, n, cols, groups, k > 0 || p->acc);
             }
         }
     }
@@ -190,9 +190,11 @@ static bool prod_bf16(void) { return form_of(BT_PREC_BF16)->prec == BT_PREC_BF16
 /* Packed ternary matrix: [N/NR panels][K/4][NR][4] bytes of code + 1 for fwd, then [K/NR
  *                        panels][N/4][NR][4] of the transposed
  * codes + 1 for dx and dx8. Padding is code 0. */
-static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-static size_t fwd_bytes(size_t N, size_t K) { return up(N, NR) * up(K, 4); }
-static size_t prod_tern_bytes(size_t N, size_t K) { return fwd_bytes(N, K) + up(K, NR) * up(N, 4); }
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+static size_t fwd_bytes(size_t N, size_t K) { return round_up(N, NR) * round_up(K, 4); }
+static size_t prod_tern_bytes(size_t N, size_t K) {
+    return fwd_bytes(N, K) + round_up(K, NR) * round_up(N, 4);
+}
 
 /* dst [NR][4]: bytes of up to four rows, interleaved, `bias` added; zeros (plus bias) where there
  * is no row or column */
@@ -256,7 +258,7 @@ static void pack_fwd_panel(uint8_t *dst, const int8_t *codes, size_t K, size_t r
             memcpy(dst + (g * NR + j) * 4, &w, 4);
         }
     }
-    for (size_t k = K / 4 * 4; k < up(K, 4); k++) {
+    for (size_t k = K / 4 * 4; k < round_up(K, 4); k++) {
         for (size_t j = 0; j < NR; j++)
             dst[(k / 4 * NR + j) * 4 + k % 4] =
                 (uint8_t)((j < rows && k < K ? codes[j * K + k] : 0) + bias);
@@ -267,14 +269,14 @@ static void prod_tern_pack(void *packed, const int8_t *codes, size_t N, size_t K
                            size_t n1) {
     uint8_t *fwd = packed, *dx = fwd + fwd_bytes(N, K);
     for (size_t n = n0; n < n1; n += NR)
-        pack_fwd_panel(fwd + n * up(K, 4), codes + n * K, K, least(NR, n1 - n), 1);
+        pack_fwd_panel(fwd + n * round_up(K, 4), codes + n * K, K, smaller_size(NR, n1 - n), 1);
     /* panels are far apart in memory: writes a run of rows to one before the next */
     for (size_t r = n0, end; r < n1; r = end) {
-        end = least(r + BT_TERN_ROWS, n1);
+        end = smaller_size(r + BT_TERN_ROWS, n1);
         for (size_t k = 0; k < K; k += NR) {
             for (size_t n = r; n < end; n += 4)
-                interleave4(dx + k * up(N, 4) + n * NR, codes + n * K + k, K, least(4, N - n),
-                            K - k, 1);
+                interleave4(dx + k * round_up(N, 4) + n * NR, codes + n * K + k, K,
+                            smaller_size(4, N - n), K - k, 1);
         }
     }
 }
@@ -295,7 +297,7 @@ static void prod_tern_dx(float *dx, size_t lddx, const float *dy, size_t lddy, c
                  .lda = lddy,
                  .b_kind = packed_2bit ? B_2BIT : B_CODES,
                  .b = (const char *)packed + (packed_2bit ? 0 : fwd_bytes(N, K)),
-                 .ldb = up(N, 4) * NR};
+                 .ldb = round_up(N, 4) * NR};
     run_product(&p, scratch);
 }
 

@@ -12,7 +12,7 @@ typedef struct attn_job {
     bt_prec prec;
 } attn_job;
 
-static size_t group_of(const attn_job *j) { return j->s->group ? j->s->group : j->H / j->KV; }
+static size_t query_group(const attn_job *j) { return j->s->group ? j->s->group : j->H / j->KV; }
 
 /* a unit of attention: number i of the shape's sequences or documents */
 typedef struct range {
@@ -52,7 +52,7 @@ static void do_attn_fwd(void *ctx, int thread, size_t a, size_t b) {
     for (size_t u = a; u < b; u++) {
         const range r = range_at(j, u / j->H);
         const bt_attn_shape *s = &r.shape;
-        size_t row = r.row, h = u % j->H, kv = (s->skip + h) / group_of(j);
+        size_t row = r.row, h = u % j->H, kv = (s->skip + h) / query_group(j);
         float *o = j->o + row * s->ldo + h * s->D;
         if (r.padding) {
             zero_rows(o, s->ldo, s->T, s->D);
@@ -83,7 +83,7 @@ static void turn_back(const bt_attn_shape *s, float *d, size_t ld, size_t row) {
 /* units: (range, kv head, run of its query heads in order) */
 static void do_attn_bwd(void *ctx, int thread, size_t a, size_t b) {
     const attn_job *j = ctx;
-    size_t group = group_of(j), each = j->s->run ? j->s->run : group / j->runs;
+    size_t group = query_group(j), each = j->s->run ? j->s->run : group / j->runs;
     for (size_t u = a; u < b; u++) {
         const range r = range_at(j, u / (j->KV * j->runs));
         const bt_attn_shape *s = &r.shape;

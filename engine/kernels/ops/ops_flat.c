@@ -150,7 +150,7 @@ void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j) {
     if (j->dgain) bt_ops_run("glu_norm_bwd", 0, j->F, 64, do_block_sums, ctx);
 }
 
-static void do_add(void *ctx, int thread, size_t a, size_t b) {
+static void add_unit(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
     bt_active_kernels()->add(j->y + a, j->x + a, b - a);
@@ -158,7 +158,7 @@ static void do_add(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_add(float *y, const float *x, size_t n) {
     flat_job j = {.y = y, .x = x};
-    bt_ops_run("add", 12.0 * (double)n, n, FLAT_GRAIN, do_add, &j);
+    bt_ops_run("add", 12.0 * (double)n, n, FLAT_GRAIN, add_unit, &j);
 }
 
 static void do_scale(void *ctx, int thread, size_t a, size_t b) {
@@ -172,7 +172,7 @@ void bt_op_scale(float *y, float a, size_t n) {
     bt_ops_run("scale", 8.0 * (double)n, n, FLAT_GRAIN, do_scale, &j);
 }
 
-static void do_zero(void *ctx, int thread, size_t a, size_t b) {
+static void zero_unit(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;
     memset(j->y + a, 0, (b - a) * sizeof(float));
@@ -180,7 +180,7 @@ static void do_zero(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_zero(float *y, size_t n) {
     flat_job j = {.y = y};
-    bt_ops_run("zero", 4.0 * (double)n, n, FLAT_GRAIN, do_zero, &j);
+    bt_ops_run("zero", 4.0 * (double)n, n, FLAT_GRAIN, zero_unit, &j);
 }
 
 static void do_save_bf16(void *ctx, int thread, size_t a, size_t b) {
@@ -286,7 +286,7 @@ static void do_sum(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-static double sum_blocks(double (*slot)(const float *x, size_t n), const float *x, size_t n) {
+static double sum_flat_blocks(double (*slot)(const float *x, size_t n), const float *x, size_t n) {
     sum_job j = {.slot = slot, .x = x, .n = n};
     size_t blocks = (n + BT_SUM_BLOCK - 1) / BT_SUM_BLOCK;
     if (n == 0) return 0;
@@ -299,9 +299,11 @@ static double sum_blocks(double (*slot)(const float *x, size_t n), const float *
 }
 
 double bt_op_sum_squares(const float *x, size_t n) {
-    return sum_blocks(bt_active_kernels()->sum_squares, x, n);
+    return sum_flat_blocks(bt_active_kernels()->sum_squares, x, n);
 }
 double bt_op_sum_abs(const float *x, size_t n) {
-    return sum_blocks(bt_active_kernels()->sum_abs, x, n);
+    return sum_flat_blocks(bt_active_kernels()->sum_abs, x, n);
 }
-double bt_op_sum(const float *x, size_t n) { return sum_blocks(bt_active_kernels()->sum, x, n); }
+double bt_op_sum(const float *x, size_t n) {
+    return sum_flat_blocks(bt_active_kernels()->sum, x, n);
+}

@@ -239,7 +239,7 @@ typedef struct embed_job {
     size_t M, C;
 } embed_job;
 
-static void do_embed(void *ctx, int thread, size_t a, size_t b) {
+static void embed_unit(void *ctx, int thread, size_t a, size_t b) {
     const embed_job *j = ctx;
     (void)thread;
     for (size_t m = a; m < b; m++)
@@ -248,11 +248,11 @@ static void do_embed(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t M, size_t C) {
     embed_job j = {.out = x, .E = E, .tokens = tokens, .C = C};
-    bt_ops_timed("embed", 0, 8.0 * product(M, C, 1), M, 16, do_embed, &j);
+    bt_ops_timed("embed", 0, 8.0 * product(M, C, 1), M, 16, embed_unit, &j);
 }
 
 /* columns a..b, rows in ascending order */
-static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
+static void embed_bwd_unit(void *ctx, int thread, size_t a, size_t b) {
     const embed_job *j = ctx;
     (void)thread;
     for (size_t m = 0; m < j->M; m++)
@@ -262,5 +262,5 @@ static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C) {
     embed_job j = {.out = dE, .in = dx, .tokens = tokens, .M = M, .C = C};
-    bt_ops_timed("embed_bwd", 0, 12.0 * product(M, C, 1), C, 64, do_embed_bwd, &j);
+    bt_ops_timed("embed_bwd", 0, 12.0 * product(M, C, 1), C, 64, embed_bwd_unit, &j);
 }

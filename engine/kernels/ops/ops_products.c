@@ -26,7 +26,7 @@ static void do_tern_codes(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-static bt_tern_stats tern_codes(codes_job *j, double bytes, size_t n) {
+static bt_tern_stats convert_codes(codes_job *j, double bytes, size_t n) {
     bt_tern_stats part[BT_OPS_MAX_THREADS], all = {0, 0, 0};
     int threads = bt_threads_count();
     j->stats = part;
@@ -43,13 +43,13 @@ static bt_tern_stats tern_codes(codes_job *j, double bytes, size_t n) {
 bt_tern_stats bt_op_tern_codes(int8_t *codes, const float *w, float mean, float inv_scale, int sign,
                                size_t n) {
     codes_job j = {.w = w, .codes = codes, .mean = mean, .inv_scale = inv_scale, .sign = sign};
-    return tern_codes(&j, 6, n);
+    return convert_codes(&j, 6, n);
 }
 
 bt_tern_stats bt_op_tern_codes_bf16(int8_t *codes, const uint16_t *w, float mean, float inv_scale,
                                     int sign, size_t n) {
     codes_job j = {.half = w, .codes = codes, .mean = mean, .inv_scale = inv_scale, .sign = sign};
-    return tern_codes(&j, 4, n);
+    return convert_codes(&j, 4, n);
 }
 
 typedef struct product_job {
@@ -200,14 +200,14 @@ typedef struct w8_job {
 static size_t block_rows(size_t N, size_t block) {
     return bt_min_size(BT_W8_BLOCK, N - block * BT_W8_BLOCK);
 }
-static size_t block_bytes(size_t K) {
+static size_t panel_block_bytes(size_t K) {
     return (bt_active_kernels()->w8_bytes(BT_W8_BLOCK, K) + 63) / 64 * 64;
 }
 static char *block_packed(const w8_job *j, size_t block) {
-    return (char *)j->w->packed + block * block_bytes(j->K);
+    return (char *)j->w->packed + block * panel_block_bytes(j->K);
 }
 size_t bt_op_w8_bytes(size_t N, size_t K) {
-    return (N + BT_W8_BLOCK - 1) / BT_W8_BLOCK * block_bytes(K);
+    return (N + BT_W8_BLOCK - 1) / BT_W8_BLOCK * panel_block_bytes(K);
 }
 
 /* four rows at a time: their codes fit any set's scratch; so does a row that must be read first,

@@ -16,7 +16,7 @@ typedef struct split_job {
     size_t C, M, first, V, leaves;
 } split_job;
 
-static double bytes_of(size_t rows, size_t C, double each) {
+static double split_row_bytes(size_t rows, size_t C, double each) {
     return each * (double)rows * (double)C;
 }
 
@@ -51,7 +51,7 @@ static void do_stats(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_stats(bt_row_stat *out, const float *x, const float *gain, size_t rows, size_t C,
                      size_t leaves) {
     split_job j = {.stat = out, .x = x, .gain = gain, .C = C, .leaves = leaves};
-    bt_ops_run("row_stats", bytes_of(rows, C, 4), rows, bt_ops_row_grain(C), do_stats, &j);
+    bt_ops_run("row_stats", split_row_bytes(rows, C, 4), rows, bt_ops_row_grain(C), do_stats, &j);
 }
 
 static void do_apply(void *ctx, int thread, size_t a, size_t b) {
@@ -65,7 +65,8 @@ static void do_apply(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_apply(int8_t *xq, float *dq, float *y, const float *x, const float *gain,
                      const float *rstd, size_t rows, size_t C) {
     split_job j = {.xq = xq, .dq = dq, .y = y, .x = x, .gain = gain, .rstd = rstd, .C = C};
-    bt_ops_run("row_apply", bytes_of(rows, C, y ? 9 : 5), rows, bt_ops_row_grain(C), do_apply, &j);
+    bt_ops_run("row_apply", split_row_bytes(rows, C, y ? 9 : 5), rows, bt_ops_row_grain(C),
+               do_apply, &j);
 }
 
 static void dot_of_leaves(const split_job *j, size_t r) {
@@ -95,7 +96,7 @@ static void do_dot(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_dot(double *out, const float *dy, const float *x, const float *gain, size_t rows,
                    size_t C, size_t leaves) {
     split_job j = {.dot = out, .dy = dy, .x = x, .gain = gain, .C = C, .leaves = leaves};
-    bt_ops_run("row_dot", bytes_of(rows, C, 8), rows, bt_ops_row_grain(C), do_dot, &j);
+    bt_ops_run("row_dot", split_row_bytes(rows, C, 8), rows, bt_ops_row_grain(C), do_dot, &j);
 }
 
 static void do_dx(void *ctx, int thread, size_t a, size_t b) {
@@ -108,7 +109,7 @@ static void do_dx(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_dx(float *dx, const float *dy, const float *x, const float *gain, const float *rstd,
                   const float *mean, size_t rows, size_t C) {
     split_job j = {.y = dx, .dy = dy, .x = x, .gain = gain, .rstd = rstd, .mean = mean, .C = C};
-    bt_ops_run("row_dx", bytes_of(rows, C, 12), rows, bt_ops_row_grain(C), do_dx, &j);
+    bt_ops_run("row_dx", split_row_bytes(rows, C, 12), rows, bt_ops_row_grain(C), do_dx, &j);
 }
 
 static void do_dgain(void *ctx, int thread, size_t a, size_t b) {
@@ -120,7 +121,7 @@ static void do_dgain(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_dgain(float *dgain, const float *dy, const float *x, const float *rstd, size_t rows,
                      size_t C) {
     split_job j = {.y = dgain, .dy = dy, .x = x, .rstd = rstd, .M = rows, .C = C};
-    bt_ops_run("rmsnorm_dgain", bytes_of(rows, C, 8), C, 64, do_dgain, &j);
+    bt_ops_run("rmsnorm_dgain", split_row_bytes(rows, C, 8), C, 64, do_dgain, &j);
 }
 
 typedef struct heads_job {
@@ -146,7 +147,7 @@ static void do_heads(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float *rstd, size_t M,
                        size_t heads, size_t leaves, size_t D) {
     heads_job j = {out, dy, x, rstd, M, heads, heads / leaves, D};
-    bt_ops_run("rmsnorm_dgain", bytes_of(M, heads * D, 8), leaves, 1, do_heads, &j);
+    bt_ops_run("rmsnorm_dgain", split_row_bytes(M, heads * D, 8), leaves, 1, do_heads, &j);
 }
 
 static void do_axpy(void *ctx, int thread, size_t a, size_t b) {
@@ -157,7 +158,7 @@ static void do_axpy(void *ctx, int thread, size_t a, size_t b) {
 
 void bt_op_row_axpy(float *y, const float *x, const float *a, size_t rows, size_t C) {
     split_job j = {.y = y, .x = x, .mean = a, .C = C};
-    bt_ops_run("row_axpy", bytes_of(rows, C, 12), rows, bt_ops_row_grain(C), do_axpy, &j);
+    bt_ops_run("row_axpy", split_row_bytes(rows, C, 12), rows, bt_ops_row_grain(C), do_axpy, &j);
 }
 
 static void lse_of_leaves(const split_job *j, size_t r) {
@@ -182,7 +183,7 @@ static void do_lse(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_lse(bt_row_stat *out, const float *logits, const int32_t *targets, size_t rows,
                    size_t V, const size_t *at, size_t leaves) {
     split_job j = {.stat = out, .x = logits, .index = targets, .at = at, .C = V, .leaves = leaves};
-    bt_ops_run("row_lse", bytes_of(rows, V, 4), rows, 1, do_lse, &j);
+    bt_ops_run("row_lse", split_row_bytes(rows, V, 4), rows, 1, do_lse, &j);
 }
 
 static void do_softmax(void *ctx, int thread, size_t a, size_t b) {
@@ -195,12 +196,12 @@ static void do_softmax(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
                        float dscale, size_t rows, size_t V) {
     split_job j = {.y = logits, .x = top, .mean = k, .index = targets, .dscale = dscale, .C = V};
-    bt_ops_run("row_softmax", bytes_of(rows, V, 8), rows, 1, do_softmax, &j);
+    bt_ops_run("row_softmax", split_row_bytes(rows, V, 8), rows, 1, do_softmax, &j);
 }
 
 /* ---- slice of a vocabulary ------------------------------------------------------------------- */
 
-static void do_embed(void *ctx, int thread, size_t a, size_t b) {
+static void split_embed_unit(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     for (size_t m = a; m < b; m++) {
@@ -216,11 +217,11 @@ static void do_embed(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_embed_slice(float *x, bt_table E, const int32_t *tokens, size_t first, size_t V,
                        size_t M, size_t C) {
     split_job j = {.y = x, .table = E, .index = tokens, .first = first, .V = V, .C = C};
-    bt_ops_run("embed", bytes_of(M, C, 8), M, 16, do_embed, &j);
+    bt_ops_run("embed", split_row_bytes(M, C, 8), M, 16, split_embed_unit, &j);
 }
 
 /* columns a..b, rows in ascending order */
-static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
+static void split_embed_bwd_unit(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
     (void)thread;
     for (size_t m = 0; m < j->M; m++) {
@@ -232,5 +233,5 @@ static void do_embed_bwd(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_embed_slice_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first,
                            size_t V, size_t M, size_t C) {
     split_job j = {.y = dE, .dy = dx, .index = tokens, .first = first, .V = V, .M = M, .C = C};
-    bt_ops_run("embed_bwd", bytes_of(M, C, 12), C, 64, do_embed_bwd, &j);
+    bt_ops_run("embed_bwd", split_row_bytes(M, C, 12), C, 64, split_embed_bwd_unit, &j);
 }

@@ -8,7 +8,7 @@
 
 /* ---- int8 -------------------------------------------------------------------------------------- */
 
-BT_WIDEST static void widen(float *out, const int8_t *x, float scale, size_t n) {
+BT_WIDEST static void widen_scaled(float *out, const int8_t *x, float scale, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = (float)x[i] * scale;
 }
 
@@ -21,11 +21,11 @@ BT_WIDEST static void widen_blocks(float *out, const int8_t *x, const uint16_t *
 }
 
 /* n values of one row from `element` on; whole blocks */
-static void widen_row(float *out, const bt_table *t, size_t element, size_t n) {
+static void widen_table_row(float *out, const bt_table *t, size_t element, size_t n) {
     if (t->half_scale)
         widen_blocks(out, t->i8 + element, t->half_scale + element / BT_Q8_BLOCK, n / BT_Q8_BLOCK);
     else
-        widen(out, t->i8 + element, t->scale[element / t->width], n);
+        widen_scaled(out, t->i8 + element, t->scale[element / t->width], n);
 }
 
 typedef struct put_job {
@@ -63,7 +63,7 @@ void bt_table_read(float *out, const bt_table *t, size_t element, size_t n) {
     enum { SOME = 256 };
     uint16_t half[SOME];
     if (t->i8) {
-        widen_row(out, t, element, n);
+        widen_table_row(out, t, element, n);
     } else if (t->bf16) {
         bt_active_kernels()->from_bf16(out, t->bf16 + element, n);
     } else if (!t->rounded) {
@@ -93,7 +93,7 @@ static void do_widen(void *ctx, int thread, size_t a, size_t b) {
             const size_t at = r * j->cols + i;
             n = bt_min_size(sizeof some / sizeof *some, j->cols - i);
             float *out = j->half ? some : (float *)t->wide + at;
-            widen_row(out, t, r * t->width + i, n);
+            widen_table_row(out, t, r * t->width + i, n);
             if (j->half) bt_active_kernels()->to_bf16((uint16_t *)t->wide + at, out, n);
         }
 }

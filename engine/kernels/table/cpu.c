@@ -94,7 +94,7 @@ static bool request_tiles(void) { /* ARCH_REQ_XCOMP_PERM of XFEATURE_XTILEDATA *
     return syscall(SYS_arch_prctl, 0x1023, 18) == 0;
 }
 
-static void read_names(void) {
+static void read_cpu_names(void) {
     regs v = cpuid(0, 0);
     memcpy(cpu.vendor, &v.b, 4);
     memcpy(cpu.vendor + 4, &v.d, 4);
@@ -182,7 +182,7 @@ static void pretend(const char *name) {
 static void read_cpu(void) {
     count_cores(&cpu);
 #if defined(__x86_64__)
-    read_names();
+    read_cpu_names();
     read_caches();
     read_features();
 #endif

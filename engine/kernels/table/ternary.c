@@ -13,15 +13,15 @@ size_t bt_tern2_row_bytes(size_t K) { return (K + BLOCK - 1) / BLOCK * BLOCK_BYT
 enum { WORDS = BLOCK_BYTES / 8 };
 static const uint64_t ONES = 0x0101010101010101u, TOPS = 0x8080808080808080u,
                       TWO_BITS = 0x0303030303030303u;
-static uint64_t up(uint64_t codes) { return ((codes ^ TOPS) + ONES) ^ TOPS; }
+static uint64_t codes_to_fields(uint64_t codes) { return ((codes ^ TOPS) + ONES) ^ TOPS; }
 static uint64_t down(uint64_t stored) { return ((stored | TOPS) - ONES) ^ TOPS; }
 
 static void pack_block(uint8_t *out, const int8_t *codes, size_t have) {
     uint64_t c[4 * WORDS] = {0}, word[WORDS];
     memcpy(c, codes, have);
     for (size_t j = 0; j < WORDS; j++)
-        word[j] = up(c[j]) | up(c[j + WORDS]) << 2 | up(c[j + 2 * WORDS]) << 4 |
-                  up(c[j + 3 * WORDS]) << 6;
+        word[j] = codes_to_fields(c[j]) | codes_to_fields(c[j + WORDS]) << 2 |
+                  codes_to_fields(c[j + 2 * WORDS]) << 4 | codes_to_fields(c[j + 3 * WORDS]) << 6;
     memcpy(out, word, BLOCK_BYTES);
 }
 

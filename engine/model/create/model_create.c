@@ -41,7 +41,7 @@ static bt_table int8_of(const bt_model *m, const bt_model_memory *p, const void 
                       .width = cols};
 }
 
-static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_param_id id) {
+static bt_linear make_linear(bt_model *m, const bt_model_memory *p, int layer, bt_param_id id) {
     const bt_tensor *t = bt_params_get(&m->params, layer, id);
     size_t i = (size_t)(t - m->params.tensors);
     bt_linear l = {.tensor = t, .N = t->rows, .K = t->cols, .tern = t->tern};
@@ -78,7 +78,7 @@ static bt_linear linear_of(bt_model *m, const bt_model_memory *p, int layer, bt_
 }
 
 /* in the whole model, of layers[i] */
-static int number_of(const bt_model *m, int i) {
+static int layer_number(const bt_model *m, int i) {
     const bt_chunk *c = m->chunks;
     while (i >= c->first + c->n) c++;
     return c->number + i - c->first;
@@ -90,7 +90,7 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
     bool tern = c->linear != BT_LIN_DENSE, normed = c->norm != BT_NORM_PRE;
     size_t C = (size_t)c->C, HD = (size_t)c->H * (size_t)c->D, F = (size_t)c->F;
     float eps = (float)c->norm_eps;
-    int n = number_of(m, i);
+    int n = layer_number(m, i);
     l->attn_in = (bt_linear_input){.K = C,
                                    .normed = true,
                                    .tern = tern,
@@ -121,13 +121,13 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
         inputs[k]->ops = bt_input_ops_of(inputs[k]);
     l->q_norm = gain_of(m, n, BT_P_Q_NORM);
     l->k_norm = gain_of(m, n, BT_P_K_NORM);
-    l->q = linear_of(m, p, n, BT_P_ATTN_Q);
-    l->k = linear_of(m, p, n, BT_P_ATTN_K);
-    l->v = linear_of(m, p, n, BT_P_ATTN_V);
-    l->o = linear_of(m, p, n, BT_P_ATTN_O);
-    l->gate = linear_of(m, p, n, BT_P_FFN_GATE);
-    l->up = linear_of(m, p, n, BT_P_FFN_UP);
-    l->down = linear_of(m, p, n, BT_P_FFN_DOWN);
+    l->q = make_linear(m, p, n, BT_P_ATTN_Q);
+    l->k = make_linear(m, p, n, BT_P_ATTN_K);
+    l->v = make_linear(m, p, n, BT_P_ATTN_V);
+    l->o = make_linear(m, p, n, BT_P_ATTN_O);
+    l->gate = make_linear(m, p, n, BT_P_FFN_GATE);
+    l->up = make_linear(m, p, n, BT_P_FFN_UP);
+    l->down = make_linear(m, p, n, BT_P_FFN_DOWN);
     if (bt_tp_needed(&m->setup)) bt_tp_wire_layer(m, l);
     l->glu = bt_glu_of(l);
 }
@@ -307,7 +307,7 @@ static void deal_out_layers(bt_model *m) {
 }
 
 /* everything but the arenas */
-static bt_code allocate(bt_model *m, bt_model_memory *p, bt_err *err) {
+static bt_code allocate_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     m->layers = calloc((size_t)m->setup.cfg.L, sizeof *m->layers);
     m->chunks = calloc((size_t)m->n_chunks, sizeof *m->chunks);
     m->totals = calloc(m->params.n, sizeof *m->totals);
@@ -324,7 +324,7 @@ static bt_code allocate(bt_model *m, bt_model_memory *p, bt_err *err) {
     return bt_tp_needed(&m->setup) ? bt_tp_create(m, err) : BT_OK;
 }
 
-static bt_code commit(bt_model *m, const bt_model_memory *p, bt_err *err) {
+static bt_code commit_arenas(bt_model *m, const bt_model_memory *p, bt_err *err) {
     m->params_arena = p->params;
     m->grads_arena = p->grads;
     m->quant_arena = p->quant;
@@ -339,15 +339,15 @@ static bt_code commit(bt_model *m, const bt_model_memory *p, bt_err *err) {
     return bt_arena_commit(&m->scratch_arena, err);
 }
 
-static bt_code build(bt_model *m, bt_model_memory *p, bt_err *err) {
+static bt_code build_model(bt_model *m, bt_model_memory *p, bt_err *err) {
     const bt_model_setup *s = &m->setup;
     BT_TRY(bt_model_tables(&m->params, &m->adapters, &m->whole, s->slice, err));
     if (bt_net_keeps_base(s)) bt_net_compact_base(&m->params, s);
     BT_TRY(bt_slice_cfg(&m->setup.cfg, &m->whole, s->slice, err));
     m->n_chunks = bt_slice_chunks(s->slice);
-    BT_TRY(allocate(m, p, err));
+    BT_TRY(allocate_model(m, p, err));
     bt_model_memory_plan(p, s, &m->params, &m->adapters, &m->whole);
-    BT_TRY(commit(m, p, err));
+    BT_TRY(commit_arenas(m, p, err));
     wire(m, p);
     bt_model_noise(m, 0, 0, 0);
     return plan_kernels(m, err);
@@ -365,7 +365,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     if (bt_net_keeps_base(s)) m->setup.weight_source = BT_WEIGHTS_GATHERED;
     m->tp = &bt_tp_one_rank;
     bt_model_memory p = {0};
-    bt_code code = build(m, &p, err);
+    bt_code code = build_model(m, &p, err);
     free(p.latent);
     free(p.codes);
     free(p.packed);

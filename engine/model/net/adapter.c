@@ -12,7 +12,7 @@ typedef struct widen_job {
     size_t K;
 } widen_job;
 
-BT_WIDEST static void widen_row(float *out, const int8_t *x, float scale, size_t n) {
+BT_WIDEST static void widen_frozen_row(float *out, const int8_t *x, float scale, size_t n) {
     for (size_t i = 0; i < n; i++) out[i] = (float)x[i] * scale;
 }
 
@@ -20,7 +20,7 @@ static void widen_rows(void *ctx, int thread, size_t begin, size_t end) {
     const widen_job *j = ctx;
     (void)thread;
     for (size_t r = begin; r < end; r++)
-        widen_row(j->out + r * j->K, j->xq + r * j->K, j->dq[r], j->K);
+        widen_frozen_row(j->out + r * j->K, j->xq + r * j->K, j->dq[r], j->K);
 }
 
 const float *bt_adapter_input(const bt_linear *l, const bt_linear_input *in, const float *src,
@@ -66,8 +66,8 @@ static void dx(const bt_linear *l, size_t range, float *dx_out, bt_grads dy, siz
     }
 }
 
-static void dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
-               size_t r0, size_t rows) {
+static void adapter_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
+                       size_t r0, size_t rows) {
     const bt_adapter *a = &l->adapter;
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
@@ -82,7 +82,7 @@ static void dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const
     }
 }
 
-const bt_linear_ops bt_adapter_ops = {fwd, dx, dw};
+const bt_linear_ops bt_adapter_ops = {fwd, dx, adapter_dw};
 
 void bt_net_adapters(bt_model *m, bool on) {
     for (int i = 0; i < m->setup.cfg.L; i++) {

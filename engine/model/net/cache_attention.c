@@ -14,7 +14,7 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 #define LOAD(v, p) memcpy(&(v), p, sizeof(lanes))
 
 /* halves added to halves */
-static inline float sum_of(const lanes *v) {
+static inline float sum_lanes(const lanes *v) {
     float s[LANES];
     memcpy(s, v, sizeof s);
     for (size_t half = LANES / 2; half > 0; half /= 2)
@@ -43,7 +43,7 @@ BT_WIDEST static void scores(float *s, const float *q, const bt_cached *c, float
             }
         }
         for (size_t j = 0; j < KEYS; j++)
-            s[t + j] = scale * (sum_of(&sum[j]) + rest_of(q, k + j * c->ld, whole, D));
+            s[t + j] = scale * (sum_lanes(&sum[j]) + rest_of(q, k + j * c->ld, whole, D));
     }
     for (; t < c->seen; t++) {
         const float *k = c->k + t * c->ld;
@@ -53,7 +53,7 @@ BT_WIDEST static void scores(float *s, const float *q, const bt_cached *c, float
             LOAD(b, k + i);
             sum += a * b;
         }
-        s[t] = scale * (sum_of(&sum) + rest_of(q, k, whole, D));
+        s[t] = scale * (sum_lanes(&sum) + rest_of(q, k, whole, D));
     }
 }
 

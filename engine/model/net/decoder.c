@@ -262,7 +262,7 @@ static size_t lay_out_rows(bt_decoder *d, const bt_decode_part *parts, size_t n)
     return M;
 }
 
-static void embed(bt_decoder *d, const bt_decode_part *parts, size_t n) {
+static void embed_parts(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     const size_t C = (size_t)d->m->setup.cfg.C;
     float *x = d->m->layers[0].a.x;
     for (size_t p = 0; p < n; p++) {
@@ -273,7 +273,7 @@ static void embed(bt_decoder *d, const bt_decode_part *parts, size_t n) {
 
 /* Logits of normed rows x (n, C) -> the model's (n, V). Few rows are bound by reading the head; many,
  * and all rows of a prompt that is scored, by the products. */
-static void head(bt_decoder *d, const float *x, size_t n, bool all) {
+static void decode_head(bt_decoder *d, const float *x, size_t n, bool all) {
     bt_model *m = d->m;
     const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
     if (d->head && !all && n <= HEAD_ROWS)
@@ -297,10 +297,10 @@ typedef struct collected {
     bool all;
 } collected;
 
-static void flush(collected *c) {
+static void flush_rows(collected *c) {
     const size_t V = (size_t)c->d->m->setup.cfg.V;
     if (c->n == 0) return;
-    head(c->d, c->d->wanted, c->n, c->all);
+    decode_head(c->d, c->d->wanted, c->n, c->all);
     for (size_t k = 0; k < c->n; k++)
         c->fn(c->ctx, c->who[k].part, c->who[k].token, c->d->m->logits + k * V);
     c->n = 0;
@@ -318,14 +318,14 @@ static void logits(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logi
         const bool all = parts[p].want == BT_LOGITS_ALL;
         if (parts[p].want == BT_LOGITS_NONE) continue;
         for (size_t i = all ? 0 : parts[p].n - 1; i < parts[p].n; i++) {
-            if (c.n == c.most || c.all != all) flush(&c);
+            if (c.n == c.most || c.all != all) flush_rows(&c);
             c.all = all;
             bt_op_rmsnorm(d->wanted + c.n * C, NULL, m->x_final + (first + i) * C, m->final_norm.w,
                           (float)m->setup.cfg.norm_eps, 1, C);
             c.who[c.n++] = (wanted){p, i};
         }
     }
-    flush(&c);
+    flush_rows(&c);
 }
 
 void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
@@ -333,7 +333,7 @@ void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
     bt_model *m = d->m;
     const size_t M = lay_out_rows(d, parts, n);
     if (M == 0) return;
-    embed(d, parts, n);
+    embed_parts(d, parts, n);
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];
         bt_net_qkv(m, l, M);

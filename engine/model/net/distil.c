@@ -60,7 +60,7 @@ static void kept_logs(const rows_job *j, const bt_top_row *t, double *out) {
 
 static double shrunk(double from, double to) { return from == to ? 1 : exp(from - to); }
 
-static bt_distil_part join(bt_distil_part x, bt_distil_part y) {
+static bt_distil_part join_distil_parts(bt_distil_part x, bt_distil_part y) {
     const double top = fmax(x.top, y.top), soft = fmax(x.soft_top, y.soft_top),
                  taught = fmax(x.taught_top, y.taught_top), tx = shrunk(x.taught_top, taught),
                  ty = shrunk(y.taught_top, taught);
@@ -78,11 +78,12 @@ static bt_distil_part join(bt_distil_part x, bt_distil_part y) {
 static bt_distil_part join_ranks(const bt_distil_part *of, size_t rows, int first, int n) {
     if (n == 1) return of[(size_t)first * rows];
     const int left = bt_tp_left(n);
-    return join(join_ranks(of, rows, first, left), join_ranks(of, rows, first + left, n - left));
+    return join_distil_parts(join_ranks(of, rows, first, left),
+                             join_ranks(of, rows, first + left, n - left));
 }
 
 /* tokens from .. to of a row: of the student alone */
-static bt_distil_part own_part(const float *s, size_t from, size_t to, size_t target) {
+static bt_distil_part distil_own_part(const float *s, size_t from, size_t to, size_t target) {
     bt_distil_part p = {.top = (double)s[from]};
     for (size_t i = from + 1; i < to; i++) p.top = fmax(p.top, (double)s[i]);
     for (size_t i = from; i < to; i++) p.sum += exp((double)s[i] - p.top);
@@ -135,14 +136,15 @@ static bt_distil_part row_part(const rows_job *j, size_t r) {
     if (!t) kept_logs(j, j->kept + r, log_p);
     for (size_t i = 0; i < n; i++) {
         const size_t from = n > 1 ? j->vocab.at[i] : 0, to = n > 1 ? j->vocab.at[i + 1] : j->V;
-        leaf[i] = own_part(s, from, to, target_here(j, r));
+        leaf[i] = distil_own_part(s, from, to, target_here(j, r));
         if (t)
             add_teacher(&leaf[i], s, t, from, to, j->how.tau);
         else
             add_kept(&leaf[i], j, s, j->kept + r, log_p, from, to);
     }
     for (size_t step = 1; step < n; step *= 2)
-        for (size_t i = 0; i + step < n; i += 2 * step) leaf[i] = join(leaf[i], leaf[i + step]);
+        for (size_t i = 0; i + step < n; i += 2 * step)
+            leaf[i] = join_distil_parts(leaf[i], leaf[i + step]);
     return leaf[0];
 }
 
@@ -156,7 +158,7 @@ static void do_parts(void *ctx, int thread, size_t begin, size_t end) {
 /* ---- loss and gradient of a row ---------------------------------------------------------------- */
 
 /* Derivative of a soft-capped logit, from its capped value x. */
-static double slope(const rows_job *j, double x) {
+static double softcap_slope(const rows_job *j, double x) {
     const double cap = (double)j->form.cap;
     return cap > 0 ? 1 - x / cap * (x / cap) : 1;
 }
@@ -169,7 +171,8 @@ static void whole_gradient(const rows_job *j, size_t r, double own, double plain
     for (size_t i = 0; i < j->V; i++) {
         const double x = (double)s[i], p = exp((double)t[i] / tau - taught),
                      q = exp(x / tau - soft);
-        s[i] = (float)(j->dscale * slope(j, x) * (own * exp(x - plain) + mix * tau * (q - p)));
+        s[i] =
+            (float)(j->dscale * softcap_slope(j, x) * (own * exp(x - plain) + mix * tau * (q - p)));
     }
 }
 
@@ -184,11 +187,11 @@ static void kept_gradient(const rows_job *j, size_t r, double own, double plain,
     for (size_t i = 0; i < k; i++) {
         const size_t at = (size_t)t->ids[i] - j->vocab.first;
         const double x = at < j->V ? (double)s[at] : 0;
-        g[i] = j->dscale * slope(j, x) * mix * tau * (exp(x / tau - soft) - exp(g[i]));
+        g[i] = j->dscale * softcap_slope(j, x) * mix * tau * (exp(x / tau - soft) - exp(g[i]));
     }
     for (size_t i = 0; i < j->V; i++) {
         const double x = (double)s[i];
-        s[i] = (float)(j->dscale * slope(j, x) * own * exp(x - plain));
+        s[i] = (float)(j->dscale * softcap_slope(j, x) * own * exp(x - plain));
     }
     for (size_t i = 0; i < k; i++) {
         const size_t at = (size_t)t->ids[i] - j->vocab.first;
@@ -196,7 +199,7 @@ static void kept_gradient(const rows_job *j, size_t r, double own, double plain,
     }
 }
 
-static void one_row(const rows_job *j, size_t r, const bt_distil_part *p) {
+static void distil_row(const rows_job *j, size_t r, const bt_distil_part *p) {
     const double tau = j->how.tau, mix = j->how.mix, plain = p->top + log(p->sum),
                  soft = p->soft_top + log(p->soft_sum),
                  taught = j->teacher ? p->taught_top + log(p->taught_sum) : 0,
@@ -208,7 +211,8 @@ static void one_row(const rows_job *j, size_t r, const bt_distil_part *p) {
     else
         kept_gradient(j, r, own, plain, soft);
     if (target < j->V)
-        j->student[r * j->ld + target] -= (float)(j->dscale * (1 - mix) * slope(j, p->target));
+        j->student[r * j->ld + target] -=
+            (float)(j->dscale * (1 - mix) * softcap_slope(j, p->target));
     j->loss[r] = (float)((1 - mix) * (plain - p->target) + mix * tau * tau * kl);
 }
 
@@ -223,7 +227,7 @@ static void do_rows(void *ctx, int thread, size_t begin, size_t end) {
             continue;
         }
         const bt_distil_part whole = join_ranks(j->all + r, j->rows, 0, ranks);
-        one_row(j, r, &whole);
+        distil_row(j, r, &whole);
     }
 }
 

@@ -101,7 +101,7 @@ static void mix_weights(void *ctx, int thread, size_t begin, size_t end) {
         j->out[i] = j->w[i] + j->lambda * (j->scale * (float)j->codes[i] - j->w[i]);
 }
 
-static void need(bt_layer_source *s, int layer) {
+static void fade_need_layer(bt_layer_source *s, int layer) {
     bt_fade *f = (bt_fade *)s;
     bt_linear *all[7];
     if (f->layer == layer) return;
@@ -115,7 +115,7 @@ static void need(bt_layer_source *s, int layer) {
     f->layer = layer;
 }
 
-static void poll(bt_layer_source *s) { (void)s; }
+static void fade_poll(bt_layer_source *s) { (void)s; }
 
 /* ---- W' from the owners of W (ZeRO-3) ---------------------------------------------------------- */
 
@@ -123,7 +123,7 @@ enum { PIECE = 8192 }; /* codes unpacked at a time; a multiple of the 128 of a p
 
 static bool local(const bt_model *m) { return m->setup.weight_source == BT_WEIGHTS_LOCAL; }
 
-static bt_linear *linear_at(bt_model *m, size_t tensor) {
+static bt_linear *fade_linear(bt_model *m, size_t tensor) {
     const bt_tensor *t = &m->params.tensors[tensor];
     bt_linear *all[7];
     const size_t n = linears_of(&m->layers[bt_net_layer(m, t->layer)], all);
@@ -166,13 +166,13 @@ static void own_pieces(void *ctx, int thread, size_t begin, size_t end) {
 }
 
 void bt_model_fade_own(bt_model *m, const bt_fade_run *run, uint8_t *out) {
-    own_job j = {run, linear_at(m, run->tensor), out, bt_model_fade_read(m->setup.prec),
+    own_job j = {run, fade_linear(m, run->tensor), out, bt_model_fade_read(m->setup.prec),
                  (float)m->lambda};
     bt_parallel_for((run->n + PIECE - 1) / PIECE, 1, own_pieces, &j);
 }
 
 void bt_model_fade_take(bt_model *m, size_t tensor, size_t first, size_t n, const uint8_t *values) {
-    float *panel = (float *)(uintptr_t)linear_at(m, tensor)->values.f32 + first;
+    float *panel = (float *)(uintptr_t)fade_linear(m, tensor)->values.f32 + first;
     if (bt_model_fade_read(m->setup.prec) == BT_READ_BF16)
         bt_op_load_bf16(panel, (const uint16_t *)(const void *)values, n);
     else
@@ -208,7 +208,8 @@ void bt_model_lambda(bt_model *m, double lambda) {
     if (!m->setup.fades || lambda == m->lambda) return;
     const bool ternary = lambda >= 1, mixed = !ternary && lambda > 0;
     m->lambda = lambda;
-    m->fade = (bt_fade){.source = {need, poll}, .m = m, .layer = -1, .panel = m->fade.panel};
+    m->fade = (bt_fade){
+        .source = {fade_need_layer, fade_poll}, .m = m, .layer = -1, .panel = m->fade.panel};
     if (local(m)) m->source = mixed ? &m->fade.source : NULL;
     for (int i = 0; i < m->setup.cfg.L; i++) {
         bt_layer *l = &m->layers[i];

@@ -15,7 +15,7 @@ void bt_net_compact_base(bt_params *p, const bt_model_setup *s) {
     }
 }
 
-static bt_linear *linear_of(bt_model *m, const bt_tensor *t) {
+static bt_linear *frozen_linear(bt_model *m, const bt_tensor *t) {
     if (t->layer < 0) return NULL;
     bt_layer *l = &m->layers[bt_net_layer(m, t->layer)];
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
@@ -42,8 +42,8 @@ static void put_int8(const bt_table *t, size_t first, size_t n, const float *val
                                         values, n / t->width, t->width);
 }
 
-static void put_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
-                       const float *values) {
+static void put_frozen_values(bt_model *m, const bt_linear *l, size_t first, size_t n,
+                              const float *values) {
     if (l->values.i8)
         put_int8(&l->values, first, n, values);
     else if (bt_model_read(l->tensor, m->setup.prec) == BT_READ_BF16)
@@ -60,7 +60,7 @@ static const bt_table *table8(const bt_model *m, const bt_tensor *t) {
 void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const float *values,
                        float scale) {
     const bt_tensor *t = &m->params.tensors[tensor];
-    bt_linear *l = t->linear ? linear_of(m, t) : NULL;
+    bt_linear *l = t->linear ? frozen_linear(m, t) : NULL;
     uint16_t *table = bt_net_keeps_base(&m->setup) ? bt_model_table(m, tensor) : NULL;
     const bool write = !m->setup.base_elsewhere;
     if (l && l->packed_2bit)
@@ -70,7 +70,7 @@ void bt_model_base_put(bt_model *m, size_t tensor, size_t first, size_t n, const
     else if (table8(m, t))
         put_int8(table8(m, t), first, n, values);
     else if (l && l->panel)
-        put_values(m, l, first, n, values);
+        put_frozen_values(m, l, first, n, values);
     else if (table)
         bt_op_save_bf16(table + first, values, n);
     else

@@ -64,18 +64,18 @@ const int32_t *bt_gen_cached(const bt_gen *g, size_t *n) {
 
 const float *bt_gen_logits(const bt_gen *g) { return g->logits; }
 
-static void keep_logits(void *ctx, size_t part, size_t token, const float *logits) {
+static void copy_last_logits(void *ctx, size_t part, size_t token, const float *logits) {
     bt_gen *g = ctx;
     (void)part, (void)token;
     memcpy(g->logits, logits, (size_t)bt_model_config(g->m)->V * sizeof *logits);
 }
 
 /* Appends n tokens to those in the cache; there must be room. */
-static void forward(bt_gen *g, const int32_t *tokens, size_t n, bool last) {
+static void decode_tokens(bt_gen *g, const int32_t *tokens, size_t n, bool last) {
     memmove(g->tokens + bt_decoder_length(g->decoder, 0), tokens, n * sizeof *tokens);
     const bt_decode_part part = {
         .tokens = tokens, .n = n, .want = last ? BT_LOGITS_LAST : BT_LOGITS_NONE};
-    bt_decoder_step(g->decoder, &part, 1, keep_logits, g);
+    bt_decoder_step(g->decoder, &part, 1, copy_last_logits, g);
 }
 
 bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) {
@@ -95,11 +95,11 @@ bt_code bt_gen_feed(bt_gen *g, const int32_t *tokens, size_t n, bt_err *err) {
         if (length == T) { /* full: start again from the younger half */
             const size_t keep = T / 2;
             bt_decoder_clear(g->decoder, 0);
-            if (keep > 0) forward(g, g->tokens + (T - keep), keep, false);
+            if (keep > 0) decode_tokens(g, g->tokens + (T - keep), keep, false);
             continue;
         }
         const size_t take = n < T - length ? n : T - length;
-        forward(g, tokens, take, take == n);
+        decode_tokens(g, tokens, take, take == n);
         tokens += take;
         n -= take;
     }

@@ -3,7 +3,7 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-static uint16_t *at(uint16_t *saved, size_t i) { return saved ? saved + i : NULL; }
+static uint16_t *saved_at(uint16_t *saved, size_t i) { return saved ? saved + i : NULL; }
 
 /* int8 of whole rows, with or without norm */
 static void fused_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows) {
@@ -14,8 +14,8 @@ static void fused_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r
                                     .dq = in->dq + r0,
                                     .rstd = in->normed ? in->rstd + r0 : NULL,
                                     .h = a->h,
-                                    .gate_saved = at(a->gate_saved, r0 * F),
-                                    .up_saved = at(a->up_saved, r0 * F),
+                                    .gate_saved = saved_at(a->gate_saved, r0 * F),
+                                    .up_saved = saved_at(a->up_saved, r0 * F),
                                     .gate = y.gate,
                                     .up = y.up,
                                     .gain = in->gain.w,
@@ -28,8 +28,8 @@ static void fused_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r
 static void plain_fwd(const bt_model *m, bt_layer *l, bt_gate_and_up y, size_t r0, size_t rows) {
     const bt_acts *a = &l->a;
     size_t F = l->gate.N;
-    bt_acts_save(at(a->gate_saved, r0 * F), y.gate, rows * F);
-    bt_acts_save(at(a->up_saved, r0 * F), y.up, rows * F);
+    bt_acts_save(saved_at(a->gate_saved, r0 * F), y.gate, rows * F);
+    bt_acts_save(saved_at(a->up_saved, r0 * F), y.up, rows * F);
     bt_op_glu(a->h, y.gate, y.up, m->setup.cfg.act, rows * F);
     l->down_in.ops->fwd(&l->down_in, a->h, r0, rows);
 }
@@ -75,8 +75,8 @@ static void plain_bwd(const bt_model *m, bt_layer *l, bt_glu_grads d, bt_gate_an
     const bt_linear_input *in = &l->down_in;
     size_t F = l->gate.N;
     bt_act act = m->setup.cfg.act;
-    bt_acts_load(&m->setup, y.gate, at(a->gate_saved, r0 * F), rows * F);
-    bt_acts_load(&m->setup, y.up, at(a->up_saved, r0 * F), rows * F);
+    bt_acts_load(&m->setup, y.gate, saved_at(a->gate_saved, r0 * F), rows * F);
+    bt_acts_load(&m->setup, y.up, saved_at(a->up_saved, r0 * F), rows * F);
     if (in->normed || !in->tern) bt_op_glu(a->h, y.gate, y.up, act, rows * F);
     in->ops->restore(in, a->h, r0, rows);
     if (in->normed) in->ops->bwd(in, a->dh, a->dhn, a->h, r0, rows);

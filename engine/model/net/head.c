@@ -24,7 +24,7 @@ void bt_net_final_norm(bt_model *m, size_t M) {
 
 enum { LANES = 16 };
 
-static float dot(const float *restrict a, const float *restrict b, size_t n) {
+static float dot_rows(const float *restrict a, const float *restrict b, size_t n) {
     float lane[LANES] = {0}, sum = 0;
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
@@ -59,7 +59,7 @@ static void text_range(void *ctx, int thread, size_t begin, size_t end) {
         size_t best = 0;
         double sum = 0;
         for (size_t k = 0; k < j->K; k++) {
-            z[k] = dot(j->h->w + k * j->C, j->xn + row * j->C, j->C);
+            z[k] = dot_rows(j->h->w + k * j->C, j->xn + row * j->C, j->C);
             if (z[k] > z[best]) best = k;
         }
         const double most = (double)z[best];
@@ -136,7 +136,7 @@ void bt_model_class_probabilities(bt_model *m, size_t n, float *out) {
     double most = -INFINITY, sum = 0;
     bt_net_final_norm(m, n);
     for (size_t k = 0; k < K; k++) {
-        out[k] = dot(m->classes.w + k * C, m->layers[0].a.xn + (n - 1) * C, C);
+        out[k] = dot_rows(m->classes.w + k * C, m->layers[0].a.xn + (n - 1) * C, C);
         most = fmax(most, (double)out[k]);
     }
     for (size_t k = 0; k < K; k++) sum += exp((double)out[k] - most);

@@ -112,7 +112,7 @@ typedef struct copy_job {
     const float *x;
 } copy_job;
 
-static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
+static void copy_codes_range(void *ctx, int thread, size_t begin, size_t end) {
     (void)thread;
     const copy_job *j = ctx;
     memcpy(j->y + begin, j->x + begin, (end - begin) * sizeof(float));
@@ -120,5 +120,5 @@ static void copy_range(void *ctx, int thread, size_t begin, size_t end) {
 
 void bt_net_copy(float *y, const float *x, size_t n) {
     copy_job j = {y, x};
-    if (y != x) bt_parallel_for(n, 4096, copy_range, &j);
+    if (y != x) bt_parallel_for(n, 4096, copy_codes_range, &j);
 }

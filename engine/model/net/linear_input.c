@@ -3,8 +3,8 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/net.h"
 
-static void norm_bwd(const bt_linear_input *in, float *dx, const float *dy, const float *x,
-                     size_t r0, size_t rows) {
+static void input_norm_bwd(const bt_linear_input *in, float *dx, const float *dy, const float *x,
+                           size_t r0, size_t rows) {
     bt_op_rmsnorm_bwd(dx, in->gain.dw, dy, x, in->gain.w, in->rstd + r0, 0, rows, in->K);
 }
 
@@ -49,17 +49,17 @@ static void normed_floats_restore(const bt_linear_input *in, const float *x, siz
     bt_op_rmsnorm(in->xn + r0 * in->K, NULL, x, in->gain.w, in->eps, rows, in->K);
 }
 
-static void copy(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
+static void copy_input_rows(const bt_linear_input *in, const float *x, size_t r0, size_t rows) {
     bt_net_copy(in->xn + r0 * in->K, x, rows * in->K);
 }
 
 /* int8 is kept for backward: nothing to restore */
-static const bt_input_ops normed_int8 = {normed_int8_fwd, nothing, norm_bwd, normed_int8_fwd_saving,
-                                         norm_bwd_saved},
+static const bt_input_ops normed_int8 = {normed_int8_fwd, nothing, input_norm_bwd,
+                                         normed_int8_fwd_saving, norm_bwd_saved},
                           plain_int8 = {.fwd = int8_fwd, .restore = nothing},
-                          normed_floats = {normed_floats_fwd, normed_floats_restore, norm_bwd, NULL,
-                                           NULL},
-                          copied_floats = {.fwd = copy, .restore = copy},
+                          normed_floats = {normed_floats_fwd, normed_floats_restore, input_norm_bwd,
+                                           NULL, NULL},
+                          copied_floats = {.fwd = copy_input_rows, .restore = copy_input_rows},
                           borrowed_floats = {.fwd = nothing, .restore = nothing};
 
 const bt_input_ops *bt_input_ops_of(const bt_linear_input *in) {

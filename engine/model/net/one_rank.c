@@ -28,8 +28,9 @@ static float *reduce_grad(bt_model *m, float *x, size_t M) {
     return x;
 }
 
-static void add_product(bt_model *m, float *y, const bt_linear *l, const bt_linear_input *in,
-                        const float *src, size_t r0, size_t rows) {
+static void one_rank_add_product(bt_model *m, float *y, const bt_linear *l,
+                                 const bt_linear_input *in, const float *src, size_t r0,
+                                 size_t rows) {
     (void)m;
     l->ops->fwd(l, y + r0 * l->N, in, src, r0, rows, BT_ACC);
 }
@@ -59,7 +60,7 @@ void bt_one_rank_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, s
     }
 }
 
-static void norm_bwd(bt_model *m, const bt_norm_bwd *j) {
+static void one_rank_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
     if (!j->x) {
         bt_op_rmsnorm_bwd_saved(&(bt_rmsnorm_bwd_saved){.dx = j->dx,
                                                         .dgain = j->gain->dw,
@@ -86,7 +87,7 @@ void bt_one_rank_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, c
 
 void bt_one_rank_sum_kv(bt_model *m, float *d, size_t M) { (void)m, (void)d, (void)M; }
 
-static void embed(bt_model *m, const int32_t *inputs, size_t M) {
+static void one_rank_embed(bt_model *m, const int32_t *inputs, size_t M) {
     bt_op_embed(m->layers[0].a.x, m->embed, inputs, M, (size_t)m->setup.cfg.C);
 }
 
@@ -163,7 +164,7 @@ static void head_dx(bt_model *m, size_t r0, size_t rows, size_t ld) {
                      m->setup.prec, 0);
 }
 
-static int32_t draw(bt_model *m, const bt_draw *how, size_t M) {
+static int32_t one_rank_draw(bt_model *m, const bt_draw *how, size_t M) {
     size_t V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C;
     bt_op_gemm_table(m->logits, V, m->layers[0].a.xn + (M - 1) * C, C, m->head, C, 1, 1, V, C,
                      m->setup.prec, 0);
@@ -179,19 +180,19 @@ const bt_tp_ops bt_tp_one_rank = {.own_rows = own_rows,
                                   .gather_input = gather_input,
                                   .gather_grad = gather_grad,
                                   .reduce_grad = reduce_grad,
-                                  .add_product = add_product,
+                                  .add_product = one_rank_add_product,
                                   .finish_product = finish_product,
                                   .dx = bt_one_rank_dx,
-                                  .norm_bwd = norm_bwd,
+                                  .norm_bwd = one_rank_norm_bwd,
                                   .heads_bwd = bt_one_rank_heads_bwd,
                                   .sum_kv = bt_one_rank_sum_kv,
-                                  .embed = embed,
+                                  .embed = one_rank_embed,
                                   .embed_bwd = embed_bwd,
                                   .head_loss = head_loss,
                                   .vocab = vocab,
                                   .gather_final = gather_final,
                                   .head_dx = head_dx,
-                                  .draw = draw,
+                                  .draw = one_rank_draw,
                                   .complete_grad = complete_grad,
                                   .total_sums = total_sums,
                                   .meet = no_barrier};

@@ -23,7 +23,7 @@ static size_t learned_of(const bt_attn_document *d, const int32_t *targets) {
 
 /* log(1 + e^x) without overflow */
 static double softplus(double x) { return x > 0 ? x + log1p(exp(-x)) : log1p(exp(x)); }
-static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+static double sigmoid_double(double x) { return 1 / (1 + exp(-x)); }
 
 void bt_net_preference_scale(bt_model *m, float *own) {
     const size_t C = (size_t)m->setup.cfg.C;
@@ -46,7 +46,7 @@ static double pair_loss(bt_model *m, size_t i, const int32_t *targets, bool grad
     const double chosen = log_prob(m, c), rejected = log_prob(m, r),
                  margin = how->beta *
                           ((chosen - m->reference[i]) - (rejected - m->reference[i + 1])),
-                 wrong = sigmoid(-margin), weight = how->beta * (wrong - how->smoothing);
+                 wrong = sigmoid_double(-margin), weight = how->beta * (wrong - how->smoothing);
     if (grad) {
         m->reference[i] = weight + how->sft_share / (double)n;
         m->reference[i + 1] = -weight;

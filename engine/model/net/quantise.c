@@ -32,7 +32,7 @@ static size_t blocks_of(const bt_tensor *t) {
     return (t->offset + t->count - 1) / BT_SUM_BLOCK - first_block(t) + 1;
 }
 
-static bt_linear *linear_at(bt_model *m, const bt_tensor *t) {
+static bt_linear *quantised_linear(bt_model *m, const bt_tensor *t) {
     if (!t->linear) return NULL;
     bt_layer *l = &m->layers[bt_net_layer(m, t->layer)];
     bt_linear *all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
@@ -41,7 +41,7 @@ static bt_linear *linear_at(bt_model *m, const bt_tensor *t) {
     return NULL;
 }
 
-static size_t one_row(const bt_model *m) {
+static size_t floats_per_row(const bt_model *m) {
     size_t n = 0;
     for (size_t i = 0; i < m->params.n; i++)
         if (m->params.tensors[i].tern) n += blocks_of(&m->params.tensors[i]);
@@ -50,7 +50,7 @@ static size_t one_row(const bt_model *m) {
 
 static bool centred(const bt_model *m) { return m->setup.cfg.linear == BT_LIN_BITNET1; }
 
-size_t bt_model_quant_sums(const bt_model *m) { return one_row(m) * (centred(m) ? 2 : 1); }
+size_t bt_model_quant_sums(const bt_model *m) { return floats_per_row(m) * (centred(m) ? 2 : 1); }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
@@ -63,7 +63,7 @@ typedef struct sum_job {
     bt_exact units;
 } sum_job;
 
-static double exact_sum(const sum_job *j, const float *w, size_t n, bt_exact_of of) {
+static double exact_sum_abs(const sum_job *j, const float *w, size_t n, bt_exact_of of) {
     double sum[2] = {0, 0};
     bt_exact_add(sum, w, n, of, &j->units);
     return sum[0];
@@ -80,8 +80,8 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
         float spare[BT_SUM_BLOCK];
         const float *w = bt_latent_read(j->w, begin - j->t->offset, n, spare);
         if (j->exact) {
-            j->abs[b - first_block(j->t)] = exact_sum(j, w, n, BT_EXACT_ABS);
-            if (j->plain) j->plain[b - first_block(j->t)] = exact_sum(j, w, n, BT_EXACT_VALUE);
+            j->abs[b - first_block(j->t)] = exact_sum_abs(j, w, n, BT_EXACT_ABS);
+            if (j->plain) j->plain[b - first_block(j->t)] = exact_sum_abs(j, w, n, BT_EXACT_VALUE);
             continue;
         }
         j->abs[b - first_block(j->t)] = bt_active_kernels()->sum_abs(w, n);
@@ -90,7 +90,7 @@ static void sum_range(void *ctx, int thread, size_t from, size_t to) {
 }
 
 void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
-    double *abs = sums, *plain = centred(m) ? sums + one_row(m) : NULL;
+    double *abs = sums, *plain = centred(m) ? sums + floats_per_row(m) : NULL;
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         if (!t->tern) continue;
@@ -111,7 +111,7 @@ void bt_model_quant_fill(bt_model *m, double *sums, size_t begin, size_t end) {
     }
 }
 
-static double add_up(const double *blocks, size_t n) {
+static double add_block_sums(const double *blocks, size_t n) {
     double sum = 0;
     for (size_t i = 0; i < n; i++) sum += blocks[i];
     return sum;
@@ -120,22 +120,22 @@ static double add_up(const double *blocks, size_t n) {
 /* b1.58: absmean, codes round to {-1, 0, 1} (arXiv:2402.17764, clamped as in the released code);
  * b1: sign of the centred weight (arXiv:2310.11453) */
 void bt_model_quant_scales(bt_model *m, const double *sums) {
-    const double *abs = sums, *plain = centred(m) ? sums + one_row(m) : NULL;
+    const double *abs = sums, *plain = centred(m) ? sums + floats_per_row(m) : NULL;
     double(*totals)[2] = m->totals;
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
         totals[i][0] = totals[i][1] = 0;
         if (!t->tern) continue;
-        totals[i][0] = add_up(abs, blocks_of(t));
+        totals[i][0] = add_block_sums(abs, blocks_of(t));
         abs += blocks_of(t);
         if (!plain) continue;
-        totals[i][1] = add_up(plain, blocks_of(t));
+        totals[i][1] = add_block_sums(plain, blocks_of(t));
         plain += blocks_of(t);
     }
     m->tp->total_sums(m, totals);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
-        bt_linear *l = t->tern ? linear_at(m, t) : NULL;
+        bt_linear *l = t->tern ? quantised_linear(m, t) : NULL;
         if (!l) continue;
         double n = (double)t->whole_rows * (double)t->whole_cols;
         l->scale = fmaxf((float)(totals[i][0] / n), SCALE_LEAST);
@@ -147,7 +147,7 @@ void bt_model_quant_scales(bt_model *m, const double *sums) {
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-static void count(bt_linear *l, bt_tern_stats s, size_t n) {
+static void count_code_stats(bt_linear *l, bt_tern_stats s, size_t n) {
     l->counts.zero += s.zero;
     l->counts.pos += s.pos;
     l->counts.flips += s.flips;
@@ -193,7 +193,7 @@ static void own_range(void *ctx, int thread, size_t from, size_t to) {
     }
 }
 
-static void take_range(void *ctx, int thread, size_t from, size_t to) {
+static void quantise_range(void *ctx, int thread, size_t from, size_t to) {
     (void)thread;
     wire_job *j = ctx;
     for (size_t k = from; k < to; k++) {
@@ -232,7 +232,7 @@ static void own_values(const bt_linear *l, bt_read as, size_t first, size_t n, u
 bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, uint8_t *packed,
                            bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
-    bt_linear *l = linear_at(m, t);
+    bt_linear *l = quantised_linear(m, t);
     if (!t->tern) {
         own_values(l, bt_model_read(t, m->setup.prec), first, n, packed);
         return BT_OK;
@@ -250,7 +250,7 @@ bt_code bt_model_quant_own(bt_model *m, size_t tensor, size_t first, size_t n, u
             err, BT_DAMAGED,
             "the codes kept of '%s' are none that a ternary weight has: a hardware fault?",
             t->name);
-    count(l, (bt_tern_stats){j.zero, j.pos, j.flips}, n);
+    count_code_stats(l, (bt_tern_stats){j.zero, j.pos, j.flips}, n);
     return BT_OK;
 }
 
@@ -258,17 +258,17 @@ bt_code bt_model_quant_take(bt_model *m, size_t tensor, size_t first, size_t n,
                             const uint8_t *packed, bt_err *err) {
     const bt_tensor *t = &m->params.tensors[tensor];
     if (!t->tern) {
-        take_values(linear_at(m, t), bt_model_read(t, m->setup.prec), first, n, packed);
+        take_values(quantised_linear(m, t), bt_model_read(t, m->setup.prec), first, n, packed);
         return BT_OK;
     }
     wire_job j = {.codes = m->taken + first, .packed = (uint8_t *)(uintptr_t)packed, .n = n};
-    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, take_range, &j);
+    bt_parallel_for((n + WIRE_CHUNK - 1) / WIRE_CHUNK, 1, quantise_range, &j);
     return j.bad ? bt_fail(err, BT_FORMAT, "received codes of '%s' that no ternary weight has",
                            t->name)
                  : BT_OK;
 }
 
-static void pack(bt_linear *l, const int8_t *codes) {
+static void pack_codes(bt_linear *l, const int8_t *codes) {
     size_t rows = l->N / l->ranges;
     for (size_t k = 0; k < l->ranges; k++)
         bt_op_tern_pack(l->packed + k * l->packed_bytes, codes + k * rows * l->K, rows, l->K);
@@ -276,7 +276,7 @@ static void pack(bt_linear *l, const int8_t *codes) {
 
 void bt_model_quant_place(bt_model *m, size_t tensor) {
     const bt_tensor *t = &m->params.tensors[tensor];
-    if (t->tern) pack(linear_at(m, t), m->taken);
+    if (t->tern) pack_codes(quantised_linear(m, t), m->taken);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
@@ -290,7 +290,8 @@ static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
 
 void bt_model_quant_done(bt_model *m) {
     for (size_t i = 0; i < m->params.n; i++) {
-        bt_linear *l = m->params.tensors[i].tern ? linear_at(m, &m->params.tensors[i]) : NULL;
+        bt_linear *l = m->params.tensors[i].tern ? quantised_linear(m, &m->params.tensors[i])
+                                                 : NULL;
         if (!l) continue;
         double n = l->counted > 0 ? (double)l->counted : 1;
         l->stat = (bt_quant_stat){.n = (double)l->counted,
@@ -304,7 +305,7 @@ void bt_model_quant_done(bt_model *m) {
 }
 
 /* the latent weights' codes over the last ones */
-static bt_tern_stats codes_of(const bt_linear *l, int sign) {
+static bt_tern_stats refresh_codes(const bt_linear *l, int sign) {
     const float inv_scale = 1.0f / l->scale;
     const size_t n = l->N * l->K;
     return l->w.form == BT_MOMENT_F32
@@ -319,10 +320,10 @@ void bt_model_quantise(bt_model *m) {
     bt_model_quant_scales(m, m->quant_sums);
     for (size_t i = 0; i < m->params.n; i++) {
         const bt_tensor *t = &m->params.tensors[i];
-        bt_linear *l = t->tern ? linear_at(m, t) : NULL;
+        bt_linear *l = t->tern ? quantised_linear(m, t) : NULL;
         if (!l) continue;
-        count(l, codes_of(l, centred(m)), t->count);
-        pack(l, l->codes);
+        count_code_stats(l, refresh_codes(l, centred(m)), t->count);
+        pack_codes(l, l->codes);
         if (l->packed2) bt_parallel_for(l->N, 64, pack2_rows, l);
     }
     m->fade.layer = -1;
@@ -331,13 +332,14 @@ void bt_model_quantise(bt_model *m) {
 
 bt_quant_stat bt_model_quant_stat(const bt_model *m, size_t tensor) {
     if (m->adapters.n || tensor >= m->params.n) return (bt_quant_stat){0};
-    const bt_linear *l = linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]);
+    const bt_linear *l = quantised_linear((bt_model *)(uintptr_t)m, &m->params.tensors[tensor]);
     return l ? l->stat : (bt_quant_stat){0};
 }
 
 const int8_t *bt_model_codes(const bt_model *m, size_t tensor) {
     const bt_linear *l = !m->adapters.n && tensor < m->params.n
-                             ? linear_at((bt_model *)(uintptr_t)m, &m->params.tensors[tensor])
+                             ? quantised_linear((bt_model *)(uintptr_t)m,
+                                                &m->params.tensors[tensor])
                              : NULL;
     return l ? l->codes : NULL;
 }

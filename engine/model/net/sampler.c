@@ -60,7 +60,7 @@ static void sift_down(candidate *heap, size_t n, size_t i) {
 }
 
 /* Removes the likeliest of n candidates from the heap and stores it behind the rest, at heap[n - 1]. */
-static candidate pop(candidate *heap, size_t n) {
+static candidate pop_likeliest(candidate *heap, size_t n) {
     candidate first = heap[0];
     heap[0] = heap[n - 1];
     heap[n - 1] = first;
@@ -83,11 +83,11 @@ static size_t limit(candidate *c, size_t V, size_t k, double p, double *held) {
     for (size_t i = V / 2; i-- > 0;) sift_down(c, V, i);
     if (k < V) {
         total = 0;
-        for (size_t i = 0; i < k; i++) total += (double)pop(c, V - i).weight;
+        for (size_t i = 0; i < k; i++) total += (double)pop_likeliest(c, V - i).weight;
     }
     size_t n = 0;
     for (*held = 0; n < k && (n == 0 || *held < p * total); n++)
-        *held += (double)(k < V ? c[V - 1 - n] : pop(c, V - n)).weight;
+        *held += (double)(k < V ? c[V - 1 - n] : pop_likeliest(c, V - n)).weight;
     return n;
 }
 

@@ -23,11 +23,11 @@
 #include "engine/model/net/net.h"
 
 /* Layers received from their owners: waits for this one; the next may be in flight. */
-static void need(const bt_model *m, int layer) {
+static void need_layer_weights(const bt_model *m, int layer) {
     if (m->source) m->source->need(m->source, layer);
 }
 
-static void poll(const bt_model *m) {
+static void poll_layer_source(const bt_model *m) {
     if (m->source) m->source->poll(m->source);
 }
 
@@ -93,7 +93,7 @@ void bt_model_round_attention(bt_model *m, bool on) {
     m->rounds_attention = on && m->setup.attention_int8;
 }
 
-static bt_attn_shape attn_shape(const bt_model *m, size_t T) {
+static bt_attn_shape layer_attn_shape(const bt_model *m, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
     size_t D = (size_t)c->D, HD = (size_t)c->H * D, KVD = (size_t)c->KV * D;
     return (bt_attn_shape){.T = T,
@@ -152,7 +152,7 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
         bt_op_rope_save(a->k_saved + k, a->k, &by, rows, (size_t)c->KV, (size_t)c->D);
         l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, r0, rows, 0);
         bt_acts_save(a->v_saved + k, a->v, rows * l->v.N);
-        poll(m);
+        poll_layer_source(m);
     }
 }
 
@@ -201,7 +201,7 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
         gate_up(m, l, r0, rows);
         l->glu.fwd(m, l, gate_up_at(m, l, r0), r0, rows);
         if (x_out) m->tp->add_product(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
-        poll(m);
+        poll_layer_source(m);
     }
     if (x_out) m->tp->finish_product(m, x_out, &l->down, &l->down_in, M);
 }
@@ -210,7 +210,7 @@ void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
 
 static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
-    bt_attn_shape shape = attn_shape(m, T);
+    bt_attn_shape shape = layer_attn_shape(m, T);
     bt_acts *a = &l->a;
     size_t M = B * T, own = m->tp->own_rows(m, M).n * (size_t)c->C;
     if (reloads_bf16_input(m, a)) {
@@ -219,7 +219,7 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     }
     if (m->bigram) {
         bt_net_copy(a->x_mid, a->x, own);
-        poll(m);
+        poll_layer_source(m);
         ffn(m, l, x_out, M);
         return;
     }
@@ -230,14 +230,14 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
                        (size_t)c->KV, m->setup.prec);
     } else {
         bt_net_qkv(m, l, M);
-        poll(m);
+        poll_layer_source(m);
         bt_op_attn_fwd(a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v, &shape, B, (size_t)c->H,
                        (size_t)c->KV, m->setup.prec);
         bt_acts_save(a->q_saved, a->q, M * shape.ldq);
         bt_acts_save(a->k_saved, a->k, M * shape.ldk);
         bt_acts_save(a->v_saved, a->v, M * shape.ldv);
     }
-    poll(m);
+    poll_layer_source(m);
     bt_net_attn_out(m, l, M);
     ffn(m, l, x_out, M);
 }
@@ -248,7 +248,7 @@ void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     if (!m->n_documents) bt_net_positions(m, B, T, 0);
     if (bt_net_begins(m)) m->tp->embed(m, inputs, B * T);
     for (int i = c->first; i < c->first + c->n; i++) {
-        need(m, i);
+        need_layer_weights(m, i);
         layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
     }
     bt_span_end();
@@ -272,25 +272,25 @@ void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready,
     ready(ready_ctx, t->offset, i + 1 < p->n ? p->tensors[i + 1].offset : p->total);
 }
 
-static void done(const backward *p, const bt_tensor *t) {
+static void gradient_done(const backward *p, const bt_tensor *t) {
     bt_net_ready(p->m, t, p->ready, p->ready_ctx);
 }
 
 /* Reports the gradient of a linear layer: its tensor's, or its adapter's. */
 static void linear_done(const backward *p, const bt_linear *l) {
-    done(p, l->adapter.b_tensor);
-    done(p, l->adapter.a_tensor);
-    done(p, l->tensor);
+    gradient_done(p, l->adapter.b_tensor);
+    gradient_done(p, l->adapter.a_tensor);
+    gradient_done(p, l->tensor);
 }
 
-static void dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
-               size_t r0, size_t rows) {
+static void linear_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
+                      size_t r0, size_t rows) {
     l->ops->dw(l, dy, in, src, r0, rows);
 }
 
 static void dw_done(const backward *p, const bt_linear *l, const float *dy,
                     const bt_linear_input *in, const float *src) {
-    dw(l, bt_grads_f32(dy, l->N), in, src, 0, p->M);
+    linear_dw(l, bt_grads_f32(dy, l->N), in, src, 0, p->M);
     linear_done(p, l);
 }
 
@@ -311,7 +311,7 @@ static void glu_backward(bt_model *m, bt_layer *l, const float *dx, bt_glu_grads
     if (m->again) l->glu.fwd(m, l, gate_up_at(m, l, r0), r0, rows);
     l->down.ops->dx(&l->down, 0, l->down_in.normed ? a->dhn : a->dh,
                     bt_grads_f32(dx + r0 * l->down.N, l->down.N), r0, rows, 0);
-    poll(m);
+    poll_layer_source(m);
     l->glu.bwd(m, l, d, gate_up_at(m, l, r0), r0, rows);
     if (!d.gate || !bt_acts_rounds_dy(&m->setup) || !bt_net_ternary(m)) return;
     bt_op_round_bf16(d.gate, rows * l->gate.N);
@@ -337,7 +337,7 @@ static void norm_backward(const backward *p, const bt_linear_input *in, const fl
                                       .rstd = in->rstd,
                                       .add = true,
                                       .M = p->M});
-    done(p, in->gain.tensor);
+    gradient_done(p, in->gain.tensor);
 }
 
 static void ffn_backward(const backward *p, bt_layer *l) {
@@ -359,13 +359,13 @@ static void ffn_backward(const backward *p, bt_layer *l) {
             glu_backward(m, l, dx, glu_grads_at(a, i, F), w0 + i,
                          n - i < m->block ? n - i : m->block);
         }
-        dw(&l->down, bt_grads_f32(dx + w0 * C, C), &l->down_in, a->h, w0, n);
-        if (w0 + n == p->M) linear_done(p, &l->down), done(p, l->down_in.gain.tensor);
+        linear_dw(&l->down, bt_grads_f32(dx + w0 * C, C), &l->down_in, a->h, w0, n);
+        if (w0 + n == p->M) linear_done(p, &l->down), gradient_done(p, l->down_in.gain.tensor);
         m->tp->dx(m, (bt_dx_term[]){{&l->up, dup}, {&l->gate, dgate}}, 2, w0, n);
-        poll(m);
-        dw(&l->up, dup, &l->ffn_in, a->x_mid, w0, n);
+        poll_layer_source(m);
+        linear_dw(&l->up, dup, &l->ffn_in, a->x_mid, w0, n);
         if (w0 + n == p->M) linear_done(p, &l->up);
-        dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n);
+        linear_dw(&l->gate, dgate, &l->ffn_in, a->x_mid, w0, n);
     }
     linear_done(p, &l->gate);
     norm_backward(p, &l->ffn_in, a->x_mid, kept ? a->x_mid_saved : NULL);
@@ -385,7 +385,7 @@ static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy,
         bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
     if (!gain->tensor) return dy;
     m->tp->heads_bwd(m, l, kv, spare, dy, x, p->M);
-    done(p, gain->tensor);
+    gradient_done(p, gain->tensor);
     return spare;
 }
 
@@ -393,7 +393,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_model *m = p->m;
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
-    bt_attn_shape shape = attn_shape(m, p->T);
+    bt_attn_shape shape = layer_attn_shape(m, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, a->dx, p->M);
@@ -411,12 +411,12 @@ static void attn_backward(const backward *p, bt_layer *l) {
     l->o_in.ops->restore(&l->o_in, a->o, 0, p->M);
     l->o.ops->dx(&l->o, 0, l->o_in.normed ? a->d_on : a->d_o, bt_grads_f32(dx, l->o.N), 0, p->M, 0);
     dw_done(p, &l->o, dx, &l->o_in, a->o);
-    poll(m);
+    poll_layer_source(m);
     if (o_kept)
         l->o_in.ops->bwd_saved(&l->o_in, a->d_o, a->d_on, a->o_saved, a->norm_sums, 0, p->M);
     else if (l->o_in.normed)
         l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
-    done(p, l->o_in.gain.tensor);
+    gradient_done(p, l->o_in.gain.tensor);
     if (c->qk_norm) { /* the rotated heads are not kept */
         rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);
         rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
@@ -427,7 +427,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     else
         bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o, a->lse, bt_net_q(l), bt_net_k(l), a->v,
                        &shape, p->B, H, KV, m->kv_runs, p->prec);
-    poll(m);
+    poll_layer_source(m);
     m->tp->sum_kv(m, a->dk, p->M);
     m->tp->sum_kv(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
@@ -449,13 +449,13 @@ static void attn_backward(const backward *p, bt_layer *l) {
 /* dx passes by; the gradients are the zeros that they began as */
 static void attn_left_out(const backward *p, const bt_layer *l) {
     linear_done(p, &l->o);
-    done(p, l->o_in.gain.tensor);
-    done(p, l->k_norm.tensor);
-    done(p, l->q_norm.tensor);
+    gradient_done(p, l->o_in.gain.tensor);
+    gradient_done(p, l->k_norm.tensor);
+    gradient_done(p, l->q_norm.tensor);
     linear_done(p, &l->v);
     linear_done(p, &l->k);
     linear_done(p, &l->q);
-    done(p, l->attn_in.gain.tensor);
+    gradient_done(p, l->attn_in.gain.tensor);
 }
 
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
@@ -472,7 +472,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
     bt_span_begin(BT_MR_BWD);
     for (int i = c->first + c->n - 1; i >= c->first; i--) {
         bt_layer *l = &m->layers[i];
-        need(m, i);
+        need_layer_weights(m, i);
         if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, NULL, B, T);
         ffn_backward(&p, l);
         if (m->bigram)
@@ -482,7 +482,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
     }
     if (bt_net_begins(m)) {
         m->tp->embed_bwd(m, inputs, p.M);
-        done(&p, &m->params.tensors[0]);
+        gradient_done(&p, &m->params.tensors[0]);
     }
     bt_span_end();
 }

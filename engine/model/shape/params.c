@@ -81,7 +81,7 @@ static void set_block(bt_tensor *t, const table *b) {
 }
 
 /* decimal digits, the last first. Returns how many */
-static size_t digits_of(size_t x, char out[24]) {
+static size_t decimal_digits(size_t x, char out[24]) {
     size_t n = 0;
     do out[n++] = (char)('0' + x % 10);
     while ((x /= 10) > 0);
@@ -92,7 +92,7 @@ static uint64_t hash_byte(uint64_t h, char c) { return (h ^ (unsigned char)c) * 
 
 static uint64_t hash_number(uint64_t h, size_t x) {
     char digits[24];
-    for (size_t n = digits_of(x, digits); n > 0; n--) h = hash_byte(h, digits[n - 1]);
+    for (size_t n = decimal_digits(x, digits); n > 0; n--) h = hash_byte(h, digits[n - 1]);
     return h;
 }
 
@@ -120,13 +120,14 @@ static double deviation(const param_row *r, const bt_model_cfg *c) {
 }
 
 /* "embed", "layers.3.attn_q" */
-static void put_name(bt_tensor *t, int layer, const char *name) {
+static void put_tensor_name(bt_tensor *t, int layer, const char *name) {
     char digits[24];
     size_t at = 0, left = strlen(name);
     if (layer >= 0) {
         memcpy(t->name, "layers.", 7);
         at = 7;
-        for (size_t n = digits_of((size_t)layer, digits); n > 0; n--) t->name[at++] = digits[n - 1];
+        for (size_t n = decimal_digits((size_t)layer, digits); n > 0; n--)
+            t->name[at++] = digits[n - 1];
         t->name[at++] = '.';
     }
     if (left > sizeof t->name - 1 - at) left = sizeof t->name - 1 - at;
@@ -134,7 +135,7 @@ static void put_name(bt_tensor *t, int layer, const char *name) {
     t->name[at + left] = '\0';
 }
 
-static bool add(bt_params *p, const table *b, size_t row, int layer) {
+static bool add_tensor(bt_params *p, const table *b, size_t row, int layer) {
     const param_row *r = &b->block[row];
     const bt_model_cfg *c = b->c;
     bool adapter = bt_adapter_layer(r->id) != BT_P_COUNT,
@@ -143,7 +144,7 @@ static bool add(bt_params *p, const table *b, size_t row, int layer) {
     bt_tensor *t = &p->tensors[p->n];
     t->id = r->id;
     t->layer = layer;
-    put_name(t, layer, r->name);
+    put_tensor_name(t, layer, r->name);
     t->rows = (size_t)r->rows;
     t->cols = (size_t)r->cols;
     t->whole_rows = (size_t)b->whole[row].rows;
@@ -350,13 +351,13 @@ bt_code bt_params_init(bt_params *p, const bt_model_cfg *c, bt_model_slice slice
     bool fits = true;
     size_t i = 0;
     p->hash = 0xcbf29ce484222325u;
-    for (; i < BT_P_COUNT && rows[i].scope == GLOBAL; i++) fits = fits && add(p, &b, i, -1);
+    for (; i < BT_P_COUNT && rows[i].scope == GLOBAL; i++) fits = fits && add_tensor(p, &b, i, -1);
     size_t first = i;
     while (i < BT_P_COUNT && rows[i].scope == LAYER) i++;
     for (int l = 0; l < c->L; l++) {
-        for (size_t j = first; j < i; j++) fits = fits && add(p, &b, j, l);
+        for (size_t j = first; j < i; j++) fits = fits && add_tensor(p, &b, j, l);
     }
-    for (; i < BT_P_COUNT; i++) fits = fits && add(p, &b, i, -1);
+    for (; i < BT_P_COUNT; i++) fits = fits && add_tensor(p, &b, i, -1);
     free(own);
     if (!fits) {
         bt_params_release(p);

@@ -63,7 +63,7 @@ static void leaf_du(const leaf_job *j, size_t leaf, float *out) {
 
 /* ---- outputs with the ranks: q, k, v, gate, up ------------------------------------------------- */
 
-static const bt_model_setup *setup_of(const bt_linear *l) { return l->adapter.tp->setup; }
+static const bt_model_setup *tp_setup(const bt_linear *l) { return l->adapter.tp->setup; }
 
 static void outputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
                        size_t r0, size_t rows) {
@@ -72,7 +72,7 @@ static void outputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *i
     if (!a->rank) return;
     for (size_t at = 0, n; at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        leaf_job j = {l, setup_of(l), dy.f32 + at * l->N, n, s->leaves, leaf_du};
+        leaf_job j = {l, tp_setup(l), dy.f32 + at * l->N, n, s->leaves, leaf_du};
         leaf_tree(&j, 0, s->leaves, s->adapter_rows + at * a->rank, s->adapter_spare);
     }
     s->group->all_reduce(s->group, s->adapter_rows, rows * a->rank, s->group->size);
@@ -126,7 +126,7 @@ static void inputs_fwd(const bt_linear *l, float *y, const bt_linear_input *in, 
     l->frozen->fwd(l, y, in, src, r0, rows, flags);
     for (size_t at = 0, n; a->rank && at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        leaf_job j = {l, setup_of(l), bt_adapter_input(l, in, src, r0 + at, n),
+        leaf_job j = {l, tp_setup(l), bt_adapter_input(l, in, src, r0 + at, n),
                       n, s->leaves,   leaf_u};
         leaf_tree(&j, 0, s->leaves, a->u, s->adapter_spare);
         bt_adapter_add(l, y + at * l->N, a->u, n);
@@ -140,7 +140,7 @@ static void inputs_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in
     if (!a->rank) return;
     for (size_t at = 0, n; at < rows; at += n) {
         n = bt_min_size(a->chunk, rows - at);
-        leaf_job j = {l, setup_of(l), bt_adapter_input(l, in, src, r0 + at, n),
+        leaf_job j = {l, tp_setup(l), bt_adapter_input(l, in, src, r0 + at, n),
                       n, s->leaves,   leaf_u};
         leaf_tree(&j, 0, s->leaves, s->adapter_rows + at * a->rank, s->adapter_spare);
     }

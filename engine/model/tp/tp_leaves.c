@@ -73,7 +73,7 @@ void bt_tp_leaves_dx(bt_model *m, const bt_dx_term *terms, size_t n, size_t r0, 
 /* ---- gains ----------------------------------------------------------------------------------- */
 
 /* n sums of C elements on end: the first becomes all of them, as a tree */
-static void add_up(float *x, size_t n, size_t C) {
+static void add_as_tree(float *x, size_t n, size_t C) {
     for (size_t step = 1; step < n; step *= 2) {
         for (size_t i = 0; i + step < n; i += 2 * step) bt_op_add(x + i * C, x + (i + step) * C, C);
     }
@@ -97,7 +97,7 @@ void bt_tp_leaves_norm_bwd(bt_model *m, const bt_norm_bwd *j) {
         bt_op_row_dgain(s->gains + i * C, j->dy + begin * C, j->x + begin * C, own_rstd + begin,
                         end - begin, C);
     }
-    add_up(s->gains, n, C);
+    add_as_tree(s->gains, n, C);
     bt_op_add(j->gain->dw, s->gains, C);
     bt_op_rmsnorm_bwd(j->dx, NULL, j->dy, j->x, j->gain->w, own_rstd, j->add, own.n, C);
 }
@@ -124,7 +124,7 @@ void bt_tp_leaves_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, 
             for (size_t h = first + 1; h < end; h++) bt_op_add(gains + i * D, gains + h * D, D);
         }
     }
-    add_up(gains, n, D);
+    add_as_tree(gains, n, D);
     bt_op_add(g->dw, gains, D);
 }
 
@@ -134,7 +134,7 @@ void bt_tp_leaves_sum_kv(bt_model *m, float *d, size_t M) {
     const bt_linear *k = &m->layers[0].k;
     bt_tp_group *t = m->tp_state->group;
     size_t n = M * k->N;
-    add_up(d, m->kv_runs, n);
+    add_as_tree(d, m->kv_runs, n);
     bt_tp_sum_shared_kv(m, d, M, k->N, (size_t)m->setup.cfg.D);
     if (k->tensor->copies > 1) t->all_reduce(t, d, n, k->tensor->copies);
 }

@@ -1,13 +1,13 @@
 /* tp_shares.c - the rows that a rank owns, and the ranges of a layer that a leaf has. */
 #include "engine/model/tp/tp_state.h"
 
-static bt_rows share_of(const bt_tp_group *t, size_t M) {
+static bt_rows rows_of_rank(const bt_tp_group *t, size_t M) {
     size_t first = bt_tp_first_row(M, t->rank, t->size);
     return (bt_rows){first, bt_tp_first_row(M, t->rank + 1, t->size) - first};
 }
 
 bt_rows bt_tp_own_rows(const bt_model *m, size_t M) {
-    return m->tp_state->sequence ? share_of(m->tp_state->group, M) : (bt_rows){0, M};
+    return m->tp_state->sequence ? rows_of_rank(m->tp_state->group, M) : (bt_rows){0, M};
 }
 
 bt_tp_ranges bt_tp_ranges_in(const bt_model_setup *s, const bt_linear *l, size_t leaf,

@@ -47,7 +47,7 @@ static const bt_tp_ops slices_of_leaves = {.own_rows = bt_tp_own_rows,
                                            .total_sums = bt_tp_total_sums,
                                            .meet = bt_tp_meet};
 
-static size_t levels(size_t leaves) { return leaves > 1 ? 1 + levels(leaves / 2) : 0; }
+static size_t tree_levels(size_t leaves) { return leaves > 1 ? 1 + tree_levels(leaves / 2) : 0; }
 
 /* number of shared kv heads in the whole model */
 static size_t shared_kv(const bt_model_setup *s, const bt_model_cfg *whole) {
@@ -60,8 +60,8 @@ void bt_tp_reserve(bt_tp_memory *p, bt_arena *scratch, const bt_model_setup *s,
     const bt_model_cfg *c = &s->cfg;
     size_t M = (size_t)s->B * (size_t)c->T, C = (size_t)c->C, D = (size_t)c->D;
     if (s->leaves > 1) {
-        p->spare = bt_arena_reserve(scratch, levels(bt_slice_leaves(s->slice, s->leaves)) * M * C,
-                                    sizeof(float));
+        p->spare = bt_arena_reserve(
+            scratch, tree_levels(bt_slice_leaves(s->slice, s->leaves)) * M * C, sizeof(float));
         size_t heads = (size_t)c->KV * D, norms = (size_t)s->leaves * (C > D ? C : D);
         p->gains = bt_arena_reserve(scratch, heads > norms ? heads : norms, sizeof(float));
     }
@@ -73,7 +73,8 @@ void bt_tp_reserve(bt_tp_memory *p, bt_arena *scratch, const bt_model_setup *s,
     if (rank) {
         p->adapter_rows = bt_arena_reserve(scratch, M * rank, sizeof(float));
         p->adapter_spare = bt_arena_reserve(
-            scratch, (1 + levels(bt_slice_leaves(s->slice, s->leaves))) * BT_ADAPTER_CHUNK * rank,
+            scratch,
+            (1 + tree_levels(bt_slice_leaves(s->slice, s->leaves))) * BT_ADAPTER_CHUNK * rank,
             sizeof(float));
     }
     p->ones = bt_arena_reserve(scratch, M, sizeof(float));

@@ -38,12 +38,12 @@ static bt_code next_rounds(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code advance(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
+static bt_code advance_slot(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     if (s->n_left > 0) BT_TRY(bt_exchange_take_arrivals(x, s, err));
     return next_rounds(x, s, err);
 }
 
-static bt_code start(bt_exchange *x, uint64_t item, bt_err *err) {
+static bt_code start_item(bt_exchange *x, uint64_t item, bt_err *err) {
     bt_exchange_slot *s = &x->slots[item % x->n_slots];
     s->item = item;
     s->bucket = (size_t)(item - x->first) / x->pieces;
@@ -58,7 +58,7 @@ static bt_code start(bt_exchange *x, uint64_t item, bt_err *err) {
 static bt_code post_ready_items(bt_exchange *x, bt_err *err) {
     while (x->posted < x->asked && x->slots[x->posted % x->n_slots].round == BT_ROUND_NONE &&
            x->posted < x->done + x->n_slots && bt_exchange_host_free(x, x->posted)) {
-        BT_TRY(start(x, x->posted, err));
+        BT_TRY(start_item(x, x->posted, err));
         x->posted++;
     }
     return BT_OK;
@@ -68,7 +68,7 @@ bt_code bt_exchange_progress(bt_exchange *x, size_t *done, bt_err *err) {
     x->moved = false;
     for (uint64_t i = x->done; i < x->posted; i++) {
         bt_exchange_slot *s = &x->slots[i % x->n_slots];
-        if (s->round != BT_ROUND_NONE) BT_TRY(advance(x, s, err));
+        if (s->round != BT_ROUND_NONE) BT_TRY(advance_slot(x, s, err));
     }
     while (x->done < x->posted && x->slots[x->done % x->n_slots].round == BT_ROUND_NONE) x->done++;
     *done = (size_t)(x->done - x->first) / x->pieces;

@@ -43,7 +43,7 @@ static int other(const bt_route *r, int k) {
 
 /* ---- marks ----------------------------------------------------------------------------------- */
 
-static mark *mark_of(const bt_exchange *x, int rank, uint64_t item) {
+static mark *rank_mark(const bt_exchange *x, int rank, uint64_t item) {
     const size_t at = (size_t)(rank - group_first(&x->route)) * x->n_slots + item % x->n_slots;
     return (mark *)(void *)x->host.memory.at + at;
 }
@@ -54,7 +54,7 @@ static bool reached(const _Atomic uint32_t *at, uint64_t item) {
 
 /* A sleeper counts itself before the kernel compares the mark: either it is seen here, or it sees the
  * new mark. */
-static void set(mark *m, _Atomic uint32_t *at, uint64_t item) {
+static void set_mark(mark *m, _Atomic uint32_t *at, uint64_t item) {
     atomic_store(at, (uint32_t)(item + 1));
     if (atomic_load(&m->sleepers)) syscall(SYS_futex, at, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
@@ -107,7 +107,7 @@ float *bt_exchange_host_inside(const bt_exchange *x, size_t slot) {
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-static void copy(bt_exchange *x, float *to, const float *from, size_t n) {
+static void copy_shared(bt_exchange *x, float *to, const float *from, size_t n) {
     memcpy(to, from, n * sizeof *to);
     x->moved = true;
 }
@@ -122,7 +122,7 @@ static void arrived(const bt_exchange *x, const bt_exchange_slot *s, int from, i
                            .flight_ns = messages * (bt_now_ns() - s->asked_ns)});
 }
 
-static void count_sent(bt_exchange_slot *s, size_t elems) {
+static void count_host_bytes(bt_exchange_slot *s, size_t elems) {
     s->logical += elems * sizeof(float);
     s->wire += elems * sizeof(float);
 }
@@ -137,19 +137,19 @@ static bt_code send_nodes(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
             const bt_range p = bt_exchange_owned_by(x, s, o);
             const size_t n = p.end - p.begin;
             for (size_t i = 0; i < x->mine.n && n > 0; i++)
-                copy(x, box_of_mine(x, s, to, o, i), x->mine.at[i].x + p.begin, n);
-            count_sent(s, x->mine.n * n);
+                copy_shared(x, box_of_mine(x, s, to, o, i), x->mine.at[i].x + p.begin, n);
+            count_host_bytes(s, x->mine.n * n);
         }
     }
-    mark *m = mark_of(x, r->me, s->item);
-    set(m, &m->sent, s->item);
+    mark *m = rank_mark(x, r->me, s->item);
+    set_mark(m, &m->sent, s->item);
     return BT_OK;
 }
 
 static bool all_nodes_came(bt_exchange *x, bt_exchange_slot *s) {
     const bt_route *r = &x->route;
     for (int k = 1; k < group_size(r); k++)
-        if (!reached(&mark_of(x, other(r, k), s->item)->sent, s->item)) return false;
+        if (!reached(&rank_mark(x, other(r, k), s->item)->sent, s->item)) return false;
     for (int k = 1; k < group_size(r); k++) {
         const int from = other(r, k);
         size_t elems = 0;
@@ -175,11 +175,11 @@ static bt_code send_sums_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) 
         for (int k = 1; k < group_size(r) && r->relayed[o] >= 0; k++)
             readers += bt_route_needs(r, other(r, k), o);
         if (readers == 0 || n == 0) continue;
-        copy(x, boxes(x, r->me, s->item % x->n_slots, o), x->cfg.grads + p.begin, n);
-        count_sent(s, readers * n);
+        copy_shared(x, boxes(x, r->me, s->item % x->n_slots, o), x->cfg.grads + p.begin, n);
+        count_host_bytes(s, readers * n);
     }
-    mark *m = mark_of(x, r->me, s->item);
-    set(m, &m->back, s->item);
+    mark *m = rank_mark(x, r->me, s->item);
+    set_mark(m, &m->back, s->item);
     s->turn = 1;
     return BT_OK;
 }
@@ -193,7 +193,7 @@ static void take_sums(bt_exchange *x, bt_exchange_slot *s, int from) {
         const size_t n = p.end - p.begin;
         if (n == 0 || bt_route_relay(r, r->mine, o) != from || !bt_route_needs(r, r->me, o))
             continue;
-        copy(x, x->cfg.grads + p.begin, boxes(x, from, s->item % x->n_slots, o), n);
+        copy_shared(x, x->cfg.grads + p.begin, boxes(x, from, s->item % x->n_slots, o), n);
         elems += n;
         messages++;
     }
@@ -204,11 +204,11 @@ static bool all_sums_came(bt_exchange *x, bt_exchange_slot *s) {
     const bt_route *r = &x->route;
     for (; s->turn < group_size(r); s->turn++) {
         const int from = other(r, s->turn);
-        if (!reached(&mark_of(x, from, s->item)->back, s->item)) return false;
+        if (!reached(&rank_mark(x, from, s->item)->back, s->item)) return false;
         take_sums(x, s, from);
     }
-    mark *m = mark_of(x, r->me, s->item);
-    set(m, &m->taken, s->item);
+    mark *m = rank_mark(x, r->me, s->item);
+    set_mark(m, &m->taken, s->item);
     return true;
 }
 
@@ -225,7 +225,7 @@ static int busy_rank(const bt_exchange *x, uint64_t item) {
     if (!x->host.memory.at || item < x->n_slots) return -1;
     for (int k = 1; k < group_size(r); k++) {
         const int d = other(r, k);
-        if (!reached(&mark_of(x, d, item)->taken, item - x->n_slots)) return d;
+        if (!reached(&rank_mark(x, d, item)->taken, item - x->n_slots)) return d;
     }
     return -1;
 }
@@ -238,13 +238,13 @@ void bt_exchange_host_sleep(const bt_exchange *x) {
     if (x->done == x->posted) {
         const int d = x->posted < x->asked ? busy_rank(x, x->posted) : -1;
         if (d < 0) return;
-        mark *m = mark_of(x, d, x->posted);
+        mark *m = rank_mark(x, d, x->posted);
         sleep_on(m, &m->taken, x->posted - x->n_slots);
         return;
     }
     const bt_exchange_slot *s = &x->slots[x->done % x->n_slots];
     for (int k = 1; k < group_size(r); k++) {
-        mark *m = mark_of(x, other(r, k), s->item);
+        mark *m = rank_mark(x, other(r, k), s->item);
         _Atomic uint32_t *at = s->round == BT_ROUND_SUM_INSIDE    ? &m->sent
                                : s->round == BT_ROUND_BACK_INSIDE ? &m->back
                                                                   : NULL;

@@ -35,7 +35,7 @@ static size_t scratch_parts(const bt_route *r, const bt_codec *codec) {
 }
 
 /* messages of the round that has most */
-static size_t most_requests(const bt_route *r) {
+static size_t max_round_requests(const bt_route *r) {
     size_t n = (size_t)r->n, size = (size_t)(r->first[r->mine + 1] - r->first[r->mine]),
            sum_in = inside_pieces(r) + n * r->nodes[r->me].n,
            sum_out = r->across + r->n_relayed * r->sums[r->mine].n,
@@ -43,7 +43,7 @@ static size_t most_requests(const bt_route *r) {
     return bt_max_size(bt_max_size(sum_in, sum_out), bt_max_size(2 * n, back_in));
 }
 
-static bool on_one_host(const int *hosts, int n) {
+static bool all_on_one_host(const int *hosts, int n) {
     for (int i = 1; i < n; i++)
         if (hosts[i] != hosts[0]) return false;
     return true;
@@ -83,7 +83,7 @@ static bt_code make_route(bt_route *r, cut *c, const bt_exchange_plan *p, bool t
                               .units = p->units,
                               .shares = p->shares};
     bt_code code = bt_route_init(r, &cfg, err);
-    if (code == BT_OK) *c = cut_of(r, p, on_one_host(hosts, n));
+    if (code == BT_OK) *c = cut_of(r, p, all_on_one_host(hosts, n));
     free(hosts);
     return code;
 }
@@ -128,8 +128,8 @@ static bt_code take_arrays(bt_exchange *x, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code take_memory(bt_exchange *x, bt_err *err) {
-    size_t requests = most_requests(&x->route),
+static bt_code allocate_exchange(bt_exchange *x, bt_err *err) {
+    size_t requests = max_round_requests(&x->route),
            payloads = bt_max_size(x->route.across, x->route.n_relayed);
     x->arrived = calloc(requests, sizeof *x->arrived);
     x->statuses = calloc(requests, sizeof *x->statuses);
@@ -162,7 +162,7 @@ void bt_exchange_destroy(bt_exchange *x) {
     free(x);
 }
 
-static bt_code lay_out(bt_exchange *x, bool together, bt_err *err) {
+static bt_code lay_out_exchange(bt_exchange *x, bool together, bt_err *err) {
     cut c;
     bt_exchange_host_release(&x->host);
     bt_route_release(&x->route);
@@ -181,7 +181,7 @@ static bt_code share_memory(bt_exchange *x, bt_err *err) {
     const bool one_group = x->route.n_host_groups == 1;
     if (x->route.n_host_groups == x->route.n) return BT_OK;
     if (!bt_testing_exchange_messages) BT_TRY(bt_exchange_host_open(x, err));
-    return one_group && !x->host.memory.at ? lay_out(x, false, err) : BT_OK;
+    return one_group && !x->host.memory.at ? lay_out_exchange(x, false, err) : BT_OK;
 }
 
 bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err *err) {
@@ -192,13 +192,13 @@ bt_code bt_exchange_create(bt_exchange **out, const bt_exchange_cfg *cfg, bt_err
         x->cfg = *cfg;
         x->codec = cfg->plan.form.codec;
         x->back = bt_payload_form_back(&cfg->plan.form);
-        code = lay_out(x, may_share(&cfg->plan), err);
+        code = lay_out_exchange(x, may_share(&cfg->plan), err);
     } else {
         code = bt_fail(err, BT_NOMEM, "cannot take memory for the gradient exchange");
     }
     code = bt_agree(cfg->mesh->world, code, err);
     if (code == BT_OK) code = share_memory(x, err);
-    if (code == BT_OK) code = take_memory(x, err);
+    if (code == BT_OK) code = allocate_exchange(x, err);
     if (code != BT_OK) {
         bt_exchange_destroy(x);
         return code;

@@ -12,8 +12,8 @@ static int tag_of(const bt_exchange_slot *s) {
     return FIRST_TAG + (int)s->round * TAGS + (int)(s->bucket % TAGS);
 }
 
-static bt_code receive(bt_exchange *x, bt_exchange_slot *s, void *to, bt_exchange_message m,
-                       bt_err *err) {
+static bt_code receive_payload(bt_exchange *x, bt_exchange_slot *s, void *to, bt_exchange_message m,
+                               bt_err *err) {
     int from = m.from;
     m.from = bt_mesh_peer(x->cfg.mesh, BT_AXIS_DP, from);
     s->messages[s->n_requests] = m;
@@ -34,7 +34,8 @@ bt_code bt_exchange_send(bt_exchange *x, bt_exchange_slot *s, const void *from, 
 
 bt_code bt_exchange_receive_part(bt_exchange *x, bt_exchange_slot *s, float *to, size_t n, int from,
                                  bt_err *err) {
-    return receive(x, s, to, (bt_exchange_message){.from = from, .bytes = n * sizeof *to}, err);
+    return receive_payload(x, s, to, (bt_exchange_message){.from = from, .bytes = n * sizeof *to},
+                           err);
 }
 
 bt_code bt_exchange_send_part(bt_exchange *x, bt_exchange_slot *s, const float *from, size_t n,
@@ -54,7 +55,7 @@ bt_code bt_exchange_receive_payload(bt_exchange *x, bt_exchange_slot *s, unsigne
                              encoded ? bt_payload_bound(round_form(x, s->round), r)
                                      : (r.end - r.begin) * sizeof(float),
                              encoded ? &s->payload_bytes[i] : NULL};
-    return receive(x, s, region + i * x->place_bytes, m, err);
+    return receive_payload(x, s, region + i * x->place_bytes, m, err);
 }
 
 bt_coll bt_exchange_kind(const bt_exchange *x) {

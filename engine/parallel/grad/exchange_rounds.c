@@ -26,7 +26,7 @@ bt_range bt_exchange_owned_by(const bt_exchange *x, const bt_exchange_slot *s, i
                       bt_min_size(p.begin + (s->piece + 1) * x->piece, p.end)};
 }
 
-static size_t length(bt_range r) { return r.end - r.begin; }
+static size_t round_range_length(bt_range r) { return r.end - r.begin; }
 
 /* the owner's relay in this rank's host group */
 static int own_relay(const bt_exchange *x, int owner) {
@@ -59,7 +59,8 @@ static bt_tree_sum group_sum(const bt_exchange *x, const bt_exchange_slot *s, in
         for (size_t i = 0; i < r->nodes[d].n; i++) {
             bt_node node = r->nodes[d].at[i];
             node.x = d == r->me ? x->mine.at[i].x + p.begin : inside_at(x, s, owner, d, i);
-            bt_tree_sum_push(&f, node, x->cfg.grads + p.begin, length(p), bt_active_kernels()->add);
+            bt_tree_sum_push(&f, node, x->cfg.grads + p.begin, round_range_length(p),
+                             bt_active_kernels()->add);
         }
     }
     assert(f.n == r->sums[r->mine].n);
@@ -81,7 +82,7 @@ static float *free_scratch(const bt_exchange *x, const bt_tree_sum *f) {
 static bt_code push_arrived(const bt_exchange *x, const bt_exchange_slot *s, bt_tree_sum *f,
                             bt_node node, size_t i, bt_range own, bt_err *err) {
     unsigned char *payload = s->in + i * x->place_bytes;
-    size_t n = length(own), bytes = s->payload_bytes[i];
+    size_t n = round_range_length(own), bytes = s->payload_bytes[i];
     if (!bt_exchange_encoded(x)) {
         node.x = (float *)(void *)payload;
     } else if (bt_tree_sum_pairs(f, &node)) {
@@ -100,10 +101,10 @@ static bt_code push_arrived(const bt_exchange *x, const bt_exchange_slot *s, bt_
 }
 
 /* All host groups' nodes of this rank's part into the gradient array. */
-static bt_code add_up(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
+static bt_code add_group_nodes(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     bt_range own = bt_exchange_owned_by(x, s, r->me);
-    size_t n = length(own);
+    size_t n = round_range_length(own);
     if (n == 0) return BT_OK;
     float *keep = x->cfg.grads + own.begin;
     bt_tree_sum f = {.n = 0}, here = group_sum(x, s, r->me);
@@ -128,7 +129,7 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     for (int k = 1; k < size; k++) {
         int from = first + (at + k) % size;
         for (int o = 0; o < r->n; o++) {
-            size_t n = length(bt_exchange_owned_by(x, s, o));
+            size_t n = round_range_length(bt_exchange_owned_by(x, s, o));
             for (size_t i = 0; i < r->nodes[from].n && n > 0 && r->relayed[o] >= 0; i++)
                 BT_TRY(bt_exchange_receive_part(x, s, inside_at(x, s, o, from, i), n, from, err));
         }
@@ -137,8 +138,10 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         int to = first + (at - k + size) % size;
         for (int o = 0; o < r->n; o++) {
             bt_range p = bt_exchange_owned_by(x, s, o);
-            for (size_t i = 0; i < x->mine.n && length(p) > 0 && own_relay(x, o) == to; i++)
-                BT_TRY(bt_exchange_send_part(x, s, x->mine.at[i].x + p.begin, length(p), to, err));
+            for (size_t i = 0; i < x->mine.n && round_range_length(p) > 0 && own_relay(x, o) == to;
+                 i++)
+                BT_TRY(bt_exchange_send_part(x, s, x->mine.at[i].x + p.begin, round_range_length(p),
+                                             to, err));
         }
     }
     return BT_OK;
@@ -147,7 +150,7 @@ static bt_code sum_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 /* This host group's nodes of the part of an owner elsewhere; `places` counts the payloads of the round. */
 static bt_code send_sums(bt_exchange *x, bt_exchange_slot *s, int to, size_t *places, bt_err *err) {
     bt_range p = bt_exchange_owned_by(x, s, to);
-    size_t n = length(p);
+    size_t n = round_range_length(p);
     bt_tree_sum sum = group_sum(x, s, to);
     for (size_t i = 0; i < sum.n; i++) {
         if (!bt_exchange_encoded(x)) {
@@ -165,7 +168,7 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     bt_range own = bt_exchange_owned_by(x, s, r->me);
     size_t places = 0;
-    for (int k = 1; k < r->n && length(own) > 0; k++) {
+    for (int k = 1; k < r->n && round_range_length(own) > 0; k++) {
         int from = (r->me + k) % r->n, g = r->host_group[from];
         if (g == r->mine || bt_route_relay(r, g, r->me) != from) continue;
         for (size_t i = 0; i < r->sums[g].n; i++)
@@ -173,7 +176,7 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     }
     for (int k = 1; k < r->n; k++) {
         int to = (r->me - k + r->n) % r->n;
-        if (relays(x, to) && length(bt_exchange_owned_by(x, s, to)) > 0)
+        if (relays(x, to) && round_range_length(bt_exchange_owned_by(x, s, to)) > 0)
             BT_TRY(send_sums(x, s, to, &places, err));
     }
     return BT_OK;
@@ -182,14 +185,15 @@ static bt_code sum_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
 /* this rank gets the sum of another host group's part, for itself and the ranks of its host */
 static bool receives_sum(const bt_exchange *x, const bt_exchange_slot *s, int owner) {
     return relays(x, owner) && bt_route_needs(&x->route, x->route.me, owner) &&
-           length(bt_exchange_owned_by(x, s, owner)) > 0;
+           round_range_length(bt_exchange_owned_by(x, s, owner)) > 0;
 }
 
 /* True if this rank sends the sum of its own part to that rank of another host group. */
 static bool sends_sum(const bt_exchange *x, const bt_exchange_slot *s, int to) {
     const bt_route *r = &x->route;
     return r->host_group[to] != r->mine && bt_route_relay(r, r->host_group[to], r->me) == to &&
-           bt_route_needs(r, to, r->me) && length(bt_exchange_owned_by(x, s, r->me)) > 0;
+           bt_route_needs(r, to, r->me) &&
+           round_range_length(bt_exchange_owned_by(x, s, r->me)) > 0;
 }
 
 /* Sends one payload to all ranks that get the sum; the owner keeps its decoded values, like the receivers. */
@@ -197,7 +201,7 @@ static bt_code send_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     bt_range own = bt_exchange_owned_by(x, s, r->me);
     float *sum = x->cfg.grads + own.begin;
-    size_t n = length(own), bytes = 0;
+    size_t n = round_range_length(own), bytes = 0;
     bool made = !bt_exchange_encoded(x);
     for (int k = 1; k < r->n; k++) {
         int to = (r->me - k + r->n) % r->n;
@@ -223,20 +227,21 @@ static bt_code back_across(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         if (!receives_sum(x, s, from)) continue;
         BT_TRY(bt_exchange_encoded(x)
                    ? bt_exchange_receive_payload(x, s, s->out, places++, p, from, err)
-                   : bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, length(p), from, err));
+                   : bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, round_range_length(p),
+                                              from, err));
     }
     return send_back(x, s, err);
 }
 
 /* Decodes payloads in the order in which back_across posted their receives. */
-static bt_code take_back(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
+static bt_code decode_returned(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
     const bt_route *r = &x->route;
     size_t places = 0;
     for (int k = 1; k < r->n && bt_exchange_encoded(x); k++) {
         int from = (r->me + k) % r->n;
         bt_range p = bt_exchange_owned_by(x, s, from);
         if (!receives_sum(x, s, from)) continue;
-        size_t n = length(p), bytes = s->payload_bytes[places];
+        size_t n = round_range_length(p), bytes = s->payload_bytes[places];
         bool ok = bt_payload_decode(&x->back, x->cfg.grads + p.begin, p,
                                     s->out + places * x->place_bytes, bytes);
         BT_TRY(bt_exchange_check_payload(ok, x, n, bytes, err));
@@ -252,24 +257,25 @@ static bt_code back_inside(bt_exchange *x, bt_exchange_slot *s, bt_err *err) {
         int from = first + (at + k) % size;
         for (int o = 0; o < r->n; o++) {
             bt_range p = bt_exchange_owned_by(x, s, o);
-            if (own_relay(x, o) == from && bt_route_needs(r, r->me, o) && length(p) > 0)
-                BT_TRY(
-                    bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, length(p), from, err));
+            if (own_relay(x, o) == from && bt_route_needs(r, r->me, o) && round_range_length(p) > 0)
+                BT_TRY(bt_exchange_receive_part(x, s, x->cfg.grads + p.begin, round_range_length(p),
+                                                from, err));
         }
     }
     for (int k = 1; k < size; k++) {
         int to = first + (at - k + size) % size;
         for (int o = 0; o < r->n; o++) {
             bt_range p = bt_exchange_owned_by(x, s, o);
-            if (r->relayed[o] >= 0 && bt_route_needs(r, to, o) && length(p) > 0)
-                BT_TRY(bt_exchange_send_part(x, s, x->cfg.grads + p.begin, length(p), to, err));
+            if (r->relayed[o] >= 0 && bt_route_needs(r, to, o) && round_range_length(p) > 0)
+                BT_TRY(bt_exchange_send_part(x, s, x->cfg.grads + p.begin, round_range_length(p),
+                                             to, err));
         }
     }
     return BT_OK;
 }
 
 /* Zeroes the range by returning whole pages to the system and clearing the rest at both ends. */
-static void drop(float *from, float *to) {
+static void zero_pages(float *from, float *to) {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), lo = (uintptr_t)from, hi = (uintptr_t)to;
     uintptr_t a = (lo + page - 1) / page * page, b = hi / page * page;
     if (a >= b || madvise((void *)a, b - a, MADV_DONTNEED) != 0) {
@@ -289,8 +295,8 @@ bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *
            first = bt_route_part(&x->route, x->route.me) / replicas * replicas;
     bt_range left = part_range(x, s->bucket, first),
              right = part_range(x, s->bucket, first + replicas - 1);
-    drop(x->cfg.grads + b.begin, x->cfg.grads + left.begin);
-    drop(x->cfg.grads + right.end, x->cfg.grads + b.end);
+    zero_pages(x->cfg.grads + b.begin, x->cfg.grads + left.begin);
+    zero_pages(x->cfg.grads + right.end, x->cfg.grads + b.end);
     return BT_OK;
 }
 
@@ -298,7 +304,7 @@ bt_code bt_exchange_discard_others(bt_exchange *x, bt_exchange_slot *s, bt_err *
 
 const bt_round_ops bt_rounds[BT_ROUND_COUNT] = {
     [BT_ROUND_SUM_INSIDE] = {sum_inside, NULL, NULL},
-    [BT_ROUND_SUM_ACROSS] = {sum_across, add_up, NULL},
-    [BT_ROUND_BACK_ACROSS] = {back_across, take_back, NULL},
+    [BT_ROUND_SUM_ACROSS] = {sum_across, add_group_nodes, NULL},
+    [BT_ROUND_BACK_ACROSS] = {back_across, decode_returned, NULL},
     [BT_ROUND_BACK_INSIDE] = {back_inside, bt_exchange_discard_others, NULL},
 };

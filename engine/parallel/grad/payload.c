@@ -21,7 +21,7 @@ typedef struct share {
     size_t bytes;
 } share;
 
-static size_t length(bt_range r) { return r.end - r.begin; }
+static size_t payload_range_length(bt_range r) { return r.end - r.begin; }
 
 /* ---- walking over tensors -------------------------------------------------------------------- */
 
@@ -40,8 +40,8 @@ static size_t first_tensor(const bt_payload_form *f, size_t begin) {
 /* Returns the next tensor's share of r; *k: 0 at first; false: there is none. */
 static bool next_share(const bt_payload_form *f, bt_range r, size_t *k, share *s) {
     if (!f->tensors || f->codec->state_bytes == 0) {
-        *s = (share){r, false, f->codec->bound(length(r))};
-        return (*k)++ == 0 && length(r) > 0;
+        *s = (share){r, false, f->codec->bound(payload_range_length(r))};
+        return (*k)++ == 0 && payload_range_length(r) > 0;
     }
     size_t i = *k ? *k - 1 : first_tensor(f, r.begin);
     if (i >= f->n_tensors || f->tensors[i].range.begin >= r.end) return false;
@@ -49,7 +49,8 @@ static bool next_share(const bt_payload_form *f, bt_range r, size_t *k, share *s
     *k = i + 2;
     s->range = (bt_range){bt_max_size(t->range.begin, r.begin), bt_min_size(t->range.end, r.end)};
     s->plain = t->plain;
-    s->bytes = t->plain ? length(s->range) * sizeof(float) : f->codec->bound(length(s->range));
+    s->bytes = t->plain ? payload_range_length(s->range) * sizeof(float)
+                        : f->codec->bound(payload_range_length(s->range));
     return true;
 }
 
@@ -62,7 +63,7 @@ bt_payload_form bt_payload_form_back(const bt_payload_form *f) {
 size_t bt_payload_bound(const bt_payload_form *f, bt_range r) {
     share s;
     size_t bytes = sizeof(seal);
-    if (!f->codec->sealed) return f->codec->bound(length(r));
+    if (!f->codec->sealed) return f->codec->bound(payload_range_length(r));
     for (size_t k = 0; next_share(f, r, &k, &s);) bytes += s.bytes;
     return bytes;
 }
@@ -96,14 +97,15 @@ size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x
     unsigned char *to = (unsigned char *)payload + sizeof(seal), *bytes = state;
     share s;
     if (!c->sealed)
-        return c->encode(payload, x, length(r), state ? bytes + r.begin * c->state_bytes : NULL);
+        return c->encode(payload, x, payload_range_length(r),
+                         state ? bytes + r.begin * c->state_bytes : NULL);
     for (size_t k = 0; next_share(f, r, &k, &s);) {
         const float *from = x + (s.range.begin - r.begin);
         void *owed = state ? bytes + s.range.begin * c->state_bytes : NULL;
         if (s.plain)
-            encode_plain(to, from, length(s.range), owed);
+            encode_plain(to, from, payload_range_length(s.range), owed);
         else
-            s.bytes = c->encode(to, from, length(s.range), owed);
+            s.bytes = c->encode(to, from, payload_range_length(s.range), owed);
         to += s.bytes;
     }
     size_t n = (size_t)(to - (unsigned char *)payload) - sizeof(seal);
@@ -113,7 +115,8 @@ size_t bt_payload_encode(const bt_payload_form *f, void *payload, const float *x
     return n + sizeof head;
 }
 
-static bool whole(const bt_payload_form *f, bt_range r, const void *payload, size_t bytes) {
+static bool is_whole_payload(const bt_payload_form *f, bt_range r, const void *payload,
+                             size_t bytes) {
     seal head;
     size_t most = bt_payload_bound(f, r);
     if (bytes < sizeof head || bytes > most) return false;
@@ -128,9 +131,9 @@ bool bt_payload_decode(const bt_payload_form *f, float *x, bt_range r, const voi
                        size_t bytes) {
     const unsigned char *from = (const unsigned char *)payload + sizeof(seal);
     share s;
-    if (!f->codec->sealed) return f->codec->decode(x, length(r), payload, bytes);
-    if (!whole(f, r, payload, bytes)) return false;
-    if (f->codec->state_bytes) memset(x, 0, length(r) * sizeof *x); /* padding */
+    if (!f->codec->sealed) return f->codec->decode(x, payload_range_length(r), payload, bytes);
+    if (!is_whole_payload(f, r, payload, bytes)) return false;
+    if (f->codec->state_bytes) memset(x, 0, payload_range_length(r) * sizeof *x); /* padding */
     bool good = true;
     for (size_t k = 0; next_share(f, r, &k, &s); from += s.bytes) {
         float *to = x + (s.range.begin - r.begin);
@@ -138,7 +141,7 @@ bool bt_payload_decode(const bt_payload_form *f, float *x, bt_range r, const voi
         if (s.plain)
             memcpy(to, from, s.bytes);
         else
-            good &= f->codec->decode(to, length(s.range), from, s.bytes);
+            good &= f->codec->decode(to, payload_range_length(s.range), from, s.bytes);
     }
     return good;
 }
@@ -147,16 +150,17 @@ bool bt_payload_decode_add(const bt_payload_form *f, float *into, bt_range r, co
                            size_t bytes) {
     const unsigned char *from = (const unsigned char *)payload + sizeof(seal);
     share s;
-    if (!f->codec->sealed) return f->codec->decode_add(into, length(r), payload, bytes);
-    if (!whole(f, r, payload, bytes)) return false;
+    if (!f->codec->sealed)
+        return f->codec->decode_add(into, payload_range_length(r), payload, bytes);
+    if (!is_whole_payload(f, r, payload, bytes)) return false;
     bool good = true;
     for (size_t k = 0; next_share(f, r, &k, &s); from += s.bytes) {
         float *to = into + (s.range.begin - r.begin);
         if (!f->codec->state_bytes) s.bytes = bytes - sizeof(seal);
         if (s.plain)
-            add_plain(to, length(s.range), from);
+            add_plain(to, payload_range_length(s.range), from);
         else
-            good &= f->codec->decode_add(to, length(s.range), from, s.bytes);
+            good &= f->codec->decode_add(to, payload_range_length(s.range), from, s.bytes);
     }
     return good;
 }

@@ -32,21 +32,21 @@ struct bt_reducer {
     bool failed;
 };
 
-static void poll(void *ctx);
+static void poll_reducer(void *ctx);
 
 /* ---- create ---------------------------------------------------------------------------------- */
 
 static bool sharded(const bt_reducer_cfg *c) { return c->shards && c->shards->n > 1; }
 
-static void cut(bt_buckets *b, const bt_reducer_cfg *c, int dp_size) {
+static void cut_buckets(bt_buckets *b, const bt_reducer_cfg *c, int dp_size) {
     bt_buckets_init(b, c->n, sharded(c) ? c->shards->stripe * sizeof(float) : c->bucket_bytes,
                     dp_size);
     assert(!sharded(c) || b->elems == c->shards->stripe);
 }
 
 /* Plan of the exchange. Without units a rank's gradient is one leaf of the tree. */
-static bt_exchange_plan plan_of(const bt_reducer_cfg *c, const bt_mesh_shape *shape, int rank,
-                                const bt_buckets *buckets) {
+static bt_exchange_plan plan_reducer_exchange(const bt_reducer_cfg *c, const bt_mesh_shape *shape,
+                                              int rank, const bt_buckets *buckets) {
     bt_payload_form form = c->form;
     if (!form.codec) form.codec = bt_codec_at(BT_CODEC_NONE);
     return (bt_exchange_plan){
@@ -63,8 +63,8 @@ size_t bt_reducer_staging(const bt_reducer_cfg *c, const bt_mesh_shape *shape, i
     bt_buckets b;
     int dp_size = shape->dp_replicate * shape->dp_shard;
     if (dp_size == 1) return 0;
-    cut(&b, c, dp_size);
-    bt_exchange_plan plan = plan_of(c, shape, rank, &b);
+    cut_buckets(&b, c, dp_size);
+    bt_exchange_plan plan = plan_reducer_exchange(c, shape, rank, &b);
     plan.shares = NULL;
     return bt_exchange_staging(&plan);
 }
@@ -73,8 +73,8 @@ static bt_code create_exchange(bt_reducer *r, bt_err *err) {
     const bt_reducer_cfg *c = &r->cfg;
     if (c->discard && bt_shards_ragged(c->shards))
         (void)madvise(c->grads, c->n * sizeof(float), MADV_NOHUGEPAGE);
-    bt_exchange_cfg x = {.plan = plan_of(c, &c->mesh->shape, bt_comm_rank(c->mesh->world),
-                                         &r->buckets),
+    bt_exchange_cfg x = {.plan = plan_reducer_exchange(c, &c->mesh->shape,
+                                                       bt_comm_rank(c->mesh->world), &r->buckets),
                          .mesh = c->mesh,
                          .grads = c->grads,
                          .state = c->state,
@@ -82,11 +82,11 @@ static bt_code create_exchange(bt_reducer *r, bt_err *err) {
     return bt_exchange_create(&r->exchange, &x, err);
 }
 
-static bt_code build(bt_reducer *r, bt_err *err) {
+static bt_code build_reducer(bt_reducer *r, bt_err *err) {
     const bt_reducer_cfg *c = &r->cfg;
     int n = bt_comm_size(c->mesh->dp), me = bt_comm_rank(c->mesh->dp);
     r->alone = n == 1;
-    cut(&r->buckets, c, n);
+    cut_buckets(&r->buckets, c, n);
     if (!r->alone) BT_TRY(create_exchange(r, err)); /* first: it is collective */
     if (c->units > 0) {
         bt_unit_run mine = bt_unit_run_of(c->units, c->shares, n, me);
@@ -105,7 +105,7 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
     code = bt_agree(cfg->mesh->world, code, err);
     if (code == BT_OK) {
         r->cfg = *cfg;
-        code = bt_agree(cfg->mesh->world, build(r, err), err);
+        code = bt_agree(cfg->mesh->world, build_reducer(r, err), err);
     }
     if (code == BT_OK) code = bt_clock_sync_measure(&r->clock, cfg->mesh->world, err);
     if (code != BT_OK) {
@@ -118,7 +118,7 @@ bt_code bt_reducer_create(bt_reducer **out, const bt_reducer_cfg *cfg, bt_err *e
 
 void bt_reducer_destroy(bt_reducer *r) {
     if (!r) return;
-    bt_threads_off_idle(poll, r);
+    bt_threads_off_idle(poll_reducer, r);
     bt_exchange_destroy(r->exchange);
     bt_accumulator_destroy(r->partial);
     free(r);
@@ -158,16 +158,16 @@ static void start_bucket(bt_reducer *r) {
     r->started++;
 }
 
-static void progress(bt_reducer *r) {
+static void progress_exchange(bt_reducer *r) {
     if (r->failed || r->done == r->started) return;
     keep_failure(r, bt_exchange_progress(r->exchange, &r->done, &r->failure));
     if (r->done == r->started) r->busy_ns += bt_now_ns() - r->busy_since;
 }
 
-static void poll(void *ctx) {
+static void poll_reducer(void *ctx) {
     bt_reducer *r = ctx;
     if (r->done == r->started || bt_now_ns() - r->polled_at < POLL_NS) return;
-    progress(r);
+    progress_exchange(r);
     r->polled_at = bt_now_ns();
 }
 
@@ -197,7 +197,7 @@ void bt_reducer_last(bt_reducer *r) {
     bt_tree_sum nodes = r->partial ? bt_accumulator_nodes(r->partial) : one;
     bt_exchange_reset(r->exchange);
     bt_exchange_nodes(r->exchange, &nodes);
-    if (r->cfg.overlap) bt_threads_on_idle(poll, r);
+    if (r->cfg.overlap) bt_threads_on_idle(poll_reducer, r);
 }
 
 void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
@@ -206,7 +206,7 @@ void bt_reducer_ready(void *reducer, size_t begin, size_t end) {
     bt_buckets_finished(&r->buckets, begin, end);
     for (size_t ready = bt_buckets_ready(&r->buckets); r->started < ready && !r->failed;)
         start_bucket(r);
-    poll(r);
+    poll_reducer(r);
 }
 
 bool bt_reducer_shares_memory(const bt_reducer *r) {
@@ -232,7 +232,7 @@ static void exchange_the_rest(bt_reducer *r) {
             start_bucket(r);
         else
             bt_exchange_rest(r->exchange);
-        progress(r);
+        progress_exchange(r);
     }
 }
 
@@ -242,7 +242,7 @@ bt_code bt_reducer_finish(bt_reducer *r, int64_t *notes, size_t n_notes, bt_redu
     assert(n_notes <= BT_NOTES_MAX);
     int64_t arrival = bt_now_ns();
     const int64_t hidden_ns = r->busy_ns + (r->done < r->started ? arrival - r->busy_since : 0);
-    bt_threads_off_idle(poll, r);
+    bt_threads_off_idle(poll_reducer, r);
     if (r->alone && !idle(r))
         while (r->started < r->buckets.n) start_bucket(r);
     if (bt_comm_size(r->cfg.mesh->world) == 1) return BT_OK;

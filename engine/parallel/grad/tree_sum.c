@@ -4,7 +4,8 @@
 #include <assert.h>
 
 /* the sum of two neighbours, in one of their arrays */
-static bt_node join(bt_node left, bt_node right, const float *keep, size_t n, bt_tree_sum_add add) {
+static bt_node join_nodes(bt_node left, bt_node right, const float *keep, size_t n,
+                          bt_tree_sum_add add) {
     float *x = NULL;
     if (left.x) {
         x = right.x == keep ? right.x : left.x;
@@ -19,7 +20,7 @@ bool bt_tree_sum_pairs(const bt_tree_sum *f, const bt_node *node) {
 
 void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
                       bt_tree_sum_add add) {
-    while (bt_tree_sum_pairs(f, &node)) node = join(f->at[--f->n], node, keep, n, add);
+    while (bt_tree_sum_pairs(f, &node)) node = join_nodes(f->at[--f->n], node, keep, n, add);
     assert(f->n < BT_TREE_SUM_MAX);
     f->at[f->n++] = node;
 }
@@ -27,7 +28,7 @@ void bt_tree_sum_push(bt_tree_sum *f, bt_node node, const float *keep, size_t n,
 float *bt_tree_sum_root(bt_tree_sum *f, const float *keep, size_t n, bt_tree_sum_add add) {
     if (f->n == 0) return NULL;
     bt_node root = f->at[--f->n];
-    while (f->n > 0) root = join(f->at[--f->n], root, keep, n, add);
+    while (f->n > 0) root = join_nodes(f->at[--f->n], root, keep, n, add);
     return root.x;
 }
 

@@ -47,7 +47,7 @@ static void round_range(void *ctx, int thread, size_t begin, size_t end) {
     bt_rounding_range(p->rounding, p->unit + begin, (bt_range){begin, end}, p->index);
 }
 
-static void add_range(void *ctx, int thread, size_t begin, size_t end) {
+static void add_unit_range(void *ctx, int thread, size_t begin, size_t end) {
     pass *p = ctx;
     if (p->rounding) round_range(ctx, thread, begin, end);
     begin += p->first, end += p->first;
@@ -146,7 +146,7 @@ float *bt_accumulator_unit(bt_unit_accumulator *p, int i) {
 }
 
 /* one node more in the range of a lane; arrays are given, and left, from their beginnings */
-static void push(bt_tree_sum *f, bt_node node, bt_range r) {
+static void push_node(bt_tree_sum *f, bt_node node, bt_range r) {
     for (size_t i = 0; i < f->n; i++) f->at[i].x += r.begin;
     node.x += r.begin;
     bt_tree_sum_push(f, node, NULL, r.end - r.begin, bt_op_add);
@@ -161,7 +161,7 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p, int i) {
     /* the sum lands in its sibling's array, the next unit finds zeros */
     if (l->unit == p->grads) {
         pass job = {f->at[f->n - 1].x, p->grads, l->range.begin, p->rounding, node.index};
-        bt_parallel_for(n, GRAIN, add_range, &job);
+        bt_parallel_for(n, GRAIN, add_unit_range, &job);
         f->n--;
         node = (bt_node){node.index >> 1, 1, job.into};
     } else if (p->rounding) {
@@ -170,7 +170,7 @@ void bt_accumulator_unit_done(bt_unit_accumulator *p, int i) {
     }
     l->done++;
     assert(l->done < p->count);
-    push(f, node, l->range);
+    push_node(f, node, l->range);
 }
 
 /* The nodes including the last unit, with arrays from `begin` on. Adds n elements; n 0: shape only. */

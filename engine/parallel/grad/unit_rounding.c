@@ -58,7 +58,7 @@ typedef struct quantum {
 } quantum;
 
 /* columns first .. first+n of the tensor's row */
-static void round_row(float *x, size_t n, size_t first, quantum q, uint32_t key) {
+static void round_unit_row(float *x, size_t n, size_t first, quantum q, uint32_t key) {
     for (size_t i = 0; i < n; i++) {
         size_t column = first + i;
         uint32_t word = bt_noise_word(key, (uint32_t)(column / 64 * 16 + column % 16)),
@@ -76,8 +76,8 @@ static void note_largest(_Atomic uint32_t *group, const float *x, size_t n) {
                             group, &was, top, memory_order_relaxed, memory_order_relaxed)) {}
 }
 
-static uint32_t key_of(const bt_unit_rounding *r, const bt_rounding_tensor *t, size_t row,
-                       int64_t unit) {
+static uint32_t rounding_key(const bt_unit_rounding *r, const bt_rounding_tensor *t, size_t row,
+                             int64_t unit) {
     return (uint32_t)bt_rng_u64(r->seed ^ t->name, r->step << 20 ^ (uint64_t)unit, row);
 }
 
@@ -90,7 +90,7 @@ static void round_stretch(bt_unit_rounding *r, const bt_rounding_tensor *t, floa
     if (r->exponents[group] == BT_ROUNDING_NONE) return;
     int e = r->exponents[group] + r->scale;
     const quantum q = {ldexpf(1, e), ldexpf(1, -e)};
-    round_row(x, n, t->col0 + columns.begin, q, key_of(r, t, whole, unit));
+    round_unit_row(x, n, t->col0 + columns.begin, q, rounding_key(r, t, whole, unit));
 }
 
 void bt_rounding_range(bt_unit_rounding *r, float *x, bt_range range, int64_t unit) {
@@ -119,7 +119,7 @@ void bt_rounding_range(bt_unit_rounding *r, float *x, bt_range range, int64_t un
 /* ---- between two steps ------------------------------------------------------------------------- */
 
 /* A gradient that is not finite is no estimate of later ones. */
-static void follow(int16_t *exponent, uint32_t largest, int scale) {
+static void update_exponent(int16_t *exponent, uint32_t largest, int scale) {
     int e;
     if (largest == 0 || largest >= FINITE) return;
     (void)frexpf(bt_noise_bits(largest), &e);
@@ -133,6 +133,6 @@ bt_code bt_rounding_agree(bt_unit_rounding *r, bt_comm *world, bt_err *err) {
     for (size_t g = 0; g < r->n_groups; g++) r->agreed[g] = (int64_t)atomic_load(&r->largest[g]);
     BT_TRY(bt_all_reduce_i64(world, r->agreed, r->n_groups, BT_MAX, err));
     for (size_t g = 0; g < r->n_groups; g++)
-        follow(&r->exponents[g], (uint32_t)r->agreed[g], r->scale);
+        update_exponent(&r->exponents[g], (uint32_t)r->agreed[g], r->scale);
     return BT_OK;
 }

@@ -27,23 +27,23 @@ size_t bt_comm_chunk_elems = INT_MAX;
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-static bool have(const char *name) {
+static bool has_shared_library(const char *name) {
     const char *v = getenv(name);
     return v && v[0];
 }
 
 /* SLURM_PROCID alone proves nothing: a batch script has it too. */
 bool bt_comm_am_rank(void) {
-    return have("OMPI_COMM_WORLD_RANK") || have("PMIX_RANK") || have("PMI_RANK") ||
-           have("PMI_FD") ||
-           (have("SLURM_PROCID") && have("SLURM_STEP_ID") &&
-            (have("PMI_JOBID") || have("PMIX_NAMESPACE")));
+    return has_shared_library("OMPI_COMM_WORLD_RANK") || has_shared_library("PMIX_RANK") ||
+           has_shared_library("PMI_RANK") || has_shared_library("PMI_FD") ||
+           (has_shared_library("SLURM_PROCID") && has_shared_library("SLURM_STEP_ID") &&
+            (has_shared_library("PMI_JOBID") || has_shared_library("PMIX_NAMESPACE")));
 }
 
 /* Value of the first variable that is set; -1: none is. */
 static int first_number(const char *const *names, size_t n) {
     for (size_t i = 0; i < n; i++)
-        if (have(names[i])) return atoi(getenv(names[i]));
+        if (has_shared_library(names[i])) return atoi(getenv(names[i]));
     return -1;
 }
 
@@ -186,7 +186,7 @@ static uint64_t ring_bytes(const bt_comm *c, size_t bytes) {
 
 /* ---- blocking collectives -------------------------------------------------------------------- */
 
-static size_t chunk_of(size_t left, size_t largest) {
+static size_t next_chunk(size_t left, size_t largest) {
     size_t n = left < largest ? left : largest;
     return n < bt_comm_chunk_elems ? n : bt_comm_chunk_elems;
 }
@@ -199,7 +199,7 @@ static bt_code all_reduce(bt_comm *c, void *x, size_t n, MPI_Datatype type, size
     bt_traffic_mark mark = bt_traffic_begin();
     count_plain(ring_bytes(c, n * elem_bytes));
     while (n > 0) {
-        size_t k = chunk_of(n, REDUCE_CHUNK_BYTES / elem_bytes);
+        size_t k = next_chunk(n, REDUCE_CHUNK_BYTES / elem_bytes);
         BT_TRY(bt_mpi_check(MPI_Allreduce(MPI_IN_PLACE, p, (int)k, type, mpi_op, c->mpi),
                             "all-reduce", err));
         p += k * elem_bytes;
@@ -227,7 +227,7 @@ bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
     bt_traffic_mark mark = bt_traffic_begin();
     if (c->rank == root) count_plain((uint64_t)bytes * (uint64_t)(c->size - 1));
     while (bytes > 0) {
-        size_t k = chunk_of(bytes, INT_MAX);
+        size_t k = next_chunk(bytes, INT_MAX);
         BT_TRY(bt_mpi_check(MPI_Bcast(p, (int)k, MPI_BYTE, root, c->mpi), "broadcast", err));
         p += k;
         bytes -= k;
@@ -238,8 +238,8 @@ bt_code bt_broadcast(bt_comm *c, void *x, size_t bytes, int root, bt_err *err) {
 
 /* Gathers `bytes` of every rank into `all`: a large contribution is sent in several calls, each received with
  * stride `bytes`. */
-static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bool everywhere,
-                      bt_err *err) {
+static bt_code gather_bytes(bt_comm *c, const void *x, size_t bytes, void *all, int root,
+                            bool everywhere, bt_err *err) {
     const unsigned char *src = x;
     unsigned char *dst = all;
     bool receiving = everywhere || c->rank == root;
@@ -253,7 +253,7 @@ static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int ro
     else if (!receiving)
         count_plain(bytes);
     for (size_t done = 0; done < bytes;) {
-        size_t k = chunk_of(bytes - done, INT_MAX);
+        size_t k = next_chunk(bytes - done, INT_MAX);
         MPI_Datatype block, spaced;
         BT_TRY(bt_mpi_check(MPI_Type_contiguous((int)k, MPI_BYTE, &block), "MPI_Type_contiguous",
                             err));
@@ -274,11 +274,11 @@ static bt_code gather(bt_comm *c, const void *x, size_t bytes, void *all, int ro
 }
 
 bt_code bt_gather(bt_comm *c, const void *x, size_t bytes, void *all, int root, bt_err *err) {
-    return gather(c, x, bytes, all, root, false, err);
+    return gather_bytes(c, x, bytes, all, root, false, err);
 }
 
 bt_code bt_all_gather(bt_comm *c, const void *x, size_t bytes, void *all, bt_err *err) {
-    return gather(c, x, bytes, all, 0, true, err);
+    return gather_bytes(c, x, bytes, all, 0, true, err);
 }
 
 bt_code bt_barrier(bt_comm *c, bt_err *err) {
@@ -312,7 +312,7 @@ static bt_code started(int rc, MPI_Request q, const char *what, bt_request *r, b
     return BT_OK;
 }
 
-static bt_code fits(size_t n, bt_err *err) {
+static bt_code fits_mpi_count(size_t n, bt_err *err) {
     return n <= INT_MAX
                ? BT_OK
                : bt_fail(err, BT_ARG,
@@ -324,7 +324,7 @@ bt_code bt_all_reduce_i64_start(bt_comm *c, int64_t *x, size_t n, bt_reduce_op o
                                 bt_err *err) {
     *r = (bt_request){0};
     if (c->size == 1 || n == 0) return BT_OK;
-    BT_TRY(fits(n, err));
+    BT_TRY(fits_mpi_count(n, err));
     MPI_Request q;
     bt_traffic_next();
     int rc = MPI_Iallreduce(MPI_IN_PLACE, x, (int)n, MPI_INT64_T,
@@ -343,7 +343,7 @@ bt_code bt_gather_start(bt_comm *c, const void *x, size_t bytes, void *all, int 
         if (bytes) memcpy(all, x, bytes);
         return BT_OK;
     }
-    BT_TRY(fits(bytes, err));
+    BT_TRY(fits_mpi_count(bytes, err));
     MPI_Request q;
     bt_traffic_next();
     int rc = MPI_Igather(x, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, root, c->mpi, &q);

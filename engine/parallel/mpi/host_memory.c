@@ -24,7 +24,7 @@ static bool one_host(const bt_comm *c) {
     return n == c->size;
 }
 
-static bool map(bt_host_memory *m, int fd) {
+static bool map_host_memory(bt_host_memory *m, int fd) {
     void *at = mmap(NULL, m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at != MAP_FAILED) m->at = at, (void)madvise(at, m->bytes, MADV_HUGEPAGE); /* a wish */
     return at != MAP_FAILED;
@@ -37,16 +37,16 @@ typedef struct ticket {
     uint64_t token;
 } ticket;
 
-static uint64_t *mark_of(const bt_host_memory *m) {
+static uint64_t *ready_mark(const bt_host_memory *m) {
     return (uint64_t *)(void *)(m->at + m->bytes - PAGE);
 }
 
 static int create_with_ticket(bt_host_memory *m, const char *name, ticket *t) {
     int fd = memfd_create(name, MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)m->bytes) != 0 || !map(m, fd)) return fd;
+    if (fd < 0 || ftruncate(fd, (off_t)m->bytes) != 0 || !map_host_memory(m, fd)) return fd;
     *t = (ticket){getpid(), fd,
                   bt_splitmix64((uint64_t)bt_now_ns() ^ (uint64_t)getpid() << 32) | 1};
-    *mark_of(m) = t->token;
+    *ready_mark(m) = t->token;
     return fd;
 }
 
@@ -54,8 +54,8 @@ static int open_by_ticket(bt_host_memory *m, const ticket *t) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)t->pid, (long long)t->fd);
     int fd = t->token ? open(path, O_RDWR | O_CLOEXEC) : -1;
-    if (fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)m->bytes && map(m, fd) &&
-        *mark_of(m) != t->token) {
+    if (fd >= 0 && lseek(fd, 0, SEEK_END) == (off_t)m->bytes && map_host_memory(m, fd) &&
+        *ready_mark(m) != t->token) {
         munmap(m->at, m->bytes);
         m->at = NULL;
     }

@@ -54,7 +54,7 @@ static bt_code one_round(const bt_comm *c, const room *r, int round, int part, d
 
 /* minimum over several rounds of the slowest rank's time; the first round, which may have to connect, is not
  * counted */
-static bt_code measure(bt_comm *c, const room *r, int part, double *best, bt_err *err) {
+static bt_code time_rounds(bt_comm *c, const room *r, int part, double *best, bt_err *err) {
     double took;
     BT_TRY(one_round(c, r, 0, part, &took, err));
     *best = INFINITY;
@@ -105,9 +105,9 @@ bt_code bt_link_measure_long(bt_link *out, bt_comm *c, const bt_link_work *work,
     if (code == BT_OK) {
         memset(r.out, 0, each * others * places);
         memset(r.in, 0, each * others);
-        code = measure(c, &r, SMALL_BYTES, &small, err);
+        code = time_rounds(c, &r, SMALL_BYTES, &small, err);
     }
-    if (code == BT_OK) code = measure(c, &r, (int)each, &large, err);
+    if (code == BT_OK) code = time_rounds(c, &r, (int)each, &large, err);
     free(r.out);
     free(r.in);
     free(r.requests);

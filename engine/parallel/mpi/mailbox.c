@@ -42,7 +42,7 @@ void bt_mailbox_begin(bt_mailbox *b) {
     b->begin_ns = bt_now_ns();
 }
 
-static bt_code fits(size_t bytes, bt_err *err) {
+static bt_code fits_message(size_t bytes, bt_err *err) {
     return bytes <= INT_MAX ? BT_OK
                             : bt_fail(err, BT_UNSUPPORTED,
                                       "a message of %zu bytes is longer than MPI can send", bytes);
@@ -51,7 +51,7 @@ static bt_code fits(size_t bytes, bt_err *err) {
 bt_code bt_mailbox_send(bt_mailbox *b, int to, const void *data, size_t bytes, size_t logical_bytes,
                         bt_err *err) {
     assert(b->n < b->max);
-    BT_TRY(fits(bytes, err));
+    BT_TRY(fits_message(bytes, err));
     b->bytes_logical += (int64_t)logical_bytes;
     b->bytes_wire += (int64_t)bytes;
     return bt_mpi_check(MPI_Isend(data, (int)bytes, MPI_BYTE, to, TAG, b->comm->mpi,
@@ -61,7 +61,7 @@ bt_code bt_mailbox_send(bt_mailbox *b, int to, const void *data, size_t bytes, s
 
 bt_code bt_mailbox_recv(bt_mailbox *b, int from, void *data, size_t bytes, bt_err *err) {
     assert(b->n < b->max);
-    BT_TRY(fits(bytes, err));
+    BT_TRY(fits_message(bytes, err));
     return bt_mpi_check(MPI_Irecv(data, (int)bytes, MPI_BYTE, from, TAG, b->comm->mpi,
                                   &b->requests[b->n++]),
                         "receiving from another rank", err);

@@ -29,7 +29,7 @@ struct bt_pipe {
     int64_t polled_at, busy_ns;
 };
 
-static void poll(void *pipe) {
+static void poll_pipe(void *pipe) {
     bt_pipe *p = pipe;
     int64_t now = bt_now_ns();
     int flag;
@@ -101,7 +101,7 @@ bt_code bt_pipe_create(bt_pipe **out, const bt_mesh *mesh, const bt_pipe_cfg *c,
 
 void bt_pipe_destroy(bt_pipe *p) {
     if (!p) return;
-    bt_threads_off_idle(poll, p);
+    bt_threads_off_idle(poll_pipe, p);
     free(p->memory);
     free(p->tables);
     free(p);
@@ -118,21 +118,21 @@ static MPI_Datatype message_type(const bt_pipe *p) {
     return p->cfg.bf16 ? MPI_UINT16_T : MPI_FLOAT;
 }
 
-static void pack(const bt_pipe *p, void *message, const float *from) {
+static void pack_boundary(const bt_pipe *p, void *message, const float *from) {
     if (p->cfg.bf16)
         bt_active_kernels()->to_bf16(message, from, p->cfg.elems);
     else
         memcpy(message, from, message_bytes(p));
 }
 
-static void unpack(const bt_pipe *p, float *to, const void *message) {
+static void unpack_boundary(const bt_pipe *p, float *to, const void *message) {
     if (p->cfg.bf16)
         bt_active_kernels()->from_bf16(to, message, p->cfg.elems);
     else
         memcpy(to, message, message_bytes(p));
 }
 
-static bt_code post(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err) {
+static bt_code post_receive(bt_pipe *p, channel *c, bt_pipe_way way, bt_err *err) {
     while (c->started < c->expected && c->started < c->done + DEPTH) {
         int k = (int)(c->started++ % DEPTH);
         int rc = MPI_Irecv(c->buf[k], (int)p->cfg.elems, message_type(p), c->peer, TAG + (int)way,
@@ -152,14 +152,14 @@ bt_code bt_pipe_begin(bt_pipe *p, int64_t down, int64_t up, bt_err *err) {
         if (c->peer < 0) continue;
         c->started = c->done = 0;
         c->expected = expected[way];
-        BT_TRY(post(p, c, (bt_pipe_way)way, err));
+        BT_TRY(post_receive(p, c, (bt_pipe_way)way, err));
     }
-    bt_threads_on_idle(poll, p);
+    bt_threads_on_idle(poll_pipe, p);
     return BT_OK;
 }
 
 /* *waited_ns (may be NULL) receives how long */
-static bt_code wait_for(MPI_Request *r, int64_t *waited_ns, const char *what, bt_err *err) {
+static bt_code wait_for_request(MPI_Request *r, int64_t *waited_ns, const char *what, bt_err *err) {
     int64_t start = bt_now_ns();
     bt_span_begin(BT_MR_WAIT);
     BT_TRY(bt_mpi_check(MPI_Wait(r, MPI_STATUS_IGNORE), what, err));
@@ -181,7 +181,7 @@ static int64_t end_move(bt_pipe *p, int64_t start) {
     return took;
 }
 
-static void count_sent(const bt_pipe *p, uint64_t logical, uint64_t bytes, int64_t took_ns) {
+static void count_pipe_bytes(const bt_pipe *p, uint64_t logical, uint64_t bytes, int64_t took_ns) {
     bt_comm_count(logical, bytes);
     bt_traffic_add(BT_COLL_SEND, p->mesh->pp->axis,
                    &(bt_traffic){.calls = 1,
@@ -203,11 +203,11 @@ bt_code bt_pipe_recv(bt_pipe *p, bt_pipe_way way, float *to, bt_err *err) {
     channel *c = &p->in[way];
     int k = (int)(c->done % DEPTH);
     int64_t waited;
-    BT_TRY(wait_for(&c->requests[k], &waited, "receiving from a pipeline stage", err));
+    BT_TRY(wait_for_request(&c->requests[k], &waited, "receiving from a pipeline stage", err));
     int64_t start = begin_move();
-    unpack(p, to, c->buf[k]);
+    unpack_boundary(p, to, c->buf[k]);
     c->done++;
-    BT_TRY(post(p, c, way, err));
+    BT_TRY(post_receive(p, c, way, err));
     count_received(p, c->peer, message_bytes(p), waited, end_move(p, start));
     return BT_OK;
 }
@@ -216,21 +216,22 @@ bt_code bt_pipe_send(bt_pipe *p, bt_pipe_way way, const float *from, bt_err *err
     channel *c = &p->out[way];
     int k = (int)(c->started++ % DEPTH);
     /* the message before the last */
-    BT_TRY(wait_for(&c->requests[k], NULL, "sending to a pipeline stage", err));
+    BT_TRY(wait_for_request(&c->requests[k], NULL, "sending to a pipeline stage", err));
     int64_t start = begin_move();
-    pack(p, c->buf[k], from);
+    pack_boundary(p, c->buf[k], from);
     int rc = MPI_Isend(c->buf[k], (int)p->cfg.elems, message_type(p), c->peer, TAG + (int)way,
                        p->mesh->pp->mpi, &c->requests[k]);
     BT_TRY(bt_mpi_check(rc, "sending to a pipeline stage", err));
-    count_sent(p, p->cfg.elems * sizeof *from, message_bytes(p), end_move(p, start));
+    count_pipe_bytes(p, p->cfg.elems * sizeof *from, message_bytes(p), end_move(p, start));
     return BT_OK;
 }
 
 bt_code bt_pipe_end(bt_pipe *p, bt_err *err) {
-    bt_threads_off_idle(poll, p);
+    bt_threads_off_idle(poll_pipe, p);
     for (int way = 0; way < 2; way++)
         for (int k = 0; k < DEPTH; k++)
-            BT_TRY(wait_for(&p->out[way].requests[k], NULL, "sending to a pipeline stage", err));
+            BT_TRY(wait_for_request(&p->out[way].requests[k], NULL, "sending to a pipeline stage",
+                                    err));
     return BT_OK;
 }
 
@@ -257,7 +258,7 @@ bt_code bt_pipe_copy(bt_pipe *p, bt_pipe_way way, void *x, size_t n, bt_err *err
     }
     int64_t took = end_move(p, start);
     if (me == from)
-        count_sent(p, n, n, took);
+        count_pipe_bytes(p, n, n, took);
     else
         count_received(p, from, n, 0, took);
     return BT_OK;
@@ -272,15 +273,15 @@ bt_code bt_pipe_copy_up(bt_pipe *p, int at, const void *x, bt_err *err) {
                            p->mesh->pp->mpi, &p->tables[(size_t)at * parts + i]);
         BT_TRY(bt_mpi_check(rc, "sending the tied embedding's gradients", err));
     }
-    count_sent(p, n, n, end_move(p, start));
+    count_pipe_bytes(p, n, n, end_move(p, start));
     return BT_OK;
 }
 
 bt_code bt_pipe_copy_up_wait(bt_pipe *p, int at, bt_err *err) {
     const size_t parts = parts_of(p->cfg.table_bytes);
     for (size_t i = 0; i < parts; i++)
-        BT_TRY(wait_for(&p->tables[(size_t)at * parts + i], NULL,
-                        "sending the tied embedding's gradients", err));
+        BT_TRY(wait_for_request(&p->tables[(size_t)at * parts + i], NULL,
+                                "sending the tied embedding's gradients", err));
     return BT_OK;
 }
 
@@ -300,7 +301,8 @@ bt_code bt_pipe_take(bt_pipe *p, bt_err *err) {
     int64_t waited = 0;
     for (size_t i = 0; i < parts; i++) {
         int64_t ns;
-        BT_TRY(wait_for(&p->tables[i], &ns, "receiving the tied embedding's gradients", err));
+        BT_TRY(
+            wait_for_request(&p->tables[i], &ns, "receiving the tied embedding's gradients", err));
         waited += ns;
     }
     count_received(p, bt_comm_size(p->mesh->pp) - 1, p->cfg.table_bytes, waited, 0);

@@ -1,7 +1,7 @@
 /* pass_order.c - 1F1B, and the interleaved order of several chunks. */
 #include "engine/parallel/schedule/pass_order.h"
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t smaller_i64(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static int64_t forwards(const bt_pass_order *o) { return o->chunks * o->micros; }
 
@@ -10,17 +10,17 @@ int64_t bt_pass_count(const bt_pass_order *o) { return 2 * forwards(o); }
 /* forward passes before the first backward one */
 static int64_t passes_ahead(const bt_pass_order *o) {
     const int64_t behind = o->stages - 1 - o->stage;
-    return least(forwards(o),
-                 o->chunks == 1 ? behind : 2 * behind + (int64_t)(o->chunks - 1) * o->stages);
+    return smaller_i64(forwards(o),
+                       o->chunks == 1 ? behind : 2 * behind + (int64_t)(o->chunks - 1) * o->stages);
 }
 
 bt_pass bt_pass_forward(const bt_pass_order *o, int64_t k) {
     const int64_t round = (int64_t)o->chunks * o->stages, first = k / round * o->stages,
-                  together = least(o->stages, o->micros - first), at = k % round;
+                  together = smaller_i64(o->stages, o->micros - first), at = k % round;
     return (bt_pass){.chunk = (int)(at / together), .micro = first + at % together};
 }
 
-static bt_pass backward(const bt_pass_order *o, int64_t k) {
+static bt_pass kth_backward(const bt_pass_order *o, int64_t k) {
     bt_pass p = bt_pass_forward(o, k);
     p.backward = true;
     p.chunk = o->chunks - 1 - p.chunk;
@@ -31,18 +31,18 @@ bt_pass bt_pass_at(const bt_pass_order *o, int64_t i) {
     const int64_t ahead = passes_ahead(o), paired = forwards(o) - ahead;
     if (i < ahead) return bt_pass_forward(o, i);
     i -= ahead;
-    if (i >= 2 * paired) return backward(o, i - paired);
-    return i % 2 ? backward(o, i / 2) : bt_pass_forward(o, ahead + i / 2);
+    if (i >= 2 * paired) return kth_backward(o, i - paired);
+    return i % 2 ? kth_backward(o, i / 2) : bt_pass_forward(o, ahead + i / 2);
 }
 
 int64_t bt_passes_in_flight(const bt_pass_order *o) {
-    return least(forwards(o), passes_ahead(o) + 1);
+    return smaller_i64(forwards(o), passes_ahead(o) + 1);
 }
 
 /* micro-batches that have begun when k forward passes are done */
 static int64_t begun(const bt_pass_order *o, int64_t k) {
     const int64_t round = (int64_t)o->chunks * o->stages;
-    return least(o->micros, k / round * o->stages + least(o->stages, k % round));
+    return smaller_i64(o->micros, k / round * o->stages + smaller_i64(o->stages, k % round));
 }
 
 /* Micro-batch i is done with its pass back through chunk 0; the rounds of n micro-batches repeat. */
@@ -52,7 +52,7 @@ int64_t bt_micros_in_flight(const bt_pass_order *o) {
     for (int64_t i = 0; i < o->micros && i < 2 * o->stages; i++) {
         const int64_t k = i / o->stages * round + (int64_t)(o->chunks - 1) * o->stages +
                           i % o->stages,
-                      here = begun(o, least(forwards(o), k + ahead + 1)) - i;
+                      here = begun(o, smaller_i64(forwards(o), k + ahead + 1)) - i;
         if (here > most) most = here;
     }
     return most;

@@ -17,7 +17,7 @@ typedef struct bit_writer {
 } bit_writer;
 
 /* n <= 32 */
-static void put(bit_writer *w, uint32_t value, unsigned n) {
+static void put_bits(bit_writer *w, uint32_t value, unsigned n) {
     w->bits |= (uint64_t)value << w->have;
     for (w->have += n; w->have >= 8; w->have -= 8, w->bits >>= 8) {
         if (w->at < w->end)
@@ -27,8 +27,8 @@ static void put(bit_writer *w, uint32_t value, unsigned n) {
     }
 }
 
-static void flush(bit_writer *w) {
-    if (w->have > 0) put(w, 0, 8 - w->have);
+static void flush_bits(bit_writer *w) {
+    if (w->have > 0) put_bits(w, 0, 8 - w->have);
 }
 
 typedef struct bit_reader {
@@ -38,7 +38,7 @@ typedef struct bit_reader {
     bool over; /* read beyond the end */
 } bit_reader;
 
-static uint32_t take(bit_reader *r, unsigned n) {
+static uint32_t take_bits(bit_reader *r, unsigned n) {
     while (r->have < n) {
         r->over |= r->at == r->end;
         r->bits |= (uint64_t)(r->at < r->end ? *r->at++ : 0) << r->have;
@@ -61,20 +61,20 @@ static unsigned parameter_of(size_t fields, size_t flips) {
 }
 
 static void put_gap(bit_writer *w, size_t gap, unsigned k) {
-    for (size_t q = gap >> k; q > 0 && !w->full; q--) put(w, 1, 1);
-    put(w, 0, 1);
-    put(w, (uint32_t)(gap & ((UINT32_C(1) << k) - 1)), k);
+    for (size_t q = gap >> k; q > 0 && !w->full; q--) put_bits(w, 1, 1);
+    put_bits(w, 0, 1);
+    put_bits(w, (uint32_t)(gap & ((UINT32_C(1) << k) - 1)), k);
 }
 
 static size_t take_gap(bit_reader *r, unsigned k) {
     size_t q = 0;
-    while (!r->over && take(r, 1)) q++;
-    return (q << k) + take(r, k);
+    while (!r->over && take_bits(r, 1)) q++;
+    return (q << k) + take_bits(r, k);
 }
 
 /* ---- fields ---------------------------------------------------------------------------------- */
 
-static unsigned field(const unsigned char *x, size_t i) {
+static unsigned field_at(const unsigned char *x, size_t i) {
     return x[i / FIELDS] >> i % FIELDS * 2 & 3;
 }
 
@@ -89,7 +89,7 @@ static size_t next_change(const unsigned char *a, const unsigned char *b, size_t
             i += FIELDS;
             continue;
         }
-        if (field(a, i) != field(b, i)) return i;
+        if (field_at(a, i) != field_at(b, i)) return i;
         i++;
     }
     return fields;
@@ -97,17 +97,17 @@ static size_t next_change(const unsigned char *a, const unsigned char *b, size_t
 
 /* 0: to the code zero, or from it to -1; 1: to the other extreme */
 static unsigned became(unsigned from, unsigned to) { return from == 1 ? to == 2 : to != 1; }
-static unsigned become(unsigned from, unsigned bit) {
+static unsigned changed_code(unsigned from, unsigned bit) {
     if (from == 1) return bit ? 2 : 0;
     return bit ? 2 - from : 1;
 }
 
 /* Number of changed fields. BT_FLIPS_ALL: a field is not a ternary code, or more than half differ, so that their
  * gaps and bits are hardly shorter than all fields. */
-static uint32_t count(const unsigned char *from, const unsigned char *to, size_t fields) {
+static uint32_t count_flips(const unsigned char *from, const unsigned char *to, size_t fields) {
     uint32_t n = 0;
     for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields; i++, n++)
-        if (field(from, i) == 3 || field(to, i) == 3 || n > fields / 2) return BT_FLIPS_ALL;
+        if (field_at(from, i) == 3 || field_at(to, i) == 3 || n > fields / 2) return BT_FLIPS_ALL;
     return n;
 }
 
@@ -117,7 +117,7 @@ typedef struct head {
     uint32_t hash, bytes, flips;
 } head;
 
-static size_t seal(unsigned char *message, uint32_t flips, size_t body) {
+static size_t seal_message(unsigned char *message, uint32_t flips, size_t body) {
     head h = {.bytes = (uint32_t)(body + sizeof h.flips), .flips = flips};
     memcpy(message, &h, sizeof h);
     h.hash = (uint32_t)XXH3_64bits(message + offsetof(head, flips), h.bytes);
@@ -137,20 +137,20 @@ static size_t encode_flips(unsigned char *body, const unsigned char *from, const
         after = i + 1;
     }
     for (size_t i = 0; (i = next_change(from, to, i, fields)) < fields && !w.full; i++)
-        put(&w, became(field(from, i), field(to, i)), 1);
-    flush(&w);
+        put_bits(&w, became(field_at(from, i), field_at(to, i)), 1);
+    flush_bits(&w);
     return w.full ? 0 : (size_t)(w.at - body);
 }
 
 size_t bt_flip_encode(unsigned char *message, const unsigned char *from, const unsigned char *to,
                       size_t bytes) {
     unsigned char *body = message + BT_FLIPS_HEAD;
-    uint32_t flips = count(from, to, bytes * FIELDS);
-    if (flips == 0) return seal(message, 0, 0);
+    uint32_t flips = count_flips(from, to, bytes * FIELDS);
+    if (flips == 0) return seal_message(message, 0, 0);
     size_t n = flips == BT_FLIPS_ALL || bytes < 2 ? 0 : encode_flips(body, from, to, bytes, flips);
-    if (n > 0) return seal(message, flips, n);
+    if (n > 0) return seal_message(message, flips, n);
     memcpy(body, to, bytes);
-    return seal(message, BT_FLIPS_ALL, bytes);
+    return seal_message(message, BT_FLIPS_ALL, bytes);
 }
 
 static bool decode_flips(unsigned char *fields, size_t n, const unsigned char *body, size_t bytes,
@@ -162,7 +162,7 @@ static bool decode_flips(unsigned char *fields, size_t n, const unsigned char *b
     for (uint32_t k = 0; k < flips; k++, i++) {
         i += take_gap(&gaps, body[0]);
         if (gaps.over || i >= n) return false;
-        unsigned was = field(fields, i), is = become(was, take(&r, 1));
+        unsigned was = field_at(fields, i), is = changed_code(was, take_bits(&r, 1));
         if (was == 3 || r.over) return false;
         fields[i / FIELDS] = (unsigned char)(fields[i / FIELDS] ^ (was ^ is) << i % FIELDS * 2);
     }

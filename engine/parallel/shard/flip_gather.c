@@ -21,7 +21,7 @@ struct bt_flip_gather {
 
 size_t bt_flip_gather_bytes(size_t all) { return 2 * all; }
 
-static size_t bytes_of(const bt_flip_gather *f, int shard) {
+static size_t shard_code_bytes(const bt_flip_gather *f, int shard) {
     return f->at[shard + 1] - f->at[shard];
 }
 
@@ -73,23 +73,24 @@ void bt_flip_gather_destroy(bt_flip_gather *f) {
     free(f);
 }
 
-static bt_code check(int rc, bt_err *err) {
+static bt_code check_flip_mpi(int rc, bt_err *err) {
     return bt_mpi_check(rc, "gathering of changed codes", err);
 }
 
-static bt_code take(bt_flip_gather *f, int from, const MPI_Status *status, bt_err *err) {
+static bt_code take_flip_message(bt_flip_gather *f, int from, const MPI_Status *status,
+                                 bt_err *err) {
     int length = 0;
-    BT_TRY(check(MPI_Get_count(status, MPI_BYTE, &length), err));
+    BT_TRY(check_flip_mpi(MPI_Get_count(status, MPI_BYTE, &length), err));
     bt_pair_add(bt_mesh_peer(f->mesh, BT_AXIS_SHARD, from),
                 &(bt_pair){.messages = 1, .bytes = length});
-    if (bt_flip_decode(f->codes + f->at[from], bytes_of(f, from), message_of(f, from),
+    if (bt_flip_decode(f->codes + f->at[from], shard_code_bytes(f, from), message_of(f, from),
                        (size_t)length))
         return BT_OK;
     return bt_fail(
         err, BT_CHECK,
         "shard %d sent %d bytes that are not what changed of %zu bytes of codes: they were "
         "damaged on their way (nothing of them is used)",
-        from, length, bytes_of(f, from));
+        from, length, shard_code_bytes(f, from));
 }
 
 bt_code bt_flip_gather_run(bt_flip_gather *f, const unsigned char *own, bt_err *err) {
@@ -98,25 +99,26 @@ bt_code bt_flip_gather_run(bt_flip_gather *f, const unsigned char *own, bt_err *
     bt_traffic_mark mark = bt_traffic_begin();
     for (int d = 1; d < c->size; d++) {
         int from = (c->rank + d) % c->size;
-        BT_TRY(check(MPI_Irecv(message_of(f, from), (int)bytes_of(f, from) + BT_FLIPS_HEAD,
-                               MPI_BYTE, from, TAG, c->mpi, &f->requests[n++]),
-                     err));
+        BT_TRY(check_flip_mpi(MPI_Irecv(message_of(f, from),
+                                        (int)shard_code_bytes(f, from) + BT_FLIPS_HEAD, MPI_BYTE,
+                                        from, TAG, c->mpi, &f->requests[n++]),
+                              err));
     }
-    size_t bytes = bytes_of(f, c->rank),
+    size_t bytes = shard_code_bytes(f, c->rank),
            length = bt_flip_encode(message_of(f, c->rank), f->codes + f->at[c->rank], own, bytes);
     memcpy(f->codes + f->at[c->rank], own, bytes);
     for (int d = 1; d < c->size; d++) {
         int to = (c->rank - d + c->size) % c->size;
         bt_comm_count(bytes, length);
-        BT_TRY(check(MPI_Isend(message_of(f, c->rank), (int)length, MPI_BYTE, to, TAG, c->mpi,
-                               &f->requests[n++]),
-                     err));
+        BT_TRY(check_flip_mpi(MPI_Isend(message_of(f, c->rank), (int)length, MPI_BYTE, to, TAG,
+                                        c->mpi, &f->requests[n++]),
+                              err));
     }
-    BT_TRY(check(MPI_Waitall(n, f->requests, f->statuses), err));
+    BT_TRY(check_flip_mpi(MPI_Waitall(n, f->requests, f->statuses), err));
     bt_traffic_end(&mark, BT_COLL_ALL_GATHER, c->axis);
     bt_traffic_add(BT_COLL_ALL_GATHER, c->axis, &(bt_traffic){.rounds = 1});
     for (int d = 1; d < c->size; d++)
-        BT_TRY(take(f, (c->rank + d) % c->size, &f->statuses[d - 1], err));
+        BT_TRY(take_flip_message(f, (c->rank + d) % c->size, &f->statuses[d - 1], err));
     return BT_OK;
 }
 

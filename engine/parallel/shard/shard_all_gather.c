@@ -36,10 +36,10 @@ static part next_part(const bt_shard_all_gather *p, bt_range piece, size_t *k) {
     return (part){0};
 }
 
-static MPI_Datatype type_of(const part *x) { return x->elem == 2 ? MPI_UINT16_T : MPI_FLOAT; }
+static MPI_Datatype part_mpi_type(const part *x) { return x->elem == 2 ? MPI_UINT16_T : MPI_FLOAT; }
 
 /* messages of all stripes and shards together, sent and received */
-static size_t most_requests(const bt_shard_all_gather *p) {
+static size_t max_gather_requests(const bt_shard_all_gather *p) {
     size_t parts = 0;
     for (size_t i = 0; i < p->shards->n_stripes; i++) {
         for (int s = 0; s < p->shards->n; s++) {
@@ -65,7 +65,7 @@ bt_code bt_shard_all_gather_create(bt_shard_all_gather **out, const bt_mesh *mes
                                    .n_ranges = n_ranges};
     if (p && p->ranges) {
         memcpy(p->ranges, ranges, n_ranges * sizeof *ranges);
-        p->requests = calloc(most_requests(p) + 1, sizeof *p->requests);
+        p->requests = calloc(max_gather_requests(p) + 1, sizeof *p->requests);
     }
     if (!p || !p->requests) {
         bt_shard_all_gather_destroy(p);
@@ -83,20 +83,20 @@ void bt_shard_all_gather_destroy(bt_shard_all_gather *p) {
     free(p);
 }
 
-static bt_code receive(bt_shard_all_gather *p, const part *x, int from, bt_err *err) {
+static bt_code receive_stripes(bt_shard_all_gather *p, const part *x, int from, bt_err *err) {
     bt_pair_add(bt_mesh_peer(p->mesh, BT_AXIS_SHARD, from),
                 &(bt_pair){.messages = 1, .bytes = (int64_t)(x->n * x->elem)});
-    return bt_mpi_check(MPI_Irecv(x->at, (int)x->n, type_of(x), from, TAG, p->mesh->shard->mpi,
-                                  &p->requests[p->started++]),
+    return bt_mpi_check(MPI_Irecv(x->at, (int)x->n, part_mpi_type(x), from, TAG,
+                                  p->mesh->shard->mpi, &p->requests[p->started++]),
                         "gathering of weights", err);
 }
 
-static bt_code send(bt_shard_all_gather *p, const part *x, int to, bt_err *err) {
+static bt_code send_stripes(bt_shard_all_gather *p, const part *x, int to, bt_err *err) {
     uint64_t bytes = (uint64_t)x->n * x->elem;
     bt_comm_count(bytes, bytes);
     bt_traffic_add(BT_COLL_ALL_GATHER, p->mesh->shard->axis,
                    &(bt_traffic){.bytes_logical = (int64_t)bytes, .bytes_wire = (int64_t)bytes});
-    return bt_mpi_check(MPI_Isend(x->at, (int)x->n, type_of(x), to, TAG, p->mesh->shard->mpi,
+    return bt_mpi_check(MPI_Isend(x->at, (int)x->n, part_mpi_type(x), to, TAG, p->mesh->shard->mpi,
                                   &p->requests[p->started++]),
                         "gathering of weights", err);
 }
@@ -109,7 +109,7 @@ bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, size_t stripe, bt_err 
         for (size_t k = 0;;) {
             part x = next_part(p, bt_shards_piece(p->shards, stripe, from), &k);
             if (x.n == 0) break;
-            BT_TRY(receive(p, &x, from, err));
+            BT_TRY(receive_stripes(p, &x, from, err));
         }
     }
     for (int d = 1; d < c->size; d++) {
@@ -117,7 +117,7 @@ bt_code bt_shard_all_gather_start(bt_shard_all_gather *p, size_t stripe, bt_err 
         for (size_t k = 0;;) {
             part x = next_part(p, bt_shards_piece(p->shards, stripe, c->rank), &k);
             if (x.n == 0) break;
-            BT_TRY(send(p, &x, to, err));
+            BT_TRY(send_stripes(p, &x, to, err));
         }
     }
     return BT_OK;

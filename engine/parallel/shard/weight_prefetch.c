@@ -41,7 +41,7 @@ size_t bt_prefetch_visits(bt_passes walk, size_t n, size_t passes) {
     return walk == BT_PASSES_FORWARD ? passes * n : passes * 2 * (n - 1) + 1;
 }
 
-static size_t part_of(const bt_prefetch *f, size_t visit) {
+static size_t part_of_visit(const bt_prefetch *f, size_t visit) {
     size_t n = f->cfg.n_parts;
     if (n == 1) return 0;
     if (f->walk == BT_PASSES_FORWARD) return visit % n;
@@ -52,7 +52,7 @@ static size_t part_of(const bt_prefetch *f, size_t visit) {
 static size_t begin_of(const bt_prefetch *f, int shard, size_t part) {
     return f->cfg.at[(size_t)shard * (f->cfg.n_parts + 1) + part];
 }
-static size_t bytes_of(const bt_prefetch *f, int shard, size_t part) {
+static size_t part_bytes(const bt_prefetch *f, int shard, size_t part) {
     return begin_of(f, shard, part + 1) - begin_of(f, shard, part);
 }
 
@@ -60,7 +60,7 @@ static size_t bytes_of(const bt_prefetch *f, int shard, size_t part) {
 static size_t offset_in_slot(const bt_prefetch *f, int shard, size_t part) {
     size_t at = 0;
     for (int s = 0; s < shard; s++)
-        if (s != f->rank) at += bytes_of(f, s, part);
+        if (s != f->rank) at += part_bytes(f, s, part);
     return at;
 }
 
@@ -79,7 +79,7 @@ bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err
         size_t bytes = offset_in_slot(f, f->size, p);
         if (bytes > f->slot_bytes) f->slot_bytes = bytes;
         for (int s = 0; s < f->size; s++)
-            if (bytes_of(f, s, p) > longest) longest = bytes_of(f, s, p);
+            if (part_bytes(f, s, p) > longest) longest = part_bytes(f, s, p);
     }
     f->ring = malloc(bt_prefetch_bytes(f->slot_bytes) + 1);
     f->asks = calloc(RING * n, sizeof *f->asks);
@@ -106,22 +106,22 @@ bt_code bt_prefetch_create(bt_prefetch **out, const bt_prefetch_cfg *cfg, bt_err
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-static bt_code check(int rc, bt_err *err) {
+static bt_code check_prefetch_mpi(int rc, bt_err *err) {
     return bt_mpi_check(rc, "gathering of a layer's weights", err);
 }
 
 static bt_code send_up_to(bt_prefetch *f, size_t end, bt_err *err) {
     if (end > f->most_visits) end = f->most_visits;
     for (; f->sent < end; f->sent++) {
-        size_t part = part_of(f, f->sent), n = bytes_of(f, f->rank, part);
+        size_t part = part_of_visit(f, f->sent), n = part_bytes(f, f->rank, part);
         MPI_Request *slot = f->sends + f->sent % SENDS * (size_t)f->size;
         for (int d = 1; d < f->size && n > 0; d++) {
             int to = (f->rank - d + f->size) % f->size;
             if (f->sent >= f->visits[to]) continue;
-            BT_TRY(check(MPI_Wait(&slot[to], MPI_STATUS_IGNORE), err));
-            BT_TRY(check(MPI_Isend(f->cfg.own + begin_of(f, f->rank, part), (int)n, MPI_BYTE, to,
-                                   TAG, f->mpi, &slot[to]),
-                         err));
+            BT_TRY(check_prefetch_mpi(MPI_Wait(&slot[to], MPI_STATUS_IGNORE), err));
+            BT_TRY(check_prefetch_mpi(MPI_Isend(f->cfg.own + begin_of(f, f->rank, part), (int)n,
+                                                MPI_BYTE, to, TAG, f->mpi, &slot[to]),
+                                      err));
             bt_comm_count(n, n);
             bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD,
                            &(bt_traffic){.bytes_logical = (int64_t)n, .bytes_wire = (int64_t)n});
@@ -132,16 +132,16 @@ static bt_code send_up_to(bt_prefetch *f, size_t end, bt_err *err) {
 
 static bt_code post_receives(bt_prefetch *f, bt_err *err) {
     for (; f->asked < f->visits[f->rank] && f->asked < f->place + RING; f->asked++) {
-        size_t part = part_of(f, f->asked), slot = f->asked % RING;
+        size_t part = part_of_visit(f, f->asked), slot = f->asked % RING;
         if (f->arrived == f->asked) f->busy_since = bt_now_ns();
         for (int d = 1; d < f->size; d++) {
             int from = (f->rank + d) % f->size;
-            size_t n = bytes_of(f, from, part);
+            size_t n = part_bytes(f, from, part);
             if (n == 0) continue;
             unsigned char *to = f->ring + slot * f->slot_bytes + offset_in_slot(f, from, part);
-            BT_TRY(check(MPI_Irecv(to, (int)n, MPI_BYTE, from, TAG, f->mpi,
-                                   &f->asks[slot * (size_t)f->size + (size_t)from]),
-                         err));
+            BT_TRY(check_prefetch_mpi(MPI_Irecv(to, (int)n, MPI_BYTE, from, TAG, f->mpi,
+                                                &f->asks[slot * (size_t)f->size + (size_t)from]),
+                                      err));
             bt_pair_add(bt_mesh_peer(f->cfg.mesh, BT_AXIS_SHARD, from),
                         &(bt_pair){.messages = 1, .bytes = (int64_t)n});
         }
@@ -149,12 +149,13 @@ static bt_code post_receives(bt_prefetch *f, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code progress(bt_prefetch *f, bt_err *err) {
+static bt_code progress_prefetch(bt_prefetch *f, bt_err *err) {
     while (f->arrived < f->asked) {
         int done = 0;
-        BT_TRY(check(MPI_Testall(f->size, f->asks + f->arrived % RING * (size_t)f->size, &done,
-                                 MPI_STATUSES_IGNORE),
-                     err));
+        BT_TRY(
+            check_prefetch_mpi(MPI_Testall(f->size, f->asks + f->arrived % RING * (size_t)f->size,
+                                           &done, MPI_STATUSES_IGNORE),
+                               err));
         if (!done) return BT_OK;
         f->arrived++;
         if (f->arrived == f->asked) f->busy_ns += bt_now_ns() - f->busy_since;
@@ -170,7 +171,7 @@ void bt_prefetch_poll(void *feed) {
     if (now - f->polled_at < POLL_NS) return;
     f->polled_at = now;
     if (f->arrived < f->asked)
-        (void)progress(f, NULL);
+        (void)progress_prefetch(f, NULL);
     else
         (void)MPI_Iprobe(MPI_ANY_SOURCE, TAG, f->mpi, &flag, MPI_STATUS_IGNORE);
 }
@@ -201,18 +202,18 @@ bt_code bt_prefetch_begin(bt_prefetch *f, bt_passes walk, const size_t *passes, 
 }
 
 bt_code bt_prefetch_wait(bt_prefetch *f, size_t part, bt_err *err) {
-    assert(f->place < f->visits[f->rank] && part == part_of(f, f->place));
+    assert(f->place < f->visits[f->rank] && part == part_of_visit(f, f->place));
     (void)part;
     BT_TRY(send_up_to(f, f->place + BT_PREFETCH_AHEAD, err));
     for (;;) {
-        BT_TRY(progress(f, err));
+        BT_TRY(progress_prefetch(f, err));
         if (f->arrived > f->place) return BT_OK;
         (void)bt_threads_poll();
     }
 }
 
 const unsigned char *bt_prefetch_from(const bt_prefetch *f, int shard) {
-    size_t part = part_of(f, f->place);
+    size_t part = part_of_visit(f, f->place);
     if (shard == f->rank) return f->cfg.own + begin_of(f, shard, part);
     return f->ring + f->place % RING * f->slot_bytes + offset_in_slot(f, shard, part);
 }
@@ -231,7 +232,7 @@ bt_code bt_prefetch_end(bt_prefetch *f, bt_err *err) {
     assert(f->place == f->visits[f->rank]);
     bt_threads_off_idle(bt_prefetch_poll, f);
     bt_traffic_add(BT_COLL_ALL_GATHER, BT_AXIS_SHARD, &(bt_traffic){.rounds = (int64_t)f->place});
-    return check(MPI_Waitall(SENDS * f->size, f->sends, MPI_STATUSES_IGNORE), err);
+    return check_prefetch_mpi(MPI_Waitall(SENDS * f->size, f->sends, MPI_STATUSES_IGNORE), err);
 }
 
 int64_t bt_prefetch_busy_ns(const bt_prefetch *f) { return f->busy_ns; }

@@ -31,37 +31,39 @@ typedef struct group {
 
 enum { CHUNK_ELEMS = CHUNK_BYTES / sizeof(float) };
 
-static message_group *of(bt_tp_group *t) { return (message_group *)t; }
+static message_group *message_group_of(bt_tp_group *t) { return (message_group *)t; }
 static group everybody(const bt_tp_group *t) { return (group){0, t->size}; }
 
-static void check(message_group *m, int rc) {
+static void check_message_mpi(message_group *m, int rc) {
     if (m->t.failed == BT_OK)
         m->t.failed = bt_mpi_check(rc, "exchange of a tensor-parallel group", &m->t.why);
 }
 
-static MPI_Request *next(message_group *m, int slot) {
+static MPI_Request *next_request(message_group *m, int slot) {
     return &m->requests[(size_t)slot * 2 * BT_TP_ARRAYS * (size_t)m->t.size +
                         (size_t)m->n_requests[slot]++];
 }
 
-static void receive(message_group *m, int slot, void *to, size_t bytes, int from) {
+static void receive_from_peer(message_group *m, int slot, void *to, size_t bytes, int from) {
     if (bytes == 0 || m->t.failed != BT_OK) return;
     /* tp is the fastest axis */
     bt_pair_add(bt_comm_rank(bt_comm_world()) - m->comm->rank + from,
                 &(bt_pair){.messages = 1, .bytes = (int64_t)bytes});
-    check(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi, next(m, slot)));
+    check_message_mpi(m, MPI_Irecv(to, (int)bytes, MPI_BYTE, from, TAG, m->comm->mpi,
+                                   next_request(m, slot)));
 }
 
-static void send(message_group *m, int slot, const void *from, size_t bytes, int to) {
+static void send_to_peer(message_group *m, int slot, const void *from, size_t bytes, int to) {
     if (bytes == 0 || m->t.failed != BT_OK) return;
     bt_comm_count(bytes, bytes);
-    check(m, MPI_Isend(from, (int)bytes, MPI_BYTE, to, TAG, m->comm->mpi, next(m, slot)));
+    check_message_mpi(m, MPI_Isend(from, (int)bytes, MPI_BYTE, to, TAG, m->comm->mpi,
+                                   next_request(m, slot)));
 }
 
-static void finish(message_group *m, int slot) {
+static void finish_slot(message_group *m, int slot) {
     MPI_Request *all = &m->requests[(size_t)slot * 2 * BT_TP_ARRAYS * (size_t)m->t.size];
     if (m->n_requests[slot] > 0 && m->t.failed == BT_OK)
-        check(m, MPI_Waitall(m->n_requests[slot], all, MPI_STATUSES_IGNORE));
+        check_message_mpi(m, MPI_Waitall(m->n_requests[slot], all, MPI_STATUSES_IGNORE));
     m->n_requests[slot] = 0;
 }
 
@@ -82,7 +84,7 @@ static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, si
     size_t step = CHUNK_BYTES / widest ? CHUNK_BYTES / widest : 1, window = 0;
     for (size_t r = 0; r < most; r += step, window++) {
         int slot = (int)(window % m->slots);
-        finish(m, slot);
+        finish_slot(m, slot);
         for (int d = 1; d < g.n; d++) {
             int from = (me + d) % g.n, to = (me - d + g.n) % g.n;
             size_t theirs = bt_tp_first_row(rows, from, g.n),
@@ -91,15 +93,16 @@ static void gather_among(message_group *m, group g, const bt_tp_rows *arrays, si
                 size_t w = arrays[i].row_bytes;
                 unsigned char *x = arrays[i].x;
                 if (theirs + r < theirs_end)
-                    receive(m, slot, x + (theirs + r) * w,
-                            bt_min_size(step, theirs_end - theirs - r) * w, g.first + from);
+                    receive_from_peer(m, slot, x + (theirs + r) * w,
+                                      bt_min_size(step, theirs_end - theirs - r) * w,
+                                      g.first + from);
                 if (mine + r < end)
-                    send(m, slot, x + (mine + r) * w, bt_min_size(step, end - mine - r) * w,
-                         g.first + to);
+                    send_to_peer(m, slot, x + (mine + r) * w, bt_min_size(step, end - mine - r) * w,
+                                 g.first + to);
             }
         }
     }
-    for (size_t s = 0; s < m->slots; s++) finish(m, (int)s);
+    for (size_t s = 0; s < m->slots; s++) finish_slot(m, (int)s);
 }
 
 /* elements begin..end of x that rank k owns, of which chunk c */
@@ -107,7 +110,7 @@ typedef struct span {
     size_t begin, n;
 } span;
 
-static span chunk_of(group g, int k, size_t rows, size_t cols, size_t c) {
+static span row_chunk(group g, int k, size_t rows, size_t cols, size_t c) {
     size_t begin = bt_tp_first_row(rows, k, g.n) * cols + c * CHUNK_ELEMS,
            end = bt_tp_first_row(rows, k + 1, g.n) * cols;
     return (span){begin, begin < end ? bt_min_size(CHUNK_ELEMS, end - begin) : 0};
@@ -120,30 +123,30 @@ static float *stage(const message_group *m, int slot, int k) {
 static void start_chunk(message_group *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a group has a rank at least
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
-    span own = chunk_of(g, me, rows, cols, c);
+    span own = row_chunk(g, me, rows, cols, c);
     for (int d = 1; d < g.n; d++)
-        receive(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float),
-                g.first + (me + d) % g.n);
+        receive_from_peer(m, slot, stage(m, slot, (me + d) % g.n), own.n * sizeof(float),
+                          g.first + (me + d) % g.n);
     for (int d = 1; d < g.n; d++) {
         int to = (me - d + g.n) % g.n;
-        span theirs = chunk_of(g, to, rows, cols, c);
-        send(m, slot, x + theirs.begin, theirs.n * sizeof(float), g.first + to);
+        span theirs = row_chunk(g, to, rows, cols, c);
+        send_to_peer(m, slot, x + theirs.begin, theirs.n * sizeof(float), g.first + to);
     }
 }
 
 /* adds n parts from `first` as a tree into the first one's place, and returns it */
-static float *add_parts(float *const *parts, int first, int n, size_t elems) {
+static float *add_parts_as_tree(float *const *parts, int first, int n, size_t elems) {
     if (n == 1) return parts[first];
     int left = bt_tp_left(n);
-    float *sum = add_parts(parts, first, left, elems);
-    bt_op_add(sum, add_parts(parts, first + left, n - left, elems), elems);
+    float *sum = add_parts_as_tree(parts, first, left, elems);
+    bt_op_add(sum, add_parts_as_tree(parts, first + left, n - left, elems), elems);
     return sum;
 }
 
 /* the bits do not depend on the owner of the chunk */
 static void add_chunk(message_group *m, group g, float *x, size_t rows, size_t cols, size_t c) {
     int me = m->t.rank - g.first, slot = (int)(c % m->slots);
-    span own = chunk_of(g, me, rows, cols, c);
+    span own = row_chunk(g, me, rows, cols, c);
     if (own.n == 0) return;
     for (int k = 0; k < g.n; k++) m->parts[k] = k == me ? x + own.begin : stage(m, slot, k);
     float *sum;
@@ -151,7 +154,7 @@ static void add_chunk(message_group *m, group g, float *x, size_t rows, size_t c
     if (g.n == 2) {
         bt_op_add(sum = x + own.begin, m->parts[1 - me], own.n);
     } else {
-        sum = add_parts(m->parts, 0, g.n, own.n);
+        sum = add_parts_as_tree(m->parts, 0, g.n, own.n);
     }
     if (sum != x + own.begin) memcpy(x + own.begin, sum, own.n * sizeof(float));
 }
@@ -166,7 +169,7 @@ static void reduce_among(message_group *m, group g, float *x, size_t rows, size_
     for (size_t c = 0; c < chunks && c < m->slots; c++) start_chunk(m, g, x, rows, cols, c);
     for (size_t c = 0; c < chunks; c++) {
         // NOLINTNEXTLINE(clang-analyzer-core.DivideZero): a group has a rank at least
-        finish(m, (int)(c % m->slots));
+        finish_slot(m, (int)(c % m->slots));
         if (m->t.failed == BT_OK) add_chunk(m, g, x, rows, cols, c);
         if (c + m->slots < chunks) start_chunk(m, g, x, rows, cols, c + m->slots);
     }
@@ -174,43 +177,43 @@ static void reduce_among(message_group *m, group g, float *x, size_t rows, size_
 
 /* ---- bt_tp_group ----------------------------------------------------------------------------- */
 
-static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
-                                  size_t rows) {
+static void message_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
+                                    size_t rows) {
     bt_traffic_mark mark = bt_tp_group_start();
-    gather_among(of(t), everybody(t), arrays, n_arrays, rows);
+    gather_among(message_group_of(t), everybody(t), arrays, n_arrays, rows);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
+static void message_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
     bt_traffic_mark mark = bt_tp_group_start();
-    reduce_among(of(t), everybody(t), t->partial, rows, cols);
+    reduce_among(message_group_of(t), everybody(t), t->partial, rows, cols);
     bt_tp_group_done(t, &mark, BT_COLL_REDUCE_SCATTER);
 }
 
-static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
+static void message_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     bt_traffic_mark mark = bt_tp_group_start();
     unsigned char *x = all;
     memcpy(x + (size_t)t->rank * bytes, mine, bytes);
     bt_tp_rows rows = {all, bytes};
-    gather_among(of(t), everybody(t), &rows, 1, (size_t)t->size);
+    gather_among(message_group_of(t), everybody(t), &rows, 1, (size_t)t->size);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int size) {
+static void message_all_reduce(bt_tp_group *t, float *x, size_t n, int size) {
     bt_traffic_mark mark = bt_tp_group_start();
     group g = {t->rank / size * size, size};
     bt_tp_rows rows = {x, sizeof(float)};
-    reduce_among(of(t), g, x, n, 1);
-    gather_among(of(t), g, &rows, 1, n);
+    reduce_among(message_group_of(t), g, x, n, 1);
+    gather_among(message_group_of(t), g, &rows, 1, n);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_REDUCE);
 }
 
-static void group_destroy(bt_tp_group *t) {
+static void message_group_destroy(bt_tp_group *t) {
     free(t->partial);
     free(t->common);
-    free(of(t)->staging);
-    free(of(t)->parts);
-    free(of(t)->requests);
+    free(message_group_of(t)->staging);
+    free(message_group_of(t)->parts);
+    free(message_group_of(t)->requests);
     free(t);
 }
 
@@ -234,11 +237,11 @@ bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows,
     m->t = (bt_tp_group){.rank = bt_comm_rank(tp),
                          .size = n,
                          .why = BT_ERR_INIT,
-                         .all_gather_rows = group_all_gather_rows,
-                         .reduce_scatter_rows = group_reduce_scatter_rows,
-                         .all_gather = group_all_gather,
-                         .all_reduce = group_all_reduce,
-                         .destroy = group_destroy};
+                         .all_gather_rows = message_all_gather_rows,
+                         .reduce_scatter_rows = message_reduce_scatter_rows,
+                         .all_gather = message_all_gather,
+                         .all_reduce = message_all_reduce,
+                         .destroy = message_group_destroy};
     m->comm = tp;
     m->t.partial = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
     m->t.common = aligned_alloc(64, (rows * cols + 16) / 16 * 64);
@@ -247,7 +250,7 @@ bt_code bt_tp_group_messages_create(bt_tp_group **out, bt_comm *tp, size_t rows,
     m->parts = calloc((size_t)n, sizeof *m->parts);
     m->requests = calloc(m->slots * 2 * BT_TP_ARRAYS * (size_t)n, sizeof *m->requests);
     if (!m->t.partial || !m->t.common || !m->staging || !m->parts || !m->requests) {
-        group_destroy(&m->t);
+        message_group_destroy(&m->t);
         return bt_fail(err, BT_NOMEM,
                        "cannot take %.1f MiB for the exchanges of %d tensor-parallel ranks",
                        (double)bt_tp_group_messages_bytes(n, rows, cols) / 1048576.0, n);

@@ -47,12 +47,12 @@ typedef struct shm_group {
     uint32_t meetings;
 } shm_group;
 
-static shm_group *of(bt_tp_group *t) { return (shm_group *)t; }
+static shm_group *shm_group_of(bt_tp_group *t) { return (shm_group *)t; }
 static size_t paged(size_t bytes) { return (bytes + PAGE - 1) / PAGE * PAGE; }
 
 /* ---- layout ---------------------------------------------------------------------------------- */
 
-static void lay_out(shm_group *m, int size, size_t rows, size_t cols) {
+static void lay_out_shm(shm_group *m, int size, size_t rows, size_t cols) {
     size_t matrix = paged(rows * cols * sizeof(float)),
            own = ((rows + (size_t)size - 1) / (size_t)size) *
                  (cols * sizeof(float) + sizeof(float));
@@ -66,7 +66,7 @@ static void lay_out(shm_group *m, int size, size_t rows, size_t cols) {
     m->bytes = m->ranks_at + (size_t)size * m->per_rank;
 }
 
-static line *line_of(const shm_group *m, int rank) { return (line *)(void *)m->base + rank; }
+static line *rank_line(const shm_group *m, int rank) { return (line *)(void *)m->base + rank; }
 static float *partial_of(const shm_group *m, int rank) {
     // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): a group that exists
     return (float *)(void *)(m->base + m->ranks_at + (size_t)rank * m->per_rank);
@@ -86,7 +86,7 @@ static bool came(const line *l, uint32_t meeting) {
 
 /* A sleeper counts itself before the kernel compares the word: either it is seen here, or it sees
  * the new word. */
-static void wait_for(line *l, uint32_t meeting) {
+static void wait_for_meeting(line *l, uint32_t meeting) {
     int64_t until = bt_now_ns() + SPIN_NS;
     while (!came(l, meeting)) {
         for (int i = 0; i < 64 && !came(l, meeting); i++) {
@@ -108,26 +108,26 @@ static void wait_for(line *l, uint32_t meeting) {
 
 static void arrive_and_wait(shm_group *m) {
     uint32_t meeting = ++m->meetings;
-    line *mine = line_of(m, m->t.rank);
+    line *mine = rank_line(m, m->t.rank);
     int64_t start = bt_now_ns();
     atomic_store(&mine->arrived, meeting);
     if (atomic_load(&mine->sleepers))
         syscall(SYS_futex, &mine->arrived, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
     bt_span_begin(BT_MR_WAIT);
     for (int k = 0; k < m->t.size; k++)
-        if (k != m->t.rank) wait_for(line_of(m, k), meeting);
+        if (k != m->t.rank) wait_for_meeting(rank_line(m, k), meeting);
     bt_span_end();
     m->t.busy_ns -= bt_now_ns() - start;
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
 
-static void count(uint64_t bytes) { bt_comm_count(bytes, bytes); }
+static void count_shm_bytes(uint64_t bytes) { bt_comm_count(bytes, bytes); }
 
 /* bytes [from, from + n) of a rank's own rows of the arrays, one array after the other, into the
  * box or out of it */
-static void copy_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, size_t end,
-                      size_t from, size_t n, unsigned char *box, bool out) {
+static void copy_group_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, size_t end,
+                            size_t from, size_t n, unsigned char *box, bool out) {
     size_t at = 0;
     for (size_t i = 0; i < n_arrays; i++) {
         size_t w = arrays[i].row_bytes, len = (end - first) * w, begin = at > from ? at : from,
@@ -144,7 +144,7 @@ static void copy_rows(const bt_tp_rows *arrays, size_t n_arrays, size_t first, s
     }
 }
 
-static void gather_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
+static void gather_shm_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
     int size = m->t.size, me = m->t.rank;
     size_t width = 0, longest = 0, mine = 0;
     for (size_t i = 0; i < n_arrays; i++) width += arrays[i].row_bytes;
@@ -154,23 +154,23 @@ static void gather_rows(shm_group *m, const bt_tp_rows *arrays, size_t n_arrays,
         if (bytes > longest) longest = bytes;
         if (k == me) mine = bytes;
     }
-    count((uint64_t)(size - 1) * mine);
+    count_shm_bytes((uint64_t)(size - 1) * mine);
     if (n_arrays == 1 && arrays[0].x == m->t.common) {
         arrive_and_wait(m);
         return;
     }
     for (size_t from = 0; from < longest; from += m->outbox_bytes) {
         uint32_t box = m->meetings;
-        copy_rows(arrays, n_arrays, bt_tp_first_row(rows, me, size),
-                  bt_tp_first_row(rows, me + 1, size), from, m->outbox_bytes, outbox_of(m, me),
-                  false);
+        copy_group_rows(arrays, n_arrays, bt_tp_first_row(rows, me, size),
+                        bt_tp_first_row(rows, me + 1, size), from, m->outbox_bytes,
+                        outbox_of(m, me), false);
         arrive_and_wait(m);
         m->meetings = box; /* the boxes this meeting was about */
         for (int d = 1; d < size; d++) {
             int k = (me + d) % size;
-            copy_rows(arrays, n_arrays, bt_tp_first_row(rows, k, size),
-                      bt_tp_first_row(rows, k + 1, size), from, m->outbox_bytes, outbox_of(m, k),
-                      true);
+            copy_group_rows(arrays, n_arrays, bt_tp_first_row(rows, k, size),
+                            bt_tp_first_row(rows, k + 1, size), from, m->outbox_bytes,
+                            outbox_of(m, k), true);
         }
         m->meetings = box + 1;
     }
@@ -189,21 +189,22 @@ static const float *matrix_of(const shm_group *m, int rank) { return partial_of(
 
 /* Sets sum to the elements at .. of n ranks from `first`, added as a tree. Behind it there is room for a sum of
  * every level. */
-static void add_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int), int first,
-                     int n, size_t at, size_t elems, float *sum) {
+static void add_ranks_as_tree(const shm_group *m, const float *(*of_rank)(const shm_group *, int),
+                              int first, int n, size_t at, size_t elems, float *sum) {
     if (n == 1) {
         memcpy(sum, of_rank(m, first) + at, elems * sizeof *sum);
         return;
     }
     int left = bt_tp_left(n);
-    add_tree(m, of_rank, first, left, at, elems, sum);
-    if (n - left > 1) add_tree(m, of_rank, first + left, n - left, at, elems, sum + SUM_ELEMS);
+    add_ranks_as_tree(m, of_rank, first, left, at, elems, sum);
+    if (n - left > 1)
+        add_ranks_as_tree(m, of_rank, first + left, n - left, at, elems, sum + SUM_ELEMS);
     bt_active_kernels()->add(sum, n - left > 1 ? sum + SUM_ELEMS : of_rank(m, first + left) + at,
                              elems);
 }
 
 /* the bits do not depend on the owner of the rows */
-static void add_range(void *ctx, int thread, size_t from, size_t to) {
+static void add_row_range(void *ctx, int thread, size_t from, size_t to) {
     const add_job *j = ctx;
     const shm_group *m = j->m;
     (void)thread;
@@ -215,45 +216,45 @@ static void add_range(void *ctx, int thread, size_t from, size_t to) {
     for (size_t i = from; i < to; i += SUM_ELEMS) {
         float sum[SUM_LEVELS * SUM_ELEMS];
         size_t n = bt_min_size(SUM_ELEMS, to - i), at = j->begin + i;
-        add_tree(m, matrix_of, 0, m->t.size, at, n, sum);
+        add_ranks_as_tree(m, matrix_of, 0, m->t.size, at, n, sum);
         memcpy(j->x + at, sum, n * sizeof *sum);
     }
 }
 
 /* ---- bt_tp_group ----------------------------------------------------------------------------- */
 
-static void group_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
-                                  size_t rows) {
+static void shm_all_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
+                                size_t rows) {
     bt_traffic_mark mark = bt_tp_group_start();
-    gather_rows(of(t), arrays, n_arrays, rows);
+    gather_shm_rows(shm_group_of(t), arrays, n_arrays, rows);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void group_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
+static void shm_reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
     bt_traffic_mark mark = bt_tp_group_start();
     size_t first = bt_tp_first_row(rows, t->rank, t->size) * cols,
            n = bt_tp_first_row(rows, t->rank + 1, t->size) * cols - first;
-    count((rows * cols - n) * sizeof(float));
-    arrive_and_wait(of(t));
-    add_job j = {of(t), t->partial, first};
-    bt_parallel_for(n, BT_SUM_BLOCK, add_range, &j);
+    count_shm_bytes((rows * cols - n) * sizeof(float));
+    arrive_and_wait(shm_group_of(t));
+    add_job j = {shm_group_of(t), t->partial, first};
+    bt_parallel_for(n, BT_SUM_BLOCK, add_row_range, &j);
     bt_tp_group_done(t, &mark, BT_COLL_REDUCE_SCATTER);
 }
 
-static void group_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
+static void shm_all_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     bt_traffic_mark mark = bt_tp_group_start();
     memcpy((unsigned char *)all + (size_t)t->rank * bytes, mine, bytes);
     bt_tp_rows rows = {all, bytes};
-    gather_rows(of(t), &rows, 1, (size_t)t->size);
+    gather_shm_rows(shm_group_of(t), &rows, 1, (size_t)t->size);
     bt_tp_group_done(t, &mark, BT_COLL_ALL_GATHER);
 }
 
-static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size) {
+static void shm_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size) {
     bt_traffic_mark mark = bt_tp_group_start();
-    shm_group *m = of(t);
+    shm_group *m = shm_group_of(t);
     size_t most = m->outbox_bytes / sizeof(float);
     int first = t->rank / group_size * group_size;
-    count(2 * (uint64_t)(group_size - 1) * n * sizeof(float) / (uint64_t)group_size);
+    count_shm_bytes(2 * (uint64_t)(group_size - 1) * n * sizeof(float) / (uint64_t)group_size);
     for (size_t at = 0; at < n; at += most) {
         size_t k = bt_min_size(most, n - at);
         uint32_t box = m->meetings;
@@ -263,7 +264,7 @@ static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size)
         for (size_t i = 0; i < k; i += SUM_ELEMS) {
             float sum[SUM_LEVELS * SUM_ELEMS];
             size_t some = bt_min_size(SUM_ELEMS, k - i);
-            add_tree(m, box_of, first, group_size, i, some, sum);
+            add_ranks_as_tree(m, box_of, first, group_size, i, some, sum);
             memcpy(x + at + i, sum, some * sizeof *sum);
         }
         m->meetings = box + 1;
@@ -271,8 +272,8 @@ static void group_all_reduce(bt_tp_group *t, float *x, size_t n, int group_size)
     bt_tp_group_done(t, &mark, BT_COLL_ALL_REDUCE);
 }
 
-static void group_destroy(bt_tp_group *t) {
-    bt_host_memory_release(&of(t)->memory);
+static void shm_group_destroy(bt_tp_group *t) {
+    bt_host_memory_release(&shm_group_of(t)->memory);
     free(t);
 }
 
@@ -280,7 +281,7 @@ static void group_destroy(bt_tp_group *t) {
 
 size_t bt_tp_group_shm_bytes(int size, size_t rows, size_t cols) {
     shm_group m;
-    lay_out(&m, size, rows, cols);
+    lay_out_shm(&m, size, rows, cols);
     return m.bytes;
 }
 
@@ -289,7 +290,7 @@ bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size
     *out = NULL;
     shm_group *m = calloc(1, sizeof *m);
     shm_group plan;
-    lay_out(&plan, tp->size, rows, cols);
+    lay_out_shm(&plan, tp->size, rows, cols);
     bt_host_memory memory;
     bt_code code = bt_host_memory_create(&memory, tp, plan.bytes, "bitrain-tp", err);
     int64_t seen = m && memory.at;
@@ -305,11 +306,11 @@ bt_code bt_tp_group_shm_create(bt_tp_group **out, bt_comm *tp, size_t rows, size
     m->t = (bt_tp_group){.rank = tp->rank,
                          .size = tp->size,
                          .why = BT_ERR_INIT,
-                         .all_gather_rows = group_all_gather_rows,
-                         .reduce_scatter_rows = group_reduce_scatter_rows,
-                         .all_gather = group_all_gather,
-                         .all_reduce = group_all_reduce,
-                         .destroy = group_destroy,
+                         .all_gather_rows = shm_all_gather_rows,
+                         .reduce_scatter_rows = shm_reduce_scatter_rows,
+                         .all_gather = shm_all_gather,
+                         .all_reduce = shm_all_reduce,
+                         .destroy = shm_group_destroy,
                          .partial = partial_of(m, tp->rank),
                          .common = (float *)(void *)(m->base + m->common_at)};
     *out = &m->t;

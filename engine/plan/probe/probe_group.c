@@ -10,7 +10,8 @@ typedef struct probe_group {
 } probe_group;
 
 /* copies the rows of rank 0 to the positions of all other ranks */
-static void gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays, size_t rows) {
+static void probe_gather_rows(bt_tp_group *t, const bt_tp_rows *arrays, size_t n_arrays,
+                              size_t rows) {
     size_t own = bt_tp_first_row(rows, 1, t->size);
     if (((const probe_group *)t)->settled) return;
     for (size_t i = 0; i < n_arrays; i++)
@@ -24,7 +25,7 @@ static void reduce_scatter_rows(bt_tp_group *t, size_t rows, size_t cols) {
 }
 
 /* These are few bytes, and values computed from them must be finite. */
-static void gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
+static void probe_gather(bt_tp_group *t, const void *mine, void *all, size_t bytes) {
     for (int k = 0; k < t->size; k++) memcpy((char *)all + (size_t)k * bytes, mine, bytes);
 }
 
@@ -32,7 +33,7 @@ static void reduce(bt_tp_group *t, float *x, size_t n, int group_size) {
     (void)t, (void)x, (void)n, (void)group_size;
 }
 
-static void destroy(bt_tp_group *t) {
+static void probe_destroy(bt_tp_group *t) {
     free(t->partial);
     free(t->common);
     free(t);
@@ -55,11 +56,11 @@ bt_code bt_probe_group_create(bt_tp_group **out, int size, size_t rows, size_t c
                          .partial = partial,
                          .common = common,
                          .why = BT_ERR_INIT,
-                         .all_gather_rows = gather_rows,
+                         .all_gather_rows = probe_gather_rows,
                          .reduce_scatter_rows = reduce_scatter_rows,
-                         .all_gather = gather,
+                         .all_gather = probe_gather,
                          .all_reduce = reduce,
-                         .destroy = destroy};
+                         .destroy = probe_destroy};
     *out = &g->t;
     return BT_OK;
 }

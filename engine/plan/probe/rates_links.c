@@ -158,7 +158,7 @@ static bt_code time_exchanges(exchange all[2], double out_s[2], bt_err *err) {
     return bt_all_reduce_f64(bt_comm_world(), out_s, 2, BT_SUM, err);
 }
 
-static bool on_one_host(const bt_mesh_shape *shape, int rank, int *hosts) {
+static bool axis_on_one_host(const bt_mesh_shape *shape, int rank, int *hosts) {
     bt_mesh_dp_hosts(shape, rank, hosts);
     for (int i = 1; i < shape->dp_replicate; i++)
         if (hosts[i] != hosts[0]) return false;
@@ -174,7 +174,7 @@ static bt_code probe_gradients(bt_link_rate *l, bt_err *err) {
     int *hosts = calloc((size_t)l->n, sizeof *hosts);
     exchange both[2];
     double took_s[2] = {0};
-    int64_t near = hosts && on_one_host(&replicas, bt_comm_rank(world), hosts);
+    int64_t near = hosts && axis_on_one_host(&replicas, bt_comm_rank(world), hosts);
     bt_code code = x && hosts ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for gradients");
     memset(both, 0, sizeof both);
     if (x) memset(x, 0, LINK_MEMORY);
@@ -207,7 +207,8 @@ static void compute(const float *x, int64_t passes) {
 
 /* Processor time that a rank occupied its core over the time that it computed, in rounds of `passes` with a barrier
  * after each. */
-static bt_code share(double *out, const float *x, int64_t passes, int64_t rounds, bt_err *err) {
+static bt_code processor_share(double *out, const float *x, int64_t passes, int64_t rounds,
+                               bt_err *err) {
     double s[] = {0, 0}; /* computing time; total time */
     BT_TRY(bt_barrier(bt_comm_world(), err));
     const double began = bt_probe_clock();
@@ -236,14 +237,16 @@ static bt_code probe_sharing(bt_link_rate *l, bt_err *err) {
         code = bt_all_reduce_f64(bt_comm_world(), &pass_s, 1, BT_MAX, err);
         const int64_t often = (int64_t)(BT_SHARED_OFTEN_S / fmax(pass_s, 1e-7)) + 1,
                       seldom = (int64_t)(BT_SHARED_S / BT_SHARED_OFTEN_S + 0.5);
-        if (code == BT_OK) code = share(&l->shared_x, x, often * seldom, SHARED_ROUNDS, err);
-        if (code == BT_OK) code = share(&l->shared_often_x, x, often, SHARED_ROUNDS * seldom, err);
+        if (code == BT_OK)
+            code = processor_share(&l->shared_x, x, often * seldom, SHARED_ROUNDS, err);
+        if (code == BT_OK)
+            code = processor_share(&l->shared_often_x, x, often, SHARED_ROUNDS * seldom, err);
     }
     free(x);
     return code;
 }
 
-static bt_code probe_group(bt_rates *r, int n, int stride, bt_err *err) {
+static bt_code probe_link_group(bt_rates *r, int n, int stride, bt_err *err) {
     bt_comm *world = bt_comm_world(), *group = NULL;
     int me = bt_comm_rank(world), block = n * stride;
     bt_link link;
@@ -281,8 +284,8 @@ bt_code bt_rates_probe_links(bt_rates *r, bt_err *err) {
     r->n_links = 0;
     for (int n = 2; n <= world; n++) {
         if (world % n != 0) continue;
-        BT_TRY(probe_group(r, n, 1, err));
-        if (n < world) BT_TRY(probe_group(r, n, world / n, err));
+        BT_TRY(probe_link_group(r, n, 1, err));
+        if (n < world) BT_TRY(probe_link_group(r, n, world / n, err));
     }
     bt_span_reset();
     return BT_OK;

@@ -84,12 +84,12 @@ static void do_norm(const arrays *a, const void *how) {
     (void)sum, (void)how;
 }
 
-static void do_zero(const arrays *a, const void *how) {
+static void probe_zero(const arrays *a, const void *how) {
     (void)how;
     bt_op_zero(a->state[0], a->n);
 }
 
-static void do_add(const arrays *a, const void *how) {
+static void probe_add(const arrays *a, const void *how) {
     (void)how;
     bt_op_add(a->w, a->g, a->n);
 }
@@ -111,12 +111,12 @@ static void do_update(const arrays *a, const void *how) {
 static void measure_arrays(bt_rates *r, const arrays *a, bool large) {
 #define SET(field, seconds) (*(large ? &(field).large_s : &(field).small_s) = (seconds))
     SET(r->norm, time_array(a, do_norm, NULL));
-    SET(r->zero, time_array(a, do_zero, NULL));
+    SET(r->zero, time_array(a, probe_zero, NULL));
     for (int i = 0; i < BT_OPTIM_COUNT; i++)
         SET(r->update[i], time_array(a, do_update, bt_optim_info_of((bt_optim_id)i)->rest));
 #undef SET
     if (!large) return;
-    r->add_s = time_array(a, do_add, NULL);
+    r->add_s = time_array(a, probe_add, NULL);
     r->read_per_s = sizeof(float) / r->norm.large_s;
     r->triad_per_s = 2 * sizeof(float) / time_array(a, do_copy, NULL);
 }
@@ -208,7 +208,7 @@ typedef struct matrix {
     void *panels;
 } matrix;
 
-static double seconds_since(double start) { return bt_probe_clock() - start; }
+static double probe_seconds_since(double start) { return bt_probe_clock() - start; }
 
 /* conversions between the three forms of a ternary matrix */
 static bool time_ternary(bt_rates *r, const matrix *m) {
@@ -218,13 +218,13 @@ static bool time_ternary(bt_rates *r, const matrix *m) {
     for (int i = -1; i < ROUNDS; i++) {
         double at = bt_probe_clock(), took[3];
         bt_tern2_pack(m->packed, m->codes, 1, n);
-        took[0] = seconds_since(at);
+        took[0] = probe_seconds_since(at);
         at = bt_probe_clock();
         valid = valid && bt_tern2_unpack(m->codes, m->packed, 1, n, NULL) == BT_OK;
-        took[1] = seconds_since(at);
+        took[1] = probe_seconds_since(at);
         at = bt_probe_clock();
         bt_op_tern_pack(m->panels, m->codes, TERN_ROWS, TERN_COLS);
-        took[2] = seconds_since(at);
+        took[2] = probe_seconds_since(at);
         if (i < 0) continue;
         pack[i] = took[0];
         unpack[i] = took[1];
@@ -268,7 +268,7 @@ static bt_code probe_pages(bt_rates *r, bt_err *err) {
         double start = bt_probe_clock();
         (void)madvise(x, PAGE_ELEMS * sizeof *x, MADV_DONTNEED);
         for (size_t k = 0; k < PAGE_ELEMS; k += 1024) ((volatile float *)x)[k] = 1;
-        took[i] = seconds_since(start);
+        took[i] = probe_seconds_since(start);
     }
     r->fresh_s = bt_probe_typical(took, ROUNDS) / (double)PAGE_ELEMS;
     bt_arena_release(&arena);
@@ -350,7 +350,7 @@ static double disk_rate(const char *dir) {
 }
 
 /* replaces each rank's measurements by the mean over ranks */
-static bt_code mean_of_ranks(bt_rates *r, bt_err *err) {
+static bt_code mean_machine_rates(bt_rates *r, bt_err *err) {
     double v[64], n_ranks = bt_comm_size(bt_comm_world());
     double *at[64];
     size_t n = 0;
@@ -386,7 +386,7 @@ bt_code bt_rates_probe_machine(bt_rates *r, const char *disk_dir, bt_err *err) {
     BT_TRY(probe_pages(r, err));
     for (int i = 0; i < BT_CODEC_COUNT; i++)
         BT_TRY(bt_rates_probe_codec(bt_codec_at((bt_codec_id)i), &r->codec[i], err));
-    BT_TRY(mean_of_ranks(r, err));
+    BT_TRY(mean_machine_rates(r, err));
     r->disk_per_s = bt_comm_rank(world) == 0 && disk_dir[0] ? disk_rate(disk_dir) : 0;
     return bt_broadcast(world, &r->disk_per_s, sizeof r->disk_per_s, 0, err);
 }

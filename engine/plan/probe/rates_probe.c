@@ -50,7 +50,7 @@ static bt_part_shape affordable(bt_part_shape s, double most, double share) {
     return s;
 }
 
-static bt_model_setup setup_of(const bt_part_shape *s) {
+static bt_model_setup probe_setup(const bt_part_shape *s) {
     bool head = s->kind == BT_PART_HEAD;
     bt_model_setup m = {
         .cfg = {.L = head ? 2 : 3,
@@ -85,7 +85,7 @@ static bt_model_setup setup_of(const bt_part_shape *s) {
     return m;
 }
 
-static void fill(float *x, size_t n, float amplitude) {
+static void fill_uniform(float *x, size_t n, float amplitude) {
     uint32_t state = 1;
     for (size_t i = 0; i < n; i++) {
         state = state * 1664525u + 1013904223u;
@@ -106,7 +106,7 @@ static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
     for (size_t i = 0; i < base->n; i++) most = bt_max_size(most, base->tensors[i].count);
     float *x = malloc(most * sizeof *x);
     if (!x) return bt_fail(err, BT_NOMEM, "no memory for a layer of %zu weights", most);
-    fill(x, most, 0.03f);
+    fill_uniform(x, most, 0.03f);
     for (size_t i = 0; i < base->n; i++)
         bt_model_base_put(m, i, 0, base->tensors[i].count, x, 0.015f);
     for (size_t row = 0; row < vocab; row++) bt_model_base_put_tied(m, row * C, C, x);
@@ -117,7 +117,7 @@ static bt_code fill_base(bt_model *m, size_t vocab, size_t C, bt_err *err) {
 
 /* with: the real group, which is closed together with the stage; NULL creates one whose exchanges take no time */
 static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *with, bt_err *err) {
-    bt_model_setup setup = setup_of(shape);
+    bt_model_setup setup = probe_setup(shape);
     size_t tokens = (size_t)shape->B * (size_t)shape->T;
     *out = (stage){.head = shape->kind == BT_PART_HEAD, .group = with};
     if (shape->tp > 1 && !with)
@@ -128,29 +128,29 @@ static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *w
     out->tokens = malloc(tokens * sizeof *out->tokens);
     if (!out->tokens) return bt_fail(err, BT_NOMEM, "no memory for %zu tokens", tokens);
     for (size_t i = 0; i < tokens; i++) out->tokens[i] = (int32_t)(i * 7919 % (size_t)setup.cfg.V);
-    fill(bt_model_weights(out->model), bt_model_params(out->model)->total, 0.03f);
+    fill_uniform(bt_model_weights(out->model), bt_model_params(out->model)->total, 0.03f);
     if (shape->lora) BT_TRY(fill_base(out->model, (size_t)setup.cfg.V, (size_t)shape->C, err));
     if (out->head && !shape->lora) {
         size_t elem, words = bt_stage_tied_elems(&setup);
         void *table = bt_model_tied(out->model, &elem);
-        if (table && elem == sizeof(float)) fill(table, words, 0.03f);
+        if (table && elem == sizeof(float)) fill_uniform(table, words, 0.03f);
         if (table && elem == sizeof(uint16_t)) memset(table, 0x3c, words * elem);
     }
-    fill(bt_model_stage_in(out->model), bt_stage_elems(&setup), 1.0f);
+    fill_uniform(bt_model_stage_in(out->model), bt_stage_elems(&setup), 1.0f);
     if (!shape->lora) bt_model_quantise(out->model);
     bt_model_zero_grads(out->model);
     bt_model_round_attention(out->model, true);
     return BT_OK;
 }
 
-static void pass(stage *s, size_t elems) {
+static void run_probe_pass(stage *s, size_t elems) {
     bt_model_slot(s->model, 0);
     if (s->head) {
         (void)bt_model_train_micro(s->model, s->tokens, s->tokens, 1e-4, NULL, NULL);
         return;
     }
     bt_model_stage_forward(s->model, s->tokens);
-    fill(bt_model_stage_dx(s->model), elems < 4096 ? elems : 4096, 1e-3f);
+    fill_uniform(bt_model_stage_dx(s->model), elems < 4096 ? elems : 4096, 1e-3f);
     bt_model_stage_backward(s->model, s->tokens, NULL, NULL);
 }
 
@@ -178,11 +178,11 @@ static double phase_s(bt_rank_metric phase) {
 /* The probe's clock times whole passes; spans divide them into forward and backward, and the profile gives
  * attention's part of the wall time. */
 static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) {
-    bt_model_setup setup = setup_of(shape);
+    bt_model_setup setup = probe_setup(shape);
     double took[PASSES_MOST], attn_fwd, attn_bwd;
     int64_t until = bt_now_ns() + (int64_t)(PART_S * 1e9);
     size_t n = 0, elems = bt_stage_elems(&setup);
-    pass(s, elems);
+    run_probe_pass(s, elems);
     if (s->group) bt_probe_group_settle(s->group);
     bt_span_reset();
     bt_span_processor(bt_threads_count() == 1);
@@ -190,7 +190,7 @@ static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) 
     bt_span_begin(BT_MR_BWD);
     while (n < PASSES_LEAST || (n < PASSES_MOST && bt_now_ns() < until)) {
         double start = bt_probe_clock();
-        pass(s, elems);
+        run_probe_pass(s, elems);
         took[n++] = bt_probe_clock() - start;
     }
     bt_span_end();
@@ -229,7 +229,7 @@ static bt_part_shape small_layer(const bt_part_shape *head) {
     return s;
 }
 
-static bt_code measure(const bt_part_shape *shape, bt_part_rate *out, bt_err *err) {
+static bt_code measure_part(const bt_part_shape *shape, bt_part_rate *out, bt_err *err) {
     stage s;
     bt_code code = open_stage(&s, shape, NULL, err);
     if (code == BT_OK) {
@@ -240,7 +240,7 @@ static bt_code measure(const bt_part_shape *shape, bt_part_rate *out, bt_err *er
     if (code != BT_OK || shape->kind != BT_PART_HEAD) return code;
     bt_part_shape small = small_layer(shape);
     bt_part_rate layer;
-    BT_TRY(measure(&small, &layer, err));
+    BT_TRY(measure_part(&small, &layer, err));
     out->fwd_s = fmax(0.1 * out->fwd_s, out->fwd_s - layer.fwd_s);
     out->bwd_s = fmax(0.1 * out->bwd_s, out->bwd_s - layer.bwd_s);
     return BT_OK;
@@ -248,7 +248,7 @@ static bt_code measure(const bt_part_shape *shape, bt_part_rate *out, bt_err *er
 
 /* ---- all ranks ------------------------------------------------------------------------------- */
 
-static bt_code mean_of_ranks(bt_part_rate *p, bt_err *err) {
+static bt_code mean_part_rate(bt_part_rate *p, bt_err *err) {
     double v[] = {p->fwd_s, p->bwd_s, p->attn_fwd_s, p->attn_bwd_s, p->quantise_s};
     double n = bt_comm_size(bt_comm_world());
     BT_TRY(bt_all_reduce_f64(bt_comm_world(), v, sizeof v / sizeof *v, BT_SUM, err));
@@ -276,8 +276,8 @@ static void take_ops(bt_rates *r) {
 
 static bt_code measure_together(const bt_part_shape *shape, bt_part_rate *out, bt_err *err) {
     BT_TRY(bt_barrier(bt_comm_world(), err));
-    BT_TRY(bt_agree(bt_comm_world(), measure(shape, out, err), err));
-    return mean_of_ranks(out, err);
+    BT_TRY(bt_agree(bt_comm_world(), measure_part(shape, out, err), err));
+    return mean_part_rate(out, err);
 }
 
 /* Measures a doubtful rate twice and keeps the shorter, because other programs and the placement of memory lengthen
@@ -300,18 +300,18 @@ static bt_code probe_part(bt_rates *r, const bt_part_shape *want, double budget_
 
 static double pass_by_the_clock(stage *s, size_t elems) {
     int64_t start = bt_now_ns();
-    pass(s, elems);
+    run_probe_pass(s, elems);
     return (double)(bt_now_ns() - start) / 1e9;
 }
 
 /* Runs equally many passes on all ranks, alternately with and without exchanges; medians, then mean over ranks. */
 static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err *err) {
     bt_comm *world = bt_comm_world();
-    const bt_model_setup setup = setup_of(&g->shape);
+    const bt_model_setup setup = probe_setup(&g->shape);
     const size_t elems = bt_stage_elems(&setup);
     double together[PASSES_MOST], by_itself[PASSES_MOST];
-    pass(real, elems);
-    pass(alone, elems);
+    run_probe_pass(real, elems);
+    run_probe_pass(alone, elems);
     bt_probe_group_settle(alone->group);
     BT_TRY(bt_barrier(world, err));
     double first = pass_by_the_clock(real, elems) + pass_by_the_clock(alone, elems);
@@ -328,7 +328,8 @@ static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err
     return bt_agree(world, bt_tp_group_check(real->group, err), err);
 }
 
-static bt_code probe_group(bt_rates *r, const bt_part_shape *want, double budget_s, bt_err *err) {
+static bt_code probe_part_group(bt_rates *r, const bt_part_shape *want, double budget_s,
+                                bt_err *err) {
     bt_comm *world = bt_comm_world(), *tp = NULL;
     const int me = bt_comm_rank(world);
     bt_group_rate g = {.world = bt_comm_size(world),
@@ -357,7 +358,7 @@ static bt_code probe_group(bt_rates *r, const bt_part_shape *want, double budget
 }
 
 /* Reports progress: the share of measured parts, or of the budget if that is larger. */
-static void say(const bt_probe_job *job, size_t done, double spent_s) {
+static void report_probe_progress(const bt_probe_job *job, size_t done, double spent_s) {
     if (!job->progress) return;
     job->progress(fmin(1, fmax((double)done / (double)job->n_parts, spent_s / job->budget_s)),
                   job->links ? "links and groups of ranks" : "layers and heads");
@@ -368,9 +369,9 @@ static bt_code probe_groups(bt_rates *r, const bt_probe_job *job, bt_err *err) {
     for (size_t i = 0; i < job->n_parts; i++) {
         double spent = (double)(bt_now_ns() - start) / 1e9;
         BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
-        say(job, i, spent);
+        report_probe_progress(job, i, spent);
         if (i > 0 && spent > job->budget_s) break;
-        BT_TRY(probe_group(r, &job->parts[i], job->budget_s, err));
+        BT_TRY(probe_part_group(r, &job->parts[i], job->budget_s, err));
     }
     return BT_OK;
 }
@@ -379,7 +380,7 @@ static bt_code probe_parts(bt_rates *r, const bt_probe_job *job, int64_t start, 
     for (size_t i = 0; i < job->n_parts; i++) {
         double spent = (double)(bt_now_ns() - start) / 1e9;
         BT_TRY(bt_all_reduce_f64(bt_comm_world(), &spent, 1, BT_MAX, err));
-        say(job, i, spent);
+        report_probe_progress(job, i, spent);
         if (i > 1 && spent > job->budget_s) break;
         BT_TRY(probe_part(r, &job->parts[i], job->budget_s, err));
     }

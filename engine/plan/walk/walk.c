@@ -8,7 +8,7 @@
 #include "engine/base/small.h"
 #include "engine/parallel/grad/reducer.h"
 
-static void spend(bt_walker *r, bt_phase phase, double seconds) {
+static void spend_phase(bt_walker *r, bt_phase phase, double seconds) {
     r->phase[phase] += seconds;
     r->now += seconds;
 }
@@ -16,78 +16,78 @@ static void spend(bt_walker *r, bt_phase phase, double seconds) {
 /* slow-down while every rank computes */
 static double all_at_work(const bt_walk_state *s) { return s->w->crowd > 1 ? s->w->crowd : 1; }
 
-static void wait_until(bt_walker *r, double then) {
-    if (then > r->now) spend(r, BT_PH_WAIT, then - r->now);
+static void wait_walker_until(bt_walker *r, double then) {
+    if (then > r->now) spend_phase(r, BT_PH_WAIT, then - r->now);
 }
 
 /* ---- the pipeline ---------------------------------------------------------------------------- */
 
-static void receive(const bt_walk_state *s, bt_walker *r, double there) {
-    wait_until(r, there);
-    spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
+static void receive_at(const bt_walk_state *s, bt_walker *r, double there) {
+    wait_walker_until(r, there);
+    spend_phase(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
 }
 
-static void send(bt_walk_state *s, bt_walker *r, double *there) {
-    spend(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
+static void send_at(bt_walk_state *s, bt_walker *r, double *there) {
+    spend_phase(r, BT_PH_COMM_EXPOSED, s->w->copy_s * all_at_work(s));
     bt_walk_post(s, r, there);
 }
 
 /* waiting for the slowest rank of a tensor-parallel group */
 static void meet_group(const bt_walk_state *s, bt_walker *r, double seconds) {
-    spend(r, BT_PH_WAIT, seconds * all_at_work(s));
+    spend_phase(r, BT_PH_WAIT, seconds * all_at_work(s));
     r->met += seconds * all_at_work(s);
 }
 
-static void forward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
+static void simulate_forward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     bt_walker *r = bt_walker_at(s, d, k);
     const bt_stage_work *work = x->work;
-    if (!x->begins) receive(s, r, *bt_walk_message(s->down, s, x->at, x->pass.micro));
-    spend(r, BT_PH_FWD, work->fwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
-    spend(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * all_at_work(s));
+    if (!x->begins) receive_at(s, r, *bt_walk_message(s->down, s, x->at, x->pass.micro));
+    spend_phase(r, BT_PH_FWD, work->fwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
+    spend_phase(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * all_at_work(s));
     meet_group(s, r, work->fwd_meet_s);
-    if (!x->ends) send(s, r, bt_walk_message(s->down, s, x->at + 1, x->pass.micro));
+    if (!x->ends) send_at(s, r, bt_walk_message(s->down, s, x->at + 1, x->pass.micro));
 }
 
 /* Receives the gradients of a tied embedding at the first stage. Between hosts they travel while the first stage
  * computes. Within a host, ranks copy them; with one chunk a stage, the last stage blocks in its send until the
  * first receives. */
-static void tie(bt_walk_state *s, int d) {
+static void simulate_tied_embedding(bt_walk_state *s, int d) {
     bt_walker *first = bt_walker_at(s, d, 0), *last = bt_walker_at(s, d, s->w->pp - 1);
     const bool copied = !s->w->tied_wired, meet = copied && s->chunks == 1;
-    wait_until(first, meet ? last->now : s->tied_at);
-    if (meet) wait_until(last, first->now);
-    if (copied) spend(first, BT_PH_COMM_EXPOSED, s->w->tied_s);
-    if (meet) spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
+    wait_walker_until(first, meet ? last->now : s->tied_at);
+    if (meet) wait_walker_until(last, first->now);
+    if (copied) spend_phase(first, BT_PH_COMM_EXPOSED, s->w->tied_s);
+    if (meet) spend_phase(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
 }
 
 /* Sends the gradients from the last stage unless it blocks (see tie); with one chunk it has nothing else to do. */
 static void send_tied(bt_walk_state *s, bt_walker *last) {
     if (s->w->tied_wired) {
         bt_walk_post_table(s, last);
-        if (s->chunks == 1) spend(last, BT_PH_COMM_EXPOSED, s->tied_at - last->now);
+        if (s->chunks == 1) spend_phase(last, BT_PH_COMM_EXPOSED, s->tied_at - last->now);
     } else if (s->chunks > 1) {
-        spend(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
+        spend_phase(last, BT_PH_COMM_EXPOSED, s->w->tied_s);
         s->tied_at = last->now + s->w->flight_s;
     }
 }
 
-static void backward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
+static void simulate_backward(bt_walk_state *s, int d, int k, const bt_walk_pass *x) {
     bt_walker *r = bt_walker_at(s, d, k);
     const bt_stage_work *work = x->work;
     const bool ties = x->final && s->w->tied_s > 0 && s->w->pp > 1;
-    if (!x->ends) receive(s, r, *bt_walk_message(s->up, s, x->at, x->pass.micro));
-    if (ties && x->begins) tie(s, d);
+    if (!x->ends) receive_at(s, r, *bt_walk_message(s->up, s, x->at, x->pass.micro));
+    if (ties && x->begins) simulate_tied_embedding(s, d);
     double begin = r->now;
-    spend(r, BT_PH_BWD, work->bwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
-    spend(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * all_at_work(s));
+    spend_phase(r, BT_PH_BWD, work->bwd_s * bt_walker_slow(s, d, k) * all_at_work(s));
+    spend_phase(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * all_at_work(s));
     meet_group(s, r, work->bwd_meet_s);
     if (x->final) *bt_walk_final(s, d, k, x->pass.chunk) = (bt_final_pass){r->now, r->now - begin};
-    if (!x->begins) send(s, r, bt_walk_message(s->up, s, x->at - 1, x->pass.micro));
+    if (!x->begins) send_at(s, r, bt_walk_message(s->up, s, x->at - 1, x->pass.micro));
     if (ties && x->ends) send_tied(s, r);
 }
 
 /* Executes the next pass of a stage if its input is known. Returns false if it is not, or if no pass is left. */
-static bool advance(bt_walk_state *s, int d, int k) {
+static bool advance_stage(bt_walk_state *s, int d, int k) {
     bt_walker *r = bt_walker_at(s, d, k);
     bt_walk_pass x;
     if (!bt_walk_next(s, r, k, &x)) return false;
@@ -95,9 +95,9 @@ static bool advance(bt_walk_state *s, int d, int k) {
     double *in = x.pass.backward ? s->up : s->down;
     if (waits && *bt_walk_message(in, s, x.at, x.pass.micro) < 0) return false;
     if (x.pass.backward)
-        backward(s, d, k, &x);
+        simulate_backward(s, d, k, &x);
     else
-        forward(s, d, k, &x);
+        simulate_forward(s, d, k, &x);
     r->done++;
     return true;
 }
@@ -108,15 +108,16 @@ static bt_code walk_pipeline(bt_walk_state *s, int d, bt_err *err) {
     s->tied_at = -1;
     for (int k = 0; k < s->w->pp; k++) {
         bt_walker *r = bt_walker_at(s, d, k);
-        spend(r, BT_PH_DATA, s->w->data_s);
-        spend(r, BT_PH_BWD, s->w->stage[k].begin_s * bt_walker_slow(s, d, k) * all_at_work(s));
+        spend_phase(r, BT_PH_DATA, s->w->data_s);
+        spend_phase(r, BT_PH_BWD,
+                    s->w->stage[k].begin_s * bt_walker_slow(s, d, k) * all_at_work(s));
         r->began = r->now;
     }
     if (s->w->crowd > 1 && s->w->pp > 1) return bt_walk_shared_pipeline(s, d, err);
     for (bool moved = true; moved;) {
         moved = false;
         for (int k = 0; k < s->w->pp; k++)
-            while (advance(s, d, k)) moved = true;
+            while (advance_stage(s, d, k)) moved = true;
     }
     return BT_OK;
 }
@@ -157,9 +158,9 @@ static double walk_exchange(bt_walk_state *s) {
             bt_walker *r = bt_walker_at(s, d, k);
             double each = work->bucket_cpu_s * all_at_work(s), cpu = each * (double)work->buckets,
                    meanwhile = s->w->overlap ? cpu - each : 0;
-            spend(r, BT_PH_BWD, meanwhile);
-            wait_until(r, latest + meanwhile);
-            spend(r, BT_PH_COMM_EXPOSED, fmax(0, end - latest) + cpu - meanwhile);
+            spend_phase(r, BT_PH_BWD, meanwhile);
+            wait_walker_until(r, latest + meanwhile);
+            spend_phase(r, BT_PH_COMM_EXPOSED, fmax(0, end - latest) + cpu - meanwhile);
             exposed += fmax(0, end - latest) + cpu;
         }
     }
@@ -175,7 +176,7 @@ static double latest_of(const bt_walk_state *s) {
 }
 
 static void meet_all(bt_walk_state *s, double then) {
-    for (int i = 0; i < s->w->pp * s->w->dp; i++) wait_until(&s->ranks[i], then);
+    for (int i = 0; i < s->w->pp * s->w->dp; i++) wait_walker_until(&s->ranks[i], then);
 }
 
 static void walk_update(bt_walk_state *s) {
@@ -183,14 +184,14 @@ static void walk_update(bt_walk_state *s) {
         for (int k = 0; k < s->w->pp; k++) {
             bt_walker *r = bt_walker_at(s, d, k);
             bool ends = s->w->pp > 1 && (k == 0 || k == s->w->pp - 1);
-            spend(r, BT_PH_OPTIM,
-                  s->w->stage[k].optim_s * bt_walker_slow(s, d, k) * all_at_work(s));
-            spend(r, BT_PH_COMM_EXPOSED, s->w->stage[k].optim_comm_s * all_at_work(s));
+            spend_phase(r, BT_PH_OPTIM,
+                        s->w->stage[k].optim_s * bt_walker_slow(s, d, k) * all_at_work(s));
+            spend_phase(r, BT_PH_COMM_EXPOSED, s->w->stage[k].optim_comm_s * all_at_work(s));
             if (ends)
-                spend(r, BT_PH_COMM_EXPOSED,
-                      s->w->tied_back_s * (s->w->tied_wired ? 1 : all_at_work(s)));
-            spend(r, BT_PH_MONITOR, s->w->monitor_s * all_at_work(s));
-            spend(r, BT_PH_CKPT, s->w->ckpt_s);
+                spend_phase(r, BT_PH_COMM_EXPOSED,
+                            s->w->tied_back_s * (s->w->tied_wired ? 1 : all_at_work(s)));
+            spend_phase(r, BT_PH_MONITOR, s->w->monitor_s * all_at_work(s));
+            spend_phase(r, BT_PH_CKPT, s->w->ckpt_s);
         }
     }
 }
@@ -213,7 +214,7 @@ static double bubble(const bt_walk_state *s) {
     return all > 0 ? waited / all : 0;
 }
 
-static void sum_up(const bt_walk_state *s, bt_step_time *out) {
+static void sum_walkers(const bt_walk_state *s, bt_step_time *out) {
     int n = s->w->pp * s->w->dp;
     for (int i = 0; i < n; i++)
         for (int p = 0; p < BT_PHASE_COUNT; p++) out->phase_s[p] += s->ranks[i].phase[p] / n;
@@ -262,11 +263,11 @@ bt_code bt_walk_step(const bt_walk *w, bt_step_time *out, bt_err *err) {
         out->bubble_frac = bubble(&s);
         out->exchange_s = walk_exchange(&s);
         meet_all(&s, latest_of(&s));
-        for (size_t i = 0; i < ranks; i++) spend(&s.ranks[i], BT_PH_COMM_EXPOSED, w->agree_s);
+        for (size_t i = 0; i < ranks; i++) spend_phase(&s.ranks[i], BT_PH_COMM_EXPOSED, w->agree_s);
         walk_update(&s);
         out->step_s = latest_of(&s);
         meet_all(&s, out->step_s);
-        sum_up(&s, out);
+        sum_walkers(&s, out);
         sum_up_processor(w, chunks, out->processor_s);
     } else {
         code = bt_fail(err, BT_NOMEM, "no memory to walk %zu ranks and %lld micro-batches", ranks,

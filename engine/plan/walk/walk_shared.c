@@ -72,33 +72,34 @@ double bt_walk_crowding(const bt_walk *w, const bool *works, int k) {
 
 /* ---- operations of a stage --------------------------------------------------------------------- */
 
-static void put(runner *r, op o) {
+static void put_op(runner *r, op o) {
     assert(r->n < OPS_MOST);
     r->ops[r->n++] = o;
 }
 
 static void put_receive(const shared *x, runner *r, double *message) {
-    put(r, (op){.kind = RECEIVE, .phase = BT_PH_WAIT, .message = message});
-    put(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->copy_s});
+    put_op(r, (op){.kind = RECEIVE, .phase = BT_PH_WAIT, .message = message});
+    put_op(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->copy_s});
 }
 
 static void put_send(const shared *x, runner *r, double *message) {
-    put(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->copy_s});
-    put(r, (op){.kind = SEND, .message = message});
+    put_op(r, (op){.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = x->s->w->copy_s});
+    put_op(r, (op){.kind = SEND, .message = message});
 }
 
 static void put_compute(const shared *x, runner *r, int k, const bt_walk_pass *p) {
     const bt_stage_work *work = p->work;
     const bool forward = !p->pass.backward;
-    put(r, (op){.kind = WORK,
+    put_op(r,
+           (op){.kind = WORK,
                 .phase = forward ? BT_PH_FWD : BT_PH_BWD,
                 .seconds = (forward ? work->fwd_s : work->bwd_s) * bt_walker_slow(x->s, x->d, k)});
-    put(r, (op){.kind = WORK,
-                .phase = BT_PH_COMM_EXPOSED,
-                .seconds = forward ? work->fwd_comm_s : work->bwd_comm_s});
-    put(r, (op){.kind = WORK,
-                .phase = BT_PH_WAIT,
-                .seconds = forward ? work->fwd_meet_s : work->bwd_meet_s});
+    put_op(r, (op){.kind = WORK,
+                   .phase = BT_PH_COMM_EXPOSED,
+                   .seconds = forward ? work->fwd_comm_s : work->bwd_comm_s});
+    put_op(r, (op){.kind = WORK,
+                   .phase = BT_PH_WAIT,
+                   .seconds = forward ? work->fwd_meet_s : work->bwd_meet_s});
 }
 
 static void put_forward(const shared *x, runner *r, int k, const bt_walk_pass *p) {
@@ -113,14 +114,14 @@ static void put_tie(const shared *x, runner *r, bool first) {
     const bt_walk *w = x->s->w;
     const bool meet = !w->tied_wired && x->s->chunks == 1;
     const op copy = {.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = w->tied_s};
-    if (meet) put(r, (op){.kind = TIE, .phase = BT_PH_WAIT});
+    if (meet) put_op(r, (op){.kind = TIE, .phase = BT_PH_WAIT});
     if (!meet && first)
-        put(r, (op){.kind = RECEIVE, .phase = BT_PH_WAIT, .message = &x->s->tied_at});
-    if (!w->tied_wired) put(r, copy);
+        put_op(r, (op){.kind = RECEIVE, .phase = BT_PH_WAIT, .message = &x->s->tied_at});
+    if (!w->tied_wired) put_op(r, copy);
     if (meet || first) return;
-    put(r, (op){.kind = w->tied_wired ? SEND_TABLE : SEND, .message = &x->s->tied_at});
+    put_op(r, (op){.kind = w->tied_wired ? SEND_TABLE : SEND, .message = &x->s->tied_at});
     if (x->s->chunks == 1)
-        put(r, (op){.kind = RECEIVE, .phase = BT_PH_COMM_EXPOSED, .message = &x->s->tied_at});
+        put_op(r, (op){.kind = RECEIVE, .phase = BT_PH_COMM_EXPOSED, .message = &x->s->tied_at});
 }
 
 static void put_backward(const shared *x, runner *r, int k, const bt_walk_pass *p) {
@@ -152,12 +153,12 @@ static void next_pass(const shared *x, int k) {
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
-static bool done(const runner *r) { return r->at == r->n; }
+static bool is_runner_done(const runner *r) { return r->at == r->n; }
 
 static void begin_op(const shared *x, int k) {
     runner *r = &x->runs[k];
-    if (done(r)) next_pass(x, k);
-    if (done(r)) return;
+    if (is_runner_done(r)) next_pass(x, k);
+    if (is_runner_done(r)) return;
     const op *o = &r->ops[r->at];
     r->left = o->kind == WORK ? o->seconds : 0;
     if (o->kind == WORK && o->phase == BT_PH_BWD) r->bwd_began = r->rank->now;
@@ -166,7 +167,7 @@ static void begin_op(const shared *x, int k) {
 static bool both_came(const shared *x) { return x->runs[0].came && x->runs[x->s->w->pp - 1].came; }
 
 /* true if the operation needs no further time */
-static bool over(const shared *x, runner *r) {
+static bool is_op_over(const shared *x, runner *r) {
     const op *o = &r->ops[r->at];
     switch (o->kind) {
     case RECEIVE: return *o->message >= 0 && *o->message <= r->rank->now;
@@ -179,12 +180,12 @@ static bool over(const shared *x, runner *r) {
 }
 
 /* executes all events of this moment */
-static void settle(const shared *x) {
+static void execute_due_events(const shared *x) {
     for (bool moved = true; moved;) {
         moved = false;
         for (int k = 0; k < x->s->w->pp; k++) {
             runner *r = &x->runs[k];
-            while (!done(r) && over(x, r)) {
+            while (!is_runner_done(r) && is_op_over(x, r)) {
                 const op *o = &r->ops[r->at];
                 if (o->kind == WORK && o->phase != BT_PH_FWD && r->final >= 0 && r->bwd_began >= 0)
                     *bt_walk_final(x->s, x->d, k, r->final) =
@@ -201,7 +202,7 @@ static double until_event(const shared *x) {
     double next = INFINITY;
     for (int k = 0; k < x->s->w->pp; k++) {
         const runner *r = &x->runs[k];
-        if (done(r)) continue;
+        if (is_runner_done(r)) continue;
         const op *o = &r->ops[r->at];
         if (o->kind == WORK) next = fmin(next, r->left * x->crowd[k]);
         if (o->kind == RECEIVE && *o->message >= 0) next = fmin(next, *o->message - r->rank->now);
@@ -212,7 +213,7 @@ static double until_event(const shared *x) {
 static void pass_time(const shared *x, double seconds) {
     for (int k = 0; k < x->s->w->pp; k++) {
         runner *r = &x->runs[k];
-        if (done(r)) continue;
+        if (is_runner_done(r)) continue;
         const op *o = &r->ops[r->at];
         r->rank->phase[o->phase] += seconds;
         r->rank->now += seconds;
@@ -229,23 +230,23 @@ static void pass_time(const shared *x, double seconds) {
 }
 
 /* updates the computing stages and their slow-downs */
-static void share_cores(const shared *x) {
+static void update_core_shares(const shared *x) {
     for (int k = 0; k < x->s->w->pp; k++)
-        x->works[k] = !done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;
+        x->works[k] = !is_runner_done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;
     for (int k = 0; k < x->s->w->pp; k++) x->crowd[k] = bt_walk_crowding(x->s->w, x->works, k);
 }
 
-static void walk_on(const shared *x) {
+static void advance_to_next_event(const shared *x) {
     for (;;) {
-        settle(x);
-        share_cores(x);
+        execute_due_events(x);
+        update_core_shares(x);
         double next = until_event(x);
         if (!isfinite(next)) return;
         pass_time(x, next);
     }
 }
 
-static void release(shared *x) {
+static void release_runners(shared *x) {
     free(x->runs);
     free(x->works);
     free(x->crowd);
@@ -259,7 +260,7 @@ bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
                 .works = calloc(n, sizeof *x.works),
                 .crowd = calloc(n, sizeof *x.crowd)};
     if (!x.runs || !x.works || !x.crowd) {
-        release(&x);
+        release_runners(&x);
         return bt_fail(err, BT_NOMEM, "no memory to walk %d stages", s->w->pp);
     }
     /* All start at the same time, because the work before had every core busy. */
@@ -272,7 +273,7 @@ bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
         r->now = began;
         begin_op(&x, k);
     }
-    walk_on(&x);
-    release(&x);
+    advance_to_next_event(&x);
+    release_runners(&x);
     return BT_OK;
 }

@@ -110,14 +110,14 @@ bt_code bt_alert_parse(bt_alert_rules *r, const char *list, bt_err *err) {
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
-static void tell(bt_alert_rules *r, bt_alert_rule *rule, const char *what) {
+static void report_rule(bt_alert_rules *r, bt_alert_rule *rule, const char *what) {
     char says[BT_ALERT_TEXT + 260];
     rule->told = true;
     snprintf(says, sizeof says, "%s: %.240s", rule->text, what);
     if (r->tell) r->tell(r->ctx, says);
 }
 
-static void better(bt_alert_rules *r, bt_alert_rule *rule, double value, int64_t step) {
+static void update_best_value(bt_alert_rules *r, bt_alert_rule *rule, double value, int64_t step) {
     char what[200], a[40], b[40];
     const bt_unit unit = bt_step_metrics[rule->metric].unit;
     if (value < rule->best) {
@@ -131,7 +131,7 @@ static void better(bt_alert_rules *r, bt_alert_rule *rule, double value, int64_t
     snprintf(what, sizeof what, "it is %s, the best was %s at step %lld",
              bt_metric_format(a, sizeof a, value, unit),
              bt_metric_format(b, sizeof b, rule->best, unit), (long long)rule->best_step + 1);
-    tell(r, rule, what);
+    report_rule(r, rule, what);
 }
 
 void bt_alert_value(bt_alert_rules *r, int metric, double value, int64_t step) {
@@ -140,7 +140,7 @@ void bt_alert_value(bt_alert_rules *r, int metric, double value, int64_t step) {
         char what[120], text[40];
         if (rule->metric != metric || rule->kind > BT_ALERT_NOT_BETTER) continue;
         if (rule->kind == BT_ALERT_NOT_BETTER) {
-            better(r, rule, value, step);
+            update_best_value(r, rule, value, step);
             continue;
         }
         /* a value that is not a number is above every limit */
@@ -152,7 +152,7 @@ void bt_alert_value(bt_alert_rules *r, int metric, double value, int64_t step) {
         snprintf(what, sizeof what, "it is %s at step %lld",
                  bt_metric_format(text, sizeof text, value, bt_step_metrics[metric].unit),
                  (long long)step + 1);
-        tell(r, rule, what);
+        report_rule(r, rule, what);
     }
 }
 
@@ -179,13 +179,13 @@ void bt_alert_disk(bt_alert_rules *r, double free_bytes, double total_bytes) {
         snprintf(what, sizeof what, "%s (%.1f %%) is free where the run keeps its checkpoints",
                  bt_metric_format(text, sizeof text, free_bytes, BT_UNIT_BYTES),
                  100 * free_bytes / total_bytes);
-        tell(r, rule, what);
+        report_rule(r, rule, what);
     }
 }
 
 void bt_alert_happened(bt_alert_rules *r, bt_alert_kind kind, const char *what) {
     for (int i = 0; i < r->n; i++)
-        if (r->rule[i].kind == kind) tell(r, &r->rule[i], what);
+        if (r->rule[i].kind == kind) report_rule(r, &r->rule[i], what);
 }
 
 bool bt_alert_has(const bt_alert_rules *r, bt_alert_kind kind) {

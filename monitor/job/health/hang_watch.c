@@ -22,7 +22,7 @@ struct bt_hang_rank {
 
 /* ---- /proc ----------------------------------------------------------------------------------- */
 
-static bool read_line(const char *path, char *line, size_t size) {
+static bool read_proc_line(const char *path, char *line, size_t size) {
     FILE *f = fopen(path, "re");
     if (!f) return false;
     size_t n = fread(line, 1, size - 1, f);
@@ -32,9 +32,9 @@ static bool read_line(const char *path, char *line, size_t size) {
 }
 
 /* state from a file such as "4711 (name) R 1 4711 ..."; '\0': missing */
-static char state_of(const char *path) {
+static char read_process_state(const char *path) {
     char line[512];
-    if (!read_line(path, line, sizeof line)) return '\0';
+    if (!read_proc_line(path, line, sizeof line)) return '\0';
     const char *after = strrchr(line, ')');
     return after && after[1] == ' ' ? after[2] : '\0';
 }
@@ -43,7 +43,7 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
     char path[300], line[512];
     (void)ctx;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    *out = (bt_rank_load){.state = state_of(path)};
+    *out = (bt_rank_load){.state = read_process_state(path)};
     if (!out->state) return false;
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *d = opendir(path);
@@ -52,10 +52,11 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
         long long ran, waited;
         if (!bt_ascii_digit(e->d_name[0])) continue;
         snprintf(path, sizeof path, "/proc/%d/task/%.20s/schedstat", pid, e->d_name);
-        if (read_line(path, line, sizeof line) && sscanf(line, "%lld %lld", &ran, &waited) == 2)
+        if (read_proc_line(path, line, sizeof line) &&
+            sscanf(line, "%lld %lld", &ran, &waited) == 2)
             out->waited_ns += waited;
         snprintf(path, sizeof path, "/proc/%d/task/%.20s/stat", pid, e->d_name);
-        if (out->state == 'S' && state_of(path) == 'R') out->state = 'R';
+        if (out->state == 'S' && read_process_state(path) == 'R') out->state = 'R';
     }
     closedir(d);
     return true;
@@ -66,7 +67,7 @@ bool bt_machine_time_read(void *ctx, bt_machine_time *out) {
     long long t[8];
     char line[512];
     (void)ctx;
-    if (!read_line("/proc/stat", line, sizeof line) ||
+    if (!read_proc_line("/proc/stat", line, sizeof line) ||
         sscanf(line, "cpu %lld %lld %lld %lld %lld %lld %lld %lld", &t[0], &t[1], &t[2], &t[3],
                &t[4], &t[5], &t[6], &t[7]) != 8)
         return false;
@@ -110,8 +111,8 @@ static bool is_ordinary(int at) {
 }
 
 /* one rank's clock; false: it is not there */
-static bool advance(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
-                    int64_t gap_ns, int64_t late_ns, bt_rank_load *load) {
+static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
+                               int64_t gap_ns, int64_t late_ns, bt_rank_load *load) {
     struct bt_hang_rank *k = &h->rank[r];
     const bt_rank_seen s = bt_rank_progress_look(p, r);
     if (s.at == BT_AT_NOWHERE || !h->load(h->ctx, s.pid, load)) return false;
@@ -157,7 +158,7 @@ static double limit_of(const bt_hang_watch *h, const behind *b, double median_s)
     return ldexp(s, h->found < DOUBLINGS ? h->found : DOUBLINGS) + b->disk_s;
 }
 
-static void add(behind *b, const bt_hang_watch *h, int r, const bt_rank_load *load) {
+static void add_rank_behind(behind *b, const bt_hang_watch *h, int r, const bt_rank_load *load) {
     if (b->n++ == 0) b->rank = r;
     b->on_disk |= load->state == 'D';
     b->stopped |= load->state == 'T' || load->state == 't';
@@ -180,14 +181,14 @@ static void say_exchanges(const bt_hang_watch *h, const struct bt_hang_rank *k, 
         snprintf(out + n, size - (size_t)n, " (another rank: %lld)", (long long)most);
 }
 
-static void say(const bt_hang_watch *h, const behind *b, bt_hang *out) {
+static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out) {
     char where[100], wchan[64] = "", path[64], exchanges[80];
     const struct bt_hang_rank *k = &h->rank[out->rank >= 0 ? out->rank : b->rank];
     const double since_s = (double)(h->last_ns - k->seen.since_ns) / 1e9;
     bt_rank_progress_say(where, sizeof where, &k->seen);
     say_exchanges(h, k, exchanges, sizeof exchanges);
     snprintf(path, sizeof path, "/proc/%d/wchan", k->seen.pid);
-    if (!read_line(path, wchan, sizeof wchan) || strcmp(wchan, "0") == 0) wchan[0] = '\0';
+    if (!read_proc_line(path, wchan, sizeof wchan) || strcmp(wchan, "0") == 0) wchan[0] = '\0';
     if (out->rank < 0)
         snprintf(
             out->what, sizeof out->what,
@@ -212,12 +213,12 @@ bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, d
     h->last_ns = now_ns;
     for (int r = 0; r < p->n; r++) {
         bt_rank_load load;
-        if (!advance(h, p, r, now_ns, gap, late, &load)) continue;
+        if (!advance_rank_clock(h, p, r, now_ns, gap, late, &load)) continue;
         b.known++;
         if (b.n && bt_rank_before(&h->rank[b.rank].seen, &h->rank[r].seen)) continue;
         if (b.n && bt_rank_before(&h->rank[r].seen, &h->rank[b.rank].seen))
             b = (behind){.known = b.known, .rank = -1, .blocked = -1, .stuck_s = INFINITY};
-        add(&b, h, r, &load);
+        add_rank_behind(&b, h, r, &load);
     }
     if (!b.n || b.stopped || b.known < p->n) return false;
     const double limit = limit_of(h, &b, median_s);
@@ -228,6 +229,6 @@ bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, d
                                                 : -1,
                      .stuck_s = b.stuck_s,
                      .limit_s = limit};
-    say(h, &b, out);
+    describe_hang(h, &b, out);
     return true;
 }

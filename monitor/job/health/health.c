@@ -33,13 +33,13 @@ double bt_health_median_s(const bt_health *h) {
     return bt_median_known(sorted, (size_t)h->n);
 }
 
-static double usual_s(const bt_health *h) {
+static double usual_interval_s(const bt_health *h) {
     const double limit = 10 * bt_health_median_s(h);
     return 3 * h->longest_s > limit ? 3 * h->longest_s : limit;
 }
 
 double bt_health_limit_s(const bt_health *h) {
-    const double usual = usual_s(h);
+    const double usual = usual_interval_s(h);
     return usual > 30 ? usual : 30;
 }
 
@@ -54,7 +54,8 @@ bt_health_verdict bt_health_check(bt_health *h, int64_t now_ns, double deadline_
         h->warned = false;
         return BT_HEALTH_RECOVERED;
     }
-    if (deadline_s > 0 && silence > deadline_s && silence > usual_s(h)) return BT_HEALTH_DEAD;
+    if (deadline_s > 0 && silence > deadline_s && silence > usual_interval_s(h))
+        return BT_HEALTH_DEAD;
     if (!h->warned && silence > limit) {
         h->warned = true;
         return BT_HEALTH_LATE;

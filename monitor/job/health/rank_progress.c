@@ -35,7 +35,7 @@ static const struct {
 
 typedef bt_rank_seen seen;
 
-static seen look(const bt_place *p) {
+static seen read_rank_box(const bt_place *p) {
     seen s = {.at = atomic_load_explicit(&p->at, memory_order_acquire),
               .pid = atomic_load_explicit(&p->pid, memory_order_relaxed)};
     s.step = atomic_load_explicit(&p->step, memory_order_relaxed);
@@ -49,7 +49,7 @@ static seen look(const bt_place *p) {
 }
 
 bt_rank_seen bt_rank_progress_look(const bt_rank_progress *p, int rank) {
-    return look(&p->slot[rank]);
+    return read_rank_box(&p->slot[rank]);
 }
 
 bool bt_rank_progress_failed(const bt_rank_progress *p) {
@@ -69,7 +69,7 @@ static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who,
     *known = *n_last = 0;
     *who = -1;
     for (int r = 0; r < p->n; r++) {
-        seen s = look(&p->slot[r]);
+        seen s = read_rank_box(&p->slot[r]);
         if (s.at == BT_AT_NOWHERE) continue;
         if (*known == 0 || bt_rank_before(first, &s)) *first = s;
         if (*known == 0 || bt_rank_before(&s, last))
@@ -93,7 +93,7 @@ static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
     size_t used = 0;
     out[0] = '\0';
     for (int r = 0; r < p->n; r++) {
-        if (look(&p->slot[r]).at != BT_AT_NOWHERE) continue;
+        if (read_rank_box(&p->slot[r]).at != BT_AT_NOWHERE) continue;
         if (n < 4) used += (size_t)snprintf(out + used, size - used, n ? ", %d" : "%d", r);
         only = n++ ? -1 : r;
     }
@@ -113,7 +113,7 @@ static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const 
 static int64_t latest(const bt_rank_progress *p) {
     int64_t ns = 0;
     for (int r = 0; r < p->n; r++) {
-        const int64_t since_ns = look(&p->slot[r]).since_ns;
+        const int64_t since_ns = read_rank_box(&p->slot[r]).since_ns;
         if (since_ns > ns) ns = since_ns;
     }
     return ns;
@@ -159,7 +159,7 @@ bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *o
     int64_t least = INT64_MAX, most = -1;
     int n_least = 0, n_start = 0, who = -1;
     for (int r = 0; p->slot && r < p->n; r++) {
-        const seen s = look(&p->slot[r]);
+        const seen s = read_rank_box(&p->slot[r]);
         if (s.at == BT_AT_START) n_start++;
         if (s.exchanges > most) most = s.exchanges;
         if (s.exchanges < least) least = s.exchanges, n_least = 0, who = r;
@@ -171,7 +171,7 @@ bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *o
     snprintf(out, size,
              "rank %d (pid %d) is at the start, after %lld exchanges; the others wait for it in "
              "exchange %lld",
-             who, look(&p->slot[who]).pid, (long long)least, (long long)most);
+             who, read_rank_box(&p->slot[who]).pid, (long long)least, (long long)most);
     return true;
 }
 
@@ -214,7 +214,7 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
 
 /* ---- the file ---- */
 
-static bt_place *map(int fd, size_t bytes) {
+static bt_place *map_rank_boxes(int fd, size_t bytes) {
     void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return m == MAP_FAILED ? NULL : m;
 }
@@ -226,7 +226,7 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     /* a page that is missing later would end the rank */
     int rc = bt_file_reserve(fd, bytes);
-    if (rc == 0 && !(p->slot = map(fd, bytes))) rc = errno;
+    if (rc == 0 && !(p->slot = map_rank_boxes(fd, bytes))) rc = errno;
     p->told = calloc((size_t)ranks, sizeof *p->told);
     close(fd);
     if (p->slot && p->told) return BT_OK;
@@ -247,7 +247,7 @@ bt_place *bt_rank_progress_map(const char *path, int rank) {
     if (fd < 0) return NULL;
     bt_place *slots = NULL;
     if (fstat(fd, &st) == 0 && st.st_size >= (off_t)((size_t)(rank + 1) * sizeof(bt_place)))
-        slots = map(fd, (size_t)st.st_size);
+        slots = map_rank_boxes(fd, (size_t)st.st_size);
     close(fd);
     if (!slots) return NULL;
     atomic_store(&slots[rank].pid, (int32_t)getpid());

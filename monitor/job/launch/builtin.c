@@ -14,7 +14,7 @@
 #include "engine/base/system/start_process.h"
 
 enum { VERSES = 31102 };
-static bt_code start(pid_t *pid, int *from, bt_err *err) {
+static bt_code start_bible(pid_t *pid, int *from, bt_err *err) {
     static const char *const argv[] = {"bible", "-f", "gen1:1-rev22:21", NULL};
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) return bt_fail_errno(err, BT_IO, errno, "cannot make a pipe");
@@ -30,7 +30,7 @@ static bt_code start(pid_t *pid, int *from, bt_err *err) {
 }
 
 /* verses without their references; counts them */
-static bt_code copy(FILE *in, FILE *out, int *verses) {
+static bt_code copy_verses(FILE *in, FILE *out, int *verses) {
     char line[4096];
     while (fgets(line, sizeof line, in)) {
         const char *text = strchr(line, ' ');
@@ -41,12 +41,12 @@ static bt_code copy(FILE *in, FILE *out, int *verses) {
     return fflush(out) == 0 && fsync(fileno(out)) == 0 && !ferror(in) ? BT_OK : BT_IO;
 }
 
-static bt_code make(const char *path, const char *tmp, bt_err *err) {
+static bt_code make_builtin_text(const char *path, const char *tmp, bt_err *err) {
     pid_t pid;
     int from = -1, status = 0, verses = 0;
     FILE *out = fopen(tmp, "we");
     if (!out) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", tmp);
-    bt_code code = start(&pid, &from, err);
+    bt_code code = start_bible(&pid, &from, err);
     if (code != BT_OK) {
         fclose(out);
         return code;
@@ -56,7 +56,7 @@ static bt_code make(const char *path, const char *tmp, bt_err *err) {
         code = bt_fail_errno(err, BT_IO, errno, "cannot read from 'bible'");
         close(from);
     } else {
-        if (copy(in, out, &verses) != BT_OK)
+        if (copy_verses(in, out, &verses) != BT_OK)
             code = bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", tmp);
         fclose(in);
     }
@@ -93,7 +93,7 @@ bt_code bt_builtin_make(const char *path, bt_err *err) {
     if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
     BT_TRY(make_folder_of(path, err));
-    bt_code code = make(path, tmp, err);
+    bt_code code = make_builtin_text(path, tmp, err);
     if (code != BT_OK) unlink(tmp);
     return code;
 }

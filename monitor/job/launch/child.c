@@ -16,11 +16,11 @@
 #include "engine/base/text.h"
 
 static volatile sig_atomic_t seen;
-static void on_signal(int signal) { seen = signal; }
+static void note_child_signal(int signal) { seen = signal; }
 
 int bt_child_signals(bool begin) {
     if (begin) {
-        struct sigaction act = {.sa_handler = on_signal};
+        struct sigaction act = {.sa_handler = note_child_signal};
         sigemptyset(&act.sa_mask);
         seen = 0;
         sigaction(SIGINT, &act, NULL);
@@ -33,7 +33,7 @@ int bt_child_signals(bool begin) {
 }
 
 /* false: all cores */
-static bool share_cores(int part, int parts, cpu_set_t *mine) {
+static bool cores_of_part(int part, int parts, cpu_set_t *mine) {
     cpu_set_t all;
     if (parts < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return false;
     const int count = CPU_COUNT(&all);
@@ -68,7 +68,7 @@ bt_code bt_child_start(pid_t *pid, const bt_child_cfg *cfg, bt_err *err) {
                             .err = log,
                             .group = true,
                             .parent_signal = SIGTERM,
-                            .cores = share_cores(cfg->part, cfg->parts, &cores) ? &cores : NULL};
+                            .cores = cores_of_part(cfg->part, cfg->parts, &cores) ? &cores : NULL};
         const int e = bt_process_start(pid, &s);
         if (e) code = bt_fail_errno(err, BT_IO, e, "cannot start '%s'", argv[0]);
         close(log);

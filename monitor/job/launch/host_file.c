@@ -22,7 +22,7 @@ typedef struct seen {
 } seen;
 
 /* Open MPI's words of a host; any other makes it refuse the file with words of its own */
-static bool is_setting(const char *w) {
+static bool is_host_word(const char *w) {
     static const char *const names[] = {
         "slots=",     "count=",    "cpu=",      "max_slots=", "max-slots=", "max_count=",
         "max-count=", "cpus_max=", "cpus-max=", "username=",  "user_name=", "user-name="};
@@ -35,7 +35,7 @@ static bool is_setting(const char *w) {
 static int slots_in(char *words, const char **wrong, const char **unknown) {
     int slots = -1;
     for (char *rest, *w = strtok_r(words, BLANKS, &rest); w; w = strtok_r(NULL, BLANKS, &rest)) {
-        if (!is_setting(w)) *unknown = w;
+        if (!is_host_word(w)) *unknown = w;
         if (strncmp(w, "slots=", 6) != 0 && strncmp(w, "count=", 6) != 0 &&
             strncmp(w, "cpu=", 4) != 0)
             continue;
@@ -51,7 +51,7 @@ static int slots_in(char *words, const char **wrong, const char **unknown) {
 }
 
 /* Open MPI takes NAME, ADDRESS and USER@NAME; ssh reads a name that begins with '-' as an option */
-static bt_code check_name(const char *name, const char *path, int number, bt_err *err) {
+static bt_code check_host_name(const char *name, const char *path, int number, bt_err *err) {
     const char *colon = strchr(name, ':'), *host = strchr(name, '@');
     char plain[80];
     bt_text_plain(plain, sizeof plain, name);
@@ -83,7 +83,7 @@ static bt_code check_name(const char *name, const char *path, int number, bt_err
     return BT_OK;
 }
 
-static bt_code take_line(seen *s, char *line, const char *path, int number, bt_err *err) {
+static bt_code parse_host_line(seen *s, char *line, const char *path, int number, bt_err *err) {
     const char *wrong = NULL, *unknown = NULL;
     line[strcspn(line, "#")] = '\0';
     size_t from = strspn(line, BLANKS), len = strcspn(line + from, BLANKS);
@@ -95,7 +95,7 @@ static bt_code take_line(seen *s, char *line, const char *path, int number, bt_e
         return bt_fail(err, BT_ARG,
                        "host file '%s', line %d: '%s' is no host (one 'host slots=N' per line)",
                        path, number, name);
-    BT_TRY(check_name(name, path, number, err));
+    BT_TRY(check_host_name(name, path, number, err));
     int slots = slots_in(rest, &wrong, &unknown);
     if (unknown)
         return bt_fail(
@@ -134,7 +134,7 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
                        path);
     if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", path);
     for (int number = 1; code == BT_OK && fgets(line, sizeof line, f); number++)
-        code = take_line(&s, after_mark(line, number), path, number, err);
+        code = parse_host_line(&s, after_mark(line, number), path, number, err);
     bool unread = ferror(f) != 0;
     fclose(f);
     if (code != BT_OK) return code;
@@ -158,7 +158,7 @@ static bool all_slots(const char *path, seen *s) {
     FILE *f = fopen(path, "re");
     s->all_say = true;
     for (int number = 1; f && code == BT_OK && fgets(line, sizeof line, f); number++)
-        code = take_line(s, after_mark(line, number), path, number, &why);
+        code = parse_host_line(s, after_mark(line, number), path, number, &why);
     if (f) fclose(f);
     return f && code == BT_OK && s->all_say;
 }

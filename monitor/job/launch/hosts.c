@@ -21,7 +21,7 @@ static const double LONGEST_WAIT_S = 60;
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static void resolve(bt_host *h, int port) {
+static void resolve_host(bt_host *h, int port) {
     struct addrinfo *list = NULL;
     char service[16];
     const struct addrinfo want = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG};
@@ -42,7 +42,7 @@ bool bt_host_is_here(const char *name) {
 }
 
 /* host_file.c has refused what is no host line */
-static bool take_line(bt_host *h, const char *line, int port) {
+static bool add_host_line(bt_host *h, const char *line, int port) {
     char words[sizeof h->line], *rest;
     *h = (bt_host){.fd = -1};
     snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, line);
@@ -60,7 +60,7 @@ static bool take_line(bt_host *h, const char *line, int port) {
             strncmp(w, "cpu=", 4) == 0)
             h->slots = atoi(strchr(w, '=') + 1);
     h->here = bt_host_is_here(h->name);
-    if (!h->here) resolve(h, port);
+    if (!h->here) resolve_host(h, port);
     return true;
 }
 
@@ -72,7 +72,7 @@ bt_code bt_hosts_open(bt_hosts *h, const char *path, int port, bt_err *err) {
     if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", path);
     h->host = calloc(BT_HOSTS_MAX, sizeof *h->host);
     while (h->host && h->n < BT_HOSTS_MAX && fgets(line, sizeof line, f))
-        h->n += take_line(&h->host[h->n], line, port);
+        h->n += add_host_line(&h->host[h->n], line, port);
     fclose(f);
     return h->host ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the hosts of '%s'", path);
 }
@@ -90,13 +90,13 @@ void bt_hosts_close(bt_hosts *h) {
 
 /* ---- tests ----------------------------------------------------------------------------------- */
 
-static void answer(bt_host *h) {
+static void host_responded(bt_host *h) {
     hang_up(h);
     h->answered = true;
     h->asked_ns = 0;
 }
 
-static void ask(bt_host *h, int64_t now_ns) {
+static void connect_to_host(bt_host *h, int64_t now_ns) {
     hang_up(h);
     h->look_ns = now_ns;
     if (!h->asked_ns) h->asked_ns = now_ns;
@@ -107,38 +107,38 @@ static void ask(bt_host *h, int64_t now_ns) {
     }
     if (connect(h->fd, (const struct sockaddr *)&h->address, h->address_len) == 0 ||
         errno == ECONNREFUSED)
-        answer(h);
+        host_responded(h);
     else if (errno != EINPROGRESS)
         hang_up(h); /* no route: counts as no response */
 }
 
-static void hear(bt_host *h) {
+static void check_connection(bt_host *h) {
     struct pollfd p = {h->fd, POLLOUT, 0};
     int e = 0;
     socklen_t size = sizeof e;
     if (h->fd < 0 || poll(&p, 1, 0) != 1) return;
     if (getsockopt(h->fd, SOL_SOCKET, SO_ERROR, &e, &size) != 0) e = errno;
-    if (e == 0 || e == ECONNREFUSED) answer(h);
+    if (e == 0 || e == ECONNREFUSED) host_responded(h);
     hang_up(h);
 }
 
-static void look_at(bt_host *h, int64_t now_ns) {
-    hear(h);
+static void test_host(bt_host *h, int64_t now_ns) {
+    check_connection(h);
     if (now_ns - h->look_ns < LOOK_NS) return;
-    ask(h, now_ns);
+    connect_to_host(h, now_ns);
 }
 
 static void look_at_aside(bt_host *h, int64_t now_ns) {
     if (h->back) return;
     if (h->fd >= 0) {
-        hear(h);
+        check_connection(h);
         if (!h->asked_ns) h->back = true;
         return;
     }
     if (now_ns < h->next_look_ns) return;
     h->wait_s = h->wait_s * 2 > LONGEST_WAIT_S ? LONGEST_WAIT_S : h->wait_s * 2;
     h->next_look_ns = now_ns + (int64_t)(h->wait_s * 1e9);
-    ask(h, now_ns);
+    connect_to_host(h, now_ns);
     if (!h->asked_ns && h->answered) h->back = true;
 }
 
@@ -147,7 +147,7 @@ void bt_hosts_look(bt_hosts *h, bool aside, int64_t now_ns) {
         bt_host *host = &h->host[i];
         if (host->here || !host->address_len || host->aside != aside) continue;
         if (!aside)
-            look_at(host, now_ns);
+            test_host(host, now_ns);
         else {
             /* a test of the previous look without a response */
             if (host->fd >= 0 && now_ns - host->look_ns > 4 * LOOK_NS) hang_up(host);

@@ -24,17 +24,17 @@ static const char *tmp_base(void) {
     return t && t[0] == '/' && strlen(t) < 64 ? t : "/tmp"; /* socket names have 108 bytes */
 }
 
-static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
+static int remove_job_entry(const char *path, const struct stat *st, int type, struct FTW *ftw) {
     (void)st, (void)type, (void)ftw;
     remove(path);
     return 0;
 }
 
 static void remove_tree(const char *path) {
-    nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    nftw(path, remove_job_entry, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-static void sweep(const char *base) {
+static void remove_dead_job_dirs(const char *base) {
     char prefix[48];
     snprintf(prefix, sizeof prefix, "bitrain-%u-", (unsigned)getuid());
     DIR *d = opendir(base);
@@ -55,8 +55,8 @@ static void sweep(const char *base) {
 }
 
 void bt_job_dirs_sweep(void) {
-    sweep(tmp_base());
-    sweep("/dev/shm");
+    remove_dead_job_dirs(tmp_base());
+    remove_dead_job_dirs("/dev/shm");
 }
 
 /* The lock is taken before it gets its name, so that a sweep never finds it free. Its text names

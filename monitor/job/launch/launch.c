@@ -80,7 +80,7 @@ static bool cma_allowed(void) {
     return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
 }
 
-static int cores(void) {
+static int allowed_cores(void) {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
     return CPU_COUNT(&set);
@@ -96,7 +96,7 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
     case BT_LAUNCH_ROOT: return geteuid() == 0;
     case BT_LAUNCH_NO_CMA: return !cma_allowed();
     case BT_LAUNCH_HOMELESS: return !getenv("HOME") && !getpwuid(geteuid());
-    case BT_LAUNCH_CROWDED: return !l->hosts[0] && l->ranks > cores();
+    case BT_LAUNCH_CROWDED: return !l->hosts[0] && l->ranks > allowed_cores();
     }
     return false;
 }
@@ -145,7 +145,7 @@ static bool is_environment(const bt_launch_row *row) {
     return row->words[0] >= 'A' && row->words[0] <= 'Z';
 }
 
-static void build(words *w, const bt_launch *l, const char *mpirun) {
+static void build_mpirun_words(words *w, const bt_launch *l, const char *mpirun) {
     memset(w, 0, sizeof *w);
     bt_text_init(&w->text);
     put_word(w, mpirun, strlen(mpirun));
@@ -172,7 +172,7 @@ void bt_launch_command(const bt_launch *l, bt_text *out) {
     bt_mpirun m;
     bt_err ignored = BT_ERR_INIT; /* the start reports it */
     (void)!bt_mpirun_find(&m, false, &ignored);
-    build(&w, l, m.command);
+    build_mpirun_words(&w, l, m.command);
     const char *p = w.text.data;
     for (size_t i = 0; !w.text.failed && i < w.n; i++) {
         bt_text_put(out, p);
@@ -271,7 +271,7 @@ bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
     BT_TRY(bt_mpirun_find(&m, false, err));
     if (m.passed_over[0])
         bt_log(BT_LOG_WARN, "%s: ranks are started by '%s'", m.passed_over, m.path);
-    build(&w, l, m.command);
+    build_mpirun_words(&w, l, m.command);
     words own;
     char **argv = w.text.failed ? NULL : pointers(&w), **env = make_environment(l, &own);
     int out[2] = {-1, -1};

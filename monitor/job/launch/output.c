@@ -91,7 +91,7 @@ static void keep_cause(bt_output *o, const char *line, const char *remedy) {
     o->said_state = 2;
 }
 
-static void look_at(bt_output *o, const char *line) {
+static void inspect_output_line(bt_output *o, const char *line) {
     int rank = -1, code = 0, at = 0, pid = 0, signal = 0;
     char node[128];
     const char *said = strstr(line, "bitrain rank ");
@@ -152,7 +152,7 @@ static void end_line(bt_output *o) {
     o->line[o->n] = '\0';
     bt_text_plain(plain, sizeof plain, o->line);
     size_t n = strlen(plain);
-    look_at(o, plain);
+    inspect_output_line(o, plain);
     record_line(o, plain);
     plain[n++] = '\n'; /* in the place of its end */
     write_log(o, plain, n);

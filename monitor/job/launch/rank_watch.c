@@ -52,7 +52,7 @@ static int signal_of(pid_t pid) {
 }
 
 /* A child that inherited the descriptor would keep it in the set. */
-static void let_go(bt_rank_watch *w, size_t i) {
+static void remove_pidfd(bt_rank_watch *w, size_t i) {
     (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, w->at[i].fd, NULL);
     close(w->at[i].fd);
     w->at[i].fd = -1;
@@ -64,7 +64,7 @@ int bt_rank_watch_next(bt_rank_watch *w, int *signal) {
     if (w->epoll < 0 || epoll_wait(w->epoll, &e, 1, 0) != 1) return -1;
     size_t i = (size_t)e.data.u64;
     *signal = signal_of(w->at[i].pid);
-    let_go(w, i);
+    remove_pidfd(w, i);
     return w->at[i].rank;
 }
 
@@ -94,7 +94,7 @@ size_t bt_rank_watch_wait(bt_rank_watch *w, double wait_s) {
                 left++;
                 continue;
             }
-            let_go(w, i);
+            remove_pidfd(w, i);
         }
         (void)waitpid(w->at[i].pid, NULL, WNOHANG); /* adopted, or none of ours */
     }

@@ -18,7 +18,7 @@
 #include "monitor/job/launch/proc.h"
 
 static volatile sig_atomic_t told;
-static void on_signal(int signal) { told = signal; }
+static void note_run_signal(int signal) { told = signal; }
 
 /* output of the ranks */
 typedef struct hearing {
@@ -30,16 +30,16 @@ typedef struct hearing {
 } hearing;
 
 /* text of a line after its mark; NULL: it has another mark, or none */
-static const char *marked(const char *line, const char *mark) {
+static const char *text_after_mark(const char *line, const char *mark) {
     const size_t n = strlen(mark);
     return strncmp(line, mark, n) == 0 ? line + n : NULL;
 }
 
-static void take_line(hearing *h, char *line, size_t n) {
+static void sort_output_line(hearing *h, char *line, size_t n) {
     if (n > 0 && line[n - 1] == '\r') n--; /* mpirun gives the ranks a terminal */
     line[n] = '\0';
-    const char *progress = marked(line, BT_RUN_ONCE_PROGRESS),
-               *result = marked(line, BT_RUN_ONCE_RESULT);
+    const char *progress = text_after_mark(line, BT_RUN_ONCE_PROGRESS),
+               *result = text_after_mark(line, BT_RUN_ONCE_RESULT);
     if (progress) {
         if (h->once->heard) h->once->heard(h->once->heard_ctx, progress);
         return;
@@ -59,11 +59,11 @@ static void take_lines(hearing *h, bool ended) {
     char *line = h->rest.data, *end;
     while (line && (end = memchr(line + at, '\n', h->rest.len - at)) != NULL) {
         const size_t next = (size_t)(end + 1 - line);
-        take_line(h, line + at, (size_t)(end - line) - at);
+        sort_output_line(h, line + at, (size_t)(end - line) - at);
         at = next;
     }
     if (ended && at < h->rest.len) {
-        take_line(h, line + at, h->rest.len - at);
+        sort_output_line(h, line + at, h->rest.len - at);
         at = h->rest.len;
     }
     if (at == 0) return;
@@ -73,7 +73,7 @@ static void take_lines(hearing *h, bool ended) {
 }
 
 /* Reads until the ranks' output ends or a signal arrives; returns false on a signal */
-static bool listen_to(int fd, hearing *h) {
+static bool read_rank_output(int fd, hearing *h) {
     char buf[4096];
     for (;;) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -89,7 +89,7 @@ static bool listen_to(int fd, hearing *h) {
     }
 }
 
-static bt_code failure(int status, const bt_output *o, const bt_text *heard, bt_err *err) {
+static bt_code run_once_failure(int status, const bt_output *o, const bt_text *heard, bt_err *err) {
     const bt_end_facts f = {.wait_status = status,
                             .started = true,
                             .reported = o->reported,
@@ -110,13 +110,13 @@ static bt_code failure(int status, const bt_output *o, const bt_text *heard, bt_
     return bt_fail(err, BT_IO, "%.460s", bt_end_tell(&end, text, sizeof text));
 }
 
-static bt_code watch(const bt_run_once *o, bt_child *child, bt_text *result, bt_err *err) {
+static bt_code watch_run_once(const bt_run_once *o, bt_child *child, bt_text *result, bt_err *err) {
     hearing h = {.once = o, .result = result};
     int status = 0;
     bt_text_init(&h.heard);
     bt_text_init(&h.rest);
     bt_output_open(&h.output, "/dev/null", 1);
-    bool ended = listen_to(child->out, &h);
+    bool ended = read_rank_output(child->out, &h);
     if (!ended) (void)bt_proc_kill_session(child->pid, 5);
     take_lines(&h, true);
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR) {}
@@ -125,7 +125,7 @@ static bt_code watch(const bt_run_once *o, bt_child *child, bt_text *result, bt_
     if (!ended)
         code = bt_fail(err, BT_STOPPED, "stopped by signal %d", (int)told);
     else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        code = failure(status, &h.output, &h.heard, err);
+        code = run_once_failure(status, &h.output, &h.heard, err);
     else if (result->len == 0)
         code = bt_fail(err, BT_IO, "the ranks ended without a result");
     bt_output_close(&h.output);
@@ -139,7 +139,7 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
     bt_job_dirs scratch = {.lock = -1, .shm_lock = -1};
     bt_child child = {.out = -1};
     BT_TRY(bt_own_program(program, sizeof program, err));
-    struct sigaction act = {.sa_handler = on_signal}, old_int, old_term;
+    struct sigaction act = {.sa_handler = note_run_signal}, old_int, old_term;
     told = 0; /* a signal that ended an earlier run must not end this one */
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, &old_int);
@@ -162,7 +162,7 @@ bt_code bt_run_once_run(const bt_run_once *o, bt_text *result, bt_err *err) {
                 if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
             code = bt_launch_start(&l, &child, err);
         }
-        if (code == BT_OK) code = watch(o, &child, result, err);
+        if (code == BT_OK) code = watch_run_once(o, &child, result, err);
         bt_job_dirs_attempt_end(&scratch, 1);
         bt_job_dirs_remove(&scratch);
     }

@@ -23,7 +23,7 @@ typedef struct guard {
     int64_t progress; /* when the newest of them began */
 } guard;
 
-static void take_signals(guard *g) {
+static void block_guard_signals(guard *g) {
     static const int all[] = {SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGUSR1};
     signal(SIGCHLD, SIG_DFL); /* a parent that ignores it would leave us nothing to wait for */
     sigemptyset(&g->taken);
@@ -40,7 +40,7 @@ static bool become_child(const guard *g, pid_t parent) {
     return getppid() == parent;
 }
 
-static int wait_for(guard *g, pid_t child) {
+static int wait_for_server(guard *g, pid_t child) {
     for (int status = 0;;) {
         const int sig = sigwaitinfo(&g->taken, NULL);
         if (waitpid(child, &status, WNOHANG) == child) return status;
@@ -71,7 +71,7 @@ int bt_guard_delay_s(int64_t in_a_row) {
     return n > 6 ? LONGEST_S : 1 << (n - 1);
 }
 
-static void tell(const guard *g, int sig, const char *what) {
+static void report_server_end(const guard *g, int sig, const char *what) {
     char line[240];
     snprintf(line, sizeof line, "its process was ended by signal %d (%s)%s", sig, strsignal(sig),
              what);
@@ -86,19 +86,19 @@ static bool again(guard *g, int sig, int64_t most, int *status) {
     g->progress = child->progress;
     child->signal = sig;
     if (g->asked || !child->serving) {
-        tell(g, sig, g->asked ? " on its way out" : "");
+        report_server_end(g, sig, g->asked ? " on its way out" : "");
         return false;
     }
     if (g->in_a_row > most) {
         snprintf(what, sizeof what,
                  ", %lld times without progress: it is not started again (--restarts)",
                  (long long)g->in_a_row);
-        tell(g, sig, what);
+        report_server_end(g, sig, what);
         return false;
     }
     const int delay = bt_guard_delay_s(g->in_a_row);
     if (delay) snprintf(what, sizeof what, "; it is started again in %d s", delay);
-    tell(g, sig, what);
+    report_server_end(g, sig, what);
     child->restarts++;
     const bool asked = wait_s(g, delay);
     if (asked) *status = 0;
@@ -116,7 +116,7 @@ bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*said)(const char *
     if (g.child == MAP_FAILED)
         return bt_fail_errno(err, BT_NOMEM, errno, "cannot take memory for a second process");
     *out = g.child;
-    take_signals(&g);
+    block_guard_signals(&g);
     for (;;) {
         const pid_t self = getpid();
         fflush(NULL);
@@ -132,7 +132,7 @@ bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*said)(const char *
             if (become_child(&g, self)) return BT_OK;
             return bt_fail(err, BT_STOPPED, "the first process is gone");
         }
-        const int how = wait_for(&g, child);
+        const int how = wait_for_server(&g, child);
         *status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
         if (WIFEXITED(how) || !again(&g, WTERMSIG(how), most, status)) return BT_OK;
     }

@@ -18,7 +18,7 @@ static size_t allowed(cpu_set_t *set) {
 /* Requests the same as Open MPI 4.1: the map includes processors that this job may not use, and
  * the important devices. Displays and graphics cards are left out, because detecting a display
  * can wait for a name server, 5 s per process. */
-static bool load(hwloc_topology_t topology) {
+static bool load_topology(hwloc_topology_t topology) {
     static const char *const unwanted[] = {"gl", "opencl"};
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
@@ -32,7 +32,7 @@ static bool load(hwloc_topology_t topology) {
 bool bt_machine_map_write(const char *path) {
     hwloc_topology_t topology;
     if (hwloc_topology_init(&topology) != 0) return false;
-    bool ok = load(topology) && hwloc_topology_export_xml(topology, path, 0) == 0;
+    bool ok = load_topology(topology) && hwloc_topology_export_xml(topology, path, 0) == 0;
     hwloc_topology_destroy(topology);
     if (!ok) unlink(path);
     return ok;

@@ -137,7 +137,7 @@ static bool find_beside(const char *library, char *out, size_t size) {
     return false;
 }
 
-static bool same_file(const char *a, const char *b) {
+static bool is_same_inode(const char *a, const char *b) {
     char real_a[PATH_MAX], real_b[PATH_MAX];
     return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
 }
@@ -182,7 +182,7 @@ static bt_code take_explicit(bt_mpirun *m, const char *given, bool ask, bt_err *
     return BT_OK;
 }
 
-static bt_code choose(bt_mpirun *m, bt_err *err) {
+static bt_code choose_mpirun(bt_mpirun *m, bt_err *err) {
     char beside[PATH_MAX], own[sizeof m->owner] = "";
     const bool has_own = m->library[0] && find_beside(m->library, beside, sizeof beside);
     snprintf(m->command, sizeof m->command, "mpirun");
@@ -192,7 +192,7 @@ static bt_code choose(bt_mpirun *m, bt_err *err) {
                            "cannot start 'mpirun': not found (Debian: install openmpi-bin)");
         snprintf(m->passed_over, sizeof m->passed_over, "there is no mpirun in PATH");
     } else {
-        if (has_own && same_file(m->path, beside)) return BT_OK;
+        if (has_own && is_same_inode(m->path, beside)) return BT_OK;
         ask_owner(m->path, m->owner, sizeof m->owner);
         if (has_own) ask_owner(beside, own, sizeof own);
         const bool same = !has_own || !is_open_mpi(own) || same_series(own, m->owner);
@@ -216,7 +216,7 @@ bt_code bt_mpirun_find(bt_mpirun *out, bool ask, bt_err *err) {
     memset(out, 0, sizeof *out);
     (void)find_library(out->library, sizeof out->library);
     if (given && given[0]) return take_explicit(out, given, ask, err);
-    BT_TRY(choose(out, err));
+    BT_TRY(choose_mpirun(out, err));
     if (ask && !out->owner[0]) ask_owner(out->path, out->owner, sizeof out->owner);
     return BT_OK;
 }

@@ -21,7 +21,7 @@ static bool new_core(const bt_cpu_place *p, size_t i) {
     return new_domain(p, i) || p[i].core != p[i - 1].core;
 }
 
-static int count(const bt_cpu_place *p, size_t n, begins is_new) {
+static int count_groups(const bt_cpu_place *p, size_t n, begins is_new) {
     int sum = 0;
     for (size_t i = 0; i < n; i++) sum += is_new(p, i);
     return sum;
@@ -32,7 +32,7 @@ typedef struct run { /* range of cores: first, and one past the last */
 } run;
 
 /* the part of the machine that has the core, as a run of cores */
-static run part_of(const bt_cpu_place *p, size_t n, begins part, int core) {
+static run run_of_core(const bt_cpu_place *p, size_t n, begins part, int core) {
     run r = {0, 0};
     int at = -1;
     for (size_t i = 0; i < n; i++) {
@@ -59,12 +59,12 @@ static int middle(int cores, const bt_place_job *j, int rank, int group) {
  * some part has more ranks than cores. */
 static bool share_by(const bt_cpu_place *p, size_t n, const bt_place_job *j, begins part, int group,
                      run *mine) {
-    const int cores = count(p, n, new_core);
-    if (j->ranks % group != 0 || j->ranks / group < count(p, n, part)) return false;
-    const run own = part_of(p, n, part, middle(cores, j, j->rank, group));
+    const int cores = count_groups(p, n, new_core);
+    if (j->ranks % group != 0 || j->ranks / group < count_groups(p, n, part)) return false;
+    const run own = run_of_core(p, n, part, middle(cores, j, j->rank, group));
     int first = -1, sharing = 0, here = 0, last = -1;
     for (int r = 0; r < j->ranks; r++) {
-        const run at = part_of(p, n, part, middle(cores, j, r, group));
+        const run at = run_of_core(p, n, part, middle(cores, j, r, group));
         here = at.begin == last ? here + 1 : 1;
         last = at.begin;
         if (here > at.end - at.begin) return false;
@@ -77,8 +77,8 @@ static bool share_by(const bt_cpu_place *p, size_t n, const bt_place_job *j, beg
     return true;
 }
 
-static void take(const bt_cpu_place *p, size_t n, run cores, bool first_threads_only,
-                 cpu_set_t *mine) {
+static void take_cores_of_run(const bt_cpu_place *p, size_t n, run cores, bool first_threads_only,
+                              cpu_set_t *mine) {
     int at = -1;
     CPU_ZERO(mine);
     for (size_t i = 0; i < n; i++) {
@@ -90,7 +90,7 @@ static void take(const bt_cpu_place *p, size_t n, run cores, bool first_threads_
 }
 
 bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_set_t *mine) {
-    const int cores = count(p, n, new_core);
+    const int cores = count_groups(p, n, new_core);
     CPU_ZERO(mine);
     if (j->ranks < 1 || n == 0) return false;
     /* the same number on each; ranks that exchange most on different ones */
@@ -112,7 +112,7 @@ bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_s
         !share_by(p, n, j, new_domain, 1, &share)) /* such as fewer ranks than domains */
         share = (run){(int)((long)cores * j->rank / j->ranks),
                       (int)((long)cores * (j->rank + 1) / j->ranks)};
-    take(p, n, share, j->threads <= share.end - share.begin, mine);
+    take_cores_of_run(p, n, share, j->threads <= share.end - share.begin, mine);
     return j->threads <= CPU_COUNT(mine);
 }
 
@@ -129,7 +129,7 @@ bool bt_place_bind(const bt_place_job *j) {
 const char *bt_places_words(const bt_cpu_place *p, size_t n, char *out, size_t size) {
     int packages = 0;
     for (size_t i = 0; i < n; i++) packages += i == 0 || p[i].package != p[i - 1].package;
-    const int domains = count(p, n, new_domain), cores = count(p, n, new_core);
+    const int domains = count_groups(p, n, new_domain), cores = count_groups(p, n, new_core);
     snprintf(out, size, "%d socket%s, %d memory domain%s, %d core%s, %zu hardware thread%s",
              packages, packages == 1 ? "" : "s", domains, domains == 1 ? "" : "s", cores,
              cores == 1 ? "" : "s", n, n == 1 ? "" : "s");

@@ -190,7 +190,7 @@ bt_rect bt_canvas_clip(bt_canvas *c, bt_rect r) {
 
 void bt_canvas_unclip(bt_canvas *c, bt_rect old) { c->clip = old; }
 
-static bool visible(const bt_canvas *c, int x, int y) {
+static bool is_inside_clip(const bt_canvas *c, int x, int y) {
     return x >= c->clip.x && y >= c->clip.y && x < c->clip.x + c->clip.w &&
            y < c->clip.y + c->clip.h;
 }
@@ -206,8 +206,8 @@ static void set_cell(bt_canvas *c, int x, int y, uint32_t glyph, bt_style s) {
 void bt_canvas_put(bt_canvas *c, int x, int y, uint32_t glyph, bt_style s) {
     if (c->chars == BT_CHARS_ASCII) glyph = ascii_of(glyph);
     int width = bt_glyph_width(glyph);
-    if (width == 0 || !visible(c, x, y)) return;
-    if (width == 2 && !visible(c, x + 1, y)) glyph = ' ', width = 1;
+    if (width == 0 || !is_inside_clip(c, x, y)) return;
+    if (width == 2 && !is_inside_clip(c, x + 1, y)) glyph = ' ', width = 1;
     set_cell(c, x, y, glyph, s);
     if (width == 2) {
         set_cell(c, x + 1, y, ' ', s);
@@ -364,7 +364,7 @@ void bt_canvas_spark(bt_canvas *c, bt_rect r, const double *v, size_t n, double 
 void bt_canvas_restyle(bt_canvas *c, bt_rect r, uint8_t attr_on, uint8_t bg) {
     for (int y = r.y; y < r.y + r.h; y++)
         for (int x = r.x; x < r.x + r.w; x++) {
-            if (!visible(c, x, y)) continue;
+            if (!is_inside_clip(c, x, y)) continue;
             bt_style *s = &c->cells[(size_t)y * (size_t)c->w + (size_t)x].style;
             s->attr |= attr_on;
             if (bg != BT_C_NONE) s->bg = bg;
@@ -373,7 +373,7 @@ void bt_canvas_restyle(bt_canvas *c, bt_rect r, uint8_t attr_on, uint8_t bg) {
 
 /* ---- as text --------------------------------------------------------------------------------- */
 
-static bool blank(const bt_cell *cell) {
+static bool is_blank_cell(const bt_cell *cell) {
     return cell->glyph == ' ' && cell->style.bg == BT_C_NONE &&
            !(cell->style.attr & (BT_ATTR_REVERSE | BT_ATTR_UNDERLINE));
 }
@@ -399,7 +399,7 @@ static void dump(const bt_canvas *c, bool color, bt_color_depth depth, bt_text *
     for (int y = 0; y < c->h; y++) {
         const bt_cell *row = c->cells + (size_t)y * (size_t)c->w;
         int end = c->w;
-        while (end > 0 && (color ? blank(row + end - 1) : row[end - 1].glyph == ' ')) end--;
+        while (end > 0 && (color ? is_blank_cell(row + end - 1) : row[end - 1].glyph == ' ')) end--;
         bt_style now = {0};
         for (int x = 0; x < end; x++) {
             if (row[x].glyph == 0) continue;

@@ -52,7 +52,8 @@ int bt_color_index(uint8_t color, bt_color_depth depth) {
 /* ---- themes ---- */
 
 /* the nearest of the 16 colours is not looked for: an own theme is one of 256 */
-static bt_code read_line(char *line, const char *path, int at, bt_color_row *to, bt_err *err) {
+static bt_code parse_color_line(char *line, const char *path, int at, bt_color_row *to,
+                                bt_err *err) {
     char role[32], *end;
     line[strcspn(line, "#\n")] = 0;
     line += strspn(line, " \t");
@@ -85,7 +86,7 @@ static bt_code read_theme(const char *path, bt_color_row *to, bt_err *err) {
         return bt_fail_errno(err, BT_NOTFOUND, errno,
                              "theme '%s' is neither dark nor light, and no file", path);
     for (int at = 1; code == BT_OK && fgets(line, sizeof line, f); at++)
-        code = read_line(line, path, at, to, err);
+        code = parse_color_line(line, path, at, to, err);
     fclose(f);
     return code;
 }
@@ -103,16 +104,17 @@ bt_code bt_color_theme(const char *name, bt_err *err) {
     return BT_OK;
 }
 
-static int step_of(double frac, int steps) {
+static int shade_of(double frac, int steps) {
     if (frac <= 0) return 0;
     int i = (int)(frac * steps);
     return i >= steps ? steps - 1 : i;
 }
 
 uint8_t bt_color_heat(double frac) {
-    return isnan(frac) ? BT_C_NONE : (uint8_t)(BT_C_HEAT0 + step_of(frac, BT_HEAT_STEPS));
+    return isnan(frac) ? BT_C_NONE : (uint8_t)(BT_C_HEAT0 + shade_of(frac, BT_HEAT_STEPS));
 }
 
 uint8_t bt_color_diverge(double v) {
-    return isnan(v) ? BT_C_NONE : (uint8_t)(BT_C_DIVERGE0 + step_of((v + 1) / 2, BT_DIVERGE_STEPS));
+    return isnan(v) ? BT_C_NONE
+                    : (uint8_t)(BT_C_DIVERGE0 + shade_of((v + 1) / 2, BT_DIVERGE_STEPS));
 }

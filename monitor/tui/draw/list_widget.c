@@ -25,7 +25,8 @@ static int fit_columns(const bt_list_table *t, int width, int *w) {
     return gap;
 }
 
-static void draw_cell(bt_canvas *c, bt_rect cell, const bt_list_table *t, size_t row, int col) {
+static void draw_list_cell(bt_canvas *c, bt_rect cell, const bt_list_table *t, size_t row,
+                           int col) {
     bt_style s = {.fg = BT_C_TEXT};
     char buf[256] = "";
     if (t->paint && t->paint(t->ctx, c, cell, row, col)) return;
@@ -74,7 +75,7 @@ int bt_list_draw(bt_canvas *c, bt_rect r, const bt_list_table *t, int *top) {
         int x = r.x + 1, y = r.y + 1 + i;
         for (int k = 0; k < t->n_cols; k++) {
             if (w[k] == 0) continue;
-            draw_cell(c, (bt_rect){x, y, w[k], 1}, t, row, k);
+            draw_list_cell(c, (bt_rect){x, y, w[k], 1}, t, row, k);
             x += w[k] + gap;
         }
         if (t->marked && t->marked(t->ctx, row))

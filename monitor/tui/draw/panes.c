@@ -15,7 +15,7 @@ static void drop_least(const bt_want *want, int *size, int n) {
     if (worst >= 0) size[worst] = 0;
 }
 
-static void share(int total, const bt_want *want, int n, int gap, int *size) {
+static void share_length(int total, const bt_want *want, int n, int gap, int *size) {
     for (int i = 0; i < n; i++) size[i] = want[i].min > 0 ? want[i].min : want[i].weight > 0;
     while (needed(want, size, n, gap) > total) drop_least(want, size, n);
     int left = total - needed(want, size, n, gap);
@@ -37,7 +37,7 @@ static void share(int total, const bt_want *want, int n, int gap, int *size) {
 
 void bt_layout_rows(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out) {
     int size[BT_LAYOUT_MAX], y = r.y;
-    share(r.h, want, n, gap, size);
+    share_length(r.h, want, n, gap, size);
     for (int i = 0; i < n; i++) {
         out[i] = (bt_rect){r.x, y, r.w, size[i]};
         if (size[i] > 0) y += size[i] + gap;
@@ -46,7 +46,7 @@ void bt_layout_rows(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out
 
 void bt_layout_cols(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out) {
     int size[BT_LAYOUT_MAX], x = r.x;
-    share(r.w, want, n, gap, size);
+    share_length(r.w, want, n, gap, size);
     for (int i = 0; i < n; i++) {
         out[i] = (bt_rect){x, r.y, size[i], r.h};
         if (size[i] > 0) x += size[i] + gap;

@@ -120,18 +120,18 @@ void bt_plot_label(char *buf, size_t size, double v, bt_unit unit, double tick_s
 
 /* ---- dots ------------------------------------------------------------------------------------ */
 
-static void dot(dots *d, int x, int y, uint8_t color) {
+static void set_dot(dots *d, int x, int y, uint8_t color) {
     if (x < 0 || y < 0 || x >= d->w || y >= d->h) return;
     size_t i = (size_t)(y / d->dy) * (size_t)d->r.w + (size_t)(x / d->dx);
     d->bits[i] |= (uint8_t)(1U << ((y % d->dy) * d->dx + x % d->dx));
     d->color[i] = color;
 }
 
-static void line(dots *d, int x0, int y0, int x1, int y1, uint8_t color) {
+static void draw_dotted_line(dots *d, int x0, int y0, int x1, int y1, uint8_t color) {
     int dx = abs(x1 - x0), dy = -abs(y1 - y0), sx = x0 < x1 ? 1 : -1, sy = y0 < y1 ? 1 : -1,
         e = dx + dy;
     for (;;) {
-        dot(d, x0, y0, color);
+        set_dot(d, x0, y0, color);
         if (x0 == x1 && y0 == y1) return;
         int e2 = 2 * e;
         if (e2 >= dy) e += dy, x0 += sx;
@@ -193,9 +193,9 @@ static void draw_line(dots *d, const scale *s, const bt_plot_series *p) {
         }
         int x = x_dot(d, s, p->x[i]), y = y_dot(d, s, p->y[i]);
         if (pen)
-            line(d, px, py, x, y, p->color);
+            draw_dotted_line(d, px, py, x, y, p->color);
         else
-            dot(d, x, y, p->color);
+            set_dot(d, x, y, p->color);
         px = x, py = y, pen = true;
     }
 }
@@ -242,7 +242,7 @@ static bool dots_init(dots *d, bt_canvas *c, bt_rect r) {
 
 /* ---- scales and axes ------------------------------------------------------------------------- */
 
-static void widen(double v, bool positive_only, double *lo, double *hi) {
+static void widen_range(double v, bool positive_only, double *lo, double *hi) {
     if (!isfinite(v) || (positive_only && v <= 0)) return;
     if (v < *lo) *lo = v;
     if (v > *hi) *hi = v;
@@ -255,14 +255,14 @@ static scale find_scale(const bt_plot *p, const bt_plot_series *s, size_t n) {
             bool any = s[k].y && isfinite(s[k].y[i]);
             /* values outside the view do not stretch the other axis */
             if (s[k].x[i] < p->x0 || s[k].x[i] > p->x1) continue;
-            if (s[k].y) widen(s[k].y[i], p->log_y, &y0, &y1);
+            if (s[k].y) widen_range(s[k].y[i], p->log_y, &y0, &y1);
             if (s[k].lo && !p->no_bands)
-                widen(s[k].lo[i], p->log_y, &y0, &y1), widen(s[k].hi[i], p->log_y, &y0, &y1),
-                    any = any || isfinite(s[k].lo[i]);
-            if (any) widen(s[k].x[i], p->log_x, &x0, &x1);
+                widen_range(s[k].lo[i], p->log_y, &y0, &y1),
+                    widen_range(s[k].hi[i], p->log_y, &y0, &y1), any = any || isfinite(s[k].lo[i]);
+            if (any) widen_range(s[k].x[i], p->log_x, &x0, &x1);
         }
-    for (size_t i = 0; i < p->n_levels; i++) widen(p->levels[i].y, p->log_y, &y0, &y1);
-    for (size_t i = 0; i < p->n_points; i++) widen(p->points[i].y, p->log_y, &y0, &y1);
+    for (size_t i = 0; i < p->n_levels; i++) widen_range(p->levels[i].y, p->log_y, &y0, &y1);
+    for (size_t i = 0; i < p->n_points; i++) widen_range(p->points[i].y, p->log_y, &y0, &y1);
     scale r = {isnan(p->x0) ? x0 : p->x0,
                isnan(p->x1) ? x1 : p->x1,
                isnan(p->y0) ? y0 : p->y0,
@@ -360,7 +360,7 @@ static void find_y_ticks(y_ticks *t, const bt_plot *p, const scale *s, int rows)
     if (t->w > GUTTER_MAX) t->w = GUTTER_MAX;
 }
 
-static int row_of(const dots *d, const scale *s, double y) {
+static int dot_row(const dots *d, const scale *s, double y) {
     return d->r.y + y_dot(d, s, y) / d->dy;
 }
 
@@ -368,7 +368,7 @@ static int row_of(const dots *d, const scale *s, double y) {
 static void draw_levels(dots *d, const bt_plot *p, const scale *s, bool words) {
     for (size_t i = 0; i < p->n_levels; i++) {
         if (p->levels[i].y < s->y0 || p->levels[i].y > s->y1) continue;
-        int y = row_of(d, s, p->levels[i].y);
+        int y = dot_row(d, s, p->levels[i].y);
         for (int x = 0; x < d->r.w && !words; x++)
             bt_canvas_put(d->c, d->r.x + x, y, 0x2504, (bt_style){.fg = BT_C_FAINT});
         if (words && p->levels[i].label)
@@ -425,7 +425,7 @@ static void draw_points(const dots *d, const scale *s, const bt_plot *p) {
     for (size_t i = 0; i < p->n_points; i++) {
         const bt_plot_point *q = &p->points[i];
         if (!(q->x >= s->x0 && q->x <= s->x1 && q->y >= s->y0 && q->y <= s->y1)) continue;
-        const int x = d->r.x + x_dot(d, s, q->x) / d->dx, y = row_of(d, s, q->y),
+        const int x = d->r.x + x_dot(d, s, q->x) / d->dx, y = dot_row(d, s, q->y),
                   w = q->label ? bt_canvas_text_width(q->label) : 0;
         const bt_style style = {.fg = q->color, .attr = BT_ATTR_BOLD};
         if (q->glyph) bt_canvas_put(d->c, x, y, q->glyph, style);
@@ -455,7 +455,7 @@ void bt_plot_draw(bt_canvas *c, bt_rect r, const bt_plot *p, const bt_plot_serie
         for (int y = 0; y < area.h; y++)
             bt_canvas_put(c, area.x - 1, area.y + y, 0x2502, (bt_style){.fg = BT_C_FAINT});
         for (size_t i = 0; i < t.n; i++) {
-            int y = row_of(&d, &s, t.v[i]);
+            int y = dot_row(&d, &s, t.v[i]);
             bt_canvas_text_right(c, area.x - 1, y, t.w, (bt_style){.fg = BT_C_LABEL}, t.text[i]);
             bt_canvas_put(c, area.x - 1, y, 0x2524, (bt_style){.fg = BT_C_FAINT});
         }

@@ -61,7 +61,7 @@ static void text_size(bt_term *t, int *w, int *h) {
     *h = ((text_term *)t)->h;
 }
 
-static int32_t text_key(bt_term *t, int timeout_ms) {
+static int32_t read_text_key(bt_term *t, int timeout_ms) {
     (void)t;
     bt_sleep_ns((int64_t)timeout_ms * 1000000);
     return BT_KEY_NONE;
@@ -89,7 +89,7 @@ bt_code bt_term_open_text(bt_term **out, FILE *to, bt_term_caps caps, int w, int
                           bt_err *err) {
     text_term *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot allocate a terminal");
-    t->base = (bt_term){caps, text_size, text_key, text_present, NULL, text_close, 0, 0};
+    t->base = (bt_term){caps, text_size, read_text_key, text_present, NULL, text_close, 0, 0};
     t->to = to;
     t->w = w;
     t->h = h;

@@ -80,7 +80,7 @@ static attr_t attr_for(uint8_t a) {
            (a & BT_ATTR_REVERSE ? A_REVERSE : 0) | (a & BT_ATTR_UNDERLINE ? A_UNDERLINE : 0);
 }
 
-static void put_cell(nc_term *t, int x, int y, const bt_cell *cell) {
+static void put_curses_cell(nc_term *t, int x, int y, const bt_cell *cell) {
     wchar_t text[2] = {(wchar_t)cell->glyph, 0};
     cchar_t cc;
     short pair = t->base.caps.depth == BT_DEPTH_MONO ? 0
@@ -108,7 +108,7 @@ static bt_code nc_present(bt_term *bt, const bt_canvas *c, bt_err *err) {
             if (!t->all && memcmp(cell, &t->shown.cells[i], sizeof *cell) == 0) continue;
             t->shown.cells[i] = *cell;
             any = true;
-            if (cell->glyph) put_cell(t, x, y, cell);
+            if (cell->glyph) put_curses_cell(t, x, y, cell);
         }
     if (t->all) clearok(stdscr, TRUE);
     t->all = false;
@@ -121,20 +121,20 @@ static void paste_brackets(bool on) {
     if (write(STDOUT_FILENO, on ? begin : end, sizeof begin - 1) < 0) end_asked = 1;
 }
 
-static int least(int a, int b) { return a < b ? a : b; }
+static int smaller_int(int a, int b) { return a < b ? a : b; }
 
 /* false: unknown */
 static bool window_size(int *w, int *h) {
     struct winsize size;
     if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
         return false;
-    *w = least(size.ws_col, COLUMNS_MAX);
-    *h = least(size.ws_row, LINES_MAX);
+    *w = smaller_int(size.ws_col, COLUMNS_MAX);
+    *h = smaller_int(size.ws_row, LINES_MAX);
     return true;
 }
 
 /* resizeterm also puts a KEY_RESIZE into the queue of keys */
-static int32_t resize(nc_term *t) {
+static int32_t resize_screen(nc_term *t) {
     int w, h;
     resized = 0;
     if (window_size(&w, &h)) resizeterm(h, w);
@@ -163,7 +163,7 @@ static int32_t mouse(nc_term *t) {
     return e.bstate & BUTTON1_PRESSED ? BT_KEY_CLICK : BT_KEY_NONE;
 }
 
-static int32_t translate(nc_term *t, int rc, wint_t ch) {
+static int32_t translate_key(nc_term *t, int rc, wint_t ch) {
     if (rc == OK) {
         if (ch == BT_CTRL('Z')) {
             suspend(t);
@@ -202,20 +202,20 @@ static int32_t translate(nc_term *t, int rc, wint_t ch) {
 static int32_t nc_key(bt_term *bt, int timeout_ms) {
     nc_term *t = (nc_term *)bt;
     if (end_asked) return BT_KEY_HANGUP;
-    if (resized) return resize(t);
+    if (resized) return resize_screen(t);
     timeout(timeout_ms);
     wint_t ch = 0;
     errno = 0;
     int rc = get_wch(&ch);
     if (end_asked) return BT_KEY_HANGUP;
-    if (rc == ERR && resized) return resize(t);
+    if (rc == ERR && resized) return resize_screen(t);
     /* a timeout, a signal, or the end of input: only the last one persists */
     if (rc == ERR) {
         if (errno == EIO || (errno != EINTR && timeout_ms > 0 && !isatty(STDIN_FILENO)))
             return BT_KEY_HANGUP;
         return BT_KEY_NONE;
     }
-    return translate(t, rc, ch);
+    return translate_key(t, rc, ch);
 }
 
 static void nc_redraw(bt_term *bt) { ((nc_term *)bt)->all = true; }

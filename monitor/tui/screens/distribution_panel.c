@@ -22,18 +22,18 @@ static int bin_of(const bins *x, size_t row) {
     return x->low + (rows - (int)row) * x->group;
 }
 
-static double share(const bins *x, size_t row, int sample) {
+static double bin_share(const bins *x, size_t row, int sample) {
     const int from = bin_of(x, row);
     return bt_view_share(x->of[sample], from, from + x->group);
 }
 
 static double value(void *ctx, size_t row, size_t col) {
     const bins *x = ctx;
-    const double v = share(x, row, (int)col / x->repeat);
+    const double v = bin_share(x, row, (int)col / x->repeat);
     return v > 0 && x->most > 0 ? v / x->most : 0;
 }
 
-static void label(void *ctx, size_t row, char *buf, size_t size) {
+static void distribution_label(void *ctx, size_t row, char *buf, size_t size) {
     const bins *x = ctx;
     const int bin = bin_of(x, row);
     if (bin == 0)
@@ -65,13 +65,14 @@ static bool find_bins(const bt_view_distribution *d, bins *x, int rows) {
     const size_t n = (size_t)((x->high - x->low) / x->group + 1);
     for (int s = 0; s < d->samples; s++)
         for (size_t row = 0; row < n; row++) {
-            const double v = share(x, row, s);
+            const double v = bin_share(x, row, s);
             if (v > x->most) x->most = v;
         }
     return true;
 }
 
-static void foot(bt_top *t, bt_rect row, const bt_view_distribution *d, const bins *x) {
+static void draw_distribution_footer(bt_top *t, bt_rect row, const bt_view_distribution *d,
+                                     const bins *x) {
     char text[120], a[32], b[32], most[24];
     snprintf(text, sizeof text, "step %s to %s", bt_fmt_int(a, sizeof a, d->sampled[0] + 1),
              bt_fmt_int(b, sizeof b, d->sampled[d->samples - 1] + 1));
@@ -83,7 +84,7 @@ static void foot(bt_top *t, bt_rect row, const bt_view_distribution *d, const bi
         bt_heat_legend(&t->canvas, at + 2, row.y, row.x + row.w - at - 2, "0", most, false);
 }
 
-static void one(bt_top *t, bt_rect r, bool weights) {
+static void draw_distribution(bt_top *t, bt_rect r, bool weights) {
     const bt_view_distribution *d = &t->view->distribution;
     const bt_view_tensor *tensor = &d->tensor[d->at];
     char name[60];
@@ -107,13 +108,13 @@ static void one(bt_top *t, bt_rect r, bool weights) {
     const bt_heat map = {.rows = (size_t)((x.high - x.low) / x.group + 1),
                          .cols = (size_t)(d->samples * x.repeat),
                          .value = value,
-                         .label = label,
+                         .label = distribution_label,
                          .ctx = &x,
                          .label_w = LABEL,
                          .cursor_col = -1,
                          .selected_row = -1};
     bt_heat_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 2}, &map);
-    foot(t, (bt_rect){r.x, r.y + 1 + (int)map.rows, r.w, 1}, d, &x);
+    draw_distribution_footer(t, (bt_rect){r.x, r.y + 1 + (int)map.rows, r.w, 1}, d, &x);
 }
 
 int bt_distribution_least(const bt_top *t) { return t->view->distribution.samples > 0 ? 8 : 0; }
@@ -133,6 +134,6 @@ void bt_distribution_draw(bt_top *t, bt_rect r) {
         part[0] = (bt_rect){r.x, r.y, r.w, r.h / 2};
         part[1] = (bt_rect){r.x, r.y + r.h / 2, r.w, r.h - r.h / 2};
     }
-    one(t, part[0], true);
-    one(t, part[1], false);
+    draw_distribution(t, part[0], true);
+    draw_distribution(t, part[1], false);
 }

@@ -6,7 +6,7 @@
 #include "monitor/tui/screens/screens.h"
 
 /* values are clear without their names, except for the learning rate */
-static bool has_name(const bt_view_chip *c, bool named) {
+static bool shows_chip_name(const bt_view_chip *c, bool named) {
     return named || strcmp(c->name, "lr") == 0;
 }
 
@@ -15,7 +15,7 @@ static int lay_chips(const bt_view_head *h, bt_canvas *c, bt_rect r, bool named)
     int at = 0, rows = h->n_chips > 0;
     for (int i = 0; i < h->n_chips; i++) {
         const bt_view_chip *x = &h->chip[i];
-        const int name_w = has_name(x, named) ? bt_canvas_text_width(x->name) + 1 : 0,
+        const int name_w = shows_chip_name(x, named) ? bt_canvas_text_width(x->name) + 1 : 0,
                   w = name_w + bt_canvas_text_width(x->text);
         if (at > 0 && at + 3 + w > r.w) at = 0, rows++;
         if (at > 0 && c)

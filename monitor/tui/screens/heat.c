@@ -9,7 +9,7 @@ static uint32_t level_glyph(double frac) {
     return 0x2581U + (uint32_t)(e < 0 ? 0 : e > 7 ? 7 : e);
 }
 
-static void draw_cell(bt_canvas *c, int x, int y, int h, double frac, bt_style s) {
+static void draw_heat_cell(bt_canvas *c, int x, int y, int h, double frac, bt_style s) {
     int eighths = (int)(frac * 8 * h) + 1;
     eighths = eighths < 1 ? 1 : eighths > 8 * h ? 8 * h : eighths;
     for (int row = h - 1; row >= 0; row--, eighths -= 8) {
@@ -43,7 +43,7 @@ void bt_heat_draw(bt_canvas *c, bt_rect r, const bt_heat *h) {
                 bt_canvas_put(c, x, y + tall - 1, 0xB7,
                               (bt_style){.fg = BT_C_FAINT, .attr = s.attr});
             else
-                draw_cell(c, x, y, tall, h->diverging ? (v + 1) / 2 : v, s);
+                draw_heat_cell(c, x, y, tall, h->diverging ? (v + 1) / 2 : v, s);
         }
     }
     bt_canvas_unclip(c, old);

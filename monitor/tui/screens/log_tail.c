@@ -22,7 +22,7 @@ static void find_file(bt_top *t) {
         t->log.path[0] = 0;
 }
 
-static void split(bt_top_log *l) {
+static void split_log_lines(bt_top_log *l) {
     l->n = 0;
     for (char *p = l->text; *p;) {
         char *end = p + strcspn(p, "\n");
@@ -51,7 +51,7 @@ void bt_top_log_load(bt_top *t) {
         if (from > 0)
             memmove(l->text, l->text + strcspn(l->text, "\n"),
                     strlen(l->text + strcspn(l->text, "\n")) + 1);
-        split(l);
+        split_log_lines(l);
         l->size = st.st_size;
     }
     close(fd);

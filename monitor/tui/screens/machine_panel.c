@@ -67,7 +67,7 @@ const char *bt_machine_summary(const bt_top *t, int w, char *out, size_t size) {
     return out;
 }
 
-static void summary(bt_top *t, bt_rect row) {
+static void draw_machine_summary(bt_top *t, bt_rect row) {
     char text[300];
     bt_canvas_text(&t->canvas, row.x + 1, row.y, row.w - 1, (bt_style){.fg = BT_C_LABEL},
                    bt_machine_summary(t, row.w - 1, text, sizeof text));
@@ -90,7 +90,7 @@ static void core_cell(bt_top *t, int x, int y, int w, int i) {
     bt_canvas_text(&t->canvas, x + 4 + BAR + 1, y, w - BAR - 5, (bt_style){.fg = BT_C_TEXT}, text);
 }
 
-static void cores(bt_top *t, bt_rect r) {
+static void draw_core_bars(bt_top *t, bt_rect r) {
     const int across = cells(t, r.w), n = t->cores.n;
     const int w = is_told(&t->cores) ? CELL_TOLD : CELL;
     if ((n + across - 1) / across <= ROWS_MOST) {
@@ -123,7 +123,7 @@ static void others(bt_top *t, bt_rect row) {
 void bt_machine_draw(bt_top *t, bt_rect r) {
     const bool crowd = t->cores.n_others > 0 && r.h > 1;
     if (r.h < 1) return;
-    summary(t, (bt_rect){r.x, r.y, r.w, 1});
-    if (r.h - crowd > 1) cores(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - crowd});
+    draw_machine_summary(t, (bt_rect){r.x, r.y, r.w, 1});
+    if (r.h - crowd > 1) draw_core_bars(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1 - crowd});
     if (crowd) others(t, (bt_rect){r.x, r.y + r.h - 1, r.w, 1});
 }

@@ -9,16 +9,16 @@
 
 enum { LABEL_W = 9, NUMBER_W = 8 };
 
-static double value_of(const bt_view_pair *p, bool bytes) {
+static double pair_value(const bt_view_pair *p, bool bytes) {
     return bytes ? p->bytes : p->flight_ms;
 }
 
 /* similar values look alike: the scale ends at no less than twice its beginning */
-static void scale_of(const bt_view_comm *c, bool bytes, double *lo, double *hi) {
+static void pair_scale(const bt_view_comm *c, bool bytes, double *lo, double *hi) {
     *lo = INFINITY;
     *hi = 0;
     for (size_t i = 0; i < c->n_pairs; i++) {
-        double v = value_of(&c->pair[i], bytes);
+        double v = pair_value(&c->pair[i], bytes);
         if (isnan(v)) continue;
         *lo = fmin(*lo, v);
         *hi = fmax(*hi, v);
@@ -85,7 +85,7 @@ void bt_pairs_draw(bt_top *t, bt_rect r, bt_style title) {
     bool bytes = t->mode % 2;
     char right[120], a[32], b[32];
     double lo, hi;
-    scale_of(c, bytes, &lo, &hi);
+    pair_scale(c, bytes, &lo, &hi);
     bt_fmt_int(a, sizeof a, c->pair0 + 1);
     bt_fmt_int(b, sizeof b, c->pair1 + 1);
     if (c->n_pairs > 0)
@@ -121,7 +121,7 @@ void bt_pairs_draw(bt_top *t, bt_rect r, bt_style title) {
     }
     for (size_t i = 0; i < c->n_pairs; i++) {
         const bt_view_pair *p = &c->pair[i];
-        double v = value_of(p, bytes);
+        double v = pair_value(p, bytes);
         if (p->rank < rows)
             draw_value(t, (bt_rect){r.x + LABEL_W + p->peer * w, r.y + 2 + p->rank, w, 1}, v,
                        hi > lo ? (v - lo) / (hi - lo) : 0, bytes);

@@ -32,7 +32,7 @@ typedef struct order {
     bool descending;
 } order;
 
-static int compare(const void *a, const void *b, void *ctx) {
+static int compare_filtered_rows(const void *a, const void *b, void *ctx) {
     order *o = ctx;
     size_t i = *(const size_t *)a, j = *(const size_t *)b;
     double x = o->number(o->t, i, o->col), y = o->number(o->t, j, o->col);
@@ -52,7 +52,7 @@ size_t bt_top_rows(bt_top *t, size_t n, bt_row_text text, bt_row_number number,
         if (!t->filter_on || row_matches(t, text(t, i, buf, sizeof buf))) t->rows[t->n_rows++] = i;
     if (number && l->sort >= 0) {
         order o = {t, number, l->sort, descending_first != l->invert};
-        qsort_r(t->rows, t->n_rows, sizeof *t->rows, compare, &o);
+        qsort_r(t->rows, t->n_rows, sizeof *t->rows, compare_filtered_rows, &o);
     } else if (l->invert) {
         for (size_t i = 0; i < t->n_rows / 2; i++) {
             size_t x = t->rows[i];

@@ -50,7 +50,7 @@ static bool take_setting(void *ctx, const bt_row *row) {
     return false;
 }
 
-static bool take_value(void *ctx, const bt_row *row) {
+static bool read_point_value(void *ctx, const bt_row *row) {
     bt_scatter *s = ctx;
     if (s->n == BT_SCATTER_MAX) return false;
     bt_setting_of *v = &s->value[s->n++];
@@ -90,7 +90,7 @@ bt_code bt_scatter_load(bt_top *t, bt_err *err) {
                                       .n_params = 1,
                                       .max_rows = BT_SCATTER_MAX,
                                       .max_s = 2},
-                       take_value, s, err);
+                       read_point_value, s, err);
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ static double setting_of(const bt_scatter *s, const char *run) {
 }
 
 /* margin beside the outermost points, so that none touches the frame */
-static void widen(double *low, double *high, bool log_x) {
+static void widen_scatter_range(double *low, double *high, bool log_x) {
     if (log_x) {
         const double room = pow(*high / *low, 0.06);
         *low /= room;
@@ -151,7 +151,7 @@ void bt_scatter_draw(bt_top *t, bt_rect r) {
         point[n - 1].label = t->view->runs.run[t->rows[l->selected]].run;
     }
     p.log_x = low > 0 && high / low >= LOG_FROM;
-    widen(&low, &high, p.log_x);
+    widen_scatter_range(&low, &high, p.log_x);
     p.x0 = low;
     p.x1 = high;
     p.x_name = s->setting;

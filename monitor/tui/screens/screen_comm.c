@@ -30,7 +30,7 @@ static const bt_list_col columns[C_COUNT] = {
     {"comm+wait", 9, true, false, 2}, {"late p95", 8, true, false, 2},
     {"rate", 10, true, false, 2}};
 
-static double row_number(bt_top *t, size_t i, int col) {
+static double comm_row_number(bt_top *t, size_t i, int col) {
     const double *m = t->view->ranks.rank[i].mean;
     switch (col) {
     case C_LOGICAL: return m[BT_MR_BYTES_LOGICAL];
@@ -48,14 +48,14 @@ static double row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *comm_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     snprintf(buf, size, "rank %zu %s", i, t->view->ranks.rank[i].host);
     return buf;
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void comm_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
-    double v = row_number(t, t->rows[row], col);
+    double v = comm_row_number(t, t->rows[row], col);
     switch (col) {
     case C_RANK:
         snprintf(buf, size, "%zu", t->rows[row]);
@@ -188,7 +188,7 @@ static void exchanges(bt_top *t, bt_rect r, bt_style title) {
     bt_list_draw(&t->canvas, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, &tab, &top);
 }
 
-static void ranks(bt_top *t, bt_rect r, bt_style title) {
+static void draw_comm_ranks(bt_top *t, bt_rect r, bt_style title) {
     const bt_view_ranks *k = &t->view->ranks;
     char right[160], a[40], b[40], d[40], skew[40] = "", c[32];
     if (!isnan(k->skew_p95_ms))
@@ -203,7 +203,8 @@ static void ranks(bt_top *t, bt_rect r, bt_style title) {
         bt_top_empty(t, r, "no rank has reported a step yet");
         return;
     }
-    const bt_list_table table = {.cols = columns, .n_cols = C_COUNT, .cell = cell, .sort_col = -1};
+    const bt_list_table table = {
+        .cols = columns, .n_cols = C_COUNT, .cell = comm_cell, .sort_col = -1};
     bt_top_table(t, (bt_rect){r.x, r.y + 1, r.w, r.h - 1}, table);
 }
 
@@ -265,13 +266,13 @@ static void one_pane(bt_top *t, bt_rect r) {
     case PANE_OVERLAP:
     case PANE_WIRE: chart(t, r, t->pane, true); break;
     case PANE_KINDS: exchanges(t, r, bt_top_title(t, PANE_KINDS)); break;
-    case PANE_RANKS: ranks(t, r, bt_top_title(t, PANE_RANKS)); break;
+    case PANE_RANKS: draw_comm_ranks(t, r, bt_top_title(t, PANE_RANKS)); break;
     default: bt_pairs_draw(t, r, bt_top_title(t, PANE_PAIRS));
     }
 }
 
 void bt_screen_comm(bt_top *t, bt_rect r) {
-    bt_top_rows(t, t->view->ranks.n, row_text, row_number, true);
+    bt_top_rows(t, t->view->ranks.n, comm_row_text, comm_row_number, true);
     if (t->expanded) {
         one_pane(t, r);
         return;
@@ -296,6 +297,6 @@ void bt_screen_comm(bt_top *t, bt_rect r) {
     else if (out[0].h > 0)
         charts(t, out[0]);
     if (out[1].h > 2) exchanges(t, out[1], bt_top_title(t, PANE_KINDS));
-    if (out[2].h >= 3) ranks(t, out[2], bt_top_title(t, PANE_RANKS));
+    if (out[2].h >= 3) draw_comm_ranks(t, out[2], bt_top_title(t, PANE_RANKS));
     if (out[3].h >= 4) bt_pairs_draw(t, out[3], bt_top_title(t, PANE_PAIRS));
 }

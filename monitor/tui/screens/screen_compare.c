@@ -11,7 +11,7 @@
 static const uint8_t colors[BT_COMPARE_MAX] = {BT_C_ACCENT, BT_C_THIRD,          BT_C_P_OPTIM,
                                                BT_C_P_CKPT, BT_C_P_COMM_EXPOSED, BT_C_SECOND};
 
-static bool on_setting(void *ctx, const bt_row *row) {
+static bool add_compared_setting(void *ctx, const bt_row *row) {
     bt_top *t = ctx;
     if (t->n_settings == BT_COMPARE_SETTINGS || !row->cells[0]) return false;
     bt_setting *s = &t->setting[t->n_settings++];
@@ -25,7 +25,7 @@ static bool on_setting(void *ctx, const bt_row *row) {
 }
 
 /* settings that differ, except names and paths */
-static bt_code load_settings(bt_top *t, int n, bt_err *err) {
+static bt_code load_differing_settings(bt_top *t, int n, bt_err *err) {
     const char *names[BT_COMPARE_MAX];
     bt_text sql;
     bt_text_init(&sql);
@@ -47,7 +47,7 @@ static bt_code load_settings(bt_top *t, int n, bt_err *err) {
             : bt_db_query(t->cfg.db,
                           &(bt_question){
                               .sql = bt_text_str(&sql), .params = names, .n_params = n, .max_s = 2},
-                          on_setting, t, err);
+                          add_compared_setting, t, err);
     bt_text_release(&sql);
     return code;
 }
@@ -72,7 +72,7 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
     if (!t->setting) t->setting = calloc(BT_COMPARE_SETTINGS, sizeof *t->setting);
     if (!t->compared || !t->setting)
         return bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n);
-    BT_TRY(load_settings(t, n, err));
+    BT_TRY(load_differing_settings(t, n, err));
     t->n_compared = 0;
     for (int i = 0; i < n; i++) {
         bt_view_ask ask;
@@ -142,7 +142,7 @@ typedef struct compare_ctx {
     double tokens;
 } compare_ctx;
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void compare_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     const compare_ctx *x = ctx;
     const bt_compared *r = &x->t->compared[row];
     double mine = loss_at(r, x->tokens), base = loss_at(&x->t->compared[0], x->tokens),
@@ -240,7 +240,7 @@ void bt_screen_compare_draw(bt_top *t, bt_rect r) {
     bt_list_table tab = {.cols = columns,
                          .n_cols = C_COUNT,
                          .n_rows = (size_t)t->n_compared,
-                         .cell = cell,
+                         .cell = compare_cell,
                          .ctx = &x,
                          .selected = -1,
                          .sort_col = -1};

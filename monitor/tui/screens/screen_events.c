@@ -9,7 +9,7 @@ static uint8_t level_color(const bt_view_event *e) {
     return e->level == BT_EV_ERROR ? BT_C_BAD : e->level == BT_EV_WARN ? BT_C_WARN : BT_C_LABEL;
 }
 
-static uint32_t mark_of(const bt_view_event *e) {
+static uint32_t event_mark(const bt_view_event *e) {
     if (e->level == BT_EV_ERROR) return 0x2717;
     if (e->level == BT_EV_WARN) return 0x25B2;
     bt_event_kind kind = bt_event_find(e->kind);
@@ -20,7 +20,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
     bt_canvas *c = &t->canvas;
     char b[64], when[40];
     int at = row.x, end = row.x + row.w;
-    bt_canvas_put(c, at, row.y, mark_of(e), (bt_style){.fg = level_color(e)});
+    bt_canvas_put(c, at, row.y, event_mark(e), (bt_style){.fg = level_color(e)});
     at += 2;
     bt_duration(when, sizeof when, e->time_s);
     at += bt_canvas_textf(c, at, row.y, end - at, (bt_style){.fg = BT_C_LABEL},
@@ -44,7 +44,7 @@ void bt_event_line(bt_top *t, bt_rect row, const bt_view_event *e, bool with_clo
                    e->title[0] ? e->title : e->kind);
 }
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *event_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_event *e = &t->view->events.event[i];
     snprintf(buf, size, "%s %s rank %d", e->kind, e->title, e->rank);
     return buf;
@@ -71,7 +71,7 @@ static void lane(bt_top *t, bt_rect r) {
             if ((int)e->event[i].level != level) continue;
             int x = (int)(e->event[i].time_s / end * (r.w - 1));
             if (x >= 0 && x < r.w)
-                bt_canvas_put(&t->canvas, r.x + x, r.y, mark_of(&e->event[i]),
+                bt_canvas_put(&t->canvas, r.x + x, r.y, event_mark(&e->event[i]),
                               (bt_style){.fg = level_color(&e->event[i])});
         }
     bt_canvas_text(&t->canvas, r.x, r.y + 1, r.w, (bt_style){.fg = BT_C_LABEL}, "0");
@@ -107,7 +107,7 @@ void bt_screen_events(bt_top *t, bt_rect r) {
     char right[96];
     int level = t->mode % 3;
     l->invert = !l->invert; /* newest first unless inverted */
-    bt_top_rows(t, e->n, row_text, NULL, false);
+    bt_top_rows(t, e->n, event_row_text, NULL, false);
     l->invert = !l->invert;
     keep_level(t, (bt_event_level)level);
     if (e->total > (int64_t)e->n)

@@ -33,7 +33,7 @@ enum { N_COLUMNS = sizeof columns / sizeof *columns };
 static const bt_view_islands *islands(const bt_top *t) { return &t->view->islands; }
 static const double *values(const bt_top *t, size_t row) { return islands(t)->island[row].value; }
 
-static double row_number(bt_top *t, size_t i, int col) {
+static double island_row_number(bt_top *t, size_t i, int col) {
     const double *v = values(t, i);
     switch (col) {
     case C_STATE: return v[BT_MI_TRAINS];
@@ -51,15 +51,15 @@ static double row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *island_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     snprintf(buf, size, "%s %s", islands(t)->island[i].name, islands(t)->island[i].host);
     return buf;
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void island_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
     const size_t i = t->rows[row];
-    const double x = row_number(t, i, col);
+    const double x = island_row_number(t, i, col);
     switch (col) {
     case C_NAME:
         snprintf(buf, size, "%s", islands(t)->island[i].name);
@@ -90,15 +90,15 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
-static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+static bool paint_island_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     if (col != C_BAR) return false;
-    const double most = islands(t)->fastest, x = row_number(t, t->rows[row], C_STEPS);
+    const double most = islands(t)->fastest, x = island_row_number(t, t->rows[row], C_STEPS);
     if (most > 0) bt_canvas_bar(c, r.x, r.y, r.w, fmin(1, x / most), (bt_style){.fg = BT_C_SECOND});
     return true;
 }
 
-static void summary(bt_top *t, bt_rect r) {
+static void draw_islands_summary(bt_top *t, bt_rect r) {
     const bt_view_islands *l = islands(t);
     char a[40], b[40], c[40];
     bt_canvas_textf(&t->canvas, r.x, r.y, r.w, (bt_style){.fg = BT_C_LABEL},
@@ -167,7 +167,7 @@ static void happened(bt_top *t, bt_rect r) {
 void bt_screen_islands(bt_top *t, bt_rect r) {
     const bt_view_islands *l = islands(t);
     char right[64] = "", b[40];
-    bt_top_rows(t, l->n, row_text, row_number, true);
+    bt_top_rows(t, l->n, island_row_text, island_row_number, true);
     if (l->step >= 0)
         snprintf(right, sizeof right, "update %s", bt_fmt_int(b, sizeof b, l->step + 1));
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0), "islands", right);
@@ -177,14 +177,17 @@ void bt_screen_islands(bt_top *t, bt_rect r) {
                                        : "this run is not a hub of islands ('bitrain hub')");
         return;
     }
-    summary(t, (bt_rect){r.x, r.y + 1, r.w, 1});
+    draw_islands_summary(t, (bt_rect){r.x, r.y + 1, r.w, 1});
     bt_want rows[] = {{.min = 3, .max = (int)t->n_rows + 2, .weight = 3, .rank = 0},
                       {.min = 3, .max = (int)l->n_stale + 1, .weight = 2, .rank = 1},
                       {.min = 3, .weight = 1, .rank = 2}};
     bt_rect out[3];
     bt_layout_rows((bt_rect){r.x, r.y + 4, r.w, r.h - 4}, rows, 3, 1, out);
-    const bt_list_table table = {
-        .cols = columns, .n_cols = N_COLUMNS, .cell = cell, .paint = paint, .sort_col = -1};
+    const bt_list_table table = {.cols = columns,
+                                 .n_cols = N_COLUMNS,
+                                 .cell = island_cell,
+                                 .paint = paint_island_cell,
+                                 .sort_col = -1};
     bt_top_table(t, out[0], table);
     if (out[1].h > 1) histogram(t, out[1]);
     if (out[2].h > 1) happened(t, out[2]);

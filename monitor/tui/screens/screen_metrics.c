@@ -11,13 +11,15 @@ static const bt_list_col columns[C_COUNT] = {
     {"least", 9, true, false, 3},    {"most", 9, true, false, 2},  {"rows", 5, true, false, 4},
     {"history", 12, false, true, 1}};
 
-static const bt_view_metric *at(const bt_top *t, size_t row) { return &t->view->panel.metric[row]; }
+static const bt_view_metric *panel_metric(const bt_top *t, size_t row) {
+    return &t->view->panel.metric[row];
+}
 static const bt_metric *metric_of(const bt_view_metric *x) {
     return &bt_scopes[x->scope].metric[x->metric];
 }
 
-static double row_number(bt_top *t, size_t i, int col) {
-    const bt_view_metric *x = at(t, i);
+static double metric_row_number(bt_top *t, size_t i, int col) {
+    const bt_view_metric *x = panel_metric(t, i);
     switch (col) {
     case C_MEAN:
     case C_HISTORY: return x->mean;
@@ -28,15 +30,15 @@ static double row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
-    const bt_view_metric *x = at(t, i);
+static const char *metric_row_text(bt_top *t, size_t i, char *buf, size_t size) {
+    const bt_view_metric *x = panel_metric(t, i);
     snprintf(buf, size, "%s %s", bt_scopes[x->scope].name, metric_of(x)->key);
     return buf;
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void metric_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
-    const bt_view_metric *x = at(t, t->rows[row]);
+    const bt_view_metric *x = panel_metric(t, t->rows[row]);
     switch (col) {
     case C_KEY:
         snprintf(buf, size, "%s", metric_of(x)->key);
@@ -54,13 +56,13 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
             break;
         }
         /* fall through */
-    default: bt_fmt(buf, size, row_number(t, t->rows[row], col), metric_of(x)->unit);
+    default: bt_fmt(buf, size, metric_row_number(t, t->rows[row], col), metric_of(x)->unit);
     }
 }
 
-static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+static bool paint_metric_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
-    const bt_view_metric *x = at(t, t->rows[row]);
+    const bt_view_metric *x = panel_metric(t, t->rows[row]);
     if (col != C_HISTORY) return false;
     int w = r.w < BT_VIEW_SAMPLES ? r.w : BT_VIEW_SAMPLES;
     const double *v = x->history + BT_VIEW_SAMPLES - w;
@@ -94,7 +96,7 @@ static void panels(bt_top *t, bt_rect r) {
 static void meaning(bt_top *t, int x, int y, int w) {
     const bt_list *l = &t->list[BT_SCREEN_METRICS];
     if ((size_t)l->selected >= t->n_rows) return;
-    const bt_view_metric *m = at(t, t->rows[l->selected]);
+    const bt_view_metric *m = panel_metric(t, t->rows[l->selected]);
     char step[32];
     bt_canvas_textf(&t->canvas, x, y, w, (bt_style){.fg = BT_C_TEXT}, "%s: %s", metric_of(m)->key,
                     metric_of(m)->help);
@@ -107,13 +109,16 @@ static void meaning(bt_top *t, int x, int y, int w) {
 void bt_screen_metrics(bt_top *t, bt_rect r) {
     bt_list *l = &t->list[BT_SCREEN_METRICS];
     const bt_view_panel *p = &t->view->panel;
-    bt_top_rows(t, p->n, row_text, row_number, true);
+    bt_top_rows(t, p->n, metric_row_text, metric_row_number, true);
     if (l->selected >= (int)t->n_rows) l->selected = t->n_rows ? (int)t->n_rows - 1 : 0;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                    bt_panel_title(p->panel), bt_panel_question(p->panel));
     panels(t, (bt_rect){r.x, r.y + 1, r.w, 1});
-    const bt_list_table table = {
-        .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    const bt_list_table table = {.cols = columns,
+                                 .n_cols = C_COUNT,
+                                 .cell = metric_cell,
+                                 .paint = paint_metric_cell,
+                                 .sort_col = -1};
     bt_top_table(t, (bt_rect){r.x, r.y + 3, r.w, r.h - 6}, table);
     meaning(t, r.x + 1, r.y + r.h - 2, r.w - 2);
 }

@@ -96,7 +96,7 @@ static void straggler_line(bt_top *t, bt_rect row, const bt_view_rank *x) {
         bt_canvas_text(c, at, row.y, end - at, (bt_style){.fg = BT_C_TEXT}, line);
 }
 
-static void stragglers(bt_top *t, bt_rect r) {
+static void draw_stragglers(bt_top *t, bt_rect r) {
     const bt_view_ranks *k = &t->view->ranks;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 2), "slowest ranks",
                    "by delay caused");
@@ -196,7 +196,7 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
         if (t->view->head.hub)
             island_lines(t, low[0]);
         else
-            stragglers(t, low[0]);
+            draw_stragglers(t, low[0]);
         if (low[1].w > 0) last_events(t, low[1]);
     }
     if (row[TEXTS].h > 0) bt_texts_draw(t, row[TEXTS]);

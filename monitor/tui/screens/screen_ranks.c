@@ -193,14 +193,14 @@ static void draw_rank(bt_top *t, bt_rect r) {
 
 /* ---- table ----------------------------------------------------------------------------------- */
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *rank_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_rank *x = &t->view->ranks.rank[i];
     snprintf(buf, size, "rank %d %s %s %s %s", x->rank, x->host, bt_verdict_name(x->verdict),
              x->fault < BT_PHASE_COUNT ? bt_phases[x->fault].name : "", x->isa);
     return buf;
 }
 
-static double row_number(bt_top *t, size_t i, int col) {
+static double rank_row_number(bt_top *t, size_t i, int col) {
     const bt_view_rank *x = &t->view->ranks.rank[i];
     switch (col) {
     case C_RANK: return -x->rank;
@@ -216,7 +216,7 @@ static double row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void rank_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
     const bt_view_rank *x = &t->view->ranks.rank[t->rows[row]];
     switch (col) {
@@ -269,7 +269,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
-static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+static bool paint_rank_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     if (col != C_BAR) return false;
     const bt_view_rank *x = &t->view->ranks.rank[t->rows[row]];
@@ -334,7 +334,7 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     bt_list *l = &t->list[BT_SCREEN_RANKS];
     bool by_order = l->sort < 0;
     if (by_order) l->sort = C_BLAME;
-    bt_top_rows(t, k->n, row_text, row_number, true);
+    bt_top_rows(t, k->n, rank_row_text, rank_row_number, true);
     if (by_order) l->sort = -1;
     int ranks = (int)(t->reading ? t->view->ranks.n : t->view->heat.rows),
         list = (int)t->n_rows + 2, spare = r.h - list - 4;
@@ -364,8 +364,8 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
                        "stragglers", "busy = step - wait · score: best / own");
         const bt_list_table table = {.cols = columns,
                                      .n_cols = C_COUNT,
-                                     .cell = cell,
-                                     .paint = paint,
+                                     .cell = rank_cell,
+                                     .paint = paint_rank_cell,
                                      .marked = rank_marked,
                                      .sort_col = C_BLAME};
         bt_top_table(t, (bt_rect){out[1].x, out[1].y + 1, out[1].w, out[1].h - 1}, table);

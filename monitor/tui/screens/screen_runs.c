@@ -31,7 +31,7 @@ static const bt_list_col columns[C_COUNT] = {
     {"age", 9, true, false, 1},         {"took", 9, true, false, 7},
     {"tags, note", 20, false, false, 8}};
 
-static double row_number(bt_top *t, size_t i, int col) {
+static double run_row_number(bt_top *t, size_t i, int col) {
     const bt_view_run *x = &t->view->runs.run[i];
     switch (col) {
     case C_STATE: return -(double)x->state;
@@ -48,21 +48,21 @@ static double row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *run_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_run *x = &t->view->runs.run[i];
     snprintf(buf, size, "%s %s %s %s %s", x->run, bt_run_states[x->state].id, x->host, x->tags,
              x->note);
     return buf;
 }
 
-static bool marked(void *ctx, size_t row) {
+static bool is_marked_run(void *ctx, size_t row) {
     bt_top *t = ctx;
     for (int i = 0; i < t->n_marked; i++)
         if (strcmp(t->marked[i], t->view->runs.run[t->rows[row]].run) == 0) return true;
     return false;
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void run_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
     const bt_view_run *x = &t->view->runs.run[t->rows[row]];
     switch (col) {
@@ -98,7 +98,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
-static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+static bool paint_run_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     if (col != C_SPARK) return false;
     const bt_view_run *x = &t->view->runs.run[t->rows[row]];
@@ -188,7 +188,7 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
         return;
     }
     char right[128];
-    bt_top_rows(t, y->n, row_text, row_number, true);
+    bt_top_rows(t, y->n, run_row_text, run_row_number, true);
     for (size_t i = 0; i < t->n_rows && t->cursor_run[0]; i++)
         if (strcmp(y->run[t->rows[i]].run, t->cursor_run) == 0) l->selected = (int)i;
     if (t->n_rows > 0)
@@ -210,9 +210,9 @@ void bt_screen_runs(bt_top *t, bt_rect r) {
     }
     const bt_list_table table = {.cols = columns,
                                  .n_cols = C_COUNT,
-                                 .cell = cell,
-                                 .paint = paint,
-                                 .marked = marked,
+                                 .cell = run_cell,
+                                 .paint = paint_run_cell,
+                                 .marked = is_marked_run,
                                  .sort_col = -1};
     /* a long list leaves a third of a tall screen */
     int spare = r.h - 2 - (int)t->n_rows, below = spare >= 9  ? (spare - 1 < 20 ? spare - 1 : 20)

@@ -12,13 +12,13 @@ static const bt_list_col columns[C_COUNT] = {
     {"p95", 8, true, false, 3},  {"p99", 8, true, false, 5}, {"max", 8, true, false, 4},
     {"busy", 8, true, false, 2}};
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *step_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_rank *x = &t->view->ranks.rank[i];
     snprintf(buf, size, "rank %d %s", x->rank, x->host);
     return buf;
 }
 
-static double row_number(bt_top *t, size_t i, int col) {
+static double step_row_number(bt_top *t, size_t i, int col) {
     const bt_view_rank *x = &t->view->ranks.rank[i];
     switch (col) {
     case C_P50: return x->step_p50_ms;
@@ -45,7 +45,7 @@ static double full_scale(const bt_view_ranks *k, int mode, const bt_view_rank *x
     return most;
 }
 
-static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+static bool paint_step_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     const bt_view_ranks *k = &t->view->ranks;
     if (col != C_BAR) return false;
@@ -63,7 +63,7 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     return true;
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void step_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
     const bt_view_rank *x = &t->view->ranks.rank[t->rows[row]];
     if (col == C_RANK) {
@@ -71,7 +71,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
         s->fg = BT_C_BRIGHT;
         return;
     }
-    double v = row_number(t, t->rows[row], col);
+    double v = step_row_number(t, t->rows[row], col);
     bt_fmt(buf, size, v, BT_UNIT_MS);
     if (col == C_MAX && v > 2 * x->step_p50_ms) s->fg = BT_C_WARN;
 }
@@ -107,7 +107,7 @@ void bt_screen_step(bt_top *t, bt_rect r) {
     bt_list *l = &t->list[BT_SCREEN_STEP];
     /* the slowest, until the user chooses */
     if (!l->touched && k->n > 0) l->selected = k->order[0];
-    bt_top_rows(t, k->n, row_text, row_number, true);
+    bt_top_rows(t, k->n, step_row_text, step_row_number, true);
     bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0},
                       {.min = isnan(t->view->head.predicted.step_ms) ? 1 : 3, .rank = 1},
                       {.min = 6, .weight = 3, .rank = 3},
@@ -125,8 +125,11 @@ void bt_screen_step(bt_top *t, bt_rect r) {
         bt_top_empty(t, out[0], "no rank has reported a step yet");
         return;
     }
-    const bt_list_table table = {
-        .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    const bt_list_table table = {.cols = columns,
+                                 .n_cols = C_COUNT,
+                                 .cell = step_cell,
+                                 .paint = paint_step_cell,
+                                 .sort_col = -1};
     bt_top_table(t, (bt_rect){out[0].x, out[0].y + 1, out[0].w, out[0].h - 1}, table);
     put_phases(t, out[1]);
     if (out[2].h >= 4) bt_top_chart(t, out[2], BT_TS_STEP, "step time", NULL, false, false);

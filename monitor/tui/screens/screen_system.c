@@ -45,7 +45,7 @@ static double right_now(const bt_top *t, const bt_view_rank *x, int col) {
                                : p->disk_per_s;
 }
 
-static double row_number(bt_top *t, size_t i, int col) {
+static double system_row_number(bt_top *t, size_t i, int col) {
     const bt_view_rank *x = &t->view->ranks.rank[i];
     switch (col) {
     case C_FAULTS:
@@ -63,16 +63,16 @@ static double row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *system_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     const bt_view_rank *x = &t->view->ranks.rank[i];
     snprintf(buf, size, "rank %d %s %s %d", x->rank, x->host, x->isa, x->pid);
     return buf;
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void system_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
     const bt_view_rank *x = &t->view->ranks.rank[t->rows[row]];
-    double v = row_number(t, t->rows[row], col);
+    double v = system_row_number(t, t->rows[row], col);
     switch (col) {
     case C_RANK:
         snprintf(buf, size, "%d", x->rank);
@@ -112,7 +112,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
-static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+static bool paint_system_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     if (col != C_CPUBAR) return false;
     bt_canvas_bar(c, r.x, r.y, r.w, t->view->ranks.rank[t->rows[row]].cpu_frac,
@@ -124,8 +124,11 @@ static void ranks_table(bt_top *t, bt_rect r, bool active, bool here) {
     bt_list_col shown[C_COUNT];
     memcpy(shown, columns, sizeof shown);
     if (!here) shown[C_FAULTS].w = shown[C_SWITCHES].w = shown[C_DISK].w = 0;
-    bt_list_table table = {
-        .cols = shown, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    bt_list_table table = {.cols = shown,
+                           .n_cols = C_COUNT,
+                           .cell = system_cell,
+                           .paint = paint_system_cell,
+                           .sort_col = -1};
     if (active) {
         bt_top_table(t, r, table);
         return;
@@ -146,7 +149,7 @@ void bt_screen_system(bt_top *t, bt_rect r) {
         bt_settings_table_draw(t, r, true);
         return;
     }
-    bt_top_rows(t, k->n, row_text, row_number, true);
+    bt_top_rows(t, k->n, system_row_text, system_row_number, true);
     bool settings = t->pane == 1 || (t->filter_on && t->n_rows == 0);
     if (settings) *l = kept;
     if (k->n == 0) {
@@ -196,6 +199,6 @@ void bt_screen_system(bt_top *t, bt_rect r) {
         bt_settings_table_draw(t, col[1], settings);
     }
     if (settings) return;
-    bt_top_rows(t, k->n, row_text, row_number, true);
+    bt_top_rows(t, k->n, system_row_text, system_row_number, true);
     ranks_table(t, table, true, here);
 }

@@ -46,7 +46,7 @@ static const bt_list_col columns[C_COUNT] = {{"layer", 5, true, false, 0},
                                              {"sent", 5, true, false, 8},
                                              {"resid", 6, true, false, 8}};
 
-static double row_number(bt_top *t, size_t i, int col) {
+static double ternary_row_number(bt_top *t, size_t i, int col) {
     const bt_view_layer *x = &t->view->layers.layer[i];
     switch (col) {
     case C_ZERO: return x->value[BT_ML_ZERO];
@@ -67,16 +67,16 @@ static double row_number(bt_top *t, size_t i, int col) {
     }
 }
 
-static const char *row_text(bt_top *t, size_t i, char *buf, size_t size) {
+static const char *ternary_row_text(bt_top *t, size_t i, char *buf, size_t size) {
     snprintf(buf, size, "layer %d %s", t->view->layers.layer[i].layer,
              t->view->layers.layer[i].tensor);
     return buf;
 }
 
-static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
+static void ternary_cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_style *s) {
     bt_top *t = ctx;
     const bt_view_layer *x = &t->view->layers.layer[t->rows[row]];
-    double v = row_number(t, t->rows[row], col);
+    double v = ternary_row_number(t, t->rows[row], col);
     switch (col) {
     case C_LAYER:
         snprintf(buf, size, x->layer < 0 ? "-" : "%d", x->layer);
@@ -103,7 +103,7 @@ static void cell(void *ctx, size_t row, int col, char *buf, size_t size, bt_styl
     }
 }
 
-static void shares(bt_top *t, bt_rect r, const bt_view_layer *x) {
+static void draw_ternary_shares(bt_top *t, bt_rect r, const bt_view_layer *x) {
     bt_segment seg[] = {{x->neg_frac, BT_C_SECOND, '-'},
                         {x->value[BT_ML_ZERO], BT_C_FAINT, '0'},
                         {x->value[BT_ML_POS], BT_C_THIRD, '+'}};
@@ -121,11 +121,11 @@ static double most_flips(const bt_view_layers *l) {
     return most;
 }
 
-static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
+static bool paint_ternary_cell(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     bt_top *t = ctx;
     const bt_view_layer *x = &t->view->layers.layer[t->rows[row]];
     if (col == C_SHARES) {
-        shares(t, r, x);
+        draw_ternary_shares(t, r, x);
         return true;
     }
     if (col != C_SPARK) return false;
@@ -137,7 +137,7 @@ static bool paint(void *ctx, bt_canvas *c, bt_rect r, size_t row, int col) {
     return true;
 }
 
-static void summary(bt_top *t, bt_rect r) {
+static void draw_ternary_summary(bt_top *t, bt_rect r) {
     const bt_view_layers *l = &t->view->layers;
     double zero = 0, flip = 0, bits = 0, near = 0;
     size_t n = 0, nf = 0, nn = 0;
@@ -201,7 +201,7 @@ static int distribution_rows(const bt_top *t, int h) {
 
 void bt_screen_ternary(bt_top *t, bt_rect r) {
     const bt_view_layers *y = &t->view->layers;
-    bt_top_rows(t, y->n, row_text, row_number, true);
+    bt_top_rows(t, y->n, ternary_row_text, ternary_row_number, true);
     keep_ternary(t);
     if (y->n == 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
@@ -210,7 +210,7 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
         return;
     }
     bt_ternary_choose(t);
-    summary(t, r);
+    draw_ternary_summary(t, r);
     if (t->expanded) {
         bt_distribution_draw(t, (bt_rect){r.x, r.y + 2, r.w, r.h - 2});
         return;
@@ -220,8 +220,11 @@ void bt_screen_ternary(bt_top *t, bt_rect r) {
         bt_distribution_draw(t, (bt_rect){r.x, r.y + r.h - below, r.w, below});
         r.h -= below;
     }
-    const bt_list_table table = {
-        .cols = columns, .n_cols = C_COUNT, .cell = cell, .paint = paint, .sort_col = -1};
+    const bt_list_table table = {.cols = columns,
+                                 .n_cols = C_COUNT,
+                                 .cell = ternary_cell,
+                                 .paint = paint_ternary_cell,
+                                 .sort_col = -1};
     /* then the words are explained below the table */
     bool room = (int)t->n_rows + 3 < r.h - 2;
     bt_top_table(t, (bt_rect){r.x, r.y + 2, r.w, r.h - (room ? 4 : 2)}, table);

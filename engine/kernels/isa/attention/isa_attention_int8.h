@@ -59,18 +59,18 @@ static void small_deep_i8(const small8 *p, size_t diagonal) {
         rows.row += r0;
         rows.y += r0 * p->ldy;
         rows.rows = r1 - r0;
-        rows.groups = least(p->groups, (diagonal + r1 + 3) / 4);
+        rows.groups = smaller_size(p->groups, (diagonal + r1 + 3) / 4);
         small_i8(&rows, SIZE_MAX);
     }
 }
 
 /* bytes of a row of D that vectors read as a whole */
-static size_t row8(size_t D) { return up(D, 4 * VL); }
+static size_t row8(size_t D) { return round_up(D, 4 * VL); }
 
 /* zeros, behind D of which nothing is written */
 static rows8 rows8_of(pool *mem, size_t rows, size_t ld) {
-    const rows8 r = {piece(mem, rows * ld / 4), ld, piece(mem, up(rows, VL)),
-                     piece(mem, up(rows, VL))};
+    const rows8 r = {piece(mem, rows * ld / 4), ld, piece(mem, round_up(rows, VL)),
+                     piece(mem, round_up(rows, VL))};
     memset(r.x, 0, rows * ld);
     return r;
 }
@@ -88,7 +88,7 @@ BT_INLINE vf head_vector(const head *h, size_t t, size_t d, size_t n) {
 }
 
 /* 127 / top, or 0 for 0; if top is not finite, neither is the scale, top / 127 */
-BT_INLINE vf steps_of(vf top) {
+BT_INLINE vf int8_steps(vf top) {
     return v_where_eq(top, v_set(0), v_set(0), v_div(v_set(127), top));
 }
 
@@ -100,15 +100,16 @@ BT_INLINE void head_batch8(const rows8 *to, size_t at, const head *h, size_t t, 
     float by[VL];
     BT_UNROLL for (size_t i = 0; i < VL; i++) all[i] = vi_set(0);
     BT_UNROLL for (size_t i = 0; i < VL; i++) for (size_t d = 0; d < D && i < rows; d += VL)
-        all[i] = vi_max(all[i], magnitude(head_vector(h, t + i, d, even ? VL : least(VL, D - d))));
+        all[i] = vi_max(all[i],
+                        magnitude(head_vector(h, t + i, d, even ? VL : smaller_size(VL, D - d))));
     transpose(all);
     vi top = all[0];
     BT_UNROLL for (size_t i = 1; i < VL; i++) top = vi_max(top, all[i]);
-    v_store(by, steps_of(v_bits(top)));
+    v_store(by, int8_steps(v_bits(top)));
     v_store(to->scale + at, v_mul(v_bits(top), v_set(1.0f / 127.0f)));
     BT_UNROLL for (size_t i = 0; i < VL; i++) all[i] = vi_set(0);
     BT_UNROLL for (size_t i = 0; i < VL; i++) for (size_t d = 0; d < D && i < rows; d += VL) {
-        const size_t n = even ? VL : least(VL, D - d);
+        const size_t n = even ? VL : smaller_size(VL, D - d);
         const vi x = vi_round(v_mul(head_vector(h, t + i, d, n), v_set(by[i])));
         vi_store_i8_n(to->x + (at + i) * to->ld + d, x, n);
         all[i] = vi_add(all[i], x);
@@ -124,7 +125,7 @@ static void head_rows8(const rows8 *to, size_t at, const head *h, size_t t, size
     const head floats = {h->x, h->ld, false, false}, rounded = {h->x, h->ld, false, true},
                kept = {h->x, h->ld, true, false};
     for (size_t r = 0; r < rows; r += VL) {
-        const size_t some = least(VL, rows - r);
+        const size_t some = smaller_size(VL, rows - r);
         if (some < VL || D % VL)
             head_batch8(to, at + r, h, t + r, some, D, false);
         else if (h->bf16)
@@ -148,13 +149,13 @@ static void head_panel8(uint8_t *panel, float *by, const rows8 *room, const head
  * four: of 4 up(D, NR) bytes */
 static void head_depth8(uint8_t *panels, float *by, const head *h, size_t low, size_t T,
                         size_t keys, size_t D, float *steps, int8_t *four) {
-    const size_t wide = up(D, NR);
+    const size_t wide = round_up(D, NR);
     for (size_t d = 0; d < wide; d += VL) {
         vi top = vi_set(0);
         for (size_t t = low; t < T && d < D; t++)
-            top = vi_max(top, magnitude(head_vector(h, t, d, least(VL, D - d))));
+            top = vi_max(top, magnitude(head_vector(h, t, d, smaller_size(VL, D - d))));
         v_store(by + d, v_mul(v_bits(top), v_set(1.0f / 127.0f)));
-        v_store(steps + d, steps_of(v_bits(top)));
+        v_store(steps + d, int8_steps(v_bits(top)));
     }
     memset(four, 0, 4 * wide);
     for (size_t t = low; t < keys; t += 4) {
@@ -165,7 +166,7 @@ static void head_depth8(uint8_t *panels, float *by, const head *h, size_t low, s
                 continue;
             }
             for (size_t d = 0; d < D; d += VL) {
-                const size_t n = least(VL, D - d);
+                const size_t n = smaller_size(VL, D - d);
                 v_store_i8_n(y + d, v_mul(head_vector(h, t + r, d, n), v_load(steps + d)), n);
             }
         }
@@ -211,8 +212,8 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
     const form *f = form_of(prec);
     const head q = head_of(q_, s->ldq, s, f), k = head_of(k_, s->ldk, s, f),
                v = head_of(v_, s->ldv, s, f);
-    const size_t D = s->D, deep = row8(D), wide = up(D, NR), keys = up(t1, NR),
-                 low = first_key(s, t0) / NR * NR;
+    const size_t D = s->D, deep = row8(D), wide = round_up(D, NR), keys = round_up(t1, NR),
+                 low = first_visible_key(s, t0) / NR * NR;
     pool mem = {scratch};
     uint8_t *kt = piece(&mem, keys * deep / 4), *vb = piece(&mem, wide * keys / 4);
     float *by = piece(&mem, keys), *by_v = piece(&mem, wide), *steps = piece(&mem, wide),
@@ -220,11 +221,11 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
     const rows8 room = rows8_of(&mem, NR, deep), qa = rows8_of(&mem, TQ, deep),
                 pa = rows8_of(&mem, TQ, keys + 4 * PAD);
     for (size_t j = low; j < t1; j += NR)
-        head_panel8(kt + j * deep, by + j, &room, &k, j, least(NR, t1 - j), D);
+        head_panel8(kt + j * deep, by + j, &room, &k, j, smaller_size(NR, t1 - j), D);
     head_depth8(vb, by_v, &v, low, t1, keys, D, steps, piece(&mem, wide));
     for (size_t t = t0; t < t1; t += TQ) {
-        const size_t rows = least(TQ, t1 - t), from = first_key(s, t) / NR * NR,
-                     n = up(t + rows, NR) - from;
+        const size_t rows = smaller_size(TQ, t1 - t), from = first_visible_key(s, t) / NR * NR,
+                     n = round_up(t + rows, NR) - from;
         head_rows8(&qa, 0, &q, t, rows, D);
         const small8 qk = {.a = &qa,
                            .b = kt + from * deep,
@@ -240,7 +241,7 @@ static void attn_fwd8(float *o, float *lse, const void *q_, const void *k_, cons
         for (size_t i = 0; i < rows; i++) {
             int8_t *p = pa.x + i * pa.ld;
             int32_t whole;
-            float top, sum = softmax_put8(p, sc + i * n, from, first_key(s, t + i) - from,
+            float top, sum = softmax_put8(p, sc + i * n, from, first_visible_key(s, t + i) - from,
                                           t + i + 1 - from, n, &top, &whole, f->prec);
             pa.sums[i] = 128 * whole;
             /* the largest value of a row has nearly all steps, so its sum is never 0. NaN is preserved */

@@ -18,24 +18,24 @@ typedef struct pool {
 } pool;
 static void *piece(pool *p, size_t dwords_) {
     void *r = p->at;
-    p->at += up(dwords_ * 4, 64);
+    p->at += round_up(dwords_ * 4, 64);
     return r;
 }
 
 static size_t attn_dwords(size_t T, size_t D) {
-    size_t keys = up(T, KB),
-           forward = keys * D + up(D, NR) * keys + TQ * D + TQ * keys + TQ * (keys + PAD) + 8 * PAD;
-    size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + up(D, NR) * KB +
+    size_t keys = round_up(T, KB), forward = keys * D + round_up(D, NR) * keys + TQ * D +
+                                             TQ * keys + TQ * (keys + PAD) + 8 * PAD;
+    size_t backward = 2 * keys * D + 2 * D * (keys + PAD) + 2 * KB * D + round_up(D, NR) * KB +
                       TQ * (KB + PAD) + 5 * TQ * NR + 2 * D * KB + 2 * keys + 24 * PAD;
     /* for int8: bytes instead of elements, and rows of a whole vector */
-    size_t deep = up(D, 4 * VL), rows = 2 * T + TQ + KB + 3 * NR;
+    size_t deep = round_up(D, 4 * VL), rows = 2 * T + TQ + KB + 3 * NR;
     size_t of_int8 = rows * (deep / 4 + 2) + (2 * KB + keys) * (deep / 4 + 1) +
-                     TQ * (keys / 4 + PAD) + 4 * up(D, NR) + deep + 40 * PAD;
+                     TQ * (keys / 4 + PAD) + 4 * round_up(D, NR) + deep + 40 * PAD;
     return most(forward, backward) + of_int8;
 }
 
 /* keys [from, to) that query t may see */
-static size_t first_key(const bt_attn_shape *s, size_t t) {
+static size_t first_visible_key(const bt_attn_shape *s, size_t t) {
     return s->window && t + 1 > s->window ? t + 1 - s->window : 0;
 }
 
@@ -76,7 +76,7 @@ static void small_deep(const small_product *p, size_t diagonal) {
         rows.a += r0 * p->lda;
         rows.c += r0 * p->ldc;
         rows.rows = r1 - r0;
-        rows.groups = least(p->groups, (diagonal + r1 + p->f->group - 1) / p->f->group);
+        rows.groups = smaller_size(p->groups, (diagonal + r1 + p->f->group - 1) / p->f->group);
         small(&rows, SIZE_MAX);
     }
 }
@@ -136,7 +136,7 @@ static float head_dot(const float *y, const head *h, size_t t, size_t D, float *
 }
 
 /* lanes of vector [i, i + VL) inside [a, b), else zero */
-BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
+BT_INLINE vf mask_lanes(vf v, size_t i, size_t a, size_t b) {
     if (i >= a && i + VL <= b) return v;
     if (i >= b || i + VL <= a) return v_set(0);
     if (i + VL > b) v = v_where_n(v, v_set(0), b - i);
@@ -148,7 +148,7 @@ BT_INLINE vf inside(vf v, size_t i, size_t a, size_t b) {
 #define LN_2 0.69314718055994530942
 
 /* 2^x, as precise as operands of this form need it */
-BT_INLINE vf power(vf x, const bt_prec prec) {
+BT_INLINE vf exp2_prec(vf x, const bt_prec prec) {
     return prec == BT_PREC_BF16 ? v_exp2_coarse(x) : v_exp2(x);
 }
 
@@ -170,9 +170,10 @@ BT_INLINE void row_weights(vf e[2], vf sum[2], const float *row, vf m, size_t i,
                            const bt_prec prec) {
     BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = v_set(0);
     if (i >= b || i + NR <= a) return;
-    BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = power(v_sub(v_load(row + i + h * VL), m), prec);
+    BT_UNROLL for (size_t h = 0; h < 2; h++)
+        e[h] = exp2_prec(v_sub(v_load(row + i + h * VL), m), prec);
     if (i < a || i + NR > b)
-        BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = inside(e[h], i + h * VL, a, b);
+        BT_UNROLL for (size_t h = 0; h < 2; h++) e[h] = mask_lanes(e[h], i + h * VL, a, b);
     BT_UNROLL for (size_t h = 0; h < 2; h++) sum[h] = v_add(sum[h], e[h]);
 }
 

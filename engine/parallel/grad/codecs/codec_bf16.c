@@ -10,24 +10,24 @@
 /* elements decoded at a time before they are added; they fit the first-level cache */
 enum { BLOCK = 1024 };
 
-static size_t bound(size_t n) { return n * sizeof(uint16_t); }
+static size_t bf16_bound(size_t n) { return n * sizeof(uint16_t); }
 
-static size_t encode(void *payload, const float *x, size_t n, void *state) {
+static size_t bf16_encode(void *payload, const float *x, size_t n, void *state) {
     (void)state;
     bt_active_kernels()->to_bf16(payload, x, n);
-    return bound(n);
+    return bf16_bound(n);
 }
 
-static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
-    if (bytes != bound(n)) return false;
+static bool bf16_decode(float *x, size_t n, const void *payload, size_t bytes) {
+    if (bytes != bf16_bound(n)) return false;
     bt_active_kernels()->from_bf16(x, payload, n);
     return true;
 }
 
-static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+static bool bf16_decode_add(float *into, size_t n, const void *payload, size_t bytes) {
     const uint16_t *from = payload;
     float block[BLOCK];
-    if (bytes != bound(n)) return false;
+    if (bytes != bf16_bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
         bt_active_kernels()->from_bf16(block, from + i, m);
@@ -38,8 +38,8 @@ static bool decode_add(float *into, size_t n, const void *payload, size_t bytes)
 
 const bt_codec bt_codec_bf16 = {
     .name = "bf16",
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
+    .bound = bf16_bound,
+    .encode = bf16_encode,
+    .decode = bf16_decode,
+    .decode_add = bf16_decode_add,
 };

@@ -17,7 +17,7 @@
 
 enum { BLOCK = 256, WIDEST = 24, RAW = 32, EXPONENT_BITS = 10, EXPONENT_BIAS = 200 };
 
-static size_t bound(size_t n) {
+static size_t exact_bound(size_t n) {
     return n * sizeof(float) + (n + BLOCK - 1) / BLOCK * sizeof(uint16_t);
 }
 
@@ -26,14 +26,14 @@ typedef struct shape {
     unsigned width;
 } shape;
 
-static uint32_t bits_of(float x) {
+static uint32_t float_bits(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
 /* the exponent of the lowest bit that is set in x, which is not zero, and of the highest */
-static void span_of(uint32_t bits, int *low, int *high) {
+static void bit_span(uint32_t bits, int *low, int *high) {
     int exponent = (int)(bits >> 23 & 0xff);
     uint32_t mantissa = (bits & 0x7fffff) | (exponent ? 0x800000 : 0);
     int unit = (exponent ? exponent : 1) - 150;
@@ -41,14 +41,14 @@ static void span_of(uint32_t bits, int *low, int *high) {
     *high = unit + 31 - __builtin_clz(mantissa);
 }
 
-static shape shape_of(const float *x, size_t n) {
+static shape block_shape(const float *x, size_t n) {
     int low = 1000, high = -1000;
     for (size_t i = 0; i < n; i++) {
-        uint32_t bits = bits_of(x[i]);
+        uint32_t bits = float_bits(x[i]);
         int a, b;
         if (bits == 0) continue;
         if (bits << 1 == 0 || (bits >> 23 & 0xff) == 0xff) return (shape){0, RAW};
-        span_of(bits, &a, &b);
+        bit_span(bits, &a, &b);
         low = a < low ? a : low;
         high = b > high ? b : high;
     }
@@ -58,21 +58,22 @@ static shape shape_of(const float *x, size_t n) {
 }
 
 /* 2^e; e is at least that of the least subnormal */
-static float power(int e) {
+static float power_of_two(int e) {
     uint32_t bits = e < -126 ? 1u << (e + 149) : (uint32_t)(e + 127) << 23;
     float x;
     memcpy(&x, &bits, sizeof x);
     return x;
 }
 
-static size_t packed_bytes(size_t n, unsigned width) { return (n * width + 7) / 8; }
+static size_t exact_packed_bytes(size_t n, unsigned width) { return (n * width + 7) / 8; }
 
 /* q = x / 2^e, exact; in two steps where 1 / 2^e is no fp32 */
 static int32_t quotient(float x, int e) {
-    return (int32_t)(e < -126 ? x * power(126) * power(-e - 126) : x * power(-e));
+    return (int32_t)(e < -126 ? x * power_of_two(126) * power_of_two(-e - 126)
+                              : x * power_of_two(-e));
 }
 
-static unsigned char *pack(unsigned char *to, const float *x, size_t n, shape s) {
+static unsigned char *pack_exact_block(unsigned char *to, const float *x, size_t n, shape s) {
     uint64_t bits = 0, mask = (UINT64_C(1) << s.width) - 1;
     unsigned have = 0;
     for (size_t i = 0; i < n; i++) {
@@ -83,10 +84,10 @@ static unsigned char *pack(unsigned char *to, const float *x, size_t n, shape s)
     return to;
 }
 
-static void unpack(float *x, const unsigned char *from, size_t n, shape s) {
+static void unpack_exact_block(float *x, const unsigned char *from, size_t n, shape s) {
     uint64_t bits = 0;
     unsigned have = 0;
-    float unit = power(s.exponent);
+    float unit = power_of_two(s.exponent);
     uint32_t mask = (UINT32_C(1) << s.width) - 1, sign = UINT32_C(1) << (s.width - 1);
     for (size_t i = 0; i < n; i++) {
         for (; have < s.width; have += 8) bits |= (uint64_t)*from++ << have;
@@ -97,12 +98,12 @@ static void unpack(float *x, const unsigned char *from, size_t n, shape s) {
     }
 }
 
-static size_t encode(void *payload, const float *x, size_t n, void *state) {
+static size_t exact_encode(void *payload, const float *x, size_t n, void *state) {
     unsigned char *to = payload;
     (void)state;
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
-        shape s = shape_of(x + i, m);
+        shape s = block_shape(x + i, m);
         uint16_t head = (uint16_t)(s.width << EXPONENT_BITS |
                                    (unsigned)(s.exponent + EXPONENT_BIAS));
         memcpy(to, &head, sizeof head);
@@ -110,13 +111,13 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
         if (s.width == RAW)
             to = (unsigned char *)memcpy(to, x + i, m * sizeof *x) + m * sizeof *x;
         else if (s.width > 0)
-            to = pack(to, x + i, m, s);
+            to = pack_exact_block(to, x + i, m, s);
     }
     return (size_t)(to - (unsigned char *)payload);
 }
 
 /* Head of a block of n values; false: there is none, or the block is longer than the remaining bytes. */
-static bool read_head(const unsigned char **from, size_t *left, size_t n, shape *s) {
+static bool read_block_head(const unsigned char **from, size_t *left, size_t n, shape *s) {
     uint16_t head;
     if (*left < sizeof head) return false;
     memcpy(&head, *from, sizeof head);
@@ -125,50 +126,50 @@ static bool read_head(const unsigned char **from, size_t *left, size_t n, shape 
     *s = (shape){(int)(head & ((1u << EXPONENT_BITS) - 1)) - EXPONENT_BIAS, head >> EXPONENT_BITS};
     if (s->width == 1 || (s->width > WIDEST && s->width != RAW)) return false;
     if (s->exponent < -149 || s->exponent > 127) return false;
-    return *left >= packed_bytes(n, s->width);
+    return *left >= exact_packed_bytes(n, s->width);
 }
 
-static bool fits(size_t n, const void *payload, size_t bytes) {
+static bool is_valid_exact_payload(size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
     shape s;
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
-        if (!read_head(&from, &bytes, m, &s)) return false;
-        from += packed_bytes(m, s.width);
-        bytes -= packed_bytes(m, s.width);
+        if (!read_block_head(&from, &bytes, m, &s)) return false;
+        from += exact_packed_bytes(m, s.width);
+        bytes -= exact_packed_bytes(m, s.width);
     }
     return bytes == 0;
 }
 
 /* Decodes a block into y and returns the beginning of the next one. */
-static const unsigned char *decode_block(float *y, size_t n, const unsigned char *from) {
+static const unsigned char *exact_decode_block(float *y, size_t n, const unsigned char *from) {
     size_t left = SIZE_MAX;
     shape s;
-    (void)read_head(&from, &left, n, &s);
+    (void)read_block_head(&from, &left, n, &s);
     if (s.width == RAW)
         memcpy(y, from, n * sizeof *y);
     else if (s.width == 0)
         memset(y, 0, n * sizeof *y);
     else
-        unpack(y, from, n, s);
-    return from + packed_bytes(n, s.width);
+        unpack_exact_block(y, from, n, s);
+    return from + exact_packed_bytes(n, s.width);
 }
 
-static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+static bool exact_decode(float *x, size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
-    if (!fits(n, payload, bytes)) return false;
+    if (!is_valid_exact_payload(n, payload, bytes)) return false;
     for (size_t i = 0; i < n; i += BLOCK)
-        from = decode_block(x + i, bt_min_size(BLOCK, n - i), from);
+        from = exact_decode_block(x + i, bt_min_size(BLOCK, n - i), from);
     return true;
 }
 
-static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+static bool exact_decode_add(float *into, size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
     float y[BLOCK];
-    if (!fits(n, payload, bytes)) return false;
+    if (!is_valid_exact_payload(n, payload, bytes)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
-        from = decode_block(y, m, from);
+        from = exact_decode_block(y, m, from);
         for (size_t k = 0; k < m; k++) into[i + k] += y[k];
     }
     return true;
@@ -178,8 +179,8 @@ const bt_codec bt_codec_exact = {
     .name = "int8",
     .order_exact = true,
     .sealed = true,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
+    .bound = exact_bound,
+    .encode = exact_encode,
+    .decode = exact_decode,
+    .decode_add = exact_decode_add,
 };

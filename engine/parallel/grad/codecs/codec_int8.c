@@ -18,10 +18,10 @@ enum { BLOCK = 256 };
 /* added to a float below 2^22 it leaves the rounded integer (half to even) in the low bits */
 #define ROUNDER 12582912.0f
 
-static size_t blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
-static size_t bound(size_t n) { return blocks(n) * sizeof(float) + n; }
+static size_t int8_blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
+static size_t int8_bound(size_t n) { return int8_blocks(n) * sizeof(float) + n; }
 
-static void encode_block(int8_t *q, const float *v, float *owed, size_t n, float scale) {
+static void int8_encode_block(int8_t *q, const float *v, float *owed, size_t n, float scale) {
     float over = scale > 0 ? 1 / scale : 0;
     for (size_t i = 0; i < n; i++) {
         float shifted = v[i] * over + ROUNDER;
@@ -32,20 +32,20 @@ static void encode_block(int8_t *q, const float *v, float *owed, size_t n, float
     }
 }
 
-static size_t encode(void *payload, const float *x, size_t n, void *state) {
+static size_t int8_encode(void *payload, const float *x, size_t n, void *state) {
     unsigned char *scales = payload;
-    int8_t *q = (int8_t *)payload + blocks(n) * sizeof(float);
+    int8_t *q = (int8_t *)payload + int8_blocks(n) * sizeof(float);
     float *owed = state, v[BLOCK];
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
         float scale = bt_block_scale(v, x + i, owed + i, m, 127.0f);
         memcpy(scales + i / BLOCK * sizeof scale, &scale, sizeof scale);
         if (scale == scale)
-            encode_block(q + i, v, owed + i, m, scale);
+            int8_encode_block(q + i, v, owed + i, m, scale);
         else
             memset(q + i, 0, m);
     }
-    return bound(n);
+    return int8_bound(n);
 }
 
 static float scale_at(const void *payload, size_t i) {
@@ -54,9 +54,9 @@ static float scale_at(const void *payload, size_t i) {
     return scale;
 }
 
-static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
-    const int8_t *q = (const int8_t *)payload + blocks(n) * sizeof(float);
-    if (bytes != bound(n)) return false;
+static bool int8_decode(float *x, size_t n, const void *payload, size_t bytes) {
+    const int8_t *q = (const int8_t *)payload + int8_blocks(n) * sizeof(float);
+    if (bytes != int8_bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         float scale = scale_at(payload, i);
         for (size_t k = i, end = bt_min_size(i + BLOCK, n); k < end; k++)
@@ -65,9 +65,9 @@ static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
     return true;
 }
 
-static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
-    const int8_t *q = (const int8_t *)payload + blocks(n) * sizeof(float);
-    if (bytes != bound(n)) return false;
+static bool int8_decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+    const int8_t *q = (const int8_t *)payload + int8_blocks(n) * sizeof(float);
+    if (bytes != int8_bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         float scale = scale_at(payload, i);
         for (size_t k = i, end = bt_min_size(i + BLOCK, n); k < end; k++)
@@ -81,8 +81,8 @@ const bt_codec bt_codec_int8 = {
     .state_bytes = sizeof(float),
     .sealed = true,
     .reproducible = &bt_codec_exact,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
+    .bound = int8_bound,
+    .encode = int8_encode,
+    .decode = int8_decode,
+    .decode_add = int8_decode_add,
 };

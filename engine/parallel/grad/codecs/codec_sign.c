@@ -17,36 +17,37 @@
 
 enum { BLOCK = 256 };
 
-static size_t blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
-static size_t bound(size_t n) { return blocks(n) * sizeof(float) + (n + 7) / 8; }
+static size_t sign_blocks(size_t n) { return (n + BLOCK - 1) / BLOCK; }
+static size_t sign_bound(size_t n) { return sign_blocks(n) * sizeof(float) + (n + 7) / 8; }
 
 /* byte i of eight, 0 or 1, becomes bit i: the product brings it to bit 56 + i, and nothing else there */
-static unsigned char bits_of(const unsigned char *ones) {
+static unsigned char pack_eight_bits(const unsigned char *ones) {
     uint64_t bytes;
     memcpy(&bytes, ones, sizeof bytes);
     return (unsigned char)(bytes * UINT64_C(0x0102040810204080) >> 56);
 }
 
-static void encode_block(unsigned char *bits, const float *v, float *owed, size_t n, float scale) {
+static void sign_encode_block(unsigned char *bits, const float *v, float *owed, size_t n,
+                              float scale) {
     unsigned char minus[BLOCK + 8] = {0};
     for (size_t k = 0; k < n; k++) {
         owed[k] = v[k] - (v[k] < 0 ? -scale : scale);
         minus[k] = v[k] < 0;
     }
-    for (size_t k = 0; k < n; k += 8) bits[k / 8] = bits_of(minus + k);
+    for (size_t k = 0; k < n; k += 8) bits[k / 8] = pack_eight_bits(minus + k);
 }
 
-static size_t encode(void *payload, const float *x, size_t n, void *state) {
-    unsigned char *scales = payload, *bits = scales + blocks(n) * sizeof(float);
+static size_t sign_encode(void *payload, const float *x, size_t n, void *state) {
+    unsigned char *scales = payload, *bits = scales + sign_blocks(n) * sizeof(float);
     float *owed = state, v[BLOCK];
     memset(bits, 0, (n + 7) / 8);
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
         float scale = bt_block_mean(v, x + i, owed + i, m);
         memcpy(scales + i / BLOCK * sizeof scale, &scale, sizeof scale);
-        if (scale == scale) encode_block(bits + i / 8, v, owed + i, m, scale);
+        if (scale == scale) sign_encode_block(bits + i / 8, v, owed + i, m, scale);
     }
-    return bound(n);
+    return sign_bound(n);
 }
 
 #define MINUS(bit) ((bit) ? UINT32_C(0x80000000) : 0)
@@ -58,8 +59,8 @@ static const uint32_t minus_of[16][4] = {FOUR(0),  FOUR(1),  FOUR(2),  FOUR(3), 
                                          FOUR(12), FOUR(13), FOUR(14), FOUR(15)};
 
 /* The whole block that begins at element i, some elements of which may be beyond the last. */
-static void decode_block(float y[BLOCK], const unsigned char *payload, size_t n, size_t i) {
-    const unsigned char *bits = payload + blocks(n) * sizeof(float) + i / 8;
+static void sign_decode_block(float y[BLOCK], const unsigned char *payload, size_t n, size_t i) {
+    const unsigned char *bits = payload + sign_blocks(n) * sizeof(float) + i / 8;
     const size_t bytes = (bt_min_size(BLOCK, n - i) + 7) / 8;
     uint32_t scale, signed_scale[8];
     memcpy(&scale, payload + i / BLOCK * sizeof scale, sizeof scale);
@@ -70,22 +71,22 @@ static void decode_block(float y[BLOCK], const unsigned char *payload, size_t n,
     }
 }
 
-static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+static bool sign_decode(float *x, size_t n, const void *payload, size_t bytes) {
     float y[BLOCK];
-    if (bytes != bound(n)) return false;
+    if (bytes != sign_bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
-        decode_block(y, payload, n, i);
+        sign_decode_block(y, payload, n, i);
         memcpy(x + i, y, bt_min_size(BLOCK, n - i) * sizeof *y);
     }
     return true;
 }
 
-static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+static bool sign_decode_add(float *into, size_t n, const void *payload, size_t bytes) {
     float y[BLOCK];
-    if (bytes != bound(n)) return false;
+    if (bytes != sign_bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
-        decode_block(y, payload, n, i);
+        sign_decode_block(y, payload, n, i);
         for (size_t k = 0; k < m; k++) into[i + k] += y[k];
     }
     return true;
@@ -98,8 +99,8 @@ const bt_codec bt_codec_sign = {
     .warms_up = true,
     .holds_variance = true,
     .back = &bt_codec_ternary,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
+    .bound = sign_bound,
+    .encode = sign_encode,
+    .decode = sign_decode,
+    .decode_add = sign_decode_add,
 };

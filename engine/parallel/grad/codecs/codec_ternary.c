@@ -18,14 +18,16 @@ enum { BLOCK = 256, DIGITS = 5, VALUES = 243 };
 static const float THRESHOLD = 0.7f;
 
 static size_t digit_bytes(size_t n) { return (n + DIGITS - 1) / DIGITS; }
-static size_t block_bytes(size_t n) { return sizeof(float) + digit_bytes(n); }
+static size_t ternary_block_bytes(size_t n) { return sizeof(float) + digit_bytes(n); }
 
-static size_t bound(size_t n) {
-    return n / BLOCK * block_bytes(BLOCK) + (n % BLOCK ? block_bytes(n % BLOCK) : 0);
+static size_t ternary_bound(size_t n) {
+    return n / BLOCK * ternary_block_bytes(BLOCK) +
+           (n % BLOCK ? ternary_block_bytes(n % BLOCK) : 0);
 }
 
 /* Adds the residual to the block's values and returns the magnitude that represents the large ones. */
-static float scale_of(float *v, const float *x, const float *owed, size_t n, float *threshold) {
+static float ternary_scale(float *v, const float *x, const float *owed, size_t n,
+                           float *threshold) {
     const float mean = bt_block_mean(v, x, owed, n);
     float of_large[BLOCK + BT_BLOCK_LANES];
     double part[BT_BLOCK_LANES] = {0}, large = 0;
@@ -44,8 +46,8 @@ static float scale_of(float *v, const float *x, const float *owed, size_t n, flo
     return n_large ? (float)(large / n_large) : 0;
 }
 
-static void encode_block(unsigned char *bytes, const float *v, float *owed, size_t n, float scale,
-                         float threshold) {
+static void ternary_encode_block(unsigned char *bytes, const float *v, float *owed, size_t n,
+                                 float scale, float threshold) {
     unsigned char digit[BLOCK + DIGITS] = {0};
     for (size_t k = 0; k < n; k++) {
         const int more = v[k] > threshold, less = v[k] < -threshold;
@@ -57,19 +59,20 @@ static void encode_block(unsigned char *bytes, const float *v, float *owed, size
                                             27 * digit[k + 3] + 81 * digit[k + 4]);
 }
 
-static size_t encode(void *payload, const float *x, size_t n, void *state) {
+static size_t ternary_encode(void *payload, const float *x, size_t n, void *state) {
     unsigned char *to = payload;
     float *owed = state, v[BLOCK];
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
         float threshold = 0;
-        const float scale = scale_of(v, x + i, owed + i, m, &threshold);
+        const float scale = ternary_scale(v, x + i, owed + i, m, &threshold);
         memcpy(to, &scale, sizeof scale);
         memset(to + sizeof scale, 0, digit_bytes(m));
-        if (scale == scale) encode_block(to + sizeof scale, v, owed + i, m, scale, threshold);
-        to += block_bytes(m);
+        if (scale == scale)
+            ternary_encode_block(to + sizeof scale, v, owed + i, m, scale, threshold);
+        to += ternary_block_bytes(m);
     }
-    return bound(n);
+    return ternary_bound(n);
 }
 
 /* n gradients in these bytes; digits beyond the last gradient are zero */
@@ -81,11 +84,11 @@ static bool valid_digits(const unsigned char *bytes, size_t n) {
 }
 
 static bool valid(const unsigned char *from, size_t n, size_t bytes) {
-    if (bytes != bound(n)) return false;
+    if (bytes != ternary_bound(n)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
         if (!valid_digits(from + sizeof(float), m)) return false;
-        from += block_bytes(m);
+        from += ternary_block_bytes(m);
     }
     return true;
 }
@@ -99,7 +102,7 @@ static bool valid(const unsigned char *from, size_t n, size_t bytes) {
 /* divisions by 3 take longer */
 static const unsigned char digits_of[VALUES][DIGITS] = {OF_81(0), OF_81(81), OF_81(162)};
 
-static void decode_block(float y[BLOCK + DIGITS], const unsigned char *from, size_t n) {
+static void ternary_decode_block(float y[BLOCK + DIGITS], const unsigned char *from, size_t n) {
     float scale;
     memcpy(&scale, from, sizeof scale);
     const float value[3] = {scale == scale ? 0 : NAN, scale, -scale};
@@ -108,28 +111,28 @@ static void decode_block(float y[BLOCK + DIGITS], const unsigned char *from, siz
         for (size_t d = 0; d < DIGITS; d++) y[k + d] = value[digits_of[from[k / DIGITS]][d]];
 }
 
-static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
+static bool ternary_decode(float *x, size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
     float y[BLOCK + DIGITS];
     if (!valid(from, n, bytes)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
-        decode_block(y, from, m);
+        ternary_decode_block(y, from, m);
         memcpy(x + i, y, m * sizeof *y);
-        from += block_bytes(m);
+        from += ternary_block_bytes(m);
     }
     return true;
 }
 
-static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+static bool ternary_decode_add(float *into, size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
     float y[BLOCK + DIGITS];
     if (!valid(from, n, bytes)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
         const size_t m = bt_min_size(BLOCK, n - i);
-        decode_block(y, from, m);
+        ternary_decode_block(y, from, m);
         for (size_t k = 0; k < m; k++) into[i + k] += y[k];
-        from += block_bytes(m);
+        from += ternary_block_bytes(m);
     }
     return true;
 }
@@ -140,8 +143,8 @@ const bt_codec bt_codec_ternary = {
     .sealed = true,
     .warms_up = true,
     .holds_variance = true,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
+    .bound = ternary_bound,
+    .encode = ternary_encode,
+    .decode = ternary_decode,
+    .decode_add = ternary_decode_add,
 };

@@ -22,9 +22,9 @@ typedef struct sent {
     uint16_t index, value;
 } sent;
 
-static size_t count(size_t block) { return (block + ONE_IN - 1) / ONE_IN; }
-static size_t bound(size_t n) {
-    return (n / BLOCK * count(BLOCK) + count(n % BLOCK)) * sizeof(sent);
+static size_t topk_count(size_t block) { return (block + ONE_IN - 1) / ONE_IN; }
+static size_t topk_bound(size_t n) {
+    return (n / BLOCK * topk_count(BLOCK) + topk_count(n % BLOCK)) * sizeof(sent);
 }
 
 /* the k-th largest of n magnitudes, by its bits */
@@ -39,7 +39,7 @@ static uint32_t kth_largest(const uint32_t *magnitude, size_t n, size_t k) {
 }
 
 /* the places of the k largest of a block's values v; returns whether all values were finite */
-static bool choose(uint16_t *places, const float *v, size_t n, size_t k) {
+static bool choose_largest(uint16_t *places, const float *v, size_t n, size_t k) {
     uint32_t magnitude[BLOCK], top = 0;
     size_t above = 0;
     for (size_t i = 0; i < n; i++) {
@@ -57,14 +57,14 @@ static bool choose(uint16_t *places, const float *v, size_t n, size_t k) {
     return top < FINITE;
 }
 
-static size_t encode(void *payload, const float *x, size_t n, void *state) {
+static size_t topk_encode(void *payload, const float *x, size_t n, void *state) {
     unsigned char *to = payload;
     float *owed = state, v[BLOCK], chosen[BLOCK / ONE_IN], arrives[BLOCK / ONE_IN];
     uint16_t places[BLOCK / ONE_IN], values[BLOCK / ONE_IN];
     for (size_t i = 0; i < n; i += BLOCK) {
-        size_t m = bt_min_size(BLOCK, n - i), k = count(m);
+        size_t m = bt_min_size(BLOCK, n - i), k = topk_count(m);
         for (size_t e = 0; e < m; e++) v[e] = x[i + e] + owed[i + e];
-        bool finite = choose(places, v, m, k);
+        bool finite = choose_largest(places, v, m, k);
         for (size_t s = 0; s < k; s++) chosen[s] = v[places[s]];
         bt_active_kernels()->to_bf16(values, chosen, k);
         bt_active_kernels()->from_bf16(arrives, values, k);
@@ -75,14 +75,14 @@ static size_t encode(void *payload, const float *x, size_t n, void *state) {
         }
         if (finite) memcpy(owed + i, v, m * sizeof *v);
     }
-    return bound(n);
+    return topk_bound(n);
 }
 
 static bool indices_fit(size_t n, const unsigned char *from) {
     sent one;
     for (size_t i = 0; i < n; i += BLOCK) {
         size_t m = bt_min_size(BLOCK, n - i);
-        for (size_t s = 0; s < count(m); s++, from += sizeof one) {
+        for (size_t s = 0; s < topk_count(m); s++, from += sizeof one) {
             memcpy(&one, from, sizeof one);
             if (one.index >= m) return false;
         }
@@ -90,12 +90,12 @@ static bool indices_fit(size_t n, const unsigned char *from) {
     return true;
 }
 
-static bool decode_add(float *into, size_t n, const void *payload, size_t bytes) {
+static bool topk_decode_add(float *into, size_t n, const void *payload, size_t bytes) {
     const unsigned char *from = payload;
     sent one;
-    if (bytes != bound(n) || !indices_fit(n, from)) return false;
+    if (bytes != topk_bound(n) || !indices_fit(n, from)) return false;
     for (size_t i = 0; i < n; i += BLOCK) {
-        for (size_t s = 0; s < count(bt_min_size(BLOCK, n - i)); s++, from += sizeof one) {
+        for (size_t s = 0; s < topk_count(bt_min_size(BLOCK, n - i)); s++, from += sizeof one) {
             memcpy(&one, from, sizeof one);
             float value;
             bt_active_kernels()->from_bf16(&value, &one.value, 1);
@@ -105,10 +105,10 @@ static bool decode_add(float *into, size_t n, const void *payload, size_t bytes)
     return true;
 }
 
-static bool decode(float *x, size_t n, const void *payload, size_t bytes) {
-    if (bytes != bound(n) || !indices_fit(n, payload)) return false;
+static bool topk_decode(float *x, size_t n, const void *payload, size_t bytes) {
+    if (bytes != topk_bound(n) || !indices_fit(n, payload)) return false;
     memset(x, 0, n * sizeof *x);
-    return decode_add(x, n, payload, bytes);
+    return topk_decode_add(x, n, payload, bytes);
 }
 
 const bt_codec bt_codec_topk = {
@@ -116,8 +116,8 @@ const bt_codec bt_codec_topk = {
     .state_bytes = sizeof(float),
     .sealed = true,
     .warms_up = true,
-    .bound = bound,
-    .encode = encode,
-    .decode = decode,
-    .decode_add = decode_add,
+    .bound = topk_bound,
+    .encode = topk_encode,
+    .decode = topk_decode,
+    .decode_add = topk_decode_add,
 };

@@ -17,20 +17,20 @@ typedef struct adapters {
     bool elsewhere;        /* another rank fills the shared base */
 } adapters;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code adapters_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (s->cfg->tune.mode != BT_TUNE_LORA && !s->cfg->tune.adapters[0]) return BT_OK;
     return bt_part_new(self, sizeof(adapters), "the base of adapters", err);
 }
 
-static void release(void *self) {
+static void adapters_release(void *self) {
     adapters *a = self;
     bt_host_memory_release(&a->memory);
     free(a);
 }
 
 /* The data-parallel ranks of a host share one copy of their slice of the frozen base. */
-static bt_code prepare(void *self, bt_trainer *t, bt_err *err) {
+static bt_code adapters_prepare(void *self, bt_trainer *t, bt_err *err) {
     adapters *a = self;
     bt_rank_setup s = {0};
     bt_comm *here = NULL;
@@ -54,13 +54,13 @@ static void model_setup(void *self, bt_trainer *t, bt_model_setup *setup) {
     setup->base_elsewhere = a->elsewhere;
 }
 
-static void add_state(void *self, bt_trainer *t, bt_state *s) {
+static void adapters_add_state(void *self, bt_trainer *t, bt_state *s) {
     adapters *a = self;
     if (bt_model_base(t->model)) bt_base_weights_add_state(&a->base, s);
 }
 
 /* reads the frozen base, which must be equal on all ranks */
-static bt_code load_base(adapters *a, bt_trainer *t, bt_err *err) {
+static bt_code read_frozen_base(adapters *a, bt_trainer *t, bt_err *err) {
     bt_text told = {0};
     char hash[32];
     if (!bt_model_base(t->model)) return BT_OK;
@@ -108,10 +108,10 @@ static bt_code fill_adapters(const adapters *a, bt_trainer *t, bt_err *err) {
     return code;
 }
 
-static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+static bt_code adapters_load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
     adapters *a = self;
     switch (stage) {
-    case BT_LOAD_BEFORE: return load_base(a, t, err);
+    case BT_LOAD_BEFORE: return read_frozen_base(a, t, err);
     case BT_LOAD_RESUMED: return bt_base_weights_check(&a->base, t->cfg.tune.base, err);
     case BT_LOAD_FRESH: return t->cfg.tune.adapters[0] ? fill_adapters(a, t, err) : BT_OK;
     }
@@ -119,9 +119,9 @@ static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err)
 }
 
 const bt_part bt_part_adapters = {.name = "adapters",
-                                  .create = create,
-                                  .release = release,
-                                  .prepare = prepare,
+                                  .create = adapters_create,
+                                  .release = adapters_release,
+                                  .prepare = adapters_prepare,
                                   .model_setup = model_setup,
-                                  .add_state = add_state,
-                                  .load = load};
+                                  .add_state = adapters_add_state,
+                                  .load = adapters_load};

@@ -77,7 +77,8 @@ static void tell_ranks(const rank_row *rows, int n, culprits *c) {
         snprintf(c->who, sizeof c->who, "no rank by itself (the exchange between them)");
 }
 
-static bt_code compare(bt_trainer *t, const own_digest *before, culprits *c, bt_err *err) {
+static bt_code compare_own_digests(bt_trainer *t, const own_digest *before, culprits *c,
+                                   bt_err *err) {
     const own_digest now = digest_step(t);
     const int n = bt_comm_size(t->mesh.world);
     rank_row mine = {.changed = memcmp(&now, before, sizeof now) != 0,
@@ -113,7 +114,7 @@ typedef struct bad_steps {
     bad_step step;
 } bad_steps;
 
-static bt_code describe(bt_trainer *t, bad_step *b, bt_err *err) {
+static bt_code describe_bad_step(bt_trainer *t, bad_step *b, bt_err *err) {
     const double *squares;
     const bt_spike *s = &b->spike;
     switch (b->verdict) {
@@ -135,8 +136,8 @@ static bt_code describe(bt_trainer *t, bad_step *b, bt_err *err) {
 }
 
 /* action: "applied", "skipped", "accepted", "ended" */
-static void tell(bt_trainer *t, const bad_step *b, bt_event_kind kind, const char *action,
-                 const char *title) {
+static void report_bad_step(bt_trainer *t, const bad_step *b, bt_event_kind kind,
+                            const char *action, const char *title) {
     static const char *const causes[] = {"", "not_finite", "loss_spike", "norm_spike"};
     bt_text body;
     bt_json j;
@@ -169,7 +170,7 @@ static void tell(bt_trainer *t, const bad_step *b, bt_event_kind kind, const cha
 static bool same_bits(double a, double b) { return isnan(a) ? isnan(b) : a == b; }
 
 static bt_code compare_times(bt_trainer *t, bad_step *b, const bt_step_outcome *out, bt_err *err) {
-    BT_TRY(compare(t, &b->digest, &b->ranks, err));
+    BT_TRY(compare_own_digests(t, &b->digest, &b->ranks, err));
     b->same = b->ranks.n == 0 && same_bits(b->first_norm, out->grad_norm);
     return BT_OK;
 }
@@ -193,18 +194,18 @@ static bt_code blame_hardware(bad_steps *s, bt_trainer *t, const bt_step_outcome
             "%s, but not when computed again: a fault of the hardware of %s; the second result "
             "is applied",
             b->what, b->ranks.who);
-        tell(t, b, BT_EVENT_HARDWARE, "applied", title);
+        report_bad_step(t, b, BT_EVENT_HARDWARE, "applied", title);
         return BT_OK;
     }
     snprintf(title, sizeof title,
              "%s, computed again with other bits and no better: a fault of the hardware of %s",
              b->what, b->ranks.who);
-    tell(t, b, BT_EVENT_HARDWARE, "ended", title);
+    report_bad_step(t, b, BT_EVENT_HARDWARE, "ended", title);
     return bt_fail(err, BT_DAMAGED, "step %" PRId64 ": %s (go on from the newest checkpoint)",
                    t->at.step + 1, title);
 }
 
-static bt_code skip(bad_steps *s, bt_trainer *t, bt_verdict *verdict, bt_err *err) {
+static bt_code skip_bad_step(bad_steps *s, bt_trainer *t, bt_verdict *verdict, bt_err *err) {
     char title[512];
     const bad_step *b = &s->step;
     const int64_t n = t->micro_plan.sequences, first = bt_trainer_first_sequence(t);
@@ -213,7 +214,7 @@ static bt_code skip(bad_steps *s, bt_trainer *t, bt_verdict *verdict, bt_err *er
         snprintf(title, sizeof title,
                  "%s, as in the %d steps before: taken as the new level, steps are applied again",
                  b->what, s->guard.in_row - 1);
-        tell(t, b, BT_EVENT_BAD_STEP, "accepted", title);
+        report_bad_step(t, b, BT_EVENT_BAD_STEP, "accepted", title);
         bt_guard_forget(&s->guard);
         return BT_OK;
     }
@@ -221,16 +222,17 @@ static bt_code skip(bad_steps *s, bt_trainer *t, bt_verdict *verdict, bt_err *er
              "step skipped: %s, same bits on retry; batch dropped (sequences %" PRId64
              " to %" PRId64 "), %d in a row",
              b->what, first, first + n - 1, s->guard.in_row);
-    tell(t, b, BT_EVENT_BAD_STEP, "skipped", title);
+    report_bad_step(t, b, BT_EVENT_BAD_STEP, "skipped", title);
     *verdict = BT_SKIP;
     BT_TRY(bt_skipped_add(&s->skipped, first, n, err));
     return bt_guard_verdict(&s->guard, t->at.step + 1, b->tensor, err);
 }
 
-static bt_code end_run(bt_trainer *t, const bad_step *b, const char *again, bt_err *err) {
+static bt_code end_run_after_bad_step(bt_trainer *t, const bad_step *b, const char *again,
+                                      bt_err *err) {
     char title[300];
     snprintf(title, sizeof title, "%s%s", b->what, again);
-    tell(t, b, BT_EVENT_BAD_STEP, "ended", title);
+    report_bad_step(t, b, BT_EVENT_BAD_STEP, "ended", title);
     return bt_fail(err, BT_CHECK,
                    "step %" PRId64 ": %s; train.on_bad_step=%s ends the run (go on from the newest "
                    "checkpoint, with train.on_bad_step=skip to leave the batch out)",
@@ -244,8 +246,8 @@ static bt_code judge_first(bad_steps *s, bt_trainer *t, const bt_step_outcome *o
     *b = (bad_step){.spike = {.z = NAN}, .ranks = {.first = -1}};
     b->verdict = bt_guard_judge(&s->guard, &facts, &b->spike);
     if (b->verdict == BT_STEP_GOOD) return BT_OK;
-    BT_TRY(describe(t, b, err));
-    if (t->cfg.bad_steps.on_bad_step == ON_BAD_STOP) return end_run(t, b, "", err);
+    BT_TRY(describe_bad_step(t, b, err));
+    if (t->cfg.bad_steps.on_bad_step == ON_BAD_STOP) return end_run_after_bad_step(t, b, "", err);
     b->first_norm = o->grad_norm;
     b->digest = digest_step(t);
     s->repeating = true;
@@ -261,13 +263,14 @@ static bt_code judge_second(bad_steps *s, bt_trainer *t, const bt_step_outcome *
     /* damaged weights make every batch bad, and a checkpoint has the correct ones */
     BT_TRY(bt_parts_check_weights(t, BT_CHECK_SUSPECTED, err));
     if (t->cfg.bad_steps.on_bad_step == ON_BAD_RETRY)
-        return end_run(t, &s->step, ", the same bits when computed again", err);
-    return skip(s, t, verdict, err);
+        return end_run_after_bad_step(t, &s->step, ", the same bits when computed again", err);
+    return skip_bad_step(s, t, verdict, err);
 }
 
 /* ---- part ------------------------------------------------------------------------------------ */
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *setup, void **self, bt_err *err) {
+static bt_code bad_steps_create(bt_trainer *t, const bt_trainer_setup *setup, void **self,
+                                bt_err *err) {
     (void)t;
     bad_steps *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot take memory for the history of steps");
@@ -278,21 +281,21 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *setup, void **self,
     return BT_OK;
 }
 
-static void release(void *self) {
+static void bad_steps_release(void *self) {
     bad_steps *s = self;
     bt_skipped_release(&s->skipped);
     free(s);
 }
 
-static void add_state(void *self, bt_trainer *t, bt_state *state) {
+static void bad_steps_add_state(void *self, bt_trainer *t, bt_state *state) {
     bad_steps *s = self;
     (void)t;
     bt_guard_add_state(&s->guard, state);
     bt_skipped_add_state(&s->skipped, state);
 }
 
-static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
-                     bt_err *err) {
+static bt_code bad_steps_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
+                                 bt_err *err) {
     bad_steps *s = self;
     BT_TRY(s->repeating ? judge_second(s, t, o, verdict, err) : judge_first(s, t, o, verdict, err));
     o->bad = *verdict == BT_SKIP;
@@ -305,8 +308,8 @@ static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *
 static void new_level(void *self) { bt_guard_forget(&((bad_steps *)self)->guard); }
 
 const bt_part bt_part_bad_steps = {.name = "bad_steps",
-                                   .create = create,
-                                   .release = release,
-                                   .add_state = add_state,
-                                   .judge = judge,
+                                   .create = bad_steps_create,
+                                   .release = bad_steps_release,
+                                   .add_state = bad_steps_add_state,
+                                   .judge = bad_steps_verdict,
                                    .new_level = new_level};

@@ -18,11 +18,12 @@ const char *bt_guard_find(const bt_params *p, const double *squares) {
 
 /* ---- spikes ---------------------------------------------------------------------------------- */
 
-static int64_t history(const bt_guard *g) { return g->n < g->window ? g->n : g->window; }
+static int64_t known_good_steps(const bt_guard *g) { return g->n < g->window ? g->n : g->window; }
 
 /* Distance of value above the median of the ring in sigmas. least: minimum sigma, times the median if relative. */
-static bt_spike score(bt_guard *g, const double *ring, double value, double least, bool relative) {
-    const int64_t n = history(g);
+static bt_spike spike_score(bt_guard *g, const double *ring, double value, double least,
+                            bool relative) {
+    const int64_t n = known_good_steps(g);
     bt_spike s = {.value = value};
     memcpy(g->sorted, ring, (size_t)n * sizeof *ring);
     s.median = bt_median_known(g->sorted, (size_t)n);
@@ -36,9 +37,10 @@ bt_step_verdict bt_guard_judge(bt_guard *g, const bt_step_facts *f, bt_spike *sp
     bt_spike loss = {.z = NAN}, norm = {.z = NAN};
     if (spike) *spike = loss;
     if (!f->loss_finite || !isfinite(f->grad_norm)) return BT_STEP_NOT_FINITE;
-    if (g->spike_limit <= 0 || 2 * history(g) < g->window) return BT_STEP_GOOD;
-    if (isfinite(f->loss)) loss = score(g, g->loss, f->loss, LEAST_LOSS_SIGMA, true);
-    if (f->grad_norm > 0) norm = score(g, g->norm, log(f->grad_norm), LEAST_NORM_SIGMA, false);
+    if (g->spike_limit <= 0 || 2 * known_good_steps(g) < g->window) return BT_STEP_GOOD;
+    if (isfinite(f->loss)) loss = spike_score(g, g->loss, f->loss, LEAST_LOSS_SIGMA, true);
+    if (f->grad_norm > 0)
+        norm = spike_score(g, g->norm, log(f->grad_norm), LEAST_NORM_SIGMA, false);
     norm.value = exp(norm.value);
     norm.median = exp(norm.median);
     const bool loss_spikes = loss.z > g->spike_limit, norm_spikes = norm.z > g->spike_limit;
@@ -82,7 +84,7 @@ enum { DIGITS = 16 };
 static void save_ring(const bt_guard *g, const double *ring, const char *key, bt_json *j) {
     static const char digits[] = "0123456789abcdef";
     char text[BT_GUARD_WINDOW_MAX * DIGITS + 1], *to = text;
-    const int64_t n = history(g);
+    const int64_t n = known_good_steps(g);
     for (int64_t i = 0; i < n; i++) {
         uint64_t bits;
         memcpy(&bits, &ring[(g->n - n + i) % g->window], sizeof bits);
@@ -109,14 +111,14 @@ static int64_t load_ring(const bt_guard *g, const bt_state_values *v, const char
     return (int64_t)n;
 }
 
-static void save(void *ctx, bt_json *j) {
+static void save_guard(void *ctx, bt_json *j) {
     const bt_guard *g = ctx;
     bt_json_int(j, "bad_in_a_row", g->in_row);
     save_ring(g, g->loss, "loss", j);
     save_ring(g, g->norm, "ln_grad_norm", j);
 }
 
-static void load(void *ctx, const bt_state_values *v) {
+static void load_guard(void *ctx, const bt_state_values *v) {
     bt_guard *g = ctx;
     g->in_row = (int)bt_state_int(v, "bad_in_a_row", 0);
     if (g->in_row < 0 || g->in_row > g->patience) g->in_row = 0;
@@ -125,5 +127,6 @@ static void load(void *ctx, const bt_state_values *v) {
 }
 
 void bt_guard_add_state(bt_guard *g, bt_state *s) {
-    bt_state_add(s, &(bt_state_row){.name = "guard", .ctx = g, .save = save, .load = load});
+    bt_state_add(
+        s, &(bt_state_row){.name = "guard", .ctx = g, .save = save_guard, .load = load_guard});
 }

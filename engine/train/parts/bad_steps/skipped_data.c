@@ -9,7 +9,7 @@ void bt_skipped_release(bt_skipped *s) {
     memset(s, 0, sizeof *s);
 }
 
-static bool reserve(bt_skipped *s, size_t n) {
+static bool reserve_ranges(bt_skipped *s, size_t n) {
     if (n <= s->cap) return true;
     const size_t cap = n < 16 ? 16 : 2 * n;
     int64_t(*more)[2] = realloc(s->ranges, cap * sizeof *more);
@@ -24,7 +24,7 @@ bt_code bt_skipped_add(bt_skipped *s, int64_t first, int64_t count, bt_err *err)
         s->ranges[s->n - 1][1] += count;
         return BT_OK;
     }
-    if (!reserve(s, s->n + 1))
+    if (!reserve_ranges(s, s->n + 1))
         return bt_fail(err, BT_NOMEM, "cannot take memory for %zu skipped ranges of sequences",
                        s->n + 1);
     s->ranges[s->n][0] = first;
@@ -34,7 +34,7 @@ bt_code bt_skipped_add(bt_skipped *s, int64_t first, int64_t count, bt_err *err)
 
 /* ---- the row "skipped" ------------------------------------------------------------------------ */
 
-static void save(void *ctx, bt_json *j) {
+static void save_skipped(void *ctx, bt_json *j) {
     const bt_skipped *s = ctx;
     bt_json_array(j, "sequences"); /* first, end, first, end, ... */
     for (size_t i = 0; i < 2 * s->n; i++) bt_json_int(j, NULL, s->ranges[i / 2][i % 2]);
@@ -42,14 +42,14 @@ static void save(void *ctx, bt_json *j) {
 }
 
 /* An invalid list, or one for which there is no memory, is read as empty, because it affects no decision. */
-static void load(void *ctx, const bt_state_values *v) {
+static void load_skipped(void *ctx, const bt_state_values *v) {
     enum { MOST = 1 << 20 }; /* numbers; a manifest is limited besides */
     bt_skipped *s = ctx;
     int64_t *numbers = calloc(MOST, sizeof *numbers);
     s->n = 0;
     if (!numbers) return;
     const size_t n = bt_state_ints(v, "sequences", numbers, MOST) / 2;
-    bool ascending = reserve(s, n);
+    bool ascending = reserve_ranges(s, n);
     for (size_t i = 0; ascending && i < n; i++) {
         ascending = numbers[2 * i] < numbers[2 * i + 1] && numbers[2 * i] >= 0 &&
                     (i == 0 || numbers[2 * i - 1] < numbers[2 * i]);
@@ -60,5 +60,7 @@ static void load(void *ctx, const bt_state_values *v) {
 }
 
 void bt_skipped_add_state(bt_skipped *s, bt_state *state) {
-    bt_state_add(state, &(bt_state_row){.name = "skipped", .ctx = s, .save = save, .load = load});
+    bt_state_add(
+        state,
+        &(bt_state_row){.name = "skipped", .ctx = s, .save = save_skipped, .load = load_skipped});
 }

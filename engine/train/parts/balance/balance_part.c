@@ -4,7 +4,7 @@
 
 #include "engine/train/trainer_impl.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code balance_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
     *self = t; /* no state of its own */
     return BT_OK;
@@ -28,12 +28,12 @@ static void balance_event(bt_trainer *t, double gain) {
                        least, most, 100 * gain);
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool balance_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self, (void)o;
     return t->micro_plan.balance == BT_BALANCE_AUTO;
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code balance_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     double gain;
     (void)self;
     BT_TRY(bt_micro_plan_adjust(&t->micro_plan, o->seconds_per_micro, &gain, err));
@@ -45,7 +45,7 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
 }
 
 const bt_part bt_part_balance = {.name = "balance",
-                                 .create = create,
-                                 .due = due,
-                                 .after_step = after_step,
+                                 .create = balance_create,
+                                 .due = balance_due,
+                                 .after_step = balance_after_step,
                                  .phase = BT_MR_COMM_EXPOSED};

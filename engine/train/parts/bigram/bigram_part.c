@@ -12,7 +12,7 @@
 static const double FIRST_WEIGHT =
     0.9; /* weight of the distribution at the first of train.share_steps */
 
-static int64_t last_step(const bt_run_cfg *c) {
+static int64_t last_bigram_step(const bt_run_cfg *c) {
     return c->train.bigram_steps + c->train.share_steps;
 }
 
@@ -22,25 +22,25 @@ static float weight_of(const bt_run_cfg *c, int64_t step) {
     return (float)(FIRST_WEIGHT * (1 - (double)faded / (double)c->train.share_steps));
 }
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code bigram_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
-    if (last_step(s->cfg) == 0) return BT_OK;
+    if (last_bigram_step(s->cfg) == 0) return BT_OK;
     return bt_part_new(self, sizeof(bt_followers), "the bigram model",
                        err); /* counts of followers, while they are needed */
 }
 
-static void release(void *self) {
+static void bigram_release(void *self) {
     bt_followers_release(self);
     free(self);
 }
 
 /* All ranks count the same sequences. */
-static bt_code begin(bt_followers *f, bt_trainer *t, bt_err *err) {
+static bt_code begin_bigram(bt_followers *f, bt_trainer *t, bt_err *err) {
     const bt_loader_cfg data = bt_trainer_loader_cfg(t);
     BT_TRY(bt_agree(t->mesh.world, bt_followers_count(f, &data, err), err));
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "soft targets until step %" PRId64 " (train.share_steps)",
-                       last_step(&t->cfg));
+                       last_bigram_step(&t->cfg));
     if (!bt_run_cfg_bigram(&t->cfg, t->at.step)) return BT_OK;
     t->telemetry.flop_token = bt_tune_count(&t->cfg).flop_bigram;
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
@@ -57,12 +57,12 @@ static void begin_attention(bt_trainer *t) {
                        "attention from step %" PRId64 " on", t->at.step + 1);
 }
 
-static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
+static bt_code bigram_before_step(void *self, bt_trainer *t, bt_err *err) {
     bt_followers *f = self;
     const bt_run_cfg *c = &t->cfg;
     const int64_t step = t->at.step;
-    const bool now = step < last_step(c), before = f->at != NULL;
-    if (now && !before) BT_TRY(begin(f, t, err));
+    const bool now = step < last_bigram_step(c), before = f->at != NULL;
+    if (now && !before) BT_TRY(begin_bigram(f, t, err));
     if (before && c->train.bigram_steps && step == c->train.bigram_steps) begin_attention(t);
     if (before && !now) {
         bt_model_follower_targets(t->model, (bt_follower_targets){0});
@@ -74,13 +74,13 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bool partial(void *self, const bt_trainer *t) {
+static bool bigram_partial(void *self, const bt_trainer *t) {
     (void)self;
     return bt_run_cfg_bigram(&t->cfg, t->at.step - 1);
 }
 
 const bt_part bt_part_bigram = {.name = "bigram",
-                                .create = create,
-                                .release = release,
-                                .before_step = before_step,
-                                .partial = partial};
+                                .create = bigram_create,
+                                .release = bigram_release,
+                                .before_step = bigram_before_step,
+                                .partial = bigram_partial};

@@ -12,19 +12,21 @@ typedef struct checkpoints {
     bool postponed; /* a bad step delayed a checkpoint */
 } checkpoints;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code checkpoints_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
+                                  bt_err *err) {
     (void)t, (void)s;
     return bt_part_new(self, sizeof(checkpoints), "checkpoints", err);
 }
 
-static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
+static void checkpoints_put_notes(void *self, bt_trainer *t, int64_t *notes) {
     (void)self;
     notes[NOTE_BUSY] = bt_saver_busy(&t->saver);
     notes[NOTE_DUE] = bt_comm_rank(t->mesh.world) == 0 && bt_saver_due(&t->saver);
 }
 
-static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
-                         const int64_t *notes, bt_err *err) {
+static bt_code checkpoints_exchanged(void *self, bt_trainer *t, bt_step_outcome *o,
+                                     const bt_reduce_times *took, const int64_t *notes,
+                                     bt_err *err) {
     checkpoints *c = self;
     (void)t, (void)took, (void)err;
     c->busy = notes[NOTE_BUSY] != 0;
@@ -34,7 +36,7 @@ static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt
 }
 
 /* A bad step may come from damaged weights, so its checkpoint waits for the next good step, except at the end. */
-static bool last_step(const bt_trainer *t, const bt_step_outcome *o) {
+static bool is_last_step(const bt_trainer *t, const bt_step_outcome *o) {
     return bt_trainer_at_end(t) || bt_trainer_at_stop(t) || (o->control.verbs & BT_REQ_STOP);
 }
 
@@ -53,21 +55,21 @@ static bool wanted(const checkpoints *c, const bt_trainer *t, const bt_step_outc
     return is_due(c, t, o) || (o->control.verbs & BT_REQ_CHECKPOINT);
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool checkpoints_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     return next_stage(self, t) || wanted(self, t, o);
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code checkpoints_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     checkpoints *c = self;
     const bool due_now = is_due(c, t, o);
     if (next_stage(c, t)) BT_TRY(bt_saver_advance(&t->saver, err));
-    if (wanted(c, t, o)) c->postponed = o->bad && !last_step(t, o);
+    if (wanted(c, t, o)) c->postponed = o->bad && !is_last_step(t, o);
     if (!due_now || c->postponed) return BT_OK;
-    return bt_trainer_save(t, o->best, last_step(t, o), err);
+    return bt_trainer_save(t, o->best, is_last_step(t, o), err);
 }
 
-static bt_code act(void *self, bt_trainer *t, const bt_control *request, bool evaluated,
-                   bt_err *err) {
+static bt_code checkpoints_act(void *self, bt_trainer *t, const bt_control *request, bool evaluated,
+                               bt_err *err) {
     const checkpoints *c = self;
     (void)evaluated;
     if (!(request->verbs & BT_REQ_CHECKPOINT)) return BT_OK;
@@ -79,11 +81,11 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *request, bool ev
 
 const bt_part bt_part_checkpoints = {.name = "checkpoints",
                                      .notes = NOTES,
-                                     .create = create,
+                                     .create = checkpoints_create,
                                      .release = free,
-                                     .put_notes = put_notes,
-                                     .exchanged = exchanged,
-                                     .due = due,
-                                     .after_step = after_step,
+                                     .put_notes = checkpoints_put_notes,
+                                     .exchanged = checkpoints_exchanged,
+                                     .due = checkpoints_due,
+                                     .after_step = checkpoints_after_step,
                                      .phase = BT_MR_CKPT,
-                                     .act = act};
+                                     .act = checkpoints_act};

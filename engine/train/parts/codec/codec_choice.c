@@ -58,7 +58,7 @@ void bt_codec_choice_keep_plain(bt_codec_choice *c, bt_trainer *t) {
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */
 
-static void save(void *ctx, bt_json *j) {
+static void save_codec_choice(void *ctx, bt_json *j) {
     const bt_codec_choice *c = ctx;
     if (c->ladder.n < 2) return;
     bt_json_str(j, "in_use", c->ladder.at[c->at]->name);
@@ -79,7 +79,7 @@ static int rung_of(const bt_codec_ladder *l, const char *name, int otherwise) {
 }
 
 /* A checkpoint of another --codec has no information about this one's ladder. */
-static void load(void *ctx, const bt_state_values *v) {
+static void load_codec_choice(void *ctx, const bt_state_values *v) {
     bt_codec_choice *c = ctx;
     const char *fell = bt_state_text(v, "fell");
     c->most = rung_of(&c->ladder, bt_state_text(v, "most"), c->most);
@@ -102,7 +102,9 @@ static void load(void *ctx, const bt_state_values *v) {
 
 void bt_codec_choice_add_state(bt_codec_choice *c, bt_trainer *t, bt_state *s) {
     c->trainer = t;
-    bt_state_add(s, &(bt_state_row){.name = "codec", .ctx = c, .save = save, .load = load});
+    bt_state_add(
+        s, &(bt_state_row){
+               .name = "codec", .ctx = c, .save = save_codec_choice, .load = load_codec_choice});
 }
 
 /* ---- selection --------------------------------------------------------------------------------- */

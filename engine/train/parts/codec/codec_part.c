@@ -63,12 +63,12 @@ static void load_quanta(void *ctx, const bt_state_values *v) {
 
 /* ---- part ------------------------------------------------------------------------------------ */
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code codec_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
     return bt_part_new(self, sizeof(bt_codec_part), "the codec", err);
 }
 
-static void release(void *self) {
+static void codec_release(void *self) {
     bt_codec_part *p = self;
     bt_residual_release(&p->residual);
     bt_rounding_release(&p->rounding);
@@ -76,14 +76,14 @@ static void release(void *self) {
     free(p);
 }
 
-static bt_code model_made(void *self, bt_trainer *t, bt_err *err) {
+static bt_code codec_model_made(void *self, bt_trainer *t, bt_err *err) {
     bt_codec_part *p = self;
     (void)err;
     bt_codec_choice_keep_plain(&p->choice, t);
     return BT_OK;
 }
 
-static bt_code build(void *self, bt_trainer *t, bt_err *err) {
+static bt_code codec_build(void *self, bt_trainer *t, bt_err *err) {
     bt_codec_part *p = self;
     BT_TRY(bt_residual_create(&p->residual, &t->setup, err));
     BT_TRY(bt_codec_choice_create(&p->choice, t, err));
@@ -101,7 +101,7 @@ static void reducer_cfg(void *self, bt_trainer *t, bt_reducer_cfg *c) {
 }
 
 /* The row "codec" determines which tensors have residuals, so it precedes them. */
-static void add_state(void *self, bt_trainer *t, bt_state *s) {
+static void codec_add_state(void *self, bt_trainer *t, bt_state *s) {
     bt_codec_part *p = self;
     bt_codec_choice_add_state(&p->choice, t, s);
     bt_residual_add_state(&p->residual, s);
@@ -111,14 +111,14 @@ static void add_state(void *self, bt_trainer *t, bt_state *s) {
 }
 
 /* A checkpoint may have changed the codec. */
-static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
+static bt_code codec_ready(void *self, bt_trainer *t, bt_err *err) {
     const bt_codec_part *p = self;
     t->step.held_at = p->choice.held_at;
     return bt_codec_choice_stale(&p->choice, t) ? bt_trainer_make_reducer(t, err) : BT_OK;
 }
 
-static bt_code begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
-                               bt_err *err) {
+static bt_code codec_begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
+                                     bt_err *err) {
     bt_codec_part *p = self;
     (void)o, (void)err;
     if (again) bt_residual_undo(&p->residual);
@@ -128,15 +128,15 @@ static bt_code begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bo
     return BT_OK;
 }
 
-static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
-                         const int64_t *notes, bt_err *err) {
+static bt_code codec_exchanged(void *self, bt_trainer *t, bt_step_outcome *o,
+                               const bt_reduce_times *took, const int64_t *notes, bt_err *err) {
     bt_codec_part *p = self;
     (void)o, (void)notes;
     p->choice.took = *took;
     return p->rounding.n_groups ? bt_rounding_agree(&p->rounding, t->mesh.world, err) : BT_OK;
 }
 
-static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code codec_after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     bt_codec_part *p = self;
     (void)t, (void)err;
     if (!o->applied) bt_residual_undo(&p->residual);
@@ -147,14 +147,14 @@ static bool samples(const bt_trainer *t) {
     return t->setup.dp > 1 && bt_every(t->at.step - 1, t->cfg.train.stats_every);
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool codec_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     const bt_codec_part *p = self;
     (void)o;
     return p->choice.ladder.n > 1 || samples(t);
 }
 
 /* Statistics describe the codec of the previous step, before the choice for the next one. */
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code codec_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     bt_codec_part *p = self;
     if (samples(t)) {
         bt_span_begin(BT_MR_MONITOR);
@@ -167,16 +167,16 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
 }
 
 const bt_part bt_part_codec = {.name = "codec",
-                               .create = create,
-                               .release = release,
-                               .model_made = model_made,
-                               .build = build,
+                               .create = codec_create,
+                               .release = codec_release,
+                               .model_made = codec_model_made,
+                               .build = codec_build,
                                .reducer_cfg = reducer_cfg,
-                               .add_state = add_state,
-                               .ready = ready,
-                               .begin_gradients = begin_gradients,
-                               .exchanged = exchanged,
-                               .after_update = after_update,
-                               .due = due,
-                               .after_step = after_step,
+                               .add_state = codec_add_state,
+                               .ready = codec_ready,
+                               .begin_gradients = codec_begin_gradients,
+                               .exchanged = codec_exchanged,
+                               .after_update = codec_after_update,
+                               .due = codec_due,
+                               .after_step = codec_after_step,
                                .phase = BT_MR_COMM_EXPOSED};

@@ -10,13 +10,13 @@
 /* LEAVE: 1 + the highest rank, except rank 0, that received a signal to leave; 0 without */
 enum { NOTE_VERBS, NOTE_LR, NOTE_LEAVE, NOTES };
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code control_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
     *self = t; /* no state of its own */
     return BT_OK;
 }
 
-static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
+static void control_put_notes(void *self, bt_trainer *t, int64_t *notes) {
     const int rank = bt_comm_rank(t->mesh.world);
     const bt_control asked = bt_control_take(t->requests);
     (void)self;
@@ -37,8 +37,8 @@ static void leave_together(bt_trainer *t, bt_step_outcome *out, int rank) {
 }
 
 /* Requests of the first computation remain valid when the step is computed again. */
-static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
-                         const int64_t *notes, bt_err *err) {
+static bt_code control_exchanged(void *self, bt_trainer *t, bt_step_outcome *o,
+                                 const bt_reduce_times *took, const int64_t *notes, bt_err *err) {
     (void)self, (void)took, (void)err;
     o->control.verbs |= notes[NOTE_VERBS];
     if (notes[NOTE_LR] != 0) o->control.lr_bits = notes[NOTE_LR];
@@ -86,12 +86,12 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool control_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self, (void)t;
     return o->control.verbs != 0;
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code control_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)self;
     BT_TRY(act_on(t, &o->control, o->evaluated, err));
     const bool pause = (o->control.verbs & BT_REQ_PAUSE) && !(o->control.verbs & BT_REQ_RESUME);
@@ -100,9 +100,9 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
 
 const bt_part bt_part_control = {.name = "control",
                                  .notes = NOTES,
-                                 .create = create,
-                                 .put_notes = put_notes,
-                                 .exchanged = exchanged,
-                                 .due = due,
-                                 .after_step = after_step,
+                                 .create = control_create,
+                                 .put_notes = control_put_notes,
+                                 .exchanged = control_exchanged,
+                                 .due = control_due,
+                                 .after_step = control_after_step,
                                  .phase = BT_SPAN_EXCLUDED};

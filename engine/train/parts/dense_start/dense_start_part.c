@@ -15,7 +15,7 @@ typedef struct kept_state {
     size_t n_bytes; /* size of the copy */
 } kept_state;
 
-static size_t slice_bytes(const bt_ckpt_slice *s) {
+static size_t kept_slice_bytes(const bt_ckpt_slice *s) {
     return (size_t)s->count * bt_ckpt_type_bytes(s->type);
 }
 
@@ -23,7 +23,7 @@ static void move_values(const kept_state *k, bool back) {
     char *at = k->bytes;
     for (size_t i = 0; i < k->at.n; i++) {
         const bt_ckpt_slice *s = &k->at.at[i];
-        const size_t n = slice_bytes(s);
+        const size_t n = kept_slice_bytes(s);
         if (back)
             memcpy(s->data, at, n);
         else
@@ -32,16 +32,16 @@ static void move_values(const kept_state *k, bool back) {
     }
 }
 
-static bt_code find_slices(kept_state *k, bt_err *err) {
+static bt_code find_kept_slices(kept_state *k, bt_err *err) {
     BT_TRY(bt_state_slices(&k->rows, BT_STATE_RESUME, &k->at, err));
     k->n_bytes = 0;
-    for (size_t i = 0; i < k->at.n; i++) k->n_bytes += slice_bytes(&k->at.at[i]);
+    for (size_t i = 0; i < k->at.n; i++) k->n_bytes += kept_slice_bytes(&k->at.at[i]);
     return BT_OK;
 }
 
 static bt_code copy_state(kept_state *k, bt_trainer *t, bt_err *err) {
     bt_update_add_state(&t->update, &k->rows);
-    BT_TRY(find_slices(k, err));
+    BT_TRY(find_kept_slices(k, err));
     k->bytes = malloc(k->n_bytes + 1);
     if (!k->bytes)
         return bt_fail(err, BT_NOMEM,
@@ -54,7 +54,7 @@ static bt_code copy_state(kept_state *k, bt_trainer *t, bt_err *err) {
 
 static bt_code restore_state(kept_state *k, bt_err *err) {
     const size_t before = k->n_bytes;
-    BT_TRY(find_slices(k, err));
+    BT_TRY(find_kept_slices(k, err));
     if (k->n_bytes != before)
         return bt_fail(err, BT_FORMAT, "dense and ternary layers keep %zu and %zu bytes of state",
                        before, k->n_bytes);
@@ -73,7 +73,7 @@ static bt_code switch_to_ternary(bt_trainer *t, kept_state *k, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
+static bt_code dense_start_before_step(void *self, bt_trainer *t, bt_err *err) {
     (void)self;
     if (t->now.model.linear == t->cfg.model.linear || bt_run_cfg_dense(&t->cfg, t->at.step))
         return BT_OK;
@@ -90,7 +90,8 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code dense_start_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
+                                  bt_err *err) {
     (void)err;
     if (!bt_run_cfg_dense(s->cfg, 0)) return BT_OK;
     bt_run_cfg_make_dense(&t->now);
@@ -99,4 +100,4 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
 }
 
 const bt_part bt_part_dense_start = {
-    .name = "dense_start", .create = create, .before_step = before_step};
+    .name = "dense_start", .create = dense_start_create, .before_step = dense_start_before_step};

@@ -6,7 +6,7 @@
 #include "engine/base/testing/testing.h"
 #include "engine/train/trainer_impl.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code energy_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     char why[BT_ENERGY_WHY];
     (void)t, (void)s;
     bt_energy *e = calloc(1, sizeof *e);
@@ -16,19 +16,19 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return BT_OK;
 }
 
-static void release(void *self) {
+static void energy_release(void *self) {
     bt_energy_close(self);
     free(self);
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code energy_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)t, (void)err;
     o->rank_values[BT_MR_ENERGY] = bt_energy_take(self);
     return BT_OK;
 }
 
 const bt_part bt_part_energy = {.name = "energy",
-                                .create = create,
-                                .release = release,
-                                .after_step = after_step,
+                                .create = energy_create,
+                                .release = energy_release,
+                                .after_step = energy_after_step,
                                 .phase = BT_MR_MONITOR};

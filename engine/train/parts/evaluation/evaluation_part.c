@@ -15,19 +15,20 @@ typedef struct evaluation {
     bt_evaluator *evaluator; /* NULL without validation data */
 } evaluation;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code evaluation_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
+                                 bt_err *err) {
     (void)t, (void)s;
     return bt_part_new(self, sizeof(evaluation), "the evaluation", err);
 }
 
-static void release(void *self) {
+static void evaluation_release(void *self) {
     evaluation *e = self;
     bt_evaluator_close(e->evaluator);
     free(e);
 }
 
 /* Hosts may have the data at different paths, but with equal content. */
-static bt_code build(void *self, bt_trainer *t, bt_err *err) {
+static bt_code evaluation_build(void *self, bt_trainer *t, bt_err *err) {
     evaluation *e = self;
     char hash[32];
     bt_loader_cfg data = bt_trainer_loader_cfg(t);
@@ -42,7 +43,7 @@ static bt_code build(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static void facts(void *self, bt_trainer *t, bool goes_on) {
+static void evaluation_facts(void *self, bt_trainer *t, bool goes_on) {
     const evaluation *e = self;
     (void)goes_on;
     if (e->evaluator)
@@ -97,13 +98,13 @@ static bt_code evaluate(bt_evaluator *e, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool evaluation_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     const evaluation *e = self;
     return e->evaluator && (bt_every(t->at.step, t->cfg.train.eval_every) || bt_trainer_at_end(t) ||
                             (o->control.verbs & BT_REQ_EVAL));
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code evaluation_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     const evaluation *e = self;
     bt_profile_hold(true);
     bt_code code = evaluate(e->evaluator, t, err);
@@ -115,7 +116,8 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
     return code;
 }
 
-static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
+static bt_code evaluation_act(void *self, bt_trainer *t, const bt_control *c, bool evaluated,
+                              bt_err *err) {
     const evaluation *e = self;
     if (!(c->verbs & BT_REQ_EVAL) || evaluated) return BT_OK;
     if (e->evaluator) return evaluate(e->evaluator, t, err);
@@ -125,11 +127,11 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluate
 }
 
 const bt_part bt_part_evaluation = {.name = "evaluation",
-                                    .create = create,
-                                    .release = release,
-                                    .build = build,
-                                    .facts = facts,
-                                    .due = due,
-                                    .after_step = after_step,
+                                    .create = evaluation_create,
+                                    .release = evaluation_release,
+                                    .build = evaluation_build,
+                                    .facts = evaluation_facts,
+                                    .due = evaluation_due,
+                                    .after_step = evaluation_after_step,
                                     .phase = BT_SPAN_EXCLUDED,
-                                    .act = act};
+                                    .act = evaluation_act};

@@ -9,13 +9,13 @@ typedef struct fade {
     double lambda; /* lambda of the next step */
 } fade;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code fade_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (!bt_tune_fades(s->cfg)) return BT_OK;
     return bt_part_new(self, sizeof(fade), "train.lambda_steps", err);
 }
 
-static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+static bt_code fade_load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
     fade *f = self;
     (void)err;
     if (stage == BT_LOAD_BEFORE) return BT_OK;
@@ -25,7 +25,7 @@ static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err)
 }
 
 /* The level of the loss changes with lambda. */
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code fade_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     fade *f = self;
     const double lambda = bt_tune_lambda(&t->cfg, t->at.step);
     (void)o, (void)err;
@@ -36,8 +36,8 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
 }
 
 const bt_part bt_part_fade = {.name = "fade",
-                              .create = create,
+                              .create = fade_create,
                               .release = free,
-                              .load = load,
-                              .after_step = after_step,
+                              .load = fade_load,
+                              .after_step = fade_after_step,
                               .phase = BT_MR_OPTIM};

@@ -13,7 +13,7 @@ typedef struct fp16 {
     double *in_use; /* the trainer's loss scale */
 } fp16;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code fp16_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     const bt_run_cfg *c = s->cfg;
     fp16 *f = calloc(1, sizeof *f);
     if (!f) return bt_fail(err, BT_NOMEM, "cannot take memory for the loss scale");
@@ -25,14 +25,14 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return BT_OK;
 }
 
-static void save(void *ctx, bt_json *j) {
+static void save_loss_scale(void *ctx, bt_json *j) {
     const bt_loss_scale *s = &((fp16 *)ctx)->scale;
     bt_json_num(j, "value", s->value);
     if (s->on) bt_json_int(j, "good", s->good);
 }
 
 /* A checkpoint of another precision contains no scale, so the first one is used. */
-static void load(void *ctx, const bt_state_values *v) {
+static void load_loss_scale(void *ctx, const bt_state_values *v) {
     fp16 *f = ctx;
     const int64_t good = bt_state_int(v, "good", -1);
     const double value = bt_state_real(v, "value", 0);
@@ -41,12 +41,15 @@ static void load(void *ctx, const bt_state_values *v) {
     f->scale.good = good;
 }
 
-static void add_state(void *self, bt_trainer *t, bt_state *s) {
+static void fp16_add_state(void *self, bt_trainer *t, bt_state *s) {
     (void)t;
-    bt_state_add(s, &(bt_state_row){.name = "loss_scale", .ctx = self, .save = save, .load = load});
+    bt_state_add(s, &(bt_state_row){.name = "loss_scale",
+                                    .ctx = self,
+                                    .save = save_loss_scale,
+                                    .load = load_loss_scale});
 }
 
-static void change(fp16 *f, bt_trainer *t, bool skipped, const char *title) {
+static void change_loss_scale(fp16 *f, bt_trainer *t, bool skipped, const char *title) {
     char body[96];
     *f->in_use = f->scale.value;
     snprintf(body, sizeof body, "{\"loss_scale\":%.17g%s}", f->scale.value,
@@ -57,28 +60,28 @@ static void change(fp16 *f, bt_trainer *t, bool skipped, const char *title) {
 
 /* The norm is equal on all ranks, so all ranks skip the step. The scale is not the cause of a loss that is not
  * finite, nor of a step that is computed again. */
-static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
-                     bt_err *err) {
+static bt_code fp16_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
+                            bt_err *err) {
     fp16 *f = self;
     (void)err;
     if (isfinite(o->grad_norm) || o->loss_bad || o->computed > 1) return BT_OK;
     if (!bt_loss_scale_overflow(&f->scale)) return BT_OK;
-    change(f, t, true, "fp16 gradients overflowed, step skipped");
+    change_loss_scale(f, t, true, "fp16 gradients overflowed, step skipped");
     *verdict = BT_SKIP;
     return BT_OK;
 }
 
-static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code fp16_after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     fp16 *f = self;
     char title[64];
     (void)err;
     if (!o->applied || o->elsewhere || !bt_loss_scale_good(&f->scale)) return BT_OK;
     snprintf(title, sizeof title, "%" PRId64 " steps without overflow", f->scale.every);
-    change(f, t, false, title);
+    change_loss_scale(f, t, false, title);
     return BT_OK;
 }
 
-static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code fp16_end_run(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     const fp16 *f = self;
     (void)t, (void)err;
     out->loss_scale = f->scale.on ? f->scale.value : NAN;
@@ -86,9 +89,9 @@ static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err)
 }
 
 const bt_part bt_part_fp16 = {.name = "fp16",
-                              .create = create,
+                              .create = fp16_create,
                               .release = free,
-                              .add_state = add_state,
-                              .judge = judge,
-                              .after_update = after_update,
-                              .end = end};
+                              .add_state = fp16_add_state,
+                              .judge = fp16_verdict,
+                              .after_update = fp16_after_update,
+                              .end = fp16_end_run};

@@ -13,7 +13,7 @@
 #include "engine/train/trainer_impl.h"
 
 /* After a stop request, a step waits for the hub for a limited time. */
-static bool interrupted(void *ctx) {
+static bool is_stop_due(void *ctx) {
     const bt_island_part *p = ctx;
     const bt_trainer *t = p->trainer;
     const int64_t patience_ns = 3000000000;
@@ -21,7 +21,7 @@ static bool interrupted(void *ctx) {
     return p->stop_ns && bt_now_ns() - p->stop_ns > patience_ns;
 }
 
-static void tell(void *ctx, bool lost, const char *line) {
+static void record_hub_state(void *ctx, bool lost, const char *line) {
     bt_trainer *t = ((bt_island_part *)ctx)->trainer;
     bt_telemetry_event(&t->telemetry, lost ? BT_EVENT_WARNING : BT_EVENT_HUB, t->at.step - 1, NULL,
                        "hub '%s': %s", t->cfg.islands.hub, line);
@@ -38,7 +38,7 @@ static void take_clock(bt_island_part *p, bt_trainer *t) {
     p->next = -1;
 }
 
-static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
+static bt_code island_ready(void *self, bt_trainer *t, bt_err *err) {
     bt_island_part *p = self;
     if (p->island) return BT_OK;
     const bt_island_cfg cfg = {.cfg = &t->cfg,
@@ -48,8 +48,8 @@ static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
                                           bt_loader_hash(t->loader)},
                                .sequences = t->micro_plan.sequences,
                                .ctx = p,
-                               .interrupted = interrupted,
-                               .tell = tell};
+                               .interrupted = is_stop_due,
+                               .tell = record_hub_state};
     BT_TRY(bt_island_create(&p->island, &cfg, err));
     BT_TRY(bt_island_join(p->island, err));
     BT_TRY(t->schedule->tie(t->schedule, t->model, err));
@@ -63,8 +63,8 @@ static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
 
 /* Moves the loader to the sequences that the hub assigned to this step, and counts their targets. The share of
  * this rank may have changed (balance). */
-static bt_code begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
-                               bt_err *err) {
+static bt_code island_begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
+                                      bt_err *err) {
     bt_island_part *p = self;
     const bt_micro_plan *plan = &t->micro_plan;
     const bt_island_go *go = bt_island_now(p->island);
@@ -90,8 +90,8 @@ static bool hub_applies(const bt_island_part *p) {
     return bt_island_now(p->island)->kind == BT_PUSH_GRADIENT;
 }
 
-static bt_code judge(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
-                     bt_err *err) {
+static bt_code island_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
+                              bt_err *err) {
     (void)t, (void)o, (void)err;
     if (hub_applies(self)) *verdict = BT_ELSEWHERE;
     return BT_OK;
@@ -165,8 +165,8 @@ static bt_code end_here(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, 
     return BT_OK;
 }
 
-static bt_code send_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bool apply,
-                           bool at_hub, bt_err *err) {
+static bt_code send_step_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bool apply,
+                                bool at_hub, bt_err *err) {
     const int64_t steps = bt_island_now(p->island)->steps;
     /* a skipped local step does not change the delta of the steps before it */
     bt_island_work w = {.tokens = at_hub ? out->counted : out->counted * steps,
@@ -208,7 +208,7 @@ static bt_code go_ahead(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, 
     return BT_OK;
 }
 
-static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+static bt_code island_after_update(void *self, bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_island_part *p = self;
     const bool at_hub = hub_applies(p);
     if (p->ahead >= 0)
@@ -219,7 +219,7 @@ static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *out, bt_
     if (p->left > 0 || p->ahead >= 0 || t->step.stop || out->left ||
         bt_island_now(p->island)->steps == 0)
         return BT_OK;
-    return send_to_hub(p, t, out, out->applied, at_hub, err);
+    return send_step_to_hub(p, t, out, out->applied, at_hub, err);
 }
 
 /* " (2 late, 1 poisoned)", or "" without rejected updates */
@@ -233,7 +233,7 @@ static void put_reasons(const bt_island_count *n, char *out, size_t size) {
     if (at && at < size) snprintf(out + at, size - at, ")");
 }
 
-static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code island_end_run(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_island_part *p = self;
     char reasons[160];
     (void)out;
@@ -249,7 +249,7 @@ static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err)
                    p->hub_lost.msg, t->saver.path);
 }
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code island_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     if (!s->cfg->islands.hub[0]) return BT_OK;
     bt_island_part *p = calloc(1, sizeof *p);
     if (!p) return bt_fail(err, BT_NOMEM, "cannot take memory for the island");
@@ -259,17 +259,17 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return BT_OK;
 }
 
-static void release(void *self) {
+static void island_release(void *self) {
     bt_island_part *p = self;
     bt_island_destroy(p->island);
     free(p);
 }
 
 const bt_part bt_part_island = {.name = "island",
-                                .create = create,
-                                .release = release,
-                                .ready = ready,
-                                .begin_gradients = begin_gradients,
-                                .judge = judge,
-                                .after_update = after_update,
-                                .end = end};
+                                .create = island_create,
+                                .release = island_release,
+                                .ready = island_ready,
+                                .begin_gradients = island_begin_gradients,
+                                .judge = island_verdict,
+                                .after_update = island_after_update,
+                                .end = island_end_run};

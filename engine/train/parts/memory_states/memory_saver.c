@@ -14,7 +14,7 @@
 static const double SHARE = 0.02, SHARE_SLOW = 0.005, SLOW_S = 0.5, FORGET = 0.0625;
 enum { LONGEST = 1000 };
 
-static int64_t bytes_of(const bt_slices *l) {
+static int64_t slices_bytes(const bt_slices *l) {
     int64_t sum = 0;
     for (size_t i = 0; i < l->n; i++)
         sum += (int64_t)(l->at[i].count * bt_ckpt_type_bytes(l->at[i].type));
@@ -28,7 +28,7 @@ static bt_code slices_here(bt_trainer *t, bt_slices *mine, bool *spread, bt_err 
     bt_code code = bt_state_slices(&t->saver.state, BT_STATE_SAVE_HOST, mine, err);
     if (code == BT_OK) code = bt_state_slices(&t->saver.state, BT_STATE_SAVE, &all, err);
     const bool here = bt_memory_is_here(bt_comm_rank(world));
-    int64_t lacks = bytes_of(&all) - (here ? bytes_of(mine) : 0);
+    int64_t lacks = slices_bytes(&all) - (here ? slices_bytes(mine) : 0);
     code = bt_agree(world, code, err);
     *spread = false;
     if (code == BT_OK && !bt_memory_all_here(world)) {
@@ -51,11 +51,11 @@ static double copy_time(bt_trainer *t, const bt_slices *mine) {
         const double r = bt_observer_link(t->observer, (bt_axis)a)->bytes_per_s;
         if (r > 0 && (!(rate > 0) || r < rate)) rate = r;
     }
-    return rate > 0 ? (double)bytes_of(mine) / rate : 0;
+    return rate > 0 ? (double)slices_bytes(mine) / rate : 0;
 }
 
 /* prepares the ranks that write, and their folder on other hosts */
-static bt_code prepare(bt_memory_saver *m, bt_trainer *t, bool here, bt_err *err) {
+static bt_code prepare_memory_ranks(bt_memory_saver *m, bt_trainer *t, bool here, bt_err *err) {
     const char *dir = t->attempt.memory_dir;
     bt_comm *world = t->mesh.world;
     if (bt_memory_all_here(world)) return BT_OK;
@@ -82,7 +82,7 @@ bt_code bt_memory_saver_open(bt_memory_saver *m, bt_trainer *t, const bt_memory_
         return code;
     }
     const bool here = bt_memory_is_here(bt_comm_rank(world));
-    code = prepare(m, t, here, &why);
+    code = prepare_memory_ranks(m, t, here, &why);
     const bt_memory_cfg cfg = {.dir = dir,
                                .world = m->here ? m->here : world,
                                .slices = mine.at,

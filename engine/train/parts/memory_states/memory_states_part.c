@@ -7,17 +7,18 @@
 #include "engine/train/trainer_impl.h"
 
 /* The part also exists without states in memory, because it records the reason. */
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code memory_states_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
+                                    bt_err *err) {
     (void)t, (void)s;
     return bt_part_new(self, sizeof(bt_memory_saver), "states in memory", err);
 }
 
-static void release(void *self) {
+static void memory_states_release(void *self) {
     bt_memory_saver_close(self);
     free(self);
 }
 
-static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
+static bt_code memory_states_ready(void *self, bt_trainer *t, bt_err *err) {
     bt_memory_saver *m = self;
     const bool first = m->every == 0,
                from = t->attempt.from.attempt > 0 || t->attempt.from.number > 0;
@@ -25,7 +26,7 @@ static bt_code ready(void *self, bt_trainer *t, bt_err *err) {
     return bt_memory_saver_open(m, t, first && from ? &t->attempt.from : NULL, err);
 }
 
-static void facts(void *self, bt_trainer *t, bool goes_on) {
+static void memory_states_facts(void *self, bt_trainer *t, bool goes_on) {
     const bt_memory_saver *m = self;
     (void)goes_on;
     char size[32];
@@ -38,15 +39,16 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
         bt_trainer_fact(t, "memory_states", "none: %s", t->attempt.no_memory_states);
 }
 
-static void put_notes(void *self, bt_trainer *t, int64_t *notes) {
+static void memory_states_put_notes(void *self, bt_trainer *t, int64_t *notes) {
     bt_memory_saver *m = self;
     notes[0] = bt_memory_saver_wish(m, t->step.seconds);
     bt_memory_saver_settle(m, t);
 }
 
 /* The rank with the longest interval decides. */
-static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
-                         const int64_t *notes, bt_err *err) {
+static bt_code memory_states_exchanged(void *self, bt_trainer *t, bt_step_outcome *o,
+                                       const bt_reduce_times *took, const int64_t *notes,
+                                       bt_err *err) {
     bt_memory_saver *m = self;
     (void)o, (void)took, (void)err;
     m->every = notes[0];
@@ -54,19 +56,20 @@ static bt_code exchanged(void *self, bt_trainer *t, bt_step_outcome *o, const bt
     return BT_OK;
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool memory_states_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     const bt_memory_saver *m = self;
     (void)o;
     return m->to && bt_every(t->at.step, m->every);
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code memory_states_after_step(void *self, bt_trainer *t, bt_step_outcome *o,
+                                        bt_err *err) {
     (void)o;
     return bt_memory_saver_write(self, t, err);
 }
 
 /* After a failed last checkpoint, the state in memory remains as the newest one. */
-static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code memory_states_end_run(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     (void)out, (void)err;
     if (!t->saver.trouble[0]) bt_memory_saver_forget(self, t);
     return BT_OK;
@@ -74,13 +77,13 @@ static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err)
 
 const bt_part bt_part_memory_states = {.name = "memory_states",
                                        .notes = 1,
-                                       .create = create,
-                                       .release = release,
-                                       .ready = ready,
-                                       .facts = facts,
-                                       .put_notes = put_notes,
-                                       .exchanged = exchanged,
-                                       .due = due,
-                                       .after_step = after_step,
+                                       .create = memory_states_create,
+                                       .release = memory_states_release,
+                                       .ready = memory_states_ready,
+                                       .facts = memory_states_facts,
+                                       .put_notes = memory_states_put_notes,
+                                       .exchanged = memory_states_exchanged,
+                                       .due = memory_states_due,
+                                       .after_step = memory_states_after_step,
                                        .phase = BT_MR_CKPT,
-                                       .end = end};
+                                       .end = memory_states_end_run};

@@ -40,7 +40,8 @@ static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out,
     return BT_OK;
 }
 
-static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
+static bt_code mixture_act(void *self, bt_trainer *t, const bt_control *c, bool evaluated,
+                           bt_err *err) {
     mixture *m = self;
     (void)evaluated;
     if (!(c->verbs & BT_REQ_MIXTURE)) return BT_OK;
@@ -67,7 +68,7 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool evaluate
 
 /* ---- checkpoints: a restart with the first settings continues with the newest mixture */
 
-static void save(void *ctx, bt_json *j) {
+static void save_mixture(void *ctx, bt_json *j) {
     const mixture *m = ctx;
     bt_json_num(j, "bytes_per_token", bt_loader_bytes_per_token(m->trainer->loader));
     if (!m->before[0]) return;
@@ -75,7 +76,7 @@ static void save(void *ctx, bt_json *j) {
     bt_json_str(j, "mixture", m->trainer->cfg.data.mixture);
 }
 
-static void load(void *ctx, const bt_state_values *v) {
+static void load_mixture(void *ctx, const bt_state_values *v) {
     mixture *m = ctx;
     bt_trainer *t = m->trainer;
     const char *before = bt_state_text(v, "mixture_before"), *now = bt_state_text(v, "mixture");
@@ -88,12 +89,13 @@ static void load(void *ctx, const bt_state_values *v) {
     snprintf(t->now.data.mixture, sizeof t->now.data.mixture, "%s", now);
 }
 
-static void add_state(void *self, bt_trainer *t, bt_state *s) {
+static void mixture_add_state(void *self, bt_trainer *t, bt_state *s) {
     (void)t;
-    bt_state_add(s, &(bt_state_row){.name = "data", .ctx = self, .save = save, .load = load});
+    bt_state_add(s, &(bt_state_row){
+                        .name = "data", .ctx = self, .save = save_mixture, .load = load_mixture});
 }
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code mixture_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s;
     mixture *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(err, BT_NOMEM, "cannot take memory for data.mixture");
@@ -102,5 +104,8 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return BT_OK;
 }
 
-const bt_part bt_part_mixture = {
-    .name = "mixture", .create = create, .release = free, .add_state = add_state, .act = act};
+const bt_part bt_part_mixture = {.name = "mixture",
+                                 .create = mixture_create,
+                                 .release = free,
+                                 .add_state = mixture_add_state,
+                                 .act = mixture_act};

@@ -6,7 +6,8 @@
 #include "engine/train/parts/prediction/prediction_check.h"
 #include "engine/train/trainer_impl.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code prediction_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
+                                 bt_err *err) {
     (void)t;
     bt_prediction_check *c = calloc(1, sizeof *c);
     if (!c) return bt_fail(err, BT_NOMEM, "cannot take memory for the prediction");
@@ -15,14 +16,14 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return BT_OK;
 }
 
-static bt_code build(void *self, bt_trainer *t, bt_err *err) {
+static bt_code prediction_build(void *self, bt_trainer *t, bt_err *err) {
     (void)self, (void)err;
     t->telemetry.predicted_ms = t->cfg.launch.predicted_ms;
     return BT_OK;
 }
 
 /* An attempt with another layout has no prediction, and replaces the one of the previous attempt by "-". */
-static void facts(void *self, bt_trainer *t, bool goes_on) {
+static void prediction_facts(void *self, bt_trainer *t, bool goes_on) {
     (void)self;
     bt_predicted p;
     char key[64];
@@ -36,13 +37,13 @@ static void facts(void *self, bt_trainer *t, bool goes_on) {
 }
 
 /* Predictions are for full steps. */
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool prediction_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self, (void)o;
     return t->cfg.launch.predicted_ms > 0 && !bt_parts_partial(t);
 }
 
 /* rank 0 receives the values of all ranks */
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code prediction_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)o, (void)err;
     if (bt_comm_rank(t->mesh.world) == 0)
         bt_prediction_check_step(self, &t->telemetry, t->at.step - 1);
@@ -50,10 +51,10 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
 }
 
 const bt_part bt_part_prediction = {.name = "prediction",
-                                    .create = create,
+                                    .create = prediction_create,
                                     .release = free,
-                                    .build = build,
-                                    .facts = facts,
-                                    .due = due,
-                                    .after_step = after_step,
+                                    .build = prediction_build,
+                                    .facts = prediction_facts,
+                                    .due = prediction_due,
+                                    .after_step = prediction_after_step,
                                     .phase = BT_MR_MONITOR};

@@ -5,13 +5,13 @@
 
 #include "engine/train/trainer_impl.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code profile_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (!s->cfg->profile.profile) return BT_OK;
     return bt_part_new(self, sizeof(bt_profile), "the profile", err);
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code profile_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     const int64_t first = t->attempt.first_step, stop = t->attempt.stop_at,
                   last = stop > 0 && stop < t->cfg.train.steps ? stop : t->cfg.train.steps;
     (void)err;
@@ -20,7 +20,7 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
 }
 
 /* The operations are those of rank 0, the processor times are means over the ranks. */
-static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code profile_end_run(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_profile *p = self;
     char line[200];
     t->attempt.memory_peak_mib = bt_memory_peak_mib();
@@ -36,8 +36,8 @@ static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err)
 }
 
 const bt_part bt_part_profile = {.name = "profile",
-                                 .create = create,
+                                 .create = profile_create,
                                  .release = free,
-                                 .after_step = after_step,
+                                 .after_step = profile_after_step,
                                  .phase = BT_MR_OTHER,
-                                 .end = end};
+                                 .end = profile_end_run};

@@ -6,7 +6,7 @@
 #include "engine/config/ramp.h"
 #include "engine/train/trainer_impl.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code ramps_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     const bt_run_cfg *c = s->cfg;
     if (!c->train.seq_ramp[0]) return BT_OK;
     bt_ramp *r = calloc(1, sizeof *r);
@@ -16,7 +16,7 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return bt_ramp_read(r, "train.seq_ramp", c->train.seq_ramp, c->train.ramp_steps, err);
 }
 
-static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
+static bt_code ramps_before_step(void *self, bt_trainer *t, bt_err *err) {
     const int64_t step = t->at.step, stretch = t->cfg.model.seq_len >> bt_ramp_halvings(self, step);
     (void)err;
     if (step != t->attempt.first_step && stretch == t->micro.stretch) return BT_OK;
@@ -27,13 +27,13 @@ static bt_code before_step(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bool partial(void *self, const bt_trainer *t) {
+static bool ramps_partial(void *self, const bt_trainer *t) {
     (void)self;
     return t->micro.stretch != t->cfg.model.seq_len;
 }
 
 const bt_part bt_part_ramps = {.name = "ramps",
-                               .create = create,
+                               .create = ramps_create,
                                .release = free,
-                               .before_step = before_step,
-                               .partial = partial};
+                               .before_step = ramps_before_step,
+                               .partial = ramps_partial};

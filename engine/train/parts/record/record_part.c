@@ -4,7 +4,7 @@
 #include "engine/config/tune_cfg.h"
 #include "engine/train/trainer_impl.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code record_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
     *self = t; /* no state of its own */
     return BT_OK;
@@ -27,7 +27,7 @@ static bool has_record(const bt_trainer *t, const bt_step_outcome *o) {
            (o->control.verbs & BT_REQ_PAUSE) || bt_trainer_at_end(t) || bt_trainer_at_stop(t);
 }
 
-static bt_code record_step(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
+static bt_code record_train_step(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
     double values[BT_MS_COUNT];
     bt_place_enter(t->place, BT_AT_RECORD, t->at.step - 1);
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
@@ -49,11 +49,13 @@ static bt_code record_step(bt_trainer *t, const bt_step_outcome *o, bt_err *err)
     return bt_telemetry_post(&t->telemetry, t->at.step - 1, values, o->rank_values, err);
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code record_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)self;
     if (bt_every(t->at.step - 1, t->cfg.train.stats_every)) BT_TRY(record_statistics(t, o, err));
-    return has_record(t, o) ? record_step(t, o, err) : BT_OK;
+    return has_record(t, o) ? record_train_step(t, o, err) : BT_OK;
 }
 
-const bt_part bt_part_record = {
-    .name = "record", .create = create, .after_step = after_step, .phase = BT_MR_MONITOR};
+const bt_part bt_part_record = {.name = "record",
+                                .create = record_create,
+                                .after_step = record_after_step,
+                                .phase = BT_MR_MONITOR};

@@ -18,7 +18,7 @@ typedef struct replicas {
     bt_suspect suspect;   /* unresolved difference of the previous attempt */
 } replicas;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code replicas_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
     replicas *r = calloc(1, sizeof *r);
     if (!r) return bt_fail(err, BT_NOMEM, "cannot take memory for the comparison of replicas");
@@ -27,19 +27,19 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return BT_OK;
 }
 
-static void release(void *self) {
+static void replicas_release(void *self) {
     replicas *r = self;
     bt_replica_check_release(&r->check);
     free(r);
 }
 
-static bt_code model_made(void *self, bt_trainer *t, bt_err *err) {
+static bt_code replicas_model_made(void *self, bt_trainer *t, bt_err *err) {
     replicas *r = self;
     bt_replica_check_release(&r->check);
     return bt_replica_check_init(&r->check, &t->update, err);
 }
 
-static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+static bt_code replicas_load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
     replicas *r = self;
     if (stage != BT_LOAD_RESUMED) return BT_OK;
     return bt_suspect_read(t->cfg.run.out, &t->mesh, t->at.step, &r->suspect, err);
@@ -123,7 +123,7 @@ static bt_code plan_next_check(replicas *r, bt_trainer *t, int64_t began_ns, bt_
 }
 
 /* at most once for each step */
-static bt_code compare(replicas *r, bt_trainer *t, bt_err *err) {
+static bt_code compare_replicas(replicas *r, bt_trainer *t, bt_err *err) {
     if (t->cfg.replicas.check_weights_every == 0 || r->checked_step == t->at.step ||
         t->setup.dp == 1)
         return BT_OK;
@@ -135,22 +135,22 @@ static bt_code compare(replicas *r, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_weights(void *self, bt_trainer *t, bt_check_reason why, bt_err *err) {
+static bt_code check_replica_weights(void *self, bt_trainer *t, bt_check_reason why, bt_err *err) {
     replicas *r = self;
-    if (why == BT_CHECK_BEFORE_SAVE) return compare(r, t, err);
+    if (why == BT_CHECK_BEFORE_SAVE) return compare_replicas(r, t, err);
     if (t->setup.dp > 1) BT_TRY(compare_now(r, t, err));
     if (!t->cfg.run.out[0]) return BT_OK; /* no checkpoints, so no better state */
     return bt_replica_check_finite(&r->check, t->at.step, err);
 }
 
-static bt_code after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code replicas_after_update(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     const replicas *r = self;
     (void)o, (void)err;
     bt_replica_check_test_flip(&r->check, t->at.step + 1);
     return BT_OK;
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool replicas_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     const replicas *r = self;
     (void)o;
     return bt_every(t->at.step, t->cfg.replicas.check_weights_every) || bt_trainer_at_end(t) ||
@@ -158,18 +158,18 @@ static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
            r->suspect.step == t->at.step;
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code replicas_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)o;
-    return compare(self, t, err);
+    return compare_replicas(self, t, err);
 }
 
 const bt_part bt_part_replicas = {.name = "replicas",
-                                  .create = create,
-                                  .release = release,
-                                  .model_made = model_made,
-                                  .load = load,
-                                  .after_update = after_update,
-                                  .due = due,
-                                  .after_step = after_step,
+                                  .create = replicas_create,
+                                  .release = replicas_release,
+                                  .model_made = replicas_model_made,
+                                  .load = replicas_load,
+                                  .after_update = replicas_after_update,
+                                  .due = replicas_due,
+                                  .after_step = replicas_after_step,
                                   .phase = BT_MR_MONITOR,
-                                  .check_weights = check_weights};
+                                  .check_weights = check_replica_weights};

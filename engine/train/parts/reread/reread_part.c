@@ -2,25 +2,25 @@
  * another checkpoint due. */
 #include "engine/train/trainer_impl.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code reread_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)err;
     if (s->cfg->ckpt.verify) *self = t; /* no state of its own */
     return BT_OK;
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool reread_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self, (void)o;
     return bt_comm_rank(t->mesh.world) == 0;
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code reread_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)self, (void)o, (void)err;
     bt_saver_check(&t->saver, false);
     return BT_OK;
 }
 
 const bt_part bt_part_reread = {.name = "reread",
-                                .create = create,
-                                .due = due,
-                                .after_step = after_step,
+                                .create = reread_create,
+                                .due = reread_due,
+                                .after_step = reread_after_step,
                                 .phase = BT_MR_MONITOR};

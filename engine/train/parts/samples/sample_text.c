@@ -69,10 +69,12 @@ static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const sourc
     return code;
 }
 
-static bool is_text(const bt_run_cfg *cfg) { return strncmp(cfg->data.path, "synth:", 6) != 0; }
+static bool has_text_tokens(const bt_run_cfg *cfg) {
+    return strncmp(cfg->data.path, "synth:", 6) != 0;
+}
 
-static bt_code create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
-                      const source *from, bt_err *err) {
+static bt_code create_sample_text(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *world,
+                                  const source *from, bt_err *err) {
     bt_sample_text *s = calloc(1, sizeof *s);
     int32_t *tokens = s ? calloc((size_t)cfg->model.seq_len, sizeof *tokens) : NULL;
     bt_code code = tokens ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for a sample text");
@@ -103,8 +105,8 @@ static bt_code create(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *worl
 enum { PROMPTS_MOST = 32, PROMPT_FILE_BYTES = 1 << 20 };
 
 /* Rank 0: splits the file into non-empty lines. Fails with BT_ARG if there are none or too many. */
-static bt_code read_prompts(const char *path, char **text, char *line[PROMPTS_MOST], int64_t *n,
-                            bt_err *err) {
+static bt_code read_prompt_lines(const char *path, char **text, char *line[PROMPTS_MOST],
+                                 int64_t *n, bt_err *err) {
     size_t bytes;
     char *rest = NULL;
     BT_TRY(bt_file_slurp(path, PROMPT_FILE_BYTES, text, &bytes, err));
@@ -124,7 +126,7 @@ static bt_code create_all(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *
     char *text = NULL, *line[PROMPTS_MOST] = {0};
     int64_t n = 0;
     bt_code code = bt_comm_rank(world) == 0
-                       ? read_prompts(cfg->samples.sample_prompt + 1, &text, line, &n, err)
+                       ? read_prompt_lines(cfg->samples.sample_prompt + 1, &text, line, &n, err)
                        : BT_OK;
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_broadcast(world, &n, sizeof n, 0, err);
@@ -132,7 +134,7 @@ static bt_code create_all(bt_sample_text **out, const bt_run_cfg *cfg, bt_comm *
         char name[64];
         (void)snprintf(name, sizeof name, "prompt %d of train.sample_prompt", (int)i + 1);
         const source from = {line[i] ? line[i] : "", name, NULL, 0};
-        code = create(out, cfg, world, &from, err);
+        code = create_sample_text(out, cfg, world, &from, err);
         if (code == BT_OK && *out) out = &(*out)->next;
     }
     free(text);
@@ -143,8 +145,9 @@ bt_code bt_sample_text_create(bt_sample_text **out, const bt_run_cfg *cfg, bt_co
                               const int32_t *beginning, size_t n, bt_err *err) {
     const source from = {cfg->samples.sample_prompt, "train.sample_prompt", beginning, n};
     *out = NULL;
-    if (cfg->samples.sample_tokens == 0 || !is_text(cfg)) return BT_OK;
-    if (cfg->samples.sample_prompt[0] != '@') return create(out, cfg, world, &from, err);
+    if (cfg->samples.sample_tokens == 0 || !has_text_tokens(cfg)) return BT_OK;
+    if (cfg->samples.sample_prompt[0] != '@')
+        return create_sample_text(out, cfg, world, &from, err);
     bt_code code = create_all(out, cfg, world, err);
     if (code != BT_OK) {
         bt_sample_text_destroy(*out);
@@ -159,16 +162,16 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
                                   const char *prompt, bt_err *err) {
     const source from = {prompt ? prompt : "", "the prompt", NULL, 0};
     *out = NULL;
-    if (!is_text(cfg))
+    if (!has_text_tokens(cfg))
         return bt_fail(err, BT_UNSUPPORTED, "the data '%s' are no text: the model writes none",
                        cfg->data.path);
     if (cfg->data.labels[0]) return bt_fail(err, BT_UNSUPPORTED, "a classifier writes no text");
-    BT_TRY(create(out, cfg, world, &from, err));
+    BT_TRY(create_sample_text(out, cfg, world, &from, err));
     return *out ? BT_OK : bt_fail(err, BT_ARG, "the prompt is empty");
 }
 
 /* passes the first n tokens through one chunk of layers */
-static bt_code pass(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
+static bt_code sample_chunk(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
     if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     bt_model_stage_meet(m);
     bt_model_forward_tokens(m, s->tokens, n);
@@ -183,7 +186,7 @@ static bt_code next_token(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t 
     if (pipe) BT_TRY(bt_pipe_begin(pipe, 1, 0, err));
     for (int k = 0; k < bt_slice_chunks(part); k++) {
         bt_model_chunk(m, k);
-        BT_TRY(pass(s, m, pipe, n, err));
+        BT_TRY(sample_chunk(s, m, pipe, n, err));
     }
     if (bt_slice_is_last_stage(part)) token = bt_model_draw(m, &how, n);
     bt_model_chunk(m, 0);
@@ -193,7 +196,7 @@ static bt_code next_token(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t 
     return BT_OK;
 }
 
-static void decode(const bt_sample_text *s, int64_t first, int64_t n, bt_text *out) {
+static void decode_sample(const bt_sample_text *s, int64_t first, int64_t n, bt_text *out) {
     bt_tokenizer_decode(s->tokenizer, s->tokens + first, (size_t)n, out);
     for (char *c = out->data; c && c < out->data + out->len; c++) {
         if (*c == 0) *c = ' ';
@@ -209,8 +212,8 @@ bt_code bt_sample_text_run(bt_sample_text *s, bt_model *model, bt_pipe *pipe, bt
     }
     BT_TRY(bt_weights_end(weights, err));
     if (!s->tokenizer) return BT_OK;
-    decode(s, 0, s->n_prompt, prompt);
-    decode(s, s->n_prompt, s->n_text, text);
+    decode_sample(s, 0, s->n_prompt, prompt);
+    decode_sample(s, s->n_prompt, s->n_text, text);
     return BT_OK;
 }
 

@@ -10,19 +10,19 @@ typedef struct samples {
     bt_sample_text *first; /* NULL when validations write no text */
 } samples;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code samples_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
     return bt_part_new(self, sizeof(samples), "samples", err);
 }
 
-static void release(void *self) {
+static void samples_release(void *self) {
     samples *s = self;
     bt_sample_text_destroy(s->first);
     free(s);
 }
 
 /* collective, after the validation data were opened */
-static bt_code build(void *self, bt_trainer *t, bt_err *err) {
+static bt_code samples_build(void *self, bt_trainer *t, bt_err *err) {
     samples *s = self;
     if (!t->validation.first_tokens || t->setup.model.cfg.classes) return BT_OK; /* no text */
     return bt_sample_text_create(&s->first, &t->cfg, t->mesh.world, t->validation.first_tokens,
@@ -75,7 +75,8 @@ static bt_code evaluated(void *self, bt_trainer *t, bt_err *err) {
 }
 
 /* All ranks refuse a prompt that the model cannot continue, and training continues. */
-static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool known, bt_err *err) {
+static bt_code samples_act(void *self, bt_trainer *t, const bt_control *c, bool known,
+                           bt_err *err) {
     (void)self, (void)known;
     if (!(c->verbs & BT_REQ_SAMPLE)) return BT_OK;
     const bool asked_here = bt_comm_rank(t->mesh.world) == 0;
@@ -98,8 +99,8 @@ static bt_code act(void *self, bt_trainer *t, const bt_control *c, bool known, b
 }
 
 const bt_part bt_part_samples = {.name = "samples",
-                                 .create = create,
-                                 .release = release,
-                                 .build = build,
-                                 .act = act,
+                                 .create = samples_create,
+                                 .release = samples_release,
+                                 .build = samples_build,
+                                 .act = samples_act,
                                  .evaluated = evaluated};

@@ -6,19 +6,19 @@
 #include "engine/train/trainer_impl.h"
 #include "engine/tune/teacher.h"
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code teacher_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t;
     if (!s->cfg->tune.teacher[0] && !s->cfg->tune.logits[0]) return BT_OK;
     return bt_part_new(self, sizeof(bt_teacher), "the teacher",
                        err); /* remains empty on stages without a head */
 }
 
-static void release(void *self) {
+static void teacher_release(void *self) {
     bt_teacher_release(self);
     free(self);
 }
 
-static bt_code model_made(void *self, bt_trainer *t, bt_err *err) {
+static bt_code teacher_model_made(void *self, bt_trainer *t, bt_err *err) {
     const bt_teacher *teacher = self;
     (void)err;
     if (teacher->logits) {
@@ -30,7 +30,7 @@ static bt_code model_made(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+static bt_code teacher_load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
     bt_text notes = {0};
     bt_model_setup student = t->setup.model;
     if (stage != BT_LOAD_BEFORE) return BT_OK;
@@ -39,11 +39,11 @@ static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err)
     if (code == BT_OK && notes.len && bt_comm_rank(t->mesh.world) == 0)
         bt_log(BT_LOG_WARN, "%.*s", (int)(notes.len - 1), notes.data);
     bt_text_release(&notes);
-    return code == BT_OK ? model_made(self, t, err) : code;
+    return code == BT_OK ? teacher_model_made(self, t, err) : code;
 }
 
 const bt_part bt_part_teacher = {.name = "teacher",
-                                 .create = create,
-                                 .release = release,
-                                 .model_made = model_made,
-                                 .load = load};
+                                 .create = teacher_create,
+                                 .release = teacher_release,
+                                 .model_made = teacher_model_made,
+                                 .load = teacher_load};
