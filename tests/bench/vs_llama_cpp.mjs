@@ -1,10 +1,11 @@
-// vs_llama_cpp.mjs - tokens per second of `bitrain generate` beside llama.cpp, on one GGUF file, with as many threads: see vs_llama_cpp.sh
-//
+// vs_llama_cpp.mjs - tokens per second of `bitrain generate` and llama.cpp, on one GGUF file and
+// with equal numbers of threads: see vs_llama_cpp.sh.
 //     node vs_llama_cpp.mjs BITRAIN THREADS ROUNDS FILE...
-//
-// In turn A B A B: bitrain is started anew each time, llama.cpp stays loaded and idle meanwhile. Both read the same prompt and write as many
-// tokens, the likeliest each. llama.cpp runs as node-llama-cpp sets it up: its fastest kernels for this processor, its own defaults for cache and
-// attention. What calling it from JavaScript costs a token is measured with a model of two tiny layers and taken off its time.
+// The order is A B A B: bitrain is started for each round, llama.cpp remains loaded and idle
+// meanwhile. Both read the same prompt and generate equally many likeliest tokens. llama.cpp runs
+// as node-llama-cpp configures it: its fastest kernels for this processor, its defaults for cache
+// and attention. The cost of calling it from JavaScript is measured per token with a model of two
+// tiny layers, and subtracted.
 import {execFileSync} from "child_process";
 import {getLlama} from "node-llama-cpp";
 
@@ -24,7 +25,7 @@ async function open(file) {
   const context = await model.createContext({contextSize: 1024, batchSize: 512, threads: +threads});
   const sequence = context.getSequence();
   const ids = model.tokenize(prompt).slice(0, 500);
-  // seconds a token: of the prompt but its last, of what follows
+  // seconds per token: of the prompt without its last token, and of generated text
   const ask = async () => {
     await sequence.clearHistory();
     const read = await seconds(() => sequence.evaluateWithoutGeneratingNewTokens(ids.slice(0, -1)));
@@ -42,7 +43,7 @@ function ours(file) {
   const answer = JSON.parse(execFileSync(bitrain, ["generate", file, "--prompt", prompt, "--tokens", String(WRITE), "--temperature", "0", "--threads", threads, "--json"],
     {maxBuffer: 1 << 26}));
   if (answer.tokens !== WRITE) throw new Error(`${file}: ${answer.tokens} tokens, not ${WRITE}`);
-  // the last token is not read again
+  // The last token is not read again.
   return {read: 1 / answer.prompt_tokens_per_s, write: WRITE / (WRITE - 1) / answer.tokens_per_s, n: answer.prompt_tokens};
 }
 

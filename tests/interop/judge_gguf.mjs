@@ -1,10 +1,12 @@
-// judge_gguf.mjs - GGUF files in llama.cpp against what our reader says of the same file; rows of a table.
-//
-//     node judge_gguf.mjs LOG_PROBS TEXTS BOUND FILE...      LOG_PROBS: the program tests/interop/log_probs; TEXTS: hostile_tokens.json
-//
-// Needs node-llama-cpp. Its key-value cache is F32 and flash attention is off: with the defaults F32 files differ by 1e-3 to 7e-3. It reads 16 tokens
-// at a time: in batches of 64 its product of q8_0 rows of 32 elements gives other logits (3 to 5 off), which reading the same tokens in 16s does not.
-// BOUND: largest difference of log probabilities; 0.5 where ternary layers see activations rounded in another way, 1e-4 for f32 files of dense models.
+// judge_gguf.mjs - compares outputs of llama.cpp and our reader on the same GGUF files; prints rows
+// of a table.
+//     node judge_gguf.mjs LOG_PROBS TEXTS BOUND FILE...
+// LOG_PROBS: the program tests/interop/log_probs; TEXTS: hostile_tokens.json. Needs node-llama-cpp.
+// Its key-value cache is F32 and flash attention is off: with the defaults F32 files differ by 1e-3
+// to 7e-3. It reads 16 tokens at a time: in batches of 64 its product of q8_0 rows of 32 elements
+// gives other logits (off by 3 to 5), which does not happen with batches of 16. BOUND: largest
+// difference of log probabilities; 0.5 if ternary layers round activations in another way, 1e-4 for
+// f32 files of dense models.
 import {getLlama} from "node-llama-cpp";
 import {execFileSync} from "child_process";
 import {readFileSync} from "fs";

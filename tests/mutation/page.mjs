@@ -1,6 +1,6 @@
-// page.mjs - seeded mutants of the page's modules, each judged by tests/web/modules/run_page.sh; page.sh documents
-// its use. A mutant changes one place of the code, never a comment; one that is no JavaScript, or the same text
-// without its blanks, is passed over.
+// page.mjs - seeded mutants of the page's modules, each tested by tests/web/modules/run_page.sh;
+// page.sh documents its use. A mutant changes one place of the code, never a comment; mutants that
+// are not JavaScript, or differ only in white space, are skipped.
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ const page = join(source, "web/static");
 const known = ["base/format", "base/kept_answers", "figures/chart_lines", "figures/envelope"];
 known.push("figures/plane", "pages/run_filter", "pages/run_means");
 
-// what is put in the place of what a pattern finds; of each text that differs a mutant
+// Replacements for the matches of a pattern; each distinct text is one mutant.
 const rules = [
   [
     /(?<![<>=!-])(<=|>=|<|>)(?![<>=])/g,

@@ -1,11 +1,12 @@
-/* kinds_of_runs.h - one small run of each kind that a view can meet, in one database. */
+/* kinds_of_runs.h - one small run of each kind that a view supports, in one database. */
 #ifndef BT_TESTS_STORE_KINDS_OF_RUNS_H
 #define BT_TESTS_STORE_KINDS_OF_RUNS_H
 
 #include "tests/store/hub_record.h"
 #include "tests/store/synth_run.h"
 
-/* A run with these metrics of a step alone, each step + 1 over 10 (rates: over 100), and without rank records. */
+/* A run with these step metrics only, each with the value step + 1 divided by 10 (rates: by 100), and
+ * without rank records. */
 typedef struct bt_plain_run {
     const char *name, *argv, *config_json, *note, *state, *exit_kind;
     int64_t steps, val_every; /* val_every 0: val_loss at every step if it is among the metrics */
@@ -54,8 +55,8 @@ static inline void bt_record_plain(const char *path, const bt_plain_run *p) {
     bt_writer_close(w);
 }
 
-/* one: one rank. four: four ranks, a slow one. resumed: failed, restarted. live: not ended. hub: of two islands.
- * import-a, import-b: validation losses alone. failed-first: no step. sft, dpo, labels: fine-tuning */
+/* one: one rank. four: four ranks, one slow. resumed: failed, restarted. live: not ended. hub: two islands.
+ * import-a, import-b: validation losses only. failed-first: no step. sft, dpo, labels: fine-tuning */
 static inline void bt_kinds_of_runs(const char *path) {
     static const bt_plain_run plain[] = {
         {"import-a",

@@ -1,12 +1,10 @@
-/* synth_run.h - makes runs whose truth is known: who is slow, in which phase, what was done again,
- * how long nobody worked.
- *
- * Every rank has the same phases, except the straggler whose `phase` takes (1 + excess) times as
- *   long. All meet once a step:
- *   busy_r = data + fwd + bwd + comm_exposed + optim      step = max busy      wait_r = step -
- *   busy_r      overlap = 1 - exposed/busy = 0.5
- * Of every 100th step the last 40 ms are a checkpoint's.
- * The run fails after step `fail_at` and goes on from `resume_from`, `down_s` later. */
+/* synth_run.h - writes runs with known properties: the slow rank and phase, repeated steps, downtime.
+ * Every rank has the same phases, except the straggler, whose `phase` takes (1 + excess) times as long. All
+ * ranks synchronize once a step:
+ * busy_r = data + fwd + bwd + comm_exposed + optim; step = max busy; wait_r = step - busy_r; overlap = 1 -
+ * exposed/busy = 0.5.
+ * In every 100th step the last 40 ms are a checkpoint. The run fails after step `fail_at` and resumes from
+ * `resume_from`, `down_s` later. */
 #ifndef BT_TESTS_SYNTH_RUN_H
 #define BT_TESTS_SYNTH_RUN_H
 
@@ -24,21 +22,20 @@ typedef struct bt_synth {
     const char *name;
     const char *out_dir;  /* NULL: "/nowhere" */
     int ranks, straggler; /* straggler -1: none */
-    bt_rank_metric phase; /* of the straggler */
+    bt_rank_metric phase; /* phase of the straggler */
     double excess;        /* 0.2: 20 % longer */
-    /* share by which each phase of each rank varies, without bias */
+    /* relative variation of each phase of each rank, with mean zero */
     double jitter;
     double slow;                         /* factor on all times */
-    double load;                         /* of every machine; 0: not recorded */
+    double load;                         /* load of every machine; 0: not recorded */
     int64_t steps, fail_at, resume_from; /* fail_at 0: never */
     double down_s;
     int64_t start_us;
     int64_t layers_every; /* 0: no ternary statistics */
-    bool planned;         /* the planner predicted its steps */
-    /* the run does not end: as one that is being trained, or whose process was killed */
+    bool planned;         /* The planner predicted its steps. */
+    /* The run has no end, as during training or after its process was killed. */
     bool live;
-    /* > 0: written live, a step every so often, by the clock; says "step N MICROSECONDS" at each
-     * commit */
+    /* > 0: written live, one step per interval; prints "step N MICROSECONDS" at each commit */
     double pace_ms;
 } bt_synth;
 
@@ -53,7 +50,7 @@ static inline bt_synth bt_synth_default(const char *name) {
                       .layers_every = 20};
 }
 
-/* milliseconds of a phase of a rank without straggling */
+/* Returns the milliseconds of a phase of a rank that is not slow. */
 static inline double bt_synth_base(bt_rank_metric m) {
     switch (m) {
     case BT_MR_DATA: return 10;
@@ -92,7 +89,7 @@ static inline double bt_synth_step(const bt_synth *s, int64_t step, double *valu
             busy += ms;
         }
         v[BT_MR_LOSS] = bt_synth_loss(step);
-        v[BT_MR_STEP_TIME] = busy; /* becomes step below */
+        v[BT_MR_STEP_TIME] = busy; /* replaced by the step time below */
         v[BT_MR_COMM_BUSY] = 2 * v[BT_MR_COMM_EXPOSED];
         v[BT_MR_BYTES_LOGICAL] = 4000000;
         v[BT_MR_BYTES_WIRE] = 1000000;
@@ -150,8 +147,8 @@ static inline void bt_synth_layers(const bt_sink *sink, int64_t step) {
                    .scope = BT_SCOPE_LAYER, .step = step, .n = 8, .keys = keys[0], .values = v[0]});
 }
 
-/* attn_o and ffn_up of layer 0: weights in the bins 12 to 19, twice as many in the middle ones, and
- * gradients that fall by an octave every hundred steps; the second has gradients alone */
+/* attn_o and ffn_up of layer 0: weights in bins 12 to 19, twice as many in the middle ones, and gradients
+ * that fall by an octave every hundred steps; the second tensor has gradients only */
 static inline void bt_synth_distributions(const bt_sink *sink, int64_t step) {
     bt_key keys[2 * BT_HIST_BINS][3];
     double v[2 * BT_HIST_BINS][BT_MD_COUNT];
@@ -173,8 +170,8 @@ static inline void bt_synth_distributions(const bt_sink *sink, int64_t step) {
             .scope = BT_SCOPE_DISTRIBUTION, .step = step, .n = n, .keys = keys[0], .values = v[0]});
 }
 
-/* sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits as long as
- * its number in ms), weights, small change */
+/* Sums over `steps` steps: gradients (40 ms in flight, 8 exposed, the last rank waits for its number in ms),
+ * weights, and small exchanges. */
 static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t step,
                                  double steps) {
     bt_key(*keys)[3] = calloc((size_t)s->ranks * 3, sizeof *keys);
@@ -219,8 +216,8 @@ static inline void bt_synth_comm(const bt_sink *sink, const bt_synth *s, int64_t
     free(v);
 }
 
-/* every rank gets 100 kB a step from every other in 4 messages of 2 ms; from the straggler each
- * takes 10 ms */
+/* Each rank receives 100 kB a step from every other one in 4 messages of 2 ms, or of 10 ms from the
+ * straggler. */
 static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_t step,
                                   double steps) {
     size_t n = 0;
@@ -249,7 +246,7 @@ static inline void bt_synth_pairs(const bt_sink *sink, const bt_synth *s, int64_
     free(v);
 }
 
-/* waits until the step is committed, says so, and then for the next step's time */
+/* Waits until the step is committed, prints it, and waits until the time of the next step. */
 static inline void bt_synth_pace(const bt_synth *s, bt_writer *w, int64_t step) {
     int64_t until = bt_now_ns() + (int64_t)(s->pace_ms * 1e6);
     while (bt_writer_committed_step(w) < step) bt_sleep_ns(200000);
@@ -274,10 +271,10 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
     char number[40];
     snprintf(number, sizeof number, "%d", s->ranks);
     sink->fact(sink->ctx, "world_size", number);
-    /* as a machine with something else to do would measure it */
+    /* as measured on a loaded machine */
     snprintf(number, sizeof number, "%.17g", 1e12 / 3 * (1 + 0.02 * s->ranks));
     sink->fact(sink->ctx, "peak_flops", number);
-    /* what the planner would say of steps without a wait */
+    /* the plan for steps without waiting */
     static const char *const plan[][2] = {{"plan.step_ms", "120"},        {"plan.fwd_ms", "30"},
                                           {"plan.bwd_ms", "60"},          {"plan.optim_ms", "5"},
                                           {"plan.comm_exposed_ms", "20"}, {"plan.wait_ms", "5"}};

@@ -1,6 +1,6 @@
 /* timeout: 60
- * what became of a run's wall clock: every part against sums done by hand, and the parts against the
- * time elapsed. A run is written here as its ranks and its supervisor write it, second by second. */
+ * The division of a run's wall time: every part compared with sums computed by hand, and the sum of parts
+ * with the elapsed time. The runs are written second by second, as ranks and supervisor do. */
 #include "store/read/run_ledger.h"
 #include "store_test.h"
 
@@ -11,7 +11,7 @@ typedef struct story {
     const bt_tmp *t;
     bt_writer *w;
     const bt_sink *sink;
-    int64_t now; /* seconds since the run began, in microseconds */
+    int64_t now; /* microseconds since the run began */
 } story;
 
 static void attempt_begins(story *y, const char *reason) {
@@ -39,7 +39,7 @@ static void training_begins(story *y, double after_s, int64_t done) {
     happens(y, done ? BT_EVENT_RESUMED : BT_EVENT_STARTED, done - 1, NULL);
 }
 
-/* steps first..last in equal times; every one in `log_every` has a record */
+/* Writes steps first..last with equal durations; every one in `log_every` has a record. */
 static void steps(story *y, int64_t first, int64_t last, double each_s, int64_t log_every) {
     bt_fake f;
     for (int64_t step = first; step <= last; step++) {
@@ -47,7 +47,7 @@ static void steps(story *y, int64_t first, int64_t last, double each_s, int64_t 
         if (step % log_every) continue;
         bt_fake_step(&f, step, 2);
         f.values[BT_MS_VAL_LOSS] = NAN;
-        /* the slowest rank's: longer than the clock says, ranks drift */
+        /* The slowest rank's time, which exceeds the clock's when ranks drift. */
         f.values[BT_MS_STEP_TIME] = 1.3 * each_s * 1e3;
         f.r.wall_us = BEGAN + y->now;
         y->sink->step(y->sink->ctx, &f.r);
@@ -73,7 +73,7 @@ static void saves(story *y, int64_t steps_done, double took_s) {
 
 static void waits(story *y, double s) { y->now += (int64_t)(s * S); }
 
-/* the clock of the writer is not that of the story: the row says when the attempt ended */
+/* The writer's clock differs from the simulated one, so the row's end is corrected. */
 static void attempt_ends(story *y, const char *state, int code) {
     sqlite3 *db = NULL;
     char sql[200];
@@ -95,7 +95,7 @@ static story begin(const bt_tmp *t) {
     return y;
 }
 
-/* seconds of the parts in the order of times.def; they must be all the time there is */
+/* Seconds of the parts in the order of times.def, which add up to the total. */
 typedef struct seconds {
     double productive, redone, validation, checkpoint, paused, finished, startup, lost;
 } seconds;
@@ -105,7 +105,7 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
     bt_db *db = NULL;
     bt_ledger l = {0};
     OK(bt_db_open(&db, t->db, err));
-    for (int again = 0; again < 2; again++) { /* from nothing, and from what is kept */
+    for (int again = 0; again < 2; again++) { /* once from scratch, once from the stored row */
         double sum = 0;
         int64_t at, us[BT_TIME_PARTS] = {0};
         OK(bt_run_ledger(&l, db, "a", until, err));
@@ -118,7 +118,7 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
         assert_true(fabs((double)(l.end_us - l.begin_us) / 1e6 - sum) < 1e-5);
         assert_true(fabs(bt_ledger_goodput(&l) - want->productive / (sum - want->finished)) < 1e-7);
         at = l.begin_us;
-        for (size_t i = 0; i < l.n; i++) { /* the intervals say the same, without a gap */
+        for (size_t i = 0; i < l.n; i++) { /* The intervals give the same sums without gaps. */
             assert_true(l.span[i].begin_us == at && l.span[i].end_us > at);
             assert_true(i == 0 || l.span[i].part != l.span[i - 1].part ||
                         l.span[i].attempt != l.span[i - 1].attempt);
@@ -132,12 +132,12 @@ static void check_ledger(const bt_tmp *t, bt_ledger_until until, const seconds *
     bt_db_close(db);
 }
 
-/* the row of the run, which SQL answers from */
+/* The row of the run, which SQL returns. */
 static void check_row(const bt_tmp *t, const seconds *want) {
     const double *w = &want->productive;
     double sum = 0;
     bt_writer *writer = NULL;
-    OK(bt_writer_open(&writer, t->db, 1, err)); /* fills in what attempt_ends took away */
+    OK(bt_writer_open(&writer, t->db, 1, err)); /* fills in the end that attempt_ends removed */
     bt_writer_close(writer);
     for (int p = 0; p < BT_TIME_PARTS; p++) {
         char sql[80];
@@ -151,7 +151,7 @@ static void check_row(const bt_tmp *t, const seconds *want) {
                      want->productive / (sum - want->finished)) < 1e-7);
 }
 
-/* validated often, paused twice, with an evaluation and a checkpoint during a pause */
+/* A run with many validations and two pauses, with an evaluation and a checkpoint during a pause. */
 static void pauses_and_validations_are_not_productive(void **state) {
     story y = begin(*state);
     training_begins(&y, 3, 0);
@@ -180,7 +180,7 @@ static void pauses_and_validations_are_not_productive(void **state) {
     saves(&y, 730, 1.5);
     happens(&y, BT_EVENT_STOPPED, 729, NULL);
     want.checkpoint += 1.5;
-    waits(&y, 0.75); /* MPI ends */
+    waits(&y, 0.75); /* MPI is finalized. */
     want.startup += 0.75;
     attempt_ends(&y, "done", 0);
     bt_writer_close(y.w);
@@ -188,18 +188,18 @@ static void pauses_and_validations_are_not_productive(void **state) {
     check_row(*state, &want);
 }
 
-/* fails, is started again from its checkpoint, fails before it trains, is stopped, resumed later */
-static void what_failures_cost_is_lost_or_done_again(void **state) {
+/* The run fails, restarts from its checkpoint, fails before it trains, is stopped, and resumed later. */
+static void failures_cost_lost_and_repeated_time(void **state) {
     story y = begin(*state);
     training_begins(&y, 2, 0);
     steps(&y, 0, 49, 1, 1);
     saves(&y, 50, 1);
     steps(&y, 50, 79, 1, 1);
-    waits(&y, 12); /* a rank was killed; the step never ends */
+    waits(&y, 12); /* A rank was killed; the step never ends. */
     attempt_ends(&y, "failed", 1);
     waits(&y, 4);
     attempt_begins(&y, "restart");
-    waits(&y, 5); /* it never trains */
+    waits(&y, 5); /* The attempt never trains. */
     attempt_ends(&y, "failed", 1);
     waits(&y, 8);
     attempt_begins(&y, "restart");
@@ -226,11 +226,11 @@ static void what_failures_cost_is_lost_or_done_again(void **state) {
     check_row(*state, &want);
 }
 
-/* of every tenth step there is a record: the first of a restart lies beyond what it does again */
-static void steps_without_a_record_are_told_apart(void **state) {
+/* Every tenth step has a record: the first record of a restart is beyond the repeated steps. */
+static void steps_without_a_record_are_classified(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
-    steps(&y, 0, 54, 1, 10); /* recorded up to 50, at 51 s */
+    steps(&y, 0, 54, 1, 10); /* recorded up to step 50, at 51 s */
     waits(&y, 3);
     attempt_ends(&y, "failed", 1);
     attempt_begins(&y, "restart");
@@ -247,7 +247,7 @@ static void steps_without_a_record_are_told_apart(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
-/* a run that was done and is extended was not paused meanwhile, and its goodput is of the rest */
+/* A finished run that is extended was not paused in between, and its goodput covers the rest. */
 static void an_extended_run_had_ended(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
@@ -288,8 +288,7 @@ static void a_stall_is_lost_with_its_silence(void **state) {
     check_ledger(*state, (bt_ledger_until){0}, &want);
 }
 
-/* a step whose update was not applied is lost, also where it has no record of its own; a bad step that was
- * applied after all is not */
+/* A step whose update was skipped is lost, also without its own record; a bad step that was applied is not. */
 static void skipped_steps_are_not_productive(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
@@ -303,7 +302,7 @@ static void skipped_steps_are_not_productive(void **state) {
     steps(&y, 11, 19, 1, 1);
     happens(&y, BT_EVENT_BAD_STEP, 24, "{\"action\":\"skipped\"}");
     steps(&y, 20, 40, 1, 20);
-    happens(&y, BT_EVENT_BAD_STEP, 41, "{\"action\":\"skipped\"}"); /* the step has not ended */
+    happens(&y, BT_EVENT_BAD_STEP, 41, "{\"action\":\"skipped\"}"); /* The step has not ended. */
     happens(&y, BT_EVENT_STOPPED, 40, NULL);
     attempt_ends(&y, "stopped", 0);
     bt_writer_close(y.w);
@@ -313,8 +312,9 @@ static void skipped_steps_are_not_productive(void **state) {
     check_row(*state, &want);
 }
 
-/* a stall that was told after the newest step: up to its silence the run worked, what follows its end nobody knows */
-static void what_was_told_last_is_the_newest_record(void **state) {
+/* A stall reported after the newest step: until its silence the run worked, the time after its end is
+ * unknown. */
+static void the_last_event_is_the_newest_record(void **state) {
     story y = begin(*state);
     const bt_tmp *t = *state;
     training_begins(&y, 1, 0);
@@ -333,7 +333,7 @@ static void what_was_told_last_is_the_newest_record(void **state) {
     bt_writer_close(y.w);
 }
 
-/* an attempt that has done nothing yet: its beginning is the newest that is known */
+/* An attempt without any step: its beginning is the newest known time. */
 static void an_attempt_that_begins_is_a_record(void **state) {
     story y = begin(*state);
     training_begins(&y, 1, 0);
@@ -348,8 +348,8 @@ static void an_attempt_that_begins_is_a_record(void **state) {
     bt_writer_close(y.w);
 }
 
-/* a run that goes on: up to its newest record, and beyond it as its state says */
-static void a_live_run_is_judged_to_the_instant(void **state) {
+/* A live run: up to its newest record, and beyond it depending on its state. */
+static void a_live_run_is_evaluated_at_the_given_time(void **state) {
     story y = begin(*state);
     const bt_tmp *t = *state;
     training_begins(&y, 1, 0);
@@ -367,8 +367,8 @@ static void a_live_run_is_judged_to_the_instant(void **state) {
     bt_writer_close(y.w);
 }
 
-/* the clock of the supervisor, which says when the run ended, is not that of rank 0 */
-static void nothing_is_behind_the_end_of_a_run(void **state) {
+/* The supervisor's clock, which defines the end of the run, differs from rank 0's. */
+static void no_time_follows_the_end_of_a_run(void **state) {
     story y = begin(*state);
     const bt_tmp *t = *state;
     char sql[100];
@@ -395,21 +395,20 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(pauses_and_validations_are_not_productive, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(what_failures_cost_is_lost_or_done_again, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(failures_cost_lost_and_repeated_time, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(steps_without_a_record_are_told_apart, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(steps_without_a_record_are_classified, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_extended_run_had_ended, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stall_is_lost_with_its_silence, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(skipped_steps_are_not_productive, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(what_was_told_last_is_the_newest_record, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(the_last_event_is_the_newest_record, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_attempt_that_begins_is_a_record, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_live_run_is_judged_to_the_instant, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(a_live_run_is_evaluated_at_the_given_time, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(nothing_is_behind_the_end_of_a_run, bt_tmp_make,
-                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(no_time_follows_the_end_of_a_run, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

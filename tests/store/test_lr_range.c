@@ -1,4 +1,4 @@
-/* a range test's judgement on curves whose answer is known. */
+/* The result of a learning-rate range test on curves with a known answer. */
 #include <math.h>
 
 #include "../golden_json.h"
@@ -7,7 +7,7 @@
 
 static bt_lr_range r;
 
-/* rates from 1e-6 to 1; the loss falls around `steep`, is level, and rises from `end` on */
+/* Rates from 1e-6 to 1; the loss falls around `steep`, is level, and rises from `end` on. */
 static void make(size_t n, double steep, double end) {
     r = (bt_lr_range){.n = n};
     for (size_t i = 0; i < n; i++) {
@@ -27,9 +27,9 @@ static void the_steepest_descent_is_suggested(void **state) {
     for (size_t n = BT_LR_RANGE_LEAST; n <= BT_LR_RANGE_MOST; n *= 3) {
         make(n, 1e-3, 1e-1);
         assert_null(r.nothing);
-        assert_true(within(r.steepest, 1e-3, 2)); /* the middle of the fall, by a step's width */
+        assert_true(within(r.steepest, 1e-3, 2)); /* the middle of the descent, within one step */
         assert_true(r.suggested == r.steepest);
-        assert_true(within(r.diverged, 0.17, 2)); /* 20 beyond^2 = 1, half of what was gained */
+        assert_true(within(r.diverged, 0.17, 2)); /* 20 beyond^2 = 1, half of the decrease */
         assert_true(r.lr[r.step] >= r.suggested && (!r.step || r.lr[r.step - 1] < r.suggested));
     }
 }
@@ -39,26 +39,27 @@ static void never_less_than_ten_times_below_the_divergence(void **state) {
     make(200, 1e-3, 2e-3);
     assert_true(within(r.diverged, 4e-3, 2));
     assert_true(fabs(r.suggested / (r.diverged / 10) - 1) < 1e-9 && r.suggested < r.steepest);
-    r.loss[140] = NAN; /* a loss that is not finite is the divergence, and the end */
+    r.loss[140] = NAN; /* A loss that is not finite counts as divergence and ends the curve. */
     for (size_t i = 0; i < 200; i++) r.loss[i] = i == 140 ? NAN : 5 - 0.01 * (double)i;
     r.n = 200;
     bt_lr_range_judge(&r);
     assert_int_equal(r.n, 140);
     assert_true(r.diverged == r.lr[140]);
     assert_true(r.suggested <= r.diverged / 10);
-    make(200, 1e-3, 10); /* none within the range: a tenth of the least */
+    /* No divergence within the range: a tenth of the rate with the lowest loss. */
+    make(200, 1e-3, 10);
     assert_true(isnan(r.diverged));
     assert_true(r.suggested <= r.least / 10);
 }
 
-static void nothing_is_suggested_of_nothing(void **state) {
+static void unsuitable_curves_have_no_suggestion(void **state) {
     (void)state;
     make(BT_LR_RANGE_LEAST - 1, 1e-3, 1e-1);
     assert_string_equal(r.nothing, "too few steps have a loss");
     r = (bt_lr_range){.n = 0};
     bt_lr_range_judge(&r);
     assert_non_null(r.nothing);
-    make(100, 1e-3, 1e-9); /* it rises from the first step on */
+    make(100, 1e-3, 1e-9); /* It rises from the first step on. */
     assert_true(isnan(r.suggested) && r.step == -1);
     assert_non_null(strstr(r.nothing, "begin lower"));
     r.n = 100;
@@ -81,8 +82,8 @@ static void is_golden(const char *name) {
     bt_text_release(&text);
 }
 
-/* every figure of some judgements, in golden; a window is of five steps, and wider from 120 on */
-static void judgements_in_figures(void **state) {
+/* Every figure of some results, in a golden file; a window has five steps, more from 120 on. */
+static void results_in_figures(void **state) {
     (void)state;
     make(BT_LR_RANGE_LEAST, 1e-4, 1e-2);
     is_golden("few");
@@ -93,11 +94,11 @@ static void judgements_in_figures(void **state) {
     r.loss[50] = INFINITY;
     bt_lr_range_judge(&r);
     is_golden("cut");
-    make(40, 1e-2, 1e-5); /* it diverges before the range begins to help */
+    make(40, 1e-2, 1e-5); /* It diverges before the loss has fallen. */
     is_golden("late");
 }
 
-/* of the run's steps, those done again once; of another run none */
+/* The steps of a run, repeated ones once; another run has none. */
 static void steps_of_a_run(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -113,7 +114,7 @@ static void steps_of_a_run(void **state) {
         OK(bt_writer_begin(w, &s, &attempt, err));
         for (int64_t step = 0; step < 40; step++) {
             bt_fake_step(&f, step, 0);
-            /* a rate that is not known, and one that does not rise */
+            /* an unknown rate, and one that does not rise */
             f.values[BT_MS_LR] = step == 5 ? NAN : step == 9 ? 1e-6 : 1e-6 * pow(1.4, (double)step);
             f.values[BT_MS_LOSS] = 5 - 0.1 * (double)step;
             bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, &f.r);
@@ -139,8 +140,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_steepest_descent_is_suggested),
         cmocka_unit_test(never_less_than_ten_times_below_the_divergence),
-        cmocka_unit_test(nothing_is_suggested_of_nothing),
-        cmocka_unit_test(judgements_in_figures),
+        cmocka_unit_test(unsuitable_curves_have_no_suggestion),
+        cmocka_unit_test(results_in_figures),
         cmocka_unit_test_setup_teardown(steps_of_a_run, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
 /* timeout: 100
- * runs are removed, tagged, noted; old rank rows go and their summaries answer. */
+ * Runs are removed, tagged, annotated; old rank rows are deleted and their summaries are used. */
 #include <sqlite3.h>
 
 #include <sys/stat.h>
@@ -58,12 +58,12 @@ static void a_removed_run_leaves_nothing(void **state) {
         0);
     assert_int_equal(
         count(t->db, "SELECT count(*) FROM comm_op WHERE aid NOT IN (SELECT id FROM attempt)"), 0);
-    make(t->db, "a", 50); /* the name is free, and no old row comes back */
+    make(t->db, "a", 50); /* The name is free, and no old row reappears. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 50);
     assert_true(bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1", "a") == 60);
 }
 
-/* killed between the first transaction of a removal and the rest: gc sweeps */
+/* Killed between the first transaction of a removal and the rest: gc removes the remainder. */
 static void orphans_are_swept(void **state) {
     const bt_tmp *t = *state;
     bt_gc_result r;
@@ -73,7 +73,7 @@ static void orphans_are_swept(void **state) {
     OK(bt_sql_open_rw(&db, t->db, err));
     OK(bt_sql_exec(db, t->db, "DELETE FROM run WHERE name = 'a'", err));
     sqlite3_close(db);
-    make(t->db, "d", 60); /* a new attempt does not inherit them */
+    make(t->db, "d", 60); /* A new attempt does not inherit them. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "d") == 240);
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .compact = true}, 1, &r, err));
     assert_true(r.orphan_rows >= 310 * 5);
@@ -82,7 +82,7 @@ static void orphans_are_swept(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1", "b") == 400);
 }
 
-static void a_living_run_is_not_removed(void **state) {
+static void a_live_run_is_not_removed(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_err why;
@@ -116,7 +116,7 @@ static void a_run_gets_another_name(void **state) {
     assert_int_equal(bt_run_rename(t->db, "c", "d", 1, &why), BT_NOTFOUND);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(bt_run_rename(t->db, "a", bad[i], 1, &why), BT_ARG);
-    /* a name that could not be read back is none */
+    /* A name that cannot be read back is refused. */
     char longest[BT_NAME_MAX + 1], found[BT_NAME_MAX];
     bt_db *db = NULL;
     memset(longest, 'n', sizeof longest - 1);
@@ -213,11 +213,11 @@ static void mean_busy(const char *path, int64_t max_steps, double out[4]) {
     }
 }
 
-static void old_rank_rows_go_and_their_means_stay(void **state) {
+static void old_rank_rows_are_removed_and_their_means_kept(void **state) {
     const bt_tmp *t = *state;
     bt_gc_result r;
     double before[4], fine[4], coarse[4];
-    make(t->db, "a", 6000); /* attempt 0: 0..2999, attempt 1: 2990..5999 */
+    make(t->db, "a", 6000); /* attempt 0: steps 0 to 2999, attempt 1: 2990 to 5999 */
     mean_busy(t->db, 1, before);
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 1000, .compact = true}, 1, &r, err));
     assert_true(r.rank_rows > 4 * 3000);
@@ -239,14 +239,14 @@ static void old_rank_rows_go_and_their_means_stay(void **state) {
         assert_true(fabs(fine[k] - before[k]) < 1e-5 * before[k]);
         assert_true(fabs(coarse[k] - before[k]) < 1e-5 * before[k]);
     }
-    /* does not wipe what it cannot make again */
+    /* Data that cannot be recomputed are kept. */
     OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = -1, .rebuild = true}, 1, &r, err));
     assert_int_equal(r.rank_rows, 0);
     mean_busy(t->db, 4096, coarse);
     assert_true(fabs(coarse[2] - before[2]) < 1e-5 * before[2]);
 }
 
-/* the writer does it by itself, and leaves the neighbourhood of warnings */
+/* The writer does this automatically, and keeps the rows around warnings. */
 static void a_long_run_keeps_its_newest(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -273,7 +273,7 @@ static void a_long_run_keeps_its_newest(void **state) {
         raw_from = count(t->db, "SELECT raw_from FROM attempt");
     }
     bt_writer_close(w);
-    /* 15 chunks of 256; the next would reach into the newest 2000 */
+    /* 15 chunks of 256; the next one would overlap the newest 2000 */
     assert_int_equal(raw_from, 3840);
     assert_true(bt_number(t->db, "SELECT min(step) FROM rank_steps WHERE run = ?1", "a") == 800);
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step < 3840",
@@ -282,19 +282,19 @@ static void a_long_run_keeps_its_newest(void **state) {
                           "a") == 2160 * 2);
 }
 
-/* A page of rows cannot be read: summaries are not made of the rest, those that stand there stay. Nor while
- * somebody is told how far it is. */
+/* A page of rows is unreadable: summaries are not computed from the rest, existing ones remain. The progress
+ * report does not change that. */
 static void heard(void *ctx, const char *what, double done) {
     double *all = ctx;
     assert_string_equal(what, "making summaries");
-    assert_true(done >= all[0] && done <= 1); /* it never goes back */
-    const double steps = done * 4500; /* of attempts of 1500 and of 3000 steps, whole ones */
+    assert_true(done >= all[0] && done <= 1); /* Progress never decreases. */
+    const double steps = done * 4500; /* of attempts of 1500 and 3000 steps, in whole steps */
     assert_true(fabs(steps - round(steps)) < 1e-6);
     all[0] = done;
     all[1]++;
 }
 
-static void damaged_rows_make_no_summaries(void **state) {
+static void damaged_rows_are_not_summarized(void **state) {
     const bt_tmp *t = *state;
     bt_gc_result r;
     bt_err why = BT_ERR_INIT;
@@ -312,7 +312,7 @@ static void damaged_rows_make_no_summaries(void **state) {
     assert_true(told[0] > 0.9 && told[1] > 10);
     run_sql(t->db, "PRAGMA wal_checkpoint(TRUNCATE)");
     const int64_t at = count(t->db, page);
-    if (at < 0) skip(); /* an SQLite without dbstat */
+    if (at < 0) skip(); /* This SQLite lacks dbstat. */
     FILE *f = fopen(t->db, "r+b");
     assert_non_null(f);
     assert_int_equal(fseek(f, (long)(at * count(t->db, "PRAGMA page_size")), SEEK_SET), 0);
@@ -324,7 +324,7 @@ static void damaged_rows_make_no_summaries(void **state) {
     assert_int_equal(count(t->db, bytes), length);
 }
 
-/* also while another run writes: of one moment, whole, and the one before is kept */
+/* A backup taken while another run writes is a complete snapshot, and the previous one is kept. */
 static void backups(void **state) {
     bt_tmp *t = *state;
     char copy[128], older[128], tmp[160];
@@ -333,7 +333,7 @@ static void backups(void **state) {
     int attempt;
     bt_run_start s = bt_fake_run("second");
     bt_err why = BT_ERR_INIT;
-    assert_int_equal(bt_store_backup(t->db, &why), BT_UNSUPPORTED); /* nothing there yet */
+    assert_int_equal(bt_store_backup(t->db, &why), BT_UNSUPPORTED); /* There is no database yet. */
     make(t->db, "first", 40);
     OK(bt_store_backup(t->db, err));
     OK(bt_writer_open(&w, t->db, 5, err));
@@ -354,14 +354,14 @@ static void backups(void **state) {
     assert_true(bt_number(copy, "SELECT count(*) FROM steps WHERE run = ?1", "second") >= 21);
     assert_int_equal(count(older, "SELECT count(*) FROM run"), 1);
     assert_int_not_equal(access(tmp, F_OK), 0);
-    /* it can be trained into, as the file itself */
+    /* The copy can be used for training like the file itself. */
     OK(bt_writer_open(&w, copy, 5, err));
     s.name = "third";
     OK(bt_writer_begin(w, &s, &attempt, err));
     bt_writer_close(w);
 }
 
-/* what a killed backup left goes, whatever the folder is called; of no other file's */
+/* Remains of a killed backup are removed for any folder name; other files remain. */
 static void backups_left_behind(void **state) {
     bt_tmp *t = *state;
     static const char *const rests[] = {".tmp", ".tmp-journal", ".tmp.1", ".tmp.keep"};
@@ -387,12 +387,12 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_removed_run_leaves_nothing, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(orphans_are_swept, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_living_run_is_not_removed, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_live_run_is_not_removed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tags_and_notes, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_run_gets_another_name, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(old_rank_rows_go_and_their_means_stay, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(old_rank_rows_are_removed_and_their_means_kept, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(damaged_rows_make_no_summaries, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(damaged_rows_are_not_summarized, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(backups, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(backups_left_behind, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_long_run_keeps_its_newest, bt_tmp_make, bt_tmp_drop),

@@ -1,5 +1,5 @@
-/* test_place.c - where a database may be, who may write it, the messages for SQLite's codes, and the progress of a long
- * reading. */
+/* test_place.c - permitted paths of a database, its writer lock, messages for SQLite's codes, and progress
+ * of a long read. */
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 #include "store/sql/sql.h"
 #include "store_test.h"
 
-/* ---- a place ----------------------------------------------------------------------------------- */
+/* ---- the path ---------------------------------------------------------------------------------- */
 
 static void a_place_is_looked_at(void **state) {
     const bt_tmp *t = *state;
@@ -21,7 +21,7 @@ static void a_place_is_looked_at(void **state) {
     char path[1200];
     snprintf(path, sizeof path, "%s/some/new/m.db", t->dir);
     OK(bt_store_look_at(&look, path, err));
-    assert_string_equal(look.folder, t->dir); /* the first that is there */
+    assert_string_equal(look.folder, t->dir); /* the first folder that exists */
     assert_true(look.writable && !look.refused && look.sqlite[0] == '3');
     assert_int_equal(statvfs(t->dir, &v), 0);
     assert_true(look.free_bytes > 0 &&
@@ -83,7 +83,7 @@ static void a_path_has_its_limits(void **state) {
     }
     static const char *const good[] = {"file", "afile:x", ":memory:x", "./:memory:"};
     for (size_t i = 0; i < 4; i++) OK(bt_store_path(out, sizeof out, good[i], err));
-    /* folders of the environment are absolute */
+    /* Folders from the environment must be absolute. */
     unsetenv("BITRAIN_STORE");
     setenv("XDG_DATA_HOME", "relative", 1);
     setenv("HOME", "relative", 1);
@@ -100,7 +100,7 @@ static void a_path_has_its_limits(void **state) {
     assert_int_equal(bt_store_path(out, sizeof out, "", &why), BT_ARG);
 }
 
-/* what a command needs to reach the same file */
+/* The option with which a command reaches the same file. */
 static void a_flag_for_the_shell(void **state) {
     (void)state;
     static const struct {
@@ -136,7 +136,7 @@ static void file_systems_of_others_are_refused(void **state) {
     (void)state;
     static const struct {
         long magic;
-        const char *name; /* NULL: fine */
+        const char *name; /* NULL: accepted */
     } rows[] = {{0x6969, "NFS"},          {0x517B, "SMB"},
                 {0xFF534D42, "CIFS"},     {0xFE534D42, "SMB2"},
                 {0x0BD00BD0, "Lustre"},   {0x47504653, "GPFS"},
@@ -157,7 +157,7 @@ static void file_systems_of_others_are_refused(void **state) {
     }
 }
 
-/* a file system is usable where two descriptors of a file share memory and locks */
+/* A file system is usable if two descriptors of a file share memory and locks. */
 static void memory_and_locks_are_tried(void **state) {
     const bt_tmp *t = *state;
     char path[200];
@@ -170,8 +170,8 @@ static void memory_and_locks_are_tried(void **state) {
         }
     assert_int_equal(pipe(ends), 0);
     assert_true(bt_fs_shares(fd[0][0], fd[0][1]));
-    assert_false(bt_fs_shares(fd[1][0], fd[0][1])); /* writes do not appear */
-    assert_false(bt_fs_shares(fd[1][0], fd[1][0])); /* locks do not exclude */
+    assert_false(bt_fs_shares(fd[1][0], fd[0][1])); /* Writes do not appear. */
+    assert_false(bt_fs_shares(fd[1][0], fd[1][0])); /* Locks do not exclude each other. */
     assert_false(bt_fs_shares(ends[1], ends[0]));   /* no mapping */
     for (int i = 0; i < 2; i++) {
         close(fd[0][i]);
@@ -179,14 +179,14 @@ static void memory_and_locks_are_tried(void **state) {
         close(ends[i]);
     }
     assert_null(bt_fs_fault(t->dir, 0xEF53));
-    assert_null(bt_fs_fault(t->dir, 0x65735546)); /* said to be FUSE; works as the trial shows */
+    assert_null(bt_fs_fault(t->dir, 0x65735546)); /* Reported as FUSE, and works in the trial. */
     assert_string_equal(bt_fs_fault(t->dir, 0x6969), "NFS");
     snprintf(path, sizeof path, "ls -A '%s' | grep -q probe", t->dir);
     assert_int_not_equal(system(path), 0);
 }
 
 /* a real FUSE file system, where this machine may mount one */
-/* a trial on one host cannot show that other hosts use a file system */
+/* A trial on one host cannot show that other hosts use a file system. */
 static void a_network_on_fuse_has_a_name(void **state) {
     (void)state;
     char mounts[] = "36 1 0:42 / /home/a rw,nosuid - fuse.sshfs host:/home rw,user_id=0\n"
@@ -282,7 +282,7 @@ static void what_is_no_database_is_not_opened(void **state) {
     assert_non_null(strstr(why.msg, "cannot open metrics database '"));
 }
 
-/* the settings that a connection works with */
+/* The settings of each connection. */
 static void connections_have_their_settings(void **state) {
     const bt_tmp *t = *state;
     sqlite3 *rw, *ro;
@@ -314,7 +314,7 @@ static void connections_have_their_settings(void **state) {
     assert_int_equal(bt_sql_exec(ro, t->db, "INSERT INTO a VALUES (8)", &why), BT_IO);
     assert_non_null(strstr(why.msg, "(check the permissions of the file and its folder)"));
     assert_int_equal(bt_sql_exec(rw, t->db, "CREATE TABLE a(y)", &why), BT_DB);
-    /* one cell, or what it was */
+    /* one cell, or the previous value */
     int64_t value = 5;
     OK(bt_sql_get(rw, t->db, "SELECT x FROM a WHERE x = 0", &value, err));
     assert_int_equal(value, 5);
@@ -335,7 +335,7 @@ static void connections_have_their_settings(void **state) {
     sqlite3_close(rw);
 }
 
-static void codes_of_sqlite_in_our_words(void **state) {
+static void codes_of_sqlite_have_messages(void **state) {
     (void)state;
     static const struct {
         int rc;
@@ -372,7 +372,7 @@ static void codes_of_sqlite_in_our_words(void **state) {
     }
 }
 
-/* ---- who writes -------------------------------------------------------------------------------- */
+/* ---- the writer lock --------------------------------------------------------------------------- */
 
 static void one_writes_at_a_time(void **state) {
     const bt_tmp *t = *state;
@@ -386,7 +386,7 @@ static void one_writes_at_a_time(void **state) {
     snprintf(path, sizeof path, "%s.lock", t->db);
     assert_string_equal(a.path, path);
     assert_string_equal(a.me, me);
-    struct stat st; /* whoever may open it may hold the lock for ever */
+    struct stat st; /* Any process that may open the file could hold the lock forever. */
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     OK(bt_lock_take(&a, 0, err));
@@ -404,7 +404,7 @@ static void one_writes_at_a_time(void **state) {
     bt_lock_drop(&a);
     OK(bt_lock_take(&b, 0, err));
     bt_lock_drop(&b);
-    /* a lock on a file that is not there any more excludes nobody */
+    /* A lock on a deleted file excludes no process. */
     assert_int_equal(unlink(path), 0);
     OK(bt_lock_take(&a, 0, err));
     assert_int_equal(access(path, F_OK), 0);
@@ -415,9 +415,9 @@ static void one_writes_at_a_time(void **state) {
     assert_int_equal(b.fd, -1);
     bt_lock_drop(&b);
     bt_lock_close(&b);
-    OK(bt_lock_take(&b, 0, err)); /* it is opened again */
+    OK(bt_lock_take(&b, 0, err)); /* It is opened again. */
     bt_lock_close(&b);
-    /* one that was signed by somebody with more to say */
+    /* A signature longer than the buffer. */
     f = fopen(path, "w");
     assert_true(fputs("pid 1 on a host with a long name that nobody knows, \033[31mred\n", f) >= 0);
     fclose(f);
@@ -441,7 +441,7 @@ static void one_writes_at_a_time(void **state) {
 
 /* ---- progress ---------------------------------------------------------------------------------- */
 
-/* progress is reported during the reading and not afterwards */
+/* Progress is reported during the read and not afterwards. */
 static double told_last;
 static int told_times;
 static void on_progress(void *ctx, const char *what, double done) {
@@ -493,7 +493,7 @@ int main(void) {
                                        TEST(a_checkpoint_is_there),
                                        TEST(what_is_no_database_is_not_opened),
                                        TEST(connections_have_their_settings),
-                                       cmocka_unit_test(codes_of_sqlite_in_our_words),
+                                       cmocka_unit_test(codes_of_sqlite_have_messages),
                                        TEST(one_writes_at_a_time),
                                        TEST(a_reading_tells_how_far_it_is)};
     return cmocka_run_group_tests(tests, NULL, NULL);

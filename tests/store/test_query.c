@@ -1,6 +1,6 @@
 /* timeout: 60
- * What a reader may ask, what comes of it in which form, what is refused and why; names of runs; the end of a
- * run's log. */
+ * Queries of readers: forms of the result, refusals and their reasons; names of runs; the end of a run's
+ * log. */
 #include "store/read/run_log.h"
 #include "store_test.h"
 
@@ -27,10 +27,10 @@ static void make(const char *path, const char *name, const char *out_dir, int64_
 
 typedef struct seen {
     char text[600];
-    int rows, most; /* stop after so many */
+    int rows, most; /* stops after this many rows */
 } seen;
 
-/* "a=i:1 b=t:x" of each row, its number where it has one */
+/* Formats each row as "a=i:1 b=t:x", with its number if it has one. */
 static bool look(void *ctx, const bt_row *row) {
     seen *s = ctx;
     for (int i = 0; i < row->n; i++) {
@@ -109,8 +109,8 @@ static void questions_are_limited(void **state) {
         .max_s = 0.05};
     assert_int_equal(bt_db_query(db, &endless, look, &s, &why), BT_BUSY);
     assert_string_equal(why.msg, "query took longer than 0.05 s and was stopped");
-    OK(ask(db, three, &s, err)); /* the time was that question's alone */
-    /* long work within its time; rows without an end of which a few are wanted */
+    OK(ask(db, three, &s, err)); /* The time limit applied to that query only. */
+    /* Long work within its time limit; endless rows of which a few are requested. */
     double n = 0;
     bool truncated = false;
     seen few = {0};
@@ -138,10 +138,10 @@ static void questions_are_limited(void **state) {
             "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 50000) SELECT "
             "sum(x) FROM c",
             NULL, NULL, NULL),
-        SQLITE_OK); /* what is no question has no limit */
-    /* of memory as of time */
+        SQLITE_OK); /* Other operations have no limit. */
+    /* Memory is limited like time. */
     bt_db_limit_memory(8 << 20);
-    for (int k = 0; k < 2; k++) /* the limit holds for later queries too */
+    for (int k = 0; k < 2; k++) /* The limit holds for later queries too. */
         assert_int_equal(bt_db_value(db, "SELECT length(hex(zeroblob(6000000)))", NULL, &n, &why),
                          BT_BUSY);
     bt_db_limit_memory(0);
@@ -184,7 +184,7 @@ static void what_is_no_question(void **state) {
     bt_db_close(db);
 }
 
-/* as long and as wide as a question and its rows may be, and one more */
+/* The maximum length of a query and width of its rows, and one more. */
 static void a_question_has_its_bounds(void **state) {
     enum { SQL_BYTES = 1 << 20, COLUMNS = 256 };
     const bt_tmp *t = *state;
@@ -221,7 +221,7 @@ static void a_question_has_its_bounds(void **state) {
     bt_db_close(db);
 }
 
-/* one instant for all that is asked in it; what was written meanwhile is seen afterwards */
+/* All queries in a snapshot see one instant; later writes appear afterwards. */
 static void a_snapshot_is_one_instant(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -231,7 +231,7 @@ static void a_snapshot_is_one_instant(void **state) {
     const int64_t version = bt_db_version(db);
     assert_true(version > 0);
     assert_int_equal(bt_db_version(db), version);
-    bt_db_snapshot_end(db); /* none is open */
+    bt_db_snapshot_end(db); /* No snapshot is open. */
     for (int round = 0; round < 2; round++) {
         static const char length[] = "SELECT length(note) FROM runs WHERE run = ?1";
         OK(bt_db_snapshot(db, err));
@@ -261,7 +261,7 @@ static void a_snapshot_is_one_instant(void **state) {
     assert_int_equal((int)n, 1);
     seen s = {0};
     bt_err why = BT_ERR_INIT;
-    assert_int_equal(ask(db, "DELETE FROM run", &s, &why), BT_ARG); /* as guarded as before */
+    assert_int_equal(ask(db, "DELETE FROM run", &s, &why), BT_ARG); /* protected as before */
     bt_db_close(db);
 }
 
@@ -286,7 +286,7 @@ static void names_of_runs(void **state) {
     make(t->db, "beta", "/tmp/longer", 1600000000000000);
     OK(bt_db_run(db, "beta", run, err));
     assert_string_equal(run, "beta");
-    OK(bt_db_run(db, "last", run, err)); /* by its newest record, not by its number */
+    OK(bt_db_run(db, "last", run, err)); /* the newest by record, not by number */
     assert_string_equal(run, "alpha");
     for (size_t i = 0; i < sizeof none / sizeof *none; i++) {
         assert_int_equal(bt_db_run(db, none[i].wanted, run, &why), BT_NOTFOUND);
@@ -296,12 +296,12 @@ static void names_of_runs(void **state) {
         t->db,
         "UPDATE run SET created_us = 1, last_us = 5; UPDATE run SET last_us = NULL, created_us = 5 "
         "WHERE name = 'beta'");
-    OK(bt_db_run(db, "last", run, err)); /* of the same moment the later one */
+    OK(bt_db_run(db, "last", run, err)); /* of equal times the later row */
     assert_string_equal(run, "beta");
     run_sql(t->db, "UPDATE run SET last_us = 6 WHERE name = 'alpha'");
     OK(bt_db_run(db, "last", run, err));
     assert_string_equal(run, "alpha");
-    /* names are proposed of the newest 512 runs */
+    /* The newest 512 runs are proposed. */
     run_sql(t->db,
             "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 511) INSERT INTO "
             "run(name, created_us, state) SELECT 'q' || x, 2, 'done' FROM c");
@@ -314,7 +314,7 @@ static void names_of_runs(void **state) {
     assert_string_equal(folder, "/tmp/a");
     OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err)); /* does not fit */
     assert_string_equal(folder, "");
-    for (int more = 0; more < 2; more++) { /* as long as there is room for, and a letter more */
+    for (int more = 0; more < 2; more++) { /* the maximum length, and one character more */
         run_sql(t->db, more ? "UPDATE run SET out_dir = '/tmp/abc'"
                             : "UPDATE run SET out_dir = '/tmp/ab'");
         OK(bt_db_run_folder(db, "beta", folder, sizeof folder, err));
@@ -361,7 +361,7 @@ static void log_is(bt_db *db, size_t bytes, const char *want) {
     bt_text_release(&out);
 }
 
-/* bt_setting scans the text of a configuration for what the view configs parses out of it */
+/* bt_setting finds in the text of a configuration the same value as the view configs. */
 static void settings_are_found_without_parsing(void **state) {
     static const char config[] =
         "{\"a.text\":{\"value\":\"x \\\"b.fake\\\":1, \\\\ "
@@ -396,7 +396,7 @@ static void settings_are_found_without_parsing(void **state) {
     bt_db_close(db);
 }
 
-/* lines that were printed are rows of log_lines with the host of the rank that they name, and no events */
+/* Printed lines are rows of log_lines with the host of the rank that they name, and are not events. */
 static void printed_lines(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -460,13 +460,13 @@ static void the_end_of_a_log(void **state) {
            "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
     log_is(db, 1000,
            "{\"readable\":true,\"cut\":false,\"lines\":[" LINE("info", "null", "first") "," REST);
-    /* a line whose beginning is not there is left out */
+    /* A line whose beginning is missing is omitted. */
     log_is(db, sizeof text - 2, "{\"readable\":true,\"cut\":true,\"lines\":[" REST);
     log_is(db, 12,
            "{\"readable\":true,\"cut\":true,\"lines\":[" LINE("error", "null", "last error") "]}");
     log_is(db, 3, "{\"readable\":true,\"cut\":true,\"lines\":[]}");
     assert_int_equal(remove(path), 0);
-    assert_int_equal(symlink("/dev/null", path), 0); /* no file */
+    assert_int_equal(symlink("/dev/null", path), 0); /* not a regular file */
     log_is(db, 100, "{\"readable\":false,\"cut\":false,\"lines\":[]}");
     bt_db_close(db);
 }

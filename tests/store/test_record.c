@@ -1,12 +1,12 @@
-/* test_record.c - records as bytes: each kind comes back as it was said; whatever its head or its bytes say that cannot
- * be is refused. The queue of records: what is taken, given back and dropped, to the byte. */
+/* test_record.c - records as bytes: each kind is restored; an invalid head or body is refused. The queue of
+ * records: taken, returned and dropped records, to the byte. */
 #include "store/record/record.h"
 #include "store/record/ring.h"
 #include "store_test.h"
 
 #include <sys/eventfd.h>
 
-/* ---- what a sink was told ------------------------------------------------------------------------ */
+/* ---- a sink that records its calls ------------------------------------------------------------- */
 
 typedef struct told {
     int calls;
@@ -107,7 +107,7 @@ static bt_record *example(int i, bt_fake *f) {
     for (int k = 0; k < BT_MC_COUNT; k++) comm_values[k] = 10 + k;
     switch (i) {
     case 0: return bt_record_ranks(ranks, 2);
-    case 1: return bt_record_fact("params", "1234567"); /* with its end, eight bytes */
+    case 1: return bt_record_fact("params", "1234567"); /* with its terminator, eight bytes */
     case 2: return bt_record_fact("k", NULL);
     case 3: return bt_record_step(&f->r);
     case 4: f->r.n_ranks = 0; return bt_record_step(&f->r);
@@ -164,7 +164,7 @@ static void says_of(int i, char out[500]) {
     }
 }
 
-static void each_kind_comes_back(void **state) {
+static void each_kind_is_restored(void **state) {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
         bt_fake f;
@@ -181,14 +181,14 @@ static void each_kind_comes_back(void **state) {
         says_of(i, says);
         assert_true(deliver(&r->head, r->data, &t));
         assert_string_equal(t.text, says);
-        /* who is not interested is not told */
+        /* A sink without this callback is accepted. */
         assert_true(bt_record_deliver(&r->head, r->data, &(bt_sink){.ctx = NULL}));
         bt_records_free(r);
     }
 }
 
-/* whatever is shorter or longer than it says, or says another number of rows or another kind */
-static void what_cannot_be_is_refused(void **state) {
+/* Records that are shorter or longer than stated, or state another number of rows or another kind. */
+static void invalid_records_are_refused(void **state) {
     (void)state;
     for (int i = 0; i < KINDS; i++) {
         bt_fake f;
@@ -199,7 +199,8 @@ static void what_cannot_be_is_refused(void **state) {
         assert_non_null(copy);
         for (uint32_t n = 0; n < whole.bytes; n++) {
             bt_record_head h = whole;
-            unsigned char *cut = malloc(n + 1); /* so that a byte too many is noticed */
+            /* An extra byte is detected by the exact allocation. */
+            unsigned char *cut = malloc(n + 1);
             memcpy(cut, r->data, n);
             h.bytes = n;
             if (deliver(&h, cut, &t)) fail_msg("example %d with %u bytes", i, n);
@@ -226,7 +227,7 @@ static void what_cannot_be_is_refused(void **state) {
                 assert_false(deliver(&h, r->data, &t));
             }
         }
-        if (whole.kind == BT_REC_ROWS || whole.kind == BT_REC_STEP) { /* these are of a step */
+        if (whole.kind == BT_REC_ROWS || whole.kind == BT_REC_STEP) { /* These have a step. */
             bt_record_head h = whole;
             h.step = -1;
             assert_false(deliver(&h, r->data, &t));
@@ -238,7 +239,7 @@ static void what_cannot_be_is_refused(void **state) {
     }
 }
 
-/* a number in the bytes is another */
+/* Changes a number in the bytes. */
 static void numbers_have_limits(void **state) {
     (void)state;
     enum { LAYER_KEY = 8 + 2 * 8 * BT_ML_COUNT };
@@ -258,15 +259,15 @@ static void numbers_have_limits(void **state) {
         {7, 8, (int64_t)INT32_MIN - 1, false},
         {7, 16, INT64_MIN, true},
         {5, 0, BT_SCOPE_LAYER, true},
-        {5, 0, BT_SCOPE_STEP, false}, /* are no rows of samples */
+        {5, 0, BT_SCOPE_STEP, false}, /* not rows of samples */
         {5, 0, BT_SCOPE_RANK, false},
         {5, 0, BT_SCOPE_COUNT, false},
         {5, 0, -1, false},
         {5, LAYER_KEY, 0, true},
         {5, LAYER_KEY, -2, false},
         {5, LAYER_KEY, (int64_t)INT32_MAX + 1, false},
-        {5, LAYER_KEY + 8, 0, false}, /* a text that is none */
-        {5, LAYER_KEY + 8, 6, false}, /* whose end is elsewhere */
+        {5, LAYER_KEY + 8, 0, false}, /* an invalid text */
+        {5, LAYER_KEY + 8, 6, false}, /* with its terminator elsewhere */
         {5, LAYER_KEY + 8, -1, false},
         {5, LAYER_KEY + 8, INT64_MAX, false},
         {5, LAYER_KEY + 8, INT64_MIN, false},
@@ -287,7 +288,7 @@ static void numbers_have_limits(void **state) {
         if (deliver(&r->head, r->data, &t) != rows[i].sound) fail_msg("row %zu", i);
         bt_records_free(r);
     }
-    /* names of ranks end within their fields */
+    /* Names of ranks are terminated within their fields. */
     bt_rank_info full;
     told t;
     char says[200];
@@ -302,7 +303,7 @@ static void numbers_have_limits(void **state) {
     bt_records_free(r);
 }
 
-static void rank_values_are_let_go(void **state) {
+static void rank_values_are_dropped(void **state) {
     (void)state;
     bt_fake f;
     told t;
@@ -317,7 +318,7 @@ static void rank_values_are_let_go(void **state) {
     assert_int_equal(bt_record_drop_ranks(r), 0);
     assert_int_equal(r->head.bytes, want[4].bytes);
     bt_records_free(r);
-    /* bytes behind a text are zero, whatever was there */
+    /* Bytes behind a text are zeroed. */
     r = bt_record_fact("ab", "c");
     static const unsigned char bytes[32] = {3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 0, 0,  0,
                                             0, 0, 0, 2, 0, 0, 0, 0, 0,   0,   0, 'c'};
@@ -345,7 +346,7 @@ static bt_record *of_kind(bt_rec_kind kind, uint32_t bytes, int64_t step, uint32
     return r;
 }
 
-/* "1 2 3 ": the steps of a list */
+/* Returns the steps of a list: "1 2 3 ". */
 static const char *steps(const bt_record *r) {
     static char out[400];
     out[0] = '\0';
@@ -365,7 +366,8 @@ static void records_are_taken_in_order(void **state) {
     for (int64_t i = 1; i <= 5; i++) bt_queue_push(&q, of_kind(BT_REC_FACT, 80, i, 0));
     assert_int_equal(q.bytes, 5 * one);
     assert_false(bt_queue_wait_drained(&q, 0));
-    bt_record *a = bt_queue_take(&q, 2 * one); /* no more than so many bytes, at least one record */
+    /* At most this many bytes, and at least one record. */
+    bt_record *a = bt_queue_take(&q, 2 * one);
     assert_string_equal(steps(a), "1 2 ");
     assert_true(q.bytes == 3 * one && q.in_flight == 2);
     bt_queue_requeue(&q, a);
@@ -381,7 +383,7 @@ static void records_are_taken_in_order(void **state) {
     a = bt_queue_take(&q, SIZE_MAX);
     assert_string_equal(steps(a), "5 ");
     assert_true(q.bytes == 0 && !q.head && !q.tail && q.in_flight == 1);
-    assert_false(bt_queue_wait_drained(&q, 1000)); /* it is still in flight */
+    assert_false(bt_queue_wait_drained(&q, 1000)); /* It is still in flight. */
     bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 6, 0));
     bt_queue_requeue(&q, a);
     assert_string_equal(steps(q.head), "5 6 ");
@@ -390,7 +392,7 @@ static void records_are_taken_in_order(void **state) {
     assert_int_equal(q.tail->head.step, 7);
     bt_queue_requeue(&q, NULL);
     a = bt_queue_take(&q, SIZE_MAX);
-    bt_queue_requeue(&q, a); /* into an empty one */
+    bt_queue_requeue(&q, a); /* into an empty queue */
     bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 8, 0));
     assert_string_equal(steps(q.head), "5 6 7 8 ");
     assert_true(q.bytes == sum(q.head));
@@ -399,7 +401,7 @@ static void records_are_taken_in_order(void **state) {
     bt_queue_done(&q);
     assert_true(bt_queue_wait_drained(&q, 0));
     assert_int_equal(bt_queue_dropped(&q), 0);
-    bt_queue_push(&q, NULL); /* there was no memory for it */
+    bt_queue_push(&q, NULL); /* No memory was available for it. */
     assert_int_equal(bt_queue_dropped(&q), 1);
     bt_queue_push(&q, of_kind(BT_REC_FACT, 80, 9, 0));
     bt_queue_close(&q);
@@ -411,7 +413,8 @@ static void records_are_taken_in_order(void **state) {
     assert_int_equal(q.wake_fd, -1);
 }
 
-/* The oldest rows of samples and values of ranks go first, until seven eighths are used; steps and facts stay. */
+/* The oldest rows of samples and values of ranks are dropped until at most seven eighths are used; steps and
+ * facts are kept. */
 static void a_full_queue_drops_the_oldest_samples(void **state) {
     (void)state;
     bt_queue q;
@@ -431,7 +434,7 @@ static void a_full_queue_drops_the_oldest_samples(void **state) {
     bt_record *all = bt_queue_take(&q, SIZE_MAX);
     bt_records_free(all);
     bt_queue_done(&q);
-    /* of steps the values of the step stay */
+    /* A step keeps its own values. */
     bt_record *r = bt_record_step(bt_fake_step(&f, 10, 16));
     const size_t whole = weight(r), bare = whole - 16 * 8 * BT_MR_COUNT;
     q.max_bytes = 4 * whole;
@@ -448,14 +451,14 @@ static void a_full_queue_drops_the_oldest_samples(void **state) {
     assert_true(dropped > 6 && (dropped - 6) % 16 == 0);
     told t;
     assert_true(deliver(&q.head->head, q.head->data, &t));
-    /* what cannot go stays, whatever it takes; also when it comes back */
+    /* Records that cannot be dropped are kept whatever their size, also when they are returned. */
     q.max_bytes = 100;
     all = bt_queue_take(&q, SIZE_MAX);
     bt_queue_requeue(&q, all);
     assert_string_equal(steps(q.head), "10 11 12 13 14 ");
     for (const bt_record *x = q.head; x; x = x->next) assert_int_equal(x->head.rank_rows, 0);
     assert_true(q.bytes == sum(q.head) && q.bytes > q.max_bytes);
-    bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, 15, 5)); /* the last one goes, too */
+    bt_queue_push(&q, of_kind(BT_REC_ROWS, 1000, 15, 5)); /* The last one is dropped, too. */
     assert_string_equal(steps(q.head), "10 11 12 13 14 ");
     assert_int_equal(q.tail->head.step, 14);
     bt_queue_push(&q, of_kind(BT_REC_FACT, 40, 16, 0));
@@ -463,8 +466,8 @@ static void a_full_queue_drops_the_oldest_samples(void **state) {
     bt_queue_release(&q);
 }
 
-/* who waits for work is woken, by a descriptor where there is one */
-static void the_taker_is_woken(void **state) {
+/* A waiting reader is woken, by a descriptor if there is one. */
+static void the_reader_is_woken(void **state) {
     (void)state;
     bt_queue q;
     eventfd_t n = 0;
@@ -472,7 +475,7 @@ static void the_taker_is_woken(void **state) {
     q.wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     assert_true(q.wake_fd >= 0);
     bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 1, 0));
-    assert_int_equal(eventfd_read(q.wake_fd, &n), -1); /* it does not sleep */
+    assert_int_equal(eventfd_read(q.wake_fd, &n), -1); /* The reader does not sleep. */
     q.sleeping = true;
     bt_queue_push(&q, of_kind(BT_REC_FACT, 8, 2, 0));
     assert_int_equal(eventfd_read(q.wake_fd, &n), 0);
@@ -487,7 +490,7 @@ static void the_taker_is_woken(void **state) {
     bt_queue_release(&q);
 }
 
-/* every call of the queue's sink becomes a record of its kind, and the ring has each of them */
+/* Each call of the queue's sink becomes a record of its kind, and the ring contains all of them. */
 static void the_sink_of_a_queue(void **state) {
     const bt_tmp *t = *state;
     bt_queue q;
@@ -525,13 +528,13 @@ static void the_sink_of_a_queue(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_comes_back),
-                                       cmocka_unit_test(what_cannot_be_is_refused),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_kind_is_restored),
+                                       cmocka_unit_test(invalid_records_are_refused),
                                        cmocka_unit_test(numbers_have_limits),
-                                       cmocka_unit_test(rank_values_are_let_go),
+                                       cmocka_unit_test(rank_values_are_dropped),
                                        cmocka_unit_test(records_are_taken_in_order),
                                        cmocka_unit_test(a_full_queue_drops_the_oldest_samples),
-                                       cmocka_unit_test(the_taker_is_woken),
+                                       cmocka_unit_test(the_reader_is_woken),
                                        cmocka_unit_test_setup_teardown(the_sink_of_a_queue,
                                                                        bt_tmp_make, bt_tmp_drop)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
-/* test_ring.c - records in a mapped ring: all of them come back, also after kill -9 in the middle
- * of an append; and what the database lacks of them becomes rows once, whoever died.
- * timeout: 60 */
+/* timeout: 60
+ * test_ring.c - records in a mapped ring: all are restored, also after kill -9 during an append; and those
+ * missing in the database become rows once, whichever process died. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ static bt_record *numbered(int64_t n, size_t words) {
     return r;
 }
 
-/* whole records, one after the other, the newest is `last`; returns how many */
+/* Checks that the records are valid and consecutive and end with `last`; returns how many there are. */
 static size_t check_chain(const bt_record *list, int64_t last) {
     int64_t n = -1, first = -1;
     size_t count = 0;
@@ -43,7 +43,7 @@ static size_t check_chain(const bt_record *list, int64_t last) {
     return count;
 }
 
-static void keeps_the_newest(void **state) {
+static void the_newest_records_are_kept(void **state) {
     bt_tmp *t = *state;
     char path[128];
     bt_ring *ring = NULL;
@@ -54,7 +54,7 @@ static void keeps_the_newest(void **state) {
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
     assert_int_equal(attempt, 3);
-    /* many times round, of all sizes, ends that fit and ends that do not */
+    /* Many rounds with all sizes, with ends that fit and ends that do not. */
     for (int64_t n = 0; n < 5000; n++) {
         bt_record *r = numbered(n, 1 + (size_t)(n * 37 % 300));
         bt_ring_append(ring, r);
@@ -66,10 +66,10 @@ static void keeps_the_newest(void **state) {
         bt_records_free(list);
     }
     bt_ring_close(ring);
-    OK(bt_ring_create(&ring, path, 4, 64 << 10, err)); /* an attempt begins with an empty one */
+    OK(bt_ring_create(&ring, path, 4, 64 << 10, err)); /* An attempt begins with an empty ring. */
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
-    bt_record *big = numbered(1, 4000); /* would push everything else out */
+    bt_record *big = numbered(1, 4000); /* This record would displace all others. */
     bt_ring_append(ring, big);
     bt_records_free(big);
     OK(bt_ring_read(path, &attempt, &list, err));
@@ -132,7 +132,7 @@ static void other_files_are_not_read(void **state) {
     bt_ring_close(ring);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_int_equal(read(fd, junk, sizeof junk), sizeof junk);
-    /* any byte may be another: whole records or none, never a crash */
+    /* Any byte may be damaged: the result is whole records or none, never a crash. */
     for (int i = 0; i < 4000; i++) {
         off_t at = i * 7919 % (i % 2 ? 128 : 10000);
         char other = (char)(junk[at] ^ 1 << i % 8);
@@ -144,15 +144,15 @@ static void other_files_are_not_read(void **state) {
         list = NULL;
         assert_int_equal(pwrite(fd, junk + at, 1, at), 1);
     }
-    /* what a record says of itself is summed, too: with another step or number of rows it is none */
+    /* The checksum covers the record's head as well: with another step or number of rows it is invalid. */
     for (int i = 8; i < 24; i++) {
         const char other = (char)(junk[4096 + i] ^ 1);
         assert_int_equal(pwrite(fd, &other, 1, 4096 + i), 1);
         OK(bt_ring_read(path, &attempt, &list, err));
-        assert_null(list); /* it is the first one */
+        assert_null(list); /* It is the first record. */
         assert_int_equal(pwrite(fd, junk + 4096 + i, 1, 4096 + i), 1);
     }
-    /* positions are multiples of eight, in the circle, the oldest before the newest */
+    /* Positions are multiples of eight within the ring, the oldest before the newest. */
     static const struct {
         uint64_t at[2]; /* tail, head */
         bool read;
@@ -168,7 +168,7 @@ static void other_files_are_not_read(void **state) {
                   {{2, 64 << 10}, false},
                   {{1 << 20, 8}, false}};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        enum { AT = 24 }; /* behind what identifies the file */
+        enum { AT = 24 }; /* offset behind the identification of the file */
         assert_int_equal(pwrite(fd, places[i].at, 16, AT), 16);
         const bt_code code = bt_ring_read(path, &attempt, &list, &why);
         if (code != (places[i].read ? BT_OK : BT_FORMAT))
@@ -182,7 +182,7 @@ static void other_files_are_not_read(void **state) {
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
 }
 
-/* sizes, rights and owners of the file; the longest record; what has no place */
+/* Size, permissions and owner of the file; the longest record; paths that cannot be used. */
 static void a_ring_has_its_limits(void **state) {
     bt_tmp *t = *state;
     char path[160], says[300];
@@ -196,14 +196,14 @@ static void a_ring_has_its_limits(void **state) {
     } sizes[] = {
         {0, 64 << 10}, {64 << 10, 64 << 10}, {(64 << 10) + 1, (64 << 10) + 8}, {1 << 20, 1 << 20}};
     snprintf(path, sizeof path, "%s/r", t->dir);
-    assert_false(bt_ring_left(path)); /* there is none */
+    assert_false(bt_ring_left(path)); /* There is no ring. */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         OK(bt_ring_create(&ring, path, 7, sizes[i].asked, err));
         assert_int_equal(stat(path, &st), 0);
         assert_int_equal(st.st_size, 4096 + sizes[i].bytes);
         assert_true((st.st_mode & 07777) == 0600 && st.st_blocks * 512 >= st.st_size);
         assert_false(bt_ring_left(path));
-        /* with its head a record takes an eighth at most */
+        /* A record with its head takes at most an eighth. */
         for (int more = 0; more < 2; more++) {
             const size_t bytes = sizes[i].bytes / 8 / 8 * 8 - 32 + (size_t)more;
             bt_record *r = bt_record_empty(
@@ -223,7 +223,7 @@ static void a_ring_has_its_limits(void **state) {
     }
     bt_ring_append(NULL, NULL);
     bt_ring_close(NULL);
-    /* records of lengths that are no multiples of eight */
+    /* records whose lengths are not multiples of eight */
     OK(bt_ring_create(&ring, path, 0, 0, err));
     for (uint32_t n = 0; n < 40; n++) {
         bt_record *r =
@@ -241,8 +241,8 @@ static void a_ring_has_its_limits(void **state) {
     }
     assert_int_equal(n, 40);
     bt_records_free(list);
-    /* files of other lengths, and of another program's tables */
-    signal(SIGXFSZ, SIG_IGN); /* where files have a limit */
+    /* Files of other lengths, and with another program's tables. */
+    signal(SIGXFSZ, SIG_IGN); /* The file size is limited. */
     if (truncate(path, (INT64_C(1) << 30) + 1) != 0) assert_int_equal(truncate(path, 5000), 0);
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_FORMAT);
     snprintf(says, sizeof says, "'%s' is not a ring of records", path);
@@ -259,7 +259,7 @@ static void a_ring_has_its_limits(void **state) {
     snprintf(says, sizeof says, "'%s' is not a ring of records of this program", path);
     assert_string_equal(why.msg, says);
     assert_null(list);
-    /* no place */
+    /* no such folder */
     snprintf(path, sizeof path, "%s/none/r", t->dir);
     assert_int_equal(bt_ring_create(&ring, path, 0, 0, &why), BT_IO);
     assert_null(ring);
@@ -267,8 +267,7 @@ static void a_ring_has_its_limits(void **state) {
     assert_string_equal(why.msg, says);
     assert_int_equal(bt_ring_create(&ring, t->dir, 0, 0, &why), BT_IO);
     assert_int_equal(bt_ring_read(path, &attempt, &list, &why), BT_NOTFOUND);
-    snprintf(path, sizeof path, "%s/link",
-             t->dir); /* what is linked elsewhere is nobody's to rescue */
+    snprintf(path, sizeof path, "%s/link", t->dir); /* Symbolic links are not followed. */
     assert_int_equal(symlink("r", path), 0);
     assert_false(bt_ring_left(path));
 }
@@ -295,7 +294,7 @@ static void fill_ring(const char *path, int attempt, int64_t steps) {
     OK(bt_ring_create(&ring, path, attempt, BT_RING_BYTES, err));
     assert_true(bt_queue_init(&q, 1 << 20));
     q.ring = ring;
-    /* the supervisor has gone: the queue takes nothing, the ring does */
+    /* The supervisor died: the queue refuses records, the ring accepts them. */
     q.closed = true;
     bt_queue_sink(&q, &sink);
     sink.fact(sink.ctx, "result", "not for the table of facts");
@@ -316,7 +315,7 @@ static void check_rows(const bt_tmp *t, const char *run) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM facts WHERE run = ?1", run) == 0);
     assert_true(bt_number(t->db, "SELECT steps FROM runs WHERE run = ?1", run) == 60);
     assert_true(bt_number(t->db, "SELECT redone_s FROM runs WHERE run = ?1", run) == 0);
-    /* of all its steps, those that were committed before as well as those of the ring */
+    /* over all steps, those committed before and those from the ring */
     assert_true(bt_number(t->db, "SELECT tokens_per_s FROM runs WHERE run = ?1", run) ==
                 (bt_truth(29, BT_MS_TOKENS_PER_S) + bt_truth(30, BT_MS_TOKENS_PER_S)) / 2);
     assert_true(bt_number(t->db, "SELECT step_ms FROM runs WHERE run = ?1", run) ==
@@ -329,7 +328,7 @@ static void check_rows(const bt_tmp *t, const char *run) {
     }
 }
 
-/* rank 0 died, the supervisor lives: the attempt is open */
+/* Rank 0 died and the supervisor lives: the attempt is open. */
 static void of_an_open_attempt(void **state) {
     bt_tmp *t = *state;
     char path[128];
@@ -344,20 +343,20 @@ static void of_an_open_attempt(void **state) {
         step_into(bt_writer_sink(w), i);
         if (i % 10 == 9) event_into(bt_writer_sink(w), i, "checkpoint");
     }
-    OK(bt_writer_recover(w, "open", path, &steps, err)); /* no ring: nothing */
+    OK(bt_writer_recover(w, "open", path, &steps, err)); /* no ring, no rows */
     assert_int_equal(steps, 0);
     fill_ring(path, attempt, 60);
     OK(bt_writer_recover(w, "open", path, &steps, err));
     assert_int_equal(steps, 19);
     assert_int_equal(bt_writer_committed_step(w), 59);
-    OK(bt_writer_recover(w, "open", path, &steps, err)); /* again: nothing more */
+    OK(bt_writer_recover(w, "open", path, &steps, err)); /* A second call adds no rows. */
     assert_int_equal(steps, 0);
     OK(bt_writer_end(w, "done", "x", 0, err));
     bt_writer_close(w);
     check_rows(t, "open");
 }
 
-/* the supervisor died with rank 0's last words unheard: the next one finds them before it begins */
+/* The supervisor died with rank 0's last records unread: the next one recovers them before it begins. */
 static void of_a_killed_supervisor(void **state) {
     bt_tmp *t = *state;
     char path[128];
@@ -387,13 +386,13 @@ static void of_a_killed_supervisor(void **state) {
     s.resume = true;
     s.from_step = 60;
     OK(bt_writer_open(&w, t->db, 5, err));
-    OK(bt_writer_recover(w, "another", path, &steps, err)); /* of another run: nothing */
+    OK(bt_writer_recover(w, "another", path, &steps, err)); /* another run: no rows */
     assert_int_equal(steps, 0);
     OK(bt_writer_recover(w, "orphan", path, &steps, err));
     assert_int_equal(steps, 23);
     OK(bt_writer_begin(w, &s, &attempt, err));
     assert_int_equal(attempt, 1);
-    /* of an attempt that is not the newest: nothing */
+    /* An attempt that is not the newest: no rows. */
     fill_ring(path, 0, 80);
     OK(bt_writer_recover(w, "orphan", path, &steps, err));
     assert_int_equal(steps, 0);
@@ -402,10 +401,9 @@ static void of_a_killed_supervisor(void **state) {
     check_rows(t, "orphan");
 }
 
-/* rank 0 writes the database itself and is killed anywhere, again and again; then somebody looks at
- * the runs: no step that was said is missing, none is there twice, and a ring whose rank lives is
- * left alone */
-static void whoever_looks_finds_all_that_was_said(void **state) {
+/* Rank 0 writes the database itself and is killed repeatedly at any point; then a viewer opens the database:
+ * no acknowledged step is missing, none occurs twice, and the ring of a live rank is left alone. */
+static void a_viewer_finds_every_acknowledged_step(void **state) {
     bt_tmp *t = *state;
     char path[128], host[BT_HOST_MAX] = "";
     _Atomic int64_t *said = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -434,7 +432,7 @@ static void whoever_looks_finds_all_that_was_said(void **state) {
             for (int64_t step = next;; step++) {
                 step_into(bt_writer_sink(w), step);
                 *said = step;
-                bt_sleep_ns(100000); /* the ring holds more than two commits are apart */
+                bt_sleep_ns(100000); /* The ring holds more than is written between two commits. */
             }
         }
         int status = 0;
@@ -467,12 +465,12 @@ static void whoever_looks_finds_all_that_was_said(void **state) {
     munmap(said, 4096);
 }
 
-/* whose records become rows: those of runs of this machine that go on by their record and by no process */
-static void only_runs_without_a_process_are_rescued(void **state) {
+/* Only rings of runs of this machine that are marked as running and have no process are recovered. */
+static void only_runs_without_a_process_are_recovered(void **state) {
     enum { STEPS = 20 };
     static const struct {
-        const char *run_state, *host; /* "": this one */
-        int pid;                      /* 2: ours; 3: of a process that is gone */
+        const char *run_state, *host; /* "": this host */
+        int pid;                      /* 2: our own; 3: of a dead process */
         bool folder, rescued;
     } rows[] = {{"running", "", 3, true, true},     {"running", "", 2, true, false},
                 {"running", "far", 3, true, false}, {"done", "", 3, true, false},
@@ -519,15 +517,15 @@ static void only_runs_without_a_process_are_rescued(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(keeps_the_newest, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(the_newest_records_are_kept, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(kill_9_in_an_append, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(other_files_are_not_read, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_ring_has_its_limits, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(only_runs_without_a_process_are_rescued, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(only_runs_without_a_process_are_recovered, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(whoever_looks_finds_all_that_was_said, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(a_viewer_finds_every_acknowledged_step, bt_tmp_make,
                                         bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* timeout: 100
- * the pyramid says what the raw rows say: for any range and resolution, after restarts, replays,
- * kills and failed transactions. */
+ * The pyramid of summaries equals the raw rows for any range and resolution, after restarts, replays, kills
+ * and failed transactions. */
 #include <signal.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
@@ -83,7 +83,7 @@ static void check_range(bt_db *db, int64_t step0, int64_t step1, int64_t max_ste
     assert_false(f.disordered);
     same(&f.loss, &raw.loss, 1e-15 * (double)(step1 - step0 + 2), true);
     same(&f.val, &raw.val, 1e-15 * (double)(step1 - step0 + 2), true);
-    /* ranks: floats; blocks of 16 know means only */
+    /* Ranks are stored as floats, and blocks of 16 have means only. */
     for (int k = 0; k < 4; k++) same(&f.data[k], &raw.data[k], 3e-7, max_steps < 16);
     if (max_steps >= 4096 && step1 - step0 > 8192)
         assert_true(f.blocks < (step1 - step0) / 4096 + 16 * 3 * 6);
@@ -103,7 +103,7 @@ static void check_ranges(const char *path) {
     bt_db_close(db);
 }
 
-/* text of the whole table, so that two pyramids can be compared byte by byte */
+/* Returns the whole table as text, so that two pyramids can be compared byte by byte. */
 static char *pyramid(const char *path) {
     sqlite3 *db = NULL;
     sqlite3_stmt *st = NULL;
@@ -162,8 +162,8 @@ static void a_plain_run(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* its own summary is smaller than the step's: both go through one buffer */
-static void a_lone_rank(void **state) {
+/* Its own summary is smaller than the step's; both use one buffer. */
+static void a_single_rank(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
     s.ranks = 1;
@@ -185,8 +185,7 @@ static void a_run_with_a_restart(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* recorded every 7th step, ranks every 21st; goes back twice inside the attempt; transactions that
- * fail in between */
+/* Recorded every 7th step, ranks every 21st; two returns inside the attempt; transactions that fail. */
 static void gaps_returns_and_failures(void **state) {
     const bt_tmp *t = *state;
     static const struct { int64_t first, last; } legs[] = {{6, 4206}, {1406, 4507}, {4416, 9799}};
@@ -210,7 +209,7 @@ static void gaps_returns_and_failures(void **state) {
                                                     .values = values,
                                                     .n_ranks = step % 3 == 0 ? 4 : 0,
                                                     .rank_values = ranks});
-            /* somebody locks the file for a moment: this transaction fails and is tried again */
+            /* Another process locks the file briefly: this transaction fails and is repeated. */
             if (step % 1200 < 7) {
                 OK(bt_writer_flush(w, err));
                 assert_int_equal(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL),
@@ -229,8 +228,7 @@ static void gaps_returns_and_failures(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* an evaluation during a pause comes after the record of its step, also of the last one of a
- * block */
+/* An evaluation during a pause follows the record of its step, also of the last one of a block. */
 static void late_evaluations_are_in_their_blocks(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -314,7 +312,7 @@ static void a_writer_killed_again_and_again(void **state) {
     written_as_it_goes_equals_made_later(t->db);
 }
 
-/* a summary from elsewhere is refused, not believed */
+/* A malformed summary is refused. */
 static void damaged_blobs_are_refused(void **state) {
     (void)state;
     bt_block_stat out[20];
@@ -346,9 +344,9 @@ static bool count_block(void *ctx, const bt_block *b) {
     return b->step0 >= 0;
 }
 
-/* who asks is told, whatever level it is of, and it is mended from the rows; where nobody asks for ranks their
- * summary is not read */
-static void a_damaged_summary_is_told(void **state) {
+/* The error is reported at any level, and the summary is repaired from the rows; without ranks in the query
+ * their summary is not read. */
+static void a_damaged_summary_is_reported(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
     s.steps = 600;
@@ -370,7 +368,7 @@ static void a_damaged_summary_is_told(void **state) {
             OK(bt_db_open(&db, t->db, err));
             assert_int_equal(bt_blocks_walk(db, &ask, count_block, &blocks, &why), BT_FORMAT);
             assert_non_null(strstr(why.msg, "has a damaged summary"));
-            assert_int_equal(blocks, 1); /* the one before it */
+            assert_int_equal(blocks, 1); /* the previous one */
             ask.ranks = false;
             assert_int_equal(bt_blocks_walk(db, &ask, count_block, &blocks, &why),
                              kind == BT_ROLL_STEPS ? BT_FORMAT : BT_OK);
@@ -390,7 +388,7 @@ static bool without_ranks(void *ctx, const bt_block *b) {
     return count_block(ctx, b);
 }
 
-/* steps that were recorded without their ranks have none, read row by row and from summaries */
+/* Steps recorded without ranks have none, both read row by row and from summaries. */
 static void steps_without_ranks(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -425,14 +423,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(steps_without_ranks, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_plain_run, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_lone_rank, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_single_rank, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_run_with_a_restart, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(gaps_returns_and_failures, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(late_evaluations_are_in_their_blocks, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_writer_killed_again_and_again, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(damaged_blobs_are_refused),
-        cmocka_unit_test_setup_teardown(a_damaged_summary_is_told, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_damaged_summary_is_reported, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

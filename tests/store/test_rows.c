@@ -1,4 +1,4 @@
-/* rows of every type as JSON, at most as many as asked for; reals that read back the same; texts that are too long. */
+/* Rows of every type as JSON, with a limit; numbers that are restored exactly; texts that are too long. */
 #include "store/read/row_json.h"
 #include "store_test.h"
 
@@ -45,7 +45,7 @@ static bool keep(void *ctx, const bt_row *row) {
 }
 
 /* rounded up, down and not at all in fifteen digits */
-static void reals_read_back_the_same(void **state) {
+static void reals_are_restored_exactly(void **state) {
     const bt_tmp *t = *state;
     static const double each[] = {2.0 / 3, 1.0 / 3, 0.1 + 0.2, 0.1, -2.0 / 3, 1e300 / 3};
     bt_writer *w = NULL;
@@ -83,8 +83,8 @@ static void a_text_that_is_too_long_is_refused(void **state) {
     bt_db_close(db);
 }
 
-/* what viewers ask to know whether to look again: nothing but a commit of others changes it */
-static void the_version_changes_with_a_commit_of_others(void **state) {
+/* Viewers read this to detect changes: only a commit of another connection changes it. */
+static void the_version_changes_with_a_foreign_commit(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_db *db = NULL;
@@ -96,7 +96,7 @@ static void the_version_changes_with_a_commit_of_others(void **state) {
     OK(bt_writer_begin(w, &(bt_run_start){.name = "r", .config_json = "{}"}, &attempt, err));
     assert_true(bt_db_version(db) != first && bt_db_version(db) > 0);
     bt_db_close(db);
-    /* where it cannot be asked */
+    /* when it cannot be read */
     OK(bt_db_open(&db, t->db, err));
     bt_db_limit_memory(1);
     assert_int_equal(bt_db_version(db), -1);
@@ -109,10 +109,10 @@ static void the_version_changes_with_a_commit_of_others(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(every_type_has_its_form, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(reals_read_back_the_same, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(reals_are_restored_exactly, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_text_that_is_too_long_is_refused, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(the_version_changes_with_a_commit_of_others, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(the_version_changes_with_a_foreign_commit, bt_tmp_make,
                                         bt_tmp_drop)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

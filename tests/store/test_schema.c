@@ -1,6 +1,5 @@
 /* timeout: 60
- * the file: whose it is, which version, what its views hold, how older ones are brought up to
- * date. */
+ * The file: its application and version, the contents of its views, updates of older files. */
 #include <sqlite3.h>
 #include <sys/stat.h>
 
@@ -22,7 +21,7 @@ static void make_new(const char *path) {
     bt_writer_close(w);
 }
 
-static void a_new_file_is_ours(void **state) {
+static void a_new_file_is_marked(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
     assert_int_equal(one_int(t->db, "PRAGMA application_id"), BT_APPLICATION_ID);
@@ -110,7 +109,7 @@ static long file_bytes(const char *path) {
     return stat(path, &st) == 0 ? (long)st.st_size : -1;
 }
 
-static void others_files_are_left_alone(void **state) {
+static void foreign_files_are_left_alone(void **state) {
     const bt_tmp *t = *state;
     char wal[128];
     snprintf(wal, sizeof wal, "%s-wal", t->db);
@@ -118,7 +117,7 @@ static void others_files_are_left_alone(void **state) {
     long before = file_bytes(t->db);
     refused(t->db, BT_FORMAT, "another program");
     assert_int_equal(file_bytes(t->db), before);
-    assert_int_equal(file_bytes(wal), -1); /* not even turned into WAL mode */
+    assert_int_equal(file_bytes(wal), -1); /* not even converted to WAL mode */
     unlink(t->db);
     run_sql(t->db, "PRAGMA application_id = 77; CREATE TABLE songs(a)");
     refused(t->db, BT_FORMAT, "another program");
@@ -155,7 +154,7 @@ static void check_fixture(const char *path) {
     assert_true(bt_number(path, "SELECT steps FROM runs WHERE run = ?1", "old-1") == 12);
 }
 
-/* a reader meets it first; then the run is resumed by this program */
+/* A reader opens it first; then the run is resumed by this program. */
 static void an_older_file_is_brought_up_to_date(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -172,7 +171,7 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     OK(bt_writer_begin(w, &s, &attempt, err));
     assert_int_equal(attempt, 2);
     bt_writer_sink(w)->step(bt_writer_sink(w)->ctx, bt_fake_step(&f, 12, 2));
-    /* a table that version 4 brought */
+    /* a table added in version 4 */
     const double v[BT_MC_COUNT] = {[BT_MC_STEPS] = 1, [BT_MC_BYTES_WIRE] = 8};
     bt_writer_sink(w)->rows(
         bt_writer_sink(w)->ctx,
@@ -181,7 +180,7 @@ static void an_older_file_is_brought_up_to_date(void **state) {
                          .n = 1,
                          .keys = (bt_key[]){{.i = 1}, {.s = "all_reduce"}, {.s = "dp"}},
                          .values = v});
-    /* and version 5 */
+    /* and in version 5 */
     const double pair[BT_MP_COUNT] = {[BT_MP_STEPS] = 1, [BT_MP_FLIGHT] = 2.5};
     bt_writer_sink(w)->rows(bt_writer_sink(w)->ctx,
                             &(bt_row_record){.scope = BT_SCOPE_PAIR,
@@ -204,8 +203,7 @@ static void an_older_file_is_brought_up_to_date(void **state) {
     assert_string_equal(bt_word(t->db, "SELECT quick_check FROM pragma_quick_check", NULL), "ok");
 }
 
-/* a metric this program has and the file has not: a column is added; one the file has and we have
- * not stays */
+/* A metric missing in the file becomes a column; a column unknown to this program is kept. */
 static void new_metrics_become_columns(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
@@ -218,7 +216,7 @@ static void new_metrics_become_columns(void **state) {
     bt_writer *w = NULL;
     int attempt;
     bt_fake f;
-    /* a reader updates the file */
+    /* A reader updates the file. */
     assert_string_equal(bt_word(t->db, "SELECT count(*) FROM steps", NULL), "0");
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_run_start s = bt_fake_run("a");
@@ -264,7 +262,7 @@ static void places_are_chosen_and_refused(void **state) {
     assert_int_equal(bt_writer_open(&w, "/proc/1/no/m.db", 1, &why), BT_IO);
 }
 
-/* odd names reach the right file although readers open it as a URI */
+/* Unusual names reach the right file although readers open it as a URI. */
 static void odd_names_are_files_too(void **state) {
     const bt_tmp *t = *state;
     char path[200];
@@ -278,9 +276,9 @@ static bool ignore_row(void *ctx, const bt_row *row) {
     return row->n > 0;
 }
 
-/* bytes turned over anywhere in the file: whatever is asked either answers or says what is wrong,
- * and the program lives */
-static void damaged_bytes_only_give_errors(void **state) {
+/* Damaged bytes anywhere in the file: each query returns a result or an error, and the program does not
+ * crash. */
+static void damaged_bytes_give_errors_only(void **state) {
     const bt_tmp *t = *state;
     char copy[128];
     uint32_t x = 12345;
@@ -299,7 +297,7 @@ static void damaged_bytes_only_give_errors(void **state) {
         memcpy(bad, good, n);
         for (int k = 0; k <= round % 20; k++) {
             x = x * 1664525u + 1013904223u;
-            /* every third time in the header and the schema's root */
+            /* every third time in the header and the schema's root page */
             size_t at = (x >> 8) % (round % 3 ? n : 400);
             x = x * 1664525u + 1013904223u;
             bad[at] ^= (unsigned char)(1 + (x >> 16) % 255);
@@ -335,16 +333,16 @@ static void damaged_bytes_only_give_errors(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_new_file_is_ours, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_new_file_is_marked, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(views_have_the_promised_columns, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(others_files_are_left_alone, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(foreign_files_are_left_alone, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_newer_file_is_refused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_refused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_older_file_is_brought_up_to_date, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(new_metrics_become_columns, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(places_are_chosen_and_refused, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(damaged_bytes_only_give_errors, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(damaged_bytes_give_errors_only, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(odd_names_are_files_too, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

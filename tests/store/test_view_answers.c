@@ -1,6 +1,6 @@
 /* timeout: 60
- * What the view says of runs of known truth, all parts of it, held against files that a person can read:
- * in the folder golden (BT_UPDATE=1 writes them anew). */
+ * All parts of the view model for runs with known properties, compared with readable files in the folder
+ * golden (BT_UPDATE=1 rewrites them). */
 #include <jansson.h>
 
 #include "../golden_json.h"
@@ -9,9 +9,9 @@
 
 enum { BEGAN_S = 1700000000, STEP_MS = 113 };
 
-/* "base": rank 2 is late because of data; failed after 200 of 300 steps and went on from 180; predicted.
- * "noisy": eight ranks on crowded machines, rank 5 slow in the backward pass, 700 steps of other lengths.
- * "other": the losses of "base" without a straggler. "live": 60 steps, not ended. */
+/* "base": rank 2 is late in data; failed after 200 of 300 steps and resumed from 180; predicted. "noisy":
+ * eight ranks on crowded machines, rank 5 slow in the backward pass, 700 steps of varying duration. "other":
+ * the losses of "base" without a straggler. "live": 60 steps, not ended. */
 static void make_runs(const char *db) {
     bt_synth s = bt_synth_default("base");
     s.planned = true;
@@ -43,8 +43,8 @@ static void make_runs(const char *db) {
     OK(bt_synth_make(db, &s, err));
 }
 
-/* "rich": sixteen ranks of a mesh 2 x 2 x 2 x 2 on two hosts; every setting and fact that the first page
- * tells; events of each kind in turn; what the model wrote, three times. */
+/* "rich": sixteen ranks of a mesh 2 x 2 x 2 x 2 on two hosts; every setting and fact of the first page; an
+ * event of each kind; three sample texts. */
 static void make_rich(const char *db) {
     static const char *const facts[][2] = {
         {"params", "3144384"},          {"isa", "avx2"},
@@ -119,7 +119,7 @@ static void make_rich(const char *db) {
     run_sql(db, "UPDATE run SET ended_us = last_us, tags = 'a b' WHERE name = 'rich'");
 }
 
-/* "young": began five seconds after "base", and has no step yet */
+/* "young": began five seconds after "base" and has no step yet. */
 static void make_young(const char *db) {
     bt_run_start start = bt_fake_run("young");
     bt_writer *w = NULL;
@@ -169,7 +169,7 @@ static const struct row {
     {"two_runs", {.parts = BT_VIEW_RUNS, .max_runs = 2}},
 };
 
-/* adds an answer to an object of several */
+/* Adds a result to an object of several. */
 static void put(bt_view *v, const bt_view_ask *ask, bt_json *j, const char *key) {
     OK(bt_view_load(v, ask, err));
     bt_view_json(v, ask->parts, j, key);
@@ -180,7 +180,7 @@ static void begin(bt_text *out, bt_json *j) {
     bt_json_begin(j, out);
 }
 
-/* the folder has another name each time */
+/* The folder's name differs each time. */
 static void hold(bt_text *out, const bt_tmp *t, const char *golden) {
     char file[120];
     snprintf(file, sizeof file, "store/golden/%s.txt", golden);
@@ -211,7 +211,8 @@ static void every_part_of_the_view(void **state) {
     bt_db_close(db);
 }
 
-/* one metric of the run, one of a rank, and the baseline's, on each axis: of all steps, of some, of a span */
+/* One metric of the run, one of a rank, and the baseline's, on each axis: for all steps, some, and a time
+ * span. */
 static void series_on_every_axis(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -290,8 +291,8 @@ static void heat_of_every_value(void **state) {
     bt_db_close(db);
 }
 
-/* A view that has followed a run says the same as one that is opened now, wherever it was in between. */
-static void following_is_the_same_as_opening(void **state) {
+/* A view that followed a run equals a newly opened one, whatever it showed in between. */
+static void following_equals_opening(void **state) {
     static const int chunks[] = {1, 7, 60, 200, 257, 3, 90, 250, 255, 200, 200, 1};
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("long");
@@ -331,7 +332,7 @@ static void following_is_the_same_as_opening(void **state) {
         bt_text_release(&opened);
         bt_view_close(fresh);
         bt_db_close(db2);
-        if (i == 1 || i == 3) { /* and back to where it was */
+        if (i == 1 || i == 3) { /* and back to the previous position */
             ask.at_step = from / 2;
             OK(bt_view_load(v, &ask, err));
         }
@@ -341,7 +342,8 @@ static void following_is_the_same_as_opening(void **state) {
     bt_writer_close(w);
 }
 
-/* every step counts keep^distance, seen from the middle of its bucket; a bucket of three steps counts as three */
+/* The weight of a step is keep^distance from the middle of its bucket; a bucket of three steps counts as
+ * three. */
 static void averages_of_buckets(void **state) {
     (void)state;
     const double mean[] = {2, NAN, 4, 8};
@@ -400,7 +402,7 @@ int main(void) {
         T(every_part_of_the_view),
         T(series_on_every_axis),
         T(heat_of_every_value),
-        T(following_is_the_same_as_opening),
+        T(following_equals_opening),
         cmocka_unit_test(averages_of_buckets),
         T(times_and_steps),
     };

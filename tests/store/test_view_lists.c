@@ -1,11 +1,11 @@
 /* timeout: 60
- * layers, exchanges, events, runs; what there is not; escapes; a reader that stands still; JSON. */
+ * Lists of layers, exchanges, events and runs; missing data; escapes; a reader that blocks; JSON. */
 #include <sqlite3.h>
 
 #include "store/write/manage.h"
 #include "view_test.h"
 
-/* the tensor that is asked for, else the first ternary one; samples up to the instant; shares of bins */
+/* The requested tensor, or the first ternary one; samples up to the instant; shares of bins. */
 static void distributions_of_a_tensor(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -31,7 +31,7 @@ static void distributions_of_a_tensor(void **state) {
     NEAR(d->gradients[4][18], 0);
     NEAR(bt_view_share(d->weights[4], 14, 18), 2.0 / 3);
     assert_true(isnan(bt_view_share((const double[BT_HIST_BINS]){0}, 0, BT_HIST_BINS)));
-    /* another stretch with the same newest sample is read anew */
+    /* Another range with the same newest sample is read again. */
     ask.step0 = 100;
     ask.step1 = 199;
     OK(bt_view_load(v, &ask, err));
@@ -73,7 +73,7 @@ static void layers_and_lists(void **state) {
                 fabs(x->value[BT_ML_SIGN_FLIP] * 50 - x->value[BT_ML_FLIP]) < 1e-6 &&
                 fabs(x->value[BT_ML_OSCILLATION] * 10 - x->value[BT_ML_FLIP]) < 1e-6);
     NEAR(x->value[BT_ML_ZERO] + x->value[BT_ML_POS] + x->neg_frac, 1);
-    /* attn_o comes first */
+    /* attn_o is first. */
     NEAR(x->entropy_bits, -(0.32 * log2(0.32) + 0.34 * log2(0.34) + 0.34 * log2(0.34)));
     NEAR(x->value[BT_ML_UPDATE], 2e-3);
     NEAR(x->history[BT_ML_UPDATE][31], 2e-3);
@@ -88,7 +88,7 @@ static void layers_and_lists(void **state) {
     assert_int_equal(v->n_series, 6);
     assert_true(v->series[3].ghost);
     NEAR(v->series[3].last[v->series[3].n - 1], bt_synth_loss(199));
-    /* another stretch with the same newest sample is read anew */
+    /* Another range with the same newest sample is read again. */
     a.step0 = 100;
     a.step1 = 199;
     OK(bt_view_load(v, &a, err));
@@ -113,7 +113,7 @@ static void layers_and_lists(void **state) {
     bt_db_close(db);
 }
 
-/* nothing of a run that was removed is shown of another one that has its name now */
+/* Data of a removed run are not shown for another run with its name. */
 static void another_run_of_the_same_name(void **state) {
     const bt_tmp *t = *state;
     const char *name = "s";
@@ -131,7 +131,7 @@ static void another_run_of_the_same_name(void **state) {
     OK(bt_view_load(v, &a, err));
     NEAR(v->head.step_p50_ms, 2 * step_ms);
     NEAR(v->ranks.busy_median_ms, 2 * busy_ms);
-    /* nor its points, which are other ones though the number of steps is the same */
+    /* Its points are different, although the number of steps is equal. */
     s.steps = 230;
     s.start_us += 1000000;
     OK(bt_runs_remove(t->db, &name, 1, 1, err));
@@ -219,7 +219,7 @@ static void what_is_shown_has_no_escapes(void **state) {
     bt_writer_close(w);
 }
 
-/* the link's rate under these facts of a run */
+/* Returns the link's rate for these facts of a run. */
 static double rate_under(const char *path, const char *run, const char *sql) {
     bt_db *db = NULL;
     sqlite3 *w = NULL;
@@ -239,7 +239,7 @@ static double rate_under(const char *path, const char *run, const char *sql) {
     return rate;
 }
 
-/* a machine that was busy: no rate, nor one that no link has */
+/* A busy machine has no rate, and neither has an implausible one. */
 static void a_link_that_was_not_measured_has_no_rate(void **state) {
     const bt_tmp *t = *state;
     NEAR(rate_under(t->db, "told", "SELECT 1"), 8e7);
@@ -250,7 +250,7 @@ static void a_link_that_was_not_measured_has_no_rate(void **state) {
     assert_true(isnan(rate_under(t->db, "old",
                                  "UPDATE fact SET value = '4.15e18' WHERE key = "
                                  "'link.dp.bytes_per_s'")));
-    /* a fact that names no link, and one whose link has too long a name */
+    /* A fact that names no link, and one with a link name that is too long. */
     NEAR(rate_under(
              t->db, "odd",
              "INSERT INTO fact SELECT id, 'link.odd', '1', 0 FROM run WHERE name = 'odd'; "
@@ -270,7 +270,7 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     assert_int_equal(v->comm.n, 3);
     assert_int_equal(v->comm.step1, s.steps / 20 * 20 - (s.steps % 20 == 0 ? 20 : 0));
     assert_int_equal(v->comm.step0, v->comm.step1 - 19);
-    const bt_view_op *x = &v->comm.op[0]; /* most lost time first: the gradients */
+    const bt_view_op *x = &v->comm.op[0]; /* gradients first, with the largest lost time */
     assert_string_equal(x->op, "all_reduce");
     assert_string_equal(x->axis, "dp");
     assert_int_equal(x->ranks, s.ranks);
@@ -303,14 +303,14 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     }
     assert_true(isnan(v->comm.op[2].busy_ms) && isnan(v->comm.op[2].rate) &&
                 v->comm.op[2].calls > 0.99);
-    a.at_step = 0; /* the first sample has one step */
+    a.at_step = 0; /* The first sample covers one step. */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->comm.step0, 0);
     assert_int_equal(v->comm.step1, 0);
     assert_true(fabs(v->comm.op[0].busy_ms - 40) < 1e-9);
     assert_int_equal(v->comm.pair0, 0);
     assert_int_equal(v->comm.pair1, 0);
-    a.run = "alone"; /* nobody to exchange with */
+    a.run = "alone"; /* there is no peer */
     s = bt_synth_default("alone");
     s.ranks = 1;
     OK(bt_synth_make(t->db, &s, err));
@@ -359,7 +359,7 @@ typedef struct standing {
 static bool stands_still(void *ctx, const bt_row *row) {
     standing *s = ctx;
     (void)row;
-    /* in the middle of a read: the run goes on and is safe on disk */
+    /* In the middle of a read, the run continues and is safely stored. */
     if (s->seen++ == 0) {
         bt_fake f;
         for (int64_t step = 100; step < 160; step++)
@@ -387,7 +387,7 @@ static void a_reader_that_stands_still_holds_nobody_up(void **state) {
     bt_view *v = open_view(t->db, &db);
     OK(bt_vq_rows(v->impl, "SELECT step FROM steps WHERE run = ?1", "s", NULL, 0, stands_still, &s,
                   err));
-    assert_int_equal(s.seen, 100); /* what it sees is of one instant */
+    assert_int_equal(s.seen, 100); /* The reader sees one instant. */
     bt_view_close(v);
     bt_db_close(db);
     bt_writer_close(s.w);
@@ -399,7 +399,7 @@ static double value_of(bt_db *db, const char *sql) {
     return x;
 }
 
-/* every metric of every panel, held against SQL's own words for its newest sample */
+/* Each metric of each panel compared with a direct SQL query for its newest sample. */
 static void a_panel_tells_each_metric(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -474,7 +474,7 @@ static void a_level_is_that_of_its_kind(void **state) {
     bt_db_close(db);
 }
 
-/* the row of a live run ends with its newest record; the list knows better, of each */
+/* The row of a live run ends with its newest record; the list computes the present values for each run. */
 static void every_live_run_is_listed_up_to_now(void **state) {
     const bt_tmp *t = *state;
     static const char *const names[] = {"a", "b", "c"};
@@ -492,7 +492,7 @@ static void every_live_run_is_listed_up_to_now(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->runs.n, 3);
     for (int i = 0; i < 3; i++) {
-        const bt_view_run *x = &v->runs.run[2 - i]; /* the newest comes first */
+        const bt_view_run *x = &v->runs.run[2 - i]; /* The newest is first. */
         assert_string_equal(x->run, names[i]);
         assert_true(bt_run_states[x->state].live);
         duration[i] = x->duration_s;
@@ -527,7 +527,7 @@ static void json_says_what_the_structs_say(void **state) {
     assert_non_null(strstr(p, "\"stragglers\":[{\"rank\":5,"));
     assert_non_null(strstr(p, "\"phase\":\"data\""));
     assert_non_null(strstr(p, "\"what_if\":{\"step_ms\":113"));
-    /* as a value: a text may hold it ("preset nano") */
+    /* as a value: a text may contain it ("preset nano") */
     for (const char *x = strstr(p, "nan"); x; x = strstr(x + 1, "nan"))
         assert_null(memchr(":,[", x[-1], 3));
     for (const char *key = strtok(

@@ -1,5 +1,5 @@
 /* timeout: 60
- * who is slow and why, against synthetic runs with known truth: ranking, blame, phase, what-if,
+ * The slow rank and its cause for synthetic runs with known properties: ranking, blame, phase, what-if,
  * verdicts, heat map. */
 #include "view_test.h"
 
@@ -41,13 +41,13 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     for (int k = 0; k < 8; k++) {
         double sum = 0;
         for (int p = 0; p < BT_PHASE_COUNT; p++) sum += r->rank[k].mean[bt_phases[p].metric];
-        NEAR(sum, r->rank[k].mean[BT_MR_STEP_TIME]); /* the conservation law */
+        NEAR(sum, r->rank[k].mean[BT_MR_STEP_TIME]); /* The phases add up to the step. */
     }
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* before the first step there are ranks already, in their own order */
+/* Before the first step ranks exist already, in their own order. */
 static void ranks_without_a_step(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -65,8 +65,8 @@ static void ranks_without_a_step(void **state) {
     bt_db_close(db);
 }
 
-/* Two ranks of which each is slow in its own phase, then one rank alone: where a step goes is the mean
- * of each step over its ranks and then of the steps, so that the phases add up to it. */
+/* Two ranks that are each slow in their own phase, then one rank alone: the breakdown is the mean over ranks
+ * of each step, then over steps, so that the phases add up to it. */
 static void where_a_step_goes_adds_up(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -122,7 +122,7 @@ static void where_a_step_goes_adds_up(void **state) {
     bt_db_close(db);
 }
 
-/* A restart: until its ranks have said who they are those of the attempt before are shown, and not kept. */
+/* After a restart the previous attempt's ranks are shown, and not kept, until the new ones are recorded. */
 static void ranks_of_a_new_attempt_take_their_place(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");
@@ -241,7 +241,7 @@ static void verdicts_tell_patterns_apart(void **state) {
     x = verdict_of(t->db, "node", 6);
     assert_int_equal(x.verdict, BT_VERDICT_NODE_WIDE);
     assert_non_null(strstr(x.says, "all ranks of node1 "));
-    /* of two ranks the median is the better one */
+    /* the median of two ranks is the faster one */
     x = verdict_of(t->db, "two", 1);
     NEAR(x.excess_ms, 50);
     NEAR(x.what_if_ms, 100);
@@ -272,7 +272,7 @@ static double busy_turns(int64_t s, int r) {
     return r == 0 && s < 180 ? 300 : r == 2 && s >= 220 ? 150 : 100;
 }
 
-/* rank 0 has cost most by far, but rank 2 is the one to look at; 20 steps are enough to say so */
+/* Rank 0 has lost most time, but rank 2 is the current problem; 20 steps are enough to decide. */
 static void late_now_comes_before_late_before(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -294,8 +294,8 @@ static double busy_eighty(int64_t s, int r) {
     return r == 3 ? 160 : 80;
 }
 
-/* rank by rank and step by step; by the median rank where the numbers of ranks differ; by the mean
- * where the baseline has no steps */
+/* Rank by rank and step by step; by the median rank if the numbers of ranks differ; by the mean if the
+ * baseline has no steps. */
 static void heat_map_against_a_baseline(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -322,7 +322,7 @@ static void heat_map_against_a_baseline(void **state) {
     a.step1 = 239;
     a.baseline = "base";
     OK(bt_view_load(v, &a, err));
-    /* nothing to hold it against: plain milliseconds */
+    /* There is no baseline: plain milliseconds. */
     assert_false(v->heat.against);
     NEAR(v->heat.cell[0], 100);
     a.baseline = NULL;

@@ -1,6 +1,6 @@
 /* timeout: 60
- * series in buckets and the run as a whole: goodput, axes, the past, a run that grows, long runs
- * from their summaries. */
+ * Series in buckets and the run as a whole: goodput, axes, past instants, a growing run, long runs from
+ * their summaries. */
 #include "view_test.h"
 
 static void goodput_adds_up(void **state) {
@@ -18,7 +18,7 @@ static void goodput_adds_up(void **state) {
     assert_int_equal(h->attempt, 1);
     assert_int_equal(h->step, 199);
     assert_int_equal(h->steps_total, 200);
-    /* of two steps the last 40 ms went into a checkpoint */
+    /* The last 40 ms of two steps were spent in a checkpoint. */
     NEAR(h->time_s[BT_TIME_PRODUCTIVE], 200 * step_s - 0.08);
     NEAR(h->time_s[BT_TIME_CHECKPOINT], 0.08);
     NEAR(h->time_s[BT_TIME_REDONE], 20 * step_s);
@@ -36,7 +36,7 @@ static void goodput_adds_up(void **state) {
     bt_db_close(db);
 }
 
-/* a viewer that has read a step sees the validation loss that a pause gives it later */
+/* A viewer that has read a step sees the validation loss that a pause adds to it later. */
 static void an_evaluation_during_a_pause_is_seen(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -101,7 +101,7 @@ static void a_series_holds_every_step_once(void **state) {
         rows += l->count[i];
     }
     assert_int_equal(rows, 200);
-    assert_int_equal(val->n, 4); /* sparse: points, no holes */
+    assert_int_equal(val->n, 4); /* sparse: points without gaps */
     NEAR(val->last[3], bt_synth_loss(199) + 0.05);
     assert_int_equal(wait->what.rank, 2);
     for (size_t i = 0; i < wait->n; i++) NEAR(wait->mean[i], 2);
@@ -181,7 +181,7 @@ static void same_numbers(const bt_view *v, const bt_view *fresh) {
     bt_view_json(fresh, BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS, &j, NULL);
     assert_false(a.failed || b.failed);
     const char *x = bt_text_str(&a), *y = bt_text_str(&b);
-    /* sums in another order differ in their last digits */
+    /* Sums in another order differ in their last digits. */
     while (*x && *y) {
         if ((*x >= '0' && *x <= '9') && (*y >= '0' && *y <= '9')) {
             char *xe, *ye;
@@ -198,8 +198,8 @@ static void same_numbers(const bt_view *v, const bt_view *fresh) {
     bt_text_release(&b);
 }
 
-/* a view that follows a growing run, across a restart, shows what a fresh one shows */
-static void following_equals_looking_afresh(void **state) {
+/* A view that follows a growing run across a restart equals a new one. */
+static void following_equals_a_new_view(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
     bt_writer *w = NULL;
@@ -213,10 +213,10 @@ static void following_equals_looking_afresh(void **state) {
     bt_view *v = open_view(t->db, &db);
     bt_view_ask a = ask_all("s");
     a.columns = 32;
-    a.window = 24; /* it slides */
+    a.window = 24; /* a sliding window */
     for (int part = 0; part < 24; part++) {
         a.x = (bt_x_axis)(part / 2 % BT_X_COUNT);
-        /* a run may be held against itself */
+        /* A run may be its own baseline. */
         a.baseline = part % 5 >= 3 ? "s" : NULL;
         if (part == 8) {
             OK(bt_writer_end(w, "failed", "test", 1, err));
@@ -271,7 +271,7 @@ static void long_runs_are_read_from_summaries(void **state) {
     a.n_series = 1;
     a.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
     OK(bt_view_load(v, &a, err));
-    /* nothing is sampled: minima, maxima and counts are those of all rows */
+    /* Nothing is sampled: minima, maxima and counts are those of all rows. */
     assert_true(v->series[0].exact);
     assert_true(v->series[0].n > 100);
     int64_t rows = 0;
@@ -281,14 +281,14 @@ static void long_runs_are_read_from_summaries(void **state) {
     NEAR(v->series[0].max[v->series[0].n - 1], STEPS - 1);
     for (size_t i = 1; i < v->series[0].n; i++)
         assert_true(v->series[0].mean[i] > v->series[0].mean[i - 1]);
-    a.step0 = 1000; /* zoomed in, every row is read */
+    a.step0 = 1000; /* When zoomed in, every row is read. */
     a.step1 = 1099;
     OK(bt_view_load(v, &a, err));
     assert_true(v->series[0].exact);
     assert_int_equal(v->series[0].n, 100);
     NEAR(v->series[0].mean[0], 1000);
     bt_view_close(v);
-    /* too many narrow buckets: of each of 8 steps the first 6 are read, and it is said */
+    /* Too many narrow buckets: the first 6 of each 8 steps are read, which is marked. */
     OK(bt_view_open(&v, db, err));
     a.step0 = a.step1 = 0;
     a.columns = 16384;
@@ -313,7 +313,7 @@ int main(void) {
         T(a_series_holds_every_step_once),
         T(every_axis_is_right),
         T(the_past_is_what_it_was),
-        T(following_equals_looking_afresh),
+        T(following_equals_a_new_view),
         T(long_runs_are_read_from_summaries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

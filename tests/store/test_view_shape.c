@@ -1,11 +1,11 @@
 /* timeout: 60
- * What figures show by default: the usual range of a series, smoothing by a share of the steps,
- * scales of heat maps, the machine named before a rank. */
+ * Defaults of figures: the usual range of a series, smoothing by a share of the steps, scales of heat maps,
+ * the machine named before a rank. */
 #include "view_test.h"
 
 enum { N = 400 };
 
-/* a series of N steps, one a bucket */
+/* a series of N steps, one per bucket */
 typedef struct made {
     double y[N];
     int64_t step[N], count[N];
@@ -37,14 +37,14 @@ static void the_usual_range_is_that_of_the_run(void **state) {
     static made m;
     double low, high;
     (void)state;
-    /* the first minute stays out, all of the rest is in */
+    /* The first minute is outside, the rest inside. */
     bt_view_usual_range(series_of(&m, descent), &low, &high);
     assert_true(high < 5 && high > 3.1);
     NEAR(low, 2.9);
     int out = 0;
     for (int i = 0; i < N; i++) out += m.y[i] > high;
     assert_in_range(out, 1, N / 20);
-    /* what has no outliers is shown in full */
+    /* A series without outliers is shown completely. */
     bt_view_usual_range(series_of(&m, line), &low, &high);
     NEAR(high, 5);
     NEAR(low, 5 - (N - 1) / 100.0);
@@ -61,7 +61,7 @@ static void the_usual_range_is_that_of_the_run(void **state) {
     assert_true(isnan(low) && isnan(high));
 }
 
-/* a bucket of many steps counts as many */
+/* A bucket of many steps counts as many. */
 static void a_bucket_counts_its_steps(void **state) {
     static made m;
     double low, high;
@@ -81,11 +81,11 @@ static void smoothing_is_a_share_of_what_is_shown(void **state) {
     (void)state;
     NEAR(bt_view_keep(0.02, 1000), exp(-1 / 20.0));
     NEAR(bt_view_keep(0.02, 100000), exp(-1 / 2000.0));
-    NEAR(bt_view_keep(0.02, 40), 0); /* less than a step: nothing to average */
+    NEAR(bt_view_keep(0.02, 40), 0); /* Less than a step: there is nothing to average. */
     NEAR(bt_view_keep(0, 1000), 0);
 }
 
-/* one run of many that exploded does not flatten the others' curves */
+/* One diverged run of many does not flatten the curves of the rest. */
 static void lines_share_the_range_of_the_typical_line(void **state) {
     (void)state;
     static const struct {
@@ -110,7 +110,7 @@ static void lines_share_the_range_of_the_typical_line(void **state) {
     }
 }
 
-/* the smooth line: centred (a slope is itself, at any width of buckets), and within the values around it */
+/* The smooth line is centred (a slope is unchanged for any bucket width) and within the surrounding values. */
 static void smoothing_does_not_lag(void **state) {
     static made m;
     static double out[N], low[N], high[N];
@@ -125,7 +125,7 @@ static void smoothing_does_not_lag(void **state) {
             if (k >= 0 && k < N) least = fmin(least, m.y[k]), most = fmax(most, m.y[k]);
         assert_true(out[i] >= least && out[i] <= most);
     }
-    /* buckets of 16 rows: a drop at once stays within the range of each bucket */
+    /* Buckets of 16 rows: a sudden drop remains within the range of each bucket. */
     bt_view_series *s = series_of(&m, line);
     for (int i = 0; i < N; i++) {
         m.y[i] = i < 200 ? 5 : 3;
@@ -148,8 +148,8 @@ static void load(const bt_tmp *t, const bt_synth *s, bt_heat_value value, bt_vie
     OK(bt_view_load(*v, &a, err));
 }
 
-/* noise of 5 % takes less than half of the scale; a slow rank takes it to its end */
-static void noise_is_not_painted_as_a_difference(void **state) {
+/* Noise of 5 % uses less than half of the scale; a slow rank uses all of it. */
+static void noise_is_not_drawn_as_a_difference(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("even");
     bt_view *v;
@@ -182,7 +182,7 @@ static void a_slow_rank_of_many_reaches_the_end_of_the_scale(void **state) {
     bt_db_close(db);
 }
 
-/* held against another run: one late rank of 64 does not widen the scale */
+/* Compared with another run, one late rank of 64 does not widen the scale. */
 static void a_comparison_has_round_ends(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("slow"), b = bt_synth_default("even");
@@ -228,7 +228,7 @@ static void a_crowded_machine_is_named_before_a_rank(void **state) {
     bt_db_close(db);
 }
 
-/* ranks of one host share its crowd: what one of them takes beyond the others is its own */
+/* Ranks of one host share its load: the excess of one of them is its own. */
 static void a_slow_rank_is_named_on_a_crowded_machine(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
@@ -240,7 +240,7 @@ static void a_slow_rank_is_named_on_a_crowded_machine(void **state) {
     assert_int_equal(v->ranks.rank[v->ranks.order[0]].rank, 5);
     assert_int_equal(v->ranks.rank[5].verdict, BT_VERDICT_STEADY);
     assert_non_null(strstr(v->ranks.crowded, "runnable tasks per core"));
-    /* the map and the table say the same ratio */
+    /* The map and the table show the same ratio. */
     const double table = v->ranks.rank[5].busy_p50_ms / v->ranks.busy_median_ms,
                  map = v->heat.cell[5 * v->heat.cols + v->heat.cols / 2];
     near(map, table, 0.05 * table, "ratio to the median rank");
@@ -270,7 +270,7 @@ int main(void) {
         cmocka_unit_test(smoothing_is_a_share_of_what_is_shown),
         cmocka_unit_test(lines_share_the_range_of_the_typical_line),
         cmocka_unit_test(smoothing_does_not_lag),
-        TEST(noise_is_not_painted_as_a_difference),
+        TEST(noise_is_not_drawn_as_a_difference),
         TEST(a_slow_rank_of_many_reaches_the_end_of_the_scale),
         TEST(a_comparison_has_round_ends),
         TEST(a_crowded_machine_is_named_before_a_rank),

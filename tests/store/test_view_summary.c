@@ -1,10 +1,10 @@
 /* timeout: 60
- * The first page: chips, progress, what happened to a run that does not train. */
+ * The first page: chips, progress, and the state of a run that does not train. */
 #include "view_test.h"
 
 enum { STEPS = 120 };
 
-/* a run of 120 of 200 steps whose newest checkpoint holds 100 */
+/* A run of 120 of 200 steps whose newest checkpoint is at step 100. */
 static int64_t make(const char *path, const char *sql) {
     bt_synth s = bt_synth_default("s");
     char here[64] = "", set[120];
@@ -23,7 +23,7 @@ static int64_t make(const char *path, const char *sql) {
     return llround(last * 1e6);
 }
 
-/* the view of it so long after its newest record; both to be closed */
+/* Opens its view at this time after its newest record; the caller closes both. */
 static bt_view *view_after(double seconds, const char *path, const char *sql, bt_db **db) {
     const int64_t last_us = make(path, sql);
     bt_view *v = open_view(path, db);
@@ -35,7 +35,7 @@ static bt_view *view_after(double seconds, const char *path, const char *sql, bt
     return v;
 }
 
-/* its trouble as told so long after its newest record */
+/* Returns its trouble at this time after its newest record. */
 static bt_view_trouble trouble_after(double seconds, const char *path, const char *sql) {
     bt_db *db = NULL;
     bt_view *v = view_after(seconds, path, sql, &db);
@@ -78,7 +78,7 @@ static void a_failed_run_says_what_when_why_and_what_to_do(void **state) {
     NEAR(x.when_s, 1700000000 + STEPS * 0.113);
 }
 
-/* on another machine: the command is for there, and nothing here can do it */
+/* On another machine: the command is for that machine, and there is no action here. */
 static void a_run_of_another_machine_is_resumed_there(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x = trouble_of(t->db, FAILURE("signal", "x") "; UPDATE run SET host = 'far'");
@@ -87,7 +87,7 @@ static void a_run_of_another_machine_is_resumed_there(void **state) {
     assert_false(x.resumes);
 }
 
-/* memory is mended before the run is resumed; a run without a checkpoint begins anew */
+/* Memory is repaired before the run is resumed; a run without a checkpoint begins at step 0. */
 static void the_remedy_follows_the_kind_of_failure(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x =
@@ -98,7 +98,7 @@ static void the_remedy_follows_the_kind_of_failure(void **state) {
                   "no checkpoint was written, so training restarts at step 1");
 }
 
-/* the command finds a database whose path is no plain word */
+/* The command finds a database whose path needs quoting. */
 static void the_command_runs_as_printed(void **state) {
     const bt_tmp *t = *state;
     char odd[160], shell[600], word[400];
@@ -140,7 +140,7 @@ static void a_stalled_run_says_who_waits(void **state) {
     assert_false(x.resumes);
 }
 
-/* nobody said why: what is known is how long a step takes as a rule */
+/* No event explains the stall, so the usual step time is shown. */
 static void a_stall_that_nobody_explained_tells_the_usual_step(void **state) {
     const bt_tmp *t = *state;
     char want[200];
@@ -152,7 +152,7 @@ static void a_stall_that_nobody_explained_tells_the_usual_step(void **state) {
     assert_string_equal(x.command, want);
 }
 
-/* between two attempts: the failure, or else the reason that the attempt was given */
+/* Between two attempts: the failure, or otherwise the reason of the new attempt. */
 static void a_run_that_is_started_again_says_what_ended_it(void **state) {
     const bt_tmp *t = *state;
     char other[96];
@@ -173,7 +173,7 @@ static void a_run_that_is_started_again_says_what_ended_it(void **state) {
     assert_false(x.resumes);
 }
 
-/* what is done again follows from the newest checkpoint, which may be that of the last step */
+/* The number of repeated steps follows from the newest checkpoint, which may be that of the last step. */
 static void steps_done_again_are_counted(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -210,7 +210,7 @@ static void each_kind_of_failure_has_its_remedy(void **state) {
                  rows[i][0]);
         const bt_view_trouble x = trouble_of(path, sql);
         if (!strstr(x.advice, rows[i][1])) fail_msg("%s: %s", rows[i][0], x.advice);
-        assert_string_equal(x.why, rows[i][0]); /* nothing else was said */
+        assert_string_equal(x.why, rows[i][0]); /* There is no other message. */
     }
 }
 
@@ -234,7 +234,7 @@ static void paused_and_stopped_runs_go_on_by_command(void **state) {
     snprintf(want, sizeof want, "bitrain ctl s resume --store %s", t->db);
     assert_string_equal(x.command, want);
     assert_int_equal(x.verb, BT_VERB_RESUME);
-    /* what was asked for during the pause is not why it waits */
+    /* A request during the pause is not the reason of the pause. */
     snprintf(other, sizeof other, "%s/asked.db", t->dir);
     x = trouble_of(other,
                    "INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, last_us, 119, "
@@ -251,7 +251,7 @@ static void paused_and_stopped_runs_go_on_by_command(void **state) {
     assert_true(x.resumes);
 }
 
-/* time is left of a run that trains alone: one that waits may wait for ever */
+/* Only a training run has a remaining time; the end of a waiting one is unknown. */
 static void time_is_left_of_a_run_that_trains(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -321,8 +321,8 @@ static void trouble_and_chips_as_json(void **state) {
     }
 }
 
-/* A run whose process is gone is lost, for screens, SQL and filters, and no more live. Of attempts those count
- * as restarts that the supervisor began. */
+/* A run whose process died is lost, for screens, SQL and filters, and not live. Only attempts that the
+ * supervisor began count as restarts. */
 static void a_run_without_its_process_is_lost(void **state) {
     const bt_tmp *t = *state;
     static const char gone[] =
@@ -339,7 +339,7 @@ static void a_run_without_its_process_is_lost(void **state) {
     assert_true(n == 1);
     OK(bt_db_value(db, "SELECT count(*) FROM runs WHERE state = ?1", "running", &n, err));
     assert_true(n == 0);
-    /* the columns are those of the file, in their order */
+    /* The columns are those of the file, in their order. */
     OK(bt_db_value(db,
                    "SELECT (SELECT group_concat(name) FROM pragma_table_info('runs', 'main')) = "
                    "(SELECT group_concat(name) FROM pragma_table_info('runs', ?1))",
@@ -347,14 +347,15 @@ static void a_run_without_its_process_is_lost(void **state) {
     assert_true(n == 1);
     bt_view_close(v);
     bt_db_close(db);
-    run_sql(t->db, "UPDATE run SET host = 'another host'"); /* not ours to judge */
+    /* The host differs, so its process is unknown. */
+    run_sql(t->db, "UPDATE run SET host = 'another host'");
     OK(bt_db_open(&db, t->db, err));
     OK(bt_db_value(db, "SELECT count(*) FROM runs WHERE state = ?1", "running", &n, err));
     assert_true(n == 1);
     bt_db_close(db);
 }
 
-/* a run that trains has no trouble; one that was started again says why */
+/* A training run has no trouble; a restarted one shows the reason. */
 static void only_a_second_attempt_is_told_of_a_run_that_trains(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x = trouble_after(1, t->db, "SELECT 1");
@@ -406,7 +407,7 @@ static void chips_and_progress(void **state) {
         assert_string_equal(v->head.chip[i].name, want[i][0]);
         assert_string_equal(v->head.chip[i].text, want[i][1]);
     }
-    /* the peak as it was set while the run was live, by the newest request */
+    /* The peak as it was set during the run, by the newest request. */
     static const char *const peaks[] = {
         "peak learning rate 0.002 -> 0.004 (requested by ctl)",
         "learning rate times 0.25 asked for by ctl: its peak is 0.0005"};
@@ -427,7 +428,7 @@ static void chips_and_progress(void **state) {
     bt_db_close(db);
 }
 
-/* a model of one digit of parameters has them told */
+/* The number of parameters of a tiny model is shown. */
 static void few_parameters_are_told(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -438,14 +439,14 @@ static void few_parameters_are_told(void **state) {
     bt_db_close(db);
 }
 
-/* a chip under these settings */
+/* Checks a chip for these settings. */
 static void check_chip(const char *path, const char *settings, const char *name, const char *want) {
     bt_db *db = NULL;
     char sql[400];
     snprintf(sql, sizeof sql, "UPDATE run_doc SET config = '%s'", settings);
     bt_view *v = view_after(1, path, sql, &db);
     const char *text = "";
-    assert_true(isnan(v->head.progress)); /* of how many steps is not among them */
+    assert_true(isnan(v->head.progress)); /* The total number of steps is not among them. */
     for (int i = 0; i < v->head.n_chips; i++)
         if (strcmp(v->head.chip[i].name, name) == 0) text = v->head.chip[i].text;
     assert_string_equal(text, want);
@@ -453,7 +454,7 @@ static void check_chip(const char *path, const char *settings, const char *name,
     bt_db_close(db);
 }
 
-/* what is not known is left out, of a long path the end is told */
+/* Unknown parts are omitted; of a long path the end is shown. */
 static void chips_of_few_settings(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -493,13 +494,14 @@ static void virtual_stages_are_told_beside_the_pipeline(void **state) {
     bt_db_close(db);
 }
 
-/* the layout's chip under these settings and places of the ranks */
+/* Checks the layout chip for these settings and positions of ranks. */
 static void check_layout(const char *path, const char *sql, const char *want) {
     bt_db *db = NULL;
     bt_view *v = view_after(1, path, sql, &db);
     const char *layout = "";
     for (int i = 0; i < v->head.n_chips; i++) {
-        assert_string_not_equal(v->head.chip[i].name, "lr"); /* there is none in these settings */
+        /* These settings have no layout chip. */
+        assert_string_not_equal(v->head.chip[i].name, "lr");
         if (strcmp(v->head.chip[i].name, "layout") == 0) layout = v->head.chip[i].text;
     }
     assert_string_equal(layout, want);
@@ -507,7 +509,7 @@ static void check_layout(const char *path, const char *sql, const char *want) {
     bt_db_close(db);
 }
 
-/* the stage of ZeRO stands where parts are sharded, and there alone */
+/* The ZeRO stage is shown with the axis that it divides, and only there. */
 static void zero_is_told_where_parts_are_sharded(void **state) {
     const bt_tmp *t = *state;
     char other[120];
@@ -528,7 +530,7 @@ static void zero_is_told_where_parts_are_sharded(void **state) {
                  "4 ranks x 2 threads, tp 4");
 }
 
-/* one of two steps is half the way, though the step counts from 0 */
+/* One of two steps is half of the progress, although steps count from 0. */
 static void the_first_step_is_progress(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;

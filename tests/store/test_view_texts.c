@@ -1,5 +1,5 @@
 /* timeout: 60
- * A run's settings and facts, and what its model wrote at validations. */
+ * Settings and facts of a run, and the sample texts at validations. */
 #include "view_test.h"
 
 /* a run of 120 steps */
@@ -31,8 +31,7 @@ static void settings_and_facts_are_listed(void **state) {
     bt_db_close(db);
 }
 
-/* the newest text and the one before it behind the same prompt; what is no text comes as characters
- * that can be shown */
+/* The newest text and the previous one for the same prompt; invalid characters are replaced. */
 static void samples_are_shown_newest_first(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -55,11 +54,11 @@ static void samples_are_shown_newest_first(void **state) {
     assert_string_equal(v->events.text[1].prompt, "p");
     assert_null(strchr(v->events.text[0].text, 27));
     assert_non_null(strstr(v->events.text[0].text, "[31m\nb"));
-    a.at_step = 60; /* nothing else was written behind q */
+    a.at_step = 60; /* There is no other text for q. */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_string_equal(v->events.text[0].text, "another");
-    a.at_step = 30; /* without a prompt, the first */
+    a.at_step = 30; /* without a prompt, the first one */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_int_equal(v->events.text[0].step, 9);
@@ -67,7 +66,7 @@ static void samples_are_shown_newest_first(void **state) {
     bt_db_close(db);
 }
 
-/* the newest text of a run that has these two, the older one shown before */
+/* Returns the newest text of a run with these two, after the older one was shown. */
 static const char *shown_after(const bt_tmp *t, const char *before, const char *text) {
     static bt_view_text newest;
     bt_db *db = NULL;
@@ -97,7 +96,7 @@ static const char *shown_after(const bt_tmp *t, const char *before, const char *
     return newest.text;
 }
 
-/* nothing is left of the text that stood there before; lines stay, what is too long is cut */
+/* Nothing remains of the text shown before; lines are kept, and texts that are too long are truncated. */
 static void texts_of_any_length_are_shown(void **state) {
     const bt_tmp *t = *state;
     enum { ROOM = sizeof((bt_view_text *)0)->text };
@@ -106,7 +105,7 @@ static void texts_of_any_length_are_shown(void **state) {
     static const char *const whole[] = {"", "x", "\n", "\n\n", "a\n", "\na", "a\n\nb\n"};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
         assert_string_equal(shown_after(t, "what stood there", whole[i]), whole[i]);
-    /* one line, many empty ones, lines of 99 letters: all about the room there is */
+    /* one line, many empty ones, lines of 99 letters: each near the limit */
     for (int kind = 0; kind < 3; kind++)
         for (int n = ROOM - 3; n < ROOM + 2; n++) {
             for (int i = 0; i < n; i++)

@@ -1,6 +1,6 @@
 /* timeout: 60
- * frames between rank and supervisor: everything arrives once and equal, older generations are
- * fenced, garbage is cut off. */
+ * Frames between rank and supervisor: each record arrives once and unchanged, older generations are
+ * excluded, invalid data close the connection. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -77,7 +77,7 @@ static void h_result(void *ctx, const char *json) {
     h->bad += strcmp(json, "{}") != 0;
 }
 
-/* the bytes that go on to a writer: of every record as many as were heard, and sound */
+/* Checks that the bytes for a writer belong to valid records, and counts the records. */
 static void h_take(void *ctx, struct bt_record *r) {
     heard *h = ctx;
     h->taken++;
@@ -106,7 +106,7 @@ static void serve_for(bt_wire_server *s, int attempt, heard *h, int ms, const in
 }
 
 typedef struct verbs {
-    char text[BT_PROMPT_MAX + 1]; /* written before n is counted */
+    char text[BT_PROMPT_MAX + 1]; /* written before n is increased */
     _Atomic int n, lost;
     _Atomic double value;
     _Atomic int verb;
@@ -191,7 +191,7 @@ static void everything_arrives_both_ways(void **state) {
     assert_int_equal(atomic_load(&told.verb), BT_VERB_LR);
     assert_true(atomic_load(&told.value) == 0.5);
     assert_string_equal(told.text, "");
-    char longest[BT_PROMPT_MAX + 1]; /* texts of any length follow each other on the wire */
+    char longest[BT_PROMPT_MAX + 1]; /* Texts of any length follow each other on the wire. */
     memset(longest, 'x', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     for (int k = 0; k < 6; k++) {
@@ -233,13 +233,13 @@ static void an_older_generation_is_ignored(void **state) {
     assert_true(bt_wire_connected(s));
     bt_wire_close(new);
     serve_for(s, 2, &h, 100, NULL, 0);
-    /* the old one is connected, but nobody to talk to */
+    /* The old one is connected and receives no messages. */
     assert_false(bt_wire_connected(s));
     bt_wire_close(old);
     bt_wire_server_close(s);
 }
 
-static void a_lost_supervisor_is_told_once(void **state) {
+static void a_lost_supervisor_is_reported_once(void **state) {
     const bt_tmp *t = *state;
     char path[100];
     verbs told = {0};
@@ -259,7 +259,7 @@ static void a_lost_supervisor_is_told_once(void **state) {
     bt_wire_close(w);
 }
 
-/* a rank whose supervisor does not read keeps its step values and lets old rank values go */
+/* A rank whose supervisor does not read keeps its step values and drops old rank values. */
 static void a_slow_reader_costs_rank_rows_only(void **state) {
     const bt_tmp *t = *state;
     char path[100];
@@ -267,7 +267,7 @@ static void a_slow_reader_costs_rank_rows_only(void **state) {
     bt_wire_server *s = NULL;
     bt_wire *w = NULL;
     bt_fake f;
-    /* 30000 x 16 ranks x 17 values = 65 MB, twice what the queue holds */
+    /* 30000 x 16 ranks x 17 values = 65 MB, twice the queue's capacity */
     const int n = 30000;
     snprintf(path, sizeof path, "%s/sock", t->dir);
     OK(bt_wire_listen(&s, path, err));
@@ -333,7 +333,7 @@ static void garbage_is_survived(void **state) {
             memcpy(bytes + sizeof hello + sizeof head, r->data, r->head.bytes);
             n = sizeof hello + sizeof head + r->head.bytes;
             bytes[next_random(&seed) % n] ^= (unsigned char)(1u << (next_random(&seed) % 8));
-            if (round % 3 == 2) n -= next_random(&seed) % 40; /* and cut short */
+            if (round % 3 == 2) n -= next_random(&seed) % 40; /* and truncated */
         }
         for (size_t at = 0; at < n;) {
             size_t k = next_random(&seed) % 700 + 1;
@@ -347,7 +347,7 @@ static void garbage_is_survived(void **state) {
         close(fd);
     }
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) free(good[i]);
-    h = (heard){0}; /* and an honest rank is served as ever */
+    h = (heard){0}; /* A valid rank is still served. */
     bt_wire *w = NULL;
     OK(bt_wire_connect(&w, path, 1, NULL, err));
     bt_wire_sink(w)->step(bt_wire_sink(w)->ctx, bt_fake_step(&f, 5, 16));
@@ -358,8 +358,8 @@ static void garbage_is_survived(void **state) {
     bt_wire_server_close(s);
 }
 
-/* every cut and every single-bit damage of a record is refused or delivered, never read out of
- * bounds (run under ASan too) */
+/* Every truncation and every flipped bit of a record is refused or delivered, and never read out of bounds
+ * (also under ASan). */
 static void records_check_every_length(void **state) {
     (void)state;
     bt_fake f;
@@ -386,7 +386,8 @@ static void records_check_every_length(void **state) {
             bt_record_deliver(&r->head, r->data, &sink);
             r->data[bit / 8] ^= (unsigned char)(1u << bit % 8);
         }
-        /* a head that lies about kind, step, rows or length (not a greater one: no such bytes came) */
+        /* A head with a wrong kind, step, number of rows or length (not larger, because those bytes never
+         * arrived). */
         for (uint32_t bit = 0; bit < 8 * sizeof head; bit++) {
             head = r->head;
             ((unsigned char *)&head)[bit / 8] ^= (unsigned char)(1u << bit % 8);
@@ -399,9 +400,9 @@ static void records_check_every_length(void **state) {
     }
 }
 
-/* ---- asking a run ---------------------------------------------------------------------------- */
+/* ---- requests to a run ----------------------------------------------------------------------- */
 
-/* what is said to who asks the run `r` for something */
+/* Returns the reply to a request to the run `r`. */
 static const char *answer_of(const char *db_path) {
     static bt_err why;
     bt_db *db = NULL;
@@ -423,8 +424,8 @@ static void start_run(bt_writer *w, const char *folder, const char *host, int pi
     OK(bt_writer_begin(w, &s, &attempt, err));
 }
 
-/* Nobody answers: what is told fits the run's state, and its commands name the database. */
-static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
+/* The run does not respond: the message fits its state, and its commands name the database. */
+static void an_unreachable_run_has_a_fitting_message(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_fake f;
@@ -454,13 +455,13 @@ static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
     OK(bt_writer_end(w, "failed", "error", 1, err));
     assert_non_null(strstr(answer_of(t->db), "is not live: it failed after 2 steps (to continue"));
 
-    /* a supervisor that was killed leaves the path of its socket behind */
+    /* A killed supervisor leaves the path of its socket. */
     snprintf(path, sizeof path, "%s/control", t->dir);
     FILE *left = fopen(path, "w");
     assert_non_null(left);
     fprintf(left, "%s/nobody\n", t->dir);
     fclose(left);
-    start_run(w, t->dir, here, 0x7ffffff0, true); /* no process has this number */
+    start_run(w, t->dir, here, 0x7ffffff0, true); /* No process has this number. */
     snprintf(want, sizeof want,
              "run 'r' is not live: its process %d has ended (to continue it: bitrain train "
              "--resume r --store %s)",
@@ -477,7 +478,7 @@ static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
     assert_string_equal(answer_of(t->db), want);
     bt_writer_close(w);
 
-    setenv("HOME", t->dir, 1); /* the usual place needs no name */
+    setenv("HOME", t->dir, 1); /* The default path needs no option. */
     unsetenv("XDG_DATA_HOME");
     unsetenv("BITRAIN_STORE");
     char usual[160];
@@ -486,7 +487,7 @@ static void a_run_that_cannot_be_asked_says_what_fits(void **state) {
     bt_text_init(&flag);
     bt_store_flag(&flag, usual);
     assert_string_equal(bt_text_str(&flag), "");
-    setenv("BITRAIN_STORE", usual, 1); /* another shell may not have it */
+    setenv("BITRAIN_STORE", usual, 1); /* Another shell may lack the variable. */
     bt_store_flag(&flag, usual);
     snprintf(want, sizeof want, " --store %s", usual);
     assert_string_equal(bt_text_str(&flag), want);
@@ -498,12 +499,13 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(everything_arrives_both_ways, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(an_older_generation_is_ignored, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_lost_supervisor_is_told_once, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_lost_supervisor_is_reported_once, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_slow_reader_costs_rank_rows_only, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(garbage_is_survived, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test(records_check_every_length),
-        cmocka_unit_test_setup_teardown(a_run_that_cannot_be_asked_says_what_fits, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(an_unreachable_run_has_a_fitting_message, bt_tmp_make,
                                         bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

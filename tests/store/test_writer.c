@@ -1,6 +1,5 @@
 /* timeout: 60
- * what goes into the writer comes out of the views: values, attempts, summary; names and states are
- * checked. */
+ * Data given to the writer appear in the views: values, attempts, summary; names and states are checked. */
 #include "store_test.h"
 
 static void values_are_conserved(void **state) {
@@ -103,7 +102,7 @@ static void everything_else_arrives(void **state) {
                   .title = "it's \"odd\"",
                   .body = "{\"a\":1}"};
     sink->event(sink->ctx, &e);
-    /* written an hour ago: a checkpoint is of its own time, not of that of its record's arrival */
+    /* Written an hour ago: a checkpoint has its own time, not that of its record's arrival. */
     bt_ckpt_record c = {.step = 20,
                         .wall_us = bt_wall_us() - INT64_C(3600000000),
                         .path = "/tmp/x",
@@ -151,7 +150,7 @@ static void evaluation_into(const bt_sink *sink, int64_t step, const char *body)
                                        .body = body});
 }
 
-/* asked for during a pause, a step's validation loss comes after the step's record */
+/* The validation loss of an evaluation during a pause follows the step's record. */
 static void a_late_evaluation_is_a_validation_of_its_step(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -179,12 +178,12 @@ static void a_late_evaluation_is_a_validation_of_its_step(void **state) {
     assert_true(bt_number(t->db, "SELECT best_val_step FROM runs WHERE run = ?1", "a") == 255);
 }
 
-/* three attempts: 0..99, then 60..79 (killed), then 70..119 */
+/* three attempts: steps 0 to 99, then 60 to 79 (killed), then 70 to 119 */
 static void a_replayed_step_supersedes(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_fake f;
-    /* the second is told a wrong start */
+    /* The second is given a wrong start. */
     const struct {
         int64_t from, first, last;
     } attempts[] = {{0, 0, 99}, {0, 60, 79}, {70, 70, 119}};
@@ -217,7 +216,7 @@ static void a_replayed_step_supersedes(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM all_steps WHERE run = ?1", "a") == 170);
     assert_true(bt_number(t->db, "SELECT sum(1 - live) FROM all_steps WHERE run = ?1", "a") == 50);
     assert_true(bt_number(t->db, "SELECT attempts FROM runs WHERE run = ?1", "a") == 3);
-    /* 120 steps were new, 50 were done again; each took step_ms of its step */
+    /* 120 steps were new and 50 repeated; each took its step_ms. */
     double again = 0, first = 0;
     for (int64_t step = 0; step < 120; step++) first += bt_truth(step, BT_MS_STEP_TIME) / 1e3;
     for (int64_t step = 60; step < 80; step++) again += bt_truth(step, BT_MS_STEP_TIME) / 1e3;
@@ -245,7 +244,7 @@ static void names_and_states_are_checked(void **state) {
     assert_int_equal(bt_writer_begin(w2, &s, &attempt, &why), BT_BUSY);
     assert_non_null(strstr(why.msg, "exists already"));
     s.resume = true;
-    /* somebody else wants to resume what this living process trains */
+    /* Another process tries to resume a run that this process trains. */
     s.pid = 1;
     assert_int_equal(bt_writer_begin(w2, &s, &attempt, &why), BT_BUSY);
     assert_non_null(strstr(why.msg, "is being trained by pid"));
@@ -261,7 +260,7 @@ static void names_and_states_are_checked(void **state) {
     bt_db_close(db);
 }
 
-/* one writer, attempt after attempt: what is recorded when, what its end says, what becomes of the ring file */
+/* One writer, attempt after attempt: recorded times, its end, and the ring file. */
 static void the_life_of_a_writer(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -271,7 +270,7 @@ static void the_life_of_a_writer(void **state) {
     char ring[120], longest[1100], want[160];
     OK(bt_writer_open(&w, t->db, 1, err));
     const bt_sink *sink = bt_writer_sink(w);
-    sink->step(sink->ctx, bt_fake_step(&f, 0, 2)); /* before an attempt: nobody's */
+    sink->step(sink->ctx, bt_fake_step(&f, 0, 2)); /* before an attempt: ignored */
     OK(bt_writer_flush(w, err));
     OK(bt_writer_end(w, "done", "finished", 0, err));
     bt_run_start s = bt_fake_run("a");
@@ -297,7 +296,7 @@ static void the_life_of_a_writer(void **state) {
     OK(bt_writer_flush(w, err));
     assert_int_equal(bt_writer_committed_step(w), 5);
     assert_int_equal(bt_writer_dropped(w), 0);
-    /* of another time: it ended with its last step */
+    /* In another time base: it ended with its last step. */
     OK(bt_writer_end(w, "failed", "signal", 137, err));
     assert_int_not_equal(access(ring, F_OK), 0);
     OK(bt_writer_end(w, "done", "finished", 0, err)); /* once */
@@ -308,7 +307,7 @@ static void the_life_of_a_writer(void **state) {
     bt_table_is(t->db,
                 "SELECT id, attempt, started_us, ended_us, exit_kind, exit_code FROM attempt",
                 "1|0|1700000000000000|1700000000005000|signal|137\n");
-    /* of now, and without a step; what does not fit its key is counted */
+    /* at the present time and without a step; rows beyond their key are counted */
     s.resume = true;
     s.started_us = 0;
     s.from_step = 6;
@@ -319,7 +318,7 @@ static void the_life_of_a_writer(void **state) {
     sink->step(sink->ctx, bt_fake_step(&f, INT64_C(1) << 30, 2));
     OK(bt_writer_flush(w, err));
     assert_int_equal(bt_writer_dropped(w), 2);
-    bt_writer_close(w); /* not at an end: what is in the ring may be wanted */
+    bt_writer_close(w); /* The attempt has not ended, so the ring is kept. */
     assert_int_equal(access(ring, F_OK), 0);
     bt_table_is(t->db, "SELECT state, exit_kind, ended_us, n_attempts, dropped FROM run",
                 "running|-|-|2|2\n");

@@ -1,6 +1,6 @@
 /* timeout: 110
- * what may happen to the writer: killed at any moment, locked out, a full disk, many at once. No
- * acknowledged step is lost. */
+ * Faults of the writer: killed at any moment, locked out, a full disk, many writers at once. No acknowledged
+ * step is lost. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ static void quick_check(const char *path) {
     assert_string_equal(bt_word(path, "SELECT quick_check FROM pragma_quick_check", NULL), "ok");
 }
 
-/* writes steps for ever and tells through shared memory which are committed */
+/* Writes steps forever and publishes committed ones through shared memory. */
 static void child_writes(const char *path, bool resume, int64_t from,
                          _Atomic int64_t *acknowledged) {
     bt_writer *w = NULL;
@@ -66,7 +66,8 @@ static void kill_9_loses_no_acknowledged_step(void **state) {
         if (last < (double)acknowledged)
             fail_msg("kill %d: step %lld was acknowledged, the newest is %.0f", kills,
                      (long long)acknowledged, last);
-        next = (int64_t)last - 3 > 0 ? (int64_t)last - 3 : 0; /* the next attempt replays a few */
+        /* The next attempt replays a few steps. */
+        next = (int64_t)last - 3 > 0 ? (int64_t)last - 3 : 0;
     }
     quick_check(t->db);
     double n = bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a");
@@ -95,7 +96,7 @@ static void a_foreign_lock_costs_nothing(void **state) {
     for (int64_t step = 1; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     bt_sleep_ns(300000000);
     assert_int_equal(bt_writer_committed_step(w), 0);
-    /* readers are not disturbed */
+    /* Readers are not disturbed. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 1);
     assert_int_equal(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(db);
@@ -112,7 +113,7 @@ static void *let_go_late(void *db) {
     return NULL;
 }
 
-/* a run waits for as long as it was told, which is longer than SQLite itself waits */
+/* A run waits as long as configured, which is longer than SQLite itself waits. */
 static void a_foreign_lock_is_waited_for(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -136,8 +137,8 @@ static void keep_line(void *ctx, bt_log_level level, const char *line) {
     snprintf(logged, sizeof logged, "%s", line);
 }
 
-/* two writers of this program: the lock file names who holds it, and a stopped holder makes the
- * other wait, not fail later */
+/* Two writers of this program: the lock file names the holder, and a stopped holder makes the other one
+ * wait. */
 static void a_stopped_writer_is_named(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -145,7 +146,7 @@ static void a_stopped_writer_is_named(void **state) {
     char lock[128], text[128];
     snprintf(lock, sizeof lock, "%s.lock", t->db);
     pid_t pid = fork();
-    if (pid == 0) { /* holds the lock and never lets go */
+    if (pid == 0) { /* holds the lock forever */
         bt_writer *mine = NULL;
         int fd;
         if (bt_writer_open(&mine, t->db, 1, &why) != BT_OK || (fd = open(lock, O_RDWR)) < 0)
@@ -171,7 +172,7 @@ static void a_stopped_writer_is_named(void **state) {
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
     assert_non_null(strstr(why.msg, "pid 4711 on elsewhere"));
-    OK(bt_writer_open(&w, t->db, 0.05, err)); /* a dead holder holds nothing */
+    OK(bt_writer_open(&w, t->db, 0.05, err)); /* A dead process holds no lock. */
     bt_writer_close(w);
 }
 
@@ -223,7 +224,7 @@ static void several_runs_share_a_new_file(void **state) {
     }
 }
 
-/* in a mount namespace of its own: a disk of 1 MiB that fills, then has room again */
+/* In its own mount namespace: a disk of 1 MiB that fills up, then has space again. */
 static int on_a_tiny_disk(const char *dir) {
     char db[128], filler[128];
     bt_writer *w = NULL;
@@ -275,7 +276,7 @@ static void a_full_disk_only_delays(void **state) {
     assert_int_equal(status, 0);
 }
 
-/* a bounded queue: rank values give way, step values never */
+/* A bounded queue drops rank values, never step values. */
 static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -303,12 +304,12 @@ static void a_disk_that_does_not_follow_drops_rank_rows_only(void **state) {
                 (double)(16 * n) - (double)dropped);
     assert_true(bt_number(t->db, "SELECT dropped FROM runs WHERE run = ?1", "a") ==
                 (double)dropped);
-    /* the newest are kept */
+    /* The newest are kept. */
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps WHERE run = ?1 AND step = 49999",
                           "a") == 16);
 }
 
-/* puts a word in the place of n bytes that stand in a text */
+/* Replaces n bytes in a text by a word. */
 static void mask(char *text, const char *bytes, size_t n, const char *word) {
     char what[200];
     snprintf(what, sizeof what, "%.*s", (int)n, bytes);
@@ -318,9 +319,9 @@ static void mask(char *text, const char *bytes, size_t n, const char *word) {
     memcpy(at, word, strlen(word));
 }
 
-/* Somebody does `harm` to the files of a database while a run is recorded: 100 steps before it, `after`
- * more and the end of the run afterwards. Returns how many steps the database has then; said: what the
- * event says of it; "" where none does. */
+/* `harm` is applied to the files of a database while a run is recorded: 100 steps before it, `after` more
+ * steps and the end of the run afterwards. Returns the number of steps in the database; said: text of the
+ * event, "" if there is none. */
 static double steps_after_harm(const bt_tmp *t, const char *harm, int64_t after, char said[600]) {
     bt_writer *w = NULL;
     int attempt;
@@ -358,7 +359,7 @@ static double steps_after_harm(const bt_tmp *t, const char *harm, int64_t after,
     return bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a");
 }
 
-/* the open connection still has every row */
+/* The open connection still has every row. */
 static void a_removed_file_is_saved_through_the_open_one(void **state) {
     const bt_tmp *t = *state;
     char said[600];
@@ -397,8 +398,8 @@ static void a_removed_log_is_saved_through_the_open_one(void **state) {
               "damaged file is 'DB.corrupt-TIME'");
 }
 
-/* what was cut off and is not in the connection's memory is gone; what follows is recorded, and the file
- * is sound */
+/* Data that were cut off and are not in the connection's memory are lost; later data are recorded, and the
+ * file is valid. */
 static void a_cut_log_is_noticed(void **state) {
     const bt_tmp *t = *state;
     char said[600];
@@ -408,10 +409,10 @@ static void a_cut_log_is_noticed(void **state) {
     assert_non_null(strstr(said, steps < 200 ? "moved to '" : "every row was saved"));
 }
 
-/* A process that closes any descriptor of the index loses its locks on it; the next reader then takes
- * the index for nobody's and cuts it to three bytes, and the writer dies of a bus error. Byte 128 is the
- * lock of those who use the index. */
-static void looking_at_the_log_keeps_the_locks(void **state) {
+/* A process that closes any descriptor of the index loses its locks on it; the next reader then considers
+ * the index unused and truncates it to three bytes, and the writer dies of a bus error. Byte 128 is the lock
+ * of the users of the index. */
+static void reading_the_log_keeps_the_locks(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     int attempt, status = -1;
@@ -438,8 +439,8 @@ static void looking_at_the_log_keeps_the_locks(void **state) {
     bt_writer_close(w);
 }
 
-/* pages in the middle turn to rubbish and the log is cut: moved aside, what is readable is saved,
- * the run goes on */
+/* Pages in the middle are damaged and the log is truncated: the file is moved aside, readable rows are
+ * saved, the run continues. */
 static void a_damaged_file_is_moved_and_saved(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL, *done = NULL;
@@ -459,7 +460,7 @@ static void a_damaged_file_is_moved_and_saved(void **state) {
     const bt_sink *sink = bt_writer_sink(w);
     for (int64_t step = 0; step < 2000; step++) sink->step(sink->ctx, bt_fake_step(&f, step, 4));
     OK(bt_writer_flush(w, err));
-    sqlite3 *db = NULL; /* everything is in the file itself, then it is damaged */
+    sqlite3 *db = NULL; /* Everything is in the file itself, then it is damaged. */
     sqlite3_open(t->db, &db);
     assert_int_equal(sqlite3_exec(db, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL),
                      SQLITE_OK);
@@ -512,8 +513,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_removed_log_is_saved_through_the_open_one, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_cut_log_is_noticed, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(looking_at_the_log_keeps_the_locks, bt_tmp_make,
-                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(reading_the_log_keeps_the_locks, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_moved_and_saved, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_disk_that_does_not_follow_drops_rank_rows_only,

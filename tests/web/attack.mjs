@@ -1,9 +1,8 @@
-// attack.mjs - what an attack on the dashboard costs the training beside it: blocks of time without
-// and with 200 clients that send a byte a second and 1000 that say nothing, in turn (A B A B ... A),
-// on one training of two ranks; step times and processor times of both kinds of block, and how far
-// equal blocks lie apart.
-//   BT_BIN=build node tests/web/attack.mjs [seconds a block = 30] [attacked blocks = 4]
-//                                          [options of train ...]
+// attack.mjs - measures how much an attack on the dashboard slows down training: intervals without
+// and with 200 clients that send a byte a second and 1000 silent ones, alternating (A B A B ... A),
+// on one training of two ranks; step and processor times of both kinds of interval, and the
+// differences between equal intervals.
+//     BT_BIN=build node tests/web/attack.mjs [seconds per interval = 30] [attacked intervals = 4] [options of train ...]
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";
@@ -41,7 +40,7 @@ function sql(text) {
 
 // ---- the training
 
-/** A free port: --port 0 would only be told inside the log of the training. */
+/** Returns a free port, because --port 0 would be printed only in the log of the training. */
 function freePort() {
   return new Promise((done) => {
     const server = net.createServer().listen(0, "127.0.0.1", () => {
@@ -64,12 +63,12 @@ async function untilItTrains() {
     try {
       if (sql("SELECT steps FROM runs")[0].steps > 10) return;
     } catch {
-      // there is no run yet
+      // The run does not exist yet.
     }
   }
 }
 
-/** Processor seconds of the dashboard so far. */
+/** Returns the dashboard's processor time so far, in seconds. */
 function dashboardSeconds() {
   for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
     try {
@@ -78,7 +77,7 @@ function dashboardSeconds() {
       const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").pop().split(" ");
       return (Number(fields[11]) + Number(fields[12])) / 100;
     } catch {
-      // it ended
+      // The process has ended.
     }
   }
   return 0;
@@ -87,9 +86,9 @@ function dashboardSeconds() {
 // ---- the attackers
 
 /**
- * They stand for other machines: what they take here is not to be measured. Where the kernel shares
- * time between sessions first (sched_autogroup) a priority says nothing beyond the own session: the
- * training has one of its own, and this one is made to yield.
+ * Attackers simulate other machines, so their processor time must not affect the measurement. If the kernel
+ * divides time between sessions first (sched_autogroup), a priority has no effect outside its own session:
+ * the training has its own session, and this one yields.
  */
 function yieldToTraining() {
   setPriority(19);
@@ -102,7 +101,7 @@ function yieldToTraining() {
     try {
       writeFileSync("/proc/self/autogroup", "0");
     } catch {
-      // there is none
+      // The file does not exist.
     }
   });
 }
@@ -112,7 +111,7 @@ class Attackers {
     this.port = port;
     this.active = false;
     this.open = new Set();
-    this.cut = 0; // connections that were closed
+    this.cut = 0; // closed connections
     setInterval(() => {
       for (const socket of this.open) if (socket.slow && socket.writable) socket.write("a");
     }, 1000);
@@ -128,7 +127,7 @@ class Attackers {
     for (const socket of this.open) socket.destroy();
   }
 
-  /** A client that is cut off comes back within a second or so. */
+  /** Reconnects about a second after the server closed the connection. */
   connect(slow) {
     if (!this.active) return;
     const socket = net.connect(this.port, "127.0.0.1", () => {
@@ -148,7 +147,8 @@ class Attackers {
 // ---- the measurement
 
 /**
- * Blocks {attacked, from, to, cpu}; a quiet one at either end: each attacked one lies between two.
+ * Returns intervals {attacked, from, to, cpu}; the first and last are quiet, so each attacked one is between
+ * two.
  */
 async function measure(attackers) {
   const blocks = [];
@@ -156,7 +156,7 @@ async function measure(attackers) {
     const attacked = i % 2 === 1;
     if (attacked) attackers.begin();
     else attackers.stop();
-    await rest(1500); // neither one nor the other
+    await rest(1500); // neither quiet nor attacked
     const from = Date.now() / 1000;
     const used = dashboardSeconds();
     await rest(blockMs);
@@ -165,7 +165,7 @@ async function measure(attackers) {
   return blocks;
 }
 
-/** Gives each block the steps {wall, cpu} that lie in it. */
+/** Assigns to each interval its steps {wall, cpu}. */
 function assignSteps(blocks) {
   const started = sql("SELECT started_s FROM runs")[0].started_s;
   const busiest =
@@ -185,15 +185,15 @@ function signed(value) {
   return `${value >= 0 ? "+" : ""}${(100 * value).toFixed(1)} %`;
 }
 
-/** The median; of an even number of values: between the two in the middle. */
+/** Returns the median; for an even number of values the mean of the two in the middle. */
 function middle(values) {
   return (quantile(values, 0.5) + quantile(values, 0.499999)) / 2;
 }
 
 /**
- * A quantile of the steps' times. Each attacked block is held against the mean of the quiet ones
- * before and after it, so that what drifts slowly cancels; quiet blocks against the quiet ones
- * around them, which is what this machine makes of no difference at all.
+ * Compares a quantile of the steps' times. Each attacked interval is compared with the mean of the quiet
+ * ones before and after it, which cancels slow drift; quiet intervals are compared with their quiet
+ * neighbours, which gives the noise of this machine.
  */
 function compare(what, key, name, q, blocks) {
   const timesOf = (list) => list.flatMap((block) => block.steps.map((step) => step[key]));
@@ -253,7 +253,7 @@ try {
 } finally {
   attackers.stop();
   training.kill("SIGKILL");
-  await rest(3000); // its ranks notice and end
+  await rest(3000); // Its ranks detect the signal and end.
   rmSync(dir, { recursive: true, force: true, maxRetries: 20, retryDelay: 500 });
   process.exit(0);
 }

@@ -1,7 +1,7 @@
-// bench.mjs - what the page costs in a browser: from a step's commit to the number and the point on
-// the screen; processor time of a live page; 100 000 points drawn.
-//   cmake --build build --target browser-modules
-//   BT_BIN=build node tests/web/bench.mjs [seconds] [milliseconds a step]
+// bench.mjs - cost of the page in a browser: time from a step's commit to its number and point on
+// the screen; processor time of a live page; drawing 100 000 points.
+//     cmake --build build --target browser-modules
+//     BT_BIN=build node tests/web/bench.mjs [seconds] [milliseconds a step]
 import { spawn } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,7 +19,7 @@ const env = {
   XDG_RUNTIME_DIR: dir,
   BITRAIN_DASH_TOKEN: token,
 };
-const profile = `bitrain-bench-${process.pid}`; // tells this Chromium's processes from others
+const profile = `bitrain-bench-${process.pid}`; // identifies the processes of this Chromium
 const children = [];
 const playwright = `${bin}/tests/web/node_modules/playwright-core/index.mjs`;
 const { chromium } = await import(pathToFileURL(playwright));
@@ -35,7 +35,7 @@ function start(program, args) {
   return child;
 }
 
-/** Writes a run that grows; step -> milliseconds when it was committed. */
+/** Writes a growing run; maps each step to the time of its commit in milliseconds. */
 function writeRun() {
   const committed = new Map();
   const args = [env.BITRAIN_STORE, "live", "ranks=4", "steps=1000000", `pace_ms=${pace}`];
@@ -47,7 +47,7 @@ function writeRun() {
   return committed;
 }
 
-/** The address of a server of the store. */
+/** Returns the address of a server for the store. */
 async function serve() {
   const server = start(`${bin}/bitrain`, ["dash", "--port", "0", "--json"]);
   let text = "";
@@ -60,7 +60,7 @@ async function serve() {
 
 // ---- from a step's commit to the screen
 
-/** In the page, after every frame: which step the tile and the loss chart show, and since when. */
+/** In the page, after every frame: the step that the tile and the loss chart show, and since when. */
 function watchFrames() {
   window.seen = { tile: [], chart: [] };
   const step = (selector) => {
@@ -102,18 +102,17 @@ async function latency(page, url, committed) {
   }
 }
 
-// ---- processor time, which a busy machine does not inflate
+// ---- processor time, which other load does not inflate
 
-/** Seconds of processor time in a stat file of /proc. */
+/** Returns the processor seconds in a stat file of /proc. */
 function processorSeconds(path) {
   const fields = readFileSync(path, "utf8").split(") ").pop().split(" ");
   return (Number(fields[11]) + Number(fields[12])) / 100;
 }
 
 /**
- * Seconds so far of: the page's own thread (script, style, layout, paint); its process, which
- * rasters, too; the process that composites without a graphics card, which a reader's browser does
- * on one.
+ * Returns the seconds used so far by the page's own thread (script, style, layout, paint); its process,
+ * including rasterization; and the compositing process, which uses a graphics card in a user's browser.
  */
 function spent() {
   const out = { page: 0, renderer: 0, "gpu-process": 0 };
@@ -125,14 +124,14 @@ function spent() {
       out[kind] += processorSeconds(`/proc/${pid}/stat`);
       if (kind === "renderer") out.page += processorSeconds(`/proc/${pid}/task/${pid}/stat`);
     } catch {
-      // it ended
+      // The process has ended.
     }
   }
   return out;
 }
 
 async function processor(page, url) {
-  await page.goto("about:blank"); // the watcher of frames ends
+  await page.goto("about:blank"); // The frame watcher ends.
   for (const where of ["overview", "ranks", "steps", "comm", "ternary", "events"]) {
     await page.goto(`${url}/#/run/live/${where}`);
     await page.waitForSelector("figure figcaption:not(:empty)");
@@ -153,10 +152,11 @@ async function processor(page, url) {
   }
 }
 
-// ---- 100 000 points: ten lines of 10 000, as many as a screen would ever hold
+// ---- 100 000 points: ten lines of 10 000, the most that a screen would show
 
 /**
- * In the page: milliseconds until the chart has drawn, and until the frame after, ten times each.
+ * In the page: measures the milliseconds until the chart has drawn, and until the next frame, ten times
+ * each.
  */
 async function drawPoints() {
   const { Chart } = await import("/modules/figures/chart.js");
@@ -192,7 +192,7 @@ async function drawPoints() {
   return { drawn: drawn.slice(warmUp), "on the screen": shown.slice(warmUp) };
 }
 
-/** The page is one script: its modules come from the tree. */
+/** The page is a single script; its modules are loaded from the source tree. */
 async function points(page, url) {
   const tree = fileURLToPath(new URL("../../web/static/", import.meta.url));
   await page.route(`${url}/modules/**`, (route) => {

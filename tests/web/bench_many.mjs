@@ -1,10 +1,10 @@
-// bench_many.mjs - what the page costs where there is much: the list of 500 runs, the chart of 50 of
-// them, and the Overview of a long run of many ranks. Each figure is the median of its rounds, with
-// the least and the greatest, and with where the time goes.
-//   cmake --build build --target browser-modules
-//   BT_BIN=build node tests/web/bench_many.mjs [rounds=7] [runs=500] [steps=100000] [ranks=4]
-// steps=0 leaves the long run out. BITRAIN_STORE: an own database of such runs (its newest run is the
-// long one), which stays as it is.
+// bench_many.mjs - cost of the page with many data: the list of 500 runs, the chart of 50 of them,
+// and the Overview of a long run with many ranks. Each figure is the median of its rounds with
+// minimum and maximum, and its parts.
+//     cmake --build build --target browser-modules
+//     BT_BIN=build node tests/web/bench_many.mjs [rounds=7] [runs=500] [steps=100000] [ranks=4]
+// steps=0 omits the long run. BITRAIN_STORE: an existing database of such runs (its newest run is
+// the long one), which is not changed.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { loadavg, tmpdir } from "node:os";
@@ -55,14 +55,14 @@ function tell(what, values, unit, wanted) {
   );
 }
 
-/** Rounds of parts -> the median of each part, as one line. */
+/** Formats the median of each part over all rounds as one line. */
 function tellParts(rounds) {
   const keys = [...new Set(rounds.flatMap((parts) => Object.keys(parts)))];
   const text = (key) => `${key} ${middle(rounds.map((parts) => parts[key] ?? 0)).toFixed(0)}`;
   console.log(`    ms: ${keys.map(text).join(", ")}`);
 }
 
-/** Seconds that the page's thread spent so far in script, style and layout, as milliseconds. */
+/** Returns the time that the page's thread has spent so far in script, style and layout, in milliseconds. */
 async function spent(session) {
   const { metrics } = await session.send("Performance.getMetrics");
   const of = (name) => 1000 * metrics.find((one) => one.name === name).value;
@@ -77,7 +77,7 @@ async function spent(session) {
 const minus = (after, before) =>
   Object.fromEntries(Object.entries(after).map(([key, value]) => [key, value - before[key]]));
 
-/** In the page: when the answers to its questions came, since `from`. */
+/** In the page: returns when the responses to its requests arrived, relative to `from`. */
 function answersSince(from) {
   const out = {};
   for (const { name, requestStart, responseStart, responseEnd } of performance.getEntriesByType(
@@ -93,7 +93,7 @@ function answersSince(from) {
   return out;
 }
 
-/** In the page: the time of the frame after `n` elements of a selector are there. */
+/** In the page: returns the time of the frame after `n` elements of a selector exist. */
 function frameWith([selector, n]) {
   return new Promise((done) => {
     const look = () => {
@@ -104,7 +104,7 @@ function frameWith([selector, n]) {
   });
 }
 
-/** In the page: gaps between the frames while a list scrolls by four rows a frame. */
+/** In the page: returns the gaps between frames while a list scrolls by four rows a frame. */
 function scrollThrough() {
   return new Promise((done) => {
     const box = document.querySelector(".runs-list .scroll");
@@ -123,7 +123,7 @@ function scrollThrough() {
   });
 }
 
-// ---- what is measured
+// ---- the measurements
 
 async function listOfRuns(page, session, url) {
   const [first, parts, gaps, longest, dropped] = [[], [], [], [], []];
@@ -148,7 +148,7 @@ async function listOfRuns(page, session, url) {
   console.log(`    rows in the document: ${rows}`);
 }
 
-/** From the link until the frame in which the curves are. */
+/** Measures the time from a click on the link to the frame with the curves. */
 async function chartOfChosen(page, session, url) {
   const names = Array.from({ length: chosen }, (none, i) => `run-${String(i).padStart(4, "0")}`);
   const [times, parts] = [[], []];
@@ -170,7 +170,7 @@ async function chartOfChosen(page, session, url) {
   tellParts(parts);
 }
 
-/** Bytes of a fresh Overview (answers to its questions, as they travel), and its first chart. */
+/** Measures the bytes of a new Overview (responses as transferred), and its first chart. */
 async function overview(page, session, url) {
   const [times, bytes, parts] = [[], [], []];
   for (let k = 0; k < asked.rounds; k++) {

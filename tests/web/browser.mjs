@@ -1,6 +1,6 @@
-// browser.mjs - drives the dashboard and a report: every page, its numbers against the store's,
-// live updates, a server that restarts, zoom, keys, themes, widths, accessibility, hostile texts.
-// No console error and no policy violation anywhere.
+// browser.mjs - drives the dashboard and a report: every page, its numbers compared with the
+// store's, live updates, a server that restarts, zoom, keys, themes, widths, accessibility, hostile
+// texts. There must be no console error and no policy violation.
 import assert from "node:assert";
 import { execFileSync } from "node:child_process";
 import { fileURLToPath, pathToFileURL } from "node:url";
@@ -83,7 +83,7 @@ async function runsTable({ page }) {
   await page.emulateMedia({ colorScheme: "light" });
 }
 
-/** The chart beside the table: its legend hides and isolates, and the address is the view. */
+/** The chart beside the table: its legend hides and isolates lines, and the address encodes the view. */
 async function chartOfRuns(page) {
   const base = page.locator(".run-legend button", { hasText: "base" });
   const shown = (want) =>
@@ -110,7 +110,7 @@ async function chartOfRuns(page) {
   await shown("base,other");
 }
 
-/** The same runs as points and over parallel axes: the address has it, too; a click opens a run. */
+/** The same runs as points and over parallel axes: the address encodes this, too; a click opens a run. */
 async function runsInPlanes(page) {
   const show = page.locator(".runs-chart select").first();
   const shapes = (name, n) =>
@@ -163,7 +163,7 @@ async function filters(page) {
   }
 }
 
-/** One column goes, that of a setting comes, and the browser remembers. */
+/** One column is removed, one for a setting is added, and the browser stores the selection. */
 async function columns(page) {
   const box = (name) => page.locator(".picker label", { hasText: name }).locator("input");
   const rateIsShown = () =>
@@ -234,7 +234,7 @@ async function axes({ page, url }) {
   await page.selectOption("select[aria-label=x]", "step");
 }
 
-/** A card as wide as the page and high, and back again. */
+/** Enlarges a card to the page's width and back. */
 async function largeCard({ page, url }) {
   await page.setViewportSize({ width: 1280, height: 900 });
   await page.goto(`${url}/#/run/base/overview`);
@@ -274,10 +274,7 @@ async function largeCard({ page, url }) {
   await page.setViewportSize({ width: 1280, height: 2600 });
 }
 
-/**
- * The modules work as they stand in the tree, too: each imports what it uses, which the bundle
- * would not notice.
- */
+/** The modules also work unbundled: each imports what it uses, which the bundle would not reveal. */
 async function modules({ context, url }) {
   const tree = fileURLToPath(new URL("../../web/static/", import.meta.url));
   const page = await newPage(context, "modules of the tree");
@@ -321,7 +318,7 @@ async function comparison({ page, url }) {
   await zoomOfComparison(page);
 }
 
-/** The table stands before its rows, and may be drawn anew. */
+/** The table is drawn before its rows, and may be redrawn. */
 async function levelsShown(page) {
   const found = await page.waitForFunction(() => {
     const isLevels = (card) => card.querySelector("h2")?.textContent === "At equal tokens";
@@ -349,7 +346,7 @@ async function zoomOfComparison(page) {
   assert.deepEqual(await rows(page, "Compare"), whole);
 }
 
-/** Two runs that part: one bit of one loss. */
+/** Two runs that differ in one bit of one loss. */
 async function differingRuns({ page }) {
   const attempt = "SELECT a.id FROM attempt a JOIN run r ON r.id = a.run WHERE r.name = 'other'";
   execFileSync("sqlite3", [
@@ -369,7 +366,7 @@ async function differingRuns({ page }) {
   await other.locator("td", { hasText: new RegExp(`^${nth(149)}$`) }).waitFor();
 }
 
-// ---- 400 px wide: nothing is cut off, on any page
+// ---- 400 px wide: no page is clipped
 
 async function narrow({ page, url }) {
   await page.setViewportSize({ width: 400, height: 900 });
@@ -383,8 +380,7 @@ async function narrow({ page, url }) {
   await page.setViewportSize({ width: 1280, height: 2600 });
 }
 
-// ---- a run that is being written: it appears, two tabs follow it, the server goes and comes back,
-// and they go on
+// ---- a live run: it appears, two tabs follow it, the server restarts, and both continue
 
 /** Waits until the tile of a page shows a later step than n. */
 function reaches(page, n) {
@@ -394,7 +390,7 @@ function reaches(page, n) {
   }, n);
 }
 
-/** A run that grows by a step each 40 ms; `committed` is its newest step. */
+/** Writes a run with a step every 40 ms; `committed` is its newest step. */
 function writeRun() {
   const args = [env.BITRAIN_STORE, "late", "ranks=2", "steps=4000", "pace_ms=40"];
   const writer = { child: start(env.BT_SYNTH, args), committed: -1 };
@@ -433,7 +429,7 @@ async function liveRun(world) {
   await end(writer.child, "SIGKILL");
 }
 
-/** A proxy that keeps the stream to itself. */
+/** A proxy that buffers the stream. */
 async function behindProxy({ browser, url }, writer) {
   const context = await newContext(browser);
   const page = await newPage(context, "behind a proxy");
@@ -446,7 +442,7 @@ async function behindProxy({ browser, url }, writer) {
   await context.close();
 }
 
-/** The curve itself goes as far as the store did when asked. */
+/** The curve itself reaches the newest step that the store had. */
 async function curveGrows(page, writer) {
   const reached = writer.committed;
   await page.waitForFunction((want) => {
@@ -468,14 +464,14 @@ async function serverRestarts(world, both, writer) {
   await page.waitForFunction(() => document.getElementById("stream").textContent === "");
 }
 
-/** The tab that held the stream goes: the other one takes it over. */
+/** The tab with the stream is closed, and the other one takes over the stream. */
 async function tabTakesOver([page, second], streams, writer) {
   const holder = streams.at(-1) === "first" ? page : second;
   const heir = holder === page ? second : page;
   await holder.goto("about:blank");
-  await reaches(heir, writer.committed + 20); // what the holder has passed on does not count
+  await reaches(heir, writer.committed + 20); // excludes steps that the closed tab forwarded
   assert.equal(streams.at(-1), heir === page ? "first" : "second", "the other tab listens now");
-  await heir.reload(); // this server was started without --control
+  await heir.reload(); // This server was started without --control.
   await drawn(heir, "a live run without control");
   assert.equal(await heir.locator(".verbs").count(), 0, "buttons that nobody allowed");
 }

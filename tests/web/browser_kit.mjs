@@ -1,7 +1,6 @@
-// browser_kit.mjs - what the browser test does on every page: serve a store, look for errors, ask
-// the store for the truth, check that a page drew, that it is accessible and that the keyboard
-// reaches everything. The environment comes from run_browser.sh; `problems` collects what must be
-// empty at the end.
+// browser_kit.mjs - helpers of the browser tests: serve a store, collect errors, query expected
+// values, check that a page is drawn, accessible, and usable by keyboard. run_browser.sh sets the
+// environment; `problems` must be empty at the end.
 import assert from "node:assert";
 import { execFileSync, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
@@ -44,7 +43,7 @@ export function killAll() {
   for (const child of children) child.kill("SIGKILL");
 }
 
-/** A server of the store; port 0: a free one. */
+/** Starts a server for the store; port 0: a free port. */
 export async function serve(port, ...more) {
   const server = start(env.BITRAIN, ["dash", "--port", String(port), "--json", ...more]);
   let text = "";
@@ -63,13 +62,13 @@ export async function end(child, signal) {
   });
 }
 
-// ---- the truth, and how the page writes it
+// ---- expected values, and their format on the page
 
 export function sql(text) {
   return JSON.parse(bitrain("query", "--json", text));
 }
 
-/** The one value that a query gives. */
+/** Returns the single value of a query. */
 export function truth(text) {
   return Object.values(sql(text)[0])[0];
 }
@@ -89,10 +88,7 @@ export function plain(text) {
 
 // ---- browsers and pages
 
-/**
- * A whole test: body gets a browser; no problem may be left but those that match `expected`, and it
- * ends within a time.
- */
+/** Runs a whole test: body gets a browser; all problems must match `expected`, and the time is limited. */
 export async function tested(body, done, { expected = null, seconds = 210 } = {}) {
   const browser = await launch();
   const clock = setTimeout(() => {
@@ -127,8 +123,7 @@ export function launch() {
   });
 }
 
-// Every wait is for something to be so, none for a time to pass; on a machine that is busy with
-// other things that may take long.
+// Tests wait for conditions, never for a time; on a loaded machine this may take long.
 const patienceMs = 60000;
 
 export async function newContext(browser, options) {
@@ -140,7 +135,7 @@ export async function newContext(browser, options) {
 const lost =
   /ERR_CONNECTION_REFUSED|ERR_INCOMPLETE_CHUNKED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET/;
 
-/** A page whose errors, dialogs and violations of its content policy are problems. */
+/** Opens a page whose errors, dialogs and policy violations are collected as problems. */
 export async function newPage(context, what) {
   const page = await context.newPage();
   page.on("console", (message) => {
@@ -165,12 +160,12 @@ export function figure(page, title) {
   return page.locator("figure", { has: heading });
 }
 
-/** The texts of the rows that a locator of rows finds. */
+/** Returns the texts of the rows found by a locator. */
 export function cellsOf(rows) {
   return rows.evaluateAll((all) => all.map((row) => [...row.cells].map((c) => c.textContent)));
 }
 
-/** The table behind a figure (key T), as texts. */
+/** Returns the table behind a figure (key T) as texts. */
 export async function rows(page, title) {
   const one = figure(page, title);
   await one.focus();
@@ -181,7 +176,7 @@ export async function rows(page, title) {
   return out;
 }
 
-/** Drags the pointer over a part of a box, from and to in shares of its width. */
+/** Drags the pointer over a part of a box; from and to are shares of its width. */
 export async function drag(page, box, from, to) {
   await page.mouse.move(box.x + box.width * from, box.y + 50);
   await page.mouse.down();
@@ -189,9 +184,9 @@ export async function drag(page, box, from, to) {
   await page.mouse.up();
 }
 
-// ---- what holds of every page
+// ---- properties of every page
 
-/** All figures drew, none with an error, each with a name. */
+/** All figures are drawn, none with an error, each with a name. */
 export async function drawn(page, what) {
   await page.waitForFunction(() => {
     const figures = [...document.querySelectorAll("figure")];
@@ -204,7 +199,7 @@ export async function drawn(page, what) {
 }
 
 export async function accessible(page, what) {
-  // a message that fades has no contrast: it goes at once, also while axe looks
+  // A fading message has no contrast, so it is hidden at once while axe runs.
   const isStill = () => {
     const toast = document.getElementById("toast");
     if (toast) toast.style.transition = "none";
@@ -231,8 +226,8 @@ export async function harmless(page, what) {
 }
 
 /**
- * Tab reaches all that a mouse does, in sight and with an outline; each drawing has its sentence
- * and its numbers.
+ * Tab reaches everything that a mouse does, visibly and with an outline; each drawing has its sentence and
+ * its numbers.
  */
 export async function walked(page, what) {
   await page.evaluate(() => {
@@ -248,7 +243,7 @@ export async function walked(page, what) {
   for (const wanting of await page.evaluate(findWanting)) problems.push(`${what}: ${wanting}`);
 }
 
-/** In the page: "" if the focus is seen, "end", "twice", or what has the unseen focus. */
+/** In the page: "" if the focus is visible, "end", "twice", or the element with the invisible focus. */
 function lookAtFocus() {
   const el = document.activeElement;
   if (!el || el === document.body) return "end";
@@ -265,7 +260,7 @@ function lookAtFocus() {
   return isSeen ? "" : el.outerHTML.slice(0, 120);
 }
 
-/** In the page: what Tab did not reach, and drawings without sentence or table. */
+/** In the page: lists elements that Tab did not reach, and drawings without sentence or table. */
 function findWanting() {
   const controls = "a[href], button, input, select, summary, [tabindex='0']";
   const isThere = (el) => !el.disabled && el.checkVisibility({ visibilityProperty: true });

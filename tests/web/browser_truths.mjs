@@ -1,4 +1,4 @@
-// browser_truths.mjs - what each page of the run "base" says, against the store.
+// browser_truths.mjs - compares each page of the run "base" with the store.
 import assert from "node:assert";
 import { cellsOf, drag, figure, nth, rows, sql, truth } from "./browser_kit.mjs";
 
@@ -52,7 +52,7 @@ async function overview(page) {
   await back;
 }
 
-/** The newest validation and the best, in the tile; a series of its own in the chart. */
+/** The tile shows the newest and the best validation; the chart has a separate series. */
 async function validation(page) {
   const own = "FROM steps WHERE run = 'base' AND val_loss IS NOT NULL";
   const newest = truth(`SELECT val_loss ${own} ORDER BY step DESC LIMIT 1`);
@@ -84,7 +84,7 @@ async function zoomByDragging(page) {
   return [from, to];
 }
 
-/** The cursor by keys, in all figures at once; a screen reader is told. */
+/** The cursor moves by keys in all figures at once, and a screen reader announces it. */
 async function walkByKeys(page, from) {
   await figure(page, "Loss").focus();
   await page.keyboard.press("Home");
@@ -138,7 +138,7 @@ async function steps(page) {
       const one = [...document.querySelectorAll("figure")].find(isArea);
       return one.textContent.includes(wanted);
     }, text);
-  await says("stacked, rank 2"); // the worst
+  await says("stacked, rank 2"); // the slowest rank
   await says("data 50.0 ms");
   await area.locator("select[aria-label=rank]").selectOption("median");
   await says("wait 40.0 ms");
@@ -211,7 +211,7 @@ async function ternary(page) {
   await curvesOfLayers(page, want);
 }
 
-/** The newest sample of a tensor's histogram, as shares, is the database's. */
+/** The newest sample of a tensor's histogram, as shares, equals the database's. */
 async function distribution(page) {
   const title = "Distribution of a tensor";
   const card = figure(page, title);
@@ -231,13 +231,13 @@ async function distribution(page) {
   const caption = await card.locator("figcaption").textContent();
   assert.match(caption, /^0 attn_o: 66\.7\s% of the latent weights .* 0\.0\s% beyond 2 scales/);
   const tensors = card.locator("select").first();
-  if ((await tensors.locator("option").count()) < 2) return; // a report keeps one
+  if ((await tensors.locator("option").count()) < 2) return; // A report contains one tensor.
   await tensors.selectOption({ label: "0 ffn_up" });
   await card.locator("select").last().selectOption("weights");
   await card.locator(".empty", { hasText: "not ternary" }).waitFor();
 }
 
-/** A curve for each layer of the tensor that is chosen, ending in its newest value. */
+/** Each layer of the chosen tensor has a curve that ends in its newest value. */
 async function curvesOfLayers(page, want) {
   const title = "Curves of the layers";
   await figure(page, title).locator("select").first().selectOption("zero_history");
@@ -289,7 +289,7 @@ async function system(page) {
   );
 }
 
-/** Every metric of the database's own table of metrics is on the page, with its newest mean. */
+/** The page shows each metric of the database's table of metrics with its newest mean. */
 async function metrics(page) {
   const rows = await cellsOf(page.locator("figure tbody tr"));
   assert.equal(

@@ -1,6 +1,6 @@
-// first_page.mjs - the first page of a run that failed: what, why, what to do, chips, texts; what a
-// chart shows first, its y axis, its readout; heat maps of even and of many ranks; the search over
-// settings; the button that starts an ended run again. run_first_page.sh makes the runs.
+// first_page.mjs - the first page of a failed run: message, reason, remedy, chips, texts; the
+// initial range of a chart, its y axis, its readout; heat maps of equal and of many ranks; the
+// search in settings; the button that restarts an ended run. run_first_page.sh creates the runs.
 import assert from "node:assert";
 import {
   accessible,
@@ -22,7 +22,7 @@ import {
 
 const trouble = "section.trouble";
 
-/** What, when, why, what to do, and the command: in the words of `top --json`. */
+/** The failure, its time, reason, remedy and command equal those of `top --json`. */
 async function saysWhatHappened(page) {
   const says = (selector) => page.locator(`${trouble} ${selector}`);
   await page.waitForSelector(trouble);
@@ -72,7 +72,7 @@ async function chipsAndTexts(page) {
   assert.match(await page.locator("[data-tile=tokens] small").textContent(), /epoch 1\.50$/);
 }
 
-/** A validation loss that rose again: its least, and where, in the tile and in the chart's sentence. */
+/** A validation loss that rose again: its minimum and position, in the tile and in the chart's sentence. */
 async function validationRose(page) {
   const at = (step) =>
     truth(`SELECT val_loss FROM steps WHERE run = 'failed' AND step = ${step}`).toFixed(4);
@@ -85,7 +85,7 @@ async function validationRose(page) {
   assert(caption.includes(said), `${caption}, not ${said}`);
 }
 
-/** The texts along the y axis of a chart would be pixels: its range is asked of the server. */
+/** The labels of a chart's y axis are pixels, so its range is requested from the server. */
 async function chartShowsTheRun(page, url) {
   const loss = figure(page, "Loss");
   const flip = loss.locator("button.range");
@@ -100,7 +100,7 @@ async function chartShowsTheRun(page, url) {
   );
   await flip.click();
   await loss.focus();
-  await page.keyboard.press("i"); // closer: the button offers the way back
+  await page.keyboard.press("i"); // when zoomed in the button resets the zoom
   await page.waitForFunction(
     () => document.querySelector("button.range")?.textContent === "usual range",
   );
@@ -110,7 +110,10 @@ async function chartShowsTheRun(page, url) {
   );
 }
 
-/** The newest value is exact; a bucket says of which steps it is the mean, and what is smoothed. */
+/**
+ * The newest value is exact; the readout states which steps a bucket averages, and which values are
+ * smoothed.
+ */
 async function readoutTellsBuckets(page, url) {
   const answers = [];
   page.on("response", (r) => /runs\/long\/series\?.*metric=loss/.test(r.url()) && answers.push(r));
@@ -145,11 +148,11 @@ async function readoutTellsBuckets(page, url) {
   await zoomedSentence(page, loss);
 }
 
-/** What is left at the end of means that stand for n steps each, averaged over `window` steps. */
+/** Returns the final value of means over n steps each, averaged over `window` steps. */
 function averageOf({ mean, n }, window) {
   let [sum, weights, weight] = [0, 0, 1];
   for (let i = mean.length - 1; i >= 0; i--) {
-    const after = weight * Math.exp(-n[i] / window); // all before this point has this weight
+    const after = weight * Math.exp(-n[i] / window); // weight of everything before this point
     sum += (weight - after) * mean[i];
     weights += weight - after;
     weight = after;
@@ -190,7 +193,7 @@ async function zoomedSentence(page, loss) {
   await page.keyboard.press("z");
 }
 
-/** Noise is not painted as a difference, and 256 ranks fit the window. */
+/** Noise is not drawn as a difference, and 256 ranks fit into the window. */
 async function heatMaps(context, url) {
   const page = await newPage(context, "256 ranks");
   await page.setViewportSize({ width: 1280, height: 800 });
@@ -212,7 +215,7 @@ async function heatMaps(context, url) {
   await page.close();
 }
 
-/** No figure is made up for a link that a busy machine hid. */
+/** A link hidden by a busy machine has no invented value. */
 async function linkNotMeasured(page, url) {
   const sentence = (text) =>
     figure(page, "Kinds of exchange").locator("figcaption", { hasText: text });
@@ -237,7 +240,7 @@ async function settingsAreSearched(page, url) {
   assert.deepEqual(await keys(), ["optim.lr"]);
 }
 
-/** The chart of a range test: a point a step, the smoothed line, the rule at the suggested rate. */
+/** The chart of a range test: one point per step, the smoothed line, the rule at the suggested rate. */
 async function rateFinder(page, url) {
   await page.goto(`${url}/#/run/range/overview`);
   const card = figure(page, "Loss over learning rate");
@@ -261,7 +264,7 @@ async function rateFinder(page, url) {
   assert.equal(points.length, 200);
   assert.equal(way.length, 200);
   points.forEach(([x, y], i) => {
-    const wanted = points[0][0] + (width * i) / 199; // equal factors are equal distances
+    const wanted = points[0][0] + (width * i) / 199; // logarithmic axis
     assert(Math.abs(x - wanted) < 0.2, `point ${i} at ${x}, not ${wanted}`);
     assert(!i || y >= points[i - 1][1], "a smaller loss stands lower");
   });
@@ -279,7 +282,7 @@ async function rateFinder(page, url) {
   await accessible(page, "a range test");
 }
 
-/** No text of a drawing is cut at the drawing's edge: "180 k" would read as 180. */
+/** No text is clipped at the edge of a drawing: "180 k" would read as 180. */
 async function textsAreWhole(context, url) {
   const page = await newPage(context, "whole texts");
   await page.addInitScript(() => {
@@ -299,10 +302,10 @@ async function textsAreWhole(context, url) {
       return fillText.call(this, text, x, y);
     };
   });
-  // where the last label stands beside the edge depends on the width and on the steps
+  // The position of the last label depends on the width and on the steps.
   for (const width of [1600, 1280, 900, 640])
     for (const path of ["run/failed/overview", "run/long/steps", "compare?runs=failed,long"]) {
-      await page.setViewportSize({ width, height: 5000 }); // all is in sight
+      await page.setViewportSize({ width, height: 5000 }); // Everything is visible.
       await page.goto(`${url}/#/${path}`);
       await page.reload();
       await drawn(page, path);
@@ -317,7 +320,7 @@ async function textsAreWhole(context, url) {
   await page.close();
 }
 
-/** A run beside others has no value after its end, nor one that is live after its newest point. */
+/** A compared run has no value after its end, or after its newest point if it is live. */
 async function comparisonTellsEnds(page, url) {
   for (const [path, figure] of [
     ["compare?runs=failed,long,behind", "figure:not(.runs-chart)"],
@@ -331,7 +334,7 @@ async function comparisonTellsEnds(page, url) {
   }
 }
 
-/** With --control the button asks, and starts the run again; the page follows it. */
+/** With --control the button asks for confirmation and restarts the run; the page follows it. */
 async function resumes(context, page, url) {
   await page.goto(`${url}/#/run/trained/overview`);
   await page.waitForSelector(trouble);
@@ -351,7 +354,7 @@ async function resumes(context, page, url) {
   assert(await page.locator(trouble).isHidden(), "nothing is wrong any more");
 }
 
-/** A run is started from the list: the dialog says what it will do, what is wrong, and opens the run. */
+/** A run is started from the list: the dialog shows the action and errors, and opens the run. */
 async function starts(page, url) {
   await page.goto(`${url}/#/runs`);
   await page.locator("button", { hasText: "Start a run" }).click();
@@ -383,7 +386,7 @@ async function starts(page, url) {
   await page.waitForURL(/#\/run\/from-page\/overview/);
   await page.waitForSelector("#state.done", { timeout: 60000 });
   assert.equal(truth("SELECT steps FROM runs WHERE run = 'from-page'"), 2);
-  // the browser logs what was refused
+  // The browser logs the refusal.
   const refused = problems.filter((one) => one.includes("status of 400"));
   assert.equal(refused.length, 2, problems.join("\n"));
   refused.forEach((one) => problems.splice(problems.indexOf(one), 1));

@@ -1,6 +1,6 @@
-// many_runs.mjs - the table of 500 runs: what is drawn is what is in sight, in the right order; the
-// focus and ranges survive scrolling; a search of the page and printing draw all rows; screen readers
-// are told of all. run_many_runs.sh makes the runs.
+// many_runs.mjs - the table of 500 runs: only visible rows are drawn, in the right order; focus and
+// selection survive scrolling; searching and printing draw all rows; screen readers get the total.
+// run_many_runs.sh creates the runs.
 import assert from "node:assert";
 import { execFileSync } from "node:child_process";
 import {
@@ -23,7 +23,7 @@ let page = null;
 const row = (run) => page.locator(`#runs tr[data-run=${run}]`);
 const tick = (run) => row(run).locator("input");
 
-/** In the page: what is in the document, and what is seen at the top and at the bottom of the list. */
+/** In the page: returns the rows in the document, and those visible at the top and the bottom of the list. */
 function look() {
   const box = document.querySelector(".runs-list .scroll");
   const head = document.querySelector("#runs thead th").getBoundingClientRect();
@@ -41,7 +41,7 @@ function look() {
   };
 }
 
-/** Scrolls to a place, waits for the frame after, and looks. */
+/** Scrolls to a position, waits for the next frame, and returns the rows. */
 async function scrollTo(top) {
   await page.evaluate(async (to) => {
     document.querySelector(".runs-list .scroll").scrollTop = to;
@@ -80,7 +80,7 @@ async function rowsComeAsItScrolls(order) {
   assert.equal(seen.size, order.length, "runs that were in sight at some time");
 }
 
-/** A long jump, as by dragging the bar, and a column that a far row makes wider stays so. */
+/** A long jump, as by dragging the bar; a column widened by a distant row remains wide. */
 async function jumps(order) {
   const widths = () =>
     page.locator("#runs thead th").evaluateAll((all) => all.map((one) => one.offsetWidth));
@@ -120,7 +120,7 @@ async function focusSurvives(order) {
   assert.equal(await focused(), order[0]);
 }
 
-/** What is recorded meanwhile moves neither the place nor the focus. */
+/** New records move neither the scroll position nor the focus. */
 async function newRunKeepsPlace(order) {
   await scrollTo(4000);
   await tick(order[140]).focus();
@@ -161,7 +161,7 @@ async function rangesByShift(order) {
   assert.match(page.url(), new RegExp(`runs=.*${order[302]}`), "the link is the choice");
 }
 
-/** Ctrl+F has all runs to search in; another order takes them away again. Printing the same. */
+/** Ctrl+F searches all runs; another order restores the short list. Printing draws all, too. */
 async function searchAndPrint(order) {
   const far = order[444];
   const drawn = () => page.locator("#runs tbody tr[data-run]").count();

@@ -1,5 +1,5 @@
-// states.mjs - what the page says when there is nothing to show, or no more: one sentence for people
-// each, and what was shown stays, dimmed. run_states.sh says which states.
+// states.mjs - messages of the page when there are no data, or no further ones: one sentence each,
+// while earlier content remains dimmed. run_states.sh lists the states.
 import assert from "node:assert";
 import {
   accessible,
@@ -32,7 +32,7 @@ async function synth(...words) {
   assert.equal(status, 0, words.join(" "));
 }
 
-/** The page says so, in words of people alone. */
+/** Checks that the page shows this sentence, without technical terms. */
 async function says(text, what) {
   const isThere = (want) => new RegExp(want).test(document.body.innerText);
   await page.waitForFunction(isThere, text.source).catch(async () => {
@@ -50,7 +50,7 @@ const isDimmed = (selector) =>
     selector,
   );
 
-/** There is no database, then there is one: the same page shows its run. */
+/** The database does not exist, then it does: the same page shows its run. */
 async function noDatabase() {
   await again();
   await page.goto(`http://127.0.0.1:${port}/#token=${token}`);
@@ -78,7 +78,10 @@ async function serverGoes() {
   await page.getByText(/^3 of 3 runs$/).waitFor();
 }
 
-/** Started again with another token: what was shown stays below the question; then it goes on. */
+/**
+ * The server restarts with another token: earlier content remains below the question, then the page
+ * continues.
+ */
 async function tokenChanges(hash, selector) {
   await page.goto(address(hash));
   await page.locator(selector).first().waitFor();
@@ -127,7 +130,7 @@ async function linksOfBefore() {
   await says(/no run 'third'/, "a comparison of runs that are gone");
 }
 
-// expected: the browser's own words on an answer that is a refusal
+// expected: the browser's own message about a refused request
 await tested(
   async (browser) => {
     const context = await newContext(browser, { viewport: { width: 1280, height: 900 } });

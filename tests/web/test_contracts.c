@@ -1,10 +1,9 @@
 /* timeout: 60
  * labels: web
- * The JSON of every route: names, kinds and, where the truth is known, values. Scripts and Grafana
- * live on these names. */
+ * The JSON of every route: names, types and, where known, values. Scripts and Grafana rely on these names. */
 #include "web_test.h"
 
-/* "head.loss": the member of a member; "rows.0" the first of an array */
+/* "head.loss": the member of a member; "rows.0": the first element of an array */
 static json_t *at(json_t *j, const char *path) {
     char copy[200], *next = copy;
     snprintf(copy, sizeof copy, "%s", path);
@@ -38,7 +37,7 @@ static bool of_kind(const json_t *x, char kind) {
     }
 }
 
-/* kind and path of what must be there */
+/* Checks type and path of a required member. */
 static void has(json_t *j, const char *route, const char *list) {
     char copy[2000], *next = copy;
     snprintf(copy, sizeof copy, "%s", list);
@@ -191,7 +190,7 @@ static void every_route_keeps_its_names(void **state) {
         has(j, c->route, c->holds);
         json_decref(j);
     }
-    for (size_t r = 0; r < bt_routes_n; r++) { /* and none is without a contract */
+    for (size_t r = 0; r < bt_routes_n; r++) { /* Every route has a contract. */
         bool there = bt_routes[r].guard == BT_ROUTE_CONTROL || bt_routes[r].path[0] == '\0';
         for (size_t i = 0; i < sizeof contracts / sizeof contracts[0]; i++)
             there |= strcmp(contracts[i].route, bt_routes[r].path) == 0;
@@ -235,7 +234,7 @@ static void the_numbers_are_those_of_the_run(void **state) {
     assert_int_equal((int)json_array_size(at(j, "series.0.step")), 10);
     assert_true(fabs(num(j, "series.0.mean.3") - bt_synth_loss(103)) < 1e-12);
     json_decref(j);
-    j = bt_web_json(api, "series", "base", "metric=loss&width=16"); /* extremes survive */
+    j = bt_web_json(api, "series", "base", "metric=loss&width=16"); /* Extreme values are kept. */
     size_t n = json_array_size(at(j, "series.0.min"));
     assert_true(n > 0 && n <= 16);
     assert_true(fabs(num(j, "series.0.max.0") - bt_synth_loss(0)) < 1e-12);
@@ -276,7 +275,7 @@ static void the_numbers_are_those_of_the_run(void **state) {
     bt_api_close(api);
 }
 
-/* an argument holds 2047 bytes, and a hundred long names are more: it comes again */
+/* An argument holds 2047 bytes, less than a hundred long names, so it is repeated. */
 static void the_longest_names_are_drawn_together(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -326,7 +325,7 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
         {"/api/v1/query", NULL, "sql=SELECT load_extension('x')", BT_ARG, ""},
         {"/api/v1/query", NULL, "sql=PRAGMA journal_mode=DELETE", BT_ARG, "may only read"},
         {"/api/v1/query", NULL, "sql=BEGIN", BT_ARG, "may only read"},
-        /* a pointer as a blob, and the address of a function: SQLite's full-text search */
+        /* A pointer as a blob, and the address of a function: SQLite's full-text search. */
         {"/api/v1/query", NULL, "sql=SELECT fts3_tokenizer('simple', x'4141414141414141')", BT_ARG,
          "not authorized to use function: fts3_tokenizer"},
         {"/api/v1/query", NULL, "sql=SELECT fts3_tokenizer('porter')", BT_ARG,
@@ -335,7 +334,7 @@ static void bad_questions_are_refused_with_a_reason(void **state) {
          "no such table: fts3tokenize"},
         {"/api/v1/query", NULL, "sql=SELECT readfile('/etc/passwd')", BT_ARG, "no such function"},
         {"/api/v1/query", NULL, "sql=SELECT * FROM dbstat", BT_ARG, "no such table: dbstat"},
-        /* one operation that SQLite does not interrupt; memory without end */
+        /* an operation that SQLite does not interrupt; unlimited memory */
         {"/api/v1/query", NULL,
          "sql=SELECT instr(hex(zeroblob(16000000)), hex(zeroblob(8000000))||'1')", BT_BUSY,
          "took longer than 2 s"},
@@ -383,7 +382,7 @@ static char *read_all(const char *name) {
     return text;
 }
 
-/* web/README.md names each route of routes.def, and no other */
+/* web/README.md names each route of routes.def, and no other. */
 static void the_documentation_names_the_routes(void **state) {
     (void)state;
     char *doc = read_all("web/README.md");
@@ -404,7 +403,7 @@ static void the_documentation_names_the_routes(void **state) {
         char *end = strchr(line + 2, '|');
         for (char *p = line; p < end; p++) in_doc += *p == '`';
     }
-    /* login and stream are the server's own */
+    /* login and stream are routes of the server itself */
     assert_int_equal(in_doc / 2, listed + 2);
     free(doc);
 }

@@ -1,8 +1,8 @@
 /* timeout: 60
  * labels: web
- * /metrics: every line of the text format is well formed, each family is described once, the values
- * are the run's, and web/grafana.json asks for nothing that is not there. (`promtool check metrics`
- * agrees: tests/README.md.) */
+ * /metrics: every line of the text format is well formed, each family is described once, the values are the
+ * run's, and web/grafana.json requests existing metrics only. (`promtool check metrics` agrees:
+ * tests/README.md.) */
 #include <ctype.h>
 
 #include "web_test.h"
@@ -75,7 +75,7 @@ static double value_of(const char *text, const char *sample) {
     return strtod(p + strlen(sample), NULL);
 }
 
-/* made from a row of metrics.def; the dashboard draws those that it chose */
+/* Generated from a row of metrics.def; the dashboard draws a selection of these. */
 static bool of_table(const char *family) {
     char prefix[64];
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
@@ -99,11 +99,11 @@ static char *metrics_of(const char *db) {
     return text;
 }
 
-static void the_text_is_well_formed_and_true(void **state) {
+static void the_text_is_well_formed_and_correct(void **state) {
     const bt_tmp *t = *state;
     bt_web_runs(t->db);
     char *text = metrics_of(t->db);
-    /* runs that ended long ago are none of Prometheus' business */
+    /* Runs that ended long ago are omitted. */
     assert_null(strstr(text, "run=\"base\""));
     assert_true(value_of(text, "bitrain_run_state{run=\"live\",state=\"stalled\"} ") == 1);
     assert_true(value_of(text, "\nbitrain_live_runs ") == 1);
@@ -122,7 +122,8 @@ static void the_text_is_well_formed_and_true(void **state) {
     assert_true(
         fabs(value_of(text, "bitrain_zero_ratio{run=\"live\",layer=\"0\",tensor=\"attn_q\"} ") -
              0.31) < 1e-9);
-    /* the other metrics of the tables, in base units, by the name of their scope's view; each figure once */
+    /* The remaining metrics of the tables, in base units, named by the view of their scope; each figure
+     * once. */
     static const char *const once[] = {
         "bitrain_steps_loss_nats",         "bitrain_steps_tokens{",
         "bitrain_rank_steps_data_seconds", "bitrain_layers_zero_ratio",
@@ -134,7 +135,7 @@ static void the_text_is_well_formed_and_true(void **state) {
     parse(text, &families);
     assert_true(families.n > 20);
     free(text);
-    /* nor is one whose process is gone */
+    /* A run whose process died is omitted, too. */
     char here[64] = "", sql[160];
     gethostname(here, sizeof here - 1);
     snprintf(sql, sizeof sql, "UPDATE run SET host = '%s', pid = 2147483646 WHERE name = 'live'",
@@ -143,11 +144,11 @@ static void the_text_is_well_formed_and_true(void **state) {
     text = metrics_of(t->db);
     assert_true(value_of(text, "\nbitrain_live_runs ") == 0);
     assert_null(strstr(text, "run=\"live\""));
-    assert_null(strstr(text, "_utilization_ratio")); /* nor is a family told that has no row */
+    assert_null(strstr(text, "_utilization_ratio")); /* A family without a row is not described. */
     free(text);
 }
 
-/* the last values of a run that has just ended remain, its state says so, and it is not counted as live */
+/* The last values of a run that has just ended remain with its state, and it is not counted as live. */
 static void a_run_that_has_just_ended_can_be_scraped(void **state) {
     const bt_tmp *t = *state;
     bt_web_runs(t->db);
@@ -162,7 +163,7 @@ static void a_run_that_has_just_ended_can_be_scraped(void **state) {
     free(text);
 }
 
-/* names in records may have any characters; units and what is told of a family are as documented */
+/* Names in records may contain any characters; units and descriptions of families are as documented. */
 static void labels_are_escaped_and_names_have_their_unit(void **state) {
     const bt_tmp *t = *state;
     seen families = {.n = 0};
@@ -177,7 +178,7 @@ static void labels_are_escaped_and_names_have_their_unit(void **state) {
         if (!strstr(text, told[i])) fail_msg("no line '%s'", told[i]);
     parse(text, &families);
     free(text);
-    /* one that is too long ends with a whole character */
+    /* A label that is too long ends with a complete character. */
     char many[200] = "kind=\"";
     for (int i = 0; i < 39; i++) strcat(many, "\\\"");
     strcat(many, "\",level=");
@@ -188,7 +189,8 @@ static void labels_are_escaped_and_names_have_their_unit(void **state) {
     free(text);
 }
 
-/* a run of 60 steps of 113 ms that began at a known time, seen a second after its end: the parts of its time add up */
+/* A run of 60 steps of 113 ms that began at a known time, read a second after its end: the parts of its time
+ * add up. */
 static void times_of_a_live_run(void **state) {
     const bt_tmp *t = *state;
     bt_web_runs(t->db);
@@ -213,8 +215,8 @@ static void times_of_a_live_run(void **state) {
     free(text);
 }
 
-/* of more than 64 runs that have not ended those are told that began last; of each of them its own rows */
-static void so_many_runs_are_told(void **state) {
+/* Of more than 64 live runs the most recently started are included, each with its own rows. */
+static void a_limited_number_of_runs_is_included(void **state) {
     const bt_tmp *t = *state;
     bt_web_odd_run(t->db);
     run_sql(t->db, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 65) "
@@ -237,7 +239,7 @@ static void so_many_runs_are_told(void **state) {
     free(text);
 }
 
-static void grafana_asks_for_what_is_there(void **state) {
+static void grafana_requests_existing_metrics(void **state) {
     const bt_tmp *t = *state;
     char path[600];
     json_error_t why;
@@ -264,7 +266,7 @@ static void grafana_asks_for_what_is_there(void **state) {
         assert_true(json_array_size(json_object_get(panel, "targets")) > 0);
     }
     assert_true(i > 10);
-    for (int f = 0; f < families.n; f++) { /* and draws all of it */
+    for (int f = 0; f < families.n; f++) { /* The dashboard draws all of them. */
         if (strstr(all, families.name[f]) || strcmp(families.name[f], "bitrain_live_runs") == 0 ||
             strcmp(families.name[f], "bitrain_build_info") == 0 ||
             strcmp(families.name[f], "bitrain_left_out") == 0 || of_table(families.name[f]))
@@ -280,12 +282,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_run_that_has_just_ended_can_be_scraped, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(the_text_is_well_formed_and_true, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(the_text_is_well_formed_and_correct, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(labels_are_escaped_and_names_have_their_unit, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(times_of_a_live_run, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(so_many_runs_are_told, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(grafana_asks_for_what_is_there, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_limited_number_of_runs_is_included, bt_tmp_make,
+                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(grafana_requests_existing_metrics, bt_tmp_make,
+                                        bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
 /* labels: web
- * What a request says and whether it may be answered: Host, Origin, token, arguments, run paths. */
+ * Parsing and authorization of requests: Host, Origin, token, arguments, run paths. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -61,7 +61,7 @@ static void hosts(void **state) {
             fail_msg("Host '%s'", rows[i].host);
     assert_false(bt_req_host_ok(NULL, "127.0.0.1", "", 1));
     assert_true(bt_req_host_ok("10.0.0.5:1", "10.0.0.5", "", 1));
-    /* an IPv6 address is bound without brackets, and named with them */
+    /* An IPv6 address is bound without brackets, and named with them. */
     static const struct {
         const char *host;
         bool ok;
@@ -73,7 +73,7 @@ static void hosts(void **state) {
     for (size_t i = 0; i < sizeof v6 / sizeof v6[0]; i++)
         if (bt_req_host_ok(v6[i].host, "fd00::5", "box,fd00::7,2001:db8::9", 1) != v6[i].ok)
             fail_msg("Host '%s'", v6[i].host);
-    /* this machine's own names, wherever it listens */
+    /* this machine's own names, on any address */
     static const char *const own[] = {"localhost", "127.0.0.1", "[::1]", "10.0.0.5"},
                              *const none[] = {"127.0.0.0", "127.0.0.2", "::1",
                                               "[::2]",     "localhos",  "10.0.0.50"};
@@ -81,10 +81,10 @@ static void hosts(void **state) {
         if (!bt_req_host_ok(own[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", own[i]);
     for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
         if (bt_req_host_ok(none[i], "10.0.0.5", "", 1)) fail_msg("Host '%s'", none[i]);
-    /* a wildcard is an address to bind, not a name */
+    /* A wildcard is an address to bind, not a name. */
     assert_false(bt_req_host_ok("0.0.0.0:1", "0.0.0.0", "", 1));
     assert_false(bt_req_host_ok("[::]:1", "::", "", 1));
-    /* a Unix socket behind some forwarded port */
+    /* A Unix socket behind a forwarded port. */
     assert_true(bt_req_host_ok("localhost:9999", "127.0.0.1", "", 0));
     assert_false(bt_req_host_ok("evil.example:9999", "127.0.0.1", "", 0));
     static const struct {
@@ -143,7 +143,7 @@ static void tokens(void **state) {
     assert_true(
         bt_req_token_ok(NULL, "a=b; bitrain_7=0123456789abcdef0123456789abcdef; c=d", t, 7));
     assert_true(
-        bt_req_token_ok(/* an empty one is none */
+        bt_req_token_ok(/* an empty token is invalid */
                         NULL, "bitrain_7=; bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     assert_true(bt_req_token_ok("Basic xyz", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     static const char *const bad_auth[] = {
@@ -171,21 +171,21 @@ static void tokens(void **state) {
         "bitrain_7=wrong; bitrain_7=0123456789abcdef0123456789abcdef"};
     for (size_t i = 0; i < sizeof bad_cookie / sizeof bad_cookie[0]; i++)
         if (bt_req_token_ok(NULL, bad_cookie[i], t, 7)) fail_msg("Cookie '%s'", bad_cookie[i]);
-    /* each of its letters counts */
+    /* Every character counts. */
     for (size_t i = 0; i < strlen(t); i++) {
         char other[sizeof t];
         memcpy(other, t, sizeof t);
         other[i] = t[i] == '0' ? '1' : '0';
         if (bt_token_equal(other, strlen(t), t)) fail_msg("token '%s'", other);
     }
-    /* a wrong token is wrong */
+    /* A wrong token is refused. */
     assert_false(
         bt_req_token_ok("Bearer wrong", "bitrain_7=0123456789abcdef0123456789abcdef", t, 7));
     assert_false(bt_token_equal("", 0, t));
 }
 
-/* instructions that a child takes for one comparison, by stepping it through; -1: nobody may trace
- * here */
+/* Number of instructions that a child executes for one comparison, by single-stepping; -1: tracing is not
+ * permitted here. */
 static long steps_of(const char *given, size_t n, const char *token) {
     bool (*volatile equal)(const char *, size_t, const char *) = bt_token_equal;
     int status;
@@ -210,8 +210,8 @@ static long steps_of(const char *given, size_t n, const char *token) {
     return steps;
 }
 
-/* how much of a guess is right does not show in what the comparison does */
-static void a_guess_learns_nothing_from_time(void **state) {
+/* The duration of a comparison does not depend on how much of a guess is right. */
+static void the_time_of_a_comparison_reveals_nothing(void **state) {
     (void)state;
     static const char t[] = "0123456789abcdef0123456789abcdef";
     static const char *const guesses[] = {"0123456789abcdef0123456789abcdef",
@@ -221,7 +221,7 @@ static void a_guess_learns_nothing_from_time(void **state) {
                                           "ffffffffffffffffffffffffffffffff"};
     const long right = steps_of(guesses[0], 32, t);
     if (right < 0) skip();
-    /* that it looked at each letter is seen */
+    /* The count shows that each character was compared. */
     assert_true(right > 32 * 3);
     for (size_t i = 1; i < sizeof guesses / sizeof guesses[0]; i++)
         assert_int_equal((int)steps_of(guesses[i], 32, t), (int)right);
@@ -312,7 +312,7 @@ static void arguments(void **state) {
     assert_null(bt_req_arg(r, "K"));
     char key[sizeof r->arg[0].key + 1];
     memset(key, 'k', sizeof key);
-    for (size_t more = 0; more < 2; more++) { /* as long as it may be, and one more */
+    for (size_t more = 0; more < 2; more++) { /* the maximum length, and one more */
         key[sizeof key - 2 + more] = '\0';
         memset(r, 0, sizeof *r);
         bt_req_add_arg(r, key, "v");
@@ -359,7 +359,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hosts),       cmocka_unit_test(encodings),
         cmocka_unit_test(entity_tags), cmocka_unit_test(origins),
-        cmocka_unit_test(tokens),      cmocka_unit_test(a_guess_learns_nothing_from_time),
+        cmocka_unit_test(tokens),      cmocka_unit_test(the_time_of_a_comparison_reveals_nothing),
         cmocka_unit_test(run_paths),   cmocka_unit_test(arguments),
         cmocka_unit_test(cursors)};
     return cmocka_run_group_tests(tests, NULL, NULL);

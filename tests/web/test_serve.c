@@ -1,7 +1,7 @@
 /* timeout: 60
  * labels: web
- * The server of a model over its sockets, with a source that knows no model: guards, limits, answers
- * whole, late and in pieces, clients that go away, and the stop. */
+ * The model server over its sockets, with a source without a model: guards, limits, complete, late and
+ * partial replies, clients that disconnect, and the stop. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,11 +21,11 @@
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-/* ---- a source ---- */
+/* ---- the source ---- */
 
 typedef struct work {
     bt_reply *reply;
-    atomic_bool gone, go; /* go: end what waits */
+    atomic_bool gone, go; /* go: ends the waiting replies */
     char path[32];
     pthread_t thread;
 } work;
@@ -46,7 +46,7 @@ static void *later(void *ctx) {
     } else if (strcmp(w->path, "/v1/never") == 0) {
         while (!atomic_load(&w->gone) && !atomic_load(&w->go)) bt_sleep_ns(2000000);
         bt_reply_send(w->reply, 200, "text/plain", "at last", 7);
-    } else if (strcmp(w->path, "/v1/linger") == 0) { /* says more to one that has gone */
+    } else if (strcmp(w->path, "/v1/linger") == 0) { /* sends more to a client that disconnected */
         for (int i = 0; i < 20; i++) {
             bt_reply_put(w->reply, "data: 0\n\n", 9);
             while (i == 0 && !atomic_load(&w->gone)) bt_sleep_ns(2000000);
@@ -72,7 +72,7 @@ static void ask_source(void *ctx, bt_reply *r, const char *method, const char *p
         char text[256];
         snprintf(text, sizeof text, "%s %zu %.20s", method, n, body);
         bt_reply_send(r, 200, "text/plain", text, strlen(text));
-        bt_reply_send(r, 500, NULL, "twice", 5); /* the first one counts */
+        bt_reply_send(r, 500, NULL, "twice", 5); /* The first reply counts. */
         bt_reply_end(r);
         return;
     }
@@ -118,7 +118,7 @@ static bt_serve *serve(bool open, int max_replies, int64_t deadline_ns) {
     return s;
 }
 
-/* ---- a client ---- */
+/* ---- the client ---- */
 
 /* "POST /v1/echo" with further header lines and a body */
 static void ask(client *c, const bt_serve *s, const char *what, const char *more,
@@ -134,7 +134,7 @@ static void ask(client *c, const bt_serve *s, const char *what, const char *more
 
 #define AUTH "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n"
 
-/* until the server closes; the status */
+/* Reads until the server closes; returns the status. */
 static int hear(client *c) {
     ssize_t k;
     while ((k = recv(c->fd, c->text + c->n, sizeof c->text - c->n - 1, 0)) > 0) c->n += (size_t)k;
@@ -162,7 +162,7 @@ static void wait_for(atomic_int *counter, int n, const char *what) {
 
 /* ---- tests ---- */
 
-static void guards_let_in_who_may(void **state) {
+static void guards_admit_authorized_clients(void **state) {
     (void)state;
     static client c;
     bt_serve *s = serve(false, 8, 0);
@@ -184,7 +184,7 @@ static void guards_let_in_who_may(void **state) {
     say(&c, evil, sizeof evil - 1);
     assert_int_equal(hear(&c), 403);
     assert_non_null(strstr(c.text, "\"error\":{\"message\":\"this Host is not served here"));
-    /* the page's login: a cookie instead of the header */
+    /* The page's login uses a cookie instead of the header. */
     ask(&c, s, "GET /api/v1/login", AUTH, "");
     assert_int_equal(hear(&c), 200);
     char cookie[128];
@@ -218,7 +218,7 @@ static void the_page_is_compiled_in(void **state) {
     bt_serve_stop(s);
 }
 
-static void answers_come_whole_late_and_in_pieces(void **state) {
+static void replies_may_be_complete_late_or_in_pieces(void **state) {
     (void)state;
     static client c;
     bt_serve *s = serve(true, 8, 0);
@@ -247,7 +247,7 @@ static void answers_come_whole_late_and_in_pieces(void **state) {
     assert_int_equal(atomic_load(&n_gone), 0);
 }
 
-/* many at once, each with its own answer */
+/* Many at once, each with its own reply. */
 static void many_clients_at_once(void **state) {
     (void)state;
     enum { MANY = 64 };
@@ -294,13 +294,13 @@ static void limits_hold(void **state) {
     say(&c, body, 200000);
     free(body);
     assert_int_equal(hear(&c), 413);
-    /* one that never comes: cut after the deadline, not after libmicrohttpd's ten seconds */
+    /* A body that never arrives: closed after the deadline, not after libmicrohttpd's ten seconds. */
     dial(&c, bt_serve_port(s));
     say(&c, head, (size_t)n);
     const int64_t began = bt_now_ns();
     assert_int_equal(hear(&c), 0);
     assert_true(bt_now_ns() - began < (int64_t)5e9);
-    /* answers that take long have no deadline; more than there may be are refused at once */
+    /* Long replies have no deadline; more than the maximum number are refused at once. */
     for (int i = 0; i < 3; i++) ask(&held[i], s, "POST /v1/never", "", "");
     wait_for(&n_works, 3, "at work");
     ask(&c, s, "POST /v1/late", "", "");
@@ -313,7 +313,7 @@ static void limits_hold(void **state) {
         assert_int_equal(hear(&held[i]), 200);
     }
     assert_int_equal(status_of(s, "POST /v1/late", "", ""), 200);
-    /* between two requests there is one again, twice as long */
+    /* Between two requests there is a deadline again, twice as long. */
     dial(&c, bt_serve_port(s));
     n = snprintf(head, sizeof head,
                  "POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nContent-Length: 1\r\n\r\nx",
@@ -325,8 +325,8 @@ static void limits_hold(void **state) {
     bt_serve_stop(s);
 }
 
-/* while the connection sleeps, and while a stream is not read */
-static void the_source_hears_of_clients_that_go(void **state) {
+/* Detected while the connection sleeps, and while a stream is not read. */
+static void the_source_is_notified_of_disconnected_clients(void **state) {
     (void)state;
     static client c;
     bt_serve *s = serve(true, 8, 0);
@@ -360,7 +360,7 @@ static void *release_later(void *ctx) {
     return NULL;
 }
 
-/* what has begun is answered before the server goes */
+/* Replies in progress are completed before the server ends. */
 static void the_stop_waits_for_answers(void **state) {
     (void)state;
     static client c[2];
@@ -378,7 +378,7 @@ static void the_stop_waits_for_answers(void **state) {
     bt_serve_stop(NULL);
 }
 
-static void a_bad_start_is_told(void **state) {
+static void a_failed_start_is_reported(void **state) {
     (void)state;
     bt_serve *s = serve(true, 8, 0), *other = NULL;
     bt_err err = BT_ERR_INIT;
@@ -393,15 +393,15 @@ static void a_bad_start_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(guards_let_in_who_may),
+        cmocka_unit_test(guards_admit_authorized_clients),
         cmocka_unit_test(the_page_is_compiled_in),
-        cmocka_unit_test(answers_come_whole_late_and_in_pieces),
+        cmocka_unit_test(replies_may_be_complete_late_or_in_pieces),
         cmocka_unit_test(many_clients_at_once),
         cmocka_unit_test(a_body_that_is_too_large_is_not_kept),
         cmocka_unit_test(limits_hold),
-        cmocka_unit_test(the_source_hears_of_clients_that_go),
+        cmocka_unit_test(the_source_is_notified_of_disconnected_clients),
         cmocka_unit_test(the_stop_waits_for_answers),
-        cmocka_unit_test(a_bad_start_is_told),
+        cmocka_unit_test(a_failed_start_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* timeout: 60
  * labels: web
- * The server over its sockets: event streams that resume, keep alive and stay few; requests that
- * outlive their deadline. */
+ * The server over its sockets: event streams that resume, send heartbeats and are limited in number;
+ * requests beyond their deadline. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -26,7 +26,7 @@ static bt_web *serve(const bt_tmp *t, int64_t heartbeat_ns, int64_t deadline_ns,
     return w;
 }
 
-/* ---- a client ---- */
+/* ---- the client ---- */
 
 static void ask(client *c, const bt_web *w, const char *path, const char *more) {
     char text[1024];
@@ -44,7 +44,7 @@ static bool heard_more(client *c) {
     return k > 0;
 }
 
-/* reads until the answer holds this word, after `from`; the place of the word */
+/* Reads until the response contains this word after `from`; returns its position. */
 static const char *hear(client *c, size_t from, const char *word) {
     const char *found;
     while (!(found = strstr(c->text + from, word))) {
@@ -61,15 +61,15 @@ static int times(const char *text, const char *word) {
     return n;
 }
 
-/* ---- questions that take long ---- */
+/* ---- long queries ---- */
 
 #define ENDLESS \
     "/api/v1/" \
     "query?sql=WITH%20RECURSIVE%20c(x)%20AS%20(SELECT%201%20UNION%20ALL%20SELECT%20x%2B1%20" \
     "FROM%20c)%20SELECT%20sum(x)%20FROM%20c"
 
-/* four at a time; meanwhile everybody else is answered, and the server can be stopped */
-static void a_long_query_holds_up_nobody(void **state) {
+/* Four at a time; meanwhile all other requests are served, and the server can be stopped. */
+static void a_long_query_blocks_no_other_request(void **state) {
     const bt_tmp *t = *state;
     static client slow[4], other;
     bt_web *w = NULL;
@@ -89,10 +89,10 @@ static void a_long_query_holds_up_nobody(void **state) {
     hear(&other, 0, "503");
     hear(&other, 0, "\r\nRetry-After: 2\r\n");
     hang_up(&other);
-    hang_up(&slow[3]); /* a client that goes away */
+    hang_up(&slow[3]); /* a client that disconnects */
     for (int i = 0; i < 3; i++) {
         char none;
-        assert_true(recv(slow[i].fd, &none, 1, MSG_DONTWAIT | MSG_PEEK) < 0); /* still at work */
+        assert_true(recv(slow[i].fd, &none, 1, MSG_DONTWAIT | MSG_PEEK) < 0); /* still executing */
     }
     for (int i = 0; i < 3; i++) {
         hear(&slow[i], 0, "took longer than 2 s");
@@ -102,12 +102,13 @@ static void a_long_query_holds_up_nobody(void **state) {
     ask(&other, w, "/api/v1/query?sql=SELECT%2040%2B2%20AS%20answer", "Connection: close\r\n");
     hear(&other, 0, "[[42]]");
     hang_up(&other);
-    ask(&slow[0], w, ENDLESS, ""); /* at work when the server stops */
+    ask(&slow[0], w, ENDLESS, ""); /* executing when the server stops */
     bt_web_stop(w);
     hang_up(&slow[0]);
 }
 
-/* no thread is to be had (its stack is larger than memory): the connection is closed, and the place is free again */
+/* No thread can be created (its stack is larger than memory): the connection is closed, and its place is
+ * free again. */
 static void a_query_without_a_thread(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -171,7 +172,7 @@ static void go_on(const bt_tmp *t) {
 
 static const char *const live = "/api/v1/runs/live/stream";
 
-static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
+static void a_stream_sends_news_and_resumes(void **state) {
     const bt_tmp *t = *state;
     static client c, again;
     char last[64], more[128];
@@ -186,15 +187,15 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     const char *id = hear(&c, 0, "id: 0.59.");
     hear(&c, 0, "event: tick\ndata: {");
     hear(&c, 0, "\"newest_step\":59");
-    const char *beat = hear(&c, 0, ": hb\n\n"); /* alive, nothing to say */
+    const char *beat = hear(&c, 0, ": hb\n\n"); /* connected, without news */
     const unsigned long long wakes = atomic_load(&w->wakes);
     for (int i = 0; i < 8; i++) beat = hear(&c, (size_t)(beat - c.text) + 1, ": hb\n\n");
     assert_true(bt_now_ns() - began >= 9 * 50000000LL);
-    assert_int_equal(atomic_load(&w->wakes), wakes); /* nobody is woken when nothing is new */
+    assert_int_equal(atomic_load(&w->wakes), wakes); /* No connection is woken without news. */
     snprintf(last, sizeof last, "%.*s", (int)strcspn(id + 4, "\n"), id + 4);
     hang_up(&c);
     snprintf(more, sizeof more, "Last-Event-ID: %s\r\n", last);
-    ask(&again, w, live, more); /* the same place again: no news */
+    ask(&again, w, live, more); /* The same position again: no news. */
     hear(&again, 0, ": hb\n\n");
     assert_null(strstr(again.text, "event:"));
     size_t before = again.n;
@@ -202,19 +203,19 @@ static void a_stream_says_what_is_new_and_goes_on_where_it_was(void **state) {
     hear(&again, before, "\"newest_step\":79");
     hear(&again, before, "id: 1.79.");
     hang_up(&again);
-    /* back after a while: what was missed comes at once, as one state */
+    /* Reconnected after a while: one event with the present state arrives at once. */
     ask(&c, w, live, more);
     hear(&c, 0, "id: 1.79.");
     hear(&c, 0, ": hb\n\n");
     assert_int_equal(times(c.text, "event: tick"), 1);
     hang_up(&c);
-    ask(&c, w, live, "Last-Event-ID: <script>\r\n"); /* nonsense: as if new */
+    ask(&c, w, live, "Last-Event-ID: <script>\r\n"); /* An invalid id counts as none. */
     hear(&c, 0, "event: tick");
-    bt_web_stop(w); /* ends although a stream is open */
+    bt_web_stop(w); /* The server ends although a stream is open. */
     hang_up(&c);
 }
 
-/* how often it comes where nobody says: it takes 15 s of silence, and here is less */
+/* The default interval: 15 s of silence, which do not occur here. */
 static void no_heartbeat_of_a_moment(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -223,7 +224,7 @@ static void no_heartbeat_of_a_moment(void **state) {
     const int64_t began = bt_now_ns();
     ask(&c, w, live, "");
     hear(&c, 0, "\"newest_step\":59");
-    bt_sleep_ns(300000000); /* some looks of the publisher */
+    bt_sleep_ns(300000000); /* several polls of the publisher */
     go_on(t);
     hear(&c, 0, "\"newest_step\":79");
     const int64_t most = (bt_now_ns() - began) / 15000000000;
@@ -232,7 +233,7 @@ static void no_heartbeat_of_a_moment(void **state) {
     bt_web_stop(w);
 }
 
-/* one an hour: none between the state at the beginning and the next news */
+/* One an hour: none between the initial state and the next news. */
 static void a_heartbeat_comes_at_its_interval(void **state) {
     const bt_tmp *t = *state;
     static client c;
@@ -247,8 +248,8 @@ static void a_heartbeat_comes_at_its_interval(void **state) {
     bt_web_stop(w);
 }
 
-/* a commit every ten milliseconds wakes pages every hundred at most, however slow this machine is */
-static void many_commits_wake_calmly(void **state) {
+/* A commit every ten milliseconds wakes pages at most every hundred, on any machine. */
+static void many_commits_wake_pages_rarely(void **state) {
     const bt_tmp *t = *state;
     bt_writer *writer = NULL;
     bt_fake f;
@@ -272,7 +273,7 @@ static void many_commits_wake_calmly(void **state) {
     bt_web_stop(w);
 }
 
-static void who_is_far_behind_is_told_to_start_anew(void **state) {
+static void a_reader_far_behind_must_start_again(void **state) {
     const bt_tmp *t = *state;
     static client c;
     bt_synth s = bt_synth_default("long");
@@ -295,9 +296,8 @@ static void who_is_far_behind_is_told_to_start_anew(void **state) {
     bt_web_stop(w);
 }
 
-/* whoever reads slowly gets the newest state next, never a queue: one question yields one event,
- * whatever was missed */
-static void what_was_missed_is_one_event(void **state) {
+/* A slow reader gets the newest state next, never a queue: each poll gives one event, whatever was missed. */
+static void missed_changes_are_one_event(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
     bt_cursor cursor;
@@ -316,9 +316,9 @@ static void what_was_missed_is_one_event(void **state) {
     bt_api_close(api);
 }
 
-/* a store that a writer has moved aside because it was damaged, or that somebody has removed: the next one
- * is another file of the same name */
-static void another_file_of_the_name_is_seen(void **state) {
+/* A store moved aside by a writer because of damage, or removed by a user: the next one is another file of
+ * the same name. */
+static void a_replaced_file_is_detected(void **state) {
     const bt_tmp *t = *state;
     static client c, list;
     char command[300], next[100];
@@ -346,8 +346,8 @@ static void another_file_of_the_name_is_seen(void **state) {
     bt_web_stop(w);
 }
 
-/* two readers within a moment get one answer, whose ages would else differ, until something is committed */
-static void an_answer_is_given_again(void **state) {
+/* Two readers within a short time get the same response, including its ages, until something is committed. */
+static void responses_are_reused(void **state) {
     const bt_tmp *t = *state;
     static client first, second;
     bt_web_runs(t->db);
@@ -383,10 +383,10 @@ static void streams_are_few(void **state) {
     hear(late, 0, "Retry-After:");
     hear(late, 0, "\"code\":\"too_many_streams\"");
     hang_up(late);
-    ask(late, w, "/api/v1/runs/live/head", ""); /* all else is still answered */
+    ask(late, w, "/api/v1/runs/live/head", ""); /* All other requests are still served. */
     hear(late, 0, "HTTP/1.1 200");
     hang_up(late);
-    /* the next heartbeat to it fails, and its place is free */
+    /* The next heartbeat to it fails, and its place is free. */
     hang_up(&all[0]);
     for (int tries = 0;; tries++) {
         ask(late, w, live, "");
@@ -403,7 +403,7 @@ static void streams_are_few(void **state) {
 
 /* ---- deadlines ---- */
 
-/* a byte now and then, as long as somebody listens; false: nobody ended it */
+/* Sends a byte at intervals while the connection is open; returns false if it was never closed. */
 static bool is_cut(const client *c, char byte) {
     for (int i = 0; i < 400; i++) {
         char got[512];
@@ -446,7 +446,7 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     say(&c, text, strlen(text));
     assert_true(is_cut(&c, ' '));
     hang_up(&c);
-    /* a second request on a connection whose first was well */
+    /* A second request on a connection whose first succeeded. */
     dial(&c, bt_web_port(w));
     snprintf(text, sizeof text, "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n",
              bt_web_port(w));
@@ -455,7 +455,7 @@ static void a_request_has_a_deadline_as_a_whole(void **state) {
     say(&c, "GET /healthz HT", strlen("GET /healthz HT"));
     assert_true(is_cut(&c, 'T'));
     hang_up(&c);
-    /* a stream has none: ten heartbeats are three deadlines */
+    /* A stream has no deadline: ten heartbeats are three deadlines. */
     ask(&c, w, live, "");
     hear(&c, 0, "event: tick");
     while (times(c.text, ": hb\n\n") < 10) hear(&c, c.n, ": hb\n\n");
@@ -476,19 +476,19 @@ int main(void) {
     }
     bt_web_stop(w);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_long_query_holds_up_nobody, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_long_query_blocks_no_other_request, bt_tmp_make,
+                                        bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_query_without_a_thread, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(many_commits_wake_calmly, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(many_commits_wake_pages_rarely, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(no_heartbeat_of_a_moment, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_heartbeat_comes_at_its_interval, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_stream_says_what_is_new_and_goes_on_where_it_was,
-                                        bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(who_is_far_behind_is_told_to_start_anew, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(a_stream_sends_news_and_resumes, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_reader_far_behind_must_start_again, bt_tmp_make,
                                         bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(what_was_missed_is_one_event, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(another_file_of_the_name_is_seen, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(an_answer_is_given_again, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(missed_changes_are_one_event, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_replaced_file_is_detected, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(responses_are_reused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(streams_are_few, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_body_that_is_too_large_is_not_kept, bt_tmp_make,
                                         bt_tmp_drop),

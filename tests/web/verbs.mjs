@@ -1,5 +1,5 @@
-// verbs.mjs - drives a training from its page: the buttons of each state, and of each the outcome that
-// the run records. run_verbs.sh begins the runs: "live" goes on for long, "short" is done.
+// verbs.mjs - controls a training from its page: the buttons of each state, and the outcome of
+// each, which the run records. run_verbs.sh starts the runs: "live" takes long, "short" has ended.
 import assert from "node:assert";
 import { existsSync } from "node:fs";
 import {
@@ -13,7 +13,7 @@ import {
   truth,
 } from "./browser_kit.mjs";
 
-// by state: what the bar offers, in its order (states.def, verbs.def)
+// buttons of the bar by state, in order (states.def, verbs.def)
 const notes = ["Note here", "Name, tags, note"];
 const offered = {
   running: ["Pause", "Checkpoint", "Stop", "Evaluate", "Learning rate", "Sample", ...notes],
@@ -25,7 +25,7 @@ const offered = {
 let page = null;
 const bar = () => page.locator(".verbs");
 
-/** Waits until the page says that the run is in a state, and looks at what it offers. */
+/** Waits until the page shows this state, and checks its buttons. */
 async function offers(state) {
   await page.waitForSelector(`#state.${state}`);
   const same = (want) => {
@@ -43,7 +43,7 @@ async function offers(state) {
 const eventsOf = (run) =>
   sql(`SELECT seq, kind, title FROM events WHERE run = '${run}' ORDER BY seq`);
 
-/** fields: by label; ticks a box where the value is true. */
+/** fields: by label; a true value ticks a box. */
 async function answerDialog(title, fields, action) {
   const dialog = page.locator("dialog");
   await dialog.waitFor();
@@ -64,9 +64,9 @@ async function fillDialog(title, fields, action) {
   await page.locator("dialog").waitFor({ state: "detached" });
 }
 
-const refusal = /status of 400/; // what the browser logs about refusedDialog
+const refusal = /status of 400/; // the browser's log of refusedDialog
 
-/** A refused answer leaves the dialog open with what was typed and the line of the server. */
+/** A refused request leaves the dialog open with its fields and the server's message. */
 async function refusedDialog(title, fields, action, why) {
   await answerDialog(title, fields, action);
   assert.match(await page.locator("dialog [role=alert]").textContent(), why);
@@ -76,12 +76,12 @@ async function refusedDialog(title, fields, action, why) {
   }
 }
 
-// a better validation is saved, and followed by a text; checkpoints are read again when there is time
+// A better validation is saved, followed by a sample; checkpoints are verified in between.
 const onTheirOwn = ["checkpoint", "sample", "ckpt_verified"];
 
 /**
- * Presses a button, answers its dialog, and waits for what the bar says. events: the kinds that the
- * run records because of it, each once.
+ * Presses a button, completes its dialog, and waits for the message in the bar. events: the kinds that the
+ * run records in consequence, each once.
  */
 async function does(run, { press, dialog, says, events }) {
   const before = eventsOf(run).length;
@@ -102,9 +102,10 @@ async function does(run, { press, dialog, says, events }) {
       kind,
     ) >= count(events, kind);
   for (let i = 0; i < 100 && !events.every(isThere); i++) await page.waitForTimeout(50);
-  await page.waitForTimeout(150); // nothing more comes
+  await page.waitForTimeout(150); // no further event
   const got = kinds().filter(({ kind }) => events.includes(kind) || !onTheirOwn.includes(kind));
-  // of those that also come on their own, such as the checkpoint of every ten steps, one more may be there
+  // Kinds that also occur on their own, such as the checkpoint of every ten steps, may occur once
+  // more.
   const once = got.filter(
     (one, i) =>
       !onTheirOwn.includes(one.kind) || got.findIndex(({ kind }) => kind === one.kind) === i,
@@ -121,7 +122,7 @@ const working = (steps) => [
     press: "Learning rate",
     dialog: [/^Learning rate of live$/, { "peak learning rate": "1e-4" }, "Set"],
     says: /peak learning rate is 0\.0001/,
-    events: ["control", "control"], // who asked; from which step on
+    events: ["control", "control"], // the sender; the first step with the change
   },
   {
     press: "Sample",
@@ -170,7 +171,7 @@ async function whileItRuns() {
   await offers("running");
 }
 
-/** Stops: what comes after it is told, too, until the run has ended. */
+/** Stops the run; all later events are compared until the run has ended. */
 async function stops(run) {
   await bar().locator("button:visible", { hasText: /^Stop/ }).click();
   await fillDialog(/^Stop /, {}, "Stop");
@@ -207,7 +208,7 @@ async function whenItHasEnded(url) {
   assert.equal(await stops("live-2"), 2);
 }
 
-/** Removes a run; its checkpoints only where that was ticked. */
+/** Removes a run; its checkpoints only if that box was ticked. */
 async function removes(url, run, withCheckpoints) {
   const folder = truth(`SELECT out_dir FROM runs WHERE run = '${run}'`);
   const newest = () => truth(`SELECT max(path) FROM checkpoints WHERE run = '${run}'`);
@@ -224,7 +225,7 @@ async function removes(url, run, withCheckpoints) {
   assert.equal(there(), !withCheckpoints, `${folder}: checkpoints ${withCheckpoints}`);
 }
 
-/** Without --control the page offers nothing, and says how to get it. */
+/** Without --control the page has no buttons, and explains how to enable them. */
 async function readOnly(context) {
   const { port } = await serve(0);
   const other = await newPage(context, "read-only");

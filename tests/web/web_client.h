@@ -1,4 +1,4 @@
-/* web_client.h - a client of a server on this machine: a socket, and what has arrived. */
+/* web_client.h - a client of a server on this machine: a socket, and the data received. */
 #ifndef BT_TESTS_WEB_CLIENT_H
 #define BT_TESTS_WEB_CLIENT_H
 
@@ -37,7 +37,7 @@ static inline void dial(client *c, int port) {
     assert_int_equal(connect(c->fd, (struct sockaddr *)&at, sizeof at), 0);
 }
 
-/* an answer, where one came, has all its guards and says what its body is */
+/* Checks that a response, if one arrived, has all protective headers and a content type. */
 static inline void says_what_it_is(const client *c) {
     if (c->n == 0) return;
     const char *body = strstr(c->text, "\r\n\r\n");
@@ -53,7 +53,7 @@ static inline void say(const client *c, const char *text, size_t n) {
     assert_int_equal(send(c->fd, text, n, MSG_NOSIGNAL), (ssize_t)n);
 }
 
-/* posts a body of MUCH bytes; how many more bytes of memory this process then had than ever before */
+/* Posts a body of MUCH bytes; returns by how much the peak memory of this process increased. */
 enum { MUCH = 96 << 20 };
 static inline int64_t post_much(client *c, int port, const char *path) {
     static char text[1 << 20];

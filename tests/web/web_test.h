@@ -1,5 +1,5 @@
-/* web_test.h - what tests of the dashboard's answers share: a store with runs of known truth, a
- * request, its answer as JSON. */
+/* web_test.h - shared by tests of the dashboard's responses: a store with known runs, a request, its
+ * response as JSON. */
 #ifndef BT_TESTS_WEB_TEST_H
 #define BT_TESTS_WEB_TEST_H
 
@@ -9,8 +9,8 @@
 #include "../store/synth_run.h"
 #include "web/api/api.h"
 
-/* "base": 4 ranks, 300 steps, rank 2 late because of data, failed at 200 and done again from 180.
- * "other": the same losses, no straggler. "live": 60 steps, not ended. */
+/* "base": 4 ranks, 300 steps, rank 2 late in data, failed at 200 and repeated from 180. "other": the same
+ * losses, no straggler. "live": 60 steps, not ended. */
 static inline void bt_web_runs(const char *db) {
     bt_err err = BT_ERR_INIT;
     bt_synth s = bt_synth_default("base");
@@ -31,7 +31,7 @@ static inline void bt_web_runs(const char *db) {
     assert_int_equal(bt_synth_make(db, &s, &err), BT_OK);
 }
 
-/* "odd": one step whose loss is another's, and a tensor with a name of any characters; not ended */
+/* "odd": one step, and a tensor with an unusual name; not ended. */
 static inline void bt_web_odd_run(const char *db) {
     static const double values[BT_ML_COUNT] = {[BT_ML_ZERO] = 0.25};
     bt_writer *w = NULL;
@@ -52,8 +52,8 @@ static inline void bt_web_odd_run(const char *db) {
     bt_writer_close(w);
 }
 
-/* the answer of a route ("series" of a run, or "/api/v1/runs"); args "metric=loss&x=tokens" (no
- * escapes). The JSON is the caller's. */
+/* Returns the response of a route ("series" of a run, or "/api/v1/runs"); args "metric=loss&x=tokens" (no
+ * escapes). The caller frees the JSON. */
 static inline bt_code bt_web_ask(bt_api *api, const char *route, const char *run, const char *args,
                                  bt_answer *a, bt_err *err) {
     bt_req *r = calloc(1, sizeof *r);

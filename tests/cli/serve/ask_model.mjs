@@ -1,4 +1,5 @@
-// ask_model.mjs - asks `bitrain serve` what its clients ask, and checks the answers: node ask_model.mjs JSON_OF_SERVE PID
+// ask_model.mjs - sends the requests of `bitrain serve`'s clients and checks the responses: node
+// ask_model.mjs JSON_OF_SERVE PID
 import { readFileSync } from "node:fs";
 
 const server = JSON.parse(process.argv[2]);
@@ -110,7 +111,7 @@ async function converses() {
   check((await fetch(`${server.base_url}/v1/models/${server.model}`, { headers })).ok, "one model");
 }
 
-// ---- settings at their ends, harmless keys, an answer that was begun
+// ---- settings at their limits, harmless keys, a response prefix
 
 async function acceptsWhatRequestsNothing() {
   const nothing = { user: "u", metadata: { a: "b" }, store: false, logit_bias: {}, presence_penalty: 0, suffix: null, tempreature: null, mirostat: 0, typical_p: 1 };
@@ -144,7 +145,7 @@ async function measures() {
   check(value("time_to_first_token_seconds_count") > 5 && value("request_duration_seconds_bucket{le=\"+Inf\"}") === value("request_duration_seconds_count"), "latencies are not counted");
 }
 
-// ---- a page of another site, if it is listed
+// ---- a page of another site, if it is permitted
 
 async function servesListedPages() {
   const origin = "http://pages.example:3000";
@@ -158,7 +159,7 @@ async function servesListedPages() {
   check(key.ok, "the header api-key is not taken");
 }
 
-// ---- what cannot be is refused in OpenAI's form, and nothing else suffers
+// ---- impossible requests are refused in OpenAI's format, without effects on the rest
 
 async function refuses() {
   const bad = [
@@ -208,7 +209,7 @@ async function refuses() {
   check((await fetch(`${server.base_url}/healthz`)).ok, "healthz wants a token");
 }
 
-// ---- many at once; some go away; the memory stays
+// ---- many at once; some disconnect; memory remains constant
 
 const resident = () => Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))[1]) / 1024;
 

@@ -1,5 +1,5 @@
-/* job_test.h - a supervisor's job without processes, for tests of its parts: a wire to which a stand-in for
- * rank 0 connects, and a screen that writes down what it is shown. */
+/* job_test.h - a supervisor's job without processes, for tests of its parts: a wire to which a simulated
+ * rank 0 connects, and a screen that records its output. */
 #ifndef BT_TESTS_MONITOR_JOB_TEST_H
 #define BT_TESTS_MONITOR_JOB_TEST_H
 
@@ -24,9 +24,9 @@ typedef struct desk {
     bt_job_setup setup;
     bt_job_result result;
     bt_job job;
-    bt_wire *rank; /* NULL: none is connected */
+    bt_wire *rank; /* NULL: not connected */
     pthread_mutex_t lock;
-    char told[2048]; /* what the rank was told: "set 0.5;sample 0 Once;" */
+    char told[2048]; /* messages to the rank: "set 0.5;sample 0 Once;" */
 } desk;
 
 static inline void desk_show(void *ctx, const bt_event *e) {
@@ -95,7 +95,7 @@ static inline void desk_leave(desk *d) {
     while (bt_wire_connected(d->job.wire)) desk_serve(d);
 }
 
-/* waits until the rank was told this, and nothing else since */
+/* Waits until the rank has received exactly this since the last call. */
 static inline void desk_hears(desk *d, const char *want) {
     for (int i = 0; i < 10000; i++) {
         pthread_mutex_lock(&d->lock);
@@ -110,7 +110,7 @@ static inline void desk_hears(desk *d, const char *want) {
     fail_msg("the rank was told '%s', not '%s'", d->told, want);
 }
 
-/* what was shown since */
+/* Compares the output since the last call. */
 static inline void desk_shows(desk *d, const char *want) {
     assert_string_equal(d->shown, want);
     d->shown[0] = '\0';

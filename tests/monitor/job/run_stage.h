@@ -1,5 +1,5 @@
-/* run_stage.h - whole runs of the supervisor, with the test program in the place of mpirun and of rank 0: each
- * attempt plays one of the job's words, and the screen writes down what it is shown. The test's main is
+/* run_stage.h - whole runs of the supervisor, with the test program in place of mpirun and of rank 0: each
+ * attempt plays one of the job's scripts, and the screen records its output. The test's main function is
  * `stage_main`. */
 #ifndef BT_TESTS_MONITOR_JOB_RUN_STAGE_H
 #define BT_TESTS_MONITOR_JOB_RUN_STAGE_H
@@ -34,9 +34,9 @@
 typedef struct rank {
     bt_wire *wire;
     int64_t step;
-    _Atomic uint32_t told; /* a bit a verb */
+    _Atomic uint32_t told; /* one bit per request */
     const char *places;
-    pid_t second; /* another rank's process, or 0 */
+    pid_t second; /* process of another rank, or 0 */
 } rank;
 
 static inline void on_told(void *ctx, const bt_ctl *c) {
@@ -50,7 +50,7 @@ static inline const char *word_after(int argc, char **argv, const char *flag) {
     return "";
 }
 
-/* a second process that only waits: it is rank 0, this one rank 1 */
+/* Starts a second process that only waits: it is rank 0, and this one becomes rank 1. */
 static inline void be_two(rank *r, const bt_sink *to) {
     const pid_t me = getpid();
     r->second = fork();
@@ -64,7 +64,7 @@ static inline void be_two(rank *r, const bt_sink *to) {
     to->ranks(to->ctx, all, 2);
 }
 
-/* rank 0 waits in an exchange for rank 1, which computes */
+/* Rank 0 waits in an exchange for rank 1, which computes. */
 static inline void be_late(const rank *r, int ms) {
     bt_place *first = bt_rank_progress_map(r->places, 0), *late;
     if (!first) exit(95);
@@ -76,7 +76,7 @@ static inline void be_late(const rank *r, int ms) {
     munmap(first, 2 * sizeof *first);
 }
 
-/* both ranks are at their start, and rank 0 has begun an exchange that rank 1 has not */
+/* Both ranks are in their start, and rank 0 has begun an exchange that rank 1 has not. */
 static inline void start_late(const rank *r) {
     bt_place *first = bt_rank_progress_map(r->places, 0);
     if (!first) exit(95);
@@ -86,7 +86,7 @@ static inline void start_late(const rank *r) {
     }
 }
 
-/* "steps 3;die 9": one thing after the other */
+/* Plays a script such as "steps 3;die 9", one action after the other. */
 static inline int act(rank *r, char *what) {
     double values[BT_MS_COUNT];
     char *value = strchr(what, ' ');
@@ -122,9 +122,9 @@ static inline int act(rank *r, char *what) {
         r->wire = NULL;
     } else if (strcmp(what, "until") == 0) {
         while (!(r->told >> bt_verb_find(value) & 1)) bt_sleep_ns(1000000);
-    } else if (strcmp(what, "appears") == 0) { /* a spare that comes and does not greet */
+    } else if (strcmp(what, "appears") == 0) { /* a spare that connects and sends no greeting */
         while (access(getenv("STAGE_SILENT"), F_OK) != 0) bt_sleep_ns(1000000);
-    } else if (strcmp(what, "unmaps") == 0) { /* as who cleans temporary folders */
+    } else if (strcmp(what, "unmaps") == 0) { /* like a cleaner of temporary folders */
         if (getenv("HWLOC_XMLFILE")) unlink(getenv("HWLOC_XMLFILE"));
     } else if (strcmp(what, "maps") == 0) {
         if (getenv("HWLOC_XMLFILE") && access(getenv("HWLOC_XMLFILE"), R_OK) != 0) return 96;
@@ -138,7 +138,7 @@ static inline int act(rank *r, char *what) {
     return -1;
 }
 
-/* in a child: a rank whose attempt has the number of its word */
+/* In a child: plays the rank whose attempt has the number of its script. */
 static inline int play(int argc, char **argv) {
     const bt_wire_handlers h = {.control = on_told};
     int attempt = atoi(word_after(argc, argv, "--attempt"));
@@ -149,17 +149,17 @@ static inline int play(int argc, char **argv) {
     bt_wire_handlers mine = h;
     bt_err err = BT_ERR_INIT;
     int at = 1, code = 0;
-    alarm(60);      /* whose supervisor is gone */
-    if (spare[0]) { /* a rank of a hot spare waits, or ends with its words */
+    alarm(60);      /* The supervisor died. */
+    if (spare[0]) { /* A rank of a hot spare waits, or ends with its own words. */
         if (silent) {
             close(open(silent, O_WRONLY | O_CREAT, 0600));
             for (;;) pause();
         }
-        /* with its words all but the first one, which makes this file */
+        /* All its words except the first one; playing it creates this file. */
         const int first = but_one ? open(but_one, O_WRONLY | O_CREAT | O_EXCL, 0600) : -1;
         if (first >= 0) close(first);
         if (says && first < 0) {
-            const size_t half = strcspn(says, "|"); /* a moment lies between them */
+            const size_t half = strcspn(says, "|"); /* A pause separates them. */
             printf("%.*s\n", (int)half, says);
             fflush(stdout);
             if (says[half]) {
@@ -172,7 +172,7 @@ static inline int play(int argc, char **argv) {
         attempt = go.attempt;
         from = go.resume_from;
     }
-    /* at least on_fence's number for the attempt */
+    /* at least the attempt number returned by on_fence */
     if (!spare[0] && atoi(word_after(argc, argv, "--fence")) < attempt + 10) return 97;
     rank r = {.step = from[0] ? atoi(from + 1) : 0, .places = word_after(argc, argv, "--places")};
     char words[600];
@@ -195,15 +195,15 @@ typedef struct stage {
     char dir[64], shown[8192], memory[300];
     bt_job_setup setup;
     bt_job_result result;
-    int64_t resume_at; /* 0: there is no checkpoint */
-    bool from_memory;  /* the first place to go on from is in memory */
-    bool no_memory;    /* there is no folder for states in memory */
-    int asked;         /* for a place to go on from */
-    int away;          /* so many times the folder of checkpoints is not there */
-    /* "step 3 stop": when this is shown, that is asked */
+    int64_t resume_at; /* 0: no checkpoint */
+    bool from_memory;  /* The first state to resume from is in memory. */
+    bool no_memory;    /* There is no folder for states in memory. */
+    int asked;         /* number of searches for a state to resume from */
+    int away;          /* The folder of checkpoints is missing this many times. */
+    /* "step 3 stop": when this is shown, that request is made */
     const char *when, *verb, *value;
-    const char *next_when; /* and when this is shown, once more */
-    int signal, key;       /* key: writing to it lets the supervisor look at its input */
+    const char *next_when; /* made once more when this is shown */
+    int signal, key;       /* key: written to the supervisor's input */
     int ticks, taken;
     bool paused;
 } stage;
@@ -225,13 +225,14 @@ static inline void show(stage *s, const char *fmt, ...) {
 static inline void on_event(void *ctx, const bt_event *e) {
     char title[480];
     snprintf(title, sizeof title, "%s", e->title);
-    /* of another process each time */
+    /* The process id differs each time. */
     char *pid = strstr(title, "(pid ");
     if (pid) memmove(pid + 4, strchr(pid, ')'), strlen(strchr(pid, ')')) + 1);
     char *since = strstr(title, " since ");
     if (since && strchr(since, ','))
         memmove(since, strchr(since, ','), strlen(strchr(since, ',')) + 1);
-    char *mib = strstr(title, " MiB"), *at = mib; /* of memory, which is never none */
+    /* The amount of memory differs, and is never zero. */
+    char *mib = strstr(title, " MiB"), *at = mib;
     while (at && at > title && at[-1] != ' ') at--;
     if (mib && atoi(at) > 0) memmove(at, mib + 1, strlen(mib + 1) + 1);
     show(ctx, "%s %d %s\n", bt_events[e->kind].name, e->rank, title);
@@ -291,7 +292,7 @@ static inline int open_stage(void **state) {
     int keys[2];
     strcpy(s->dir, "/tmp/bt_run_XXXXXX");
     if (!mkdtemp(s->dir) || pipe2(keys, O_CLOEXEC) != 0) return -1;
-    alarm(30); /* a supervisor that waits for ever fails */
+    alarm(30); /* ends a supervisor that hangs */
     s->key = keys[1];
     snprintf(path, sizeof path, "%s/mpirun", s->dir);
     FILE *f = fopen(path, "w");
@@ -331,7 +332,7 @@ static inline int close_stage(void **state) {
     close(s->key);
     bt_job_result_release(&s->result);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", s->dir);
-    /* what ranks kept in memory goes with the run */
+    /* States of the ranks in memory are removed with the run. */
     const int rc = system(cmd) != 0 || (s->memory[0] && access(s->memory, F_OK) == 0);
     free(s);
     return rc;
@@ -351,7 +352,7 @@ static inline void run(stage *s, const char *const *plays, const char *shows) {
 #define PLAYS(...) \
     (const char *const[]) { __VA_ARGS__, NULL }
 
-/* in a rank this plays its part, else the tests are run */
+/* In a rank plays its script, otherwise runs the tests. */
 static inline int stage_main(int argc, char **argv, int (*tests)(void)) {
     char self[1024];
     if (argc > 1 && strcmp(argv[1], "rank") == 0) return play(argc, argv);
@@ -359,8 +360,8 @@ static inline int stage_main(int argc, char **argv, int (*tests)(void)) {
     if (n < 0) return 1;
     self[n] = '\0';
     setenv("STAGE", self, 1);
-    setenv("HWLOC_COMPONENTS", "-pci", 0); /* whose library never frees its list of devices */
-    /* whoever started us may have had them ignored, as nohup and a shell's & do */
+    setenv("HWLOC_COMPONENTS", "-pci", 0); /* The library does not free its list of devices. */
+    /* Parents such as nohup and a shell's & may have had them ignored. */
     static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
     bt_job_block_signals();

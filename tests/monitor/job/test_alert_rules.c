@@ -1,4 +1,4 @@
-/* Alert rules: what is read, when each kind tells, that it tells once until it did not hold. */
+/* Alert rules: syntax, when each kind fires, and that it fires once until its condition was false again. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -27,7 +27,7 @@ static bt_alert_rules rules_of(const char *list) {
     return r;
 }
 
-/* each rule with all that is read of it */
+/* Parses rules and compares all their fields. */
 static void rules_are_read(void **state) {
     static const struct {
         const char *text;
@@ -125,8 +125,8 @@ static void bad_rules_are_named(void **state) {
     assert_string_equal(err.msg, "alert.rules: 'lss > 10': no metric 'lss' (did you mean 'loss'?)");
 }
 
-/* as many rules, and as long ones, as there may be, and one more */
-static void rules_have_their_bounds(void **state) {
+/* Accepts the maximum number and length of rules, and refuses more. */
+static void rules_have_maximum_sizes(void **state) {
     char list[BT_ALERT_RULES * 12 + 40] = "", text[BT_ALERT_TEXT + 1];
     bt_alert_rules r;
     bt_err err = BT_ERR_INIT;
@@ -145,7 +145,7 @@ static void rules_have_their_bounds(void **state) {
     assert_int_equal(bt_alert_parse(&r, text, &err), BT_ARG);
 }
 
-static void a_limit_tells_once_until_it_did_not_hold(void **state) {
+static void a_limit_fires_once_until_the_value_was_within(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("loss<3 for 2"); /* without blanks */
     assert_int_equal(r.rule[0].kind, BT_ALERT_BELOW);
@@ -163,7 +163,7 @@ static void a_limit_tells_once_until_it_did_not_hold(void **state) {
     assert_null(strstr(bt_text_str(&heard), "step 2"));
 }
 
-static void values_that_are_not_recorded_say_nothing(void **state) {
+static void values_that_are_not_recorded_are_ignored(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("grad_norm > 1\nloss > 1");
     double values[BT_MS_COUNT];
@@ -172,7 +172,7 @@ static void values_that_are_not_recorded_say_nothing(void **state) {
     assert_string_equal(bt_text_str(&heard), "loss > 1: it is - at step 7\n");
 }
 
-/* a value is counted once for all rules of its metric, and each metric by itself */
+/* A value is counted once for all rules of its metric, and each metric separately. */
 static void a_step_is_counted_once(void **state) {
     (void)state;
     bt_alert_rules r =
@@ -194,7 +194,7 @@ static void a_step_is_counted_once(void **state) {
                         "val_loss not better for 1: it is 2.0000, the best was 2.0000 at step 3\n");
 }
 
-/* at a limit nothing is told; beyond it once, and anew when it did not hold in between */
+/* A value at the limit does not fire; one beyond it fires once, and again after it was within the limit. */
 static void limits_are_not_included(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("lr > 2\nlr < -2");
@@ -223,8 +223,8 @@ static void limits_are_not_included(void **state) {
                         "run done: 100 steps\nrun done: 100 steps\nrun failed: odd\n");
 }
 
-/* tokens are the first metric: what lies behind the last rule is none of it */
-static void no_rule_but_the_listed_ones_tells(void **state) {
+/* The number of tokens is metric 0, as in the zeroed rule behind the last. */
+static void only_listed_rules_fire(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("tokens > 1000");
     for (int i = 1; i < 10; i++) bt_alert_value(&r, BT_MS_TOKENS, 100 * i, i);
@@ -233,7 +233,7 @@ static void no_rule_but_the_listed_ones_tells(void **state) {
     assert_non_null(strstr(bt_text_str(&heard), "tokens > 1000: it is "));
 }
 
-static void a_smallest_value_begins_the_count_again(void **state) {
+static void a_new_minimum_restarts_the_count(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("val_loss not better for 2");
     const double values[] = {3, 2.5, 2.6, 2.4, 2.4, 2.6, 2.7, 2.3, 2.3, 2.3};
@@ -244,7 +244,7 @@ static void a_smallest_value_begins_the_count_again(void **state) {
         "val_loss not better for 2: it is 2.3000, the best was 2.3000 at step 71\n");
 }
 
-static void disk_and_happenings(void **state) {
+static void disk_and_event_rules(void **state) {
     (void)state;
     bt_alert_rules r = rules_of("disk < 10 %\ndisk < 2 GiB\nrank lost");
     const double gib = 1073741824.0;
@@ -259,7 +259,7 @@ static void disk_and_happenings(void **state) {
     assert_non_null(strstr(bt_text_str(&heard), "\ndisk < 2 GiB: 1.00 GiB (1.0 %)"));
     bt_text_clear(&heard);
     r = rules_of("disk < 10 %\ndisk < 2 GiB");
-    bt_alert_disk(&r, 0, 0);              /* of a disk that tells no size nothing is known */
+    bt_alert_disk(&r, 0, 0);              /* A disk without a known size is ignored. */
     bt_alert_disk(&r, 2 * gib, 20 * gib); /* exactly at both limits */
     assert_string_equal(bt_text_str(&heard), "");
     r = rules_of("rank lost");
@@ -273,14 +273,14 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_are_read),
         cmocka_unit_test(bad_rules_are_named),
-        cmocka_unit_test(rules_have_their_bounds),
+        cmocka_unit_test(rules_have_maximum_sizes),
         cmocka_unit_test(a_step_is_counted_once),
         cmocka_unit_test(limits_are_not_included),
-        cmocka_unit_test(a_limit_tells_once_until_it_did_not_hold),
-        cmocka_unit_test(values_that_are_not_recorded_say_nothing),
-        cmocka_unit_test(no_rule_but_the_listed_ones_tells),
-        cmocka_unit_test(a_smallest_value_begins_the_count_again),
-        cmocka_unit_test(disk_and_happenings),
+        cmocka_unit_test(a_limit_fires_once_until_the_value_was_within),
+        cmocka_unit_test(values_that_are_not_recorded_are_ignored),
+        cmocka_unit_test(only_listed_rules_fire),
+        cmocka_unit_test(a_new_minimum_restarts_the_count),
+        cmocka_unit_test(disk_and_event_rules),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_text_release(&heard);

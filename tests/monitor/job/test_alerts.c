@@ -1,5 +1,5 @@
-/* Alerts of a run: which of its events are told of, and how: as an event, to a command with the run's words in its
- * environment, to a webhook by curl (here a script); what is started has nothing of ours. */
+/* Alerts of a run: which events raise one, and its forms: an event, a command with the alert in its
+ * environment, a webhook by curl (here a script); started programs inherit nothing from the supervisor. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -15,7 +15,7 @@ static void rules(desk *d, const char *list) {
     bt_job_alerts_open(&d->job);
 }
 
-/* an event of the supervisor, whose own line is not kept */
+/* Emits an event of the supervisor; its own line is discarded. */
 static void happens(desk *d, bt_event_kind kind, const char *title) {
     char *own = d->shown + strlen(d->shown);
     bt_job_event(&d->job, kind, -1, "%s", title);
@@ -23,13 +23,13 @@ static void happens(desk *d, bt_event_kind kind, const char *title) {
     memmove(own, end, strlen(end) + 1);
 }
 
-static void events_that_are_told_of(void **state) {
+static void events_with_an_alert(void **state) {
     desk *d = *state;
     bt_job_alerts_open(&d->job); /* no rules */
     happens(d, BT_EVENT_FAILURE, "rank 1 died");
     bt_job_alerts_tick(&d->job, 1);
     desk_shows(d, "");
-    assert_int_equal(d->job.alert_disk_ns, 0); /* no disk is looked at */
+    assert_int_equal(d->job.alert_disk_ns, 0); /* The disk is not checked. */
     rules(d, "rank lost\nrun stalled\nrun failed\nrun done");
     static const bt_event_kind none[] = {BT_EVENT_WARNING, BT_EVENT_NOTICE, BT_EVENT_ALERT,
                                          BT_EVENT_HOST_BACK};
@@ -42,7 +42,8 @@ static void events_that_are_told_of(void **state) {
                   "alert -1 run stalled: no step\n");
 }
 
-/* The loss of an evaluation that no record follows is counted at the next tick, once for each step of training. */
+/* The loss of an evaluation without a following record is counted at the next tick, once for each step of
+ * training. */
 static void losses_of_evaluations(void **state) {
     desk *d = *state;
     static const struct {
@@ -67,8 +68,8 @@ static void losses_of_evaluations(void **state) {
     }
 }
 
-/* every ten seconds of the clock that is given, of the run's own folder */
-static void the_disk_is_looked_at(void **state) {
+/* Checked every ten seconds of the given clock, for the run's own folder. */
+static void the_disk_is_checked(void **state) {
     desk *d = *state;
     rules(d, "disk < 100000000 GiB");
     bt_job_alerts_tick(&d->job, 5);
@@ -111,7 +112,7 @@ static void ends_of_runs(void **state) {
     d->result.end = (bt_end){.kind = BT_END_DONE};
     d->job.stop_asked = true;
     bt_job_alerts_end(&d->job);
-    desk_shows(d, ""); /* whoever asked for it knows it */
+    desk_shows(d, ""); /* The user requested the end, so there is no alert. */
 }
 
 static void arrives(const char *path, const char *want) {
@@ -128,7 +129,7 @@ static void arrives(const char *path, const char *want) {
     assert_string_equal(got, want);
 }
 
-/* without terminal, signals, descriptors and children of ours */
+/* without terminal, signals, descriptors and children of the supervisor */
 #define OF_ITSELF \
     "[ $(cut -d' ' -f6 /proc/$$/stat) != %d ] && echo own session; readlink /proc/$$/fd/0 " \
     "/proc/$$/fd/2; " \
@@ -167,7 +168,7 @@ static void a_command_is_run(void **state) {
     signal(SIGUSR1, SIG_DFL);
     close(open_here);
     desk_shows(d, "alert -1 run done: after step 7\n");
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* nobody to wait for */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* The process was reaped. */
 }
 
 static void a_webhook_is_called(void **state) {
@@ -194,9 +195,9 @@ static void a_webhook_is_called(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(events_that_are_told_of, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(events_with_an_alert, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(losses_of_evaluations, desk_open, desk_close),
-        cmocka_unit_test_setup_teardown(the_disk_is_looked_at, desk_open, desk_close),
+        cmocka_unit_test_setup_teardown(the_disk_is_checked, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(ends_of_runs, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(a_command_is_run, desk_open, desk_close),
         cmocka_unit_test_setup_teardown(a_webhook_is_called, desk_open, desk_close),

@@ -1,5 +1,5 @@
-/* test_child.c - this program as its own child: its words, launcher, log, cores, group and signals; that it goes with
- * its parent; the last line of a log. Scratch folders. */
+/* test_child.c - this program as its own child: arguments, launcher, log, cores, group and signals; that it
+ * ends with its parent; the last line of a log. Scratch folders. */
 #include "monitor/job/launch/child.h"
 
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static pid_t start(const bt_child_cfg *cfg) {
     return pid;
 }
 
-/* its status, once it has ended */
+/* Waits for its end and returns its status. */
 static int ended(pid_t pid) {
     int status = -1;
     for (int i = 0; !bt_child_ended(pid, &status); i++) {
@@ -61,7 +61,7 @@ static void log_text(char *out, size_t size) {
     close(fd);
 }
 
-static void it_has_its_words_a_log_and_a_group_of_its_own(void **state) {
+static void a_child_has_its_arguments_log_and_group(void **state) {
     (void)state;
     static const char *const words[] = {"tell", "two words", ""};
     char text[1024];
@@ -75,7 +75,7 @@ static void it_has_its_words_a_log_and_a_group_of_its_own(void **state) {
                               "2 [two words] [] own group, input ends, SEEN none\non stderr\n");
 }
 
-static void a_launcher_stands_before_it(void **state) {
+static void a_launcher_precedes_the_program(void **state) {
     (void)state;
     static const char *const words[] = {"tell", "x"}, *const launcher[] = {"env", "SEEN=yes"};
     char text[1024];
@@ -95,7 +95,7 @@ static void a_launcher_stands_before_it(void **state) {
     assert_string_equal(err.msg, "cannot start '/nowhere/launcher': No such file or directory");
 }
 
-/* the parts are each other's complement, and as large as can be; more parts than cores share all */
+/* The two parts are disjoint and as large as possible; with more parts than cores each has all cores. */
 static void parts_divide_the_cores(void **state) {
     (void)state;
     static const char *const words[] = {"cores"};
@@ -127,7 +127,7 @@ static void parts_divide_the_cores(void **state) {
     }
 }
 
-static void a_log_that_cannot_be_is_told(void **state) {
+static void a_log_that_cannot_be_created_is_reported(void **state) {
     (void)state;
     static const char *const words[] = {"tell"};
     pid_t pid = -1;
@@ -138,8 +138,8 @@ static void a_log_that_cannot_be_is_told(void **state) {
     assert_non_null(strstr(err.msg, "No such file"));
 }
 
-/* one between us and the child dies without a word: the child, which is now ours, gets a TERM */
-static void it_goes_with_its_parent(void **state) {
+/* If the process between parent and child dies, the child, now ours, receives TERM. */
+static void a_child_ends_with_its_parent(void **state) {
     (void)state;
     static const char *const words[] = {"stay"};
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
@@ -152,7 +152,7 @@ static void it_goes_with_its_parent(void **state) {
         const bt_child_cfg cfg = {.words = words, .n_words = 1, .log = logged};
         if (bt_child_start(&pid, &cfg, &err) != BT_OK) _exit(1);
         char line[32] = "";
-        for (int i = 0; i < 2000 && strcmp(line, "ready") != 0; i++) { /* it is what it will be */
+        for (int i = 0; i < 2000 && strcmp(line, "ready") != 0; i++) { /* its final state */
             bt_sleep_ns(10000000);
             bt_child_last_line(logged, line, sizeof line);
         }
@@ -168,7 +168,7 @@ static void it_goes_with_its_parent(void **state) {
     prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
-static void a_signal_reaches_it_whatever_we_ignore(void **state) {
+static void ignored_signals_reach_the_child(void **state) {
     (void)state;
     static const char *const words[] = {"stay"};
     sigset_t usr1;
@@ -204,7 +204,7 @@ static void signals_are_remembered_once(void **state) {
         assert_int_equal(bt_child_signals(false), 0);
     }
     raise(SIGINT);
-    assert_int_equal(bt_child_signals(true), 0); /* what came before it begins is forgotten */
+    assert_int_equal(bt_child_signals(true), 0); /* Earlier signals are forgotten. */
     for (int i = 0; i < 3; i++) signal(all[i], SIG_DFL);
 }
 
@@ -214,7 +214,7 @@ static void write_log(const char *text, size_t n) {
     close(fd);
 }
 
-static void the_last_line_is_told_plainly(void **state) {
+static void the_last_line_is_returned_as_plain_text(void **state) {
     (void)state;
     static char much[9000];
     char line[200];
@@ -236,14 +236,14 @@ static void the_last_line_is_told_plainly(void **state) {
         else
             assert_true(strstr(line, "red") && !strchr(line, '\033') && !strchr(line, '\a'));
     }
-    memset(much, 'x', sizeof much); /* longer than what is read of a file */
+    memset(much, 'x', sizeof much); /* longer than the read of a file */
     memcpy(much + sizeof much - 6, "\nlast\n", 6);
     write_log(much, sizeof much);
     bt_child_last_line(logged, line, sizeof line);
     assert_string_equal(line, "last");
     static const size_t lengths[] = {4094, 4095, 4096, 4097, sizeof much};
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths;
-         i++) { /* what is read ends where the file does */
+         i++) { /* The read ends at the end of the file. */
         memcpy(much + lengths[i] - 4, "\nABC", 4);
         write_log(much, lengths[i]);
         bt_child_last_line(logged, line, sizeof line);
@@ -287,16 +287,16 @@ int main(int argc, char **argv) {
     if (argc > 1 && strcmp(argv[1], "tell") == 0) return tell(argc, argv);
     if (argc > 1 && strcmp(argv[1], "cores") == 0) return cores();
     if (argc > 1 && strcmp(argv[1], "stay") == 0) return stay();
-    signal(SIGHUP, SIG_DFL); /* whoever started us may have had it ignored, as nohup does */
+    signal(SIGHUP, SIG_DFL); /* A parent such as nohup may have had it ignored. */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(it_has_its_words_a_log_and_a_group_of_its_own, make, drop),
-        cmocka_unit_test_setup_teardown(a_launcher_stands_before_it, make, drop),
+        cmocka_unit_test_setup_teardown(a_child_has_its_arguments_log_and_group, make, drop),
+        cmocka_unit_test_setup_teardown(a_launcher_precedes_the_program, make, drop),
         cmocka_unit_test_setup_teardown(parts_divide_the_cores, make, drop),
-        cmocka_unit_test_setup_teardown(a_log_that_cannot_be_is_told, make, drop),
-        cmocka_unit_test_setup_teardown(it_goes_with_its_parent, make, drop),
-        cmocka_unit_test_setup_teardown(a_signal_reaches_it_whatever_we_ignore, make, drop),
+        cmocka_unit_test_setup_teardown(a_log_that_cannot_be_created_is_reported, make, drop),
+        cmocka_unit_test_setup_teardown(a_child_ends_with_its_parent, make, drop),
+        cmocka_unit_test_setup_teardown(ignored_signals_reach_the_child, make, drop),
         cmocka_unit_test_setup_teardown(signals_are_remembered_once, make, drop),
-        cmocka_unit_test_setup_teardown(the_last_line_is_told_plainly, make, drop),
+        cmocka_unit_test_setup_teardown(the_last_line_is_returned_as_plain_text, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_control_server.c - the control socket: answers, refusals, and askers who misbehave. */
+/* test_control_server.c - the control socket: replies, refusals, and clients that misbehave. */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -53,7 +53,7 @@ static int dial(void) {
     return fd;
 }
 
-static void test_answers(void **state) {
+static void test_replies(void **state) {
     (void)state;
     char reply[256];
     bt_err err = BT_ERR_INIT;
@@ -73,7 +73,7 @@ static void test_answers(void **state) {
                      BT_BUSY);
 }
 
-/* any text is one word of a request, and the same text behind it */
+/* Any text is encoded as one word of a request, and decoded to the same text. */
 static void test_prompts(void **state) {
     (void)state;
     static const char *const texts[] = {"Once upon a time",
@@ -95,7 +95,7 @@ static void test_prompts(void **state) {
     assert_int_equal(bt_control_word(word, sizeof word, "", &err), BT_OK);
     bt_control_unword(back, sizeof back, word);
     assert_string_equal(back, "");
-    bt_control_unword(back, sizeof back, "a%00b%4"); /* what nobody of ours writes */
+    bt_control_unword(back, sizeof back, "a%00b%4"); /* malformed words */
     assert_string_equal(back, "a b%4");
     bt_control_unword(tiny, sizeof tiny, "0123456789");
     assert_string_equal(tiny, "0123456");
@@ -106,7 +106,7 @@ static void test_prompts(void **state) {
     memset(longest, '#', sizeof longest - 1);
     longest[sizeof longest - 1] = '\0';
     assert_int_equal(bt_control_line(line, sizeof line, "sample", longest, "ctl", &err), BT_ARG);
-    longest[sizeof longest - 2] = '\0'; /* every byte of it three times */
+    longest[sizeof longest - 2] = '\0'; /* each byte takes three characters */
     assert_int_equal(bt_control_line(line, sizeof line, "sample", longest, "ctl", &err), BT_OK);
     assert_int_equal(bt_control_line(line, sizeof line, "sample", "a b #c", "web", &err), BT_OK);
     assert_string_equal(line, "sample a%20b%20%23c #web");
@@ -114,12 +114,12 @@ static void test_prompts(void **state) {
     assert_string_equal(line, "set lr=1 #web");
 }
 
-static void test_rude_askers(void **state) {
+static void test_misbehaving_clients(void **state) {
     (void)state;
     char reply[256];
     bt_err err = BT_ERR_INIT;
     int fds[40];
-    /* more than it keeps, all silent */
+    /* more silent clients than it keeps */
     for (int i = 0; i < 40; i++) fds[i] = dial();
     assert_int_equal(bt_control_call(path, "eval", reply, sizeof reply, &err), BT_OK);
     for (int i = 0; i < 40; i++) close(fds[i]);
@@ -128,9 +128,9 @@ static void test_rude_askers(void **state) {
     memset(junk, 'j', sizeof junk);
     assert_true(send(fd, junk, sizeof junk, MSG_NOSIGNAL) > 0);
     char c;
-    assert_true(recv(fd, &c, 1, 0) <= 0); /* cut off */
+    assert_true(recv(fd, &c, 1, 0) <= 0); /* The connection was closed. */
     close(fd);
-    /* asks and does not wait */
+    /* sends a request and closes */
     fd = dial();
     assert_int_equal(send(fd, "stop\n", 5, MSG_NOSIGNAL), 5);
     close(fd);
@@ -142,7 +142,7 @@ static void test_rude_askers(void **state) {
     assert_int_equal(bt_control_call(path, "eval", reply, sizeof reply, &err), BT_OK);
 }
 
-/* ---- a server of its own, that is served here ---------------------------------------------------- */
+/* ---- a server driven by the test ------------------------------------------------------------------ */
 
 typedef struct counter {
     char heard[200];
@@ -167,7 +167,7 @@ static int dial_at(const char *at) {
     return fd;
 }
 
-/* what has come for an asker; "-": nothing yet, "": it was hung up on without a word */
+/* Returns the reply to a client; "-": none yet, "": closed without a reply. */
 static const char *said_to(int fd) {
     static char got[400];
     const ssize_t n = recv(fd, got, sizeof got - 1, MSG_DONTWAIT);
@@ -204,7 +204,7 @@ static void test_every_request(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         counter c = {"", 0};
         const size_t half = strlen(rows[i].line) / 2;
-        assert_int_equal(poll(&ready, 1, 0), 0); /* nobody asks */
+        assert_int_equal(poll(&ready, 1, 0), 0); /* There is no request. */
         const int fd = dial_at(at);
         assert_int_equal(poll(&ready, 1, 0), 1);
         assert_int_equal(send(fd, rows[i].line, half, 0), half);
@@ -215,12 +215,12 @@ static void test_every_request(void **state) {
         (void)!send(fd, rows[i].line + half, strlen(rows[i].line + half), MSG_NOSIGNAL);
         bt_control_serve(s, count_request, &c);
         assert_string_equal(said_to(fd), rows[i].said);
-        assert_string_equal(said_to(fd), ""); /* and hung up */
+        assert_string_equal(said_to(fd), ""); /* The connection was closed. */
         assert_string_equal(c.heard, rows[i].heard);
         assert_int_equal(c.n, rows[i].heard[0] != '\0');
         close(fd);
     }
-    /* as long as a line may be, and a byte more */
+    /* the longest line allowed, and one byte more */
     for (int more = 0; more < 2; more++) {
         counter c = {"", 0};
         char line[BT_CONTROL_LINE + 1];
@@ -239,8 +239,8 @@ static void test_every_request(void **state) {
     bt_control_close(NULL);
 }
 
-/* sixteen are listened to; one more takes the place of the oldest */
-static void test_the_oldest_goes(void **state) {
+/* Sixteen clients are served; one more replaces the oldest. */
+static void test_the_oldest_client_is_dropped(void **state) {
     enum { MOST = 16, ALL = MOST + 3 };
     bt_control_server *s;
     counter c = {"", 0};
@@ -257,7 +257,7 @@ static void test_the_oldest_goes(void **state) {
                 fail_msg("asker %d of %d: '%s'", k, i, said);
         }
     }
-    assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* which makes room for another */
+    assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* which frees a place */
     bt_control_serve(s, count_request, &c);
     assert_string_equal(said_to(fd[5]), "ok eval\n");
     const int another = dial_at(at);
@@ -290,12 +290,12 @@ static void test_places_of_sockets(void **state) {
     assert_int_equal(bt_control_listen(&s, path, &err), BT_IO);
     snprintf(want, sizeof want, "cannot listen at '%s': Address already in use", path);
     assert_string_equal(err.msg, want);
-    assert_int_equal(stat(path, &st), 0); /* the other one's is left there */
-    /* the file that tells of it takes the place of whatever stands there */
+    assert_int_equal(stat(path, &st), 0); /* The other server's socket remains. */
+    /* The file with the socket's path replaces whatever exists there. */
     char folder[104];
     snprintf(folder, sizeof folder, "%s.run", path);
     assert_int_equal(mkdir(folder, 0700), 0);
-    /* a name of one letter is one, too */
+    /* A name of one letter is valid. */
     char here[300];
     assert_non_null(getcwd(here, sizeof here));
     assert_int_equal(chdir(folder), 0);
@@ -332,13 +332,15 @@ int main(void) {
     if (bt_control_listen(&server, path, &err) != BT_OK ||
         pthread_create(&thread, NULL, serve, NULL) != 0)
         return 1;
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers),         cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_rude_askers),     cmocka_unit_test(test_every_request),
-        cmocka_unit_test(test_the_oldest_goes), cmocka_unit_test(test_places_of_sockets)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_replies),
+                                       cmocka_unit_test(test_prompts),
+                                       cmocka_unit_test(test_misbehaving_clients),
+                                       cmocka_unit_test(test_every_request),
+                                       cmocka_unit_test(test_the_oldest_client_is_dropped),
+                                       cmocka_unit_test(test_places_of_sockets)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     atomic_store(&over, true);
     pthread_join(thread, NULL);
     bt_control_close(server);
-    return rmdir(folder) != 0 || rc; /* the socket is gone */
+    return rmdir(folder) != 0 || rc; /* The socket was removed. */
 }

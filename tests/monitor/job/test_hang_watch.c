@@ -1,5 +1,5 @@
-/* test_hang_watch.c - ranks that hang, that are starved, that wait for the disk or work long, by
- * places and loads that the test makes up; and 10,000 steps in which nothing hangs. */
+/* test_hang_watch.c - ranks that hang, are starved of processors, wait for the disk or work long, with
+ * positions and loads set by the test; and 10,000 steps in which none hangs. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,7 +18,7 @@
 #include "engine/base/rng.h"
 #include "monitor/job/health/hang_watch.h"
 
-enum { RANKS = 3, PID = 100000000 }; /* no process has such a number */
+enum { RANKS = 3, PID = 100000000 }; /* There are no processes with such numbers. */
 static const int64_t MS = 1000000;
 
 typedef struct world {
@@ -26,7 +26,7 @@ typedef struct world {
     bt_rank_progress places;
     bt_rank_load load[RANKS];
     bt_hang_watch watch;
-    bt_machine_time time, each; /* so far; of every look */
+    bt_machine_time time, each; /* total so far, and added by each check */
     int64_t now;
     double median_s;
     bt_hang hang;
@@ -34,7 +34,7 @@ typedef struct world {
 
 static bool load_of(void *ctx, int pid, bt_rank_load *out) {
     world *w = ctx;
-    *out = w->load[pid < PID ? 0 : pid - PID]; /* rank 0 may be a process that there is */
+    *out = w->load[pid < PID ? 0 : pid - PID]; /* Rank 0 may be a real process. */
     return out->state != '\0';
 }
 
@@ -79,7 +79,7 @@ static int drop(void **state) {
     return 0;
 }
 
-/* looks every 100 ms; the time until a hang was found, -1: none */
+/* Checks every 100 ms; returns the time until a hang was found, -1: none. */
 static int64_t look_for(world *w, int64_t ms) {
     const int64_t began = w->now;
     while (w->now - began < ms * MS) {
@@ -101,7 +101,7 @@ static void test_one_hangs(void **state) {
                            "rank 0 (pid 100000000) is in forward and backward of step 8 since "
                            "2.2 s, asleep"));
     assert_non_null(strstr(w->hang.what, "the others wait for it"));
-    /* ended and begun again: what hangs once more gets twice the time, in case it only seems to */
+    /* Restarted: a second hang needs twice the time, because the first may have been a false alarm. */
     bt_hang_anew(&w->watch);
     w->now += 1000 * MS;
     all_enter(w, BT_AT_COMPUTE, 7);
@@ -110,7 +110,7 @@ static void test_one_hangs(void **state) {
     assert_true(found > 4000 && found <= 4200);
 }
 
-/* what runs may be work on a processor that is not all its own: three times the patience, but not for ever */
+/* A running rank may have only part of a processor, so it gets three times the patience, but not forever. */
 static void test_running(void **state) {
     world *w = *state;
     for (int r = 0; r < RANKS; r++) w->load[r].state = 'R';
@@ -119,7 +119,7 @@ static void test_running(void **state) {
     assert_int_equal(w->hang.rank, 0);
     assert_true(w->hang.limit_s == 6);
     assert_non_null(strstr(w->hang.what, "since 6.2 s, running"));
-    /* one that sleeps beside others that run is the one */
+    /* A sleeping rank beside running ones is the one that hangs. */
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     all_enter(w, BT_AT_COMPUTE, 8);
@@ -128,23 +128,25 @@ static void test_running(void **state) {
     assert_int_equal(w->hang.rank, 1);
 }
 
-/* A hypervisor gives the processors to other machines: here they look busy, and nothing goes on. */
+/* The hypervisor gives the processors to other machines: they appear busy, and there is no progress. */
 static void test_stolen_processors(void **state) {
     world *w = *state;
     w->each = (bt_machine_time){.worked = 1, .stolen = 19};
-    assert_int_equal(look_for(w, 30000), -1); /* 1.5 s of its own */
+    assert_int_equal(look_for(w, 30000), -1); /* It needs 1.5 s of its own time. */
     w->each = (bt_machine_time){.worked = 20};
-    assert_in_range(look_for(w, 10000), 300, 900); /* given back, and it stays */
+    /* The processors are returned, and the rank makes no progress. */
+    assert_in_range(look_for(w, 10000), 300, 900);
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
-    w->each = (bt_machine_time){.worked = 10, .stolen = 10}; /* half of them: twice the time */
+    /* Half of the processors are stolen: twice the time. */
+    w->each = (bt_machine_time){.worked = 10, .stolen = 10};
     w->now += 1000 * MS;
     all_enter(w, BT_AT_COMPUTE, 8);
     assert_in_range(look_for(w, 20000), 3800, 4400);
 }
 
 static void test_asleep_among_waiting(void **state) {
-    world *w = *state; /* tensor-parallel ranks wait for each other in the same place */
+    world *w = *state; /* Tensor-parallel ranks wait for each other at the same position. */
     for (int r = 0; r < 2; r++) w->load[r].state = 'R';
     int64_t found = look_for(w, 10000);
     assert_true(found > 2000 && found <= 2200);
@@ -163,7 +165,7 @@ static void test_all_in_the_exchange(void **state) {
     assert_non_null(strstr(w->hang.what, "transport"));
 }
 
-/* whoever is behind and goes on holds nobody's clock against the others */
+/* A rank that makes progress is not blamed, although it is behind. */
 static void test_progress(void **state) {
     world *w = *state;
     for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
@@ -177,18 +179,19 @@ static void test_starved(void **state) {
     world *w = *state;
     for (int r = 1; r < RANKS; r++) enter(w, r, BT_AT_EXCHANGE, 7);
     const int64_t began = w->now;
-    for (int i = 0; i < 600; i++) { /* a minute with 2 % of a processor: ready, and not running */
+    /* A minute with 2 % of a processor: runnable, and not running. */
+    for (int i = 0; i < 600; i++) {
         w->load[0].waited_ns = (w->now - began) * 98 / 100;
         assert_int_equal(look_for(w, 100), -1);
     }
-    /* it gets one, and does not go on */
+    /* It gets a processor and makes no progress. */
     assert_true(look_for(w, 3000) > 0);
     assert_int_equal(w->hang.rank, 0);
 }
 
 static void test_late_looks(void **state) {
     world *w = *state;
-    for (int i = 0; i < 20; i++) { /* the supervisor was stopped for an hour in between */
+    for (int i = 0; i < 20; i++) { /* The supervisor was stopped for an hour. */
         w->now += 180000 * MS;
         assert_false(bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang));
     }
@@ -207,7 +210,7 @@ static void test_long_work(void **state) {
         int64_t found = look_for(w, 60000);
         assert_true(found > 30000 && found <= 30200);
     }
-    /* one that took 8 s before may take 80 */
+    /* A position that once took 8 s may take 80 s. */
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     w->watch.longest_io = 0;
@@ -218,7 +221,7 @@ static void test_long_work(void **state) {
     all_enter(w, BT_AT_CHECKPOINT, 9);
     int64_t found = look_for(w, 200000);
     assert_true(found > 79000 && found <= 80200);
-    /* for ever */
+    /* no limit */
     static const bt_place_id no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END, BT_AT_HUB};
     for (int i = 0; i < 4; i++) {
         all_enter(w, no_limit[i], 9);
@@ -233,11 +236,11 @@ static void test_disk_and_signals(void **state) {
     int64_t found = look_for(w, 60000);
     assert_true(found > 30000 && found <= 30200);
     bt_hang_anew(&w->watch);
-    for (int i = 0; i < 2; i++) { /* a stopped rank is another's matter, and so is a dead one */
+    for (int i = 0; i < 2; i++) { /* Stopped and dead ranks are handled elsewhere. */
         w->load[0].state = i ? '\0' : 'T';
         assert_int_equal(look_for(w, 60000), -1);
     }
-    /* 1.5 s of its clock were a wait for the disk: it has as much longer */
+    /* 1.5 s of waiting for the disk extend the limit by as much. */
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     w->load[0].state = 'S';
@@ -249,14 +252,14 @@ static void test_disk_and_signals(void **state) {
     w->load[0].state = 'S';
     assert_int_equal(look_for(w, 10000), 3700 - 2500);
     assert_true(w->hang.limit_s == 3.5);
-    /* ranks that are not there yet */
+    /* Ranks that have not started. */
     w->slot[2].at = BT_AT_NOWHERE;
     assert_int_equal(look_for(w, 60000), -1);
 }
 
 static void test_limits(void **state) {
     world *w = *state;
-    w->median_s = 0; /* too few steps to know */
+    w->median_s = 0; /* There are too few steps for a median. */
     int64_t found = look_for(w, 60000);
     assert_true(found > 30000 && found <= 30200);
     bt_hang_anew(&w->watch);
@@ -269,7 +272,7 @@ static void test_limits(void **state) {
     bt_hang_anew(&w->watch);
     w->watch.found = 0;
     w->watch.longest_s = 0;
-    w->median_s = 0.05; /* a stay of 1.5 s that was none allows 4.5 */
+    w->median_s = 0.05; /* A false alarm after 1.5 s raises the limit to 4.5 s. */
     all_enter(w, BT_AT_COMPUTE, 7);
     assert_int_equal(look_for(w, 1500), -1);
     all_enter(w, BT_AT_EXCHANGE, 7);
@@ -277,8 +280,8 @@ static void test_limits(void **state) {
     assert_true(found > 4000 && found <= 4700);
 }
 
-/* what is said of three ranks, by where they are, what their processes do and how many exchanges they have begun */
-static void test_words(void **state) {
+/* The message about three ranks, depending on their positions, process states and numbers of exchanges. */
+static void test_messages(void **state) {
     world *w = *state;
     static const struct {
         bt_place_id at[RANKS];
@@ -350,7 +353,8 @@ static void test_words(void **state) {
     }
 }
 
-/* where in the kernel a process sleeps is told, as far as the kernel says it; "0": nowhere, or not to us */
+/* The message contains the kernel function in which a process sleeps, if the kernel reveals it; "0": none,
+ * or not permitted. */
 static void test_where_it_sleeps(void **state) {
     world *w = *state;
     const pid_t child = fork();
@@ -377,7 +381,7 @@ static void test_where_it_sleeps(void **state) {
             FILE *f = fopen(path, "r");
             if (f && fread(wchan, 1, sizeof wchan - 1, f) == 1 && wchan[0] == '0') wchan[0] = '\0';
             if (f) fclose(f);
-            if (i == 0) assert_string_equal(wchan, ""); /* which runs */
+            if (i == 0) assert_string_equal(wchan, ""); /* This one runs. */
             assert_true(look_for(w, 10000) > 0);
             snprintf(want, sizeof want,
                      "rank 0 (pid %d) is in forward and backward of step 8 since %s, %s%s%s; the "
@@ -390,7 +394,8 @@ static void test_where_it_sleeps(void **state) {
     waitpid(child, NULL, 0);
 }
 
-/* the limit of each place, by what was seen before it; one that was too short is doubled, five times at most */
+/* The limit of each position from the durations observed before; a false alarm doubles it, five times at
+ * most. */
 static void test_each_limit(void **state) {
     world *w = *state;
     static const struct {
@@ -428,8 +433,8 @@ static void test_each_limit(void **state) {
     }
 }
 
-/* looks that lie 150 ms apart are in time, those that lie further apart count for nothing */
-static void test_looks_in_time(void **state) {
+/* Checks up to 150 ms apart count; longer gaps do not. */
+static void test_late_checks_do_not_count(void **state) {
     world *w = *state;
     for (int late = 0; late < 2; late++) {
         bool found = false;
@@ -442,7 +447,7 @@ static void test_looks_in_time(void **state) {
         }
         assert_int_equal(found, !late);
     }
-    /* time that was stolen is told by the same counters: none, or one that goes back, is none */
+    /* Stolen time is read from the same counters; a negative or absent value counts as none. */
     w->each = (bt_machine_time){.worked = -1, .stolen = 1};
     bt_hang_anew(&w->watch);
     all_enter(w, BT_AT_COMPUTE, 8);
@@ -454,8 +459,8 @@ static void test_looks_in_time(void **state) {
     assert_int_equal(look_for(w, 10000), 2200);
 }
 
-/* without places, or with more of them than there are clocks, nothing is looked at */
-static void test_nothing_to_look_at(void **state) {
+/* Without positions, or with more than there are clocks, there is no check. */
+static void test_without_positions(void **state) {
     world *w = *state;
     const bt_rank_progress none = {.n = RANKS}, more = {.slot = w->slot, .n = RANKS + 1};
     w->now += 100000 * MS;
@@ -468,13 +473,13 @@ static void test_nothing_to_look_at(void **state) {
         assert_int_equal(look_for(w, 10000), -1);
     }
     bt_hang_watch h = {.n = 5, .found = 3};
-    bt_hang_anew(&h); /* one that has no clocks */
+    bt_hang_anew(&h); /* a job without clocks */
     bt_hang_close(&h);
     assert_true(h.n == 0 && h.found == 0 && !h.rank);
 }
 
-/* Steps as they were seen on a loaded machine: 38 ms, one in a hundred above 96, one in a thousand above
- * 293, the longest 1,148; every tenth with a checkpoint of up to 1.8 s. */
+/* Durations measured on a loaded machine: 38 ms, one in a hundred above 96, one in a thousand above 293, the
+ * longest 1,148; every tenth with a checkpoint of up to 1.8 s. */
 static void test_ten_thousand_steps(void **state) {
     world *w = *state;
     int64_t next_look = w->now;
@@ -507,7 +512,8 @@ static void test_ten_thousand_steps(void **state) {
             }
         }
     }
-    assert_true(w->watch.longest_s > 0.3 && w->watch.longest_io > 1); /* the long ones were seen */
+    /* The long durations were observed. */
+    assert_true(w->watch.longest_s > 0.3 && w->watch.longest_io > 1);
 }
 
 int main(void) {
@@ -523,11 +529,11 @@ int main(void) {
                                        TEST(test_long_work),
                                        TEST(test_disk_and_signals),
                                        TEST(test_limits),
-                                       TEST(test_words),
+                                       TEST(test_messages),
                                        TEST(test_where_it_sleeps),
                                        TEST(test_each_limit),
-                                       TEST(test_looks_in_time),
-                                       TEST(test_nothing_to_look_at),
+                                       TEST(test_late_checks_do_not_count),
+                                       TEST(test_without_positions),
                                        TEST(test_ten_thousand_steps)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

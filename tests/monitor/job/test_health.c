@@ -1,4 +1,4 @@
-/* test_health.c - silence is noticed, slowness is not: on a clock of the test's own. */
+/* test_health.c - silence raises an alarm, slow steps do not; with a clock of the test. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,10 +14,10 @@ static void test_before_the_first_step(void **state) {
     (void)state;
     bt_health h;
     bt_health_start(&h);
-    /* preparing data may take long */
+    /* Preparing data may take long. */
     assert_int_equal(bt_health_check(&h, S(100000), 60), BT_HEALTH_FINE);
     assert_true(bt_health_silence_s(&h, S(5)) == 0);
-    h.gaps[0] = 5; /* of no step */
+    h.gaps[0] = 5; /* the event belongs to no step */
     assert_true(bt_health_median_s(&h) == 0 && bt_health_limit_s(&h) == 30);
 }
 
@@ -26,13 +26,13 @@ static void test_no_false_alarm(void **state) {
     bt_health h;
     bt_health_start(&h);
     int64_t now = S(1);
-    /* steps of 20 ms, every 100th with a 25 s checkpoint */
+    /* Steps of 20 ms, every 100th with a checkpoint of 25 s. */
     for (int i = 0; i < 10000; i++) {
         now += i % 100 == 99 ? S(25) : S(0.02);
         assert_int_equal(bt_health_check(&h, now, 600), BT_HEALTH_FINE);
         bt_health_step(&h, now);
     }
-    /* slow steps raise the limit with them */
+    /* Slow steps raise the limit. */
     bt_health_start(&h);
     now = S(1);
     for (int i = 0; i < 50; i++) {
@@ -56,9 +56,9 @@ static void test_alarm_once(void **state) {
     bt_health_step(&h, now += S(40));
     assert_int_equal(bt_health_check(&h, now, 600), BT_HEALTH_RECOVERED);
     assert_int_equal(bt_health_check(&h, now + S(1), 600), BT_HEALTH_FINE);
-    assert_true(bt_health_limit_s(&h) == 30); /* a stall is no new normal */
+    assert_true(bt_health_limit_s(&h) == 30); /* A single stall does not change the limit. */
     assert_int_equal(bt_health_check(&h, now + S(601), 600), BT_HEALTH_DEAD);
-    /* 0: never ended for it */
+    /* 0: the run is never ended for it */
     assert_int_equal(bt_health_check(&h, now + S(100000), 0), BT_HEALTH_LATE);
 }
 
@@ -69,7 +69,7 @@ static void test_short_deadline(void **state) {
     int64_t now = S(1);
     for (int i = 0; i < 20; i++) bt_health_step(&h, now += S(0.1));
     assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_DEAD);
-    /* a gap of 1 s was seen: 2 s prove nothing */
+    /* After a gap of 1 s, 2 s of silence prove nothing. */
     bt_health_step(&h, now += S(1));
     assert_int_equal(bt_health_check(&h, now + S(2.1), 2), BT_HEALTH_FINE);
     assert_int_equal(bt_health_check(&h, now + S(3.1), 2), BT_HEALTH_DEAD);

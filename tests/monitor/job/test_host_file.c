@@ -1,5 +1,5 @@
-/* What is wrong with a host file is said with its line before anything starts; slots are counted
- * where every host says them. */
+/* Errors in a host file are reported with their line before anything starts; slots are counted if every host
+ * states them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static const struct {
     {"a slots=1\na slots=1\n", 2, "", BT_OK, "", 2},
     {"a slots=1\n", 2, "--oversubscribe", BT_OK, "", 1},
     {"a slots=1\n", 2, "--map-by slot:OVERSUBSCRIBE", BT_OK, "", 1},
-    {"a\nb slots=1\n", 64, "", BT_OK, "", 0}, /* a's are as many as its cores */
+    {"a\nb slots=1\n", 64, "", BT_OK, "", 0}, /* a has as many as its cores */
     {"# two nodes\n\n  user@a max_slots=9 slots=1 # the first\n^c\nb\tslots=1\r\n", 2, "", BT_OK,
      "", 2},
     {"a slots=2\nb slots=two\n", 2, "", BT_ARG,
@@ -94,7 +94,7 @@ static void every_file(void **state) {
     rmdir(dir);
 }
 
-/* which host has how many of the ranks: mpirun fills slots in the file's order */
+/* Number of ranks on each host: mpirun fills slots in the order of the file. */
 static void ranks_of_each_host(void **state) {
     (void)state;
     static const struct {
@@ -125,7 +125,7 @@ static void ranks_of_each_host(void **state) {
     assert_int_equal(bt_host_file_ranks(path, on, 1), 0);
 }
 
-/* Open MPI refuses carriage returns and byte order marks: it gets a copy without them */
+/* Open MPI refuses carriage returns and byte order marks, so it gets a copy without them. */
 static void windows_files_are_copied(void **state) {
     (void)state;
     char dir[] = "/tmp/bt-hosts-XXXXXX", path[64], out[100], text[64] = "";

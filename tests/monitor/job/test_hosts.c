@@ -1,4 +1,4 @@
-/* test_hosts.c - hosts that answer, that say nothing, that come back; by sockets of this machine. */
+/* test_hosts.c - hosts that respond, are silent, or return; simulated by sockets of this machine. */
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@ static char folder[] = "/tmp/bt_hosts_XXXXXX", path[64], out_path[64];
 static bt_hosts h;
 static bt_err err;
 
-/* a connection under way has ended, so; poll and getsockopt are taken over by defining them here */
+/* whether and how a pending connection has ended; poll and getsockopt are defined here */
 static bool ended;
 static int ends, asking_fails;
 
@@ -45,7 +45,7 @@ static void put(const char *text) {
     fclose(f);
 }
 
-/* a port of this machine that somebody listens on, or that nobody does */
+/* Returns a port of this machine with or without a listener. */
 static int port_of(bool listens, int *fd) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
@@ -56,7 +56,7 @@ static int port_of(bool listens, int *fd) {
     return ntohs(a.sin_port);
 }
 
-/* 127.x counts as this machine, which nobody asks; a test of asking takes it for another one */
+/* Addresses 127.x are this machine, which is never probed; this marks it as a remote one. */
 static void open_far(const char *text, int port) {
     put(text);
     assert_int_equal(bt_hosts_open(&h, path, port, &err), BT_OK);
@@ -101,7 +101,7 @@ static void test_the_file(void **state) {
                         "cannot read host file '/nonexistent/hosts': No such file or directory");
 }
 
-/* every word of a line; what is no host is left out */
+/* Each word of a line; entries that are not hosts are ignored. */
 static void test_lines(void **state) {
     (void)state;
     char here[BT_HOST_NAME] = "", text[900], longest[BT_HOST_NAME + 1];
@@ -109,7 +109,7 @@ static void test_lines(void **state) {
     memset(longest, 'n', sizeof longest);
     longest[BT_HOST_NAME - 1] = '\0';
     const struct {
-        const char *line, *name; /* name NULL: none */
+        const char *line, *name; /* name NULL: no host */
         int slots;
         bool here;
     } rows[] = {{"", NULL, 0, false},
@@ -149,19 +149,19 @@ static void test_lines(void **state) {
         bt_hosts_close(&h);
         assert_true(h.n == 0 && !h.host);
     }
-    longest[BT_HOST_NAME - 1] = 'n'; /* a letter more */
+    longest[BT_HOST_NAME - 1] = 'n'; /* one letter too many */
     longest[BT_HOST_NAME] = '\0';
     put(longest);
     assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
     assert_int_equal(h.n, 0);
     bt_hosts_close(&h);
-    FILE *f = fopen(path, "w"); /* as many as are taken */
+    FILE *f = fopen(path, "w"); /* the maximum number */
     for (int i = 0; i < BT_HOSTS_MAX + 3; i++) fprintf(f, "127.0.0.1 slots=%d\n", i);
     fclose(f);
     assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
     assert_int_equal(h.n, BT_HOSTS_MAX);
     assert_int_equal(h.host[BT_HOSTS_MAX - 1].slots, BT_HOSTS_MAX - 1);
-    bt_hosts_ask(&h, 0); /* all are here, and none stands behind the last */
+    bt_hosts_ask(&h, 0); /* All hosts are included, and none beyond the last. */
     bt_hosts_look(&h, true, 1);
     assert_int_equal(bt_hosts_take_back(&h) + bt_hosts_aside(&h), 0);
     assert_null(bt_hosts_named(&h, "127.0.0.1"));
@@ -173,7 +173,7 @@ static void test_lines(void **state) {
     bt_hosts_close(&h);
 }
 
-static void test_accepted_and_refused_are_answers(void **state) {
+static void test_accepted_and_refused_are_responses(void **state) {
     (void)state;
     for (int listens = 0; listens < 2; listens++) {
         int fd;
@@ -188,8 +188,8 @@ static void test_accepted_and_refused_are_answers(void **state) {
     }
 }
 
-/* A port that swallows everything: a listener whose queue is full answers nobody. No address outside
- * this machine will do: what a network says to one that is nobody's is the network's affair. */
+/* A port that accepts nothing: a listener with a full queue does not respond. Addresses outside this machine
+ * are unsuitable, because the result depends on the network. */
 enum { QUEUED = 4 };
 static int silent_port(int *listener, int queued[QUEUED]) {
     const int port = port_of(true, listener);
@@ -203,18 +203,18 @@ static int silent_port(int *listener, int queued[QUEUED]) {
     return port;
 }
 
-static void test_silence_is_judged_after_an_answer_only(void **state) {
+static void test_silence_counts_after_a_response_only(void **state) {
     (void)state;
     int listener, queued[QUEUED];
     open_far("192.0.2.7 slots=1\n", silent_port(&listener, queued));
     const int64_t now = bt_now_ns();
     bt_hosts_look(&h, false, now);
     assert_false(h.host[0].answered);
-    assert_true(bt_host_silence_s(&h.host[0], now + 5000000000) == 0); /* it may never answer */
+    assert_true(bt_host_silence_s(&h.host[0], now + 5000000000) == 0); /* It may never respond. */
     h.host[0].answered = true;
     const double s = bt_host_silence_s(&h.host[0], now + 5000000000);
     assert_true(s > 4.9 && s < 5.1);
-    /* further questions do not begin the silence anew */
+    /* Further probes do not restart the silence. */
     bt_hosts_look(&h, false, now + 1000000000);
     assert_true(bt_host_silence_s(&h.host[0], now + 5000000000) > 4.9);
     bt_hosts_close(&h);
@@ -222,7 +222,7 @@ static void test_silence_is_judged_after_an_answer_only(void **state) {
     close(listener);
 }
 
-static void test_one_set_aside_comes_back(void **state) {
+static void test_a_host_set_aside_returns(void **state) {
     (void)state;
     int fd;
     const int port = port_of(true, &fd);
@@ -231,12 +231,12 @@ static void test_one_set_aside_comes_back(void **state) {
     int64_t now = bt_now_ns();
     bt_hosts_set_aside(&h.host[0], "it does not answer", now);
     bt_hosts_look(&h, true, now + s / 2);
-    assert_false(h.host[0].back); /* too early to be asked */
+    assert_false(h.host[0].back); /* It is too early for a probe. */
     for (int i = 0; i < 100 && !h.host[0].back; i++) {
         bt_hosts_look(&h, true, now + s + i * 1000000);
         usleep(1000);
     }
-    assert_true(h.host[0].back && h.host[0].aside); /* until somebody takes it back */
+    assert_true(h.host[0].back && h.host[0].aside); /* until the run uses it again */
     assert_int_equal(bt_hosts_take_back(&h), 1);
     assert_int_equal(bt_hosts_take_back(&h), 0);
     assert_int_equal(bt_hosts_aside(&h), 0);
@@ -244,7 +244,7 @@ static void test_one_set_aside_comes_back(void **state) {
     close(fd);
 }
 
-/* a host whose connection fails at once, whatever the network of this machine says */
+/* A host whose connection fails at once on any network. */
 static void open_nowhere(const char *text) {
     const struct sockaddr_un nowhere = {.sun_family = AF_UNIX, .sun_path = "/nowhere/socket"};
     open_far(text, 22);
@@ -254,7 +254,7 @@ static void open_nowhere(const char *text) {
     }
 }
 
-/* looks at one that stays away: after 1, 2, 4 ... 60 s; and from there on when it is set aside once more */
+/* Probes of a silent host after 1, 2, 4 ... 60 s; the intervals continue when it is set aside again. */
 static void test_waits_grow(void **state) {
     (void)state;
     static const int waits[] = {1, 2, 4, 8, 16, 32, 60, 60};
@@ -275,12 +275,12 @@ static void test_waits_grow(void **state) {
         assert_true(x->look_ns == at && x->next_look_ns == at + waits[i] * s);
         assert_true(x->fd == -1 && !x->back && !x->answered);
     }
-    assert_true(h.host[1].look_ns == 0); /* which is in use */
+    assert_true(h.host[1].look_ns == 0); /* This host is in use. */
     bt_hosts_set_aside(x, "again", 1000 * s);
     assert_true(x->next_look_ns == 1120 * s);
     assert_int_equal(bt_hosts_take_back(&h), 0);
     x->back = true;
-    bt_hosts_look(&h, true, 2000 * s); /* it has answered: nothing is asked */
+    bt_hosts_look(&h, true, 2000 * s); /* It has responded, so there is no probe. */
     assert_true(x->look_ns < 2000 * s);
     assert_int_equal(bt_hosts_aside(&h), 1);
     assert_int_equal(bt_hosts_take_back(&h), 1);
@@ -288,14 +288,14 @@ static void test_waits_grow(void **state) {
     bt_hosts_close(&h);
 }
 
-/* those in use are asked anew every quarter of a second, and silent from the first question on */
-static void test_questions_are_repeated(void **state) {
+/* Hosts in use are probed every quarter of a second; silence counts from the first probe. */
+static void test_probes_are_repeated(void **state) {
     (void)state;
     const int64_t ms = 1000000, begin = 5000 * ms;
     open_nowhere("192.0.2.7 slots=1\n192.0.2.8 slots=1\n192.0.2.9 slots=1\n192.0.2.10 slots=1\n");
     h.host[1].here = true;
     h.host[2].aside = true;
-    h.host[3].address_len = 0; /* whose name nobody knows */
+    h.host[3].address_len = 0; /* Its name cannot be resolved. */
     const struct {
         int64_t at, looked;
     } rows[] = {{0, 0}, {249, 0}, {250, 250}, {499, 250}, {500, 500}, {900, 900}};
@@ -312,8 +312,8 @@ static void test_questions_are_repeated(void **state) {
     bt_hosts_close(&h);
 }
 
-/* one that answers while it is asked: nothing is under way, and no descriptor stays */
-static void test_an_answer_at_once(void **state) {
+/* A host that responds at once: no probe is pending, and no descriptor remains open. */
+static void test_a_response_at_once(void **state) {
     (void)state;
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     snprintf(a.sun_path, sizeof a.sun_path, "%s/socket", folder);
@@ -331,9 +331,9 @@ static void test_an_answer_at_once(void **state) {
     close(listener);
     bt_hosts_look(&h, false, 2000000000);
     assert_true(h.host[0].asked_ns == 0 &&
-                h.host[0].look_ns == 2000000000); /* refused is answered */
+                h.host[0].look_ns == 2000000000); /* A refused connection is a response. */
     unlink(a.sun_path);
-    /* that we have no descriptor left says nothing of it */
+    /* Lacking a descriptor proves nothing about the host. */
     struct rlimit before, none;
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
     none = before;
@@ -345,10 +345,10 @@ static void test_an_answer_at_once(void **state) {
     bt_hosts_close(&h);
 }
 
-/* what comes of a connection that was under way */
-static void test_how_a_question_ends(void **state) {
+/* Results of a pending connection. */
+static void test_results_of_a_probe(void **state) {
     static const struct {
-        int ends, fails; /* fails: asking for it */
+        int ends, fails; /* fails: the query of the result fails */
         bool answered;
     } rows[] = {{0, 0, true},
                 {ECONNREFUSED, 0, true},
@@ -366,7 +366,7 @@ static void test_how_a_question_ends(void **state) {
         bt_host *x = &h.host[0];
         bt_hosts_look(&h, false, 1000000000);
         assert_true(x->fd >= 0 && x->asked_ns == 1000000000);
-        bt_hosts_look(&h, false, 1000000001); /* nothing has come of it yet */
+        bt_hosts_look(&h, false, 1000000001); /* There is no result yet. */
         assert_true(x->fd >= 0);
         ended = true, ends = rows[i].ends, asking_fails = rows[i].fails;
         bt_hosts_look(&h, false, 1000000002);
@@ -380,8 +380,8 @@ static void test_how_a_question_ends(void **state) {
     close(listener);
 }
 
-/* a question to one set aside is given up after a second */
-static void test_a_question_is_given_up(void **state) {
+/* A probe of a host that is set aside is abandoned after a second. */
+static void test_a_probe_is_abandoned(void **state) {
     (void)state;
     int listener, queued[QUEUED];
     const int64_t ms = 1000000;
@@ -433,15 +433,15 @@ static void test_a_message_names_a_host(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_file),
-        cmocka_unit_test(test_accepted_and_refused_are_answers),
-        cmocka_unit_test(test_silence_is_judged_after_an_answer_only),
-        cmocka_unit_test(test_one_set_aside_comes_back),
+        cmocka_unit_test(test_accepted_and_refused_are_responses),
+        cmocka_unit_test(test_silence_counts_after_a_response_only),
+        cmocka_unit_test(test_a_host_set_aside_returns),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_waits_grow),
-        cmocka_unit_test(test_questions_are_repeated),
-        cmocka_unit_test(test_a_question_is_given_up),
-        cmocka_unit_test(test_an_answer_at_once),
-        cmocka_unit_test(test_how_a_question_ends),
+        cmocka_unit_test(test_probes_are_repeated),
+        cmocka_unit_test(test_a_probe_is_abandoned),
+        cmocka_unit_test(test_a_response_at_once),
+        cmocka_unit_test(test_results_of_a_probe),
         cmocka_unit_test(test_a_message_names_a_host),
     };
     if (!mkdtemp(folder)) return 1;

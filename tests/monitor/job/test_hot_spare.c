@@ -1,14 +1,14 @@
 /* timeout: 60
- * Whole runs with a hot spare: it takes over where the ranks die, ends where the run ends or gets another layout, and
- * is given up where it ends by itself. */
+ * Whole runs with a hot spare: it takes over when ranks die, ends when the run ends or its layout changes,
+ * and is abandoned if it ends itself. */
 #include "run_stage.h"
 
-/* no rank says who it is: where mpirun is the rank itself, its death may be seen before that of the rank */
+/* Without the rank's own report, because mpirun is the rank here and its death may be seen first. */
 
-/* the supervisor has waited for all that it started */
+/* The supervisor has reaped all processes that it started. */
 static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1); }
 
-/* what is told when a spare that waits takes over */
+/* messages when a waiting spare takes over */
 #define TAKEN_OVER \
     "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n" \
     "spare -1 a hot spare waits: 1 rank, MiB\n" \
@@ -32,7 +32,7 @@ static void it_takes_over(void **state) {
     nobody_is_left();
 }
 
-/* one that has not come yet when the ranks die is given up: they are started as without it */
+/* A spare that is not ready when the ranks die is abandoned, and they are started as usual. */
 static void one_that_is_not_ready(void **state) {
     stage *s = *state;
     char silent[96];
@@ -53,7 +53,7 @@ static void one_that_is_not_ready(void **state) {
     nobody_is_left();
 }
 
-/* where one has taken over, another one may fail as often as the first */
+/* After a spare has taken over, the next one has the full number of tries. */
 static void the_next_one_has_its_own_tries(void **state) {
     stage *s = *state;
     char first[96];
@@ -76,7 +76,7 @@ static void the_next_one_has_its_own_tries(void **state) {
     nobody_is_left();
 }
 
-/* after two steps of an attempt, never without being asked for */
+/* It starts after two steps of an attempt, and only on request. */
 static void when_there_is_one(void **state) {
     stage *s = *state;
     s->resume_at = 7;
@@ -100,7 +100,7 @@ static void it_ends_with_the_run(void **state) {
     nobody_is_left();
 }
 
-/* twice, and no more is started; the run goes on */
+/* A spare is started twice at most; the run continues. */
 static void one_that_ends_by_itself(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
@@ -118,7 +118,7 @@ static void one_that_ends_by_itself(void **state) {
     nobody_is_left();
 }
 
-/* what a rank of it said of its end is told rather than the last line */
+/* The reason given by a rank of the spare is reported instead of the last line. */
 static void a_rank_of_it_says_why(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
@@ -148,7 +148,7 @@ static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layo
     return BT_OK;
 }
 
-/* a spare of one rank is none for two */
+/* A spare of one rank is useless for two. */
 static void another_layout_has_no_use_for_it(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;

@@ -1,5 +1,5 @@
-/* test_job_attempt.c - the ranks of one attempt, with processes in their place: which are watched, what is done about
- * the first that is killed and when nothing is, and what an attempt leaves behind. */
+/* test_job_attempt.c - the ranks of one attempt, with processes in their place: which are watched, the
+ * reaction to the first one killed and the cases without reaction, and files left by an attempt. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -12,14 +12,14 @@
 static pid_t sleeper(bool session) {
     const pid_t pid = fork();
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* kills the processes of a failed test */
         if (session) setsid();
         for (;;) pause();
     }
     return pid;
 }
 
-/* two ranks and the process that has launched them, which is heard by a pipe */
+/* two ranks, and the process that launched them, read through a pipe */
 typedef struct cast {
     pid_t rank[2];
     int says;
@@ -42,7 +42,7 @@ static void enter(desk *d, cast *c) {
     }
 }
 
-/* alive: as a child that nobody has waited for */
+/* Returns whether the child is alive, that is, not reapable. */
 static bool lives(pid_t pid) { return waitpid(pid, NULL, WNOHANG) == 0; }
 
 static void leave(desk *d, const cast *c) {
@@ -57,7 +57,7 @@ static void leave(desk *d, const cast *c) {
     close(c->says);
 }
 
-/* all ranks, where all of them are here */
+/* All ranks, if all are on this host. */
 static void ranks_of_this_host_are_watched(void **state) {
     desk *d = *state;
     cast c;
@@ -72,7 +72,7 @@ static void ranks_of_this_host_are_watched(void **state) {
     d->setup.hosts = "";
     bt_job_watch_ranks(&d->job);
     assert_true(d->job.watch.epoll >= 0);
-    if (d->job.watch.n > 0) { /* a kernel with pidfds */
+    if (d->job.watch.n > 0) { /* The kernel has pidfds. */
         assert_int_equal(d->job.watch.n, 2);
         for (int k = 0; k < 2; k++)
             assert_int_equal(bt_rank_watch_pid(&d->job.watch, 4 + k), c.rank[k]);
@@ -80,15 +80,15 @@ static void ranks_of_this_host_are_watched(void **state) {
     leave(d, &c);
 }
 
-/* waits until it is dead, not until it is taken up */
+/* Waits until it is dead, without reaping it. */
 static void dies(pid_t pid, int signal) {
     siginfo_t info;
     kill(pid, signal);
     assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT), 0);
 }
 
-/* the first rank that is killed from outside ends the others and the launcher at once, and is named; not where the rank
- * said why, where another signal came first, or where the end is known already */
+/* The first rank killed from outside ends the remaining ranks and the launcher at once and is named, unless
+ * the rank reported a reason, another signal came first, or the end is already known. */
 static void a_killed_rank_ends_the_others(void **state) {
     desk *d = *state;
     enum { PLAIN, TOLD, SAID, OTHERWISE, ENDED, HUNG, STOPPED, COMPLETE, WAYS };
@@ -134,7 +134,8 @@ static void a_killed_rank_ends_the_others(void **state) {
     d->job.places = (bt_rank_progress){0};
     d->job.died_otherwise = d->job.ended_by_us = d->job.hung = d->job.stop_now = d->job.complete =
         false;
-    cast c; /* a rank that another signal ended: mpirun kills the second one, which says nothing */
+    /* One rank died by another signal, and mpirun kills the second one, which is silent. */
+    cast c;
     enter(d, &c);
     bt_job_watch_ranks(&d->job);
     dies(c.rank[0], SIGTERM);
@@ -146,7 +147,7 @@ static void a_killed_rank_ends_the_others(void **state) {
     leave(d, &c);
 }
 
-/* the folders of an attempt go once, and what is left of its session with them */
+/* Folders of an attempt are removed once, together with the processes of its session. */
 static void an_attempt_is_cleared_away(void **state) {
     desk *d = *state;
     char folder[2][280];
@@ -161,15 +162,15 @@ static void an_attempt_is_cleared_away(void **state) {
                          BT_OK);
         d->job.folder = 3;
         d->job.child.pid = pid;
-        while (getsid(pid) != pid) bt_sleep_ns(100000); /* it has a session of its own */
+        while (getsid(pid) != pid) bt_sleep_ns(100000); /* until it has its own session */
         if (!again) {
             bt_job_attempt_over(&d->job);
             assert_int_equal(d->job.child.pid, 0);
             assert_int_equal(d->job.past.session, pid);
             assert_int_equal(d->job.past.folder, 3);
         } else
-            d->job.past.session = 0; /* nothing is left of one */
-        signal(SIGCHLD, SIG_IGN);    /* which takes it up at once */
+            d->job.past.session = 0; /* No process of the session remains. */
+        signal(SIGCHLD, SIG_IGN);    /* reaps it at once */
         bt_job_clear_away(&d->job);
         signal(SIGCHLD, SIG_DFL);
         assert_int_equal(d->job.past.session, 0);

@@ -1,5 +1,5 @@
-/* test_launch.c - the command line of mpirun, its session and environment, with a script in
- * mpirun's place; scratch folders. */
+/* test_launch.c - the command line of mpirun, its session and environment, with a script in mpirun's place;
+ * scratch folders. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -69,7 +69,7 @@ static int wait_for(pid_t pid) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static void test_words(void **state) {
+static void test_arguments(void **state) {
     (void)state;
     unsetenv("BITRAIN_MPIRUN");
     bt_text t;
@@ -80,8 +80,8 @@ static void test_words(void **state) {
     assert_int_equal(strncmp(s, "mpirun\n-np\n3\n", 13), 0);
     assert_non_null(strstr(s, "--mca\nbtl\nself,vader\n"));
     assert_non_null(
-        strstr(s, "--mca\nplm\n^slurm,tm,lsf\n")); /* not over the nodes of a batch job */
-    /* a blank in a value is no border */
+        strstr(s, "--mca\nplm\n^slurm,tm,lsf\n")); /* does not use the nodes of a batch job */
+    /* A blank in a value does not separate arguments. */
     assert_non_null(strstr(s, "--mca\norte_tmpdir_base\n/t m p\n"));
     assert_non_null(strstr(s, "\n-x\nFOO\n/bin/bitrain\nrank\n--set\nrun.note=two words\n"));
     assert_null(strstr(s, "--hostfile"));
@@ -117,7 +117,7 @@ static void test_session_and_environment(void **state) {
     unsetenv("OMPI_COMM_WORLD_RANK");
     unsetenv("PMIX_RANK");
     snprintf(want, sizeof want, "sid=%d pid=%d\n", (int)c.pid, (int)c.pid);
-    /* a session of its own */
+    /* its own session */
     assert_non_null(strstr(out, want));
     assert_null(strstr(out, "OMPI_COMM_WORLD_RANK"));
     assert_null(strstr(out, "PMIX_RANK"));
@@ -126,7 +126,7 @@ static void test_session_and_environment(void **state) {
     assert_non_null(strstr(out, "to-stderr"));
 }
 
-/* the environment of a job, as a script in mpirun's place sees it */
+/* Captures the environment of a job from a script in mpirun's place. */
 static void environment_of(const bt_launch *l, char *out, size_t size) {
     bt_child c;
     bt_err err = BT_ERR_INIT;
@@ -136,7 +136,7 @@ static void environment_of(const bt_launch *l, char *out, size_t size) {
     assert_int_equal(wait_for(c.pid), 0);
 }
 
-/* The map is for jobs of this host: other hosts have other machines, and not our variables. */
+/* The map describes this host; other hosts are other machines without our variables. */
 static void test_map_of_the_machine(void **state) {
     (void)state;
     char out[65536], path[128], line[16] = "";
@@ -146,7 +146,7 @@ static void test_map_of_the_machine(void **state) {
     assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl\n"));
     assert_non_null(strstr(out, "PMIX_MCA_gds=hash\n"));
     l.map = "/t m p/machine.xml";
-    setenv("HWLOC_COMPONENTS", "-gl", 1); /* that of the user would hide the file */
+    setenv("HWLOC_COMPONENTS", "-gl", 1); /* The user's value would hide the file. */
     environment_of(&l, out, sizeof out);
     unsetenv("HWLOC_COMPONENTS");
     assert_non_null(strstr(out, "HWLOC_XMLFILE=/t m p/machine.xml\n"));
@@ -180,8 +180,8 @@ static void test_map_of_the_machine(void **state) {
     assert_memory_equal(line, "<?xml", 5);
 }
 
-/* Its output has a reader for ever: the child itself. */
-static void test_outlives_us(void **state) {
+/* The child itself keeps a reader of its output. */
+static void test_survives_its_parent(void **state) {
     (void)state;
     char done[128], body[300];
     snprintf(done, sizeof done, "%s/done", folder);
@@ -192,7 +192,7 @@ static void test_outlives_us(void **state) {
     bt_child c;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
-    /* as if we had been killed */
+    /* as if this process had been killed */
     close(c.out);
     assert_int_equal(wait_for(c.pid), 0);
     assert_int_equal(access(done, F_OK), 0);
@@ -223,7 +223,7 @@ static void test_kill_session(void **state) {
     close(c.out);
 }
 
-/* one that a debugger has stopped is there, one that has ended and is not waited for is not */
+/* A process stopped by a debugger is alive, a zombie is not. */
 static void test_traced(void **state) {
     (void)state;
     bt_proc list[4];
@@ -235,7 +235,7 @@ static void test_traced(void **state) {
         pause();
     }
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
-    if (WIFEXITED(status)) skip(); /* tracing is forbidden here */
+    if (WIFEXITED(status)) skip(); /* Tracing is forbidden here. */
     assert_int_equal(bt_proc_session(child, list, 4), 1);
     assert_int_equal(list[0].state, 't');
     assert_int_equal(kill(child, SIGKILL), 0);
@@ -254,10 +254,10 @@ static void test_scratch(void **state) {
     assert_int_equal(bt_job_dirs_create(&a, 2, &err), BT_OK);
     assert_int_equal(bt_job_dirs_attempt(&a, 2, 0, tmp, shm, &err), BT_OK);
     snprintf(path, sizeof path, "%s/session", tmp);
-    assert_int_equal(mkdir(path, 0700), 0); /* of mpirun */
+    assert_int_equal(mkdir(path, 0700), 0); /* a folder of mpirun */
     snprintf(path, sizeof path, "%s/vader_segment.x", shm);
     close(open(path, O_CREAT | O_WRONLY, 0600));
-    bt_job_dirs_sweep(); /* held: stays */
+    bt_job_dirs_sweep(); /* The lock is held, so the folder remains. */
     assert_int_equal(stat(path, &st), 0);
     bt_job_dirs_attempt_end(&a, 0);
     assert_int_equal(stat(shm, &st), -1);
@@ -265,7 +265,7 @@ static void test_scratch(void **state) {
     assert_int_equal(stat(a.shm, &st), 0);
     assert_int_equal(stat(a.tmp, &st), 0);
 
-    /* both holders die: the next sweep takes it */
+    /* Both holders died, so the next sweep removes it. */
     assert_int_equal(bt_job_dirs_create(&b, 2, &err), BT_OK);
     close(b.lock);
     if (b.shm_lock >= 0) close(b.shm_lock);
@@ -284,13 +284,13 @@ static void test_scratch(void **state) {
     bt_job_dirs_remove(&none);
 }
 
-/* A sweep takes the folders of dead jobs of this user and of nobody else. */
+/* A sweep removes folders of this user's dead jobs only. */
 static void test_sweep(void **state) {
     (void)state;
     char name[400], path[420];
     struct stat st;
     static const struct {
-        const char *name, *lock; /* its text; NULL: none */
+        const char *name, *lock; /* text of the lock; NULL: none */
         bool link, stays;
     } all[] = {
         {"bitrain-%u-deadOne", "x", false, false}, {"bitrain-%u-beginsNow", NULL, false, true},
@@ -318,11 +318,12 @@ static void test_sweep(void **state) {
             fclose(f);
             if (pass == 0 && i + 1 == N) bt_job_dirs_sweep();
         }
-    snprintf(path, sizeof path, "%s/target/lock", folder); /* not what a link leads to */
+    /* The target of a link is not removed. */
+    snprintf(path, sizeof path, "%s/target/lock", folder);
     assert_int_equal(stat(path, &st), 0);
 }
 
-/* The lock names the job; where TMPDIR cannot be used, /tmp is; a folder that cannot be made is told. */
+/* The lock names the job; if TMPDIR cannot be used, /tmp is; a folder that cannot be created is an error. */
 static void test_where_scratch_is(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -344,7 +345,7 @@ static void test_where_scratch_is(void **state) {
         snprintf(path, sizeof path, "%s/lock.new", half ? a.shm : a.tmp);
         assert_int_equal(stat(path, &st), -1);
     }
-    /* an attempt's folders may be there; a file in their place is told, in both halves */
+    /* An attempt's folders may exist; a file in their place is an error, in both parts. */
     assert_int_equal(bt_job_dirs_attempt(&a, 2, 3, tmp, shm, &err), BT_OK);
     assert_int_equal(bt_job_dirs_attempt(&a, 2, 3, tmp, shm, &err), BT_OK);
     assert_int_equal(stat(tmp, &st), 0);
@@ -353,7 +354,7 @@ static void test_where_scratch_is(void **state) {
     snprintf(path, sizeof path, "%s/3", a.shm);
     assert_string_equal(shm, path);
     bt_job_dirs_attempt_end(&a, 3);
-    /* without /dev/shm the segments are beside the other files, or nowhere */
+    /* Without /dev/shm the segments are beside the other files, or nowhere. */
     bt_job_dirs half = a;
     strcpy(half.shm, "/proc/none");
     half.shm_lock = half.lock;
@@ -367,7 +368,7 @@ static void test_where_scratch_is(void **state) {
     assert_int_equal(bt_job_dirs_attempt(&half, 2, 4, tmp, shm, &err), BT_IO);
     assert_non_null(strstr(err.msg, "/proc/none/4"));
     bt_job_dirs_remove(&a);
-    /* more ranks than /dev/shm has room for: beside the rest */
+    /* More ranks than /dev/shm has space for: beside the other files. */
     assert_int_equal(bt_job_dirs_create(&a, 1 << 30, &err), BT_OK);
     snprintf(path, sizeof path, "%s/shm", a.tmp);
     assert_string_equal(a.shm, path);
@@ -376,7 +377,7 @@ static void test_where_scratch_is(void **state) {
     assert_int_equal(stat(path, &st), -1);
     memset(far, 'x', sizeof far);
     far[0] = '/';
-    far[64] = 0; /* one more than a socket's name has room for */
+    far[64] = 0; /* one character more than a socket path may have */
     const char *const unusable[] = {"relative", "", far};
     for (size_t i = 0; i < 3; i++) {
         setenv("TMPDIR", unusable[i], 1);
@@ -384,7 +385,7 @@ static void test_where_scratch_is(void **state) {
         assert_memory_equal(a.tmp, "/tmp/bitrain-", 13);
         bt_job_dirs_remove(&a);
     }
-    far[63] = 0; /* as long as it may be; it is not there */
+    far[63] = 0; /* the longest path; the folder does not exist */
     setenv("TMPDIR", far, 1);
     assert_int_equal(bt_job_dirs_create(&a, 2, &err), BT_IO);
     assert_non_null(strstr(err.msg, "(set TMPDIR to a folder that can be written)"));
@@ -400,10 +401,10 @@ int main(void) {
     strcpy(folder, "/tmp/bt-launch-XXXXXX");
     if (!mkdtemp(folder)) return 1;
     setenv("TMPDIR", folder, 1);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_words),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments),
                                        cmocka_unit_test(test_session_and_environment),
                                        cmocka_unit_test(test_map_of_the_machine),
-                                       cmocka_unit_test(test_outlives_us),
+                                       cmocka_unit_test(test_survives_its_parent),
                                        cmocka_unit_test(test_no_mpirun),
                                        cmocka_unit_test(test_kill_session),
                                        cmocka_unit_test(test_traced),

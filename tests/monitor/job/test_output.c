@@ -1,4 +1,4 @@
-/* test_output.c - what ranks print: cleaned, bounded, the error picked out. */
+/* test_output.c - output of ranks: cleaned, limited, with the error extracted. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,12 +22,12 @@ static void test_error_line(void **state) {
     bt_output_open(&o, "/nonexistent/log", 0);
     bt_output_error_line(line, sizeof line, 2, BT_FORMAT, "shard 'x' is damaged at byte 12");
     feed(&o, "noise\n");
-    for (size_t i = 0; line[i]; i++) bt_output_feed(&o, line + i, 1); /* in any pieces */
+    for (size_t i = 0; line[i]; i++) bt_output_feed(&o, line + i, 1); /* in pieces of any size */
     assert_true(o.reported);
     assert_int_equal(o.rank, 2);
     assert_int_equal(o.code, BT_FORMAT);
     assert_string_equal(o.message, "shard 'x' is damaged at byte 12");
-    feed(&o, "bitrain rank 0: error 3: a later one\n"); /* the first counts */
+    feed(&o, "bitrain rank 0: error 3: a later one\n"); /* The first error counts. */
     assert_int_equal(o.rank, 2);
     bt_output_reset(&o, 1);
     assert_false(o.reported);
@@ -61,8 +61,8 @@ static void test_first_paragraph(void **state) {
     bt_output_close(&o);
 }
 
-/* ssh's line says why; what mpirun says behind it is a list of guesses */
-static void test_ssh_comes_first(void **state) {
+/* The line of ssh gives the reason; mpirun's text after it is a list of guesses. */
+static void test_the_line_of_ssh_has_priority(void **state) {
     (void)state;
     static const char *const lines[] = {
         "ssh: Could not resolve hostname far: Name or service not known",
@@ -82,8 +82,9 @@ static void test_ssh_comes_first(void **state) {
     }
 }
 
-/* what explains a failure: of a rank's death the first, of mpirun's words the first paragraph, and the last line */
-static void test_what_mpirun_says(void **state) {
+/* The reason of a failure: the first report of a rank's death, the first paragraph of mpirun, and the last
+ * line. */
+static void test_messages_of_mpirun(void **state) {
     static const struct {
         const char *text;
         int rank, signal;
@@ -139,7 +140,7 @@ static void test_what_mpirun_says(void **state) {
     }
 }
 
-/* codes that there are, in lines with anything before them; texts that are cut */
+/* Known codes in lines with any prefix; truncated texts. */
 static void test_codes_of_errors(void **state) {
     (void)state;
     bt_output o;
@@ -167,7 +168,7 @@ static void test_codes_of_errors(void **state) {
     assert_int_equal(strlen(o.last_line), sizeof o.last_line - 1);
     bt_output_reset(&o, 0);
     feed(&o, "half a line");
-    bt_output_reset(&o, 1); /* of the attempt before */
+    bt_output_reset(&o, 1); /* from the previous attempt */
     feed(&o, "whole\n");
     assert_string_equal(o.last_line, "whole");
     assert_int_equal(bt_output_error_line(line, sizeof line, 12, BT_MPI, "no route"), 35);
@@ -232,7 +233,7 @@ static void test_log(void **state) {
     assert_non_null(strstr(text, "\nend\n"));
 }
 
-/* a log that is full says so once, and the run's lines are looked at as before */
+/* A full log is marked once, and the run's lines are still parsed. */
 static void test_full_log(void **state) {
     (void)state;
     char path[] = "/tmp/bt-output-XXXXXX", text[4096] = "";
@@ -250,17 +251,17 @@ static void test_full_log(void **state) {
     feed(&o, "bitrain rank 2: error 3: said all the same\n");
     assert_int_equal(o.rank, 2);
     bt_output_close(&o);
-    assert_int_equal(o.log, -1); /* closed once */
+    assert_int_equal(o.log, -1); /* The file is closed once. */
     FILE *f = fopen(path, "r");
     const size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     unlink(path);
-    assert_int_equal(n, strlen(text)); /* a text, to its last byte */
+    assert_int_equal(n, strlen(text)); /* the text including its last byte */
     assert_string_equal(text,
                         "--- attempt 0\nfour\nfits.\n(the log is full: nothing more is written)\n");
 }
 
-/* a pipe is read until it has nothing; its last line needs no end */
+/* A pipe is read until it is empty; its last line needs no newline. */
 static void test_drain(void **state) {
     (void)state;
     bt_output o;
@@ -274,7 +275,7 @@ static void test_drain(void **state) {
     assert_int_equal(write(ends[1], "ond\nlast", 8), 8);
     assert_true(bt_output_drain(&o, ends[0]));
     assert_string_equal(o.last_line, "second");
-    char many[40000]; /* all that is there */
+    char many[40000]; /* everything that is available */
     memset(many, 'm', sizeof many);
     for (size_t i = 99; i < sizeof many; i += 100) many[i] = '\n';
     memcpy(many + sizeof many - 6, "\nnext", 5);
@@ -285,7 +286,7 @@ static void test_drain(void **state) {
     close(ends[1]);
     assert_false(bt_output_drain(&o, ends[0]));
     assert_string_equal(o.last_line, "last");
-    assert_false(bt_output_drain(&o, ends[0])); /* nothing is left of it */
+    assert_false(bt_output_drain(&o, ends[0])); /* The pipe is empty. */
     assert_int_equal(o.n, 0);
     close(ends[0]);
     bt_output_close(&o);
@@ -299,7 +300,7 @@ static void keep_line(void *ctx, const char *text) {
     snprintf(newest_line, sizeof newest_line, "%s", text);
 }
 
-/* every line is handed on without control characters, empty ones apart, up to the limit of an attempt */
+/* Every non-empty line is forwarded without control characters, up to the limit of an attempt. */
 static void test_lines(void **state) {
     (void)state;
     bt_output o;
@@ -322,12 +323,12 @@ static void test_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines),
-                                       cmocka_unit_test(test_what_mpirun_says),
+                                       cmocka_unit_test(test_messages_of_mpirun),
                                        cmocka_unit_test(test_codes_of_errors),
                                        cmocka_unit_test(test_error_line),
                                        cmocka_unit_test(test_mpirun_notice),
                                        cmocka_unit_test(test_first_paragraph),
-                                       cmocka_unit_test(test_ssh_comes_first),
+                                       cmocka_unit_test(test_the_line_of_ssh_has_priority),
                                        cmocka_unit_test(test_notes),
                                        cmocka_unit_test(test_log),
                                        cmocka_unit_test(test_full_log),

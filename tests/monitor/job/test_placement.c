@@ -1,5 +1,5 @@
-/* test_placement.c - machines as hwloc describes them, and what every rank of them must find true: shares that do
- * not overlap, ranks inside one memory domain, groups inside one socket, a core for each thread. */
+/* test_placement.c - machines described by hwloc, and properties of every placement: disjoint shares, ranks
+ * inside one memory domain, groups inside one socket, a core for each thread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 static bt_cpu_place places[BT_PLACES_MAX];
 
-/* the fields of `what` that the processors of a set have: 1, where all are of one */
+/* Number of values of the field `what` among the processors of a set: 1 if they share it. */
 typedef enum { PACKAGE, DOMAIN, CORE } part;
 
 static int parts_of(size_t n, const cpu_set_t *set, part what) {
@@ -30,7 +30,7 @@ static int parts_of(size_t n, const cpu_set_t *set, part what) {
     return sum;
 }
 
-/* then no machine can be described: there are no places of it */
+/* Without hwloc no machine can be described, and there is no placement. */
 static bool without_hwloc(size_t n) {
 #ifdef BITRAIN_HAVE_HWLOC
     assert_true(n > 0);
@@ -54,7 +54,7 @@ static void machines_are_read(void **state) {
         assert_true(places[i].domain == places[i - 1].domain + (i % 8 == 0));
         assert_true(places[i].package == places[i - 1].package + (i % 16 == 0));
     }
-    /* numbered as most machines do: first one thread of each core */
+    /* numbered as usual: the first hardware thread of each core first */
     static const int numbers[] = {0, 4, 1, 5, 2, 6, 3, 7};
     n = bt_machine_places(places, "core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
     assert_int_equal(n, 8);
@@ -65,7 +65,7 @@ static void machines_are_read(void **state) {
     assert_int_equal(bt_machine_places(places, "pack:two"), 0);
 }
 
-static void this_machine_is_what_the_process_may_use(void **state) {
+static void this_machine_consists_of_the_permitted_processors(void **state) {
     (void)state;
     cpu_set_t may, seen;
     const size_t n = bt_machine_places(places, NULL);
@@ -79,25 +79,26 @@ static void this_machine_is_what_the_process_may_use(void **state) {
 typedef struct row {
     const char *machine;
     int ranks, threads, group;
-    int cpus; /* of every rank */
+    int cpus; /* processors of every rank */
     bool bound;
 } row;
 
-/* cores are numbered after each other, their second hardware threads between them */
+/* Cores are numbered consecutively, with their second hardware threads in between. */
 static const row rows[] = {
     {"pack:1 numa:1 core:2 pu:1", 2, 1, 1, 1, true},
     {"pack:1 numa:1 core:8 pu:1", 2, 4, 1, 4, true},
-    {"pack:1 numa:1 core:8 pu:2", 2, 4, 1, 4, true},  /* a core each: second threads stay idle */
-    {"pack:1 numa:1 core:8 pu:2", 2, 8, 1, 8, true},  /* and both where there are more threads */
+    {"pack:1 numa:1 core:8 pu:2", 2, 4, 1, 4, true}, /* one core each: second threads are idle */
+    /* both threads if there are more software threads */
+    {"pack:1 numa:1 core:8 pu:2", 2, 8, 1, 8, true},
     {"pack:1 numa:1 core:4 pu:2", 8, 1, 1, 1, true},  /* neighbours share a core */
     {"pack:1 numa:1 core:4 pu:1", 6, 1, 1, 0, false}, /* fewer processors than ranks, unevenly */
-    {"pack:1 numa:1 core:4 pu:1", 8, 2, 1, 0, false}, /* the same, and threads */
-    {"pack:1 numa:1 core:4 pu:1", 2, 3, 1, 2, false}, /* fewer than threads */
+    {"pack:1 numa:1 core:4 pu:1", 8, 2, 1, 0, false}, /* the same, with threads */
+    {"pack:1 numa:1 core:4 pu:1", 2, 3, 1, 2, false}, /* fewer processors than threads */
     {"pack:2 numa:1 core:8 pu:2", 4, 4, 2, 4, true},
     {"pack:2 numa:1 core:8 pu:1", 1, 16, 1, 16, true},
     {"pack:2 numa:2 core:6 pu:1", 4, 6, 4, 6, true},
     {"pack:2 numa:1 core:12 pu:1", 8, 3, 4, 3, true},
-    {"pack:4 numa:1 core:4 pu:1", 2, 8, 1, 8, true}, /* two sockets a rank */
+    {"pack:4 numa:1 core:4 pu:1", 2, 8, 1, 8, true}, /* two sockets per rank */
     {"pack:8 numa:4 core:16 pu:2", 64, 8, 8, 8, true},
 };
 
@@ -120,7 +121,7 @@ static void every_rank_has_its_share(void **state) {
     }
 }
 
-/* k times as many ranks as hardware threads: k on each, neighbours on different ones */
+/* k times as many ranks as hardware threads: k on each, neighbours on different ones. */
 static void ranks_beyond_them_share_evenly(void **state) {
     (void)state;
     const size_t n = bt_machine_places(places, "pack:2 numa:1 core:2 pu:2");
@@ -135,8 +136,8 @@ static void ranks_beyond_them_share_evenly(void **state) {
     }
 }
 
-/* Of every machine and job that divide: a rank in one domain, a group in one socket, a thread a core. */
-static void ranks_stay_in_their_domain(void **state) {
+/* For every machine and job that divide: a rank in one domain, a group in one socket, a core per thread. */
+static void ranks_are_within_one_domain(void **state) {
     (void)state;
     static const char *const machines[] = {"pack:2 numa:1 core:6 pu:2", "pack:2 numa:2 core:6 pu:1",
                                            "pack:1 numa:4 core:3 pu:2",
@@ -158,7 +159,7 @@ static void ranks_stay_in_their_domain(void **state) {
                     assert_int_equal(parts_of(n, &mine, CORE), CPU_COUNT(&mine));
                     if (r % g == 0) CPU_ZERO(&group);
                     CPU_OR(&group, &group, &mine);
-                    /* those that some socket cannot hold are split */
+                    /* Groups too large for a socket are split. */
                     const int groups = ranks / g, most = (groups + sockets - 1) / sockets;
                     if (r % g != g - 1 || ranks % g || groups < sockets) continue;
                     if (most * g > cores / sockets) continue;
@@ -171,13 +172,13 @@ static void ranks_stay_in_their_domain(void **state) {
     assert_true(seen > 100);
 }
 
-/* Half of one socket is another job's: shares follow what is left, and no core has two ranks. */
-static void what_is_left_of_a_machine_is_shared(void **state) {
+/* Half of one socket is used by another job: shares divide the rest, and no core has two ranks. */
+static void free_processors_are_shared(void **state) {
     (void)state;
     size_t n = bt_machine_places(places, "pack:2 numa:1 core:8 pu:1");
     cpu_set_t all, mine, both;
     if (without_hwloc(n)) return;
-    memmove(places, places + 5, (n -= 5) * sizeof *places); /* 3 cores and 8 */
+    memmove(places, places + 5, (n -= 5) * sizeof *places); /* 3 and 8 cores */
     for (int ranks = 2; ranks <= 11; ranks++) {
         CPU_ZERO(&all);
         for (int r = 0; r < ranks; r++) {
@@ -186,13 +187,13 @@ static void what_is_left_of_a_machine_is_shared(void **state) {
             CPU_AND(&both, &all, &mine);
             assert_int_equal(CPU_COUNT(&both), 0);
             CPU_OR(&all, &all, &mine);
-            if (ranks == 2) assert_int_equal(CPU_COUNT(&mine), r ? 8 : 3); /* a socket each */
+            if (ranks == 2) assert_int_equal(CPU_COUNT(&mine), r ? 8 : 3); /* one socket each */
         }
         if (ranks == 11) assert_int_equal(CPU_COUNT(&all), 11);
     }
 }
 
-/* the processors of this process, as a child has them after it was bound as a rank */
+/* Returns the processors of a child that was bound as a rank. */
 static void bound_as(const bt_place_job *job, const cpu_set_t *first, cpu_set_t *after) {
     int ends[2], status;
     assert_int_equal(pipe(ends), 0);
@@ -209,8 +210,8 @@ static void bound_as(const bt_place_job *job, const cpu_set_t *first, cpu_set_t 
     assert_int_equal(status, 0);
 }
 
-/* A rank takes its share of what all may use; one that is alone, or has no more than its share already,
- * keeps what it has */
+/* A rank takes its share of the available processors; a single rank, or one already bound to its share or
+ * less, is left unchanged. */
 static void a_rank_is_bound_to_its_share(void **state) {
     (void)state;
     cpu_set_t all, half, mine, after;
@@ -236,11 +237,11 @@ static void a_rank_is_bound_to_its_share(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(machines_are_read),
-        cmocka_unit_test(this_machine_is_what_the_process_may_use),
+        cmocka_unit_test(this_machine_consists_of_the_permitted_processors),
         cmocka_unit_test(every_rank_has_its_share),
         cmocka_unit_test(ranks_beyond_them_share_evenly),
-        cmocka_unit_test(ranks_stay_in_their_domain),
-        cmocka_unit_test(what_is_left_of_a_machine_is_shared),
+        cmocka_unit_test(ranks_are_within_one_domain),
+        cmocka_unit_test(free_processors_are_shared),
         cmocka_unit_test(a_rank_is_bound_to_its_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,5 @@
-/* test_rank_load.c - what /proc tells of a process that hang_watch.h looks at: the state of its threads, how long they
- * waited for a processor, whatever its name; and the time of all processors. */
+/* test_rank_load.c - process data from /proc for hang_watch.h: states of threads, time waiting for a
+ * processor, with any process name; and the time of all processors. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #include "monitor/job/health/hang_watch.h"
 #include "monitor/job/launch/proc.h"
 
-/* how long the threads of this process have waited for a processor, by a way of its own */
+/* Returns how long the threads of this process have waited for a processor, read independently. */
 static int64_t waited_here(void) {
     int64_t sum = 0;
     FILE *f = popen("cat /proc/$PPID/task/*/schedstat", "r");
@@ -39,7 +39,7 @@ static void *spins(void *over) {
     return NULL;
 }
 
-/* a process whose first thread sleeps comes to be read as one in this state; the second thread does `second` */
+/* Waits until a process with a sleeping first thread is read in this state; its second thread runs `second`. */
 static bool comes_to(char state, void *(*second)(void *)) {
     int ready[2];
     char c;
@@ -73,14 +73,14 @@ static void *sleeps(void *arg) {
     return arg;
 }
 
-/* a rank whose first thread waits for another one that works is not asleep */
+/* A rank whose first thread waits for a working one is not asleep. */
 static void test_threads(void **state) {
     (void)state;
     assert_true(comes_to('R', spins));
     assert_true(comes_to('S', sleeps));
 }
 
-/* of this process and of a child, as /proc tells; a name may have any characters */
+/* This process and a child, read from /proc; a name may contain any characters. */
 static void test_proc(void **state) {
     (void)state;
     bt_rank_load load;
@@ -89,7 +89,7 @@ static void test_proc(void **state) {
     int status;
     assert_int_equal(prctl(PR_SET_NAME, "a) S (b"), 0);
     assert_int_equal(pthread_create(&other, NULL, until_told, &over), 0);
-    for (int i = 0; i < 200; i++) usleep(10); /* both have waited at some time */
+    for (int i = 0; i < 200; i++) usleep(10); /* Both have waited at some time. */
     const int64_t before = waited_here();
     assert_true(bt_rank_load_read(NULL, (int)getpid(), &load));
     assert_int_equal(load.state, 'R');
@@ -114,7 +114,7 @@ static void test_proc(void **state) {
     assert_false(bt_rank_load_read(NULL, 0x7ffffff0, &load));
 }
 
-/* user, nice, system, irq, softirq; and steal: as /proc/stat has them a moment before and after */
+/* user, nice, system, irq, softirq, and steal, read from /proc/stat just before and after */
 static bt_machine_time machine(void) {
     long long t[8];
     FILE *f = fopen("/proc/stat", "r");

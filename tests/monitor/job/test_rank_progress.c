@@ -1,5 +1,5 @@
-/* test_rank_progress.c - black boxes of ranks: who holds up whom is told from where each of them
- * is, also of the dead. timeout: 20 */
+/* test_rank_progress.c - black boxes of ranks: which rank delays which one is derived from their positions,
+ * also of dead ranks. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -44,7 +44,7 @@ static void open_places(bt_rank_progress *p, int n) {
     if (bt_rank_progress_open(p, path, n, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-/* what a rank maps for life: a page holds it */
+/* A rank maps its page for life; the test unmaps it. */
 static void unmap(bt_place *mine) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     assert_non_null(mine);
@@ -56,8 +56,8 @@ static const char *told(const bt_rank_progress *p, double now_s, int *rank) {
     return bt_rank_progress_tell(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out : NULL;
 }
 
-/* in a rank's own mapping it is set, in the supervisor's it is seen */
-static void who_ends_by_itself(void **state) {
+/* It is set in a rank's own mapping and visible in the supervisor's. */
+static void a_rank_that_ends_itself_is_marked(void **state) {
     (void)state;
     bt_rank_progress p;
     open_places(&p, 3);
@@ -72,12 +72,12 @@ static void who_ends_by_itself(void **state) {
     bt_rank_progress_close(&p);
 }
 
-static void who_is_behind(void **state) {
+static void the_rank_behind_is_found(void **state) {
     (void)state;
     bt_rank_progress p;
     int rank;
     open_places(&p, 8);
-    assert_null(told(&p, 100, &rank)); /* no rank is in the exchange */
+    assert_null(told(&p, 100, &rank)); /* No rank is in the exchange. */
     for (int r = 0; r < 8; r++) put(&p, r, BT_AT_EXCHANGE, 17, 60 + r);
     assert_string_equal(told(&p, 100, &rank), "all ranks are in the exchange of step 18 since 33.0 "
                                               "s"); /* time since the last rank arrived */
@@ -88,7 +88,7 @@ static void who_is_behind(void **state) {
         told(&p, 100, &rank),
         "rank 5 is in data of step 18 since 41.0 s; others wait in the exchange of step 18");
     assert_int_equal(rank, 5);
-    /* data and compute alternate: neither is before the other */
+    /* Data and compute alternate: neither precedes the other. */
     put(&p, 2, BT_AT_COMPUTE, 17, 58);
     assert_string_equal(told(&p, 100, &rank),
                         "2 ranks (first of them rank 2) are in forward and backward of step 18 "
@@ -103,17 +103,17 @@ static void who_is_behind(void **state) {
     assert_string_equal(says, "");
 }
 
-static void slow_is_said_once(void **state) {
+static void a_slow_rank_is_reported_once(void **state) {
     (void)state;
     bt_rank_progress p;
     char out[200];
     int rank;
     open_places(&p, 4);
     for (int r = 0; r < 4; r++) put(&p, r, BT_AT_EXCHANGE, 3, 10);
-    /* all wait: for the network, or for another host */
+    /* All ranks wait: for the network, or for another host. */
     assert_false(bt_rank_progress_slow(&p, 50 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_COMPUTE, 3, 9);
-    /* not for long */
+    /* not long enough */
     assert_false(bt_rank_progress_slow(&p, 10 * SECOND, 2, out, sizeof out, &rank));
     assert_true(bt_rank_progress_slow(&p, 12 * SECOND, 2, out, sizeof out, &rank));
     assert_int_equal(rank, 1);
@@ -123,10 +123,10 @@ static void slow_is_said_once(void **state) {
     put(&p, 1, BT_AT_DATA, 4, 14);
     for (int r = 0; r < 4; r++)
         if (r != 1) put(&p, r, BT_AT_EXCHANGE, 4, 14);
-    /* a second time in the same place */
+    /* a second time at the same position */
     assert_true(bt_rank_progress_slow(&p, 17 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_CHECKPOINT, 3, 14);
-    /* may wait itself: not accused */
+    /* It may itself be waiting, so it is not blamed. */
     assert_false(bt_rank_progress_slow(&p, 90 * SECOND, 2, out, sizeof out, &rank));
     bt_rank_progress_close(&p);
 }
@@ -156,7 +156,7 @@ static void of_two_ranks_one_is_slow(void **state) {
     bt_rank_progress_close(&p);
 }
 
-static void the_dead_have_been_somewhere(void **state) {
+static void dead_ranks_keep_their_position(void **state) {
     (void)state;
     bt_rank_progress p;
     int rank;
@@ -182,8 +182,8 @@ static void the_dead_have_been_somewhere(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* ranks of other hosts have no slot here: that they are late shows in how long the others wait */
-static void a_far_rank_that_does_not_come(void **state) {
+/* Ranks of other hosts have no slot here; their delay shows in the waiting time of local ranks. */
+static void a_remote_rank_that_does_not_arrive(void **state) {
     (void)state;
     char out[200];
     bt_rank_progress p;
@@ -195,23 +195,23 @@ static void a_far_rank_that_does_not_come(void **state) {
         told(&p, 70, &rank),
         "the ranks of this host are in the exchange of step 18 since 10.0 s; ranks 2, 3 are not");
     assert_int_equal(rank, -1);
-    put(&p, 1, BT_AT_DATA, 17, 58); /* the ranks of this host wait for one of them */
+    put(&p, 1, BT_AT_DATA, 17, 58); /* The ranks of this host wait for one of them. */
     assert_string_equal(
         told(&p, 70, &rank),
         "rank 1 is in data of step 18 since 12.0 s; the other in the exchange of step 18");
     assert_int_equal(rank, 1);
     put(&p, 1, BT_AT_EXCHANGE, 17, 58);
     put(&p, 2, BT_AT_EXCHANGE, 17, 61);
-    /* the last of them arrived 9 s ago */
+    /* The last of them arrived 9 s ago. */
     assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));
     assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
     assert_string_equal(
         out, "rank 3 is not in the exchange of step 18, where the others wait since 11.0 s");
     assert_int_equal(rank, 3);
-    /* reported once while the rank remains there */
+    /* Reported once while the rank remains there. */
     assert_false(bt_rank_progress_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));
     put(&p, 1, BT_AT_DATA, 17, 58);
-    /* it is one of ours */
+    /* The late rank is on this host. */
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
     for (int r = 0; r < 3; r++) put(&p, r, BT_AT_PAUSE, 18, 60);
     assert_false(bt_rank_progress_missing(&p, 90 * SECOND, 10, out, sizeof out, &rank));
@@ -221,7 +221,7 @@ static void a_far_rank_that_does_not_come(void **state) {
     bt_rank_progress_close(&p);
 
     unlink(path);
-    open_places(&p, 8); /* four ranks are named, the rest is counted */
+    open_places(&p, 8); /* Four ranks are named, the rest is counted. */
     for (int n = 4; n >= 2; n--) {
         for (int r = 0; r < 8; r++) put(&p, r, r < n ? BT_AT_EXCHANGE : BT_AT_NOWHERE, 17, 60);
         told(&p, 70, &rank);
@@ -238,8 +238,8 @@ static void a_far_rank_that_does_not_come(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* a file that is there already, or in no folder, is told and none is left open */
-static void what_cannot_be_made_is_told(void **state) {
+/* If the file exists already or its folder does not, an error is returned and no file remains open. */
+static void creation_errors_are_returned(void **state) {
     (void)state;
     bt_rank_progress p, again;
     bt_err err = BT_ERR_INIT;
@@ -253,8 +253,8 @@ static void what_cannot_be_made_is_told(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* what a dying rank has half written becomes a place, a step and a time that can be reckoned with */
-static void what_is_half_written_is_mended(void **state) {
+/* Data that a dying rank has half written become a valid position, step and time. */
+static void half_written_positions_are_repaired(void **state) {
     (void)state;
     static const struct {
         int at, want_at;
@@ -282,8 +282,8 @@ static void what_is_half_written_is_mended(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* within a step and from step to step */
-static void places_have_their_order(void **state) {
+/* within a step and across steps */
+static void positions_are_ordered(void **state) {
     (void)state;
     static const int order[] = {BT_AT_START,      BT_AT_DATA,       BT_AT_EXCHANGE,
                                 BT_AT_OPTIMIZER,  BT_AT_EVALUATION, BT_AT_RECORD,
@@ -298,9 +298,9 @@ static void places_have_their_order(void **state) {
         }
 }
 
-/* the words of each place, and whether the others are said to wait for a rank that is there: one that may wait
- * itself is not accused */
-static void each_place_in_words(void **state) {
+/* The message for each position, and whether the peers wait for a rank there: a rank that may itself be
+ * waiting is not blamed. */
+static void each_position_has_its_message(void **state) {
     (void)state;
     static const struct {
         bt_place_id at;
@@ -343,8 +343,8 @@ static void each_place_in_words(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* those that are seen wait for one that is not, in the places where ranks wait for each other alone */
-static void places_where_ranks_wait_for_the_unseen(void **state) {
+/* Ranks with a slot wait for one without, at positions where ranks wait only for each other. */
+static void positions_where_ranks_wait_for_remote_ones(void **state) {
     (void)state;
     static const bool waits[BT_AT_COUNT] = {[BT_AT_EXCHANGE] = true,
                                             [BT_AT_OPTIMIZER] = true,
@@ -384,8 +384,8 @@ static void places_where_ranks_wait_for_the_unseen(void **state) {
     assert_false(bt_rank_progress_slow(&p, 4 * SECOND, 2, out, sizeof out, &rank));
 }
 
-/* a file that is too short for the rank has no place of its, one that is just long enough has */
-static void places_of_a_short_file(void **state) {
+/* A file too short for a rank has no position for it; one that is just long enough has. */
+static void positions_of_a_short_file(void **state) {
     (void)state;
     bt_rank_progress p;
     open_places(&p, 2);
@@ -404,18 +404,18 @@ static void places_of_a_short_file(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(who_ends_by_itself, make, drop),
-        cmocka_unit_test_setup_teardown(who_is_behind, make, drop),
-        cmocka_unit_test_setup_teardown(slow_is_said_once, make, drop),
+        cmocka_unit_test_setup_teardown(a_rank_that_ends_itself_is_marked, make, drop),
+        cmocka_unit_test_setup_teardown(the_rank_behind_is_found, make, drop),
+        cmocka_unit_test_setup_teardown(a_slow_rank_is_reported_once, make, drop),
         cmocka_unit_test_setup_teardown(of_two_ranks_one_is_slow, make, drop),
-        cmocka_unit_test_setup_teardown(a_far_rank_that_does_not_come, make, drop),
-        cmocka_unit_test_setup_teardown(the_dead_have_been_somewhere, make, drop),
-        cmocka_unit_test_setup_teardown(what_cannot_be_made_is_told, make, drop),
-        cmocka_unit_test(places_have_their_order),
-        cmocka_unit_test_setup_teardown(each_place_in_words, make, drop),
-        cmocka_unit_test_setup_teardown(places_where_ranks_wait_for_the_unseen, make, drop),
-        cmocka_unit_test_setup_teardown(places_of_a_short_file, make, drop),
-        cmocka_unit_test_setup_teardown(what_is_half_written_is_mended, make, drop),
+        cmocka_unit_test_setup_teardown(a_remote_rank_that_does_not_arrive, make, drop),
+        cmocka_unit_test_setup_teardown(dead_ranks_keep_their_position, make, drop),
+        cmocka_unit_test_setup_teardown(creation_errors_are_returned, make, drop),
+        cmocka_unit_test(positions_are_ordered),
+        cmocka_unit_test_setup_teardown(each_position_has_its_message, make, drop),
+        cmocka_unit_test_setup_teardown(positions_where_ranks_wait_for_remote_ones, make, drop),
+        cmocka_unit_test_setup_teardown(positions_of_a_short_file, make, drop),
+        cmocka_unit_test_setup_teardown(half_written_positions_are_repaired, make, drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

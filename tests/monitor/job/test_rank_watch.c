@@ -1,5 +1,5 @@
-/* test_rank_watch.c - processes in the ranks' place: who died by which signal is known at once, the
- * others are ended, and orphans are taken up. */
+/* test_rank_watch.c - processes in place of ranks: a death and its signal are detected at once, the
+ * remaining ranks are ended, and orphans are reaped. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 #include "engine/base/clock.h"
 #include "monitor/job/launch/rank_watch.h"
 
-/* a kernel that watches no further descriptor, by defining the call here */
+/* A kernel that watches no further descriptor, because the call is defined here. */
 static int refused_fd;
 static bool refuses;
 int epoll_ctl(int epoll, int op, int fd, struct epoll_event *e) {
@@ -31,13 +31,13 @@ int epoll_ctl(int epoll, int op, int fd, struct epoll_event *e) {
 static pid_t sleeper(void) {
     pid_t pid = fork();
     if (pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* kills the processes of a failed test */
         for (;;) pause();
     }
     return pid;
 }
 
-/* the next death, within 10 s */
+/* Returns the next death within 10 s. */
 static int next(bt_rank_watch *w, int *signal) {
     for (int i = 0; i < 5000; i++) {
         int rank = bt_rank_watch_next(w, signal);
@@ -57,7 +57,7 @@ static void test_killed(void **state) {
         pids[i] = sleeper();
         bt_rank_watch_add(&w, 10 + i, pids[i]);
     }
-    if (w.n == 0) skip(); /* a kernel without pidfds */
+    if (w.n == 0) skip(); /* The kernel lacks pidfds. */
     assert_int_equal(w.n, 3);
     assert_int_equal(bt_rank_watch_pid(&w, 11), pids[1]);
     assert_int_equal(bt_rank_watch_pid(&w, 99), 0);
@@ -65,11 +65,11 @@ static void test_killed(void **state) {
     kill(pids[1], SIGKILL);
     assert_int_equal(next(&w, &signal), 11);
     assert_int_equal(signal, SIGKILL);
-    assert_int_equal(bt_rank_watch_next(&w, &signal), -1); /* told once */
+    assert_int_equal(bt_rank_watch_next(&w, &signal), -1); /* reported once */
     assert_int_equal(bt_rank_watch_wait(&w, 0.05), 2);
     bt_rank_watch_kill(&w);
     assert_int_equal(bt_rank_watch_wait(&w, 10), 0);
-    for (int i = 0; i < 3; i++) /* all were taken up */
+    for (int i = 0; i < 3; i++) /* All were reaped. */
         assert_int_equal(waitpid(pids[i], NULL, WNOHANG), -1);
     bt_rank_watch_close(&w);
     assert_int_equal(w.epoll, -1);
@@ -91,20 +91,20 @@ static void test_other_ends(void **state) {
     bt_rank_watch_add(&w, 1, crashes);
     if (w.n == 0) skip();
     assert_int_equal(next(&w, &signal), 0);
-    assert_int_equal(signal, 0); /* by itself */
+    assert_int_equal(signal, 0); /* exited without a signal */
     kill(crashes, SIGTERM);
     assert_int_equal(next(&w, &signal), 1);
     assert_int_equal(signal, SIGTERM);
     assert_int_equal(waitpid(ends, &status, 0), ends);
     assert_int_equal(WEXITSTATUS(status), 3);
-    /* one that nobody can ask any more is left to mpirun */
+    /* A process that can no longer be queried is left to mpirun. */
     bt_rank_watch_add(&w, 2, ends);
     assert_int_equal(bt_rank_watch_next(&w, &signal), -1);
     bt_rank_watch_wait(&w, 1);
     bt_rank_watch_close(&w);
 }
 
-/* what cannot be watched is not, and leaves no descriptor behind */
+/* A process that cannot be watched is ignored, and no descriptor remains open. */
 static void test_not_watched(void **state) {
     (void)state;
     bt_rank_watch w;
@@ -120,11 +120,11 @@ static void test_not_watched(void **state) {
     bt_rank_watch_add(&w, 3, -1);
     assert_int_equal(w.n, 0);
     bt_rank_watch_close(&w);
-    bt_rank_watch_add(&w, 3, getpid()); /* nor after it was closed */
+    bt_rank_watch_add(&w, 3, getpid()); /* after closing, too */
     assert_int_equal(w.n, 0);
 }
 
-/* As when mpirun is killed: its children become ours, and do not stay as zombies. */
+/* As when mpirun is killed: its children become ours, and do not remain as zombies. */
 static void test_orphans(void **state) {
     (void)state;
     int pipes[2];

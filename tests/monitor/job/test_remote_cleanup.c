@@ -1,5 +1,5 @@
-/* test_remote_cleanup.c - what killed ranks leave in /dev/shm of another host goes through the
- * agent; what a process has mapped stays. timeout: 60 */
+/* test_remote_cleanup.c - files of killed ranks in /dev/shm of another host are removed through the agent;
+ * files that a process has mapped remain. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ static void put_file(const char *path, const char *text, mode_t mode) {
     assert_int_equal(chmod(path, mode), 0);
 }
 
-static void segments_nobody_has_mapped_go(void **state) {
+static void unmapped_segments_are_removed(void **state) {
     (void)state;
     char script[400];
     if (access("/dev/shm", W_OK) != 0) skip();
@@ -49,7 +49,7 @@ static void segments_nobody_has_mapped_go(void **state) {
     close(fd);
     assert_true(mapped != MAP_FAILED);
     char text[600];
-    /* what begins as an option of the agent is no host, nor is a name that is too long */
+    /* Names that look like options of the agent, or are too long, are ignored. */
     snprintf(text, sizeof text,
              "# ours and theirs\n127.0.0.1 slots=2\nlocalhost\n-oProxyCommand=x slots=1\n"
              "%0128d slots=1\nnode7:3\n\n  node8 slots=1\n",
@@ -59,7 +59,7 @@ static void segments_nobody_has_mapped_go(void **state) {
              "#!/bin/sh\n[ \"$1\" = -x ] && shift\necho \"$1\" >> '%s'\nshift\nexec sh -c \"$*\"\n",
              asked);
     put_file(agent, script, 0700);
-    /* an agent may have words of its own */
+    /* An agent may have its own arguments. */
     strcat(agent, " -x");
     setenv("OMPI_MCA_plm_rsh_agent", agent, 1);
     bt_remote_sweep("", "", false);
@@ -73,7 +73,7 @@ static void segments_nobody_has_mapped_go(void **state) {
     assert_non_null(f);
     names[fread(names, 1, sizeof names - 1, f)] = 0;
     fclose(f);
-    /* this host is swept without an agent */
+    /* This host is swept without an agent. */
     assert_true(strcmp(names, "node7\nnode8\n") == 0 || strcmp(names, "node8\nnode7\n") == 0);
     munmap(mapped, 8);
 }
@@ -87,7 +87,7 @@ static int clean(void **state) {
     return system(cmd);
 }
 
-static int lock = -1; /* held, as a supervisor does */
+static int lock = -1; /* locked as by a supervisor */
 
 static void make_old_folder(char path[96], const char *name, bool locked) {
     char file[128];
@@ -107,8 +107,8 @@ static bool gone(const char *path) { /* within 15 s */
     return access(path, F_OK) != 0;
 }
 
-/* Folders of states that ranks made there: of runs that are long gone, and of this run when it is over. */
-static void folders_of_states_go(void **state) {
+/* Folders of states on that host: of old runs, and of this run after its end. */
+static void folders_of_states_are_removed(void **state) {
     (void)state;
     enum { STALE, YOUNG, LOCKED, OWN, N };
     static const char *const names[N] = {"stale", "young", "locked", "own"};
@@ -134,7 +134,7 @@ static void folders_of_states_go(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(segments_nobody_has_mapped_go),
-                                       cmocka_unit_test(folders_of_states_go)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(unmapped_segments_are_removed),
+                                       cmocka_unit_test(folders_of_states_are_removed)};
     return cmocka_run_group_tests(tests, NULL, clean);
 }

@@ -1,11 +1,11 @@
 /* timeout: 60
- * What may be asked of a run in which state, what is answered, what the ranks are told, what is shown. */
+ * Requests to a run in each of its states: replies, messages to the ranks, and screen output. */
 #include <signal.h>
 
 #include "engine/base/text.h"
 #include "job_test.h"
 
-/* an answer, or the message of a refusal */
+/* Sends a request; returns the reply or the refusal's message. */
 static bt_code ask(desk *d, const char *verb, const char *arg, char *said, size_t size) {
     bt_text out;
     bt_err err = BT_ERR_INIT;
@@ -149,7 +149,7 @@ static void texts_go_along(void **state) {
     char want[BT_PROMPT_MAX + 20];
     snprintf(want, sizeof want, "mixture 0 %s;", many);
     desk_hears(d, want);
-    /* the longest prompts come whole */
+    /* The longest prompts arrive completely. */
     many[BT_PROMPT_MAX] = '1';
     for (size_t more = 0; more < 2; more++) {
         many[BT_PROMPT_MAX - 1 + more] = '\0';
@@ -164,7 +164,7 @@ static void texts_go_along(void **state) {
     asks(d, "mixture", "1", BT_BUSY, "no rank can receive 'mixture' yet (the run is restarting)");
 }
 
-/* what is asked while no rank is there is told to the one that comes */
+/* Requests without a rank are sent to the next one. */
 static void requests_wait_for_ranks(void **state) {
     desk *d = *state;
     asks(d, "checkpoint", "", BT_BUSY,
@@ -175,13 +175,13 @@ static void requests_wait_for_ranks(void **state) {
     d->job.restarting = false;
     asks(d, "pause", "", BT_OK, "pause");
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
-    asks(d, "resume", "", BT_OK, "resume"); /* and not the pause */
+    asks(d, "resume", "", BT_OK, "resume"); /* The pause is not sent. */
     assert_int_equal(d->job.pending, BT_PENDING(RESUME));
     asks(d, "pause", "", BT_OK, "pause");
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
-    bt_job_send_pending(&d->job); /* nobody is there yet */
+    bt_job_send_pending(&d->job); /* No rank is connected yet. */
     assert_int_equal(d->job.pending, BT_PENDING(PAUSE));
-    asks(d, "stop", "", BT_OK, "stop"); /* a run that stops does not pause */
+    asks(d, "stop", "", BT_OK, "stop"); /* A run that stops cannot be paused. */
     assert_int_equal(d->job.pending, BT_PENDING(STOP));
     d->job.pending |= BT_PENDING(RESUME);
     desk_shows(d, "control -1 pause requested by ctl\ncontrol -1 resume requested by ctl\n"
@@ -191,7 +191,7 @@ static void requests_wait_for_ranks(void **state) {
     desk_hears(d, "resume 0;stop 0;");
     assert_int_equal(d->job.pending, 0);
     bt_job_send_pending(&d->job);
-    /* a factor that is newer than the checkpoint they began from */
+    /* A factor newer than the checkpoint from which they resumed. */
     d->job.lr_factor = 0.25;
     bt_job_send_pending(&d->job);
     bt_job_send_pending(&d->job);
@@ -204,7 +204,7 @@ static void requests_wait_for_ranks(void **state) {
     assert_true(d->job.told_factor < 0.3);
 }
 
-/* the first signal stops in order, the second at once, one right behind the first is the same request */
+/* The first signal stops in order, the second at once; one directly behind the first is the same request. */
 static void signals_stop(void **state) {
     desk *d = *state;
     static const struct {
@@ -229,7 +229,8 @@ static void signals_stop(void **state) {
         desk_shows(d, "");
         assert_false(d->job.stop_now);
     }
-    d->job.signal_ns = bt_now_ns() - 500000000; /* half a second is one of TERM, two of Ctrl-C */
+    /* Half a second separates two TERM signals, two seconds two Ctrl-C. */
+    d->job.signal_ns = bt_now_ns() - 500000000;
     bt_job_signal(&d->job, SIGTERM);
     assert_false(d->job.stop_now);
     bt_job_signal(&d->job, SIGINT);
@@ -238,7 +239,7 @@ static void signals_stop(void **state) {
     desk_shows(d, "warning -1 stopping at once, without a checkpoint\n");
     bt_job_stop_now(&d->job);
     desk_shows(d, "");
-    /* the end of a batch job's time comes after its notice */
+    /* The end of a batch job's time follows its notice. */
     d->job.stop_now = false;
     d->job.signal_ns = 1;
     setenv("SLURM_JOB_ID", "7", 1);
@@ -249,7 +250,7 @@ static void signals_stop(void **state) {
     assert_true(d->job.stop_now);
 }
 
-/* requested by another means first: the signal that ends it at once is the one that is told */
+/* After a stop by other means, the signal that ends it at once is reported. */
 static void a_signal_after_a_stop(void **state) {
     desk *d = *state;
     asks(d, "stop", "", BT_OK, "stop");

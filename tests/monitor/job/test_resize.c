@@ -1,14 +1,14 @@
 /* timeout: 60
- * Another number of ranks: who may ask for which, what becomes of it between two attempts; hosts that are lost,
- * told to leave and back. */
+ * Another number of ranks: which requests are accepted and their effect between two attempts; hosts that are
+ * lost, excluded by request, and available again. */
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include "job_test.h"
 
-/* which layouts there are is the caller's matter: here those of 1 to 8 ranks, up to step 100 */
+/* The caller defines the layouts: here 1 to 8 ranks, up to step 100. */
 typedef struct answers {
-    bt_job_wish asked; /* the newest */
+    bt_job_wish asked; /* the newest request */
     size_t alive, slots;
     int taken;
 } answers;
@@ -52,7 +52,7 @@ static void refuses(desk *d, const char *arg, bt_code code, const char *says) {
     assert_false(d->job.resize.wanted);
 }
 
-static void what_is_no_layout(void **state) {
+static void invalid_layouts_are_refused(void **state) {
     desk *d = *state;
 #define AS_IN " (as in resize 4 or resize 4,tp=2,pp=1,zero=3)"
     refuses(d, "", BT_ARG, "resize : the number of ranks must be a whole number from 1 on" AS_IN);
@@ -87,7 +87,7 @@ static void what_is_no_layout(void **state) {
     refuses(d, "4", BT_UNSUPPORTED, "the ranks of this run were not started by bitrain");
 }
 
-/* the ranks stop; the next attempt begins in the layout that was asked for, once */
+/* The ranks stop; the next attempt, and only that one, begins with the requested layout. */
 static void from_the_request_to_the_next_attempt(void **state) {
     desk *d = *state;
     bt_err err = BT_ERR_INIT;
@@ -136,7 +136,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
     assert_false(bt_job_ended_to_resize(&d->job, &done));
 }
 
-/* between two attempts nobody has to stop; a layout that is gone since leaves the ranks as they are */
+/* Between two attempts no rank has to stop; if the layout has become impossible, the previous one is kept. */
 static void a_layout_that_cannot_be(void **state) {
     desk *d = *state;
     bt_err err = BT_ERR_INIT;
@@ -151,7 +151,7 @@ static void a_layout_that_cannot_be(void **state) {
     desk_shows(d, "warning -1 the number of ranks stays 2: nothing is left\n");
     assert_int_equal(d->job.world_size, 2);
     assert_false(d->job.resize.wanted);
-    /* the same as now is no other one */
+    /* An unchanged layout is not a change. */
     d->job.from.step = 0;
     d->job.resize.wanted = true;
     d->job.resize.to = (bt_job_wish){.most = 2, .least = 2};
@@ -210,7 +210,7 @@ static void slots_limit_the_ranks(void **state) {
     hosts[0].aside = true;
     hosts[1].slots = 1;
     refuses(d, "2", BT_ARG, "2 ranks: the hosts in use have 1 slot");
-    hosts[1].slots = 0; /* 0: the number that mpirun finds */
+    hosts[1].slots = 0; /* 0: the number that mpirun determines */
     refuses(d, "2", BT_BUSY, "the run has 2 ranks already");
 }
 
@@ -231,7 +231,8 @@ static void the_host_file_of_those_in_use(void **state) {
     assert_string_equal(text, "h0 slots=2\nh2 slots=2\n");
 }
 
-/* a host that does not answer is set aside, and the run goes on on the others; where it cannot, it waits */
+/* A host that does not respond is set aside, and the run continues on the remaining ones; if that is
+ * impossible, it waits. */
 static void a_lost_host_is_set_aside(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
@@ -251,13 +252,13 @@ static void a_lost_host_is_set_aside(void **state) {
     assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
     assert_string_equal(told, "goes on with 4 ranks (6 before): host h1 is away");
-    assert_false(bt_job_hosts_ended(&d->job, &end)); /* no other one is at fault */
+    assert_false(bt_job_hosts_ended(&d->job, &end)); /* No other host is at fault. */
     /* A message about a host in another kind of end is not its cause. */
     end = (bt_end){.kind = BT_END_ERROR, .message = "ssh: connect to host h2 port 22: refused"};
     hosts[2].asked_ns = 1;
     assert_false(bt_job_hosts_ended(&d->job, &end));
     hosts[2].asked_ns = 0;
-    /* mpirun names the host that it could not reach; one that has never answered is named by that */
+    /* mpirun names the host that it could not reach; a host that never responded is named that way. */
     end = (bt_end){.kind = BT_END_LAUNCH, .message = "ssh: connect to host h2 port 22: refused"};
     assert_true(bt_job_hosts_ended(&d->job, &end));
     desk_shows(d, "host_lost -1 host h2 is set aside: ssh: connect to host h2 port 22: refused\n");
@@ -286,8 +287,8 @@ static void a_rank_that_was_told_to_leave(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     have_hosts(d, hosts);
-    assert_false(bt_job_hosts_left(&d->job)); /* none was */
-    d->job.leaving = 6;                       /* none has so many slots */
+    assert_false(bt_job_hosts_left(&d->job)); /* no host was set aside */
+    d->job.leaving = 6;                       /* No host has that many slots. */
     assert_false(bt_job_hosts_left(&d->job));
     d->job.leaving = 2;
     d->job.stop_asked = true;
@@ -305,7 +306,7 @@ static void a_rank_that_was_told_to_leave(void **state) {
     assert_true(hosts[1].next_look_ns - before >= INT64_C(150000000000));
     desk_shows(d, "host_lost -1 host h1 is set aside for 150 s: a signal told its rank to leave\n");
     assert_string_equal(d->job.resize.why, "host h1 is to be left");
-    /* ranks fill the hosts in use, one after the other */
+    /* Ranks fill the hosts in use, one after the other. */
     d->job.leaving = 2;
     assert_true(bt_job_hosts_left(&d->job));
     assert_true(hosts[2].aside);
@@ -316,7 +317,7 @@ static void a_rank_that_was_told_to_leave(void **state) {
     assert_false(hosts[0].aside);
 }
 
-/* what answers again takes part after a checkpoint: the ranks stop for it */
+/* A host that responds again joins after a checkpoint, for which the ranks stop. */
 static void a_host_is_taken_back(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
@@ -325,7 +326,7 @@ static void a_host_is_taken_back(void **state) {
     desk_connect(d);
     d->job.world_size = 2;
     hosts[0].aside = hosts[1].aside = true;
-    bt_job_hosts_checkpoint(&d->job); /* none is back */
+    bt_job_hosts_checkpoint(&d->job); /* No host has returned. */
     assert_false(d->job.resize.wanted);
     hosts[1].back = true;
     d->job.stop_asked = true;
@@ -345,7 +346,7 @@ static void a_host_is_taken_back(void **state) {
     assert_string_equal(d->job.resize.why, "host h1 is back");
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
     assert_string_equal(told, "goes on with 4 ranks (2 before): host h1 is back");
-    /* an attempt that begins for another reason takes it along */
+    /* An attempt that begins for another reason includes it. */
     hosts[0].back = true;
     bt_job_hosts_begin(&d->job);
     assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
@@ -356,11 +357,11 @@ static void a_host_is_taken_back(void **state) {
     desk_hears(d, "");
 }
 
-/* a run that is to change its size by itself knows what each host takes */
+/* A run that may change its size needs the slots of each host. */
 static void hosts_of_elastic_runs_have_slots(void **state) {
     static const struct {
         const char *file;
-        int elastic_max, n; /* n: hosts; 0: refused */
+        int elastic_max, n; /* n: number of hosts; 0: refused */
     } rows[] = {{"127.0.0.1 slots=2\nlocalhost slots=1\n", 4, 2},
                 {"127.0.0.1 slots=2\nlocalhost\n", 4, 0},
                 {"127.0.0.1 slots=2\nlocalhost\n", 0, 2}};
@@ -391,7 +392,7 @@ static void hosts_of_elastic_runs_have_slots(void **state) {
     assert_int_equal(bt_job_hosts_open(&d->job, &err), BT_NOTFOUND);
 }
 
-/* what there is to run on, and that one of them is there again is told once */
+/* The hosts in use are reported, and each return is reported once. */
 static void hosts_that_come_back_are_told_of(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
@@ -403,7 +404,7 @@ static void hosts_that_come_back_are_told_of(void **state) {
     assert_int_equal(bind(listener, (struct sockaddr *)&a, sizeof a), 0);
     assert_int_equal(listen(listener, 4), 0);
     have_hosts(d, hosts);
-    bt_job_hosts_tick(&d->job, 10 * s); /* all are in use */
+    bt_job_hosts_tick(&d->job, 10 * s); /* All hosts are in use. */
     for (int i = 1; i < HOSTS; i++) bt_hosts_set_aside(&hosts[i], "x", 0);
     hosts[2].slots = 5;
     memcpy(&hosts[1].address, &a, sizeof a);
@@ -427,7 +428,7 @@ static void hosts_that_come_back_are_told_of(void **state) {
     unlink(a.sun_path);
 }
 
-/* a job that runs on hosts which have all answered */
+/* A job on hosts that have all responded. */
 static void hosts_answered(desk *d, bt_host *hosts) {
     have_hosts(d, hosts);
     d->job.connected = true;
@@ -445,7 +446,7 @@ static void silence_of_a_host(void **state) {
     bt_health_step(&d->job.health, now);
     hosts[1].asked_ns = now - 3 * s;
     bt_job_hosts_check(
-        &d->job, now + s / 4); /* after a recent step an older probe does not count as silence */
+        &d->job, now + s / 4); /* After a recent step an older probe does not count as silence. */
     assert_int_equal(hosts[1].asked_ns, 0);
     hosts[1].asked_ns = now - 3 * s;
     d->job.paused = true;
@@ -462,7 +463,7 @@ static void silence_of_a_host(void **state) {
     bt_job_hosts_check(&d->job, now + s);
     assert_null(d->job.lost_host);
     hosts[1].aside = false;
-    hosts[1].asked_ns = now - s; /* two seconds: TCP repairs that */
+    hosts[1].asked_ns = now - s; /* two seconds, within which TCP recovers */
     bt_job_hosts_check(&d->job, now + s);
     assert_null(d->job.lost_host);
     bt_job_hosts_check(&d->job, now + 2 * s);
@@ -472,7 +473,7 @@ static void silence_of_a_host(void **state) {
     desk_shows(d, "");
 }
 
-/* five steps of the usual length are waited for before a host is suspected */
+/* A host is suspected only after five steps of the usual length. */
 static void long_steps_make_a_long_silence(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
@@ -492,7 +493,7 @@ static void long_steps_make_a_long_silence(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_elastic, desk_close)
     const struct CMUnitTest tests[] = {
-        T(what_is_no_layout),
+        T(invalid_layouts_are_refused),
         T(from_the_request_to_the_next_attempt),
         T(a_layout_that_cannot_be),
         T(ranks_that_left_by_themselves),

@@ -1,5 +1,4 @@
-/* test_restart.c - every way an attempt can end is called by its name and leads to the right next
- * step. */
+/* test_restart.c - each way an attempt can end is named correctly and leads to the right next step. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,7 +33,7 @@ static void test_kinds(void **state) {
         {EXIT(143), BT_END_SIGNAL},
         {EXIT(141), BT_END_SIGNAL},
         {EXIT(129), BT_END_SIGNAL},
-        {EXIT(192), BT_END_SIGNAL}, /* the last one there is */
+        {EXIT(192), BT_END_SIGNAL}, /* the last signal */
         {EXIT(193), BT_END_OTHER},
         {EXIT(255), BT_END_OTHER},
         {EXIT(128), BT_END_OTHER},
@@ -42,7 +41,7 @@ static void test_kinds(void **state) {
         {EXIT(110), BT_END_HUNG},
         {EXIT(1), BT_END_OTHER},
         {9 /* mpirun killed */, BT_END_SIGNAL},
-        /* no rank leaves with these */
+        /* No rank exits with these codes. */
         {EXIT(75), BT_END_OTHER},
         {EXIT(76), BT_END_OTHER},
         {EXIT(78), BT_END_OTHER},
@@ -54,7 +53,7 @@ static void test_kinds(void **state) {
             fail_msg("status %x is '%s', expected '%s'", (unsigned)rows[i].status,
                      bt_end_name(e.kind), bt_end_name(rows[i].kind));
     }
-    bt_end_facts f = base(9); /* mpirun was killed: as a shell tells it */
+    bt_end_facts f = base(9); /* mpirun was killed, as a shell reports it. */
     assert_int_equal(bt_end_classify(&f).status, 137);
     f = base(EXIT(137));
     f.oom = true;
@@ -95,20 +94,20 @@ static bt_restart decide(bt_restart_history *h, int status, int64_t step, int64_
 
 enum { KILLED = EXIT(137), CRASHED = EXIT(139), NODE_LOST = EXIT(205) };
 
-static void a_crash_that_comes_twice_ends_the_run(void **state) {
+static void a_second_equal_crash_ends_the_run(void **state) {
     (void)state;
     bt_restart_history h = {0};
     bt_restart r = decide(&h, CRASHED, 40, 0, 3);
     assert_true(r.again);
-    assert_true(r.delay_s == 0); /* it had got on: at once */
+    assert_true(r.delay_s == 0); /* There was progress, so the restart is immediate. */
     assert_true(decide(&h, CRASHED, 55, 40, 3).again);
     r = decide(&h, CRASHED, 55, 40, 3);
     assert_false(r.again);
     assert_non_null(strstr(r.why, "same failure"));
 }
 
-/* before the first step every failure is at step -1 */
-static void a_signal_of_others_may_come_twice(void **state) {
+/* Before the first step every failure is at step -1. */
+static void a_foreign_signal_may_occur_twice(void **state) {
     (void)state;
     bt_restart_history h = {0};
     assert_true(decide(&h, KILLED, -1, 0, 3).again);
@@ -124,10 +123,10 @@ static void waits_grow_without_a_new_step(void **state) {
     assert_true(decide(&h, KILLED, -1, 10, 9).delay_s == 1);
     assert_true(decide(&h, CRASHED, -1, 10, 9).delay_s == 2);
     assert_true(decide(&h, NODE_LOST, -1, 10, 9).delay_s == 4);
-    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 0); /* new ground */
-    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 2); /* the same steps once more */
+    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 0); /* beyond the previous step */
+    assert_true(decide(&h, NODE_LOST, 12, 10, 9).delay_s == 2); /* the same steps again */
     for (int steps = 0; steps < 3;
-         steps++) { /* of the first attempt: its first step is a new one */
+         steps++) { /* The first step of the first attempt counts as new. */
         h = (bt_restart_history){0};
         assert_true(decide(&h, KILLED, 9 + steps, 10, 9).delay_s == !steps);
     }
@@ -137,7 +136,7 @@ static void the_budget_refills_with_new_steps(void **state) {
     (void)state;
     bt_restart_history h = {0};
     for (int i = 0; i < 100; i++) assert_true(decide(&h, KILLED, 10 + i, 5, 3).again);
-    /* done again, but never passed: by crashes three times */
+    /* The steps are repeated without progress: by crashes three times. */
     for (int i = 0; i < 2; i++) assert_true(decide(&h, CRASHED, 100 + i, 90, 3).again);
     bt_restart r = decide(&h, CRASHED, 103, 90, 3);
     assert_false(r.again);
@@ -148,7 +147,8 @@ static void the_budget_refills_with_new_steps(void **state) {
     assert_string_equal(r.why, "0 restarts are allowed (launch.max_restarts)");
 }
 
-/* Kills by other processes end a run after minutes, not after seconds. A larger launch.max_restarts holds as well. */
+/* Kills by other processes end a run after minutes, not after seconds. A larger launch.max_restarts holds as
+ * well. */
 static void kills_from_outside_have_a_limit_in_time(void **state) {
     (void)state;
     for (int most = 1; most <= 20; most += 19) {
@@ -175,8 +175,9 @@ static bt_end refused(bt_code code, int64_t step) {
     return bt_end_classify(&f);
 }
 
-/* What a machine refuses a run that had lived is tried for an hour; at the first start it ends the run. */
-static void what_a_restart_is_refused_is_tried_again(void **state) {
+/* A refusal by the machine is retried for an hour after a run has trained; at the first start it ends the
+ * run. */
+static void a_refused_restart_is_tried_again(void **state) {
     (void)state;
     static const bt_code codes[] = {BT_IO, BT_MPI, BT_DB, BT_NOMEM};
     for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
@@ -204,8 +205,8 @@ static bt_end out_of_memory(int64_t step) {
     return bt_end_classify(&f);
 }
 
-/* A model that fitted for many steps fits again; one that does not is not tried for ever. */
-static void an_end_for_want_of_memory_is_forgiven_once(void **state) {
+/* A model that fitted for many steps fits again; one that does not is not retried forever. */
+static void one_end_by_lack_of_memory_is_retried(void **state) {
     (void)state;
     static const struct {
         int64_t steps[3]; /* newest step at each end; each attempt begins 10 before */
@@ -228,8 +229,8 @@ static void an_end_for_want_of_memory_is_forgiven_once(void **state) {
     assert_string_equal(bt_restart_decide(&h, &first, 0, 3).why, "a restart would not help");
 }
 
-/* ranks that hang are ended by the supervisor's own SIGKILL: that is no signal of others */
-static void a_hang_that_comes_twice_ends_the_run(void **state) {
+/* Ranks that hang are ended by the supervisor's own SIGKILL, which does not count as a foreign signal. */
+static void a_second_hang_ends_the_run(void **state) {
     (void)state;
     bt_restart_history h = {0};
     bt_end_facts f = base(KILLED);
@@ -243,8 +244,8 @@ static void a_hang_that_comes_twice_ends_the_run(void **state) {
     assert_string_equal(r.why, "the same failure came twice at the same step");
 }
 
-/* on other machines it is tried at once, and as often as at the beginning */
-static void elsewhere_the_count_begins_again(void **state) {
+/* On other machines the restart is immediate, with the full number of tries. */
+static void other_machines_restart_the_count(void **state) {
     (void)state;
     bt_restart_history h = {0};
     for (int i = 0; i < 12; i++) assert_true(decide(&h, KILLED, -1, 0, 3).again);
@@ -264,7 +265,7 @@ static bt_end launch_failure(void) {
     return bt_end_classify(&f);
 }
 
-/* a machine that was there and is away comes back; one that never was does not */
+/* A machine that was in use and is unreachable is awaited; one that never responded is not. */
 static void a_lost_machine_is_waited_for(void **state) {
     (void)state;
     bt_restart_history h = {0};
@@ -282,7 +283,7 @@ static void a_lost_machine_is_waited_for(void **state) {
     assert_true(waited > 300 && waited < 600);
     h = (bt_restart_history){0};
     assert_false(decide(&h, NODE_LOST, 20, 0, 0).again);
-    /* that ranks had started makes only a launch worth another try */
+    /* Only a launch is worth another try if no rank had started. */
     bt_end_facts no_memory = base(EXIT(137));
     no_memory.oom = true;
     no_memory.step = -1;
@@ -315,7 +316,7 @@ static void test_errors_are_not_looped(void **state) {
         const bt_end e = bt_end_classify(&f);
         if (bt_restart_decide(&h, &e, 10, 3).again != rows[i].again) fail_msg("row %zu", i);
     }
-    /* the same words at another step are the same failure; other words are another one */
+    /* The same text at another step is the same failure; another text is another one. */
     static const char *const words[][2] = {{"b", "a"}, {"b", "c"}, {"b", "b"}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         bt_restart_history h;
@@ -331,7 +332,7 @@ static void test_errors_are_not_looped(void **state) {
                 fail_msg("'%s' after '%s'", words[i][1], words[i][0]);
         }
     }
-    /* ranks that do not fit together, or that hold other weights: the exit code is the error's */
+    /* Ranks that disagree, or hold different weights: the exit code is that of the error. */
     const struct {
         bt_code code;
         int exit_code;
@@ -349,7 +350,7 @@ static void test_errors_are_not_looped(void **state) {
     }
 }
 
-static void test_words(void **state) {
+static void test_messages(void **state) {
     (void)state;
     char buf[640];
     bt_end_facts f = base(EXIT(137));
@@ -387,7 +388,7 @@ static void test_words(void **state) {
         if (strncmp(buf, kinds[i].says, strlen(kinds[i].says)) != 0)
             fail_msg("kind %d is told as '%s'", (int)kinds[i].kind, buf);
     }
-    bt_end lost = e; /* of a host with a short name */
+    bt_end lost = e; /* a host with a short name */
     lost.kind = BT_END_NODE_LOST;
     memcpy(lost.host, "n", 2);
     assert_string_equal(bt_end_tell(&lost, buf, sizeof buf), "node n was lost after step 8");
@@ -400,17 +401,17 @@ static void test_words(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),
-                                       cmocka_unit_test(a_crash_that_comes_twice_ends_the_run),
-                                       cmocka_unit_test(a_signal_of_others_may_come_twice),
-                                       cmocka_unit_test(a_hang_that_comes_twice_ends_the_run),
-                                       cmocka_unit_test(elsewhere_the_count_begins_again),
+                                       cmocka_unit_test(a_second_equal_crash_ends_the_run),
+                                       cmocka_unit_test(a_foreign_signal_may_occur_twice),
+                                       cmocka_unit_test(a_second_hang_ends_the_run),
+                                       cmocka_unit_test(other_machines_restart_the_count),
                                        cmocka_unit_test(waits_grow_without_a_new_step),
                                        cmocka_unit_test(the_budget_refills_with_new_steps),
                                        cmocka_unit_test(kills_from_outside_have_a_limit_in_time),
-                                       cmocka_unit_test(what_a_restart_is_refused_is_tried_again),
-                                       cmocka_unit_test(an_end_for_want_of_memory_is_forgiven_once),
+                                       cmocka_unit_test(a_refused_restart_is_tried_again),
+                                       cmocka_unit_test(one_end_by_lack_of_memory_is_retried),
                                        cmocka_unit_test(a_lost_machine_is_waited_for),
                                        cmocka_unit_test(test_errors_are_not_looped),
-                                       cmocka_unit_test(test_words)};
+                                       cmocka_unit_test(test_messages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

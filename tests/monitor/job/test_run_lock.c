@@ -1,4 +1,5 @@
-/* One job a run: who holds the lock is named, one that lives is refused at once, one that leaves is waited for. */
+/* One job per run: the holder of the lock is named; a running one is refused at once, one that is ending is
+ * awaited. */
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +35,7 @@ static void write_file(const char *text) {
     assert_int_equal(fclose(f), 0);
 }
 
-static void it_is_signed_and_given_back(void **state) {
+static void the_lock_is_signed_and_released(void **state) {
     (void)state;
     char got[256], want[256];
     int fd = 7;
@@ -46,7 +47,7 @@ static void it_is_signed_and_given_back(void **state) {
     snprintf(want, sizeof want, "pid %d on %s\n", (int)getpid(), host);
     assert_string_equal(got, want);
     close(fd);
-    struct stat st; /* whoever may open it may hold the lock for ever */
+    struct stat st; /* Any process that may open the file could hold the lock forever. */
     const mode_t mask = umask(0);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
@@ -54,7 +55,7 @@ static void it_is_signed_and_given_back(void **state) {
     assert_int_equal(fstat(fd, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
     close(fd);
-    /* a lock file of an older version is closed to others as well */
+    /* A lock file of an older version is closed to other users as well. */
     assert_int_equal(chmod(path, 0644), 0);
     assert_int_equal(bt_run_lock(&fd, dir, "r", 0, &err), BT_OK);
     assert_int_equal(fstat(fd, &st), 0);
@@ -62,11 +63,11 @@ static void it_is_signed_and_given_back(void **state) {
     close(fd);
 }
 
-/* the text of the lock while it is held, and how that is told */
+/* Text of the lock while it is held, and the message about it. */
 static void a_holder_is_named(void **state) {
     (void)state;
     char own[128], other[128], more[201];
-    memset(more, 'x', 200); /* more than is told */
+    memset(more, 'x', 200); /* longer than the message */
     more[200] = '\0';
     snprintf(own, sizeof own, "pid %d on %s\nrest", (int)getpid(), host);
     snprintf(other, sizeof other, "pid %d on %sx", (int)getpid(), host);
@@ -90,7 +91,7 @@ static void a_holder_is_named(void **state) {
         assert_int_equal(fd, -1);
         char got[256];
         written(got, sizeof got);
-        assert_string_equal(got, rows[i].text); /* signed by its holder alone */
+        assert_string_equal(got, rows[i].text); /* Only its holder signs it. */
         close(held);
     }
 }
@@ -101,8 +102,8 @@ static void keep_line(void *ctx, bt_log_level level, const char *line) {
     snprintf(told + strlen(told), sizeof told - strlen(told), "%s\n", line);
 }
 
-/* a supervisor that is gone, whose ranks still hold the lock, and leave; a wait of more than a second is told, once */
-static void who_leaves_is_waited_for(void **state) {
+/* A dead supervisor whose ranks still hold the lock and exit; a wait of more than a second is reported once. */
+static void an_ending_holder_is_awaited(void **state) {
     (void)state;
     static const int64_t holds_ns[] = {100000000, 1300000000};
     bt_log_set(keep_line, NULL, BT_LOG_WARN);
@@ -161,11 +162,11 @@ int main(void) {
     strcpy(dir, "/tmp/bt_lock_XXXXXX");
     if (!mkdtemp(dir) || gethostname(host, sizeof host - 1) != 0) return 1;
     snprintf(path, sizeof path, "%s/run.lock", dir);
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_signed_and_given_back),
+        cmocka_unit_test(the_lock_is_signed_and_released),
         cmocka_unit_test(a_holder_is_named),
-        cmocka_unit_test(who_leaves_is_waited_for),
+        cmocka_unit_test(an_ending_holder_is_awaited),
         cmocka_unit_test(a_folder_that_cannot_be_used),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);

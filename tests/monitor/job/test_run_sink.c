@@ -1,6 +1,6 @@
 /* timeout: 60
- * What the ranks say reaches the supervisor, the screen and the database; and what the supervisor itself says
- * of a run, who is alerted by it, and how. */
+ * Records of the ranks reach the supervisor, the screen and the database; events of the supervisor, their
+ * alerts and their form. */
 #include <math.h>
 #include <sys/stat.h>
 
@@ -53,7 +53,7 @@ static void on_step(void *ctx, const bt_step_record *r) {
     snprintf(d->shown + n, sizeof d->shown - n, "step %d\n", (int)r->step);
 }
 
-/* everything a rank sends: looked at here, shown, and recorded */
+/* Every record of a rank is inspected, shown, and stored. */
 static void records_of_ranks(void **state) {
     desk *d = *state;
     double values[BT_MS_COUNT];
@@ -104,14 +104,14 @@ static void records_of_ranks(void **state) {
     bt_job_look(&d->job, &v);
     assert_int_equal(v.committed_step, 1);
     assert_int_equal(v.step, 1);
-    /* ranks of the next attempt take the places of these */
+    /* Ranks of the next attempt replace these. */
     to->ranks(to->ctx, ranks + 1, 1);
     while (d->job.n_ranks) desk_serve(d);
     assert_int_equal(d->job.n_remote, 1);
     bt_writer_close(d->setup.writer);
 }
 
-/* what shows that the ranks get on, though no step has ended */
+/* Signs of progress before the end of a step. */
 static void signs_of_life(void **state) {
     desk *d = *state;
     const bt_sink *look = &d->job.into.look;
@@ -124,7 +124,7 @@ static void signs_of_life(void **state) {
     assert_true(*last_ns > 1);
 }
 
-/* more ranks than there is room for: the first are known */
+/* More ranks than there is room for: the first ones are kept. */
 static void very_many_ranks(void **state) {
     desk *d = *state;
     enum { MANY = 700 };
@@ -145,7 +145,7 @@ static void very_many_ranks(void **state) {
     free(ranks);
 }
 
-/* each on the screen, in the record, or both; a failure with where the ranks were */
+/* Each event goes to the screen, the record, or both; a failure contains the positions of the ranks. */
 static void events_of_the_supervisor(void **state) {
     desk *d = *state;
     write_to_a_database(d);
@@ -194,14 +194,14 @@ static void alerts_are_told_once_for_each_cause(void **state) {
     const bt_sink *look = &d->job.into.look;
     double values[BT_MS_COUNT];
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
-    bt_job_alerts_tick(&d->job, 1); /* without rules nothing is looked at */
+    bt_job_alerts_tick(&d->job, 1); /* Without rules there is no check. */
     assert_int_equal(d->job.alert_disk_ns, 0);
     d->setup.alert.rules = &rules;
     bt_job_alerts_open(&d->job);
     values[BT_MS_LOSS] = 4;
     look->step(look->ctx, &(bt_step_record){.step = 4, .values = values});
     desk_shows(d, "alert -1 loss > 3: it is 4.0000 at step 5\n");
-    /* an evaluation's event, and then the record of its step */
+    /* the event of an evaluation, then the record of its step */
     look->event(look->ctx, &(bt_event){.kind = BT_EVENT_EVALUATION,
                                        .step = 5,
                                        .title = "e",
@@ -211,7 +211,7 @@ static void alerts_are_told_once_for_each_cause(void **state) {
     values[BT_MS_VAL_LOSS] = 2.5;
     look->step(look->ctx, &(bt_step_record){.step = 5, .values = values});
     desk_shows(d, "alert -1 val_loss > 2: it is 2.5000 at step 6\n");
-    /* a loss within the limit, and then one that is not finite: above every limit */
+    /* A loss within the limit, then one that is not finite, which exceeds every limit. */
     static const char *const bodies[] = {"{\"val_loss\":1}", "{\"val_loss\":null}"};
     for (int i = 0; i < 2; i++) {
         values[BT_MS_VAL_LOSS] = i == 0 ? 1 : NAN;
@@ -246,7 +246,7 @@ static void alerts_are_told_once_for_each_cause(void **state) {
     assert_int_equal(d->job.alert_disk_ns, INT64_C(10000000005));
     bt_job_alerts_tick(&d->job, INT64_C(10000000005));
     assert_int_equal(d->job.alert_disk_ns, INT64_C(20000000005));
-    desk_shows(d, ""); /* it holds still */
+    desk_shows(d, ""); /* The condition still holds. */
 }
 
 /* Each evaluation reaches the supervisor as an event and in the record of its step: it is one evaluation for the
@@ -290,7 +290,7 @@ static void an_evaluation_is_counted_once(void **state) {
     bt_writer_close(d->setup.writer);
 }
 
-/* how a run ended; one that somebody stopped ended as wanted */
+/* Alerts at the end of a run; a run stopped by request has none. */
 static void alerts_at_the_end(void **state) {
     desk *d = *state;
     const bt_alert_rules rules = rules_of("run failed\nrun done");
@@ -311,7 +311,7 @@ static void alerts_at_the_end(void **state) {
     desk_shows(d, "");
 }
 
-/* waits for a file that is renamed to its name when it is whole */
+/* Waits for a file, which is renamed to its name when it is complete. */
 static void holds(const desk *d, const char *name, const char *want) {
     char path[96], text[600] = "";
     snprintf(path, sizeof path, "%s/%s", d->dir, name);
@@ -324,7 +324,7 @@ static void holds(const desk *d, const char *name, const char *want) {
     unlink(path);
 }
 
-/* a command with the alert in its environment, without our descriptors; a webhook with it as JSON */
+/* A command with the alert in its environment and without our descriptors; a webhook with it as JSON. */
 static void an_alert_starts_programs(void **state) {
     desk *d = *state;
     const bt_alert_rules rules = rules_of("run done");

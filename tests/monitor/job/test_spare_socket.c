@@ -1,5 +1,5 @@
-/* test_spare_socket.c - ranks that wait are told to go on, or end with their supervisor; a rank that is gone
- * is noticed before anybody relies on it. */
+/* test_spare_socket.c - waiting ranks are told to start, or end with their supervisor; a dead one is
+ * detected before it is used. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -33,13 +33,13 @@ static int tear_down(void **state) {
     return rmdir(folder);
 }
 
-/* exits with 7 after the right message, with 3 where nobody needs it, else with 1 */
+/* Exits with 7 after the right message, with 3 if it is not needed, otherwise with 1. */
 static pid_t waiter(void) {
     pid_t pid = fork();
     if (pid != 0) return pid;
     bt_spare_go go;
     bt_err err = BT_ERR_INIT;
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* kills the processes of a failed test */
     bt_code code = bt_spare_wait(path, &go, &err);
     const bool right = code == BT_OK && go.attempt == 4 && go.fence == 9 &&
                        strcmp(go.resume_from, "/dev/shm/states") == 0;
@@ -93,7 +93,7 @@ static void test_not_needed(void **state) {
     bt_spare_close(&s);
     assert_int_equal(end_of(a), 3);
     bt_spare_go go;
-    assert_int_equal(bt_spare_wait(path, &go, &err), BT_IO); /* nobody listens any more */
+    assert_int_equal(bt_spare_wait(path, &go, &err), BT_IO); /* There is no listener any more. */
 }
 
 static void test_one_is_gone(void **state) {

@@ -1,6 +1,6 @@
 /* timeout: 60
- * Runs whose ranks connect and then hang before their first step: who is waited for is named, the attempt has a
- * deadline, and the first request to stop ends it. */
+ * Runs whose ranks connect and then hang before their first step: the rank awaited is named, the attempt has
+ * a deadline, and the first stop request ends it. */
 #include "run_stage.h"
 
 static void play_all(stage *s, const char *const *plays) {
@@ -33,7 +33,7 @@ static void a_stopped_rank_is_named_before_the_first_step(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* of ranks in the same place the one is late that has begun the fewest exchanges */
+/* Of ranks at the same position, the late one has begun the fewest exchanges. */
 static void the_rank_that_all_wait_for_is_named_after_two_seconds(void **state) {
     stage *s = *state;
     s->setup.ranks = 2;

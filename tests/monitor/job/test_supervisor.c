@@ -1,10 +1,10 @@
 /* timeout: 110
- * Whole runs: how attempts end, what follows, who stops them, which silence is told of. */
+ * Whole runs: how attempts end, the next action, stop requests, and which silence is reported. */
 #include <sys/syscall.h>
 
 #include "run_stage.h"
 
-/* a folder for states in memory cannot be made, by defining the call here */
+/* A folder for states in memory cannot be created, because the call is defined here. */
 static bool no_states;
 int mkdir(const char *path, mode_t mode) {
     const char *name = strrchr(path, '/');
@@ -30,15 +30,16 @@ static void a_run_that_is_done(void **state) {
     log[fread(log, 1, sizeof log - 1, f)] = '\0';
     fclose(f);
     assert_string_equal(log, "--- attempt 0\nhello\n");
-    snprintf(path, sizeof path, "%s/control", s->dir); /* nobody can be asked any more */
+    snprintf(path, sizeof path, "%s/control", s->dir); /* The control socket has been removed. */
     assert_int_not_equal(access(path, F_OK), 0);
 }
 
-/* killed after a new step: it goes on at once; without one: later, anew where there is no checkpoint */
+/* Killed after a new step: it restarts at once; without one: later, from the beginning if there is no
+ * checkpoint. */
 static void a_killed_rank_is_started_again(void **state) {
     stage *s = *state;
     s->resume_at = 1;
-    /* somebody takes the map of the machine away: the second attempt has it again */
+    /* Another process removes the map of the machine: the second attempt has it again. */
     run(s, PLAYS("maps;steps 3;unmaps;leaves;die 9", "maps;steps 3;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
@@ -52,7 +53,8 @@ static void a_killed_rank_is_started_again(void **state) {
     assert_int_equal(s->asked, 1);
 }
 
-/* a folder of checkpoints that is away, such as one that is not mounted, is waited for: no beginning at step 0 */
+/* A missing folder of checkpoints, such as one that is not mounted, is awaited: training does not restart at
+ * step 0. */
 static void checkpoints_that_are_away_are_waited_for(void **state) {
     stage *s = *state;
     char want[700];
@@ -71,7 +73,7 @@ static void checkpoints_that_are_away_are_waited_for(void **state) {
     assert_int_equal(s->asked, 2);
 }
 
-/* a run that began from a checkpoint of another folder, and saved none of its own, begins there again */
+/* A run that began from a checkpoint of another folder and saved none of its own begins there again. */
 static void a_branch_begins_again_where_it_began(void **state) {
     stage *s = *state;
     s->setup.from = (bt_resume_point){.step = 5, .dir = "/5", .lr_factor = 1};
@@ -95,7 +97,7 @@ static void without_a_new_step_it_waits(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* whoever stops the run while it waits need not wait for the rest, and nothing is started */
+/* A stop request ends the delay, and nothing is started. */
 static void a_stop_ends_the_wait(void **state) {
     stage *s = *state;
     s->when = "before the first step\n";
@@ -122,7 +124,7 @@ static void one_that_dies_while_it_stops(void **state) {
     assert_false(s->result.stopped);
 }
 
-/* ranks that are started again are told so, too */
+/* Restarted ranks are paused, too. */
 static void a_paused_run_stays_paused(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
@@ -136,7 +138,7 @@ static void a_paused_run_stays_paused(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* the same error ends a run whose ranks began from the disk: see what_cannot_help_is_not_tried */
+/* The same error ends a run whose ranks began from the disk: see what_cannot_help_is_not_tried. */
 static void damaged_states_in_memory_are_no_end(void **state) {
     stage *s = *state;
     s->resume_at = 2;
@@ -172,7 +174,7 @@ static void without_memory_for_states_it_goes_on(void **state) {
     assert_int_equal(s->asked, 1);
 }
 
-/* of a keyboard that nobody asked for no key is taken */
+/* Without keyboard input no key is read. */
 static void keys_without_a_taker(void **state) {
     stage *s = *state;
     s->setup.ui.input = NULL;
@@ -183,7 +185,7 @@ static void keys_without_a_taker(void **state) {
     assert_int_equal(key, 'k');
 }
 
-/* nothing is started, nothing is left, and the reason is told */
+/* Nothing is started, no files remain, and the reason is reported. */
 static void without_a_place_it_does_not_begin(void **state) {
     stage *s = *state;
     char control[96], *before = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
@@ -204,7 +206,7 @@ static void without_a_place_it_does_not_begin(void **state) {
     free(before);
 }
 
-/* what a rank says of its end is told; that it comes again is a reason not to try a third time */
+/* The reason given by a rank is reported; because it recurs there is no third attempt. */
 static void what_cannot_help_is_not_tried(void **state) {
     stage *s = *state;
     run(s, PLAYS("steps 1;says bitrain rank 0: error 4: 'x' is damaged;exit 3"),
@@ -226,7 +228,7 @@ static void no_restart_is_allowed(void **state) {
     assert_string_equal(s->result.why_not_again, "0 restarts are allowed (launch.max_restarts)");
 }
 
-/* the work is done and saved: a rank that stumbles on its way out is no failure */
+/* The training is finished and saved: a rank that fails while exiting is no failure. */
 static void a_rank_that_stumbles_at_the_end(void **state) {
     stage *s = *state;
     run(s, PLAYS("steps 1;result {};leaves;exit 7"),
@@ -266,7 +268,7 @@ static void stopped_by(stage *s, int signal, const char *name) {
     memset(&s->result, 0, sizeof s->result);
 }
 
-/* the end of a terminal is one as well, where there was none, or nobody who knows */
+/* The end of a terminal is a signal as well, if there is no terminal, or no handler. */
 static void a_signal_stops_it(void **state) {
     stage *s = *state;
     stopped_by(s, SIGTERM, "SIGTERM");
@@ -298,7 +300,7 @@ static bool had_terminal(void *ctx) {
 
 static void on_away(void *ctx, bool away) { show(ctx, "away %d\n", (int)away); }
 
-/* after a stop by the shell the screen is drawn anew */
+/* After a stop by the shell the screen is drawn again. */
 static void it_comes_back_from_a_stop(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
@@ -322,7 +324,7 @@ static void the_terminal_goes_away(void **state) {
     assert_false(s->result.stopped);
 }
 
-/* a pause that was asked for before a rank was there, and the end of it */
+/* A pause requested before a rank was connected, and its end. */
 static void a_pause_is_shown(void **state) {
     stage *s = *state;
     s->when = "attempt 0";
@@ -332,7 +334,7 @@ static void a_pause_is_shown(void **state) {
     assert_true(s->paused || s->ticks > 0);
 }
 
-/* steps stay away for longer than is allowed: the ranks are ended, and begin again */
+/* Steps are missing for longer than allowed: the ranks are ended and restarted. */
 static void ranks_that_hang_are_ended(void **state) {
     stage *s = *state;
     s->setup.hang_s = 0.5;
@@ -346,7 +348,7 @@ static void ranks_that_hang_are_ended(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* one that a signal has stopped is named, and ended where a restart is allowed */
+/* A rank stopped by a signal is named, and ended if a restart is allowed. */
 static void a_stopped_rank_is_named(void **state) {
     stage *s = *state;
     s->setup.hang_s = 60;
@@ -365,11 +367,11 @@ static void a_stopped_rank_is_named(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* a warning of the ranks is an event; so is each only once */
+/* A warning of the ranks is an event, once each. */
 static void warnings_of_ranks_are_told(void **state) {
     stage *s = *state;
     s->when = "warning -1 odd";
-    s->verb = "stop"; /* that waits for a rank */
+    s->verb = "stop"; /* The supervisor waits for a rank. */
     run(s,
         PLAYS("says bitrain: warning: odd;says bitrain: warning: odd;until stop;steps 1;"
               "result {\"stopped\":true}"),
@@ -377,7 +379,7 @@ static void warnings_of_ranks_are_told(void **state) {
     assert_true(s->result.stopped);
 }
 
-/* ---- somebody else asks ---------------------------------------------------------------------- */
+/* ---- requests of other processes -------------------------------------------------------------- */
 
 static void status_by_the_socket(void **state) {
     stage *s = *state;

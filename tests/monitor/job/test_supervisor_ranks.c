@@ -1,5 +1,5 @@
 /* timeout: 60
- * Runs of two ranks: which of them is named, and when one is late. */
+ * Runs of two ranks: which of them is named, and when one counts as late. */
 #include "run_stage.h"
 
 static void the_stopped_one_of_two_is_named(void **state) {
@@ -20,7 +20,7 @@ static void the_stopped_one_of_two_is_named(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* however short steps are, half a second is nothing to speak of; two are */
+/* However short steps are, half a second is not reported; two seconds are. */
 static void a_late_rank_is_told_after_two_seconds(void **state) {
     stage *s = *state;
     s->setup.ranks = 2;

@@ -1,8 +1,8 @@
 /* timeout: 110
- * Whole runs: other numbers of ranks, a viewer beside the run, what the database has of its attempts. */
+ * Whole runs: other numbers of ranks, a viewer beside the run, records of its attempts in the database. */
 #include "run_stage.h"
 
-/* up to two ranks; nothing is left to be trained from step 100 on */
+/* Up to two ranks; from step 100 on training is complete. */
 static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
                          bt_err *err) {
     static const char *words[WORDS];
@@ -35,7 +35,7 @@ static void it_goes_on_with_other_ranks(void **state) {
     assert_false(s->result.stopped);
 }
 
-/* the ranks were told to stop, and the run was not */
+/* Only the ranks received the stop signal, not the run. */
 static void a_signal_to_the_ranks_alone(void **state) {
     stage *s = *state;
     s->setup.layout = on_layout;
@@ -48,13 +48,13 @@ static void a_signal_to_the_ranks_alone(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* what a viewer says goes to the screen; when it ends, the run does not */
+/* Output of a viewer appears on the screen; its end does not end the run. */
 static void a_viewer_is_heard(void **state) {
     static const char *const viewer[] = {"/bin/sh", "-c", "echo http://here; echo; exit 3", NULL};
     stage *s = *state;
     s->setup.viewer = viewer;
     s->when = "ended; training";
-    s->verb = "stop"; /* that waits for a rank */
+    s->verb = "stop"; /* The supervisor waits for a rank. */
     run(s, PLAYS("until stop;steps 1;result {\"stopped\":true}"),
         "attempt 0 from 0\nnotice -1 http://here\nnotice -1 \n"
         "warning -1 the dashboard ended; training goes on\n"
@@ -72,7 +72,7 @@ static double value_of(const char *path, const char *sql) {
     return x;
 }
 
-/* the run's first attempt is open in a database */
+/* The run's first attempt is open in a database. */
 static void open_writer(stage *s, char path[96]) {
     bt_err err = BT_ERR_INIT;
     snprintf(path, 96, "%s/m.db", s->dir);
@@ -130,7 +130,7 @@ static void attempts_are_recorded(void **state) {
         (int)value_of(path, "SELECT count(*) FROM ranks WHERE run = ?1 AND attempt = 2"), 1);
 }
 
-/* The number that the ranks were launched with is the record's, whatever the database counts. */
+/* The attempt number is the one with which the ranks were launched, whatever the database counts. */
 static void an_attempt_has_the_number_of_its_launch(void **state) {
     stage *s = *state;
     char path[96];

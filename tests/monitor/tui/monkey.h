@@ -1,5 +1,5 @@
-/* monkey.h - a terminal that presses any keys in any order and changes its size, and counts what no
- * frame may contain. Its dice are seeded: the same seed, the same keys. */
+/* monkey.h - a terminal that presses random keys and changes its size, and counts invalid frames. The same
+ * seed gives the same keys. */
 #ifndef BT_TESTS_MONKEY_H
 #define BT_TESTS_MONKEY_H
 
@@ -13,9 +13,9 @@ typedef struct monkey {
     uint32_t dice;
     int32_t last; /* key */
     int left, w, h, frames;
-    int idle;                     /* calls that answer: no key */
-    int wrong;                    /* frames of another size, cells that cannot be shown */
-    void (*meanwhile)(void *ctx); /* what happens between two keys, or NULL */
+    int idle;                     /* calls without a key */
+    int wrong;                    /* frames of another size, cells that cannot be displayed */
+    void (*meanwhile)(void *ctx); /* called between two keys, or NULL */
     void *ctx;
 } monkey;
 
@@ -62,10 +62,10 @@ static inline int32_t monkey_key(bt_term *t, int timeout_ms) {
     }
     int32_t key = roll(m, 3) == 0 ? special[roll(m, sizeof special / sizeof special[0])]
                                   : (int32_t)(' ' + roll(m, 95));
-    /* questions are answered with yes now and then */
+    /* Questions are sometimes answered with yes. */
     if (m->last == '\r' && roll(m, 2)) key = 'y';
     m->last = key;
-    /* q would end the monkey, w would write files */
+    /* q would end the session, w would write files. */
     return key == 'q' || key == 'w' ? '1' + (int32_t)roll(m, 9) : key;
 }
 
@@ -84,7 +84,7 @@ static inline bt_code monkey_present(bt_term *t, const bt_canvas *c, bt_err *err
 
 static inline void monkey_close(bt_term *t) { (void)t; }
 
-/* ---- what keys may do: every second time refused, with an escape sequence in the answer ------ */
+/* ---- actions: every second one is refused, with an escape sequence in its message ------------- */
 
 static int asked, started, marked;
 

@@ -1,10 +1,11 @@
-// page_smoothing.mjs SERIES.json - the averages that charts of the page draw, for test_smoothing.c: the stops
-// of its slider on the first line, then for each series and each stop the share that is kept of the average at
-// a step, and the average at each point ("nan": none). The page's files are read from BT_SRC.
+// page_smoothing.mjs SERIES.json - computes the smoothed lines of the page's charts, for
+// test_smoothing.c: prints the stops of its slider on the first line, then for each series and stop
+// the decay of the average per step, and the average at each point ("nan": none). The page's files
+// are read from BT_SRC.
 import { readFileSync } from "node:fs";
 
 const page = (name) => readFileSync(`${process.env.BT_SRC}/web/static/${name}`, "utf8");
-// it imports nothing, so its text is a module; by its path, Node.js would take it for a script
+// It imports nothing, so its text is a module; loaded by path, Node.js would treat it as a script.
 const lines = encodeURIComponent(page("figures/chart_lines.js"));
 const { keepOf, stepsCovered, smoothed } = await import(`data:text/javascript,${lines}`);
 const stops = /^const smoothings = \[(.*)\];$/m.exec(page("frame/header.js"))[1];

@@ -1,14 +1,15 @@
-/* played_screens.h - keys in, a screen of text out; what an action was asked for is kept, not done. */
+/* played_screens.h - presses keys and returns the screen as text; requested actions are recorded, not
+ * executed. */
 #ifndef BT_TESTS_MONITOR_PLAYED_SCREENS_H
 #define BT_TESTS_MONITOR_PLAYED_SCREENS_H
 
 #include "scripted_term.h"
 
-/* ---- what keys may do ---- */
+/* ---- actions ---- */
 
-static char done[256];    /* what the last action was asked for */
-static bool by_the_clock; /* the runs are made by this process, now */
-static void (*on_control)(const char *run, const char *verb); /* NULL: nothing comes of it */
+static char done[256];    /* arguments of the last action */
+static bool by_the_clock; /* the runs are written by this process, now */
+static void (*on_control)(const char *run, const char *verb); /* NULL: the request has no effect */
 
 static inline bt_code fake_control(void *ctx, const char *run, const char *verb, const char *value,
                                    char *reply, size_t size, bt_err *err) {

@@ -1,6 +1,6 @@
 /* timeout: 60
- * cells: nothing hostile gets into one, nothing leaves the grid, wide glyphs stay whole, ASCII says
- * what Unicode says. */
+ * The cell grid: escape sequences are removed, drawing is clipped, wide glyphs are complete, ASCII shows the
+ * same as Unicode. */
 #include <unistd.h>
 
 #include "monitor/tui/draw/panes.h"
@@ -13,7 +13,7 @@ static void text_is_cut_and_aligned(void **state) {
     assert_int_equal(bt_canvas_text(&c, 0, 1, 5, (bt_style){0}, "abc"), 3);
     bt_canvas_text_right(&c, 12, 1, 6, (bt_style){0}, "right");
     bt_canvas_text_right(&c, 12, 2, 4, (bt_style){0}, "right");
-    /* beyond the edge: counted, not drawn */
+    /* Drawing beyond the edge counts columns and draws nothing. */
     assert_int_equal(bt_canvas_text(&c, 10, 3, 9, (bt_style){0}, "xyz"), 3);
     bt_same_text(&c, "0123456789a…\nabc    right\n        rig…\n          xy\n");
     bt_canvas_release(&c);
@@ -25,7 +25,7 @@ static void hostile_text_is_harmless(void **state) {
     bt_canvas_text(&c, 0, 0, 40, (bt_style){0},
                    "a\033[31mb\033]0;title\007c\x9b"
                    "2Jd\r\n\te\x7f");
-    /* bidi override, C1, overlong, surrogate, too high */
+    /* bidi override, C1, overlong, surrogate, too large */
     bt_canvas_text(&c, 0, 1, 40, (bt_style){0},
                    "x\xe2\x80\xae"
                    "evil\xe2\x80\xac\xc2\x9b"
@@ -43,17 +43,18 @@ static void hostile_text_is_harmless(void **state) {
     bt_canvas_release(&c);
 }
 
-static void wide_glyphs_stay_whole(void **state) {
+static void wide_glyphs_are_complete(void **state) {
     (void)state;
     bt_canvas c = bt_new_canvas(6, 3, BT_CHARS_BRAILLE);
     assert_int_equal(bt_canvas_text_width("日本x"), 5);
     bt_canvas_text(&c, 0, 0, 6, (bt_style){0}, "日本語");
-    /* the right half of the second one */
+    /* the right half of the second glyph */
     bt_canvas_put(&c, 3, 0, '!', (bt_style){0});
-    bt_canvas_text(&c, 0, 1, 3, (bt_style){0}, "日本"); /* does not fit: one and a mark */
-    bt_canvas_put(&c, 5, 2, 0x65E5, (bt_style){0});     /* half of it would hang over */
+    /* Two glyphs exceed the width: one and a mark. */
+    bt_canvas_text(&c, 0, 1, 3, (bt_style){0}, "日本");
+    bt_canvas_put(&c, 5, 2, 0x65E5, (bt_style){0}); /* Half of it would exceed the edge. */
     bt_same_text(&c, "日 !語\n日…\n\n");
-    /* a combining accent takes no column */
+    /* A combining accent has no width. */
     assert_int_equal(bt_canvas_text_width("e\xcc\x81"), 1);
     bt_canvas_release(&c);
 }
@@ -120,7 +121,7 @@ static uint32_t dice(uint32_t n) {
     return (dice_state >> 8) % n;
 }
 
-/* any call with any numbers keeps the grid sound: no half of a wide glyph without the other */
+/* Any drawing call keeps the grid consistent: no half of a wide glyph without the other. */
 static void random_drawing_keeps_the_grid_sound(void **state) {
     (void)state;
     static const uint32_t glyphs[] = {'a', 0x65E5, 0x1F600, 0x301, 0, 0x202E, 0x2588, 0x10FFFF};
@@ -171,7 +172,7 @@ static void layout_fills_drops_and_never_overlaps(void **state) {
             shown++;
         }
         assert_true(y <= 7 + h);
-        /* all shown: nothing is left over */
+        /* Everything is shown, without a remainder. */
         if (h >= 19) assert_int_equal(y, 7 + h);
         assert_int_equal(shown, h >= 19 ? 4 : h >= 17 ? 3 : h >= 12 ? 2 : h >= 8 ? 1 : 0);
     }
@@ -197,7 +198,7 @@ static void themes_change_roles(void **state) {
     fflush(f);
     assert_int_equal(bt_color_theme(path, &err), BT_ARG);
     assert_non_null(strstr(err.msg, ":5: no role 'ACENT' (did you mean 'ACCENT'?)"));
-    /* what could not be read changes nothing */
+    /* An invalid value changes nothing. */
     assert_int_not_equal(bt_color_index(BT_C_ACCENT, BT_DEPTH_256), 200);
     assert_int_equal(ftruncate(fd, 0), 0);
     rewind(f);
@@ -217,7 +218,7 @@ int main(void) {
         cmocka_unit_test(themes_change_roles),
         cmocka_unit_test(text_is_cut_and_aligned),
         cmocka_unit_test(hostile_text_is_harmless),
-        cmocka_unit_test(wide_glyphs_stay_whole),
+        cmocka_unit_test(wide_glyphs_are_complete),
         cmocka_unit_test(clips_nest_and_only_narrow),
         cmocka_unit_test(drawings_in_every_alphabet),
         cmocka_unit_test(colours_fall_back),

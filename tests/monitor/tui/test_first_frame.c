@@ -1,6 +1,6 @@
 /* timeout: 60
- * the first frame of a long run says its numbers and that its charts are still being read; the next
- * one shows them. A short run is drawn at once. */
+ * The first frame of a long run shows its numbers and a note that charts are being read; the next one shows
+ * the charts. A short run is drawn at once. */
 #include "screens_test.h"
 
 enum { FRAMES = 2 };
@@ -19,7 +19,7 @@ static void watcher_size(bt_term *t, int *w, int *h) {
 
 static int32_t watcher_key(bt_term *t, int timeout_ms) {
     (void)timeout_ms;
-    /* another frame, please */
+    /* Requests another frame. */
     return ((watcher *)t)->n >= FRAMES ? BT_KEY_HANGUP : BT_CTRL('L');
 }
 
@@ -62,7 +62,7 @@ static bool has(const watcher *w, int frame, const char *text) {
     return strstr(bt_text_str(&w->frame[frame]), text) != NULL;
 }
 
-static void numbers_come_before_charts(void **state) {
+static void numbers_are_drawn_before_charts(void **state) {
     bt_synth s = bt_synth_default("long");
     bt_err err = BT_ERR_INIT;
     (void)state;
@@ -81,7 +81,7 @@ static void numbers_come_before_charts(void **state) {
     }
 }
 
-static void a_short_run_is_there_at_once(void **state) {
+static void a_short_run_is_drawn_at_once(void **state) {
     (void)state;
     for (int screen = 1; screen <= 8; screen++) {
         watcher w;
@@ -92,7 +92,7 @@ static void a_short_run_is_there_at_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_come_before_charts),
-                                       cmocka_unit_test(a_short_run_is_there_at_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_are_drawn_before_charts),
+                                       cmocka_unit_test(a_short_run_is_drawn_at_once)};
     return cmocka_run_group_tests(tests, make_store, drop_store);
 }

@@ -1,6 +1,6 @@
 /* timeout: 120
- * The first page at 80x24: what happened to a run, what is trained, how far it is, what the model
- * writes, the machine before a rank; the settings that the filter finds; charts of the usual values. */
+ * The first page at 80x24: events of a run, the model, progress, sample text, the machine before a rank;
+ * settings found by the filter; charts of the usual values. */
 #include <sqlite3.h>
 
 #include "screens_test.h"
@@ -13,7 +13,7 @@ static void run_sql(const char *path, const char *sql) {
     sqlite3_close(db);
 }
 
-/* a database of one run, as the SQL leaves it */
+/* A database of one run, after this SQL. */
 static void make(const char *name, const bt_synth *s, const char *sql) {
     bt_err err = BT_ERR_INIT;
     snprintf(db_path, sizeof db_path, "%s/%s.db", dir, name);
@@ -21,7 +21,7 @@ static void make(const char *name, const bt_synth *s, const char *sql) {
     run_sql(db_path, sql);
 }
 
-/* the frame of a screen, 100 s after the run's newest record */
+/* Returns the frame of a screen, 100 s after the run's newest record. */
 static char *frame(const char *run, int screen, int w, int h, bt_color_depth depth) {
     bt_db *db = NULL;
     bt_err err = BT_ERR_INIT;
@@ -111,7 +111,7 @@ static void header_chips_and_samples_at_80_columns(void **state) {
     has(x, "the model writes, step 100");
     has(x, "In the beginning");
     has(x, "before, step 50");
-    has(x, "the of of"); /* its text begins with an empty line, and two are shown */
+    has(x, "the of of"); /* Its text begins with an empty line, and two lines are shown. */
     lacks(x, "\033[2J");
     free(x);
 }
@@ -133,7 +133,7 @@ static void the_machine_is_named_before_a_rank(void **state) {
     }
 }
 
-/* loss of the first steps stays out of the range and is marked; a colourless chart has one line */
+/* Losses of the first steps are outside the range and marked; a chart without colours has one line. */
 static void the_chart_shows_the_run(void **state) {
     bt_synth s = bt_synth_default("run");
     (void)state;
@@ -147,8 +147,8 @@ static void the_chart_shows_the_run(void **state) {
     free(x);
 }
 
-/* 7 columns of 4 steps each hold values from 1 to 9: a band of them would fill the plot */
-static void without_colour_no_band_is_drawn(void **state) {
+/* 7 columns of 4 steps each hold values from 1 to 9, whose band would fill the plot. */
+static void charts_without_colour_have_no_band(void **state) {
     bt_synth s = bt_synth_default("band");
     (void)state;
     s.steps = 2000;
@@ -176,8 +176,8 @@ static void without_colour_no_band_is_drawn(void **state) {
     bt_db_close(db);
 }
 
-/* no figure is made up for a link that a busy machine hid */
-static void a_link_is_told_or_is_said_not_to_be_known(void **state) {
+/* A link hidden by a busy machine has no invented value. */
+static void a_link_is_shown_or_marked_unknown(void **state) {
     bt_synth s = bt_synth_default("links");
     const int comm = bt_top_screen_by_name("comm");
     (void)state;
@@ -203,7 +203,7 @@ static void system_lists_every_setting(void **state) {
     free(x);
 }
 
-/* one rank exchanges nothing: its share of communication is 0.0 % everywhere, and the axis says so */
+/* A single rank exchanges nothing: its share of communication is 0.0 % everywhere, with a readable axis. */
 static void an_axis_of_zeros_is_of_readable_values(void **state) {
     bt_synth s = bt_synth_default("alone");
     (void)state;
@@ -221,8 +221,8 @@ int main(void) {
         cmocka_unit_test(header_chips_and_samples_at_80_columns),
         cmocka_unit_test(the_machine_is_named_before_a_rank),
         cmocka_unit_test(the_chart_shows_the_run),
-        cmocka_unit_test(without_colour_no_band_is_drawn),
-        cmocka_unit_test(a_link_is_told_or_is_said_not_to_be_known),
+        cmocka_unit_test(charts_without_colour_have_no_band),
+        cmocka_unit_test(a_link_is_shown_or_marked_unknown),
         cmocka_unit_test(system_lists_every_setting),
         cmocka_unit_test(an_axis_of_zeros_is_of_readable_values),
     };

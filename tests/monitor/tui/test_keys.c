@@ -1,4 +1,4 @@
-/* the key table: one meaning a key, help for every action, no action only on a function key. */
+/* The key table: one meaning per key, help for every action, no action on a function key only. */
 #include "monitor/tui/draw/keys.h"
 #include "tui_test.h"
 

@@ -1,5 +1,5 @@
 /* timeout: 60
- * plots: ticks at round numbers, labels with units, holes where there is nothing, goldens in three
+ * Plots: ticks at round numbers, labels with units, gaps where values are missing, golden files in three
  * alphabets. */
 #include "monitor/tui/draw/plot.h"
 #include "tui_test.h"
@@ -7,7 +7,7 @@
 static void ticks_are_round(void **state) {
     (void)state;
     double t[16];
-    /* 0 50 100: of steps 1, 2, 5 the finest that fits both ends */
+    /* 0 50 100: the finest steps of 1, 2 or 5 that fit both ends */
     assert_int_equal(bt_plot_ticks(0, 100, 5, false, t), 3);
     assert_true(t[2] == 100);
     assert_int_equal(bt_plot_ticks(0, 100, 6, false, t), 6);
@@ -18,7 +18,7 @@ static void ticks_are_round(void **state) {
     for (size_t i = 0; i < n; i++) assert_true(fabs(log10(t[i]) - round(log10(t[i]))) < 1e-9);
     assert_int_equal(bt_plot_ticks(5, 5, 4, false, t), 0);
     assert_int_equal(bt_plot_ticks(NAN, 5, 4, false, t), 0);
-    /* never more than asked, always inside, always rising */
+    /* Never more ticks than requested, all inside the range, in rising order. */
     for (int k = 0; k < 2000; k++) {
         double lo = pow(10, k % 13 - 6) * (k % 7 - 3), hi = lo + pow(10, k % 11 - 5) * (1 + k % 5);
         size_t max = 1 + (size_t)k % 9;
@@ -83,7 +83,7 @@ static void draw(bt_canvas *c, bool log_y) {
     bt_plot_draw(c, (bt_rect){0, 0, c->w, c->h}, &p, s, 1);
 }
 
-/* one tick in view says its own value, not what is left of it without digits */
+/* A single tick shows its own value with all digits. */
 static void a_lone_tick_is_labelled_right(void **state) {
     (void)state;
     static const double x[2] = {0, 1}, y[2] = {5.492, 5.598};
@@ -177,7 +177,7 @@ static void stacked_bars_fill_by_share(void **state) {
     bt_canvas c = bt_new_canvas(20, 3, BT_CHARS_ASCII);
     bt_stack_draw(&c, 0, 0, 20, 40, s, 5, true);
     bt_stack_draw(&c, 0, 1, 20, 80, s, 5, true);
-    /* longer than its scale: cut, not spilled */
+    /* longer than its scale: clipped */
     bt_stack_draw(&c, 0, 2, 20, 20, s, 5, true);
     bt_same_text(&c, "dddddffffffffffbbbbb\ndddfffffbb\nddddddddddffffffffff\n");
     bt_canvas_release(&c);

@@ -1,6 +1,6 @@
 /* timeout: 20
- * what /proc says of processes: ourselves as one whose faults are known, a pid that is not there,
- * rates from the second sample on; how the screens tell the machine in a line. */
+ * Process data from /proc: page faults of this process, a missing pid, rates from the second sample on; and
+ * the machine's line on the screens. */
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ static void our_own_faults(void **state) {
     assert_true(p.cpus >= 1 && p.load >= 0 && p.mem_mib > 16 && p.mem_used_mib > 0 &&
                 p.mem_used_mib < p.mem_mib);
     touch(3000);
-    /* gives the processor away at least once */
+    /* gives up the processor at least once */
     bt_sleep_ns(1000000);
     bt_procs_sample(&p, pids, 1, 12 * second); /* as if two seconds had passed */
     me = bt_procs_of(&p, (int)getpid());
@@ -44,16 +44,16 @@ static void our_own_faults(void **state) {
     assert_true(isnan(p.net_per_s) || p.net_per_s >= 0);
 }
 
-static void the_cores_and_who_takes_them(void **state) {
+static void cores_and_their_users(void **state) {
     (void)state;
     static bt_cores c;
     const int64_t second = INT64_C(1000000000);
     const int me = (int)getpid(), child = fork();
     if (child == 0)
-        for (volatile unsigned n = 0;; n++) continue; /* takes a core */
+        for (volatile unsigned n = 0;; n++) continue; /* uses a core */
     assert_true(child > 0);
     bt_cores_sample(&c, &me, 1, 10 * second);
-    assert_int_equal(c.n, sysconf(_SC_NPROCESSORS_ONLN)); /* without the line of their sum */
+    assert_int_equal(c.n, sysconf(_SC_NPROCESSORS_ONLN)); /* without the line of the sum */
     assert_true(isnan(c.core[0].busy_frac) && c.n_others == 0);
     for (int i = 0; i < 200 && c.n_others == 0; i++) { /* as if three seconds had passed */
         bt_sleep_ns(20000000);
@@ -81,14 +81,14 @@ static void the_cores_and_who_takes_them(void **state) {
     }
     assert_true(busy > 0);
     assert_true(isnan(c.read_per_s) || (c.read_per_s >= 0 && c.written_per_s >= 0));
-    const int ours[] = {me, child}; /* what is the run's own is no other */
+    const int ours[] = {me, child}; /* The run's own processes are not counted as foreign. */
     c.n_others = 0;
     bt_cores_sample(&c, ours, 2, 99 * second);
     for (int i = 0; i < c.n_others; i++) assert_int_not_equal(c.other[i].pid, child);
 }
 
-/* no word of the machine's line is cut, however narrow it is */
-static void what_does_not_fit_is_left_out_whole(void **state) {
+/* Items of the machine's line are omitted completely, never cut, at any width. */
+static void items_that_do_not_fit_are_omitted(void **state) {
     (void)state;
     bt_top *t = calloc(1, sizeof *t);
     char text[300];
@@ -121,7 +121,7 @@ static void what_does_not_fit_is_left_out_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(our_own_faults),
-                                       cmocka_unit_test(the_cores_and_who_takes_them),
-                                       cmocka_unit_test(what_does_not_fit_is_left_out_whole)};
+                                       cmocka_unit_test(cores_and_their_users),
+                                       cmocka_unit_test(items_that_do_not_fit_are_omitted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /* timeout: 60
- * The database is removed, and another one is put in its place, while the screens are open: what was read is
- * shown as such as long as there is none, then the new one; keys act on the new one as well. */
+ * The database is removed and replaced while the screens are open: old data are marked as such until the new
+ * file exists, then it is shown; keys act on the new one. */
 #include <stdio.h>
 
 #include "played_screens.h"
@@ -23,10 +23,10 @@ static void make_other(const char *run) {
     if (bt_synth_make(db_path, &s, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
-static int stage;             /* of the test that runs */
-static const char *other_run; /* of the database that takes the other's place */
+static int stage;             /* stage of the current test */
+static const char *other_run; /* run in the replacing database */
 
-/* '!' in the keys: the next stage; every other key is the script's */
+/* '!' in the keys begins the next stage; every other key is the script's. */
 static int32_t staged_key(bt_term *t, int timeout_ms) {
     script *s = (script *)t;
     while (*s->keys == '!') {
@@ -64,7 +64,7 @@ static void play_stages(const char *keys, const char *other, const char *want) {
     if (!strstr(bt_text_str(&s.last), want))
         fail_msg("keys '%s' do not show '%s':\n%s", keys, want, bt_text_str(&s.last));
     bt_text_release(&s.last);
-    if (stage == 2) { /* the gate of a reader stands before the new file, too */
+    if (stage == 2) { /* The reader's lock file exists for the new file, too. */
         assert_int_equal(
             bt_db_query(db, &(bt_question){.sql = "DELETE FROM events"}, NULL, NULL, &err), BT_ARG);
     }
@@ -75,9 +75,9 @@ static void play_stages(const char *keys, const char *other, const char *want) {
     remove(aside);
 }
 
-#define L "\014~" /* Ctrl-L: look again; and a frame */
+#define L "\014~" /* Ctrl-L reads again, then a frame is drawn. */
 
-static void a_removed_database_is_told(void **state) {
+static void a_removed_database_is_reported(void **state) {
     (void)state;
     play_stages(L "!" L, "", "shown is what was read before");
 }
@@ -88,7 +88,7 @@ static void the_same_run_of_another_database_is_shown(void **state) {
     play_stages(L "!" L "!" L, "demo", "the database was replaced: this is the new one");
 }
 
-static void a_run_that_is_not_in_it_leads_to_the_list(void **state) {
+static void a_missing_run_leads_to_the_list(void **state) {
     (void)state;
     play_stages(L "!!" L, "another", "demo is not in the new one");
     play_stages(L "!!" L L, "another", "another");
@@ -104,9 +104,9 @@ static int make_folder(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_removed_database_is_told),
+        cmocka_unit_test(a_removed_database_is_reported),
         cmocka_unit_test(the_same_run_of_another_database_is_shown),
-        cmocka_unit_test(a_run_that_is_not_in_it_leads_to_the_list),
+        cmocka_unit_test(a_missing_run_leads_to_the_list),
     };
     return cmocka_run_group_tests(tests, make_folder, drop_store);
 }

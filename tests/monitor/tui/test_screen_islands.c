@@ -1,5 +1,5 @@
 /* timeout: 60
- * The screen of a hub's islands as text, and what it says of a run that has none. */
+ * The screen of a hub's islands as text, and its message for a run without islands. */
 #include "screens_test.h"
 #include "tests/store/hub_record.h"
 
@@ -9,7 +9,7 @@ static int make_hub(void **state) {
     return 0;
 }
 
-/* the screen says all of the texts */
+/* Checks that the screen contains all texts. */
 static void frame(const char *run, int w, int h, const char *const *texts) {
     bt_top_cfg cfg = config(NULL);
     cfg.run = run;

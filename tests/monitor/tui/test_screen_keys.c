@@ -1,15 +1,14 @@
 /* timeout: 120
- * what every key of the table does, on the screens where it means something: keys in, a screen of
- * text out. */
+ * Effect of every key of the table on each screen: keys are pressed and the screen is compared as text. */
 #include <unistd.h>
 
 #include "played_screens.h"
 
 /* ---- the table, group by group ---- */
 
-static void time_goes_back_and_forth(void **state) {
+static void time_can_be_moved(void **state) {
     (void)state;
-    shows("~,~", "step 190/200"); /* a twentieth of what is shown */
+    shows("~,~", "step 190/200"); /* a twentieth of the shown range */
     shows("~,,.~", "step 190/200");
     shows("~2,~", "view is");
     shows("~2,~", "in the past");
@@ -33,7 +32,7 @@ static void time_goes_back_and_forth(void **state) {
     shows("~:span 5\r,~", "step 198/200");
     shows("~:span 5\r~", "span 5.0 s");
     shows("~:span 5\r+~", "span all");
-    /* longer spans would show what all shows */
+    /* Longer spans would equal the whole run. */
     shows("~-~", "span 1m");
     shows("~-+~", "span all");
     for (const char *words[] = {"x", "-3", "5d", "5mm", "inf", "0", NULL}, **k = words; *k; k++) {
@@ -45,7 +44,7 @@ static void time_goes_back_and_forth(void **state) {
     shows("~f~", "FROZEN");
     hides("~ff~", "FROZEN");
     hides("~f" END "~", "FROZEN");
-    /* the whole screen, whichever it is */
+    /* the whole screen, for each screen */
     for (char screen[] = "1"; screen[0] <= '8'; screen[0]++) {
         char keys[16];
         snprintf(keys, sizeof keys, "~%s,,~", screen);
@@ -65,7 +64,7 @@ static void axes_and_smoothing(void **state) {
     shows("~:x miles\r~", "no x axis 'miles'");
     shows("~y~", "log y");
     hides("~yy~", "log y");
-    /* the newest value as it is, and smoothed over 2, 5, 10 % of the steps shown */
+    /* the newest value unsmoothed, and smoothed over 2, 5, 10 % of the steps shown */
     shows("~~", "2.4101 nats · 2.4253 over 4 steps");
     shows("~s~", "over 10 steps");
     shows("~ss~", "over 20 steps");
@@ -73,10 +72,10 @@ static void axes_and_smoothing(void **state) {
     shows("~ssssss~", "over 4 steps");
     for (const char *keys[] = {"~1s~", "~3s~", NULL}, **k = keys; *k; k++)
         shows(*k, "over 10 steps");
-    /* figures of the screen Comm are of the steps of its table */
+    /* Figures of the screen Comm belong to the steps of its table. */
     shows("~4s~", "50 %, steps 73 to 200");
-    check("demo", "~8s~", "over 10 steps", true, 160, 40); /* its charts are narrow */
-    /* a shorter range is smoothed over fewer steps */
+    check("demo", "~8s~", "over 10 steps", true, 160, 40); /* Its charts are narrow. */
+    /* A shorter range is smoothed over fewer steps. */
     shows("~:step 100\r~", "over 2 steps");
     shows("~z~", "y x2");
     shows("~zz~", "y x4");
@@ -85,7 +84,7 @@ static void axes_and_smoothing(void **state) {
     hides("~z31~", "y x");
     shows("~o~", "all y");
     hides("~oo~", "all y");
-    /* the panned axis has other numbers */
+    /* The panned axis has other numbers. */
     shows("~zzzz~", "3.75");
     hides("~zzzzKKKK~", "3.75");
     shows("~zzzzKKKKJJJJ~", "3.75");
@@ -93,19 +92,19 @@ static void axes_and_smoothing(void **state) {
     shows("~:metric los\r~", "did you mean 'loss'?");
 }
 
-/* an ended run goes on by the key that lets a paused one go on */
+/* The key that resumes a paused run also resumes a failed one. */
 static void a_failed_run_is_resumed(void **state) {
     (void)state;
     char here[64] = "", sql[200];
     store_sql("UPDATE run SET state = 'failed', exit_kind = 'signal' WHERE name = 'base-1'");
-    check("base-1", "~P~", "the run is not live", true, 100, 30); /* of another machine */
+    check("base-1", "~P~", "the run is not live", true, 100, 30); /* a run of another machine */
     gethostname(here, sizeof here - 1);
     snprintf(sql, sizeof sql, "UPDATE run SET host = '%s' WHERE name = 'base-1'", here);
     store_sql(sql);
     check("base-1", "~P~", "base-1: resume the training?", true, 100, 30);
     check("base-1", "~P~n~", "nothing was done", true, 100, 30);
     assert_string_equal(done, "");
-    check("base-1", "~Py~", "base-1: resumed", false, 100, 30); /* pasted text starts nothing */
+    check("base-1", "~Py~", "base-1: resumed", false, 100, 30); /* Pasted text starts nothing. */
     assert_string_equal(done, "");
     check("base-1", "~P~y~", "base-1: resumed", true, 100, 30);
     assert_string_equal(done, "start base-1: --resume base-1");
@@ -116,7 +115,7 @@ static void a_failed_run_is_resumed(void **state) {
 
 static void lists_are_filtered_and_sorted(void **state) {
     (void)state;
-    /* settings: the cursor and the count are theirs where no rank matches */
+    /* Settings have their own cursor and count if no rank matches. */
     shows("~8/optim\r~", "1 of 7 match");
     shows("~8/optim\r~", "optim.lr");
     hides("~8/optim\r~", "train.steps");
@@ -146,10 +145,10 @@ static void lists_are_filtered_and_sorted(void **state) {
                  {"~7>>>I~", "loss▴"}, {"~8>>>>>>>~", "rss▾"}};
     for (size_t i = 0; i < sizeof sorts / sizeof sorts[0]; i++)
         shows(sorts[i].keys, sorts[i].title);
-    /* most memory first, and the cursor is on the first row */
+    /* most memory first, with the cursor on the first row */
     shows("~8>>>>>>>~", "▸   7  node0");
     shows("~8>>>>>>>I~", "▸   0  node0");
-    /* every panel of panels.def in its turn, with its metrics */
+    /* each panel of panels.def in turn, with its metrics */
     char keys9[32] = "~9~";
     for (int p = 0; p <= BT_PANEL_COUNT; p++) {
         shows(keys9, bt_panel_question((bt_metric_panel)(p % BT_PANEL_COUNT)));
@@ -168,7 +167,7 @@ static void lists_are_filtered_and_sorted(void **state) {
     shows("~7Gg~", "▸demo");
     shows("~2G~", "▸   7");
     shows("~2" PAGE_DOWN "~", "▸   7");
-    shows("~2 ~", "without rank 5: 133 ms"); /* marked ranks are gone together */
+    shows("~2 ~", "without rank 5: 133 ms"); /* Marked ranks are removed together. */
     shows("~2  ~", "without ranks 5, 0: 133 ms");
     shows("~2  ~", "●   0");
     shows("~2   " ESC "~", "without rank 2 the step");
@@ -207,7 +206,7 @@ static void panes_modes_and_values(void **state) {
     shows("~6t~", "warnings and errors");
     shows("~6tt~", "· errors");
     shows("~4~", "arrival skew p95");
-    /* no room, until its pane is chosen */
+    /* There is no space until its pane is chosen. */
     check("demo", "~4~", "traffic by sender and receiver", false, 80, 24);
     check("demo", "~4" BACKTAB "~", "traffic by sender and receiver", true, 80, 24);
     hides("~4" BACKTAB "~", "communication overhead");
@@ -220,12 +219,12 @@ static void panes_modes_and_values(void **state) {
     hides("~4\t\t\te~", "per rank and step");
     shows("~4\t\t\t\te~", "per rank and step");
     shows("~4\t\t\t\t\te~", "from rank 5 take");
-    /* where none is slow, none is named */
+    /* Without a slow rank no rank is named. */
     check("base-1", "~4" BACKTAB "~", "messages from rank", false, 100, 30);
     check("demo", "~4~", "dp link 20 us + 76.3 MiB/s", true, 120, 40);
     shows("~5~", "t: all tensors");
     shows("~5t~", "t: ternary ones only");
-    /* the distribution of the tensor under the cursor: below the table, or in its place */
+    /* the histogram of the tensor under the cursor, below the table or instead of it */
     check("demo", "~5~", "weights / scale", true, 120, 40);
     check("demo", "~5~", "weights / scale", false, 80, 24);
     check("demo", "~5e~", "attn_o, layer 0", true, 80, 24);
@@ -234,10 +233,10 @@ static void panes_modes_and_values(void **state) {
     check("demo", "~5jjj~e~", "2^-11", true, 100, 30);
     check("demo", "~5e" ESC "~", "zero, flips", true, 100, 30);
     shows("~2\r~", "where each rank's step goes");
-    shows("~2\r~", "▸    5"); /* the rank that was chosen */
+    shows("~2\r~", "▸    5"); /* the chosen rank */
     shows("~:rank 3\r~", "▸    3");
     shows("~:rank 12\r~", "no rank '12' (0 to 7)");
-    shows("~6jj\r~", "step 100/200"); /* an event opens its step */
+    shows("~6jj\r~", "step 100/200"); /* An event opens its step. */
     shows("~:screen comm\r~", "per rank and step");
     shows("~8" ESC "~", "slowest ranks");
     shows("~?~", "go to a screen");
@@ -247,7 +246,7 @@ static void panes_modes_and_values(void **state) {
     shows("~:step\r~", ":step needs a value");
 }
 
-static void runs_are_marked_compared_and_held_against(void **state) {
+static void runs_are_marked_and_compared(void **state) {
     (void)state;
     shows("~7j\r~", "base-1  ○ DONE");
     shows("~:run base-1\r~", "base-1  ○ DONE");
@@ -260,7 +259,7 @@ static void runs_are_marked_compared_and_held_against(void **state) {
     shows("~1sss7  c~", "compare: loss ─");
     check("demo", "~7  c~", "compare: loss, smoothed ─", true, 80, 24);
     shows("~7  c~", "no setting differs");
-    /* runs as points: a setting across, a result up */
+    /* Runs as points: a setting on the x axis, a result on the y axis. */
     shows("~7t~", "the runs differ in no number");
     shows("~:scatter optim.lr steps\r~", "2 of 2 runs");
     shows("~:scatter optim.lr los\r~", "no result 'los' (loss, best_val");
@@ -285,7 +284,7 @@ static void runs_are_marked_compared_and_held_against(void **state) {
         check("demo", *k, "ghost: baseline", true, 150, 40);
 }
 
-static void what_changes_a_run_asks_first(void **state) {
+static void actions_on_a_run_require_confirmation(void **state) {
     (void)state;
     shows("~C~", "the run is not live");
     shows("~mwarmer\r~", "noted at this step");
@@ -332,7 +331,7 @@ static void what_changes_a_run_asks_first(void **state) {
     shows("~Mno warm-up\r~", "demo: noted");
     assert_non_null(strstr(done, "no warm-up"));
     check("now", "~U~", "now is live: it keeps its name", true, 100, 30);
-    shows("~U~", "new name: demo"); /* as it is now, to be changed */
+    shows("~U~", "new name: demo"); /* the present name, to be edited */
     shows("~U-2\r~", "demo-2");
     assert_string_equal(done, "rename demo demo-2");
     shows("~U-now\r~", "another run has the name 'demo-now'");
@@ -345,7 +344,7 @@ static void what_changes_a_run_asks_first(void **state) {
     assert_string_equal(done, "remove demo");
     shows("~D~c~", "removed the records of demo");
     assert_string_equal(done, "remove demo and checkpoints");
-    /* of other questions c is no answer */
+    /* For other questions c does not confirm. */
     check("now", "~S~c~", "nothing was done", true, 100, 30);
     shows("~R~", "start a run");
     hides("~R" ESC "~", "Enter start");
@@ -353,13 +352,13 @@ static void what_changes_a_run_asks_first(void **state) {
     assert_string_equal(done, "");
     shows("~R\r~n~", "Enter start");
     assert_string_equal(done, "");
-    shows("~R\ry~", "start a run"); /* an answer that came with the question */
+    shows("~R\ry~", "start a run"); /* a key pressed together with the question */
     assert_string_equal(done, "");
     shows("~R\r~y~", "run base-1 is starting");
     assert_string_equal(done, "start : --preset nano");
     shows("~R\t\t50\t\t1\t\t\tmine\r~y~", "is starting");
     assert_string_equal(done, "start mine: --preset nano --steps 50 --ranks 1");
-    /* the preset nobody chose is the config's to set */
+    /* A preset that was not chosen is left to the configuration. */
     shows("~R\t\t50\t4e-3\r~y~", "is starting");
     assert_string_equal(done, "start : --preset nano --steps 50 --lr 4e-3");
     shows("~R\t\t\t\t\t\tmy.yaml\r~y~", "is starting");
@@ -367,7 +366,7 @@ static void what_changes_a_run_asks_first(void **state) {
     shows("~R\177\177\177\177nosuch\r~y~", "preset");
 }
 
-/* the line of a frame that has this text */
+/* Returns the line of a frame that contains this text. */
 static int line_of(const char *frame, const char *text) {
     const char *at = strstr(frame, text);
     int y = 0;
@@ -384,7 +383,7 @@ static void the_mouse_chooses_tabs_and_rows(void **state) {
     snprintf(keys, sizeof keys, "~" CLICK "%c\"~", (char)(' ' + (tab - line)));
     free(frame);
     shows(keys, "ranks x time");
-    /* a row of the list of runs: the first click selects it, the second opens it */
+    /* In the list of runs the first click selects a row, the second opens it. */
     frame = play_on("demo", "~7~", 100, 30);
     const char row = (char)(' ' + line_of(frame, "base-1"));
     free(frame);
@@ -429,7 +428,7 @@ static void a_small_terminal_has_its_screens(void **state) {
     check("demo", "~C~", "the run is not", true, 20, 5);
 }
 
-/* the end of log.txt under the events: cleaned, coloured by level, filtered with them */
+/* The end of log.txt is shown below the events: cleaned, coloured by level, filtered like them. */
 static void the_log_is_under_the_events(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
@@ -439,7 +438,7 @@ static void the_log_is_under_the_events(void **state) {
     s.steps = 20;
     s.ranks = 1;
     assert_int_equal(bt_synth_make(db_path, &s, &err), BT_OK);
-    check("logged", "~6~", "log.txt", false, 100, 30); /* none, and no empty pane */
+    check("logged", "~6~", "log.txt", false, 100, 30); /* Without a log there is no empty pane. */
     snprintf(path, sizeof path, "%s/log.txt", dir);
     FILE *f = fopen(path, "w");
     assert_non_null(f);
@@ -456,7 +455,7 @@ static void the_log_is_under_the_events(void **state) {
     check("logged", "~6\te~", "line 2985", true, 100, 30);
     check("logged", "~6~", "line 2999", true, 80, 24);
     check("demo", "~6~", "log.txt", false, 100, 30);
-    /* a single rank has nobody to be held against */
+    /* A single rank has no peers to compare with. */
     check("logged", "~2~", "─ step · v:", true, 100, 30);
     check("logged", "~2~", "without rank", false, 100, 30);
 }
@@ -464,7 +463,7 @@ static void the_log_is_under_the_events(void **state) {
 static int make_three(void **state) {
     bt_err err = BT_ERR_INIT;
     if (make_store(state) != 0) return -1;
-    /* paced: made by this process, so that it is alive */
+    /* paced: written by this process, so that it is alive */
     bt_synth s = bt_synth_default("now");
     s.ranks = 2;
     s.steps = 4;
@@ -480,18 +479,17 @@ static int make_three(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest finished[] = {
-        cmocka_unit_test(time_goes_back_and_forth),
-        cmocka_unit_test(axes_and_smoothing),
-        cmocka_unit_test(a_failed_run_is_resumed),
-        cmocka_unit_test(lists_are_filtered_and_sorted),
-        cmocka_unit_test(panes_modes_and_values),
-        cmocka_unit_test(runs_are_marked_compared_and_held_against),
-        cmocka_unit_test(the_mouse_chooses_tabs_and_rows),
-        cmocka_unit_test(a_screen_is_written_as_text_and_numbers),
-        cmocka_unit_test(a_small_terminal_has_its_screens),
-        cmocka_unit_test(the_log_is_under_the_events)};
-    const struct CMUnitTest live[] = {cmocka_unit_test(what_changes_a_run_asks_first)};
+    const struct CMUnitTest finished[] = {cmocka_unit_test(time_can_be_moved),
+                                          cmocka_unit_test(axes_and_smoothing),
+                                          cmocka_unit_test(a_failed_run_is_resumed),
+                                          cmocka_unit_test(lists_are_filtered_and_sorted),
+                                          cmocka_unit_test(panes_modes_and_values),
+                                          cmocka_unit_test(runs_are_marked_and_compared),
+                                          cmocka_unit_test(the_mouse_chooses_tabs_and_rows),
+                                          cmocka_unit_test(a_screen_is_written_as_text_and_numbers),
+                                          cmocka_unit_test(a_small_terminal_has_its_screens),
+                                          cmocka_unit_test(the_log_is_under_the_events)};
+    const struct CMUnitTest live[] = {cmocka_unit_test(actions_on_a_run_require_confirmation)};
     int failed = cmocka_run_group_tests(finished, make_store, drop_store);
     return failed + cmocka_run_group_tests(live, make_three, drop_store);
 }

@@ -1,5 +1,5 @@
-/* the chart of a learning-rate range test on the screen Overview: loss over the rate, and the rate that
- * is suggested. */
+/* The chart of a learning-rate range test on the screen Overview: loss over the rate, and the suggested
+ * rate. */
 #include "played_screens.h"
 
 /* rates from 1e-6 to 1 by equal factors; the loss falls around 1e-3 */
@@ -23,7 +23,7 @@ static void the_loss_is_drawn_over_the_rate(void **state) {
     check("base-1", "~1t~", "loss over rate", false, 100, 30); /* by step */
     check("base-1", "~1tt~", "loss over rate", true, 100, 30);
     char *frame = play_on("base-1", "~1e~", 100, 30), *chart = strstr(frame, "loss over rate");
-    assert_non_null(chart); /* above it is the time of day */
+    assert_non_null(chart); /* the time of day is above it */
     bt_golden("lr_chart_100x30", chart);
     free(frame);
     check("base-1", "~1~", "loss over rate", true, 80, 24);

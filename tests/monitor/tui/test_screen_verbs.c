@@ -1,15 +1,15 @@
 /* timeout: 120
- * which verbs keys offer in which state of a run, and what they answer when the run has done it. */
+ * Actions offered by keys in each state of a run, and the message after the run has executed them. */
 #include <unistd.h>
 
 #include "played_screens.h"
 
-/* running, paused: this process trains them; lost: one that is gone did; stopped: here, with steps to
- * do; done: all of them */
+/* running, paused: trained by this process; lost: trained by a dead one; stopped: here, with steps left;
+ * done: all steps */
 static const char *const states[] = {"running", "paused", "lost", "stopped", "done"};
 enum { STATES = sizeof states / sizeof states[0] };
 
-/* one text a state, in the order above; NULL: nothing of this key is shown but that the run is not live */
+/* one text per state in the order above; NULL: only a note that the run is not live */
 static const struct {
     const char *keys, *says[STATES];
 } table[] = {
@@ -40,7 +40,7 @@ static const struct {
       "done: remove its records for good?"}},
 };
 
-static void verbs_are_offered_by_state(void **state) {
+static void actions_depend_on_the_state(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++)
         for (int s = 0; s < STATES; s++) {
@@ -50,7 +50,7 @@ static void verbs_are_offered_by_state(void **state) {
         }
 }
 
-/* what a run records when it was asked */
+/* The records that a run writes after a request. */
 static void comes_true(const char *run, const char *verb) {
     static const struct {
         const char *verb, *kind, *title;
@@ -61,7 +61,7 @@ static void comes_true(const char *run, const char *verb) {
               {"eval", "refused", "there is no validation split"},
               {"sample", "sample", "a sample after Once"}};
     char sql[700];
-    /* a scheduled sample is no answer */
+    /* A scheduled sample does not confirm the request. */
     if (strcmp(verb, "sample") == 0) {
         snprintf(
             sql, sizeof sql,
@@ -85,8 +85,8 @@ static void comes_true(const char *run, const char *verb) {
     }
 }
 
-/* a verb's answer is what became of it; a refusal is an answer, too */
-static void the_answer_is_the_outcome(void **state) {
+/* The message after a request is its outcome, which may be a refusal. */
+static void the_message_is_the_outcome(void **state) {
     static const struct {
         const char *run, *keys, *does, *says;
     } asks[] = {
@@ -104,7 +104,7 @@ static void the_answer_is_the_outcome(void **state) {
         assert_string_equal(done, asks[i].does);
     }
     on_control = NULL;
-    /* nothing came of it yet: what was asked for is said, and no older event passes for an answer */
+    /* Without an outcome yet, the request itself is shown, and no older event is taken for the outcome. */
     check("paused", "~C~y~~", "checkpoint is under way", true, 110, 30);
     check("paused", "~L3e-4\r~~", "set lr=3e-4 is under way", true, 110, 30);
 }
@@ -116,7 +116,7 @@ static int make_states(void **state) {
     FILE *out = stdout;
     stdout = fopen("/dev/null", "w");
     bt_code code = BT_OK;
-    for (int s = 0; s < STATES && code == BT_OK; s++) { /* paced: made by this process, now */
+    for (int s = 0; s < STATES && code == BT_OK; s++) { /* paced: written by this process, now */
         bt_synth made = bt_synth_default(states[s]);
         made.ranks = 1;
         made.steps = 4;
@@ -145,7 +145,7 @@ static int make_states(void **state) {
 
 int main(void) {
     by_the_clock = true;
-    const struct CMUnitTest tests[] = {cmocka_unit_test(verbs_are_offered_by_state),
-                                       cmocka_unit_test(the_answer_is_the_outcome)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(actions_depend_on_the_state),
+                                       cmocka_unit_test(the_message_is_the_outcome)};
     return cmocka_run_group_tests(tests, make_states, drop_store);
 }

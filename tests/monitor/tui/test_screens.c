@@ -1,5 +1,5 @@
 /* timeout: 60
- * every screen of a run with known truth as text, at several sizes and in three alphabets. */
+ * Every screen of a run with known values as text, at several sizes and in three alphabets. */
 #include "screens_test.h"
 
 /* ---- goldens --------------------------------------------------------------------------------- */
@@ -32,8 +32,8 @@ static void screens_as_text(void **state) {
     frame(1, 20, 5, BT_CHARS_BRAILLE, true, "screen_small_20x5");
 }
 
-/* of a run with a plan the predicted phases stand below the measured ones */
-static void a_plan_stands_beside_the_steps(void **state) {
+/* A run with a plan shows predicted phases below the measured ones. */
+static void a_plan_is_shown_beside_the_steps(void **state) {
     (void)state;
     bt_top_cfg cfg = config(NULL);
     cfg.screen = 3;
@@ -45,6 +45,6 @@ static void a_plan_stands_beside_the_steps(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(screens_as_text),
-                                       cmocka_unit_test(a_plan_stands_beside_the_steps)};
+                                       cmocka_unit_test(a_plan_is_shown_beside_the_steps)};
     return cmocka_run_group_tests(tests, make_store, drop_store);
 }

@@ -1,6 +1,6 @@
 /* timeout: 60
- * The charts of the page average as those of `top` do: its functions, run by Node.js, give the numbers of
- * the view model for the same series. */
+ * Charts of the page and of `top` are smoothed equally: the page's functions, run by Node.js, give the
+ * numbers of the view model for the same series. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void line_of(FILE *f, double *out, size_t n) {
         if (fscanf(f, "%lf", &out[i]) != 1) fail_msg("the page tells %zu numbers of %zu", i, n);
 }
 
-/* single steps; buckets of many steps with a hole; every seventh step recorded, from step 90 on */
+/* single steps; buckets of many steps with a gap; every seventh step recorded, from step 90 on */
 static void series_to_smooth(made m[3]) {
     int64_t step = 0;
     for (int k = 0; k < 3; k++)
@@ -58,7 +58,7 @@ static void series_to_smooth(made m[3]) {
                                   .count = m[k].count};
     for (int i = 0; i < N; i++) {
         for (int k = 0; k < 3; k++) {
-            /* JSON has room for all digits of such a number */
+            /* JSON represents all digits of such a number. */
             m[k].y[i] = round(1024 * (3 + 8 * exp(-i / 40.0) + 0.3 * cos(i * (k + 1)))) / 1024;
             m[k].lo[i] = m[k].y[i] - (k + i % 5) / 64.0;
             m[k].hi[i] = m[k].y[i] + (k + i % 3) / 64.0;

@@ -1,7 +1,7 @@
 /* timeout: 120
- * any keys in any order on any size of terminal, in every way to draw, on every screen of a
- * finished, a live and an empty run: nothing crashes, the canvas has the terminal's size, every
- * cell can be shown. BT_STORM=N makes it N times as long. */
+ * Random keys on terminals of any size, in every drawing mode, on every screen of a finished, a live and an
+ * empty run: no crash, the canvas has the terminal's size, every cell can be displayed. BT_STORM=N
+ * multiplies the duration. */
 #include "monkey.h"
 #include "screens_test.h"
 
@@ -53,8 +53,7 @@ static void any_keys_in_any_order(void **state) {
     bt_db_close(db);
 }
 
-/* every screen at sizes from 1x1 to 250x80, in each way to draw: no key, only SIGWINCH after
- * SIGWINCH */
+/* Every screen at sizes from 1x1 to 250x80, in each drawing mode: no keys, only SIGWINCH. */
 static int32_t storm_key(bt_term *t, int timeout_ms) {
     monkey *m = (monkey *)t;
     (void)timeout_ms;

@@ -1,8 +1,5 @@
-/* tui_test.h - what the tests of monitor/tui share: text screens against golden files that a person
- * can read.
- *
- * Golden files lie in tests/monitor/tui/golden; BT_UPDATE=1 in the environment of a test writes
- * them anew. */
+/* tui_test.h - comparison of text screens with readable golden files in tests/monitor/tui/golden;
+ * BT_UPDATE=1 in the environment of a test rewrites them. */
 #ifndef BT_TESTS_TUI_TEST_H
 #define BT_TESTS_TUI_TEST_H
 

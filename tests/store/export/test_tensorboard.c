@@ -1,12 +1,12 @@
 /* timeout: 60
- * TensorBoard's event files are read back by a second, independent decoder. */
+ * TensorBoard's event files are read back by an independent decoder. */
 #include <sys/stat.h>
 
 #include "../synth_run.h"
 #include "export_runs.h"
 #include "store/export/tb_file.h"
 
-/* ---- an event file, read bit by bit ---- */
+/* ---- an event file, decoded byte by byte ---- */
 
 static uint32_t slow_crc32c(const unsigned char *p, size_t n) {
     uint32_t crc = ~0u;
@@ -37,7 +37,7 @@ typedef struct scalar {
     double wall, value;
     int64_t step;
     bool has_value;
-    unsigned other; /* bits of the fields that are no scalar's */
+    unsigned other; /* bit mask of fields that are not scalars */
 } scalar;
 
 static void decode_message(const unsigned char *p, size_t n, int depth, scalar *s) {
@@ -48,7 +48,7 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
         switch (key & 7) {
         case 0:
             assert_true(depth == 0 && field == 2);
-            s->step = (int64_t)varint(&p) - 1; /* files count from 1 */
+            s->step = (int64_t)varint(&p) - 1; /* Files count steps from 1. */
             break;
         case 1:
             assert_true(depth == 0 && field == 1);
@@ -67,7 +67,7 @@ static void decode_message(const unsigned char *p, size_t n, int depth, scalar *
             else if (depth == 2 && field == 1)
                 snprintf(s->tag, sizeof s->tag, "%.*s", (int)m, (const char *)p);
             else if (depth == 2 && (field == 5 || field == 8 || field == 9))
-                s->other |= 1u << field; /* a histogram, a text or settings, a plugin's data */
+                s->other |= 1u << field; /* a histogram, text or settings, or data of a plugin */
             else
                 fail_msg("field %u at depth %d", field, depth);
             p += m;
@@ -148,7 +148,7 @@ static void make(const bt_tmp *t) {
     OK(bt_synth_make(t->db, &s, err));
 }
 
-/* ctx: the share told last */
+/* ctx: the previous share */
 static void rises(void *ctx, double done) {
     double *last = ctx;
     assert_true(done >= *last && done <= 1);
@@ -175,10 +175,10 @@ static void tensorboard_files_are_sound(void **state) {
     assert_int_equal(got.layers, 10);
     assert_int_equal(got.means, 200);
     assert_int_equal(got.last_step, 199);
-    assert_true(points > got.records); /* the ranks' files too */
+    assert_true(points > got.records); /* including the ranks' files */
     OK(bt_export_tensorboard(db, &of_s, t->dir, true, path, &again, err));
     assert_true(points == again);
-    read_events(path, &got); /* replaced, not added to */
+    read_events(path, &got); /* The file is replaced, not extended. */
     assert_int_equal(got.losses, 200);
     char rank[1300], part[1300];
     snprintf(rank, sizeof rank, "%s/s/rank3", t->dir);
@@ -188,7 +188,7 @@ static void tensorboard_files_are_sound(void **state) {
     bt_db_close(db);
 }
 
-/* the steps of train/loss, as the file has them */
+/* Lists the steps of train/loss in the order of the file. */
 static void losses_of(const char *path, char *out, size_t size) {
     unsigned char head[12], body[8192];
     FILE *f = fopen(path, "rb");
@@ -206,7 +206,7 @@ static void losses_of(const char *path, char *out, size_t size) {
     fclose(f);
 }
 
-/* "step tag value\n" of every point of a file, in its order */
+/* Lists every point of a file in its order: "step tag value\n". */
 static void points_of(const char *path, char *out, size_t size) {
     unsigned char head[12], body[1024];
     FILE *f = fopen(path, "rb");
@@ -230,7 +230,7 @@ static void points_of(const char *path, char *out, size_t size) {
     fclose(f);
 }
 
-static void event_files_say_what_was_recorded(void **state) {
+static void event_files_contain_the_record(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
@@ -266,7 +266,7 @@ static void event_files_say_what_was_recorded(void **state) {
                 "1 step/step_ms 450\n1 step/data_ms 10.5\n1 step/fwd_ms 21\n1 step/bwd_ms 0\n"
                 "2 step/step_ms 650\n2 step/data_ms 10.5\n2 step/fwd_ms 21\n2 step/bwd_ms 30\n");
     assert_int_equal(n, 23 + 2 * 12);
-    /* every 256 rows of a file: of seven queries five are the main file's */
+    /* every 256 rows of a file: the main file has five of seven queries */
     assert_int_equal(progress_times, 3);
     static const double shares[] = {0, 5 / 7.0, 6 / 7.0};
     for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - shares[i]) < 1e-9);
@@ -274,7 +274,7 @@ static void event_files_say_what_was_recorded(void **state) {
     assert_int_equal(access(rank, F_OK), -1);
     OK(bt_export_tensorboard(db, &(bt_export_cfg){.run = "small"}, dir, false, path, &n, err));
     assert_int_equal(n, 23);
-    /* where it cannot be written, nothing is left */
+    /* If the file cannot be written, no part of it remains. */
     memset(longest, 'x', sizeof longest);
     longest[961] = '\0';
     assert_int_equal(bt_export_tensorboard(db, &cfg, longest, false, path, &n, &why), BT_ARG);
@@ -288,7 +288,7 @@ static void event_files_say_what_was_recorded(void **state) {
     assert_int_equal(unlink(dir), 0);
     OK(bt_export_tensorboard(db, &cfg, dir, false, path, &n, err));
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkdir(path, 0700), 0); /* it cannot take its name */
+    assert_int_equal(mkdir(path, 0700), 0); /* It cannot get its name. */
     snprintf(rank, sizeof rank, "%s/x", path);
     fclose(fopen(rank, "w"));
     snprintf(want, sizeof want, "%s/small/events.out.tfevents.1700000000.bitrain.0.0.part", dir);
@@ -308,7 +308,7 @@ typedef struct late_steps {
     int64_t n;
 } late_steps;
 
-/* three steps more before each pass, until there are nine */
+/* Adds three steps before each pass, up to nine. */
 static bool write_more_steps(void *ctx) {
     late_steps *l = ctx;
     bt_fake f;
@@ -320,7 +320,7 @@ static bool write_more_steps(void *ctx) {
     return true;
 }
 
-/* a run that goes on is exported as it grows, each point once */
+/* A growing run is exported repeatedly, with each point once. */
 static void a_growing_run_is_followed(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -347,8 +347,8 @@ static void a_growing_run_is_followed(void **state) {
     bt_writer_close(late.w);
 }
 
-/* told with each 256th row of each of the file's queries, as a share of all of them */
-static void long_exports_tell_how_far_they_are(void **state) {
+/* Progress is reported with each 256th row of each query, as a share of all rows of the file. */
+static void long_exports_report_progress(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_db *db = NULL;
@@ -367,19 +367,17 @@ static void long_exports_tell_how_far_they_are(void **state) {
     OK(bt_db_open(&db, t->db, err));
     progress_times = 0;
     OK(bt_export_tensorboard(db, &cfg, t->dir, false, path, &points, err));
-    assert_int_equal(progress_times, 3); /* the other queries have no rows here */
+    assert_int_equal(progress_times, 3); /* The remaining queries have no rows here. */
     for (int i = 0; i < 3; i++) assert_true(fabs(progress_said[i] - 256 * i / 600.0 / 5) < 1e-12);
     bt_db_close(db);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(long_exports_tell_how_far_they_are, bt_tmp_make,
-                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(long_exports_report_progress, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_growing_run_is_followed, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(tensorboard_files_are_sound, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(event_files_say_what_was_recorded, bt_tmp_make,
-                                        bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(event_files_contain_the_record, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static const char trace_of_two[] = HEAD RANK("0", "n\\\"1") RANK("1", "n2")
                                         "writes: b", "0", "1100000.000",
                                         "g") "," INSTANT("note", "0", "1000000.000", "g") "\n]}\n";
 
-static void a_trace_says_what_was_recorded(void **state) {
+static void a_trace_contains_the_record(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
@@ -80,8 +80,8 @@ static void a_trace_says_what_was_recorded(void **state) {
     bt_db_close(db);
 }
 
-/* Steps whose lengths add up to more than the time between their ends: no span begins before the one before it on its
- * lane ends, and each keeps its end. */
+/* Steps whose durations add up to more than the time between their ends: no span begins before the previous
+ * one on its lane ends, and each keeps its end. */
 static void spans_do_not_overlap(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -133,7 +133,7 @@ static void spans_do_not_overlap(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_trace_says_what_was_recorded, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_trace_contains_the_record, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(spans_do_not_overlap, bt_tmp_make, bt_tmp_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

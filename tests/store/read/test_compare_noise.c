@@ -1,5 +1,5 @@
 /* timeout: 60
- * Comparisons know their noise; conditions of a gate are parsed. */
+ * Comparisons estimate their noise; conditions of a gate are parsed. */
 #include "../store_test.h"
 #include "../synth_run.h"
 #include "store/read/compare_runs.h"
@@ -27,7 +27,7 @@ static void write_noisy(const char *path, const char *name, double shift, double
     bt_writer_close(w);
 }
 
-static void a_difference_inside_the_noise_is_none(void **state) {
+static void a_difference_within_the_noise_is_none(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_gate g;
@@ -55,7 +55,7 @@ static void a_difference_inside_the_noise_is_none(void **state) {
     near.value = base.value + 4 * base.noise;
     assert_int_equal(bt_gate_check(&g, &near, &base), BT_GATE_FAILS);
     near.value = NAN;
-    /* a run without the figure cannot pass */
+    /* A run without the figure cannot pass. */
     assert_int_equal(bt_gate_check(&g, &near, &base), BT_GATE_FAILS);
     double end = 0;
     OK(bt_db_common_end(db, (const char *[]){"base", "worse"}, 2, BT_AT_TOKENS, &end, err));
@@ -98,7 +98,7 @@ static void conditions_are_parsed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_difference_inside_the_noise_is_none, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(a_difference_within_the_noise_is_none, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test(conditions_are_parsed),
     };

@@ -1,9 +1,9 @@
-/* two runs side by side: levels and their noise, the end of the shorter one, the first difference,
- * and conditions: as they are read and as they are judged. */
+/* Comparison of two runs: levels and their noise, the end of the shorter run, the first difference, and
+ * conditions with their results. */
 #include "../store_test.h"
 #include "store/read/compare_runs.h"
 
-/* a run whose loss at a step is loss[step] */
+/* A run whose loss at a step is loss[step]. */
 static void make(const char *path, const char *name, const double *loss, int n) {
     bt_run_start start = bt_fake_run(name);
     bt_writer *w = NULL;
@@ -46,10 +46,10 @@ static void levels_of_a_window(void **state) {
     OK(bt_db_open(&db, t->db, err));
     bt_level l = level(db, "a", "loss", BT_AT_STEP, NAN, 3);
     is_level(l, 3, 3, 8);
-    assert_true(isnan(l.noise)); /* of three values none is known */
+    assert_true(isnan(l.noise)); /* the noise of three values is unknown */
     l = level(db, "a", "loss", BT_AT_STEP, NAN, 4);
     is_level(l, 4, 3.5, 8);
-    assert_true(fabs(l.noise) < 1e-6); /* what falls evenly has none */
+    assert_true(fabs(l.noise) < 1e-6); /* a straight line has no noise */
     is_level(level(db, "a", "loss", BT_AT_STEP, 5, 2), 2, 5.5, 5);
     is_level(level(db, "a", "loss", BT_AT_STEP, 5.9, 1), 1, 5, 5);
     is_level(level(db, "a", "loss", BT_AT_STEP, 5, 0), 1, 5, 5);
@@ -60,7 +60,7 @@ static void levels_of_a_window(void **state) {
     assert_true(l.n == 0 && isnan(l.value) && isnan(l.noise));
     is_level(level(db, "a", "steps", BT_AT_STEP, NAN, 4), 1, 8, 8);
     is_level(level(db, "a", "steps", BT_AT_TOKENS, 1, 4), 1, 8, 800);
-    /* 4, 1, 2, 3: squares of 4.8 around their line, 2 of 4 values are free, of a mean of 4 */
+    /* 4, 1, 2, 3: squared deviations of 4.8 around their line, 2 degrees of freedom, mean over 4 */
     l = level(db, "b", "loss", BT_AT_STEP, NAN, 4);
     is_level(l, 4, 2.5, 10);
     assert_true(fabs(l.noise - sqrt(4.8 / 2 / 4)) < 1e-6);
@@ -89,7 +89,7 @@ static void levels_of_a_window(void **state) {
     bt_db_close(db);
 }
 
-/* a window has a thousand values at most, the newest ones */
+/* A window has at most the newest thousand values. */
 static void windows_are_bounded(void **state) {
     enum { N = 1003 };
     static double loss[N];
@@ -146,7 +146,8 @@ static void conditions_are_read(void **state) {
     bt_err why = BT_ERR_INIT;
     char longest[sizeof g.metric + 8];
     memset(longest, 'm', sizeof longest);
-    for (size_t more = 0; more < 2; more++) { /* a name as long as it may be, and one more */
+    /* the longest possible name, and one character more */
+    for (size_t more = 0; more < 2; more++) {
         strcpy(longest + sizeof g.metric - 1 + more, ">1");
         assert_int_equal(bt_gate_parse(longest, &g, &why), more ? BT_ARG : BT_OK);
         if (!more) assert_int_equal(strlen(g.metric), sizeof g.metric - 1);
@@ -166,13 +167,13 @@ static void conditions_are_judged(void **state) {
         double run, noise, base, base_noise;
         bt_gate_result want;
     } rows[] = {{"loss > 2", 2, NAN, 9, NAN, BT_GATE_HOLDS},
-                {"loss > 2", 2.1, 5, 9, 5, BT_GATE_FAILS}, /* an absolute limit knows no noise */
+                {"loss > 2", 2.1, 5, 9, 5, BT_GATE_FAILS}, /* An absolute limit has no noise. */
                 {"loss < 2", 2, NAN, 9, NAN, BT_GATE_HOLDS},
                 {"loss < 2", 1.9, NAN, 9, NAN, BT_GATE_FAILS},
                 {"loss > 2", NAN, NAN, 9, NAN, BT_GATE_FAILS},
                 {"loss > +1", 5, NAN, 4, NAN, BT_GATE_HOLDS},
                 {"loss > +1", 5.1, NAN, 4, NAN, BT_GATE_FAILS},
-                {"loss > +1", 6, 0, 4, 1, BT_GATE_NOISE}, /* a difference of twice its noise */
+                {"loss > +1", 6, 0, 4, 1, BT_GATE_NOISE}, /* twice the noise */
                 {"loss > +1", 6.1, 0, 4, 1, BT_GATE_FAILS},
                 {"loss > +1", 6, 1, 4, NAN, BT_GATE_NOISE},
                 {"loss > +1", 14, 3, 4, 4, BT_GATE_NOISE},
@@ -181,7 +182,8 @@ static void conditions_are_judged(void **state) {
                 {"loss < -1", 1.9, 0, 4, 1, BT_GATE_FAILS},
                 {"loss > +50%", 6, 0, 4, 0, BT_GATE_HOLDS},
                 {"loss > +50%", 6.1, 0, 4, 0, BT_GATE_FAILS},
-                {"loss > +50%", -2, 0, -4, 0, BT_GATE_HOLDS}, /* of the size, whatever its sign */
+                /* relative to the size, whatever its sign */
+                {"loss > +50%", -2, 0, -4, 0, BT_GATE_HOLDS},
                 {"loss > +50%", -1.9, 0, -4, 0, BT_GATE_FAILS},
                 {"loss > +1", NAN, NAN, 4, NAN, BT_GATE_FAILS},
                 {"loss > +1", 4, NAN, NAN, NAN, BT_GATE_FAILS}};
@@ -193,7 +195,8 @@ static void conditions_are_judged(void **state) {
         if (bt_gate_check(&g, &run, &base) != rows[i].want)
             fail_msg("row %zu: %s", i, rows[i].text);
         const bt_gate_result alone = bt_gate_check(&g, &run, NULL);
-        assert_int_equal(alone, g.relative ? BT_GATE_FAILS : rows[i].want); /* without a base */
+        /* without a baseline */
+        assert_int_equal(alone, g.relative ? BT_GATE_FAILS : rows[i].want);
         assert_int_equal(bt_gate_check(&g, &none, &base), BT_GATE_FAILS);
     }
 }

@@ -1,4 +1,4 @@
-/* lenses: those that come with the program, and files that hide them, are added or cannot be read. */
+/* Lenses: those shipped with the program, and files that hide them, are added, or cannot be read. */
 #include <sys/stat.h>
 
 #include "../store_test.h"
@@ -17,7 +17,7 @@ static void put(const char *folder, const char *file, const char *text) {
     put_bytes(folder, file, text, strlen(text));
 }
 
-/* BITRAIN_LENSES names the test's folder */
+/* BITRAIN_LENSES names the test's folder. */
 static const char *own_folder(void **state) {
     const bt_tmp *t = *state;
     setenv("BITRAIN_LENSES", t->dir, 1);
@@ -52,7 +52,7 @@ static void files_of_a_folder_are_lenses(void **state) {
     assert_true(shipped > 3);
     char hidden[64];
     snprintf(hidden, sizeof hidden, "%s", list[1].name);
-    for (size_t i = 0; i < shipped; i++) { /* each says what it is, and asks something */
+    for (size_t i = 0; i < shipped; i++) { /* Each has a description and a query. */
         assert_true(list[i].about[0] && list[i].sql.len > 10);
         assert_string_equal(list[i].file, "");
         is_lens(list[i].name, list[i].about, bt_text_str(&list[i].sql));
@@ -75,7 +75,7 @@ static void files_of_a_folder_are_lenses(void **state) {
     put(dir, file, "SELECT 1");
     OK(bt_lens_list(&list, &n, err));
     assert_int_equal(n, shipped + 2);
-    /* one's own first, by name; of those that come with the program all that are not hidden */
+    /* User lenses first, by name; then the shipped ones that are not hidden. */
     assert_int_equal(position(list, n, "alpha") + position(list, n, "zeta") +
                          position(list, n, hidden),
                      0 + 1 + 2);
@@ -135,7 +135,7 @@ static void the_longest_lens(void **state) {
     free(text);
 }
 
-/* where lenses are looked for, in this order */
+/* The folders searched for lenses, in this order. */
 static void places_of_lenses(void **state) {
     const bt_tmp *t = *state;
     char made[300];

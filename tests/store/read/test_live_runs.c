@@ -1,13 +1,13 @@
-/* the view `runs` of a run that has not ended: its state by its process, its times from its ledger. */
+/* The view `runs` of a run that has not ended: its state from its process, its times from its ledger. */
 #include "../store_test.h"
 #include "store/read/live_runs.h"
 #include "store/read/run_state.h"
 #include "store/sql/sql.h"
 
-enum { NO_PROCESS = 0x7ffffff0, STEPS = 10 }; /* no process has this number */
+enum { NO_PROCESS = 0x7ffffff0, STEPS = 10 }; /* No process has this number. */
 #define SECOND_US INT64_C(1000000)
 
-/* ten steps of step_s seconds by its own account, two seconds apart, the last of them at end_us */
+/* Ten steps of step_s seconds in their own records, two seconds apart, the last at end_us. */
 static void make(const char *path, const char *name, int pid, int64_t end_us, double step_s) {
     char here[BT_HOST_MAX] = "";
     bt_run_start start = bt_fake_run(name);
@@ -35,7 +35,7 @@ static double of(const char *path, const char *name, const char *column) {
     return bt_number(path, sql, name);
 }
 
-/* nothing is known after the newest record of a run whose process is gone: its columns are those of its ledger */
+/* After the newest record of a dead process nothing is known: the columns are those of its ledger. */
 static void times_of_a_lost_run(void **state) {
     const bt_tmp *t = *state;
     bt_ledger l = {0};
@@ -65,7 +65,7 @@ static void times_of_a_lost_run(void **state) {
     sqlite3_close(db);
 }
 
-/* twenty minutes after the newest record: of long steps that is training, of short ones it is lost */
+/* Twenty minutes after the newest record a run with long steps is training, one with short steps is lost. */
 static void silence_is_judged_by_the_step(void **state) {
     const bt_tmp *t = *state;
     const int64_t end_us = bt_wall_us() - 1200 * SECOND_US;
@@ -79,7 +79,7 @@ static void silence_is_judged_by_the_step(void **state) {
     for (int i = 0; i < 2; i++) assert_true(of(t->db, names[i], "duration_s") >= 1200 + 2 * STEPS);
 }
 
-/* in one statement, one run after the other, and what is no run or no figure */
+/* In one statement: several runs, a missing run, and a missing figure. */
 static void each_run_has_its_own(void **state) {
     const bt_tmp *t = *state;
     char sql[200];

@@ -1,10 +1,10 @@
-/* the state of a run: by its row, its process, its silence, and how far its time counts. */
+/* The state of a run: from its row, its process, its silence; and the end of its time. */
 #include "../store_test.h"
 #include "store/read/run_state.h"
 
-enum { NO_PROCESS = 0x7ffffff0 }; /* no process has this number */
+enum { NO_PROCESS = 0x7ffffff0 }; /* No process has this number. */
 
-static void a_process_that_is_gone_has_lost_its_run(void **state) {
+static void a_dead_process_has_lost_its_run(void **state) {
     (void)state;
     char here[BT_HOST_MAX] = "";
     const int mine = (int)getpid();
@@ -60,7 +60,7 @@ static void silence_of_half_a_minute_or_ten_steps(void **state) {
     }
 }
 
-static void time_counts_for_who_is_alive(void **state) {
+static void the_time_of_a_live_run_counts(void **state) {
     (void)state;
     for (int k = 0; k < BT_STATE_COUNT; k++) {
         const bt_ledger_until u = bt_run_until((bt_run_state)k, 77);
@@ -73,8 +73,8 @@ static void time_counts_for_who_is_alive(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(a_process_that_is_gone_has_lost_its_run),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_dead_process_has_lost_its_run),
                                        cmocka_unit_test(silence_of_half_a_minute_or_ten_steps),
-                                       cmocka_unit_test(time_counts_for_who_is_alive)};
+                                       cmocka_unit_test(the_time_of_a_live_run_counts)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_migrations.c - what a new database holds, what becomes of the tables and rows of an older one, which files
- * are refused and with which words, and that an update that fails changes nothing. */
+/* test_migrations.c - contents of a new database, conversion of older tables and rows, refused files and
+ * their messages; a failed update changes nothing. */
 #include <fcntl.h>
 
 #include "store/sql/sql.h"
@@ -22,7 +22,7 @@ static bt_code check(const char *path, bool *outdated, bt_err *why) {
     return code;
 }
 
-/* what scopes.def and metrics.def say, as the file has to tell it */
+/* Contents of scopes.def and metrics.def, as the file should contain them. */
 static char *declared(bool metrics) {
     char *text = NULL;
     size_t bytes = 0;
@@ -75,14 +75,14 @@ static void a_new_file_holds_its_tables(void **state) {
     char count[20];
     snprintf(count, sizeof count, "%d\n", BT_SCOPE_COUNT);
     bt_table_is(t->db, "SELECT count(*) FROM scope", count);
-    /* once more changes nothing */
+    /* A second update changes nothing. */
     char *before = bt_table(t->db, "SELECT schema_version FROM pragma_schema_version");
     OK(apply(t->db, err));
     bt_table_is(t->db, "SELECT schema_version FROM pragma_schema_version", before);
     free(before);
 }
 
-/* names, types, conditions and keys of the columns of tables, and indexes */
+/* Lists names, types, constraints and keys of columns, and indexes. */
 #define TABLES(which, order) \
     "SELECT s.type, s.name, (SELECT group_concat(name || ' ' || type || ' ' || \"notnull\" || ' " \
     "' || " \
@@ -106,7 +106,7 @@ static void an_old_file_gets_the_tables_of_a_new_one(void **state) {
     OK(apply(t->db, err));
     OK(apply(fresh, err));
     is_alike(t->db, fresh, TABLES("NOT IN", "cid"));
-    is_alike(t->db, fresh, TABLES("IN", "name")); /* metrics come in any order */
+    is_alike(t->db, fresh, TABLES("IN", "name")); /* The order of metrics does not matter. */
     is_alike(t->db, fresh, "SELECT name FROM sqlite_schema WHERE type = 'view' ORDER BY name");
     bt_table_is(t->db, "SELECT value FROM meta WHERE key = 'next_aid'", "3\n");
     bt_table_is(
@@ -119,7 +119,7 @@ static void an_old_file_gets_the_tables_of_a_new_one(void **state) {
         "1651078258|11\n");
 }
 
-/* a file of any version between is brought on from there, and no step is made twice */
+/* A file of any version in between is updated from that version, and no step is repeated. */
 static void each_version_is_a_beginning(void **state) {
     static const char *const undo[] = {
         /* 5: */ "DROP TABLE scope",
@@ -131,7 +131,7 @@ static void each_version_is_a_beginning(void **state) {
         "ALTER TABLE run DROP COLUMN energy_j",
         "ALTER TABLE run DROP COLUMN finished_us",
         "DROP TABLE proposal",
-        /* 10: only rows change */ "SELECT 1"};
+        /* version 10 changes rows only */ "SELECT 1"};
     const bt_tmp *t = *state;
     char fresh[128], sql[60];
     snprintf(fresh, sizeof fresh, "%s/new.db", t->dir);
@@ -159,7 +159,7 @@ static void each_version_is_a_beginning(void **state) {
     free(steps);
 }
 
-/* rows that an older program wrote otherwise */
+/* Rows that an older program wrote differently are rewritten. */
 static void rows_of_old_files_are_rewritten(void **state) {
     const bt_tmp *t = *state;
     bt_old_file(t->db);
@@ -186,7 +186,8 @@ static void rows_of_old_files_are_rewritten(void **state) {
         t->db, "SELECT t_us, kind FROM event ORDER BY t_us",
         "10|paused\n11|notice\n12|continued\n13|notice\n14|control\n15|checkpoint_failed\n"
         "16|checkpoint\n17|warning\n18|checkpoint\n19|checkpoint\n20|notice\n21|checkpoint\n");
-    /* when the event of its last step came, in its own attempt; else as it was */
+    /* The time of a checkpoint is that of its last step's event in its own attempt; otherwise it is
+     * unchanged. */
     bt_table_is(t->db, "SELECT path, t_us FROM ckpt ORDER BY path", "a|19\nb|21\nc|92\nd|93\n");
     bt_table_is(
         t->db,
@@ -208,11 +209,11 @@ static void rows_of_old_files_are_rewritten(void **state) {
         "1|4687502|113000|10000|30000|60000|8000|16000|0|5000|4000000|1000000|103424|113000|1\n");
 }
 
-/* ---- whose file it is ----------------------------------------------------------------------------- */
+/* ---- foreign files ---------------------------------------------------------------------------------- */
 
 static void files_are_refused_in_these_words(void **state) {
     static const struct {
-        const char *sql, *says; /* %s: its path */
+        const char *sql, *says; /* %s: path of the file */
     } rows[] = {
         {"CREATE TABLE songs(a)",
          "'%s' is a database of another program, not of bitrain (choose another --store)"},
@@ -256,7 +257,7 @@ static void an_empty_file_has_no_run(void **state) {
     assert_string_equal(why.msg, want);
 }
 
-/* in UTC, with milliseconds, and in seconds; what has not ended has no end */
+/* Times appear in UTC with milliseconds, and in seconds; a run that has not ended has no end. */
 static void times_are_said_twice(void **state) {
     const bt_tmp *t = *state;
     bt_old_file(t->db);
@@ -297,19 +298,19 @@ static void what_is_outdated(void **state) {
     unlink(t->db);
     OK(apply(t->db, err));
     run_sql(t->db, "UPDATE meta SET value = 1 WHERE key = 'views'; DROP VIEW facts");
-    OK(apply(t->db, err)); /* views are made anew, and only then */
+    OK(apply(t->db, err)); /* Views are recreated only when needed. */
     bt_table_is(t->db, "SELECT name FROM sqlite_schema WHERE name = 'facts'", "facts\n");
     OK(check(t->db, &outdated, err));
     assert_false(outdated);
 }
 
-/* one transaction: none of the tables is as half of an update would leave it */
+/* The update is one transaction: after a failure no table is changed. */
 static void an_update_that_fails_changes_nothing(void **state) {
     const bt_tmp *t = *state;
     char want[300];
     bt_err why = BT_ERR_INIT;
     bt_old_file(t->db);
-    run_sql(t->db, "CREATE TABLE scope(a)"); /* of version 6 */
+    run_sql(t->db, "CREATE TABLE scope(a)"); /* a table of version 6 */
     char *before = bt_table(t->db, "SELECT type, name, sql FROM sqlite_schema");
     snprintf(want, sizeof want, "cannot use '%s': table scope already exists", t->db);
     assert_int_equal(apply(t->db, &why), BT_DB);
@@ -326,7 +327,7 @@ static void an_update_that_fails_changes_nothing(void **state) {
     assert_int_equal(bt_db_open(&db, t->db, &why), BT_FORMAT);
     assert_string_equal(why.msg, want);
     assert_null(db);
-    /* a file of this version that lacks a table of its own */
+    /* a file of this version without one of its tables */
     unlink(t->db);
     OK(apply(t->db, err));
     run_sql(t->db, "DROP TABLE scope");

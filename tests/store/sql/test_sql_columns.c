@@ -1,4 +1,4 @@
-/* test_sql_columns.c - figures and lists of the program's tables as expressions of SQL, and metrics as columns. */
+/* test_sql_columns.c - figures and lists of the program's tables as SQL expressions, and metrics as columns. */
 #include "engine/base/tables/event.h"
 #include "store/sql/expand.h"
 #include "store/sql/sql.h"
@@ -63,7 +63,7 @@ static void lists_become_columns(void **state) {
     bt_text_release(&out);
 }
 
-/* a figure with a condition becomes a case; its arguments may hold commas, figures and lists */
+/* A figure with a condition becomes CASE; its arguments may contain commas, figures and lists. */
 static void figures_become_formulas(void **state) {
     (void)state;
     sqlite3 *db = NULL;

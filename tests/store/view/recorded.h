@@ -1,4 +1,5 @@
-/* recorded.h - runs of so many steps, recorded for tests of the view. For one test program. */
+/* recorded.h - runs with a number of steps, for tests of the view model. Include it in one test program
+ * only. */
 #ifndef BT_TESTS_STORE_VIEW_RECORDED_H
 #define BT_TESTS_STORE_VIEW_RECORDED_H
 
@@ -6,14 +7,14 @@
 
 enum { BEGAN_S = 1700000000 };
 
-/* a run whose steps take 100 ms each, of which every `every`-th is recorded, and its ranks with it */
+/* a run with steps of 100 ms, of which every `every`-th is recorded with its ranks */
 typedef struct plan {
     const char *name;
-    int ranks, world; /* world 0: as many as ranks */
+    int ranks, world; /* world 0: equal to ranks */
     int64_t steps, every;
 } plan;
 
-/* loss: the step; the ranks' forward pass: the step and the rank's number more */
+/* loss: the step; forward pass of a rank: the step plus the rank's number */
 static void record_to(const char *path, const plan *p, bool ended) {
     bt_writer *w = NULL;
     bt_run_start start = bt_fake_run(p->name);
@@ -55,7 +56,7 @@ static void record_to(const char *path, const plan *p, bool ended) {
 
 static void record(const char *path, const plan *p) { record_to(path, p, true); }
 
-/* a view of a run that was just recorded, at the end of it */
+/* Requests parts of a run that was just recorded, at its end. */
 static bt_view_ask ask_parts(const plan *p, unsigned parts) {
     bt_view_ask a;
     bt_view_ask_init(&a);

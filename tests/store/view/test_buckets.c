@@ -1,10 +1,10 @@
 /* timeout: 60
- * Columns and buckets of a size, and what of a long run comes from its summaries. */
+ * Columns and buckets of a size; and what is read from the summaries of a long run. */
 #include "tests/store/view/recorded.h"
 
 /* ---- series ---------------------------------------------------------------------------------- */
 
-/* what a bucket of a series says, of steps a .. b that were all recorded */
+/* Compares a bucket of a series whose steps a to b were all recorded. */
 static void bucket_is(const bt_view_series *s, size_t i, int64_t a, int64_t b, double extra) {
     assert_int_equal(s->step[i], b);
     assert_int_equal(s->count[i], b - a + 1);
@@ -15,7 +15,7 @@ static void bucket_is(const bt_view_series *s, size_t i, int64_t a, int64_t b, d
     NEAR(s->mean[i], (double)(a + b) / 2 + extra);
 }
 
-/* x at the end of a step, of the run or of one rank */
+/* Returns x at the end of a step, of the run or of one rank. */
 static double x_after(bt_x_axis x, int64_t step, bool rank) {
     const double n = (double)(step + 1);
     switch (x) {
@@ -27,8 +27,8 @@ static double x_after(bt_x_axis x, int64_t step, bool rank) {
     }
 }
 
-/* Up to 8192 steps are read row by row, more than that from summaries: the smallest ones, of 16 steps, hold the means
- * of ranks alone. Both say the same where both are exact. */
+/* Up to 8192 steps are read row by row, more from summaries: the smallest, of 16 steps, have means only for
+ * ranks. Both agree where both are exact. */
 static void long_series_of_steps_and_ranks(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -73,7 +73,7 @@ static void long_series_of_steps_and_ranks(void **state) {
     }
 }
 
-/* a metric that half of the buckets have has holes, one that fewer have is a line of its points */
+/* A metric present in half of the buckets has gaps; one present in fewer is a line through its points. */
 static void holes_and_sparse_lines(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -106,7 +106,7 @@ static void holes_and_sparse_lines(void **state) {
     }
 }
 
-/* what a series has read of a run it keeps: only steps behind it, or before it, are looked up */
+/* A series keeps what it has read of a run: only later or earlier steps are read. */
 static void a_series_reads_each_step_once(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"s", 1, 0, 100, 1};
@@ -134,7 +134,7 @@ static void a_series_reads_each_step_once(void **state) {
     bt_db_close(db);
 }
 
-/* forty ranks of two runs in turn: what is kept of them makes room, and what is shown stays right */
+/* Forty ranks of two runs in turn: cached data are dropped to make room, and the result remains right. */
 static void many_series_take_turns(void **state) {
     const bt_tmp *t = *state;
     static const int first[] = {0, 14, 12, 8, 0, 14};
@@ -165,7 +165,7 @@ static void many_series_take_turns(void **state) {
     bt_db_close(db);
 }
 
-/* series alone leave the rest as it was; of a run that is not there nothing is said */
+/* Reading series only leaves the rest unchanged; a missing run gives an empty result. */
 static void series_alone(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"s", 2, 0, 30, 1}, other = {"other", 1, 0, 20, 1};
@@ -183,7 +183,7 @@ static void series_alone(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_string_equal(v->head.run, "other");
     assert_int_equal(v->head.n_attempts, 1);
-    assert_int_equal(v->head.step, 29); /* as it was */
+    assert_int_equal(v->head.step, 29); /* unchanged */
     assert_int_equal(v->series[0].n, 20);
     for (size_t k = 0; k < 20; k++) bucket_is(&v->series[0], k, (int64_t)k, (int64_t)k, 0);
     a.run = "nobody";
@@ -198,7 +198,7 @@ static void series_alone(void **state) {
 
 /* ---- heat maps ------------------------------------------------------------------------------- */
 
-/* columns begin at multiples of their size, also the first one, wherever the range begins */
+/* Columns begin at multiples of their size, including the first one, wherever the range begins. */
 static void columns_of_heat_maps(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -241,8 +241,8 @@ static void columns_of_heat_maps(void **state) {
     bt_db_close(db);
 }
 
-/* More rows than are read for one picture, 24576: of narrow columns the first steps are read, wide ones are made of
- * summaries, which are counted where they begin */
+/* More rows than are read for one picture, 24576: for narrow columns the first steps are read, wide ones use
+ * summaries, counted at their first step. */
 static void heat_maps_of_many_rows(void **state) {
     const bt_tmp *t = *state;
     static const struct {

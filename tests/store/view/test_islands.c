@@ -1,4 +1,5 @@
-/* test_islands.c - the islands of a hub as viewers see them: counts, sums and staleness at a step, and before it. */
+/* test_islands.c - the islands of a hub in the view model: counts, sums and staleness at a step, and before
+ * it. */
 #include "tests/store/hub_record.h"
 #include "tests/store/view_test.h"
 
@@ -17,7 +18,7 @@ static void a_hub_shows_its_islands(void **state) {
     assert_int_equal(l->n, 2);
     assert_string_equal(l->island[1].name, "south");
     assert_string_equal(l->island[1].host, "s1");
-    NEAR(l->training, 1); /* the other one is not counted in what a step is */
+    NEAR(l->training, 1); /* The other island does not count in the mean step. */
     NEAR(l->sequences, 16);
     NEAR(l->slowest, 25);
     NEAR(l->bytes, 8192);
@@ -36,14 +37,14 @@ static void a_hub_shows_its_islands(void **state) {
     assert_non_null(strstr(bt_text_str(&json), "\"hub\":true"));
     assert_non_null(strstr(bt_text_str(&json), "\"staleness\":[{\"staleness\":0,\"updates\":30}"));
     bt_text_release(&json);
-    /* before the sample there is nothing to show */
+    /* Before the sample the list is empty. */
     a.at_step = 20;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->islands.step, -1);
     assert_int_equal(v->islands.n, 0);
     bt_view_close(v);
     bt_db_close(db);
-    /* a sample of the first step is one as well */
+    /* A sample of the first step is shown as well. */
     char sql[80];
     snprintf(sql, sizeof sql, "UPDATE %s SET step = 0", bt_scopes[BT_SCOPE_ISLAND].table);
     run_sql(t->db, sql);

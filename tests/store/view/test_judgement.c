@@ -1,6 +1,7 @@
 /* timeout: 60
- * What the view concludes from numbers alone: verdicts of ranks, machines that are crowded, scales of heat maps, the
- * usual range of a series, quantiles and names. Each table is a rule at its edges; no database is read. */
+ * Conclusions of the view model from numbers only: verdicts of ranks, crowded machines, scales of heat maps,
+ * the usual range of a series, quantiles and names. Each table tests a rule at its limits; no database is
+ * read. */
 #include "tests/store/view_test.h"
 
 /* ---- verdicts -------------------------------------------------------------------------------- */
@@ -178,8 +179,8 @@ static const struct {
     {{2, 2, 2, 2}, {"a", "b", "c", "d"}, false, {5, 5, 5, 4}, "host a is" LATE("2.0", "run")},
 };
 
-/* late ranks of a machine with more busy tasks than processors are late because of it; one that is recovering
- * or in time is not */
+/* Late ranks of a machine with more busy tasks than processors are attributed to it; recovering or timely
+ * ones are not. */
 static void crowded_machines_by_their_load(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof crowds / sizeof *crowds; i++) {
@@ -217,7 +218,7 @@ static const struct {
      2,
      {2, INFINITY, NONE, 4},
      0.8,
-     INFINITY}, /* a row's mean is not finite */
+     INFINITY}, /* The mean of a row is not finite. */
     {BT_HEAT_STEP, false, 2, 2, {40, 30, 20, 10}, 10, 40},
     {BT_HEAT_STEP, false, 1, 3, {100, 101, 102}, 101 / 1.25, 101 * 1.25},
     {BT_HEAT_WAIT, false, 1, 2, {0, 0}, 0, 1},
@@ -261,7 +262,8 @@ static void scales_of_heat_maps(void **state) {
     bt_view_close(v);
 }
 
-/* two in a hundred cells on each side are left out, but a row that is high all along reaches the end */
+/* Two in a hundred cells on each side are outside the scale, but a row that is high everywhere reaches its
+ * end. */
 static void a_few_cells_do_not_stretch_the_scale(void **state) {
     (void)state;
     bt_view *v = NULL;
@@ -318,7 +320,7 @@ static void ascending(points *p, int n) {
     }
 }
 
-/* the 5th to the 95th percentile, or three times the distance of the quartiles where that is more */
+/* the 5th to the 95th percentile, or three times the interquartile range if that is more */
 static void usual_ranges(void **state) {
     (void)state;
     static points p;
@@ -339,7 +341,7 @@ static void usual_ranges(void **state) {
     ascending(&p, 40);
     for (int i = 34; i < 40; i++) p.max[i] = pow(10, i - 30);
     usual(&p, 40, -9, 100, "without the last sixth, which exploded");
-    /* a bucket counts its steps, one of none as one */
+    /* A bucket counts its steps, and an empty one counts as one. */
     ascending(&p, 4);
     p.count[0] = 1000;
     usual(&p, 4, -9, 11, "of weighed buckets");
@@ -383,7 +385,7 @@ static void quantiles_are_nearest_ranks(void **state) {
     assert_int_equal(bt_whole(-1e16, 3), 3);
 }
 
-/* half as much again as is needed, so that an array that grows by one is moved seldom */
+/* Capacity grows to one and a half times the need, so that growing arrays are rarely moved. */
 static void arrays_grow_ahead(void **state) {
     (void)state;
     double *v = NULL;
@@ -430,7 +432,7 @@ static void names_of_everything(void **state) {
     }
 }
 
-/* ---- what happened, as a line and as JSON ---------------------------------------------------- */
+/* ---- a run's trouble, as a line and as JSON -------------------------------------------------- */
 
 static const struct {
     bt_view_trouble trouble;

@@ -1,7 +1,7 @@
 /* timeout: 120
- * Every function of the view over a run of each kind: each part at each place, axis and value, also held against each
- * other run. The answer is valid JSON, and its figures are those of a step: exposed within in flight, parts of the time
- * that add up, steps within the run. */
+ * Every function of the view model for a run of each kind: each part at each instant, axis and value, also
+ * compared with each other run. The result is valid JSON, and its figures are consistent: exposed within in
+ * flight, parts of the time that add up, steps within the run. */
 #include "../kinds_of_runs.h"
 #include "../view_test.h"
 
@@ -18,7 +18,7 @@ static bool on_name(void *ctx, const bt_row *r) {
     return true;
 }
 
-/* steps of `ranks` ranks, recorded every `every` steps; the losses after `finite` are none */
+/* Steps of `ranks` ranks, recorded every `every` steps; the losses after `finite` are not finite. */
 static void record_attempt(bt_writer *w, int ranks, int64_t from, int64_t to, int64_t every,
                            int64_t finite) {
     bt_fake f;
@@ -40,7 +40,8 @@ static void record_attempt(bt_writer *w, int ranks, int64_t from, int64_t to, in
     }
 }
 
-/* resumed with other ranks, and extended after its end; recorded every tenth step; without a finite loss at the end */
+/* Resumed with other ranks, and extended after its end; recorded every tenth step; without a finite loss at
+ * the end. */
 static void record_more_kinds(const char *path) {
     bt_writer *w = NULL;
     int attempt;
@@ -187,7 +188,7 @@ static void every_function_over_every_kind(void **state) {
     for (int i = 0; i < all.n; i++) {
         every_part(v, all.name[i], NULL);
         every_part(v, all.name[i], all.name[(i + 1) % all.n]);
-        /* and by a view that has seen no other run */
+        /* also by a view that has seen no other run */
         bt_db *alone = NULL;
         bt_view *fresh = open_view(t->db, &alone);
         every_part(fresh, all.name[i], NULL);

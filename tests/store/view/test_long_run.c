@@ -1,5 +1,5 @@
-/* What a chart says of a long run whose steps come from summaries: evaluations at their own steps, extremes at theirs,
- * ends that do not depend on the number of points, and the events that explain a curve, however many there are. */
+/* Charts of a long run read from summaries: evaluations and extremes at their own steps, ends independent of
+ * the number of points, and the events that explain a curve, however many there are. */
 #include "../view_test.h"
 
 enum { STEPS = 20000, EVERY = 500, LEAST_VAL = 13500, PEAK = 4321, LOST = 19990 };
@@ -107,7 +107,7 @@ static void marks_explain_first(void **state) {
         assert_int_equal(marks_of(e, "control"), 1);
         assert_int_equal(marks_of(e, "annotation"), 1);
         assert_int_equal(marks_of(e, "evaluation"), 0);
-        /* the others are of the whole run, not of its end */
+        /* The remaining marks cover the whole run, not only its end. */
         assert_true(marks_of(e, "slow") > 1);
         for (size_t i = 0; i < e->n_marks; i++) {
             if (strcmp(e->mark[i].kind, "slow") != 0) continue;

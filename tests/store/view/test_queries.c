@@ -1,6 +1,6 @@
 /* timeout: 60
- * Queries of the view model: what is bound, what comes of each type of cell, how many statements are kept, and what is
- * told of a query that fails. */
+ * Queries of the view model: parameters, types of cells, number of cached statements, and the error of a
+ * failing query. */
 #include "tests/store/view_test.h"
 
 typedef struct told {
@@ -8,7 +8,7 @@ typedef struct told {
     int rows, columns, most;
 } told;
 
-/* a number, or the text, of each cell; "-" for what is neither */
+/* Formats the number or text of each cell; "-" for other types. */
 static bool tell_row(void *ctx, const bt_row *row) {
     told *t = ctx;
     size_t n = strlen(t->text);
@@ -62,7 +62,7 @@ static void cells_and_bindings(void **state) {
          {4},
          1,
          "- 4 - -;",
-         "- 4 - -;"}, /* nothing is left of the query before */
+         "- 4 - -;"}, /* Nothing remains of the previous query. */
         {"SELECT typeof(?2), typeof(?3), typeof(?4)",
          NULL,
          {-3, 0.5, 8.9e15},
@@ -116,7 +116,7 @@ static void one_row(void **state) {
     bt_db_close(db);
 }
 
-/* as many as there is room for; of those that come later the last one alone */
+/* The cache has a fixed size; of later statements only the last one is cached. */
 static void statements_are_kept(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -137,8 +137,8 @@ static void statements_are_kept(void **state) {
     bt_db_close(db);
 }
 
-/* the query is told with its file, those that are kept stay, and nothing of it is kept that cannot be asked */
-static void a_query_that_fails_is_told(void **state) {
+/* The error contains the query and its file, cached statements remain, and an invalid query is not cached. */
+static void a_failing_query_is_reported(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         const char *sql, *why;
@@ -195,7 +195,7 @@ int main(void) {
         T(cells_and_bindings),
         T(one_row),
         T(statements_are_kept),
-        T(a_query_that_fails_is_told),
+        T(a_failing_query_is_reported),
         cmocka_unit_test(the_text_of_a_query_is_kept),
     };
     return cmocka_run_group_tests_name("queries", tests, NULL, NULL);

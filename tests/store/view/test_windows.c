@@ -1,11 +1,12 @@
 /* timeout: 60
- * Of which steps each part of the view is made: the newest ones, however seldom they were recorded, and the range
- * that was asked for. */
+ * Which steps each part of the view model uses: the newest ones, however rarely they were recorded, and the
+ * requested range. */
 #include "tests/store/view/recorded.h"
 
 /* ---- the newest steps ------------------------------------------------------------------------ */
 
-/* a step was skipped each time: the number of those tells how many steps the head looks at */
+/* Each recorded step includes a skipped one, so the count of skipped steps shows how many steps the header
+ * uses. */
 static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -22,7 +23,7 @@ static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
         {{"some", 1, 0, 4500, 8}, -1, 32}, /* 32 of 256 are enough */
         {{"rare", 1, 0, 6300, 9}, -1, 256},
         {{"rare", 1, 0, 6300, 9}, 3000, 256},
-        {{"rarest", 1, 0, 9000, 50}, -1, 82}, /* those of 4096 */
+        {{"rarest", 1, 0, 9000, 50}, -1, 82}, /* out of 4096 */
     };
     bt_db *db = NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -39,7 +40,7 @@ static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
     }
 }
 
-/* a series that is read from summaries goes on where it ended */
+/* A series read from summaries is continued at its end. */
 static void a_long_series_goes_on(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"long", 1, 0, 12000, 1};
@@ -68,7 +69,7 @@ static void a_long_series_goes_on(void **state) {
     }
 }
 
-/* a view that goes on, in steps of any size and back, looks at the same steps as one that begins there */
+/* A view that follows a run in steps of any size, and back, uses the same steps as a new one. */
 static void the_head_follows(void **state) {
     const bt_tmp *t = *state;
     static const int64_t at[] = {10,   11,   200,  255,  256, 511, 512,  768,
@@ -110,10 +111,11 @@ static void windows_of_ranks(void **state) {
          -1,
          21,
          1999,
-         2999}, /* those of 1024 steps: 128 hold three */
-        {{"seldom", 2, 0, 3000, 50}, 16, -1, 3, 2899, 2999}, /* of 128, where 16 hold one alone */
+         2999}, /* out of 1024 steps: 128 contain three */
+        /* of 128 steps, because 16 contain only one */
+        {{"seldom", 2, 0, 3000, 50}, 16, -1, 3, 2899, 2999},
         {{"seldom", 2, 0, 3000, 50}, 0, 60, 1, 49, 49},
-        {{"wide", 2, 1024, 200, 1}, 0, -1, 128, 72, 199}, /* so many rows are read and no more */
+        {{"wide", 2, 1024, 200, 1}, 0, -1, 128, 72, 199}, /* The number of rows read is limited. */
         {{"wider", 2, 1025, 200, 1}, 0, -1, 127, 73, 199},
         {{"crowd", 2, 20000, 200, 1}, 0, -1, 8, 192, 199},
         {{"host", 2, 14563, 200, 1}, 0, -1, 9, 191, 199},
@@ -138,12 +140,12 @@ static void windows_of_ranks(void **state) {
 
 /* ---- time that is left ----------------------------------------------------------------------- */
 
-/* the steps of the newest 256 say it, its error the means of eight parts of them */
+/* The time of the newest 256 steps, with an error from the means of eight parts of them. */
 static void time_that_is_left(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         int64_t steps, total;
-        double left_s, error_s; /* NaN: not known */
+        double left_s, error_s; /* NaN: unknown */
     } rows[] = {{3, 100, NAN, NAN}, {4, 100, 9.6, NAN}, {31, 100, 6.9, NAN}, {32, 100, 6.8, 0},
                 {40, 41, 0.1, 0},   {40, 40, 0, 0},     {40, 39, NAN, NAN},  {40, 0, NAN, NAN}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -168,7 +170,7 @@ static void time_that_is_left(void **state) {
     }
 }
 
-/* one of two parts took twice as long a step: 100 and 200 ms, in 64 of 127 intervals */
+/* One of two parts took twice as long per step: 100 and 200 ms, in 64 of 127 intervals. */
 static void the_error_of_the_time_that_is_left(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
@@ -181,13 +183,14 @@ static void the_error_of_the_time_that_is_left(void **state) {
     OK(bt_view_load(v, &a, err));
     const double left = 10000 - 65;
     NEAR(v->head.eta_s, left * 0.15);
-    /* eight means, four of 0.1 s and four of 0.2 s: their deviation is 0.05 s, that of their mean less by sqrt(8) */
+    /* eight means, four of 0.1 s and four of 0.2 s: their deviation is 0.05 s, that of their mean smaller by
+     * sqrt(8) */
     near(v->head.eta_err_s, left * 0.05 / sqrt(8), 1e-3, "error");
     bt_view_close(v);
     bt_db_close(db);
 }
 
-/* as a fact says, else the settings: steps, or tokens over those of a step */
+/* From a fact, or else from the settings: steps, or tokens divided by those of a step. */
 static void how_many_steps_it_will_be(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -270,7 +273,7 @@ static void ranges_that_are_asked_for(void **state) {
     bt_db_close(db);
 }
 
-/* every seventh step was recorded; one that was not has the time of the next one that was */
+/* Every seventh step was recorded; the rest have the time of the next recorded one. */
 static void times_between_recorded_steps(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -302,7 +305,7 @@ static void times_between_recorded_steps(void **state) {
     assert_int_equal(step, -1);
     bt_view_close(v);
     bt_db_close(db);
-    const plan far = {"far", 1, 0, 10000, 5000}; /* a gap is looked over, of so many steps */
+    const plan far = {"far", 1, 0, 10000, 5000}; /* A gap of limited length is bridged. */
     record(t->db, &far);
     v = open_view(t->db, &db);
     NEAR(bt_view_time_of(v, "far", 5000 - 1), 500);
@@ -312,7 +315,7 @@ static void times_between_recorded_steps(void **state) {
     bt_db_close(db);
 }
 
-/* whatever was shown before */
+/* independent of what was shown before */
 static void a_range_behind_the_last_step_is_empty(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = bt_synth_default("s");

@@ -1,4 +1,4 @@
-/* answering.h - a stand-in for a supervisor's control socket: it takes one request and gives one answer. */
+/* answering.h - simulates a supervisor's control socket: it receives one request and sends one reply. */
 #ifndef BT_TESTS_STORE_WIRE_ANSWERING_H
 #define BT_TESTS_STORE_WIRE_ANSWERING_H
 
@@ -9,7 +9,7 @@
 #include "store/wire/control_client.h"
 #include "tests/store/store_test.h"
 
-/* answers one asker with what the script says, in two pieces where it has a '^' */
+/* Replies to one client with the script's text, in two pieces if it contains '^'. */
 typedef struct answering {
     int listen_fd;
     const char *script;

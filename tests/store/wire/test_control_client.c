@@ -1,6 +1,6 @@
 /* timeout: 60
- * who asks a run: every answer that may come from its socket, and requests of every length. poll is taken over by
- * defining it here. */
+ * The client of a run's control socket: every possible reply, and requests of every length. poll is defined
+ * here. */
 #include <errno.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -10,20 +10,20 @@
 #include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
 
-/* of poll: 0: in time nothing came; > 0: it fails so; EINTR does once; -1: it is asked */
+/* result of poll: 0: timeout; > 0: errno of a failure, EINTR once; -1: the real poll */
 static int poll_says = -1;
 
 int poll(struct pollfd *p, nfds_t n, int ms) {
     const int says = poll_says;
-    assert_true(ms > 4000 && ms <= 5001); /* as long as an answer is waited for */
+    assert_true(ms > 4000 && ms <= 5001); /* the timeout for a reply */
     if (says < 0) return (int)syscall(SYS_poll, p, n, ms);
     if (says == 0) return 0;
     if (says == EINTR) poll_says = -1;
     return errno = says, -1;
 }
 
-/* one that is stopped, waits for a disk, or cannot be waited for */
-static void no_answer_comes(void **state) {
+/* The run is stopped, waits for a disk, or cannot be waited for. */
+static void no_reply_arrives(void **state) {
     static const struct {
         int poll_says;
         bt_code code;
@@ -63,7 +63,7 @@ static void every_answer_is_understood(void **state) {
     static const struct {
         const char *script;
         bt_code code;
-        const char *says; /* the reply, or the message of the error; NULL: any */
+        const char *says; /* the reply, or the error's message; NULL: any */
     } cases[] = {{"ok all is well\n", BT_OK, "all is well"},
                  {"ok\n", BT_OK, ""},
                  {"ok \n", BT_OK, ""},
@@ -89,7 +89,7 @@ static void every_answer_is_understood(void **state) {
         bt_err why = BT_ERR_INIT;
         char reply[32] = "untouched";
         answering_begin(&a, path, cases[i].script);
-        errno = EINTR; /* left by an earlier call, it says nothing of those that succeed */
+        errno = EINTR; /* errno of an earlier call does not matter if later ones succeed. */
         const bt_code code = bt_control_call(path, "status", reply, sizeof reply, &why);
         answering_end(&a, path);
         assert_string_equal(a.asked, "status\n");
@@ -109,7 +109,7 @@ static void every_answer_is_understood(void **state) {
     }
 }
 
-/* each code goes through, none behind the last */
+/* Every code is passed on, and none behind the last. */
 static void refusals_keep_their_code(void **state) {
     const bt_tmp *t = *state;
     char path[100], script[64];
@@ -129,7 +129,7 @@ static void refusals_keep_their_code(void **state) {
 
 static void the_longest_answer_is_read_and_a_longer_one_refused(void **state) {
     const bt_tmp *t = *state;
-    const size_t most = 16 * (size_t)BT_CONTROL_LINE - 1; /* with its end */
+    const size_t most = 16 * (size_t)BT_CONTROL_LINE - 1; /* with the terminator */
     char path[100], want[200], *script = malloc(most + 2), *reply = malloc(most + 2);
     snprintf(path, sizeof path, "%s/sock", t->dir);
     snprintf(want, sizeof want, "the answer from '%s' is too long", path);
@@ -153,7 +153,7 @@ static void the_longest_answer_is_read_and_a_longer_one_refused(void **state) {
     free(reply);
 }
 
-/* an answer without an end, in two pieces, the second one larger than what there is room for */
+/* A reply without an end, in two pieces, the second larger than the remaining space. */
 static void an_answer_without_end_is_refused(void **state) {
     const bt_tmp *t = *state;
     enum { MANY = 16 * BT_CONTROL_LINE + 64 };
@@ -213,7 +213,7 @@ static void words_of_a_request(void **state) {
     OK(bt_control_word(fits, sizeof fits, "", err));
     assert_string_equal(fits, "%");
     OK(bt_control_word(fits, sizeof fits, "abc ",
-                       err)); /* the last byte of the buffer is its end */
+                       err)); /* The last byte of the buffer is the terminator. */
     assert_string_equal(fits, "abc%20");
     assert_int_equal(bt_control_word(fits, sizeof fits, "abcd ", &why), BT_ARG);
     assert_string_equal(why.msg, "the text of 5 bytes is too long for a request");
@@ -225,7 +225,8 @@ static void words_of_a_request(void **state) {
         bt_control_unword(back, sizeof back, pairs[i][0]);
         assert_string_equal(back, pairs[i][1]);
     }
-    OK(bt_control_line(line, sizeof line, "set", "lr=0.1", "web", err)); /* 16 bytes with its end */
+    /* 16 bytes with the terminator */
+    OK(bt_control_line(line, sizeof line, "set", "lr=0.1", "web", err));
     assert_string_equal(line, "set lr=0.1 #web");
     assert_int_equal(bt_control_line(line, sizeof line, "set", "lr=0.01", "web", &why), BT_ARG);
     assert_string_equal(why.msg, "'lr=0.01...' is too long");
@@ -236,7 +237,7 @@ static void words_of_a_request(void **state) {
     assert_string_equal(line, "pause #web");
 }
 
-/* a prompt goes as one word; other values as they are */
+/* A prompt is sent as one word; other values are unchanged. */
 static void lines_of_prompts(void **state) {
     (void)state;
     char line[BT_CONTROL_LINE], prompt[BT_PROMPT_MAX + 2], want[BT_PROMPT_MAX + 30];
@@ -272,8 +273,8 @@ static void start_run(bt_writer *w, const char *folder, const char *host) {
     OK(bt_writer_begin(w, &s, &attempt, err));
 }
 
-/* the socket stands in the file `control` of the run's folder */
-static void a_run_is_asked_by_its_name(void **state) {
+/* The path of the socket is in the file `control` of the run's folder. */
+static void a_run_is_found_by_its_name(void **state) {
     const bt_tmp *t = *state;
     char path[100], file[100], reply[32];
     bt_err why = BT_ERR_INIT;
@@ -326,11 +327,11 @@ static void fill_in(char *out, size_t size, const char *says, const char *db, co
     }
 }
 
-/* nobody listens, or nothing says where: what became of the run, and what can be done */
-static void why_nobody_answers(void **state) {
+/* There is no listener, or no path: the message states what happened to the run and what can be done. */
+static void the_reason_of_a_missing_reply(void **state) {
     static const struct {
-        const char *run_state, *host; /* host "": this one */
-        int pid;                      /* 2: ours; 3: of a process that is gone */
+        const char *run_state, *host; /* host "": this host */
+        int pid;                      /* 2: our own; 3: of a dead process */
         const char *last_step, *says;
     } rows[] = {
         {"done", "far", 2, "0",
@@ -351,11 +352,11 @@ static void why_nobody_answers(void **state) {
          "run 'r' is not live on this host: its supervisor takes requests on host 'far' only"},
         {"running", "", 0, "6",
          "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
-        {"running", "", 1, "6", /* of init, which is always there */
+        {"running", "", 1, "6", /* pid of init, which always exists */
          "run 'r' takes no requests now: its process 1 begins or ends at this moment, or has no "
          "supervisor, as when "
          "mpirun starts 'bitrain train' (to stop it with a checkpoint: kill 1)"},
-        {"running", "", -1, "6", /* which the record does not say */
+        {"running", "", -1, "6", /* not in the record */
          "run 'r' is not live on this host: its supervisor takes requests on host '@H' only"},
         {"running", "", 2, "6",
          "run 'r' takes no requests now: its process @P begins or ends at this moment, or has no "
@@ -407,13 +408,13 @@ static void why_nobody_answers(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {CASE(every_answer_is_understood),
                                        CASE(refusals_keep_their_code),
-                                       CASE(no_answer_comes),
+                                       CASE(no_reply_arrives),
                                        CASE(the_longest_answer_is_read_and_a_longer_one_refused),
                                        CASE(an_answer_without_end_is_refused),
                                        CASE(the_longest_request_is_sent_and_a_longer_one_refused),
                                        CASE(words_of_a_request),
                                        CASE(lines_of_prompts),
-                                       CASE(why_nobody_answers),
-                                       CASE(a_run_is_asked_by_its_name)};
+                                       CASE(the_reason_of_a_missing_reply),
+                                       CASE(a_run_is_found_by_its_name)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

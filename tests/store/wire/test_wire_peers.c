@@ -1,6 +1,6 @@
 /* timeout: 60
- * both ends of the wire against a hand-made other end: who breaks the protocol is cut off, what is
- * not meant for this rank or this attempt is passed over, the newest connection gets the controls. */
+ * Both ends of the wire against a simulated peer: a peer that violates the protocol is disconnected,
+ * messages for another rank or attempt are ignored, the newest connection gets the controls. */
 #include <errno.h>
 #include <linux/sockios.h>
 #include <pthread.h>
@@ -67,7 +67,7 @@ static int greeted(scene *s, uint32_t attempt) {
     return fd;
 }
 
-/* an event as it is sent: its bytes are behind the frame */
+/* Encodes an event; its bytes follow the frame. */
 static size_t event_frame(unsigned char *out, uint32_t attempt, const char *title) {
     bt_record *r =
         bt_record_event(&(bt_event){.kind = BT_EVENT_NOTICE, .rank = -1, .title = title});
@@ -79,7 +79,7 @@ static size_t event_frame(unsigned char *out, uint32_t attempt, const char *titl
     return sizeof head + n;
 }
 
-/* whether the other end has closed the connection; what it sent before is read and dropped */
+/* Returns whether the peer has closed the connection; earlier data are read and dropped. */
 static bool is_cut(int fd) {
     char junk[4096];
     for (;;) {
@@ -93,7 +93,8 @@ static bool is_cut(int fd) {
 
 typedef enum { UNGREETED, GREETED } manners;
 
-/* what one peer says is served once: it is cut off, nothing of it is heard, and only rank 0's fault is an error */
+/* Serves one peer: it is disconnected, none of its data are delivered, and only a fault of rank 0 is an
+ * error. */
 static void is_refused(scene *s, manners m, const void *bytes, size_t n) {
     bt_err why = BT_ERR_INIT;
     const int fd = m == GREETED ? greeted(s, 3) : dial(s->path);
@@ -133,7 +134,7 @@ static void who_breaks_the_protocol_is_cut_off(void **state) {
     changed_frame_is_refused(&s, &g);
     g = f, g.head.bytes = BT_FRAME_MAX + 1;
     changed_frame_is_refused(&s, &g);
-    g = f, g.head.bytes--; /* an event whose text has no end */
+    g = f, g.head.bytes--; /* an event whose text has no terminator */
     changed_frame_is_refused(&s, &g);
     const uint32_t kinds[] = {0, BT_REC_COUNT, BT_FRAME_CONTROL, BT_FRAME_BYE};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
@@ -153,7 +154,7 @@ static void who_breaks_the_protocol_is_cut_off(void **state) {
     memcpy(bytes, &h, sizeof h);
     is_refused(&s, UNGREETED, bytes, sizeof h + 8);
 
-    const int fd = greeted(&s, 3); /* a peer that follows the protocol is served */
+    const int fd = greeted(&s, 3); /* A peer that follows the protocol is served. */
     put(fd, bytes, event_frame(bytes, 3, "well"));
     serve_well(&s, 3);
     assert_int_equal(s.events, 1);
@@ -162,7 +163,7 @@ static void who_breaks_the_protocol_is_cut_off(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* as many as there are places for say nothing: rank 0, who comes last, takes one of them, whichever it is */
+/* If all places are taken by silent peers, rank 0, which connects last, replaces any of them. */
 static void rank_0_finds_a_place(void **state) {
     scene s = listening(*state);
     unsigned char bytes[512];
@@ -184,7 +185,7 @@ static void rank_0_finds_a_place(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* frames are put together from any pieces, whoever speaks in between */
+/* Frames are assembled from pieces of any size, with other peers sending in between. */
 static void frames_come_in_any_pieces(void **state) {
     scene s = listening(*state);
     unsigned char bytes[1024];
@@ -208,7 +209,7 @@ static void frames_come_in_any_pieces(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* eight connections are kept: one more takes the place of one that never greeted, or is turned away */
+/* Eight connections are kept: one more replaces one without a greeting, or is refused. */
 static void there_is_room_for_eight(void **state) {
     scene s = listening(*state);
     int fds[8];
@@ -236,7 +237,7 @@ static void there_is_room_for_eight(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* the control frame that has arrived at a stand-in for rank 0 */
+/* Returns the control frame received by a simulated rank 0. */
 static bt_control_frame control_at(int fd, char text[BT_PROMPT_MAX + 1]) {
     bt_control_frame f = {.verb = BT_VERB_COUNT};
     if (recv(fd, &f, sizeof f, MSG_DONTWAIT) != (ssize_t)sizeof f) return f;
@@ -265,16 +266,16 @@ static void the_newest_connection_gets_the_controls(void **state) {
     assert_true(f.value == 0.25);
     assert_int_equal(f.text_bytes, 0);
     assert_int_equal(control_at(older, text).verb, BT_VERB_COUNT);
-    close(newer); /* the older one is still there */
+    close(newer); /* The older one is still connected. */
     serve_well(&s, 3);
     serve_well(&s, 3);
     memset(longer, 'y', sizeof longer - 1);
     longer[sizeof longer - 1] = '\0';
     OK(bt_wire_send_control(s.server, &(bt_ctl){BT_VERB_SAMPLE, 0, longer}, err));
     assert_int_equal(control_at(older, text).verb, BT_VERB_SAMPLE);
-    assert_int_equal(strlen(text), BT_PROMPT_MAX); /* a longer text is cut */
+    assert_int_equal(strlen(text), BT_PROMPT_MAX); /* A longer text is truncated. */
     assert_int_equal(control_at(another, text).verb, BT_VERB_COUNT);
-    serve_well(&s, 4); /* a new attempt: its rank was there before */
+    serve_well(&s, 4); /* A new attempt: its rank was connected before. */
     OK(bt_wire_send_control(s.server, &lr, err));
     assert_int_equal(control_at(another, text).frame.attempt, 4);
     assert_int_equal(control_at(older, text).verb, BT_VERB_COUNT);
@@ -287,8 +288,8 @@ static void the_newest_connection_gets_the_controls(void **state) {
     bt_wire_server_close(s.server);
 }
 
-/* what an attempt that is over still says is neither heard nor an error, and it may end in order */
-static void an_attempt_that_is_over_says_goodbye(void **state) {
+/* Data of a finished attempt are neither delivered nor an error, and it may close properly. */
+static void a_finished_attempt_may_close(void **state) {
     scene s = listening(*state);
     unsigned char bytes[512];
     const int old = greeted(&s, 1), now = greeted(&s, 2);
@@ -311,7 +312,7 @@ static void an_attempt_that_is_over_says_goodbye(void **state) {
 }
 
 /* A rank that does not read receives nothing and remains connected; one that has exited is removed. */
-static void a_rank_that_does_not_read_is_not_told(void **state) {
+static void a_rank_that_does_not_read_receives_nothing(void **state) {
     scene s = listening(*state);
     bt_err why = BT_ERR_INIT;
     char text[BT_PROMPT_MAX + 1];
@@ -425,7 +426,7 @@ static size_t control_frame(unsigned char *out, uint32_t verb, double value, con
 }
 
 /* An unknown verb is skipped, and the frames after it are obeyed. */
-static void a_rank_obeys_what_is_meant_for_it(void **state) {
+static void a_rank_obeys_its_own_messages(void **state) {
     rank_end r;
     unsigned char bytes[2048];
     connect_rank(&r, *state);
@@ -447,7 +448,7 @@ static void a_rank_obeys_what_is_meant_for_it(void **state) {
     n += control_frame(bytes + n, BT_VERB_PAUSE, 0, "");
     for (size_t i = 0; i < n; i++) {
         put(r.fd, bytes + i, 1);
-        wait_until_read(r.fd); /* or the rank would get several bytes at once */
+        wait_until_read(r.fd); /* Otherwise the rank would get several bytes at once. */
     }
     wait_until(&r.n, 4);
     assert_string_equal(r.told, "mixture 0 3:1;pause 0 ;");
@@ -455,8 +456,8 @@ static void a_rank_obeys_what_is_meant_for_it(void **state) {
     assert_int_equal(atomic_load(&r.lost), 0);
 }
 
-/* a supervisor that does not speak this protocol counts as one that is gone */
-static void a_rank_leaves_a_supervisor_that_talks_nonsense(void **state) {
+/* A supervisor that does not follow this protocol is treated as lost. */
+static void a_rank_leaves_an_invalid_supervisor(void **state) {
     for (int k = 0; k < 5; k++) {
         rank_end r;
         bt_control_frame f;
@@ -478,8 +479,8 @@ static void a_rank_leaves_a_supervisor_that_talks_nonsense(void **state) {
     }
 }
 
-/* a fact of more than 16 MiB cannot be framed; what is behind it goes on, and the end is told */
-static void what_cannot_be_framed_is_left_out(void **state) {
+/* A fact above 16 MiB cannot be sent; later records are, and the end is sent. */
+static void records_that_cannot_be_sent_are_skipped(void **state) {
     rank_end r;
     unsigned char want[512], got[sizeof want + sizeof(bt_frame) + 1];
     connect_rank(&r, *state);
@@ -521,8 +522,8 @@ static void *read_late(void *arg) {
     return NULL;
 }
 
-/* closing sends what is queued, also where it is more than the socket holds */
-static void what_is_queued_is_sent_before_the_end(void **state) {
+/* Closing sends queued records, also more than the socket holds. */
+static void queued_records_are_sent_before_the_end(void **state) {
     enum { EVENTS = 3000 };
     static char body[1001];
     rank_end r;
@@ -545,8 +546,8 @@ static void what_is_queued_is_sent_before_the_end(void **state) {
     close(r.listen_fd);
 }
 
-/* the file of records cannot be made: the error says so, and the wire goes on without */
-static void a_ring_that_cannot_be_made_is_an_error(void **state) {
+/* The file of records cannot be created: an error is returned, and the wire continues without it. */
+static void a_ring_that_cannot_be_created_is_an_error(void **state) {
     rank_end r;
     bt_err why = BT_ERR_INIT;
     connect_rank(&r, *state);
@@ -562,13 +563,13 @@ int main(void) {
                                        CASE(frames_come_in_any_pieces),
                                        CASE(there_is_room_for_eight),
                                        CASE(the_newest_connection_gets_the_controls),
-                                       CASE(an_attempt_that_is_over_says_goodbye),
-                                       CASE(a_rank_that_does_not_read_is_not_told),
+                                       CASE(a_finished_attempt_may_close),
+                                       CASE(a_rank_that_does_not_read_receives_nothing),
                                        CASE(a_socket_has_one_owner),
-                                       CASE(a_rank_obeys_what_is_meant_for_it),
-                                       CASE(a_rank_leaves_a_supervisor_that_talks_nonsense),
-                                       CASE(what_cannot_be_framed_is_left_out),
-                                       CASE(what_is_queued_is_sent_before_the_end),
-                                       CASE(a_ring_that_cannot_be_made_is_an_error)};
+                                       CASE(a_rank_obeys_its_own_messages),
+                                       CASE(a_rank_leaves_an_invalid_supervisor),
+                                       CASE(records_that_cannot_be_sent_are_skipped),
+                                       CASE(queued_records_are_sent_before_the_end),
+                                       CASE(a_ring_that_cannot_be_created_is_an_error)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

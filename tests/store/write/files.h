@@ -1,4 +1,5 @@
-/* files.h - for tests of a database's file: runs to put into it, how many stand in one, and what is no database. */
+/* files.h - for tests of a database's file: runs to write into it, the number of runs in it, and files that
+ * are not databases. */
 #ifndef BT_TESTS_STORE_WRITE_FILES_H
 #define BT_TESTS_STORE_WRITE_FILES_H
 
@@ -18,7 +19,7 @@ static inline void add_run(const char *path, const char *name) {
     bt_writer_close(w);
 }
 
-/* of a file, its name ended so */
+/* file name with this suffix */
 static inline int64_t runs_in(const bt_tmp *t, const char *end) {
     char path[200];
     sqlite3 *db = NULL;
@@ -27,7 +28,7 @@ static inline int64_t runs_in(const bt_tmp *t, const char *end) {
     assert_int_equal(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
     const int64_t n = bt_sql_int(db, "SELECT count(*) FROM run", -2);
     sqlite3_close(db);
-    for (int i = 0; i < 2 && *end; i++) { /* of having been looked at */
+    for (int i = 0; i < 2 && *end; i++) { /* files created by reading it */
         snprintf(path, sizeof path, "%s%s%s", t->db, end, i ? "-shm" : "-wal");
         unlink(path);
     }

@@ -1,5 +1,5 @@
-/* test_apply.c - what records make of the rows of a run: its summary, its attempts; records that come a second
- * time, and what of old rows goes. */
+/* test_apply.c - effect of records on the rows of a run: summary, attempts; repeated records; and deletion
+ * of old rows. */
 #include "engine/base/tables/derived.h"
 #include "store/write/apply.h"
 #include "store/write/attempt.h"
@@ -34,7 +34,7 @@ static void begin_attempt(base *b, const bt_run_start *s) {
         b->a, &(bt_apply_attempt){b->at.run, b->at.aid, s->from_step, b->at.attempt}, err));
 }
 
-/* the cells of the first row, with blanks between; NULL: "-" */
+/* Returns the cells of the first row, separated by blanks; NULL: "-". */
 static const char *cells(base *b, const char *sql) {
     static char out[1000];
     sqlite3_stmt *st = NULL;
@@ -57,7 +57,7 @@ static int apply(base *b, bt_record *r, uint64_t dropped) {
     return rc;
 }
 
-/* a step with few values: loss, and milliseconds */
+/* A step with few values: loss and milliseconds. */
 static bt_record *step_of(int64_t step, double loss, double ms) {
     double v[BT_MS_COUNT];
     for (int i = 0; i < BT_MS_COUNT; i++) v[i] = NAN;
@@ -94,7 +94,7 @@ static void a_run_and_its_attempts(void **state) {
     OK(bt_attempt_end(b->db, b->t->db, &b->at, "failed", "killed", 9, 888, err));
     CELLS("SELECT state, exit_kind, exit_code, ended_us FROM run", "failed killed 9 888");
     CELLS("SELECT exit_kind, exit_code, ended_us FROM attempt", "killed 9 888");
-    /* what is not told of a resumed run stays */
+    /* Fields that a resumed run does not give are kept. */
     bt_run_start again = {.name = "a",
                           .resume = true,
                           .from_step = 5,
@@ -110,7 +110,7 @@ static void a_run_and_its_attempts(void **state) {
           "here 55 test none  /tmp 3 running - - - 2");
     CELLS("SELECT argv FROM run_doc", "bitrain train");
     CELLS("SELECT from_step, world, host, reason FROM attempt WHERE id = 2", "5 3 - -");
-    /* one that was killed ended with its last step */
+    /* An attempt that was killed ended with its last step. */
     assert_int_equal(apply(b, step_of(7, 2, 10), 0), SQLITE_OK);
     again = (bt_run_start){.name = "a",
                            .resume = true,
@@ -125,15 +125,16 @@ static void a_run_and_its_attempts(void **state) {
     const int64_t rev = bt_sql_int(b->db, "SELECT rev FROM run", -1);
     begin_attempt(b, &again);
     assert_int_equal(bt_sql_int(b->db, "SELECT rev FROM run", -1),
-                     rev + 1); /* who watches sees it */
+                     rev + 1); /* A viewer sees the change. */
     CELLS("SELECT ended_us, exit_kind, exit_code FROM attempt WHERE id = 2", "1070 lost -");
     CELLS("SELECT exit_kind, ended_us FROM attempt WHERE id = 1", "killed 888");
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other test none  /tmp");
-    assert_int_equal(apply(b, step_of(8, 2, 10), 0), SQLITE_OK); /* its first step: test_start.c */
+    /* its first step: see test_start.c */
+    assert_int_equal(apply(b, step_of(8, 2, 10), 0), SQLITE_OK);
     CELLS("SELECT host, build, mpi, note, out_dir FROM run", "other new open hello /o");
     CELLS("SELECT argv, config FROM run_doc", "args {}");
     CELLS("SELECT started_us > 1600000000000000 FROM attempt WHERE id = 3", "1"); /* now */
-    /* the numbers of removed attempts are not given again */
+    /* Numbers of removed attempts are not reused. */
     OK(bt_sql_exec(b->db, b->t->db, "DELETE FROM run", err));
     s.name = "b";
     begin_attempt(b, &s);
@@ -142,7 +143,7 @@ static void a_run_and_its_attempts(void **state) {
     s.name = "c";
     begin_attempt(b, &s);
     assert_int_equal(b->at.aid, 5);
-    /* who may not */
+    /* a process that may not resume it */
     s.pid = (int)getpid();
     char name[80];
     memset(name, 'n', sizeof name);
@@ -158,8 +159,8 @@ static void a_run_and_its_attempts(void **state) {
     close_base(b);
 }
 
-/* a run that is said to be running is resumed where its process cannot be the one that trains it */
-static void who_may_resume(void **state) {
+/* A run marked as running is resumed if its process cannot be the one that trains it. */
+static void permission_to_resume(void **state) {
     static const struct {
         const char *host, *told_host, *run_state;
         bool lives, same, may;
@@ -189,7 +190,7 @@ static void who_may_resume(void **state) {
     close_base(b);
 }
 
-/* the file was lost: what is there of the attempt is found, what is not is made again */
+/* The file was lost: existing parts of the attempt are used, missing ones are recreated. */
 static void an_attempt_is_restored(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -239,7 +240,7 @@ static void an_attempt_is_restored(void **state) {
 
 static int interrupts(void *ctx) { return ctx == NULL; }
 
-/* what cannot be read is no run that is not there: nothing is begun under its name */
+/* An unreadable database is not treated as empty: no run is created. */
 static void a_database_that_cannot_be_read(void **state) {
     base one, *b = &one;
     bt_err why = BT_ERR_INIT;
@@ -288,17 +289,17 @@ static void a_summary_is_of_its_steps(void **state) {
         SQLITE_OK);
     CELLS(SUMMARY, "0 1000 100 3.5 4.0 4.0 0 1000.0 20000 0.25 0.5 10 1536 2.5 [3.5] 3");
     assert_true(bt_apply_last_step(b->a) == 0 && bt_apply_last_us(b->a) == 1000);
-    /* what is not known leaves what is; what cannot be does not count */
+    /* Unknown values leave the present ones; invalid ones are ignored. */
     assert_int_equal(
         apply(b, full_step(1, (double[]){NAN, NAN, INFINITY, NAN, NAN, NAN, -500, -1, 1e15}, 40),
               0),
         SQLITE_OK);
-    CELLS("SELECT bytes_wire, rss_kib FROM step WHERE step = 1", "-500 -1024"); /* as it was said */
+    CELLS("SELECT bytes_wire, rss_kib FROM step WHERE step = 1", "-500 -1024"); /* unchanged */
     CELLS("SELECT last_step, last_us, tokens, loss, val_loss, best_val, best_val_step, step_us, "
           "bytes_wire, "
           "rss_kib, energy_j, spark, dropped FROM run",
           "1 1010 100 - 4.0 4.0 0 30000 10 1536 2.5 [3.5] 0");
-    for (int i = 0; i < 2; i++) { /* a step of thirty years is none */
+    for (int i = 0; i < 2; i++) { /* A step of thirty years is invalid. */
         assert_int_equal(apply(b,
                                full_step(1, (double[]){NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN},
                                          i ? 1e12 : 1e13),
@@ -306,7 +307,7 @@ static void a_summary_is_of_its_steps(void **state) {
                          SQLITE_OK);
         CELLS("SELECT step_us FROM run", "30000");
     }
-    /* medians of the newest, sums, and the least validation loss */
+    /* medians of the newest steps, sums, and the lowest validation loss */
     assert_int_equal(
         apply(b, full_step(2, (double[]){300, 2.5, 4.5, 3000, 0.75, 0.25, 0.6, 1, 0.25}, 60), 0),
         SQLITE_OK);
@@ -322,8 +323,8 @@ static void a_summary_is_of_its_steps(void **state) {
     assert_int_equal(
         apply(b, full_step(4, (double[]){500, 1, 3.25, NAN, NAN, NAN, NAN, 2, NAN}, 20), 0),
         SQLITE_OK);
-    CELLS("SELECT val_loss, best_val_step, step_us FROM run", "3.25 3 30000"); /* no better */
-    /* of a resumed run it goes on */
+    CELLS("SELECT val_loss, best_val_step, step_us FROM run", "3.25 3 30000"); /* not better */
+    /* A resumed run continues its sums. */
     s.resume = true;
     s.from_step = 3;
     begin_attempt(b, &s);
@@ -340,7 +341,7 @@ static void a_summary_is_of_its_steps(void **state) {
     close_base(b);
 }
 
-/* medians are of the newest steps, of earlier attempts as well, up to where each was taken up again */
+/* Medians are over the newest steps, including earlier attempts up to the step at which each was resumed. */
 static void recent_figures_go_on(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -355,7 +356,7 @@ static void recent_figures_go_on(void **state) {
     snprintf(want, sizeof want, "%.0f", middle * 1e3);
     CELLS("SELECT step_us FROM run", want);
     s.resume = true;
-    s.from_step = 4; /* of which the first four steps stay */
+    s.from_step = 4; /* the first four steps are kept */
     begin_attempt(b, &s);
     assert_int_equal(apply(b, step_of(4, 1, 7), 0), SQLITE_OK);
     CELLS("SELECT step_us FROM run", "1000");
@@ -365,7 +366,8 @@ static void recent_figures_go_on(void **state) {
     close_base(b);
 }
 
-/* what fails is rolled back, and nothing of it is learnt; a row that can never be stored is skipped */
+/* A failed transaction is rolled back and does not change cached figures; a row that can never be stored is
+ * skipped. */
 static void what_fails_is_not_learnt(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -389,7 +391,7 @@ static void what_fails_is_not_learnt(void **state) {
     CELLS("SELECT (SELECT count(*) FROM step), last_step, spark FROM run", "2 1 [3,2]");
     assert_int_equal(bt_apply_last_step(b->a), 1);
     OK(bt_sql_exec(b->db, b->t->db, "DROP TRIGGER never", err));
-    bt_record *odd = bt_record_fact("k", "v"); /* of a kind that is none */
+    bt_record *odd = bt_record_fact("k", "v"); /* an unknown kind */
     odd->head.kind = 99;
     odd->next = step_of(2, 1, 10);
     assert_int_equal(apply(b, odd, 0), SQLITE_OK);
@@ -399,7 +401,7 @@ static void what_fails_is_not_learnt(void **state) {
     close_base(b);
 }
 
-/* ranks, facts, events and checkpoints into their rows */
+/* Ranks, facts, events and checkpoints go into their tables. */
 static void each_record_has_its_row(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -426,7 +428,7 @@ static void each_record_has_its_row(void **state) {
     CELLS("SELECT run, aid, t_us, step, rank, kind, level, title, body FROM event WHERE seq = 1",
           "1 1 99 7 2 warning 1 title {}");
     CELLS("SELECT t_us, step, rank, kind, body FROM event WHERE seq = 2", "98 - - notice -");
-    /* where an attempt begins, the engine knows best */
+    /* The engine defines the step at which an attempt begins. */
     list = bt_record_event(&(bt_event){BT_EVENT_RESUMED, 41, -1, 99, "title", NULL});
     assert_int_equal(apply(b, list, 0), SQLITE_OK);
     CELLS("SELECT from_step FROM attempt", "42");
@@ -438,7 +440,7 @@ static void each_record_has_its_row(void **state) {
     close_base(b);
 }
 
-/* of records that may be there, what is there is left out */
+/* Records that may exist already are skipped if they do. */
 static void records_that_come_again(void **state) {
     base one, *b = &one;
     open_base(b, *state);
@@ -457,7 +459,7 @@ static void records_that_come_again(void **state) {
     CELLS("SELECT (SELECT count(*) FROM step), (SELECT count(*) FROM event), spark FROM run",
           "2 1 [null,2,1]");
     bt_records_free(list);
-    /* whichever of its parts is another, it is another event */
+    /* An event that differs in any field is another event. */
     bt_event others[] = {e, e, e};
     others[0].wall_us = 100, others[1].kind = BT_EVENT_NOTICE, others[2].title = "other";
     for (int i = 0; i < 3; i++) {
@@ -467,14 +469,14 @@ static void records_that_come_again(void **state) {
     }
     CELLS("SELECT count(*) FROM event", "4");
     assert_int_equal(apply(b, bt_record_event(&e), 0),
-                     SQLITE_OK); /* said again, it is there twice */
+                     SQLITE_OK); /* Sent again, it is stored twice. */
     CELLS("SELECT count(*) FROM event", "5");
     bt_apply_reread(b->a);
     assert_int_equal(apply(b, step_of(3, 1, 10), 0), SQLITE_OK);
     close_base(b);
 }
 
-/* rows of ranks beyond what a key holds are counted, not kept */
+/* Rows of ranks beyond the range of a key are counted and not stored. */
 static void keys_have_limits(void **state) {
     base one, *b = &one;
     bt_fake f;
@@ -515,7 +517,7 @@ static void chunks_of_old_rows_go(void **state) {
         int keep;
         int64_t newest, gone, raw_from;
         bool more;
-    } looks[] = {{0, 1299, 0, 0, false},    /* all are kept */
+    } looks[] = {{0, 1299, 0, 0, false},    /* all rows are kept */
                  {1044, 1299, 0, 0, false}, /* a chunk has 256 steps */
                  {1043, 1299, 256, 256, false}, {1043, 1299, 256, 256, false}, /* once */
                  {500, 1299, 512, 512, true},   {500, 1299, 768, 768, false},
@@ -535,7 +537,7 @@ static void chunks_of_old_rows_go(void **state) {
                  "FROM rank_step");
         CELLS(sql, want);
     }
-    /* around a warning rows stay; without their summaries all do */
+    /* Rows around a warning are kept; without summaries all rows are. */
     OK(bt_sql_exec(
         b->db, b->t->db,
         "UPDATE meta SET value = 10 WHERE key = 'keep_rank_steps';"
@@ -550,7 +552,8 @@ static void chunks_of_old_rows_go(void **state) {
     OK(bt_sql_exec(b->db, b->t->db, "DELETE FROM roll", err));
     assert_int_equal(bt_retain_chunk(b->db, 1, 1299, &more, &rows), SQLITE_OK);
     assert_true(!more && rows == 768 + 256 - 33);
-    assert_int_equal(bt_retain_chunk(b->db, 77, 1299, &more, &rows), SQLITE_OK); /* of no attempt */
+    /* no such attempt */
+    assert_int_equal(bt_retain_chunk(b->db, 77, 1299, &more, &rows), SQLITE_OK);
     assert_false(more);
     close_base(b);
 }
@@ -558,7 +561,7 @@ static void chunks_of_old_rows_go(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        TEST(a_run_and_its_attempts),         TEST(who_may_resume),
+        TEST(a_run_and_its_attempts),         TEST(permission_to_resume),
         TEST(an_attempt_is_restored),         TEST(a_summary_is_of_its_steps),
         TEST(a_database_that_cannot_be_read), TEST(recent_figures_go_on),
         TEST(what_fails_is_not_learnt),       TEST(each_record_has_its_row),

@@ -1,6 +1,5 @@
-/* test_backup.c - copies of a database: names, places and rooms of backups, and what of them comes back.
- *
- * statvfs, link and rename are taken over by defining them here. */
+/* test_backup.c - copies of a database: names, paths and space of backups, and restoring from them. statvfs,
+ * link and rename are defined here. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +15,9 @@
 #include "tests/store/synth_run.h"
 #include "tests/store/write/files.h"
 
-static uint64_t free_bytes = UINT64_MAX; /* said instead of what there is */
+static uint64_t free_bytes = UINT64_MAX; /* replaces the real value */
 static bool no_links;
-static const char *rename_fails; /* to a name that ends so */
+static const char *rename_fails; /* suffix of the new name */
 
 int statvfs(const char *restrict path, struct statvfs *restrict v) {
     if (access(path, F_OK) != 0) return -1;
@@ -37,7 +36,7 @@ int rename(const char *from, const char *to) {
     return (int)syscall(SYS_rename, from, to);
 }
 
-/* how many files of the folder have such a part in their names */
+/* Counts the files of the folder whose names contain this part. */
 static int files_with(const bt_tmp *t, const char *part) {
     int n = 0;
     DIR *d = opendir(t->dir);
@@ -50,7 +49,7 @@ static int files_with(const bt_tmp *t, const char *part) {
 
 static void the_newest_two_are_kept(void **state) {
     const bt_tmp *t = *state;
-    for (int without = 0; without < 2; without++) { /* links, which some file systems lack */
+    for (int without = 0; without < 2; without++) { /* Hard links, which some file systems lack. */
         no_links = without;
         for (int k = 1; k <= 4; k++) {
             char name[8];
@@ -64,7 +63,7 @@ static void the_newest_two_are_kept(void **state) {
             assert_int_equal(files_with(t, ".backup"), runs > 1 ? 2 : 1);
         }
     }
-    OK(bt_store_backup(t->db, err)); /* of the same moment */
+    OK(bt_store_backup(t->db, err)); /* at the same instant */
     assert_int_equal(runs_in(t, ".backup.1"), 8);
     no_links = false;
 }
@@ -88,7 +87,7 @@ static void a_place_that_cannot_be_taken(void **state) {
         rename_fails = NULL;
         no_links = false;
         assert_non_null(strstr(why.msg, rows[i].says));
-        assert_int_equal(runs_in(t, ".backup"), 1); /* it is still there */
+        assert_int_equal(runs_in(t, ".backup"), 1); /* It still exists. */
         assert_int_equal(files_with(t, ".tmp"), 0);
     }
 }
@@ -110,7 +109,7 @@ static void a_backup_takes_a_tenth_of_the_room(void **state) {
     OK(bt_store_backup(t->db, err));
     free_bytes = UINT64_MAX;
     assert_int_equal(runs_in(t, ".backup"), 1);
-    /* into what is no database, and from what is none */
+    /* to and from files that are not databases */
     char fresh[200];
     snprintf(fresh, sizeof fresh, "%s.backup-%ld.tmp", t->db, (long)getpid());
     assert_int_equal(mkdir(fresh, 0700), 0);
@@ -122,8 +121,8 @@ static void a_backup_takes_a_tenth_of_the_room(void **state) {
     assert_int_equal(runs_in(t, ".backup"), 1);
 }
 
-/* what somebody makes just now stays, with all that belongs to it */
-static void what_is_being_made_stays(void **state) {
+/* A backup in progress is kept with all its files. */
+static void a_backup_in_progress_is_kept(void **state) {
     const bt_tmp *t = *state;
     static const char *const names[] = {".backup-1.tmp", ".backup-1.tmp-journal", ".backup-1.tmp.1",
                                         ".backup-2.tmp", ".backup-2.tmp-journal", ".backup-3.txt",
@@ -186,7 +185,7 @@ static void only_what_is_damaged_is_repaired(void **state) {
              path);
     assert_string_equal(why.msg, says);
     assert_int_equal(access(path, F_OK), 0);
-    snprintf(says, sizeof says, "%s.lock", path); /* but where one stood it is moved aside */
+    snprintf(says, sizeof says, "%s.lock", path); /* An existing file is moved aside. */
     fclose(fopen(says, "w"));
     OK(bt_store_repair(path, 1, NULL, &r, err));
     assert_true(!r.sound && r.rows == 0 && r.incomplete_tables > 0);
@@ -195,8 +194,9 @@ static void only_what_is_damaged_is_repaired(void **state) {
     assert_int_equal(access(r.moved_to, F_OK), 0);
 }
 
-/* of a database that is gone its backups have the rows; the older one those that the newer one lacks */
-static void backups_give_what_is_lacking(void **state) {
+/* If the database is missing its rows are restored from backups; the older backup supplies what the newer
+ * lacks. */
+static void backups_restore_missing_rows(void **state) {
     const bt_tmp *t = *state;
     bt_repair_result r;
     char path[200];
@@ -212,7 +212,8 @@ static void backups_give_what_is_lacking(void **state) {
     }
     bt_err why = BT_ERR_INIT;
     snprintf(path, sizeof path, "%s.lock", t->db);
-    const int other = open(path, O_RDWR); /* while another program has it nothing is filled in */
+    /* While another program has it open, nothing is restored. */
+    const int other = open(path, O_RDWR);
     assert_int_equal(flock(other, LOCK_EX), 0);
     assert_int_equal(bt_store_repair(t->db, 0, NULL, &r, &why), BT_BUSY);
     assert_true(!r.sound && r.rows_of_backups == 0 && access(t->db, F_OK) != 0);
@@ -224,17 +225,17 @@ static void backups_give_what_is_lacking(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM rank_steps", NULL) == 20);
     const int64_t all = r.rows_of_backups;
     assert_true(all >= 2 * (1 + 1 + 1 + 5 + 10));
-    assert_int_equal(files_with(t, "-shm"), 1); /* of reading backups nothing is left */
+    assert_int_equal(files_with(t, "-shm"), 1); /* Reading backups leaves no files. */
     OK(bt_store_repair(t->db, 1, NULL, &r, err));
     assert_true(r.sound && r.rows_of_backups == 0);
-    /* numbers of attempts are not given again */
+    /* Numbers of attempts are not reused. */
     add_run(t->db, "d");
     assert_true(bt_number(t->db, "SELECT count(DISTINCT attempt) FROM attempts", NULL) == 1);
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "d") == 5);
 }
 
-/* a copy whose runs have other numbers fills nothing */
-static void another_history_fills_nothing(void **state) {
+/* A copy whose runs have other numbers is not used. */
+static void another_history_restores_nothing(void **state) {
     const bt_tmp *t = *state;
     char other[200];
     bt_rescue_result r = {0};
@@ -243,18 +244,18 @@ static void another_history_fills_nothing(void **state) {
     add_run(t->db, "b");
     add_run(other, "a2");
     add_run(other, "b");
-    add_run(other, "c"); /* which would come along */
+    add_run(other, "c"); /* which would be copied as well */
     OK(bt_rescue_fill(t->db, other, NULL, &r, err));
     assert_int_equal(r.rows, 0);
     assert_int_equal(runs_in(t, ""), 2);
-    OK(bt_rescue_fill(t->db, "/nowhere/m.db", NULL, &r, err)); /* that cannot be read */
+    OK(bt_rescue_fill(t->db, "/nowhere/m.db", NULL, &r, err)); /* an unreadable backup */
     assert_int_equal(r.rows, 0);
-    /* the same name, begun at another time */
+    /* the same name with another start time */
     run_sql(other,
             "UPDATE run SET name = 'a' WHERE id = 1; UPDATE run SET created_us = 5 WHERE id = 1");
     OK(bt_rescue_fill(t->db, other, NULL, &r, err));
     assert_int_equal(r.rows, 0);
-    /* a run that only one of them has is no contradiction */
+    /* A run that only one file contains is no contradiction. */
     char copy[200], cmd[500];
     snprintf(copy, sizeof copy, "%s/copy.db", t->dir);
     run_sql(t->db, "PRAGMA wal_checkpoint(TRUNCATE)");
@@ -271,7 +272,7 @@ static void another_history_fills_nothing(void **state) {
     assert_true(bt_number(t->db, "SELECT count(*) FROM steps WHERE run = ?1", "a") == 5);
     OK(bt_rescue_fill(t->db, copy, NULL, &r, err));
     assert_int_equal(r.rows, once);
-    /* nor are several that stand behind the last one of either */
+    /* Several runs behind the last common one are no contradiction either. */
     run_sql(t->db, "PRAGMA wal_checkpoint(TRUNCATE)");
     assert_int_equal(system(cmd), 0);
     for (int i = 0; i < 2; i++) {
@@ -291,7 +292,7 @@ static void note_progress(void *ctx, const char *what, double done) {
     if (strcmp(heard, what) != 0) snprintf(heard, 40, "%s", what);
 }
 
-/* Every table of `path` has what that of `other` has, in every column; returns how many rows these are. */
+/* Checks that each table of `path` has all rows and columns of that in `other`; returns the number of rows. */
 static int64_t same_tables(const char *path, const char *other) {
     char *names = bt_table(
              other,
@@ -312,7 +313,7 @@ static int64_t same_tables(const char *path, const char *other) {
     return rows;
 }
 
-/* rows for each sampled scope, whoever writes them usually */
+/* Adds rows for each sampled scope. */
 static void add_samples(const char *path) {
     for (int k = 0; k < BT_SCOPE_COUNT; k++) {
         const bt_scope_row *scope = &bt_scopes[k];
@@ -330,8 +331,8 @@ static void add_samples(const char *path) {
     }
 }
 
-/* whole files: every row comes over, each once, and those that are there stay */
-static void every_table_comes_over(void **state) {
+/* Every row is copied once, and existing ones are kept. */
+static void every_table_is_restored(void **state) {
     const bt_tmp *t = *state;
     bt_rescue_result r, more = {0};
     char heard[40] = "", part[200], cmd[600];
@@ -354,7 +355,7 @@ static void every_table_comes_over(void **state) {
     assert_true(rows > 1000 && r.rows == rows && r.unreadable == 0 && r.setting);
     assert_true(bt_number(t->db, "SELECT count(*) FROM pragma_quick_check WHERE quick_check = 'ok'",
                           NULL) == 1);
-    /* of a part of it, what it lacks */
+    /* only its missing part */
     run_sql(r.moved_to, "PRAGMA wal_checkpoint(TRUNCATE)");
     snprintf(part, sizeof part, "%s/part.db", t->dir);
     snprintf(cmd, sizeof cmd, "cp '%.200s' '%s'", r.moved_to, part);
@@ -388,11 +389,11 @@ static void every_table_comes_over(void **state) {
     free(whole);
 }
 
-/* for how long rank rows stay: of the newest file that can be read */
-static void what_was_chosen_stays(void **state) {
+/* The retention of rank rows is that of the newest readable file. */
+static void chosen_retention_is_kept(void **state) {
     static const char *const setting = "SELECT value FROM meta WHERE key = 'keep_rank_steps'";
     static const struct {
-        int older, newer, own; /* of backups and file; own -1: it is gone, -2: it cannot be read */
+        int older, newer, own; /* ages of backups and file; own -1: missing, -2: unreadable */
         const char *is;
     } rows[] = {{1, 2, 0, "0\n"}, {1, 2, -1, "2\n"}, {1, 50000, -1, "50000\n"}, {1, 2, -2, "2\n"}};
     const bt_tmp *t = *state;
@@ -421,11 +422,11 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(the_newest_two_are_kept),
                                        TEST(a_place_that_cannot_be_taken),
                                        TEST(a_backup_takes_a_tenth_of_the_room),
-                                       TEST(what_is_being_made_stays),
+                                       TEST(a_backup_in_progress_is_kept),
                                        TEST(only_what_is_damaged_is_repaired),
-                                       TEST(backups_give_what_is_lacking),
-                                       TEST(another_history_fills_nothing),
-                                       TEST(every_table_comes_over),
-                                       TEST(what_was_chosen_stays)};
+                                       TEST(backups_restore_missing_rows),
+                                       TEST(another_history_restores_nothing),
+                                       TEST(every_table_is_restored),
+                                       TEST(chosen_retention_is_kept)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* test_blocks.c - summaries of blocks of steps: what a value and a later block add, the keys under which blocks lie,
- * the blocks of a small run to the last number, and what of them is made again when a run goes back. */
+/* test_blocks.c - summaries of blocks of steps: adding values and later blocks, keys of blocks, all blocks
+ * of a small run, and the blocks recomputed when a run goes back. */
 #include "store/read/blocks.h"
 #include "store/write/rollup.h"
 #include "tests/store/store_test.h"
@@ -26,7 +26,7 @@ static void values_add_up(void **state) {
     expects(&s, 3, -2, 5, -2, 1, 4);
     bt_block_stat_add(&s, -3);
     expects(&s, 4, -3, 5, -2, -3, 1);
-    bt_block_stat_merge(&s, &later); /* of nothing */
+    bt_block_stat_merge(&s, &later); /* an empty block */
     expects(&s, 4, -3, 5, -2, -3, 1);
     bt_block_stat_merge(&later, &s);
     expects(&later, 4, -3, 5, -2, -3, 1);
@@ -36,7 +36,7 @@ static void values_add_up(void **state) {
     expects(&s, 8, -9, 9, -2, -9, 4);
 }
 
-static void keys_lie_together(void **state) {
+static void keys_are_adjacent(void **state) {
     (void)state;
     assert_true(bt_roll_key(0, 0, 0, 0) == 0);
     assert_true(bt_roll_key(0, 0, 0, 7) == 7);
@@ -74,14 +74,14 @@ static void close_base(base *b) {
     sqlite3_close(b->db);
 }
 
-/* the row in the file, too, as the writer stores it: loss = step, seconds = 2, of rank k step + 1000 k milliseconds */
+/* The row as the writer stores it: loss = step, seconds = 2, rank k takes step + 1000 k milliseconds. */
 static void add_step(base *b, int64_t step, int n_ranks) {
     double v[BT_MS_COUNT], r[4 * BT_MR_COUNT];
     char sql[300];
     for (int i = 0; i < BT_MS_COUNT; i++) v[i] = NAN;
     for (int i = 0; i < 4 * BT_MR_COUNT; i++) r[i] = NAN;
     v[BT_MS_LOSS] = (double)step;
-    v[BT_MS_STEP_TIME] = 2000.0004; /* kept as whole microseconds */
+    v[BT_MS_STEP_TIME] = 2000.0004; /* stored as whole microseconds */
     for (int k = 0; k < n_ranks; k++)
         r[k * BT_MR_COUNT + BT_MR_STEP_TIME] = (double)step + 1000 * k;
     assert_int_equal(bt_roll_add(b->roll, &(bt_step_record){.step = step,
@@ -112,7 +112,7 @@ static int64_t count(base *b, int kind, int level) {
     return bt_sql_int(b->db, sql, -1);
 }
 
-/* false: there is none */
+/* Returns false if there is none. */
 static bool block(base *b, int kind, int level, int64_t at, int rank, int slot,
                   bt_block_stat *out) {
     sqlite3_stmt *st = NULL;
@@ -137,11 +137,11 @@ static bool block(base *b, int kind, int level, int64_t at, int rank, int slot,
     return there;
 }
 
-static double sum_of(int64_t first, int64_t end) { /* of whole numbers */
+static double sum_of(int64_t first, int64_t end) { /* Sum of whole numbers. */
     return (double)(end * (end - 1) - first * (first - 1)) / 2;
 }
 
-/* every block of the run that is closed, against sums by hand */
+/* Compares every closed block of the run with sums computed by hand. */
 static void check(base *b, int64_t steps, int n_ranks) {
     const int loss = b->slots.step[BT_MS_LOSS], seconds = b->slots.step[BT_MS_STEP_TIME],
               ms = b->slots.rank[BT_MR_STEP_TIME];
@@ -188,7 +188,7 @@ static void blocks_of_a_small_run(void **state) {
         if (step == 15) assert_int_equal(count(b, BT_ROLL_STEPS, 1), 0); /* still open */
         if (step == 16) assert_int_equal(count(b, BT_ROLL_STEPS, 1), 1);
         if (step == 255) assert_int_equal(count(b, BT_ROLL_STEPS, 2), 0);
-        if (step % 37 == 5) bt_roll_forget(b->roll); /* a transaction failed */
+        if (step % 37 == 5) bt_roll_forget(b->roll); /* a failed transaction */
     }
     check(b, 300, 2);
     /* back into the middle of a block, to its first step, and to the step before it */
@@ -209,13 +209,13 @@ static void blocks_of_a_small_run(void **state) {
     assert_int_equal(bt_roll_newest(b->roll), 299);
     check(b, 300, 2);
     OK(bt_sql_exec(b->db, b->path, "COMMIT", err));
-    /* of another attempt nothing is known */
+    /* Another attempt has no blocks. */
     bt_roll_start(b->roll, 4);
     assert_int_equal(bt_roll_newest(b->roll), -1);
     close_base(b);
 }
 
-/* "0-15:0 16-31:3": steps of a block and the ranks that it has */
+/* Formats the steps of each block and its ranks: "0-15:0 16-31:3". */
 static bool tell_block(void *ctx, const bt_block *x) {
     const size_t n = strlen(ctx);
     snprintf((char *)ctx + n, 200 - n, "%s%d-%d:%d", n ? " " : "", (int)x->step0, (int)x->step1,
@@ -235,8 +235,8 @@ static void walks_as(const char *path, bool ranks, int64_t most, const char *wan
     bt_db_close(db);
 }
 
-/* steps without ranks, and ranks that come later */
-static void ranks_may_come_later(void **state) {
+/* Steps without ranks, and ranks that are recorded later. */
+static void ranks_may_be_recorded_later(void **state) {
     base one, *b = &one;
     bt_block_stat s;
     open_base(b, *state);
@@ -253,7 +253,7 @@ static void ranks_may_come_later(void **state) {
     for (int64_t step = 33; step < 35; step++) add_step(b, step, step == 33 ? 3 : 0);
     OK(bt_sql_exec(b->db, b->path, "COMMIT", err));
     close_base(b);
-    /* of steps without ranks none are told, whatever stood before them, nor where nobody asks */
+    /* Steps without ranks have none, whatever precedes them; nor has a query without ranks. */
     walks_as(b->path, true, 16, "0-15:0 16-31:3 32-32:3 33-33:3 34-34:0");
     walks_as(b->path, false, 16, "0-15:0 16-31:0 32-32:0 33-33:0 34-34:0");
 }
@@ -261,7 +261,8 @@ static void ranks_may_come_later(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {cmocka_unit_test(values_add_up),
-                                       cmocka_unit_test(keys_lie_together),
-                                       TEST(blocks_of_a_small_run), TEST(ranks_may_come_later)};
+                                       cmocka_unit_test(keys_are_adjacent),
+                                       TEST(blocks_of_a_small_run),
+                                       TEST(ranks_may_be_recorded_later)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

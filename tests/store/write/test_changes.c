@@ -1,5 +1,5 @@
-/* test_changes.c - what is changed of recorded runs: words of tags, names in settings, marks, which runs live, and how
- * much is kept; tables of cases. */
+/* test_changes.c - changes to recorded runs: tags, names in settings, marks, live runs, and retention;
+ * tables of cases. */
 #include <sys/stat.h>
 
 #include "store/sql/sql.h"
@@ -15,7 +15,7 @@ static void make(const char *path, const char *name, int64_t steps) {
     OK(bt_synth_make(path, &s, err));
 }
 
-/* the first row's cells, with blanks between */
+/* Returns the first row's cells, separated by blanks. */
 static const char *row_of(const char *path, const char *sql) {
     static char out[600];
     sqlite3 *db = NULL;
@@ -46,7 +46,7 @@ static void begin_run(const char *path, const char *name, const char *out_dir, c
     bt_writer_close(w);
 }
 
-/* words are whole words, wherever they stand in the list */
+/* Tags are whole words, at any position in the list. */
 static void tags_are_words(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -93,7 +93,7 @@ static void tags_are_words(void **state) {
                  rows[i].after ? 8 : 7);
         assert_string_equal(row_of(t->db, "SELECT coalesce(tags, ''), rev FROM run"), sql);
     }
-    /* 255 letters together, and one more */
+    /* 255 characters together, and one more */
     static const char word[] = "x1234567890123456789012345678901234567890123456789";
     memset(longest, 'y', sizeof longest);
     longest[203] = longest[204] = '\0';
@@ -113,7 +113,7 @@ static void tags_are_words(void **state) {
     assert_string_equal(row_of(t->db, "SELECT length(tags) FROM run"), "255");
 }
 
-/* the settings name the run in one of two forms, or not at all */
+/* The settings contain the run's name in one of two forms, or not at all. */
 static void a_name_is_changed_in_the_settings(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -142,7 +142,7 @@ static void a_name_is_changed_in_the_settings(void **state) {
             "6 5");
         OK(bt_runs_remove(t->db, both, 2, 1, err));
     }
-    /* a sweep finds its runs by their names */
+    /* A sweep finds its runs by name. */
     char out[128], list[160];
     bt_err why = BT_ERR_INIT;
     snprintf(out, sizeof out, "%s/sweep/r", t->dir);
@@ -155,14 +155,15 @@ static void a_name_is_changed_in_the_settings(void **state) {
     assert_string_equal(why.msg, "run 'r' belongs to a sweep, which finds its runs by their names");
     assert_int_equal(unlink(list), 0);
     OK(bt_run_rename(t->db, "r", "new", 1, err));
-    begin_run(t->db, "empty", "", "{}"); /* without a folder */
+    begin_run(t->db, "empty", "", "{}"); /* no folder */
     OK(bt_run_rename(t->db, "empty", "full", 1, err));
 }
 
-/* a mark is an event at a step that is there, in the attempt whose step it is; else of now, in the newest attempt */
+/* A mark is an event at an existing step, in the attempt of that step; otherwise at the present time, in the
+ * newest attempt. */
 static void marks_are_events(void **state) {
     const bt_tmp *t = *state;
-    make(t->db, "a", 60); /* attempt 1: 0..29, attempt 2: 20..59 */
+    make(t->db, "a", 60); /* attempt 1: steps 0 to 29, attempt 2: 20 to 59 */
     begin_run(t->db, "b", "/tmp", "{}");
     run_sql(t->db, "DELETE FROM event; UPDATE run SET rev = 0");
 #define MARK \
@@ -181,15 +182,15 @@ static void marks_are_events(void **state) {
     assert_string_equal(row_of(t->db, "SELECT count(*) FROM event"), "4");
 }
 
-/* who may be removed or renamed: what no living process of this machine trains */
-static void living_runs_are_told_apart(void **state) {
+/* A run may be removed or renamed if no live process of this machine trains it. */
+static void live_runs_are_recognized(void **state) {
     const bt_tmp *t = *state;
     char host[BT_HOST_MAX] = "", sql[700], says[400];
     bt_err why = BT_ERR_INIT;
     gethostname(host, sizeof host - 1);
     static const struct {
-        const char *run_state, *of_host; /* NULL: this one */
-        int pid;                         /* 0: none; 1: somebody else's; 2: ours; 3: nobody's */
+        const char *run_state, *of_host; /* NULL: this host */
+        int pid; /* 0: none; 1: another process; 2: our own; 3: a dead one */
         bool lives;
     } rows[] = {{"running", NULL, 2, true},     {"running", NULL, 1, true},
                 {"running", NULL, 3, false},    {"running", NULL, 0, false},
@@ -220,7 +221,7 @@ static int64_t bytes_of(const char *path) {
     return stat(path, &st) == 0 ? st.st_size : 0;
 }
 
-/* what gc changes, and what it leaves as it is */
+/* Changes by gc, and what it leaves unchanged. */
 static void retention_is_kept(void **state) {
     const bt_tmp *t = *state;
     static const struct {
@@ -238,7 +239,7 @@ static void retention_is_kept(void **state) {
         assert_true(r.orphan_rows == 0 && r.rank_rows == 0);
     }
     snprintf(wal, sizeof wal, "%s-wal", t->db);
-    for (int k = 0; k < 2; k++) { /* with its log, which is empty when it was made compact */
+    for (int k = 0; k < 2; k++) { /* with its log, which is empty after compaction */
         const int64_t before = bytes_of(t->db) + bytes_of(wal);
         OK(bt_store_gc(t->db, &(bt_gc_cfg){.keep_rank_steps = 5, .compact = k == 1}, 1, &r, err));
         assert_int_equal(r.bytes_before, before);
@@ -247,9 +248,9 @@ static void retention_is_kept(void **state) {
     }
 }
 
-/* Summaries that are missing are made again from the rows, those that are there only when it is asked for;
- * neither of an attempt of which rows are gone nor of one that is being written. */
-static void missing_summaries_are_made_again(void **state) {
+/* Missing summaries are recomputed from the rows, existing ones only on request; not for an attempt with
+ * deleted rows or one in progress. */
+static void missing_summaries_are_recomputed(void **state) {
     static const struct {
         const char *harm;
         bool rebuild, mended;
@@ -282,7 +283,7 @@ static void missing_summaries_are_made_again(void **state) {
     free(whole);
 }
 
-/* the changes that people make, by their number */
+/* user changes, by number */
 static bt_code change(const bt_tmp *t, int what, bt_err *err) {
     const char *run = "r", *word = "x";
     char tags[256];
@@ -304,8 +305,8 @@ static void is_unchanged(const bt_tmp *t) {
     assert_string_equal(row_of(t->db, "SELECT count(*) FROM event WHERE title = 'x'"), "0");
 }
 
-/* another process has the lock, or, without it, a transaction: nothing is changed, and all say so */
-static void nothing_is_done_beside_a_writer(void **state) {
+/* If another process holds the lock or a transaction, nothing is changed and an error is returned. */
+static void changes_are_refused_beside_a_writer(void **state) {
     const bt_tmp *t = *state;
     bt_lock l = {.fd = -1};
     sqlite3 *db = NULL;
@@ -322,7 +323,7 @@ static void nothing_is_done_beside_a_writer(void **state) {
     is_unchanged(t);
     assert_int_equal(sqlite3_open(t->db, &db), SQLITE_OK);
     assert_int_equal(sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
-    for (int what = 0; what < 2; what++) { /* each waits for two seconds */
+    for (int what = 0; what < 2; what++) { /* Each waits for two seconds. */
         bt_err why = BT_ERR_INIT;
         assert_int_not_equal(change(t, what, &why), BT_OK);
         assert_true(why.msg[0] != '\0');
@@ -336,9 +337,9 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(tags_are_words),
                                        TEST(a_name_is_changed_in_the_settings),
                                        TEST(marks_are_events),
-                                       TEST(living_runs_are_told_apart),
+                                       TEST(live_runs_are_recognized),
                                        TEST(retention_is_kept),
-                                       TEST(missing_summaries_are_made_again),
-                                       TEST(nothing_is_done_beside_a_writer)};
+                                       TEST(missing_summaries_are_recomputed),
+                                       TEST(changes_are_refused_beside_a_writer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

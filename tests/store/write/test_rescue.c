@@ -1,5 +1,5 @@
-/* test_rescue.c - a database's file is damaged or gone: which damage is told apart, what is moved aside, and what
- * comes back. */
+/* test_rescue.c - a database file is damaged or missing: kinds of damage, files moved aside, and what is
+ * restored. */
 #include <sys/stat.h>
 
 #include "store/sql/sql.h"
@@ -34,7 +34,7 @@ static void damage_is_told_apart(void **state) {
     assert_int_equal(stat(wal, &st), 0);
     assert_int_equal(rename(wal, aside), 0);
     assert_int_equal(bt_rescue_look(db, t->db), BT_LOG_CUT);
-    FILE *f = fopen(wal, "w"); /* as long as the frames need, and a byte less */
+    FILE *f = fopen(wal, "w"); /* the exact size of the frames, and a byte less */
     assert_non_null(f);
     const int64_t frames = (st.st_size - 32) / (24 + 4096);
     assert_int_equal(ftruncate(fileno(f), 32 + frames * (24 + 4096)), 0);
@@ -50,7 +50,7 @@ static void damage_is_told_apart(void **state) {
     sqlite3_close(db);
 }
 
-/* the snapshot takes the place of what is no database of ours, which is moved aside with its log */
+/* The snapshot replaces a foreign file, which is moved aside with its log. */
 static void a_snapshot_is_installed(void **state) {
     const bt_tmp *t = *state;
     bt_rescue_result r;
@@ -62,7 +62,7 @@ static void a_snapshot_is_installed(void **state) {
     OK(bt_sql_open_rw(&db, t->db, err));
     assert_true(bt_rescue_snapshot(db, t->db));
     sqlite3_close(db);
-    /* another run's new database stays */
+    /* Another run's new database is kept. */
     OK(bt_rescue_install(t->db, &r, &kept, err));
     assert_true(kept && !r.moved_to[0]);
     assert_int_equal(runs_in(t, ".saved"), -1);
@@ -87,7 +87,7 @@ static void a_snapshot_is_installed(void **state) {
         if (k) assert_string_not_equal(r.moved_to, first);
         strcpy(first, r.moved_to);
     }
-    /* where no file stands any more, its log and the index of it go: they would be taken for the new file's */
+    /* If the file is missing its log and index are removed, because they would be used with the new file. */
     OK(bt_sql_open_rw(&db, t->db, err));
     assert_true(bt_rescue_snapshot(db, t->db));
     sqlite3_close(db);
@@ -104,11 +104,11 @@ static void a_snapshot_is_installed(void **state) {
     }
     assert_int_equal(runs_in(t, ""), 1);
     unlink(t->db);
-    assert_int_equal(bt_rescue_install(t->db, &r, &kept, &why), BT_IO); /* without one */
+    assert_int_equal(bt_rescue_install(t->db, &r, &kept, &why), BT_IO); /* no snapshot */
     assert_non_null(strstr(why.msg, "' in place of '"));
 }
 
-/* pages of rows are gone: what stands before and behind them is saved, and the table counted */
+/* Pages of rows are lost: rows before and behind them are saved, and the table is counted as damaged. */
 static void rows_are_saved_from_both_ends(void **state) {
     const bt_tmp *t = *state;
     bt_rescue_result r;
@@ -132,7 +132,7 @@ static void rows_are_saved_from_both_ends(void **state) {
                       -1),
                   bytes = bt_sql_int(db, "PRAGMA page_size", 0);
     sqlite3_close(db);
-    if (page < 0) skip(); /* an SQLite without dbstat */
+    if (page < 0) skip(); /* This SQLite lacks dbstat. */
     FILE *file = fopen(t->db, "r+b");
     assert_non_null(file);
     assert_int_equal(fseek(file, (long)(page * bytes), SEEK_SET), 0);
@@ -149,7 +149,7 @@ static void rows_are_saved_from_both_ends(void **state) {
     assert_true(r.rows > 2600);
 }
 
-/* a row that its table refuses is left out and not counted, the table is, and those behind it are saved */
+/* A row refused by its table is skipped and not counted; the table is counted, and later rows are saved. */
 static void a_row_that_is_refused_ends_nothing(void **state) {
     const bt_tmp *t = *state;
     static const char *const never[] = {"'never'", "NULL"};

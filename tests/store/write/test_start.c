@@ -1,11 +1,12 @@
-/* A start of a resumed run that records no step leaves the record as it was; one that does replaces the settings. */
+/* A start of a resumed run that records no step leaves the record unchanged; one that does replaces the
+ * settings. */
 #include "tests/store/store_test.h"
 
 #define SETTINGS \
     "SELECT d.argv, d.config, r.note, r.out_dir, r.build FROM run r JOIN run_doc d ON d.run = " \
     "r.id"
 
-/* all that a reader of the record can see; views show rev and next_aid nowhere */
+/* Everything visible to a reader of the record; views never show rev and next_aid. */
 static char *record_of(const char *path) {
     static const char *const tables[] = {
         "SELECT name, host, pid, build, mpi, note, out_dir, world, state, ended_us, exit_kind, "
@@ -55,7 +56,7 @@ static void record_start(bt_writer *w, const char *fact) {
     sink->event(sink->ctx, &e);
 }
 
-/* run "a" with one step, which ended */
+/* Run "a" with one step, which ended. */
 static void make_run(const bt_tmp *t) {
     bt_writer *w = NULL;
     bt_fake f;
@@ -106,7 +107,7 @@ static void settings_are_those_of_the_first_step(void **state) {
     OK(bt_writer_open(&w, t->db, 1, err));
     OK(bt_writer_begin(w, &s, &attempt, err));
     record_start(w, "new");
-    bt_writer_close(w); /* as one that was killed: it ends nothing */
+    bt_writer_close(w); /* as if killed: it ends nothing */
     bt_table_is(t->db, SETTINGS, old);
     bt_table_is(t->db, "SELECT state, world FROM run", "running|7\n");
     OK(bt_writer_open(&w, t->db, 1, err));
@@ -124,7 +125,7 @@ static void settings_are_those_of_the_first_step(void **state) {
     bt_table_is(t->db, "SELECT state, n_attempts, last_step FROM run", "failed|3|1\n");
 }
 
-/* of a new run the record of a failed start is the only evidence: it is kept, but does not hold the name */
+/* For a new run the record of a failed start is the only evidence: it is kept, and its name may be reused. */
 static void a_new_run_that_failed_at_its_start(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -150,7 +151,7 @@ static void a_new_run_that_failed_at_its_start(void **state) {
         s.config_json = "{\"optim.lr\":9}";
     }
     OK(bt_writer_open(&w, t->db, 1, err));
-    assert_int_equal(bt_writer_begin(w, &s, &attempt, &why), BT_BUSY); /* it has a step */
+    assert_int_equal(bt_writer_begin(w, &s, &attempt, &why), BT_BUSY); /* It has a step. */
     bt_writer_close(w);
 }
 

@@ -1,5 +1,5 @@
-/* test_turn.c - an attempt ends and the next one begins while the database cannot be written: every row is kept, in the
- * attempt that it belongs to. */
+/* test_turn.c - an attempt ends and the next one begins while the database cannot be written: every row is
+ * kept, in its attempt. */
 #include <fcntl.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ static void note(bt_writer *w, const char *title) {
     bt_writer_sink(w)->event(bt_writer_sink(w)->ctx, &e);
 }
 
-/* what rank 0 of attempt 0 had recorded and could not send: step 3 */
+/* Records that rank 0 of attempt 0 could not send: step 3. */
 static void leave_ring(const char *path) {
     bt_ring *r = NULL;
     bt_fake f;
@@ -64,7 +64,7 @@ static void rows_wait_for_their_attempt(void **state) {
         OK(bt_writer_begin_later(w, &s, 1, err));
         steps(w, 2, 6);
         if (way == LOCKED) {
-            /* a second failure before the first one is stored */
+            /* A second failure occurs before the first one is stored. */
             OK(bt_writer_end_later(w, "failed", "signal", 137, "/nowhere/ring", err));
             s.from_step = 4;
             OK(bt_writer_begin_later(w, &s, 2, err));
@@ -97,7 +97,7 @@ static void rows_wait_for_their_attempt(void **state) {
     }
 }
 
-/* A turn that is never stored is given back at the end. */
+/* An end that is never stored is returned at the end. */
 static void a_stop_between_attempts(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
@@ -108,7 +108,7 @@ static void a_stop_between_attempts(void **state) {
     steps(w, 0, 2);
     OK(bt_writer_end_later(w, "failed", "signal", 137, NULL, err));
     OK(bt_writer_end(w, "failed", "signal", 1, err));
-    /* close does not wait for a turn without an open attempt */
+    /* Closing does not wait for an end without an open attempt. */
     OK(bt_writer_begin_later(w, &s, 1, err));
     bt_writer_close(w);
     assert_string_equal(bt_word(t->db, "SELECT state FROM runs WHERE run = ?1", "a"), "failed");

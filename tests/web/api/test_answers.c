@@ -1,7 +1,7 @@
 /* timeout: 60
  * labels: web
- * The answers of routes about runs of known truth, held against files that a person can read, in golden
- * (BT_UPDATE=1 writes them anew). What a route takes from the view alone is held by store.view_answers. */
+ * Responses of routes for runs with known properties, compared with readable files in golden (BT_UPDATE=1
+ * rewrites them). Parts that a route takes unchanged from the view model are tested in store.view_answers. */
 #include <jansson.h>
 
 #include "../../golden_json.h"
@@ -38,7 +38,7 @@ static void answers_of_routes(void **state) {
     bt_api *api = NULL;
     bt_web_runs(t->db);
     run_sql(t->db, "UPDATE run SET state = 'done', ended_us = last_us WHERE name = 'live'");
-    char path[120], sql[300]; /* of its checkpoints one is still there */
+    char path[120], sql[300]; /* One of its checkpoints still exists. */
     snprintf(path, sizeof path, "%s/manifest.json", t->dir);
     fclose(fopen(path, "w"));
     snprintf(sql, sizeof sql,
@@ -63,7 +63,8 @@ static void answers_of_routes(void **state) {
     bt_api_close(api);
 }
 
-/* a metric's line: its value to nine digits; "": one that follows the clock, or the version */
+/* Formats a metric's line with its value to nine digits, and "" for one that depends on the clock or the
+ * version. */
 static void put_line(bt_text *out, const char *line) {
     static const char *const of_now[] = {"bitrain_time_seconds{", "bitrain_goodput_ratio{",
                                          "bitrain_last_record_timestamp_seconds{",
@@ -90,7 +91,7 @@ static void metrics_of_live_runs(void **state) {
     s.start_us += 1000000;
     s.live = true;
     OK(bt_synth_make(t->db, &s, err));
-    bt_web_odd_run(t->db); /* of which every metric of a step and of a rank is known */
+    bt_web_odd_run(t->db); /* a run with every metric of a step and of a rank */
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     OK(bt_web_ask(api, "/metrics", NULL, "", &a, err));
     bt_text_init(&out);
@@ -102,8 +103,8 @@ static void metrics_of_live_runs(void **state) {
     bt_api_close(api);
 }
 
-/* of a long log the last 64 KiB, without the line that is cut: here 4096 lines of 16 bytes, of which the first is not
- * known to be whole */
+/* Of a long log the last 64 KiB are returned without the truncated line: here 4096 lines of 16 bytes, the
+ * first of which may be incomplete. */
 static void the_end_of_a_long_log(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -131,7 +132,7 @@ static void the_end_of_a_long_log(void **state) {
     }
 }
 
-/* the last value that is taken, and the first that is not */
+/* the last accepted value, and the first refused one */
 static const struct refusal {
     const char *route, *run, *taken, *refused;
     bt_code code;
@@ -235,7 +236,7 @@ static void refuses(bt_api *api, const char *route, const char *run, const char 
         fail_msg("%s?%s: %s: %s", route, args, bt_code_name(code), why.msg);
 }
 
-/* a path is no format */
+/* A path is not used as a format. */
 static void a_database_with_a_per_cent_sign(void **state) {
     const bt_tmp *t = *state;
     char path[200];
@@ -268,7 +269,7 @@ static void arguments_at_their_bounds(void **state) {
                 "no run 'nobody' (`bitrain runs` lists them)");
     for (size_t i = 0; i < sizeof views / sizeof *views; i++)
         refuses(api, views[i], "nobody", "", BT_NOTFOUND, "no run 'nobody'");
-    /* as many as there may be, and one more */
+    /* the maximum number, and one more */
     static const struct {
         const char *route, *word, *also;
         int most;
@@ -297,7 +298,7 @@ static void arguments_at_their_bounds(void **state) {
             bt_text_release(&many);
         }
     }
-    bt_text_init(&many); /* as many arguments as a request may have */
+    bt_text_init(&many); /* the maximum number of arguments in a request */
     for (int k = 0; k < BT_REQ_ARGS - 1; k++) bt_text_put(&many, "width=9&");
     bt_text_put(&many, "metric=loss");
     refuses(api, "series", "base", bt_text_str(&many), BT_OK, "");
@@ -305,7 +306,7 @@ static void arguments_at_their_bounds(void **state) {
     bt_api_close(api);
 }
 
-/* a database that is not there yet, and comes; SQL where it is not allowed */
+/* A database that is created later; SQL where it is not permitted. */
 static void a_store_that_comes_later(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
@@ -314,7 +315,8 @@ static void a_store_that_comes_later(void **state) {
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     assert_string_equal(bt_api_store(api), t->db);
     assert_int_equal(bt_api_version(api), -1);
-    for (size_t i = 0; i < bt_routes_n; i++) { /* what needs none is answered, all else says so */
+    /* Routes that need no database respond, all others return an error. */
+    for (size_t i = 0; i < bt_routes_n; i++) {
         const bt_route *r = &bt_routes[i];
         static const char *const needs_none[] = {"/healthz", "/api/v1/server", "/api/v1/metrics",
                                                  "/api/v1/query", "/api/v1/curves"};
@@ -335,7 +337,7 @@ static void a_store_that_comes_later(void **state) {
     bt_text_release(&a.body);
     const int64_t first = bt_api_version(api);
     assert_true(first > 0);
-    /* the same file is the same version; another one of its name is not */
+    /* The same file has the same version; another file of its name does not. */
     bt_api_refresh(api);
     assert_int_equal(bt_api_version(api), first);
     char other[120];
@@ -367,7 +369,7 @@ static size_t length_of(bt_api *api, const char *route, const char *run, const c
     return n;
 }
 
-/* what is drawn where nobody says how wide: buckets of a power of two steps */
+/* The default widths: buckets of a power of two steps. */
 static void sizes_that_nobody_names(void **state) {
     static const struct {
         const char *route, *run, *args, *path;
@@ -389,7 +391,7 @@ static void sizes_that_nobody_names(void **state) {
     bt_synth s = bt_synth_default("wide");
     s.steps = 230;
     OK(bt_synth_make(t->db, &s, err));
-    s = bt_synth_default("longer"); /* by a step than 200 */
+    s = bt_synth_default("longer"); /* one step longer than 200 */
     s.steps = 201;
     OK(bt_synth_make(t->db, &s, err));
     run_sql(t->db, "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c LIMIT 205) INSERT "
@@ -404,7 +406,7 @@ static void sizes_that_nobody_names(void **state) {
     bt_api_close(api);
 }
 
-/* 64 are kept, each of its own run; one more takes the place of that which was not asked for longest */
+/* 64 views are kept, each for its own run; one more replaces the least recently used. */
 static void views_of_runs(void **state) {
     enum { KEPT = 64 };
     const bt_tmp *t = *state;
@@ -414,7 +416,8 @@ static void views_of_runs(void **state) {
     bt_err why = BT_ERR_INIT;
     bt_web_runs(t->db);
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
-    for (int round = 0; round < 2; round++) { /* names that come before and behind each other */
+    /* names before and behind each other in sorted order */
+    for (int round = 0; round < 2; round++) {
         for (int i = 0; i < KEPT; i++) {
             snprintf(name, sizeof name, "run-%d", i * 37 % KEPT);
             bt_view *v = bt_api_view(api, name, &why);
@@ -424,7 +427,7 @@ static void views_of_runs(void **state) {
             view[i] = v;
         }
     }
-    snprintf(name, sizeof name, "run-0"); /* the oldest is now the second */
+    snprintf(name, sizeof name, "run-0"); /* The oldest is now the second. */
     assert_ptr_equal(bt_api_view(api, name, &why), view[0]);
     assert_non_null(bt_api_view(api, "one-more", &why));
     for (int i = 0; i < KEPT; i++) {

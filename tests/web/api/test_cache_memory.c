@@ -1,6 +1,6 @@
 /* labels: web
- * kept answers without memory: no answer is found under a key that is not whole, and what is asked
- * after that is kept and found as ever. */
+ * Cached responses without memory: no response is stored under an incomplete key, and later requests are
+ * cached as usual. */
 #include "../../memory/refuse_memory.h"
 #include "web/api/cache.h"
 
@@ -11,7 +11,8 @@ static bt_answer answer_of(size_t n) {
     return a;
 }
 
-/* request number k of memory is refused while an answer is kept, or looked for; false: there is none */
+/* Refuses memory request number k during an insertion or a search; returns false if there is no such
+ * request. */
 static bool refused_once(bool finding, long k) {
     enum { LONG = 3000 };
     static char path[LONG + 1], half[LONG / 2 + 1];
@@ -33,10 +34,10 @@ static bool refused_once(bool finding, long k) {
         assert_null(bt_cache_find(c, &shorter, 1, 5));
         assert_null(bt_cache_find(c, &none, 1, 5));
     }
-    for (int i = 0; i < BT_CACHE_ANSWERS; i++) bt_cache_keep(c, &r, 2, 5, &a); /* each place once */
+    for (int i = 0; i < BT_CACHE_ANSWERS; i++) bt_cache_keep(c, &r, 2, 5, &a); /* each slot once */
     assert_int_equal(bt_cache_find(c, &r, 2, 5)->body.len, 2000);
     const bt_answer other = {.status = 200, .type = "text/x"};
-    for (int i = 0; i < BT_CACHE_ANSWERS; i++) { /* none of the places has gone for good */
+    for (int i = 0; i < BT_CACHE_ANSWERS; i++) { /* No slot is lost. */
         assert_non_null(bt_cache_find(c, &r, 2, 5));
         bt_cache_keep(c, &shorter, 2, 5, &other);
     }

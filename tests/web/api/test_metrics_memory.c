@@ -1,15 +1,15 @@
 /* labels: web
  * timeout: 120
- * /metrics, the routes and a report without memory: where a request of the program's own code is refused, it is
- * said, and no answer lacks a line. */
+ * /metrics, the routes and a report without memory: each refused request of the program's own code gives an
+ * error, and no response lacks a line. */
 #include "../../memory/refuse_memory.h"
 #include "../web_test.h"
 #include "web/api/report.h"
 
 typedef struct asked {
     const char *db;
-    size_t lines; /* of an answer that is whole */
-    bool cut;     /* one lacked some of them and did not say so */
+    size_t lines; /* lines of a complete response */
+    bool cut;     /* Some lines were missing without an error. */
 } asked;
 
 static bt_code ask_metrics(void *ctx, bt_err *err) {
@@ -43,11 +43,11 @@ static void metrics_are_whole_or_refused(void **state) {
 typedef struct route_asked {
     const char *db, *path, *args;
     const char *run;
-    size_t bytes; /* of an answer that is whole */
+    size_t bytes; /* bytes of a complete response */
 } route_asked;
 
 static bt_code ask_route(void *ctx, bt_err *err) {
-    enum { AGES = 64 }; /* an age has more digits or fewer */
+    enum { AGES = 64 }; /* tolerance for the digits of ages */
     route_asked *x = ctx;
     bt_api *api = NULL;
     bt_answer a;

@@ -1,8 +1,7 @@
 /* timeout: 60
  * labels: web
- * The process that carries out somebody else's statement, with shell scripts in its place: what it
- * is given, what becomes of each way to end, and that neither too long an answer nor one that never
- * comes holds up the server. */
+ * The process that executes a user's SQL, with shell scripts in its place: its input, every way to end, and
+ * limits on long and missing responses. */
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -25,7 +24,7 @@ static void write_program(char program[100], const bt_tmp *t, const char *body) 
     assert_int_equal(chmod(program, 0700), 0);
 }
 
-/* the answer to a statement that a script with this body gives */
+/* Returns the response to a statement by a script with this body. */
 static asked ask(const bt_tmp *t, const char *body, const char *sql, size_t bytes, double seconds) {
     char program[100];
     asked a = {.err = BT_ERR_INIT};
@@ -39,7 +38,7 @@ static asked ask(const bt_tmp *t, const char *body, const char *sql, size_t byte
                                 .bytes = bytes};
     bt_text_init(&a.out);
     a.code = bt_query_process_run(&q, &a.out, &a.err);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child is left */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child remains */
     return a;
 }
 
@@ -67,7 +66,7 @@ static void it_is_given_the_statement_and_its_limits(void **state) {
     gives(*state, "echo to the page; echo only a remark >&2", "SELECT 1", "to the page\n");
 }
 
-/* more than sockets hold, both ways at once */
+/* more than sockets buffer, in both directions at once */
 static void long_statements_and_answers_pass(void **state) {
     const size_t n = 900000;
     char *sql = malloc(n + 1);
@@ -112,7 +111,7 @@ static void too_much_is_stopped(void **state) {
     bt_text_release(&a.out);
 }
 
-/* how much the server grants a statement of a page */
+/* The limits that the server sets for a statement of a page. */
 static void limits_of_the_route(void **state) {
     static const struct {
         const char *body;
@@ -153,7 +152,7 @@ static void one_that_never_answers_is_stopped(void **state) {
     bt_text_release(&a.out);
 }
 
-static void a_program_that_is_not_there(void **state) {
+static void a_missing_program(void **state) {
     (void)state;
     bt_err why = BT_ERR_INIT;
     bt_text out;
@@ -175,6 +174,6 @@ int main(void) {
                                        CASE(too_much_is_stopped),
                                        CASE(limits_of_the_route),
                                        CASE(one_that_never_answers_is_stopped),
-                                       cmocka_unit_test(a_program_that_is_not_there)};
+                                       cmocka_unit_test(a_missing_program)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* timeout: 60
  * labels: web
- * A run as one file: it holds the answers that the page would ask a server for, under their names, each as the server
- * gives it; texts of a run stay texts; how far it is is told. */
+ * A run as one file: it contains the responses that the page would request, under their names and as the
+ * server sends them; texts of a run are not markup; progress is reported. */
 #include "../web_test.h"
 
 #include "web/api/report.h"
@@ -21,7 +21,7 @@ static void listen(void *ctx, const char *what, double done) {
     l->calls++;
 }
 
-/* the data block of a report */
+/* Returns the data block of a report. */
 static json_t *data_of(const char *page) {
     static const char begin[] = "<script type=\"application/json\" id=\"bitrain-data\">",
                       end[] = "</script>\n<script>";
@@ -37,7 +37,7 @@ static json_t *data_of(const char *page) {
     return data;
 }
 
-/* the same but for digits behind the seventh, times behind the millisecond, and the age of records */
+/* Compares except for digits behind the seventh, times behind the millisecond, and the age of records. */
 static bool alike(const json_t *a, const json_t *b) {
     const char *key;
     json_t *x;
@@ -81,7 +81,7 @@ static void holds(const json_t *answers, bt_api *api, const char *key, const cha
     json_decref(want);
 }
 
-/* all that a report of the run has, one by one; returns how many */
+/* Checks each response that a report contains; returns how many there are. */
 static int holds_all(const json_t *answers, bt_api *api, const char *run, const int *ranks,
                      int n_ranks) {
     static const char *const plain[][2] = {
@@ -124,7 +124,7 @@ static int holds_all(const json_t *answers, bt_api *api, const char *run, const 
     return n;
 }
 
-/* the most digits of a fraction in the data of a page; of one without an exponent */
+/* Returns the largest number of fractional digits in the data of a page without exponents. */
 static size_t most_digits(const char *page) {
     const char *s = strstr(page, "\"answers\"");
     size_t most = 0;
@@ -142,7 +142,7 @@ static size_t most_digits(const char *page) {
     return most;
 }
 
-/* what stands around the data, the sheet and the scripts, whose stamps the page allows */
+/* Checks the parts around the data: style sheet and scripts, whose hashes the page's policy permits. */
 static void is_framed(const char *page) {
     static const char *const parts[] = {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -190,7 +190,8 @@ static void a_report_holds_the_answers(void **state) {
     bt_text_init(&page);
     OK(bt_report(&page, t->db, "base", &progress, err));
     is_framed(bt_text_str(&page));
-    assert_int_equal(most_digits(bt_text_str(&page)), 14); /* of a time of day to the millisecond */
+    /* digits of a time of day to the millisecond */
+    assert_int_equal(most_digits(bt_text_str(&page)), 14);
     json_t *data = data_of(bt_text_str(&page));
     assert_string_equal(json_string_value(json_object_get(data, "schema")), "bitrain.report/1");
     assert_string_equal(json_string_value(json_object_get(data, "run")), "base");
@@ -206,7 +207,7 @@ static void a_report_holds_the_answers(void **state) {
     bt_api_close(api);
 }
 
-/* of many ranks the slowest ones are drawn */
+/* With many ranks the slowest ones are drawn. */
 static void the_slowest_ranks_are_kept(void **state) {
     const bt_tmp *t = *state;
     bt_text page;

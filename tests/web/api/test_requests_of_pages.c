@@ -1,6 +1,6 @@
 /* labels: web
- * What a page may ask for: what people say of a run, starts of runs, settings beside each other; each request with its
- * whole answer, or with the reason why it is refused. Then the answers that a server keeps. */
+ * POST requests of a page: annotations of a run, starts of runs, comparison of settings; each with its
+ * complete response or the reason of its refusal. Then cached responses. */
 #include "../../store/wire/answering.h"
 #include "../web_test.h"
 
@@ -8,7 +8,7 @@
 #include "web/api/cache.h"
 
 typedef struct desk {
-    char said[1024]; /* what the program was asked for */
+    char said[1024]; /* arguments with which the program was started */
     bt_code answers;
 } desk;
 
@@ -51,7 +51,7 @@ static void open_api(const bt_tmp *t, bool able) {
     OK(bt_api_open(&api, t->db, &allows, err));
 }
 
-/* the answer of a route to a body; of a refusal its code and its words */
+/* Returns the response of a route to a body; for a refusal its code and message. */
 static bt_code post(const char *path, const char *body, char *out, size_t size) {
     static bt_req r;
     bt_answer a = {.status = 200, .type = "application/json"};
@@ -75,7 +75,7 @@ static bt_code post(const char *path, const char *body, char *out, size_t size) 
 typedef struct row {
     const char *body;
     bt_code code;
-    const char *says, *asks; /* asks: the program for */
+    const char *says, *asks; /* asks: expected arguments of the program */
 } row;
 
 static void answers(const char *path, const row *rows, size_t n) {
@@ -98,7 +98,7 @@ static void answers(const char *path, const row *rows, size_t n) {
 
 /* ---- control ------------------------------------------------------------------------------------ */
 
-static void what_people_say_of_a_run(void **state) {
+static void annotations_of_a_run(void **state) {
     static const row rows[] = {
         {BASE("tag", VALUE("paper draft")), BT_OK, SAID("tags of base: paper draft"), NULL},
         {BASE("tag", VALUE("-draft, +final ,")), BT_OK, SAID("tags of base: paper final"), NULL},
@@ -155,8 +155,8 @@ static void what_people_say_of_a_run(void **state) {
 
 #define OF(run, verb, more) "{\"run\":\"" run "\",\"verb\":\"" verb "\"" more "}"
 
-/* what a live run is asked, as its supervisor gets it, and what the page is told of the answer */
-static void a_live_run_is_asked(void **state) {
+/* A request to a live run as its supervisor receives it, and the response to the page. */
+static void requests_reach_a_live_run(void **state) {
     static const struct {
         const char *body, *asks, *script;
         bt_code code;
@@ -197,8 +197,8 @@ static void a_live_run_is_asked(void **state) {
     bt_api_close(api);
 }
 
-/* one that has ended here has nobody to ask: the server starts it, where it may */
-static void an_ended_run_is_started_again(void **state) {
+/* A run that ended here has no supervisor: the server restarts it, if it may. */
+static void an_ended_run_is_restarted(void **state) {
     static const row able[] = {{BASE("resume", ""), BT_OK, SAID("base is started again"),
                                 "resume base"},
                                {BASE("checkpoint", ""), BT_BUSY, NULL, NULL},
@@ -207,7 +207,7 @@ static void an_ended_run_is_started_again(void **state) {
                      none[] = {{OF("nobody", "resume", ""), BT_NOTFOUND,
                                 "no run 'nobody' (`bitrain runs` lists them)", NULL},
                                {OF("other", "resume", ""), BT_BUSY, NULL,
-                                NULL}, /* it has done all its steps */
+                                NULL}, /* all steps are done */
                                {OF("live", "resume", ""), BT_BUSY, NULL, NULL}};
     const bt_tmp *t = *state;
     char here[BT_HOST_MAX] = "", sql[300], says[300];
@@ -238,8 +238,8 @@ static void an_ended_run_is_started_again(void **state) {
     bt_api_close(api);
 }
 
-/* before the first run there is no database */
-static void a_store_that_is_not_there(void **state) {
+/* Before the first run there is no database. */
+static void a_missing_store(void **state) {
     char got[400];
     const bt_tmp *t = *state;
     open_api(t, true);
@@ -248,7 +248,7 @@ static void a_store_that_is_not_there(void **state) {
     bt_api_close(api);
 }
 
-static void what_is_no_request(void **state) {
+static void invalid_requests_are_refused(void **state) {
 #define ONE_OF \
     "'verb' must be one of pause, resume, checkpoint, stop, eval, sample, mixture, set, resize, " \
     "status, tag, note, " \
@@ -272,7 +272,7 @@ static void what_is_no_request(void **state) {
         {longest, BT_OK, SAID("base: noted"), NULL},
         {longer, BT_ARG, NULL, NULL},
         {"{\"run\":\"nobody\",\"verb\":\"note\",\"value\":\"x\"}", BT_NOTFOUND, NULL, NULL},
-        {BASE("stop", ""), BT_BUSY, NULL, NULL}, /* it has ended: nobody answers */
+        {BASE("stop", ""), BT_BUSY, NULL, NULL}, /* The run has ended. */
     };
     const bt_tmp *t = *state;
     snprintf(longest, sizeof longest, "{\"run\":\"base\",\"verb\":\"note\",\"value\":\"%0*d\"}",
@@ -335,7 +335,7 @@ static void starts_of_runs(void **state) {
     bt_api_close(api);
 }
 
-/* ---- answers that are kept ------------------------------------------------------------------------ */
+/* ---- cached responses ----------------------------------------------------------------------------- */
 
 static const char *found(bt_cache *c, const bt_req *r, int64_t version, int64_t now_ns) {
     const bt_answer *a = bt_cache_find(c, r, version, now_ns);
@@ -360,7 +360,7 @@ static bt_req request_of(const char *path, const char *key, const char *value) {
     return r;
 }
 
-static void an_answer_is_kept_for_a_while(void **state) {
+static void responses_are_cached_for_a_limited_time(void **state) {
     (void)state;
     bt_cache *c = bt_cache_open();
     const bt_req r = request_of("/a", "x", "1");
@@ -369,17 +369,17 @@ static void an_answer_is_kept_for_a_while(void **state) {
     assert_string_equal(found(c, &r, 7, 1000), "one");
     assert_string_equal(found(c, &r, 7, 1000 + BT_CACHE_NS - 1), "one");
     assert_string_equal(found(c, &r, 7, 1000 + BT_CACHE_NS), ""); /* too old */
-    assert_string_equal(found(c, &r, 8, 1000), ""); /* of another state of the store */
+    assert_string_equal(found(c, &r, 8, 1000), ""); /* for another version of the store */
     const bt_req others[] = {request_of("/b", "x", "1"), request_of("/a", "y", "1"),
                              request_of("/a", "x", "2"), request_of("/a", "x1", ""),
                              request_of("/a", NULL, NULL)};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         assert_string_equal(found(c, &others[i], 7, 1000), "");
     bt_req two = request_of("/a", "x", "1\n1 1 y2"), one = request_of("/a", "x", "1");
-    bt_req_add_arg(&one, "y", "2"); /* no value forges a border */
+    bt_req_add_arg(&one, "y", "2"); /* A value cannot imitate a separator. */
     keep(c, &two, 7, 1000, 200, "two", 3);
     assert_string_equal(found(c, &one, 7, 1000), "");
-    /* what is no answer, or too long, is not kept */
+    /* Errors and responses that are too long are not cached. */
     keep(c, &one, 7, 1000, 404, "no", 2);
     static char body[BT_CACHE_BYTES + 1];
     memset(body, 'b', sizeof body);
@@ -388,12 +388,12 @@ static void an_answer_is_kept_for_a_while(void **state) {
     keep(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES);
     assert_int_equal(strlen(found(c, &one, 7, 1000)), BT_CACHE_BYTES);
     bt_cache_close(c);
-    assert_null(bt_cache_find(NULL, &r, 7, 1000)); /* without memory nothing is kept */
+    assert_null(bt_cache_find(NULL, &r, 7, 1000)); /* Without memory nothing is cached. */
     keep(NULL, &r, 7, 1000, 200, "x", 1);
     bt_cache_close(NULL);
 }
 
-static void the_oldest_makes_room(void **state) {
+static void the_oldest_response_is_replaced(void **state) {
     (void)state;
     bt_cache *c = bt_cache_open();
     char path[BT_CACHE_ANSWERS + 1][16];
@@ -412,14 +412,14 @@ static void the_oldest_makes_room(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_people_say_of_a_run, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_live_run_is_asked, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(an_ended_run_is_started_again, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_store_that_is_not_there, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(what_is_no_request, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(annotations_of_a_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(requests_reach_a_live_run, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(an_ended_run_is_restarted, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_missing_store, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(invalid_requests_are_refused, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(starts_of_runs, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test(an_answer_is_kept_for_a_while),
-        cmocka_unit_test(the_oldest_makes_room),
+        cmocka_unit_test(responses_are_cached_for_a_limited_time),
+        cmocka_unit_test(the_oldest_response_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

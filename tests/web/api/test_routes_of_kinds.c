@@ -1,5 +1,5 @@
 /* timeout: 60
- * Every route of a run and of all runs answers for a run of each kind, with JSON and without a number that is none. */
+ * Every route returns JSON without NaN and infinity for a run of each kind. */
 #include "tests/store/kinds_of_runs.h"
 #include "tests/web/web_test.h"
 
@@ -7,7 +7,8 @@ static const char *const runs[] = {"one",      "four", "resumed",      "live", "
                                    "import-b", "sft",  "failed-first", "dpo",  "labels"};
 enum { N_RUNS = sizeof runs / sizeof *runs };
 
-/* arguments that a route needs; NULL: it is not asked: it streams, changes something or wants a query */
+/* Returns the arguments that a route needs; NULL: not tested, because it streams, changes data or needs a
+ * query. */
 static const char *arguments_of(const bt_route *r) {
     static const char *const left_out[] = {"stream", "/api/v1/control", "/api/v1/start",
                                            "/api/v1/query", "/api/v1/login"};

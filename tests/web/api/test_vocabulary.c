@@ -1,6 +1,6 @@
 /* timeout: 60
  * labels: web
- * /api/v1/metrics says what the tables say, row by row; a run is begun with the fields of its form alone. */
+ * /api/v1/metrics equals the tables, row by row; a run is started with the fields of its form only. */
 #include <jansson.h>
 
 #include "../web_test.h"
@@ -140,7 +140,7 @@ static void the_tables_as_they_are(void **state) {
     bt_api_close(api);
 }
 
-/* ---- a run is begun -------------------------------------------------------------------------- */
+/* ---- starting a run -------------------------------------------------------------------------- */
 
 typedef struct begun {
     char words[600], name[BT_NAME_MAX];
@@ -162,7 +162,7 @@ static bt_code on_start(void *ctx, int n, const char *const *words, char name[BT
     return BT_OK;
 }
 
-/* what is answered, or why not */
+/* Returns the response, or the error. */
 static bt_code post(bt_api *api, const char *body, char *said, size_t size) {
     bt_req *r = calloc(1, sizeof *r);
     bt_answer a = {.status = 200, .type = "application/json"};
@@ -200,7 +200,7 @@ static void a_run_by_its_form(void **state) {
     assert_string_equal(b.name, "demo");
     assert_int_equal(post(api, "{\"name\":\"taken\"}", said, sizeof said), BT_BUSY);
     assert_string_equal(said, "there is such a run");
-    /* in the order of the table, whatever that of the request is */
+    /* in the order of the table, not of the request */
     const char *choice = first->choices[0] ? first->choices : "x";
     snprintf(body, sizeof body, "{\"settings\":{\"%s\":\"%.*s\",\"%s\":\"%.*s\"}}", last->name,
              (int)strcspn(last->choices[0] ? last->choices : "y", "|"),
@@ -252,7 +252,7 @@ static void a_run_by_its_form(void **state) {
     assert_int_equal(post(api, body, said, sizeof said), BT_OK);
     assert_int_equal(post(closed, "{}", said, sizeof said), BT_UNSUPPORTED);
     assert_string_equal(said, "this server starts no runs: use 'bitrain train'");
-    /* and the page is told of the fields */
+    /* The page receives the list of fields. */
     json_t *server = bt_web_json(api, "/api/v1/server", NULL, "");
     for (size_t i = 0; i < BT_START_FIELDS; i++) {
         const json_t *row = row_of(server, "start", i, 5);

@@ -1,5 +1,5 @@
-/* test_links.c - accepted connections: whose request outlives its deadline is cut, idle ones after twice the
- * time, those whose answer may take its time never; of a crowd the oldest. */
+/* test_links.c - accepted connections: one with a request beyond its deadline is closed, an idle one after
+ * twice the time, one whose response may take long never; of too many the oldest. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -19,7 +19,7 @@ static const int64_t S = 1000000000;
 
 typedef struct crowd {
     bt_links links;
-    bt_link *link[MOST]; /* in the order in which they came */
+    bt_link *link[MOST]; /* in the order of acceptance */
     int fd[MOST][2], n;
 } crowd;
 
@@ -45,7 +45,7 @@ static void close_crowd(crowd *c) {
     bt_links_release(&c->links);
 }
 
-/* the other end reads the end of the stream */
+/* Returns whether the client reads the end of the stream. */
 static bool is_cut(const crowd *c, int i) {
     char byte;
     const ssize_t n = recv(c->fd[i][1], &byte, 1, 0);
@@ -53,10 +53,10 @@ static bool is_cut(const crowd *c, int i) {
     return n == 0;
 }
 
-static void who_is_late_is_cut(void **state) {
+static void late_connections_are_closed(void **state) {
     (void)state;
     static const struct {
-        int age_s; /* of a deadline of 100 s */
+        int age_s; /* with a deadline of 100 s */
         bool idle, exempt, cut;
     } rows[] = {{0, false, false, false},  {90, false, false, false}, {110, false, false, true},
                 {110, true, false, false}, {190, true, false, false}, {210, true, false, true},
@@ -70,7 +70,7 @@ static void who_is_late_is_cut(void **state) {
         l->since_ns = bt_now_ns() - rows[k].age_s * S;
         bt_links_cut(&c.links, 100 * S, MOST);
         if (is_cut(&c, 0) != rows[k].cut) fail_msg("row %zu", k);
-        /* it is not cut a second time before it is gone */
+        /* A closed connection is not closed again before it is removed. */
         if (rows[k].cut) assert_true(bt_now_ns() - l->since_ns < 50 * S);
         close_crowd(&c);
     }
@@ -85,7 +85,7 @@ static void a_crowd_loses_its_oldest(void **state) {
         for (int i = 0; i < MOST; i++) assert_int_equal(is_cut(&c, i), i < MOST - most);
         close_crowd(&c);
     }
-    /* one that is late, and one whose answer takes its time, are no part of it */
+    /* Late connections, and those with a long response, are not counted. */
     crowd c;
     open_crowd(&c, 5);
     c.link[4]->since_ns -= 200 * S;
@@ -96,7 +96,7 @@ static void a_crowd_loses_its_oldest(void **state) {
     close_crowd(&c);
 }
 
-/* the clock of a request begins when the connection is accepted or its first line comes, whichever is right */
+/* The time of a request begins at acceptance of the connection or at its first line, whichever applies. */
 static void requests_have_their_clock(void **state) {
     (void)state;
     crowd c;
@@ -104,14 +104,15 @@ static void requests_have_their_clock(void **state) {
     bt_link *l = c.link[0];
     assert_true(bt_now_ns() - l->since_ns < 50 * S && !l->idle && !l->exempt);
     l->since_ns = 1;
-    bt_links_begin(&c.links, l); /* the first request's first line: it may not be drawn out */
+    /* The first line of the first request has the time from acceptance. */
+    bt_links_begin(&c.links, l);
     assert_int_equal(l->since_ns, 1);
     bt_links_exempt(&c.links, l);
     assert_true(l->exempt);
     bt_links_end(&c.links, l);
     assert_true(l->idle && !l->exempt && l->since_ns > 1);
     l->since_ns = 1;
-    bt_links_begin(&c.links, l); /* the next one's */
+    bt_links_begin(&c.links, l); /* the next request */
     assert_true(!l->idle && l->since_ns > 1);
     bt_links_begin(&c.links, NULL);
     bt_links_end(&c.links, NULL);
@@ -120,8 +121,8 @@ static void requests_have_their_clock(void **state) {
     close_crowd(&c);
 }
 
-/* from the beginning, the middle and the end: the others stay in their order */
-static void links_leave_in_any_order(void **state) {
+/* Links are removed at the beginning, middle and end: the rest keeps its order. */
+static void links_are_removed_in_any_order(void **state) {
     (void)state;
     for (int first = 0; first < 3; first++)
         for (int second = 0; second < 3; second++) {
@@ -144,9 +145,9 @@ static void links_leave_in_any_order(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(who_is_late_is_cut),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(late_connections_are_closed),
                                        cmocka_unit_test(a_crowd_loses_its_oldest),
                                        cmocka_unit_test(requests_have_their_clock),
-                                       cmocka_unit_test(links_leave_in_any_order)};
+                                       cmocka_unit_test(links_are_removed_in_any_order)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

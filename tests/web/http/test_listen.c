@@ -1,6 +1,6 @@
 /* labels: web
- * Where servers listen: on a port that they find or are given, on a socket that is nobody else's, and who is in the
- * way. */
+ * Listening addresses of servers: a free or given port, a socket not used by another server, and errors that
+ * name the obstacle. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -70,17 +70,17 @@ static void ports_are_found_and_taken(void **state) {
     bt_listen_holder(port, holder, sizeof holder);
     assert_string_equal(holder, "");
     assert_int_equal(bt_listen_tcp("127.0.0.1", port, &fd, &none, &err),
-                     BT_OK); /* the one that was asked for */
+                     BT_OK); /* the requested port */
     assert_int_equal(none, port);
     close(fd);
     assert_int_equal(bt_listen_tcp("192.0.2.1", port, &other, &none, &err), BT_IO);
     snprintf(want, sizeof want,
              "cannot listen on 192.0.2.1 port %d: Cannot assign requested address", port);
     assert_string_equal(err.msg, want);
-    /* an address of a link, without the link */
+    /* a link-local address without its interface */
     const bt_code code = bt_listen_tcp("fe80::1", port, &other, &none, &err);
     if (strstr(err.msg, "cannot make a socket") || strstr(err.msg, "cannot listen on 'fe80::1'"))
-        return; /* a system without IPv6 */
+        return; /* this system lacks IPv6 */
     assert_int_equal(code, BT_IO);
     snprintf(want, sizeof want, "cannot listen on fe80::1 port %d: Invalid argument", port);
     assert_string_equal(err.msg, want);
@@ -90,7 +90,7 @@ static void ports_are_found_and_taken(void **state) {
     close(fd);
 }
 
-/* more than a few come at the same moment, before the first of them is accepted */
+/* Many clients connect at once, before the first is accepted. */
 static void many_may_wait(void **state) {
     enum { MANY = 12 };
     int fd = -1, port = -1, client[MANY];
@@ -135,7 +135,7 @@ static void sockets_have_one_owner(void **state) {
     strcpy(at.sun_path, path);
     const mode_t before = umask(0);
     assert_int_equal(bt_listen_unix(path, &fd, &err), BT_OK);
-    assert_int_equal(umask(before), 0); /* ours is as it was */
+    assert_int_equal(umask(before), 0); /* The process's umask is restored. */
     is_ready(fd);
     assert_int_equal(lstat(path, &st), 0);
     assert_true(S_ISSOCK(st.st_mode) && (st.st_mode & 0777) == 0600);
@@ -145,7 +145,7 @@ static void sockets_have_one_owner(void **state) {
     assert_int_equal(other, -7);
     close(fd);
     assert_int_equal(bt_listen_unix(path, &fd, &err),
-                     BT_OK); /* in the place of one that nobody listens at */
+                     BT_OK); /* replaces a socket without a listener */
     const int client = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_int_equal(connect(client, (const struct sockaddr *)&at, sizeof at), 0);
     close(client);
@@ -156,12 +156,13 @@ static void sockets_have_one_owner(void **state) {
     snprintf(want, sizeof want, "'%s' exists and is no socket", path);
     assert_string_equal(err.msg, want);
     unlink(path);
-    assert_int_equal(symlink("/nowhere", path), 0); /* no way to make something elsewhere */
+    /* A symbolic link cannot create a file elsewhere. */
+    assert_int_equal(symlink("/nowhere", path), 0);
     assert_int_equal(bt_listen_unix(path, &other, &err), BT_BUSY);
     assert_string_equal(err.msg, want);
     unlink(path);
     const int packets = socket(AF_UNIX, SOCK_DGRAM,
-                               0); /* of another kind: nobody knows who listens */
+                               0); /* A datagram socket: whether it has a reader is unknown. */
     assert_int_equal(bind(packets, (struct sockaddr *)&at, sizeof at), 0);
     assert_int_equal(bt_listen_unix(path, &other, &err), BT_BUSY);
     snprintf(want, sizeof want, "cannot replace the socket '%s': Protocol wrong type for socket",

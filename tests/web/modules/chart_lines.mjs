@@ -1,11 +1,12 @@
-// chart_lines.mjs - the numbers behind a chart's lines (web/static/figures/chart_lines.js), against their
-// definitions on small lines. Averages are compared with the program's in monitor.tui.smoothing.
+// chart_lines.mjs - numbers of a chart's lines (web/static/figures/chart_lines.js) compared with
+// their definitions on small lines. Averages are compared with the program's in
+// monitor.tui.smoothing.
 import assert from "node:assert";
 
 const c = await import(`${process.env.BT_PAGE}/figures/chart_lines.js`);
 const near = (a, b) => assert.ok(Math.abs(a - b) <= 1e-9 * (1 + Math.abs(b)), `${a}, not ${b}`);
 
-// an average: of all values around, each weighed by what remains of it at a distance in steps
+// The average weighs each surrounding value by a decay with the distance in steps.
 const keep = 0.7;
 const line = { mean: [3, null, 5, -2, 8], step: [10, 11, 15, 16, 19] };
 const all = { ...line, lo: line.mean.map(() => -9), hi: line.mean.map(() => 9) };
@@ -26,7 +27,7 @@ for (const at of [0, 2, 3, 4]) {
   near(averages[at], above / below);
 }
 assert.deepStrictEqual(c.smoothed({ mean: [1, 2, 4] }, 0), [1, 2, 4]);
-// within the values around: here a bucket of many rows
+// within the surrounding values: here a bucket of many rows
 assert.deepStrictEqual(
   c.smoothed({ mean: [1, 9], lo: [0, 8], hi: [2, 9.5], n: [20, 20] }, 0.99),
   [2, 8],
@@ -52,7 +53,7 @@ const lines = [
 ];
 assert.deepStrictEqual(c.usualRange(lines), [1, 5]);
 assert.strictEqual(c.usualRange(lines.slice(2)), null);
-// one run that exploded does not flatten the others
+// One diverged run does not flatten the rest.
 assert.deepStrictEqual(c.usualRange([...lines, { x: [1], low: 2, high: 3.7e10 }]), [1, 5]);
 assert.deepStrictEqual(c.usualRange([{ x: [1], low: 2, high: 3.7e10 }]), [2, 3.7e10]);
 
@@ -64,7 +65,7 @@ const [low, high] = c.zoomedRange([1, 10 ** 4], at, true);
 near(low, 100);
 near(high, 10 ** 4);
 
-// a common x: sorted, each place once; what stood at a place of a line stands there again
+// A common x axis: sorted, without duplicates; each line keeps its values at its positions.
 const a = { x: [1, 3, 5], step: [10, 30, 50] };
 const b = { x: [2, 3, null, 9], step: [21, 31, 41, 91] };
 assert.deepStrictEqual(c.commonX([a, { x: [1, 3, 5] }]), { x: a.x, slots: [null, null] });

@@ -1,5 +1,5 @@
-// figures.mjs - scales of planes, the area that stands for a dense line, and the answers that a report keeps
-// (web/static/figures/plane.js, envelope.js, base/kept_answers.js).
+// figures.mjs - scales of planes, the area that represents a dense line, and the responses stored
+// in a report (web/static/figures/plane.js, envelope.js, base/kept_answers.js).
 import assert from "node:assert";
 
 const page = process.env.BT_PAGE;
@@ -24,7 +24,7 @@ const kept = {
   "runs/a/heatmap?value=busy": "busy",
   "runs/a/heatmap?value=wait": "wait",
 };
-// as much of a document as a drawing needs
+// A minimal document for drawings.
 class Element {
   kids = [];
   style = {};
@@ -53,7 +53,7 @@ const { keptAnswer, report } = await import(`${page}/base/kept_answers.js`);
 const { plane, scaleOf, short, wantsLog } = await import(`${page}/figures/plane.js`);
 const { envelope } = await import(`${page}/figures/envelope.js`);
 
-// ---- kept answers
+// ---- stored responses
 
 assert.strictEqual(report.run, "a");
 assert.deepStrictEqual(keptAnswer("runs/a/head", {}), { one: 1 });
@@ -67,10 +67,11 @@ assert.deepStrictEqual(
   whole.series.map((one) => one.metric),
   ["lr", "loss"],
 );
-assert.deepStrictEqual(whole.series[0], series("lr")); // its usual values lie in [2, 8], and it reaches both
+// The usual values are within [2, 8], and the line reaches both.
+assert.deepStrictEqual(whole.series[0], series("lr"));
 assert.strictEqual(keptAnswer("runs/a/series", { metric: "busy", rank: 0 }).series.length, 1);
 assert.strictEqual(keptAnswer("runs/a/series", { metric: "busy" }).series.length, 0);
-// a part: the points from one step to another, and the usual values of what is left
+// a part: the points from one step to another, and the usual values of the rest
 const [part] = keptAnswer("runs/a/series", { metric: "loss", x0: 10, x1: 20, x: "step" }).series;
 assert.deepStrictEqual(
   [part.step, part.x, part.n],
@@ -104,7 +105,7 @@ const [nowhere] = keptAnswer("runs/a/series", { metric: "loss", x1: 0 }).series;
 assert.deepStrictEqual(nowhere.step, all.step);
 const [end] = keptAnswer("runs/a/series", { metric: "loss", x0: 30, x1: 40 }).series;
 assert.deepStrictEqual([end.low, end.high], [7, 8]);
-// on another axis: where its steps lie; a step between two places takes the later one
+// Another axis: its positions of the steps; a step between two positions uses the later one.
 const [timed] = keptAnswer("runs/a/series", { metric: "loss", x: "time" }).series;
 assert.deepStrictEqual(
   [timed.step, timed.x],
@@ -113,7 +114,7 @@ assert.deepStrictEqual(
     [0, 5, 9, 9],
   ],
 );
-// where none of the usual values is in sight, those that are
+// If no usual value is visible, the visible range counts.
 kept["runs/a/series"].series[0].low = 100;
 report.answers["runs/a/series"].series[0].low = 100;
 const [rare] = keptAnswer("runs/a/series", { metric: "loss", x0: 0, x1: 10 }).series;
@@ -153,7 +154,7 @@ for (const [low, high] of [
     assert.ok(Math.abs(tick - (ticks[0] + i * step)) < 1e-6 * step);
     assert.ok(Math.abs(tick / step - Math.round(tick / step)) < 1e-6, `${tick} is not round`);
   });
-  assert.ok(ticks[0] - step < low && ticks.at(-1) + step > high); // and none is missing
+  assert.ok(ticks[0] - step < low && ticks.at(-1) + step > high); // and no tick is missing
 }
 assert.ok(
   Object.is(
@@ -182,7 +183,7 @@ for (const one of [0, 5, -5]) {
 }
 assert.deepStrictEqual([scaleOf([4], true).low, scaleOf([4], true).high], [2, 8]);
 
-// ---- a plane: 300 wide and 150 high, of which 62, 14, 12 and 38 are margins
+// ---- a plane: 300 wide and 150 high, with margins 62, 14, 12 and 38
 
 const picked = [];
 const points = [
@@ -280,7 +281,7 @@ const area = (x, y, more) => {
   assert.ok(path instanceof Path2D && drawn.every((one) => one.closed));
   return drawn.map((one) => [...one]);
 };
-// two columns: the greatest and the least of each, the second with the last of the first
+// two columns: maximum and minimum of each, the second including the last of the first
 assert.deepStrictEqual(area([0, 0.5, 1, 1.5], [1, 2, 3, 1]), [
   [
     [100, 46.5],
@@ -289,7 +290,7 @@ assert.deepStrictEqual(area([0, 0.5, 1, 1.5], [1, 2, 3, 1]), [
     [100, 49.5],
   ],
 ]);
-// a jump of more than three pixels is upright, half a pixel before
+// A jump of more than three pixels is vertical, half a pixel earlier.
 assert.deepStrictEqual(area([0, 1.5], [0, 10]), [
   [
     [100, 49.5],
@@ -301,7 +302,7 @@ assert.deepStrictEqual(area([0, 1.5], [0, 10]), [
   ],
 ]);
 assert.strictEqual(area([0, 1.5], [0, 3])[0].length, 4);
-// a hole parts it; what is not there does not; the last column holds all that comes after
+// A gap divides it; a missing point does not; the last column contains all later points.
 assert.strictEqual(area([0, 1.5, 2.5], [1, null, 2]).length, 2);
 assert.strictEqual(area([0, 1.5, 2.5], [1, undefined, 2]).length, 1);
 assert.deepStrictEqual(area([0, 1.5, 2.5], [1, null, 2])[1], [
@@ -323,5 +324,5 @@ assert.deepStrictEqual(area([0, 1, 2, 3], [9, 1, 2, 9], { from: 1, to: 2 }), [
   ],
 ]);
 assert.deepStrictEqual(area([], []), []);
-// a hole between two points of a column is not a zero
+// A gap between two points of a column is not a zero.
 assert.deepStrictEqual(area([0, 0.5, 0.7], [5, null, 6])[0].flat(), [100, 43.5, 100, 45.5]);

@@ -1,5 +1,5 @@
-// format.mjs - numbers as text (web/static/base/format.js): each form at its borders, and what a person
-// reads back from a text is the number.
+// format.mjs - numbers as text (web/static/base/format.js): each format at its limits; parsing the
+// text gives the number.
 import assert from "node:assert";
 
 const f = await import(`${process.env.BT_PAGE}/base/format.js`);
@@ -182,7 +182,7 @@ for (const [axis, value, text, sentence] of places) {
   assert.strictEqual(f.reach(axis, value), sentence, axis);
 }
 
-// what is read back is within half of the last digit shown, over all magnitudes
+// The parsed value is within half of the last digit shown, over all magnitudes.
 const sizes = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4, PiB: 1024 ** 5 };
 const letters = { "": 1, k: 1e3, M: 1e6, G: 1e9, T: 1e12 };
 for (let v = 1.37; v < 1e15; v *= 1.7) {

@@ -1,4 +1,4 @@
-// runs.mjs - the filter of the table of runs, and the means of curves that share a setting
+// runs.mjs - the filter of the table of runs, and mean curves of runs that share a setting
 // (web/static/pages/run_filter.js, run_means.js).
 import assert from "node:assert";
 
@@ -54,7 +54,7 @@ const verdicts = {
   "state=done": true,
   "state=DONE": true,
   "state=don": false,
-  "lr=3": true, // the exact name goes before one that ends with it
+  "lr=3": true, // The exact name has priority over one that ends with it.
   "optim.lr<0.01": true,
   "steps>100": true,
   "steps>200": false,
@@ -64,11 +64,11 @@ const verdicts = {
   'tags:"cd two wo': true,
   'tags:"words two"': false,
   "name=bitnet": true,
-  "teps>100": false, // a part of a name is none: it is a word, and no run has it
-  "nothing<1": false, // of a setting that is not known no number is true,
+  "teps>100": false, // A part of a name is an ordinary word, which no run contains.
+  "nothing<1": false, // An unknown setting satisfies no comparison,
   "nothing>=0": false,
   "nothing=null": false,
-  "nothing:null": true, // but what is shown can be looked for
+  "nothing:null": true, // but the displayed text can be searched.
   "bad<": false,
 };
 for (const [words, wanted] of Object.entries(verdicts))
@@ -137,7 +137,7 @@ const twice = {
   low: 0,
   high: 3,
 };
-// between two points a curve is straight, and nowhere else
+// Between two points a curve is straight, and it has no value elsewhere.
 const bent = {
   ...twice,
   x: [0, 1, 7, 8, 50, 160],
@@ -154,7 +154,7 @@ line.x.forEach((x, i) => {
   const wanted = bent.y[k - 1] + share * (bent.y[k] - bent.y[k - 1]);
   assert.ok(Math.abs(line.y[i] - wanted) < 1e-9, `${x}: ${line.y[i]}, not ${wanted}`);
 });
-// two points at one place, and text values in their order
+// two points at one position, and text values in their order
 assert.ok(meanLines([twice], "k", () => 1)[0].y.every(Number.isFinite));
 const named = ["b", "a", "c"].map((label) => ({ ...twice, label }));
 const words = meanLines(named, "k", (label) => label).map((line) => line.label);

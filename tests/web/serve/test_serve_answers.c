@@ -1,7 +1,7 @@
 /* timeout: 60
  * labels: web
- * What the server of a model answers, word for word: status, headers and body of each guard and each kind of reply;
- * what it takes as a token and as a host; which replies it knows of while others end. */
+ * Responses of the model server: status, headers and body of each guard and each kind of reply; accepted
+ * tokens and hosts; open replies while others end. */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,11 +25,11 @@
 
 enum { BODY_MOST = 1000, HELD = 8 };
 
-/* ---- a source ---- */
+/* ---- the source ---- */
 
 static bt_reply *_Atomic held[HELD]; /* replies that the test itself ends */
 static atomic_int n_held, gone[HELD];
-static int numbers[HELD]; /* work: its own number */
+static int numbers[HELD]; /* work: pointer to its own number */
 
 static void ask_source(void *ctx, bt_reply *r, const char *method, const char *path,
                        const char *body, size_t n) {
@@ -49,10 +49,11 @@ static void ask_source(void *ctx, bt_reply *r, const char *method, const char *p
                        &(bt_serve_error){.type = "of_the_source", .message = "it says why"});
     } else if (strcmp(path, "/v1/json") == 0) {
         bt_reply_send(r, 201, NULL, "[1]", 3);
-        bt_reply_put(r, "more", 4); /* an answer that is whole has no pieces */
+        bt_reply_put(r, "more", 4); /* A complete reply has no further pieces. */
     } else if (strcmp(path, "/v1/pieces") == 0) {
         bt_reply_put(r, "data: a\n\n", 9);
-        bt_reply_send(r, 500, "text/plain", "whole", 5); /* one in pieces is none that is whole */
+        /* A reply in pieces cannot also be complete. */
+        bt_reply_send(r, 500, "text/plain", "whole", 5);
         bt_reply_put(r, "data: b\n\n", 9);
     } else {
         const int k = snprintf(text, sizeof text, "%s %s %zu %s", method, path, n, body);
@@ -79,7 +80,7 @@ static bt_serve *start(bt_serve_cfg cfg) {
     return s;
 }
 
-/* ---- a client ---- */
+/* ---- the client ---- */
 
 static void ask(client *c, const bt_serve *s, const char *what, const char *more, const char *body,
                 const char *host) {
@@ -104,7 +105,7 @@ static const char *body_of(const client *c) {
     return end ? end + 4 : "";
 }
 
-/* the value of a header line, "" where there is none */
+/* Returns the value of a header line, or "". */
 static const char *header_of(const client *c, const char *name) {
     static char value[256];
     char line[64];
@@ -133,7 +134,7 @@ static const char *header_of(const client *c, const char *name) {
     WRONG("this Host is not served here: use localhost, or start serve with --allow-host", \
           "host_not_allowed")
 
-static void every_answer_word_for_word(void **state) {
+static void every_reply_is_complete(void **state) {
     (void)state;
     static const struct {
         const char *what, *more, *body, *host;
@@ -230,7 +231,7 @@ static void bodies_up_to_the_limit(void **state) {
     assert_non_null(strstr(c.text, "HTTP/1.1 413 "));
     assert_string_equal(body_of(&c), WRONG("the request body is too large", "request_too_large"));
     ask(&c, s, "POST /v1/x", "Transfer-Encoding: chunked\r\n", "1\r\nx\r\n0\r\n\r\n", "localhost");
-    hear(&c); /* libmicrohttpd may refuse it itself */
+    hear(&c); /* libmicrohttpd may refuse it itself. */
     assert_non_null(strstr(c.text, "HTTP/1.1 400 "));
     if (strstr(c.text, "error"))
         assert_string_equal(body_of(&c),
@@ -239,7 +240,7 @@ static void bodies_up_to_the_limit(void **state) {
     bt_serve_stop(s);
 }
 
-/* HTTP/1.1 asks for a Host; libmicrohttpd itself refuses what has none */
+/* HTTP/1.1 requires a Host; libmicrohttpd itself refuses requests without one. */
 static void a_request_without_a_host(void **state) {
     (void)state;
     static client c;
@@ -252,7 +253,7 @@ static void a_request_without_a_host(void **state) {
     bt_serve_stop(s);
 }
 
-/* two requests by one connection, with a body each */
+/* Two requests on one connection, with a body each. */
 static void a_connection_is_kept(void **state) {
     (void)state;
     static client c;
@@ -350,7 +351,7 @@ static void end_held(int k) {
     bt_reply_end(atomic_load(&held[k]));
 }
 
-/* whichever ends first, there is room for another, and the server still sees the clients of the rest go */
+/* Replies end in any order and free their place, and the server still detects clients that disconnect. */
 static void replies_end_in_any_order(void **state) {
     (void)state;
     static const int orders[][2] = {{0, 1}, {1, 0}, {2, 0}, {0, 2}, {1, 2}, {2, 1}};
@@ -391,8 +392,8 @@ static int64_t processor_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* a connection with nothing to send, whole or in pieces, takes no processor time */
-static void who_waits_sleeps(void **state) {
+/* A connection without data to send, whole or in pieces, uses no processor time. */
+static void waiting_connections_sleep(void **state) {
     (void)state;
     static client c;
     bt_serve *s = start((bt_serve_cfg){.open = true});
@@ -418,13 +419,13 @@ static void who_waits_sleeps(void **state) {
     bt_serve_stop(s);
 }
 
-/* nothing new is begun while the rest is answered; a reply without work has nobody to tell */
+/* No new reply begins while the rest is completed; a reply without work has no recipient. */
 static void *stop(void *ctx) {
     bt_serve_stop(ctx);
     return NULL;
 }
 
-static void a_stop_refuses_what_is_new(void **state) {
+static void a_stop_refuses_new_requests(void **state) {
     (void)state;
     static client c, silent, more;
     pthread_t t;
@@ -435,7 +436,7 @@ static void a_stop_refuses_what_is_new(void **state) {
     wait_for(&n_held, 2);
     close(silent.fd);
     pthread_create(&t, NULL, stop, s);
-    do { /* until the stop is seen */
+    do { /* until the stop takes effect */
         ask(&more, s, "GET /v1/x", "", "", "localhost");
         hear(&more);
     } while (strstr(more.text, "HTTP/1.1 200 "));
@@ -451,13 +452,13 @@ static void a_stop_refuses_what_is_new(void **state) {
 }
 
 int main(void) {
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_answer_word_for_word), cmocka_unit_test(bodies_up_to_the_limit),
-        cmocka_unit_test(a_request_without_a_host),   cmocka_unit_test(a_connection_is_kept),
-        cmocka_unit_test(hosts_that_are_allowed),     cmocka_unit_test(tokens_are_given_or_made),
-        cmocka_unit_test(replies_end_in_any_order),   cmocka_unit_test(who_waits_sleeps),
-        cmocka_unit_test(a_stop_refuses_what_is_new),
+        cmocka_unit_test(every_reply_is_complete),     cmocka_unit_test(bodies_up_to_the_limit),
+        cmocka_unit_test(a_request_without_a_host),    cmocka_unit_test(a_connection_is_kept),
+        cmocka_unit_test(hosts_that_are_allowed),      cmocka_unit_test(tokens_are_given_or_made),
+        cmocka_unit_test(replies_end_in_any_order),    cmocka_unit_test(waiting_connections_sleep),
+        cmocka_unit_test(a_stop_refuses_new_requests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,15 @@
 /* timeout: 90
  * labels: web
- * The server of a model while memory is refused to its threads: each request of the program's own code, then of its
- * libraries too, once. The client gets an answer, or none as the connection is closed; the next one is served as ever,
- * and no place is kept. */
+ * The model server while memory is refused to its threads: each request of the program's own code, then also
+ * of its libraries, once. The client gets a response or a closed connection; the next one is served as
+ * usual, and no place is lost. */
 #include "../../memory/refuse_memory.h"
 #include "../web_client.h"
 #include "web/serve/serve.h"
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-/* /v1/pieces: in two; all else: how much came, and how it ends */
+/* /v1/pieces replies in two pieces; other paths with the size of the body and the way it ended. */
 static void source(void *ctx, bt_reply *r, const char *method, const char *path, const char *body,
                    size_t n) {
     char text[100];
@@ -34,7 +34,7 @@ static void gone(void *ctx, void *work) {
     (void)work;
 }
 
-/* the status of the answer, 0: none came; `answer` is what follows the headers */
+/* Returns the status of the response, 0: none; `answer` is the text after the headers. */
 static int ask(client *c, const bt_serve *s, const char *what, size_t n_body, const char **answer) {
     static char text[40000];
     dial(c, bt_serve_port(s));
@@ -45,7 +45,7 @@ static int ask(client *c, const bt_serve *s, const char *what, size_t n_body, co
     assert_true((size_t)n + n_body < sizeof text);
     memset(text + n, 'b', n_body);
     if (n_body >= 9) memcpy(text + (size_t)n + n_body - 9, "the end.\n", 9);
-    for (size_t sent = 0; sent < (size_t)n + n_body;) { /* it may be closed while we talk */
+    for (size_t sent = 0; sent < (size_t)n + n_body;) { /* The server may close it meanwhile. */
         const ssize_t k = send(c->fd, text + sent, (size_t)n + n_body - sent, MSG_NOSIGNAL);
         if (k <= 0) break;
         sent += (size_t)k;

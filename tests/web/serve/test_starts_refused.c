@@ -1,6 +1,6 @@
 /* labels: web
- * Servers to which something is refused while they start, memory request by request, files and threads one by one: they
- * say so, and keep no socket, no thread and no block. */
+ * Servers that are refused memory, files or threads one by one while they start: they return an error and
+ * leak no socket, thread or memory. */
 #include "tests/memory/refuse_memory.h"
 
 #include <dirent.h>
@@ -19,9 +19,9 @@
 #include "web/web.h"
 
 static char dir[64], store[96];
-static atomic_int threads = INT_MAX; /* that may be made */
+static atomic_int threads = INT_MAX; /* number of threads that may be created */
 
-/* before that of the C library */
+/* Replaces that of the C library. */
 int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*run)(void *), void *ctx) {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     *(void **)&create = dlsym(RTLD_NEXT, "pthread_create");
@@ -83,12 +83,12 @@ static void same(const char *what, long k, const kept *before, bt_code code, con
              after.blocks - before->blocks);
 }
 
-/* own code's requests alone: of its own, libmicrohttpd forgets a descriptor */
+/* Only requests of our own code, because libmicrohttpd leaks a descriptor after its own failures. */
 static void refused(const char *what, bt_code (*start)(bt_err *err)) {
     bt_err err = BT_ERR_INIT;
     struct rlimit given, limit;
     if (!refuse_memory_works()) skip();
-    for (int i = 0; i < 2; i++) /* what libraries keep */
+    for (int i = 0; i < 2; i++) /* memory kept by libraries */
         if (start(&err) != BT_OK) fail_msg("%s: %s", what, err.msg);
     int failed = 0;
     for (long k = 0;; k++) {
@@ -117,7 +117,7 @@ static void refused(const char *what, bt_code (*start)(bt_err *err)) {
         failed += code == BT_IO;
     }
     assert_int_equal(failed, 3);
-    for (int more = 0; more < 3; more++) { /* libmicrohttpd's, our own, and none is refused */
+    for (int more = 0; more < 3; more++) { /* libmicrohttpd's, our own, and no refusal */
         const kept before = now();
         err = (bt_err)BT_ERR_INIT;
         atomic_store(&threads, more);
@@ -128,8 +128,8 @@ static void refused(const char *what, bt_code (*start)(bt_err *err)) {
     }
 }
 
-/* any character of a key: those that a header, a cookie or a quoted text would end or change are refused */
-static void tokens_that_are_none(void **state) {
+/* Any character in a key: those that would end or change a header, a cookie or a quoted text are refused. */
+static void invalid_tokens_are_refused(void **state) {
     (void)state;
     char token[] = "0123456789abcdef0123456789abcde?";
     bt_serve_cfg cfg = {
@@ -145,7 +145,7 @@ static void tokens_that_are_none(void **state) {
     }
 }
 
-/* before any thread is made: the first thing that is wrong is told, and no socket is opened for it */
+/* Before any thread is created the first error is returned, and no socket is opened. */
 static void bad_starts_of_the_dashboard(void **state) {
     bt_web *w = NULL, *other = NULL;
     char want[100];
@@ -175,8 +175,8 @@ static void the_server_of_a_model(void **state) {
     refused("serve", start_and_stop_serve);
 }
 
-/* a question whose words have no room is not the shorter one that was answered */
-static void a_question_without_memory(void **state) {
+/* A request whose arguments do not fit in memory is not confused with a shorter cached one. */
+static void a_request_without_memory(void **state) {
     (void)state;
     static bt_req shorter = {.path = "/a"}, longer = {.path = "/a"};
     char value[BT_REQ_VALUE];
@@ -198,7 +198,7 @@ static void a_question_without_memory(void **state) {
     bt_cache_close(c);
 }
 
-/* a connection for which there is no memory is not in the list: nothing is asked of it */
+/* A connection without memory for its entry is not in the list and is not served. */
 static void a_connection_without_memory(void **state) {
     (void)state;
     bt_links l;
@@ -228,13 +228,13 @@ int main(void) {
     snprintf(store, sizeof store, "%s/m.db", dir);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_server_of_a_model),
-        cmocka_unit_test(tokens_that_are_none),
+        cmocka_unit_test(invalid_tokens_are_refused),
         cmocka_unit_test(the_dashboard),
         cmocka_unit_test(bad_starts_of_the_dashboard),
-        cmocka_unit_test(a_question_without_memory),
+        cmocka_unit_test(a_request_without_memory),
         cmocka_unit_test(a_connection_without_memory),
     };
-    alarm(60); /* one that waits for ever fails */
+    alarm(60); /* ends a test that hangs */
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
     return failed + system(cmd);

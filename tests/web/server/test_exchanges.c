@@ -1,7 +1,7 @@
 /* timeout: 60
  * labels: web
- * What the server says to requests, right and wrong: status, headers and body, held against a file that a person
- * can read (golden/exchanges.txt; BT_UPDATE=1 writes it anew). */
+ * Responses of the server to valid and invalid requests: status, headers and body, compared with a readable
+ * file (golden/exchanges.txt; BT_UPDATE=1 rewrites it). */
 #include <strings.h>
 
 #include "../../golden_json.h"
@@ -10,15 +10,15 @@
 #include "web/server/server_impl.h"
 #include "web/web.h"
 
-/* without digits, among which the number of the port would be found and replaced */
+/* without digits that could be confused with the port number */
 static const char token[] = "abcdefabcdefabcdefabcdefabcdefab";
 #define HOST "Host: 127.0.0.1:PORT\r\n"
 #define BEARER "Authorization: Bearer abcdefabcdefabcdefabcdefabcdefab\r\n"
 #define ORIGIN "Origin: http://127.0.0.1:PORT\r\n"
 
 static const struct row {
-    const char *head, *body; /* the request's; PORT is the server's */
-    bool control;            /* of a server that takes control verbs */
+    const char *head, *body; /* of the request; PORT is replaced by the server's */
+    bool control;            /* a server that accepts control requests */
 } rows[] = {
     {"GET /healthz HTTP/1.1\r\n" HOST, "", false},
     {"GET /api/v1/server HTTP/1.1\r\n" HOST BEARER, "", false},
@@ -68,7 +68,7 @@ static const struct row {
      "1&a=1&a=1"
      "&a=1 HTTP/1.1\r\n" HOST BEARER,
      "", false},
-    /* two readers of these could understand two requests */
+    /* Two parsers could interpret this as two requests. */
     {"GET /healthz HTTP/1.1\r\n" HOST HOST, "", false},
     {"GET /healthz HTTP/1.1\r\n" HOST "Host: evil.example\r\n", "", false},
     {"GET /api/v1/runs%00.js HTTP/1.1\r\n" HOST BEARER, "", false},
@@ -78,7 +78,7 @@ static const struct row {
     {"POST / HTTP/1.1\r\n" HOST, "{}", false},
 };
 
-/* what another library, another page or another time says differently */
+/* Lines that differ between libraries, pages and times. */
 static bool told(const char *line) {
     static const char *const not_told[] = {"Date:", "Connection:", "Content-Length:", "ETag:"};
     for (size_t i = 0; i < sizeof not_told / sizeof *not_told; i++)
@@ -90,7 +90,7 @@ static int by_text(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* status, headers by name, body where it is a text */
+/* Formats status, headers by name, and the body if it is text. */
 static void put_answer(bt_text *out, char *answer) {
     enum { MOST = 40 };
     char *lines[MOST], *body = strstr(answer, "\r\n\r\n");
@@ -103,7 +103,7 @@ static void put_answer(bt_text *out, char *answer) {
         if (told(line)) lines[n++] = line;
     }
     bool packed = false;
-    lines[0][strcspn(lines[0], " ") + 4] = '\0'; /* the number, without its name */
+    lines[0][strcspn(lines[0], " ") + 4] = '\0'; /* the number without its text */
     qsort(lines + 1, n - 1, sizeof *lines, by_text);
     for (size_t i = 0; i < n; i++) {
         bt_text_printf(out, "    %s\n", lines[i]);
@@ -115,7 +115,7 @@ static void put_answer(bt_text *out, char *answer) {
         bt_text_printf(out, "    %s\n", body);
 }
 
-/* a header's value of the answer in c; "": there is none */
+/* Returns the value of a response header in c, or "". */
 static const char *header(const client *c, const char *name) {
     static char value[200];
     char line[64];
@@ -128,7 +128,7 @@ static const char *header(const client *c, const char *name) {
     return value;
 }
 
-/* the length of a body that is a text, without a zero within; of one that is packed, what came */
+/* Returns the length of a text body, without zero bytes, or of a compressed one as received. */
 static int whole_body(const client *c) {
     const char *body = strstr(c->text, "\r\n\r\n") + 4;
     const size_t n = c->n - (size_t)(body - c->text);
@@ -185,7 +185,7 @@ static void requests_and_answers(void **state) {
 
 /* ---- files of the page ----------------------------------------------------------------------- */
 
-/* the status of an answer to HEAD, or to GET with `more` lines */
+/* Returns the status of a response to HEAD, or to GET with `more` lines. */
 static int ask_file(client *c, const bt_web *w, const char *method, const char *path,
                     const char *more) {
     char text[400];
@@ -201,8 +201,8 @@ static int ask_file(client *c, const bt_web *w, const char *method, const char *
     return atoi(c->text + strlen("HTTP/1.1 "));
 }
 
-/* Each file in both forms, without a token: its length, type and stamp; one that a browser has already is not sent
- * again, and the stamp of the other form is not its. */
+/* Each file in both encodings, without a token: length, type and entity tag; a file with a known tag is not
+ * sent again, and the tag of the other encoding does not match. */
 static void files_of_the_page(void **state) {
     const bt_tmp *t = *state;
     static client c;

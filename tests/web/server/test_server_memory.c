@@ -1,7 +1,7 @@
 /* timeout: 90
  * labels: web
- * The server while memory is refused to its threads: each request of the program's own code, then of its libraries too,
- * once. The client gets an answer, or none as the connection is closed; the next one is served as ever. */
+ * The server while memory is refused to its threads: each request of the program's own code, then also of
+ * its libraries, once. The client gets a response or a closed connection; the next one is served as usual. */
 #include "../../memory/refuse_memory.h"
 #include "../web_client.h"
 #include "../web_test.h"
@@ -9,7 +9,7 @@
 
 static const char token[] = "0123456789abcdef0123456789abcdef";
 
-/* what came until the end, or until `enough` came; its status, 0: nothing came */
+/* Reads until the end or until `enough` arrives; returns the status, 0: no data. */
 static int ask(client *c, const bt_web *w, const char *path, const char *enough) {
     char text[512];
     dial(c, bt_web_port(w));
@@ -29,7 +29,7 @@ static int ask(client *c, const bt_web *w, const char *path, const char *enough)
 }
 
 static const struct row {
-    const char *path, *enough; /* of an answer without an end */
+    const char *path, *enough; /* of a response without an end */
 } rows[] = {
     {"/healthz", "\r\nok"},
     {"/api/v1/login", "\r\n\r\n{"},

@@ -1,5 +1,5 @@
-/* The built-in corpus, with a script in the place of the program `bible`: references go, other lines too, and only a
- * text that is complete gets its name. */
+/* The built-in corpus, with a script in place of the program `bible`: references and other lines are
+ * removed, and only a complete text gets its final name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 
 static char folder[64];
 
-/* verses of it, then an end */
+/* Prints this number of verses, then runs `end`. */
 static void bible(int verses, const char *end) {
     char path[96];
     snprintf(path, sizeof path, "%s/bible", folder);
@@ -42,7 +42,7 @@ static int files_in(const char *dir) {
     return n;
 }
 
-static void the_text_is_made_once(void **state) {
+static void the_text_is_created_once(void **state) {
     (void)state;
     char path[160], dir[128], words[96], line[64];
     int n = 0;
@@ -63,7 +63,7 @@ static void the_text_is_made_once(void **state) {
     fclose(f);
     assert_int_equal(n, 31102);
     assert_int_equal(files_in(dir), 1);
-    struct stat st; /* whoever may use the folders, the mask says */
+    struct stat st; /* The umask decides who may use the folders. */
     assert_int_equal(stat(dir, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0777);
     snprintf(words, sizeof words, "%s/words", folder);
@@ -71,14 +71,14 @@ static void the_text_is_made_once(void **state) {
     assert_true(f && fgets(line, sizeof line, f));
     fclose(f);
     assert_string_equal(line, "-f gen1:1-rev22:21\n");
-    bible(1, "exit 1"); /* not asked again */
+    bible(1, "exit 1"); /* The program is not started again. */
     assert_int_equal(bt_builtin_make(path, &err), BT_OK);
-    f = fopen(path, "w"); /* a file of no bytes is none */
+    f = fopen(path, "w"); /* An empty file does not count. */
     fclose(f);
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
 }
 
-static void what_is_not_complete_is_none(void **state) {
+static void incomplete_texts_are_not_used(void **state) {
     (void)state;
     static const struct {
         int verses;
@@ -106,19 +106,19 @@ static void what_is_not_complete_is_none(void **state) {
     }
 }
 
-static void what_cannot_be_made_is_told(void **state) {
+static void write_errors_are_reported(void **state) {
     (void)state;
     char path[6000];
     bt_err err = BT_ERR_INIT;
     bible(31102, "");
-    snprintf(path, sizeof path, "%s/bible/text", folder); /* a file where a folder should be */
+    snprintf(path, sizeof path, "%s/bible/text", folder); /* a file in place of a folder */
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create '"));
     snprintf(path, sizeof path, "%s/bible/x/text", folder);
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot create the folder '"));
     assert_non_null(strstr(err.msg, "/bible/x': Not a directory"));
-    assert_int_equal(chdir(folder), 0); /* one below where we are, of one letter */
+    assert_int_equal(chdir(folder), 0); /* a relative path of one letter */
     assert_int_equal(bt_builtin_make("c/text", &err), BT_OK);
     assert_int_equal(chdir("/"), 0);
     assert_int_equal(bt_builtin_make("/proc/nothing/text", &err), BT_IO);
@@ -127,14 +127,13 @@ static void what_cannot_be_made_is_told(void **state) {
     memset(path, 'x', sizeof path);
     char suffix[32];
     snprintf(suffix, sizeof suffix, ".tmp.%d", (int)getpid());
-    path[4095 - strlen(suffix)] =
-        '\0'; /* the longest that has room for it: the system refuses it */
+    path[4095 - strlen(suffix)] = '\0'; /* The longest path that fits: the system refuses it. */
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     strcat(path, "x");
     assert_int_equal(bt_builtin_make(path, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "is too long"));
     snprintf(path, sizeof path, "%s/dir", folder);
-    assert_int_equal(mkdir(path, 0700), 0); /* that cannot be replaced by a file */
+    assert_int_equal(mkdir(path, 0700), 0); /* cannot be replaced by a file */
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
     assert_non_null(strstr(err.msg, "cannot rename '"));
     setenv("PATH", "/nonexistent", 1);
@@ -153,9 +152,9 @@ int main(void) {
     snprintf(cmd, sizeof cmd, "/bin/rm -rf '%s'", folder);
     setenv("PATH", path, 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_text_is_made_once),
-        cmocka_unit_test(what_is_not_complete_is_none),
-        cmocka_unit_test(what_cannot_be_made_is_told),
+        cmocka_unit_test(the_text_is_created_once),
+        cmocka_unit_test(incomplete_texts_are_not_used),
+        cmocka_unit_test(write_errors_are_reported),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     return failed + system(cmd);

@@ -1,5 +1,5 @@
-/* The whole command of mpirun, here and over hosts; its environment, signals and descriptors, as a script in its place
- * sees them. */
+/* The complete command line of mpirun, on one host and several; its environment, signals and descriptors, as
+ * seen by a script in its place. */
 #include <fcntl.h>
 #include <pwd.h>
 #include <sched.h>
@@ -36,7 +36,7 @@ static bt_launch launch(void) {
                        .n_words = 3};
 }
 
-/* this kernel lets a process read another's memory, here its own */
+/* Returns whether this kernel lets a process read another one's memory; here its own. */
 static bool reads_memory(void) {
     char from = 'x', to = 0;
     return process_vm_readv(getpid(), &(struct iovec){&to, 1}, 1, &(struct iovec){&from, 1}, 1,
@@ -141,13 +141,13 @@ static void outcome(const bt_launch *l, const char *body, char *out, size_t size
     assert_int_equal(chmod(path, 0700), 0);
     setenv("BITRAIN_MPIRUN", path, 1);
     assert_int_equal(bt_launch_start(l, &c, &err), BT_OK);
-    assert_int_equal(waitpid(c.pid, NULL, 0), c.pid); /* its output has room in the pipe */
+    assert_int_equal(waitpid(c.pid, NULL, 0), c.pid); /* Its output fits into the pipe. */
     while (n + 1 < size && (k = read(c.out, out + n, size - 1 - n)) > 0) n += (size_t)k;
     out[n] = '\0';
     close(c.out);
 }
 
-static void what_an_enclosing_job_left_is_not_passed_on(void **state) {
+static void variables_of_an_enclosing_job_are_removed(void **state) {
     (void)state;
     static const char *const gone[] = {"OMPI_COMM_WORLD_SIZE",
                                        "OMPI_UNIVERSE_SIZE",
@@ -186,7 +186,7 @@ static void what_an_enclosing_job_left_is_not_passed_on(void **state) {
     }
 }
 
-/* what the table sets, once, whatever the user has */
+/* Each setting of the table is set once, whatever the user has. */
 static void settings_of_the_table(void **state) {
     (void)state;
     char got[4096];
@@ -214,7 +214,7 @@ static void settings_of_the_table(void **state) {
     unsetenv("HWLOC_THISSYSTEM");
 }
 
-/* "pipe:[4711]" becomes "pipe", "/proc/4711/status" "/proc/N/status" */
+/* Replaces numbers: "pipe:[4711]" becomes "pipe", "/proc/4711/status" becomes "/proc/N/status". */
 static void without_numbers(char *text) {
     char *to = text;
     for (const char *c = text; *c; c++) {
@@ -229,8 +229,8 @@ static void without_numbers(char *text) {
     *to = '\0';
 }
 
-/* TERM and INT are blocked, nothing is ignored (of the first 28 signals: the C library keeps two for itself); its
- * descriptors are its own, the pipe's reading end and those it is to inherit */
+/* TERM and INT are blocked, and no signal is ignored (of the first 28: the C library keeps two for itself);
+ * its descriptors are its own, the pipe's reading end and those it inherits by request. */
 static void signals_and_descriptors(void **state) {
     (void)state;
     char got[4096], want[256];
@@ -245,7 +245,7 @@ static void signals_and_descriptors(void **state) {
     signal(SIGUSR1, SIG_IGN);
     outcome(
         &l,
-        /* no pipe of the shell's own is open while readlink looks */
+        /* The shell has no pipe of its own open while readlink runs. */
         "exec 9<&-; grep -E '^Sig(Blk|Ign)' /proc/$$/status | grep -o '.\\{7\\}$'; cd /proc/$$/fd; "
         "readlink 0 1 2 3 4 5 6 7 8; true",
         got, sizeof got);
@@ -261,14 +261,14 @@ static void signals_and_descriptors(void **state) {
 
 int main(void) {
     char cmd[96];
-    closefrom(3); /* whoever started us may have left files open */
+    closefrom(3); /* The parent process may have left files open. */
     strcpy(folder, "/tmp/bt_cmd_XXXXXX");
     if (!mkdtemp(folder)) return 1;
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_command),
         cmocka_unit_test(rows_that_apply),
-        cmocka_unit_test(what_an_enclosing_job_left_is_not_passed_on),
+        cmocka_unit_test(variables_of_an_enclosing_job_are_removed),
         cmocka_unit_test(settings_of_the_table),
         cmocka_unit_test(signals_and_descriptors),
     };

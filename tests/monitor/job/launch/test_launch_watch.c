@@ -1,12 +1,12 @@
 /* timeout: 110
- * Whole runs whose start is refused or hangs: a launch without ranks has a deadline and obeys the first request to
- * stop, and what the machine refuses a restart is tried again. */
+ * Whole runs whose start is refused or hangs: a launch without ranks has a deadline and ends at the first
+ * stop request; a restart refused by the machine is tried again. */
 #include <errno.h>
 #include <sys/syscall.h>
 
 #include "../run_stage.h"
 
-/* so many folders of an attempt with this number cannot be created, because the call is defined here */
+/* Creating an attempt's folders fails this many times, because the call is defined here. */
 static int refusals;
 static const char *refused = "";
 int mkdir(const char *path, mode_t mode) {
@@ -37,7 +37,7 @@ static void a_launch_that_hangs_is_ended(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* a second hang in a run that never had a rank is final */
+/* A second hang in a run that never had a rank is final. */
 static void a_launch_that_always_hangs_ends_the_run(void **state) {
     stage *s = *state;
     s->setup.launch_s = 0.1;
@@ -52,7 +52,7 @@ static void a_launch_that_always_hangs_ends_the_run(void **state) {
     assert_string_equal(s->result.why_not_again, "the same failure came twice at the same step");
 }
 
-/* no rank exists that could save anything, so the first request to stop is enough */
+/* No rank exists that could save anything, so the first stop request ends the launch. */
 static void a_stop_ends_a_launch(void **state) {
     stage *s = *state;
     const int64_t began = bt_now_ns();

@@ -1,5 +1,6 @@
-/* Programs beside a run: a viewer whose lines are read, a program in the background, this program once more without a
- * terminal, a function aside. Each has the descriptors, signals and session that its header promises. */
+/* Programs beside a run: a viewer whose lines are read, a background program, this program started again
+ * without a terminal, a function in a child. Each has the descriptors, signals and session stated in its
+ * header. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 
 static char self[1024], dir[64];
 
-/* ---- what the started process says of itself ----------------------------------------------------- */
+/* ---- the started process describes itself ------------------------------------------------------- */
 
 static bool same_file(int a, int b) {
     struct stat x, y;
@@ -105,7 +106,7 @@ static const char *line_of(bt_viewer *v, bool *ended) {
     return NULL;
 }
 
-static void a_viewer_is_heard_line_by_line(void **state) {
+static void a_viewer_is_read_line_by_line(void **state) {
     (void)state;
     const char *const tells[] = {self, "tells", "dash", NULL}, *const longs[] = {self, "long",
                                                                                  NULL};
@@ -116,26 +117,26 @@ static void a_viewer_is_heard_line_by_line(void **state) {
     assert_true(v.pid > 0 && v.out >= 0);
     assert_true(fcntl(v.out, F_GETFL) & O_NONBLOCK);
     assert_true(fcntl(v.out, F_GETFD) & FD_CLOEXEC);
-    assert_string_equal(line_of(&v, &ended), "and says dash"); /* not buffered */
+    assert_string_equal(line_of(&v, &ended), "and says dash"); /* unbuffered */
     assert_false(ended);
     assert_string_equal(line_of(&v, &ended),
                         "session 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15");
     assert_null(line_of(&v, &ended));
     assert_true(ended);
     assert_int_equal(v.out, -1);
-    assert_null(bt_viewer_line(&v, &ended)); /* it has ended once */
+    assert_null(bt_viewer_line(&v, &ended)); /* The end is reported once. */
     assert_false(ended);
     bt_viewer_stop(&v);
     assert_true(v.pid == 0 && v.out == -1);
-    bt_viewer_stop(&v); /* there is none */
+    bt_viewer_stop(&v); /* No viewer runs. */
 
     char want[512];
     for (int i = 0; i < 511; i++) want[i] = (char)('a' + i % 26);
     want[511] = '\0';
     assert_int_equal(bt_viewer_start(&v, longs, &err), BT_OK);
-    assert_string_equal(line_of(&v, &ended), want); /* as far as there is room */
+    assert_string_equal(line_of(&v, &ended), want); /* truncated at the size of the buffer */
     assert_string_equal(line_of(&v, &ended), "");
-    assert_null(line_of(&v, &ended)); /* a line without an end is none */
+    assert_null(line_of(&v, &ended)); /* A line without a newline is not returned. */
     assert_true(ended);
     bt_viewer_stop(&v);
 }
@@ -151,11 +152,11 @@ static void a_viewer_is_stopped(void **state) {
         assert_int_equal(bt_viewer_start(&v, argv, &err), BT_OK);
         const pid_t pid = v.pid;
         assert_string_equal(line_of(&v, &ended), "here");
-        assert_null(bt_viewer_line(&v, &ended)); /* returns although the program writes no more */
+        assert_null(bt_viewer_line(&v, &ended)); /* Returns although the program writes no more. */
         assert_false(ended);
         bt_viewer_stop(&v);
         assert_true(v.pid == 0 && v.out == -1);
-        assert_true(kill(pid, 0) == -1 && errno == ESRCH); /* and nobody waits for it */
+        assert_true(kill(pid, 0) == -1 && errno == ESRCH); /* The process was reaped. */
     }
     const char *const none[] = {"/nowhere/program", NULL};
     bt_viewer v;
@@ -200,7 +201,7 @@ static void a_program_receives_what_it_is_given(void **state) {
     assert_string_equal(
         got, "and says nothing\nsession 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 15\n"
              "and says nothing\nsession 0 null 1 files 4 blocked 2 usr1 0 pipe 0 death 0\n");
-    /* a program that is not there is no process that ends */
+    /* Starting a missing program is an error. */
     assert_int_equal(bt_process_start(&pid, &(bt_start){.argv = none}), ENOENT);
     assert_int_equal(pid, -1);
     assert_int_equal(bt_process_start(&pid, &(bt_start){.argv = unknown, .orphan = true}), ENOENT);
@@ -210,14 +211,14 @@ static void a_program_receives_what_it_is_given(void **state) {
     close(kept);
 }
 
-/* ---- this program once more ------------------------------------------------------------------------ */
+/* ---- this program started again --------------------------------------------------------------------- */
 
 static bt_code detach(const char *what, double patience_s, bt_err *err) {
     const char *const argv[] = {what};
     return bt_job_detach(1, argv, patience_s, err);
 }
 
-static void a_run_that_ends_at_once_tells_why(void **state) {
+static void a_run_that_ends_at_once_reports_its_error(void **state) {
     (void)state;
     static const struct {
         const char *what;
@@ -234,8 +235,8 @@ static void a_run_that_ends_at_once_tells_why(void **state) {
     }
 }
 
-/* one that goes on is left alone, and waited for by the next one */
-static void a_run_that_goes_on_is_left_alone(void **state) {
+/* A program that continues is left running, and reaped at the next start. */
+static void a_run_that_continues_is_left_alone(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     char name[64], line[512];
@@ -259,7 +260,7 @@ static void a_run_that_goes_on_is_left_alone(void **state) {
     assert_true(waitpid(-1, &status, WNOHANG) == -1 && errno == ECHILD);
 }
 
-/* ---- a function aside -------------------------------------------------------------------------------- */
+/* ---- a function in a child -------------------------------------------------------------------------- */
 
 static void write_of_self(const void *ctx) {
     char text[256];
@@ -269,7 +270,7 @@ static void write_of_self(const void *ctx) {
     if (fd >= 0 && dprintf(fd, "%s quiet %d", text, quiet) > 0) close(fd);
 }
 
-static void a_function_runs_without_what_is_ours(void **state) {
+static void a_function_runs_without_inherited_state(void **state) {
     (void)state;
     char path[128], got[512];
     int status;
@@ -311,23 +312,23 @@ int main(int argc, char **argv) {
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n < 0) return 1;
     self[n] = '\0';
-    closefrom(3); /* whoever started us may have left files open */
+    closefrom(3); /* The parent process may have left files open. */
     if (close(0) != 0 || open("/proc/self/status", O_RDONLY) != 0) return 1;
-    /* what the started ones must not have of us */
+    /* properties of this process that started ones must not inherit */
     signal(SIGUSR1, on_usr1);
     signal(SIGPIPE, SIG_IGN);
     sigemptyset(&some);
     sigaddset(&some, SIGHUP);
     sigaddset(&some, SIGTERM);
     sigprocmask(SIG_BLOCK, &some, NULL);
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_viewer_is_heard_line_by_line),
+        cmocka_unit_test(a_viewer_is_read_line_by_line),
         cmocka_unit_test(a_viewer_is_stopped),
         cmocka_unit_test(a_program_receives_what_it_is_given),
-        cmocka_unit_test(a_run_that_ends_at_once_tells_why),
-        cmocka_unit_test(a_run_that_goes_on_is_left_alone),
-        cmocka_unit_test(a_function_runs_without_what_is_ours),
+        cmocka_unit_test(a_run_that_ends_at_once_reports_its_error),
+        cmocka_unit_test(a_run_that_continues_is_left_alone),
+        cmocka_unit_test(a_function_runs_without_inherited_state),
     };
     return cmocka_run_group_tests(tests, open_dir, close_dir);
 }

@@ -1,5 +1,5 @@
-/* test_refused_calls.c - what the system refuses when a run is started: a process, a lock, room in /dev/shm. It is told
- * with its cause and nothing is left behind. The calls are taken over by defining them here. */
+/* test_refused_calls.c - system calls that fail when a run starts: creating a process, a lock, space in
+ * /dev/shm. The error states the cause, and no files remain. The calls are defined here. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -22,7 +22,7 @@
 #include "monitor/job/launch/server_guard.h"
 
 static char dir[64];
-static int locks; /* so many are granted */
+static int locks; /* number of locks granted */
 static uint64_t room;
 static bool no_room_known, not_ours;
 
@@ -51,7 +51,7 @@ static int descriptors(void) {
     return n;
 }
 
-/* whether a message names the lock of a folder in `base`, which is not there any more */
+/* Returns whether the message names the lock of a folder in `base` that was removed. */
 static bool lock_of_gone(const char *message, const char *base) {
     char want[120], folder[200];
     snprintf(want, sizeof want, "cannot lock '%.60s/bitrain-%u-", base, (unsigned)getuid());
@@ -85,7 +85,7 @@ static void without_a_lock(void **state) {
     bt_job_dirs d;
     if (access("/dev/shm", W_OK) != 0) skip();
     room = UINT64_MAX;
-    for (int granted = 0; granted < 2; granted++) { /* for the one folder, for the other */
+    for (int granted = 0; granted < 2; granted++) { /* for the first folder, then for the second */
         locks = granted;
         assert_int_equal(bt_job_dirs_create(&d, 2, &err), BT_IO);
         assert_true(lock_of_gone(err.msg, granted ? "/dev/shm" : dir));
@@ -95,7 +95,7 @@ static void without_a_lock(void **state) {
     locks = 100;
 }
 
-/* 5 MiB a rank in /dev/shm; else what ranks share lies beside the rest */
+/* Ranks need 5 MiB each in /dev/shm; otherwise shared memory is placed beside the other files. */
 static void memory_where_there_is_room(void **state) {
     (void)state;
     static const struct {
@@ -116,7 +116,7 @@ static void memory_where_there_is_room(void **state) {
         assert_int_equal(
             strncmp(d.shm, rows[i].there ? "/dev/shm/" : dir, rows[i].there ? 9 : strlen(dir)), 0);
         assert_int_equal(d.shm_lock >= 0, rows[i].there);
-        /* every attempt chooses again: the room may be gone by then */
+        /* Every attempt chooses again, because the space may have been used meanwhile. */
         char tmp[280], shm[280];
         room = 0;
         if (bt_job_dirs_attempt(&d, rows[i].ranks, 1, tmp, shm, &err) != BT_OK)

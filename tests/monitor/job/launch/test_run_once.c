@@ -1,5 +1,5 @@
-/* This program once on several ranks, with a script in mpirun's place: what of its output is the result, the progress,
- * the error; which ends are told how; a signal ends it; its folders go. */
+/* This program started once on several ranks, with a script in place of mpirun: which output is result,
+ * progress or error; how each end is reported; a signal ends it; its folders are removed. */
 #include <dirent.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -60,7 +60,7 @@ static bt_code once(bool listens, char *result, size_t size, bt_err *err) {
 #define RESULT "echo '" BT_RUN_ONCE_RESULT
 #define PROGRESS "echo '" BT_RUN_ONCE_PROGRESS
 
-static void ends_are_told(void **state) {
+static void ends_are_reported(void **state) {
     (void)state;
     static const struct {
         const char *body;
@@ -111,7 +111,8 @@ static void ends_are_told(void **state) {
     assert_string_equal(result, "r");
 }
 
-/* a line as long as several reads, in one piece; while nothing comes the caller is asked for a sign of life */
+/* A line longer than several reads arrives in one piece; during pauses the caller's progress function is
+ * called. */
 static void long_lines_and_pauses(void **state) {
     (void)state;
     static char result[40000], want[30001];
@@ -125,8 +126,8 @@ static void long_lines_and_pauses(void **state) {
     assert_true(ticks >= 2);
 }
 
-/* what the ranks are started with, and what is left when they have ended */
-static void words_and_folders(void **state) {
+/* Arguments and environment of the ranks, and the files left after their end. */
+static void arguments_and_folders(void **state) {
     (void)state;
     char result[4096], self[512], want[1024];
     bt_err err;
@@ -147,7 +148,7 @@ static void words_and_folders(void **state) {
     assert_non_null(strstr(result, want));
     result[strcspn(result, "|")] = '\0';
     assert_int_equal(stat(result, &st), -1);
-    *strrchr(result, '/') = '\0'; /* TMP/bitrain-UID-XXXXXX, whose folder 1 it was */
+    *strrchr(result, '/') = '\0'; /* TMP/bitrain-UID-XXXXXX, the parent of folder 1 */
     assert_int_equal(stat(result, &st), -1);
     DIR *d = opendir(folder);
     const struct dirent *e;
@@ -164,7 +165,7 @@ static void words_and_folders(void **state) {
 
 static void mine(int sig) { (void)sig; }
 
-/* its ranks are ended, and whoever heeded the signal before does so again */
+/* Its ranks are ended, and the previous signal handler is restored. */
 static void a_signal_ends_it(void **state) {
     (void)state;
     static const int sent[] = {SIGTERM, SIGINT};
@@ -198,13 +199,12 @@ int main(void) {
     strcpy(folder, "/tmp/bt_once_XXXXXX");
     if (!mkdtemp(folder)) return 1;
     setenv("TMPDIR", folder, 1);
-    setenv("HWLOC_COMPONENTS", "-pci", 0); /* whose library never frees its list of devices */
-    alarm(30);                             /* one that waits for ever fails */
+    setenv("HWLOC_COMPONENTS", "-pci", 0); /* The library does not free its list of devices. */
+    alarm(30);                             /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ends_are_told), cmocka_unit_test(long_lines_and_pauses),
-        cmocka_unit_test(words_and_folders),
-        cmocka_unit_test(
-            a_signal_ends_it), /* the last: this process knows of the signal for good */
+        cmocka_unit_test(ends_are_reported), cmocka_unit_test(long_lines_and_pauses),
+        cmocka_unit_test(arguments_and_folders),
+        cmocka_unit_test(a_signal_ends_it), /* must be last: this process keeps the signal's flag */
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     snprintf(cmd, sizeof cmd, "rm -rf '%s'", folder);

@@ -1,6 +1,6 @@
-/* A server under its guard: which ends are followed by another process, what that one knows of the one before, how
- * signals go on, what the guard tells and returns. The first process, a child of the test, writes its story to a
- * pipe. */
+/* A server under its guard: which ends are followed by a new process, what the new one receives from the
+ * previous one, forwarding of signals, messages and exit code of the guard. The first process, a child of
+ * the test, writes its log to a pipe. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,12 +17,12 @@
 
 #include "monitor/job/launch/server_guard.h"
 
-static int story; /* the pipe's end of the first process and of those it starts */
+static int story; /* pipe end of the first process and those it starts */
 
 static void say(const char *line) { dprintf(story, "%s\n", line); }
 
-/* One life of the server, the words of which say what it does: s: it is serving, p: it has progressed, a signal's
- * number: it ends by it, e and a number: it exits. "w" waits for a signal. */
+/* One life of the server, described by words: s: it serves; p: it made progress; a signal's number: it dies
+ * by it; e and a number: it exits; w: it waits for a signal. */
 static void live(bt_guarded *g, const char *life, pid_t first) {
     int death = 0, number;
     sigset_t blocked;
@@ -48,14 +48,14 @@ static void live(bt_guarded *g, const char *life, pid_t first) {
     _exit(98);
 }
 
-/* the first process: lives as given, the last one again where there are more */
+/* The first process: lives as given, repeating the last one. */
 static void first_process(int64_t most, const char *const *lives) {
     bt_guarded *g = NULL;
     bt_err err = BT_ERR_INIT;
     int status = 5;
     const pid_t first = getpid();
     signal(SIGCHLD, SIG_IGN); /* as some parents leave it */
-    /* whoever started us may have had them ignored, as nohup and a shell's & do */
+    /* Parents such as nohup and a shell's & may have had them ignored. */
     static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
     prctl(PR_SET_PDEATHSIG, 0);
@@ -65,7 +65,7 @@ static void first_process(int64_t most, const char *const *lives) {
     exit(0);
 }
 
-/* the story of it; *pid, where it is wanted, gets the first process, which is not waited for */
+/* Starts it; *pid, unless NULL, receives the first process, which is then not reaped. */
 static int begin(int64_t most, const char *const *lives, pid_t *pid) {
     int ends[2];
     assert_int_equal(pipe(ends), 0);
@@ -117,15 +117,15 @@ static void a_signal_is_followed_by_another_process(void **state) {
           "life 2 after signal 9\nover: 3\n");
 }
 
-/* one that has never served has nothing to go on with */
-static void what_never_served_is_not_started_again(void **state) {
+/* A server that never served is not restarted. */
+static void a_server_that_never_served_is_not_restarted(void **state) {
     (void)state;
     tells(5, LIVES("p9"),
           "life 0 after signal 0\nits process was ended by signal 9 (Killed)\nover: 137\n");
 }
 
-/* the first at once, the second after a second; progress begins the count again */
-static void without_progress_there_is_an_end(void **state) {
+/* The first restart is immediate, the second after a second; progress resets the count. */
+static void restarts_without_progress_end(void **state) {
     (void)state;
     tells(
         1, LIVES("sp6", "sp6", "s6", "s6"),
@@ -144,8 +144,8 @@ static void without_progress_there_is_an_end(void **state) {
         "not started again (--restarts)\nover: 137\n");
 }
 
-/* to the first process; the server gets it in its own group, HUP as TERM */
-static void signals_go_on_to_the_server(void **state) {
+/* Signals to the first process are forwarded to the server in its own group, HUP as TERM. */
+static void signals_are_forwarded_to_the_server(void **state) {
     (void)state;
     static const struct {
         int sent, got;
@@ -172,7 +172,7 @@ static void signals_go_on_to_the_server(void **state) {
     }
 }
 
-/* asked for the end while it waits to start the next one: that is an end without fault */
+/* A stop request during the delay before a restart ends it without an error. */
 static void a_signal_while_it_waits(void **state) {
     (void)state;
     char got[1024] = "";
@@ -186,7 +186,7 @@ static void a_signal_while_it_waits(void **state) {
     assert_string_equal(strstr(got, " in 1 s\n"), " in 1 s\nover: 0\n");
 }
 
-/* that a child has ended is no such signal */
+/* SIGCHLD does not end the delay. */
 static void a_child_that_ends_while_it_waits(void **state) {
     (void)state;
     char got[1024] = "";
@@ -207,7 +207,7 @@ static void waits_grow_up_to_a_minute(void **state) {
     assert_int_equal(bt_guard_delay_s(1000), 60);
 }
 
-/* whose first process is killed, is killed */
+/* If the first process is killed, the server is killed. */
 static void the_server_does_not_outlive_its_guard(void **state) {
     (void)state;
     char got[1024] = "";
@@ -232,13 +232,13 @@ static void without_a_guard_the_caller_serves(void **state) {
 }
 
 int main(void) {
-    alarm(30); /* one that waits for ever fails */
+    alarm(30); /* ends a test that hangs */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exit_ends_both),
         cmocka_unit_test(a_signal_is_followed_by_another_process),
-        cmocka_unit_test(what_never_served_is_not_started_again),
-        cmocka_unit_test(without_progress_there_is_an_end),
-        cmocka_unit_test(signals_go_on_to_the_server),
+        cmocka_unit_test(a_server_that_never_served_is_not_restarted),
+        cmocka_unit_test(restarts_without_progress_end),
+        cmocka_unit_test(signals_are_forwarded_to_the_server),
         cmocka_unit_test(a_signal_while_it_waits),
         cmocka_unit_test(a_child_that_ends_while_it_waits),
         cmocka_unit_test(waits_grow_up_to_a_minute),

@@ -1,5 +1,5 @@
-/* test_memory_kills.c - which lines of the kernel's log are about a process of this job, and which file counts the
- * kills of its memory group. */
+/* test_memory_kills.c - which lines of the kernel's log concern a process of this job, and which file counts
+ * the kills of its memory group. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -24,7 +24,7 @@ static void records_of_the_kernel(void **state) {
         {"3,100,900000000,-;Out of memory: Killed process 4712 (bitrain) total-vm:1kB", true},
         {"3,100,900000000,-;Memory cgroup out of memory: Killed process 4711 (bitrain)", true},
         {"6,100,900000000,-;oom-kill:constraint=CONSTRAINT_NONE,task=bitrain,pid=4712,uid=0", true},
-        /* another program; the start of another number; a process that had this number before */
+        /* another program; a longer number with the same prefix; an earlier process with this number */
         {"3,100,900000000,-;Memory cgroup out of memory: Killed process 99 (python3)", false},
         {"3,100,900000000,-;Out of memory: Killed process 47 (bitrain)", false},
         {"3,100,900000000,-;Out of memory: Killed process 47110 (bitrain)", false},

@@ -1,4 +1,4 @@
-/* test_mpirun.c - whose an mpirun is, and which of several is used. */
+/* test_mpirun.c - to which MPI library an mpirun belongs, and which of several is used. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -47,7 +47,7 @@ static void make(const char *name, const char *prints) {
     assert_int_equal(chmod(path, 0755), 0);
 }
 
-/* this test program is linked with Open MPI or with none: in both cases MPICH's mpirun is not used without a word */
+/* This test program is linked with Open MPI or with none: in both cases MPICH's mpirun is reported. */
 static void another_mpi_is_named(void **state) {
     (void)state;
     char path[200], was[4096];
@@ -65,13 +65,13 @@ static void another_mpi_is_named(void **state) {
     assert_non_null(strstr(words, "MPICH 4.2.0"));
     assert_non_null(strstr(words, "Open MPI"));
     if (code == BT_OK) assert_string_not_equal(m.path, path);
-    /* the user's own choice is taken, and named when asked for */
+    /* The user's choice is used, and named by the error. */
     setenv("BITRAIN_MPIRUN", path, 1);
     assert_int_equal(bt_mpirun_find(&m, false, &err), BT_OK);
     assert_string_equal(m.command, path);
     assert_int_equal(bt_mpirun_find(&m, true, &err), BT_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "MPICH 4.2.0"));
-    /* one that does not say whose it is may be a script around the right one */
+    /* An unknown one may be a script around the right one. */
     make("mpirun", "hello");
     assert_int_equal(bt_mpirun_find(&m, true, &err), BT_OK);
     setenv("BITRAIN_MPIRUN", "nosuch", 1);
