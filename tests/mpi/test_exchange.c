@@ -205,7 +205,7 @@ enum { N_HOSTS = sizeof hosts / sizeof *hosts };
 static const job jobs[] = {
     {.shards = 1},
     {.shards = 2},
-    {.shards = 0}, /* as many shards as ranks */
+    {.shards = 0}, /* equal numbers of shards and ranks */
     {.shards = 1, .units = 7},
     {.shards = 2, .units = 16},
     {.shards = 0, .units = 11},
@@ -268,7 +268,7 @@ static void shared_memory_changes_no_bit(void **state) {
         const job j = job_at(k / 3, groups[k % 3]);
         uint64_t bytes = 0, logical = 0;
         int64_t came[RANKS], messages[RANKS], came_here[RANKS], messages_here[RANKS];
-        const size_t ways = j.hosts ? 2 : 3; /* With several hosts there are no pieces. */
+        const size_t ways = j.hosts ? 2 : 3; /* There are no pieces if there are several hosts. */
         for (size_t i = 0; i < ways; i++) {
             setup s;
             bt_testing_exchange_messages = i == 0;
@@ -433,7 +433,7 @@ static void bf16_halves_what_travels_between_groups(void **state) {
                 fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, the formula says %.0f", k,
                          hosts[h], got, want);
             assert_int_equal(of_step.logical, whole);
-            /* All savings come from the exchange. */
+            /* The exchange makes all savings. */
             assert_int_equal(of_step.logical - of_step.wire, t->bytes_logical - t->bytes_wire);
             /* Every rank is a group, so nothing travels as fp32. */
             if (groups_of(hosts[h], first) == size || strcmp(hosts[h], "6") == 0)

@@ -26,7 +26,7 @@ static void one_round(bt_reducer *r, size_t piece, bt_reduce_times *times) {
     for (int i = 0; i < N; i++) grads[i] = -1;
     bt_reducer_begin(r);
     bt_reducer_last(r);
-    /* As the backward pass does, writes a piece and marks it ready. */
+    /* Writes a piece and marks it ready, as the backward pass does. */
     for (size_t end = N; end > 0;) {
         size_t begin = end > piece ? end - piece : 0;
         for (size_t i = begin; i < end; i++) grads[i] = (float)((i % 97) * (size_t)(rank + 1));

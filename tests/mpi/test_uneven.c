@@ -34,7 +34,7 @@ static const tp_layout layouts[] = {
 static void same_records_as_one_rank(void **state) {
     (void)state;
     for (size_t k = 0; k < sizeof layouts / sizeof *layouts; k++) tp_compare(shapes, &layouts[k]);
-    bt_testing_tp_messages = true; /* as between hosts */
+    bt_testing_tp_messages = true; /* exchange by messages, as between hosts */
     tp_compare(shapes, &layouts[0]);
     bt_testing_tp_messages = false;
 }

@@ -271,7 +271,7 @@ static inline int64_t bt_synth_attempt(const bt_synth *s, bt_writer *w, int64_t 
     char number[40];
     snprintf(number, sizeof number, "%d", s->ranks);
     sink->fact(sink->ctx, "world_size", number);
-    /* as measured on a loaded machine */
+    /* values measured on a loaded machine */
     snprintf(number, sizeof number, "%.17g", 1e12 / 3 * (1 + 0.02 * s->ranks));
     sink->fact(sink->ctx, "peak_flops", number);
     /* the plan for steps without waiting */

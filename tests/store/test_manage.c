@@ -288,7 +288,8 @@ static void heard(void *ctx, const char *what, double done) {
     double *all = ctx;
     assert_string_equal(what, "making summaries");
     assert_true(done >= all[0] && done <= 1); /* Progress never decreases. */
-    const double steps = done * 4500; /* of attempts of 1500 and 3000 steps, in whole steps */
+    const double steps = done *
+                         4500; /* progress over attempts of 1500 and 3000 steps, in whole steps */
     assert_true(fabs(steps - round(steps)) < 1e-6);
     all[0] = done;
     all[1]++;

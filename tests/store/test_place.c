@@ -48,7 +48,7 @@ static void a_place_is_looked_at(void **state) {
     assert_int_equal(bt_store_look_at(&look, path, &why), BT_ARG);
     path[sizeof look.folder - 1] = '\0';
     OK(bt_store_look_at(&look, path, err));
-    /* as another user sees a folder */
+    /* a folder of another user */
     if (geteuid() != 0) return;
     pid_t child = fork();
     if (child == 0) {

@@ -107,7 +107,7 @@ static bt_record *example(int i, bt_fake *f) {
     for (int k = 0; k < BT_MC_COUNT; k++) comm_values[k] = 10 + k;
     switch (i) {
     case 0: return bt_record_ranks(ranks, 2);
-    case 1: return bt_record_fact("params", "1234567"); /* with its terminator, eight bytes */
+    case 1: return bt_record_fact("params", "1234567"); /* eight bytes including its terminator */
     case 2: return bt_record_fact("k", NULL);
     case 3: return bt_record_step(&f->r);
     case 4: f->r.n_ranks = 0; return bt_record_step(&f->r);

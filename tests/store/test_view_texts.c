@@ -58,7 +58,7 @@ static void samples_are_shown_newest_first(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_string_equal(v->events.text[0].text, "another");
-    a.at_step = 30; /* without a prompt, the first one */
+    a.at_step = 30; /* the first one if there is no prompt */
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 1);
     assert_int_equal(v->events.text[0].step, 9);

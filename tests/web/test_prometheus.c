@@ -215,7 +215,7 @@ static void times_of_a_live_run(void **state) {
     free(text);
 }
 
-/* Of more than 64 live runs the most recently started are included, each with its own rows. */
+/* The most recently started of more than 64 live runs are included, each with its own rows. */
 static void a_limited_number_of_runs_is_included(void **state) {
     const bt_tmp *t = *state;
     bt_web_odd_run(t->db);

@@ -109,7 +109,7 @@ static void copies_are_aligned(void **state) {
     assert_false(bt_ckpt_async_pending(NULL) || bt_ckpt_async_busy(NULL));
 }
 
-/* With and without threads the copy is the state before the arrays change. */
+/* The copy, by threads or not, is the state before the arrays change. */
 static void arrays_change_while_they_are_saved(void **state) {
     world *s = *state;
     for (int without = 0; without < 2; without++) {

@@ -135,7 +135,7 @@ static void every_damage_is_refused(void **state) {
         of_kind[kind]++;
         done++;
     }
-    /* With the original file the checkpoint is used again. */
+    /* The original file makes the checkpoint valid again. */
     check_ok(find(s, path, NULL, NULL, &err), &err);
     assert_string_equal(strrchr(path, '/'), "/step-000000000200");
     printf("%d of %d refused (SEED=%llu):", DAMAGES, DAMAGES, (unsigned long long)seed);

@@ -462,7 +462,7 @@ static void folders_of_states(void **state) {
     for (int again = 0; again < 2; again++) check_ok(bt_memory_dir_make(dir, &err), &err);
     assert_true(stat(parent, &st) == 0 && (st.st_mode & 07777) == 0700);
     assert_true(stat(dir, &st) == 0 && (st.st_mode & 07777) == 0700);
-    /* A folder that others may write is refused; one that they may read is accepted. */
+    /* A folder writable by other users is refused; a readable one is accepted. */
     static const mode_t modes[] = {0755, 0720, 0702, 0722};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         for (int of_dir = 0; of_dir < 2; of_dir++) {

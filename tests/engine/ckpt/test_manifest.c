@@ -62,7 +62,7 @@ static char *edited(const char *body, const char *key, const char *value) {
 #define SIXTEEN_UPPER "\"0123456789ABCDEF\""
 
 static void fields_are_judged(void **state) {
-    /* says NULL: accepted */
+    /* `says` NULL: accepted */
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
@@ -189,7 +189,7 @@ static void parts_are_judged(void **state) {
 /* Version 1 keeps its state in separate fields, which are read as rows of the registry. */
 static void version_1_is_read(void **state) {
     static const struct {
-        const char *fields, *want; /* want NULL: refused */
+        const char *fields, *want; /* `want` NULL: refused */
     } rows[] = {
         {"\"lr_factor\": 0.5, \"loss_scale\": 1024.0, \"extra\": {\"updates\": 7, "
          "\"loss_scale_good\": 3, \"bytes_per_token\": 4.25}",

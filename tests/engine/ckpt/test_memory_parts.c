@@ -114,7 +114,7 @@ static void only_whole_parts_are_taken(void **state) {
         s = make(&p);
         spoil(&s, how);
         m = (memory_mapped){s.at, s.bytes};
-        if (how < 5 || how > 6) { /* With this number of sections there is no table. */
+        if (how < 5 || how > 6) { /* There is no table for this number of sections. */
             if (how <= 9) seal(&s);
         } else {
             memory_head *h = head_of(&s);

@@ -58,7 +58,7 @@ static void check_ok(bt_code code, const bt_err *err) {
     CHECK(code == BT_OK);
 }
 
-/* of all hosts */
+/* all hosts */
 static void remove_states(void) {
     for (int r = 0; r < rank_count; r++) bt_memory_dir_remove(folder(r));
 }

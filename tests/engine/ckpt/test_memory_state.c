@@ -317,7 +317,7 @@ static void test_other_layout(void **state) {
     assert_int_equal(segments, 2);
 }
 
-/* Without memory or space the error is returned and no files remain. */
+/* A lack of memory or space is returned as an error, and no files remain. */
 static void test_refusals(void **state) {
     world *s = *state;
     bt_err err;

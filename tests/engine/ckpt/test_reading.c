@@ -101,7 +101,7 @@ static void flip(const char *file, uint64_t at) {
     fclose(f);
 }
 
-/* Of two damaged tensors in one file the error names the first, with its bytes. */
+/* The error names the first of two damaged tensors in one file, with its bytes. */
 static void the_first_damage_is_named(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;

@@ -245,7 +245,7 @@ static void prompts_with_completions_learn_the_completion(void **state) {
     expect(&c, USER("Hi") BOT("Yo"), DOTS_USER ".." DOTS_BOT "############..");
 }
 
-/* With data.bad_rows=skip malformed rows are skipped; a cached shard gives the same notes. */
+/* data.bad_rows=skip skips malformed rows; a cached shard gives the same notes. */
 static void bad_rows_are_left_out_on_demand(void **state) {
     (void)state;
     const char *path = fixture_text(

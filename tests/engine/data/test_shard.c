@@ -452,7 +452,7 @@ static void writer_refuses_and_cleans_up(void **state) {
     snprintf(command, sizeof command, "test -z \"$(ls %s/w.bts* 2>/dev/null)\"", fixture_dir);
     assert_int_equal(system(command), 0);
     assert_int_equal(bt_shard_writer_create(&w, "/dev/full/x", 256, 1, &err), BT_IO);
-    /* Without space the error is named and no files remain. */
+    /* A lack of space is returned as an error, and no files remain. */
     struct rlimit old, few;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     few = (struct rlimit){(1 << 20) + 500, old.rlim_max};

@@ -63,7 +63,7 @@ static void codes_are_restored(void **state) {
     assert_int_equal(bt_number_decode(BT_NUM_TQ2_0, back, out, N, &err), BT_FORMAT);
 }
 
-/* Without floats: where all have one size, the codes are the signs. */
+/* Codes read directly: where all values have one size, they are the signs. */
 static void codes_without_floats(void **state) {
     (void)state;
     static const bt_number types[] = {BT_NUM_F32,  BT_NUM_F16,   BT_NUM_BF16,

@@ -130,7 +130,7 @@ static void progress_ends_at_the_total(void **state) {
     }
 }
 
-/* from a GGUF file, whose rows have another order */
+/* the source is a GGUF file, whose rows have another order */
 static void a_file_becomes_the_folder(void **state) {
     (void)state;
     must_write("qwen3/qwen3-f32.gguf", "qg",

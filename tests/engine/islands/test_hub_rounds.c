@@ -333,7 +333,7 @@ static void a_long_round_of_all_excludes_no_island(void **state) {
     close_world(w);
 }
 
-/* With bounded staleness, a frozen island stops its peers for a limited time, after which they continue
+/* Bounded staleness lets a frozen island stop its peers for a limited time, after which they continue
  * without it. */
 static void a_bound_does_not_freeze_the_peers(void **state) {
     (void)state;

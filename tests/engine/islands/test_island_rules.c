@@ -26,7 +26,7 @@ static void outer_step(void **state) {
         bt_outer_nesterov(theta, buf, delta, N, 0.7f, 0.9f);
         for (int i = 0; i < N; i++) assert_true(fabs(theta[i] - want[i]) < 1e-5);
     }
-    /* With eta 1 and mu 0 the result is the mean of the islands' weights. */
+    /* The result for eta 1 and mu 0 is the mean of the islands' weights. */
     float start[2] = {1, 2}, ends[2][2] = {{0.5f, 3}, {1.5f, 2}}, mean[2], none[2] = {0};
     for (int i = 0; i < 2; i++) mean[i] = start[i] - (ends[0][i] + ends[1][i]) / 2;
     bt_outer_nesterov(start, none, mean, 2, 1, 0);

@@ -71,7 +71,7 @@ static void heads(const bt_kernels *k, size_t T, size_t D, size_t window) {
                coarse = made(k, &s, q, key, v, go, BT_PREC_BF16);
     same_bits("o made again", again.o, own.o, T * s.ldo * 4);
     same_bits("dk made again", again.dk, own.dk, T * s.ldk * 4);
-    /* With one key dS is rounding error only. */
+    /* dS of a single key is rounding error only. */
     all_near("int8 and generic int8", &own, &plain, &s, T == 1 || window == 1 ? 0.05 : 2e-3, 0);
     if (T > 8 && D >= 16 && window != 1) all_near("int8 beside bf16", &coarse, &plain, &s, 0.08, 0);
     s.int8 = false;

@@ -59,7 +59,7 @@ static void order_and_pieces_do_not_matter(void **state) {
     }
 }
 
-/* With coarse units only, as for the scales of weights. */
+/* Coarse units only, as for the scales of weights. */
 static void one_unit_is_close_enough_for_a_mean(void **state) {
     (void)state;
     long double truth = 0;

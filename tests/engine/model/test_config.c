@@ -72,7 +72,7 @@ static void counts_are_exact(void **state) {
     assert_int_equal(qwen.params, 596049920); /* count of the published file */
 }
 
-/* With adapters a frozen weight has two products and a trained one three; counted by hand. */
+/* Counts by hand: beside adapters a frozen weight has two products and a trained one three. */
 static void frozen_weights_have_two_products(void **state) {
     (void)state;
     bt_model_cfg c = {

@@ -82,7 +82,7 @@ static void documents_do_not_see_each_other(void **state) {
     for (int i = 0; i < lengths[0][0] + lengths[0][1]; i++) b.inputs[i] = (b.inputs[i] + 7) % V;
     double after = bt_model_eval_micro(m, b.inputs, b.targets);
     assert_memory_equal(&before, &after, sizeof before);
-    bt_model_documents(m, NULL); /* As one sequence they attend to each other. */
+    bt_model_documents(m, NULL); /* In one sequence they attend to each other. */
     assert_true(bt_model_eval_micro(m, b.inputs, b.targets) != before);
     bt_model_destroy(m);
 }

@@ -114,7 +114,7 @@ static void a_network_that_recovers_gets_fp32_again(void **state) {
 static void the_more_cautious_rung_is_taken(void **state) {
     (void)state;
     const bt_codec_ladder l = bt_codec_ladder_to(bt_codec_at(BT_CODEC_SIGN));
-    /* With the first network bf16 is hidden, with the second fp32. */
+    /* bf16 is hidden in the first network, fp32 in the second. */
     const world slower = {1, 0.3, 0.5}, faster = {1, 0.3, 0.2};
     for (int order = 0; order < 2; order++) {
         bt_codec_dial d = {.room_s = 0.3};

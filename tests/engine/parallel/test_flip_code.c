@@ -57,7 +57,7 @@ static void changed_codes_are_restored(void **state) {
     }
 }
 
-/* With an invalid field all codes are sent. */
+/* An invalid field makes the encoder send all codes. */
 static void invalid_fields_are_restored_too(void **state) {
     (void)state;
     (void)make(1000, 100, 3);

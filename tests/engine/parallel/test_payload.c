@@ -16,7 +16,7 @@
 
 enum { N = 4096 };
 
-/* with padding before, between and behind them; one has a single element */
+/* There is padding before, between and behind them; one has a single element */
 static const bt_payload_tensor tensors[] = {
     {{16, 700}, false}, {{704, 720}, true},   {{720, 721}, false},
     {{736, 739}, true}, {{752, 3000}, false}, {{3008, 4001}, false},

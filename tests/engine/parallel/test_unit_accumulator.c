@@ -137,7 +137,7 @@ static void units_are_rounded_before_they_are_added(void **state) {
     make_leaves(NULL);
 }
 
-/* With two lanes of which one is some units behind, the sums are the same, in the same arrays. */
+/* Two lanes, one some units behind the other, give the same sums in the same arrays. */
 static void lanes_may_finish_at_different_times(void **state) {
     (void)state;
     static const bt_range lanes[] = {{0, 11}, {11, N}};
@@ -172,7 +172,7 @@ static void lanes_may_finish_at_different_times(void **state) {
     }
 }
 
-/* As many arrays as nodes ever wait; the first few are counted by hand. */
+/* There are as many arrays as nodes ever wait; the first few are counted by hand. */
 static void memory_is_that_of_the_nodes_that_wait(void **state) {
     (void)state;
     static const struct {

@@ -158,7 +158,7 @@ static void the_best_is_kept(void **state) {
     assert_int_equal(best_step(), want);
     snprintf(command, sizeof command, "rm -rf '%s'", dir);
     assert_int_equal(system(command), 0);
-    /* Without ckpt.keep_best there is no best checkpoint. */
+    /* There is no best checkpoint unless ckpt.keep_best is set. */
     assert_non_null(mkdtemp(strcpy(dir, "/tmp/bt-best-XXXXXX")));
     memcpy(cfg.run.out, dir, sizeof dir);
     cfg.ckpt.keep_best = false;

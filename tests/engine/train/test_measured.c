@@ -353,7 +353,7 @@ static void shared_cores_count_once(void **state) {
         all[i] = (bt_peak_part){.flops = 10, .cores = 1, .threads = 1, .cpus = (uint64_t)i};
     assert_true(bt_measured_peak(all, 4) == 40);
     for (int i = 0; i < 2;
-         i++) /* With more threads than cores, the joint measurement is the limit. */
+         i++) /* The joint measurement is the limit if there are more threads than cores. */
         all[i] = (bt_peak_part){.flops = 20, .cores = 2, .threads = 4, .cpus = 3};
     assert_true(bt_measured_peak(all, 1) == 20 && bt_measured_peak(all, 2) == 20);
 }

@@ -150,7 +150,7 @@ static void a_checkpoint_holds_its_step(void **state) {
         assert_int_equal(sink.last_checkpoint.step, 3);
         event_is(1, "checkpoint", 2, "checkpoint after step 3: ");
     }
-    /* Without an output folder there is no checkpoint. */
+    /* There is no checkpoint if there is no output folder. */
     TINY_STEPS("--set", "train.log_every=1");
     ask.verbs = BT_REQ_CHECKPOINT;
     run();

@@ -184,7 +184,7 @@ static void stages_are_stalls(void **state) {
     size_t event = 0;
     while (strcmp(sink.events[event].kind, "checkpoint") != 0) event++;
     checkpoint_is(event, 0, false);
-    /* Without a save in progress there is no further stall. */
+    /* There is no further stall unless a save is in progress. */
     const int64_t was = s->stall_ns;
     assert_int_equal(bt_saver_advance(s, &err), BT_OK);
     assert_true(s->stall_ns == was && sink.n_checkpoints == 1);
@@ -201,7 +201,7 @@ static void more_than_there_is(void *ctx, bt_state_use use, bt_slices *out) {
                                         .data = ctx});
 }
 
-/* Without memory for a copy, training waits for each checkpoint, and an event reports it. */
+/* If memory for a copy is refused, training waits for each checkpoint, and an event reports it. */
 static void a_copy_that_is_too_large_is_reported(void **state) {
     (void)state;
     bt_run_cfg cfg;
@@ -260,7 +260,7 @@ static void the_interval_is_recorded_when_it_changes(void **state) {
         snprintf(want, sizeof want, "%.6f", rows[i].cost_s);
         assert_string_equal(fake_fact(&sink, "ckpt.cost_s"), want);
     }
-    /* With an interval in steps, or without checkpoints, there is no such fact. */
+    /* There is no such fact for an interval in steps, or if checkpoints are off. */
     sink.n_facts = 0;
     t->cfg.ckpt.every = 5;
     s->interval.cost_s = 100;

@@ -129,7 +129,7 @@ static void arrives(const char *path, const char *want) {
     assert_string_equal(got, want);
 }
 
-/* without terminal, signals, descriptors and children of the supervisor */
+/* a clean environment: no terminal, signals, descriptors or children of the supervisor */
 #define OF_ITSELF \
     "[ $(cut -d' ' -f6 /proc/$$/stat) != %d ] && echo own session; readlink /proc/$$/fd/0 " \
     "/proc/$$/fd/2; " \

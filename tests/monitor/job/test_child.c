@@ -256,7 +256,7 @@ static void the_last_line_is_returned_as_plain_text(void **state) {
     assert_int_equal(strlen(line), sizeof line - 1);
 }
 
-/* ---- what the child does --------------------------------------------------------------------- */
+/* ---- the child's part ----------------------------------------------------------------------- */
 
 static int tell(int argc, char **argv) {
     char none;

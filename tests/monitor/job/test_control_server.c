@@ -257,7 +257,7 @@ static void test_the_oldest_client_is_dropped(void **state) {
                 fail_msg("asker %d of %d: '%s'", k, i, said);
         }
     }
-    assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* which frees a place */
+    assert_int_equal(send(fd[5], "eval\n", 5, 0), 5); /* This frees a place. */
     bt_control_serve(s, count_request, &c);
     assert_string_equal(said_to(fd[5]), "ok eval\n");
     const int another = dial_at(at);

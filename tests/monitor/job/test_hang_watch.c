@@ -363,7 +363,7 @@ static void test_where_it_sleeps(void **state) {
         for (;;) pause();
     }
     bt_rank_load load = {0};
-    for (int i = 0; i < 1000 && load.state != 'S'; i++) { /* until it sleeps */
+    for (int i = 0; i < 1000 && load.state != 'S'; i++) { /* waits until it sleeps */
         usleep(1000);
         assert_true(bt_rank_load_read(NULL, (int)child, &load));
     }
@@ -459,7 +459,7 @@ static void test_late_checks_do_not_count(void **state) {
     assert_int_equal(look_for(w, 10000), 2200);
 }
 
-/* Without positions, or with more than there are clocks, there is no check. */
+/* There is no check if there are no positions, or more than clocks. */
 static void test_without_positions(void **state) {
     world *w = *state;
     const bt_rank_progress none = {.n = RANKS}, more = {.slot = w->slot, .n = RANKS + 1};

@@ -23,7 +23,7 @@ static char folder[] = "/tmp/bt_hosts_XXXXXX", path[64], out_path[64];
 static bt_hosts h;
 static bt_err err;
 
-/* whether and how a pending connection has ended; poll and getsockopt are defined here */
+/* result of a pending connection; poll and getsockopt are defined here */
 static bool ended;
 static int ends, asking_fails;
 
@@ -236,7 +236,8 @@ static void test_a_host_set_aside_returns(void **state) {
         bt_hosts_look(&h, true, now + s + i * 1000000);
         usleep(1000);
     }
-    assert_true(h.host[0].back && h.host[0].aside); /* until the run uses it again */
+    assert_true(h.host[0].back &&
+                h.host[0].aside); /* It remains marked until the run uses it again. */
     assert_int_equal(bt_hosts_take_back(&h), 1);
     assert_int_equal(bt_hosts_take_back(&h), 0);
     assert_int_equal(bt_hosts_aside(&h), 0);

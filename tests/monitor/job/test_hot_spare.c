@@ -3,7 +3,7 @@
  * and is abandoned if it ends itself. */
 #include "run_stage.h"
 
-/* Without the rank's own report, because mpirun is the rank here and its death may be seen first. */
+/* The rank's own report is missing, because mpirun is the rank here and its death may be seen first. */
 
 /* The supervisor has reaped all processes that it started. */
 static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1); }

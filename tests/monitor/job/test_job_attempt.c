@@ -162,7 +162,7 @@ static void an_attempt_is_cleared_away(void **state) {
                          BT_OK);
         d->job.folder = 3;
         d->job.child.pid = pid;
-        while (getsid(pid) != pid) bt_sleep_ns(100000); /* until it has its own session */
+        while (getsid(pid) != pid) bt_sleep_ns(100000); /* waits until it has its own session */
         if (!again) {
             bt_job_attempt_over(&d->job);
             assert_int_equal(d->job.child.pid, 0);

@@ -192,7 +192,7 @@ static void test_survives_its_parent(void **state) {
     bt_child c;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_launch_start(&l, &c, &err), BT_OK);
-    /* as if this process had been killed */
+    /* simulates the death of this process */
     close(c.out);
     assert_int_equal(wait_for(c.pid), 0);
     assert_int_equal(access(done, F_OK), 0);
@@ -354,7 +354,7 @@ static void test_where_scratch_is(void **state) {
     snprintf(path, sizeof path, "%s/3", a.shm);
     assert_string_equal(shm, path);
     bt_job_dirs_attempt_end(&a, 3);
-    /* Without /dev/shm the segments are beside the other files, or nowhere. */
+    /* If /dev/shm is missing the segments are beside the other files, or nowhere. */
     bt_job_dirs half = a;
     strcpy(half.shm, "/proc/none");
     half.shm_lock = half.lock;

@@ -168,7 +168,7 @@ static void test_codes_of_errors(void **state) {
     assert_int_equal(strlen(o.last_line), sizeof o.last_line - 1);
     bt_output_reset(&o, 0);
     feed(&o, "half a line");
-    bt_output_reset(&o, 1); /* from the previous attempt */
+    bt_output_reset(&o, 1); /* left by the previous attempt */
     feed(&o, "whole\n");
     assert_string_equal(o.last_line, "whole");
     assert_int_equal(bt_output_error_line(line, sizeof line, 12, BT_MPI, "no route"), 35);

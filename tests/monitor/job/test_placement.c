@@ -30,7 +30,7 @@ static int parts_of(size_t n, const cpu_set_t *set, part what) {
     return sum;
 }
 
-/* Without hwloc no machine can be described, and there is no placement. */
+/* If hwloc is missing no machine can be described, and there is no placement. */
 static bool without_hwloc(size_t n) {
 #ifdef BITRAIN_HAVE_HWLOC
     assert_true(n > 0);

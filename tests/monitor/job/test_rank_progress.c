@@ -131,7 +131,7 @@ static void a_slow_rank_is_reported_once(void **state) {
     bt_rank_progress_close(&p);
 }
 
-/* Of two ranks one can delay the other; a single rank delays none. */
+/* One of two ranks can delay the other; a single rank delays none. */
 static void of_two_ranks_one_is_slow(void **state) {
     (void)state;
     bt_rank_progress p;

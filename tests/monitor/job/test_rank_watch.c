@@ -124,7 +124,7 @@ static void test_not_watched(void **state) {
     assert_int_equal(w.n, 0);
 }
 
-/* As when mpirun is killed: its children become ours, and do not remain as zombies. */
+/* When mpirun is killed, its children become ours, and do not remain as zombies. */
 static void test_orphans(void **state) {
     (void)state;
     int pipes[2];

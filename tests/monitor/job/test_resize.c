@@ -437,7 +437,7 @@ static void hosts_answered(desk *d, bt_host *hosts) {
     bt_health_start(&d->job.health);
 }
 
-/* Without steps the hosts are probed, and one that does not respond in time ends the attempt. */
+/* If there are no steps the hosts are probed, and one that does not respond in time ends the attempt. */
 static void silence_of_a_host(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];

@@ -359,7 +359,7 @@ static void test_messages(void **state) {
     const bt_end e = bt_end_classify(&f);
     assert_string_equal(bt_end_tell(&e, buf, sizeof buf),
                         "rank 3 was ended by signal 9 (Killed) after step 8");
-    bt_end first = e; /* of the first rank, after the first step */
+    bt_end first = e; /* an error of the first rank, after the first step */
     first.step = 0;
     first.rank = 0;
     assert_string_equal(bt_end_tell(&first, buf, sizeof buf),

@@ -194,7 +194,7 @@ static void alerts_are_told_once_for_each_cause(void **state) {
     const bt_sink *look = &d->job.into.look;
     double values[BT_MS_COUNT];
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
-    bt_job_alerts_tick(&d->job, 1); /* Without rules there is no check. */
+    bt_job_alerts_tick(&d->job, 1); /* No rules, no check. */
     assert_int_equal(d->job.alert_disk_ns, 0);
     d->setup.alert.rules = &rules;
     bt_job_alerts_open(&d->job);

@@ -33,7 +33,7 @@ static void a_stopped_rank_is_named_before_the_first_step(void **state) {
     assert_int_equal(s->result.restarts, 1);
 }
 
-/* Of ranks at the same position, the late one has begun the fewest exchanges. */
+/* The late one of ranks at the same position has begun the fewest exchanges. */
 static void the_rank_that_all_wait_for_is_named_after_two_seconds(void **state) {
     stage *s = *state;
     s->setup.ranks = 2;

@@ -174,7 +174,7 @@ static void without_memory_for_states_it_goes_on(void **state) {
     assert_int_equal(s->asked, 1);
 }
 
-/* Without keyboard input no key is read. */
+/* If there is no keyboard input no key is read. */
 static void keys_without_a_taker(void **state) {
     stage *s = *state;
     s->setup.ui.input = NULL;

@@ -37,7 +37,7 @@ static void our_own_faults(void **state) {
     touch(3000);
     /* gives up the processor at least once */
     bt_sleep_ns(1000000);
-    bt_procs_sample(&p, pids, 1, 12 * second); /* as if two seconds had passed */
+    bt_procs_sample(&p, pids, 1, 12 * second); /* simulates two seconds */
     me = bt_procs_of(&p, (int)getpid());
     assert_true(me->faults_per_s >= 1500 && me->faults_per_s < 1e6);
     assert_true(me->switches_per_s > 0);
@@ -53,9 +53,9 @@ static void cores_and_their_users(void **state) {
         for (volatile unsigned n = 0;; n++) continue; /* uses a core */
     assert_true(child > 0);
     bt_cores_sample(&c, &me, 1, 10 * second);
-    assert_int_equal(c.n, sysconf(_SC_NPROCESSORS_ONLN)); /* without the line of the sum */
+    assert_int_equal(c.n, sysconf(_SC_NPROCESSORS_ONLN)); /* excludes the line of the sum */
     assert_true(isnan(c.core[0].busy_frac) && c.n_others == 0);
-    for (int i = 0; i < 200 && c.n_others == 0; i++) { /* as if three seconds had passed */
+    for (int i = 0; i < 200 && c.n_others == 0; i++) { /* simulates three seconds */
         bt_sleep_ns(20000000);
         bt_cores c2 = c;
         bt_cores_sample(&c2, &me, 1, 13 * second);

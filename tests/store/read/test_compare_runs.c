@@ -195,7 +195,7 @@ static void conditions_are_judged(void **state) {
         if (bt_gate_check(&g, &run, &base) != rows[i].want)
             fail_msg("row %zu: %s", i, rows[i].text);
         const bt_gate_result alone = bt_gate_check(&g, &run, NULL);
-        /* without a baseline */
+        /* no baseline */
         assert_int_equal(alone, g.relative ? BT_GATE_FAILS : rows[i].want);
         assert_int_equal(bt_gate_check(&g, &none, &base), BT_GATE_FAILS);
     }

@@ -112,7 +112,7 @@ static void windows_of_ranks(void **state) {
          21,
          1999,
          2999}, /* out of 1024 steps: 128 contain three */
-        /* of 128 steps, because 16 contain only one */
+        /* out of 128 steps, because 16 contain only one */
         {{"seldom", 2, 0, 3000, 50}, 16, -1, 3, 2899, 2999},
         {{"seldom", 2, 0, 3000, 50}, 0, 60, 1, 49, 49},
         {{"wide", 2, 1024, 200, 1}, 0, -1, 128, 72, 199}, /* The number of rows read is limited. */

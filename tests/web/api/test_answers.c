@@ -103,7 +103,7 @@ static void metrics_of_live_runs(void **state) {
     bt_api_close(api);
 }
 
-/* Of a long log the last 64 KiB are returned without the truncated line: here 4096 lines of 16 bytes, the
+/* The last 64 KiB of a long log are returned without the truncated line: here 4096 lines of 16 bytes, the
  * first of which may be incomplete. */
 static void the_end_of_a_long_log(void **state) {
     const bt_tmp *t = *state;
@@ -315,7 +315,7 @@ static void a_store_that_comes_later(void **state) {
     OK(bt_api_open(&api, t->db, &(bt_api_allows){.control = false}, err));
     assert_string_equal(bt_api_store(api), t->db);
     assert_int_equal(bt_api_version(api), -1);
-    /* Routes that need no database respond, all others return an error. */
+    /* Routes that need no database respond, all remaining ones return an error. */
     for (size_t i = 0; i < bt_routes_n; i++) {
         const bt_route *r = &bt_routes[i];
         static const char *const needs_none[] = {"/healthz", "/api/v1/server", "/api/v1/metrics",

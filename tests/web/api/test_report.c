@@ -207,7 +207,7 @@ static void a_report_holds_the_answers(void **state) {
     bt_api_close(api);
 }
 
-/* With many ranks the slowest ones are drawn. */
+/* Only the slowest of many ranks are drawn. */
 static void the_slowest_ranks_are_kept(void **state) {
     const bt_tmp *t = *state;
     bt_text page;

@@ -75,7 +75,7 @@ static bt_code post(const char *path, const char *body, char *out, size_t size) 
 typedef struct row {
     const char *body;
     bt_code code;
-    const char *says, *asks; /* asks: expected arguments of the program */
+    const char *says, *asks; /* `asks`: expected arguments of the program */
 } row;
 
 static void answers(const char *path, const row *rows, size_t n) {
@@ -388,7 +388,7 @@ static void responses_are_cached_for_a_limited_time(void **state) {
     keep(c, &one, 7, 1000, 200, body, BT_CACHE_BYTES);
     assert_int_equal(strlen(found(c, &one, 7, 1000)), BT_CACHE_BYTES);
     bt_cache_close(c);
-    assert_null(bt_cache_find(NULL, &r, 7, 1000)); /* Without memory nothing is cached. */
+    assert_null(bt_cache_find(NULL, &r, 7, 1000)); /* Nothing is cached when memory is refused. */
     keep(NULL, &r, 7, 1000, 200, "x", 1);
     bt_cache_close(NULL);
 }

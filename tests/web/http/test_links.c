@@ -56,7 +56,7 @@ static bool is_cut(const crowd *c, int i) {
 static void late_connections_are_closed(void **state) {
     (void)state;
     static const struct {
-        int age_s; /* with a deadline of 100 s */
+        int age_s; /* the deadline is 100 s */
         bool idle, exempt, cut;
     } rows[] = {{0, false, false, false},  {90, false, false, false}, {110, false, false, true},
                 {110, true, false, false}, {190, true, false, false}, {210, true, false, true},

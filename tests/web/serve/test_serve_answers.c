@@ -436,7 +436,7 @@ static void a_stop_refuses_new_requests(void **state) {
     wait_for(&n_held, 2);
     close(silent.fd);
     pthread_create(&t, NULL, stop, s);
-    do { /* until the stop takes effect */
+    do { /* waits until the stop takes effect */
         ask(&more, s, "GET /v1/x", "", "", "localhost");
         hear(&more);
     } while (strstr(more.text, "HTTP/1.1 200 "));

@@ -10,14 +10,14 @@
 #include "web/server/server_impl.h"
 #include "web/web.h"
 
-/* without digits that could be confused with the port number */
+/* contains no digits that could be confused with the port number */
 static const char token[] = "abcdefabcdefabcdefabcdefabcdefab";
 #define HOST "Host: 127.0.0.1:PORT\r\n"
 #define BEARER "Authorization: Bearer abcdefabcdefabcdefabcdefabcdefab\r\n"
 #define ORIGIN "Origin: http://127.0.0.1:PORT\r\n"
 
 static const struct row {
-    const char *head, *body; /* of the request; PORT is replaced by the server's */
+    const char *head, *body; /* parts of the request; PORT is replaced by the server's */
     bool control;            /* a server that accepts control requests */
 } rows[] = {
     {"GET /healthz HTTP/1.1\r\n" HOST, "", false},

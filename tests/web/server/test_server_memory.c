@@ -29,7 +29,7 @@ static int ask(client *c, const bt_web *w, const char *path, const char *enough)
 }
 
 static const struct row {
-    const char *path, *enough; /* of a response without an end */
+    const char *path, *enough; /* text in a response without an end */
 } rows[] = {
     {"/healthz", "\r\nok"},
     {"/api/v1/login", "\r\n\r\n{"},

@@ -145,7 +145,7 @@ static void pages_of_other_ranks_are_released(void **state) {
 static void each_rank_counts_its_messages(void **state) {
     (void)state;
     static const struct {
-        int64_t rounds[2], sent[2], came[2]; /* of the first and of the last rank */
+        int64_t rounds[2], sent[2], came[2]; /* values of the first and of the last rank */
     } want[LAYOUTS][2] = {{{{6, 6}, {2304, 2304}, {6, 6}}, {{6, 6}, {2304, 2304}, {6, 6}}},
                           {{{6, 6}, {2304, 2304}, {6, 6}}, {{6, 6}, {2304, 2304}, {6, 6}}},
                           {{{6, 6}, {3072, 4608}, {15, 12}}, {{6, 6}, {3072, 4608}, {15, 12}}},

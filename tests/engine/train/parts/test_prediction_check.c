@@ -189,7 +189,7 @@ static void the_event_has_both_numbers_of_the_phase(void **state) {
     assert_true(x.n == 2 && x.kind == BT_EVENT_LAYOUT);
     assert_string_equal(x.title,
                         "steps take 105 ms, as expected (the 100 ms of the trial before the run)");
-    /* Without a trial, steps are compared with the prediction. */
+    /* If there was no trial, steps are compared with the prediction. */
     assert_true(bt_predicted_read("step_ms=100", &c.predicted));
     history[0][BT_MR_STEP_TIME] = 150;
     look(&c, &t);

@@ -54,7 +54,7 @@ static void first_process(int64_t most, const char *const *lives) {
     bt_err err = BT_ERR_INIT;
     int status = 5;
     const pid_t first = getpid();
-    signal(SIGCHLD, SIG_IGN); /* as some parents leave it */
+    signal(SIGCHLD, SIG_IGN); /* Some parents leave SIGCHLD ignored. */
     /* Parents such as nohup and a shell's & may have had them ignored. */
     static const int heeded[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
     for (size_t i = 0; i < sizeof heeded / sizeof *heeded; i++) signal(heeded[i], SIG_DFL);
@@ -216,7 +216,7 @@ static void the_server_does_not_outlive_its_guard(void **state) {
     hear(fd, got, sizeof got, "waits\n");
     assert_int_equal(kill(pid, SIGKILL), 0);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
-    hear(fd, got, sizeof got, NULL); /* until the server's end of the pipe is closed */
+    hear(fd, got, sizeof got, NULL); /* reads until the server's end of the pipe is closed */
     close(fd);
     assert_string_equal(got, "life 0 after signal 0\nwaits\n");
 }

@@ -329,7 +329,7 @@ static void spike_is(size_t k, int64_t step, const char *action, const char *tit
     told("bad_step", k, step, want, body);
 }
 
-/* Of three garbage batches in a row two may be skipped; the third is accepted as the new level. In the last
+/* Two of three garbage batches in a row may be skipped; the third is accepted as the new level. In the last
  * case one garbage batch coincides with a hardware fault. */
 static void spikes_in_a_row_are_a_new_level(void **state) {
     (void)state;
@@ -403,7 +403,7 @@ static void the_set_of_skipped_sequences_survives(void **state) {
         assert_int_equal(bt_state_load_values(&to, &text, &err), BT_OK);
         assert_int_equal(b.n, 0);
     }
-    /* Without memory for the set, the result equals that of an empty set. */
+    /* If memory for the set is refused, the result equals that of an empty set. */
     for (long k = 0; k < 8 && refuse_memory_works(); k++) {
         bt_text_clear(&text);
         bt_text_put(&text, "{\"skipped\":{\"sequences\":[0,16,32,48]}}");

@@ -252,7 +252,7 @@ static void told_dial(const char *why, bt_codec_id to, bt_codec_id from, double 
     heard_is(want);
 }
 
-/* With the dial off, delays never change the codec. */
+/* Delays never change the codec while the dial is off. */
 static void a_dial_that_is_off_is_not_turned(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "off");
