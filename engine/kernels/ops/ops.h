@@ -310,17 +310,15 @@ void bt_op_heads_dgain(float *out, const float *dy, const float *x, const float 
                        size_t heads, size_t leaves, size_t D);
 void bt_op_row_softmax(float *logits, const float *top, const float *k, const int32_t *targets,
                        float dscale, size_t rows, size_t V);
-/* tokens first .. first+V-1 only: other tokens' rows become zero; backward passes them over */
-void bt_op_embed_slice(float *x, bt_table E, const int32_t *tokens, size_t first, size_t V,
-                       size_t M, size_t C);
-void bt_op_embed_slice_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first,
-                           size_t V, size_t M, size_t C);
+/* Embedding: x[m] = E[token[m] - first] for tokens first .. first+V-1. The rows of all other tokens, also of -1 (no
+ * token), are zero, and backward ignores them; it adds rows in ascending m (threads own columns) */
+void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t first, size_t V, size_t M,
+                 size_t C);
+void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V,
+                     size_t M, size_t C);
 /* bt_parallel_for, timed under `name` (a literal) when the profile is on */
 void bt_ops_run(const char *name, double bytes, size_t n, size_t grain, bt_range_fn fn, void *ctx);
 /* rows of C elements a thread takes at least */
 size_t bt_ops_row_grain(size_t C);
-/* embedding: x[m] = E[token[m]]; backward adds rows in ascending m (threads own columns) */
-void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t M, size_t C);
-void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C);
 
 #endif

@@ -1,4 +1,4 @@
-/* ops_head.c - head with cross-entropy in chunks of rows, and the embedding. */
+/* ops_head.c - head with cross-entropy in chunks of rows. */
 #include <math.h>
 #include <string.h>
 
@@ -229,38 +229,4 @@ double bt_op_head_loss(float *dx, float *dE, const float *x, bt_table E, const i
     double loss = 0;
     for (size_t m = 0; m < M; m++) loss += (double)row_loss[m];
     return loss;
-}
-
-typedef struct embed_job {
-    float *out;
-    const float *in;
-    bt_table E;
-    const int32_t *tokens;
-    size_t M, C;
-} embed_job;
-
-static void embed_unit(void *ctx, int thread, size_t a, size_t b) {
-    const embed_job *j = ctx;
-    (void)thread;
-    for (size_t m = a; m < b; m++)
-        bt_table_read(j->out + m * j->C, &j->E, (size_t)j->tokens[m] * j->C, j->C);
-}
-
-void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t M, size_t C) {
-    embed_job j = {.out = x, .E = E, .tokens = tokens, .C = C};
-    bt_ops_timed("embed", 0, 8.0 * product(M, C, 1), M, 16, embed_unit, &j);
-}
-
-/* columns a..b, rows in ascending order */
-static void embed_bwd_unit(void *ctx, int thread, size_t a, size_t b) {
-    const embed_job *j = ctx;
-    (void)thread;
-    for (size_t m = 0; m < j->M; m++)
-        bt_active_kernels()->add(j->out + (size_t)j->tokens[m] * j->C + a, j->in + m * j->C + a,
-                                 b - a);
-}
-
-void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t M, size_t C) {
-    embed_job j = {.out = dE, .in = dx, .tokens = tokens, .M = M, .C = C};
-    bt_ops_timed("embed_bwd", 0, 12.0 * product(M, C, 1), C, 64, embed_bwd_unit, &j);
 }

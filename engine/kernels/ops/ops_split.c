@@ -199,7 +199,7 @@ void bt_op_row_softmax(float *logits, const float *top, const float *k, const in
     bt_ops_run("row_softmax", split_row_bytes(rows, V, 8), rows, 1, do_softmax, &j);
 }
 
-/* ---- slice of a vocabulary ------------------------------------------------------------------- */
+/* ---- embedding of a vocabulary or a slice of it ------------------------------------------------- */
 
 static void split_embed_unit(void *ctx, int thread, size_t a, size_t b) {
     const split_job *j = ctx;
@@ -214,8 +214,8 @@ static void split_embed_unit(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_embed_slice(float *x, bt_table E, const int32_t *tokens, size_t first, size_t V,
-                       size_t M, size_t C) {
+void bt_op_embed(float *x, bt_table E, const int32_t *tokens, size_t first, size_t V, size_t M,
+                 size_t C) {
     split_job j = {.y = x, .table = E, .index = tokens, .first = first, .V = V, .C = C};
     bt_ops_run("embed", split_row_bytes(M, C, 8), M, 16, split_embed_unit, &j);
 }
@@ -230,8 +230,8 @@ static void split_embed_bwd_unit(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_embed_slice_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first,
-                           size_t V, size_t M, size_t C) {
+void bt_op_embed_bwd(float *dE, const float *dx, const int32_t *tokens, size_t first, size_t V,
+                     size_t M, size_t C) {
     split_job j = {.y = dE, .dy = dx, .index = tokens, .first = first, .V = V, .M = M, .C = C};
     bt_ops_run("embed_bwd", split_row_bytes(M, C, 12), C, 64, split_embed_bwd_unit, &j);
 }

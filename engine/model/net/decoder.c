@@ -266,7 +266,7 @@ static void embed_parts(bt_decoder *d, const bt_decode_part *parts, size_t n) {
     const size_t C = (size_t)d->m->setup.cfg.C;
     float *x = d->m->layers[0].a.x;
     for (size_t p = 0; p < n; p++) {
-        bt_op_embed(x, d->m->embed, parts[p].tokens, parts[p].n, C);
+        bt_op_embed(x, d->m->embed, parts[p].tokens, 0, (size_t)d->m->setup.cfg.V, parts[p].n, C);
         x += parts[p].n * C;
     }
 }

@@ -88,12 +88,14 @@ void bt_one_rank_heads_bwd(bt_model *m, const bt_layer *l, bool kv, float *dx, c
 void bt_one_rank_sum_kv(bt_model *m, float *d, size_t M) { (void)m, (void)d, (void)M; }
 
 static void one_rank_embed(bt_model *m, const int32_t *inputs, size_t M) {
-    bt_op_embed(m->layers[0].a.x, m->embed, inputs, M, (size_t)m->setup.cfg.C);
+    bt_op_embed(m->layers[0].a.x, m->embed, inputs, 0, (size_t)m->setup.cfg.V, M,
+                (size_t)m->setup.cfg.C);
 }
 
 static void embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
     if (m->d_embed)
-        bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, M, (size_t)m->setup.cfg.C);
+        bt_op_embed_bwd(m->d_embed, m->layers[0].a.dx, inputs, 0, (size_t)m->setup.cfg.V, M,
+                        (size_t)m->setup.cfg.C);
 }
 
 /* ---- the head over the tokens that have a target alone ------------------------------------------ */

@@ -9,7 +9,7 @@
 void bt_tp_embed(bt_model *m, const int32_t *inputs, size_t M) {
     bt_acts *a = &m->layers[0].a;
     size_t C = (size_t)m->setup.cfg.C;
-    bt_op_embed_slice(a->dxn, m->embed, inputs, m->tp_state->vocab0, (size_t)m->setup.cfg.V, M, C);
+    bt_op_embed(a->dxn, m->embed, inputs, m->tp_state->vocab0, (size_t)m->setup.cfg.V, M, C);
     bt_net_copy(a->x, bt_tp_reduce_grad(m, a->dxn, M), bt_tp_own_rows(m, M).n * C);
 }
 
@@ -20,8 +20,8 @@ void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
         bt_tp_meet(m);
         return;
     }
-    bt_op_embed_slice_bwd(m->d_embed, bt_tp_gather_grad(m, a->dx, M), inputs, m->tp_state->vocab0,
-                          (size_t)m->setup.cfg.V, M, C);
+    bt_op_embed_bwd(m->d_embed, bt_tp_gather_grad(m, a->dx, M), inputs, m->tp_state->vocab0,
+                    (size_t)m->setup.cfg.V, M, C);
 }
 
 /* Exchanges every part's largest logit, its sum of exp and the target's logit if it is in this part, at once. The

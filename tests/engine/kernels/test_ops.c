@@ -57,9 +57,11 @@ static void run_all(results *r, bt_prec prec) {
     memcpy(r->w, w, sizeof r->w);
     bt_op_adamw(r->w, r->dw, r->m, r->v, 0.9f, 1e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.1f, 0.05f, N * K);
     int32_t tokens[M];
-    for (int i = 0; i < M; i++) tokens[i] = i * 31 % V;
-    bt_op_embed(r->emb, (bt_table){.f32 = E}, tokens, M, K);
-    bt_op_embed_bwd(r->dE, x, tokens, M, K);
+    for (int i = 0; i < M; i++) tokens[i] = i % 7 == 3 ? -1 : i * 31 % V;
+    bt_op_embed(r->emb, (bt_table){.f32 = E}, tokens, 0, V, M, K);
+    for (size_t i = 0; i < M * K; i++) /* a row without a token is zero */
+        assert_true(r->emb[i] == (tokens[i / K] < 0 ? 0 : E[(size_t)tokens[i / K] * K + i % K]));
+    bt_op_embed_bwd(r->dE, x, tokens, 0, V, M, K);
     memcpy(r->rope, q, sizeof r->rope);
     bt_op_rope(r->rope, H * D, cosines, sines, pos, 1, B * T, H, D);
     bt_op_glu(r->glu, dy, r->c, BT_ACT_SILU, M * N);
