@@ -409,6 +409,10 @@ const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg) {
                                               : NULL;
 }
 
+bool bt_run_cfg_changes_inputs(const bt_run_cfg *cfg) {
+    return cfg->train.token_noise > 0 || cfg->train.mask_inputs > 0;
+}
+
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {
     return step < cfg->train.dense_steps && !cfg->train.lambda_steps &&
            cfg->model.linear != BT_LIN_DENSE;

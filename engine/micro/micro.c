@@ -40,12 +40,18 @@ static void cut_positions(bt_micro *m, bt_batch *batch) {
     batch->positions = m->positions;
 }
 
-bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) {
+/* number of micro-batch i's first token in the global batch */
+static int64_t first_row_of_micro(const bt_micro *m, int64_t i) {
+    return m->before_rows + (m->plan->first + i) * m->rows;
+}
+
+bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) {
     bt_place_enter(m->place, BT_AT_DATA, m->step);
     bt_span_begin(BT_MR_DATA);
     BT_TRY(bt_loader_next(m->loader, out, err));
     if (out->positions) m->counted += out->counted;
     cut_positions(m, out);
+    if (m->change) m->change(m->change_ctx, out, m->step, first_row_of_micro(m, i));
     bt_span_end();
     bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
     return BT_OK;
@@ -67,8 +73,7 @@ static void ignore_ready(void *ctx, size_t begin, size_t end) { (void)ctx, (void
 bt_grad_ready_fn bt_micro_begin_backward(bt_micro *m, int chunk, int64_t i) {
     const bool last = i == m->plan->n - 1,
                first_chunk = chunk == bt_slice_chunks(bt_model_slice_of(m->model)) - 1;
-    int64_t first_row = m->before_rows + (m->plan->first + i) * m->rows;
-    bt_model_noise(m->model, m->seed, (uint64_t)m->step, (uint64_t)first_row);
+    bt_model_noise(m->model, m->seed, (uint64_t)m->step, (uint64_t)first_row_of_micro(m, i));
     if (m->reproducible) bt_model_grads_into(m->model, bt_reducer_unit(m->reducer, chunk));
     if (last && first_chunk) bt_reducer_last(m->reducer);
     return last ? bt_reducer_ready : m->reproducible ? ignore_ready : NULL;

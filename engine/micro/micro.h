@@ -35,6 +35,10 @@ typedef struct bt_micro {
     /* divisor of the loss of this rank's micro-batches of the step so far: learned targets, or pairs of
      * preferences */
     int64_t counted;
+    /* may replace the inputs of a micro-batch that the loader returned, by an array that is valid until the next call
+     * (-1: no token, its embedding is zero); first_row: number of its first token in the global batch. NULL: none */
+    void (*change)(void *ctx, bt_batch *b, int64_t step, int64_t first_row);
+    void *change_ctx;
     /* called with each micro-batch before its pass; NULL: none */
     bt_code (*look_up)(void *ctx, const bt_batch *b, bt_err *err);
     void *look_up_ctx;
@@ -46,13 +50,13 @@ typedef struct bt_micro {
 
 bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) BT_MUST_CHECK;
 void bt_micro_release(bt_micro *m);
-/* memory used by create; rows: with a stretch, else 0 */
+/* memory used by create; rows: with a stretch, and once more with `change`, else 0 */
 size_t bt_micro_bytes(int64_t micros, int64_t rows);
 
 /* this rank's i-th micro-batch of the step, 0 <= i < plan->n; its loss goes here */
 double *bt_micro_loss(const bt_micro *m, int64_t i);
-/* the next micro-batch's tokens; positions are this struct's until the next ones */
-bt_code bt_micro_tokens(bt_micro *m, bt_batch *out, bt_err *err) BT_MUST_CHECK;
+/* tokens of micro-batch i, which is the next one; positions are this struct's until the next ones */
+bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) BT_MUST_CHECK;
 /* before the pass with the head: what else the loss of these tokens needs */
 bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
 /* Called before the backward pass of micro-batch i through a chunk of the model's layers (stage.h; else 0): sets

@@ -92,7 +92,7 @@ static bt_batch stored_batch(const pipeline *p, int64_t i) {
 static bt_code take_tokens(pipeline *p, bt_micro *m, int64_t i, bt_err *err) {
     const size_t at = ring_at(p, i);
     bt_batch batch;
-    BT_TRY(bt_micro_tokens(m, &batch, err));
+    BT_TRY(bt_micro_tokens(m, i, &batch, err));
     p->documents = batch.positions != NULL;
     copy_tokens(batch.inputs, p->inputs, at, p->tokens);
     copy_tokens(batch.targets, p->targets, at, p->tokens);

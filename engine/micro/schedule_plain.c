@@ -6,7 +6,7 @@
 
 static bt_code one_micro(bt_micro *m, int64_t i, double grad_scale, bt_err *err) {
     bt_batch batch;
-    BT_TRY(bt_micro_tokens(m, &batch, err));
+    BT_TRY(bt_micro_tokens(m, i, &batch, err));
     BT_TRY(bt_micro_look_up(m, &batch, err));
     bt_grad_ready_fn ready = bt_micro_begin_backward(m, 0, i);
     bt_model_documents(m->model, batch.positions);

@@ -153,9 +153,9 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     add_arena_row(
         rows, &n, "memory states", memory_states(&s, rank, update.optimizer),
         "this rank's part of the two newest states, in shared memory; copies of another host's");
-    const size_t micro = bt_micro_bytes(s.micros, c->train.seq_ramp[0]
-                                                      ? c->train.micro_batch * c->model.seq_len
-                                                      : 0) +
+    const int64_t copies = (c->train.seq_ramp[0] != '\0') + bt_run_cfg_changes_inputs(c);
+    const size_t micro = bt_micro_bytes(s.micros,
+                                        copies * c->train.micro_batch * c->model.seq_len) +
                          bt_micro_plan_bytes((size_t)s.dp);
     add_arena_row(rows, &n, "program", PROGRAM_BYTES + micro,
                   "code, libraries, MPI, scratch of kernels, lists of micro-batches");

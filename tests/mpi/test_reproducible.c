@@ -25,6 +25,8 @@
 #define ODD_CUTS "--set", "model.vocab=61", "--set", "model.d_ff=102", "--set", "model.head_dim=6"
 #endif
 
+#define NOISE "--set", "train.token_noise=0.1", "--set", "train.mask_inputs=0.1"
+
 enum { R2 = 1 << 2, R3 = 1 << 3, R4 = 1 << 4, R6 = 1 << 6 };
 
 typedef struct shape {
@@ -67,7 +69,7 @@ static const shape shapes[N_SHAPES] = {
                   {MODEL "--precision", "bf16", "--grad", "int8", "--set", "train.attention=int8",
                    "--set", "model.logit_cap=4", "--set", "model.init_out=plain", "--set",
                    "optim.embed_lr=2", "--set", "train.seq_ramp=0.4", "--set",
-                   "train.dense_steps=6", "--set", "train.unit=2"}},
+                   "train.dense_steps=6", "--set", "train.unit=2", NOISE}},
     /* the settings of the preset nano for data with tokens to learn */
     [NANO] = {"nano's recipe, and a bigram model first",
               {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero",

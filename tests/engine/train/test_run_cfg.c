@@ -232,6 +232,9 @@ static void test_refusals(void **state) {
     says(SETTLE(2, "--dp-shard", "2"), "--dp-shard 2 needs --zero");
     says(SETTLE(1, "--precision", "fp16", "--set", "train.loss_scale=100"),
          "train.loss_scale 100 is not a power of two (use 64 or 128)");
+    says(SETTLE(1, "--set", "train.token_noise=0.5", "--set", "train.mask_inputs=0.5"),
+         "leave no token as it is (their sum must be below 1)");
+    says(READ("--set", "train.token_noise=1"), "train.token_noise");
     says(READ("--precison", "fp32"), "unknown option '--precison' (did you mean '--precision'?)");
 }
 
@@ -428,6 +431,11 @@ static void test_operations_of_fine_tuning(void **state) {
     assert_true(bt_tune_count(&c).flop_token == lora);
     assert_int_equal(SETTLE(1, ADAPTERS, "--form", "preference"), BT_OK);
     assert_true(bt_tune_count(&c).flop_token == lora + forward);
+    says(SETTLE(1, ADAPTERS, "--form", "preference", "--set", "train.mask_inputs=0.1"),
+         "train.mask_inputs with data.form=preference is not possible");
+    says(SETTLE(1, NANO, "--form", "messages", "--set", "tune.logits=y", "--set",
+                "train.token_noise=0.1"),
+         "train.token_noise with tune.logits is not possible");
     assert_int_equal(SETTLE(1, NANO, "--form", "messages", "--teacher", "y", "--set",
                             "tune.teacher_shape=6,192,6,6,32,512,256,0,0,2,1,0"),
                      BT_OK);

@@ -1,0 +1,62 @@
+/* input_noise_part.c - tokens that the model reads are replaced or masked at random (train.token_noise,
+ * train.mask_inputs). The noise is a function of the seed, the step, and the token's number in the global batch: it
+ * has the same bits in every layout and after a resume. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/train/trainer_impl.h"
+
+typedef struct input_noise {
+    double masked, replaced; /* probabilities */
+    uint64_t seed, vocab;
+    int64_t
+        first_step; /* soft targets of earlier steps follow from the input (train.bigram_steps) */
+    size_t rows;
+    int32_t inputs[]; /* (rows) of the current micro-batch */
+} input_noise;
+
+static bt_code input_noise_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
+                                  bt_err *err) {
+    const bt_run_cfg *c = s->cfg;
+    const size_t rows = (size_t)(c->train.micro_batch * c->model.seq_len);
+    (void)t;
+    if (!bt_run_cfg_changes_inputs(c)) return BT_OK;
+    BT_TRY(bt_part_new(self, sizeof(input_noise) + rows * sizeof(int32_t), "noise of the inputs",
+                       err));
+    input_noise *n = *self;
+    *n = (input_noise){.masked = c->train.mask_inputs,
+                       .replaced = c->train.token_noise,
+                       .seed = (uint64_t)c->run.seed,
+                       .vocab = (uint64_t)c->model.vocab,
+                       .first_step = c->train.bigram_steps + c->train.share_steps,
+                       .rows = rows};
+    return BT_OK;
+}
+
+static void change_inputs(void *ctx, bt_batch *b, int64_t step, int64_t first_row) {
+    input_noise *n = ctx;
+    if (step < n->first_step) return;
+    const uint64_t stream = bt_rng_u64(n->seed, bt_hash_name("input noise"), (uint64_t)step);
+    for (size_t i = 0; i < n->rows; i++) {
+        const uint64_t row = (uint64_t)first_row + i;
+        const double u = bt_rng_unit(n->seed, stream, 2 * row);
+        n->inputs[i] = u < n->masked ? -1
+                       : u < n->masked + n->replaced
+                           ? (int32_t)(bt_rng_u64(n->seed, stream, 2 * row + 1) % n->vocab)
+                           : b->inputs[i];
+    }
+    b->inputs = n->inputs;
+}
+
+static bt_code input_noise_build(void *self, bt_trainer *t, bt_err *err) {
+    (void)err;
+    t->micro.change = change_inputs;
+    t->micro.change_ctx = self;
+    return BT_OK;
+}
+
+const bt_part bt_part_input_noise = {.name = "input_noise",
+                                     .create = input_noise_create,
+                                     .release = free,
+                                     .build = input_noise_build};
