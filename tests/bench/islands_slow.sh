@@ -66,7 +66,7 @@ done
 BITRAIN_STORE=b.db q "SELECT printf('%.2f', min(s.time_s) - (a.started_s - r.started_s)) FROM attempts a JOIN runs r USING (run) JOIN steps s USING (run, attempt)
     WHERE a.attempt > 0 GROUP BY a.attempt" 2>/dev/null >back
 echo "back after its start, s: $(sort -n back | tr '\n' ' ')(asked 2)"
-last=$(steps a)                                  # it goes on meanwhile: only what was done by now is counted
+last=$(steps a)                                  # The run continues meanwhile: only steps done so far count.
 done_once=$(BITRAIN_STORE=a.db q "SELECT count(*) FROM steps WHERE run='isl-a' AND step < $last")
 again=$(BITRAIN_STORE=a.db q "SELECT count(*) FROM events WHERE run='isl-a' AND (title LIKE '%left out%' OR title LIKE 'joined hub % again %')")
 echo "island a lost $((last - done_once)) of $last steps, and did $again again"

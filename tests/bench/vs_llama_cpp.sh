@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# vs_llama_cpp.sh - tokens per second beside llama.cpp, on the same GGUF files (TQ2_0) and as many threads; one command:
-#
-#     tests/bench/vs_llama_cpp.sh [BUILD] [THREADS] [ROUNDS]      BUILD: folder of the program (default: build)
-#
-# Fetches node-llama-cpp (npm, prebuilt) into BUILD/judges/node, where tests/interop/judges.sh has it too. Files: the preset `base` with a
-# vocabulary of 32000, and four layers of BitNet b1.58 2B4T; weights are random (random_bitnet.py). Figures belong to the machine and its load.
+# vs_llama_cpp.sh - tokens per second of bitrain and llama.cpp on the same GGUF files (TQ2_0) with equal numbers of
+# threads; one command:
+#     tests/bench/vs_llama_cpp.sh [BUILD] [THREADS] [ROUNDS]
+# BUILD: folder of the program (default: build). Fetches node-llama-cpp (npm, prebuilt) into BUILD/judges/node, which
+# tests/interop/judges.sh uses too. Files: the preset `base` with a vocabulary of 32000, and four layers of BitNet b1.58
+# 2B4T; weights are random (random_bitnet.py). The figures depend on the machine and its load.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 build=$(realpath "${1:-$root/build}")

@@ -1,6 +1,7 @@
-# hosts_lib.sh - two hosts made of network namespaces: own network, own host name, a stand-in for ssh. Sourced after train_lib.sh; needs root.
-# With FAR_SHM=1 the second host has a /dev/shm of its own as well: the folder $far_shm, which stays when its ranks end.
-# hosts N M writes hosts.txt with so many slots on each; here... runs a command on the first.
+# hosts_lib.sh - two hosts made of network namespaces: own network, own host name, a script in place of ssh. Sourced
+# after train_lib.sh; needs root. With FAR_SHM=1 the second host has its own /dev/shm as well: the folder $far_shm,
+# which remains when its ranks end. hosts N M writes hosts.txt with this many slots on each; here... runs a command on
+# the first.
 [ "$(id -u)" = 0 ] || skip "network namespaces need root"
 command -v ip >/dev/null || skip "no 'ip' (iproute2)"
 
@@ -8,7 +9,7 @@ id=$((RANDOM % 200 + 20))
 ns=btt$$
 hn=n$$-                                        # host names: ${hn}1, ${hn}2
 cleanup() {
-    [ "$BASHPID" = $$ ] || return  # as in end
+    [ "$BASHPID" = $$ ] || return  # same as in end
     local k p
     for k in 1 2; do
         for p in $(ip netns pids $ns$k 2>/dev/null); do kill -9 "$p" 2>/dev/null; done
@@ -40,7 +41,7 @@ exec ip netns exec "$ns\$k" unshare -um sh -c "hostname $hn\$k; [ -z '$far_shm' 
 END
 chmod +x bin/ssh
 hosts() { printf '10.77.%d.1 slots=%d\n10.77.%d.2 slots=%d\n' $id $1 $id $2 >hosts.txt; }
-# the same hosts by whole names, which both know
+# the same hosts by full names, which both resolve
 named_hosts() {
     local k
     printf 'node1.lab.test slots=%d\nnode2.lab.test slots=%d\n' $1 $2 >hosts.txt

@@ -7,7 +7,7 @@ f=$BITRAIN_STORE
 
 whole() { [ "$(sqlite3 -readonly "$1" 'PRAGMA integrity_check')" = ok ] || fault "$1 is not whole"; }
 has() { sqlite3 -readonly "$1" "SELECT count(*) FROM runs WHERE run = '$2'"; }
-maker() { pgrep -f -- "--name $1" | head -n 1; }                # of the copy: the child of a run that has ended
+maker() { pgrep -f -- "--name $1" | head -n 1; }                # process that makes the copy: the child of an ended run
 until_true() {                                                  # COMMAND...: at most 30 s
     for _ in $(seq 600); do "$@" && return 0; sleep 0.05; done
     fault "never: $*"

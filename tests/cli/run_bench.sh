@@ -43,9 +43,10 @@ grep -q 'speed .*tokens' "$tmp/out" || fault "text: $(cat "$tmp/out")"
 [ -s "$tmp/here/cache/builtin-kjv.txt" ] || fault "no built-in text in $tmp/here/cache"
 env -u HOME -u XDG_DATA_HOME "$BITRAIN" bench train $tiny --steps 2 >"$tmp/out" 2>&1 || fault "without a home: exit $?: $(cat "$tmp/out")"
 
-# bench learn's bits per byte are those that the run itself says of its validation
+# bench learn's bits per byte equal those of the run's own validation.
 head -c 400000 /dev/urandom | base64 -w 60 >"$tmp/text.txt"
-cat "$BT_SRC"/engine/*.md >>"$tmp/text.txt"      # unlike the rest: a token of the end stands for more text than one of the beginning
+# The end differs from the rest: one of its tokens represents more text than one of the beginning.
+cat "$BT_SRC"/engine/*.md >>"$tmp/text.txt"
 "$BITRAIN" bench learn --seeds 1 --corpus text="$tmp/text.txt" --recipe 'x: data.tokenizer=bpe:512' --store "$tmp/bytes.db" --with train.steps=3 train.batch_tokens=256 \
     launch.ranks=1 launch.threads=1 model.layers=1 model.d_model=32 model.heads=2 model.kv_heads=2 model.d_ff=64 model.seq_len=32 --json >"$tmp/out" 2>"$tmp/err" ||
     fault "learn: exit $?: $(cat "$tmp/err")"
@@ -83,7 +84,8 @@ for pair in exchange/none:4194304 exchange/bf16:2097152 exchange/int8:1064984 ex
 done
 awk -v exact="$(sent "exchange/int8 exact")" -v flips="$(sent gather/flips)" 'BEGIN {exit !(exact < 1000000 && flips < 13000 && flips > 5000)}' || fault "comm: $(sent "exchange/int8 exact") and $(sent gather/flips) bytes of exact int8 and flips"
 awk 'BEGIN {RS = "}"} /"ms":/ && !/"ms":[0-9]/ {exit 1}' <<<"$rows" || fault "comm: a row without a time: $rows"
-# how fast each codec is, and the link that it keeps up with, which follows from the rest (of sign also from what encodes the way back)
+# Speed of each codec, and the link with which it keeps up, computed from the rest (for sign including the encoding of
+# the way back).
 codecs=$(grep -o '{"codec":"[a-z0-9]*","bits"[^}]*}' "$tmp/out")
 [ "$(wc -l <<<"$codecs")" -eq 5 ] || fault "comm: not 5 codecs: $(cat "$tmp/out")"
 grep -q '"codec":"sign","bits":1.125,' <<<"$codecs" || fault "comm: sign has no 1.125 bits: $codecs"
@@ -110,7 +112,8 @@ learn 0.5 --curves "$tmp/c.tsv" >"$tmp/out" 2>"$tmp/err" || fault "learn, a tabl
 grep -q '^# muon: optim.name=muon train.batch_tokens=128$' "$tmp/c.tsv" && [ "$(grep -c '^muon.words.1.[0-9.]*.512.[0-9.]*$' "$tmp/c.tsv")" = 1 ] &&
     "$BITRAIN" plot --curves "$tmp/c.tsv" --json | grep -q '"name":"muon","seeds":1,"points":\[{[^]]*"tokens":512,' || fault "learn: curves: $(cat "$tmp/c.tsv")"
 grep -Eq '^muon +words +[0-9.]+ +- +[+-][0-9.]+ % +- +[0-9.]+ +\|.* - +- +-$' "$tmp/out" || fault "learn: a goal that was not reached: $(cat "$tmp/out")"
-# equal minutes: each recipe has the steps that fit, as its short run said, which is not recorded; against the first recipe, seed by seed
+# Equal minutes: each recipe has as many steps as fit according to its short run, which is not recorded; compared with
+# the first recipe, seed by seed.
 learn 0.5 --seeds 2 --minutes 0.01 --store "$tmp/minutes.db" --json >"$tmp/out" 2>"$tmp/err" || fault "learn, minutes: exit $?: $(cat "$tmp/err")"
 sed -n 's/^\([a-z]*\): \([0-9.]*\) ms a step, \([0-9]*\) steps in 0.01 minutes$/\1 \2 \3/p' "$tmp/err" >"$tmp/steps"
 [ "$(wc -l <"$tmp/steps")" -eq 2 ] || fault "learn, minutes: $(cat "$tmp/err")"

@@ -47,7 +47,7 @@ b data inspect books.bts --tokenizer t.json --json --sample 20 >about
 b data inspect books.bts books --no-verify >about
 [ "$(wc -l <about)" -eq 4 ] || fault "inspect of a shard and a folder of two files: $(cat about)"
 
-# a folder with a picture and a link that leads nowhere: passed over, counted, told; --glob chooses by name
+# A folder with a picture and a dangling link: both are skipped, counted and reported; --glob selects by name.
 mkdir mixed
 cp prose.txt mixed/a.txt
 cp prose.txt mixed/notes.md
@@ -130,7 +130,7 @@ kill -9 $pid 2>/dev/null
 wait $pid 2>/dev/null
 [ ! -e large.bts ] || "$BITRAIN" data inspect large.bts >/dev/null || fault "a killed prepare left half a shard"
 
-# a full disk says so
+# A full disk is reported.
 if [ -w /dev/full ]; then
     "$BITRAIN" tokenizer encode t.json prose.txt >/dev/full 2>err
     [ $? -eq 1 ] && grep -q 'cannot write the output' err || fault "a full disk under encode: $(cat err)"

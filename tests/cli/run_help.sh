@@ -33,7 +33,7 @@ n_examples=0
 for c in $commands; do
     "$BITRAIN" "$c" --help | awk '/^examples:$/ {on = 1; next} on && !NF {exit} on' >"$tmp/printed"
     sed -E 's/ +# .*//' "$tmp/printed" >"$tmp/examples"
-    # what is told about an example stands behind a '#', so that the line can be pasted whole
+    # Remarks on an example follow a '#', so that the whole line can be pasted.
     gaps=$(sed 's/^ *//' "$tmp/examples" | grep -n '   *[^ ]')
     [ -z "$gaps" ] || fault "$c --help: words beside an example that a shell would take for its own: $gaps"
     [ "$(sed -nE 's/^(  .*[^ ]) +# .*/\1/p' "$tmp/printed" | awk 'length <= 66' | wc -l)" -lt 2 ] ||
@@ -62,14 +62,14 @@ tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, for the built-in
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not say nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
 if grep -qF "[bytes, automatic]" "$tmp/out"; then fault "train --help calls bytes the tokenizer of the built-in text"; fi
 "$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '2000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 2000 steps that its help tells: $(cat "$tmp/plan")"
-# every flag of every setting stands in one of its groups
+# Every flag of every setting is listed in one of its groups.
 for flag in $(awk '$2 ~ /^--/ {print $2}' "$tmp/settings"); do listed "$flag" "$tmp/train" || fault "train --help does not list $flag"; done
 ok "$BITRAIN" bench learn --help
 listed --recipe "$tmp/out" || fault "bench learn --help does not list its own options: $(cat "$tmp/out")"
 ok "$BITRAIN" bench --help
 grep -q "'bitrain bench VERB --help' shows the options of a verb" "$tmp/out" || fault "bench --help does not say where its options are"
 grep -qE '^  comm +the link between ranks' "$tmp/out" || fault "bench --help does not say what its verbs are for: $(cat "$tmp/out")"
-# of a verb: its own options, words and examples alone, however it is asked
+# Help on a verb: its own options, words and examples only, in each form of the request.
 ok "$BITRAIN" tokenizer inspect --help
 listed --text "$tmp/out" && listed --top "$tmp/out" && ! listed --vocab "$tmp/out" && ! grep -q 'tokenizer encode' "$tmp/out" &&
     grep -q '^usage: bitrain tokenizer inspect FILE \[options\]$' "$tmp/out" || fault "tokenizer inspect --help: $(cat "$tmp/out")"
@@ -83,7 +83,7 @@ ok "$BITRAIN" ctl last resize --help
 grep -q '^usage: bitrain ctl RUN resize RANKS ' "$tmp/out" || fault "ctl last resize --help: $(cat "$tmp/out")"
 ok "$BITRAIN" help ctl
 for verb in pause resume checkpoint stop eval sample mixture set resize status; do grep -qE "^  $verb .*[a-z]{3}" "$tmp/out" || fault "help ctl does not list $verb"; done
-# what the documents call a topic of help is one
+# Each topic of help named in the documents exists.
 for topic in $(find "$BT_SRC" -path "$BT_SRC/build*" -prune -o -name '*.md' -exec cat {} + | tr '\n' ' ' | grep -oE '`bitrain help [a-z-]+' | awk '{print $3}' | sort -u); do
     ok "$BITRAIN" help "$topic"
 done
@@ -91,14 +91,14 @@ ok "$BITRAIN" help presets
 for p in nano small base bitnet-2b4t qwen3-0.6b; do grep -qE "^  $p .*[KMG]iB  ([0-9]+ (minutes|hours)|a cluster)$" "$tmp/out" || fault "help presets lacks $p: $(cat "$tmp/out")"; done
 grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || fault "help presets: $(grep small "$tmp/out")"
 
-# README's table says the same of each
+# README's table agrees with each.
 while IFS='|' read -r _ name params bytes memory steps _; do
     row=$(sed 's/  */ /g' <<<"$(grep "^  $(tr -d ' `' <<<"$name") " "$tmp/out")")
     for word in "$params" "$bytes" "$memory"; do [[ $row == *"${word# }"* || "$row " == *"$word"* ]] || fault "README says$word of$name, help presets:$row"; done
     [[ $row == *" $(tr -d ' ,' <<<"$steps") "* ]] || fault "README says$steps steps of$name, help presets:$row"
 done < <(grep -E '^\| `[a-z0-9.-]+` \| [0-9.]+ [MG] \|' "$BT_SRC/README.md")
 
-# what a preset needs is what its plan needs
+# The memory of a preset is that of its plan.
 "$BITRAIN" train --ranks 1 --preset small --tokenizer bytes --set model.vocab=8192 --dry-run >"$tmp/plan" 2>&1
 needed=$(awk '$1 == "needed" {print $2, $3}' "$tmp/plan")
 [ -n "$needed" ] && grep -q "^  small .* $needed  " "$tmp/out" || fault "help presets tells $(grep '^  small' "$tmp/out"), the plan $(grep -E '^  (needed|together)' "$tmp/plan")"

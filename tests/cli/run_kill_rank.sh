@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# A rank, rank 0 or mpirun is killed, a rank is stopped: the run goes on from the newest checkpoint and its losses are those of
-# a run that nobody disturbed, bit for bit; nothing is left behind; a failure that comes again is not repeated for ever.
 # timeout: 240
 # waits: yes
+# A rank, rank 0 or mpirun is killed, or a rank is stopped: the run continues from the newest checkpoint and its losses
+# equal those of an undisturbed run, bit for bit; no processes or files remain; a recurring failure is not retried
+# forever.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_DELAY=60                    # a fast machine is not to reach the next checkpoint between a look and a kill
-# from the disk, as after the loss of a host; cli.recovery.kill_memory has the states in memory
+# continues from the disk, as after the loss of a host; cli.recovery.kill_memory tests states in memory
 run=(train "${slow[@]}" --batch-tokens 256 --steps 40 --ckpt-every 15 --set ckpt.memory=off)
 BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
@@ -14,7 +15,7 @@ losses calm >calm.txt
 
 rank_pid() { q "SELECT pid FROM ranks WHERE run='$1' AND rank=$2 ORDER BY attempt DESC LIMIT 1"; }
 
-disturbed() {                                   # NAME: same losses, one restart, told as it was
+disturbed() {                                   # disturbed NAME: same losses, one restart, reported correctly
     wait "$job"
     local got=$?
     [ $got -eq 0 ] || { fault "exit $got of the disturbed run $1"; tail -n 5 "$1.err"; }
@@ -57,19 +58,19 @@ start launcher 18
 kill -9 "$(pgrep -f "mpirun .*$tmp.*run.name=launcher")"
 disturbed launcher "signal 9"
 
-# stopped, not dead: nobody tells; silence does
+# Stopped, not dead: there is no signal, so the silence is detected.
 start frozen 18 --set launch.hang_s=6
 kill -STOP "$(rank_pid frozen 1)"
 disturbed frozen "no progress"
 q "SELECT title FROM events WHERE run='frozen'" | grep -q "rank 1 (pid .*) is stopped by a signal" || fault "the stopped rank is not named"
 q "SELECT title FROM events WHERE run='frozen' AND kind='failure'" | grep -Eq "(in (data|the exchange|forward and backward|the optimizer|a checkpoint)|recording measurements) of step" || fault "nobody says where the ranks were: $(q "SELECT title FROM events WHERE run='frozen'")"
 
-# with the defaults (600 s without a step): a stopped rank is known and ended soon
+# The defaults (600 s without a step): a stopped rank is detected and ended soon.
 start halted 18
 kill -STOP "$(rank_pid halted 1)"
 disturbed halted "no progress"
 q "SELECT title FROM events WHERE run='halted' AND kind='stalled'" | grep -q "rank 1 (pid .*) is stopped by a signal; the ranks are started again in" || fault "the stopped rank is not told of"
-# one that goes on in time costs no restart
+# A rank that continues in time causes no restart.
 start waited 18
 pid=$(rank_pid waited 1)
 kill -STOP "$pid"; sleep 1; kill -CONT "$pid"

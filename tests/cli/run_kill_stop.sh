@@ -31,11 +31,11 @@ go term 5
 kill -TERM $job
 ended term 143 stopped
 saved term || fault "SIGTERM: nothing saved at the last step"
-last=$(q "SELECT max(step) FROM steps WHERE run='term'")       # the signal may meet a run that is through
+last=$(q "SELECT max(step) FROM steps WHERE run='term'")       # The signal may reach a run that has finished.
 [ "$last" = 59 ] || ok train --resume term --threads 1 --ranks 2
 losses term | cmp -s - calm.txt || fault "stopped by SIGTERM and resumed: other losses"
 
-# asked for after the last step, while the run validates once more: it is done, and nothing is to be resumed
+# Requested after the last step, during the final validation: the run is finished, and there is nothing to resume.
 "$BITRAIN" train "${slow[@]}" --steps 4 --set train.eval_tokens=3000000 --name late >late.out 2>late.err &
 job=$!
 started+=($job)
@@ -128,7 +128,7 @@ for t in 'checkpoint requested by key c' 'pause requested by key p' 'resume requ
     [ "$(q "SELECT count(*) FROM events WHERE run='keyed' AND title='$t'")" = 1 ] || fault "no event '$t'"
 done
 
-# the terminal is closed: training goes on, and can still be controlled
+# The terminal is closed: training continues, and can still be controlled.
 pty closed 3 --steps 100000
 kill -9 $job
 exec 8>&-

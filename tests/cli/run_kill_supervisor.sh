@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# kill -9 of the supervisor: the ranks notice, save and leave; no acknowledged step is lost; a new `train --resume` goes on,
-# also while the old ranks still stop; two supervisors never share a run.
 # timeout: 180
+# kill -9 of the supervisor: the ranks detect it, save and leave; no acknowledged step is lost; a new `train --resume`
+# continues, also while the old ranks are still stopping; two supervisors never share a run.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_SLOW=0:6                    # a fast machine is not to end a run between a look and a kill
@@ -21,7 +21,7 @@ says "is being trained by pid"
 known=$(q "SELECT max(step) FROM steps WHERE run='orphan'")
 kill -9 $job
 wait $job 2>/dev/null
-ok train --resume orphan --threads 1 --ranks 2  # waits for the old ranks, then goes on from what they saved
+ok train --resume orphan --threads 1 --ranks 2  # waits for the old ranks, then continues from their checkpoint
 from=$(q "SELECT from_step FROM attempts WHERE run='orphan' AND attempt=1")
 [ "${from:-0}" -gt "$known" ] || fault "the ranks did not save when their supervisor died: resumed from ${from:-nothing}, step $known was recorded"
 [ "$(q "SELECT count(*) FROM steps WHERE run='orphan' AND step <= $known")" = $((known + 1)) ] || fault "acknowledged steps are lost"
@@ -34,7 +34,7 @@ losses orphan >o.txt
 join -t, -j1 <(sort o.txt) <(sort calm.txt) | awk -F, '$2 != $3 { exit 1 }' || fault "losses differ after the supervisor's death"
 [ "$(q "SELECT state FROM runs WHERE run='orphan'")" = done ] || fault "the run did not end"
 
-# killed while nobody resumes: the ranks leave a checkpoint behind and end; what they left in /tmp goes with the next run
+# Killed without a successor: the ranks write a checkpoint and end; the next run removes their files in /tmp.
 "$BITRAIN" "${run[@]}" --name alone >a.out 2>a.err &
 job=$!
 started+=($job)
@@ -62,7 +62,8 @@ ok top alone --once
 says "LOST"
 if grep -qE "ranks 2/2| now " out; then fault "top shows a lost run as live: $(grep -E "ranks|now" out)"; fi
 
-# a supervisor that hears nothing any more, then all killed at once: what the ranks trained and saved meanwhile has its rows
+# A supervisor that receives nothing any more, then all processes killed at once: the steps trained and saved meanwhile
+# have their rows.
 "$BITRAIN" "${run[@]}" --steps 100000 --ckpt-every 5 --name wiped >w.out 2>w.err &
 job=$!
 started+=($job)
@@ -76,7 +77,7 @@ wait $job 2>/dev/null
 wait_gone || fault "ranks are left"
 reached=$(saved)
 [ "${reached:-0}" -gt $((known + 15)) ] || fault "the ranks did not go on beside a stopped supervisor: saved ${reached:-nothing}, known $known"
-ok runs                                         # any look at the database
+ok runs                                         # any command that reads the database
 [ "$(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")" = "$reached" ] || fault "steps below $reached that never got a row: $((reached - $(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")))"
 [ "$(q "SELECT count(*) FROM rank_steps WHERE run='wiped' AND step < $reached")" = $((2 * reached)) ] || fault "rank rows were not rescued"
 [ ! -e runs/wiped/metrics.ring ] || fault "the ring stays after the rescue"

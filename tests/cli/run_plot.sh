@@ -17,7 +17,7 @@ grep -q 'max 50[0-9]' <<<"$out" || bad "the foot does not tell the outliers: $ou
 out=$("$BITRAIN" plot demo loss --size 80x18 --all-y)
 grep -q '^ *200┤' <<<"$out" || bad "--all-y does not show all: $out"
 ! grep -q '▲' <<<"$out" || bad "--all-y marks what it shows: $out"
-# curves of a file: the mean over seeds at tokens that all of them have, a line a recipe; bad lines are told
+# curves of a file: the mean over seeds at common numbers of tokens, one line per recipe; bad lines are reported
 {
     printf '# made by hand\nrecipe\tcorpus\tseed\tminutes\ttokens\tbits_per_byte\n'
     for seed in 1 2; do for i in 1 2 3 4; do printf 'plain\tkjv\t%d\t%d\t%d\t%.3f\n' $seed $i $((i * 1000)) "$((8 - i)).$((seed * 50 - 25))"; done; done

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# What takes longer than a moment shows on a terminal how far it is, and writes nothing of it anywhere else: tokenising (data
-# prepare, and train before its ranks start), tokenizer train, loading a model, eval, convert, export, plan, report, runs gc
-# and repair.
 # timeout: 200
+# Long operations show their progress on a terminal and nowhere else: tokenising (data prepare, and train before its
+# ranks start), tokenizer train, loading a model, eval, convert, export, plan, report, runs gc and repair.
 . "$BT_SRC/tests/cli/train_lib.sh"
 if ! script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then skip "script cannot open a pseudo-terminal here"; fi
 
@@ -15,7 +14,7 @@ has_bar() {
     tr '\r' '\n' <tty | grep -qE "$word [█░#-]{24} +[0-9]+ %"
 }
 bar() { has_bar "$@" || fault "no bar '$1' of: bitrain ${*:2}: $(tail -c 300 tty)"; }
-# without a terminal nothing of it
+# quiet: no progress if there is no terminal
 quiet() {
     local word=$1; shift
     ok "$@"
@@ -31,7 +30,7 @@ quiet tokenising data prepare prose.txt --tokenizer t.json --out p.bts --force
 bar tokenising train "${tiny[@]/synth:chain/prose.txt}" --tokenizer t.json --dry-run
 # rates of the machine, then layouts that are about as fast
 bar "measuring this machine" plan "${tiny[@]}" --trial 0
-# beside load the rates may put every layout but one out of reach of the first, and one alone is not tried
+# Under load the rates may exclude all layouts except the first one, and a single one is not tried.
 for _ in 1 2 3 4; do
     if has_bar "trying layouts" plan "${slow[@]}" --trial 1 ${again:+--measure}; then tried=yes; break; fi
     again=yes

@@ -17,7 +17,7 @@ for k in 1 5 9; do
     [ "$(q "SELECT group_concat(from_step) FROM attempts WHERE run='part$k'")" = "0,$k" ] || fault "attempts of part$k are not recorded"
 done
 
-# --continue: the same words start a run, go on with it, and have nothing to do when it is done
+# --continue: the same command starts a run, continues it, and does nothing when it is finished.
 again=(train "${tiny[@]}" --steps 10 --stop-after 4 --continue --name again)
 ok "${again[@]}"
 ok "${again[@]}"
@@ -40,7 +40,7 @@ says "after step 7"
 ok train --resume "$tmp/else where" --threads 1 --ranks 2
 losses hop | cmp -s - whole.txt || fault "4 + 3 + 3 differs from 10"
 
-# a branch under another name, from the very folder; its parent stays as it was
+# A branch under another name, from this very folder; its parent does not change.
 ok train --resume "$tmp/runs/part5/step-000000000010" --steps 14 --name branch --threads 1 --ranks 2
 [ "$(q "SELECT min(step), max(step), count(*) FROM steps WHERE run='branch'")" = 10,13,4 ] || fault "the branch has other steps"
 [ "$(q "SELECT max(step) FROM steps WHERE run='part5'")" = 9 ] || fault "the branch wrote into its parent"
@@ -50,8 +50,8 @@ ok train "${tiny[@]}" --steps 10 --stop-after 5 --name lone
 ok train --resume lone --ranks 1 --threads 1
 losses lone | awk -F, 'NR == FNR { a[$1] = $2; next } { d = a[$1] - $2; if (d < 0) d = -d; if (d > 2e-3) exit 1 }' whole.txt - || fault "1 rank after 2 gives another curve"
 
-# the place is the run's own unless another is told, and is said: ranks and threads as they were given, the number of ranks not
-# where this call gives a layout, the threads not where it gives the ranks
+# Placement is the run's own unless another is given, and is printed: ranks and threads as they were given; the number
+# of ranks is dropped if this call gives a layout, and the threads if it gives the ranks.
 ok train "${tiny[@]}" --steps 10 --stop-after 2 --name placed --ranks 4
 ok train --resume placed --stop-after 2
 says "as the run was started: --ranks 4 --threads 1 (give another to change it)"
@@ -148,7 +148,7 @@ says "run moved done after step 10"
 [ "$(losses moved)" = "$(losses exact)" ] || fault "2, 1 and 4 ranks one after another differ from one rank"
 [ "$(q "SELECT group_concat(world_size) FROM attempts WHERE run='moved'")" = "2,1,4" ] || fault "moved ran on $(q "SELECT group_concat(world_size) FROM attempts WHERE run='moved'") ranks"
 
-# the newest checkpoint is damaged: the older one is used, and it says so
+# The newest checkpoint is damaged: the older one is used, which is reported.
 ok train "${tiny[@]}" --steps 10 --stop-after 8 --ckpt-every 4 --name hurt
 f=$(ls runs/hurt/step-000000000008/data-00001-*)
 printf 'X' | dd of="$f" bs=1 seek=900 conv=notrunc status=none

@@ -109,7 +109,7 @@ expect 4 "took longer than 0.2 s" "$BITRAIN" query --timeout 0.2 "WITH RECURSIVE
 head -1 "$d/a.csv" | grep -q '^run,attempt,step,time_s,tokens,loss,' || fail "csv heading"
 [ "$("$BITRAIN" export abl-3 --format jsonl --what rank_steps --from 5 --to 6 | wc -l)" -eq 8 ] || fail "jsonl rows"
 [ "$("$BITRAIN" export abl-3 --format jsonl --what all_steps | wc -l)" -eq 220 ] || fail "all_steps rows"
-# what is no file is written into and stays what it is
+# Output to a FIFO or device is written into it and does not replace it.
 mkfifo "$d/pipe"
 for words in "export abl-3 --out" "report abl-3 --out"; do
     cat "$d/pipe" > "$d/through" & reader=$!
@@ -133,7 +133,7 @@ expect 0 "^abl-3,0,20,0,1," "$BITRAIN" export abl-3 --what comm_pairs
 expect 0 '"op":"all_reduce","axis":"dp".*"model_ms":' "$BITRAIN" export abl-3 --what comm_ops --format jsonl
 expect 3 "has no steps 900 to 999" "$BITRAIN" export abl-3 --format trace --from 900 --to 999
 expect 1 "cannot write" "$BITRAIN" export abl-3 --out "$d/no/such/file"
-# the user's file stays, by both spellings of the option, unless it is given up
+# The user's file is not overwritten, by either spelling of the option, unless that is requested.
 echo mine > "$d/mine"
 for words in "export abl-3 --out" "export abl-3 -o" "export abl-3 --format trace -o" "report abl-3 -o" "report abl-3 --out"; do
     expect 4 "exists already .--force replaces it" "$BITRAIN" $words "$d/mine"
@@ -158,7 +158,7 @@ expect 0 "^Slow-INT: no note" "$BITRAIN" runs note slow-int --clear
 expect 0 "has no note" "$BITRAIN" runs note slow-int
 expect 0 "^Slow-INT is slow now" "$BITRAIN" runs rename Slow-INT slow
 
-# what is meant is named
+# A misspelt word gets a suggestion.
 expect 2 "'donne'|did you mean 'done'" "$BITRAIN" runs state:donne
 expect 2 "no such state .starting, running" "$BITRAIN" runs state=Zebra
 expect 2 "no verb 'delete' .did you mean 'bitrain runs rm'" "$BITRAIN" runs delete abl-3
@@ -166,7 +166,7 @@ expect 2 "no verb 'list' .did you mean 'bitrain runs'" "$BITRAIN" runs list
 expect 2 "no verb 'renmae' .did you mean 'rename'" "$BITRAIN" runs renmae a b
 expect 2 "is after" "$BITRAIN" export abl-3 --from 9 --to 3
 
-# lenses: every shipped one answers, an own one comes first
+# Lenses: every shipped one gives a result, and a user's lens has priority.
 n=0
 for lens in $("$BITRAIN" query --lenses --json | tr ',' '\n' | sed -n 's/.*"name":"\([^"]*\)".*/\1/p'); do
     "$BITRAIN" query --lens "$lens" abl-3 --csv > "$d/out" 2> "$d/err" || { fail "lens $lens"; cat "$d/err"; }
@@ -203,7 +203,7 @@ expect 0 "rows of removed runs" "$BITRAIN" runs gc --rebuild
 expect 0 '^\{"version":1,"orphan_rows":0,' "$BITRAIN" runs gc --json --keep-steps 100000
 expect 0 "^abl-3 .*paper v2" "$BITRAIN" runs
 
-# what recording costs: small, so only the shape of the answer
+# Cost of recording: too small a run for numbers, so only the format is checked.
 expect 0 '"rank_rows_per_s":[0-9].*"bytes_per_rank_row":[0-9].*"first_view_ms":[0-9]' "$BITRAIN" bench store --ranks 2 --steps 300 --runs 3 --dir "$d" --json
 [ -z "$(ls -d "$d"/bitrain-bench-* 2>/dev/null)" ] || fail "bench store left its folder"
 
@@ -211,7 +211,7 @@ expect 0 '"rank_rows_per_s":[0-9].*"bytes_per_rank_row":[0-9].*"first_view_ms":[
 head -c 20000 "$BITRAIN_STORE" > "$d/short.db"
 expect 6 "damaged.*bitrain runs repair" "$BITRAIN" query "SELECT count(*) FROM rank_steps" --store "$d/short.db"
 
-# a damaged database: the file is kept, and what it and its backup hold goes on in a new one
+# A damaged database: the file is kept, and its data and those of its backup are transferred to a new one.
 expect 0 "nothing to repair" "$BITRAIN" runs repair
 expect 0 '"sound":true' "$BITRAIN" runs repair --json
 expect 2 "takes no word" "$BITRAIN" runs repair abl-3

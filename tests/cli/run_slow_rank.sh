@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A rank that is held up for a few seconds, but not dead, is named while the others wait for it, with the place where it is; the
-# run goes on untouched, and a run that nobody disturbs raises no such alarm.
 # timeout: 120
+# A rank that is delayed for a few seconds, but alive, is named while its peers wait for it, with its position; the run
+# continues unharmed, and an undisturbed run raises no such alarm.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 # hangs are not ended here: under load a stopped rank would be, before it is named

@@ -28,7 +28,7 @@ expect 6 "not an SQLite file" "$BITRAIN" top --store "$d/noise.db"
 "$make" "$BITRAIN_STORE" base-1 ranks=4 steps=300 || fail "base-1"
 "$make" "$BITRAIN_STORE" demo ranks=8 straggler=5 phase=bwd_ms excess=0.5 fail_at=120 resume_from=100 down_s=4 || fail "demo"
 
-# the truth: bwd 60 ms, half as much again on rank 5: step 143 ms, others 113 ms
+# Known values: bwd 60 ms, 1.5 times as long on rank 5: step 143 ms, 113 ms on the remaining ranks.
 expect 0 '"stragglers":\[\{"rank":5,' "$BITRAIN" top demo --once --json
 for p in '"schema":"bitrain.view/1"' '"state":"done"' '"phase":"bwd","phase_frac":1' '"blame":1' '"step_ms":143' '"what_if":{"step_ms":113,"saved_ms":30' \
          '"heatmap":{"value":"busy"' '"layers":{' '"events":{' '"series":\[' '"goodput":0.8' '; 100 % of its delay is in bwd'; do
@@ -89,7 +89,8 @@ if command -v sqlite3 > /dev/null; then
     mkfifo "$d/hold"
     sqlite3 "$d/held.db" > /dev/null < "$d/hold" &
     exec 3> "$d/hold"
-    printf '.timeout 10000\nPRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held(x);\n' >&3  # who asks below is in its way
+    # A locked database blocks the commands below.
+    printf '.timeout 10000\nPRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE; CREATE TABLE held(x);\n' >&3
     for i in $(seq 100); do sqlite3 "$d/held.db" "SELECT count(*) FROM run" > /dev/null 2>&1 || break; sleep 0.05; done
     expect 4 "another program holds the database" "$BITRAIN" top --once --store "$d/held.db"
     exec 3>&-

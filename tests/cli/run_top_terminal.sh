@@ -16,7 +16,7 @@ fail() { echo "FAIL: $*"; $T capture-pane -p -t s 2> /dev/null | head -60; n_fai
 
 screen() { $T capture-pane -p -t s; }
 keys() { $T send-keys -t s "$@"; }
-sees() {                                # waits until the screen shows a pattern, at most 10 s or what $2 says
+sees() {                                # sees PATTERN [SECONDS]: waits until the screen shows the pattern, 10 s by default
     local i
     for i in $(seq $((${2:-10} * 10))); do
         screen | grep -qE -- "$1" && return 0
@@ -76,9 +76,9 @@ keys 'fg; echo STATUS=$?' Enter
 sees 'without rank 5: 133 ms'
 keys C-l; sees 'without rank 5: 133 ms'
 
-# a multiplexer's client comes, goes, and another of another size comes: what it sees is whole
+# A multiplexer's client detaches, and another one of another size attaches: its screen is complete.
 outer() { $O capture-pane -p -t o 2> /dev/null; }
-looks() {                               # until the attached client shows a pattern, at most 10 s
+looks() {                               # looks PATTERN: waits until the attached client shows the pattern, at most 10 s
     local i
     for i in $(seq 100); do outer | grep -qE -- "$1" && return 0; sleep 0.1; done
     fail "an attached client never shows: $1"
@@ -127,7 +127,7 @@ for signal in QUIT INT SEGV; do
 done
 keys clear Enter
 
-# what is pasted is text: no key of it does anything, and the form takes it into its field
+# Pasted text triggers no key, and the form inserts it into its field.
 runs_before=$("$BITRAIN" runs --json | grep -c '"run"')
 $T set-buffer "$(printf 'R\ry\nS\nq')"
 keys "'$BITRAIN'" Enter; sees '▸base-1|▸demo'
@@ -135,14 +135,14 @@ $T paste-buffer -p -t s; sees 'pasted text is taken after'
 keys R; sees 'start a run'
 $T paste-buffer -p -t s; sees 'nanoR y S q'
 keys Escape; sees '▸base-1|▸demo'
-# without brackets, as old terminals paste: the question comes, its answer came with it
+# Unbracketed paste of old terminals: a confirmation pasted together with its question does not count.
 keys -l "$(printf 'R\ry')"; sleep 0.5
 keys Escape; sees '▸base-1|▸demo'
 [ "$("$BITRAIN" runs --json | grep -c '"run"')" = "$runs_before" ] || fail "pasted bytes started a run"
 keys q; sees 'ready> *$'
 keys clear Enter
 
-# a terminal of any size, up to what its kernel can say
+# a terminal of any size that its kernel can report
 for size in '65535 50' '3000 2000' '2 60000'; do
     keys "stty cols ${size% *} rows ${size#* }; timeout -s TERM 3 '$BITRAIN' top demo > '$d/huge' < /dev/tty; echo STATUS=\$?; stty cols 80 rows 24" Enter
     sees 'STATUS=(0|124)' 15
@@ -175,7 +175,7 @@ keys R; sees 'start a run'
 keys -l 'x'; keys Enter; sees 'start this training'; keys y; sees "unknown preset 'nanox'"
 keys BSpace Tab; keys -l 'synth:chain'; keys Tab; keys -l 2; keys Tab Tab; keys -l 1; keys Tab; keys -l 1; keys Tab Tab; keys -l 'from-form'; keys Enter
 sees 'start this training'; keys n; sees 'Tab next field'; keys Enter; sees 'start this training'; keys y
-sees 'from-form +(●|○)' 60               # it has begun, and its overview opened by itself
+sees 'from-form +(●|○)' 60               # The run has begun, and its overview opened automatically.
 sees 'step 2/2' 60
 sees 'DONE' 60
 keys 7; sees '▸from-form'; keys Space c; sees 'settings that differ'; sees 'train.steps +200 +200 +2'

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `bitrain train` from end to end: the record is complete, the result is said, settings print, wrong wishes are refused.
 # timeout: 180
+# `bitrain train` from end to end: the record is complete, the result is printed, settings are printed, invalid requests
+# are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 ok train "${tiny[@]}" --steps 12 --name first --note "a note" --ckpt-every 5
@@ -34,10 +35,10 @@ ok train "${tiny[@]}" --steps 12 --name second --ckpt-every 5 --quiet --set trai
 [ "$(grep -vc '^run second done\|^validation\|^checkpoint' out)" = 0 ] || fault "--quiet is not quiet: $(cat out)"
 [ ! -s err ] || fault "--quiet writes to stderr: $(cat err)"
 [ "$(losses first)" = "$(losses second)" ] || fault "the same run twice gives other losses"
-# and what it looked at more often has changed nothing: tensors, links, who got what from whom
+# More frequent statistics change no result: tensors, links, pairs of ranks.
 [ "$(q "SELECT count(DISTINCT step), min(update_ratio) > 0, max(update_ratio) < 0.5 FROM layers WHERE run='second'")" = 6,1,1 ] || fault "updates of tensors are missing"
 [ "$(q "SELECT group_concat(DISTINCT step), count(*), min(bytes_wire) > 0, min(flight_ms) > 0 FROM comm_pairs WHERE run='second'")" = "2,10,4,1,1" ] || fault "pairs of ranks are missing"
-# a busy machine may hide what its link can do: then the run says so
+# A busy machine may hide the speed of its link, which the run then reports.
 measured=$(q "SELECT count(*) = 0 FROM facts WHERE run='second' AND key = 'link.dp.measured'")
 [ "$(q "SELECT count(*) > 0 FROM comm_ops WHERE run='second' AND op='all_reduce' AND axis='dp' AND model_ms > 0")" = "$measured" ] || fault "no exchange is held against the link"
 [ "$(q "SELECT count(*) FROM facts WHERE run='second' AND key IN ('link.dp.latency_s', 'link.dp.bytes_per_s') AND value > 0")" = $((2 * measured)) ] || fault "the link was not measured"
@@ -77,7 +78,8 @@ ok train conf.yaml "${tiny[@]}" --dry-run
 says "parameters"
 says "mpirun -np 2"
 [ "$(q "SELECT count(*) FROM runs")" = "$before" ] || fault "a dry run is recorded"
-# how often the data is read and how long that takes: not known before a run, then by the run of the same work, else by another's
+# Number of passes over the data and their duration: unknown before a run, then taken from the run of the same work, or
+# otherwise from another's.
 printf 'In the beginning God created the heaven and the earth.\n%.0s' $(seq 400) >book.txt
 text=("${tiny[@]/synth:chain/book.txt}" --steps 162)            # 162 steps of 256 tokens; 22000 bytes, 95 % of them to train on
 ok train "${text[@]}" --dry-run
@@ -86,7 +88,7 @@ ok train "${text[@]}" --threads 3 --dry-run
 says "time       not known yet: no run of such a size on 2 ranks x 3 is recorded here; to measure the speed: bitrain bench train --preset nano --ranks 2"
 ok train "${tiny[@]}" --steps 400 --dry-run
 says "the speed of run 'second' here"
-# which is the figure that every table has
+# the figure shown in every table
 speed=$(b runs second | awk '$1 == "second" { for (i = 2; i < NF; i++) if ($(i + 1) ~ "/s$") { sub("/s", "", $(i + 1)); print $i, $(i + 1) } }')
 says "at $speed tokens/s, the speed of run 'second' here"
 ok train "${text[@]}" --dry-run --json
@@ -94,12 +96,12 @@ awk 'match($0, /"epochs":[0-9.]*/) { e = substr($0, RSTART + 9, RLENGTH - 9) } m
     END { exit !(e > 1.97 && e < 2 && s > 0) }' out || fault "no epochs or seconds in: $(cut -c1-300 out)"
 ok train "${tiny[@]}" --set model.d_ff=80 --steps 400 --dry-run
 says "another model, did here"
-# of a far larger model, or larger steps, a tiny run says nothing
+# A tiny run does not predict a far larger model or larger steps.
 ok train "${slow[@]}" --steps 400 --dry-run
 says "time       not known yet: no run of such a size on 2 ranks x 1 is recorded here"
 ok train "${tiny[@]}" --batch-tokens 4096 --steps 400 --dry-run
 says "time       not known yet"
-# what train refuses, its plan refuses, by the same words
+# train and its plan refuse the same settings with the same message.
 same_refusal() {
     local want=$1; shift
     code "$want" train "$@"; cp err refused
@@ -170,7 +172,7 @@ ok train "${tiny[@]}" --steps 3 --name gone
 ok runs rm gone --yes --checkpoints
 [ -e runs/gone/mine.txt ] || fault "a file of somebody else is deleted"
 
-# --detach: the run outlives the terminal that began it, under a name that is told at once; what is wrong is told before
+# --detach: the run survives its terminal, under a name that is printed at once; errors are printed before.
 if script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then
     timeout 60 script -qec "$(printf '%q ' "$BITRAIN" train "${slow[@]}" --steps 60 --detach)" "$tmp/tty" >/dev/null 2>&1 </dev/null || fault "exit $? of --detach"
     away=$(tr -d '\r' <tty | sed -n 's/^run \([a-z0-9-]*\) trains in the background and goes on when this terminal is closed$/\1/p')
@@ -185,7 +187,7 @@ BITRAIN_DETACH=true code 0 train "${tiny[@]}" --steps 3 --name twice
 says "run twice trains in the background"
 for i in $(seq 100); do [ "$(q "SELECT state FROM runs WHERE run='twice'")" = done ] && break; sleep 0.1; done
 [ "$(q "SELECT state FROM runs WHERE run='twice'")" = done ] || fault "a run detached by the environment does not train"
-# what is recorded is what was typed, and the name says where it came from
+# The record contains the command as typed, and the name of its parent.
 [ "$(q "SELECT argv FROM runs WHERE run='twice'" | grep -o -e '--no-detach' -e '--name' | tr '\n' ' ')" = "--name " ] || fault "the command of a detached run: $(q "SELECT argv FROM runs WHERE run='twice'")"
 [ "$(q "SELECT place FROM configs WHERE run='twice' AND key='run.name'")" = --name ] || fault "the name given is from '$(q "SELECT place FROM configs WHERE run='twice' AND key='run.name'")'"
 
@@ -199,7 +201,7 @@ if grep -q 'libmicrohttpd: bitrain dash serves' out; then
     [ -z "$(pgrep -f "bitrain dash --store $tmp")" ] || fault "the dashboard outlives the run"
 fi
 
-# eval and generate agree with the run; both compute in fp32 unless asked for the precision of the run
+# eval and generate agree with the run; both compute in fp32 unless the run's precision is requested.
 precision=$(q "SELECT value FROM configs WHERE run='first' AND key='train.precision'")
 ok eval first --tokens 256 --json --precision "$precision"
 [ "$(sed 's/.*"nats":\([0-9.]*\).*/\1/' out | cut -c1-6)" = "$(q "SELECT printf('%.17g', val_loss) FROM steps WHERE run='first' AND step=11" | cut -c1-6)" ] || fault "eval differs from the run: $(cat out)"

@@ -81,7 +81,7 @@ code 3 ctl dead status
 says "no run 'dead'"
 
 ok ctl live stop
-says "live: stopped after step"                 # it has ended when ctl comes back: what is typed next finds its checkpoint
+says "live: stopped after step"                 # The run has ended when ctl returns: the next command finds its checkpoint.
 [ "$(q "SELECT state FROM runs WHERE run='live'")" = stopped ] || fault "ctl stop came back before the run had ended"
 wait $job
 [ $? -eq 0 ] || fault "a run that was asked to stop does not exit 0"
@@ -107,7 +107,7 @@ if grep -qF "$folder" out; then fault "show names a checkpoint that is not there
 says "(deleted)"
 mv "$folder.away" "$folder"
 
-# a sample from a prompt, of text, in any layout: both ranks take part, and training goes on as without it
+# A sample from a prompt, of text, in any layout: both ranks take part, and training continues unchanged.
 words=(--preset nano --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=128
        --set model.seq_len=64 --batch-tokens 512 --set train.eval_tokens=256 --set train.sample_tokens=24 --eval-every 1000000 --threads 1 --ranks 2)
 b train "${words[@]}" --steps 100000 --name words >words.out 2>words.err &

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `mpirun bitrain train`: every process is a rank, rank 0 writes the database; the same losses as under the supervisor;
-# resumed by either way; SIGUSR1 and SIGTERM save and stop; errors are told once.
 # timeout: 180
 # waits: yes
+# `mpirun bitrain train`: every process is a rank, rank 0 writes the database; the same losses as under the supervisor;
+# either way resumes the other's run; SIGUSR1 and SIGTERM save and stop; errors are printed once.
 . "$BT_SRC/tests/cli/train_lib.sh"
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}")                       # without "--ranks 2", the last two words
@@ -36,7 +36,7 @@ d train --continue --name turned "${direct[@]}" --steps 12 >out 2>err || fault "
 d train "${direct[@]}" --dry-run >out 2>err || fault "exit $? of --dry-run"
 [ "$(grep -c '^model ' out)" = 1 ] || fault "the plan is printed by more than one rank"
 
-# told once, with the right code
+# printed once, with the right exit code
 d train --preset nano --data /nonexistent.txt --steps 3 >out 2>err
 [ $? -eq 3 ] || fault "missing data: exit is not 3"
 [ "$(grep -c "bitrain train: .*cannot open" err)" = 1 ] || fault "missing data is told $(grep -c "cannot open" err) times"
@@ -58,8 +58,8 @@ wait $job
 grep -q "run asked stopped after step" a.out || fault "SIGUSR1 does not stop a direct run: $(tail -n 3 a.err)"
 ls runs/asked/step-*/manifest.json >/dev/null 2>&1 || fault "SIGUSR1 saves nothing"
 [ "$(q "SELECT state FROM runs WHERE run='asked'")" = stopped ] || fault "the record after SIGUSR1"
-# a rank is killed: the others do not wait in MPI until their launcher ends them (mpirun is told to wait 3 s with that), one of them
-# says who died, rank 0 records it, and the run goes on from its newest checkpoint
+# A rank is killed: its peers do not wait in MPI until their launcher ends them (mpirun waits 3 s here), one of them
+# names the dead rank, rank 0 records it, and the run continues from its newest checkpoint.
 for victim in 1 0; do
     "${mpi[@]}" --mca odls_base_sigkill_timeout 3 "$BITRAIN" train "${direct[@]}" --steps 1000000 --name lost$victim >l.out 2>l.err &
     job=$!
@@ -71,7 +71,7 @@ for victim in 1 0; do
 done
 [ "$(q "SELECT state FROM runs WHERE run='lost1'")" = failed ] || fault "the record of a run that lost rank 1: $(q "SELECT state FROM runs WHERE run='lost1'")"
 q "SELECT rank, title FROM events WHERE run='lost1' AND kind='failure'" | grep -q "^1,rank 1 (pid" || fault "no event names rank 1"
-# it goes on, and saves when mpirun itself is killed
+# The run continues, and saves when mpirun itself is killed.
 newest() { ls -d runs/lost1/step-* 2>/dev/null | tail -n 1; }
 saved=$(newest)
 at=$(q "SELECT max(step) FROM steps WHERE run='lost1'")

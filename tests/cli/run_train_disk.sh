@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# No room for a third checkpoint: the older of two is replaced. No room for a second: training goes on and says so, the older
-# checkpoint stays whole, the next one is tried again; a run whose last checkpoint fails exits 1 and says why.
 # timeout: 120
+# No space for a third checkpoint: the older of two is replaced. No space for a second: training continues with a
+# warning, the older checkpoint remains complete, and the next one is tried again; a run whose last checkpoint fails
+# exits with 1 and the reason.
 . "$BT_SRC/tests/cli/train_lib.sh"
 unshare -m true 2>/dev/null || skip "no permission to mount a small file system (unshare -m)"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# --hosts: two hosts made of network namespaces (own network, own host name, a stand-in for ssh): a run across both, the same
-# losses as on one host; a far rank that stands still is named; a far host's daemon killed, and the run goes on; what its ranks left
-# in /dev/shm is removed. Needs root.
 # timeout: 180
+# --hosts: two hosts made of network namespaces (own network, own host name, a script in place of ssh): a run across
+# both has the same losses as on one host; a stopped far rank is named; a far host's daemon is killed, and the run
+# continues; files of its ranks in /dev/shm are removed. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hosts 1 1
@@ -23,7 +23,7 @@ timeout 60 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts hosts.txt --name named >o
 losses named | cmp -s - near.txt || fault "hosts by name give other losses"
 hosts 1 1
 
-# a far rank stands still: nobody of this host sees it, but all wait for it
+# A far rank is stopped: it is invisible from this host, but all its peers wait for it.
 far_rank() { for p in $(ip netns pids ${ns}2); do [ "$(cat /proc/$p/comm 2>/dev/null)" = bitrain ] && echo $p; done; }
 "${here[@]}" "$BITRAIN" "${run[@]}" --steps 200 --hosts hosts.txt --name still >s.out 2>s.err &
 job=$!
@@ -55,7 +55,7 @@ if wait_step lost 15; then
     q "SELECT title FROM events WHERE run='lost' AND kind='failure'" | grep -q "node was lost\|signal" || fault "$(q "SELECT title FROM events WHERE run='lost' AND kind='failure'")"
 fi
 
-# rank 0 elsewhere: told how to put it right
+# rank 0 on another host: the error names the remedy
 printf '10.77.%d.2 slots=2\n' $id >wrong.txt
 timeout 60 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts wrong.txt --name wrong >out 2>err
 got=$?

@@ -15,7 +15,7 @@ far() {
 # bytes of a step from host to host, and of a step between all ranks, of the newest sample
 crossing() { q "SELECT sum(bytes_wire / steps) FROM comm_pairs WHERE run='$1' AND (rank < 2) <> (peer < 2) AND step = (SELECT max(step) FROM comm_pairs WHERE run='$1')"; }
 all() { q "SELECT sum(bytes_wire / steps) FROM comm_pairs WHERE run='$1' AND step = (SELECT max(step) FROM comm_pairs WHERE run='$1')"; }
-# ratio A B WANT: A / B is WANT within 1 %
+# ratio A B WANT: requires A / B = WANT within 1 %
 ratio() { awk -v a="$1" -v b="$2" -v want="$3" 'BEGIN { exit !(b > 0 && a / b > want * 0.99 && a / b < want * 1.01) }'; }
 
 hosts 2 2
@@ -31,7 +31,7 @@ ratio "$(all far0)" "$(all near0)" 1 || fault "$(all far0) bytes a step between 
 far half --codec bf16 --set train.distributions=0    # gradients alone
 ratio "$(crossing half)" "$(crossing far0)" 0.5 || fault "$(crossing half) bytes a step cross with bf16, not half of $(crossing far0)"
 [ "$(q "SELECT value FROM facts WHERE run='half' AND key='codec'")" = bf16 ] || fault "the codec is not among the run's facts"
-# the same ratio where the run's own counters say it: a third of what ranks send crosses
+# the same ratio by the run's own counters: a third of the sent bytes crosses
 ratio "$(q "SELECT 1.0 * sum(bytes_logical - bytes_wire) FROM comm_ops WHERE run='half' AND axis='dp'")" \
     "$(q "SELECT 1.0 * sum(bytes_logical) / 6 FROM comm_ops WHERE run='half' AND axis='dp'")" 1 || fault "logical and wire bytes do not differ by what bf16 saves"
 no_segments

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# --hosts with --tp: tensor-parallel ranks lie together on their host, replicas and shards across hosts; where they cannot, the run says
-# so. Whatever lies where, the losses have the bits of the same layout on one host, and reproducible ones those of one rank. Needs root.
 # timeout: 180
 # labels: mpi
+# --hosts with --tp: tensor-parallel ranks are neighbours on one host, replicas and shards span hosts; if that is
+# impossible, the run reports it. With any placement the losses have the bits of the same layout on one host, and
+# reproducible ones those of one rank. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${tiny[@]}" --precision fp32 --steps 12 --set ckpt.final=false)

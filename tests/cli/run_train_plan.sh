@@ -2,8 +2,8 @@
 # timeout: 200
 # labels: mpi
 # mpi: 2
-# --dry-run says who would hold what, for any number of ranks, and what it says is what a run takes; a rank whose plan does not
-# fit says which arena is large and what would help.
+# --dry-run shows the memory of each rank for any number of ranks, and a run uses that memory; a rank whose plan does
+# not fit names the large arena and a remedy.
 . "$(dirname "$0")/train_lib.sh"
 
 numbers() { grep -o "\"$1\":[0-9]*" out | cut -d: -f2; }        # all values of a key, in order
@@ -18,7 +18,7 @@ grep -o '"arenas":{[^}]*},"bytes":[0-9]*' out | sed 's/"[a-z ]*"//g; s/[{}:]//g;
     awk '{s = 0; for (i = 1; i < NF; i++) s += $i; if (s != $NF) exit 1}' || fault "arenas do not add up to the bytes of a rank"
 ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --dry-run
 says "who holds what"
-# what an arena takes lies beside the formula of its ZeRO stage, and near it
+# near: memory of an arena is close to the formula of its ZeRO stage
 near() {
     awk -v arena="$1" -v text="$2" -v most="$3" 'BEGIN {unit["KiB"] = 1 / 1024; unit["MiB"] = 1; unit["GiB"] = 1024}
         $1 == arena && index($0, text " = ") {split(substr($0, index($0, text " = ") + length(text) + 3), w, " "); a = $2 * unit[$3]; b = w[1] * unit[w[2]]; ok = a / b > 0.97 && a / b < most}
@@ -82,10 +82,10 @@ code 2 train --tokenizer bpe:300 --data synth:chain --dry-run
 says "cannot be learned: synthetic data is made of tokens"
 ok train --tokenizer bpe:300 --print-config
 grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep data.tokenizer out)"
-# tokens that were learned, here or earlier, have small steps where the ranks can share them out, and projections that
-# begin as zeros; from long text with AdamW also a faster embedding, a lower beta1, shares of what follows for the same tokens
-# whatever a step has and, at the preset's length, sequences that grow, wherever nothing else was said; bytes and synthetic data have
-# what they had
+# Runs on learned tokens have small steps if the ranks can divide them, and projections that begin as zeros; runs on
+# long text with AdamW also have a faster embedding, a lower beta1, follower targets with the same number of tokens at
+# any step size and, at the preset's length, growing sequences, unless these are set; bytes and synthetic data keep
+# their defaults.
 begins() {                                      # OUT EMBED BETA1 RAMP SHARES STEPS TOKENS words
     local out_is=$1 embed=$2 beta1=$3 ramp=$4 shares=$5 steps=$6 tokens=$7; shift 7
     b train "$@" --print-config >settings 2>err || fault "train $* --print-config: $(cat err)"
@@ -121,10 +121,11 @@ begins zero 6 0.8 0.4,0.7 100 512 8192 --batch-tokens 8192 --tokens 4194304
 yes ab | head -c 1100000 >poor.txt
 learns "256 (preset nano)" --data poor.txt
 
-# measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers keep memory of their own). Two statistics
-# samples, so that the code history is touched. Stage 3 with full recompute may stay 8 % below: the peaks of gradients and of
-# the exchange, a fourth of this small model's memory, do not meet. On a busy machine a run may take some
-# 50 MiB more, probably messages that wait in the transport's buffers: the least of up to ten runs. The first is enough on a quiet one.
+# Measured: the ranks' largest resident memory, within 5 % of the plan (sanitizers use memory of their own). Two
+# statistics samples, so that the code history is used. Stage 3 with full recompute may be 8 % below: the peaks of
+# gradients and of the exchange, a fourth of this small model's memory, do not coincide. On a busy machine a run may
+# need some 50 MiB more, probably messages in the transport's buffers, so the smallest of up to ten runs counts. The
+# first is enough on a quiet machine.
 if ! grep -q __asan_init "$BITRAIN"; then
     for layout in "--zero 0" "--zero 2" "--zero 3 --recompute full"; do
         words=(--preset small --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain $layout)
@@ -139,7 +140,7 @@ if ! grep -q __asan_init "$BITRAIN"; then
         done
         awk -v p="$planned" -v m="$measured" -v b=$below 'BEGIN {exit !(m > b * p && m < 1.05 * p)}' || fault "$layout: planned $planned MiB, measured $measured MiB"
     done
-    # with the copy of an asynchronous checkpoint and two states in shared memory, once both have been made
+    # including the copy of an asynchronous checkpoint and two states in shared memory, once both exist
     words=(--preset small --set model.layers=2 --ranks 2 --threads 1 --seq-len 256 --batch-tokens 512 --data synth:chain --zero 2)
     words+=(--set ckpt.memory=auto --set ckpt.async=true --set train.stats_every=1)
     ok train "${words[@]}" --dry-run --json

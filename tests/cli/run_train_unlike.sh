@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Ranks with unlike processors train together, with the best kernels that all have, and say so once; what does not fit is
-# refused by name; weights that differ between replicas end a run and leave a checkpoint that is worth resuming from.
 # timeout: 120
 # waits: yes
 # labels: mpi
+# Ranks with different processors train together with the fastest kernels that all support, and report that once; a
+# mismatch is refused by name; weights that differ between replicas end a run and leave a usable checkpoint.
 . "$BT_SRC/tests/cli/train_lib.sh"
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}" --steps 12)            # without "--ranks 2", the last two words
@@ -36,13 +36,13 @@ if can avx2 && can fma && can f16c; then
         [ "$(note mixed | wc -l)" = 1 ] || fault "told more than once"
         [ "$(fact mixed isa)" = avx2 ] || fault "the fact 'isa' is '$(fact mixed isa)'"
         fact mixed isa.processors | grep -Eq '^(avx512|avx512-vnni|amx) on ranks 0-1$' || fault "what processors have: $(fact mixed isa.processors)"
-        # the other way round; the int8 gradients that rank 0 would choose by itself are the other's too
+        # The other way round; the int8 gradients that rank 0 would choose alone are used by the other rank too.
         two --isa avx512 --name turned -- --isa avx2 || fault "avx512 beside avx2: exit $?: $(tail -n 3 err)"
         losses turned | cmp -s - avx2.txt || fault "avx512 beside avx2 are not two ranks of avx2"
     else
         echo "this processor has no AVX-512: avx2 beside avx512 is left out"
     fi
-    # attention is int8 by itself only where every rank has VNNI
+    # Attention defaults to int8 only if every rank has VNNI.
     ok train "${direct[@]}" --ranks 2 --isa avx2-plain --name plain
     losses plain >plain.txt
     two --isa avx2 --name some -- --isa avx2-plain || fault "VNNI beside none: exit $?: $(tail -n 3 err)"
@@ -53,7 +53,7 @@ if can avx2 && can fma && can f16c; then
         says "train.attention=int8 is slower than float on this processor with --isa avx2-plain (train.attention=auto"
         losses chosen | cmp -s - avx2.txt || fault "int8 attention has other bits without VNNI"
     fi
-    # a processor that has less, under the supervisor and without; a resumed run forgets what the others had
+    # A weaker processor, under the supervisor and without; a resumed run ignores the processors of earlier ranks.
     BITRAIN_TEST_PROCESSOR=1:generic ok train "${direct[@]}" --ranks 2 --name lesser
     [ "$(isas lesser)" = "generic generic" ] || fault "beside a lesser processor: '$(isas lesser)'"
     note lesser | grep -q "the processor of rank 1 on host '$host' has no better" || fault "the event of a lesser processor: $(note lesser)"
@@ -63,7 +63,7 @@ if can avx2 && can fma && can f16c; then
     [ "$(isas again)" = "generic generic" ] || fault "beside a lesser processor: '$(isas again)'"
     ok train --resume again --threads 1 --ranks 2
     [ "$(isas again | grep -c generic)" = 0 ] || fault "a resumed run keeps the kernels of processors that are gone: $(isas again)"
-    # what a processor lacks, by rank and host, once
+    # missing features of a processor, by rank and host, once
     BITRAIN_TEST_PROCESSOR=1:generic two --name never -- --isa avx2
     [ $? -eq 1 ] || fault "--isa that a processor lacks: exit is not 1"
     [ "$(grep -c "kernel set 'avx2' does not run on this processor (.*) (rank 1 on host '$host')" err)" = 1 ] || fault "who lacks it: $(cat err)"
@@ -88,7 +88,7 @@ says "run free done after step 12"
 BITRAIN_TEST_FLIP=1:7:layers.0.ffn_up code 5 train "${direct[@]}" --ranks 2 --ckpt-every 5 --check-weights 5 --name flipped
 says "the replicas' weights differ after step 10: 'layers.0.ffn_up' is not the same on rank 0 (host '$host') and rank 1"
 [ "$(q "SELECT group_concat(step) FROM checkpoints WHERE run='flipped'")" = 5 ] || fault "checkpoints of unequal weights"
-# a second attempt finds out which rank was at fault, where the fault does not come again; here it does
+# A second attempt shows which rank was at fault if the fault does not recur; here it does.
 [ "$(q "SELECT group_concat(from_step) FROM attempts WHERE run='flipped'")" = 0,5 ] || fault "attempts after unequal weights: $(q "SELECT attempt, from_step FROM attempts WHERE run='flipped'")"
 ok train "${direct[@]}" --ranks 2 --name whole
 ok train --resume flipped --threads 1 --ranks 2

@@ -1,7 +1,8 @@
 # train_lib.sh - what the tests of `bitrain train` share. Sourced, not run.
 # A private store and temporary folder, a model whose step takes a millisecond, and a check that nothing is left behind.
 set -u
-tmp=$(mktemp -d) || exit 1                       # without a name every process of the machine would be ours, below
+# The folder's name identifies our processes below; an empty name would match every process of the machine.
+tmp=$(mktemp -d) || exit 1
 export BITRAIN_STORE="$tmp/m.db" TMPDIR="$tmp/t" XDG_DATA_HOME="$tmp/xdg"
 mkdir -p "$TMPDIR"
 cd "$tmp"
@@ -54,7 +55,7 @@ wait_step() {
     fault "run $1 does not reach step $2"
     return 1
 }
-wait_gone() {                                   # until no process carries our folder (10 s)
+wait_gone() {                                   # waits until no process has our folder in its command line (10 s)
     local i
     for i in $(seq 200); do
         [ -z "$(ours)" ] && return 0
@@ -63,7 +64,7 @@ wait_gone() {                                   # until no process carries our f
     return 1
 }
 ours() { pgrep -f -- "bitrain rank .*$tmp|mpirun .*$tmp" 2>/dev/null; }
-# killed NAME WORDS...: a run that is killed in its step 3, with all its processes, and goes on from a checkpoint
+# killed NAME WORDS...: a run that is killed in its step 3 with all its processes, and continues from a checkpoint
 killed() {
     local name=$1 job i
     shift
@@ -85,7 +86,8 @@ no_leftovers() {
         grep -qsF "$TMPDIR/" "$d/lock" && fault "left in /dev/shm: $d"
     done
 }
-# what is exposed is in flight, and no longer than the step, in each rank's step that was recorded (to the microsecond)
+# Exposed time is part of the time in flight and at most the step, in each recorded step of each rank (to the
+# microsecond).
 exchanges_add_up() {
     [ -e "$BITRAIN_STORE" ] || return 0
     local wrong

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# clients.sh - `bitrain serve last` asked by openai's Python client and by lm-evaluation-harness: development only, because both are fetched.
-#
-#     tests/interop/clients.sh [FOLDER]      FOLDER keeps a Python environment (default: build/judges)
-#
-# Trains a small model on the built-in text, serves it, and prints a table of what holds. The harness must count as many of 60 drawn questions right
-# as `bitrain eval` does, and must measure the bits per byte that it measures for the exported folder in transformers.
+# clients.sh - uses `bitrain serve last` with openai's Python client and lm-evaluation-harness: development only,
+# because both are fetched.
+#     tests/interop/clients.sh [FOLDER]
+# FOLDER keeps a Python environment (default: build/judges). Trains a small model on the built-in text, serves it, and
+# prints a table of results. The harness must count as many of 60 drawn questions right as `bitrain eval` does, and must
+# measure the bits per byte that it measures for the exported folder in transformers.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 at=${1:-$root/build/judges}

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# judges.sh - what `bitrain convert` writes, judged by transformers and by llama.cpp: development only, because both are fetched.
-#
-#     tests/interop/judges.sh [FOLDER [GOLDEN]]      FOLDER keeps a Python environment and node modules (default: build/judges)
-#
-# The small models of tests/engine/interop/golden are written in every format and type, and so are those of GOLDEN, a folder of further models
-# (NAME/hf, NAME/hf-*, NAME/NAME-TYPE.gguf), which are also judged as they are. Each judge compares log probabilities of the next token and ids of
-# 140 hostile texts with what our own reader says of the same file. Bounds: 1e-4 where nothing is rounded (transformers; f32 files), 5e-3 for f16,
-# 0.5 where bf16, q8_0 or a ternary type rounds weights or activations in another way; prints a table.
+# judges.sh - compares what `bitrain convert` writes with transformers and llama.cpp: development only, because both are
+# fetched.
+#     tests/interop/judges.sh [FOLDER [GOLDEN]]
+# FOLDER keeps a Python environment and node modules (default: build/judges). The small models of
+# tests/engine/interop/golden are written in every format and type, and so are those of GOLDEN, a folder of further
+# models (NAME/hf, NAME/hf-*, NAME/NAME-TYPE.gguf), which are also compared unchanged. Both programs compare log
+# probabilities of the next token and ids of 140 hostile texts with the output of our own reader for the same file.
+# Bounds: 1e-4 without rounding (transformers; f32 files), 5e-3 for f16, 0.5 where bf16, q8_0 or a ternary type rounds
+# weights or activations in another way; prints a table.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 at=${1:-$root/build/judges}
@@ -62,7 +63,7 @@ for model in ${more:+"$more"/*/}; do
     [ -d "$model/hf" ] || continue
     folders+=("$model"hf*)
     case $name in
-    *relu2*) # judged by transformers alone
+    *relu2*) # compared with transformers only
         convert "$model/hf" hf packed "golden-$name-packed"
         folders+=("$work/golden-$name-packed")
         continue

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The whole way: train a small model on the built-in text, take it to GGUF and to Hugging Face, read both back, write text with them,
-# go on training from each, and measure it on questions with choices. Bad input gets its line and its exit code.
 # timeout: 240
+# The complete chain: train a small model on the built-in text, convert it to GGUF and to Hugging Face, read both back,
+# generate text with them, continue training from each, and measure it on multiple-choice questions. Bad input gets its
+# line and its exit code.
 . "$BT_SRC/tests/cli/train_lib.sh"
 golden=$BT_SRC/tests/engine/interop/golden
 shape=(--set model.layers=2 --set model.d_model=256 --set model.heads=4 --set model.kv_heads=2 --set model.d_ff=256 --set model.act=silu
@@ -16,7 +17,7 @@ below() { # FILE KEY BOUND: the number of a JSON object
 ok tokenizer train --vocab 320 --out tok.json
 ok train "${shape[@]}" --tokenizer tok.json --steps 12 --name chain --out run
 
-# out, and what both sides say
+# exported, and compared on both sides
 ok convert last --to gguf --type tq2_0 -o m.gguf --verify --json
 cp out gguf.json
 below gguf.json largest_difference 0.5    # an fp16 scale and embedding move roundings to int8
@@ -48,7 +49,8 @@ done
 cmp -s text.folder text.back || fault "the folder and its checkpoint write different texts"
 ok eval back --tokens 1k --json
 
-# one model, one answer: the run (trained in bf16), its folder and the slowest kernels predict alike, in fp32 unless asked otherwise
+# One model gives one result: the run (trained in bf16), its folder and the slowest kernels predict alike, in fp32
+# unless set otherwise.
 { seq 200; echo "In the beginning God created the heaven and the earth"; } >text.txt
 nats() { ok eval "$@" --data text.txt --json; has '"precision":"fp32"' out; sed -n 's/.*"nats":\([^,}]*\).*/\1/p' out; }
 of_run=$(nats run)
@@ -86,7 +88,7 @@ has "'unheard_of'" out
 ok train --init-from shards --dry-run
 has "'unheard_of'" err
 
-# training goes on from each: shape and tokenizer come with the weights
+# Training continues from each: shape and tokenizer are taken from the weights.
 more=(--set model.seq_len=64 --batch-tokens 256 --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2 --quiet --steps 2)
 for m in folder m.gguf run shards; do
     ok train "${more[@]}" --init-from $m --name "from-${m%.gguf}"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# clang-tidy (.clang-tidy) and cppcheck over every source of the program. What is right as it is says so in its own line
-# (NOLINT with the check's name, cppcheck-suppress) or, where it is a whole kind, below or in .clang-tidy with the reason.
+# clang-tidy (.clang-tidy) and cppcheck over every source of the program. Code that is right as it is has a note in its
+# own line (NOLINT with the check's name, cppcheck-suppress); whole kinds are listed below or in .clang-tidy with the
+# reason.
 set -u
 cd "$BT_SRC" || exit 1
 tidy=$(command -v clang-tidy || command -v clang-tidy-14) || { echo "clang-tidy is not installed (Debian: clang-tidy)"; exit 77; }

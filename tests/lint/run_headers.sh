@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Every header compiles alone: it includes what its own declarations need. A header that some source includes before all else was
-# compiled alone by the build, so only the others are compiled here.
 # timeout: 300
+# Every header compiles alone: it includes what its own declarations need. A header that some source includes first was
+# compiled alone by the build, so only the remaining ones are compiled here.
 set -u
 cd "$BT_SRC" || exit 1
 cc=${CC:-cc}

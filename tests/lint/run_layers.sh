@@ -64,7 +64,7 @@ check_calls() {                         # $1: file, comments and texts taken out
     local code hits
     code=$(gcc -fpreprocessed -E -P -x c "$1" 2>/dev/null | sed -E 's/"([^"\\]|\\.)*"//g')
     case $1 in cli/*) ;; *) hits=$(grep -E "$speaks|$standard" <<<"$code") && echo "$1: library code prints or exits: $hits" ;; esac
-    case $1 in engine/base/system/start_process.c|monitor/job/launch/server_guard.c) ;; # the guard goes on in both processes
+    case $1 in engine/base/system/start_process.c|monitor/job/launch/server_guard.c) ;; # The guard continues in both processes.
     *) hits=$(grep -E "$starts" <<<"$code") && echo "$1: starting processes belongs to engine/base/system/start_process.c: $hits" ;;
     esac
 }
@@ -88,7 +88,7 @@ check_settings() {
 all() {                                 # every fault of the tree below the current folder
     check_settings
     sources | check_includes
-    # only where a line has one of the words, if in a comment or a text, is the source itself looked at
+    # The source itself is searched only if a line contains one of the words, which may be in a comment or a text.
     sources | grep -v '\.def$' | xargs -d '\n' grep -lE "$speaks|$standard|$starts" | xargs -r -d '\n' -P "$(nproc)" -I{} bash -c 'check_calls {}'
     sources | grep -v '\.def$' | xargs -d '\n' wc -l | awk '$1 > 600 && $2 != "total" {print $2 ": " $1 " lines; at 500 look for the second responsibility"}'
 }

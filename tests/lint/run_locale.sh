@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# No function that depends on the user's locale: character classes and comparisons come from engine/base/system/ascii.h,
-# and setlocale is called in engine/base/system/locale.c only, for LC_CTYPE alone, so that strtod and printf always use
-# a decimal point.
+# No function depends on the user's locale: character classes and comparisons are those of engine/base/system/ascii.h,
+# and setlocale is called in engine/base/system/locale.c only, for LC_CTYPE, so that strtod and printf always use a
+# decimal point.
 set -u
 cd "$BT_SRC" || exit 1
 files() { if [ -e .git ]; then git ls-files -co --exclude-standard; else find . -path ./build -prune -o -type f -print | sed 's,^\./,,'; fi; }

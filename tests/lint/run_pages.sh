@@ -10,7 +10,7 @@ check() {                               # $1: pattern of generated pages; names 
     GENERATED=$1 perl -CSD -e '
 use strict; use warnings;
 my %anchors;
-sub anchors {                           # of a page, as they are made from its headings
+sub anchors {                           # anchors of a page, as generated from its headings
     my $page = shift;
     return $anchors{$page} if $anchors{$page};
     my (%of, $code);

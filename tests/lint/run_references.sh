@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a comment or a README refers to is in the tree: files by name, by the end of their path; no other documents; and
-# a source's first line says what the file does instead of pointing at its header. Each row of the mutation table
+# References in comments and READMEs exist in the tree: files by name or by the end of their path; no other documents;
+# and a source's first line states what the file does instead of pointing at its header. Each row of the mutation table
 # (tests/mutation/tests.txt) names a path of the tree, and each of its regular expressions matches a test.
 set -u
 cd "$BT_SRC" || exit 1

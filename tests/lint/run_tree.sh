@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What may not be in the tree: addresses of package registries, paths of one machine, files at the top that nobody announced.
+# Forbidden in the tree: addresses of package registries, paths of one machine, unlisted files in the top folder.
 set -u
 cd "$BT_SRC" || exit 1
 bad=0

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Seeded mutations of the page's modules against tests/web/modules/run_page.sh: which faults would nobody notice?
+# Seeded mutations of the page's modules, tested by tests/web/modules/run_page.sh: which faults would no test detect?
 #     tests/mutation/page.sh [-n MUTANTS] [-s SEED] [-v] [FILE]...
-# -n mutants of each file (12); without files, all modules that the test imports and that export functions which
-# compute (page.mjs names them). page.mjs makes and judges them; page_equivalent.txt names those that do the same as the page.
-# Prints the survivors and the share that was killed, ends with 1 when there is a survivor. Needs Node.js alone. Not in CI.
+# -n mutants of each file (12); by default of all modules that the test imports and that export computing functions
+# (page.mjs names them). page.mjs makes and tests them; page_equivalent.txt lists those that behave like the page.
+# Prints the survivors and the share that was killed, exits with 1 if there is a survivor. Needs only Node.js. Not in
+# CI.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 export BT_SRC=${BT_SRC:-$(git -C "$here" rev-parse --show-toplevel)}

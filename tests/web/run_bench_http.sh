@@ -1,8 +1,8 @@
 #!/bin/bash
-# bench http: every figure is there and possible, and neither files nor processes stay behind.
 # timeout: 90
 # waits: yes
 # labels: web
+# bench http: every figure exists and is plausible, and neither files nor processes remain.
 set -u
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi
 dir=$(mktemp -d)

@@ -1,8 +1,9 @@
 #!/bin/bash
-# The table of 500 runs, of which only those in sight are in the document: rows come as it scrolls, the focus and ranges by Shift survive,
-# a search of the page and printing find all of them, screen readers are told the whole. Needs what run_browser.sh needs.
 # timeout: 180
 # labels: web browser
+# The table of 500 runs, of which only the visible ones are in the document: rows are drawn while it scrolls, focus and
+# selection by Shift survive, searching and printing find all of them, screen readers get the total. Needs what
+# run_browser.sh needs.
 . "$(dirname "$0")/browser_lib.sh"
 "$BT_SYNTH" "$BITRAIN_STORE" run-001 ranks=1 steps=30 || exit 1
 # 499 more like it, each a second older, with a loss of its own and without steps: the table reads the summaries alone

@@ -1,8 +1,8 @@
 #!/bin/bash
-# `bitrain report`: one file that asks nobody for anything, whose policy names its own scripts by their right hashes, and in which
-# no text of a run is markup. (tests/web/browser.mjs opens it in a browser.)
 # timeout: 60
 # labels: web
+# `bitrain report`: one file without any request to a server, whose policy lists its own scripts by their right hashes,
+# and in which no text of a run is markup. (tests/web/browser.mjs opens it in a browser.)
 set -u
 if "$BITRAIN" doctor --quick | grep -q "without the dashboard"; then echo "SKIP: built without the dashboard"; exit 77; fi
 dir=$(mktemp -d)
@@ -27,7 +27,7 @@ grep -q 'hacked' "$f" || bad "the hostile texts are not in the report: this test
 [ "$(grep -o '<script' "$f" | wc -l)" -eq 3 ] || bad "$(grep -o '<script' "$f" | wc -l) script elements"
 [ "$(grep -o '</script' "$f" | wc -l)" -eq 3 ] || bad "a text of the run ends a script"
 if grep -qE '<(img|iframe|object|embed|base|form)[ >]|<!--|[^-]src=[^x]|href="http' "$f"; then bad "it asks for something from outside"; fi
-# what the policy allows is what is there
+# The policy permits exactly the existing elements.
 text_of() { # $1: which element (1 style, 2 data, 3 chart library, 4 ours) -> its text
     awk -v want="$1" 'BEGIN { RS = "<" } { tag = $0; if (inside) { if (tag ~ /^\/(script|style)>/) { inside = 0; if (n == want) exit } else if (n == want) printf "<%s", $0; next }
         if (tag ~ /^(script|style)[ >]/) { n++; inside = 1; if (n == want) { sub(/^[^>]*>/, ""); printf "%s", $0 } } }' "$f"
@@ -36,7 +36,7 @@ for part in 1 3 4; do
     want=$(printf "$(text_of $part | sha256sum | cut -c1-64 | sed 's/../\\x&/g')" | base64)
     grep -qF "'sha256-$want'" "$f" || bad "the policy does not name part $part ($want)"
 done
-# the data is JSON and holds what the store says
+# The data are JSON and agree with the store.
 text_of 2 >"$dir/data.json"
 sqlite3 :memory: "SELECT 1 FROM (SELECT readfile('$dir/data.json') AS d) WHERE json_valid(d) AND json_extract(d, '\$.run') = 'base' AND json_extract(d, '\$.answers.\"runs/base/head\".head.newest_step') = 299
     AND instr(json_extract(d, '\$.answers.\"runs/base/events\"'), 'hacked') > 0" | grep -q 1 || bad "the data is not JSON, or not of this run"

@@ -20,11 +20,11 @@ failed=0
 BT_ASSETS=$(grep -o "/assets/[a-z.]*" "$(dirname "$0")/../../web/static/index.html")
 token="Authorization: Bearer $BITRAIN_DASH_TOKEN"
 
-# ask REQUEST -> the whole answer (the server closes)
+# ask REQUEST: prints the complete response (the server closes)
 ask() { exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1; printf '%b' "$1" >&3; timeout 20 cat <&3 2>/dev/null | tr -d '\0'; exec 3>&- 3<&-; }
 # req METHOD PATH [header lines] -> the answer
 req() { ask "$1 $2 HTTP/1.1\r\nHost: ${host-127.0.0.1:$port}\r\nConnection: close\r\n${3:+$3\r\n}\r\n"; }
-want() {                                # want CODE WHAT ANSWER
+want() {                                # want CODE WHAT RESPONSE
     local got; got=$(printf '%s' "$3" | head -1 | cut -d' ' -f2)
     if [ "$got" != "$1" ]; then echo "FAIL: $2: wanted $1, got '$got'"; failed=1; fi
 }
@@ -45,7 +45,7 @@ want 403 "foreign Origin"     "$(req GET /api/v1/server "$token\r\nOrigin: http:
 want 403 "Origin null"        "$(req GET /api/v1/server "$token\r\nOrigin: null")"
 want 403 "cross-site fetch"   "$(req GET /api/v1/server "$token\r\nSec-Fetch-Site: cross-site")"
 for m in PUT DELETE PATCH OPTIONS TRACE POST; do want 405 "method $m" "$(req $m /api/v1/runs "$token\r\nContent-Length: 0")"; done
-# no spelling of a path leads out of the table; what the server decodes once stays decoded once
+# No spelling of a path leaves the table; the server decodes once only.
 for p in /../../etc/passwd /..%2f..%2fetc%2fpasswd /%2e%2e/%2e%2e/etc/passwd /%2E%2E%2F%2E%2E%2Fetc%2Fpasswd /%252e%252e/etc/passwd /%25%32%65%25%32%65/etc/passwd \
     /..%5c..%5cetc%5cpasswd '/..\\\\..\\\\etc\\\\passwd' /%c0%ae%c0%ae/etc/passwd /%c0%af..%c0%afetc/passwd /%e0%80%ae/etc/passwd /%uff0e%uff0e/etc/passwd /..%00/etc/passwd /....//....//etc/passwd \
     /..\;/..\;/etc/passwd //etc/passwd ///etc/passwd /./etc/passwd /assets/../../../etc/passwd /assets/..%2f..%2fetc%2fpasswd /assets/%2e%2e/%2e%2e/etc/passwd '/assets/..\\\\..\\\\etc\\\\passwd' \
@@ -105,7 +105,7 @@ want 200 "the plain form's tag is not the other's" "$(req GET /assets/app.js "Ac
 for e in 'gzip' 'br, gzip' 'GZIP;q=0.5' 'deflate , gzip ;q=1.0'; do req GET /assets/app.js "Accept-Encoding: $e" | grep -aqi '^content-encoding: gzip' || { echo "FAIL: no gzip for '$e'"; failed=1; }; done
 want 501 "SQL that nobody enabled" "$(req GET '/api/v1/query?sql=SELECT+1' "$token")"
 want 401 "SQL without a token" "$(req GET '/api/v1/query?sql=SELECT+1')"
-# errors say what and how, and never what the client sent as markup or more of the machine than it needs
+# Errors state the cause and remedy, and contain no markup of the client and no unnecessary detail of the machine.
 shape() { printf '%s' "$2" | grep -q '^{"error":{"code":"[a-z_]\+","message":"[^"]\+.*","hint":".\+"}}$' || { echo "FAIL: shape of the error $1: $(printf '%s' "$2" | tail -1)"; failed=1; }; }
 shape 400 "$(req GET '/api/v1/runs?limit=x' "$token")"
 shape 401 "$(req GET /api/v1/runs)"
@@ -115,7 +115,7 @@ shape 404 "$(req GET /nothing "$token")"
 shape 405 "$(req PUT /api/v1/runs "$token\r\nContent-Length: 0")"
 shape 413 "$(ask "GET /api/v1/runs HTTP/1.1\r\nHost: 127.0.0.1:$port\r\nConnection: close\r\n$token\r\nContent-Length: 4\r\n\r\nabcd")"
 shape 501 "$(req GET '/api/v1/query?sql=SELECT+1' "$token")"
-# beside the run, not in it: one thread answers, one watches the database, and both can only read it
+# beside the run, not in it: one thread responds, one watches the database, and both can only read it
 [ "$(ls "/proc/$pid/task" | wc -l)" -eq 3 ] || { echo "FAIL: $(ls "/proc/$pid/task" | wc -l) threads"; failed=1; }
 readers=0
 for fd in "/proc/$pid/fd/"*; do
@@ -130,20 +130,21 @@ want 200 "the page" "$a"
 for hdr in "Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self'" 'X-Content-Type-Options: nosniff' 'Referrer-Policy: no-referrer' 'X-Frame-Options: DENY' 'Cross-Origin-Opener-Policy: same-origin'; do
     printf '%s' "$a" | grep -aqF "$hdr" || { echo "FAIL: header missing: $hdr"; failed=1; }
 done
-total=0                                  # all the page loads, compressed, stays small
+total=0                                  # The compressed size of everything the page loads is small.
 for f in / $BT_ASSETS; do
     n=$(req GET "$f" 'Accept-Encoding: gzip' | grep -ai '^content-length:' | tr -dc 0-9)
     total=$((total + ${n:-1000000}))
 done
 most=82000
 command -v zopfli >/dev/null || most=83000
-command -v esbuild >/dev/null || most=99000        # what esbuild makes small is as it was written
+command -v esbuild >/dev/null || most=99000        # If esbuild is missing the scripts are not minified.
 [ $total -le $most ] || { echo "FAIL: the page weighs $total bytes, more than $most"; failed=1; }
 a=$(req GET /api/v1/login "$token")
 printf '%s' "$a" | grep -q 'HttpOnly; SameSite=Strict' || { echo "FAIL: login cookie"; failed=1; }
 printf '%s' "$a" | grep -qi 'Access-Control-Allow' && { echo "FAIL: CORS header"; failed=1; }
 
-# 200 connections that send a byte now and then, 1000 that say nothing: an honest request is still answered, the slow ones are cut
+# 200 connections that send a byte at intervals, 1000 silent ones: a normal request is still served, the slow ones are
+# closed.
 ulimit -n 4096 2>/dev/null || ulimit -n "$(ulimit -Hn)"
 slow=()
 for i in $(seq 1200); do exec {fd}<>"/dev/tcp/127.0.0.1/$port" && slow+=("$fd"); [ "$i" -le 200 ] && printf 'GET / HT' >&"$fd"; done 2>/dev/null
@@ -188,7 +189,8 @@ case $(req GET '/api/v1/query?sql=SELECT+steps+AS+n+FROM+runs' "$token" | tail -
 want 400 "SQL that writes"        "$(req GET '/api/v1/query?sql=DELETE+FROM+run' "$token")"
 kill "$pid"; wait "$pid"; pid=""
 
-# a Unix socket: nobody else may open it, no token is asked, foreign Hosts are still refused; a stale one is replaced, a live one is not
+# A Unix socket: only its owner can open it, no token is needed, foreign Hosts are still refused; a stale one is
+# replaced, a live one is not.
 "$BITRAIN" dash --socket "$dir/s" --json >"$dir/out" 2>"$dir/err" &
 pid=$!
 for _ in $(seq 200); do grep -q socket "$dir/out" && break; sleep 0.05; done

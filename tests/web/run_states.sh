@@ -1,9 +1,9 @@
 #!/bin/bash
-# What the page says when there is nothing to show or no more: no database, a server that goes, a token of before, a run that was removed
-# or never was, links whose runs or metrics are gone. One sentence for people each; what was shown stays, dimmed. Needs what
-# run_browser.sh needs.
 # timeout: 120
 # waits: yes
 # labels: web browser
+# Messages of the page when there are no data or no further ones: no database, a stopped server, an old token, a run
+# that was removed or never existed, links whose runs or metrics are gone. One sentence each; earlier content remains
+# dimmed. Needs what run_browser.sh needs.
 . "$(dirname "$0")/browser_lib.sh"
 timeout 110 node "$here/states.mjs"

@@ -28,7 +28,7 @@ until_state() { for _ in $(seq 300); do [ "$(state)" = "$1" ] && return; sleep 0
 req GET / | head -1 | grep -q ' 200 ' || bad "the page"
 req GET /api/v1/runs | grep -q '"run":"demo"' || bad "the run is not listed"
 until_state running
-for c in /proc/[0-9]*/stat; do                         # it comes after the ranks wherever both want a core
+for c in /proc/[0-9]*/stat; do                         # It has a lower priority than the ranks if both need a core.
     if read -r -a f <"$c" && [ "${f[3]}" = "$pid" ] && tr '\0' ' ' <"${c%stat}cmdline" | grep -q ' dash '; then [ "${f[18]}" = 10 ] || bad "the dashboard's niceness is ${f[18]}"; nice_seen=1; fi
 done 2>/dev/null
 [ -n "${nice_seen:-}" ] || bad "no dashboard among the children of the run"
@@ -59,7 +59,7 @@ sleep 0.2
 if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then bad "the dashboard outlived the run"; fi
 [ "$("$BITRAIN" query --json "SELECT count(*) AS n FROM events WHERE run = 'demo' AND kind = 'control'" | tr -dc 0-9)" -ge 3 ] || bad "what was asked is not in the record"
 
-# a taken port: the run goes on and ends well
+# A port in use: the run continues and ends well.
 "$BITRAIN" dash --port 0 --json >"$dir/holder" 2>/dev/null &
 holder=$!
 for _ in $(seq 200); do grep -q port "$dir/holder" && break; sleep 0.05; done

@@ -10,7 +10,7 @@ code 2 train "${tiny[@]}" --steps 3 --name bad --set alert.webhook=ftp://x
 says "must begin with http"
 [ ! -e runs/bad ] || fault "a refused run left its folder"
 
-# five evaluations: the loss is above 0 at every step, which is told once
+# Five evaluations: the loss is above 0 at every step, which is reported once.
 ok train "${tiny[@]}" --steps 5 --name told --alert 'loss > 0' 'tokens_per_s < 0' 'run done' \
     --set alert.command="echo \"\$BITRAIN_RUN|\$BITRAIN_STEP|\$BITRAIN_ALERT\" >> $tmp/alerts"
 says "event=alert level=warning step=1 text=\"loss > 0: it is "
@@ -23,7 +23,7 @@ grep -qE '^told\|1\|loss > 0: it is [0-9.]+ at step 1$' sorted || fault "no aler
 grep -qx 'told|5|run done: after step 5' sorted || fault "no alert of the end: $(cat sorted)"
 [ "$(q "SELECT count(*) FROM events WHERE run='told' AND kind='alert'")" = 2 ] || fault "events: $(q "SELECT title FROM events WHERE kind='alert'")"
 
-# a webhook gets JSON; a stand-in for curl says what it was given
+# A webhook receives JSON; a script in place of curl records its input.
 mkdir bin
 printf '#!/bin/sh\nwhile [ "$1" != --data-binary ]; do shift; done\necho "$2 $4" >%s/posted.new && mv %s/posted.new %s/posted\n' "$tmp" "$tmp" "$tmp" >bin/curl
 chmod +x bin/curl

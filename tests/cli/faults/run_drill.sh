@@ -17,7 +17,7 @@ timeout --preserve-status -s TERM 3 "$BITRAIN" drill --quick >out 2>err
 [ $? -eq 143 ] || { fault "a drill that was stopped did not exit with 143"; tail -n 3 out err; }
 [ -z "$(ls -d "$TMPDIR"/bitrain-drill-* 2>/dev/null)" ] || fault "the folder of a stopped drill is left"
 
-# a fast machine has done 40 steps before the first fault comes
+# A fast machine has done 40 steps before the first fault.
 ok drill --elastic 1:4 --resizes 4 --kills 3 --steps 160 --seed 3 --json
 grep -q '"ok":true,"seed":3,"steps":160,' out || fault "the proof: $(head -c 600 out)"
 hash=$(grep -o '"hash":"[0-9a-f]*"' out) calm=$(grep -o '"calm_hash":"[0-9a-f]*"' out)

@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
-# --elastic and `ctl resize`: a run goes on with other numbers of ranks, in layouts with tensor parallelism, ZeRO-3 and a pipeline,
-# and its losses are those of one rank that nobody disturbed; resizes count as no restart; what cannot be is refused.
 # timeout: 150
 # waits: yes
+# --elastic and `ctl resize`: a run continues with other numbers of ranks, in layouts with tensor parallelism, ZeRO-3
+# and a pipeline, and its losses equal those of one undisturbed rank; resizes do not count as restarts; impossible
+# layouts are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 same=("${slow[@]}" --batch-tokens 512 --set train.reproducible=true --set train.unit=2 --steps 120 --set ckpt.minutes=0)
 
 ok train "${same[@]}" --ranks 1 --name calm
 losses calm >calm.txt
-export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end a run before it is asked for something
+export BITRAIN_TEST_DELAY=10                    # The delay keeps a fast machine from ending the run before a request arrives.
 
-# paused RUN: after step 5. A paused run stays so over a resize: each layout trains a step or two, however slow this machine is
+# paused RUN: pauses after step 5. A paused run remains paused over a resize: each layout trains a step or two, on any
+# machine.
 paused() { wait_step $1 5 && ok ctl $1 pause; }
 go_on() {
     local i
     for i in $(seq 40); do b ctl $1 resume >out 2>err && return; sleep 0.25; done
     fault "'$1' does not go on: $(cat err)"
 }
-# resize RUN WHAT: asks, and waits until the ranks of the new layout trained a step
+# resize RUN WHAT: requests it, and waits until the ranks of the new layout have trained a step.
 resize() {
     local run=$1 what=$2 i attempt
     attempt=$(q "SELECT max(attempt) FROM attempts WHERE run='$run'")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Every text of a database is printed without escapes that act on a terminal: a copy of a database with a hostile text
-# in every column is shown by every command that reads it, for people and as JSON, which stays valid. (--csv and export
-# are data: they keep the bytes.)
 # timeout: 240
+# Every text of a database is printed without escape sequences that act on a terminal: a copy of a database with a
+# hostile text in every column is shown by every command that reads it, as text and as JSON, which remains valid. (--csv
+# and export are data: they keep the bytes.)
 . "$BT_SRC/tests/cli/train_lib.sh"
 command -v python3 >/dev/null || skip "python3 is not installed"
 
@@ -30,7 +30,7 @@ if bad: sys.exit('characters %s' % sorted(bad))
 if '--lines' not in sys.argv and any(line.startswith('Injected') for line in text.splitlines()): sys.exit('a line of its own')
 if '--json' in sys.argv and text.strip(): json.loads(text)
 P
-# the judge can fail
+# The check itself can fail.
 for wrong in $'\e[2J' $'\u009b1m' $'\u202ex' $'x\rInjected' $'x\nInjected: 1'; do
     printf '%s' "$wrong" | python3 judge.py 2>/dev/null && fault "the judge takes $(printf %q "$wrong")"
 done

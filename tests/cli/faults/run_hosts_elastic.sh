@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# --elastic on two hosts (network namespaces): the link to one goes away, and the run goes on without it; the host answers again and
-# takes part after the next checkpoint; a notice tells it to leave, and the run goes on without it; the losses are those of one rank
-# that nobody disturbed. A link that is gone for 2 s costs no restart. Without --elastic the run waits for its host. Needs root.
 # timeout: 240
+# --elastic on two hosts (network namespaces): the link to one is cut, and the run continues without it; the host
+# responds again and joins after the next checkpoint; a shutdown notice makes it leave, and the run continues without
+# it; the losses equal those of one undisturbed rank. A link that is cut for 2 s causes no restart. Without --elastic
+# the run waits for its host. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hosts 1 1
@@ -10,7 +11,7 @@ run=(train "${slow[@]}" --steps 20000 --ckpt-every 10 --set train.reproducible=t
 down() { ip -n ${ns}2 link set v2$$ down; }
 up() { ip -n ${ns}2 link set v2$$ up; }
 count() { q "SELECT count(*) FROM $1" 2>/dev/null; }
-# until SECONDS FROM-AND-WHERE: a row is there
+# waits until SECONDS FROM-AND-WHERE: until a row exists
 until_row() {
     local i
     for i in $(seq $((10 * $1))); do [ "$(count "$2")" -gt 0 ] 2>/dev/null && return 0; sleep 0.1; done
@@ -46,8 +47,8 @@ if wait_step away 15; then
     until_row 30 "events WHERE run='away' AND kind='host_back'"
     until_row 30 "attempts WHERE run='away' AND attempt > 1 AND world_size = 2"
     until_row 30 "steps WHERE run='away' AND attempt > 1"
-    # a notice to leave, to the far host's rank and its daemon (not to the ssh session): the ranks save and leave, and the run goes on
-    # without that host
+    # A shutdown notice to the far host's rank and its daemon (not to the ssh session): the ranks save and leave, and
+    # the run continues without that host.
     for p in $(ip netns pids ${ns}2); do grep -qx 'bitrain\|orted' /proc/$p/comm && kill -TERM $p; done
     until_row 30 "steps WHERE run='away' AND attempt > 2"
     [ "$(count "events WHERE run='away' AND kind='rank_leaves' AND rank=1")" = 1 ] || fault "nobody says which rank was told to leave"
@@ -75,7 +76,7 @@ if wait_step blink 15; then
     same_as_calm blink
 fi
 
-# without --elastic the run waits for its host
+# A run that is not elastic waits for its host.
 "${here[@]}" "$BITRAIN" "${run[@]}" --hosts hosts.txt --name waits >w.out 2>w.err &
 job=$!
 started+=($job)

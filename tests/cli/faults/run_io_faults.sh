@@ -35,7 +35,7 @@ try() {
         part=$(grep -vxFf calm.txt part.txt | head -n 1)
         [ -z "$part" ] || fault "a recorded loss differs after $what: $part"
     fi
-    # gone on without the fault, from whatever checkpoint there is
+    # continues without the fault, from any existing checkpoint
     if compgen -G "case/out/step-*/manifest.json" >/dev/null; then
         timeout 60 "$BITRAIN" train --resume "$tmp/case/out" --store case/m.db >out 2>err
         code=$?

@@ -17,7 +17,7 @@ end_at=$((SECONDS + lasts))
 while [ $SECONDS -lt $end_at ]; do
     sleep "$every"
     kill -0 $job 2>/dev/null || { fault "the run ended: $(tail -n 3 run.err)"; break; }
-    # of all attempts: those that are done again keep their rows
+    # rows of all attempts: repeated steps keep their rows
     now=$(sqlite3 "$BITRAIN_STORE" "SELECT count(*) FROM step")
     [ "${now:-0}" -ge "$seen" ] || fault "$seen steps were recorded, now there are $now"
     seen=$now
@@ -45,7 +45,7 @@ wait $job
 last=$(q "SELECT max(step) FROM steps WHERE run='killed'")
 [ "$(q "SELECT count(*) FROM steps WHERE run='killed'")" = $((last + 1)) ] || fault "steps are missing"
 echo "$kills kills in $lasts s, $by_hand of them resumed by hand, $((last + 1)) steps, $(q "SELECT max(attempt) + 1 FROM attempts WHERE run='killed'") attempts, goodput $(q "SELECT printf('%.2f %%', 100 * goodput) FROM runs WHERE run='killed'")"
-# without the time limit of the other tests: it takes as long as the killed one
+# This has no time limit of its own: it takes as long as the killed run.
 "$BITRAIN" "${model[@]}" --name calm --stop-after $((last + 1)) >out 2>err || { fault "exit $? of the calm run"; tail -n 5 err; }
 cmp -s <(losses killed) <(losses calm) || fault "losses differ from the calm run: $(diff <(losses killed) <(losses calm) | head -n 2)"
 [ $kills -gt 0 ] || fault "nothing was killed"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A notice to leave: SIGTERM to every process of the job at once, mpirun among them, as scancel and a systemd slice send it; SIGUSR1
-# to the supervisor, as Slurm's --signal=B:USR1@N; a checkpoint of the last step is written each time, and the same command with
-# --continue goes on to the bits of the undisturbed run. A TERM to rank 0 alone makes the ranks save and leave, and the run goes on.
 # timeout: 180
+# A shutdown notice: SIGTERM to every process of the job at once, including mpirun, as scancel and a systemd slice send
+# it; SIGUSR1 to the supervisor, as Slurm's --signal=B:USR1@N; each time a checkpoint of the last step is written, and
+# the same command with --continue ends with the bits of the undisturbed run. A TERM to rank 0 alone makes the ranks
+# save and leave, and the run continues.
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${slow[@]}" --steps 20000 --set train.reproducible=true --set train.unit=2 --set ckpt.minutes=0)
 everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|mpirun .*$tmp" | grep -vx $$; }
@@ -44,7 +45,8 @@ below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; } 
 ok "${again[@]}" --name calm
 losses calm >calm.txt
 for turn in 1 2; do
-    BITRAIN_TEST_DELAY=15 "$BITRAIN" "${again[@]}" --name unit >"u$turn.out" 2>"u$turn.err" & # steps are left when it comes
+    # Some steps are left when it arrives.
+    BITRAIN_TEST_DELAY=15 "$BITRAIN" "${again[@]}" --name unit >"u$turn.out" 2>"u$turn.err" &
     job=$!
     started+=($job)
     # steps of this start, not of those before: a fast machine has done many by then
@@ -64,8 +66,8 @@ losses unit | cmp -s - calm.txt || fault "stopped twice and started again with -
 ok "${again[@]}" --name unit
 says "run unit has done its 120 steps already"
 
-# Slurm sends TERM before the time limit and again at the limit, then KILL: the second is no order to drop what is being saved. Steps of
-# some seconds, so that the second and the third come before the first is answered
+# Slurm sends TERM before the time limit and again at the limit, then KILL: the second TERM must not abort the save.
+# Steps take some seconds, so that the second and third signal arrive before the first one has taken effect.
 SLURM_JOB_ID=1 BITRAIN_TEST_SLOW=0:150 "$BITRAIN" "${run[@]}" --name limit >l.out 2>l.err &
 job=$!
 started+=($job)
@@ -77,7 +79,7 @@ if wait_step limit 0; then
     saved limit
 fi
 
-# rank 0 is told to leave, and nobody asked the run: it goes on
+# Only rank 0 is told to leave, and the run itself is not: it continues.
 "$BITRAIN" "${run[@]}" --name rank >r.out 2>r.err &
 job=$!
 started+=($job)

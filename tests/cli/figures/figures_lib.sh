@@ -1,8 +1,8 @@
 # figures_lib.sh - a run's figures computed a second time in SQL from its raw rows. Sourced after train_lib.sh, not run.
-run=a                                           # whose figures they are
+run=a                                           # name of the run
 # microseconds are rounded where they become seconds and milliseconds: at most two of each piece
 exact=0.002
-near() {                                        # WHAT SAID TRUTH [TOLERANCE]
+near() {                                        # near WHAT SHOWN EXPECTED [TOLERANCE]
     awk "BEGIN { d = $2 - $3; exit !(d < ${4:-0.01} && d > -${4:-0.01}) }" || fault "$1 of $run is $2, the rows say $3"
 }
 row() { q "SELECT $1 FROM runs WHERE run='$run'"; }
@@ -11,7 +11,7 @@ percent() { awk "BEGIN { printf \"%.1f %%\", 100 * $1 }"; }
 recent() { echo "SELECT * FROM steps WHERE run='$run' ORDER BY step DESC LIMIT 128"; }
 median_of() { q "SELECT avg(v) FROM (SELECT $1 AS v, row_number() OVER (ORDER BY $1) AS at, count(*) OVER () AS n
   FROM ($(recent)) WHERE $1 IS NOT NULL) WHERE at IN ((n + 1) / 2, n / 2 + 1)"; }
-# of each step the mean over its ranks, of these the mean over the steps
+# mean over the ranks of each step, then over the steps
 mean_of() { q "SELECT avg(v) FROM (SELECT avg($1) AS v FROM rank_steps r JOIN ($(recent)) s USING (run, attempt, step) GROUP BY step)"; }
 number_of() { grep -o "\"$2\":[^,}]*" "$1" | head -n 1 | cut -d: -f2; }       # FILE KEY: of JSON
 parts='productive redone validation checkpoint paused finished startup lost'
@@ -24,7 +24,7 @@ parts_add_up() {                                # FILE KEY: the parts of a run's
         "$(awk "BEGIN { print $(number_of "$1" productive_s) / ($(number_of "$1" "$2") - $(number_of "$1" finished_s)) }")" 0.0001
 }
 head_of() { number_of top.json "$1"; }
-# the row, `show` and `top` say the same of speed, step time, and where a step goes
+# The row, `show` and `top` agree on speed, step time, and its breakdown.
 figures_agree() {
     local lost
     b top "$run" --once --json >top.json

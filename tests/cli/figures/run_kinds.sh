@@ -52,13 +52,13 @@ if script -qec true "$d/try" >/dev/null 2>&1 </dev/null; then
     done
 fi
 
-# what only a kind has
+# parts that only one kind of run has
 ok show hub
 says "islands \(1 of 2 train; 2 joined, 0 left, 1 lost\)" "show hub"
 says "^ +north +n1 +trains +25 +30 " "show hub"
 json show hub --json
 says '"islands":\{"step":39,' "show hub --json"
-# the first page of fine-tuning: what it is judged by, newest evaluation
+# The first page of fine-tuning shows its measure and the newest evaluation.
 ok show dpo
 says "validation accuracy 20.0 %, reward margin 2.0000" "show dpo"
 ok show labels

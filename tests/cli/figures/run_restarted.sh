@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The figures of a run, computed a second time in SQL from its raw rows: what became of the wall clock of a run that is paused,
-# validated, saved, killed and restarted, and its speed and communication; `runs`, `show`, `top` and the lens say the same.
 # timeout: 240
 # waits: yes
+# The figures of a run, computed a second time in SQL from its raw rows: the division of the wall time of a run that is
+# paused, validated, saved, killed and restarted, and its speed and communication; `runs`, `show`, `top` and the lens
+# agree.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/figures/figures_lib.sh"
 
@@ -27,13 +28,13 @@ cores_of() { sed -n 's/^Cpus_allowed_list:\s*//p' "/proc/$(q "SELECT pid FROM ra
 ok ctl a pause
 for i in $(seq 400); do [ "$(q "SELECT count(*) FROM events WHERE run='a' AND kind='paused'")" = 1 ] && break; sleep 0.05; done
 sleep 0.5
-b show a --json >paused.json                    # no record comes, the pause grows
+b show a --json >paused.json                    # No record arrives while the pause grows.
 early=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
 sleep 0.5
 b show a --json >paused.json
 late=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
 awk "BEGIN { exit !($late < $early) }" || fault "the goodput of a paused run stays at $early, $late"
-# one clock: whoever is asked counts the pause up to now, and the parts are all of the time
+# All viewers use one clock: they count the pause up to now, and the parts add up to the total.
 b runs a --json >runs.json
 b top a --once --json >top.json
 parts_add_up runs.json duration_s
@@ -59,8 +60,9 @@ wait $job || fault "the run ends with $?: $(tail -n 3 a.err)"
 [ "$(q "SELECT count(*) FROM attempts WHERE run='a'")" = 2 ] || fault "no restart"
 [ "$(q "SELECT count(*) FROM events WHERE run='a' AND kind='evaluation'")" -ge 9 ] || fault "too few evaluations"
 
-# Intervals by kind, from events and checkpoints; the clock is cut wherever one of them, or a step, begins or ends, and each piece is what lies
-# uppermost on it: what a checkpoint took is written down at its end, so that it may lie over an evaluation.
+# Intervals by kind, from events and checkpoints. Time is divided where an interval or a step begins or ends, and each
+# piece has the kind of the uppermost interval: a checkpoint's duration is recorded at its end, so it may overlap an
+# evaluation.
 cat >again.sql <<'E2'
 WITH run AS (SELECT * FROM runs WHERE run = 'a'),
  tries AS (SELECT t.attempt, t.started_s - r.started_s AS begins, t.ended_s - r.started_s AS ends,
@@ -104,7 +106,7 @@ awk "BEGIN { exit !($(row energy_j) > 0.1 && $(row energy_j) <= $counted) }" || 
 near "energy of the ranks" "$(q "SELECT sum(energy_j) FROM rank_steps WHERE run='a'")" "$(q "SELECT sum(energy_j) FROM steps WHERE run='a'")" 0.000001
 near "energy of a token" "$(row 'token_j * 1e3')" "$(awk "BEGIN { print 1e3 * $(row energy_j) / $(row tokens) }")" 0.001
 
-# everybody says that
+# All viewers agree.
 goodput=$(percent "$(row goodput)")
 ok show a
 says "goodput $goodput"
@@ -119,13 +121,13 @@ says "$(awk "BEGIN { printf \"%.2f\", $(row paused_s) }" | sed 's/0*$//')"
 figures_agree
 # MFU and overlap: of each step from the facts and the ranks' own times, of the run their medians
 fact() { q "SELECT value FROM facts WHERE run='a' AND key='$1'"; }
-if [ -n "$(fact peak_flops)" ]; then            # of the newest attempt
+if [ -n "$(fact peak_flops)" ]; then            # facts of the newest attempt
     near "MFU of the steps" "$(q "SELECT max(abs(mfu - tokens_per_s * $(fact flop_token) / $(fact peak_flops)) / mfu) FROM steps
       WHERE run='a' AND attempt = (SELECT max(attempt) FROM attempts WHERE run='a')")" 0 1e-6
     near MFU "$(row mfu)" "$(median_of mfu)" 1e-9
     near "MFU of top" "$(head_of mfu)" "$(row mfu)" 1e-6
 fi
-# of a transfer of some microseconds the rounded times give no share
+# A transfer of some microseconds has rounded times, which give no share.
 near "overlap of the steps" "$(q "SELECT max(abs(s.overlap - r.hidden)) FROM steps s JOIN (SELECT attempt, step, min(comm_busy_ms) AS least,
   avg(max(0, 1 - comm_exposed_ms / comm_busy_ms)) AS hidden FROM rank_steps WHERE run='a' GROUP BY attempt, step) r USING (attempt, step)
   WHERE s.run='a' AND r.least > 0.1")" 0 0.02

@@ -26,11 +26,11 @@ ok train --resume fewer --ranks 1 --steps $(($(row steps) + 30))
 cp out closing
 figures_agree
 says "of 1 to 2 ranks)"
-# a setting that a person gave to the first start is still told from those that follow
+# A setting given at the first start still applies to the later ones.
 ok show fewer
 [ "$(sed -n '/^settings (those given/,/^$/p' out | wc -l)" -lt 40 ] || fault "more settings are shown as given than were given"
 grep -qE '^ +model.layers .*--set' out || fault "a setting of the first start has lost its origin: $(grep model.layers out)"
-# the last line of `train` and `show` tell one speed
+# The last line of `train` and `show` state the same speed.
 grep -oE '[0-9.]+ k? ?tokens/s' closing | head -n 1 | grep -qF "$(grep -oE 'tokens/s [0-9.]+ k?' out | sed 's,tokens/s ,,')" ||
     fault "the closing line says $(grep tokens/s closing), show $(grep tokens/s out)"
 

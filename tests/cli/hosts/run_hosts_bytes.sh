@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# What crosses the network between two hosts of four ranks: the ranks of a host add their gradients first, so at most 1/3.8 of the bytes that the
-# same eight ranks send from half to half without that (1/4, and what every message has besides), with the same losses; a codec divides it again,
-# as its bits say. Needs root.
 # timeout: 180
 # labels: mpi net
 # mpi: 8
+# Traffic between two hosts of four ranks each: the ranks of a host add their gradients first, so at most 1/3.8 of the
+# bytes are sent that the same eight ranks send between the halves otherwise (1/4, plus message overhead), with the same
+# losses; a codec divides it again according to its bits. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${tiny[@]}" --ranks 8 --steps 3 --set ckpt.final=false --set train.stats_every=2 --set train.bucket_bytes=65536 --set train.distributions=0

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# A network between two hosts that lets nothing pass for two seconds, with and without a codec: the run takes longer, goes on in the same attempt, and has
-# the losses of a calm one. Needs root.
 # soak: yes
 # timeout: 120
 # labels: mpi net
 # mpi: 2
+# A network between two hosts that transmits nothing for two seconds, with and without a codec: the run takes longer,
+# continues in the same attempt, and has the losses of an undisturbed one. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 run=(train "${slow[@]}" --steps 60 --set ckpt.final=false --hosts hosts.txt)

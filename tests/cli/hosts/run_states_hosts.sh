@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# States in memory of a run whose two hosts each hold a part that the other does not have (ZeRO-3, pipeline stages): a rank is killed,
-# of the first and of the second host, and the run goes on from memory; the second host is lost, and with --elastic it goes on from the
-# copies on the first. The losses are those of a run that nobody disturbed, what a host keeps is what --dry-run says, and nothing is
-# left on any host. Needs root.
 # timeout: 200
 # labels: mpi
 # mpi: 4
+# States in memory of a run whose two hosts each hold a part that the other one lacks (ZeRO-3, pipeline stages): a rank
+# is killed on the first and on the second host, and the run continues from memory; the second host is lost, and with
+# --elastic the run continues from the copies on the first. The losses equal those of an undisturbed run, memory equals
+# --dry-run, and no files remain on any host. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 FAR_SHM=1
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hosts 2 2
-export BITRAIN_TEST_SLOW=0:6                     # of a step without work: seen while it runs, and cheap
+export BITRAIN_TEST_SLOW=0:6                     # delay of a step without work, so that it can be observed cheaply
 run=(train "${tiny[@]}" --ranks 4 --steps 40 --ckpt-every 1000 --set ckpt.final=false)
 # a rank's pid of the newest attempt
 pid_of() { q "SELECT pid FROM ranks WHERE run='$1' AND rank=$2 AND attempt=(SELECT max(attempt) FROM attempts WHERE run='$1')"; }
@@ -37,7 +37,7 @@ end_of() {                                       # NAME CALM
 killed_on() {
     local name=$1; shift
     ok "${run[@]}" --set ckpt.memory=off "$@" --name "$name-calm"
-    BITRAIN_TEST_DELAY=20 begin "$name" "$@"    # the kills come before its last step, however slow the machine is
+    BITRAIN_TEST_DELAY=20 begin "$name" "$@"    # The kills happen before its last step, on any machine.
     wait_step "$name" 10 && kill -9 "$(pid_of "$name" 3)"
     until_attempt "$name" 1 && wait_step "$name" 20 && kill -9 "$(pid_of "$name" 1)"
     end_of "$name" "$name-calm"
@@ -48,7 +48,7 @@ killed_on() {
 killed_on zero --zero 3
 killed_on stages --pp 2 --tp 2 --set model.layers=2
 
-# what the plan says of the first host's ranks, which keep the second's parts too
+# The plan's figures for the first host's ranks, which keep the second's parts too.
 ok "${run[@]}" --zero 3 --hosts hosts.txt --dry-run --json
 planned=$(tr ',{' '\n\n' <out | sed -n 's/^"memory states":\([0-9]*\).*/\1/p' | head -n 1)
 kept=$(q "SELECT value FROM facts WHERE run='zero' AND key='memory_states'" | awk '{print $2 * ($3 == "GiB" ? 2 ^ 30 : $3 == "MiB" ? 2 ^ 20 : 1024)}')

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# States in memory that go to another host over a slow link (tc's tbf, 20 Mbit/s): the first one waits until it is worth its time, which
-# the measured link tells, so no byte of one travels in a short run; over a fast link states come at once. Needs root.
 # timeout: 200
 # labels: mpi net
 # mpi: 2
+# States in memory that are copied to another host over a slow link (tc's tbf, 20 Mbit/s): the first one waits until it
+# pays, based on the measured link, so a short run sends none of it; over a fast link states are copied at once. Needs
+# root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 command -v tc >/dev/null || skip "no 'tc' (iproute2)"
@@ -13,7 +14,7 @@ bytes() { q "SELECT sum(bytes_wire) FROM steps WHERE run='$1' AND step > 0"; }
 run() { timeout 80 "${here[@]}" "$BITRAIN" "${shape[@]}" "${@:2}" --name "$1" >out 2>err || { fault "exit $? of $1"; tail -n 4 err; }; }
 
 run none --set ckpt.memory=off
-# it comes when the link has been measured, which eight of these steps may not take long enough for
+# The first copy follows the measurement of the link, which may need more than eight of these steps.
 run fast --steps 200
 [ "$(q "SELECT sum(bytes_wire) * 7.0 / 199 > $(bytes none) FROM steps WHERE run='fast' AND step > 0")" = 1 ] ||
     fault "no state went to the other host over a fast link: $(bytes fast) bytes in 199 steps, $(bytes none) in 7 without"

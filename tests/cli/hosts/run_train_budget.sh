@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# --comm-budget between two hosts: a network of 20 Mbit/s holds steps up, so gradients travel as int8 after the first step, which the run's
-# events and metrics tell; a wide budget decides nothing, and neither does other work on the processors; a network that becomes slow and
-# quick again during a run is followed. Needs root.
 # soak: yes
 # timeout: 300
 # labels: mpi net
 # mpi: 2
+# --comm-budget between two hosts: a network of 20 Mbit/s delays steps, so gradients are sent as int8 after the first
+# step, which the run's events and metrics show; a wide budget changes nothing, and neither does other load on the
+# processors; the dial follows a network that becomes slow and fast again during a run. Needs root.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 command -v tc >/dev/null || skip "no 'tc' (iproute2)"
@@ -34,7 +34,7 @@ awk -v a="$before" -v b="$after" 'BEGIN { exit !(b > 0 && a / b > 3.3) }' || fau
 ok query --lens codec narrow
 says 8.125
 
-# no limit, and processors that others use: fp32 to the end, whatever holds steps up
+# No limit, with processors under other load: fp32 to the end, whatever delays the steps.
 for k in 1 2; do ip netns exec $ns$k tc qdisc del dev v$k$$ root; done
 for k in 1 2 3 4; do while :; do :; done & started+=($!); done
 far loaded --steps 60 --comm-budget auto
@@ -42,7 +42,7 @@ for k in 1 2 3 4; do kill "${started[-$k]}"; done
 [ "$(q "SELECT count(*) FROM events WHERE run='loaded' AND kind='codec' AND title LIKE '%gradients travel as%'")" = 0 ] ||
     fault "other work on the processors: $(q "SELECT title FROM events WHERE run='loaded' AND kind='codec'")"
 
-# the limit comes during the run, and goes again
+# The limit begins and ends during the run.
 until_event() { local i; for i in $(seq 600); do [ "$(q "SELECT count(*) FROM events WHERE run='follows' AND title LIKE '%gradients travel as $1 %'")" -gt 0 ] && return; sleep 0.1; done; fault "no '$1': $(q "SELECT step, title FROM events WHERE run='follows' AND kind='codec'")"; }
 "${here[@]}" "$BITRAIN" "${run[@]}" --steps 20000 --comm-budget auto --name follows >out 2>err &
 job=$!

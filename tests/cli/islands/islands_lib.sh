@@ -75,15 +75,15 @@ hub_again() {
     started+=($hub)
 }
 
-# Ends all islands and then the hub. What each of NAMES... was told is applied is in the hub's state once and no more; the state is
-# that of the newest checkpoint and the log's updates after it, to the bit.
-# An island's process must have seen all of its updates: it was not started again.
+# Ends all islands and then the hub. Each update acknowledged to NAMES... is in the hub's state exactly once; the state
+# is that of the newest checkpoint plus the log's later updates, bit for bit. These islands were not restarted, so their
+# process has seen all of its updates.
 end_and_count() {
     local i told applied_tokens k left of manifest
     kill "${process[@]}" 2>/dev/null
     wait "${process[@]}"
     rm -rf hub-copy
-    cp -r hub-out hub-copy                      # as a hub that dies now leaves it
+    cp -r hub-out hub-copy                      # state that a crash of the hub would leave now
     kill $hub
     wait $hub
     manifest=$(ls -d hub-out/step-* | tail -n 1)
@@ -107,7 +107,7 @@ end_and_count() {
     until_says copy.err 'the hub goes on'
     kill $copy
     wait $copy
-    # but for the head of 64 bytes, which says when it was written
+    # except the head of 64 bytes, which contains the time
     cmp -s <(cat "$manifest"/data-* | tail -c +65) <(cat "hub-copy/${manifest#hub-out/}"/data-* | tail -c +65) ||
         fault "the log's replay is not the hub's state: $manifest, $(echo hub-copy/step-*)"
 }

@@ -1,8 +1,8 @@
-# run_islands_away.sh - own steps go on while the hub is away, up to a bound, and are part of what the hub gets when it is back; a hub that
-# never comes back ends its island in one line, with a checkpoint.
 # timeout: 120
 # waits: yes
 # labels: mpi
+# run_islands_away.sh - own steps continue while the hub is unreachable, up to a limit, and are part of the next delta;
+# a hub that never returns ends its island in one line, with a checkpoint.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
@@ -26,7 +26,7 @@ for i in a b; do
 done
 [ "$(grep -c "island 'isl-a' on .* joined" hub.err)" = 2 ] || fault "island a joined $(grep -c "island 'isl-a' on .* joined" hub.err) times"
 
-# it never comes back: 150 steps, 8 s, and the end
+# The hub never returns: 150 steps, 8 s, and the end.
 kill_hub
 wait_for "${process[b]}" 3 b
 until_says b.err "the hub has not answered for"

@@ -22,7 +22,7 @@ bytes() {                                       # STEPS WORDS...: of all message
     told=$(q "SELECT value FROM facts WHERE run='hub' AND key='islands.bytes_both_ways'")
 }
 ok train "${part[@]}" "${big[@]}" --steps 4 --ranks 2 --batch-tokens 128 --codec none --name dp --store dp.db --out out-dp
-# what a rank sends it receives as well
+# A rank receives as much as it sends.
 plain=$(BITRAIN_STORE=dp.db q "SELECT 2 * bytes_wire FROM rank_steps WHERE run='dp' AND rank=0 ORDER BY step DESC LIMIT 1")
 against() {                                     # CODEC LEAST
     bytes 100 --codec "$1"; local short=$told

@@ -1,9 +1,10 @@
-# run_islands_cut.sh - a link between a hub and an island that is cut without a word, in both directions and in one (network namespaces), and
-# machines that are switched off: both sides miss each other. The hub declares the island dead and deals out its data, the other island goes
-# on; the island tells, waits or goes on with own steps, and comes back when the link does. No update is lost or applied twice.
 # timeout: 400
 # waits: yes
 # labels: mpi
+# run_islands_cut.sh - a link between a hub and an island is cut silently, in both directions and in one (network
+# namespaces), and machines are switched off: both sides detect it. The hub declares the island dead and reassigns its
+# data, the other island continues; the island reports it, waits or continues with own steps, and returns with the link.
+# No update is lost or applied twice.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hub_at=10.77.$id.1:0
@@ -25,13 +26,13 @@ begin() {                                       # GRACE WORDS...: the hub and is
     until_step a 10
     until_step b 10
 }
-# mute K: what host K sends reaches nobody. Its frames have an address of no machine
+# mute K: packets from host K are lost, because their link address belongs to no machine.
 mute() { ip -n $ns$1 neigh replace 10.77.$id.$((3 - $1)) lladdr 02:00:00:00:00:01 dev v$1$$ nud permanent; }
 cut_link() {
     case $1 in
     down) ip -n ${ns}2 link set v2$$ down ;;
-    near) mute 1 ;;                             # what the hub sends is lost
-    far) mute 2 ;;                              # what the island sends is lost
+    near) mute 1 ;;                             # packets of the hub are lost
+    far) mute 2 ;;                              # packets of the island are lost
     esac
 }
 mend_link() {
@@ -60,7 +61,7 @@ until_count() {                                 # N FILE TEXT: N lines have it (
     fault "'$2' does not say '$3' $1 times: $(tail -n 3 "$2")"
 }
 
-# all steps together: b is missed, a goes on without it, b is back
+# One step of all islands: b is missed, a continues without it, b returns.
 begin 1 --mode sync
 [ "$(whole 1)" -ge 1 ] && [ "$(whole 2)" -ge 1 ] || fault "no connection is seen: $(whole 1), $(whole 2)"
 k=0
@@ -101,9 +102,9 @@ until_step a $((n + 20))
 mend_link down
 until_step b $((n + 20))
 [ "$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")" -le 0 ] || fault "the hub has steps twice"
-end_and_count a                                 # b was started again: it does not know what it did before
+end_and_count a                                 # b was restarted, so it has no record of its earlier updates.
 
-# own steps: b goes on with them, what the hub waits for is what b had sent or sends again, and b never has to join anew
+# Own steps: b continues with them, the hub waits for what b has sent or sends again, and b never has to join again.
 begin 100 --mode diloco --inner 200 --batch-tokens 128 --set islands.warmup=0 --set islands.outer_momentum=0 --codec int8 --set islands.away=150
 until_step b 210
 cut_link near

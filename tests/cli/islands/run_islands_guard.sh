@@ -1,9 +1,9 @@
-# run_islands_guard.sh - a hub whose process is ended by a signal (abort() of a library, the kernel, a person) goes on in another one at the
-# same address, with no update twice and none lost that was acknowledged; it is told, and given up where it helps nothing; the process that
-# serves does not outlive the one that waits for it.
 # timeout: 240
 # waits: yes
 # labels: mpi
+# run_islands_guard.sh - a hub whose process dies by a signal (abort() of a library, the kernel, a user) continues in a
+# new process at the same address, with no acknowledged update lost or applied twice; each restart is reported, and
+# restarts end if they do not help; the serving process ends with its guard.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
@@ -38,7 +38,7 @@ for i in $(seq 100); do kill -0 "$old" 2>/dev/null || break; sleep 0.05; done
 ! kill -0 "$old" 2>/dev/null || fault "process $old of a hub that was killed is left"
 
 # ended again and again without an update in between
-n=$(grep -c 'a new hub waits' hub.err)          # the one that was killed may not have come to say it
+n=$(grep -c 'a new hub waits' hub.err)          # The killed process may not have printed it.
 hub_again --islands 1 --name hub --restarts 1
 for k in 1 2; do
     for i in $(seq 200); do old=$(serving) && [ "$(grep -c 'a new hub waits' hub.err)" -ge $((n + k)) ] && break; sleep 0.05; done

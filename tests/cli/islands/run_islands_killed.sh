@@ -1,8 +1,8 @@
-# run_islands_killed.sh - an island killed with -9 costs the others no step and comes back; a hub killed with -9 goes on from its log, with
-# nothing applied twice and nothing lost that was acknowledged.
 # timeout: 120
 # waits: yes
 # labels: mpi
+# run_islands_killed.sh - an island killed with -9 costs its peers no step and returns; a hub killed with -9 continues
+# from its log, without losing or repeating an acknowledged update.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
@@ -29,7 +29,7 @@ for k in 1 2 3; do
     until_step b $((n + 10))
 done
 kill -0 "${process[a]}" "${process[b]}" $hub || fault "somebody has ended: $(tail -n 2 a.err b.err hub.err)"
-# no update twice, none left out: the hub's steps are without a gap, and it never fell behind what an island was told
+# The hub's steps have no gap, and it never fell behind an acknowledgement, so no update is repeated or missing.
 gaps=$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")
 [ "${gaps:-x}" -le 0 ] || fault "the hub has steps twice: $gaps"
 end_and_count a

@@ -1,8 +1,9 @@
-# run_islands_left_out.sh - a round of three islands goes on with two of them while the third does not compute; what comes too late, and a
-# delta that a flipped bit has spoilt, are left out by the hub, told by the island, counted the same by both, and harm no later update.
 # timeout: 240
 # waits: yes
 # labels: mpi
+# run_islands_left_out.sh - a round of three islands continues with two of them while the third does not compute; late
+# updates, and a delta damaged by a flipped bit, are rejected by the hub, reported by the island, counted equally by
+# both, and do not affect later updates.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed
@@ -35,7 +36,7 @@ run() {                                         # AFTER STEPS WORDS...: three is
     until_step a $((n + further))
     kill -CONT "$(rank_of c)"
 }
-all_end() {                                     # REASON: that the third is told
+all_end() {                                     # all_end REASON: the reason given to the third island
     for i in a b c; do wait_for "${process[$i]}" 0 $i; done
     wait_for $hub 0 hub
     both_count c "$1"

@@ -46,7 +46,7 @@ pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.fragments=2 
 learned fragments
 [ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 18 ] || fault "the hub's run has not 18 updates"
 
-# as many further steps as an update takes
+# further steps during the time of an update
 pair --mode diloco --inner 10 --set islands.warmup=10 --set islands.overlap=-1 --codec int8 --steps 50 --set optim.weights=bf16 --set optim.states=log8
 learned overlap
 [ "$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")" = 14 ] || fault "the hub's run has not 14 updates with an open overlap"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# ISLANDS islands (64) of one rank on this machine for LASTS seconds (600), whose updates the hub applies as they come: it stays below 200 MB
-# and does not grow after the first fifth of the time, nobody is lost, and every island's updates are applied. Prints the hub's memory.
 # timeout: 3600
 # soak: yes
+# ISLANDS islands (64) of one rank on this machine for LASTS seconds (600), with asynchronous updates: the hub remains
+# below 200 MB and does not grow after the first fifth of the time, no island is lost, and every island's updates are
+# applied. Prints the hub's memory.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db

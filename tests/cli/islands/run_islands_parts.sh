@@ -8,7 +8,7 @@
 export BITRAIN_STORE=hub.db
 
 three=(mpirun -n 3 --bind-to none)
-both() {                                        # NAME WORDS...: two islands to the end, with the hub that ${hub_by[@]} says
+both() {                                        # both NAME WORDS...: runs two islands to the end, with the hub ${hub_by[@]}
     local name=$1; shift
     rm -rf out-* hub-out ./[abh]*.db*
     start_hub --islands 2
@@ -19,7 +19,7 @@ both() {                                        # NAME WORDS...: two islands to 
     wait_for $hub 0 hub
     for i in a b; do
         BITRAIN_STORE=$i.db q "SELECT step, printf('%.17g', loss), printf('%.17g', grad_norm) FROM steps WHERE run='isl-$i' ORDER BY step"
-    done | sort >"$name"                        # who joins first has the first data
+    done | sort >"$name"                        # The island that joins first has the first data.
     [ "$(wc -l <"$name")" = 24 ] || fault "$name has $(wc -l <"$name") steps, not 24"
 }
 same() {                                        # NAME WORDS...
@@ -34,10 +34,10 @@ same() {                                        # NAME WORDS...
 }
 same ps --mode ps --set model.vocab=2048
 same diloco --mode diloco --inner 5 --set islands.warmup=5 --codec int8
-# a fragment is of some processes' tensors, and of no tensor of the others
+# A fragment contains tensors of some processes, and none of the remaining ones.
 same fragments --mode diloco --inner 4 --set islands.warmup=2 --set islands.fragments=4 --set islands.overlap=1 --codec int8
 
-# what does not fit is told
+# A mismatch is reported.
 rm -rf hub-out out-* o ./*.db*
 start_hub --islands 1 --name hub
 code 4 train "${part[@]}" --ranks 1 --steps 5 --hub "${address%%,*}" --keys keys/a.key --store o.db --out o

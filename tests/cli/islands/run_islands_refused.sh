@@ -1,12 +1,13 @@
-# run_islands_refused.sh - who may not join is told in one line: no key, a wrong one, one that is not listed, a file that others may read,
-# another hub's, another model, an address where nothing listens; and the hub goes on. A hub closes connections that take too much memory.
 # timeout: 120
 # waits: yes
+# run_islands_refused.sh - an island that may not join gets one line: no key, a wrong one, one that is not listed, a
+# file that other users may read, another hub's, another model, an address without a listener; and the hub continues. A
+# hub closes connections that use too much memory.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_TEST_DELAY=10                    # a fast machine is not to end before it is disturbed
 
-refuse() {                                      # CODE TEXT WORDS...: `train` ends so, and says this in one line
+refuse() {                                      # refuse CODE TEXT WORDS...: `train` exits with CODE and prints TEXT in one line
     local want=$1 text=$2; shift 2
     b train "${part[@]}" --ranks 1 --steps 2000 --lr 1e-5 --name other --store other.db --out "other-$RANDOM" "$@" >out 2>err
     local got=$?
@@ -47,7 +48,7 @@ refuse 4 "does not have the hub's key" --hub "$address" --keys else/b.key
 refuse 4 'the model (by hash) is' --hub "$address" --keys keys/b.key --set model.d_ff=96
 refuse 4 'run.seed is' --hub "$address" --keys keys/b.key --seed 5
 refuse 4 'belongs to an island with another key' --hub "$address" --keys keys/b.key --name isl-a
-# nothing listens there: it is told while the island goes on trying
+# An address without a listener is reported while the island retries.
 nobody=${address%:*}:1
 timeout 60 "$BITRAIN" train "${part[@]}" --ranks 1 --steps 5 --hub "$nobody" --keys keys/b.key --name away --store away.db --out away >away.out 2>away.err &
 away=$!
@@ -71,7 +72,7 @@ grep -q 'is not listed' hub.err || fault "the hub does not tell of the key"
 kill $a $hub
 wait $a $hub
 
-# a hub that has no room for messages closes its connections, and its island goes on over a new one
+# A hub without memory for messages closes its connections, and its island continues over a new one.
 rm -rf out-a hub-out ./a.db* ./hub.db*
 start_hub --islands 1 --memory 1
 start_island a --steps 40

@@ -1,7 +1,7 @@
-# run_islands_shown.sh - three islands with bounded staleness, of which one is killed and one is four times slower, and a fourth that joins
-# meanwhile: nobody is ever further ahead than the bound, and SQL, `bitrain top` and JSON show who is there and what happened.
 # timeout: 120
 # labels: mpi
+# run_islands_shown.sh - three islands with bounded staleness, one of which is killed and one four times slower, and a
+# fourth that joins later: no island exceeds the bound, and SQL, `bitrain top` and JSON show members and events.
 . "$BT_SRC/tests/cli/train_lib.sh"
 . "$BT_SRC/tests/cli/islands/islands_lib.sh"
 export BITRAIN_STORE=hub.db
@@ -13,7 +13,7 @@ for i in a b; do start_island $i "${job[@]}"; process[$i]=$island; done
 BITRAIN_TEST_SLOW=0:4 start_island c "${job[@]}"; process[c]=$island
 for i in a b c; do until_step $i 10; done
 
-# killed: the others go on, its supervisor starts it again
+# One island is killed: its peers continue, and its supervisor restarts it.
 kill -9 "$(BITRAIN_STORE=b.db q "SELECT pid FROM ranks WHERE run='isl-b' ORDER BY attempt DESC LIMIT 1")"
 until_says hub.err "island 'isl-b' is declared dead"
 n=$(steps a)

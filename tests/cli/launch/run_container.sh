@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The image of cli/launch/Containerfile, built by buildah from Debian's own packages, trains: a run as the image's user, which goes on from
-# its checkpoint in another container, and a hub with an island beside each other.
-# The image's second stage is the file's; the program is that of this build. FULL=1 builds it in the first stage, too (minutes).
-# Needs root, buildah, debootstrap and a network (not in CI's packages): skips with a reason where they are not. STORAGE=FOLDER: of
-# buildah, with an image localhost/debian12 that was made before.
 # soak: yes
 # timeout: 5400
+# The image of cli/launch/Containerfile, built by buildah from Debian's packages, trains: a run as the image's user,
+# which continues from its checkpoint in another container, and a hub and an island in separate containers. The image's
+# second stage is that of the file; the program is that of this build. FULL=1 also builds the program in the first stage
+# (minutes). Needs root, buildah, debootstrap and a network (not in CI's packages), otherwise skips with a reason.
+# STORAGE=FOLDER: storage of buildah with an existing image localhost/debian12.
 . "$BT_SRC/tests/cli/train_lib.sh"
 [ "$(id -u)" = 0 ] || skip "needs root (chroot, debootstrap)"
 command -v buildah >/dev/null || skip "no buildah (apt-get install buildah)"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The files of cli/launch as their services would use them, without those services: the batch files with stand-ins for srun and
-# scontrol (a notice in the step queues the job again, and it goes on), the command lines of the unit and of the manifests, the unit by
-# systemd's own judge, and the packages of the image, which must hold every library that the program needs.
 # timeout: 180
+# The files of cli/launch used as by their services, without those services: the batch files with scripts in place of
+# srun and scontrol (a notice in the step requeues the job, which then continues), the command lines of the unit and of
+# the manifests, the unit checked by systemd itself, and the packages of the image, which must contain every library of
+# the program.
 . "$BT_SRC/tests/cli/train_lib.sh"
 files=$BT_SRC/cli/launch
 cat >conf.yaml <<'Y'
@@ -24,7 +25,7 @@ chmod +x bin/srun bin/scontrol
 below() { local p; for p in $(pgrep -P "$1"); do below "$p"; done; echo "$1"; }
 batch() { PATH=$tmp/bin:$PATH CONF=conf.yaml SLURM_JOB_ID=7 SLURM_CPUS_PER_TASK=2 bash "$@"; }
 
-BITRAIN_TEST_DELAY=50 batch "$files/slurm.sbatch" >s.out 2>s.err & # steps are left when the notice comes
+BITRAIN_TEST_DELAY=50 batch "$files/slurm.sbatch" >s.out 2>s.err & # Some steps are left when the notice arrives.
 job=$!
 started+=($job)
 if wait_step slurm-7 5; then
@@ -77,7 +78,7 @@ mapfile -t island_unit < <(unit_words bitrain-island@.service)
 mapfile -t indexed < <(args "$files/indexed_job.yaml")
 mapfile -t mpijob < <(args "$files/mpijob.yaml")
 mapfile -t island_pod < <(args "$files/islands.yaml" 2)
-island_unit+=(--hub 127.0.0.1:8160)             # its configuration says this
+island_unit+=(--hub 127.0.0.1:8160)             # from its configuration
 for form in unit indexed mpijob island_unit island_pod; do
     declare -n w=$form
     [ "${w[0]:-}" = train ] && [[ " ${w[*]} " == *" --continue "* ]] || fault "$form: the command line is '${w[*]:-}'"
@@ -112,7 +113,7 @@ if command -v systemd-analyze >/dev/null; then
     done
 fi
 
-# a user whom no file knows, without HOME: a service's or a container's (PMIx of Debian 12 crashes there)
+# A user without an entry in passwd and without HOME, as in a service or container (PMIx of Debian 12 crashes there).
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
     mkdir -m 777 nobody
     chmod 711 "$tmp"

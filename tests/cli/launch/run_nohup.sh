@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# nohup: what ignores the end of the terminal goes on, supervised or in `dash`; without it a run saves and stops.
 # timeout: 60
+# nohup: a process that ignores the end of the terminal continues, supervised or in `dash`; without nohup a run saves
+# and stops.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 nohup "$BITRAIN" train "${slow[@]}" --steps 200 --name kept >kept.out 2>&1 </dev/null &

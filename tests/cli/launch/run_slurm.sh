@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every form of cli/launch/README.md under a real Slurm of one node: srun with the supervisor and without, sbatch with a requeue, with
-# --signal, an array, and an array of islands; scancel, a killed rank. A notice saves and leaves with its exit code although a step takes seconds, and a job
-# that is queued again goes on.
-# Needs root, slurm-wlm and munge (not in CI's packages): skips with a reason where they are not.
 # soak: yes
 # timeout: 900
+# Every form of cli/launch/README.md under a real Slurm of one node: srun with the supervisor and without, sbatch with a
+# requeue, with --signal, an array, and an array of islands; scancel, a killed rank. A notice saves and leaves with its
+# exit code although a step takes seconds, and a requeued job continues. Needs root, slurm-wlm and munge (not in CI's
+# packages), otherwise skips with a reason.
 . "$BT_SRC/tests/cli/launch/slurm_lib.sh"
 begin_slurm 2 1
 PATH=$(dirname "$BITRAIN"):$PATH
@@ -51,7 +51,7 @@ if wait_step batch 1; then
     saved batch stopped
 fi
 
-# the batch file that users are given: requeued, it goes on under the same job id
+# the batch file given to users: when requeued, it continues under the same job id
 id=$(CONF=conf.yaml NAME=again sbatch --parsable -c 2 -o again.out "$BT_SRC/cli/launch/slurm.sbatch")
 if wait_step again 5; then
     t=$(date +%s.%N)
@@ -86,7 +86,8 @@ id=$(CONF=conf.yaml BITRAIN_STEPS=20 sbatch --parsable -c 1 --array=1-2 -J seeds
 gone "$id"
 for n in 1 2; do [ "$(q "SELECT state, steps FROM runs WHERE run='seeds-$n'")" = done,20 ] || fault "task $n of the array: $(tail -n 3 seeds-$n.out)"; done
 
-# an array whose tasks are islands of one training: one that is queued again saves and leaves, the other goes on, and it comes back
+# An array whose tasks are islands of one training: a requeued one saves and leaves, the other continues, and the first
+# returns.
 b hub --keys keys isl-1 isl-2 >/dev/null 2>err || fault "no keys: $(cat err)"
 timeout 300 "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --islands 2 --store hub.db --out hub-out --name hub >address 2>hub.err &
 started+=($!)

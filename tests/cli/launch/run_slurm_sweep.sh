@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# `bitrain sweep` under a real Slurm of one node (NODES=N: of several, with a processor each): in a batch script its runs are steps beside
-# each other, on all nodes; scancel saves, and the same command goes on in another job, on fewer nodes where there were several; halving
-# ends with the runs that a sweep without Slurm ends with.
 # soak: yes
 # timeout: 600
+# `bitrain sweep` under a real Slurm of one node (NODES=N: several, with one processor each): in a batch script its runs
+# are concurrent steps on all nodes; scancel saves, and the same command continues in another job, on fewer nodes if
+# there were several; halving ends with the same runs as without Slurm.
 . "$BT_SRC/tests/cli/launch/slurm_lib.sh"
 nodes=${NODES:-1}
 cpus=$((nodes > 1 ? 1 : 2))

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The units of cli/launch under a real systemd: process 1 of new namespaces in a folder of Debian's packages. A run is started, stopped (also
-# with systemd's default KillMode), killed: each time it goes on from what it had, also beside another one. A hub with three islands: an
-# island that is killed, or stopped, and a hub that is killed or aborts, cost nobody else anything.
-# Needs root, debootstrap and a network (not in CI's packages), and a kernel that lets a namespace mount systemd's group hierarchy: skips
-# with a reason where they are not. DEBIAN=FOLDER: such a folder that was made before.
 # soak: yes
 # timeout: 1800
+# The units of cli/launch under a real systemd: process 1 of new namespaces in a folder of Debian's packages. A run is
+# started, stopped (also with systemd's default KillMode) and killed: each time it continues from its state, also beside
+# another run. A hub with three islands: killing or stopping an island, and killing or aborting the hub, has no effect
+# on the remaining ones. Needs root, debootstrap and a network (not in CI's packages), and a kernel that lets a
+# namespace mount systemd's group hierarchy, otherwise skips with a reason. DEBIAN=FOLDER: an existing folder of this
+# kind.
 . "$BT_SRC/tests/cli/train_lib.sh"
 [ "$(id -u)" = 0 ] || skip "needs root (namespaces, debootstrap)"
 command -v debootstrap >/dev/null || skip "no debootstrap (apt-get install debootstrap)"
@@ -90,7 +91,8 @@ after 10 && stopped "KillMode=mixed"
 inside sh -c 'mkdir -p /etc/systemd/system/bitrain@demo.service.d; printf "[Service]\nKillMode=control-group\nTimeoutStopSec=5\nRestartSec=1\n" >/etc/systemd/system/bitrain@demo.service.d/k.conf; systemctl daemon-reload'
 inside systemctl start bitrain@demo
 after $((last + 10)) && stopped "KillMode=control-group"
-# killed: systemd starts it again (group hierarchies of version 1 do not tell that the group is empty: TimeoutStopSec)
+# Killed: systemd restarts it (version 1 of the group hierarchy does not signal that the group is empty:
+# TimeoutStopSec).
 inside systemctl start bitrain@demo
 after $((last + 10))
 inside systemctl kill -s KILL bitrain@demo
@@ -141,7 +143,7 @@ until_restarts bitrain-hub 1
 until_run a $(($(steps_of a) + 20)) bitrain-island@a
 for i in b c; do [ "$(restarts bitrain-island@$i)" = 0 ] || fault "island $i was started again"; done
 [ "$(qh "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")" -le 0 ] || fault "the hub has steps twice"
-# a notice to an island: it saves and leaves, the others go on
+# A notice to an island: it saves and leaves, and its peers continue.
 inside systemctl stop bitrain-island@b
 [ "$(inside systemctl show -p Result --value bitrain-island@b)" = success ] || fault "island b: result $(inside systemctl show -p Result --value bitrain-island@b)"
 inside sh -c 'ls /var/lib/bitrain/runs/b/step-*/manifest.json' >/dev/null 2>&1 || fault "island b left no checkpoint"

@@ -23,7 +23,7 @@ start)
 	host=$(hostname -s); port=$((20000 + $$ % 20000))
 	mungekey -c -k "$dir/munge/key" 2>/dev/null || dd if=/dev/urandom of="$dir/munge/key" bs=128 count=1 2>/dev/null
 	chmod 600 "$dir/munge/key"
-	# --force: a parent directory that others may write (/tmp) is otherwise refused
+	# --force: a parent directory writable by other users (/tmp) is otherwise refused
 	munged --force --socket="$dir/munge/sock" --key-file="$dir/munge/key" --pid-file="$dir/munge/pid" \
 		--log-file="$dir/munge/log" --seed-file="$dir/munge/seed" 2>"$dir/munge/err" || skip "munged: $(tail -1 "$dir/munge/err")"
 	names=$host

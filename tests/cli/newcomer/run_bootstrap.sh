@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# ./bootstrap on a machine whose package manager, compiler and build are stand-ins: it says what it installs and how large that is,
-# shows how far it is, tells a certificate from a missing network, and what it prints to make 'bitrain' typeable works as printed.
 # timeout: 60
+# ./bootstrap on a machine whose package manager, compiler and build are replaced by scripts: it prints the packages and
+# their size, shows progress, distinguishes a certificate from a missing network, and the printed commands that put
+# 'bitrain' into the path work.
 set -u
 bad=0
 fault() { echo "FAULT: $*"; bad=1; }
@@ -91,7 +92,7 @@ fresh FAKE_UPDATE="E: Release file for http://mirror.invalid/x is not valid yet 
 says "the clock of this machine is wrong"
 says "install them, as root: apt-get install --no-install-recommends gcc "
 
-# the chart library: npm only where the build cannot fetch two files by itself, and not for a certificate
+# the chart library: npm is used only if the build cannot fetch two files itself, and not after a certificate error
 fresh || fault "exit $?"
 if grep -q npm "$tmp/fake/asked"; then fault "npm is installed without need"; fi
 rm "$tmp/bin/npm"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# README.md, and what it sends to for fine-tuning and for more machines, as a newcomer reads them: every command of their
-# blocks, typed as printed, in its order, in one folder and one shell.
 # timeout: 600
 # mpi: 2
-# Quick (as ctest runs it): the program is the one of this build, a small model comes through the environment, and ssh, its keys
-# and rsync are stand-ins that stay on this machine. FULL=1 on a bare Debian 12, as root in a copy of the tree: nothing of that
-# but the stand-ins for the second machine; ./bootstrap installs and builds, the models are the README's own.
+# README.md, and the pages on fine-tuning and on several machines to which it links: every command of their blocks, as
+# printed, in order, in one folder and one shell. Quick form (ctest): the program of this build, a small model from the
+# environment, and scripts on this machine in place of ssh, its keys and rsync. FULL=1 on a bare Debian 12, as root in a
+# copy of the tree: only the second machine is simulated; ./bootstrap installs and builds, and the models are the
+# README's own.
 set -u
 src=${BT_SRC:-$(cd "$(dirname "$0")/../../.." && pwd)}
 tmp=$(mktemp -d)
@@ -34,7 +34,7 @@ if [ -z "$full" ]; then
     ln -s "${BITRAIN:-$src/build/bitrain}" "$tmp/bin/bitrain"
     export BITRAIN_MODEL_LAYERS=2 BITRAIN_MODEL_D_MODEL=96 BITRAIN_MODEL_HEADS=2 BITRAIN_MODEL_KV_HEADS=2 BITRAIN_MODEL_D_FF=192 BITRAIN_RANKS=2 BITRAIN_THREADS=1
 fi
-# the second machine: ssh runs what it is given here, under the host's name, and a key is made for nobody
+# The second machine: ssh runs its command here under the host's name, and no key is created.
 printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\nexec unshare -u sh -c "hostname $host; $*"\n' >"$tmp/bin/ssh"
 for p in ssh-keygen ssh-copy-id rsync; do printf '#!/bin/sh\necho "$0 $*" >>"%s/asked"\n' "$tmp" >"$tmp/bin/$p"; done
 chmod +x "$tmp"/bin/*
@@ -74,14 +74,14 @@ while IFS=$'\t' read -r section line; do
 done < <(commands)
 [ $total -ge 24 ] || fault "only $total commands in ${pages[*]}"
 
-# what they leave: a run that was stopped once and is done, a report, the prompt carried on
+# results: a run that was stopped once and is finished, a report, the continued prompt
 [ "$(bitrain query "SELECT state, steps FROM runs WHERE run='book'" --csv | tail -1)" = done,300 ] || fault "the run is $(bitrain runs)"
 [ "$(bitrain query "SELECT count(*) FROM attempts WHERE run='book'" --csv | tail -1)" = 2 ] || fault "the run was not stopped and resumed"
 [ "$(wc -c <book.html)" -gt 50000 ] || fault "the report is $(wc -c <book.html) bytes"
 [ -z "$two_hosts" ] || [ "$(bitrain query "SELECT state FROM runs WHERE run='far'" --csv | tail -1)" = done ] || fault "the run on two machines is $(bitrain runs far)"
 [ -z "$two_hosts" ] || [ "$(bitrain query "SELECT count(DISTINCT rank) FROM rank_steps WHERE run='far'" --csv | tail -1)" = 4 ] || fault "the run on two machines has not 4 ranks"
 
-# the adapters have learned their only answer, and generate asks in the words of training
+# The adapters have learned their only reply, and generate uses the prompt format of training.
 answer=$(bitrain generate answers --chat --message "Which licence?" --tokens 20 2>"$tmp/said")
 [ "$answer" = "The GNU General Public License." ] || fault "the tuned model answers '$answer'"
 grep -q "as in training" "$tmp/said" || fault "the template is not that of training: $(cat "$tmp/said")"

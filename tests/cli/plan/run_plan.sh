@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # timeout: 240
 # labels: mpi
-# bitrain plan: rates are measured once and kept, layouts are ranked, what is written can be trained with, and what nobody can
-# train is refused.
+# bitrain plan: rates are measured once and kept, layouts are ranked, a written plan can be trained, and impossible
+# requests are refused.
 . "$(dirname "$0")/../train_lib.sh"
 
-# a file that cannot be written is told before anything is measured
+# A file that cannot be written is reported before anything is measured.
 for path in "$tmp/no/such/plan.yaml" "$tmp"; do
     b plan "${tiny[@]}" --write "$path" >out 2>err && fault "wrote $path"
     grep -qF "cannot write '$path'" err || fault "says: $(cat err)"
@@ -26,8 +26,8 @@ done
 grep -q measured err && fault "measured again: $(cat err)"
 python_free() { grep -o "\"$1\":[0-9.e+-]*" out | cut -d: -f2; }
 [ "$(python_free legal)" -ge 8 ] || fault "only $(python_free legal) layouts"
-# What was tried comes first, the fastest of it before all; two hundredths are no difference. How many layouts are near enough to be tried is
-# this machine's to say.
+# Measured layouts are first, the fastest at the top; differences below two hundredths do not count. The number of
+# layouts near enough for a trial depends on the machine.
 tried() { python_free tried_ms | grep .; }
 awk -v first="$(tried | head -1)" -v least="$(tried | sort -g | head -1)" 'BEGIN {exit !(first <= 1.02 * least)}' ||
     fault "the first is not the fastest: $(tried)"
@@ -36,7 +36,7 @@ grep -q tried err && fault "tried without time for it: $(cat err)"
 awk -v first="$(python_free step_ms | head -1)" -v least="$(python_free step_ms | sort -g | head -1)" \
     'BEGIN {exit !(first <= 1.02 * least)}' || fault "the first is not predicted to be the fastest"
 
-# the race as plan starts it: with trainers that stay, and with trainers that are made anew for every turn
+# the race as started by plan: with persistent trainers, and with new trainers for every turn
 for how in keep anew; do
     racer=(--racer 1 0.01 1 "${tiny[@]}")
     mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 60 $how "${racer[@]}" --tp 2 "${racer[@]}" --zero 3 >out 2>err || fault "$how: $(tail -n 2 err)"
@@ -56,16 +56,16 @@ lr=$(sed -n 's/^batch .*--lr \([0-9.e-]*\) now, \([0-9.e-]*\) with a batch 2 tim
 awk '{exit !(NF == 2 && $2 > 1.4 * $1 && $2 < 1.43 * $1)}' <<<"$lr" || fault "not the square root of 2: $lr"
 ok plan "${tiny[@]}" --tp 1 --pp 1 --trial 0 --json
 grep -q '"lr_rule":"sqrt","lr_source":"Malladi et al. 2022, arXiv:2205.10287","larger_batches":\[{"batch_tokens":512,"lr":' out || fault "no advice in JSON: $(grep -o '"lr_rule.*' out | cut -c1-200)"
-# the rule is AdamW's, and is not given for others
+# The rate rule is for AdamW and is not applied to other optimizers.
 ok plan "${tiny[@]}" --tp 1 --pp 1 --trial 0 --optimizer lion
 says "for a larger batch with --optimizer lion find --lr anew: the rule of the square root is AdamW's"
 ok plan "${tiny[@]}" --tp 1 --pp 1 --trial 0
 says "tokens a rank, then an exchange of gradients"
 
-# what is set stays as it is
+# Given settings are not changed.
 ok plan "${tiny[@]}" --tp 2 --json
 [ "$(python_free tp | sort -u)" = 2 ] || fault "--tp 2 was not kept"
-# rates of another build are told and measured anew
+# Rates of another build are reported and measured again.
 sed -i 's/"build":"[0-9a-f]*"/"build":"0123456789abcdef"/' "$tmp"/rates/*.json
 ok plan "${tiny[@]}"
 grep -q "measured with another build" err || fault "not told: $(cat err)"
@@ -74,13 +74,13 @@ grep -q "measured with another build" err || fault "not told: $(cat err)"
 ok plan "${tiny[@]}" --write best.yaml
 planned=$(grep -o '^time .* for .* steps of [^,:]*' out)
 ok train best.yaml --dry-run
-# of the same layout both commands know the same time, from the same source
+# Both commands show the same time for the same layout, from the same source.
 [ -n "$planned" ] || fault "a plan without a time: $(cat out)"
 grep -qF "$planned" out || fault "plan: $planned; dry run: $(grep ^time out)"
 says "layout"
 b train best.yaml --steps 2 --name written --quiet >out 2>err || fault "cannot train with it: $(cat err)"
 
-# adapters: the shape is their base's, and what is measured is a layer with adapters beside it; --dry-run knows it then
+# Adapters: the shape is that of their base, a layer with adapters is measured, and --dry-run then uses it.
 ok train "${tiny[@]}" --ranks 1 --steps 2 --name base
 lora=(--tune lora --set tune.rank=4 --init-from base --ranks 1 --threads 1 --batch-tokens 256 --data synth:chain)
 ok plan "${lora[@]}" --trial 0

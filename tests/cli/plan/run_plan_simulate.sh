@@ -12,7 +12,7 @@ says "simulated"
 says "Daly"
 says "why        "
 [ "$(grep -cE '^ *[0-9]+ +[0-9]+ ' out)" = 7 ] || fault "not 1, 2, 4 .. 64 hosts: $(cat out)"
-# what the rates are worth: the load at which they were measured, and that too much of it makes times too long
+# quality of the rates: the load during their measurement, and a note that too much of it makes times too long
 grep -qE "^taken .*measured at a machine load of [0-9.]+; all hosts alike" out || fault "not at which load: $(grep ^taken out)"
 # a busy machine measures in several goes, and between two of them other rates are scaled
 for _ in 1 2 3 4; do
@@ -62,11 +62,11 @@ one_line "is no cluster" 2 --simulate many
 one_line "is beyond what a job can be: at most 65536 ranks" 2 --simulate 100000x8
 one_line "--simulate 99999999999999999999x8 is beyond" 2 --simulate 99999999999999999999x8
 one_line "too little); would fit: " 1 --preset small --simulate 2x4 --memory 200MiB
-# by how much, and what would: the least that a rank and a host need, beside what a host has
+# the missing amount and the remedy: the minimum of a rank and a host, beside the memory of a host
 grep -qE "no layout of 8 ranks fits: the least is [0-9.]+ [MG]iB a rank, [0-9.]+ MiB a host, which has 200(\.0*)? MiB \([0-9.]+ [MG]iB too little\)" err ||
     fault "not by how much: $(cat err)"
 one_line "no layout of 512 ranks is possible" 2 --simulate 64x8 --batch-tokens 4096 --pp 1 --tp 1
-# rates of another build are no rates of this one, and a damaged file is none: both are told, and measured again
+# Rates of another build and a damaged file are reported, and rates are measured again.
 refused_rates() {                       # text
     b plan --preset nano --simulate 4x4 >out 2>err || fault "exit $? with $1: $(cat err)"
     grep -qF -- "$1" err || fault "not told ($1): $(cat err)"
@@ -92,7 +92,7 @@ one_line "is beyond any machine" 2 --simulate 4x2 --memory 1e300TiB
 one_line "--mtbf '1e-9s' is beyond any job" 2 --simulate 4x2 --mtbf 1e-9s
 one_line "--stragglers must be a number from 0 to 10, not 'nan'" 2 --simulate 4x2 --stragglers nan
 one_line "--price must be a number from 0 to 1000000, not '-3'" 2 --simulate 4x2 --price -3
-# a job that fails before it is past its start is told so instead of a time
+# A job that always fails before its start is complete is reported instead of a time.
 ok plan --preset small --simulate 4x2 --mtbf 2s
 says "5000 steps would hardly ever be done: the job fails every 2.0 s"
 finish

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # timeout: 240
 # labels: mpi
-# train --layout auto: the planner chooses what was left open, says so in a line, an event and facts; the steps' time is held
-# against its prediction; --dry-run predicts where no run is recorded.
+# train --layout auto: the planner chooses what is not given, and reports it in a line, an event and facts; the steps'
+# time is compared with the prediction; --dry-run predicts before a run is recorded.
 . "$(dirname "$0")/../train_lib.sh"
 
-# a plan that is only printed measures nothing: it says what does, and that runs as printed
+# A plan that is only printed measures nothing: it names the command that does, which runs as printed.
 ok train "${tiny[@]}" --layout auto --dry-run
 says "time       not known"
 says "layout     not chosen: --layout auto needs rates of this machine"
@@ -17,7 +17,7 @@ ok train "${tiny[@]}" --layout auto --dry-run
 # a layout that was tried has the time of its trial, another one a prediction with the file and the day of its rates
 source_of_time="(measured in a trial under load .*predicted: |a prediction, by this machine's measured rates)"
 grep -qE "^time .*$source_of_time" out || fault "the time has no source: $(grep '^time' out)"
-# rates of another build are not used, and it is said why
+# Rates of another build are not used, and the reason is printed.
 for f in "$rates"/*.json; do cp "$f" "$f.kept"; sed -i 's/"build":"[0-9a-f]*"/"build":"0"/' "$f"; done
 ok train "${tiny[@]}" --dry-run
 says "are not used: they were measured with another build of this program"
@@ -34,7 +34,7 @@ same_ratio() {                          # run
     q "SELECT abs(plan_ratio * $expected / step_ms - 1) < 0.01 FROM steps WHERE run='$1' ORDER BY step DESC LIMIT 1"
 }
 [ "$(same_ratio auto)" = 1 ] || fault "plan_ratio is not over $expected ms: $(q "SELECT step_ms, plan_ratio FROM steps WHERE run='auto' LIMIT 1")"
-# a run that goes on with the same layout keeps its prediction; with another batch it has none
+# A run that continues with the same layout keeps its prediction; with another batch it has none.
 ok train --resume auto --steps 62
 [ "$(same_ratio auto)" = 1 ] || fault "resumed without its prediction"
 ok train --resume auto --steps 64 --ranks 1
@@ -47,7 +47,7 @@ ok plan "${tiny[@]}" --write planned.yaml
 ok train planned.yaml --steps 3 --name planned
 [ "$(q "SELECT count(*) FROM steps WHERE run='planned' AND plan_ratio > 0")" = 3 ] || fault "a written plan has no prediction"
 [ "$(q "SELECT count(*) FROM facts WHERE run='planned' AND key IN ('plan.step_ms', 'plan.fwd_ms')")" = 2 ] || fault "a written plan has no facts of it"
-# what was predicted stands beside what was measured, phase by phase
+# The prediction is shown beside the measurement, phase by phase.
 ok show auto2
 grep -qE '^ +PHASE +MEAN +PREDICTED +SHARE' out || fault "no phases predicted: $(grep PHASE out)"
 awk '$1 == "forward" {n += $4 > 0} $1 == "step" {n += NF == 5 && $4 > 0} END {exit n != 2}' out || fault "phases: $(grep -A12 PHASE out)"
@@ -58,10 +58,10 @@ says "a prediction, by this machine's"          # the run that is recorded did o
 rm -f "$BITRAIN_STORE"*
 ok train "${tiny[@]}" --dry-run
 grep -qE "^time .*$source_of_time" out || fault "the time has no source: $(grep '^time' out)"
-# what is given stays
+# Given settings are not changed.
 ok train "${tiny[@]}" --layout auto --tp 2 --dry-run
 says "x tp 2"
-# a prediction that is far off is told once, with a cause
+# A prediction that is far off is reported once, with a cause.
 ok train "${tiny[@]}" --steps 45 --name off --set launch.predicted_ms=0.001
 [ "$(q "SELECT count(*) FROM events WHERE run='off' AND kind='prediction' AND title LIKE 'steps take %longer than%'")" = 1 ] || fault "not told: $(q "SELECT kind, title FROM events WHERE run='off'")"
 ok train "${tiny[@]}" --steps 25 --name near --set launch.predicted_ms=1000000

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# An exponent bit flips in one rank's weights, or a NaN comes out of its gradients: the rank is named, and the run ends with the
-# losses of a run in which nothing happened, bit for bit. A checkpoint that the disk damages is noticed.
 # timeout: 240
+# An exponent bit flips in one rank's weights, or its gradients contain a NaN: the rank is named, and the run ends with
+# the losses of an undisturbed run, bit for bit. A checkpoint damaged on disk is detected.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 run=(train "${slow[@]}" --batch-tokens 256 --steps 70 --ckpt-every 15)
 event() { q "SELECT title FROM events WHERE run='$1' AND kind='$2'"; }
 host=$(uname -n)
 
-# as in a run that nobody disturbed; after the first so many attempts
+# compares with the undisturbed run; after the given number of attempts
 like_calm() {                                   # NAME CALM ATTEMPTS
     losses "$1" | cmp -s - "$2.txt" || { fault "run $1 has other losses than $2"; losses "$1" | diff - "$2.txt" | head -n 4; }
     [ "$(q "SELECT count(*) FROM attempts WHERE run='$1'")" = "$3" ] || fault "$1 has not $3 attempts: $(q "SELECT attempt, from_step, reason FROM attempts WHERE run='$1'" | tr '\n' ';')"
@@ -33,7 +33,7 @@ damaged three calm3 2:21:layers.1.ffn_up:27 --ranks 3 --batch-tokens 384
 event three hardware | grep -q "weights of layers.1.ffn_up on rank 2 (host '$host') are damaged" || fault "three: rank 2 is not named: $(event three hardware)"
 [ "$(q "SELECT rank FROM events WHERE run='three' AND kind='hardware' LIMIT 1")" = 2 ] || fault "the event is not of rank 2"
 
-# of two nobody knows which, until the step has been done again
+# With two ranks the faulty one is unknown until the step has been repeated.
 ok "${run[@]}" --name calm2
 losses calm2 >calm2.txt
 for rank in 0 1; do

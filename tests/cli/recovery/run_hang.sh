@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A rank that hangs, running or asleep, is named with its place and ended by default within seconds; the run goes on with the
-# losses of one that nobody disturbed. A pause is no hang.
 # timeout: 150
+# A rank that hangs, running or asleep, is named with its position and ended by default within seconds; the run
+# continues with the losses of an undisturbed one. A pause does not count as a hang.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_SLOW=0:6
@@ -9,7 +9,7 @@ run=(train "${slow[@]}" --steps 30 --ckpt-every 100)
 ok "${run[@]}" --name calm
 losses calm >calm.txt
 
-hang() {                                        # NAME RANK HOW WORDS: what is said of it
+hang() {                                        # hang NAME RANK HOW WORDS: WORDS is the expected message
     local name=$1 rank=$2 how=$3 words=$4; shift 4
     BITRAIN_TEST_HANG="$rank:14:$how:$tmp/$name.hung" b "${run[@]}" --name "$name" "$@" >"$name.out" 2>"$name.err"
     local got=$?
@@ -30,7 +30,7 @@ hang() {                                        # NAME RANK HOW WORDS: what is s
 hang busy 1 busy running
 hang asleep 0 asleep asleep
 
-# nobody hangs who was asked to wait
+# A paused rank does not hang.
 b "${run[@]}" --name paused >paused.out 2>paused.err &
 job=$!
 started+=($job)

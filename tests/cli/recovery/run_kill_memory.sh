@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Ranks are killed at any moment, in every layout: the run goes on from the state in shared memory, at most a few steps are done
-# again, and the losses are those of a run that nobody disturbed, bit for bit. Where there is no such state, or a damaged one, it
-# goes on from the disk.
 # timeout: 400
 # waits: yes
+# Ranks are killed at any moment, in every layout: the run continues from the state in shared memory, at most a few
+# steps are repeated, and the losses equal those of an undisturbed run, bit for bit. If there is no such state, or a
+# damaged one, the run continues from the disk.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 export BITRAIN_TEST_DELAY=60                    # a step is there to be killed in, whatever the processor
@@ -46,7 +46,7 @@ layout() {                                      # NAME WORDS...: a calm run, and
     local name=$1; shift
     BITRAIN_TEST_DELAY='' ok "${run[@]}" --name "$name-calm" --set ckpt.memory=off "$@"
     losses "$name-calm" >"$name.txt"
-    start "$name" $((12 + RANDOM % 6)) "$@"          # beside load a state may come every tenth step only
+    start "$name" $((12 + RANDOM % 6)) "$@"          # Under load there may be a state only every tenth step.
     kill_one "$name"
     wait_step "$name" $((27 + RANDOM % 8))
     kill_one "$name"
@@ -69,13 +69,13 @@ layout hosts
 layout apart --zero 3
 unset BITRAIN_TEST_HOSTS
 
-# a hot spare waits, and goes on: twice, from the state in memory. One that is killed itself is replaced
+# A hot spare waits and takes over: twice, from the state in memory. A killed spare is replaced.
 ok train "${tiny[@]}" --hot-spare --dry-run --name plan
 says "at most, beside them"
 printf 'localhost slots=2\n' >hosts.txt
 code 2 train "${tiny[@]}" --hot-spare --hosts hosts.txt --name plan
 says "beside a run on one host"
-waits() { # how many spares have waited so far
+waits() { # number of spares that have waited so far
     local i
     for i in $(seq 400); do
         [ "$(q "SELECT count(*) FROM events WHERE run='spare' AND kind='spare' AND title LIKE 'a hot spare waits: 2 ranks,%'")" -ge "$1" ] && break

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What a restart needs is refused (a full disk, a folder without permission, a locked or removed database, ...) while a rank
-# is killed: in every row of the table the run continues from memory, and in the end no step and no row is lost.
 # timeout: 240
+# A resource of a restart is refused (a full disk, a folder without permission, a locked or removed database, ...) while
+# a rank is killed: in every row of the table the run continues from memory, and in the end no step and no row is lost.
 . "$BT_SRC/tests/cli/train_lib.sh"
 [ "$(id -u)" = 0 ] || skip "only root may mount small file systems and become another user"
 unshare -m true 2>/dev/null || skip "no permission to mount a small file system (unshare -m)"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# What a resumed run keeps from how it began: the optimizer's rule, and the places of its ramps.
 # timeout: 240
+# A resumed run keeps the optimizer's rule and the steps of its ramps.
 . "$BT_SRC/tests/cli/train_lib.sh"
 tiny+=(--ranks 1)
 
-# the states of one optimizer are not those of another: refused before the run is begun again, which stays done, as is its checkpoint alone
+# States of one optimizer do not fit another: refused before the run is started again; it remains finished, and its
+# checkpoint unchanged.
 for pair in "adamw muon" "adamw lion" "muon adamw" "lion adamw"; do
     read -r had wanted <<<"$pair"
     ok train "${tiny[@]}" --steps 3 --optimizer "$had" --name "of-$had-$wanted"
@@ -14,14 +15,15 @@ for pair in "adamw muon" "adamw lion" "muon adamw" "lion adamw"; do
     [ "$(q "SELECT state, attempts FROM runs WHERE run='of-$had-$wanted'")" = done,1 ] || fault "a refused resumption changed the record"
     ok train --resume "of-$had-$wanted" --optimizer "$had" --steps 4
 done
-# a run that is extended does not go back to short sequences: the places of a ramp stay those of its first steps
+# An extended run does not return to short sequences: a ramp is placed by the original number of steps.
 ok train "${tiny[@]}" --ranks 1 --steps 10 --set train.seq_ramp=0.5 --name ramp
 ok train --resume ramp --steps 30
 q "SELECT title FROM events WHERE run='ramp' AND kind='ramp'" >ramps
 [ "$(tail -n 1 ramps)" = "from step 11 on attention sees stretches of 32" ] || fault "the ramp comes back: $(cat ramps)"
 ok train "${tiny[@]}" --ranks 1 --steps 20 --set train.seq_ramp=0.001 --dry-run
 says "train.seq_ramp 0.001: 0.001 of 20 steps is before the end of the first"
-# a run of an earlier version: a removed setting that had its default is ignored, another value is refused by name, and the run stays listed
+# A run of an earlier version: a removed setting with its default is ignored, another value is refused by name, and the
+# run remains listed.
 command -v sqlite3 >/dev/null || finish
 record() { sqlite3 "$BITRAIN_STORE" "UPDATE run_doc SET config = json_set(config, '\$.\"model.value_residual\"', $1)"; }
 record '0.5'

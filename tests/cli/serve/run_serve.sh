@@ -22,7 +22,7 @@ ok generate m --chat --message three --system S --template chatml --temperature 
 ok generate m --chat --message hi --tokens 8
 says "chat template 'plain'"
 says "a model that was trained on plain text goes on with it rather than answer"
-# on a terminal: a word that is none tells those that there are, a path is a question, /quit ends
+# On a terminal: an unknown word lists the known ones, a path is a question, /quit ends.
 if script -qec true try >/dev/null 2>&1 </dev/null; then
     printf '/help\n/etc/hosts\n/quit\nnot read\n' | script -qec "'$BITRAIN' generate m --chat --tokens 4" tty >/dev/null 2>&1
     [ "$(grep -c "/quit or Ctrl-D ends" tty)" = 2 ] || fault "/help does not tell the words: $(cat -v tty)"
@@ -30,7 +30,8 @@ if script -qec true try >/dev/null 2>&1 </dev/null; then
 fi
 code 2 generate m --chat --message hi --template chatmi
 says "chatml, llama3"
-# greedy, as a text: what the server must say as well. fp32, so that company changes no bit that matters
+# Greedy text, which the server must generate as well. In fp32, so that other requests in the batch change no relevant
+# bit.
 ok generate m --prompt abc --tokens 12 --temperature 0 --json
 export WANT_GREEDY=$(cat out)
 ok generate m --prompt abc --tokens 12 --temperature 0.9 --top-p 1 --seed 5 --json

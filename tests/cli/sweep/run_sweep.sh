@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `bitrain sweep`: a grid is trained as one group and compared, halving is killed with -9 and goes on to the same end, the budget
-# and the folder hold, bad input gives one line each.
 # timeout: 120
 # waits: yes
+# `bitrain sweep`: a grid is trained as one group and compared, halving is killed with -9 and continues to the same end,
+# budget and folder are respected, bad input gives one line each.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 cat > grid.yaml <<'EOF'
@@ -92,13 +92,13 @@ says "loss of 2 runs"
 code 2 compare --group-by optm
 code 3 compare --group-by lr group=none
 
-# the same folder: other runs are refused, more runs go on
+# The same folder: another sweep is refused, added runs continue.
 refused 4 "holds another sweep: there is 'lr-002: optim.lr=0.001 optim.weight_decay=0.1'" 's/\[0, 0.1\]/[0, 0.2]/'
 line 's/4e-3 in 2/8e-3 in 2/'
 code 4 sweep changed.yaml --out elsewhere
 says "run 'lr-001' is in the database already"
 
-# a learning rate is found: one run whose rate rises, judged, noted once, and shown by the page's route
+# A learning rate is found: one run with a rising rate is evaluated, annotated once, and shown by the page's route.
 line '/weight_decay/d; s/^name: lr/name: find\nmethod: find-lr/; s/optim.lr: .*/optim.lr: log 1e-5 .. 1/; s/steps: 12/steps: 40/'
 ok sweep changed.yaml
 grep -q '^suggested learning rate: [0-9]' out || fault "no rate is suggested: $(cat out)"
@@ -106,7 +106,7 @@ steepest=$(q "SELECT printf('%.2g', lr) FROM steps s JOIN events e ON e.run = s.
     WHERE s.run = 'find-001' AND e.kind = 'annotation'")
 ok sweep changed.yaml --json
 grep -q '"method":"find-lr","run":"find-001","suggested":[0-9]' out || fault "its JSON: $(cut -c1-200 out)"
-# that of the steepest step, or less where the loss parts soon after it
+# the rate of the steepest step, or a lower one if the loss diverges soon after it
 rate=$(printf '%.2g' "$(sed 's/.*"suggested":\([0-9.e-]*\).*/\1/' out)")
 title="suggested learning rate $rate (steepest descent at $steepest)"
 [ "$(q "SELECT count(*) FROM events WHERE run = 'find-001' AND title = '$title'")" = 1 ] ||
@@ -127,7 +127,7 @@ code 2 sweep --find-lr --steps 3
 code 2 sweep grid.yaml --to 1
 says "goes with --find-lr"
 
-# halving, killed with -9 in its first rung and again later: it ends where one that nobody killed ends
+# Halving, killed with -9 in its first rung and again later, ends as an undisturbed one does.
 line 's/^name: lr/name: hv\nmethod: halving\nruns: 4\nhalving: {keep: 2, first_steps: 6}/; s/ in 2//; s/steps: 12/steps: 24/'
 cp changed.yaml hv.yaml
 for rung in 5 11; do

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# `bitrain sweep` in the shell of a Slurm job, with a stand-in for srun: each run is a step with its processors and its share of a node's
-# memory, as many at a time as the nodes hold; a sweep that is told to stop lets its steps save, and goes on; what fits on no node is
-# refused, and without a job, in a step or with `on: local` no srun is called. tests/cli/launch/run_slurm_sweep.sh has a real Slurm.
 # timeout: 120
+# `bitrain sweep` in the shell of a Slurm job, with a script in place of srun: each run is a step with its processors
+# and its share of a node's memory, as many at a time as the nodes hold; a sweep that is stopped lets its steps save,
+# and continues later; a run that fits on no node is refused, and without a job, in a step or with `on: local` srun is
+# not called. tests/cli/launch/run_slurm_sweep.sh uses a real Slurm.
 . "$BT_SRC/tests/cli/train_lib.sh"
 unset SLURM_JOB_ID SLURM_STEP_ID SLURM_MEM_PER_CPU SLURM_MEM_PER_NODE SLURM_JOB_CPUS_PER_NODE
 mkdir bin
@@ -46,7 +47,7 @@ done
 line 's/^name: lr/on: local/'
 ok sweep changed.yaml --dry-run
 grep -q Slurm out && fault "on: local takes a job's nodes"
-# processors of unlike nodes, and runs whose size the file does not say
+# processors of unequal nodes, and runs whose size is not in the file
 plan() { # CPUS SED WORDS
     line "$2"
     SLURM_JOB_CPUS_PER_NODE=$1 ok sweep changed.yaml --dry-run
@@ -69,7 +70,7 @@ for word in --mpi=none --nodes=1 --ntasks=1 --exact --cpus-per-task=1 --mem=1000
     [ "$(grep -c -- "$word" srun.words)" = 3 ] || fault "not three times $word: $(cat srun.words)"
 done
 
-# told to stop, the steps save; the same command goes on
+# When the sweep is stopped its steps save; the same command continues.
 line 's/^name: lr/name: long/; s/steps: 12/steps: 100000/'
 rm srun.words
 SLURM_MEM_PER_CPU=500 "$BITRAIN" sweep changed.yaml >long.out 2>long.err &

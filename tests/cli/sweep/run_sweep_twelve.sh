@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Sweeps of twelve runs, as a grid and by successive halving: killed with -9 in the middle, each goes on where it was, trains nothing
-# twice, and is one group for `compare`; `top` lists them all.
 # timeout: 180
+# Sweeps of twelve runs, as a grid and by successive halving: killed with -9 in the middle, each continues, trains
+# nothing twice, and is one group for `compare`; `top` lists them all.
 command -v sqlite3 >/dev/null || { echo "skipped: sqlite3 is missing"; exit 77; }
 . "$BT_SRC/tests/cli/train_lib.sh"
 
@@ -19,9 +19,9 @@ space:
 EOF
 sed 's/^name: .*/name: hv\nmethod: halving\nruns: 12\nhalving: {keep: 3, first_steps: 4}/; s/ in 4//; s/steps: 8/steps: 36/' grid.yaml >hv.yaml
 
-# Two runs are going at a time, often abreast: a kill is to come when one is under way and neither is at its end, where the last
-# rows of its steps may not have come to the database though its last checkpoint is written.
-# under_way NAME FIRST LAST: a term that says so
+# Two runs are active at a time, often at the same step: a kill must happen while one is active and neither is at its
+# end, where the last rows of its steps may not be in the database although its last checkpoint is written. under_way
+# NAME FIRST LAST: SQL condition for this.
 under_way() {
     echo "(SELECT count(*) FROM runs WHERE run LIKE '$1-%' AND state='running' AND steps BETWEEN $2 AND $3) > 0 AND" \
         "(SELECT count(*) FROM runs WHERE run LIKE '$1-%' AND state='running' AND steps > $3) = 0"
@@ -40,14 +40,14 @@ killed_when() {
     kill -9 $(pgrep -f -- "bitrain .*$tmp|mpirun .*$tmp") 2>/dev/null
     wait $pid 2>/dev/null
     wait_gone || fault "runs of $1 are left"
-    rm -rf "$TMPDIR"/bitrain-* # what was killed before it wrote whose folder this is, a later start leaves alone for a while
+    rm -rf "$TMPDIR"/bitrain-* # A later start ignores for a while a folder whose process was killed before it wrote its owner.
 }
 group() { q "SELECT count(*) FROM configs WHERE key='run.group' AND value='$1'"; }
 
 killed_when grid.yaml "SELECT count(*) >= 5 AND $(under_way grid 1 5) FROM runs WHERE run LIKE 'grid-%' AND state='done'"
 done_before=$(q "SELECT group_concat(run) FROM (SELECT run FROM runs WHERE run LIKE 'grid-%' AND state='done' ORDER BY run)")
 [ "$(q "SELECT count(*) FROM runs WHERE run LIKE 'grid-%' AND state='done'")" -lt 12 ] || fault "the grid was over before it was killed"
-# one of them was killed after its last checkpoint, before it could say that it is done
+# One of them was killed after its last checkpoint, before it was marked as finished.
 sqlite3 "$BITRAIN_STORE" "UPDATE run SET state = 'lost', ended_us = NULL WHERE name = '${done_before%%,*}'"
 ok sweep grid.yaml --json
 grep -q '"ended":true' out || fault "it does not say that it has ended: $(cut -c1-200 out)"
@@ -65,7 +65,7 @@ ok sweep hv.yaml
 steps=$(q "SELECT group_concat(steps) FROM (SELECT steps FROM runs WHERE run LIKE 'hv-%' ORDER BY steps)")
 [ "$steps" = 4,4,4,4,4,4,4,4,12,12,12,36 ] || fault "halving of twelve: $steps"
 [ "$(grep -c 'left behind' out)" = 11 ] || fault "not eleven left behind: $(cat out)"
-# who went on was better after four steps than everybody who did not
+# Each continued run was better after four steps than every discarded one.
 worst=$(q "SELECT max(l) FROM (SELECT avg(s.loss) AS l FROM steps s JOIN runs r USING (run) WHERE run LIKE 'hv-%' AND s.step < 4 AND r.steps > 4 GROUP BY run)")
 best=$(q "SELECT min(l) FROM (SELECT avg(s.loss) AS l FROM steps s JOIN runs r USING (run) WHERE run LIKE 'hv-%' AND s.step < 4 AND r.steps = 4 GROUP BY run)")
 awk -v a="$worst" -v b="$best" 'BEGIN {exit !(a <= b)}' || fault "somebody with $worst went on, one with $best did not"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A dense base in int8 (tune.base_type=q8): from a GGUF file of Q8_0 the losses of its values, from others nearly those; half of bf16's
-# memory; the same bits on two tensor-parallel ranks, one copy for two data-parallel ones; what has no use for it is refused.
 # timeout: 150
 # labels: mpi
+# A dense base in int8 (tune.base_type=q8): from a GGUF file of Q8_0 the losses of its values, from other files nearly
+# those; half of bf16's memory; the same bits on two tensor-parallel ranks, one copy for two data-parallel ones;
+# settings without an effect on it are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 80; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
@@ -27,7 +28,7 @@ last() { losses "$1" | tail -n 1 | cut -d, -f2; }
 is "$(last q8) / $(last bf16) < 1.01 && $(last q8) / $(last bf16) > 0.99 && $(last q8) != $(last bf16)" "q8 beside bf16"
 
 base_bytes() { b train "${lora[@]}" --ranks 1 --init-from dense "$@" --dry-run --json 2>/dev/null | grep -o '"quantised": *[0-9]*' | grep -o '[0-9]*$'; }
-values=$((2 * (4 * 64 * 64 + 3 * 64 * 128) + 256 * 64))     # of layers and embedding
+values=$((2 * (4 * 64 * 64 + 3 * 64 * 128) + 256 * 64))     # number of values in layers and embedding
 got=$(base_bytes --precision bf16 "${q8[@]}")
 is "$got >= $values * 34 / 32 && $got < $values * 34 / 32 + 128 * 15" "$values values in $got bytes"
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The example files of fine-tuning train on a tiny base and learn; files with other tools' keys say the same as ours, or are refused by
-# name.
 # timeout: 200
 # labels: mpi
+# The example files of fine-tuning train on a tiny base and learn; files with other tools' keys are equivalent to ours,
+# or refused by name.
 . "$BT_SRC/tests/cli/train_lib.sh"
 mkdir -p tests engine
 cp -r "$BT_SRC/tests/examples" tests/
@@ -22,7 +22,7 @@ for e in tests/examples/*.yaml; do
         fault "the example $name does not learn: $(losses "$name" | sed -n '1p;$p' | tr '\n' ' ')"
 done
 [ "$(ls tests/examples/*.yaml | wc -l)" -ge 9 ] || fault "there are fewer examples"
-# what comes next is said as it can be typed
+# The next command is printed as it can be typed.
 next() { grep -E "^  bitrain $2 $1 " "said.$1" | sed 's/^  bitrain//; s/   (.*//'; }
 for typed in "$(next sft generate)" "$(next classify generate)" "$(next classify eval)" "$(next mixture generate)" "$(next lora convert)"; do
     [ -n "$typed" ] || fault "nothing is said of what comes next"
@@ -34,7 +34,7 @@ ok eval classify
 says "texts of the validation split"
 ok train tests/examples/lora.yaml --ranks 2 --threads 1 --name two --steps 2
 
-# what the other tools' keys became
+# settings that the other tools' keys became
 b train tests/examples/axolotl.yaml --print-config >config 2>err
 for want in 'tune.mode lora' 'tune.rank 8' 'tune.alpha 16' 'tune.targets q_proj,v_proj,up_proj' 'data.form messages' 'data.packing documents' \
             'data.train_on answers' 'train.recompute full' 'optim.lr 0.002' 'optim.lr_min 0' 'train.steps 40' 'data.val_frac 0.1'; do

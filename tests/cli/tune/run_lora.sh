@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Low-rank adapters end to end: the base stays as it is, the checkpoints hold the adapters alone, the losses have the same bits on 1, 2
-# and 4 ranks, with a sharded optimizer, tensor and pipeline parallelism, and after a resume in another layout; evaluation and generation find the base; another base is refused.
 # timeout: 300
 # labels: mpi
+# Low-rank adapters end to end: the base does not change, the checkpoints contain the adapters only, the losses have the
+# same bits on 1, 2 and 4 ranks, with a sharded optimizer, tensor and pipeline parallelism, and after a resume in
+# another layout; evaluation and generation find the base; another base is refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
@@ -45,7 +46,7 @@ ok train "${lean[@]}" --ranks 2 --tp 2 --name lean-tp
 ok train "${lean[@]}" --ranks 2 --pp 2 --name lean-pp
 for r in lean-tp lean-pp; do [ "$(losses $r)" = "$(losses lean)" ] || fault "$r differs: $(losses $r | head -3) | $(losses lean | head -3)"; done
 
-# what was trained in slices is written as one rank's
+# Adapters trained in slices are written like those of one rank.
 ok convert one --to hf -o peft1
 ok convert tp --to hf -o peft2
 cmp -s peft1/adapter_model.safetensors peft2/adapter_model.safetensors || fault "the adapters of --tp 2 are written differently"
@@ -98,7 +99,7 @@ code 2 train "${dpo[@]}" --ranks 1 --tune full
 says "data.form=preference trains adapters"
 code 2 train "${dpo[@]}" --ranks 1 --set tune.adapters=one
 says "are trained, and the reference would be their base without them"
-# classes: adapters and a head of zeros train; the checkpoint finds its base and knows its labels
+# Classes: adapters and a head of zeros train; the checkpoint finds its base and contains its labels.
 awk 'BEGIN { for (i = 0; i < 60; i++) { w = sprintf("%c%c", 97 + i % 26, 97 + i * 7 % 26);
     print "{\"text\": \"" w (i % 3 ? i % 3 > 1 ? " not" : " so" : "?") "\", \"label\": \"" substr("abc", i % 3 + 1, 1) "\"}" } }' >labels.jsonl
 kinds=("${dpo[@]/pairs.jsonl/labels.jsonl}")
@@ -125,7 +126,8 @@ ok train "${taught[@]}" --ranks 1 --name taught
 ok train "${taught[@]}" --ranks 2 --zero 1 --name taught2 --stop-after 2
 ok train --resume taught2 --ranks 2
 [ "$(losses taught)" = "$(losses taught2)" ] || fault "from a teacher, on 2 ranks after a resume: $(losses taught2 | head -4)"
-# from a file of the teacher's logits: all of them are the teacher but for rounding; the same bits in any layout and after a resume
+# A file of the teacher's logits: with all of them equal to the teacher up to rounding; the same bits in any layout and
+# after a resume.
 ok eval other --data chat.jsonl --form messages --logits all.btl --top-k 256
 grep -q 'logits each' err || fault "eval does not tell what it wrote: $(tail -1 err)"
 filed=("${taught[@]/--teacher/--set}")
@@ -160,7 +162,7 @@ says "--logits needs --data"
 code 2 train "${taught[@]}" --ranks 1 --teacher one
 says "holds adapters alone"
 
-# what cannot be
+# impossible requests
 code 2 train --tune lora --data chat.jsonl --form messages --ranks 1
 says "tune.mode=lora needs a base"
 code 2 train "${lora[@]}" --ranks 1 --set tune.targets=attn_x

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Adapters merged into their base: a dense base says afterwards what base and adapters said; a ternary one loses little as dense weights,
-# more when it is quantised again, and the codes that turned are told. Adapters alone as PEFT reads them. What cannot be merged.
 # timeout: 200
+# Adapters merged into their base: a dense base then gives the outputs of base and adapters; a ternary one loses little
+# as dense weights, more when it is quantised again, and the changed codes are reported. Adapters alone in the format of
+# PEFT. Impossible merges.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
@@ -31,7 +32,7 @@ is "($halves - $merged) ^ 2 < 1e-10" "halves $halves, merged $merged"
 ok convert lora-dense --merge dense --weight 0 -o without
 without=$(nats ./without)
 is "($without - $base) ^ 2 < 1e-10" "weight 0 $without, base $base"
-# used together without merging: what the merged model says. Other ranks, other layers
+# used together without merging: the outputs of the merged model. Other ranks, other layers
 ok train "${chat[@]}" --tune lora --set tune.rank=3 --set tune.alpha=4 --set tune.targets=attn_q,ffn_up --init-from base-dense --steps 20 --lr 1e-2 --seed 7 --name other-dense
 nats_of() { b eval "$@" --data chat.jsonl --form messages --json 2>err | grep -o '"nats": *[0-9.]*' | cut -d: -f2; }
 halves=$(nats_of lora-dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25)
@@ -80,7 +81,7 @@ for x in "$latent" "$keep" "$fit"; do is "$x > $adapted && $x < 3 * $base" "quan
 ok convert lora-bitnet158 --merge keep --to hf --type packed -o packed --verify
 says "the same after 4 of 4 prompts"
 
-# for PEFT: names, shapes, and the file as long as its header says
+# For PEFT: names, shapes, and a file of the length that its header states.
 ok convert lora-bitnet158 --to hf -o peft
 grep -qF '"peft_type":"LORA"' peft/adapter_config.json && grep -qF '"r":4,"lora_alpha":8' peft/adapter_config.json || fault "$(cat peft/adapter_config.json)"
 header=$(od -An -t u8 -N 8 peft/adapter_model.safetensors | tr -d ' ')
@@ -151,7 +152,7 @@ says "names 'some/model' as the base"
 code 2 train "${chat[@]}" --init-from ./peft-dense
 says "holds adapters of PEFT alone"
 
-# what cannot be
+# impossible requests
 code 4 convert lora-bitnet158 --to hf -o peft
 says "exists already"
 code 2 convert lora-bitnet158 -o nothing

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Sources by weight: what each gave is counted and told, the losses have the same bits on one rank and two and after a resume; other
-# weights from a step on; compressed files train as plain ones do. What cannot be.
 # timeout: 120
 # labels: mpi
+# Sources by weight: the contribution of each is counted and reported, the losses have the same bits on one rank and two
+# and after a resume; other weights from a step on; compressed files train like plain ones. Impossible mixtures.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 400; i++) printf "the light of day %d was upon the face of the waters\n", i }' >a.txt
@@ -27,12 +27,12 @@ losses compressed | cmp -s - want || fault "compressed data differ: $(losses com
 ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=1:3 --name other
 losses other | cmp -s - want && fault "other weights give the same losses"
 
-# changed while the run is live, on two ranks: a stage from the step at which it came, which checkpoints keep
+# Changed during the run, on two ranks: a stage from the step at which the request arrived, which checkpoints keep.
 BITRAIN_TEST_SLOW=0:60 "$BITRAIN" train "${base[@]}" --steps 2000 --lr-schedule constant --warmup 2 --ranks 2 --data a.txt b.txt --set data.mixture=3:1 --name live >live.out 2>&1 &
 started+=($!)
 wait_step live 3
 ok ctl live mixture 1:3
-# of two requests between two steps the later one counts
+# The later of two requests between two steps counts.
 for i in $(seq 600); do [ "$(q "SELECT count(*) FROM events WHERE run='live' AND title LIKE 'sources weigh%'")" = 1 ] && break; sleep 0.05; done
 code 2 ctl live mixture 1,3
 says "mixture takes one weight for each source"

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The modes of fine-tuning in layouts that divide the model: preferences, classes, learning from a teacher and from a file of its logits have
-# the bits of one rank with --tp, --pp, virtual stages and both, go on from either in another layout, and after a kill. A teacher is wider than its student.
 # timeout: 300
 # labels: mpi
+# The modes of fine-tuning in layouts that divide the model: preferences, classes, distillation from a teacher and from
+# a file of its logits have the bits of one rank with --tp, --pp, virtual stages and both, and continue from either in
+# another layout, and after a kill. A teacher is wider than its student.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 shape=(--preset nano --set model.layers=4 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
@@ -23,7 +24,7 @@ classes=("${same[@]}" --data labels.jsonl --form label)
 classes_lora=("${classes[@]}" "${lora[@]}")
 teacher=("${same[@]}" --data asked.jsonl --form alpaca --teacher wide)
 logits=("${same[@]}" --data asked.jsonl --form alpaca --set tune.logits=some.btl)
-# what is measured besides the loss comes from the last stage
+# Measures besides the loss are computed on the last stage.
 judged() { q "SELECT step, printf('%.9g', accuracy), printf('%.9g', reward_margin), printf('%.9g', val_loss), printf('%.9g', val_accuracy), printf('%.9g', val_f1) FROM steps WHERE run='$1' ORDER BY step"; }
 
 for mode in preferences classes classes_lora teacher logits; do

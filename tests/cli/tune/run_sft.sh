@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Supervised fine-tuning end to end: a base, then chats from JSONL with the loss on the answers alone; the same bits on 1, 2 and 4
-# ranks, in a pipeline and after a resume; what is longer than a sequence is told; bad lines are named.
 # timeout: 300
 # labels: mpi
+# Supervised fine-tuning end to end: a base, then chats from JSONL with the loss on the answers only; the same bits on
+# 1, 2 and 4 ranks, in a pipeline and after a resume; conversations longer than a sequence are reported; bad lines are
+# named.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
 awk 'BEGIN { for (i = 0; i < 120; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
@@ -41,7 +42,8 @@ says "of them counted"
 ok train "${sft[@]}" --ranks 1 --init-from base --stop-after 3 --name halves
 ok train --resume halves
 losses halves | cmp -s - want || fault "a resumed run differs: $(losses halves | head -4)"
-# without a checkpoint of its own it begins with the base again; --continue is the same command for the first start and later ones
+# If it has no checkpoint of its own it begins with the base again; --continue is the same command for the first start
+# and later ones.
 KILLED_EVERY=1000 killed early "${sft[@]}" --ranks 1 --init-from base
 losses early | cmp -s - want || fault "a run resumed before its first checkpoint differs: $(losses early | head -4)"
 for _ in 1 2; do ok train "${sft[@]}" --ranks 1 --init-from base --name again --continue --stop-after 3; done
@@ -59,7 +61,8 @@ near zero
 ok train "${plain[@]}" --ranks 2 --tp 2 --micro-batch 4 --name tp
 near tp
 
-# from full precision to ternary in the same run: the same bits on other ranks and after a resume in the middle of the way
+# A change from full precision to ternary within a run: the same bits on other ranks and after a resume during the
+# change.
 fade=("${sft[@]}" --init-from base --set train.dense_steps=1 --set train.lambda_steps=3)
 ok train "${fade[@]}" --ranks 1 --name fade
 losses fade >want
@@ -81,7 +84,8 @@ losses fade-three | cmp -s - want || fault "the way to ternary differs with --ze
 code 1 train "${fade[@]}" --ranks 2 --zero 3 --set parallel.gather=step
 says "needs parallel.gather=layer"
 
-# classes: the loss of a head of zeros; the same bits on 2 ranks and after a resume, near with ZeRO; the checkpoint knows the labels' names
+# Classes: the loss of a zero head; the same bits on 2 ranks and after a resume, near with ZeRO; the checkpoint contains
+# the labels' names.
 awk 'BEGIN { for (i = 0; i < 90; i++) { w = sprintf("%c%c%c", 97 + i % 26, 97 + i * 7 % 26, 97 + i * 3 % 26);
     print "{\"text\": \"" w (i % 3 ? i % 3 > 1 ? " not" : " so" : "?") "\", \"label\": " (i % 3 ? i % 3 > 1 ? "\"no\"" : "\"yes\"" : 7) "}" } }' >labels.jsonl
 kinds=("${shape[@]}" --init-from base --data labels.jsonl --form label --steps 6)
@@ -126,7 +130,7 @@ says "have the label 'yes': a classifier needs at least two"
 ok eval one --json
 says '"nats"'
 
-# what is too long is told
+# Conversations that are too long are reported.
 { cat chat.jsonl; printf '{"messages": [{"role": "user", "content": "long"}, {"role": "assistant", "content": "%0300d"}]}\n' 0; } >long.jsonl
 one=("${shape[@]}" --form messages --ranks 1 --steps 1)
 code 2 train "${one[@]}" --data long.jsonl --set data.val_frac=0
@@ -146,7 +150,8 @@ says "data.packing=stream runs documents together"
 code 3 train "${one[@]}" --data chat.jsonl --set data.template=vicuna
 says "there is no chat template 'vicuna' (chatml, llama3,"
 
-# a base that comes with a template of its own: a known one is taken and told, another is refused; and a run that has conversed goes on
+# A base with its own template: a known one is used and reported, another is refused; and a run on conversations
+# continues.
 golden=$BT_SRC/tests/engine/interop/golden/qwen3/hf
 own() { rm -rf "$1"; cp -r "$golden" "$1"; printf '{"chat_template": "%s"}\n' "$2" >"$1/tokenizer_config.json"; }
 on=(--threads 1 --ranks 1 --data chat.jsonl --form messages --steps 1 --seq-len 192 --batch-tokens 1536 --lr 1e-3)

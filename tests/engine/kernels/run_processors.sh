@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # timeout: 600
 # labels: kernels
-# Runs the tests of the kernels, and of what chooses among them, as if on older kinds of processors: BITRAIN_TEST_CPU hides the
-# features that a kind does not have (engine/kernels/table/cpu.c). A feature that this processor does not have stays untested.
-# BT_TEST_SET limits the slow tests to the set that the kind chooses: the other sets are tested without a kind.
+# Runs the tests of the kernels and of their selection as on older kinds of processors: BITRAIN_TEST_CPU hides the
+# features that a kind lacks (engine/kernels/table/cpu.c). A feature that this processor lacks is not tested.
+# BT_TEST_SET limits the slow tests to the set that the kind selects: the remaining sets are tested without a kind.
 set -u
 failed=0
 work=$(mktemp -d)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# A unit test of several ranks of which one fails: the job ends, and says why, although the others wait in an exchange.
 # timeout: 60
 # labels: mpi
 # mpi: 2
+# A unit test fails on one of several ranks: the job ends with the reason, although the remaining ranks wait in an
+# exchange.
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
 run() { mpirun -np 2 --bind-to none --mca pml ob1 --mca btl self,vader --mca odls_base_sigkill_timeout 0 --timeout 40 "$BT_BIN/tests/one_rank_fails" "$@" >"$tmp/out" 2>&1; }

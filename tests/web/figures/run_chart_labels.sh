@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Labels of charts stay off the lines: the place that is chosen covers none of a line that leaves room, on a line between two points as
-# well, and where every place covers some, the one that covers fewest is chosen.
 # timeout: 30
+# Labels of charts avoid the lines: the chosen position covers no part of a line that leaves space, also between two
+# points, and if every position covers some, the one that covers fewest is chosen.
 set -u
 command -v node >/dev/null || { echo "skipped: node is not installed"; exit 77; }
 tmp=$(mktemp -d)

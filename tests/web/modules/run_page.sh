@@ -1,8 +1,9 @@
 #!/bin/bash
-# The page's modules that compute and do not draw, under Node.js alone: numbers as text, lines of charts, scales, the filter of runs,
-# means of groups, the answers a report keeps. tests/mutation/run_page.sh changes them one by one and asks this test.
 # timeout: 60
 # labels: web
+# The page's modules that compute and do not draw, under Node.js: numbers as text, lines of charts, scales, the filter
+# of runs, means of groups, the responses stored in a report. tests/mutation/page.sh changes them one by one and runs
+# this test.
 set -u
 command -v node >/dev/null || { echo "SKIP: Node.js is missing"; exit 77; }
 dir=$(mktemp -d)
