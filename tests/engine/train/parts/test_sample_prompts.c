@@ -163,7 +163,7 @@ static void a_prompt_leaves_room_for_a_token(void **state) {
     assert_non_null(s);
     bt_sample_text_destroy(s);
     strcpy(cfg.data.tokenizer, "/nowhere/words.json");
-    refused(create(300), BT_IO, "/nowhere/words.json");
+    refused(create(300), BT_NOTFOUND, "/nowhere/words.json");
 }
 
 static bt_sample_text *request(const char *of_user) {
@@ -234,7 +234,7 @@ static void lines_of_a_file_are_prompts(void **state) {
     settings(8, 4, at);
     refused(create(0), BT_ARG, "prompt 3 of train.sample_prompt has 8 tokens, a sequence has 8");
     settings(200, 4, "@/nowhere/prompts");
-    refused(create(0), BT_IO, "/nowhere/prompts");
+    refused(create(0), BT_NOTFOUND, "/nowhere/prompts");
     /* A file above a mebibyte is refused as a whole. */
     for (int more = 0; more < 2; more++) {
         FILE *f = fopen(path, "w");
