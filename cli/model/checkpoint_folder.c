@@ -9,8 +9,7 @@
 #include "engine/base/log.h"
 #include "engine/base/small.h"
 
-/* RUN@best: true, and the run's name; without it the whole word */
-static bool split_best(const char *word, char *run, size_t size) {
+bool bt_trained_split_best(const char *word, char *run, size_t size) {
     static const char suffix[] = "@best";
     const size_t n = strlen(word), s = sizeof suffix - 1;
     const bool best = n > s && strcmp(word + n - s, suffix) == 0;
@@ -39,7 +38,7 @@ static void tell_best(bt_db *db, const char *run) {
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err) {
     bt_db *db = NULL;
     char run[BT_NAME_MAX], run_name[BT_NAME_MAX];
-    const bool best = split_best(which, run_name, sizeof run_name);
+    const bool best = bt_trained_split_best(which, run_name, sizeof run_name);
     bool is_path;
     BT_TRY(bt_run_or_path(store, which, run_name, &is_path, run, err));
     snprintf(out, PATH_MAX, "%s", is_path ? which : "");

@@ -8,6 +8,8 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
+/* Writes the word without "@best"; returns true if it has this suffix. */
+bool bt_trained_split_best(const char *word, char *run, size_t size);
 /* The checkpoint folder of a run ("RUN", "RUN@best", "last"), or `which` itself where that is a path. store: ""
  * default */
 bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MAX], bt_err *err)

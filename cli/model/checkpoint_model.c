@@ -9,9 +9,11 @@
 #include "cli/common/progress.h"
 #include "cli/model/adapter_words.h"
 #include "cli/model/checkpoint_folder.h"
+#include "cli/model/members.h"
 #include "cli/model/model_notes.h"
 #include "engine/base/log.h"
 #include "engine/base/small.h"
+#include "engine/base/tables/metric.h"
 #include "engine/base/threads.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/data/chat/chat.h"
@@ -19,6 +21,7 @@
 #include "engine/interop/native.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/plan/plan.h"
 #include "engine/tune/adapters_read.h"
 #include "engine/tune/base_weights.h"
 #include "engine/tune/peft_config.h"
@@ -200,21 +203,27 @@ static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int6
     return code;
 }
 
-bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
-    int64_t hashes[BT_ADAPTER_PARTS];
-    size_t n_hashes;
-    BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.launch.isa, err));
-    BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
-    bt_model_setup setup = {.B = how->B ? how->B : (int)t->cfg.train.micro_batch,
+/* setup of the model of t; `first` has the settings of the ensemble that it belongs to, t itself without one */
+static bt_model_setup setup_of(const bt_trained *t, const bt_trained *first,
+                               const bt_trained_how *how) {
+    bt_model_setup setup = {.B = how->B ? how->B : (int)first->cfg.train.micro_batch,
                             .prec = (bt_prec)how->precision,
                             .train = false,
-                            .documents = t->cfg.data.packing > BT_PACKED_STREAM,
-                            .pairs = t->cfg.data.form == BT_FORMED_PREFERENCE,
+                            .documents = first->cfg.data.packing > BT_PACKED_STREAM,
+                            .pairs = first->cfg.data.form == BT_FORMED_PREFERENCE,
                             .n_threads = bt_threads_count()};
     bt_run_cfg_model(&t->cfg, &setup.cfg);
+    if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
+    return setup;
+}
+
+static bt_code make_model(bt_trained *t, const bt_trained *first, const bt_trained_how *how,
+                          bt_err *err) {
+    int64_t hashes[BT_ADAPTER_PARTS];
+    size_t n_hashes;
+    bt_model_setup setup = setup_of(t, first, how);
     BT_TRY(add_adapters(t, how, hashes, &n_hashes, err));
     if (setup.cfg.lora.rank) setup.cfg.lora = t->file->cfg.lora;
-    if (how->T && how->T < setup.cfg.T) setup.cfg.T = how->T;
     t->prec = setup.prec;
     BT_TRY(bt_model_create(&t->model, &setup, err));
     bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
@@ -223,6 +232,70 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
     bt_model_file_close(t->file);
     t->file = NULL;
     return BT_OK;
+}
+
+/* ---- an ensemble ------------------------------------------------------------------------------- */
+
+static const bt_trained *member_at(const bt_trained *t, size_t i) {
+    return i ? &t->others[i - 1] : t;
+}
+
+/* The mean of probabilities needs the same tokens, and batches of the same length. */
+static bt_code check_member(const bt_trained *t, const bt_trained *o, bt_err *err) {
+    const bt_model_settings *a = &t->cfg.model, *b = &o->cfg.model;
+    if (o->cfg.data.labels[0] || t->cfg.data.labels[0])
+        return bt_fail(err, BT_ARG,
+                       "an ensemble predicts tokens, and '%.100s' is a classifier (name one model)",
+                       o->cfg.data.labels[0] ? o->member : t->member);
+    if (t->meta.vocab_hash != o->meta.vocab_hash || a->vocab != b->vocab)
+        return bt_fail(err, BT_ARG,
+                       "the members of an ensemble need the same tokenizer: '%.60s' has %d tokens "
+                       "(tokenizer %08llx), '%.60s' has %d (tokenizer %08llx)",
+                       t->member, (int)a->vocab, (unsigned long long)(t->meta.vocab_hash >> 32),
+                       o->member, (int)b->vocab, (unsigned long long)(o->meta.vocab_hash >> 32));
+    if (a->seq_len != b->seq_len)
+        return bt_fail(err, BT_ARG,
+                       "the members of an ensemble need sequences of the same length: '%.60s' has "
+                       "model.seq_len=%lld, '%.60s' has %lld",
+                       t->member, (long long)a->seq_len, o->member, (long long)b->seq_len);
+    return BT_OK;
+}
+
+/* Prints the memory of all members before it is taken. */
+static void print_memory(const bt_trained *t, const bt_trained_how *how) {
+    bt_arena_row rows[BT_PLAN_MAX];
+    char buf[32];
+    size_t bytes = 0;
+    for (size_t i = 0; i <= t->n_others; i++) {
+        const bt_model_setup setup = setup_of(member_at(t, i), t, how);
+        const size_t n = bt_model_plan(&setup, rows, BT_PLAN_MAX);
+        for (size_t k = 0; k < n; k++) bytes += rows[k].bytes;
+    }
+    fprintf(stderr, "ensemble   mean of %zu models, %s of memory:", t->n_others + 1,
+            bt_metric_format(buf, sizeof buf, (double)bytes, BT_UNIT_BYTES));
+    for (size_t i = 0; i <= t->n_others; i++) fprintf(stderr, " %s", member_at(t, i)->member);
+    fprintf(stderr, "\n");
+}
+
+static bt_code add_members(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+    if (t->cfg.data.form == BT_FORMED_PREFERENCE)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "an ensemble cannot judge preferences (name one of its models)");
+    for (size_t i = 0; i < t->n_others; i++) {
+        BT_TRY(make_model(&t->others[i], t, how, err));
+        bt_model_add_member(t->model, t->others[i].model);
+        t->others[i].model = NULL;
+        bt_text_put(&t->notes, bt_text_str(&t->others[i].notes));
+    }
+    return BT_OK;
+}
+
+bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+    BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.launch.isa, err));
+    BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
+    if (t->n_others && !how->quiet) print_memory(t, how);
+    BT_TRY(make_model(t, t, how, err));
+    return t->n_others ? add_members(t, how, err) : BT_OK;
 }
 
 bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store) {
@@ -237,12 +310,53 @@ bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, co
                             .precision = o->precision};
 }
 
-bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+static bt_code open_one(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     char folder[PATH_MAX];
-    memset(t, 0, sizeof *t);
     BT_TRY(bt_trained_folder(how->which, how->store, folder, err));
     return bt_peft_is(folder) ? open_peft_adapters(t, how, folder, err)
                               : open_source(t, &t->file, folder, how, err);
+}
+
+/* names the member that cannot be opened */
+static bt_code open_member(bt_trained *t, const char *word, const bt_trained_how *how,
+                           bt_err *err) {
+    bt_trained_how one = *how;
+    bt_err why = BT_ERR_INIT;
+    one.which = word;
+    (void)snprintf(t->member, sizeof t->member, "%s", word);
+    if (open_one(t, &one, &why) == BT_OK) return BT_OK;
+    return bt_fail(err, why.code, "member '%.60s' of the ensemble: %.400s", word, why.msg);
+}
+
+static bt_code open_ensemble(bt_trained *t, const bt_members *m, const bt_trained_how *how,
+                             bt_err *err) {
+    if (adds(how))
+        return bt_fail(err, BT_ARG,
+                       "--add and --weight are for the adapters of one model, and "
+                       "these are %zu",
+                       m->n);
+    t->others = calloc(m->n - 1, sizeof *t->others);
+    if (!t->others) return bt_fail(err, BT_NOMEM, "no memory for an ensemble of %zu", m->n);
+    t->n_others = m->n - 1;
+    BT_TRY(open_member(t, m->words[0], how, err));
+    for (size_t i = 0; i < t->n_others; i++) {
+        BT_TRY(open_member(&t->others[i], m->words[i + 1], how, err));
+        BT_TRY(check_member(t, &t->others[i], err));
+        bt_text_put(&t->passed_over, bt_text_str(&t->others[i].passed_over));
+    }
+    (void)snprintf(t->meta.run, sizeof t->meta.run, "%.*s", (int)sizeof t->meta.run - 1, m->name);
+    return BT_OK;
+}
+
+bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
+    bt_members m;
+    bt_trained_how one = *how;
+    memset(t, 0, sizeof *t);
+    bt_code code = bt_members_find(&m, how->which, how->store ? how->store : "", err);
+    one.which = m.n ? m.words[0] : "";
+    if (code == BT_OK) code = m.n > 1 ? open_ensemble(t, &m, how, err) : open_one(t, &one, err);
+    bt_members_release(&m);
+    return code;
 }
 
 void bt_trained_tell_affixes(const bt_trained *t) {
@@ -259,13 +373,26 @@ bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     return bt_trained_model(t, how, err);
 }
 
-void bt_trained_release(bt_trained *t) {
+void bt_trained_put_members(const bt_trained *t, bt_json *j) {
+    if (!t->n_others) return;
+    bt_json_array(j, "members");
+    for (size_t i = 0; i <= t->n_others; i++) bt_json_str(j, NULL, member_at(t, i)->member);
+    bt_json_end(j, ']');
+}
+
+static void release_one(bt_trained *t) {
     bt_model_destroy(t->model);
     bt_model_file_close(t->file);
     bt_tokenizer_free(t->tokenizer);
     bt_ckpt_meta_release(&t->meta);
     bt_text_release(&t->notes);
     bt_text_release(&t->passed_over);
+}
+
+void bt_trained_release(bt_trained *t) {
+    release_one(t);
+    for (size_t i = 0; i < t->n_others; i++) release_one(&t->others[i]);
+    free(t->others);
     bt_threads_release();
     memset(t, 0, sizeof *t);
 }

@@ -1,5 +1,5 @@
 /* checkpoint_model.h - a trained model in this process, from a run, "last", a checkpoint folder, or a
- * model of another program (engine/interop). One process, no MPI. */
+ * model of another program (engine/interop); or several of these as one ensemble. One process, no MPI. */
 #ifndef BT_CLI_MODEL_CHECKPOINT_MODEL_H
 #define BT_CLI_MODEL_CHECKPOINT_MODEL_H
 
@@ -7,13 +7,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "engine/base/text.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/run_cfg.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/interop/model_file.h"
 #include "engine/model/net/model.h"
 
-typedef struct bt_trained {
+typedef struct bt_trained bt_trained;
+struct bt_trained {
     char path[PATH_MAX]; /* folder of the checkpoint */
     bt_ckpt_meta meta;
     bt_run_cfg cfg; /* settings of its training */
@@ -23,10 +25,15 @@ typedef struct bt_trained {
     bt_model *model;     /* quantised, forward only */
     bt_text notes;       /* notes of the readers of the files, one in each line, already printed */
     bt_prec prec;        /* requested precision; bt_trained_precision returns the one in use */
-} bt_trained;
+    /* For an ensemble this struct is the first member, whose settings are in use; `others` are the remaining members,
+     * meta.run is the name of the ensemble, and `model` owns the models of the other members. */
+    bt_trained *others;
+    size_t n_others;
+    char member[128]; /* name or path of this member, shortened; "" without an ensemble */
+};
 
 typedef struct bt_trained_how {
-    const char *which; /* RUN, "last", a folder, a file */
+    const char *which; /* RUN, "last", a folder, a file; or words for an ensemble (members.h) */
     const char *store; /* "" default */
     const char *isa;   /* "" as the run */
     /* for adapters: their base model, in the form of `which`; NULL, "": the recorded one */
@@ -83,6 +90,8 @@ bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) 
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 /* prints the tokens that the tokenizer puts around each text, if any, to standard error */
 void bt_trained_tell_affixes(const bt_trained *t);
+/* adds the members of an ensemble to a JSON printout as an array "members" */
+void bt_trained_put_members(const bt_trained *t, bt_json *j);
 void bt_trained_release(bt_trained *t);
 /* gives a model file without a tokenizer the one in `path`, ours or Hugging Face's; "" leaves it as it is. BT_ARG: the
  * model has a tokenizer, or fewer tokens */

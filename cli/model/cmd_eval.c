@@ -1,29 +1,23 @@
 /* cmd_eval.c - the prediction quality of a trained model: nats per token, perplexity, bits per byte. */
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/common/command.h"
-#include "cli/common/given_path.h"
-#include "cli/common/progress.h"
-#include "cli/common/skipped.h"
-#include "cli/common/verbs.h"
 #include "cli/model/chat_session.h"
 #include "cli/model/checkpoint_folder.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/classify.h"
 #include "cli/model/eval_choices.h"
+#include "cli/model/eval_text.h"
+#include "cli/model/members.h"
 #include "cli/model/model_notes.h"
 #include "engine/base/clock.h"
 #include "engine/base/tables/metric.h"
 #include "engine/data/io/sources.h"
 #include "engine/data/shards/corpus.h"
 #include "engine/train/data/run_data.h"
-#include "engine/train/evaluate.h"
-#include "engine/tune/logit_file.h"
 
 typedef struct eval_cfg {
     char data[4096], field[64], chat_template[32], store[1024], shot_data[4096], logits[1024];
@@ -68,149 +62,6 @@ static const bt_opt eval_opts[] = {
     BT_ROW_STORE(eval_cfg),
 };
 
-/* The loader reads its tokenizer from a file; the checkpoint carries its own, which may be nowhere
- * else any more. */
-static bt_code tokenizer_file(const bt_trained *t, char *path, size_t size, bool *made,
-                              bt_err *err) {
-    *made = false;
-    snprintf(path, size, "%s", t->cfg.data.tokenizer);
-    if (strcmp(path, "bytes") == 0) return BT_OK;
-    bt_tokenizer *file = NULL;
-    bt_err ignored = BT_ERR_INIT;
-    const bool same = bt_tokenizer_load(&file, path, &ignored) == BT_OK &&
-                      bt_tokenizer_hash(file) == t->meta.vocab_hash;
-    bt_tokenizer_free(file);
-    if (same) return BT_OK;
-    snprintf(path, size, "/tmp/bitrain-tokenizer-XXXXXX");
-    int fd = mkstemp(path);
-    if (fd < 0)
-        return bt_fail(err, BT_IO, "cannot create '%s' for the checkpoint's tokenizer", path);
-    *made = true;
-    const bool ok = write(fd, bt_text_str(&t->meta.tokenizer), t->meta.tokenizer.len) ==
-                    (ssize_t)t->meta.tokenizer.len;
-    close(fd);
-    return ok ? BT_OK : bt_fail(err, BT_IO, "cannot write '%s'", path);
-}
-
-typedef struct watch {
-    bt_progress bar;
-    double tokens; /* tokens of the whole work */
-} watch;
-
-static void show_eval_progress(void *ctx, double done) {
-    watch *w = ctx;
-    char rate[32], note[48];
-    snprintf(note, sizeof note, "%s tokens",
-             bt_metric_format(rate, sizeof rate, done * w->tokens / bt_progress_seconds(&w->bar),
-                              BT_UNIT_PER_S));
-    bt_progress_show(&w->bar, "measuring", done, note);
-}
-
-static bt_code run_evaluator(bt_evaluator *e, const bt_trained *t, const eval_cfg *cfg,
-                             bt_eval_result *out, bt_err *err) {
-    watch w = {.tokens = (double)bt_evaluator_micros(e) * (double)t->cfg.train.micro_batch *
-                         (double)t->cfg.model.seq_len};
-    bt_progress_begin(&w.bar, cfg->quiet);
-    bt_evaluator_watch(e, show_eval_progress, &w);
-    bt_code code = bt_evaluator_run(e, t->model, NULL, out, err);
-    bt_progress_end(&w.bar);
-    return code;
-}
-
-static bt_code copy_logits(void *ctx, bt_model *m, const bt_batch *b, bt_err *err) {
-    return bt_logit_writer_add(ctx, m, b, err);
-}
-
-/* Evaluates, and writes the most probable tokens of every pass if a file for them was given. */
-static bt_code run_and_write(bt_evaluator *e, const bt_trained *t, const eval_cfg *cfg,
-                             const bt_loader_cfg *data, bt_eval_result *out, bt_err *err) {
-    bt_tokenizer *tokenizer;
-    bt_logit_writer *w;
-    bt_text told = {0};
-    if (!cfg->logits[0]) return run_evaluator(e, t, cfg, out, err);
-    BT_TRY(bt_tokenizer_load(&tokenizer, data->tokenizer, err));
-    const bt_logit_shape s = {.k = (int)cfg->top_k,
-                              .V = data->V,
-                              .B = data->B,
-                              .T = data->T,
-                              .tokenizer = bt_tokenizer_hash(tokenizer)};
-    bt_tokenizer_free(tokenizer);
-    BT_TRY(bt_logit_writer_create(&w, cfg->logits, &s, err));
-    bt_evaluator_look(e, copy_logits, w);
-    bt_code code = run_evaluator(e, t, cfg, out, err);
-    code = bt_logit_writer_close(w, code, &told, err);
-    if (code == BT_OK) fprintf(stderr, "%s\n", bt_text_str(&told));
-    bt_text_release(&told);
-    return code;
-}
-
-static bt_code check_logits(const bt_trained *t, const eval_cfg *cfg, bt_err *err) {
-    if (!cfg->logits[0]) return BT_OK;
-    if (!cfg->data[0])
-        return bt_fail(err, BT_ARG, "--logits needs --data FILE, what the student trains on");
-    BT_TRY(bt_may_write(cfg->logits, cfg->force, err));
-    if (t->cfg.data.form == BT_FORMED_LABEL || t->cfg.data.form == BT_FORMED_PREFERENCE)
-        return bt_fail(err, BT_ARG,
-                       "--logits keeps probabilities of tokens, and these data have %s",
-                       t->cfg.data.form == BT_FORMED_LABEL ? "labels" : "preferences");
-    return BT_OK;
-}
-
-/* the measured kind must be the kind that the model was trained for */
-static bt_code check_eval_kind(const bt_trained *t, bt_err *err) {
-    if (t->cfg.data.form == BT_FORMED_PREFERENCE && !bt_model_base(t->model))
-        return bt_fail(err, BT_ARG,
-                       "'%.100s' has no adapters: preferences are judged by what adapters change "
-                       "in the probabilities of their base",
-                       t->meta.run);
-    if (t->cfg.data.form == BT_FORMED_LABEL && !t->cfg.data.labels[0])
-        return bt_fail(err, BT_ARG, "'%.100s' is no classifier: it has no labels", t->meta.run);
-    return t->cfg.data.form == BT_FORMED_LABEL ? BT_OK : bt_classifier_refuse(t, err);
-}
-
-/* confusion: of a classifier, the caller's to free; else NULL */
-static bt_code evaluate_model(const bt_trained *t, const eval_cfg *cfg, bt_eval_result *out,
-                              double **confusion, bt_err *err) {
-    char tokenizer[1024], cache[PATH_MAX] = "";
-    bool made = false;
-    bt_evaluator *e = NULL;
-    bt_progress bar;
-    bt_progress_begin(&bar, cfg->quiet);
-    const bt_model_cfg *m = bt_model_config(t->model);
-    BT_TRY(check_eval_kind(t, err));
-    BT_TRY(check_logits(t, cfg, err));
-    const bool own = cfg->data[0] != '\0';
-    bt_code code = tokenizer_file(t, tokenizer, sizeof tokenizer, &made, err);
-    /* a model that was not trained here has no cache folder yet */
-    if (!own && !t->cfg.data.cache[0] && code == BT_OK)
-        code = bt_verbs_corpus(t->cfg.data.path, cache, sizeof cache, err);
-    bt_loader_cfg data = bt_run_data(&t->cfg);
-    data.progress = bt_progress_tokenising;
-    data.ctx = &bar;
-    data.val_remedy = own ? "give a longer text with --data" : "give a text with --data";
-    if (own)
-        data.paths = data.val_paths = cfg->data, data.cache_dir = "";
-    else if (cache[0])
-        data.cache_dir = cache;
-    data.tokenizer = tokenizer;
-    if (cfg->field[0]) data.field = data.form.field = cfg->field;
-    data.T = m->T;
-    data.V = m->V;
-    const bool endless = strncmp(data.val_paths[0] ? data.val_paths : data.paths, "synth:", 6) == 0;
-    const int64_t all = endless ? t->cfg.train.eval_tokens : INT64_MAX / 2;
-    if (code == BT_OK)
-        code = bt_evaluator_open(&e, &data, cfg->tokens ? cfg->tokens : all, bt_comm_world(), err);
-    bt_progress_end(&bar);
-    if (code == BT_OK && own) bt_cli_print_data_notes(bt_evaluator_notes(e));
-    if (code == BT_OK) code = run_and_write(e, t, cfg, &data, out, err);
-    const size_t table = (size_t)m->classes * (size_t)m->classes * sizeof **confusion;
-    if (code == BT_OK && table) *confusion = malloc(table);
-    if (code == BT_OK && table && *confusion) memcpy(*confusion, bt_evaluator_confusion(e), table);
-    bt_evaluator_close(e);
-    if (made) unlink(tokenizer);
-    return code;
-}
-
 /* the model and its state, at the head of an answer */
 static void put_evaluated_model(bt_printout *o, const bt_trained *t, bool step) {
     bt_printout_str(o, "run", NULL, t->meta.run);
@@ -218,7 +69,11 @@ static void put_evaluated_model(bt_printout *o, const bt_trained *t, bool step) 
     if (step) bt_printout_int(o, "step", NULL, t->meta.step);
     bt_printout_str(o, "precision", NULL, bt_trained_precision(t));
     if (o->json) bt_trained_put_passed(&t->passed_over, &o->j);
-    bt_printout_line(o, "%s, step %lld: ", t->meta.run, (long long)t->meta.step);
+    if (o->json) bt_trained_put_members(t, &o->j);
+    if (t->n_others)
+        bt_printout_line(o, "%s, mean of %zu models: ", t->meta.run, t->n_others + 1);
+    else
+        bt_printout_line(o, "%s, step %lld: ", t->meta.run, (long long)t->meta.step);
 }
 
 static bt_code print_evaluation(const bt_trained *t, const eval_cfg *cfg, const bt_eval_result *r,
@@ -349,12 +204,10 @@ static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, 
     return BT_OK;
 }
 
-static bt_code cmd_eval(bt_call *call, bt_err *err) {
-    eval_cfg *cfg = call->cfg;
+static bt_code evaluate(const eval_cfg *cfg, const char *which, bt_err *err) {
     bt_trained t;
     bt_eval_result r;
     double *confusion = NULL;
-    const char *which = call->n ? call->words[0] : "last";
     bt_trained_how how = bt_trained_how_of(&cfg->trained, which, cfg->store);
     how.quiet = cfg->quiet || cfg->json;
     if (cfg->task) return run_choices(&how, cfg, err);
@@ -364,7 +217,14 @@ static bt_code cmd_eval(bt_call *call, bt_err *err) {
     if (code == BT_OK) code = fit_short_text(&t, cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();
-    if (code == BT_OK) code = evaluate_model(&t, cfg, &r, &confusion, err);
+    const bt_eval_job job = {.data = cfg->data,
+                             .field = cfg->field,
+                             .logits = cfg->logits,
+                             .tokens = cfg->tokens,
+                             .top_k = cfg->top_k,
+                             .force = cfg->force,
+                             .quiet = cfg->quiet};
+    if (code == BT_OK) code = bt_eval_text(&t, &job, &r, &confusion, err);
     if (code == BT_OK)
         code = print_evaluation(&t, cfg, &r, confusion, (double)(bt_now_ns() - began) / 1e9, err);
     bt_trained_release(&t);
@@ -372,10 +232,18 @@ static bt_code cmd_eval(bt_call *call, bt_err *err) {
     return code;
 }
 
+static bt_code cmd_eval(bt_call *call, bt_err *err) {
+    bt_text which = {0};
+    bt_members_join(&which, call->words, call->n);
+    const bt_code code = evaluate(call->cfg, bt_text_str(&which), err);
+    bt_text_release(&which);
+    return code;
+}
+
 const bt_command bt_cmd_eval = {
     .name = "eval",
     .summary = "measure a trained model on text",
-    .args = "[RUN|DIR]",
+    .args = "[RUN|GROUP|DIR...]",
     .examples = "bitrain eval last # the validation split of the newest run\n"
                 "bitrain eval abl-3 --data book.txt --json\n"
                 "bitrain eval runs/abl-3/step-000000002000 --tokens 1M\n"
@@ -383,8 +251,10 @@ const bt_command bt_cmd_eval = {
                 "choices\n"
                 "bitrain eval big --data chat.jsonl --logits big.btl # a file for tune.logits of "
                 "students\n"
+                "bitrain eval abl # a group of runs, or several names: the mean of their "
+                "probabilities\n"
                 "bitrain eval spam --data test.jsonl # a classifier: accuracy, and F1 by label\n",
     .options = BT_OPTION_SET(eval_opts, eval_cfg),
-    .max_words = 1,
+    .max_words = BT_MEMBERS_MOST,
     .run = cmd_eval,
 };

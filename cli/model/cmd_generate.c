@@ -10,6 +10,7 @@
 #include "cli/model/checkpoint_folder.h"
 #include "cli/model/checkpoint_model.h"
 #include "cli/model/classify.h"
+#include "cli/model/members.h"
 #include "cli/model/model_notes.h"
 #include "cli/model/sampling_opts.h"
 #include "cli/model/write_text.h"
@@ -96,6 +97,7 @@ static bt_code print_generated_json(const bt_trained *t, const bt_text *prompt, 
     bt_json_str(&o.j, "checkpoint", t->path);
     bt_json_int(&o.j, "step", t->meta.step);
     bt_trained_put_passed(&t->passed_over, &o.j);
+    bt_trained_put_members(t, &o.j);
     bt_json_str(&o.j, "prompt", bt_text_str(prompt));
     bt_utf8_mend(&mended, bt_text_str(&w->out.text), w->out.text.len, false);
     bt_json_str(&o.j, "text", bt_text_str(&mended));
@@ -171,23 +173,26 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
 }
 
 static bt_code cmd_generate(bt_call *call, bt_err *err) {
-    generate_cfg *cfg = call->cfg;
-    const char *which = call->n ? call->words[0] : "last";
-    return generate(cfg, which, err);
+    bt_text which = {0};
+    bt_members_join(&which, call->words, call->n);
+    const bt_code code = generate(call->cfg, bt_text_str(&which), err);
+    bt_text_release(&which);
+    return code;
 }
 
 const bt_command bt_cmd_generate = {
     .name = "generate",
     .summary = "write text with a trained model, or converse with it",
-    .args = "[RUN|DIR]",
+    .args = "[RUN|GROUP|DIR...]",
     .examples = "bitrain generate last --prompt 'In the beginning'\n"
                 "bitrain generate abl-3 --tokens 400 --temperature 0.7 --top-k 40 --seed 7\n"
                 "bitrain generate last --prompt 'Q: why?' --stop '\\n' 'Q:' # one line of answer\n"
                 "bitrain generate last --chat --system 'Be brief.'\n"
                 "bitrain generate style --weight 0.5 --add facts:0.5 # two adapters of one base\n"
+                "bitrain generate abl --prompt 'In the beginning' # a group of runs as one model\n"
                 "echo 'And God said' | bitrain generate last --prompt -\n"
                 "bitrain generate spam --prompt 'You have won' # of a classifier: the label\n",
     .options = BT_OPTION_SET(generate_opts, generate_cfg),
-    .max_words = 1,
+    .max_words = BT_MEMBERS_MOST,
     .run = cmd_generate,
 };

@@ -8,6 +8,7 @@
 #include "cli/common/database.h"
 #include "cli/common/printout/printout.h"
 #include "cli/common/printout/table.h"
+#include "cli/runs/show_group.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/tables/fact.h"
 #include "engine/base/tables/figure.h"
@@ -508,27 +509,38 @@ static bt_code print_run_json(shown *s, bt_err *err) {
     return bt_printout_finish(&o, code, err);
 }
 
+static bt_code show_run(shown *s, bool json, bt_err *err) {
+    bt_code code = load_view(s, err);
+    if (code == BT_OK) code = json ? print_run_json(s, err) : print_text(s, err);
+    bt_view_close(s->view);
+    return code;
+}
+
 static bt_code cmd_show(bt_call *call, bt_err *err) {
-    show_cfg *cfg = call->cfg;
+    const show_cfg *cfg = call->cfg;
     const char *word = call->words[0];
     char name[BT_NAME_MAX];
-    shown s = {.all = cfg->all, .width = cfg->wide ? 0 : bt_table_terminal_width()};
+    bt_err no_run = BT_ERR_INIT;
+    bool group = false;
+    shown s = {.run = name, .all = cfg->all, .width = cfg->wide ? 0 : bt_table_terminal_width()};
     BT_TRY(bt_cli_open(&s.db, cfg->store, err));
-    bt_code code = bt_db_run(s.db, word, name, err);
-    s.run = name;
-    if (code == BT_OK) code = load_view(&s, err);
-    if (code == BT_OK) code = cfg->json ? print_run_json(&s, err) : print_text(&s, err);
-    bt_view_close(s.view);
+    bt_code code = bt_db_run(s.db, word, name, &no_run);
+    if (code == BT_OK)
+        code = show_run(&s, cfg->json, err);
+    else if (code != BT_NOTFOUND ||
+             (code = bt_show_group(s.db, word, cfg->json, &group, err)) == BT_OK)
+        if (!group) code = bt_fail(err, no_run.code, "%s", no_run.msg);
     bt_db_close(s.db);
     return code;
 }
 
 const bt_command bt_cmd_show = {
     .name = "show",
-    .summary = "everything about one run",
-    .args = "RUN",
+    .summary = "everything about one run, or the runs of a group",
+    .args = "RUN|GROUP",
     .examples = "bitrain show last # the newest run\n"
                 "bitrain show abl-3 --all # every setting, event, fact and rank\n"
+                "bitrain show abl # the runs of a group, and how good their ensemble is\n"
                 "bitrain show abl-3 --json | jq .phases\n",
     .options = BT_OPTION_SET(show_opts, show_cfg),
     .max_words = 1,

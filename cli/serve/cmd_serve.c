@@ -11,6 +11,7 @@
 #include "cli/common/token_file.h"
 #include "cli/model/chat_session.h"
 #include "cli/model/classify.h"
+#include "cli/model/members.h"
 #include "cli/model/model_notes.h"
 #include "cli/serve/openai.h"
 #include "engine/base/system/hangup.h"
@@ -57,7 +58,7 @@ enum { PARALLEL = 64, REPLIES = 512, BODY_MAX = 16 << 20 };
 static const int64_t grace_ns = 5000000000;
 
 /* texts whose caches take a quarter of the memory that is there */
-static int64_t parallel_of(const serve_cfg *c, const bt_model_cfg *m) {
+static int64_t parallel_of(const serve_cfg *c, const bt_model *m) {
     if (c->parallel) return c->parallel;
     bt_memory_room room;
     bt_memory_room_of(&room);
@@ -104,6 +105,7 @@ static void print_serve_address(const serve_cfg *c, const bt_serve *s, const cha
         bt_json_str(&j, "token", c->open ? NULL : bt_serve_token(s));
         bt_json_str(&j, "token_file", c->open ? NULL : token_file);
         bt_json_str(&j, "precision", bt_trained_precision(t));
+        bt_trained_put_members(t, &j);
         bt_notes_json(&j, &t->notes);
         bt_json_end(&j, '}');
         printf("%s\n", bt_text_str(&out));
@@ -204,7 +206,7 @@ static bt_code serve_model(const serve_cfg *c, bt_trained *t, bt_err *err) {
     if (!c->json) bt_trained_tell_affixes(t);
     const bt_generator_cfg batch = {.model = t->model,
                                     .tokenizer = t->tokenizer,
-                                    .slots = (int)parallel_of(c, m),
+                                    .slots = (int)parallel_of(c, t->model),
                                     .max_waiting = (size_t)c->queue};
     bt_code code = bt_generator_create(&b, &batch, err);
     if (code == BT_OK)
@@ -228,17 +230,19 @@ static bt_code serve_model(const serve_cfg *c, bt_trained *t, bt_err *err) {
 static bt_code cmd_serve(bt_call *call, bt_err *err) {
     serve_cfg *cfg = call->cfg;
     bt_trained t;
-    const char *which = call->n ? call->words[0] : "last";
+    bt_text which = {0};
     if (cfg->open && !bt_is_loopback(cfg->host))
         return bt_fail(err, BT_ARG,
                        "--open answers everybody: only with --listen 127.0.0.1, not %s", cfg->host);
     memset(&t, 0, sizeof t);
     sigset_t ends;
     block_signals(&ends);
-    bt_trained_how how = bt_trained_how_of(&cfg->trained, which, cfg->store);
+    bt_members_join(&which, call->words, call->n);
+    bt_trained_how how = bt_trained_how_of(&cfg->trained, bt_text_str(&which), cfg->store);
     how.B = 1;
     how.newest = !cfg->allow_older;
     bt_code code = bt_trained_load(&t, &how, err);
+    bt_text_release(&which);
     if (code == BT_OK) code = bt_classifier_refuse(&t, err);
     if (code == BT_OK) code = serve_model(cfg, &t, err);
     bt_trained_release(&t);
@@ -249,12 +253,12 @@ static bt_code cmd_serve(bt_call *call, bt_err *err) {
 const bt_command bt_cmd_serve = {
     .name = "serve",
     .summary = "a trained model behind OpenAI's API, with a chat page",
-    .args = "[RUN|DIR]",
+    .args = "[RUN|GROUP|DIR...]",
     .examples = "bitrain serve last # prints an address with a token: open it, or ask\n"
                 "curl -H \"Authorization: Bearer TOKEN\" localhost:8159/v1/completions \\\n"
                 "    -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 40}'\n"
                 "bitrain serve abl-3 --port 0 --parallel 16 --template chatml\n",
     .options = BT_OPTION_SET(serve_opts, serve_cfg),
-    .max_words = 1,
+    .max_words = BT_MEMBERS_MOST,
     .run = cmd_serve,
 };

@@ -394,6 +394,25 @@ bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_ki
     return code;
 }
 
+bt_code bt_run_fact(const char *path, const char *run, const char *key, const char *value,
+                    double wait_s, bt_err *err) {
+    session s;
+    int64_t changed = 0;
+    BT_TRY(enter_session(&s, path, wait_s, err));
+    bt_code code = begin_session(&s, err);
+    if (code == BT_OK) {
+        code = run_text(&s,
+                        "INSERT OR REPLACE INTO fact(run, key, value, attempt) SELECT r.id, ?2, ?3,"
+                        " coalesce((SELECT max(attempt) FROM attempt WHERE run = r.id), 0) FROM "
+                        "run r WHERE r.name = ?1",
+                        (const char *[]){run, key, value}, &changed, err);
+        if (code == BT_OK && changed == 0) code = bt_fail(err, BT_NOTFOUND, "no run '%s'", run);
+        code = end_session(&s, code, err);
+    }
+    leave_session(&s);
+    return code;
+}
+
 /* ---- gc ---- */
 
 static int64_t database_file_bytes(const char *path) {

@@ -47,6 +47,9 @@ bt_code bt_run_rename(const char *path, const char *run, const char *name, doubl
  * and errors so far as read */
 bt_code bt_run_mark(const char *path, const char *run, int64_t step, bt_event_kind kind,
                     const char *title, double wait_s, bt_err *err) BT_MUST_CHECK;
+/* Records a fact of a run that was found after its training; replaces an earlier value. BT_NOTFOUND: no such run */
+bt_code bt_run_fact(const char *path, const char *run, const char *key, const char *value,
+                    double wait_s, bt_err *err) BT_MUST_CHECK;
 /* Writes a copy to FILE.backup; the previous one becomes FILE.backup.1. BT_UNSUPPORTED: not
  * enough space. It only reads and needs no lock */
 bt_code bt_store_backup(const char *path, bt_err *err) BT_MUST_CHECK;

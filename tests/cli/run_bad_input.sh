@@ -137,7 +137,7 @@ rows=$(cat <<'END'
 3 | serve {tmp}                                 | no checkpoint in
 2 | serve last --port 65536                     | --port
 2 | serve last --open --listen 0.0.0.0          | only with --listen 127.0.0.1
-2 | serve last more                             | unexpected word 'more'
+3 | serve last more                             | none.db
 2 | data                                        | needs a verb
 2 | data frob                                   | no verb 'frob'
 3 | data inspect {tmp}/none.bts                 | none.bts
@@ -200,7 +200,7 @@ rows=$(cat <<'END'
 3 | eval                                        | none.db
 3 | eval {tmp}                                  | no checkpoint in
 3 | eval {tmp}/none                             | none
-2 | eval last more                              | unexpected word 'more'
+3 | eval last more                              | none.db
 2 | eval last --tokens x                        | --tokens
 2 | eval last --task arc                        | --task needs --data FILE
 2 | eval last --task trivia                     | --task

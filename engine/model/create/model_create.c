@@ -377,8 +377,7 @@ bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) {
     return code;
 }
 
-void bt_model_destroy(bt_model *m) {
-    if (!m) return;
+static void destroy_one(bt_model *m) {
     bt_arena_release(&m->params_arena);
     bt_arena_release(&m->grads_arena);
     bt_arena_release(&m->quant_arena);
@@ -393,4 +392,11 @@ void bt_model_destroy(bt_model *m) {
     bt_params_release(&m->params);
     bt_params_release(&m->adapters);
     free(m);
+}
+
+void bt_model_destroy(bt_model *m) {
+    for (bt_model *next; m; m = next) {
+        next = m->member;
+        destroy_one(m);
+    }
 }

@@ -25,6 +25,8 @@ typedef struct row { /* a row of one step */
 } row;
 
 struct bt_decoder {
+    bt_decoder *member; /* of the next model of an ensemble, owned */
+    float *mean;        /* (M, V) the ensemble's logits in a step; NULL: a single model */
     bt_model *m;
     int slots;
     bt_arena arena;
@@ -38,8 +40,14 @@ struct bt_decoder {
     size_t *length; /* (slots) */
 };
 
-size_t bt_decoder_slot_bytes(const bt_model_cfg *c) {
+static size_t slot_bytes(const bt_model_cfg *c) {
     return 2 * (size_t)c->L * (size_t)c->T * (size_t)c->KV * (size_t)c->D * sizeof(float);
+}
+
+size_t bt_decoder_slot_bytes(const bt_model *m) {
+    size_t bytes = 0;
+    for (; m; m = m->member) bytes += slot_bytes(&m->setup.cfg);
+    return bytes;
 }
 
 /* ---- the head in 16 bits ---------------------------------------------------------------------- */
@@ -84,8 +92,8 @@ static bt_stored_as head_form(const bt_model *m) {
     return all_are(m, BT_AS_F16) ? BT_AS_F16 : BT_AS_F32;
 }
 
-bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) {
-    *out = NULL;
+/* of one model; mixes: it is the first one of an ensemble and keeps the mean */
+static bt_code create_one(bt_decoder **out, bt_model *m, int slots, bool mixes, bt_err *err) {
     if (m->setup.slice.tp_size > 1 || m->setup.slice.pp_size > 1)
         return bt_fail(err, BT_UNSUPPORTED,
                        "one slice of a model cannot generate: load its checkpoint as a whole");
@@ -101,7 +109,7 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
     d->head_as = head_form(m);
     const bt_model_cfg *c = &m->setup.cfg;
     const size_t T = (size_t)c->T, M = bt_decoder_rows(d), VC = (size_t)c->V * (size_t)c->C,
-                 cache = (size_t)slots * bt_decoder_slot_bytes(c) / 2;
+                 cache = (size_t)slots * slot_bytes(c) / 2;
     bt_arena_plan(&d->arena, "generation");
     const size_t k = bt_arena_reserve(&d->arena, cache, 1),
                  v = bt_arena_reserve(&d->arena, cache, 1),
@@ -111,6 +119,7 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
                  rows = bt_arena_reserve(&d->arena, M, sizeof(row)),
                  head = d->head_as != BT_AS_F32 ? bt_arena_reserve(&d->arena, VC, sizeof(uint16_t))
                                                 : 0,
+                 mean = mixes ? bt_arena_reserve(&d->arena, M * (size_t)c->V, sizeof(float)) : 0,
                  length = bt_arena_reserve(&d->arena, (size_t)slots, sizeof(size_t));
     bt_code code = bt_arena_commit(&d->arena, err);
     if (code != BT_OK) {
@@ -123,6 +132,7 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
     d->wanted = bt_arena_at(&d->arena, wanted);
     d->rows = bt_arena_at(&d->arena, rows);
     d->length = bt_arena_at(&d->arena, length);
+    if (mixes) d->mean = bt_arena_at(&d->arena, mean);
     memset(d->length, 0, (size_t)slots * sizeof *d->length);
     d->head = m->head.f32;
     if (d->head_as != BT_AS_F32) {
@@ -134,30 +144,47 @@ bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err)
     return BT_OK;
 }
 
+bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) {
+    bt_decoder **end = out;
+    *out = NULL;
+    for (bt_model *x = m; x; x = x->member, end = &(*end)->member) {
+        const bt_code code = create_one(end, x, slots, x == m && m->member, err);
+        if (code == BT_OK) continue;
+        bt_decoder_destroy(*out);
+        *out = NULL;
+        return code;
+    }
+    return BT_OK;
+}
+
 void bt_decoder_destroy(bt_decoder *d) {
-    if (!d) return;
-    bt_arena_release(&d->arena);
-    free(d);
+    for (bt_decoder *next; d; d = next) {
+        next = d->member;
+        bt_arena_release(&d->arena);
+        free(d);
+    }
 }
 
 size_t bt_decoder_length(const bt_decoder *d, int slot) { return d->length[slot]; }
-void bt_decoder_clear(bt_decoder *d, int slot) { d->length[slot] = 0; }
+void bt_decoder_clear(bt_decoder *d, int slot) { bt_decoder_rewind(d, slot, 0); }
 void bt_decoder_rewind(bt_decoder *d, int slot, size_t keep) {
     assert(keep <= d->length[slot]);
-    d->length[slot] = keep;
+    for (; d; d = d->member) d->length[slot] = keep;
 }
 size_t bt_decoder_rows(const bt_decoder *d) {
     return (size_t)d->m->setup.B * (size_t)d->m->setup.cfg.T;
 }
 
 void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head) {
-    const bt_model *m = d->m;
-    const size_t word = d->head_as == BT_AS_F32 ? sizeof(float) : sizeof(uint16_t);
-    *ternary = 0;
-    *head = word * (size_t)m->setup.cfg.V * (size_t)m->setup.cfg.C;
-    for (size_t i = 0; i < m->params.n; i++) {
-        const bt_tensor *t = &m->params.tensors[i];
-        if (t->tern) *ternary += t->rows * bt_tern2_row_bytes(t->cols);
+    *ternary = *head = 0;
+    for (; d; d = d->member) {
+        const bt_model *m = d->m;
+        const size_t word = d->head_as == BT_AS_F32 ? sizeof(float) : sizeof(uint16_t);
+        *head += word * (size_t)m->setup.cfg.V * (size_t)m->setup.cfg.C;
+        for (size_t i = 0; i < m->params.n; i++) {
+            const bt_tensor *t = &m->params.tensors[i];
+            if (t->tern) *ternary += t->rows * bt_tern2_row_bytes(t->cols);
+        }
     }
 }
 
@@ -328,7 +355,7 @@ static void logits(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logi
     flush_rows(&c);
 }
 
-void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
+static void step_one(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
                      void *ctx) {
     bt_model *m = d->m;
     const size_t M = lay_out_rows(d, parts, n);
@@ -343,4 +370,44 @@ void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_lo
     }
     for (size_t p = 0; p < n; p++) d->length[parts[p].slot] += parts[p].n;
     if (fn) logits(d, parts, n, fn, ctx);
+}
+
+/* ---- a step of an ensemble ------------------------------------------------------------------- */
+
+/* All members give their logits in the same order, so a row's place in `mean` is the number of its call. */
+typedef struct mixing {
+    float *mean;
+    size_t V, n; /* n: calls of this member */
+    bool first;
+} mixing;
+
+static void mix(void *ctx, size_t p, size_t i, const float *logits) {
+    mixing *x = ctx;
+    float *mean = x->mean + x->n++ * x->V;
+    (void)p, (void)i;
+    (x->first ? bt_net_mean_put : bt_net_mean_add)(mean, logits, x->V);
+}
+
+void bt_decoder_step(bt_decoder *d, const bt_decode_part *parts, size_t n, bt_logits_fn fn,
+                     void *ctx) {
+    mixing x = {.mean = d->mean, .V = (size_t)d->m->setup.cfg.V};
+    float *mean = d->mean;
+    if (!d->member) {
+        step_one(d, parts, n, fn, ctx);
+        return;
+    }
+    for (bt_decoder *member = d; member; member = member->member) {
+        x.n = 0;
+        x.first = member == d;
+        step_one(member, parts, n, fn ? mix : NULL, &x);
+    }
+    for (size_t p = 0; p < n && fn; p++) {
+        const size_t want = parts[p].want;
+        if (want == BT_LOGITS_NONE) continue;
+        for (size_t i = want == BT_LOGITS_ALL ? 0 : parts[p].n - 1; i < parts[p].n; i++) {
+            bt_net_mean_divide(mean, x.V, bt_model_members(d->m));
+            fn(ctx, p, i, mean);
+            mean += x.V;
+        }
+    }
 }

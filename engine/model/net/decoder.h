@@ -11,6 +11,8 @@
  *           holds its ternary weights in 2 bits for single rows; one that trains decodes, slower.
  * Owns:     one arena: keys and values (slots, L, T, KV*D) each, attention weights. The memory of a
  *           slot is touched when it is first used.
+ * Ensemble: if the model has members (bt_model_add_member), each has its own cache of every slot, and the logits
+ *           are logarithms of mean probabilities.
  * Exact:    logits equal those of the training forward within fp32 rounding, whatever else is in
  *           the step.
  * Threads:  the training thread; kernels split over the pool. No allocation after create. */
@@ -36,7 +38,7 @@ typedef void (*bt_logits_fn)(void *ctx, size_t p, size_t i, const float *logits)
 bt_code bt_decoder_create(bt_decoder **out, bt_model *m, int slots, bt_err *err) BT_MUST_CHECK;
 void bt_decoder_destroy(bt_decoder *d); /* accepts NULL */
 /* bytes of a slot with a full context */
-size_t bt_decoder_slot_bytes(const bt_model_cfg *c);
+size_t bt_decoder_slot_bytes(const bt_model *m);
 size_t bt_decoder_length(const bt_decoder *d, int slot); /* tokens in the slot's cache */
 /* minimum bytes of weights that a step reads: of the ternary layers in 2 bits, of the head */
 void bt_decoder_weight_bytes(const bt_decoder *d, size_t *ternary, size_t *head);

@@ -239,26 +239,16 @@ static void losses_and_gradients(rows_job *j, bt_distil_part *all) {
     bt_parallel_for(j->rows, 1, do_rows, j);
 }
 
-/* the teacher gets the same input as the student */
-static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, size_t B, size_t T) {
-    const size_t M = B * T;
-    teacher->n_documents = m->n_documents;
-    if (m->n_documents)
-        memcpy(teacher->documents, m->documents, m->n_documents * sizeof *m->documents);
-    if (m->n_documents) memcpy(teacher->pos, m->pos, M * sizeof *m->pos);
-    bt_net_adapters(teacher, false);
-    teacher->tp->meet(teacher);
-    bt_net_forward(teacher, inputs, B, T);
-    bt_net_final_norm(teacher, M);
-    teacher->tp->gather_final(teacher, M);
-    teacher->tp->meet(teacher); /* before the student's pass uses the group's memory */
-}
-
-static void logits_of(bt_model *m, size_t at, size_t n, size_t ld) {
-    const size_t C = (size_t)m->setup.cfg.C, V = (size_t)m->setup.cfg.V;
-    bt_op_gemm_table(m->logits, ld, m->layers[0].a.xn + at * C, C, m->head, C, 1, n, V, C,
-                     m->setup.prec, 0);
-    if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, ld, m->head_form.cap, n, V);
+/* the teacher, or each of several, gets the same input as the student */
+static void teach(const bt_model *m, bt_model *teacher, const int32_t *inputs, size_t M) {
+    for (; teacher; teacher = teacher->member) {
+        bt_net_adapters(teacher, false);
+        teacher->tp->meet(teacher);
+        bt_net_forward_member(m, teacher, inputs);
+        bt_net_final_norm(teacher, M);
+        teacher->tp->gather_final(teacher, M);
+        teacher->tp->meet(teacher); /* before the student's pass uses the group's memory */
+    }
 }
 
 double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *targets,
@@ -268,17 +258,17 @@ double bt_net_distil_loss(bt_model *m, const int32_t *inputs, const int32_t *tar
     const size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T, M = B * T,
                  V = (size_t)m->setup.cfg.V, C = (size_t)m->setup.cfg.C, ld = bt_ops_logits_ld(V);
     size_t chunk = bt_min_size(m->logits_rows, BT_DISTIL_ROWS);
-    if (t) chunk = bt_min_size(chunk, t->logits_rows);
+    if (t) chunk = bt_min_size(chunk, bt_net_logits_rows(t));
     double loss = 0;
-    if (t) teach(m, t, inputs, B, T);
+    if (t) teach(m, t, inputs, M);
     bt_net_forward(m, inputs, B, T);
     bt_span_begin(BT_MR_BWD);
     bt_net_final_norm(m, M);
     m->tp->gather_final(m, M);
     for (size_t at = 0, n; at < M; at += n) {
         n = bt_min_size(M - at, chunk);
-        logits_of(m, at, n, ld);
-        if (t) logits_of(t, at, n, ld);
+        bt_net_logits(m, at, n, ld);
+        if (t) bt_net_logits(t, at, n, ld);
         rows_job j = {.student = m->logits,
                       .teacher = t ? t->logits : NULL,
                       .kept = t ? NULL : m->distil.rows + at,
@@ -342,14 +332,14 @@ static void top_range(void *ctx, int thread, size_t begin, size_t end) {
 void bt_model_top_logits(bt_model *m, const int32_t *targets, size_t k, uint32_t *ids,
                          float *logs) {
     const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T, V = (size_t)m->setup.cfg.V,
-                 C = (size_t)m->setup.cfg.C, ld = bt_ops_logits_ld(V);
-    bt_net_final_norm(m, M); /* the loss has left some rows alone in a.xn (one_rank.c) */
-    m->tp->gather_final(m, M);
+                 ld = bt_ops_logits_ld(V), chunk = bt_net_logits_rows(m);
+    for (bt_model *x = m; x; x = x->member) {
+        bt_net_final_norm(x, M); /* the loss has left some rows alone in a.xn (one_rank.c) */
+        x->tp->gather_final(x, M);
+    }
     for (size_t at = 0, n; at < M; at += n) {
-        n = bt_min_size(m->logits_rows, M - at);
-        bt_op_gemm_table(m->logits, ld, m->layers[0].a.xn + at * C, C, m->head, C, 1, n, V, C,
-                         m->setup.prec, 0);
-        if (m->head_form.cap > 0) bt_op_soft_cap(m->logits, ld, m->head_form.cap, n, V);
+        n = bt_min_size(chunk, M - at);
+        bt_net_logits(m, at, n, ld);
         top_job j = {m->logits, targets + at, ids + at * k, logs + at * k, V, ld, k};
         bt_parallel_for(n, 1, top_range, &j);
     }

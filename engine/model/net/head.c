@@ -1,5 +1,5 @@
-/* head.c - the final norm and the head behind it: the loss over the vocabulary or over classes, and the draw of a
- * token.
+/* head.c - the final norm and the head behind it: the loss over the vocabulary or over classes, the mean over an
+ * ensemble, and the draw of a token.
  *
  * Classes: cross-entropy at the last token of each text, where the data have the number of its class as the target
  * (data/chat/instruct.h). Rows are texts, few of a micro-batch, so that plain loops over (texts, classes, C) in fp32
@@ -9,9 +9,11 @@
 #include <string.h>
 
 #include "engine/base/rng.h"
+#include "engine/base/small.h"
 #include "engine/base/span.h"
 #include "engine/base/threads.h"
 #include "engine/model/net/net.h"
+#include "engine/model/net/sampler.h"
 
 void bt_net_final_norm(bt_model *m, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -147,7 +149,7 @@ const double *bt_model_confusion(const bt_model *m) {
     return m->setup.cfg.classes ? m->classes.confusion : NULL;
 }
 
-/* ---- loss and draw ----------------------------------------------------------------------------- */
+/* ---- loss ---------------------------------------------------------------------------------------- */
 
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
     size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
@@ -155,6 +157,80 @@ double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale) {
     bt_net_final_norm(m, M);
     return m->tp->head_loss(m, targets, dscale, M);
 }
+
+/* ---- ensemble ---------------------------------------------------------------------------------- */
+
+void bt_model_add_member(bt_model *m, bt_model *member) {
+    while (m->member) m = m->member;
+    m->member = member;
+}
+
+size_t bt_model_members(const bt_model *m) {
+    size_t n = 0;
+    for (; m; m = m->member) n++;
+    return n;
+}
+
+void bt_net_mean_put(float *mean, const float *logits, size_t V) {
+    const double sum = bt_log_sum_exp(logits, V);
+    for (size_t i = 0; i < V; i++) mean[i] = (float)((double)logits[i] - sum);
+}
+
+void bt_net_mean_add(float *mean, const float *logits, size_t V) {
+    const double sum = bt_log_sum_exp(logits, V);
+    for (size_t i = 0; i < V; i++) {
+        const double a = (double)mean[i], b = (double)logits[i] - sum;
+        mean[i] = (float)(fmax(a, b) + log1p(exp(-fabs(a - b))));
+    }
+}
+
+void bt_net_mean_divide(float *mean, size_t V, size_t n) {
+    const double by = log((double)n);
+    for (size_t i = 0; i < V; i++) mean[i] = (float)((double)mean[i] - by);
+}
+
+typedef struct
+    mean_job { /* rows of m->logits; of: the member that is added, m itself: it is put, NULL: divide */
+    bt_model *m, *of;
+    size_t ld, n;
+} mean_job;
+
+static void mean_range(void *ctx, int thread, size_t begin, size_t end) {
+    const mean_job *j = ctx;
+    const size_t V = (size_t)j->m->setup.cfg.V;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        float *mean = j->m->logits + r * j->ld;
+        if (!j->of)
+            bt_net_mean_divide(mean, V, j->n);
+        else if (j->of == j->m)
+            bt_net_mean_put(mean, mean, V);
+        else
+            bt_net_mean_add(mean, j->of->logits + r * j->ld, V);
+    }
+}
+
+size_t bt_net_logits_rows(const bt_model *m) {
+    size_t rows = m->logits_rows;
+    for (; m; m = m->member) rows = bt_min_size(rows, m->logits_rows);
+    return rows;
+}
+
+void bt_net_logits(bt_model *m, size_t at, size_t n, size_t ld) {
+    mean_job j = {.m = m, .ld = ld, .n = bt_model_members(m)};
+    for (bt_model *x = m; x; x = x->member) {
+        const size_t C = (size_t)x->setup.cfg.C, V = (size_t)x->setup.cfg.V;
+        bt_op_gemm_table(x->logits, ld, x->layers[0].a.xn + at * C, C, x->head, C, 1, n, V, C,
+                         x->setup.prec, 0);
+        if (x->head_form.cap > 0) bt_op_soft_cap(x->logits, ld, x->head_form.cap, n, V);
+        j.of = x;
+        if (m->member) bt_parallel_for(n, 1, mean_range, &j);
+    }
+    j.of = NULL;
+    if (m->member) bt_parallel_for(n, 1, mean_range, &j);
+}
+
+/* ---- draw -------------------------------------------------------------------------------------- */
 
 static double gumbel(const bt_draw *how, int64_t token) {
     uint64_t stream = bt_hash_name("draw") ^ how->index;

@@ -1,6 +1,7 @@
 /* model.c - properties of a model, pointers to its activations and gradients, and one micro-batch. */
 #include "engine/model/net/model.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "engine/base/span.h"
@@ -119,10 +120,31 @@ double bt_model_train_micro(bt_model *m, const int32_t *inputs, const int32_t *t
     return loss;
 }
 
+/* sum of the token losses of an ensemble, after the pass and the loss of m itself */
+static double ensemble_loss(bt_model *m, const int32_t *inputs, const int32_t *targets) {
+    const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T, n = bt_model_members(m);
+    double loss = 0;
+    for (bt_model *x = m->member; x; x = x->member) {
+        bt_net_forward_member(m, x, inputs);
+        (void)bt_net_head_loss(x, targets, 0);
+    }
+    for (size_t r = 0; r < M; r++) {
+        double least = (double)m->row_loss[r], sum = 0;
+        if (targets[r] < 0) continue;
+        for (const bt_model *x = m->member; x; x = x->member)
+            least = fmin(least, (double)x->row_loss[r]);
+        for (const bt_model *x = m; x; x = x->member) sum += exp(least - (double)x->row_loss[r]);
+        m->row_loss[r] = (float)(least - log(sum / (double)n));
+        loss += (double)m->row_loss[r];
+    }
+    return loss;
+}
+
 double bt_model_eval_micro(bt_model *m, const int32_t *inputs, const int32_t *targets) {
     if (m->dpo.on) return bt_net_preference_loss(m, inputs, targets, 0);
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
-    return bt_net_head_loss(m, targets, 0.0f);
+    const double loss = bt_net_head_loss(m, targets, 0.0f);
+    return m->member ? ensemble_loss(m, inputs, targets) : loss;
 }
 
 void bt_model_dpo(bt_model *m, bt_dpo how) {

@@ -124,6 +124,14 @@ size_t bt_model_base_bytes(const bt_model_setup *s);
 bt_code bt_model_create(bt_model **out, const bt_model_setup *s, bt_err *err) BT_MUST_CHECK;
 void bt_model_destroy(bt_model *m); /* accepts NULL */
 
+/* An ensemble: from now on m predicts with the mean of its own probabilities and those of its members, in evaluations
+ * (bt_model_eval_micro, bt_model_top_logits), in decoders that are created later, and as a teacher. The logits of an
+ * ensemble are logarithms of these means. m owns the member. Both are whole models on one rank with the same
+ * vocabulary, B, T and setup.documents; neither is a classifier. */
+void bt_model_add_member(bt_model *m, bt_model *member);
+/* number of models whose mean m is; 1: m alone */
+size_t bt_model_members(const bt_model *m);
+
 const bt_model_cfg *bt_model_config(const bt_model *m); /* configuration of the whole model */
 bt_model_slice bt_model_slice_of(const bt_model *m);    /* as given */
 /* the tensor table: names, shapes, offsets */

@@ -178,6 +178,8 @@ typedef struct
 } bt_chunk;
 
 struct bt_model {
+    bt_model *
+        member; /* the next model of the ensemble that this one belongs to, owned; NULL: the last one */
     bt_model_setup setup; /* its cfg is this slice's */
     bt_model_cfg whole;
     const bt_tp_ops *tp; /* bt_tp_one_rank, or the table of engine/model/tp, whose state follows */
@@ -340,6 +342,15 @@ void bt_net_final_norm(bt_model *m, size_t M);
 /* Final norm, head and loss of the pass before: of tokens (see bt_tp_ops.head_loss), or of a classifier's texts. With
  * dscale not 0 also their gradient: a.dxn = d(normed residual), and the head's */
 double bt_net_head_loss(bt_model *m, const int32_t *targets, float dscale);
+/* Logits (n, ld) of rows at .. at+n of the normed residual a.xn, in m->logits; of an ensemble, logarithms of the mean
+ * probabilities. n <= bt_net_logits_rows */
+void bt_net_logits(bt_model *m, size_t at, size_t n, size_t ld);
+size_t bt_net_logits_rows(const bt_model *m);
+/* One row of an ensemble: `put` writes the logarithms of one model's probabilities, `add` adds those of another model,
+ * and `divide` makes the sum of n models their mean. */
+void bt_net_mean_put(float *mean, const float *logits, size_t V);
+void bt_net_mean_add(float *mean, const float *logits, size_t V);
+void bt_net_mean_divide(float *mean, size_t V, size_t n);
 
 /* ---- model.c ---- */
 /* points the layer's activations and inputs to those of a micro-batch in flight */
@@ -371,6 +382,8 @@ void bt_net_ffn(bt_model *m, bt_layer *l, size_t M);      /* x_mid -> x_out */
 float *bt_net_q(const bt_layer *l);                       /* inputs of attention */
 float *bt_net_k(const bt_layer *l);
 void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T); /* -> x_final */
+/* Passes the input and the documents of m to a member of its ensemble, or to a teacher. */
+void bt_net_forward_member(const bt_model *m, bt_model *member, const int32_t *inputs);
 /* begins at a.dx */
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx);

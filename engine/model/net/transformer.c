@@ -254,6 +254,16 @@ void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     bt_span_end();
 }
 
+void bt_net_forward_member(const bt_model *m, bt_model *member, const int32_t *inputs) {
+    const size_t B = (size_t)m->setup.B, T = (size_t)m->setup.cfg.T;
+    member->n_documents = m->n_documents;
+    if (m->n_documents) {
+        memcpy(member->documents, m->documents, m->n_documents * sizeof *m->documents);
+        memcpy(member->pos, m->pos, B * T * sizeof *m->pos);
+    }
+    bt_net_forward(member, inputs, B, T);
+}
+
 /* ---- backward -------------------------------------------------------------------------------- */
 typedef struct backward { /* one backward pass */
     bt_model *m;

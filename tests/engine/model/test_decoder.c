@@ -148,7 +148,7 @@ static void requested_rows_are_in_order(void **state) {
     assert_true(difference(g.logits[2][4], g.logits[3][1]) > 1e-3);
     assert_int_equal(bt_decoder_length(d, 0), 3);
     assert_int_equal(bt_decoder_length(d, 1), 1);
-    assert_true(bt_decoder_slot_bytes(bt_model_config(m)) == 2 * 2 * T * 2 * 16 * sizeof(float));
+    assert_true(bt_decoder_slot_bytes(m) == 2 * 2 * T * 2 * 16 * sizeof(float));
     bt_decoder_step(d, parts, 0, NULL, NULL);
     bt_decoder_destroy(d);
     bt_decoder_destroy(NULL);

@@ -46,6 +46,9 @@ static void the_gradient_is_the_slope_of_the_loss(void **state) {
     bt_model_distil(m, (bt_distil){.teacher = t, .mix = 0.7, .tau = 2});
     pass(m);
     small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);
+    bt_model_add_member(t, teacher_of(24, 7)); /* an ensemble as the teacher */
+    pass(m);
+    small_slope(m, scaled_loss, 0.3f, 2e-4, 5e-3);
     bt_model_destroy(m);
     bt_model_destroy(t);
 }
@@ -62,6 +65,8 @@ static void shares_of_the_loss(void **state) {
     bt_model *m = model_of(24, 0, 5), *same = teacher_of(24, 5), *other = teacher_of(32, 6);
     const double plain = pass(m), plain_norm = norm_of_gradients(m);
     bt_model_distil(m, (bt_distil){.teacher = same, .mix = 1, .tau = 2});
+    assert_true(fabs(pass(m)) < 1e-5 * plain && norm_of_gradients(m) < 1e-5 * plain_norm);
+    bt_model_add_member(same, teacher_of(24, 5)); /* the mean of equal models is each of them */
     assert_true(fabs(pass(m)) < 1e-5 * plain && norm_of_gradients(m) < 1e-5 * plain_norm);
     bt_model_distil(m, (bt_distil){.teacher = same, .mix = 0.25, .tau = 2});
     assert_true(fabs(pass(m) - 0.75 * plain) < 1e-5 * plain);

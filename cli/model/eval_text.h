@@ -1,0 +1,23 @@
+/* eval_text.h - measures how well a trained model predicts a text. One process, no MPI. */
+#ifndef BT_CLI_MODEL_EVAL_TEXT_H
+#define BT_CLI_MODEL_EVAL_TEXT_H
+
+#include "cli/model/checkpoint_model.h"
+#include "engine/train/evaluate.h"
+
+typedef struct bt_eval_job {
+    const char *data;   /* '\n'-separated; "": the validation split of the run */
+    const char *field;  /* JSONL field with the text; "": the run's */
+    const char *logits; /* file to which the likeliest tokens are written; "": none */
+    int64_t tokens;     /* at most; 0: all, of endless data as many as the run used */
+    int64_t top_k;      /* tokens written for each token of the data */
+    bool force;         /* an existing file of logits is replaced */
+    bool quiet;         /* no progress bar */
+} bt_eval_job;
+
+/* t has a model. confusion: for a classifier (classes, classes) texts by true and predicted class, which the caller
+ * frees; otherwise unchanged */
+bt_code bt_eval_text(const bt_trained *t, const bt_eval_job *job, bt_eval_result *out,
+                     double **confusion, bt_err *err) BT_MUST_CHECK;
+
+#endif
