@@ -204,7 +204,7 @@ static bt_code fit_short_text(const bt_trained *t, const eval_cfg *cfg, int *T, 
     return BT_OK;
 }
 
-static bt_code evaluate(const eval_cfg *cfg, const char *which, bt_err *err) {
+static bt_code evaluate_words(const eval_cfg *cfg, const char *which, bt_err *err) {
     bt_trained t;
     bt_eval_result r;
     double *confusion = NULL;
@@ -235,7 +235,7 @@ static bt_code evaluate(const eval_cfg *cfg, const char *which, bt_err *err) {
 static bt_code cmd_eval(bt_call *call, bt_err *err) {
     bt_text which = {0};
     bt_members_join(&which, call->words, call->n);
-    const bt_code code = evaluate(call->cfg, bt_text_str(&which), err);
+    const bt_code code = evaluate_words(call->cfg, bt_text_str(&which), err);
     bt_text_release(&which);
     return code;
 }

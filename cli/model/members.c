@@ -10,7 +10,7 @@
 #include "cli/common/run_name.h"
 #include "cli/model/checkpoint_folder.h"
 
-static bt_code add_word(bt_members *m, const char *word, size_t n, bt_err *err) {
+static bt_code add_member_word(bt_members *m, const char *word, size_t n, bt_err *err) {
     if (m->n == BT_MEMBERS_MOST)
         return bt_fail(err, BT_ARG, "an ensemble has at most %d models", BT_MEMBERS_MOST);
     char *copy = strndup(word, n);
@@ -33,13 +33,13 @@ typedef struct group_runs {
     bt_err *err;
 } group_runs;
 
-static bool take_run(void *ctx, const bt_row *row) {
+static bool take_group_run(void *ctx, const bt_row *row) {
     group_runs *g = ctx;
     char word[BT_NAME_MAX + 8];
     const char *run = bt_cli_cell(row, "run"), *state = bt_cli_cell(row, "state");
     if (strcmp(state, "done") == 0) {
         snprintf(word, sizeof word, "%s%s", run, g->best ? "@best" : "");
-        g->code = add_word(g->m, word, strlen(word), g->err);
+        g->code = add_member_word(g->m, word, strlen(word), g->err);
     } else if (g->unfinished++ == 0) {
         snprintf(g->one, sizeof g->one, "%s", run);
         snprintf(g->state, sizeof g->state, "%s", state);
@@ -48,8 +48,8 @@ static bool take_run(void *ctx, const bt_row *row) {
 }
 
 /* *found: a run belongs to this group */
-static bt_code add_group(bt_members *m, const char *group, bool best, const char *store,
-                         bool *found, bt_err *err) {
+static bt_code add_group_runs(bt_members *m, const char *group, bool best, const char *store,
+                              bool *found, bt_err *err) {
     static char told[BT_NAME_MAX]; /* a command that looks a group up twice reports it once */
     bt_db *db = NULL;
     const size_t before = m->n;
@@ -61,7 +61,7 @@ static bt_code add_group(bt_members *m, const char *group, bool best, const char
                               "= ?1 ORDER BY run",
                        .params = &group,
                        .n_params = 1},
-        take_run, &g, err);
+        take_group_run, &g, err);
     bt_db_close(db);
     if (code == BT_OK) code = g.code;
     *found = m->n > before || g.unfinished;
@@ -80,33 +80,33 @@ static bt_code add_group(bt_members *m, const char *group, bool best, const char
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static bt_code resolve(bt_members *m, const char *word, const char *store, bt_err *err);
+static bt_code resolve_word(bt_members *m, const char *word, const char *store, bt_err *err);
 
 /* "a,b@best,c" */
-static bt_code resolve_list(bt_members *m, const char *list, const char *store, bt_err *err) {
+static bt_code resolve_word_list(bt_members *m, const char *list, const char *store, bt_err *err) {
     char *copy = strdup(list);
     bt_code code = copy ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the names of models");
     for (char *rest = copy, *word; code == BT_OK && (word = strsep(&rest, ",")) != NULL;)
-        if (*word) code = resolve(m, word, store, err);
+        if (*word) code = resolve_word(m, word, store, err);
     free(copy);
     return code;
 }
 
-static bt_code resolve(bt_members *m, const char *word, const char *store, bt_err *err) {
+static bt_code resolve_word(bt_members *m, const char *word, const char *store, bt_err *err) {
     char name[BT_NAME_MAX], run[BT_NAME_MAX];
     bt_err why = BT_ERR_INIT;
     bool is_path, found = false;
     const bool best = bt_trained_split_best(word, name, sizeof name);
     const bt_code code = bt_run_or_path(store, word, name, &is_path, run, &why);
     if (code == BT_OK && !(is_path && strchr(word, ',') && access(word, F_OK) != 0))
-        return add_word(m, word, strlen(word), err);
+        return add_member_word(m, word, strlen(word), err);
     if (code == BT_NOTFOUND) {
         bt_err none = BT_ERR_INIT;
-        const bt_code grouped = add_group(m, name, best, store, &found, &none);
+        const bt_code grouped = add_group_runs(m, name, best, store, &found, &none);
         if (found && grouped != BT_OK) *err = none;
         if (found) return grouped;
     }
-    if (strchr(word, ',')) return resolve_list(m, word, store, err);
+    if (strchr(word, ',')) return resolve_word_list(m, word, store, err);
     *err = why;
     return code;
 }
@@ -118,7 +118,7 @@ bt_code bt_members_find(bt_members *out, const char *words, const char *store, b
     for (const char *at = words; *at && code == BT_OK;) {
         const size_t n = strcspn(at, "\n");
         char *word = strndup(at, n);
-        code = word ? resolve(out, word, store, err)
+        code = word ? resolve_word(out, word, store, err)
                     : bt_fail(err, BT_NOMEM, "no memory for the names of models");
         bt_text_printf(&name, "%s%s", name.len ? "," : "", word ? word : "");
         free(word);

@@ -14,7 +14,7 @@ typedef struct shown_group {
         members; /* of the ensemble, as the newest run with this fact has them; NaN: none */
 } shown_group;
 
-static bool put_run(void *ctx, const bt_row *row) {
+static bool put_group_run(void *ctx, const bt_row *row) {
     shown_group *g = ctx;
     bt_printout *o = g->o;
     const char *state = bt_cli_cell(row, "state");
@@ -57,7 +57,7 @@ bt_code bt_show_group(bt_db *db, const char *group, bool json, bool *found, bt_e
                    "FROM runs WHERE bt_setting(config, 'run.group') = ?1 ORDER BY run",
             .params = &group,
             .n_params = 1},
-        put_run, &g, err);
+        put_group_run, &g, err);
     bt_printout_rows_end(&o, "  ");
     bt_printout_int(&o, "finished", NULL, g.finished);
     bt_printout_num(&o, "ensemble_members", NULL, g.members, BT_UNIT_COUNT);

@@ -7,6 +7,7 @@
 
 #include "cli/common/given_path.h"
 #include "cli/model/checkpoint_folder.h"
+#include "cli/model/members.h"
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/config/tune_cfg.h"
@@ -77,27 +78,63 @@ static bt_code find_folder(const bt_train_plan *p, const char *key, const char *
     return bt_absolute_path(found, folder, err);
 }
 
+/* replaces a setting, whose origin remains */
+static bt_code set_model(bt_train_plan *p, const char *key, const char *path, bt_err *err) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
+    char where[sizeof p->opts.where[0]];
+    memcpy(where, p->opts.where[i], sizeof where);
+    return bt_opts_set(&p->opts, key, path, p->opts.origin[i], where, err);
+}
+
 /* RUN, or a path, becomes a path that any rank finds */
 static bt_code find_model(bt_train_plan *p, const char *key, const char *given, bt_err *err) {
     char folder[PATH_MAX];
-    const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
-    char where[sizeof p->opts.where[0]];
     if (!given[0]) return BT_OK;
-    memcpy(where, p->opts.where[i], sizeof where);
     BT_TRY(find_folder(p, key, given, folder, err));
-    return bt_opts_set(&p->opts, key, folder, p->opts.origin[i], where, err);
+    return set_model(p, key, folder, err);
 }
 
-/* Sets tune.teacher_shape for the memory plan. A file that cannot be read is refused later, by the ranks. */
-static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
-    char shape[sizeof p->cfg.tune.teacher_shape];
+/* Adds the path of one of n teachers to `paths` and its shape to `shape`; a file that cannot be read is refused later,
+ * by the ranks, and makes the shape unknown. */
+static bt_code add_teacher(const bt_train_plan *p, const char *word, size_t n, bt_text *paths,
+                           char *shape, bool *known, bt_err *err) {
+    char folder[PATH_MAX];
     bt_model_file *file = NULL;
     bt_err why = BT_ERR_INIT;
-    BT_TRY(find_model(p, "tune.teacher", p->cfg.tune.teacher, err));
-    if (!p->cfg.tune.teacher[0] || bt_model_file_open(&file, p->cfg.tune.teacher, &why) != BT_OK)
-        return BT_OK;
-    bt_tune_teacher_write(&file->cfg, shape, sizeof shape);
+    BT_TRY(find_folder(p, "tune.teacher", word, folder, err));
+    if (n > 1 && strchr(folder, ','))
+        return bt_fail(err, BT_ARG,
+                       "tune.teacher: '%.200s' has a comma in its path, which separates several "
+                       "teachers (move it, or link to it)",
+                       folder);
+    bt_text_printf(paths, "%s%s", paths->len ? "," : "", folder);
+    *known = *known && bt_model_file_open(&file, folder, &why) == BT_OK;
+    if (!*known) return BT_OK;
+    bt_tune_teacher_write(&file->cfg, shape, sizeof p->cfg.tune.teacher_shape);
     bt_model_file_close(file);
+    return BT_OK;
+}
+
+/* Replaces tune.teacher by paths, and sets tune.teacher_shape for the memory plan. */
+static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
+    char shape[sizeof p->cfg.tune.teacher_shape] = "";
+    bt_members m;
+    bt_text paths = {0};
+    bt_err why = BT_ERR_INIT;
+    bool known = true;
+    if (!p->cfg.tune.teacher[0]) return BT_OK;
+    bt_code code = bt_members_find(&m, p->cfg.tune.teacher, p->store, &why);
+    if (code == BT_NOTFOUND)
+        bt_fail(err, code, "tune.teacher: '%.80s' is no path, run or group: %s",
+                p->cfg.tune.teacher, why.msg);
+    else if (code != BT_OK)
+        bt_fail(err, code, "tune.teacher: %s", why.msg);
+    for (size_t i = 0; i < m.n && code == BT_OK; i++)
+        code = add_teacher(p, m.words[i], m.n, &paths, shape, &known, err);
+    if (code == BT_OK) code = set_model(p, "tune.teacher", bt_text_str(&paths), err);
+    bt_text_release(&paths);
+    bt_members_release(&m);
+    if (code != BT_OK || !known) return code;
     return bt_opts_set(&p->opts, "tune.teacher_shape", shape, BT_FROM_PRESET, "as tune.teacher",
                        err);
 }
@@ -164,8 +201,5 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
             bt_opts_set(&p->opts, "tune.base", folder, BT_FROM_PRESET, "as model.init_from", err));
     BT_TRY(find_model(p, "tune.adapters", p->cfg.tune.adapters, err));
     BT_TRY(adopt_adapter_settings(p, p->cfg.tune.adapters, err));
-    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "model.init_from");
-    char where[sizeof p->opts.where[0]];
-    memcpy(where, p->opts.where[i], sizeof where);
-    return bt_opts_set(&p->opts, "model.init_from", folder, p->opts.origin[i], where, err);
+    return set_model(p, "model.init_from", folder, err);
 }

@@ -21,17 +21,29 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c) {
 enum { SHAPE_NUMBERS = 12 };
 
 void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size) {
+    const size_t n = strlen(out);
+    if (n + 1 < size && n) strcat(out, ";");
+    out += strlen(out);
+    size -= n + (n > 0);
     (void)snprintf(out, size, "%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d,%d", m->L, m->C, m->H, m->KV, m->D,
                    m->F, m->V, (int)m->norm, (int)m->act, (int)m->linear, m->tied, m->qk_norm);
 }
 
-bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err) {
+int bt_tune_teachers(const bt_run_cfg *c) {
+    int n = c->tune.teacher_shape[0] != '\0';
+    for (const char *at = c->tune.teacher_shape; *at; at++) n += *at == ';';
+    return n;
+}
+
+bt_code bt_tune_teacher_read(const bt_run_cfg *c, int k, bt_model_cfg *out, bt_err *err) {
     int n[SHAPE_NUMBERS];
     const char *at = c->tune.teacher_shape;
+    for (; k > 0; k--) at += strcspn(at, ";") + 1;
     for (int i = 0; i < SHAPE_NUMBERS; i++) {
         char *end;
         const long v = strtol(at, &end, 10);
-        if (end == at || v < 0 || v > INT32_MAX || *end != (i + 1 < SHAPE_NUMBERS ? ',' : '\0'))
+        const bool ends = *end == ';' || *end == '\0';
+        if (end == at || v < 0 || v > INT32_MAX || (i + 1 < SHAPE_NUMBERS ? *end != ',' : !ends))
             return bt_fail(err, BT_ARG,
                            "tune.teacher_shape '%.64s' is no shape: it is found in the teacher's "
                            "file (leave it out)",
@@ -79,8 +91,11 @@ bt_model_setup bt_tune_teacher_setup(const bt_model_cfg *teacher, const bt_model
 
 size_t bt_tune_widest(const bt_run_cfg *c) {
     bt_model_cfg teacher;
-    const bool known = c->tune.teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK;
-    return bt_max_size((size_t)c->model.d_model, known ? (size_t)teacher.C : 0);
+    size_t widest = (size_t)c->model.d_model;
+    for (int k = 0; k < bt_tune_teachers(c); k++)
+        if (bt_tune_teacher_read(c, k, &teacher, NULL) == BT_OK)
+            widest = bt_max_size(widest, (size_t)teacher.C);
+    return widest;
 }
 
 bt_model_counts bt_tune_count(const bt_run_cfg *c) {
@@ -91,8 +106,9 @@ bt_model_counts bt_tune_count(const bt_run_cfg *c) {
         m.lora = (bt_lora){0};
         n.flop_token += bt_model_count(&m).flop_forward;
     }
-    if (c->tune.teacher_shape[0] && bt_tune_teacher_read(c, &teacher, NULL) == BT_OK)
-        n.flop_token += bt_model_count(&teacher).flop_forward;
+    for (int k = 0; k < bt_tune_teachers(c); k++)
+        if (bt_tune_teacher_read(c, k, &teacher, NULL) == BT_OK)
+            n.flop_token += bt_model_count(&teacher).flop_forward;
     return n;
 }
 

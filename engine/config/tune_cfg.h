@@ -20,10 +20,14 @@ bt_dpo bt_tune_dpo(const bt_run_cfg *c);
 /* Counts of the model. flop_token is the whole cost of a trained token: with preferences including the reference's
  * forward pass, with a teacher including the teacher's (if tune.teacher_shape is known). */
 bt_model_counts bt_tune_count(const bt_run_cfg *c);
-/* Parses tune.teacher_shape: layers, width, heads, kv heads, head size, feed-forward width, vocabulary, and the
+/* Number of teachers in tune.teacher_shape, whose members are separated by semicolons; 0: unknown. */
+int bt_tune_teachers(const bt_run_cfg *c);
+/* Parses the shape of teacher k: layers, width, heads, kv heads, head size, feed-forward width, vocabulary, and the
  * choices of model.norm, model.act, model.linear, model.tied and model.qk_norm as numbers. Fails with BT_ARG if the
  * text is invalid. */
-bt_code bt_tune_teacher_read(const bt_run_cfg *c, bt_model_cfg *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_tune_teacher_read(const bt_run_cfg *c, int k, bt_model_cfg *out, bt_err *err)
+    BT_MUST_CHECK;
+/* Appends a shape to the text in `out`. */
 void bt_tune_teacher_write(const bt_model_cfg *m, char *out, size_t size);
 /* Setup of a teacher beside a student of this setup: forward only, stored like the frozen base of adapters, with the
  * smallest possible adapter. It has all layers, in the tensor-parallel slice of the student. */

@@ -90,12 +90,11 @@ static bt_code check_input_noise(const bt_run_cfg *c, bt_err *err) {
 }
 
 /* a rank of a tensor-parallel group holds the same slice of student and teacher */
-static bt_code check_teacher_slices(const bt_run_cfg *c, bt_err *err) {
+static bt_code check_teacher_slice(const bt_run_cfg *c, int k, bt_err *err) {
     bt_model_cfg teacher, part;
     const bt_model_slice slice = {.tp_size = (int)c->mesh.tp};
     bt_err why = BT_ERR_INIT;
-    if (!c->tune.teacher_shape[0]) return BT_OK;
-    BT_TRY(bt_tune_teacher_read(c, &teacher, err));
+    BT_TRY(bt_tune_teacher_read(c, k, &teacher, err));
     if (c->mesh.tp == 1) return BT_OK;
     if (bt_slice_cfg(&part, &teacher, slice, &why) != BT_OK)
         return bt_fail(err, BT_ARG, "tune.teacher: %.180s", why.msg);
@@ -106,6 +105,18 @@ static bt_code check_teacher_slices(const bt_run_cfg *c, bt_err *err) {
                    " equal parts as this model can (its heads %d, kv heads %d, d_ff %d; set "
                    "train.parts)",
                    c->mesh.tp, c->train.parts, teacher.H, teacher.KV, teacher.F);
+}
+
+static bt_code check_teacher_slices(const bt_run_cfg *c, bt_err *err) {
+    const int n = bt_tune_teachers(c);
+    if (n > 1 && c->mesh.tp > 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "tune.teacher: with --tp %" PRId64
+                       " a run learns from one teacher, and these are %d (use --tp 1, or "
+                       "tune.logits)",
+                       c->mesh.tp, n);
+    for (int k = 0; k < n; k++) BT_TRY(check_teacher_slice(c, k, err));
+    return BT_OK;
 }
 
 static bt_code check_teacher(bt_run_cfg *c, bt_err *err) {

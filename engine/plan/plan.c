@@ -107,17 +107,18 @@ static void add_arena_row(bt_arena_row *rows, size_t *n, const char *name, size_
     if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
 }
 
-/* Distillation: only the stage with the head holds the teacher. */
+/* Distillation: only the stage with the head holds the teachers. */
 static size_t teacher_bytes(const bt_run_cfg *c, const bt_model_setup *student) {
     bt_model_cfg shape;
     bt_arena_row rows[BT_PLAN_MAX];
     size_t bytes = 0;
-    if (!c->tune.teacher_shape[0] || !bt_slice_is_last_stage(student->slice) ||
-        bt_tune_teacher_read(c, &shape, NULL) != BT_OK)
-        return 0;
-    const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
-    const size_t n = bt_model_plan(&s, rows, BT_PLAN_MAX);
-    for (size_t i = 0; i < n; i++) bytes += rows[i].bytes;
+    if (!bt_slice_is_last_stage(student->slice)) return 0;
+    for (int k = 0; k < bt_tune_teachers(c); k++) {
+        if (bt_tune_teacher_read(c, k, &shape, NULL) != BT_OK) return 0;
+        const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
+        const size_t n = bt_model_plan(&s, rows, BT_PLAN_MAX);
+        for (size_t i = 0; i < n; i++) bytes += rows[i].bytes;
+    }
     return bytes;
 }
 

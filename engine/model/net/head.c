@@ -195,7 +195,7 @@ typedef struct
     size_t ld, n;
 } mean_job;
 
-static void mean_range(void *ctx, int thread, size_t begin, size_t end) {
+static void mean_logits_range(void *ctx, int thread, size_t begin, size_t end) {
     const mean_job *j = ctx;
     const size_t V = (size_t)j->m->setup.cfg.V;
     (void)thread;
@@ -224,10 +224,10 @@ void bt_net_logits(bt_model *m, size_t at, size_t n, size_t ld) {
                          x->setup.prec, 0);
         if (x->head_form.cap > 0) bt_op_soft_cap(x->logits, ld, x->head_form.cap, n, V);
         j.of = x;
-        if (m->member) bt_parallel_for(n, 1, mean_range, &j);
+        if (m->member) bt_parallel_for(n, 1, mean_logits_range, &j);
     }
     j.of = NULL;
-    if (m->member) bt_parallel_for(n, 1, mean_range, &j);
+    if (m->member) bt_parallel_for(n, 1, mean_logits_range, &j);
 }
 
 /* ---- draw -------------------------------------------------------------------------------------- */

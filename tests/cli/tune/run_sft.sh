@@ -174,7 +174,7 @@ says "missing: layers.0.attn_q"
 says "(the file has 'model.layers.0.self_attn.q_proX.weight', which is none of them)"
 
 code 3 train "${one[@]}" --data chat.jsonl --teacher nowhere
-says "tune.teacher: 'nowhere' is neither a path nor a run: "
+says "tune.teacher: 'nowhere' is no path, run or group: "
 
 [ $faults -eq 0 ] && echo "chats train as they should"
 exit $faults
