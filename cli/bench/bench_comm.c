@@ -304,7 +304,7 @@ static bt_code read_comm_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **
 static bt_code measure_all(bench *b, const bt_run_cfg *cfg, bt_err *err) {
     bt_rank_setup s;
     size_t most = 0;
-    BT_TRY(bt_rank_prepare(cfg, err));
+    BT_TRY(bt_rank_prepare(cfg, cfg->launch.isa, err));
     BT_TRY(bt_rank_setup_init(&s, cfg, bt_comm_rank(bt_comm_world()), err));
     b->sizes[0] = 256 << 10;
     b->sizes[1] = 4 << 20;

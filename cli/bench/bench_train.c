@@ -30,8 +30,14 @@ typedef struct reproducible_cost {
 } reproducible_cost;
 
 static bt_code read_bench_train_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv,
-                                         int ranks, bt_err *err) {
-    return bt_quiet_settings_read(o, cfg, argc, argv, ranks, STEPS, WARMUP, err);
+                                         bool first, bt_err *err) {
+    return bt_quiet_settings_read(o, cfg, argc, argv, first, STEPS, WARMUP, err);
+}
+
+static bt_code settle_bench_settings(bt_opts *o, bt_run_cfg *cfg, const bt_isa_agreement *isa,
+                                     bt_err *err) {
+    bt_isa_agreement_apply(isa, cfg);
+    return bt_quiet_settings_settle(o, cfg, bt_comm_size(bt_comm_world()), err);
 }
 
 /* ---- the result ------------------------------------------------------------------------------ */
@@ -163,7 +169,7 @@ static bt_code measure_training_steps(const bt_run_cfg *cfg, shown_steps *shown,
                       "memory, data, rates of this machine");
     const bt_trainer_setup setup = {
         .cfg = cfg, .sink = &sink, .resume_dir = "", .warmup_steps = WARMUP, .measure_peak = true};
-    BT_TRY(bt_rank_prepare(cfg, err));
+    BT_TRY(bt_rank_prepare(cfg, cfg->launch.isa, err));
     BT_TRY(bt_trainer_create(&t, &setup, err));
     bt_code code = bt_trainer_run(t, r, err);
     bt_trainer_destroy(t);
@@ -186,7 +192,8 @@ static bt_code measure_cost(const bt_run_cfg *cfg, const bt_run_cfg *plain, show
 }
 
 /* the same settings without train.reproducible */
-static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, int ranks, bt_err *err) {
+static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, const bt_isa_agreement *isa,
+                          bt_err *err) {
     static bt_opts o;
     static bt_run_cfg cfg;
     static char set[] = "--set", off[] = "train.reproducible=false";
@@ -195,7 +202,8 @@ static bt_code read_plain(bt_run_cfg **plain, int argc, char **argv, int ranks, 
     memcpy(words, argv, (size_t)argc * sizeof *words);
     words[argc] = set;
     words[argc + 1] = off;
-    bt_code code = read_bench_train_settings(&o, &cfg, argc + 2, words, ranks, err);
+    bt_code code = read_bench_train_settings(&o, &cfg, argc + 2, words, false, err);
+    if (code == BT_OK) code = settle_bench_settings(&o, &cfg, isa, err);
     free(words);
     *plain = &cfg;
     return code;
@@ -208,19 +216,18 @@ static bt_code bench_train_as_rank(int argc, char **argv, bt_run_cfg *cfg, bool 
     bt_printout o;
     BT_TRY(bt_comm_init(err));
     bt_comm *world = bt_comm_world();
-    bt_code code = bt_agree(
-        world, read_bench_train_settings(&opts, cfg, argc, argv, bt_comm_size(world), err), err);
+    bt_code code = bt_agree(world, read_bench_train_settings(&opts, cfg, argc, argv, false, err),
+                            err);
     bt_isa_agreement isa;
     if (code == BT_OK) code = bt_agree_isa(world, cfg->launch.isa, &isa, err);
-    if (code == BT_OK) bt_isa_agreement_apply(&isa, cfg);
+    if (code == BT_OK) code = bt_agree(world, settle_bench_settings(&opts, cfg, &isa, err), err);
     if (code == BT_OK) code = bt_agree_settings(world, cfg, err);
     reproducible_cost cost = {0};
     bt_run_cfg *plain = NULL;
     shown_steps shown = {.rounds = 1};
     bt_bench_bar_begin(&shown.bar, marked, cfg->run.quiet || cfg->run.json);
     if (code == BT_OK && cfg->train.reproducible) {
-        code = bt_agree(world, read_plain(&plain, argc, argv, bt_comm_size(world), err), err);
-        if (code == BT_OK) bt_isa_agreement_apply(&isa, plain);
+        code = bt_agree(world, read_plain(&plain, argc, argv, &isa, err), err);
         if (code == BT_OK) code = measure_cost(cfg, plain, &shown, &r, &cost, err);
     } else if (code == BT_OK) {
         code = measure_training_steps(cfg, &shown, &r, err);
@@ -247,7 +254,8 @@ bt_code bt_bench_train(int argc, char **argv, int *exit_status, bt_err *err) {
         if (code != BT_OK) bt_run_shown_fail(code, err, exit_status);
         return BT_OK;
     }
-    BT_TRY(read_bench_train_settings(&o, &cfg, argc, argv, 0, err));
+    BT_TRY(read_bench_train_settings(&o, &cfg, argc, argv, true, err));
+    BT_TRY(bt_quiet_settings_settle(&o, &cfg, 0, err));
     if (cfg.launch.ranks > 1) return bt_bench_on_ranks("train", argc, argv, &cfg, err);
     return bench_train_as_rank(argc, argv, &cfg, false, err);
 }

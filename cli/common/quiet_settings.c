@@ -27,7 +27,7 @@ static bt_code prepare_builtin(bt_opts *o, const bt_run_cfg *cfg, bool first, bt
     return first ? bt_builtin_make(path, err) : BT_OK;
 }
 
-bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, int ranks,
+bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **argv, bool first,
                                int64_t steps, int64_t warmup, bt_err *err) {
     bool help = false;
     BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
@@ -38,7 +38,10 @@ bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **arg
     cfg->train.steps += warmup;
     cfg->run.out[0] = '\0';
     cfg->train.stop_after = 0;
-    BT_TRY(prepare_builtin(o, cfg, ranks == 0, err));
+    return prepare_builtin(o, cfg, first, err);
+}
+
+bt_code bt_quiet_settings_settle(bt_opts *o, bt_run_cfg *cfg, int ranks, bt_err *err) {
     return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores),
                              err);
 }

@@ -49,8 +49,13 @@ static bt_code read_racer(racer *x, int argc, char **argv, bt_err *err) {
     x->factor = strtod(argv[3], NULL);
     if (x->steps < 1 || !(x->factor > 0))
         return bt_fail(err, BT_ARG, "a layout to be tried has no steps");
-    BT_TRY(bt_quiet_settings_read(&x->opts, &x->cfg, argc - RACER_WORDS, argv + RACER_WORDS,
-                                  bt_comm_size(bt_comm_world()), STEPS_MOST, 0, err));
+    return bt_quiet_settings_read(&x->opts, &x->cfg, argc - RACER_WORDS, argv + RACER_WORDS, false,
+                                  STEPS_MOST, 0, err);
+}
+
+static bt_code settle_racer(racer *x, const bt_isa_agreement *isa, bt_err *err) {
+    bt_isa_agreement_apply(isa, &x->cfg);
+    BT_TRY(bt_quiet_settings_settle(&x->opts, &x->cfg, bt_comm_size(bt_comm_world()), err));
     x->cfg.train.steps = STEPS_MOST;
     x->cfg.train.bigram_steps = x->cfg.train.share_steps =
         0; /* most steps of a run are steps of neither phase */
@@ -190,7 +195,7 @@ static bt_code prepare_race(layouts *l, int argc, char **argv, bt_err *err) {
     BT_TRY(bt_agree(world, read_race_words(l, argc, argv, err), err));
     BT_TRY(bt_agree_isa(world, l->at[0].cfg.launch.isa, &isa, err));
     for (size_t i = 0; i < l->n; i++) {
-        bt_isa_agreement_apply(&isa, &l->at[i].cfg);
+        BT_TRY(bt_agree(world, settle_racer(&l->at[i], &isa, err), err));
         BT_TRY(bt_agree_settings(world, &l->at[i].cfg, err));
     }
     bt_code code = bt_kernels_select(isa.isa, err);

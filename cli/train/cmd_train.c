@@ -137,10 +137,7 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     bt_train_layouts *layouts = calloc(1, sizeof *layouts);
     bt_code code = layouts ? bt_train_layouts_open(layouts, p, err)
                            : bt_fail(err, BT_NOMEM, "no memory for the settings");
-    if (code == BT_OK) {
-        s.words = layouts->ranks.words;
-        s.n_words = layouts->ranks.n;
-    }
+    if (code == BT_OK) s.settings = bt_text_str(&layouts->settings);
     s.layout = bt_train_layout;
     s.layout_ctx = layouts;
     s.elastic_min = p->elastic.min;

@@ -170,7 +170,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
             code = bt_opts_set(&p->opts, "run.out", d.out, BT_FROM_FLAG, "rank 0", err);
         code = bt_agree(world, code, err);
     }
-    if (code == BT_OK) code = bt_rank_prepare(&p->cfg, err);
+    if (code == BT_OK) code = bt_rank_prepare(&p->cfg, p->isa.isa, err);
     bt_direct_watch *watch = NULL;
     if (code == BT_OK) {
         code = bt_direct_watch_open(&watch, p->run, h.writer, err);

@@ -1,4 +1,4 @@
-/* train_elastic.c - the command line of the ranks, and the layouts in which a run may continue. */
+/* train_elastic.c - the settings that the ranks receive, and the layouts in which a run may continue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,41 +7,26 @@
 #include "cli/train/train_parts.h"
 #include "monitor/job/launch/host_file.h"
 
-/* ---- words of `bitrain rank` ----------------------------------------------------------------- */
+/* ---- settings of the ranks ------------------------------------------------------------------- */
 
-static void words_release(bt_train_words *w) {
-    for (size_t i = 1; w->words && i < w->n; i += 2) free((char *)(uintptr_t)w->words[i]);
-    free(w->words);
-    *w = (bt_train_words){0};
-}
-
-/* Replaces the words of the command line; the old ones remain if memory is short. */
-static bt_code set_rank_words(bt_train_words *to, const bt_train_plan *p, const bt_run_cfg *cfg,
-                              bt_err *err) {
-    bt_opts *o = malloc(sizeof *o);
-    bt_train_words w = {.words = calloc(2 * p->opts.n + 1, sizeof *w.words)};
-    bt_text value;
-    bt_text_init(&value);
-    bool failed = !o || !w.words;
-    if (o) {
-        *o = p->opts;
-        o->values = (void *)(uintptr_t)cfg;
+/* Replaces the settings; the old ones remain if memory is short. A rank does not choose its checkpoint, so run.resume
+ * is empty. */
+static bt_code set_rank_settings(bt_text *to, const bt_run_cfg *cfg, bt_err *err) {
+    bt_run_cfg *c = malloc(sizeof *c);
+    bt_text settings = {0};
+    if (c) {
+        *c = *cfg;
+        c->run.resume[0] = '\0';
+        bt_run_cfg_texts(c, &settings);
     }
-    for (size_t i = 0; !failed && i < p->opts.n; i++) {
-        const char *key = p->opts.table[i].key;
-        if (strcmp(key, "run.resume") == 0) continue;
-        bt_text_clear(&value);
-        bt_text_printf(&value, "%s=", key);
-        bt_opt_value(o, i, &value);
-        w.words[w.n++] = "--set";
-        w.words[w.n++] = strdup(bt_text_str(&value));
-        failed = value.failed || !w.words[w.n - 1];
+    if (!c || settings.failed) {
+        bt_text_release(&settings);
+        free(c);
+        return bt_fail(err, BT_NOMEM, "no memory for the settings of the ranks");
     }
-    bt_text_release(&value);
-    free(o);
-    words_release(failed ? &w : to);
-    if (failed) return bt_fail(err, BT_NOMEM, "no memory for the command line of the ranks");
-    *to = w;
+    free(c);
+    bt_text_release(to);
+    *to = settings;
     return BT_OK;
 }
 
@@ -49,10 +34,10 @@ bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_er
     memset(l, 0, sizeof *l);
     l->plan = p;
     l->now = p->cfg;
-    return set_rank_words(&l->ranks, p, &p->cfg, err);
+    return set_rank_settings(&l->settings, &p->cfg, err);
 }
 
-void bt_train_layouts_close(bt_train_layouts *l) { words_release(&l->ranks); }
+void bt_train_layouts_close(bt_train_layouts *l) { bt_text_release(&l->settings); }
 
 /* ---- other layouts --------------------------------------------------------------------------- */
 
@@ -103,12 +88,11 @@ bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layou
         *out = (bt_job_layout){.ranks = (int)cfg->launch.ranks,
                                .same = bt_elastic_same(cfg, &l->now)};
         bt_elastic_tell(cfg, out->told, sizeof out->told);
-        if (take) code = set_rank_words(&l->ranks, p, cfg, err);
+        if (take) code = set_rank_settings(&l->settings, cfg, err);
     }
     if (code == BT_OK && take) {
         l->now = *cfg;
-        out->words = l->ranks.words;
-        out->n_words = l->ranks.n;
+        out->settings = bt_text_str(&l->settings);
     }
     free(cfg);
     return code;

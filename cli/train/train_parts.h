@@ -196,16 +196,11 @@ void bt_train_time_put(const bt_train_time *t, int64_t steps, const char *rates,
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink);
 
 /* train_elastic.c */
-typedef struct bt_train_words {
-    const char **words;
-    size_t n;
-} bt_train_words;
-
-/* the layout that the ranks have, and their command line in it */
+/* the layout that the ranks have, and the settings that they receive in it */
 typedef struct bt_train_layouts {
     const bt_train_plan *plan;
     bt_run_cfg now;
-    bt_train_words ranks;
+    bt_text settings; /* as bt_run_cfg_texts */
 } bt_train_layouts;
 bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_err *err)
     BT_MUST_CHECK;

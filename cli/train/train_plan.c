@@ -384,7 +384,8 @@ static void print_launch(const bt_train_plan *p) {
                          .mpirun_args = p->cfg.launch.mpirun_args,
                          .tmp = "TMP",
                          .shm = "SHM",
-                         .program = "bitrain"};
+                         .program = "bitrain",
+                         .settings = ""};
     bt_text words;
     bt_text_init(&words);
     bt_launch_command(&l, &words);

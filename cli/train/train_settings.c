@@ -136,11 +136,12 @@ static bt_code read_train_settings(bt_train_plan *p, int argc, char **argv, bool
     return p->cfg.run.resume[0] || p->cfg.run.go_on ? check_combinations(p, err) : BT_OK;
 }
 
-/* Runs before automatic values are found, because they depend on the kernels. The agreed --isa is no setting in the
- * record of the run: a resumed run may have other processors. */
+/* Runs before automatic values are found, because they depend on the kernels and processors of all ranks. The agreed
+ * --isa is no setting in the record of the run: a resumed run may have other processors. */
 static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
     BT_TRY(bt_agree(bt_comm_world(), code, err));
     BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.launch.isa, &p->isa, err));
+    bt_isa_agreement_apply(&p->isa, &p->cfg);
     if (!p->isa.changed) return BT_OK;
     return bt_opts_set(&p->opts, "launch.isa", p->isa.isa, BT_FROM_FLAG, "auto", err);
 }
@@ -181,9 +182,10 @@ static void tell_ramp(const bt_train_plan *p) {
 }
 
 /* Warns of int8 attention on processors on which it is slower by measurement: those with tiles, or without VNNI. */
-static void tell_attention(const bt_run_cfg *c) {
+static void warn_slow_attention(const bt_train_plan *p) {
+    const bt_run_cfg *c = &p->cfg;
     const bt_isa_level level = bt_kernels_level(c->launch.isa);
-    if (c->train.attention == BT_ATTENTION_INT8 && !c->attention_found && level >= BT_LEVEL_AVX2 &&
+    if (p->given.train.attention == BT_ATTENTION_INT8 && level >= BT_LEVEL_AVX2 &&
         level != BT_LEVEL_AVX512_BF16 && !bt_kernels_int8_attention_pays(c->launch.isa))
         bt_log(BT_LOG_WARN,
                "train.attention=int8 is slower than float on this processor with --isa %s "
@@ -219,13 +221,12 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     p->given = p->cfg;
     BT_TRY(bt_train_choose_layout(p, err));
     BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
-    if (world) bt_isa_agreement_apply(&p->isa, &p->cfg);
     BT_TRY(bt_train_keep_prediction(p, err));
     if (!world || bt_comm_rank(bt_comm_world()) == 0) bt_train_warn_schedule(p);
     if (!world) {
         tell_ramp(p);
         tell_stand_ins(p);
-        tell_attention(&p->cfg);
+        warn_slow_attention(p);
     }
     if (p->from.step >= p->cfg.train.steps && p->cfg.run.go_on) {
         p->complete = true;

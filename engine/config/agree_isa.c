@@ -148,5 +148,5 @@ bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_
 
 void bt_isa_agreement_apply(const bt_isa_agreement *a, bt_run_cfg *cfg) {
     memcpy(cfg->launch.isa, a->isa, sizeof cfg->launch.isa);
-    if (cfg->attention_found && !a->int8_attention) cfg->train.attention = BT_ATTENTION_FLOAT;
+    cfg->int8_attention_slow = !a->int8_attention;
 }

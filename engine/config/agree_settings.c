@@ -60,11 +60,11 @@ bt_code bt_agree_value(bt_comm *world, const char *what, const char *value, bt_e
     return pair_differs(pair) ? report_unequal_setting(world, what, value, err) : BT_OK;
 }
 
-/* Compares version, compiler and the names of all settings: programs that differ here may round differently or have
- * another list to compare. */
-static bt_code agree_program(bt_comm *world, bt_err *err) {
+/* Programs that differ here may round differently, or have another list of settings. */
+bt_code bt_agree_program(bt_comm *world, bt_err *err) {
     XXH64_hash_t names = 0;
     char text[64];
+    if (bt_comm_size(world) == 1) return BT_OK;
     for (size_t i = 0; i < bt_run_opts_n; i++)
         names = XXH3_64bits_withSeed(bt_run_opts[i].key, strlen(bt_run_opts[i].key), names);
     snprintf(text, sizeof text, "%s, %08x, compiler %.30s", BITRAIN_VERSION, (unsigned)names,
@@ -74,7 +74,7 @@ static bt_code agree_program(bt_comm *world, bt_err *err) {
 
 bt_code bt_agree_settings(bt_comm *world, const bt_run_cfg *cfg, bt_err *err) {
     if (bt_comm_size(world) == 1) return BT_OK;
-    BT_TRY(agree_program(world, err));
+    BT_TRY(bt_agree_program(world, err));
     const bt_opts o = {.table = bt_run_opts, .n = bt_run_opts_n, .values = (void *)(uintptr_t)cfg};
     int64_t pairs[BT_OPT_MAX][2] = {{0}};
     bt_text value;

@@ -13,7 +13,7 @@
 #include "engine/kernels/table/kernels.h"
 
 typedef struct bt_isa_agreement {
-    /* this rank's argument of bt_kernels_select and value of launch.isa from now on */
+    /* this rank's argument of bt_kernels_select */
     char isa[16];
     bool changed;        /* it differs from this rank's --isa */
     bool int8_attention; /* pays on every rank (bt_kernels_int8_attention_pays) */
@@ -27,10 +27,12 @@ typedef struct bt_isa_agreement {
 bt_code bt_agree_isa(bt_comm *world, const char *isa, bt_isa_agreement *out, bt_err *err)
     BT_MUST_CHECK;
 
-/* Applies the agreed set, and selects float attention if it was automatic and int8 is not faster on every rank. cfg
- * is resolved for this rank's processor. Call before bt_agree_settings. */
+/* Lets bt_run_cfg_resolve choose automatic values for the agreed set and for the processors of all ranks. cfg is not
+ * yet resolved. */
 void bt_isa_agreement_apply(const bt_isa_agreement *a, bt_run_cfg *cfg);
 
+/* Compares version, compiler and the names of all settings. Fails with BT_ARG and names two ranks that differ. */
+bt_code bt_agree_program(bt_comm *world, bt_err *err) BT_MUST_CHECK;
 /* Compares the program and the resolved settings that ranks must share (setting_scope.h). Fails with BT_ARG and
  * names the first setting that differs, two ranks, and their values. */
 bt_code bt_agree_settings(bt_comm *world, const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;

@@ -503,19 +503,3 @@ void bt_run_cfg_json(const bt_opts *o, bt_text *out) {
     if (value.failed) out->failed = true;
     bt_text_release(&value);
 }
-
-void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out) {
-    const bt_opts o = {.table = bt_run_opts, .n = bt_run_opts_n, .values = (void *)(uintptr_t)cfg};
-    bt_json j;
-    bt_text value;
-    bt_text_init(&value);
-    bt_json_begin(&j, out);
-    bt_json_object(&j, NULL);
-    for (size_t i = 0; i < o.n; i++) {
-        bt_text_clear(&value);
-        bt_opt_value(&o, i, &value);
-        bt_json_bytes(&j, o.table[i].key, bt_text_str(&value));
-    }
-    bt_json_end(&j, '}');
-    bt_text_release(&value);
-}

@@ -40,7 +40,8 @@ typedef struct bt_run_cfg {
     bt_optim_settings optim;
     bt_ckpt_settings ckpt;
     bt_mesh_settings mesh;
-    bool attention_found; /* train.attention was auto before it was resolved */
+    /* not a setting: int8 attention is slower than float on a rank of this job (bt_isa_agreement_apply) */
+    bool int8_attention_slow;
 } bt_run_cfg;
 
 /* train.grad; never AUTO once resolved */
@@ -86,14 +87,24 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
 bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
 /* The same, and marks automatic values in `o` ("auto"). */
 bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
+/* Sets launch.threads, where it is automatic, to this rank's share of the cores of its host; leaves it automatic for
+ * a process that starts ranks on several hosts. Part of resolving; a rank calls it for settings that another process
+ * has resolved. */
+void bt_run_cfg_threads(bt_run_cfg *cfg, int world_size);
 /* Number of ranks to start: --ranks, else the size of the mesh, else two if there are two cores and a step has an
  * even number of sequences. cores: cores that this process may use. */
 int bt_run_cfg_ranks(const bt_run_cfg *cfg, int cores);
 /* {"optim.lr": {"value": 0.002, "origin": "preset", "where": "preset nano"}, ...}, the config_json
  * of a run's record */
 void bt_run_cfg_json(const bt_opts *o, bt_text *out);
-/* {"optim.lr": "0.002", ...}, every setting as text: in checkpoints */
+/* run_cfg_texts.c: {"optim.lr": "0.002", ...}, every setting as text */
 void bt_run_cfg_texts(const bt_run_cfg *cfg, bt_text *out);
+/* Calls `set` for each setting of such a text until it fails. BT_FORMAT: the text has no settings. */
+typedef bt_code bt_set_text(void *ctx, const char *key, const char *value, bt_err *err);
+bt_code bt_run_cfg_each_text(const char *texts, bt_set_text *set, void *ctx, bt_err *err)
+    BT_MUST_CHECK;
+/* The settings of such a text. Those of a resolved run are resolved, and need no bt_run_cfg_resolve. */
+bt_code bt_run_cfg_from_texts(bt_run_cfg *cfg, const char *texts, bt_err *err) BT_MUST_CHECK;
 /* tokens of all steps of a resolved run */
 int64_t bt_run_cfg_tokens(const bt_run_cfg *cfg);
 int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0 if no classifier */

@@ -170,10 +170,8 @@ static bt_code resolve_model(bt_run_cfg *c, bt_err *err) {
         /* the losses that allow it were measured on plain text (tests/bench/results/int8.md) */
         bool may = c->train.grad == BT_GRAD_INT8 && c->train.precision == BT_PREC_BF16 &&
                    c->data.form == BT_FORMED_TEXT && c->tune.mode == BT_TUNE_FULL;
-        c->attention_found = true;
-        c->train.attention = may && bt_kernels_int8_attention_pays(c->launch.isa)
-                                 ? BT_ATTENTION_INT8
-                                 : BT_ATTENTION_FLOAT;
+        may = may && !c->int8_attention_slow && bt_kernels_int8_attention_pays(c->launch.isa);
+        c->train.attention = may ? BT_ATTENTION_INT8 : BT_ATTENTION_FLOAT;
     }
     if (c->parallel.virtual_stages > 1 && c->mesh.pp == 1)
         return bt_fail(err, BT_ARG,
@@ -474,8 +472,10 @@ static bt_code resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     return bt_collect_fault(faults, check_byte_vocab(c, synthetic, err), err);
 }
 
+/* ---- public ---------------------------------------------------------------------------------- */
+
 /* A rank counts the ranks of its host; before the job starts, the number is known only without a host file. */
-static void resolve_threads(bt_run_cfg *c, int world_size) {
+void bt_run_cfg_threads(bt_run_cfg *c, int world_size) {
     int here = world_size;
     if (c->launch.threads) return;
     if (bt_comm_size(bt_comm_world()) > 1)
@@ -485,8 +485,6 @@ static void resolve_threads(bt_run_cfg *c, int world_size) {
     int share = bt_cpu_get()->cores / here;
     c->launch.threads = share > 1 ? share : 1;
 }
-
-/* ---- public ---------------------------------------------------------------------------------- */
 
 typedef enum {
     WORDS,
@@ -557,7 +555,7 @@ static bt_code resolve_all(bt_run_cfg *c, int world_size, bt_text *faults, bt_er
         BT_TRY(bt_collect_fault(faults, code, err));
         if ((faults && faults->len != before) || needs[t] & failed) failed |= AFTER(t);
     }
-    if (!failed) resolve_threads(c, world_size);
+    if (!failed) bt_run_cfg_threads(c, world_size);
     return BT_OK;
 }
 

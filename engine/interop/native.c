@@ -2,7 +2,6 @@
 #include "engine/interop/native.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,33 +24,32 @@ static bt_code check_unknown(const char *key, const char *value, const char *pat
         path, key, value);
 }
 
+typedef struct checkpoint_settings {
+    bt_opts opts;
+    const char *path; /* of the checkpoint */
+} checkpoint_settings;
+
+static bt_code take_setting(void *ctx, const char *key, const char *value, bt_err *err) {
+    checkpoint_settings *c = ctx;
+    bool removed; /* a value that is removed, and no part of the model */
+    if (bt_opt_find(c->opts.table, c->opts.n, key) == c->opts.n)
+        return check_unknown(key, value, c->path, err);
+    if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, value, &removed, NULL) != BT_OK)
+        return BT_OK;
+    return bt_opts_set(&c->opts, key, value, BT_FROM_FILE, "the checkpoint", err);
+}
+
 bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char *path,
                            bt_err *err) {
-    static bt_opts o;
-    json_error_t e;
-    BT_TRY(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, out, err));
-    json_t *config = json_loads(bt_text_str(&meta->config), 0, &e), *v;
-    const char *key;
-    if (!json_is_object(config)) {
-        json_decref(config);
+    static checkpoint_settings c;
+    bt_err why = BT_ERR_INIT;
+    BT_TRY(bt_opts_init(&c.opts, bt_run_opts, bt_run_opts_n, out, err));
+    c.path = path;
+    const bt_code code = bt_run_cfg_each_text(bt_text_str(&meta->config), take_setting, &c, &why);
+    if (code == BT_FORMAT)
         return bt_fail(err, BT_FORMAT, "the settings in checkpoint '%s' cannot be read: %s", path,
-                       e.text);
-    }
-    bt_code code = BT_OK;
-    bt_text value = {0};
-    json_object_foreach(config, key, v) {
-        if (code != BT_OK || !json_is_string(v)) continue;
-        bt_text_clear(&value);
-        bt_text_put_bytes(&value, json_string_value(v));
-        bool removed; /* a value that is removed, and no part of the model */
-        if (bt_opt_find(o.table, o.n, key) == o.n)
-            code = check_unknown(key, bt_text_str(&value), path, err);
-        else if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
-                                      &removed, NULL) == BT_OK)
-            code = bt_opts_set(&o, key, bt_text_str(&value), BT_FROM_FILE, "the checkpoint", err);
-    }
-    bt_text_release(&value);
-    json_decref(config);
+                       why.msg);
+    if (code != BT_OK && err) *err = why;
     if (code == BT_OK && bt_run_cfg_dense(out, meta->step)) bt_run_cfg_make_dense(out);
     return code;
 }

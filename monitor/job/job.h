@@ -66,10 +66,9 @@ struct bt_job {
     bt_resume_point from; /* state from which this attempt began */
     int64_t saved;        /* step of the newest checkpoint; 0 before the first */
 
-    /* ranks and command line of this attempt: those of the setup, or of a later layout */
+    /* ranks and settings of this attempt: those of the setup, or of a later layout */
     int world_size;
-    const char *const *words;
-    size_t n_words;
+    const char *settings;
     struct {
         bool wanted,
             by_hosts; /* by_hosts: the layout follows from the available hosts, and `to` is empty */

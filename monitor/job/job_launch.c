@@ -32,30 +32,25 @@ bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
     if (bt_rank_progress_open(places, boxes, job->world_size, &why) != BT_OK)
         bt_job_event(job, BT_EVENT_WARNING, -1, "ranks that hang will not be found: %s", why.msg);
     if (!bt_job_ring_path(job, BT_JOB_RING, ring, sizeof ring)) ring[0] = '\0';
-    const char *own[] = {"rank",
-                         "--wire",
-                         wire,
-                         "--attempt",
-                         number,
-                         "--fence",
-                         fence,
-                         "--resume-from",
-                         how->resume_from ? how->resume_from : "",
-                         "--ring",
-                         ring,
-                         "--places",
-                         boxes,
-                         "--kept",
-                         job->scratch.tmp,
-                         "--memory",
-                         job->memory,
-                         "--spare",
-                         how->spare};
-    enum { N_OWN = sizeof own / sizeof *own };
-    const char **words = calloc(N_OWN + job->n_words + 1, sizeof *words);
-    if (!words) return bt_fail(err, BT_NOMEM, "cannot allocate the command line of the ranks");
-    memcpy(words, own, sizeof own);
-    memcpy(words + N_OWN, job->words, job->n_words * sizeof *words);
+    const char *words[] = {"rank",
+                           "--wire",
+                           wire,
+                           "--attempt",
+                           number,
+                           "--fence",
+                           fence,
+                           "--resume-from",
+                           how->resume_from ? how->resume_from : "",
+                           "--ring",
+                           ring,
+                           "--places",
+                           boxes,
+                           "--kept",
+                           job->scratch.tmp,
+                           "--memory",
+                           job->memory,
+                           "--spare",
+                           how->spare};
     char hosts[PATH_MAX];
     bt_code code = bt_job_hosts_file(job, tmp, hosts, sizeof hosts, err);
     bt_launch l = {.ranks = job->world_size,
@@ -66,12 +61,12 @@ bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
                    .map = job->map,
                    .program = s->program,
                    .words = words,
-                   .n_words = N_OWN + job->n_words};
+                   .n_words = sizeof words / sizeof *words,
+                   .settings = job->settings};
     const int keep[] = {s->run_lock, job->scratch.lock, job->scratch.shm_lock};
     for (size_t i = 0; i < sizeof keep / sizeof *keep; i++)
         if (keep[i] >= 0) l.inherit[l.n_inherit++] = keep[i];
     if (code == BT_OK) code = bt_launch_start(&l, child, err);
-    free(words);
     return code;
 }
 

@@ -154,8 +154,7 @@ bool bt_job_take_layout(bt_job *job, char *told, size_t size) {
     snprintf(told, size, "goes on with %s (%d before): %s", l.told, job->world_size,
              job->resize.why);
     job->world_size = l.ranks;
-    job->words = l.words;
-    job->n_words = l.n_words;
+    job->settings = l.settings;
     return true;
 }
 

@@ -492,8 +492,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     job->watch.epoll = job->child.out = job->spare.socket.listen = job->spare.child.out = -1;
     job->attempt = s->attempt;
     job->world_size = s->ranks;
-    job->words = s->words;
-    job->n_words = s->n_words;
+    job->settings = s->settings;
     job->from = s->from;
     job->last_step = -1;
     if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;

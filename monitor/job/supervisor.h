@@ -75,11 +75,9 @@ typedef struct bt_job_wish {
 
 typedef struct bt_job_layout {
     int ranks;
-    char told[96]; /* "4 ranks: tp 2 x dp 2" */
-    /* arguments of `bitrain rank`, valid until the next call */
-    const char *const *words;
-    size_t n_words;
-    bool same; /* equals the current layout */
+    char told[96];        /* "4 ranks: tp 2 x dp 2" */
+    const char *settings; /* text for the ranks, as in the setup; valid until the next call */
+    bool same;            /* equals the current layout */
 } bt_job_layout;
 
 typedef struct bt_job_setup {
@@ -88,8 +86,7 @@ typedef struct bt_job_setup {
     int run_lock;              /* descriptor of bt_run_lock, -1: none; mpirun inherits it */
     int ranks;
     const char *hosts, *mpirun_args; /* "" */
-    const char *const *words; /* arguments of `bitrain rank`: "--set", "optim.lr=0.002", ... */
-    size_t n_words;
+    const char *settings;            /* text that the ranks receive in BT_LAUNCH_SETTINGS */
     /* --elastic; 0, 0: the number of ranks changes on request only */
     int elastic_min, elastic_max;
     /* Computes the layout for another number of ranks. take: makes it the current one. BT_ARG:

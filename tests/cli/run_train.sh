@@ -31,7 +31,10 @@ b train "${tiny[@]}" --steps 12 --name first --continue >&- 2>&- || fault "exit 
 b runs >&- 2>&- && fault "exit 0 of runs, whose table nobody got"
 
 # the same again: the same losses, bit for bit; the name must be new
-ok train "${tiny[@]}" --steps 12 --name second --ckpt-every 5 --quiet --set train.stats_every=2
+printf '#!/bin/sh\necho "$*" >"%s/mpirun.words"\nexec mpirun "$@"\n' "$tmp" >counted && chmod +x counted
+BITRAIN_MPIRUN="$tmp/counted" ok train "${tiny[@]}" --steps 12 --name second --ckpt-every 5 --quiet --set train.stats_every=2
+# settings are not in the command line of the ranks, which every user of the machine can read
+[ "$(wc -c <mpirun.words)" -lt 2000 ] && ! grep -q -e '--set' -e 'optim' mpirun.words || fault "the command line of the ranks: $(cat mpirun.words)"
 [ "$(grep -vc '^run second done\|^validation\|^checkpoint' out)" = 0 ] || fault "--quiet is not quiet: $(cat out)"
 [ ! -s err ] || fault "--quiet writes to stderr: $(cat err)"
 [ "$(losses first)" = "$(losses second)" ] || fault "the same run twice gives other losses"
@@ -50,6 +53,17 @@ ok train "${tiny[@]}" --steps 3 --json
 [ "$(wc -l <out)" = 1 ] || fault "--json prints more than one line"
 python=$(command -v python3 || true)
 if [ -n "$python" ]; then
+    # the ranks trained with the settings that the run records
+    b query --json "SELECT config FROM runs WHERE run='second'" >recorded
+    "$python" - recorded runs/second/step-000000000012/manifest.json <<'PY' || fault "the recorded settings are not those of the ranks"
+import json, sys
+recorded = json.loads(json.load(open(sys.argv[1]))[0]["config"])
+trained = json.load(open(sys.argv[2]))["manifest"]["config"]
+def text(v): return "\n".join(v) if isinstance(v, list) else v if isinstance(v, str) else json.dumps(v)
+def same(a, b): return a == b or float(a) == float(b)
+assert set(recorded) == set(trained), set(recorded) ^ set(trained)
+for key, value in trained.items(): assert same(text(recorded[key]["value"]), value), key
+PY
     "$python" - out <<'PY' || fault "the result object lacks something"
 import json, re, sys
 r = json.load(open(sys.argv[1]))

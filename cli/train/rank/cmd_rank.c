@@ -9,9 +9,11 @@
 #include "cli/train/rank/rank_run.h"
 #include "cli/train/rank/rank_stack.h"
 #include "engine/base/log.h"
+#include "engine/config/job_agreement.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/train/run_control.h"
 #include "monitor/job/health/rank_progress.h"
+#include "monitor/job/launch/launch.h"
 #include "monitor/job/launch/output.h"
 #include "monitor/job/spare_socket.h"
 #include "store/wire/wire.h"
@@ -50,7 +52,7 @@ typedef struct words {
     int attempt, fence;
 } words;
 
-static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
+static bt_code own_words(int argc, char **argv, words *w, bt_err *err) {
     *w = (words){.wire = "",
                  .resume_from = "",
                  .ring = "",
@@ -58,8 +60,8 @@ static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
                  .kept = "",
                  .memory = "",
                  .spare = ""};
-    while (*argc >= 2 && strcmp((*argv)[0], "--set") != 0) {
-        const char *name = (*argv)[0], *value = (*argv)[1];
+    for (int i = 0; i < argc; i += 2) {
+        const char *name = argv[i], *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(name, "--wire") == 0)
             w->wire = value;
         else if (strcmp(name, "--resume-from") == 0)
@@ -82,8 +84,6 @@ static bt_code own_words(int *argc, char ***argv, words *w, bt_err *err) {
             return bt_fail(err, BT_ARG,
                            "unknown word '%s' ('bitrain rank' is started by 'bitrain train')",
                            name);
-        *argc -= 2;
-        *argv += 2;
     }
     if (!bt_comm_am_rank())
         return bt_fail(err, BT_ARG,
@@ -140,29 +140,45 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
 
 static bt_place *place; /* NULL: without a progress page */
 
-static bt_code train_as_rank(const words *w, int argc, char **argv, bool *in_step, bt_err *err) {
+/* The settings that `bitrain train` resolved for all ranks. A rank adds only its threads, where they depend on its
+ * host. */
+static bt_code take_resolved_settings(bt_run_cfg *cfg, bt_err *err) {
+    const char *texts = getenv(BT_LAUNCH_SETTINGS);
+    const int ranks = bt_comm_size(bt_comm_world());
+    bt_err why = BT_ERR_INIT;
+    if (!texts)
+        return bt_fail(err, BT_ARG,
+                       "this rank has no settings ('bitrain rank' is started by 'bitrain train')");
+    const bt_code code = bt_run_cfg_from_texts(cfg, texts, &why);
+    if (code != BT_OK)
+        return bt_fail(err, code, "the settings in " BT_LAUNCH_SETTINGS " cannot be read: %s",
+                       why.msg);
+    if (cfg->launch.ranks != ranks)
+        return bt_fail(err, BT_ARG,
+                       "launch.ranks is %d but the job was started with %d (remove -np from "
+                       "launch.mpirun_args)",
+                       (int)cfg->launch.ranks, ranks);
+    bt_run_cfg_threads(cfg, ranks);
+    return BT_OK;
+}
+
+static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
     static bt_run_cfg cfg;
-    static bt_opts opts;
     static bt_isa_agreement isa;
-    bool help = false;
     bt_comm *world = bt_comm_world();
     place = bt_rank_progress_map(w->places, bt_comm_rank(world));
     if (place) {
         bt_place_enter(place, BT_AT_START, 0);
         bt_traffic_count_in(&place->exchanges);
     }
-    bt_code code = bt_run_cfg_read(&opts, &cfg, argc, argv, &help, err);
-    BT_TRY(bt_agree(world, code, err));
+    BT_TRY(bt_agree_program(world, err));
+    BT_TRY(bt_agree(world, take_resolved_settings(&cfg, err), err));
     BT_TRY(bt_agree_isa(world, cfg.launch.isa, &isa, err));
-    memcpy(cfg.launch.isa, isa.isa, sizeof cfg.launch.isa);
-    BT_TRY(bt_agree(world, bt_run_cfg_resolve(&cfg, bt_comm_size(world), err), err));
-    bt_isa_agreement_apply(&isa, &cfg);
-    BT_TRY(bt_agree_settings(world, &cfg, err));
-    BT_TRY(bt_rank_prepare(&cfg, err));
+    BT_TRY(bt_rank_prepare(&cfg, isa.isa, err));
 
     bt_wire *wire = NULL;
     waiting beside = {.cfg = &cfg, .words = *w, .wire = &wire};
-    if (!w->spare[0]) code = connect_to_supervisor(w, &cfg, &wire, err);
+    bt_code code = w->spare[0] ? BT_OK : connect_to_supervisor(w, &cfg, &wire, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) {
         bt_train_result result;
@@ -206,9 +222,9 @@ static bt_code cmd_rank(int argc, char **argv, int *exit_status, bt_err *err) {
     words w;
     bool in_step = false;
     bt_signals_rank(&box, 0);
-    BT_TRY(own_words(&argc, &argv, &w, err));
+    BT_TRY(own_words(argc, argv, &w, err));
     bt_code code = bt_comm_init(err);
-    if (code == BT_OK) code = train_as_rank(&w, argc, argv, &in_step, err);
+    if (code == BT_OK) code = train_as_rank(&w, &in_step, err);
     if (code != BT_OK && code != BT_STOPPED) {
         report_rank_error(code, err);
         *exit_status = bt_exit_code(code);

@@ -32,13 +32,9 @@ static void bind_rank_threads(const bt_run_cfg *cfg, int threads) {
                bt_comm_rank(bt_comm_world()), strerror(errno));
 }
 
-bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) {
-    bt_code code = bt_kernels_select(cfg->launch.isa, err);
-    int threads = (int)cfg->launch.threads;
-    if (threads < 1) {
-        threads = bt_cpu_get()->cores / bt_comm_local_size();
-        if (threads < 1) threads = 1;
-    }
+bt_code bt_rank_prepare(const bt_run_cfg *cfg, const char *isa, bt_err *err) {
+    bt_code code = bt_kernels_select(isa, err);
+    const int threads = (int)cfg->launch.threads;
     bind_rank_threads(cfg, threads);
     if (code == BT_OK) code = bt_threads_init(threads, err);
     return bt_agree(bt_comm_world(), code, err);
@@ -75,17 +71,17 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
 
 /* A rank of a tensor-parallel group or of a pipeline holds a part of the model, one of ZeRO-3 its
  * shard of the weights; the checkpoint has all of it. */
-static bt_code sample_of_checkpoint(const bt_run_cfg *cfg, const char *checkpoint, bt_text *out,
+static bt_code sample_of_checkpoint(const bt_rank_run *r, const char *checkpoint, bt_text *out,
                                     bt_err *err) {
     bt_trained whole;
     const bt_trained_how how = {.which = checkpoint,
                                 .weight = 1,
-                                .isa = cfg->launch.isa,
+                                .isa = r->isa->isa,
                                 .threads = bt_threads_count(),
                                 .B = 1,
-                                .precision = (int)cfg->train.precision};
+                                .precision = (int)r->cfg->train.precision};
     bt_code code = bt_trained_load(&whole, &how, err);
-    if (code == BT_OK) code = write_sample(cfg, whole.model, out, err);
+    if (code == BT_OK) code = write_sample(r->cfg, whole.model, out, err);
     bt_trained_release(&whole);
     return code;
 }
@@ -125,7 +121,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
                                    : BT_OK;
     bt_trainer_destroy(trainer);
     if (wanted && part && out->checkpoint[0])
-        told = sample_of_checkpoint(r->cfg, out->checkpoint, sample, &why);
+        told = sample_of_checkpoint(r, out->checkpoint, sample, &why);
     if (told != BT_OK) bt_log(BT_LOG_WARN, "no sample of text: %s", why.msg);
     return code;
 }

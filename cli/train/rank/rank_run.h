@@ -9,13 +9,14 @@
 #include "engine/config/job_agreement.h"
 #include "engine/train/trainer.h"
 
-/* kernels, this rank's share of the cores, the thread pool. Ranks agree on failure. */
-bt_code bt_rank_prepare(const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+/* Selects the kernels `isa`, binds this rank to its share of the cores, and starts its threads. Ranks agree on
+ * failure. */
+bt_code bt_rank_prepare(const bt_run_cfg *cfg, const char *isa, bt_err *err) BT_MUST_CHECK;
 
 typedef struct bt_rank_run {
-    const bt_run_cfg *cfg;       /* resolved */
-    const bt_isa_agreement *isa; /* may be NULL */
-    const bt_sink *sink;         /* rank 0's; NULL: record nothing */
+    const bt_run_cfg *cfg; /* resolved */
+    const bt_isa_agreement *isa;
+    const bt_sink *sink; /* rank 0's; NULL: record nothing */
     bt_request_box *requests;
     bt_place *place;        /* progress page; NULL: none */
     const char *resume_dir; /* "" fresh */

@@ -24,6 +24,10 @@ const bt_launch_row bt_launch_rows[] = {
      "whole names of hosts: else ssh is asked for 'node1' where the file says 'node1.example.org'"},
     {BT_LAUNCH_HOSTS, "--map-by slot",
      "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
+    {BT_LAUNCH_TRAINS, "-x " BT_LAUNCH_SETTINGS,
+     "mpirun sends the settings to the ranks of every host; no file is needed, also where none can "
+     "be "
+     "written"},
     {BT_LAUNCH_ALWAYS, "--bind-to none",
      "bitrain places its own threads; the default would pin every one-rank job to core 0"},
     {BT_LAUNCH_ALWAYS, "--mca pml ob1",
@@ -70,6 +74,8 @@ const bt_launch_row bt_launch_rows[] = {
      "mpirun's own files in a folder of this attempt"},
     {BT_LAUNCH_HOMELESS, "HOME={tmp}",
      "a user without an entry and without HOME, as a service's or a container's: PMIx crashes"},
+    {BT_LAUNCH_TRAINS, BT_LAUNCH_SETTINGS "={settings}",
+     "the settings, which only the user's own processes can read there, unlike a command line"},
     {BT_LAUNCH_HOSTS, "TMPDIR={tmp}", "the same on this host; other hosts have no such folder"},
 };
 const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
@@ -93,6 +99,7 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
     case BT_LAUNCH_MAPPED: return !l->hosts[0] && l->map && l->map[0];
     case BT_LAUNCH_UNMAPPED: return l->hosts[0] || !l->map || !l->map[0];
     case BT_LAUNCH_HOSTS: return l->hosts[0] != '\0';
+    case BT_LAUNCH_TRAINS: return l->settings != NULL;
     case BT_LAUNCH_ROOT: return geteuid() == 0;
     case BT_LAUNCH_NO_CMA: return !cma_allowed();
     case BT_LAUNCH_HOMELESS: return !getenv("HOME") && !getpwuid(geteuid());
@@ -123,7 +130,8 @@ static void put_filled(words *w, const bt_launch *l, const char *s, size_t n) {
                  {"{shm}", l->shm},
                  {"{tmp}", l->tmp},
                  {"{daemon}", "env --block-signal=TERM orted"},
-                 {"{map}", l->map ? l->map : ""}};
+                 {"{map}", l->map ? l->map : ""},
+                 {"{settings}", l->settings ? l->settings : ""}};
     for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
         if (strlen(holes[i].name) == n && strncmp(s, holes[i].name, n) == 0) {
             put_word(w, holes[i].value, strlen(holes[i].value));

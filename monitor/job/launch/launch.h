@@ -20,16 +20,19 @@ typedef enum {
     BT_LAUNCH_MAPPED, /* local, and the map of the machine is in a file */
     BT_LAUNCH_UNMAPPED,
     BT_LAUNCH_HOSTS,
+    BT_LAUNCH_TRAINS, /* the ranks receive settings */
     BT_LAUNCH_ROOT,
     BT_LAUNCH_NO_CMA,
     BT_LAUNCH_HOMELESS, /* neither HOME nor the user database has a home folder */
     BT_LAUNCH_CROWDED
 } bt_launch_when;
 
+#define BT_LAUNCH_SETTINGS "BITRAIN_RANK_SETTINGS"
+
 typedef struct bt_launch_row {
     bt_launch_when when;
-    /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {daemon} are one
-     * word each; NAME=... is environment */
+    /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {daemon} {settings} are
+     * one word each; NAME=... is environment */
     const char *words;
     const char *reason;
 } bt_launch_row;
@@ -46,6 +49,7 @@ typedef struct bt_launch {
     const char *program;      /* absolute path of bitrain */
     const char *const *words; /* argv of the program, after its name */
     size_t n_words;
+    const char *settings; /* text for all ranks in the variable BT_LAUNCH_SETTINGS; NULL: none */
     /* descriptors that mpirun keeps open (locks live as long as mpirun) */
     int inherit[4], n_inherit;
 } bt_launch;

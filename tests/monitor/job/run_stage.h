@@ -25,6 +25,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "monitor/job/health/rank_progress.h"
+#include "monitor/job/launch/launch.h"
 #include "monitor/job/spare_socket.h"
 #include "monitor/job/supervisor.h"
 #include "store/wire/control_client.h"
@@ -148,7 +149,7 @@ static inline int play(int argc, char **argv) {
     bt_spare_go go;
     bt_wire_handlers mine = h;
     bt_err err = BT_ERR_INIT;
-    int at = 1, code = 0;
+    int code = 0;
     alarm(60);      /* The supervisor died. */
     if (spare[0]) { /* A rank of a hot spare waits, or ends with its own words. */
         if (silent) {
@@ -175,10 +176,11 @@ static inline int play(int argc, char **argv) {
     /* at least the attempt number returned by on_fence */
     if (!spare[0] && atoi(word_after(argc, argv, "--fence")) < attempt + 10) return 97;
     rank r = {.step = from[0] ? atoi(from + 1) : 0, .places = word_after(argc, argv, "--places")};
-    char words[600];
-    while (at < argc && strcmp(argv[at], "PLAY") != 0) at++;
-    if (at + 1 + attempt >= argc) return 99;
-    snprintf(words, sizeof words, "%s", argv[at + 1 + attempt]);
+    char plays[4096], words[600], *line = plays;
+    snprintf(plays, sizeof plays, "%s", getenv(BT_LAUNCH_SETTINGS));
+    for (int i = 0; line && i < attempt; i++) strsep(&line, "\n");
+    if (!line) return 99;
+    snprintf(words, sizeof words, "%.*s", (int)strcspn(line, "\n"), line);
     mine.ctx = &r;
     if (strncmp(words, "alone", 5) != 0 &&
         bt_wire_connect(&r.wire, word_after(argc, argv, "--wire"), attempt, &mine, &err) != BT_OK)
@@ -338,14 +340,19 @@ static inline int close_stage(void **state) {
     return rc;
 }
 
-enum { WORDS = 8 };
+/* Each line of the settings is what the rank of one attempt plays. */
+static inline void put_plays(stage *s, const char *const *plays) {
+    static char lines[4096];
+    lines[0] = '\0';
+    for (size_t i = 0; plays[i]; i++)
+        snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "%s%s", i ? "\n" : "",
+                 plays[i]);
+    s->setup.settings = lines;
+}
+
 static inline void run(stage *s, const char *const *plays, const char *shows) {
-    const char *words[WORDS] = {"PLAY"};
     bt_err err = BT_ERR_INIT;
-    size_t n = 1;
-    for (; n < WORDS && plays[n - 1]; n++) words[n] = plays[n - 1];
-    s->setup.words = words;
-    s->setup.n_words = n;
+    put_plays(s, plays);
     if (bt_job_run(&s->setup, &s->result, &err) != BT_OK) fail_msg("%s", err.msg);
     assert_string_equal(s->shown, shows);
 }

@@ -137,12 +137,9 @@ static void a_rank_of_it_says_why(void **state) {
 
 static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
                          bt_err *err) {
-    static const char *words[WORDS];
     stage *s = ctx;
     (void)err;
-    memcpy(words, s->setup.words, s->setup.n_words * sizeof *words);
-    *out = (bt_job_layout){
-        .ranks = w->most, .words = words, .n_words = s->setup.n_words, .same = w->most == 1};
+    *out = (bt_job_layout){.ranks = w->most, .settings = s->setup.settings, .same = w->most == 1};
     snprintf(out->told, sizeof out->told, "%d ranks", w->most);
     s->taken += take;
     return BT_OK;

@@ -180,6 +180,24 @@ static void test_map_of_the_machine(void **state) {
     assert_memory_equal(line, "<?xml", 5);
 }
 
+/* mpirun sends the variable to the ranks of every host. */
+static void test_settings_of_the_ranks(void **state) {
+    (void)state;
+    char out[65536];
+    bt_text words;
+    bt_text_init(&words);
+    bt_launch l = launch();
+    environment_of(&l, out, sizeof out);
+    assert_null(strstr(out, BT_LAUNCH_SETTINGS));
+    l.settings = "{\"run.note\": \"a 'b'; {tmp}\"}";
+    environment_of(&l, out, sizeof out);
+    assert_non_null(strstr(out, BT_LAUNCH_SETTINGS "={\"run.note\": \"a 'b'; {tmp}\"}\n"));
+    bt_launch_command(&l, &words);
+    assert_non_null(strstr(bt_text_str(&words), "\n-x\n" BT_LAUNCH_SETTINGS "\n"));
+    assert_null(strstr(bt_text_str(&words), "run.note\""));
+    bt_text_release(&words);
+}
+
 /* The child itself keeps a reader of its output. */
 static void test_survives_its_parent(void **state) {
     (void)state;
@@ -404,6 +422,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_arguments),
                                        cmocka_unit_test(test_session_and_environment),
                                        cmocka_unit_test(test_map_of_the_machine),
+                                       cmocka_unit_test(test_settings_of_the_ranks),
                                        cmocka_unit_test(test_survives_its_parent),
                                        cmocka_unit_test(test_no_mpirun),
                                        cmocka_unit_test(test_kill_session),

@@ -15,7 +15,6 @@ typedef struct answers {
 
 static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
                          bt_err *err) {
-    static const char *const words[] = {"--ranks"};
     answers *a = ctx;
     int ranks = w->most;
     a->asked = *w;
@@ -28,7 +27,7 @@ static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layo
     if (ranks > 8 || ranks < 1)
         return bt_fail(err, BT_ARG, "%d ranks are too many or too few", ranks);
     if (w->from_step >= 100) return bt_fail(err, BT_STOPPED, "nothing is left");
-    *out = (bt_job_layout){.ranks = ranks, .words = words, .n_words = 1, .same = ranks == 2};
+    *out = (bt_job_layout){.ranks = ranks, .settings = "more ranks", .same = ranks == 2};
     snprintf(out->told, sizeof out->told, "%d ranks", ranks);
     a->taken += take;
     return BT_OK;
@@ -127,8 +126,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
     assert_int_equal(heard.asked.from_step, 42);
     assert_int_equal(heard.taken, 1);
     assert_int_equal(d->job.world_size, 4);
-    assert_int_equal(d->job.n_words, 1);
-    assert_string_equal(d->job.words[0], "--ranks");
+    assert_string_equal(d->job.settings, "more ranks");
     bt_job_resized_event(&d->job, 2, told);
     desk_shows(d, "resized -1 goes on with 4 ranks (2 before): requested by ctl "
                   "{\"from\":2,\"to\":4,\"why\":\"requested by ctl\"}\n");

@@ -4,12 +4,8 @@
 #include "run_stage.h"
 
 static void play_all(stage *s, const char *const *plays) {
-    const char *words[WORDS] = {"PLAY"};
     bt_err err = BT_ERR_INIT;
-    size_t n = 1;
-    for (; n < WORDS && plays[n - 1]; n++) words[n] = plays[n - 1];
-    s->setup.words = words;
-    s->setup.n_words = n;
+    put_plays(s, plays);
     if (bt_job_run(&s->setup, &s->result, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 

@@ -5,13 +5,10 @@
 /* Up to two ranks; from step 100 on training is complete. */
 static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
                          bt_err *err) {
-    static const char *words[WORDS];
     stage *s = ctx;
     if (w->most > 2) return bt_fail(err, BT_ARG, "too many");
     if (w->from_step >= 100) return bt_fail(err, BT_STOPPED, "nothing is left");
-    memcpy(words, s->setup.words, s->setup.n_words * sizeof *words);
-    *out = (bt_job_layout){
-        .ranks = w->most, .words = words, .n_words = s->setup.n_words, .same = w->most == 1};
+    *out = (bt_job_layout){.ranks = w->most, .settings = s->setup.settings, .same = w->most == 1};
     snprintf(out->told, sizeof out->told, "%d ranks", w->most);
     s->taken += take;
     return BT_OK;
