@@ -165,6 +165,9 @@ static void number_items(const bt_top *t, items *l) {
         if (!isnan(h->best_val)) snprintf(b + k, sizeof b - (size_t)k, " best %.3f", h->best_val);
         add_frame_item(l, 1, BT_C_TEXT, "val", b);
     }
+    add_frame_item(l, 3, h->memorising_step >= 0 ? BT_C_WARN : BT_C_TEXT,
+                   bt_figures[BT_FIGURE_VAL_GAP].brief,
+                   bt_fmt(b, sizeof b, h->val_gap, BT_UNIT_NATS));
     add_frame_item(l, 1, BT_C_BRIGHT, isnan(h->val_accuracy) ? "accuracy" : "val accuracy",
                    bt_fmt_percent(b, sizeof b,
                                   isnan(h->val_accuracy) ? h->accuracy : h->val_accuracy));
@@ -172,9 +175,9 @@ static void number_items(const bt_top *t, items *l) {
     add_frame_item(l, 1, BT_C_TEXT, "reward margin",
                    bt_fmt(b, sizeof b, isnan(h->val_margin) ? h->reward_margin : h->val_margin,
                           BT_UNIT_NATS));
-    if (!isnan(h->epoch)) {
-        snprintf(b, sizeof b, h->epoch < 10 ? "%.2f" : "%.1f", h->epoch);
-        add_frame_item(l, 1, BT_C_TEXT, "epoch", b);
+    if (!isnan(h->passes)) {
+        snprintf(b, sizeof b, h->passes < 10 ? "%.2f" : "%.1f", h->passes);
+        add_frame_item(l, 1, BT_C_TEXT, bt_figures[BT_FIGURE_PASSES].brief, b);
     }
     add_frame_item(l, 1, BT_C_BRIGHT, bt_figures[BT_FIGURE_TOKENS_PER_S].brief,
                    bt_fmt(b, sizeof b, h->tokens_per_s, BT_UNIT_COUNT));

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "engine/base/rng.h"
+#include "engine/base/tables/derived.h"
 #include "store/sql/expand.h"
 #include "store/sql/sql.h"
 
@@ -14,6 +15,7 @@
 #define ATTEMPTS " FROM run r JOIN attempt a ON a.run = r.id"
 
 _Static_assert(BT_AID_SHIFT == 46 && BT_RANK_BITS == 16, "the view rank_steps contains these numbers");
+_Static_assert(BT_GAP_STEPS == 64, "the view evaluations contains this number");
 
 typedef struct view {
     const char *name, *head;
@@ -41,6 +43,8 @@ static const view fixed[] = {
      " AND e.kind IN ({paces, |'@'}) ORDER BY e.seq DESC LIMIT 1) IN ({pauses, |'@'})"
      " THEN 'paused' ELSE r.state END AS state,"
      " r.world AS ranks, r.last_step + 1 AS steps, r.tokens AS tokens,"
+     " {passes(r.tokens, (SELECT CAST(f.value AS REAL) FROM fact f WHERE f.run = r.id"
+     " AND f.key IN ('data.epoch_tokens', 'data.tokens') ORDER BY f.key LIMIT 1))} AS passes,"
      " r.loss AS loss, r.val_loss AS val_loss, r.best_val AS best_val, r.best_val_step AS best_val_step,"
      " r.tokens_per_s AS tokens_per_s, r.step_us / 1e3 AS step_ms, r.mfu AS mfu, r.comm_overhead AS comm_overhead,"
      " r.bytes_wire AS bytes_wire, r.rss_kib / 1024.0 AS rss_mib,"
@@ -55,6 +59,13 @@ static const view fixed[] = {
      " r.tags AS tags, r.out_dir AS out_dir, r.spark AS spark,"
      " r.dropped AS dropped, r.rev AS rev, d.argv AS argv, d.config AS config", -1,
      " FROM run r LEFT JOIN run_doc d ON d.run = r.id"},
+    {"evaluations",
+     "v.run AS run, v.attempt AS attempt, v.step AS step, v.tokens AS tokens, v.val_loss AS val_loss,"
+     " v.train_loss AS train_loss, {val_gap(v.val_loss, v.train_loss)} AS val_gap"
+     " FROM (SELECT e.run AS run, k.attempt AS attempt, e.step AS step, k.tokens AS tokens, k.val_loss AS val_loss,"
+     " (SELECT avg(t.loss) FROM steps t WHERE t.run = e.run AND t.step > e.step - 64 AND t.step <= e.step) AS train_loss"
+     " FROM (SELECT DISTINCT run, step FROM events WHERE kind = 'evaluation' AND step >= 0) e"
+     " JOIN steps k ON k.run = e.run AND k.step = e.step WHERE k.val_loss IS NOT NULL) v", -1, ""},
     {"attempts",
      RUN_KEYS "a.from_step AS from_step, nullif(a.live_to, 9223372036854775807) AS live_to, a.raw_from AS raw_from,"
      " " ISO("a.started_us") " AS started, a.started_us / 1e6 AS started_s,"

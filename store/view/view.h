@@ -134,7 +134,7 @@ typedef struct bt_view_trouble {
 /* runnable tasks of other programs per core above which the machine's measured speed is too low */
 #define BT_MEASURED_BUSY 0.25
 
-enum { BT_VIEW_CHIPS = 5, BT_VIEW_REMARKS = 2 };
+enum { BT_VIEW_CHIPS = 5, BT_VIEW_REMARKS = 3 };
 /* summary of the training, e.g. "model": "nano, 2.8 M parameters" */
 typedef struct bt_view_chip {
     const char *name;
@@ -166,15 +166,19 @@ typedef struct bt_view_head {
     int alerts;               /* warnings and errors that are not acknowledged */
     int restarts;             /* restarts by the supervisor; manual starts count as attempts only */
     char params[32], isa[32], preset[32];
-    double progress, epoch; /* share of the steps done; passes over the training data; NaN */
-    int64_t best_val_step;  /* -1: none */
+    double progress, passes; /* share of the steps done; passes over the training data; NaN */
+    /* validation less training loss at the newest evaluation up to this step; NaN: none */
+    double val_gap;
+    int64_t
+        memorising_step; /* step of the best evaluation of a run that memorises (view_memorising.c); -1: it learns */
+    int64_t best_val_step; /* -1: none */
     /* first step of the current run of non-finite gradients (grad_norm is NaN then); -1: finite
      * or never recorded */
     int64_t grad_lost_step;
     bt_view_trouble trouble;
     bt_view_chip chip[BT_VIEW_CHIPS]; /* n_chips of them */
     int n_chips;
-    char remark[BT_VIEW_REMARKS][200]; /* n_remarks complete sentences, shown by every view */
+    char remark[BT_VIEW_REMARKS][480]; /* n_remarks complete sentences, shown by every view */
     int n_remarks;
     bool hub; /* the run belongs to a hub; its ranks are islands */
     /* planner's step and phase times for the layout of the newest attempt; step_ms NaN: no

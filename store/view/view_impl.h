@@ -102,6 +102,12 @@ typedef struct bt_summary {
     int pid;
 } bt_summary;
 
+/* one evaluation; NaN: the loss is unknown */
+typedef struct bt_evaluated {
+    int64_t step;
+    double val, train; /* val_loss and train_loss of the view `evaluations` */
+} bt_evaluated;
+
 typedef struct bt_view_impl {
     bt_db *db;
     struct {
@@ -156,6 +162,13 @@ typedef struct bt_view_impl {
     bt_range_asked distribution_range;
     int64_t pair_newest; /* sample in v->comm.pair; -2: none */
     bt_summary summary;
+    struct {                    /* of the evaluations up to the shown step */
+        char run[BT_NAME_MAX];  /* "": not read */
+        int64_t event, at_step; /* newest event and shown step when they were read */
+        double val_gap;
+        bool memorises;
+        bt_evaluated best, newest; /* set where it memorises */
+    } memorising;
     char settings_of[BT_NAME_MAX]; /* run and attempt of v->settings */
     int settings_attempt;
     size_t cap_settings;
@@ -201,8 +214,14 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_settings(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_chips_json(const bt_view_head *h, bt_json *j);
-/* composes the remarks of a loaded head */
-void bt_view_remark(bt_view_head *h);
+/* ---- view_memorising.c ---- */
+/* Index of the evaluation since which the run memorises; n: it does not. e: ascending by step */
+size_t bt_memorising_since(const bt_evaluated *e, size_t n);
+/* Fills val_gap and memorising_step of a head that has its passes, and appends a remark on a run that memorises. */
+bt_code bt_view_memorising(bt_view *v, bt_err *err) BT_MUST_CHECK;
+/* ---- view_remarks.c ---- */
+/* fills the remarks of a loaded head */
+bt_code bt_view_load_remarks(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_remarks_json(const bt_view_head *h, bt_json *j);
 bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
 /* fills the exact steps of the extremes of a series and, if requested, start and end

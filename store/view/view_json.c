@@ -93,7 +93,12 @@ static void put_head_json(const bt_view *v, bt_json *j) {
     bt_json_int(j, "alerts", h->alerts); /* name of before */
     bt_json_int(j, "restarts", h->restarts);
     bt_json_num(j, "progress", h->progress);
-    bt_json_num(j, "epoch", h->epoch);
+    bt_json_num(j, "epoch", h->passes);
+    bt_json_num(j, "val_gap", h->val_gap);
+    if (h->memorising_step >= 0)
+        bt_json_int(j, "memorising_step", h->memorising_step);
+    else
+        bt_json_null(j, "memorising_step");
     if (h->best_val_step >= 0)
         bt_json_int(j, "best_val_step", h->best_val_step);
     else

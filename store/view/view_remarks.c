@@ -3,7 +3,7 @@
 
 #include "store/view/view_impl.h"
 
-void bt_view_remark(bt_view_head *h) {
+static void remark(bt_view_head *h) {
     char step[32];
     h->n_remarks = 0;
     if (h->grad_lost_step >= 0)
@@ -16,6 +16,11 @@ void bt_view_remark(bt_view_head *h) {
                  "The peak FLOP rate and the links were measured while other programs had %.2g "
                  "runnable tasks per processor: shares of them (MFU, of the link) are too high.",
                  h->measured_load);
+}
+
+bt_code bt_view_load_remarks(bt_view *v, bt_err *err) {
+    remark(&v->head);
+    return bt_view_memorising(v, err);
 }
 
 void bt_view_remarks_json(const bt_view_head *h, bt_json *j) {

@@ -461,8 +461,8 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
                       ? fmin(1, (double)(h->step + 1) / (double)h->steps_total)
                       : NAN;
     /* older records lack this fact and have only the tokens without padding */
-    const double once = s->epoch_tokens > 0 ? s->epoch_tokens : s->data_tokens;
-    h->epoch = once > 0 ? h->tokens / once : NAN;
+    h->passes = bt_derived_passes(h->tokens,
+                                  s->epoch_tokens > 0 ? s->epoch_tokens : s->data_tokens);
     h->best_val_step = s->best_val_step;
     h->n_chips = 0;
     model_chip(h, s);
@@ -470,7 +470,7 @@ bt_code bt_view_load_summary(bt_view *v, bt_err *err) {
     if (!h->hub) layout_chip(h, &v->ranks, s);
     rate_chip(h, s);
     batch_chip(h, s);
-    bt_view_remark(h);
+    BT_TRY(bt_view_load_remarks(v, err));
     compose_summary(v, s);
     return BT_OK;
 }

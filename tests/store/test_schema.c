@@ -208,7 +208,8 @@ static void new_metrics_become_columns(void **state) {
     const bt_tmp *t = *state;
     make_new(t->db);
     run_sql(t->db,
-            "DROP VIEW steps; DROP VIEW all_steps; DROP VIEW rank_phases; DROP VIEW "
+            "DROP VIEW evaluations; DROP VIEW steps; DROP VIEW all_steps; DROP VIEW rank_phases; "
+            "DROP VIEW "
             "rank_steps; DELETE FROM metric WHERE "
             "key = 'mfu'; ALTER TABLE step DROP COLUMN mfu;"
             "ALTER TABLE step ADD COLUMN sparkle_us INTEGER; INSERT INTO metric VALUES ('step', "

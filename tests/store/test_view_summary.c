@@ -422,7 +422,7 @@ static void chips_and_progress(void **state) {
     OK(bt_view_load(v, &a, err));
     assert_string_equal(v->head.chip[3].text, "0.0005, cosine, began as 0.002");
     NEAR(v->head.progress, 120.0 / 200);
-    NEAR(v->head.epoch, 120.0 * 4096 / 983040);
+    NEAR(v->head.passes, 120.0 * 4096 / 983040);
     assert_int_equal(v->head.best_val_step, 99);
     bt_view_close(v);
     bt_db_close(db);

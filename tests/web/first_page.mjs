@@ -69,7 +69,7 @@ async function chipsAndTexts(page) {
   ]);
   assert.match(await page.locator("[data-tile=step] small").textContent(), /^of 200, 75 %/);
   assert.equal(await page.locator("[data-tile=step] progress").getAttribute("value"), "0.75");
-  assert.match(await page.locator("[data-tile=tokens] small").textContent(), /epoch 1\.50$/);
+  assert.match(await page.locator("[data-tile=tokens] small").textContent(), /1\.50 passes$/);
 }
 
 /** A validation loss that rose again: its minimum and position, in the tile and in the chart's sentence. */

@@ -37,7 +37,7 @@ static bool chips_named(const bt_view_head *h, int w) {
     return lay_chips(h, NULL, r, true) <= lay_chips(h, NULL, r, false);
 }
 
-enum { REMARK_LINES = 2 };
+enum { REMARK_LINES = 3 };
 
 int bt_chips_height(const bt_top *t, int w) {
     const bt_view_head *h = &t->view->head;

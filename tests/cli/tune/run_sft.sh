@@ -30,7 +30,7 @@ planned=$(sed 's/.*"epochs":\([0-9.]*\).*/\1/' out)
 made=$(q "SELECT title FROM events WHERE run='one' AND kind='data'" | sed 's/.* in \([0-9]*\) sequences.*/\1/')
 awk -v e="$planned" -v s="$made" 'BEGIN { d = e - 6 * 8 / s; exit !(s > 0 && d < 0.01 && d > -0.01) }' || fault "$planned epochs of $made sequences"
 ok top one --once
-says "$(awk -v e="$planned" 'BEGIN { printf "epoch %.2f", e }')"
+says "$(awk -v e="$planned" 'BEGIN { printf "passes %.2f", e }')"
 ok train "${sft[@]}" --ranks 1 --init-from base --dry-run
 says "of them learned"
 says "of them counted"

@@ -101,7 +101,7 @@ static void header_chips_and_samples_at_80_columns(void **state) {
     char *x = frame("fine", 1, 80, 24, BT_DEPTH_MONO);
     has(x, "██████▋░ 83 %");
     has(x, "val 2.460 best 2.460");
-    has(x, "epoch 2.00");
+    has(x, "passes 2.00");
     has(x, "nano, 3.14 M parameters");
     has(x, "book.txt, 410 k tokens");
     has(x, "4 ranks x 2 threads, dp 4");

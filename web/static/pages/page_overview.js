@@ -31,9 +31,9 @@ function progress(head) {
   return `of ${count(head.steps_total)}, ${done}${left}`;
 }
 
-function epochs(head) {
+function passes(head) {
   const speed = `${si(head.tokens_per_s)}/s`;
-  return head.epoch === null ? speed : `${speed}, epoch ${head.epoch.toFixed(2)}`;
+  return head.epoch === null ? speed : `${speed}, ${head.epoch.toFixed(2)} passes`;
 }
 
 /** Progress of the run, as a bar below its steps. */
@@ -46,7 +46,8 @@ function bestValidation(head) {
   if (head.val_loss === null) return "best so far";
   const isBehind = head.best_val_step !== null && head.val_loss > head.best_val_loss;
   const where = isBehind ? `, step ${nth(head.best_val_step)}` : "";
-  return `best ${nats(head.best_val_loss)}${where}`;
+  const gap = head.val_gap === null ? "" : `, gap ${nats(head.val_gap)}`;
+  return `best ${nats(head.best_val_loss)}${where}${gap}`;
 }
 
 /** Metrics of fine-tuning besides its accuracy. */
@@ -68,7 +69,7 @@ const tiles = [
   ["validation", (head) => nats(head.val_loss ?? head.best_val_loss), bestValidation],
   ["accuracy", (head) => percent(head.val_accuracy ?? head.accuracy), judged],
   ["step", (head) => nth(head.newest_step), progress],
-  ["tokens", (head) => si(head.tokens), epochs],
+  ["tokens", (head) => si(head.tokens), passes],
   ["median step time", (head) => ms(head.step_p50_ms), (head) => `p95 ${ms(head.step_p95_ms)}`],
   [
     "goodput",
@@ -90,8 +91,8 @@ const tiles = [
 // figures of a tile by their keys in figures.def: its tooltip shows the range of steps
 const tileFigures = {
   loss: ["loss", "loss_ema"],
-  validation: ["val_loss", "best_val"],
-  tokens: ["tokens", "tokens_per_s"],
+  validation: ["val_loss", "best_val", "val_gap"],
+  tokens: ["tokens", "tokens_per_s", "passes"],
   "median step time": ["step_ms", "step_p95_ms"],
   goodput: ["goodput"],
   communication: ["comm_overhead", "overlap"],
