@@ -68,8 +68,12 @@ static bt_code finish_training_record(bt_train_plan *p, bt_writer *writer, const
     const char *state = final_run_state(r, status);
     bt_err trouble = BT_ERR_INIT;
     const bool asked = r->stopped && strcmp(state, "stopped") == 0;
-    if (writer && bt_writer_end(writer, state, asked ? "stopped" : bt_end_name(r->end.kind),
-                                *status, &trouble) != BT_OK)
+    char early[160];
+    const char *why = asked ? "stopped"
+                      : bt_train_early(r->result_json, early, sizeof early)
+                          ? early
+                          : bt_end_name(r->end.kind);
+    if (writer && bt_writer_end(writer, state, why, *status, &trouble) != BT_OK)
         fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
     bt_train_withdraw(p, writer);
     bt_train_summary(p, state, attempt, r->result_json);

@@ -59,10 +59,13 @@ void bt_train_tell_complete(const bt_train_plan *p) {
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", p->run);
         bt_json_str(&j, "state", "done");
-        bt_json_int(&j, "steps", p->cfg.train.steps);
+        bt_json_int(&j, "steps", p->from.step);
         bt_json_end(&j, '}');
         puts(bt_text_str(&out));
         bt_text_release(&out);
-    } else
+    } else if (p->from.step < p->cfg.train.steps)
+        printf("run %s ended early after step %lld of %lld (train.stop_when)\n", p->run,
+               (long long)p->from.step, (long long)p->cfg.train.steps);
+    else
         printf("run %s has done its %lld steps already\n", p->run, (long long)p->cfg.train.steps);
 }

@@ -114,7 +114,9 @@ static bt_code close_head(const bt_train_plan *p, head *h, int attempt, bt_code 
             .kind = BT_EVENT_FAILURE, .step = r->steps - 1, .rank = err->rank, .title = err->msg};
         bt_writer_sink(h->writer)->event(bt_writer_sink(h->writer)->ctx, &e);
     }
-    if (h->writer && bt_writer_end(h->writer, state, state,
+    char early[160];
+    snprintf(early, sizeof early, "early, after %s", r->early);
+    if (h->writer && bt_writer_end(h->writer, state, r->early[0] ? early : state,
                                    code == BT_OK && *status >= 0 ? *status : bt_exit_code(code),
                                    &trouble) != BT_OK)
         bt_log(BT_LOG_WARN, "%s", trouble.msg);

@@ -56,6 +56,8 @@ typedef struct bt_train_plan {
     bt_text before;   /* the same, also where a checkpoint's folder is resumed */
     bt_text
         tokenizer_of; /* serialised: of the checkpoint that is resumed, or of model.init_from; empty: none */
+    int64_t began_ns;             /* start of the time of --minutes; 0: there is no such budget */
+    bt_text recipe;               /* --minutes: the plan and why, lines */
     bt_text layout, layout_notes; /* --layout auto: the choice and why; lines about its rates */
     bt_text config_json, argv;
     bt_alert_rules alerts;
@@ -240,6 +242,8 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
                       const char *result_json);
 /* True for a flag that is true, or a text that exists (copied into buf unless NULL), in the result of rank 0. */
 bool bt_train_result_says(const char *result_json, const char *key, char *buf, size_t size);
+/* the reason to record for a run that is complete before its last step; false: it is not */
+bool bt_train_early(const char *result_json, char *buf, size_t size);
 void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX],
                          char user[64]);
 

@@ -13,6 +13,7 @@
 #include "engine/base/tables/metric.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
+#include "store/view/view.h"
 
 void bt_train_plan_release(bt_train_plan *p) {
     bt_train_unmake_out(p);
@@ -101,6 +102,13 @@ bool bt_train_result_says(const char *result_json, const char *key, char *buf, s
     return yes;
 }
 
+bool bt_train_early(const char *result_json, char *buf, size_t size) {
+    char after[128];
+    if (!bt_train_result_says(result_json, "early", after, sizeof after)) return false;
+    snprintf(buf, size, "early, after %s", after);
+    return true;
+}
+
 static void print_train_result_json(const bt_train_plan *p, const char *state, int attempt,
                                     json_t *r) {
     json_object_set_new(r, "run", json_string(p->run));
@@ -174,23 +182,46 @@ static void print_next(const bt_train_plan *p, bool done) {
     bt_text_release(&store);
 }
 
-/* Prints the tokens/s of the run's newest steps, including those of earlier attempts, as every view shows them;
- * without a database those of the attempt. */
-static void print_speed(const bt_train_plan *p, double of_attempt) {
+/* Reads a figure of the run's row, including earlier attempts, as every view shows it; NaN without a database. */
+static double figure_of_run(const bt_train_plan *p, bt_db *db, const char *sql) {
+    bt_err ignored;
+    double v = NAN;
+    return db && bt_db_value(db, sql, p->run, &v, &ignored) == BT_OK ? v : (double)NAN;
+}
+
+/* Prints passes over the data and the tokens/s of the run's newest steps; without a database the tokens/s of the
+ * attempt. */
+static void print_train_figures(const bt_train_plan *p, double of_attempt) {
     bt_db *db = NULL;
     bt_err ignored;
     char text[32];
-    double v = NAN;
-    if (!p->cfg.run.no_monitor && bt_db_open(&db, p->store, &ignored) == BT_OK &&
-        bt_db_value(db, "SELECT tokens_per_s FROM runs WHERE run = ?1", p->run, &v, &ignored) !=
-            BT_OK)
-        v = NAN;
+    if (p->cfg.run.no_monitor || bt_db_open(&db, p->store, &ignored) != BT_OK) db = NULL;
+    const double passes = figure_of_run(p, db, "SELECT passes FROM runs WHERE run = ?1"),
+                 speed = figure_of_run(p, db, "SELECT tokens_per_s FROM runs WHERE run = ?1");
     bt_db_close(db);
-    const bool known = isfinite(v);
+    const bool known = isfinite(speed);
+    if (isfinite(passes)) printf(", %.3g passes over the data", passes);
     if (!known && !isfinite(of_attempt)) return;
     printf(", %s tokens/s%s",
-           bt_metric_format(text, sizeof text, known ? v : of_attempt, BT_UNIT_COUNT),
+           bt_metric_format(text, sizeof text, known ? speed : of_attempt, BT_UNIT_COUNT),
            known ? "" : " in this attempt");
+}
+
+/* Prints the remark of every view on a run that memorises its text. */
+static void print_memorising(const bt_train_plan *p) {
+    bt_db *db = NULL;
+    bt_view *view = NULL;
+    bt_view_ask ask;
+    bt_err ignored;
+    bt_view_ask_init(&ask);
+    ask.run = p->run;
+    ask.parts = BT_VIEW_HEAD;
+    if (p->cfg.run.no_monitor || bt_db_open(&db, p->store, &ignored) != BT_OK) return;
+    if (bt_view_open(&view, db, &ignored) == BT_OK && bt_view_load(view, &ask, &ignored) == BT_OK &&
+        view->head.memorising_step >= 0)
+        printf("%s\n", view->head.remark[view->head.n_remarks - 1]);
+    bt_view_close(view);
+    bt_db_close(db);
 }
 
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
@@ -219,9 +250,12 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
         printf(", %s tokens",
                bt_metric_format(a, sizeof a, json_number_or_zero(r, "tokens"), BT_UNIT_COUNT));
     if (isfinite(loss)) printf(", loss %.4f", loss);
-    print_speed(p, speed);
+    print_train_figures(p, speed);
     printf("\n");
     if (isfinite(bpb)) printf("validation: %.4f bits per byte (%.4f nats per token)\n", bpb, val);
+    const char *early = json_string_value(json_object_get(r, "early"));
+    if (early) printf("ended early: %s\n", early);
+    print_memorising(p);
     if (ckpt && ckpt[0]) printf("checkpoint: %s\n", ckpt);
     const char *done = strcmp(state, "done") == 0 ? "yes" : NULL;
     if (sample && sample[0] && done && !p->cfg.run.quiet) print_sample(sample);

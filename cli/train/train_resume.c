@@ -308,6 +308,12 @@ void bt_train_warn_schedule(const bt_train_plan *p) {
     bt_text_release(&changed);
 }
 
+/* the values of a checkpoint that are needed before it is loaded */
+static void take_state(bt_resume_point *p, const bt_ckpt_meta *meta) {
+    p->lr_factor = bt_ckpt_state_real(meta, "progress", "lr_factor", 1);
+    p->worse = (int64_t)bt_ckpt_state_real(meta, "early_stop", "worse", 0);
+}
+
 bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p) {
     bt_memory_id id;
     bt_ckpt_meta meta;
@@ -320,7 +326,7 @@ bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p)
     if (newer) {
         *p = (bt_resume_point){.step = id.step, .memory = true};
         snprintf(p->dir, sizeof p->dir, "%s", memory);
-        p->lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
+        take_state(p, &meta);
     }
     bt_ckpt_meta_release(&meta);
     return newer;
@@ -332,7 +338,7 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer,
     BT_TRY(bt_ckpt_find(NULL, out, p->dir, sizeof p->dir, &meta, why, err));
     p->memory = false;
     p->step = meta.step;
-    p->lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
+    take_state(p, &meta);
     if (tokenizer) bt_text_put(tokenizer, bt_text_str(&meta.tokenizer));
     bt_ckpt_meta_release(&meta);
     return BT_OK;
@@ -469,7 +475,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     BT_TRY(bt_absolute_path(p->cfg.run.resume, where, err));
     BT_TRY(bt_ckpt_find(NULL, where, p->from.dir, sizeof p->from.dir, &meta, &p->why, err));
     p->from.step = meta.step;
-    p->from.lr_factor = bt_ckpt_state_real(&meta, "progress", "lr_factor", 1);
+    take_state(&p->from, &meta);
     snprintf(p->run, sizeof p->run, "%s", p->cfg.run.name[0] ? p->cfg.run.name : meta.run);
     bt_code code = apply_config(p, bt_text_str(&meta.config), true, err);
     bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));

@@ -228,10 +228,19 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
         tell_stand_ins(p);
         warn_slow_attention(p);
     }
-    if (p->from.step >= p->cfg.train.steps && p->cfg.run.go_on) {
+    const int64_t stop_when = p->cfg.train.stop_when;
+    const bool early = stop_when > 0 && p->from.worse >= stop_when &&
+                       p->from.step < p->cfg.train.steps;
+    if ((early || p->from.step >= p->cfg.train.steps) && p->cfg.run.go_on) {
         p->complete = true;
         return BT_OK;
     }
+    if (early)
+        return bt_fail(err, BT_BUSY,
+                       "run '%s' ended early after step %" PRId64 " of %" PRId64 ": %" PRId64
+                       " evaluations without a new best validation loss (--set "
+                       "train.stop_when=0 goes further, %s@best has the best weights)",
+                       p->run, p->from.step, p->cfg.train.steps, p->from.worse, p->run);
     if (p->from.step >= p->cfg.train.steps)
         return bt_fail(err, BT_BUSY,
                        "run '%s' has done its %" PRId64

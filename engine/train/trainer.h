@@ -62,6 +62,7 @@ typedef struct bt_train_result {
     double memory_mib;               /* sum of all ranks' peaks; shared memory counts once */
     uint64_t params;
     bool stopped;          /* a request stopped it before the end */
+    char early[120];       /* reason for which the run is complete before its last step, else "" */
     char checkpoint[1024]; /* newest, "" when none */
     bt_profile profile;    /* train.profile: operations of rank 0; n is 0 otherwise */
     /* error of the last checkpoint, else "" */

@@ -63,6 +63,7 @@ typedef struct bt_step_state { /* values that one step passes to the next */
         grad_fingerprint; /* bits of the last gradient norm; equal on all ranks unless hardware failed */
     double seconds;       /* smoothed duration of a step; 0 before the first */
     bool stop;            /* this attempt ends after the current step */
+    bool ends_early;      /* the run is complete after the current step, although steps are left */
     /* A part assigns the sequences of each step (in begin_gradients, where it also sets o->counted). The text is the
      * reason for refusing other changes of the data. NULL: the loader advances by itself. */
     const char *data_owner;
@@ -117,7 +118,7 @@ struct bt_trainer {
 
 static inline bool bt_every(int64_t step, int64_t n) { return n > 0 && step % n == 0; }
 static inline bool bt_trainer_at_end(const bt_trainer *t) {
-    return t->at.step >= t->cfg.train.steps;
+    return t->step.ends_early || t->at.step >= t->cfg.train.steps;
 }
 static inline bool bt_trainer_at_stop(const bt_trainer *t) {
     return t->attempt.stop_at > 0 && t->at.step >= t->attempt.stop_at;

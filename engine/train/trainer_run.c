@@ -77,9 +77,10 @@ static bt_code finish_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_run_data_shares(&t->telemetry, t->loader, t->at.step);
     const bt_code code = bt_parts_end(t, out, err);
     bt_telemetry_event(&t->telemetry, BT_EVENT_STOPPED, t->at.step - 1, NULL,
-                       t->attempt.stopped ? "stopped after step %" PRId64 " of %" PRId64
-                                          : "finished: %" PRId64 " of %" PRId64 " steps",
-                       t->at.step, t->cfg.train.steps);
+                       t->attempt.stopped ? "stopped after step %" PRId64 " of %" PRId64 "%s%s"
+                       : out->early[0]    ? "finished early: %" PRId64 " of %" PRId64 " steps%s%s"
+                                          : "finished: %" PRId64 " of %" PRId64 " steps%s%s",
+                       t->at.step, t->cfg.train.steps, out->early[0] ? ", after " : "", out->early);
     return code;
 }
 

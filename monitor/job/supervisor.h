@@ -56,6 +56,7 @@ typedef struct bt_resume_point {
     int64_t step;     /* completed steps */
     double lr_factor; /* stored factor; 1 at the beginning */
     bool memory;      /* dir is the folder of the states in memory */
+    int64_t worse;    /* evaluations of it without a new best validation loss (train.stop_when) */
 } bt_resume_point;
 
 typedef struct bt_job_host {

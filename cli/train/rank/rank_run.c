@@ -145,6 +145,7 @@ static void put_train_result(bt_json *j, const bt_train_result *r) {
     if (isfinite(r->loss_scale)) bt_json_num(j, "loss_scale", r->loss_scale);
     bt_json_int(j, "skipped", r->skipped);
     bt_json_bool(j, "stopped", r->stopped);
+    if (r->early[0]) bt_json_str(j, "early", r->early);
     bt_json_str(j, "checkpoint", r->checkpoint);
     if (r->trouble[0]) bt_json_str(j, "trouble", r->trouble);
     bt_json_object(j, "step_ms");

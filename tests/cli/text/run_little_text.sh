@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Little text: a run that memorises says so and ends early (train.stop_when).
+# timeout: 180
+. "$BT_SRC/tests/cli/train_lib.sh"
+small=(--ranks 1 --threads 1 --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2
+       --set model.d_ff=128 --set model.seq_len=64 --batch-tokens 512 --set data.tokenizer=bytes)
+head -c 6000 "$BT_SRC/engine/kernels/table/kernels.h" >book.txt
+
+# ---- a run that memorises, and its early end
+book=("${small[@]}" --data book.txt --lr 5e-3 --steps 400 --eval-every 20 --set train.stop_when=3)
+ok train "${book[@]}" --name book
+says "ended early: 3 evaluations without a new best validation loss"
+says "passes over the data"
+says "Memorising since step "
+grep -qE 'run book done after step (80|[12][0-9]0|3[0-8]0),' out || fault "it did not end early: $(head -1 out)"
+ok show book
+says "done (early, after 3 evaluations"
+says "Memorising since step "
+says "validation less training loss"
+says "passes over the data"
+ok top book --once
+says "Memorising since step "
+[ "$(q "SELECT max(val_gap) - min(val_gap) > 0.1 FROM evaluations WHERE run = 'book'")" = 1 ] || fault "the gap does not grow"
+[ "$(q "SELECT passes > 10 AND state = 'done' FROM runs WHERE run = 'book'")" = 1 ] || fault "passes or state of the run"
+[ "$(q "SELECT count(*) FROM events WHERE run = 'book' AND kind = 'stopped' AND title LIKE 'finished early: % of 400 steps, after 3 %'")" = 1 ] ||
+    fault "the reason of the end is not recorded"
+[ -e runs/book/best ] || fault "the best checkpoint is not kept"
+code 4 train --resume book
+says "(--set train.stop_when=0 goes further, book@best has the best weights)"
+ok train --continue "${book[@]}" --name book
+says "ended early after step"
+ok train --resume book --set train.stop_when=0 --stop-after 2
+says "run book stopped after step"
+
+finish
