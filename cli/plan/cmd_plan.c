@@ -201,6 +201,11 @@ static bt_code plan_this_machine(bt_train_plan *p, const plan_cfg *cfg, bt_err *
                                                        .price = cfg->price,
                                                        .anew = cfg->measure},
                                 err);
+    if (p->cfg.train.minutes > 0)
+        return bt_fail(err, BT_ARG,
+                       "--minutes is of train (bitrain train --minutes %.6g --dry-run prints that "
+                       "plan and trains nothing)",
+                       p->cfg.train.minutes);
     if (p->cfg.launch.hosts[0]) BT_TRY(bt_host_file_check(p->cfg.launch.hosts, 0, "", err));
     BT_TRY(bt_train_follow_inputs(p, err));
     int ranks = bt_run_cfg_ranks(&p->cfg, bt_cpu_get()->cores);

@@ -137,6 +137,10 @@ static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_pl
         argv[argc++] = words[n++];
     }
     BT_TRY(bt_run_cfg_read(&t->opts, &t->cfg, argc, argv, &help, err));
+    if (t->cfg.train.minutes > 0)
+        return bt_fail(err, BT_ARG,
+                       "train.minutes is not possible in a sweep: a run would measure the machine "
+                       "during trainings of the same sweep (give train.steps)");
     memcpy(t->store, p->store, sizeof t->store);
     t->ranks = bt_run_cfg_ranks(&t->cfg, p->run_cores);
     BT_TRY(bt_train_follow_inputs(t, err));

@@ -36,18 +36,17 @@ static bt_code check_one_of(const bt_opts *o, const char *key, const char *other
 }
 
 bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) {
-    static const char *const pairs[][2] = {{"train.epochs", "train.steps"},
-                                           {"train.epochs", "train.tokens"},
-                                           {"train.evals_per_epoch", "train.eval_every"},
-                                           {"ckpt.saves_per_epoch", "ckpt.every"},
-                                           {"optim.warmup_ratio", "optim.warmup"}};
+    static const char *const pairs[][2] = {
+        {"train.epochs", "train.steps"},        {"train.epochs", "train.tokens"},
+        {"train.minutes", "train.steps"},       {"train.minutes", "train.tokens"},
+        {"train.minutes", "train.epochs"},      {"train.evals_per_epoch", "train.eval_every"},
+        {"ckpt.saves_per_epoch", "ckpt.every"}, {"optim.warmup_ratio", "optim.warmup"}};
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         BT_TRY(bt_collect_fault(faults, check_one_of(o, pairs[i][0], pairs[i][1], err), err));
     return BT_OK;
 }
 
-/* the settings as they will be, with the number of steps still open; caller frees */
-static bt_code resolve_copy(const bt_train_plan *p, bt_run_cfg **out, bt_err *err) {
+bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *err) {
     char cache[PATH_MAX];
     bt_run_cfg *c = *out = malloc(sizeof *c); /* lists make it large */
     if (!c) return bt_fail(err, BT_NOMEM, "no memory for the settings");
@@ -114,7 +113,7 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "%s with --hub is not possible: the hub deals out the data (use --steps)",
                        key);
-    bt_code code = resolve_copy(p, &c, err);
+    bt_code code = bt_train_resolve_open(p, &c, err);
     if (code == BT_OK) code = bt_train_sequences(p, c, &sequences, err);
     if (code == BT_OK && sequences < 0)
         code = bt_fail(err, BT_ARG, "%s: '%.100s' is endless and has no epochs (use --steps)", key,

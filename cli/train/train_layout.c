@@ -100,12 +100,24 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate 
     return known;
 }
 
+static void record_title(const bt_sink *sink, bt_event_kind kind, const char *title) {
+    const bt_event e = {
+        .kind = kind, .step = -1, .rank = -1, .wall_us = bt_wall_us(), .title = title};
+    if (sink->event && title[0]) sink->event(sink->ctx, &e);
+}
+
+/* one event for each line, without the word at its beginning */
+static void record_recipe(const bt_train_plan *p, const bt_sink *sink) {
+    static const char word[] = "plan       ";
+    for (const char *line = bt_text_str(&p->recipe); *line; line += strcspn(line, "\n") + 1) {
+        char title[400];
+        const size_t n = strlen(word);
+        snprintf(title, sizeof title, "%.*s", (int)(strcspn(line, "\n") - n), line + n);
+        record_title(sink, BT_EVENT_RECIPE, title);
+    }
+}
+
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink) {
-    if (!p->layout.len) return;
-    const bt_event e = {.kind = BT_EVENT_LAYOUT,
-                        .step = -1,
-                        .rank = -1,
-                        .wall_us = bt_wall_us(),
-                        .title = bt_text_str(&p->layout)};
-    if (sink->event) sink->event(sink->ctx, &e);
+    record_recipe(p, sink);
+    record_title(sink, BT_EVENT_LAYOUT, bt_text_str(&p->layout));
 }

@@ -157,6 +157,17 @@ bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) BT_
 /* train_epochs.c: train.epochs, train.evals_per_epoch and ckpt.saves_per_epoch become train.steps, train.eval_every and
  * ckpt.every. After the number of ranks is known, before the settings are settled. BT_ARG: both are given */
 bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* train_epochs.c: the settings as they will be, with the number of steps still open; caller frees */
+bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *err) BT_MUST_CHECK;
+/* train_minutes.c: begin checks --minutes and starts its clock, after the settings are read. The second chooses
+ * model, steps and regularisers and fills p->recipe, after the number of ranks is known and before the settings are
+ * settled. */
+bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* train_step_time.c: runs so many steps of these resolved settings on the ranks of the plan. *step_s: median time of
+ * one */
+bt_code bt_train_measure_step(const bt_train_plan *p, const bt_run_cfg *resolved, int64_t steps,
+                              double *step_s, bt_err *err) BT_MUST_CHECK;
 /* Checks the corpus, the database and the data, which are opened as the ranks will open them, so that faults are
  * reported before a job starts. data: sizes; may be NULL. */
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) BT_MUST_CHECK;
@@ -194,7 +205,7 @@ const char *bt_train_time_source(const bt_train_time *t);
 /* the line "time ..." of a source that is known. rates: their file, or "" */
 void bt_train_time_put(const bt_train_time *t, int64_t steps, const char *rates, bt_text *out);
 
-/* the choice as an event; nothing without --layout auto */
+/* the choices of --minutes and --layout auto as events; nothing without them */
 void bt_train_record_layout(const bt_train_plan *p, const bt_sink *sink);
 
 /* train_elastic.c */

@@ -429,6 +429,7 @@ static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *c
     bt_json_int(&j, "batch_tokens", cfg->train.batch_tokens);
     bt_json_int(&j, "micro_batch", cfg->train.micro_batch);
     bt_json_int(&j, "accum", cfg->train.accum);
+    if (p->recipe.len) bt_json_str(&j, "plan", bt_text_str(&p->recipe));
     predict_work_time(p, &t);
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
     bt_json_num(&j, "epochs", epochs(p, data));
@@ -484,6 +485,7 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
         bt_text place;
         bt_text_init(&place);
         bt_train_place_line(p, &place);
+        bt_text_put(&place, bt_text_str(&p->recipe));
         bt_text_put(&place, bt_text_str(&p->layout_notes));
         if (p->layout.len) bt_text_printf(&place, "layout     %s\n", bt_text_str(&p->layout));
         fputs(bt_text_str(&place), stdout);

@@ -23,6 +23,7 @@ void bt_train_plan_release(bt_train_plan *p) {
     bt_text_release(&p->recorded);
     bt_text_release(&p->before);
     bt_text_release(&p->tokenizer_of);
+    bt_text_release(&p->recipe);
     bt_text_release(&p->layout);
     bt_text_release(&p->layout_notes);
     bt_text_release(&p->config_json);
@@ -77,6 +78,7 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     if (p->from.dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
     bt_text_put(out, "\n");
     bt_train_place_line(p, out);
+    bt_text_put(out, bt_text_str(&p->recipe));
     bt_text_put(out, bt_text_str(&p->layout_notes));
     if (p->layout.len) bt_text_printf(out, "layout     %s\n", bt_text_str(&p->layout));
     for (char *line = p->why.data, *end; line && *line; line = end) {

@@ -211,12 +211,14 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     bt_code code = read_train_settings(p, argc, argv, help, err);
     if (world) code = agree_isa(p, code, err);
     if (code != BT_OK || *help) return code;
+    BT_TRY(bt_train_minutes_begin(p, err));
     BT_TRY(bt_train_follow_inputs(p, err));
     BT_TRY(bt_train_alerts(p, err));
     if (world)
         p->ranks = world;
     else
         BT_TRY(bt_train_first_ranks(p, bt_cpu_get()->cores, err));
+    BT_TRY(bt_train_minutes(p, err));
     BT_TRY(bt_train_epochs(p, err));
     p->given = p->cfg;
     BT_TRY(bt_train_choose_layout(p, err));

@@ -18,6 +18,7 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/sources.h"
 #include "engine/kernels/table/cpu.h"
+#include "engine/plan/recipe/text_recipe.h"
 
 /* to be raised when the same text gives other tokens than before */
 enum { KEY_VERSION = 1 };
@@ -165,7 +166,8 @@ static bt_code train_bpe(bt_train_plan *p, int asked, bt_err *err) {
         return bt_fail(err, code, "%s", why.msg);
     }
     const bool text = is_text_corpus(&found, &bytes);
-    const int vocab = asked ? asked : text ? auto_vocab(bytes) : 0;
+    const int of_bytes = p->began_ns ? bt_recipe_vocab(bytes) : auto_vocab(bytes);
+    const int vocab = asked ? asked : text ? of_bytes : 0;
     if (vocab) code = learned(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
     if (!vocab) return set_tokenizer_setting(p, "bytes", "as data.path", err);

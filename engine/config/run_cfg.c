@@ -221,6 +221,11 @@ static bt_code preset_rate(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p
     return bt_opts_set(o, "optim.lr", text, BT_FROM_PRESET, where, err);
 }
 
+bt_code bt_run_cfg_preset_rate(bt_opts *o, const bt_run_cfg *cfg, bt_err *err) {
+    const bt_preset *p = bt_preset_find(cfg->model.preset);
+    return p ? preset_rate(o, cfg, p, err) : BT_OK;
+}
+
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     const bt_preset *p = bt_preset_find(cfg->model.preset);
     if (!p) {

@@ -79,6 +79,8 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
                         bt_err *err) BT_MUST_CHECK;
 /* Sets the preset's values wherever nothing else is set (origin preset). */
 bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
+/* Sets optim.lr, unless it was given, for a model whose shape has changed since. */
+bt_code bt_run_cfg_preset_rate(bt_opts *o, const bt_run_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 /* Applies, after the preset, its values for a tokenizer that learned its tokens from text, wherever nothing else is
  * set. The size of a step changes only in the preset's own run, and only if `ranks` ranks can divide it. */
 bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *err) BT_MUST_CHECK;

@@ -63,7 +63,8 @@ static const view fixed[] = {
      "v.run AS run, v.attempt AS attempt, v.step AS step, v.tokens AS tokens, v.val_loss AS val_loss,"
      " v.train_loss AS train_loss, {val_gap(v.val_loss, v.train_loss)} AS val_gap"
      " FROM (SELECT e.run AS run, k.attempt AS attempt, e.step AS step, k.tokens AS tokens, k.val_loss AS val_loss,"
-     " (SELECT avg(t.loss) FROM steps t WHERE t.run = e.run AND t.step > e.step - 64 AND t.step <= e.step) AS train_loss"
+     " (SELECT avg(t.loss) FROM steps t WHERE t.run = e.run AND t.step > e.step - 64"
+     " AND t.step <= e.step) AS train_loss"
      " FROM (SELECT DISTINCT run, step FROM events WHERE kind = 'evaluation' AND step >= 0) e"
      " JOIN steps k ON k.run = e.run AND k.step = e.step WHERE k.val_loss IS NOT NULL) v", -1, ""},
     {"attempts",

@@ -36,7 +36,7 @@ typedef struct reading {
     bt_err *err;
 } reading;
 
-static bool on_evaluation(void *ctx, const double *col, int n) {
+static bool on_evaluation_row(void *ctx, const double *col, int n) {
     reading *r = ctx;
     if (n < 4) return false;
     r->code = bt_view_grow((void **)&r->at, &r->cap, r->n + 1, sizeof *r->at, r->err);
@@ -47,7 +47,7 @@ static bool on_evaluation(void *ctx, const double *col, int n) {
 }
 
 /* the evaluations change with an event only */
-static bt_code judge_evaluations(bt_view *v, bt_err *err) {
+static bt_code read_run_evaluations(bt_view *v, bt_err *err) {
     bt_view_impl *m = v->impl;
     const double until = (double)v->head.step;
     const bool same = strcmp(m->memorising.run, v->head.run) == 0 &&
@@ -59,7 +59,7 @@ static bt_code judge_evaluations(bt_view *v, bt_err *err) {
     bt_code code = bt_vq_each(m,
                               "SELECT step, val_loss, train_loss, val_gap FROM evaluations WHERE "
                               "run = ?1 AND step <= ?2 ORDER BY step",
-                              v->head.run, &until, 1, on_evaluation, &r, err);
+                              v->head.run, &until, 1, on_evaluation_row, &r, err);
     if (code == BT_OK) code = r.code;
     const size_t since = bt_memorising_since(r.at, r.n);
     m->memorising.memorises = since < r.n;
@@ -79,7 +79,7 @@ static bt_code judge_evaluations(bt_view *v, bt_err *err) {
 bt_code bt_view_memorising(bt_view *v, bt_err *err) {
     bt_view_head *h = &v->head;
     const bt_view_impl *m = v->impl;
-    BT_TRY(judge_evaluations(v, err));
+    BT_TRY(read_run_evaluations(v, err));
     const bt_evaluated *best = &m->memorising.best, *now = &m->memorising.newest;
     h->val_gap = m->memorising.val_gap;
     h->memorising_step = m->memorising.memorises && h->passes > 1 ? best->step : -1;
@@ -93,7 +93,8 @@ bt_code bt_view_memorising(bt_view *v, bt_err *err) {
     snprintf(
         h->remark[h->n_remarks++], sizeof h->remark[0],
         "Memorising since step %s: %s (%.3g passes over the data). %s@best has the weights of that "
-        "step. More text, a smaller model or stronger regularisers delay it.",
+        "step. More text, a smaller model or stronger regularisers delay it (bitrain train "
+        "--minutes M chooses them).",
         step, losses, h->passes, m->run);
     return BT_OK;
 }

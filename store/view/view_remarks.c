@@ -3,7 +3,7 @@
 
 #include "store/view/view_impl.h"
 
-static void remark(bt_view_head *h) {
+static void fill_remarks(bt_view_head *h) {
     char step[32];
     h->n_remarks = 0;
     if (h->grad_lost_step >= 0)
@@ -19,7 +19,7 @@ static void remark(bt_view_head *h) {
 }
 
 bt_code bt_view_load_remarks(bt_view *v, bt_err *err) {
-    remark(&v->head);
+    fill_remarks(&v->head);
     return bt_view_memorising(v, err);
 }
 

@@ -43,6 +43,13 @@ rows=$(cat <<'END'
 2 | plan --simulate 4x2 --memory 64             | --memory '64' is no size (as 64GiB)
 2 | plan --simulate 4x2 --hosts {conf}          | --simulate is of hosts that are not here (leave --hosts out)
 2 | train --stpes 5                             | did you mean '--steps'?
+2 | train --minutes 1 --steps 5                 | train.minutes and train.steps are two answers to one question: give one of them
+2 | train --minutes 1 --tokens 5k               | train.minutes and train.tokens are two answers to one question
+2 | train --minutes 1 --epochs 2                | train.minutes and train.epochs are two answers to one question
+2 | train --minutes 1 --data synth:chain        | --minutes with synthetic data is not possible
+2 | train --minutes 1 --hosts {conf}            | --minutes with --hosts is not possible
+2 | train --minutes 0.001 --data {tmp}/book.txt | --minutes 0.001 is too short
+2 | plan --minutes 5                            | --minutes is of train (bitrain train --minutes 5 --dry-run
 2 | train --steps many                          | --steps must be a whole number from 0
 2 | train --set optim.lrr=1                     | did you mean 'optim.lr'?
 2 | train {conf}                                | conf.yaml:4: unknown option 'optim.lrr' (did you mean 'optim.lr'?)

@@ -45,8 +45,8 @@ extern const size_t bt_derived_n;
 
 /* "now" for a run's figures (span RECENT of figures.def) and its ranks: this number of its newest recorded steps */
 #define BT_RECENT_STEPS 128
-/* The training loss that is compared with a validation loss is the mean of the recorded ones of this number of steps up to
- * the evaluation. */
+/* The training loss that is compared with a validation loss is the mean of the recorded ones of this number of steps
+ * up to the evaluation. */
 #define BT_GAP_STEPS 64
 /* median of the known ones among n values; NaN: none is known. Reorders v. */
 double bt_median_known(double *v, size_t n);

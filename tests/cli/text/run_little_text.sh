@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Little text: a run that memorises says so and ends early (train.stop_when).
+# Little text: a run that memorises says so and ends early (train.stop_when), a budget of time is planned (--minutes),
+# and texts of one kilobyte and more train without a fault.
 # timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
 small=(--ranks 1 --threads 1 --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2
@@ -31,5 +32,18 @@ ok train --continue "${book[@]}" --name book
 says "ended early after step"
 ok train --resume book --set train.stop_when=0 --stop-after 2
 says "run book stopped after step"
+
+# ---- a budget of time
+ok train "${small[@]}" --data book.txt --name timed --minutes 0.15
+says "run timed done"
+says "plan       0.15 minutes: "
+says "vocabulary 256"
+[ "$(q "SELECT (SELECT value FROM configs WHERE run = 'timed' AND key = 'train.steps') = steps AND state = 'done' FROM runs WHERE run = 'timed'")" = 1 ] ||
+    fault "the planned steps are not the steps of the run"
+[ "$(q "SELECT count(*) FROM events WHERE run = 'timed' AND kind = 'recipe'")" = 2 ] || fault "the plan is not recorded"
+code 2 train --resume timed --minutes 1
+says "a resumed one keeps the schedule it began with"
+code 4 train --resume timed
+says "has done its"
 
 finish

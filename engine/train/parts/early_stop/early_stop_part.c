@@ -19,7 +19,8 @@ typedef struct early_stop {
     int64_t best_step; /* steps done at the best evaluation */
 } early_stop;
 
-static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
+static bt_code create_early_stop(bt_trainer *t, const bt_trainer_setup *s, void **self,
+                                 bt_err *err) {
     (void)s;
     if (t->cfg.train.stop_when == 0) return BT_OK;
     BT_TRY(bt_part_new(self, sizeof(early_stop), "the early stop", err));
@@ -27,42 +28,44 @@ static bt_code create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_
     return BT_OK;
 }
 
-static void save(void *ctx, bt_json *j) {
+static void save_early_stop(void *ctx, bt_json *j) {
     const early_stop *e = ctx;
     bt_json_int(j, "worse", e->worse);
     if (isfinite(e->best)) bt_json_num(j, "best", e->best);
     bt_json_int(j, "best_step", e->best_step);
 }
 
-static void load_values(void *ctx, const bt_state_values *v) {
+static void load_early_stop_values(void *ctx, const bt_state_values *v) {
     early_stop *e = ctx;
     e->worse = bt_state_int(v, "worse", 0);
     e->best = bt_state_real(v, "best", INFINITY);
     e->best_step = bt_state_int(v, "best_step", 0);
 }
 
-static void add_state(void *self, bt_trainer *t, bt_state *s) {
+static void add_early_stop_state(void *self, bt_trainer *t, bt_state *s) {
     (void)t;
-    bt_state_add(
-        s, &(bt_state_row){.name = "early_stop", .ctx = self, .save = save, .load = load_values});
+    bt_state_add(s, &(bt_state_row){.name = "early_stop",
+                                    .ctx = self,
+                                    .save = save_early_stop,
+                                    .load = load_early_stop_values});
 }
 
-static void decide(const early_stop *e, bt_trainer *t) {
+static void decide_early_stop(const early_stop *e, bt_trainer *t) {
     t->step.ends_early = e->worse >= t->cfg.train.stop_when;
 }
 
-static bt_code load(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
+static bt_code load_early_stop(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err) {
     (void)err;
-    if (stage == BT_LOAD_RESUMED) decide(self, t);
+    if (stage == BT_LOAD_RESUMED) decide_early_stop(self, t);
     return BT_OK;
 }
 
-static bool due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
+static bool early_stop_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self;
     return o->evaluated && bt_tune_lambda(&t->cfg, t->at.step) >= 1;
 }
 
-static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
+static bt_code count_worse_evaluations(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     early_stop *e = self;
     const double loss = t->validation.newest.nats;
     (void)o, (void)err;
@@ -72,11 +75,11 @@ static bt_code after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err 
         e->worse = 0;
     } else
         e->worse++;
-    decide(e, t);
+    decide_early_stop(e, t);
     return BT_OK;
 }
 
-static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code report_early_stop(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     const early_stop *e = self;
     char best[32];
     (void)err;
@@ -90,11 +93,11 @@ static bt_code end(void *self, bt_trainer *t, bt_train_result *out, bt_err *err)
 }
 
 const bt_part bt_part_early_stop = {.name = "early_stop",
-                                    .create = create,
+                                    .create = create_early_stop,
                                     .release = free,
-                                    .add_state = add_state,
-                                    .load = load,
-                                    .due = due,
-                                    .after_step = after_step,
+                                    .add_state = add_early_stop_state,
+                                    .load = load_early_stop,
+                                    .due = early_stop_due,
+                                    .after_step = count_worse_evaluations,
                                     .phase = BT_SPAN_EXCLUDED,
-                                    .end = end};
+                                    .end = report_early_stop};

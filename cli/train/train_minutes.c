@@ -1,0 +1,261 @@
+/* train_minutes.c - a budget of time becomes a plan: `--minutes M` chooses vocabulary, model, size and number of steps,
+ * and the strength of regularisers for the passes over the text that follow (engine/plan/recipe/text_recipe.h). A
+ * setting that is given stands.
+ *
+ * Steps are measured before the run begins. The plan is settled then: its number of steps is a setting like any other,
+ * recorded with the run, so a resumed run has the same schedule however fast its machine is. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/train/train_parts.h"
+#include "engine/base/clock.h"
+#include "engine/base/tables/derived.h"
+#include "engine/config/tune_cfg.h"
+#include "engine/plan/recipe/text_recipe.h"
+
+/* Seconds that a run needs besides its steps: start of the ranks, reading the data, first quantisation; the last
+ * checkpoint and the sample of text at the end. */
+static const double START_S = 2, END_S = 1;
+/* Reserve for checkpoints, statistics and other programs on the machine, as a share of the steps' time. */
+static const double RESERVE = 0.05;
+/* An evaluation costs this share of the time of training on as many tokens. */
+static const double FORWARD = 0.35;
+enum { MEASURED_STEPS = 10, EVALUATIONS = 11 };
+
+static bool user_gave(const bt_train_plan *p, const char *key) {
+    return p->opts.origin[bt_opt_find(p->opts.table, p->opts.n, key)] > BT_FROM_PRESET;
+}
+
+/* ---- refusals -------------------------------------------------------------------------------- */
+
+static const char *against_minutes(const bt_run_cfg *c) {
+    return c->launch.hosts[0]                        ? "--hosts"
+           : c->tune.mode == BT_TUNE_LORA            ? "--tune lora"
+           : c->tune.teacher[0]                      ? "--teacher"
+           : c->tune.logits[0]                       ? "tune.logits"
+           : c->islands.hub[0]                       ? "--hub"
+           : c->data.form != BT_FORMED_TEXT          ? "a --form other than text"
+           : c->data.mixture[0]                      ? "data.mixture"
+           : strncmp(c->data.path, "synth:", 6) == 0 ? "synthetic data"
+                                                     : NULL;
+}
+
+bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) {
+    const size_t i = bt_opt_find(p->opts.table, p->opts.n, "train.minutes");
+    if (!(p->cfg.train.minutes > 0)) return BT_OK;
+    const bool recorded = strcmp(p->opts.where[i], "the run's record") == 0;
+    if ((p->resume || p->from.dir[0]) && recorded) return BT_OK;
+    if (p->resume || p->from.dir[0])
+        return bt_fail(err, BT_ARG,
+                       "--minutes plans a new run, and a resumed one keeps the schedule it began "
+                       "with (leave --minutes out; --steps N extends it)");
+    if (p->world)
+        return bt_fail(err, BT_ARG,
+                       "--minutes measures steps before ranks start, and these have been started "
+                       "already (give --steps N)");
+    const char *with = against_minutes(&p->cfg);
+    if (with)
+        return bt_fail(err, BT_ARG,
+                       "--minutes with %s is not possible: it plans the training of a model on "
+                       "plain text on this machine (give --steps N)",
+                       with);
+    p->began_ns = bt_now_ns();
+    return BT_OK;
+}
+
+/* ---- choices --------------------------------------------------------------------------------- */
+
+static bt_code set_chosen(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
+    char where[32];
+    if (user_gave(p, key)) return BT_OK;
+    snprintf(where, sizeof where, "--minutes %.6g", p->cfg.train.minutes);
+    return bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, where, err);
+}
+
+static bt_code set_chosen_number(bt_train_plan *p, const char *key, int64_t value, bt_err *err) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    return set_chosen(p, key, text, err);
+}
+
+static bt_code set_recipe_shape(bt_train_plan *p, const bt_recipe_shape *s, bt_err *err) {
+    BT_TRY(set_chosen_number(p, "model.layers", s->layers, err));
+    BT_TRY(set_chosen_number(p, "model.d_model", s->d_model, err));
+    BT_TRY(set_chosen_number(p, "model.heads", s->heads, err));
+    BT_TRY(set_chosen_number(p, "model.kv_heads", s->heads, err));
+    BT_TRY(set_chosen_number(p, "model.d_ff", s->d_ff, err));
+    return bt_run_cfg_preset_rate(&p->opts, &p->cfg, err);
+}
+
+/* a preset, a shape or weights were given: the model is decided */
+static bool model_is_given(const bt_train_plan *p) {
+    static const char *const keys[] = {"model.preset",   "model.layers",   "model.d_model",
+                                       "model.heads",    "model.d_ff",     "model.kv_heads",
+                                       "model.head_dim", "model.init_from"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (user_gave(p, keys[i])) return true;
+    return false;
+}
+
+static double minutes_left_s(const bt_train_plan *p) {
+    return 60 * p->cfg.train.minutes - (double)(bt_now_ns() - p->began_ns) / 1e9 - START_S - END_S;
+}
+
+static bt_code minutes_too_short(const bt_train_plan *p, double step_s, bt_err *err) {
+    char step[32] = "";
+    if (step_s > 0) bt_metric_format(step, sizeof step, 1e3 * step_s, BT_UNIT_MS);
+    return bt_fail(
+        err, BT_ARG,
+        "--minutes %.6g is too short: starting, measuring and ending take about %.0f s%s%s",
+        p->cfg.train.minutes, ceil(60 * p->cfg.train.minutes - minutes_left_s(p)),
+        step_s > 0 ? ", and a step takes " : "", step);
+}
+
+/* ---- the plan -------------------------------------------------------------------------------- */
+
+typedef struct minutes_plan {
+    int64_t epoch_tokens; /* tokens of a pass over the training data */
+    int64_t batch;        /* tokens of a step */
+    int64_t steps;
+    double step_s; /* measured */
+    bool chosen;   /* the model was chosen among the shapes of the recipe */
+    double params, passes;
+} minutes_plan;
+
+static bt_code resolve_again(const bt_train_plan *p, bt_run_cfg **c, bt_err *err) {
+    free(*c);
+    return bt_train_resolve_open(p, c, err);
+}
+
+/* measures steps of the model that is set now */
+static bt_code measure_model(const bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
+    BT_TRY(resolve_again(p, c, err));
+    m->batch = (*c)->train.batch_tokens;
+    m->params = (double)bt_tune_count(*c).params;
+    return bt_train_measure_step(p, *c, MEASURED_STEPS, &m->step_s, err);
+}
+
+/* Chooses the model by the FLOP rate of the one that was measured, and measures its own steps. A larger model has a
+ * higher rate, so the choice errs to the side of more tokens. */
+static bt_code choose_recipe_shape(bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
+    enum { MOST = 16 };
+    double tokens[MOST] = {0}, params[MOST] = {0};
+    const double rate = bt_tune_count(*c).flop_token * (double)m->batch / m->step_s;
+    const int64_t layers = (*c)->model.layers, width = (*c)->model.d_model;
+    for (size_t i = 0; i < bt_recipe_shapes() && i < MOST; i++) {
+        const bt_recipe_shape *s = bt_recipe_shape_at(i);
+        bt_run_cfg *x = *c;
+        x->model.layers = s->layers;
+        x->model.d_model = s->d_model;
+        x->model.heads = x->model.kv_heads = s->heads;
+        x->model.d_ff = s->d_ff;
+        const bt_model_counts n = bt_tune_count(x);
+        tokens[i] = minutes_left_s(p) * rate / n.flop_token;
+        params[i] = (double)n.params;
+    }
+    const bt_recipe_shape *best = bt_recipe_shape_at(bt_recipe_choose(tokens, params));
+    m->chosen = true;
+    BT_TRY(set_recipe_shape(p, best, err));
+    const bool measured = best->layers == layers && best->d_model == width;
+    return measured ? resolve_again(p, c, err) : measure_model(p, c, m, err);
+}
+
+/* tokens of one evaluation */
+static double evaluation_tokens(const bt_run_cfg *c, int64_t epoch_tokens) {
+    const double frac = c->data.val_frac;
+    if (c->data.val_path[0]) return (double)c->train.eval_tokens;
+    return fmin((double)c->train.eval_tokens, (double)epoch_tokens * frac / (1 - frac));
+}
+
+static int64_t steps_in_time(const bt_train_plan *p, const bt_run_cfg *c, const minutes_plan *m) {
+    const double tokens = evaluation_tokens(c, m->epoch_tokens),
+                 evaluations_s = EVALUATIONS * FORWARD * m->step_s * tokens / (double)m->batch;
+    return (int64_t)floor((minutes_left_s(p) - evaluations_s) / ((1 + RESERVE) * m->step_s));
+}
+
+static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, minutes_plan *m,
+                                      bt_err *err) {
+    m->steps = steps_in_time(p, c, m);
+    if (m->steps < 1) return minutes_too_short(p, m->step_s, err);
+    const bool given = user_gave(p, "train.batch_tokens") || user_gave(p, "train.micro_batch") ||
+                       user_gave(p, "train.accum");
+    const int64_t factor = given ? 1 : bt_recipe_batch((double)m->steps);
+    if (factor > 1) {
+        m->batch *= factor;
+        m->step_s *= (double)factor;
+        BT_TRY(set_chosen_number(p, "train.batch_tokens", m->batch, err));
+        m->steps = steps_in_time(p, c, m);
+    }
+    m->passes = bt_derived_passes((double)m->steps * (double)m->batch, (double)m->epoch_tokens);
+    return set_chosen_number(p, "train.steps", m->steps, err);
+}
+
+static bt_code choose_strengths(bt_train_plan *p, double passes, bt_text *words, bt_err *err) {
+    for (size_t i = 0; i < bt_recipe_strengths(); i++) {
+        const bt_recipe_strength s = bt_recipe_strength_at(i, passes);
+        if (!s.value[0] || user_gave(p, s.key)) continue;
+        BT_TRY(set_chosen(p, s.key, s.value, err));
+        bt_text_printf(words, "%s%s=%s", words->len ? ", " : "", s.key, s.value);
+    }
+    return BT_OK;
+}
+
+/* ---- why ------------------------------------------------------------------------------------- */
+
+static void describe_minutes_plan(bt_train_plan *p, const bt_run_cfg *c, const minutes_plan *m,
+                                  const bt_text *strengths) {
+    char tokens[32], rate[32], epoch[32], params[32], step[32];
+    bt_text *out = &p->recipe;
+    const double all = (double)m->steps * (double)m->batch;
+    bt_metric_format(tokens, sizeof tokens, all, BT_UNIT_COUNT);
+    bt_metric_format(rate, sizeof rate, (double)m->batch / m->step_s, BT_UNIT_COUNT);
+    bt_metric_format(epoch, sizeof epoch, (double)m->epoch_tokens, BT_UNIT_COUNT);
+    bt_metric_format(params, sizeof params, m->params, BT_UNIT_COUNT);
+    bt_metric_format(step, sizeof step, 1e3 * m->step_s, BT_UNIT_MS);
+    bt_text_printf(out,
+                   "plan       %.6g minute%s: %" PRId64 " steps of %" PRId64
+                   " tokens, measured as %s each (%s tokens/s), are %.3g passes over the %s tokens "
+                   "of the text\n",
+                   p->cfg.train.minutes,
+                   p->cfg.train.minutes > 1 || p->cfg.train.minutes < 1 ? "s" : "", m->steps,
+                   m->batch, step, rate, m->passes, epoch);
+    bt_text_printf(out,
+                   "plan       model of %" PRId64 " layers, width %" PRId64
+                   ": %s parameters, %.3g tokens for each (%s); vocabulary %" PRId64 "\n",
+                   c->model.layers, c->model.d_model, params, all / m->params,
+                   m->chosen ? "the largest of the recipe that gets enough in the time"
+                             : "as given",
+                   c->model.vocab);
+    if (strengths->len)
+        bt_text_printf(out, "plan       %s for so many passes\n", bt_text_str(strengths));
+    if (m->passes < 1)
+        bt_text_printf(out,
+                       "plan       the time is too short for one pass: %.0f %% of the text is read "
+                       "(%.2g minutes read all of it)\n",
+                       100 * m->passes, ceil(10 * p->cfg.train.minutes / m->passes) / 10);
+}
+
+bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) {
+    bt_run_cfg *c = NULL;
+    minutes_plan m = {0};
+    int64_t sequences = 0;
+    bt_text strengths = {0};
+    if (!p->began_ns) return BT_OK;
+    if (p->cfg.run.detach)
+        return set_chosen_number(p, "train.steps", 1, err); /* its process plans */
+    if (minutes_left_s(p) <= 0) return minutes_too_short(p, 0, err);
+    bt_code code = bt_train_resolve_open(p, &c, err);
+    if (code == BT_OK) code = bt_train_sequences(p, c, &sequences, err);
+    if (code == BT_OK) m.epoch_tokens = sequences * c->model.seq_len;
+    if (code == BT_OK) code = measure_model(p, &c, &m, err);
+    if (code == BT_OK && !model_is_given(p)) code = choose_recipe_shape(p, &c, &m, err);
+    if (code == BT_OK) code = choose_number_of_steps(p, c, &m, err);
+    if (code == BT_OK) code = choose_strengths(p, m.passes, &strengths, err);
+    if (code == BT_OK) describe_minutes_plan(p, c, &m, &strengths);
+    bt_text_release(&strengths);
+    free(c);
+    return code;
+}

@@ -1,0 +1,61 @@
+/* text_recipe.c - the recipe of a run on little text: tables of fitted values, and their lookup. */
+#include "engine/plan/recipe/text_recipe.h"
+
+/* Tokens of the vocabulary that is learned from at least so many bytes of text; 0: bytes are the tokens. Larger
+ * tokens let a step read more text, but each is seen less often. */
+static const struct {
+    uint64_t bytes;
+    int tokens;
+} vocabs[] = {{64 << 20, 8192}, {16 << 20, 4096}, {2 << 20, 2048},
+              {1 << 20, 1024},  {1 << 17, 512},   {0, 0}};
+
+/* Models to choose from, smallest first: layers, width, heads, feed-forward width. The largest model that trains at
+ * least TOKENS_PER_PARAM tokens for each of its parameters in the time is taken; the smallest, if none does. */
+static const bt_recipe_shape shapes[] = {
+    {4, 128, 4, 344}, {6, 192, 6, 512}, {6, 256, 8, 688}, {8, 320, 10, 856}, {8, 384, 12, 1024}};
+static const double TOKENS_PER_PARAM = 1.2;
+
+/* From so many steps of the preset's size on, a step has `factor` times as many tokens. */
+static const struct {
+    double steps;
+    int64_t factor;
+} batches[] = {{8000, 2}, {0, 1}};
+
+/* Values of settings for a run of up to 2, 4, 8, 16, 32 passes over its text, and of more. "": the default. */
+enum { COLUMNS = 6 };
+static const double PASSES[COLUMNS - 1] = {2, 4, 8, 16, 32};
+static const struct {
+    const char *key, *value[COLUMNS];
+} strengths[] = {
+    {"optim.weight_decay", {"", "", "", "", "", ""}},
+};
+
+int bt_recipe_vocab(uint64_t text_bytes) {
+    size_t i = 0;
+    while (text_bytes < vocabs[i].bytes) i++;
+    return vocabs[i].tokens;
+}
+
+size_t bt_recipe_shapes(void) { return sizeof shapes / sizeof shapes[0]; }
+const bt_recipe_shape *bt_recipe_shape_at(size_t i) { return &shapes[i]; }
+
+size_t bt_recipe_choose(const double *tokens, const double *params) {
+    size_t best = 0;
+    for (size_t i = 0; i < bt_recipe_shapes(); i++)
+        if (tokens[i] >= TOKENS_PER_PARAM * params[i]) best = i;
+    return best;
+}
+
+int64_t bt_recipe_batch(double steps) {
+    size_t i = 0;
+    while (steps < batches[i].steps) i++;
+    return batches[i].factor;
+}
+
+size_t bt_recipe_strengths(void) { return sizeof strengths / sizeof strengths[0]; }
+
+bt_recipe_strength bt_recipe_strength_at(size_t i, double passes) {
+    size_t column = 0;
+    while (column < COLUMNS - 1 && passes > PASSES[column]) column++;
+    return (bt_recipe_strength){strengths[i].key, strengths[i].value[column]};
+}

@@ -1,0 +1,33 @@
+/* text_recipe.h - choices for a run on little text within a budget of time (`bitrain train --minutes`).
+ *
+ * All that is fitted to measurements is in the four tables at the top of text_recipe.c.
+ *
+ * Threads: any. Pure functions. */
+#ifndef BT_ENGINE_PLAN_RECIPE_TEXT_RECIPE_H
+#define BT_ENGINE_PLAN_RECIPE_TEXT_RECIPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct bt_recipe_shape {
+    int layers, d_model, heads, d_ff;
+} bt_recipe_shape;
+
+typedef struct bt_recipe_strength {
+    const char *key, *value; /* a setting; "": its default */
+} bt_recipe_strength;
+
+/* tokens of the vocabulary that is learned from a text; 0: bytes are the tokens */
+int bt_recipe_vocab(uint64_t text_bytes);
+size_t bt_recipe_shapes(void);
+const bt_recipe_shape *bt_recipe_shape_at(size_t i);
+/* Index of the shape to train. tokens, params: (bt_recipe_shapes()) tokens that each shape trains in the time, and its
+ * parameters. */
+size_t bt_recipe_choose(const double *tokens, const double *params);
+/* factor of the preset's tokens of a step, for a run of so many steps of that size */
+int64_t bt_recipe_batch(double steps);
+/* the strengths for a run of so many passes over its text */
+size_t bt_recipe_strengths(void);
+bt_recipe_strength bt_recipe_strength_at(size_t i, double passes);
+
+#endif
