@@ -71,13 +71,15 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
 }
 
 /* The reference of a preference and the rows of a file of logits are those of the text as it is. */
-static bt_code check_input_noise(const bt_run_cfg *c, bt_err *err) {
-    const char *key = c->train.token_noise > 0 ? "train.token_noise" : "train.mask_inputs";
+static bt_code check_noise(const bt_run_cfg *c, bt_err *err) {
+    const bool inputs = bt_run_cfg_changes_inputs(c);
+    const char *key = c->train.token_noise > 0   ? "train.token_noise"
+                      : c->train.mask_inputs > 0 ? "train.mask_inputs"
+                                                 : "train.dropout";
     const char *with = c->data.form == BT_FORMED_PREFERENCE ? "data.form=preference"
-                       : c->tune.logits[0]                  ? "tune.logits"
+                       : inputs && c->tune.logits[0]        ? "tune.logits"
                                                             : NULL;
-    if (!bt_run_cfg_changes_inputs(c)) return BT_OK;
-    if (with)
+    if (with && (inputs || c->train.dropout > 0))
         return bt_fail(err, BT_ARG, "%s with %s is not possible: %s (leave one of them out)", key,
                        with,
                        c->tune.logits[0] ? "the file has logits of the unchanged text alone"
@@ -196,7 +198,7 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     BT_TRY(bt_collect_fault(faults, check_base_type(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_labels(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_preference(c, err), err));
-    BT_TRY(bt_collect_fault(faults, check_input_noise(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_noise(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_teacher(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_adapters(c, err), err));
     return bt_collect_fault(faults, check_base(c, err), err);

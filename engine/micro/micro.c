@@ -57,6 +57,13 @@ bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) {
     return BT_OK;
 }
 
+void bt_micro_point(bt_micro *m, int64_t i, const int32_t *positions) {
+    bt_model_documents(m->model, positions);
+    if (m->dropout > 0)
+        bt_model_dropout(m->model, m->dropout, m->seed, (uint64_t)m->step,
+                         (uint64_t)first_row_of_micro(m, i));
+}
+
 bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) {
     if (!m->look_up) return BT_OK;
     bt_place_enter(m->place, BT_AT_DATA, m->step);

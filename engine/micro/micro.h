@@ -29,6 +29,7 @@ typedef struct bt_micro {
      * documents of this length. 0: always whole sequences */
     int64_t stretch, seq_len;
     int32_t *positions; /* (rows) positions of tokens in their stretch; NULL: stretch is 0 */
+    double dropout;     /* bt_model_dropout */
     uint64_t seed;
     int64_t before_rows; /* rows of the same step computed by other islands: for the noise */
     int64_t step;        /* the step that is computed */
@@ -57,6 +58,8 @@ size_t bt_micro_bytes(int64_t micros, int64_t rows);
 double *bt_micro_loss(const bt_micro *m, int64_t i);
 /* tokens of micro-batch i, which is the next one; positions are this struct's until the next ones */
 bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) BT_MUST_CHECK;
+/* before each pass of micro-batch i: what the model needs to know of its tokens */
+void bt_micro_point(bt_micro *m, int64_t i, const int32_t *positions);
 /* before the pass with the head: what else the loss of these tokens needs */
 bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) BT_MUST_CHECK;
 /* Called before the backward pass of micro-batch i through a chunk of the model's layers (stage.h; else 0): sets

@@ -226,7 +226,7 @@ static bt_code run_pass(pipeline *p, bt_micro *m, bt_pass x, double scale, bt_er
     }
     bt_model_chunk(m->model, x.chunk);
     bt_model_slot(m->model, *activation_slot(p, &x));
-    bt_model_documents(m->model, b.positions);
+    bt_micro_point(m, x.micro, b.positions);
     if (!x.backward) return stage_forward(p, m, &b, err);
     BT_TRY(stage_backward(p, m, &x, scale, &b, err));
     p->free_slots[p->n_free++] = *activation_slot(p, &x);

@@ -9,7 +9,7 @@ static bt_code one_micro(bt_micro *m, int64_t i, double grad_scale, bt_err *err)
     BT_TRY(bt_micro_tokens(m, i, &batch, err));
     BT_TRY(bt_micro_look_up(m, &batch, err));
     bt_grad_ready_fn ready = bt_micro_begin_backward(m, 0, i);
-    bt_model_documents(m->model, batch.positions);
+    bt_micro_point(m, i, batch.positions);
     bt_micro_pass_begin(m);
     *bt_micro_loss(m, i) = bt_model_train_micro(m->model, batch.inputs, batch.targets, grad_scale,
                                                 ready, m->reducer);

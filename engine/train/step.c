@@ -57,10 +57,10 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (all) out->counted = t->cfg.train.batch_tokens;
     t->micro.step = t->at.step;
     t->micro.counted = 0;
-    bt_model_round_attention(t->model, true);
+    bt_model_gradient_passes(t->model, true);
     const bt_code code = t->schedule->run(t->schedule, &t->micro,
                                           t->step.loss_scale / (double)out->counted, err);
-    bt_model_round_attention(t->model, false);
+    bt_model_gradient_passes(t->model, false);
     BT_TRY(code);
     double sum = 0;
     out->seconds_per_micro = (compute_seconds() - began) / (double)plan->n;

@@ -25,7 +25,8 @@
 #define ODD_CUTS "--set", "model.vocab=61", "--set", "model.d_ff=102", "--set", "model.head_dim=6"
 #endif
 
-#define NOISE "--set", "train.token_noise=0.1", "--set", "train.mask_inputs=0.1"
+#define NOISE \
+    "--set", "train.token_noise=0.1", "--set", "train.mask_inputs=0.1", "--set", "train.dropout=0.2"
 
 enum { R2 = 1 << 2, R3 = 1 << 3, R4 = 1 << 4, R6 = 1 << 6 };
 

@@ -58,6 +58,17 @@ static inline size_t bt_op_norm_sums(size_t rows, size_t C) {
            C; /* each block also needs one row of x */
 }
 void bt_op_rmsnorm_bwd_saved(const bt_rmsnorm_bwd_saved *j);
+/* y = or += dropout of x, rows of C elements; y may be x. Value c of row r is 0 if half a word (the lower half, then
+ * the upper: elements below and from (C + 1) / 2) of bt_noise_word(rows[r], site * ((C + 1) / 2) + c % ((C + 1) / 2))
+ * is below `below`, else `scale` times x */
+enum { BT_DROP_ALL = 1 << 16 };
+typedef struct bt_drop {
+    uint32_t *rows; /* keys of the rows */
+    uint32_t below; /* of BT_DROP_ALL */
+    uint32_t site;  /* number of the tensor */
+    float scale;
+} bt_drop;
+void bt_op_drop(float *y, const float *x, const bt_drop *how, bool add, size_t rows, size_t C);
 void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
                 int inverse, size_t rows, size_t heads, size_t D);
 /* rope of (rows, heads D) with results as bf16 only: x is undefined afterwards */

@@ -172,6 +172,77 @@ void bt_op_scale(float *y, float a, size_t n) {
     bt_ops_run("scale", 8.0 * (double)n, n, FLAT_GRAIN, do_scale, &j);
 }
 
+/* ---- dropout ------------------------------------------------------------------------------------- */
+
+typedef struct drop_job {
+    float *y;
+    const float *x;
+    bt_drop how;
+    bool add;
+    size_t C;
+} drop_job;
+enum { DROP_PIECE = 512 };
+
+/* Factors 0 or scale, from the halves of words from bit `shift` on. They are chosen as bits, which compilers do
+ * without branches. */
+static void drop_factors(float *restrict factors, const uint32_t *restrict words, int shift,
+                         const bt_drop *how, size_t n) {
+    const int32_t below = (int32_t)how->below;
+    uint32_t scale;
+    memcpy(&scale, &how->scale, sizeof scale);
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t bits = (int32_t)(words[i] >> shift & 0xffff) < below ? 0 : scale;
+        memcpy(&factors[i], &bits, sizeof bits);
+    }
+}
+
+static void add_products(float *restrict y, const float *restrict x, const float *restrict a,
+                         size_t n) {
+    for (size_t i = 0; i < n; i++) y[i] += a[i] * x[i];
+}
+
+/* y may be x */
+static void set_products(float *y, const float *x, const float *restrict a, size_t n) {
+    if (y == x)
+        for (size_t i = 0; i < n; i++) y[i] *= a[i];
+    else
+        for (size_t i = 0; i < n; i++) y[i] = a[i] * x[i];
+}
+
+static void drop_piece(float *y, const float *x, const uint32_t *words, int shift,
+                       const drop_job *j, size_t n) {
+    float factors[DROP_PIECE];
+    drop_factors(factors, words, shift, &j->how, n);
+    if (j->add)
+        add_products(y, x, factors, n);
+    else
+        set_products(y, x, factors, n);
+}
+
+static void drop_unit(void *ctx, int thread, size_t a, size_t b) {
+    const drop_job *j = ctx;
+    const size_t half = (j->C + 1) / 2;
+    uint32_t words[DROP_PIECE];
+    (void)thread;
+    for (size_t r = a; r < b; r++) {
+        float *y = j->y + r * j->C;
+        const float *x = j->x + r * j->C;
+        for (size_t i = 0, n; i < half; i += n) {
+            n = bt_min_size(DROP_PIECE, half - i);
+            bt_active_kernels()->noise_words(words, j->how.rows[r],
+                                             (uint32_t)(j->how.site * half + i), n);
+            drop_piece(y + i, x + i, words, 0, j, n);
+            drop_piece(y + half + i, x + half + i, words, 16, j, bt_min_size(n, j->C - half - i));
+        }
+    }
+}
+
+void bt_op_drop(float *y, const float *x, const bt_drop *how, bool add, size_t rows, size_t C) {
+    drop_job j = {y, x, *how, add, C};
+    bt_ops_run("dropout", (add ? 12.0 : 8.0) * (double)(rows * C), rows, bt_ops_row_grain(C),
+               drop_unit, &j);
+}
+
 static void zero_unit(void *ctx, int thread, size_t a, size_t b) {
     const flat_job *j = ctx;
     (void)thread;

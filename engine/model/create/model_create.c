@@ -225,6 +225,8 @@ static void wire(bt_model *m, const bt_model_memory *p) {
     m->noise_rows = m->setup.train && m->setup.grad_int8
                         ? bt_arena_at(&m->scratch_arena, p->noise_rows)
                         : NULL;
+    m->drop.rows = m->setup.train && m->setup.drops ? bt_arena_at(&m->scratch_arena, p->drop_rows)
+                                                    : NULL;
     m->acts_plan = p->acts_plan;
     m->reference = m->setup.pairs ? bt_arena_at(&m->scratch_arena, p->reference) : NULL;
     m->distil_parts = m->setup.taught ? bt_arena_at(&m->scratch_arena, p->distil_parts) : NULL;

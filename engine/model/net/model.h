@@ -93,6 +93,7 @@ typedef struct bt_model_setup {
     bool documents;  /* bt_model_documents will be called */
     bool pairs;      /* and bt_model_dpo: the loss is one of pairs of documents */
     bool taught;     /* bt_model_distil will be called */
+    bool drops;      /* training: bt_model_dropout will be called */
     /* a frozen base: embedding and head are int8 with a scale for each token; and with full recompute in
      * bf16 the residual entering a layer is rounded to bf16, as which it is kept */
     bool lean;
@@ -239,6 +240,12 @@ typedef void (*bt_grad_ready_fn)(void *ctx, size_t begin, size_t end);
  * 0, row). */
 void bt_model_noise(bt_model *m, uint64_t seed, uint64_t step, uint64_t first_row);
 
+/* Dropout of the next passes that make gradients (bt_model_gradient_passes): each value that a branch of a layer adds
+ * to the residual, and each value of the embedding, is 0 with probability p (rounded to 1/65536) and otherwise
+ * multiplied by 1 / (1 - p). A function of (seed, step, first_row + row, layer, branch, channel): the same in every
+ * layout. Called before the forward and before the backward pass of a micro-batch. p = 0: none. Needs setup.drops. */
+void bt_model_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, uint64_t first_row);
+
 /* The next passes use sequences of documents: positions (B, T) of each token in its document, -1 behind the last
  * one of a sequence; attention is restricted to documents. NULL: each sequence is one document. Called before the
  * forward and before the backward pass of a micro-batch. */
@@ -289,9 +296,9 @@ typedef struct bt_follower_targets {
     bool attention;
 } bt_follower_targets;
 void bt_model_follower_targets(bt_model *m, bt_follower_targets how);
-/* on: the following passes are training steps, with attention in int8 if set up so; off (initial): validation, in
- * floats. A backward pass uses the mode of its forward pass. */
-void bt_model_round_attention(bt_model *m, bool on);
+/* on: the following passes are training steps, with dropout, and attention in int8, if set up so; off (initial):
+ * validation, with neither. A backward pass uses the mode of its forward pass. */
+void bt_model_gradient_passes(bt_model *m, bool on);
 /* Counts over the micro-batches since the last call: number scored, number right (the reward of the chosen answer
  * is above the rejected one's; the likeliest class is the true one), and the sum of the reward margins beta m. */
 typedef struct bt_score {

@@ -238,11 +238,12 @@ struct bt_model {
     int32_t *pos;               /* (M) position of each token in its sequence or document */
     /* (n_documents) documents of the following passes; room for M, NULL without setup.documents */
     bt_attn_document *documents;
-    size_t n_documents;    /* 0: each sequence is one document */
-    bool bigram;           /* passes leave attention out */
-    bool rounds_attention; /* bt_model_round_attention */
-    uint32_t *noise_rows;  /* (M) keys of bt_noise; NULL without int8 gradients */
-    size_t block;          /* rows of one feed-forward block */
+    size_t n_documents;   /* 0: each sequence is one document */
+    bool bigram;          /* passes leave attention out */
+    bool gradient_passes; /* bt_model_gradient_passes */
+    bt_drop drop;         /* bt_model_dropout; rows is NULL without setup.drops */
+    uint32_t *noise_rows; /* (M) keys of bt_noise; NULL without int8 gradients */
+    size_t block;         /* rows of one feed-forward block */
     size_t again; /* rows whose gate and up are saved, a multiple of it; 0: all rows (acts.def) */
     /* number of query heads whose dk and dv are summed separately, and of arrays of these sums */
     size_t heads_per_run, kv_runs;
@@ -324,7 +325,7 @@ static inline bool bt_net_ternary(const bt_model *m) {
     return m->setup.cfg.linear != BT_LIN_DENSE && m->lambda >= 1;
 }
 
-/* ---- linear_input.c ---- */
+/* ---- linear.c: inputs ---- */
 /* functions for an input whose whole rows are on this rank */
 const bt_input_ops *bt_input_ops_of(const bt_linear_input *in);
 /* dense: the floats that its linear layers read */
@@ -388,5 +389,17 @@ void bt_net_forward_member(const bt_model *m, bt_model *member, const int32_t *i
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx);
 void bt_net_ready(const bt_model *m, const bt_tensor *t, bt_grad_ready_fn ready, void *ready_ctx);
+
+/* ---- dropout.c ---- */
+/* values that are dropped apart from each other: the embedding, and two branches of each layer */
+typedef enum { BT_DROP_EMBED, BT_DROP_ATTN, BT_DROP_FFN } bt_drop_at;
+/* where the product of a branch is added: zeros, or, without dropout, the residual `x` itself */
+float *bt_net_branch_begin(bt_model *m, float *x, size_t M);
+/* adds own rows of the branch, after dropout, to the residual */
+void bt_net_branch_end(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M);
+/* own rows of the gradient of a branch's output: a.dx, or, with dropout, a changed copy of it */
+const float *bt_net_branch_grad(bt_model *m, const bt_layer *l, bt_drop_at at, size_t M);
+/* own rows of the embedding, or of its gradient, in place */
+void bt_net_drop_embedding(bt_model *m, float *x, size_t M);
 
 #endif

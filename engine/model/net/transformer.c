@@ -11,6 +11,8 @@
  * final, from the end of the flat array to its beginning. The feed-forward part runs in blocks of rows, so that
  * its widest floats fit the cache.
  *
+ * With dropout (dropout.c) the embedding and both products that are added to x pass through a mask.
+ *
  * m->tp has the operations of tensor parallelism (tp_ops.h); on one rank these do nothing, or compute the named
  * product or norm. */
 #include <assert.h>
@@ -89,9 +91,7 @@ void bt_model_follower_targets(bt_model *m, bt_follower_targets how) {
     m->head_form.weight = how.weight;
 }
 
-void bt_model_round_attention(bt_model *m, bool on) {
-    m->rounds_attention = on && m->setup.attention_int8;
-}
+void bt_model_gradient_passes(bt_model *m, bool on) { m->gradient_passes = on; }
 
 static bt_attn_shape layer_attn_shape(const bt_model *m, size_t T) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -105,7 +105,7 @@ static bt_attn_shape layer_attn_shape(const bt_model *m, size_t T) {
                            .scale = 1.0f / sqrtf((float)D),
                            .group = (size_t)c->group,
                            .skip = (size_t)c->skip,
-                           .int8 = m->rounds_attention,
+                           .int8 = m->gradient_passes && m->setup.attention_int8,
                            .documents = m->n_documents ? m->documents : NULL,
                            .n_documents = m->n_documents};
 }
@@ -171,8 +171,10 @@ void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
     bt_acts *a = &l->a;
     read_saving(&l->o_in, a->o_saved, a->o, 0, M);
     bt_net_copy(a->x_mid, a->x, m->tp->own_rows(m, M).n * l->o.N);
-    m->tp->add_product(m, a->x_mid, &l->o, &l->o_in, a->o, 0, M);
-    m->tp->finish_product(m, a->x_mid, &l->o, &l->o_in, M);
+    float *y = bt_net_branch_begin(m, a->x_mid, M);
+    m->tp->add_product(m, y, &l->o, &l->o_in, a->o, 0, M);
+    m->tp->finish_product(m, y, &l->o, &l->o_in, M);
+    bt_net_branch_end(m, a->x_mid, l, BT_DROP_ATTN, M);
 }
 
 static bt_gate_and_up gate_up_at(const bt_model *m, const bt_layer *l, size_t r0) {
@@ -196,14 +198,17 @@ static void ffn(bt_model *m, bt_layer *l, float *x_out, size_t M) {
     read_residual(m, &l->ffn_in, a->x_mid, a->x_mid_saved, M);
     if (!x_out && m->again) return; /* backward repeats this part */
     if (x_out) bt_net_copy(x_out, a->x_mid, m->tp->own_rows(m, M).n * C);
+    float *y = x_out ? bt_net_branch_begin(m, x_out, M) : NULL;
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         size_t rows = M - r0 < m->block ? M - r0 : m->block;
         gate_up(m, l, r0, rows);
         l->glu.fwd(m, l, gate_up_at(m, l, r0), r0, rows);
-        if (x_out) m->tp->add_product(m, x_out, &l->down, &l->down_in, a->h, r0, rows);
+        if (x_out) m->tp->add_product(m, y, &l->down, &l->down_in, a->h, r0, rows);
         poll_layer_source(m);
     }
-    if (x_out) m->tp->finish_product(m, x_out, &l->down, &l->down_in, M);
+    if (!x_out) return;
+    m->tp->finish_product(m, y, &l->down, &l->down_in, M);
+    bt_net_branch_end(m, x_out, l, BT_DROP_FFN, M);
 }
 
 void bt_net_ffn(bt_model *m, bt_layer *l, size_t M) { ffn(m, l, l->x_out, M); }
@@ -246,7 +251,10 @@ void bt_net_forward(bt_model *m, const int32_t *inputs, size_t B, size_t T) {
     const bt_chunk *c = m->chunk;
     bt_span_begin(BT_MR_FWD);
     if (!m->n_documents) bt_net_positions(m, B, T, 0);
-    if (bt_net_begins(m)) m->tp->embed(m, inputs, B * T);
+    if (bt_net_begins(m)) {
+        m->tp->embed(m, inputs, B * T);
+        bt_net_drop_embedding(m, m->layers[0].a.x, B * T);
+    }
     for (int i = c->first; i < c->first + c->n; i++) {
         need_layer_weights(m, i);
         layer_forward(m, &m->layers[i], m->layers[i].x_out, B, T);
@@ -356,7 +364,7 @@ static void ffn_backward(const backward *p, bt_layer *l) {
     bt_acts *a = &l->a;
     size_t F = (size_t)c->F, C = (size_t)c->C, wide = bt_acts_wide(&m->setup, p->M);
     bt_rows own = m->tp->own_rows(m, p->M);
-    const float *dx = m->tp->gather_grad(m, a->dx, p->M);
+    const float *dx = m->tp->gather_grad(m, bt_net_branch_grad(m, l, BT_DROP_FFN, p->M), p->M);
     const bt_glu_grads d = glu_grads_at(a, 0, F);
     const bt_grads dgate = {d.gate, d.gate_bf16, F}, dup = {d.up, d.up_bf16, F};
     const bool kept = norm_reads_saved(m, &l->ffn_in, a->x_mid_saved);
@@ -406,7 +414,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     bt_attn_shape shape = layer_attn_shape(m, p->T);
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
-    const float *dx = m->tp->gather_grad(m, a->dx, p->M);
+    const float *dx = m->tp->gather_grad(m, bt_net_branch_grad(m, l, BT_DROP_ATTN, p->M), p->M);
     const bt_turned by = rotation_of(m, 0);
     if (turns_back(m)) shape.turned = &by;
     shape.bf16 = attention_reads_saved_bf16(m, a);
@@ -491,6 +499,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
             attn_backward(&p, l);
     }
     if (bt_net_begins(m)) {
+        bt_net_drop_embedding(m, m->layers[0].a.dx, p.M);
         m->tp->embed_bwd(m, inputs, p.M);
         gradient_done(&p, &m->params.tensors[0]);
     }

@@ -139,7 +139,7 @@ static bt_code open_stage(stage *out, const bt_part_shape *shape, bt_tp_group *w
     fill_uniform(bt_model_stage_in(out->model), bt_stage_elems(&setup), 1.0f);
     if (!shape->lora) bt_model_quantise(out->model);
     bt_model_zero_grads(out->model);
-    bt_model_round_attention(out->model, true);
+    bt_model_gradient_passes(out->model, true);
     return BT_OK;
 }
 

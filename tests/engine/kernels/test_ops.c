@@ -67,6 +67,9 @@ static void run_all(results *r, bt_prec prec) {
     bt_op_glu(r->glu, dy, r->c, BT_ACT_SILU, M * N);
     bt_op_glu_bwd(r->dgate, r->dup, dy, r->c, r->y, BT_ACT_RELU2, M * N);
     bt_op_add(r->dup, r->glu, M * N);
+    uint32_t keys[M];
+    for (uint32_t i = 0; i < M; i++) keys[i] = 7919 * i;
+    bt_op_drop(r->dgate, r->dup, &(bt_drop){keys, 1 << 14, 3, 4 / 3.0f}, true, M, N);
     bt_op_scale(r->dup, 1.7f, M * N);
     r->sums[0] = bt_op_sum(big, 70000), r->sums[1] = bt_op_sum_abs(big, 70000),
     r->sums[2] = bt_op_sum_squares(big, 70000);
@@ -134,6 +137,36 @@ static void norms_of_saved_inputs(void **state) {
             assert_memory_equal(dgain, wdgain, sizeof dgain);
             bt_threads_release();
         }
+}
+
+/* Odd widths, whose last element has no partner; a quarter of the values is 0. */
+static void dropout_scales_what_it_keeps(void **state) {
+    (void)state;
+    enum { ROWS = 400, C = 1031 };
+    static float x[ROWS * C], y[ROWS * C], sum[ROWS * C];
+    static uint32_t keys[ROWS];
+    const bt_drop how = {keys, BT_DROP_ALL / 4, 2, 4 / 3.0f};
+    bt_err err = BT_ERR_INIT;
+    size_t zeros = 0, pairs = 0;
+    assert_int_equal(bt_threads_init(2, &err), BT_OK);
+    for (uint32_t r = 0; r < ROWS; r++) keys[r] = (uint32_t)bt_rng_u64(3, 1, r);
+    fill(x, ROWS * C, 31);
+    fill(sum, ROWS * C, 32);
+    bt_op_drop(y, x, &how, false, ROWS, C);
+    for (size_t i = 0; i < ROWS * C; i++) {
+        assert_true(y[i] == 0 || y[i] == how.scale * x[i]);
+        zeros += y[i] == 0;
+        pairs += i % C < C / 2 && y[i] == 0 && y[i + C / 2 + 1] == 0; /* halves of one word */
+    }
+    assert_true(fabs((double)zeros / (ROWS * C) - 0.25) < 0.004);
+    assert_true(fabs((double)pairs / (ROWS * (C / 2)) - 0.0625) < 0.004);
+    fill(x, ROWS * C, 31);
+    bt_op_drop(sum, x, &how, true, ROWS, C);
+    bt_op_drop(x, x, &how, false, ROWS, C);
+    assert_memory_equal(x, y, sizeof x);
+    fill(x, ROWS * C, 32);
+    for (size_t i = 0; i < ROWS * C; i++) assert_true(sum[i] == x[i] + y[i]);
+    bt_threads_release();
 }
 
 static void plan(void) {
@@ -425,17 +458,12 @@ static void test_profile(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_generic),
-        cmocka_unit_test(test_blas),
-        cmocka_unit_test(test_avx2),
-        cmocka_unit_test(test_avx512),
-        cmocka_unit_test(test_amx),
-        cmocka_unit_test(test_one_pass),
-        cmocka_unit_test(test_head_int8),
-        cmocka_unit_test(test_meaning),
-        cmocka_unit_test(test_profile),
-        cmocka_unit_test(codes_of_bf16),
-        cmocka_unit_test(norms_of_saved_inputs),
+        cmocka_unit_test(test_generic),   cmocka_unit_test(test_blas),
+        cmocka_unit_test(test_avx2),      cmocka_unit_test(test_avx512),
+        cmocka_unit_test(test_amx),       cmocka_unit_test(test_one_pass),
+        cmocka_unit_test(test_head_int8), cmocka_unit_test(test_meaning),
+        cmocka_unit_test(test_profile),   cmocka_unit_test(dropout_scales_what_it_keeps),
+        cmocka_unit_test(codes_of_bf16),  cmocka_unit_test(norms_of_saved_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,6 +22,10 @@ typedef struct ref_pass {
     size_t n_taken;
 } ref_pass;
 
+/* factor of value c of row m at a place where values enter the residual: 0 the embedding, 1 + 2 layer attention, 2 + 2
+ * layer the feed-forward part; NULL: no dropout */
+static double (*ref_dropout)(size_t place, size_t m, size_t c);
+
 typedef struct ref_norm {
     const bt_tensor *gain;
     double *x, *y, *rstd;
@@ -221,6 +225,13 @@ static void ref_add(double *y, const double *x, size_t n) {
     for (size_t i = 0; i < n; i++) y[i] += x[i];
 }
 
+static double *ref_dropped(ref_pass *r, size_t place, const double *x, size_t M) {
+    const size_t C = (size_t)r->c->C;
+    double *y = ref_copy(r, x, M * C);
+    for (size_t i = 0; ref_dropout && i < M * C; i++) y[i] *= ref_dropout(place, i / C, i % C);
+    return y;
+}
+
 static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t B) {
     const bt_model_cfg *c = r->c;
     size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
@@ -250,7 +261,8 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
                                    l->att, M, H * D)
                     : l->att;
     double *y = ref_copy(r, x, M * C);
-    ref_add(y, ref_linear_fwd(r, &l->o, bt_params_get(r->p, i, BT_P_ATTN_O), a, M), M * C);
+    double *o = ref_linear_fwd(r, &l->o, bt_params_get(r->p, i, BT_P_ATTN_O), a, M);
+    ref_add(y, ref_dropped(r, 1 + 2 * (size_t)i, o, M), M * C);
     double *n2 = pre ? ref_norm_fwd(r, &l->ffn_norm, bt_params_get(r->p, i, BT_P_FFN_NORM), y, M, C)
                      : y;
     double *gate = ref_linear_fwd(r, &l->gate, bt_params_get(r->p, i, BT_P_FFN_GATE), n2, M);
@@ -261,17 +273,18 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
                                     M, F)
                      : l->h;
     double *z = ref_copy(r, y, M * C);
-    ref_add(z, ref_linear_fwd(r, &l->down, bt_params_get(r->p, i, BT_P_FFN_DOWN), hn, M), M * C);
+    double *down = ref_linear_fwd(r, &l->down, bt_params_get(r->p, i, BT_P_FFN_DOWN), hn, M);
+    ref_add(z, ref_dropped(r, 2 + 2 * (size_t)i, down, M), M * C);
     return z;
 }
 
 /* d: gradient of the layer's output; replaced by that of its input */
-static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) {
+static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, size_t B) {
     const bt_model_cfg *c = r->c;
     size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
            D = (size_t)c->D, F = (size_t)c->F;
     bool pre = c->norm != BT_NORM_BITLINEAR, sub = c->norm == BT_NORM_SUBLN;
-    double *dh = ref_linear_bwd(r, &l->down, d);
+    double *dh = ref_linear_bwd(r, &l->down, ref_dropped(r, 2 + 2 * (size_t)i, d, M));
     if (sub) dh = ref_norm_bwd(r, &l->ffn_sub, dh);
     double *dgate = ref_take(r, M * F), *dup = ref_take(r, M * F);
     for (size_t k = 0; k < M * F; k++) {
@@ -281,7 +294,7 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, double *d, size_t B) 
     double *dn = ref_linear_bwd(r, &l->gate, dgate);
     ref_add(dn, ref_linear_bwd(r, &l->up, dup), M * C);
     ref_add(d, pre ? ref_norm_bwd(r, &l->ffn_norm, dn) : dn, M * C);
-    double *da = ref_linear_bwd(r, &l->o, d);
+    double *da = ref_linear_bwd(r, &l->o, ref_dropped(r, 1 + 2 * (size_t)i, d, M));
     if (sub) da = ref_norm_bwd(r, &l->attn_sub, da);
     double *dq = ref_take(r, M * H * D), *dk = ref_take(r, M * KV * D),
            *dv = ref_take(r, M * KV * D);
@@ -311,6 +324,7 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
            head = c->tied ? embed : bt_params_get(p, -1, BT_P_HEAD)->offset;
     double *x = ref_take(r, M * C), *dn = ref_take(r, M * C), *row = ref_take(r, V), total = 0;
     for (size_t i = 0; i < M * C; i++) x[i] = w[embed + (size_t)inputs[i / C] * C + i % C];
+    x = ref_dropped(r, 0, x, M);
     for (int i = 0; i < c->L; i++) x = ref_layer_fwd(r, &layers[i], i, x, B);
     ref_norm last;
     double *n = ref_norm_fwd(r, &last, bt_params_get(p, -1, BT_P_FINAL_NORM), x, M, C);
@@ -338,7 +352,8 @@ static double ref_run(const bt_model_cfg *c, const bt_params *p, const double *w
     }
     if (g) {
         double *d = ref_norm_bwd(r, &last, dn);
-        for (int i = c->L - 1; i >= 0; i--) ref_layer_bwd(r, &layers[i], d, B);
+        for (int i = c->L - 1; i >= 0; i--) ref_layer_bwd(r, &layers[i], i, d, B);
+        d = ref_dropped(r, 0, d, M);
         for (size_t i = 0; i < M * C; i++) g[embed + (size_t)inputs[i / C] * C + i % C] += d[i];
     }
     for (size_t i = 0; i < r->n_taken; i++) free(r->taken[i]);

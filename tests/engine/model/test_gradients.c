@@ -12,6 +12,7 @@
 #include "engine/base/rng.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/ops/ops.h"
+#include "engine/kernels/table/noise.h"
 #include "engine/model/net/model.h"
 #include "tests/engine/model/ref_model.h"
 
@@ -60,12 +61,38 @@ static void tokens_of(int32_t *inputs, int32_t *targets) {
     targets[3] = -1; /* one token that is not trained */
 }
 
+/* ---- dropout: the masks once more, plainly --------------------------------------------------------- */
+
+enum { DROP_SEED = 5, DROP_STEP = 3, DROP_ROW = 40 };
+static double dropout_p; /* of the models that are made next; 0: none */
+
+static double factor_of(size_t place, size_t m, size_t c) {
+    const uint64_t stream = bt_rng_u64(DROP_SEED, bt_hash_name("dropout"), DROP_STEP);
+    const uint32_t key = (uint32_t)bt_rng_u64(DROP_SEED, stream, DROP_ROW + m),
+                   below = (uint32_t)(dropout_p * 65536 + 0.5);
+    const size_t half = 12; /* of 24 columns */
+    const uint32_t word = bt_noise_word(key, (uint32_t)(place * half + c % half));
+    return (c < half ? word & 0xffff : word >> 16) < below ? 0 : 65536.0 / (65536 - below);
+}
+
+static void set_dropout(double p) {
+    dropout_p = p;
+    ref_dropout = p > 0 ? factor_of : NULL;
+}
+
 static bt_model *model_of(const bt_model_cfg *c, bt_prec prec, bt_recompute recompute) {
     bt_model *m = NULL;
     bt_err err = BT_ERR_INIT;
-    bt_model_setup s = {
-        .cfg = *c, .B = B, .prec = prec, .train = true, .n_threads = 1, .recompute = recompute};
+    bt_model_setup s = {.cfg = *c,
+                        .B = B,
+                        .prec = prec,
+                        .train = true,
+                        .n_threads = 1,
+                        .recompute = recompute,
+                        .drops = dropout_p > 0};
     if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    bt_model_dropout(m, dropout_p, DROP_SEED, DROP_STEP, DROP_ROW);
+    bt_model_gradient_passes(m, true);
     bt_model_init_weights(m, 11);
     const bt_params *p = bt_model_params(m);
     for (size_t i = 0; i < p->n; i++) { /* gains that differ from one */
@@ -237,6 +264,32 @@ static void engine_equals_reference(void **state) {
     }
 }
 
+/* Of gradients, losses and recomputation; and validations are without it. */
+static void dropout_equals_reference(void **state) {
+    (void)state;
+    int32_t inputs[B * T], targets[B * T];
+    tokens_of(inputs, targets);
+    for (int norm = BT_NORM_SUBLN; norm <= BT_NORM_PRE; norm++) {
+        for (int linear = BT_LIN_BITNET158; linear <= BT_LIN_DENSE; linear += 2) {
+            const bt_model_cfg c = variant((bt_norm_kind)norm, BT_ACT_SILU, (bt_linear_kind)linear,
+                                           linear == BT_LIN_DENSE, false);
+            set_dropout(0);
+            bt_model *plain = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
+            set_dropout(0.3);
+            check_variant(&c);
+            bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
+            const double trained = bt_model_eval_micro(m, inputs, targets);
+            bt_model_gradient_passes(m, false);
+            const double evaluated = bt_model_eval_micro(m, inputs, targets),
+                         want = bt_model_eval_micro(plain, inputs, targets);
+            assert_true(trained != want && evaluated == want);
+            bt_model_destroy(m);
+            bt_model_destroy(plain);
+        }
+    }
+    set_dropout(0);
+}
+
 static void bf16_with(const char *isa, double bound) {
     bt_err err = BT_ERR_INIT;
     double squares = 0;
@@ -278,6 +331,7 @@ static void reference_equals_finite_differences(void **state) {
             bt_model_cfg c = variant((bt_norm_kind)norm, bits & 1 ? BT_ACT_SILU : BT_ACT_RELU2,
                                      BT_LIN_DENSE, (bits & 2) != 0, (bits & 4) != 0);
             if (bits > 5) c = capped(c);
+            set_dropout(bits == 3 ? 0.3 : 0);
             char name[96];
             name_of(name, sizeof name, &c);
             bt_model *m = model_of(&c, BT_PREC_FP32, BT_RECOMPUTE_NONE);
@@ -308,6 +362,7 @@ static void reference_equals_finite_differences(void **state) {
             bt_model_destroy(m);
         }
     }
+    set_dropout(0);
 }
 
 /* The engine's gradient compared with its own loss, without a reference; in fp32 and therefore coarser. */
@@ -477,6 +532,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_equals_finite_differences),
         cmocka_unit_test(engine_equals_reference),
+        cmocka_unit_test(dropout_equals_reference),
         cmocka_unit_test(engine_equals_its_finite_differences),
         cmocka_unit_test(shares_of_the_batch_have_its_gradient),
         cmocka_unit_test(bf16_is_near_and_recomputed_alike),

@@ -111,7 +111,7 @@ static void run_begin(run *r, const bt_model_cfg *c, bt_prec prec) {
                         .grad_int8 = grad_int8,
                         .attention_int8 = attention_int8};
     if (bt_model_create(&r->m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_model_round_attention(r->m, true);
+    bt_model_gradient_passes(r->m, true);
     r->o = model_optim(r->m, &r->spans);
     bt_model_init_weights(r->m, 1);
     bt_model_quantise(r->m);
@@ -217,9 +217,9 @@ static void validation_attends_in_floats(void **state) {
         run_begin(&r, &c, BT_PREC_FP32);
         r.data = (chain){.seed = 1, .V = c.V};
         (void)run_step(&r, 0); /* Fills the batch without training. */
-        bt_model_round_attention(r.m, false);
+        bt_model_gradient_passes(r.m, false);
         eval[int8] = bt_model_eval_micro(r.m, r.inputs, r.targets);
-        bt_model_round_attention(r.m, true);
+        bt_model_gradient_passes(r.m, true);
         train[int8] = bt_model_train_micro(r.m, r.inputs, r.targets, 0, NULL, NULL);
         run_end(&r);
     }

@@ -433,6 +433,8 @@ static void test_operations_of_fine_tuning(void **state) {
     assert_true(bt_tune_count(&c).flop_token == lora + forward);
     says(SETTLE(1, ADAPTERS, "--form", "preference", "--set", "train.mask_inputs=0.1"),
          "train.mask_inputs with data.form=preference is not possible");
+    says(SETTLE(1, ADAPTERS, "--form", "preference", "--set", "train.dropout=0.1"),
+         "train.dropout with data.form=preference is not possible");
     says(SETTLE(1, NANO, "--form", "messages", "--set", "tune.logits=y", "--set",
                 "train.token_noise=0.1"),
          "train.token_noise with tune.logits is not possible");

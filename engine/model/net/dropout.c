@@ -1,0 +1,59 @@
+/* dropout.c - dropout of what enters the residual: the embedding, and the branches of each layer. Products of the
+ * branches are added to zeros first; the sum then passes through the mask to the residual. The mask is computed
+ * again in each pass and never stored. */
+#include <string.h>
+
+#include "engine/base/rng.h"
+#include "engine/kernels/ops/ops.h"
+#include "engine/model/net/net.h"
+
+void bt_model_dropout(bt_model *m, double p, uint64_t seed, uint64_t step, uint64_t first_row) {
+    const size_t M = (size_t)m->setup.B * (size_t)m->setup.cfg.T;
+    const uint64_t stream = bt_rng_u64(seed, bt_hash_name("dropout"), step);
+    m->drop.below = (uint32_t)(p * BT_DROP_ALL + 0.5);
+    m->drop.scale = (float)(BT_DROP_ALL / (double)(BT_DROP_ALL - m->drop.below));
+    for (size_t i = 0; m->drop.rows && m->drop.below && i < M; i++)
+        m->drop.rows[i] = (uint32_t)bt_rng_u64(seed, stream, first_row + i);
+}
+
+static bool model_drops(const bt_model *m) {
+    return m->gradient_passes && m->drop.rows && m->drop.below > 0;
+}
+
+static size_t own_elems(const bt_model *m, size_t M) {
+    return m->tp->own_rows(m, M).n * (size_t)m->setup.cfg.C;
+}
+
+/* own rows; l is NULL for the embedding */
+static void drop_rows(const bt_model *m, float *y, const float *x, const bt_layer *l, bt_drop_at at,
+                      size_t M, bool add) {
+    const bt_rows own = m->tp->own_rows(m, M);
+    const size_t layer = l ? (size_t)(m->chunk->number + (int)(l - m->layers) - m->chunk->first)
+                           : 0;
+    bt_drop how = m->drop;
+    how.rows += own.first;
+    how.site = (uint32_t)(2 * layer) + at;
+    bt_op_drop(y, x, &how, add, own.n, (size_t)m->setup.cfg.C);
+}
+
+float *bt_net_branch_begin(bt_model *m, float *x, size_t M) {
+    float *branch = m->layers[0].a.branch;
+    if (!model_drops(m)) return x;
+    bt_op_zero(branch, own_elems(m, M));
+    return branch;
+}
+
+void bt_net_branch_end(bt_model *m, float *x, const bt_layer *l, bt_drop_at at, size_t M) {
+    if (model_drops(m)) drop_rows(m, x, m->layers[0].a.branch, l, at, M, true);
+}
+
+const float *bt_net_branch_grad(bt_model *m, const bt_layer *l, bt_drop_at at, size_t M) {
+    const bt_acts *a = &m->layers[0].a;
+    if (!model_drops(m)) return a->dx;
+    drop_rows(m, a->branch, a->dx, l, at, M, false);
+    return a->branch;
+}
+
+void bt_net_drop_embedding(bt_model *m, float *x, size_t M) {
+    if (model_drops(m)) drop_rows(m, x, x, NULL, BT_DROP_EMBED, M, false);
+}
