@@ -187,6 +187,16 @@ static bt_code check_adapters(bt_run_cfg *c, bt_err *err) {
     return check_rank(c, bits, err);
 }
 
+/* The average is of fp32 weights, and a hub of islands has weights of its own. */
+static bt_code check_average(const bt_run_cfg *c, bt_err *err) {
+    const char *with = c->optim.weights != BT_STATES_FP32 ? "optim.weights=bf16"
+                       : c->islands.hub[0]                ? "--hub"
+                                                          : NULL;
+    if (c->optim.average == 0 || !with) return BT_OK;
+    return bt_fail(err, BT_ARG, "optim.average with %s is not possible (leave one of them out)",
+                   with);
+}
+
 static bt_code check_base(const bt_run_cfg *c, bt_err *err) {
     if (c->tune.mode != BT_TUNE_LORA || c->tune.base[0]) return BT_OK;
     return bt_fail(err, BT_ARG,
@@ -201,5 +211,6 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     BT_TRY(bt_collect_fault(faults, check_noise(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_teacher(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_adapters(c, err), err));
+    BT_TRY(bt_collect_fault(faults, check_average(c, err), err));
     return bt_collect_fault(faults, check_base(c, err), err);
 }

@@ -151,6 +151,9 @@ bt_code bt_trainer_replace_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* Saves a checkpoint after the parts have checked the weights. best: the weights have the lowest validation loss so
  * far; wait: return after the commit. Collective. */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
+/* Before validations and samples, and again after them: the model computes with the average of the weights
+ * (optim.average; does nothing without it). Collective. */
+bt_code bt_trainer_swap_average(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* discards transfer times of a forward pass outside of steps */
 void bt_trainer_forget_transfers(bt_trainer *t);
 

@@ -239,3 +239,9 @@ void bt_trainer_forget_transfers(bt_trainer *t) {
     (void)bt_weights_take_busy_ns(t->update.weights);
     if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
 }
+
+bt_code bt_trainer_swap_average(bt_trainer *t, bt_err *err) {
+    if (!t->update.averages) return BT_OK;
+    BT_TRY(bt_update_average_swap(&t->update, err));
+    return t->schedule->tie(t->schedule, t->model, err);
+}

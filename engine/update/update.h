@@ -32,6 +32,7 @@ typedef struct bt_update {
     bt_range *pieces;      /* (n_pieces) this rank's, one per stripe; may be empty */
     bt_optim **optims;     /* (n_pieces) their states */
     size_t n_pieces;
+    float **averages; /* (n_pieces) averages of their weights (optim.average); NULL: none */
     bt_range *counted, *excluded; /* as in bt_norm_cfg */
     bt_weights *weights;
     bt_matrix_update *matrices; /* NULL: no rule needs whole matrices */
@@ -81,7 +82,15 @@ void bt_update_raise_second_moments(bt_update *u, size_t k, double share);
  * it */
 void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, double *before);
 
-/* rows "weights" and "optimizer" */
+/* optim.average (update_average.c): sets the average to the weights; moves it by (1 - keep) of the difference to the
+ * weights; exchanges both, sends and quantises the weights (collective), while the statistics of the newest update are
+ * kept. All do nothing without it. */
+void bt_update_average_begin(bt_update *u);
+void bt_update_average(bt_update *u, double keep);
+bt_code bt_update_average_swap(bt_update *u, bt_err *err) BT_MUST_CHECK;
+
+/* Rows "weights", "optimizer" and "average". With optim.average the state "weight" of a checkpoint is the
+ * average, which all uses of the model read, and "latest" the weights with which training continues. */
 void bt_update_add_state(bt_update *u, bt_state *s);
 
 #endif

@@ -12,10 +12,12 @@ static bt_range range_in_update(const bt_update *u, size_t k, bt_range flat, boo
     return begin < end ? (bt_range){begin - x->offset, end - x->offset} : (bt_range){0, 0};
 }
 
-static void add_weights(const bt_update *u, size_t k, bt_range r, bt_slices *out) {
+/* name: of the state in the checkpoint */
+static void add_weights(const bt_update *u, const char *name, size_t k, bt_range r,
+                        bt_slices *out) {
     const bt_tensor *x = &bt_model_params(u->model)->tensors[k];
     const bt_latent w = bt_model_latent(u->model, k);
-    bt_tensor_slices_in(x, "weight", bt_latent_at(w, r.begin), w.form, r, out);
+    bt_tensor_slices_in(x, name, bt_latent_at(w, r.begin), w.form, r, out);
 }
 
 static void add_states(const bt_update *u, size_t piece, size_t k, bt_range r, bt_slices *out) {
@@ -43,15 +45,32 @@ static bt_range own_part_of_piece(const bt_update *u, bt_state_use use, bt_range
 static void weight_slices(void *ctx, bt_state_use use, bt_slices *out) {
     const bt_update *u = ctx;
     const bt_params *p = bt_model_params(u->model);
+    const char *name = u->averages && use != BT_STATE_WEIGHTS ? "latest" : "weight";
     for (size_t k = 0; k < p->n; k++) {
         if (!bt_state_saves(use) && bt_weights_holds(u->weights, &p->tensors[k])) {
-            add_weights(u, k, (bt_range){0, p->tensors[k].count}, out);
+            add_weights(u, name, k, (bt_range){0, p->tensors[k].count}, out);
             continue;
         }
         for (size_t i = 0; i < u->n_pieces; i++) {
             bool save = bt_state_saves(use);
             bt_range flat = save ? own_part_of_piece(u, use, u->pieces[i]) : u->pieces[i];
-            add_weights(u, k, range_in_update(u, k, flat, save), out);
+            add_weights(u, name, k, range_in_update(u, k, flat, save), out);
+        }
+    }
+}
+
+static void average_slices(void *ctx, bt_state_use use, bt_slices *out) {
+    const bt_update *u = ctx;
+    const bt_params *p = bt_model_params(u->model);
+    const bool save = bt_state_saves(use);
+    if (use == BT_STATE_WEIGHTS) return;
+    for (size_t i = 0; i < u->n_pieces; i++) {
+        const bt_range flat = save ? own_part_of_piece(u, use, u->pieces[i]) : u->pieces[i];
+        for (size_t k = 0; k < p->n; k++) {
+            const bt_range r = range_in_update(u, k, flat, save);
+            if (r.begin == r.end) continue;
+            float *at = u->averages[i] + (p->tensors[k].offset + r.begin - u->pieces[i].begin);
+            bt_tensor_slices_in(&p->tensors[k], "weight", at, BT_MOMENT_F32, r, out);
         }
     }
 }
@@ -79,4 +98,6 @@ void bt_update_add_state(bt_update *u, bt_state *s) {
                                     .ctx = u,
                                     .slices = optimizer_slices,
                                     .save = optimizer_values});
+    if (u->averages)
+        bt_state_add(s, &(bt_state_row){.name = "average", .ctx = u, .slices = average_slices});
 }

@@ -26,7 +26,8 @@
 #endif
 
 #define NOISE \
-    "--set", "train.token_noise=0.1", "--set", "train.mask_inputs=0.1", "--set", "train.dropout=0.2"
+    "--set", "train.token_noise=0.1", "--set", "train.mask_inputs=0.1", "--set", \
+        "train.dropout=0.2", "--set", "optim.average=4"
 
 enum { R2 = 1 << 2, R3 = 1 << 3, R4 = 1 << 4, R6 = 1 << 6 };
 

@@ -204,6 +204,8 @@ typedef struct bt_quant_stat {
 } bt_quant_stat;
 /* latent weights -> codes, scales, packed panels. flip_frac is against the previous call. */
 void bt_model_quantise(bt_model *m);
+/* on: bt_model_quant_stat remains that of the quantise before, until off */
+void bt_model_quant_hold(bt_model *m, bool on);
 /* The same in steps, for ranks that hold the latent weights of [begin, end) only (ZeRO-3); begin is
  *     a multiple of BT_SUM_BLOCK:
  *     once a step     fill (own pieces, into zeros) -> add the ranks' sums -> scales -> own (own runs of codes) -> done

@@ -225,6 +225,7 @@ struct bt_model {
     double lambda; /* value set by bt_model_lambda; initially 1 */
     /* codes hold an earlier quantisation, so flips can be counted */
     bool quantised;
+    bool holds_stats; /* bt_model_quant_hold */
 
     float *x_final;               /* (S, C) residual after the last layer */
     float *final_rstd, *row_loss; /* (M) */

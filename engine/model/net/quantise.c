@@ -289,7 +289,7 @@ static void pack2_rows(void *ctx, int thread, size_t from, size_t to) {
 }
 
 void bt_model_quant_done(bt_model *m) {
-    for (size_t i = 0; i < m->params.n; i++) {
+    for (size_t i = 0; i < m->params.n && !m->holds_stats; i++) {
         bt_linear *l = m->params.tensors[i].tern ? quantised_linear(m, &m->params.tensors[i])
                                                  : NULL;
         if (!l) continue;
@@ -303,6 +303,8 @@ void bt_model_quant_done(bt_model *m) {
     }
     m->quantised = true;
 }
+
+void bt_model_quant_hold(bt_model *m, bool on) { m->holds_stats = on; }
 
 /* the latent weights' codes over the last ones */
 static bt_tern_stats refresh_codes(const bt_linear *l, int sign) {

@@ -113,8 +113,8 @@ static void goes_on(bool bigram) {
             TINY(&cfg, "--set", "model.vocab=256", "--out", out_path, "--set",
                  "train.seq_ramp=0.2,0.3,0.4", "--set", "train.dense_steps=6", "--set",
                  "model.logit_cap=8", "--set", "optim.embed_lr=2", "--set", "train.token_noise=0.1",
-                 "--set", "train.mask_inputs=0.1", "--set", "train.dropout=0.2", "--optimizer",
-                 "muon");
+                 "--set", "train.mask_inputs=0.1", "--set", "train.dropout=0.2", "--set",
+                 "optim.average=3", "--optimizer", "muon");
             snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
             cfg.train.stop_after = part ? 0 : n;
             if (bigram)

@@ -235,6 +235,8 @@ static void test_refusals(void **state) {
     says(SETTLE(1, "--set", "train.token_noise=0.5", "--set", "train.mask_inputs=0.5"),
          "leave no token as it is (their sum must be below 1)");
     says(READ("--set", "train.token_noise=1"), "train.token_noise");
+    says(SETTLE(1, "--set", "optim.average=50", "--set", "optim.weights=bf16"),
+         "optim.average with optim.weights=bf16 is not possible");
     says(READ("--precison", "fp32"), "unknown option '--precison' (did you mean '--precision'?)");
 }
 
