@@ -392,6 +392,18 @@ async function starts(page, url) {
   refused.forEach((one) => problems.splice(problems.indexOf(one), 1));
 }
 
+/** The name of an island links to its run if the database has that run. */
+async function islandsAreLinked(page, url) {
+  await page.goto(`${url}/#/run/hub/islands`);
+  const names = figure(page, "Islands").locator("tbody tr td:first-child");
+  await names.first().waitFor();
+  assert.deepEqual(await names.allTextContents(), ["elsewhere", "long"]);
+  assert.equal(await names.locator("a").count(), 1);
+  await names.locator("a", { hasText: "long" }).click();
+  await page.waitForURL(/#\/run\/long\/overview/);
+  await drawn(page, "the run of an island");
+}
+
 /** A server without --control has no such button. */
 async function mayNot(context) {
   const { server, port } = await serve(0);
@@ -429,6 +441,7 @@ await tested(async (browser) => {
   await rateFinder(page, url);
   await settingsAreSearched(page, url);
   await comparisonTellsEnds(page, url);
+  await islandsAreLinked(page, url);
   await textsAreWhole(context, url);
   await mayNot(context);
   await resumes(context, page, url);
