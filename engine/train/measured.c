@@ -131,7 +131,8 @@ static bt_code load_of_all(bt_comm *world, double *out, bt_err *err) {
 static bt_code measure_or_restore(bt_trainer *t, bt_measured *m, bool peak, bt_err *err) {
     memset(m, 0, sizeof *m);
     m->attempt = t->attempt.number;
-    BT_TRY(load_of_all(t->mesh.world, &m->load, err));
+    m->load = NAN;
+    if (peak) BT_TRY(load_of_all(t->mesh.world, &m->load, err));
     BT_TRY(bt_observer_links(t->observer, err));
     for (int a = 0; a < BT_AXIS_COUNT; a++)
         m->links[a] = *bt_observer_link(t->observer, (bt_axis)a);

@@ -31,7 +31,8 @@ typedef struct bt_trainer_setup {
     bt_place *place;          /* black box of this rank; may be NULL */
     const char *resume_dir;   /* checkpoint folder, "" for a fresh start */
     int64_t warmup_steps;     /* first steps excluded from the result's medians */
-    /* measure the peak of all cores, for mfu (under 0.15 s); mfu is unknown otherwise */
+    /* measure the peak of all cores, for mfu, and the load of the machine meanwhile (under 0.2 s); both are unknown
+     * otherwise */
     bool measure_peak;
     /* fences checkpoints: an older attempt cannot commit after a newer one began */
     int attempt;
