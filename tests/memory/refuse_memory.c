@@ -4,15 +4,21 @@
 #include <errno.h>
 #include <execinfo.h>
 #include <malloc.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 
 bool refuse_memory_works(void) { return false; }
 void refuse_memory(const refusal *r) { (void)r; }
 bool grant_memory(void) { return false; }
+void record_requests(bool own) { (void)own; }
+long recorded_requests(void) { return 0; }
+bool is_of_new_place(long k) { return k == 0; }
+void forget_requests(void) {}
 long memory_blocks(bool own) { return own ? 0 : 0; }
 void tell_refused(void) {}
 
@@ -27,7 +33,7 @@ extern void __libc_free(void *p);
 /* limits of the program's code, defined by the linker */
 extern const char __executable_start, etext;
 
-enum { FRAMES = 24 };
+enum { FRAMES = 24, DEEP = 100, PLACES = 1 << 14 };
 
 typedef struct state {
     refusal r;
@@ -40,13 +46,34 @@ static atomic_bool everywhere;
 static atomic_long blocks, own_blocks;
 static void *frames[FRAMES];
 static int n_frames;
+static bool record_own;
+static atomic_bool recording;
+static pthread_t recorder;
+static int outer_frames; /* of the caller of record_requests */
+/* hash of the call stack of each recorded request of the program's own code, those of earlier recordings first */
+static uint64_t places[PLACES];
+static long old_places, n_places;
 
 static bool is_own(const void *caller) {
     const char *at = caller;
     return at >= &__executable_start && at < &etext;
 }
 
+/* a request by the thread of record_requests; the frames outside the function that is recorded are left out */
+static void record(const void *caller) {
+    void *at[DEEP];
+    if (record_own && !is_own(caller)) return;
+    if (record_own && old_places + n_places < PLACES) {
+        recording = false; /* backtrace may request memory */
+        const int n = backtrace(at, DEEP) - outer_frames;
+        places[old_places + n_places] = n > 0 ? XXH3_64bits(at, (size_t)n * sizeof *at) : 0;
+        recording = true;
+    }
+    n_places++;
+}
+
 static bool refuses(const void *caller) {
+    if (recording && pthread_equal(pthread_self(), recorder)) record(caller);
     state *s = atomic_load(&everywhere) ? &of_all : &of_thread;
     if (!atomic_load(&s->armed) || (s->r.own && !is_own(caller))) return false;
     const long k = atomic_fetch_add(&s->asked, 1);
@@ -115,6 +142,31 @@ void refuse_memory(const refusal *r) {
     atomic_store(&s->refused, false);
     atomic_store(&s->armed, true);
     atomic_store(&everywhere, r->everywhere);
+}
+
+void record_requests(bool own) {
+    void *at[DEEP];
+    recorder = pthread_self();
+    record_own = own;
+    outer_frames = backtrace(at, DEEP) - 1;
+    n_places = 0;
+    recording = true;
+}
+
+long recorded_requests(void) {
+    recording = false;
+    return n_places;
+}
+
+bool is_of_new_place(long k) {
+    if (old_places + k >= PLACES) return true;
+    for (long i = 0; i < old_places + k; i++)
+        if (places[i] == places[old_places + k]) return false;
+    return true;
+}
+
+void forget_requests(void) {
+    if (record_own) old_places += n_places;
 }
 
 bool grant_memory(void) {

@@ -30,6 +30,14 @@ bool refuse_memory_works(void);
 void refuse_memory(const refusal *r);
 /* Grants all requests from now on; returns whether any was refused. */
 bool grant_memory(void);
+/* Counts the requests of this thread (own: those of the program's own code, whose call stacks are recorded) until
+ * recorded_requests, which returns their number. */
+void record_requests(bool own);
+long recorded_requests(void);
+/* whether no own request before the kth, in this recording and the earlier ones, has the same call stack */
+bool is_of_new_place(long k);
+/* turns the recording into an earlier one */
+void forget_requests(void);
 /* Returns the number of allocated blocks; own: only those of the program's own code. */
 long memory_blocks(bool own);
 /* Prints the stack of the first refused request to standard error. */
@@ -38,22 +46,21 @@ void tell_refused(void);
 /* A function that allocates, and frees everything whether it succeeds or not. */
 typedef bt_code (*needs_memory)(void *ctx, bt_err *err);
 
-/* Calls the function with each single request refused (a sample of many), and with each one and all later
- * ones: it must fail with one line and the code for memory, or succeed, and leak nothing. Two calls before
- * let libraries allocate what they keep. Returns how many requests were refused. */
+/* Calls the function with a single request refused, and with one and all later ones: it must fail with one line and the
+ * code for memory, or succeed, and leak nothing. Of the program's own requests (own) one of each call stack that no
+ * earlier call has refused, and the last; of the thousands that libraries make, a sample. Three calls before let
+ * libraries allocate what they keep. Returns twice the number of requests. */
 static inline long survives_refusals(const char *what, needs_memory fn, void *ctx, bool own) {
-    long refused = 0;
     bt_err err = BT_ERR_INIT;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         err = (bt_err)BT_ERR_INIT;
+        if (i == 2) record_requests(own);
         if (fn(ctx, &err) != BT_OK) fail_msg("%s, with all memory: %s", what, err.msg);
     }
+    const long n = recorded_requests();
     for (int all = 0; all < 2; all++) {
-        for (long k = 0;;
-             k += own && k < 120
-                      ? 1
-                      /* SQLite makes thousands of requests, of which a sample is refused. */
-                      : 1 + k / 25) {
+        for (long k = 0;; k += own ? 1 : 1 + k / 25) {
+            if (own && k < n - 1 && !is_of_new_place(k)) continue;
             const long before = memory_blocks(false);
             err = (bt_err)BT_ERR_INIT;
             refuse_memory(&(refusal){.after = k, .all = all, .own = own});
@@ -73,10 +80,10 @@ static inline long survives_refusals(const char *what, needs_memory fn, void *ct
                          all ? " and all after it" : "", fault, bt_code_name(code), err.msg, left);
             }
             if (!any) break;
-            refused++;
         }
     }
-    return refused;
+    forget_requests();
+    return 2 * n;
 }
 
 #endif
