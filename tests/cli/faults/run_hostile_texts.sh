@@ -22,29 +22,42 @@ c.execute("UPDATE run_doc SET config = json_object('run.name', json_object('valu
 if len(sys.argv) > 2: c.execute("UPDATE run SET name = ? WHERE name = 'second'", ('n' + TEXT,))
 c.commit()
 P
+# judge.py FILE...: the first line of each file is the command that printed the rest
 cat >judge.py <<'P'
 import json, sys
-text = sys.stdin.buffer.read().decode('utf-8', 'strict')
-bad = {hex(ord(x)) for x in text if (ord(x) < 32 and x not in '\n\t') or 0x7f <= ord(x) < 0xa0 or 0x202a <= ord(x) <= 0x202e or 0x2066 <= ord(x) <= 0x2069}
-if bad: sys.exit('characters %s' % sorted(bad))
-if '--lines' not in sys.argv and any(line.startswith('Injected') for line in text.splitlines()): sys.exit('a line of its own')
-if '--json' in sys.argv and text.strip(): json.loads(text)
+faults = 0
+for file in sys.argv[1:]:
+    command, _, data = open(file, 'rb').read().partition(b'\n')
+    command, text, wrong = command.decode(), data.decode('utf-8', 'replace'), []
+    try: data.decode('utf-8')
+    except ValueError as e: wrong.append(str(e))
+    bad = {hex(ord(x)) for x in text if (ord(x) < 32 and x not in '\n\t') or 0x7f <= ord(x) < 0xa0 or 0x202a <= ord(x) <= 0x202e or 0x2066 <= ord(x) <= 0x2069}
+    if bad: wrong.append('characters %s' % sorted(bad))
+    # the lines of a note are printed as lines
+    if not command.startswith('runs note ') and any(line.startswith('Injected') for line in text.splitlines()): wrong.append('a line of its own')
+    if file.endswith('.out') and ' --json' in command and text.strip():
+        try: json.loads(text)
+        except ValueError as e: wrong.append(str(e))
+    if wrong: print("'%s' prints %s" % (command, ', '.join(wrong)))
+    faults += len(wrong) > 0
+sys.exit(min(faults, 100))
 P
 # The check itself can fail.
-for wrong in $'\e[2J' $'\u009b1m' $'\u202ex' $'x\rInjected' $'x\nInjected: 1'; do
-    printf '%s' "$wrong" | python3 judge.py 2>/dev/null && fault "the judge takes $(printf %q "$wrong")"
-done
+mkdir wrong printed
+n=0
+for wrong in $'\e[2J' $'\u009b1m' $'\u202ex' $'x\rInjected' $'x\nInjected: 1'; do printf 'show\n%s' "$wrong" >wrong/$((n += 1)).err; done
+printf 'show --json\n{' >wrong/json.out
+python3 judge.py wrong/* >judged
+[ $? = 6 ] || fault "the judge finds only: $(cat judged)"
 
-# shown WORDS...: what this command prints on both streams
+# shown WORDS...: keeps what this command prints on both streams
+n=0
 shown() {
-    local json=
-    [[ " $* " == *" --json "* ]] && json=--json
-    [[ "$*" == "runs note "* ]] && json=--lines # the lines of a note are printed as lines
-    timeout 60 "$BITRAIN" "$@" >out 2>err </dev/null
+    n=$((n + 1))
+    for stream in out err; do echo "$*" >printed/$n.$stream; done
+    timeout 60 "$BITRAIN" "$@" >>printed/$n.out 2>>printed/$n.err </dev/null
     local got=$?
     [ $got -lt 124 ] || fault "'$*' ended with $got"
-    said=$(python3 judge.py $json <out 2>&1) || fault "'$*' prints: $said"
-    said=$(python3 judge.py <err 2>&1) || fault "'$*' prints on standard error: $said"
 }
 cp "$BITRAIN_STORE" hostile.db
 python3 hostile.py hostile.db
@@ -83,4 +96,6 @@ for store in hostile.db named.db; do
     shown doctor --quick --json
     for view in runs attempts ranks events facts configs checkpoints layers; do shown query --json "SELECT * FROM $view LIMIT 50"; done
 done
+[ $n -ge 60 ] || fault "only $n commands"
+python3 judge.py printed/* || faults=$((faults + $?))
 exit $faults
