@@ -29,14 +29,13 @@ bar tokenising data prepare prose.txt --tokenizer t.json --out p.bts
 quiet tokenising data prepare prose.txt --tokenizer t.json --out p.bts --force
 bar tokenising train "${tiny[@]/synth:chain/prose.txt}" --tokenizer t.json --dry-run
 # rates of the machine, then layouts that are about as fast
-bar "measuring this machine" plan "${tiny[@]}" --trial 0
+quiet "measuring this machine" plan "${tiny[@]}" --trial 0
 # Under load the rates may exclude all layouts except the first one, and a single one is not tried.
 for _ in 1 2 3 4; do
-    if has_bar "trying layouts" plan "${slow[@]}" --trial 1 ${again:+--measure}; then tried=yes; break; fi
-    again=yes
+    bar "measuring this machine" plan "${slow[@]}" --trial 1 --measure
+    if tr '\r' '\n' <tty | grep -qE "trying layouts [█░#-]{24} +[0-9]+ %"; then tried=yes; break; fi
 done
 [ "${tried:-}" ] || fault "no bar while layouts are tried: $(tail -c 300 tty)"
-quiet "measuring this machine|trying layouts" plan "${slow[@]}" --trial 1 --measure
 ok train "${slow[@]}" --steps 3 --name done
 # measurements of this machine: in this process, on ranks of their own, and row by row
 for quick in "train ${tiny[*]} --steps 1" "train ${tiny[*]} --steps 1 --ranks 2" "comm ${tiny[*]} --ranks 2" "kernels --isa generic --slot quant_rows"; do
