@@ -4,6 +4,8 @@
  * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv: equal bits.
  * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with fp16 the
  * operands of all sets are the same, but BLAS keeps fp32. */
+#include <stdio.h>
+
 #include "tests/engine/kernels/isa_util.h"
 
 #include "engine/kernels/table/half.h"
@@ -32,18 +34,46 @@ static bool recalled(void *out, size_t bytes) {
     return true;
 }
 
-static void remember(const void *out, size_t bytes) {
-    if (!oracle.on) return;
+static void append_known(const known *x) {
     if (oracle.n == oracle.room) {
         oracle.room = oracle.room ? 2 * oracle.room : 1024;
         oracle.list = realloc(oracle.list, oracle.room * sizeof *oracle.list);
         assert_non_null(oracle.list);
     }
-    known *x = &oracle.list[oracle.n++];
-    *x = (known){malloc(bytes + 1), bytes, draw};
-    assert_non_null(x->bytes);
-    if (bytes) memcpy(x->bytes, out, bytes);
+    oracle.list[oracle.n++] = *x;
+}
+
+static void remember(const void *out, size_t bytes) {
+    if (!oracle.on) return;
+    const known x = {malloc(bytes + 1), bytes, draw};
+    assert_non_null(x.bytes);
+    if (bytes) memcpy(x.bytes, out, bytes);
+    append_known(&x);
     oracle.next = oracle.n;
+}
+
+/* BT_TEST_ORACLE names a file with the values of generic, which the first process writes and later ones read. */
+static bool read_oracle(const char *path) {
+    known x;
+    FILE *f = fopen(path, "rb");
+    if (!f) return false;
+    while (fread(&x, sizeof x, 1, f) == 1) {
+        x.bytes = malloc(x.n + 1);
+        assert_true(x.bytes && fread(x.bytes, 1, x.n, f) == x.n);
+        append_known(&x);
+    }
+    assert_int_equal(fclose(f), 0);
+    return true;
+}
+
+static void write_oracle(const char *path) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (size_t i = 0; i < oracle.n; i++) {
+        const known *x = &oracle.list[i];
+        assert_true(fwrite(x, sizeof *x, 1, f) == 1 && fwrite(x->bytes, 1, x->n, f) == x->n);
+    }
+    assert_int_equal(fclose(f), 0);
 }
 
 /* `call` of generic writes `bytes` of `out` */
@@ -574,6 +604,11 @@ static int forget_oracle(void **state) {
     return 0;
 }
 
+static int keep_oracle(void **state) {
+    write_oracle(getenv("BT_TEST_ORACLE"));
+    return forget_oracle(state);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_slot_has_a_case),
@@ -586,5 +621,7 @@ int main(void) {
         cmocka_unit_test(test_amx),
         cmocka_unit_test(test_emulated_amx),
     };
-    return cmocka_run_group_tests(tests, NULL, forget_oracle);
+    const char *file = getenv("BT_TEST_ORACLE");
+    return cmocka_run_group_tests(tests, NULL,
+                                  file && !read_oracle(file) ? keep_oracle : forget_oracle);
 }
