@@ -44,6 +44,7 @@ for mode in preferences classes classes_lora teacher logits; do
     killed $mode-killed "${words[@]}" --ranks 2 --pp 2 --virtual-stages 2
     losses $mode-killed | cmp -s - want || fault "$mode, killed and resumed: $(losses $mode-killed)"
     # in another order of the sums it is near
+    case $mode in classes_lora | logits) continue ;; esac # as classes and teacher
     ok train "${words[@]}" --set train.reproducible=false --precision fp32 --set train.grad=float --ranks 1 --name $mode-free
     ok train "${words[@]}" --set train.reproducible=false --precision fp32 --set train.grad=float --ranks 2 --tp 2 --name $mode-free2
     paste -d, <(losses $mode-free) <(losses $mode-free2) | awk -F, '{ d = $2 / $4 - 1; if (d * d > 1e-6 || $4 == "") far = 1 } END { exit far }' ||
