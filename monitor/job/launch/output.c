@@ -54,6 +54,7 @@ int bt_output_error_line(char *buf, size_t size, int rank, bt_code code, const c
 }
 
 #define HOSTS "'bitrain doctor --hosts FILE' tries every host"
+#define FILE_SIZE "'ulimit -f' is less than the shared memory of a rank: raise it"
 #define DESCRIPTORS "too few file descriptors: raise the limit, 'ulimit -n 1024'"
 
 /* Lines that hold the cause, and the remedy. ssh, or the shell behind it, names the reason why a host cannot be used;
@@ -73,8 +74,11 @@ static const struct {
      "shared memory or the temporary folder is full: free /dev/shm and TMPDIR"},
 };
 
-/* the remedy for the cause that the line names, NULL: it names none */
-static const char *remedy_for(const char *line) {
+/* The remedy for the cause that the line names, NULL: it names none. Open MPI prints the error number of a failed
+ * system call after a paragraph of guesses; the other causes come first or not at all. */
+static const char *remedy_for(const char *line, bool first) {
+    if (strstr(line, "File too large (errno")) return FILE_SIZE;
+    if (!first) return NULL;
     if (strncmp(line, "ssh: ", 5) == 0) return HOSTS;
     for (size_t i = 0; i < sizeof causes / sizeof causes[0]; i++)
         if (strstr(line, causes[i].part)) return causes[i].remedy;
@@ -84,8 +88,9 @@ static const char *remedy_for(const char *line) {
 /* without Open MPI's prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: " and its source file */
 static void keep_cause(bt_output *o, const char *line, const char *remedy) {
     const char *at = strstr(line, "ORTE_ERROR_LOG: ");
-    at = at ? at + strlen("ORTE_ERROR_LOG: ") : line;
-    const char *end = at != line ? strstr(at, " in file ") : NULL;
+    const char *end = at ? strstr(at, " in file ") : NULL;
+    at = at ? at + strlen("ORTE_ERROR_LOG: ") : line + strspn(line, " ");
+    if (strncmp(at, "Error:", 6) == 0) at += 6 + strspn(at + 6, " ");
     const int n = end ? (int)(end - at) : (int)strlen(at);
     snprintf(o->said, sizeof o->said, "%.*s (%s)", n < 150 ? n : 150, at, remedy);
     o->said_state = 2;
@@ -123,7 +128,7 @@ static void inspect_output_line(bt_output *o, const char *line) {
         o->rank = rank;
         o->signal = signal;
     }
-    const char *remedy = o->said_state == 0 ? remedy_for(line) : NULL;
+    const char *remedy = remedy_for(line, o->said_state == 0);
     if (remedy) keep_cause(o, line, remedy);
     /* mpirun's message about a job that never started: between its first two rulers, up to an
      * empty line */

@@ -112,6 +112,12 @@ static void test_messages_of_mpirun(void **state) {
          "It appears as if there is not enough space for /dev/shm/x (the shared-memory backing "
          "(shared memory or the temporary folder is full: free /dev/shm and TMPDIR)",
          "It appears as if there is not enough space for /dev/shm/x (the shared-memory backing"},
+        {"----\nA system call failed\n\n  Error:       File too large (errno 27)\n----\nssh: "
+         "later\n",
+         -1, 0,
+         "File too large (errno 27) ('ulimit -f' is less than the shared memory of a rank: raise "
+         "it)",
+         "ssh: later"},
         {"process rank 3 with PID 5 on node a exited on signal 6\nprocess rank 4 with PID 5 on "
          "node b exited on "
          "signal 9\n",
