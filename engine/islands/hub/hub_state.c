@@ -499,6 +499,24 @@ static bt_code resume_from_log(bt_hub_state *s, int64_t *replayed, bt_err *err) 
     return code;
 }
 
+/* A folder with checkpoints belongs to a hub that is started again: it waits for the disk as a hub that serves does. */
+static bt_code prepare_folder(bt_hub_state *s, bt_err *err) {
+    bt_comm *all = bt_comm_world();
+    for (bool first = true;; first = false) {
+        bt_err why = BT_ERR_INIT;
+        const bt_code code =
+            bt_agree(all, s->hub->part ? BT_OK : bt_ckpt_prepare(s->dir, false, &why), &why);
+        if (code == BT_OK) return BT_OK;
+        int64_t again = !s->hub->part && bt_ckpt_check(s->dir, true, NULL) == BT_BUSY;
+        BT_TRY(bt_all_reduce_i64(all, &again, 1, BT_SUM, err));
+        if (!again) {
+            *err = why;
+            return code;
+        }
+        BT_TRY(bt_hub_wait_for_disk(s->hub, first, &why, err));
+    }
+}
+
 static bt_code begin_attempt(bt_hub_state *s, bt_err *err) {
     bt_comm *all = bt_comm_world();
     for (bool first = true;; first = false) {
@@ -536,9 +554,8 @@ bt_code bt_hub_state_open(bt_hub_state **out, bt_hub *h, const char *dir, int64_
                                            .slices = model_slices,
                                            .save = save_values,
                                            .load = load_values});
-    bt_comm *all = bt_comm_world();
-    bt_code code = bt_agree(all, h->part ? BT_OK : bt_ckpt_prepare(dir, false, err), err);
-    if (code == BT_OK) code = bt_agree(all, open_log(s, err), err);
+    bt_code code = prepare_folder(s, err);
+    if (code == BT_OK) code = bt_agree(bt_comm_world(), open_log(s, err), err);
     if (code == BT_OK) code = resume_from_log(s, replayed, err);
     if (code == BT_OK) code = begin_attempt(s, err);
     /* a new checkpoint covers the replayed records and replaces a torn one */

@@ -388,6 +388,11 @@ static void a_full_disk_delays_answers(void **state) {
     world *w = WORLD(2, "--steps", "40");
     w->hub->cfg.wait = wait_for_room;
     w->hub->cfg.wait_ctx = &disk;
+    /* a new hub does not wait for the disk */
+    set_limit(100, disk.before.rlim_max);
+    assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_IO);
+    assert_int_equal(disk.waits, 0);
+    set_limit(disk.before.rlim_cur, disk.before.rlim_max);
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
     join(w, 2);
     usual_rounds(w, 2, 2);
@@ -413,8 +418,12 @@ static void a_full_disk_delays_answers(void **state) {
     memcpy(was, w->hub->model->theta, w->hub->model->n * sizeof *was);
     bt_hub_state_close(w->hub->state);
     bt_hub_destroy(w->hub);
+    /* a hub that is started again waits for the disk */
+    disk.waits = 0;
+    set_limit(100, disk.before.rlim_max);
     assert_int_equal(bt_hub_create(&w->hub, &cfg, &err), BT_OK);
     assert_int_equal(bt_hub_state_open(&w->hub->state, w->hub, dir, &replayed, &err), BT_OK);
+    assert_int_equal(disk.waits, 2);
     assert_int_equal(w->hub->model->version, version);
     assert_memory_equal(w->hub->model->theta, was, w->hub->model->n * sizeof *was);
     free(was);
