@@ -49,7 +49,7 @@ static int n_frames;
 static bool record_own;
 static atomic_bool recording;
 static pthread_t recorder;
-static int outer_frames; /* of the caller of record_requests */
+static int outer_frames; /* number of frames of record_requests' caller */
 /* hash of the call stack of each recorded request of the program's own code, those of earlier recordings first */
 static uint64_t places[PLACES];
 static long old_places, n_places;

@@ -34,9 +34,9 @@ bool grant_memory(void);
  * recorded_requests, which returns their number. */
 void record_requests(bool own);
 long recorded_requests(void);
-/* whether no own request before the kth, in this recording and the earlier ones, has the same call stack */
+/* Returns true if no own request before the kth, in this recording and the earlier ones, has the same call stack. */
 bool is_of_new_place(long k);
-/* turns the recording into an earlier one */
+/* Turns the recording into an earlier one. */
 void forget_requests(void);
 /* Returns the number of allocated blocks; own: only those of the program's own code. */
 long memory_blocks(bool own);

@@ -74,8 +74,8 @@ static const struct {
      "shared memory or the temporary folder is full: free /dev/shm and TMPDIR"},
 };
 
-/* The remedy for the cause that the line names, NULL: it names none. Open MPI prints the error number of a failed
- * system call after a paragraph of guesses; the other causes come first or not at all. */
+/* Returns the remedy for the cause that the line names, or NULL if it names none. Open MPI prints the error number of a
+ * failed system call after a paragraph of guesses; first: no line has named a cause yet. */
 static const char *remedy_for(const char *line, bool first) {
     if (strstr(line, "File too large (errno")) return FILE_SIZE;
     if (!first) return NULL;
