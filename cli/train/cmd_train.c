@@ -18,6 +18,7 @@
 #include "cli/train/print_config.h"
 #include "cli/train/rank/rank_run.h"
 #include "cli/train/train_direct.h"
+#include "cli/train/train_ensemble.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
 #include "engine/base/system/start_process.h"
@@ -207,12 +208,17 @@ static bt_code run_training_command(int argc, char **argv, int *exit_status, bt_
         code = bt_train_direct(p, argc, argv, exit_status, err);
     else {
         code = bt_train_make_plan(p, argc, argv, 0, &help, err);
+        const bool ensemble = code == BT_OK && bt_train_is_ensemble(p);
+        if (ensemble) code = bt_train_ensemble_check(p, err);
         if (code == BT_OK && p->complete)
             bt_train_tell_complete(p);
         else if (code == BT_OK)
             code = bt_train_only_prints(p) ? bt_train_print_plan(p, err)
+                   : ensemble              ? bt_train_ensemble(p, exit_status, err)
                    : p->cfg.run.detach     ? bt_train_detach(p, argc, argv, err)
                                            : supervise(p, exit_status, err);
+        if (code == BT_OK && ensemble && p->cfg.run.dry_run && !p->cfg.run.json)
+            bt_train_ensemble_print_plan(p);
     }
     bt_train_plan_release(p);
     free(p);
@@ -232,6 +238,9 @@ const bt_command bt_cmd_train = {
         "bitrain train --preset small --ranks 4 --layout auto # the layout that 'bitrain plan' "
         "ranks "
         "first\n"
+        "bitrain train --data notes.txt --name notes --ensemble 4 --distill # four models, then "
+        "one "
+        "from their mean\n"
         "bitrain train --resume last\n"
         "bitrain train conf.yaml --print-config # every setting and where it came from\n"
         "bitrain train conf.yaml --dry-run # memory, layout and time; trains nothing\n",

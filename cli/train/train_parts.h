@@ -236,6 +236,8 @@ bt_code bt_train_alerts(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
  * ranks and threads */
 void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out);
 
+/* train_plan.c: expected duration of the run on this machine; NaN: unknown */
+double bt_train_seconds(const bt_train_plan *p);
 /* train_plan.c: work, layout, memory of every rank, command of mpirun; as text or (run.json) as one
  * JSON object */
 bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;

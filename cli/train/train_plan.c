@@ -135,6 +135,13 @@ static void predict_work_time(const bt_train_plan *p, work_time *t) {
     bt_train_time_of(p, t->has_rates ? predicted.step.step_s : NAN, &tried, &t->time);
 }
 
+double bt_train_seconds(const bt_train_plan *p) {
+    work_time t;
+    predict_work_time(p, &t);
+    bt_text_release(&t.rates);
+    return t.time.seconds;
+}
+
 /* Prints the command `bitrain plan` for the same settings, whose rates this plan uses. */
 static void print_plan_command(const bt_train_plan *p) {
     static const char dry[] = " --dry-run", train[] = "bitrain train";
@@ -434,6 +441,8 @@ static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *c
     bt_json_num(&j, "data_tokens", data->seen && data->tokens > 0 ? (double)data->tokens : NAN);
     bt_json_num(&j, "epochs", epochs(p, data));
     bt_json_num(&j, "seconds", t.time.seconds);
+    if (cfg->run.ensemble)
+        bt_json_int(&j, "trainings", cfg->run.ensemble + (cfg->run.distill ? 1 : 0));
     bt_json_str(&j, "seconds_from", bt_train_time_source(&t.time));
     bt_json_num(&j, "step_ms", 1e3 * t.time.step_s);
     bt_json_num(&j, "predicted_step_ms", 1e3 * t.time.predicted_s);

@@ -87,12 +87,21 @@ static bt_code check_beginning(const bt_run_cfg *c, bt_err *err) {
         "--resume goes on with a run and model.init_from starts a new one: give one of them");
 }
 
+static bt_code check_own_job(const bt_train_plan *p, bt_err *err) {
+    if (!p->world || !p->cfg.run.ensemble) return BT_OK;
+    return bt_fail(
+        err, BT_ARG,
+        "--ensemble starts its trainings itself and not under mpirun or srun (train each "
+        "member there, with --group NAME and its own --seed)");
+}
+
 /* Checks combinations of settings that need neither data nor a model, and reports all that are wrong. */
 static bt_code check_combinations(const bt_train_plan *p, bt_err *err) {
     bt_text faults = {0};
     bt_code code = bt_collect_fault(&faults, check_run_name(p, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_islands(&p->cfg, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_spare(&p->cfg, err), err);
+    if (code == BT_OK) code = bt_collect_fault(&faults, check_own_job(p, err), err);
     if (code == BT_OK) code = bt_train_check_pairs(&p->opts, &faults, err);
     code = bt_report_faults(&faults, code, err);
     bt_text_release(&faults);

@@ -1,0 +1,68 @@
+#!/usr/bin/env bash
+# `bitrain train --ensemble`: members in turn as one group, continued after a kill, their mean measured and recorded, a student, a chain; settings that
+# have no meaning together are refused.
+# timeout: 240
+# labels: mpi
+. "$BT_SRC/tests/cli/train_lib.sh"
+
+awk 'BEGIN { for (i = 0; i < 900; i++) printf "%s has %d of the %d words, %c.\n", i % 3 ? "nobody" : "everybody", i * 7 % 90, i % 17, 97 + i * 5 % 26 }' >text.txt
+shape=(--preset nano --set model.layers=2 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
+       --seq-len 64 --batch-tokens 512 --threads 1 --ranks 1 --data text.txt --set data.tokenizer=bytes --eval-every 20 --set train.eval_tokens=1024 --steps 40 --lr 5e-3)
+
+ok train "${shape[@]}" --ensemble 3 --distill --name abl --dry-run
+says "ensemble   3 trainings as above that differ by seed, abl-1 to abl-3, one after the other"
+says "student    abl-distilled learns from their mean"
+[ -e "$BITRAIN_STORE" ] && fault "a dry run made a database"
+for n in 0 1; do
+    code 2 train "${shape[@]}" --ensemble $n
+    says "--ensemble $n: an ensemble has at least 2 members"
+done
+code 2 train "${shape[@]}" --distill
+says "--distill goes with --ensemble N"
+code 2 train "${shape[@]}" --ensemble 2 --detach
+says "--ensemble is not possible with --detach"
+code 2 train "${shape[@]}" --ensemble 2 --chain --teacher text.txt
+says "leave --teacher out"
+
+# killed with its second member, and continued by the same command: the first one is not trained again
+both=("${shape[@]}" --ensemble 2 --distill --name abl --seed 7)
+"$BITRAIN" train "${both[@]}" >k.out 2>k.err &
+job=$!
+started+=($job)
+wait_step abl-1 30
+kill -9 $job $(ours) 2>/dev/null
+wait $job 2>/dev/null
+wait_gone || fault "ranks are left"
+ok train "${both[@]}"
+[ "$(q "SELECT count(*) FROM runs WHERE run IN ('abl-1', 'abl-2', 'abl-distilled') AND state='done' AND steps=40")" = 3 ] || fault "the runs are $(q "SELECT run, state, steps FROM runs")"
+says "mean of 2"
+says "abl-distilled"
+[ "$(q "SELECT value FROM configs WHERE run='abl-2' AND key='run.seed'")" = 8 ] || fault "the seeds do not count up"
+mean=$(q "SELECT value FROM facts WHERE run='abl-1' AND key='ensemble.bits_per_byte'")
+ok show abl --json
+says "\"ensemble_members\":2"
+awk -v m="$mean" 'BEGIN { exit !(m > 0) }' || fault "the mean is not recorded: '$mean'"
+# the student has learned from both, and a member is an ordinary training of its seed
+q "SELECT value FROM configs WHERE run='abl-distilled' AND key='tune.teacher'" | grep -q 'abl-1.*,.*abl-2' || fault "the student's teachers: $(q "SELECT value FROM configs WHERE run='abl-distilled' AND key='tune.teacher'")"
+ok train "${shape[@]}" --seed 8 --name plain
+losses plain >want
+losses abl-2 | cmp -s - want || fault "member 2 is not the training of its seed"
+# again: nothing is trained; other settings are refused; another member is added
+attempts=$(q "SELECT count(*) FROM attempts")
+ok train "${both[@]}"
+[ "$(q "SELECT count(*) FROM attempts")" = "$attempts" ] || fault "a complete ensemble is trained again"
+code 4 train "${both[@]}" --lr 1e-3
+says "ensemble 'abl' began with other settings: then 'optim.lr=0.005"
+ok train "${shape[@]}" --ensemble 3 --chain --name line
+for k in 1 2 3; do
+    want=$([ $k -gt 1 ] && echo "$tmp/runs/line/line-$((k - 1))")
+    have=$(q "SELECT value FROM configs WHERE run='line-$k' AND key='tune.teacher'")
+    [ "${have%/best}" = "$want" ] || fault "the teacher of line-$k is '$have', not '$want'"
+done
+code 4 train "${shape[@]}" --ensemble 2 --name plain
+says "'plain' is a run: an ensemble needs a name of its own"
+ok train "${shape[@]}" --group mixed --name stray --steps 2
+code 4 train "${shape[@]}" --ensemble 2 --name mixed
+says "group 'mixed' has runs of another command ('stray')"
+
+finish
