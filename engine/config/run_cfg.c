@@ -455,7 +455,14 @@ void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out) {
         .tied = cfg->model.tied ||
                 cfg->data.labels[0], /* a classifier has no head for the vocabulary */
         .qk_norm = cfg->model.qk_norm,
+        .qkv_bias = cfg->model.qkv_bias,
         .rope_theta = cfg->model.rope_theta,
+        .rope = {.method = (bt_rope_method)cfg->model.rope_scaling,
+                 .factor = cfg->model.rope_factor,
+                 .context = (int)cfg->model.rope_context,
+                 .low = cfg->model.rope_low,
+                 .high = cfg->model.rope_high,
+                 .attention = cfg->model.rope_attention},
         .norm_eps = cfg->model.norm_eps,
         .init_std = cfg->model.init_std,
         .init_out = (bt_init_out)cfg->model.init_out,

@@ -48,18 +48,24 @@ bt_number bt_number_of_ggml(uint32_t type) {
 
 size_t bt_number_bytes(bt_number t, size_t n) { return n / numbers[t].block * numbers[t].bytes; }
 
-void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
+/* the name of a bias is whole: it has no ".weight", and no scale beside it */
+static void put_foreign_name(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *layers,
+                             const char *name, const char *suffix) {
+    const size_t n = strlen(name);
+    const bool bias = n > 5 && strcmp(name + n - 5, ".bias") == 0;
+    if (bias && strcmp(suffix, ".weight") == 0) suffix = "";
     if (t->layer < 0)
-        snprintf(out, BT_FOREIGN_NAME, "%s%s", names[t->id].hf, suffix);
+        snprintf(out, BT_FOREIGN_NAME, "%s%s", name, suffix);
     else
-        snprintf(out, BT_FOREIGN_NAME, "model.layers.%d.%s%s", t->layer, names[t->id].hf, suffix);
+        snprintf(out, BT_FOREIGN_NAME, "%s.%d.%s%s", layers, t->layer, name, suffix);
+}
+
+void bt_name_hf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
+    put_foreign_name(out, t, "model.layers", names[t->id].hf, suffix);
 }
 
 void bt_name_gguf(char out[BT_FOREIGN_NAME], const bt_tensor *t, const char *suffix) {
-    if (t->layer < 0)
-        snprintf(out, BT_FOREIGN_NAME, "%s%s", names[t->id].gguf, suffix);
-    else
-        snprintf(out, BT_FOREIGN_NAME, "blk.%d.%s%s", t->layer, names[t->id].gguf, suffix);
+    put_foreign_name(out, t, "blk", names[t->id].gguf, suffix);
 }
 
 bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
@@ -81,7 +87,9 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
                        "(model.logit_cap=%g)",
                        c->logit_cap);
     for (int a = 0; a < BT_ARCH_COUNT; a++) {
-        if (archs[a].norm != c->norm || archs[a].qk_norm != c->qk_norm) continue;
+        if (archs[a].norm != c->norm || archs[a].qk_norm != c->qk_norm ||
+            archs[a].qkv_bias != c->qkv_bias)
+            continue;
         if (a == BT_ARCH_BITNET && c->H * c->D != c->C)
             return bt_fail(err, BT_UNSUPPORTED,
                            "BitNetForCausalLM has no head_dim: heads x head_dim = %d x %d must be "
@@ -91,6 +99,8 @@ bt_code bt_arch_of_model(bt_arch *out, const bt_model_cfg *c, bt_err *err) {
         return BT_OK;
     }
     return bt_fail(err, BT_UNSUPPORTED,
-                   "no other program computes sub-norms together with QK-norm "
-                   "(model.norm=subln, model.qk_norm=true)");
+                   "no other program computes this combination of sub-norms, QK-norm and biases "
+                   "(model.norm=%s, model.qk_norm=%s, model.qkv_bias=%s)",
+                   c->norm == BT_NORM_SUBLN ? "subln" : "pre", c->qk_norm ? "true" : "false",
+                   c->qkv_bias ? "true" : "false");
 }

@@ -97,6 +97,11 @@ static const char *const known_of_model[] = {"vocab_size",
                                              "attention.layer_norm_rms_epsilon",
                                              "rope.dimension_count",
                                              "rope.freq_base",
+                                             "rope.scaling.type",
+                                             "rope.scaling.factor",
+                                             "rope.scaling.attn_factor",
+                                             "rope.scaling.yarn_beta_fast",
+                                             "rope.scaling.yarn_beta_slow",
                                              "rope.scaling.original_context_length",
                                              "rope.scaling.finetuned",
                                              NULL};
@@ -106,10 +111,8 @@ static const char *const known_of_model[] = {"vocab_size",
 static const struct {
     const char *key;
     double neutral, also;
-} numeric_keys[] = {{"rope.scaling.factor", 1, 0},
-                    {"rope.scale_linear", 1, 0},
+} numeric_keys[] = {{"rope.scale_linear", 1, 0},
                     {"rope.scaling.alpha", 0, 0},
-                    {"rope.scaling.attn_factor", 1, 0},
                     {"rope.scaling.yarn_log_multiplier", 0, 0},
                     {"rope.scaling.yarn_ext_factor", 0, -1},
                     {"rope.scaling.yarn_attn_factor", 1, 0},
@@ -133,21 +136,12 @@ static bool is_numeric(const char *name, double *neutral, double *also) {
         *also = numeric_keys[i].also;
         return true;
     }
-    return strcmp(name, "rope.scaling.type") == 0;
+    return false;
 }
 
 static bt_code check_numeric(const bt_gguf_kv *kv, const char *name, bt_err *err) {
     double neutral, also;
     const bool number = kv->type != BT_GGUF_TEXT && kv->type != BT_GGUF_ARRAY;
-    if (strcmp(name, "rope.scaling.type") == 0) {
-        /* "linear" by a factor of 1 changes nothing; rope.scaling.factor is checked separately */
-        if (kv->text && (strcmp(kv->text, "none") == 0 || strcmp(kv->text, "linear") == 0))
-            return BT_OK;
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "it scales the rotary embedding by the method '%.40s', which is not "
-                       "computed here",
-                       kv->text ? kv->text : "?");
-    }
     if (!is_numeric(name, &neutral, &also)) return BT_OK;
     const double v = kv->type == BT_GGUF_F32 || kv->type == BT_GGUF_F64 ? kv->real
                                                                         : (double)kv->whole;

@@ -1,5 +1,6 @@
 /* gguf_read.c - a GGUF file as a source: the model's configuration from its keys, its tensors, its vocabulary. */
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -114,6 +115,79 @@ static bt_code read_gguf_activation(reader *r, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code read_scaling(reader *r, bt_err *err) {
+    bt_model_cfg *m = &r->s->cfg;
+    const bt_gguf_kv *type = find_model_key(r, "rope.scaling.type");
+    const char *word = type ? type->text : NULL;
+    double attention = 1;
+    bt_rope_scaling s = {.factor = 1, .low = 1, .high = 32};
+    BT_TRY(real(r, "rope.scaling.factor", false, &s.factor, err));
+    BT_TRY(real(r, "rope.scaling.attn_factor", false, &attention, err));
+    if (type && !word) return bt_fail(err, BT_FORMAT, "'%s' is no text", type->key);
+    const bool yarn = word && strcmp(word, "yarn") == 0;
+    if (word && !yarn && strcmp(word, "none") != 0 && strcmp(word, "linear") != 0)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "it scales the rotary embedding by the method '%.40s', which is not "
+                       "computed here (known: none, linear, yarn)",
+                       word);
+    if (!yarn && attention != 1)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "'%s.rope.scaling.attn_factor' is %g without yarn, which is not computed "
+                       "here",
+                       r->arch, attention);
+    if (word && strcmp(word, "none") == 0) return BT_OK;
+    if (!yarn) { /* llama.cpp takes a factor without a method as linear */
+        if (s.factor != 1)
+            m->rope = (bt_rope_scaling){.method = BT_ROPE_LINEAR, .factor = s.factor};
+        return BT_OK;
+    }
+    s.method = BT_ROPE_YARN;
+    s.context = m->T;
+    BT_TRY(read_gguf_integer(r, "rope.scaling.original_context_length", 0, 1 << 30, &s.context, err));
+    BT_TRY(real(r, "rope.scaling.yarn_beta_slow", false, &s.low, err));
+    BT_TRY(real(r, "rope.scaling.yarn_beta_fast", false, &s.high, err));
+    if (attention != 1) s.attention = attention * bt_rope_attention(&s);
+    m->rope = s;
+    return BT_OK;
+}
+
+/* A file of Llama 3 has a divisor for each frequency instead of the settings from which they were computed. The
+ * published models share all settings but factor and context; other divisors are refused. */
+static bt_code read_divisors(reader *r, bt_err *err) {
+    static const int contexts[] = {8192, 2048, 4096, 16384, 32768, 65536, 131072};
+    enum { MOST = 512 };
+    bt_model_cfg *m = &r->s->cfg;
+    bt_stored *t = bt_stored_find(&r->s->stored, "rope_freqs.weight");
+    float by[MOST], top = 1;
+    if (!t) return BT_OK;
+    t->used = true;
+    const int n = m->D / 2;
+    if (t->number != BT_NUM_F32 || t->rows != 1 || n > MOST || t->cols != (uint64_t)n)
+        return bt_fail(err, BT_FORMAT, "tensor '%s' is not %d numbers of type f32", t->name, n);
+    BT_TRY(bt_foreign_read(&r->s->stored.files[t->file], by, (size_t)n * sizeof *by, t->at, err));
+    for (int i = 0; i < n; i++) top = by[i] > top ? by[i] : top;
+    char factor[32];
+    (void)snprintf(factor, sizeof factor, "%.6g", (double)top); /* without the error of a quotient */
+    for (size_t k = 0; k < sizeof contexts / sizeof *contexts; k++) {
+        const bt_rope_scaling s = {.method = BT_ROPE_LLAMA3,
+                                   .factor = strtod(factor, NULL),
+                                   .context = contexts[k],
+                                   .low = 1,
+                                   .high = 4};
+        int equal = 0;
+        while (equal < n && fabsf(by[equal] / bt_rope_divisor(equal, m->rope_theta, &s, m->D) -
+                                  1) < 1e-5F)
+            equal++;
+        if (equal < n) continue;
+        m->rope = s;
+        return BT_OK;
+    }
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "tensor '%s' scales the rotary frequencies in another way than Llama 3, which "
+                   "is not computed here",
+                   t->name);
+}
+
 /* Ternary if the file's key states it; otherwise if its tensors are codes. */
 static void find_linear(reader *r) {
     const char *word = bt_gguf_text(&r->g, BT_KEY_LINEAR);
@@ -135,11 +209,14 @@ static bt_code read_gguf_model(reader *r, bt_err *err) {
     bt_model_cfg *m = &r->s->cfg;
     *m = (bt_model_cfg){.norm = row->norm,
                         .qk_norm = row->qk_norm,
+                        .qkv_bias = row->qkv_bias,
                         .rope_theta = 10000, /* llama.cpp's default for a missing key */
                         .init_std = 0.02};
     BT_TRY(read_gguf_sizes(r, err));
     BT_TRY(real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
     BT_TRY(real(r, "rope.freq_base", false, &m->rope_theta, err));
+    BT_TRY(read_scaling(r, err));
+    BT_TRY(read_divisors(r, err));
     BT_TRY(read_gguf_activation(r, err));
     find_linear(r);
     m->tied = !bt_stored_find(&r->s->stored, "output.weight");

@@ -21,6 +21,7 @@ typedef struct entry { /* a tensor of the file */
     char name[BT_FOREIGN_NAME];
     size_t tensor;
     bool is_scale;
+    bool is_divisors; /* the divisors of the rotary frequencies, which are no tensor of the model */
     bt_form form;
     uint64_t bytes, at; /* at: in the data */
 } entry;
@@ -34,7 +35,8 @@ typedef struct gguf_out {
     const bt_gguf_pre *pre;
     entry *e;
     size_t n;
-    float *scales; /* [params.n] */
+    float *scales;   /* [params.n] */
+    float *divisors; /* [head_dim / 2] for llama3, else NULL */
     bt_text head;
     uint64_t n_keys, data_bytes;
 } gguf_out;
@@ -81,12 +83,23 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "llama.cpp ends the process at a BitNet file whose head is not the "
                        "embedding (model.tied=false)");
+    if (c->rope.method == BT_ROPE_LLAMA3 && g->arch != BT_ARCH_LLAMA)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp scales rotary frequencies by llama3 in files of the architecture "
+                       "llama only, this is %s (model.rope_scaling)",
+                       bt_arch_at(g->arch)->gguf);
     if (c->act != BT_ACT_SILU && !g->job->any_activation)
         return bt_fail(err, BT_UNSUPPORTED,
                        "llama.cpp computes silu for every file; this model has relu2 and "
                        "would generate other text (--any-activation writes it for programs "
                        "that read the key)");
     return check_rows(g, err);
+}
+
+static void add_entry(gguf_out *g, entry *e, uint64_t bytes) {
+    e->bytes = bytes;
+    e->at = g->data_bytes;
+    g->data_bytes = (g->data_bytes + e->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 static void add_gguf_tensor(gguf_out *g, size_t i, const char *suffix, bool is_scale,
@@ -97,16 +110,31 @@ static void add_gguf_tensor(gguf_out *g, size_t i, const char *suffix, bool is_s
     e->tensor = i;
     e->is_scale = is_scale;
     e->form = *form;
-    e->bytes = is_scale ? sizeof(float) : bt_form_bytes(t, form);
-    e->at = g->data_bytes;
-    g->data_bytes = (g->data_bytes + e->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    add_entry(g, e, is_scale ? sizeof(float) : bt_form_bytes(t, form));
+}
+
+/* llama.cpp reads the scaling of Llama 3 as a divisor for each frequency. */
+static bt_code add_divisors(gguf_out *g, bt_err *err) {
+    const bt_model_cfg *c = &g->s->cfg;
+    const size_t n = (size_t)c->D / 2;
+    if (c->rope.method != BT_ROPE_LLAMA3) return BT_OK;
+    g->divisors = calloc(n, sizeof *g->divisors);
+    if (!g->divisors) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
+    for (size_t i = 0; i < n; i++)
+        g->divisors[i] = bt_rope_divisor((int)i, c->rope_theta, &c->rope, c->D);
+    entry *e = &g->e[g->n++];
+    snprintf(e->name, sizeof e->name, "rope_freqs.weight");
+    e->is_divisors = true;
+    e->form = (bt_form){.number = BT_NUM_F32};
+    add_entry(g, e, n * sizeof(float));
+    return BT_OK;
 }
 
 static bt_code plan_gguf_file(gguf_out *g, bt_err *err) {
     const bt_params *p = &g->s->params;
     const bool turned = bt_arch_at(g->arch)->turned;
     const bool coded = bt_number_at(g->number)->coded;
-    g->e = calloc(2 * p->n, sizeof *g->e);
+    g->e = calloc(2 * p->n + 1, sizeof *g->e);
     g->scales = calloc(p->n, sizeof *g->scales);
     if (!g->e || !g->scales) return bt_fail(err, BT_NOMEM, "cannot take memory for the plan");
     for (size_t i = 0; i < p->n; i++) {
@@ -125,7 +153,7 @@ static bt_code plan_gguf_file(gguf_out *g, bt_err *err) {
         if (t->linear && g->ternary && g->job->scale_tensors)
             add_gguf_tensor(g, i, ".scale", true, &(bt_form){.number = BT_NUM_F32});
     }
-    return BT_OK;
+    return add_divisors(g, err);
 }
 
 /* ---- bytes of the head --------------------------------------------------------------------------- */
@@ -174,6 +202,23 @@ static void bool_key(gguf_out *g, const char *name, bool value) {
     put_number(&g->head, value, 1);
 }
 
+/* llama3 has a tensor instead (add_divisors) */
+static void put_scaling(gguf_out *g) {
+    const bt_rope_scaling *r = &g->s->cfg.rope;
+    if (r->method != BT_ROPE_LINEAR && r->method != BT_ROPE_YARN) return;
+    const char *word = r->method == BT_ROPE_YARN ? "yarn" : "linear";
+    put_model_key(g, "rope.scaling.type", BT_GGUF_TEXT);
+    put_gguf_text(&g->head, word, strlen(word));
+    f32_key(g, "rope.scaling.factor", r->factor);
+    if (r->method == BT_ROPE_LINEAR) return;
+    const bt_rope_scaling automatic = {.method = BT_ROPE_YARN, .factor = r->factor};
+    u32_key(g, "rope.scaling.original_context_length", r->context);
+    f32_key(g, "rope.scaling.yarn_beta_slow", r->low);
+    f32_key(g, "rope.scaling.yarn_beta_fast", r->high);
+    if (r->attention > 0)
+        f32_key(g, "rope.scaling.attn_factor", r->attention / bt_rope_attention(&automatic));
+}
+
 static void put_model_keys(gguf_out *g, const char *name) {
     const bt_model_cfg *c = &g->s->cfg;
     const char *act = c->act == BT_ACT_SILU ? "silu" : "relu2";
@@ -195,6 +240,7 @@ static void put_model_keys(gguf_out *g, const char *name) {
     u32_key(g, "vocab_size", c->V);
     f32_key(g, "attention.layer_norm_rms_epsilon", c->norm_eps);
     f32_key(g, "rope.freq_base", c->rope_theta);
+    put_scaling(g);
     if (g->arch == BT_ARCH_BITNET) {
         put_model_key(g, "hidden_activation", BT_GGUF_TEXT);
         put_gguf_text(&g->head, act, strlen(act));
@@ -349,11 +395,16 @@ static void put_infos(gguf_out *g) {
     for (size_t k = 0; k < g->n; k++) {
         const entry *e = &g->e[k];
         const bt_tensor *t = &g->s->params.tensors[e->tensor];
-        const bool vector = e->is_scale || !(t->linear || t->decay);
+        const bool matrix = !e->is_scale && !e->is_divisors && (t->linear || t->decay);
         put_gguf_text(&g->head, e->name, strlen(e->name));
-        put_number(&g->head, vector ? 1 : 2, 4);
-        put_number(&g->head, e->is_scale ? 1 : t->cols, 8);
-        if (!vector) put_number(&g->head, t->rows, 8);
+        put_number(&g->head, matrix ? 2 : 1, 4);
+        put_number(&g->head,
+                   matrix           ? t->cols
+                   : e->is_scale    ? 1
+                   : e->is_divisors ? (uint64_t)g->s->cfg.D / 2
+                                    : t->count,
+                   8);
+        if (matrix) put_number(&g->head, t->rows, 8);
         put_number(&g->head, (uint64_t)bt_number_at(e->form.number)->ggml, 4);
         put_number(&g->head, e->at, 8);
     }
@@ -385,6 +436,8 @@ static bt_code write_gguf_data(gguf_out *g, const bt_out_file *f, bt_err *err) {
         const uint64_t at = g->head.len + e->at, end = at + e->bytes;
         if (e->is_scale) /* follows its tensor */
             BT_TRY(bt_out_put(f, &g->scales[e->tensor], sizeof(float), at, err));
+        else if (e->is_divisors)
+            BT_TRY(bt_out_put(f, g->divisors, (size_t)e->bytes, at, err));
         else
             BT_TRY(bt_tensor_write(g->s, e->tensor, &e->form, f, at, &g->scales[e->tensor], err));
         BT_TRY(bt_out_put(f, zeros, (size_t)(-end % ALIGNMENT), end, err));
@@ -462,5 +515,6 @@ bt_code bt_gguf_write(bt_model_file *s, const bt_convert_job *job, bt_text *note
     bt_text_release(&g.head);
     free(g.e);
     free(g.scales);
+    free(g.divisors);
     return code;
 }

@@ -138,27 +138,67 @@ static bt_code check_unnamed_rope(json_t *rope, const char *key, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_rope(json_t *rope, const char *key, bt_err *err) {
+/* The words of rope_type, in the order of bt_rope_method. */
+static const char *const rope_types[] = {"default", "linear", "llama3", "yarn"};
+enum { ROPE_TYPES = sizeof rope_types / sizeof *rope_types };
+
+/* the factor on cosine and sine of DeepSeek's variant of yarn */
+static double yarn_scale(double factor, double by) {
+    return factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
+}
+
+static bt_code read_yarn(json_t *rope, bt_rope_scaling *s, bt_err *err) {
+    double by = 0, by_all = 0;
+    json_t *truncate = json_object_get(rope, "truncate");
+    if (truncate && !json_is_true(truncate) && !json_is_null(truncate))
+        return bt_fail(err, BT_UNSUPPORTED, "'truncate' of yarn is not true");
+    BT_TRY(real_or(rope, "beta_slow", 1, &s->low, err));
+    BT_TRY(real_or(rope, "beta_fast", 32, &s->high, err));
+    BT_TRY(real_or(rope, "attention_factor", 0, &s->attention, err));
+    if (s->attention > 0 || bt_hf_is_off(json_object_get(rope, "mscale"))) return BT_OK;
+    BT_TRY(real_or(rope, "mscale", 1, &by, err));
+    if (bt_hf_is_off(json_object_get(rope, "mscale_all_dim"))) return BT_OK; /* as transformers */
+    BT_TRY(real_or(rope, "mscale_all_dim", 1, &by_all, err));
+    s->attention = yarn_scale(s->factor, by) / yarn_scale(s->factor, by_all);
+    return BT_OK;
+}
+
+/* rope: rope_parameters (transformers 5) or rope_scaling; length: max_position_embeddings */
+static bt_code read_scaling(json_t *rope, const char *key, int length, bt_rope_scaling *out,
+                            bt_err *err) {
     const char *type = json_string_value(json_object_get(rope, "rope_type"));
     json_t *partial = json_object_get(rope, "partial_rotary_factor");
+    int method = 0;
     if (!type) type = json_string_value(json_object_get(rope, "type"));
     if (is_absent_or_null(rope)) return BT_OK;
     if (!json_is_object(rope)) return bt_fail(err, BT_FORMAT, "'%s' is no object", key);
     if (!is_absent_or_null(partial) && json_number_value(partial) != 1)
         return bt_fail(err, BT_UNSUPPORTED, "'partial_rotary_factor' of '%s' is not 1", key);
     if (!type) return check_unnamed_rope(rope, key, err);
-    if (strcmp(type, "default") == 0) return BT_OK;
-    return bt_fail(err, BT_UNSUPPORTED,
-                   "'%s' scales the rotary embedding by the method '%.40s'; only 'default' is "
-                   "computed here",
-                   key, type);
+    while (method < ROPE_TYPES && strcmp(type, rope_types[method]) != 0) method++;
+    if (method == ROPE_TYPES)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "'%s' scales the rotary embedding by the method '%.40s', which is not "
+                       "computed here (known: default, linear, llama3, yarn)",
+                       key, type);
+    if (method == BT_ROPE_PLAIN) return BT_OK;
+    *out = (bt_rope_scaling){.method = (bt_rope_method)method, .low = 1, .high = 4};
+    if (is_absent_or_null(json_object_get(rope, "factor")))
+        return bt_fail(err, BT_FORMAT, "'%s' has no 'factor' for the method '%s'", key, type);
+    BT_TRY(real_or(rope, "factor", 1, &out->factor, err));
+    if (method == BT_ROPE_LINEAR) return BT_OK;
+    BT_TRY(whole_or(rope, "original_max_position_embeddings", length, 1 << 30, &out->context, err));
+    if (method == BT_ROPE_YARN) return read_yarn(rope, out, err);
+    BT_TRY(real_or(rope, "low_freq_factor", 1, &out->low, err));
+    return real_or(rope, "high_freq_factor", 4, &out->high, err);
 }
 
-static bt_code read_rope(json_t *o, double otherwise, double *theta, bt_text *notes, bt_err *err) {
+static bt_code read_rope(json_t *o, double otherwise, bt_model_cfg *m, bt_text *notes,
+                         bt_err *err) {
     json_t *now = json_object_get(o, "rope_parameters"), *old = json_object_get(o, "rope_scaling");
-    double top;
-    BT_TRY(check_rope(now, "rope_parameters", err));
-    BT_TRY(check_rope(old, "rope_scaling", err));
+    double top, *theta = &m->rope_theta;
+    BT_TRY(read_scaling(old, "rope_scaling", m->T, &m->rope, err));
+    BT_TRY(read_scaling(now, "rope_parameters", m->T, &m->rope, err));
     BT_TRY(real_or(o, "rope_theta", otherwise, &top, err));
     BT_TRY(real_or(now, "rope_theta", top, theta, err));
     if (notes && *theta != top && !is_absent_or_null(json_object_get(o, "rope_theta")))
@@ -280,13 +320,16 @@ static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *
     bt_model_cfg *m = &c->model;
     const bt_arch_row *row;
     BT_TRY(read_arch(o, &c->arch, &row, err));
-    *m = (bt_model_cfg){.norm = row->norm, .qk_norm = row->qk_norm, .init_std = 0.02};
+    *m = (bt_model_cfg){.norm = row->norm,
+                        .qk_norm = row->qk_norm,
+                        .qkv_bias = row->qkv_bias,
+                        .init_std = 0.02};
     BT_TRY(read_hf_sizes(o, row, m, err));
     BT_TRY(check_window(o, row, m, notes, err));
     BT_TRY(refuse_the_unknown(o, err));
     BT_TRY(bt_hf_keys_check(o, notes, err));
     BT_TRY(read_hf_activation(o, row->act, &m->act, err));
-    BT_TRY(read_rope(o, row->theta, &m->rope_theta, notes, err));
+    BT_TRY(read_rope(o, row->theta, m, notes, err));
     BT_TRY(real_or(o, "rms_norm_eps", row->eps, &m->norm_eps, err));
     BT_TRY(read_hf_flag(o, "tie_word_embeddings", row->tied, &m->tied, err));
     BT_TRY(read_linear(o, &c->linear, err));
@@ -349,12 +392,27 @@ static void write_real(bt_json *j, const char *key, double v) {
     bt_json_raw(j, key, text);
 }
 
+static void write_scaling(bt_json *j, const bt_rope_scaling *r) {
+    bt_json_str(j, "rope_type", rope_types[r->method]);
+    if (r->method == BT_ROPE_PLAIN) return;
+    write_real(j, "factor", r->factor);
+    if (r->method == BT_ROPE_LINEAR) return;
+    bt_json_int(j, "original_max_position_embeddings", r->context);
+    write_real(j, r->method == BT_ROPE_YARN ? "beta_slow" : "low_freq_factor", r->low);
+    write_real(j, r->method == BT_ROPE_YARN ? "beta_fast" : "high_freq_factor", r->high);
+    if (r->attention > 0) write_real(j, "attention_factor", r->attention);
+}
+
 static void write_rope(bt_json *j, const bt_model_cfg *m) {
     bt_json_object(j, "rope_parameters");
-    bt_json_str(j, "rope_type", "default");
+    write_scaling(j, &m->rope);
     write_real(j, "rope_theta", m->rope_theta);
     bt_json_end(j, '}');
     write_real(j, "rope_theta", m->rope_theta); /* transformers 4 */
+    if (m->rope.method == BT_ROPE_PLAIN) return;
+    bt_json_object(j, "rope_scaling");
+    write_scaling(j, &m->rope);
+    bt_json_end(j, '}');
 }
 
 static void write_linear(bt_json *j, bt_hf_linear linear) {
@@ -402,19 +460,20 @@ void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
     bt_json_int(&j, "num_hidden_layers", m->L);
     bt_json_int(&j, "num_attention_heads", m->H);
     bt_json_int(&j, "num_key_value_heads", m->KV);
-    if (c->arch != BT_ARCH_BITNET) bt_json_int(&j, "head_dim", m->D);
+    if (c->arch != BT_ARCH_BITNET && c->arch != BT_ARCH_QWEN2)
+        bt_json_int(&j, "head_dim", m->D);
     bt_json_int(&j, "max_position_embeddings", m->T);
     bt_json_str(&j, "hidden_act", m->act == BT_ACT_SILU ? "silu" : "relu2");
     write_real(&j, "rms_norm_eps", m->norm_eps);
     write_rope(&j, m);
     bt_json_bool(&j, "tie_word_embeddings", m->tied);
-    bt_json_bool(&j, "attention_bias", false);
+    if (c->arch != BT_ARCH_QWEN2) bt_json_bool(&j, "attention_bias", false);
     write_real(&j, "attention_dropout", 0);
     if (c->arch == BT_ARCH_LLAMA) {
         bt_json_bool(&j, "mlp_bias", false);
         bt_json_int(&j, "pretraining_tp", 1);
     }
-    if (c->arch == BT_ARCH_QWEN3) {
+    if (c->arch == BT_ARCH_QWEN3 || c->arch == BT_ARCH_QWEN2) {
         bt_json_array(&j, "layer_types");
         for (int i = 0; i < m->L; i++) bt_json_str(&j, NULL, "full_attention");
         bt_json_end(&j, ']');

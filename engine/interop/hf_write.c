@@ -131,7 +131,7 @@ static void put_hf_header(const folder *f, int shard, bt_text *out, uint64_t *da
                         (int64_t)(e->form.order == BT_ROWS_PACKED ? t->rows / 4 : t->rows));
             bt_json_int(&j, NULL, (int64_t)t->cols);
         } else
-            bt_json_int(&j, NULL, (int64_t)t->cols);
+            bt_json_int(&j, NULL, (int64_t)t->count);
         bt_json_end(&j, ']');
         bt_json_array(&j, "data_offsets");
         bt_json_int(&j, NULL, (int64_t)e->at);

@@ -18,8 +18,8 @@ static const char *join_listed_names(names *l) {
     return bt_text_str(&l->text);
 }
 
-/* Norms may be missing: they begin at one, as in a new model. So may a classifier's head, which begins at
- * zero. Other matrices may not */
+/* Norms and biases may be missing: they begin at one and zero, as in a new model. So may a classifier's head, which
+ * begins at zero. Other matrices may not. */
 static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wanted, names *ones,
                                     names *extra, bt_err *err) {
     names missing = {0};
@@ -52,7 +52,9 @@ static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wan
 static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names *ones, names *extra,
                            bt_text *told) {
     if (ones->n > 0)
-        bt_text_printf(told, "model.init_from has no %s: they begin at one\n",
+        bt_text_printf(told,
+                       "model.init_from has no %s: they begin as in a new model, norms at one and "
+                       "biases at zero\n",
                        join_listed_names(ones));
     if (extra->n > 0)
         bt_text_printf(told, "model.init_from holds %s, which this model does not have\n",
@@ -61,6 +63,10 @@ static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names 
         bt_text_put(told, "model.init_from was trained with another activation (model.act)\n");
     if (s->cfg.linear != m->linear)
         bt_text_put(told, "model.init_from was trained with other linear layers (model.linear)\n");
+    if (memcmp(&s->cfg.rope, &m->rope, sizeof m->rope) != 0 &&
+        (s->cfg.rope.method != BT_ROPE_PLAIN || m->rope.method != BT_ROPE_PLAIN))
+        bt_text_put(told, "model.init_from scales its rotary frequencies in another way than this "
+                          "model (model.rope_scaling)\n");
     if (s->cfg.rope_theta != m->rope_theta)
         bt_text_printf(told, "model.init_from has model.rope_theta %g, this model %g\n",
                        s->cfg.rope_theta, m->rope_theta);

@@ -56,6 +56,7 @@ bt_code bt_model_file_tables(bt_model_file *s, bt_err *err) {
 bt_code bt_model_file_check_shape(const bt_tensor *t, const bt_stored *f, bt_row_order order,
                                   bt_err *err) {
     const uint64_t rows = order == BT_ROWS_PACKED ? t->rows / 4 : t->rows;
+    if (t->cols == 1 && f->n_dims == 1 && f->cols == t->rows) return BT_OK; /* a bias */
     if (f->rows == rows && f->cols == t->cols && (order != BT_ROWS_PACKED || t->rows % 4 == 0))
         return BT_OK;
     return bt_fail(err, BT_FORMAT,

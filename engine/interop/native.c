@@ -72,7 +72,16 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->model.linear = (int)m->linear;
     out->model.tied = m->tied;
     out->model.qk_norm = m->qk_norm;
+    out->model.qkv_bias = m->qkv_bias;
     out->model.rope_theta = m->rope_theta;
+    if (m->rope.method != BT_ROPE_PLAIN) {
+        out->model.rope_scaling = (int)m->rope.method;
+        out->model.rope_factor = m->rope.factor;
+        out->model.rope_context = m->rope.context;
+        out->model.rope_low = m->rope.low;
+        out->model.rope_high = m->rope.high;
+        out->model.rope_attention = m->rope.attention;
+    }
     out->model.norm_eps = m->norm_eps;
     out->model.init_std = m->init_std;
     out->model.init_out = (int)m->init_out;

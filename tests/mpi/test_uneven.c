@@ -16,7 +16,7 @@ static const tp_shape shapes[] = {
     {"6 heads, 3 kv heads, heads' norms, dense",
      {HEADS("6", "3"), "--set", "model.qk_norm=true", "--set", "model.linear=dense"}},
     {"28 heads, 7 kv heads: three in some parts",
-     {HEADS("28", "7"), "--set", "model.qk_norm=true"}},
+     {HEADS("28", "7"), "--set", "model.qk_norm=true", "--set", "model.qkv_bias=true"}},
 };
 static const tp_layout layouts[] = {
     {"tp 4", 0, {"--tp", "4"}},
@@ -41,7 +41,8 @@ static void same_records_as_one_rank(void **state) {
 
 /* ---- gradients and bytes --------------------------------------------------------------------- */
 
-#define WIDE HEADS("20", "5"), "--set", "model.qk_norm=true"
+#define WIDE \
+    HEADS("20", "5"), "--set", "model.qk_norm=true", "--set", "model.qkv_bias=true"
 static layout_grads lonely_grads;
 
 static void gradients_equal_element_by_element(void **state) {

@@ -35,8 +35,21 @@ static const char *const used[] = {"architectures",
                                    "max_window_layers",
                                    "is_causal",
                                    NULL};
-static const char *const used_of_rope[] = {"rope_type", "type", "rope_theta",
-                                           "partial_rotary_factor", NULL};
+static const char *const used_of_rope[] = {"rope_type",
+                                           "type",
+                                           "rope_theta",
+                                           "partial_rotary_factor",
+                                           "factor",
+                                           "original_max_position_embeddings",
+                                           "low_freq_factor",
+                                           "high_freq_factor",
+                                           "beta_slow",
+                                           "beta_fast",
+                                           "attention_factor",
+                                           "mscale",
+                                           "mscale_all_dim",
+                                           "truncate",
+                                           NULL};
 static const char *const used_of_quantisation[] = {"quant_method",      "linear_class",
                                                    "quantization_mode", "modules_to_not_convert",
                                                    "use_rms_norm",      NULL};

@@ -112,6 +112,9 @@ void bt_op_glu_norm_bwd(const bt_glu_norm_bwd *j);
 void bt_op_glu_bwd(float *dgate, float *dup, const float *dy, const float *gate, const float *up,
                    bt_act act, size_t n);
 void bt_op_add(float *y, const float *x, size_t n);
+/* y (M, N): x (N) is added to each row; and the sum of rows, added to out (N) in the order of the rows */
+void bt_op_add_row(float *y, const float *x, size_t M, size_t N);
+void bt_op_sum_rows(float *out, const float *y, size_t M, size_t N);
 void bt_op_scale(float *y, float a, size_t n);
 void bt_op_zero(float *y, size_t n);
 void bt_op_save_bf16(uint16_t *y, const float *x, size_t n); /* rounded to bf16, */

@@ -12,6 +12,7 @@ typedef struct flat_job {
     uint16_t *kept;
     float a, lr, b1, b2, eps, decay, c1, c2;
     bt_act act;
+    size_t rows, width; /* of a matrix */
 } flat_job;
 
 enum { FLAT_GRAIN = BT_SUM_BLOCK };
@@ -159,6 +160,29 @@ static void add_unit(void *ctx, int thread, size_t a, size_t b) {
 void bt_op_add(float *y, const float *x, size_t n) {
     flat_job j = {.y = y, .x = x};
     bt_ops_run("add", 12.0 * (double)n, n, FLAT_GRAIN, add_unit, &j);
+}
+
+static void do_add_row(void *ctx, int thread, size_t a, size_t b) { /* rows */
+    const flat_job *j = ctx;
+    (void)thread;
+    for (size_t r = a; r < b; r++) bt_active_kernels()->add(j->y + r * j->width, j->x, j->width);
+}
+
+void bt_op_add_row(float *y, const float *x, size_t M, size_t N) {
+    flat_job j = {.y = y, .x = x, .width = N};
+    bt_ops_run("bias", 8.0 * (double)(M * N), M, 1 + FLAT_GRAIN / N, do_add_row, &j);
+}
+
+static void do_sum_rows(void *ctx, int thread, size_t a, size_t b) { /* columns */
+    const flat_job *j = ctx;
+    (void)thread;
+    for (size_t r = 0; r < j->rows; r++)
+        bt_active_kernels()->add(j->y + a, j->x + r * j->width + a, b - a);
+}
+
+void bt_op_sum_rows(float *out, const float *y, size_t M, size_t N) {
+    flat_job j = {.y = out, .x = y, .rows = M, .width = N};
+    bt_ops_run("bias_bwd", 4.0 * (double)(M * N), N, 64, do_sum_rows, &j);
 }
 
 static void do_scale(void *ctx, int thread, size_t a, size_t b) {

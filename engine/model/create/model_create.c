@@ -121,6 +121,9 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
         inputs[k]->ops = bt_input_ops_of(inputs[k]);
     l->q_norm = gain_of(m, n, BT_P_Q_NORM);
     l->k_norm = gain_of(m, n, BT_P_K_NORM);
+    l->q_bias = gain_of(m, n, BT_P_ATTN_Q_BIAS);
+    l->k_bias = gain_of(m, n, BT_P_ATTN_K_BIAS);
+    l->v_bias = gain_of(m, n, BT_P_ATTN_V_BIAS);
     l->q = make_linear(m, p, n, BT_P_ATTN_Q);
     l->k = make_linear(m, p, n, BT_P_ATTN_K);
     l->v = make_linear(m, p, n, BT_P_ATTN_V);
@@ -135,13 +138,14 @@ static void wire_layer(bt_model *m, const bt_model_memory *p, int i) {
 /* In float like the published implementations, so that a model imported from them rotates by the
  * same angles. */
 static void fill_rope(bt_model *m) {
-    size_t half = (size_t)m->setup.cfg.D / 2;
+    const bt_model_cfg *c = &m->setup.cfg;
+    const size_t half = (size_t)c->D / 2;
+    const float by = (float)bt_rope_attention(&c->rope);
     for (size_t i = 0; i < half; i++) {
-        float freq = (float)pow(m->setup.cfg.rope_theta,
-                                -(double)((float)(2 * i) / (float)m->setup.cfg.D));
-        for (size_t t = 0; t < (size_t)m->setup.cfg.T; t++) {
-            m->rope_cos[t * half + i] = cosf((float)t * freq);
-            m->rope_sin[t * half + i] = sinf((float)t * freq);
+        const float freq = bt_rope_frequency((int)i, c->rope_theta, &c->rope, c->D);
+        for (size_t t = 0; t < (size_t)c->T; t++) {
+            m->rope_cos[t * half + i] = by * cosf((float)t * freq);
+            m->rope_sin[t * half + i] = by * sinf((float)t * freq);
         }
     }
 }

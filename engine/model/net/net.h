@@ -141,6 +141,7 @@ struct bt_layer {
     float *x_out; /* residual leaving the layer: the next one's x */
     bt_linear_input attn_in, o_in, ffn_in, down_in;
     bt_gain q_norm, k_norm;
+    bt_gain q_bias, k_bias, v_bias; /* (N) of q, k, v, or absent */
     bt_linear q, k, v, o, gate, up, down;
     bt_glu glu;
 };

@@ -1,7 +1,7 @@
 /* transformer.c - the network: forward, and backward by hand.
  *
  * A layer, with n = RMSNorm, Q = quantise (ternary layers), W* = BitLinear:
- *     q, k, v = W{q,k,v} Q(n(x))         q, k = rope([qk-norm] q, k)      o = attention(q, k, v)
+ *     q, k, v = W{q,k,v} Q(n(x)) [+ b]   q, k = rope([qk-norm] q, k)      o = attention(q, k, v)
  *     x_mid   = x + Wo Q([n] o)
  *     gate,up = W{gate,up} Q(n(x_mid))   h = act(gate) * up
  *     x_out   = x_mid + Wdown Q([n] h)
@@ -138,6 +138,13 @@ static bt_turned rotation_of(const bt_model *m, size_t row) {
     return (bt_turned){m->rope_cos, m->rope_sin, m->pos + row};
 }
 
+/* y of rows r0 .. r0+rows = q, k or v */
+static void project(const bt_linear *l, const bt_gain *bias, float *y, const bt_linear_input *in,
+                    const float *x, size_t r0, size_t rows) {
+    l->ops->fwd(l, y, in, x, r0, rows, 0);
+    if (bias->tensor) bt_op_add_row(y, bias->w, rows, l->N);
+}
+
 /* Computes q, k, v as bf16 only, by blocks of rows whose floats fit the cache. */
 static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -146,11 +153,11 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
         const bt_turned by = rotation_of(m, r0);
-        l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, r0, rows, 0);
+        project(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, r0, rows);
         bt_op_rope_save(a->q_saved + q, a->q, &by, rows, (size_t)c->H, (size_t)c->D);
-        l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, r0, rows, 0);
+        project(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, r0, rows);
         bt_op_rope_save(a->k_saved + k, a->k, &by, rows, (size_t)c->KV, (size_t)c->D);
-        l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, r0, rows, 0);
+        project(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, r0, rows);
         bt_acts_save(a->v_saved + k, a->v, rows * l->v.N);
         poll_layer_source(m);
     }
@@ -160,9 +167,9 @@ void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
-    l->q.ops->fwd(&l->q, a->q, &l->attn_in, a->x, 0, M, 0);
-    l->k.ops->fwd(&l->k, a->k, &l->attn_in, a->x, 0, M, 0);
-    l->v.ops->fwd(&l->v, a->v, &l->attn_in, a->x, 0, M, 0);
+    project(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, 0, M);
+    project(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, 0, M);
+    project(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, 0, M);
     rotate(m, bt_net_q(l), a->q_rstd, a->q, &l->q_norm, (size_t)c->H, M);
     rotate(m, bt_net_k(l), a->k_rstd, a->k, &l->k_norm, (size_t)c->KV, M);
 }
@@ -299,6 +306,13 @@ static void linear_done(const backward *p, const bt_linear *l) {
     gradient_done(p, l->adapter.b_tensor);
     gradient_done(p, l->adapter.a_tensor);
     gradient_done(p, l->tensor);
+}
+
+/* adds the gradient of a bias from the gradient dy (M, N) of its sum */
+static void bias_done(const backward *p, const bt_linear *l, const bt_gain *bias, const float *dy) {
+    if (!bias->tensor) return;
+    if (bias->dw) bt_op_sum_rows(bias->dw, dy, p->M, l->N);
+    gradient_done(p, bias->tensor);
 }
 
 static void linear_dw(const bt_linear *l, bt_grads dy, const bt_linear_input *in, const float *src,
@@ -450,6 +464,9 @@ static void attn_backward(const backward *p, bt_layer *l) {
     m->tp->sum_kv(m, a->dv, p->M);
     const float *dk = unrotate(p, l, true, a->dk, a->kr, a->k);
     const float *dq = unrotate(p, l, false, a->dq, a->qr, a->q);
+    bias_done(p, &l->v, &l->v_bias, a->dv);
+    bias_done(p, &l->k, &l->k_bias, dk);
+    bias_done(p, &l->q, &l->q_bias, dq);
     const bool kept = norm_reads_saved(m, &l->attn_in, a->x_saved);
     if (!kept) load_residual(m, a->x, a->x_saved, m->tp->own_rows(m, p->M).n * (size_t)c->C);
     reread_residual(m, &l->attn_in, a->x, p->M);
@@ -470,6 +487,9 @@ static void attn_left_out(const backward *p, const bt_layer *l) {
     gradient_done(p, l->o_in.gain.tensor);
     gradient_done(p, l->k_norm.tensor);
     gradient_done(p, l->q_norm.tensor);
+    gradient_done(p, l->v_bias.tensor);
+    gradient_done(p, l->k_bias.tensor);
+    gradient_done(p, l->q_bias.tensor);
     linear_done(p, &l->v);
     linear_done(p, &l->k);
     linear_done(p, &l->q);

@@ -168,6 +168,7 @@ bt_code bt_model_cfg_check(const bt_model_cfg *c, bt_err *err) {
                        c->classes, c->V);
     if (!(c->rope_theta > 0))
         return bt_fail(err, BT_ARG, "model.rope_theta is %g but must be positive", c->rope_theta);
+    BT_TRY(bt_rope_check(&c->rope, err));
     if (!(c->norm_eps > 0))
         return bt_fail(err, BT_ARG, "model.norm_eps is %g but must be positive", c->norm_eps);
     if (!(c->init_std > 0))
@@ -202,6 +203,7 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     if (c->norm != BT_NORM_BITLINEAR) n.norms += L * 2 * C;
     if (c->norm == BT_NORM_SUBLN) n.norms += L * (HD + F);
     if (c->qk_norm) n.norms += L * 2 * (uint64_t)c->D;
+    if (c->qkv_bias) n.norms += L * (HD + 2 * KVD);
     if (c->classes) n.head = (uint64_t)c->classes * C;
     n.params = n.linear + n.embedding + n.head + n.norms;
     n.adapters = c->lora.rank ? adapter_params(c) : 0;

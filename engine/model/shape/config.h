@@ -10,6 +10,7 @@
 
 #include "engine/base/status.h"
 #include "engine/kernels/table/kernels.h"
+#include "engine/model/shape/rope.h"
 
 /* in the order of the words of the settings model.* */
 typedef enum { BT_NORM_SUBLN, BT_NORM_BITLINEAR, BT_NORM_PRE } bt_norm_kind;
@@ -47,8 +48,9 @@ typedef struct bt_model_cfg {
     bt_norm_kind norm;
     bt_act act;
     bt_linear_kind linear;
-    bool tied, qk_norm;
+    bool tied, qk_norm, qkv_bias;
     double rope_theta, norm_eps, init_std;
+    bt_rope_scaling rope;
     bt_init_out init_out;
     double logit_cap; /* logits become logit_cap tanh(logits / logit_cap); 0: they are unchanged */
     bt_lora lora;
@@ -75,7 +77,8 @@ typedef struct bt_preset {
 } bt_preset;
 
 typedef struct bt_model_counts {
-    uint64_t params, linear, embedding, head, norms; /* head: 0 when tied */
+    /* head: 0 when tied; norms: gains and biases */
+    uint64_t params, linear, embedding, head, norms;
     uint64_t adapters; /* parameters that train instead of `params`, which are frozen; 0: none */
     double flop_linear, flop_head, flop_attention; /* forward + backward, per token */
     /* 6*(linear + head weights) + 6*L*T*H*D; with adapters 4*(linear + head weights) + 6*adapters + 6*L*T*H*D, as

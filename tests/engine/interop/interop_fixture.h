@@ -53,25 +53,28 @@ static inline double *reals_of(json_t *list, size_t *n) {
     return x;
 }
 
+static inline void expected_prompt(expected *e, size_t k, const json_t *p) {
+    json_t *ids = json_object_get(p, "ids");
+    size_t same;
+    e->prompts[k].n_ids = json_array_size(ids);
+    assert_in_range(e->prompts[k].n_ids, 1, 64);
+    for (size_t i = 0; i < e->prompts[k].n_ids; i++)
+        e->prompts[k].ids[i] = (int32_t)json_integer_value(json_array_get(ids, i));
+    e->prompts[k].logits = reals_of(json_object_get(p, "logits"), &e->prompts[k].V);
+    e->prompts[k].no_act_quant = reals_of(json_object_get(p, "no_act_quant"), &same);
+    assert_true(same == 0 || same == e->prompts[k].V);
+}
+
 static inline void expected_read(expected *e, const char *model) {
     char name[128];
     json_error_t why;
     snprintf(name, sizeof name, "%s/expected.json", model);
     json_t *root = json_load_file(golden_path(name), 0, &why), *p;
-    size_t k, same;
+    size_t k;
     assert_non_null(root);
     *e = (expected){.n = json_array_size(json_object_get(root, "prompts"))};
     assert_in_range(e->n, 1, 4);
-    json_array_foreach(json_object_get(root, "prompts"), k, p) {
-        json_t *ids = json_object_get(p, "ids");
-        e->prompts[k].n_ids = json_array_size(ids);
-        assert_in_range(e->prompts[k].n_ids, 1, 64);
-        for (size_t i = 0; i < e->prompts[k].n_ids; i++)
-            e->prompts[k].ids[i] = (int32_t)json_integer_value(json_array_get(ids, i));
-        e->prompts[k].logits = reals_of(json_object_get(p, "logits"), &e->prompts[k].V);
-        e->prompts[k].no_act_quant = reals_of(json_object_get(p, "no_act_quant"), &same);
-        assert_true(same == 0 || same == e->prompts[k].V);
-    }
+    json_array_foreach(json_object_get(root, "prompts"), k, p) expected_prompt(e, k, p);
     json_decref(root);
 }
 

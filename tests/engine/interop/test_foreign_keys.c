@@ -156,11 +156,9 @@ static void keys_that_change_the_numbers_are_refused(void **state) {
         extra x;
         const char *words; /* NULL: the value has no effect */
     } rows[] = {
-        {{"llama.rope.scaling.factor", 6, 4, NULL},
-         "'llama.rope.scaling.factor' is 4, which changes"},
         {{"llama.rope.scale_linear", 6, 4, NULL}, "'llama.rope.scale_linear' is 4"},
-        {{"llama.rope.scaling.type", 8, 0, "yarn"}, "by the method 'yarn'"},
-        {{"llama.rope.scaling.type", 4, 1, NULL}, "by the method '?'"},
+        {{"llama.rope.scaling.type", 8, 0, "longrope"}, "by the method 'longrope'"},
+        {{"llama.rope.scaling.type", 4, 1, NULL}, "is no text"},
         {{"llama.rope.scaling.attn_factor", 6, 0.5, NULL},
          "'llama.rope.scaling.attn_factor' is 0.5"},
         {{"llama.attention.causal", 7, 0, NULL}, "'llama.attention.causal' is 0"},

@@ -187,6 +187,45 @@ static void everything_is_restored(void **state) {
     bt_model_file_close(b);
 }
 
+/* a model of llama/hf with this scaling, written and read again */
+static bt_rope_scaling written(const bt_rope_scaling *s) {
+    bt_err err = BT_ERR_INIT;
+    bt_model_file *from = open_golden("llama/hf"), *again = NULL;
+    bt_text notes = {0};
+    int64_t bytes;
+    from->cfg.rope = *s;
+    from->cfg.rope_theta = 500000; /* the slowest frequency is below Llama 3's range, as in its models */
+    const bt_convert_job job = {
+        .to = BT_TO_GGUF, .dest = fixture_path("rope.gguf"), .number = BT_NUM_F32};
+    unlink(job.dest);
+    if (bt_convert(from, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_model_file_open(&again, job.dest, &err) != BT_OK) fail_msg("%s", err.msg);
+    const bt_rope_scaling got = again->cfg.rope;
+    assert_string_equal(bt_text_str(&again->notes), "");
+    bt_text_release(&notes);
+    bt_model_file_close(from);
+    bt_model_file_close(again);
+    return got;
+}
+
+static void scaling_of_frequencies_comes_back(void **state) {
+    (void)state;
+    static const bt_rope_scaling rows[] = {
+        {0},
+        {.method = BT_ROPE_LINEAR, .factor = 4},
+        {.method = BT_ROPE_LLAMA3, .factor = 32, .context = 8192, .low = 1, .high = 4},
+        {.method = BT_ROPE_YARN, .factor = 4, .context = 32768, .low = 1, .high = 32},
+        {.method = BT_ROPE_YARN, .factor = 8, .context = 100, .low = 2, .high = 16, .attention = 2},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const bt_rope_scaling got = written(&rows[i]);
+        assert_int_equal(got.method, rows[i].method);
+        assert_true(got.factor == rows[i].factor && got.context == rows[i].context);
+        assert_true(got.low == rows[i].low && got.high == rows[i].high);
+        assert_true(fabs(got.attention - rows[i].attention) < 1e-6);
+    }
+}
+
 static void refused(const char *from, bt_convert_job job, const char *words) {
     const made m = write_as(from, "no.gguf", job);
     struct stat st;
@@ -256,6 +295,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tensors_have_the_bytes_of_the_package),
         cmocka_unit_test(keys_are_those_of_the_package),
+        cmocka_unit_test(scaling_of_frequencies_comes_back),
         cmocka_unit_test(everything_is_restored),
         cmocka_unit_test(traps_are_refused_or_reported),
         cmocka_unit_test(tokens_with_one_text_are_refused),

@@ -86,6 +86,32 @@ static void head_of_its_own_is_used_though_config_ties_it(void **state) {
     bt_model_file_close(s);
 }
 
+/* qwen2/variants.json: other rope_parameters over the same weights, and what transformers computes */
+static void variants_of_rope_are_those_of_transformers(void **state) {
+    (void)state;
+    json_error_t why;
+    json_t *rows = json_load_file(golden_path("qwen2/variants.json"), 0, &why), *row, *prompt;
+    size_t k, i;
+    assert_int_equal(json_array_size(rows), 6);
+    json_array_foreach(rows, k, row) {
+        json_t *edit = json_pack("{s:O}", "rope_parameters", json_object_get(row, "rope_parameters"));
+        char *members = json_dumps(edit, 0);
+        bt_model_file *s = open_edited("qwen2/hf", members);
+        assert_true(s->cfg.qkv_bias);
+        expected e = {.n = json_array_size(json_object_get(row, "prompts"))};
+        json_array_foreach(json_object_get(row, "prompts"), i, prompt)
+            expected_prompt(&e, i, prompt);
+        const double worst = worst_difference(s, &e, false);
+        if (!(worst < 1e-4))
+            fail_msg("%s: log probabilities differ by %g", json_string_value(json_object_get(row, "name")), worst);
+        expected_release(&e);
+        bt_model_file_close(s);
+        free(members);
+        json_decref(edit);
+    }
+    json_decref(rows);
+}
+
 static void mistral_without_a_window_is_llama(void **state) {
     (void)state;
 #define MISTRAL "\"architectures\": [\"MistralForCausalLM\"], \"model_type\": \"mistral\""
@@ -158,6 +184,7 @@ int main(void) {
         cmocka_unit_test(llama_in_shards_untied),
         cmocka_unit_test(qwen3_with_wide_heads_and_padded_vocabulary),
         cmocka_unit_test(head_of_its_own_is_used_though_config_ties_it),
+        cmocka_unit_test(variants_of_rope_are_those_of_transformers),
         cmocka_unit_test(mistral_without_a_window_is_llama),
         cmocka_unit_test(any_stretch_can_be_read),
         cmocka_unit_test(latents_of_codes_have_the_scale),

@@ -176,7 +176,7 @@ static void configurations(void **state) {
     } bad[] = {
         {"\"LlamaForCausalLM\"", "\"MambaForCausalLM\"",
          "'MambaForCausalLM' is not known here (known: BitNetForCausalLM, LlamaForCausalLM, "
-         "Qwen3ForCausalLM, MistralForCausalLM)"},
+         "Qwen2ForCausalLM, Qwen3ForCausalLM, MistralForCausalLM)"},
         {"\"model_type\": \"llama\"", "\"model_type\": \"mistral\"",
          "'model_type' is 'mistral', but 'architectures' is 'LlamaForCausalLM'"},
         {"\"use_cache\": true", "\"logit_scale\": 0.0625",
@@ -197,7 +197,13 @@ static void configurations(void **state) {
         {"\"head_dim\": 8", "\"head_dim\": 7", "must be even"},
         {"\"hidden_act\": \"silu\"", "\"hidden_act\": \"gelu\"", "'gelu' is not computed here"},
         {"\"rms_norm_eps\": 1e-06", "\"rms_norm_eps\": 0", "not a positive number"},
-        {"\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"", "by the method 'llama3'"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"dynamic\"", "by the method 'dynamic'"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"llama3\"", "has no 'factor'"},
+        {"\"rope_type\": \"default\"", "\"rope_type\": \"yarn\", \"factor\": 0.5", "at least 1"},
+        {"\"rope_type\": \"default\"",
+         "\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4", "below the latter"},
+        {"\"rope_type\": \"default\"",
+         "\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": false", "'truncate' of yarn"},
         {"\"attention_bias\": false", "\"attention_bias\": true", "'attention_bias' is true"},
         {"\"mlp_bias\": false", "\"mlp_bias\": true", "'mlp_bias' is true"},
         {"\"tie_word_embeddings\": false", "\"tie_word_embeddings\": 1", "not true or false"},

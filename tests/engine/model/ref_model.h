@@ -134,13 +134,15 @@ static double *ref_linear_bwd(ref_pass *r, const ref_linear *l, const double *dy
 /* rotates pairs (i, i + D/2) of every head by position; sign -1 rotates back */
 static void ref_rope(const ref_pass *r, double *x, size_t M, size_t heads, double sign) {
     size_t D = (size_t)r->c->D, T = (size_t)r->c->T;
+    const double by = bt_rope_attention(&r->c->rope);
     for (size_t m = 0; m < M; m++) {
         for (size_t h = 0; h < heads; h++) {
             double *v = x + (m * heads + h) * D;
             for (size_t i = 0; i < D / 2; i++) {
                 double angle = sign * (double)(m % T) *
-                               pow(r->c->rope_theta, -2.0 * (double)i / (double)D),
-                       a = v[i], b = v[i + D / 2];
+                               (double)bt_rope_frequency((int)i, r->c->rope_theta, &r->c->rope,
+                                                         (int)D),
+                       a = by * v[i], b = by * v[i + D / 2];
                 v[i] = a * cos(angle) - b * sin(angle);
                 v[i + D / 2] = b * cos(angle) + a * sin(angle);
             }
@@ -232,6 +234,16 @@ static double *ref_dropped(ref_pass *r, size_t place, const double *x, size_t M)
     return y;
 }
 
+static void ref_bias_fwd(ref_pass *r, int i, bt_param_id id, double *y, size_t M) {
+    const bt_tensor *t = bt_params_get(r->p, i, id);
+    for (size_t k = 0; t && k < M * t->count; k++) y[k] += r->w[t->offset + k % t->count];
+}
+
+static void ref_bias_bwd(ref_pass *r, int i, bt_param_id id, const double *dy, size_t M) {
+    const bt_tensor *t = bt_params_get(r->p, i, id);
+    for (size_t k = 0; t && r->g && k < M * t->count; k++) r->g[t->offset + k % t->count] += dy[k];
+}
+
 static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t B) {
     const bt_model_cfg *c = r->c;
     size_t M = B * (size_t)c->T, C = (size_t)c->C, H = (size_t)c->H, KV = (size_t)c->KV,
@@ -244,6 +256,9 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
     l->kr = ref_copy(r, ref_linear_fwd(r, &l->k, bt_params_get(r->p, i, BT_P_ATTN_K), n1, M),
                      M * KV * D);
     (void)ref_linear_fwd(r, &l->v, bt_params_get(r->p, i, BT_P_ATTN_V), n1, M);
+    ref_bias_fwd(r, i, BT_P_ATTN_Q_BIAS, l->qr, M);
+    ref_bias_fwd(r, i, BT_P_ATTN_K_BIAS, l->kr, M);
+    ref_bias_fwd(r, i, BT_P_ATTN_V_BIAS, l->v.y, M);
     if (c->qk_norm) {
         l->qr = ref_copy(
             r, ref_norm_fwd(r, &l->q_norm, bt_params_get(r->p, i, BT_P_Q_NORM), l->qr, M * H, D),
@@ -305,6 +320,9 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, siz
         dq = ref_norm_bwd(r, &l->q_norm, dq);
         dk = ref_norm_bwd(r, &l->k_norm, dk);
     }
+    ref_bias_bwd(r, i, BT_P_ATTN_Q_BIAS, dq, M);
+    ref_bias_bwd(r, i, BT_P_ATTN_K_BIAS, dk, M);
+    ref_bias_bwd(r, i, BT_P_ATTN_V_BIAS, dv, M);
     dn = ref_linear_bwd(r, &l->q, dq);
     ref_add(dn, ref_linear_bwd(r, &l->k, dk), M * C);
     ref_add(dn, ref_linear_bwd(r, &l->v, dv), M * C);

@@ -1,0 +1,74 @@
+/* rope.c - frequencies of the rotary embedding, computed in float where transformers does, so that a model rotates
+ * by the same angles as in the program that trained it. */
+#include "engine/model/shape/rope.h"
+
+#include <math.h>
+
+static const double PI = 3.14159265358979323846;
+
+static float llama3(float freq, const bt_rope_scaling *s) {
+    const double turns = (double)s->context * freq / (2 * PI);
+    if (turns < s->low) return freq / (float)s->factor;
+    if (turns > s->high) return freq;
+    const float share = (float)((turns - s->low) / (s->high - s->low));
+    return (1 - share) * freq / (float)s->factor + share * freq;
+}
+
+/* index of the dimension that turns so many times within the context */
+static double dimension_of(double turns, double theta, int context, int head_dim) {
+    return head_dim * log(context / (turns * 2 * PI)) / (2 * log(theta));
+}
+
+static float yarn(float freq, double theta, const bt_rope_scaling *s, int i, int head_dim) {
+    double first = floor(dimension_of(s->high, theta, s->context, head_dim)),
+           last = ceil(dimension_of(s->low, theta, s->context, head_dim));
+    if (first < 0) first = 0;
+    if (last > head_dim - 1) last = head_dim - 1;
+    if (first == last) last += 0.001; /* as transformers avoids a division by zero */
+    double scaled = (i - first) / (last - first);
+    scaled = scaled < 0 ? 0 : scaled > 1 ? 1 : scaled;
+    return (float)(freq / s->factor * scaled + freq * (1 - scaled));
+}
+
+float bt_rope_frequency(int i, double theta, const bt_rope_scaling *s, int head_dim) {
+    const float plain = (float)pow(theta, -(double)((float)(2 * i) / (float)head_dim));
+    switch (s->method) {
+    case BT_ROPE_PLAIN: return plain;
+    case BT_ROPE_LINEAR: return plain / (float)s->factor;
+    case BT_ROPE_LLAMA3: return llama3(plain, s);
+    case BT_ROPE_YARN: return yarn(plain, theta, s, i, head_dim);
+    }
+    return plain;
+}
+
+float bt_rope_divisor(int i, double theta, const bt_rope_scaling *s, int head_dim) {
+    const bt_rope_scaling plain = {0};
+    return bt_rope_frequency(i, theta, &plain, head_dim) /
+           bt_rope_frequency(i, theta, s, head_dim);
+}
+
+double bt_rope_attention(const bt_rope_scaling *s) {
+    if (s->method != BT_ROPE_YARN) return 1;
+    if (s->attention > 0) return s->attention;
+    return s->factor > 1 ? 0.1 * log(s->factor) + 1 : 1;
+}
+
+bt_code bt_rope_check(const bt_rope_scaling *s, bt_err *err) {
+    if (s->method == BT_ROPE_PLAIN) return BT_OK;
+    if (s->method < BT_ROPE_PLAIN || s->method > BT_ROPE_YARN)
+        return bt_fail(err, BT_ARG, "unknown model.rope_scaling %d", (int)s->method);
+    if (!(s->factor >= 1))
+        return bt_fail(err, BT_ARG, "model.rope_factor is %g but must be at least 1", s->factor);
+    if (s->method == BT_ROPE_LINEAR) return BT_OK;
+    if (s->context < 1)
+        return bt_fail(err, BT_ARG,
+                       "model.rope_context is %d: llama3 and yarn need the sequence length before "
+                       "the scaling",
+                       s->context);
+    if (!(s->low > 0) || !(s->high > s->low))
+        return bt_fail(err, BT_ARG,
+                       "model.rope_low is %g and model.rope_high %g: the former must be positive "
+                       "and below the latter",
+                       s->low, s->high);
+    return BT_OK;
+}
