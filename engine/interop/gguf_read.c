@@ -143,7 +143,8 @@ static bt_code read_scaling(reader *r, bt_err *err) {
     }
     s.method = BT_ROPE_YARN;
     s.context = m->T;
-    BT_TRY(read_gguf_integer(r, "rope.scaling.original_context_length", 0, 1 << 30, &s.context, err));
+    BT_TRY(
+        read_gguf_integer(r, "rope.scaling.original_context_length", 0, 1 << 30, &s.context, err));
     BT_TRY(real(r, "rope.scaling.yarn_beta_slow", false, &s.low, err));
     BT_TRY(real(r, "rope.scaling.yarn_beta_fast", false, &s.high, err));
     if (attention != 1) s.attention = attention * bt_rope_attention(&s);
@@ -167,7 +168,8 @@ static bt_code read_divisors(reader *r, bt_err *err) {
     BT_TRY(bt_foreign_read(&r->s->stored.files[t->file], by, (size_t)n * sizeof *by, t->at, err));
     for (int i = 0; i < n; i++) top = by[i] > top ? by[i] : top;
     char factor[32];
-    (void)snprintf(factor, sizeof factor, "%.6g", (double)top); /* without the error of a quotient */
+    (void)snprintf(factor, sizeof factor, "%.6g",
+                   (double)top); /* without the error of a quotient */
     for (size_t k = 0; k < sizeof contexts / sizeof *contexts; k++) {
         const bt_rope_scaling s = {.method = BT_ROPE_LLAMA3,
                                    .factor = strtod(factor, NULL),
@@ -175,8 +177,8 @@ static bt_code read_divisors(reader *r, bt_err *err) {
                                    .low = 1,
                                    .high = 4};
         int equal = 0;
-        while (equal < n && fabsf(by[equal] / bt_rope_divisor(equal, m->rope_theta, &s, m->D) -
-                                  1) < 1e-5F)
+        while (equal < n &&
+               fabsf(by[equal] / bt_rope_divisor(equal, m->rope_theta, &s, m->D) - 1) < 1e-5F)
             equal++;
         if (equal < n) continue;
         m->rope = s;

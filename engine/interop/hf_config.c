@@ -320,10 +320,8 @@ static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *
     bt_model_cfg *m = &c->model;
     const bt_arch_row *row;
     BT_TRY(read_arch(o, &c->arch, &row, err));
-    *m = (bt_model_cfg){.norm = row->norm,
-                        .qk_norm = row->qk_norm,
-                        .qkv_bias = row->qkv_bias,
-                        .init_std = 0.02};
+    *m = (bt_model_cfg){
+        .norm = row->norm, .qk_norm = row->qk_norm, .qkv_bias = row->qkv_bias, .init_std = 0.02};
     BT_TRY(read_hf_sizes(o, row, m, err));
     BT_TRY(check_window(o, row, m, notes, err));
     BT_TRY(refuse_the_unknown(o, err));
@@ -460,8 +458,7 @@ void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
     bt_json_int(&j, "num_hidden_layers", m->L);
     bt_json_int(&j, "num_attention_heads", m->H);
     bt_json_int(&j, "num_key_value_heads", m->KV);
-    if (c->arch != BT_ARCH_BITNET && c->arch != BT_ARCH_QWEN2)
-        bt_json_int(&j, "head_dim", m->D);
+    if (c->arch != BT_ARCH_BITNET && c->arch != BT_ARCH_QWEN2) bt_json_int(&j, "head_dim", m->D);
     bt_json_int(&j, "max_position_embeddings", m->T);
     bt_json_str(&j, "hidden_act", m->act == BT_ACT_SILU ? "silu" : "relu2");
     write_real(&j, "rms_norm_eps", m->norm_eps);

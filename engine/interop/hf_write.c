@@ -354,6 +354,15 @@ static void add_hf_notes(const folder *f, bt_text *notes) {
                        "latent weights are rounded to %s: a code at a tie may differ "
                        "(--type f32 keeps all)\n",
                        bt_number_at(f->number)->word);
+    if (f->config.arch == BT_ARCH_QWEN2 && f->s->tokenizer) {
+        bt_tokenizer_about about;
+        bt_tokenizer_look(f->s->tokenizer, &about);
+        if (strcmp(about.pattern, "qwen2") != 0 || strcmp(about.normalizer, "nfc") != 0)
+            bt_text_put(notes,
+                        "transformers 5 splits and normalises (NFC) text for every Qwen2 model as "
+                        "Qwen2 does, but this tokenizer does not: load it with "
+                        "PreTrainedTokenizerFast, or the ids may differ\n");
+    }
     if (keeps_file(f, "tokenizer.json"))
         bt_text_put(notes, "tokenizer files: the model's original ones, unchanged\n");
     if (!f->s->tokenizer) bt_text_put(notes, "no tokenizer files: the source has none\n");

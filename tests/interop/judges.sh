@@ -4,7 +4,8 @@
 #     tests/interop/judges.sh [FOLDER [GOLDEN]]
 # FOLDER keeps a Python environment and node modules (default: build/judges). The small models of
 # tests/engine/interop/golden are written in every format and type, and so are those of GOLDEN, a folder of further
-# models (NAME/hf, NAME/hf-*, NAME/NAME-TYPE.gguf), which are also compared unchanged. Both programs compare log
+# models (NAME/hf, NAME/hf-*, NAME/NAME-TYPE.gguf), which are also compared unchanged, and random models of further
+# architectures (make_architectures.py). Both programs compare log
 # probabilities of the next token and ids of 140 hostile texts with the output of our own reader for the same file.
 # Bounds: 1e-4 without rounding (transformers; f32 files), 5e-3 for f16, 0.5 where bf16, q8_0 or a ternary type rounds
 # weights or activations in another way; prints a table.
@@ -58,7 +59,8 @@ dense "$golden/qwen3/hf" qwen3
 ternary "$golden/bitnet-tq/bitnet-tq-tq1_0.gguf" bitnet f32 f16 q8_0 tq1_0 tq2_0
 convert "$golden/bitnet-tq/bitnet-tq-tq1_0.gguf" gguf tq2_0 bitnet-tq2_0-scale.gguf --scale-tensors
 loose+=("$work/bitnet-tq2_0-scale.gguf")
-for model in ${more:+"$more"/*/}; do
+"$at/venv/bin/python" "$root/tests/interop/make_architectures.py" "$work/architectures" 2>/dev/null
+for model in "$work"/architectures/*/ ${more:+"$more"/*/}; do
     name=$(basename "$model")
     [ -d "$model/hf" ] || continue
     folders+=("$model"hf*)

@@ -44,10 +44,22 @@ def make(kind, members, sizes, seed):
         else: p.data = torch.randn(p.shape, generator=gen) * (0.15 if "embed" in name or "head" in name else 1.5 / p.shape[1] ** 0.5)
     return m
 
+# transformers reads the tokenizer of every Qwen2 folder by its own class, with this pattern and NFC
+QWEN2_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
 def save(m, folder, tokenizer=True):
     shutil.rmtree(folder, ignore_errors=True)
     m.save_pretrained(folder)
-    if tokenizer: shutil.copy(TOKENIZER, os.path.join(folder, "tokenizer.json"))
+    if not tokenizer: return
+    tok = json.load(open(TOKENIZER))
+    if m.config.model_type == "qwen2":
+        tok["normalizer"] = {"type": "NFC"}
+        tok["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": QWEN2_PATTERN}, "behavior": "Isolated", "invert": False},
+            {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}]}
+    json.dump(tok, open(os.path.join(folder, "tokenizer.json"), "w"))
+    json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|endoftext|>", "clean_up_tokenization_spaces": False},
+              open(os.path.join(folder, "tokenizer_config.json"), "w"))
 
 def prompts():
     gen = torch.Generator().manual_seed(3)

@@ -41,8 +41,7 @@ static void same_records_as_one_rank(void **state) {
 
 /* ---- gradients and bytes --------------------------------------------------------------------- */
 
-#define WIDE \
-    HEADS("20", "5"), "--set", "model.qk_norm=true", "--set", "model.qkv_bias=true"
+#define WIDE HEADS("20", "5"), "--set", "model.qk_norm=true", "--set", "model.qkv_bias=true"
 static layout_grads lonely_grads;
 
 static void gradients_equal_element_by_element(void **state) {

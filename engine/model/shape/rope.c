@@ -43,8 +43,7 @@ float bt_rope_frequency(int i, double theta, const bt_rope_scaling *s, int head_
 
 float bt_rope_divisor(int i, double theta, const bt_rope_scaling *s, int head_dim) {
     const bt_rope_scaling plain = {0};
-    return bt_rope_frequency(i, theta, &plain, head_dim) /
-           bt_rope_frequency(i, theta, s, head_dim);
+    return bt_rope_frequency(i, theta, &plain, head_dim) / bt_rope_frequency(i, theta, s, head_dim);
 }
 
 double bt_rope_attention(const bt_rope_scaling *s) {

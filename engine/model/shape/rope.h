@@ -12,9 +12,9 @@
 typedef enum { BT_ROPE_PLAIN, BT_ROPE_LINEAR, BT_ROPE_LLAMA3, BT_ROPE_YARN } bt_rope_method;
 
 /* How the frequencies of a model that was trained on `context` tokens are scaled for longer texts.
- * LINEAR divides every frequency by `factor`. LLAMA3 and YARN (arXiv:2309.00071) divide a frequency that turns less than
- * `low` times within `context`, keep one that turns more than `high` times, and interpolate between: LLAMA3 in the number
- * of turns, YARN in the index of the dimension. */
+ * LINEAR divides every frequency by `factor`. LLAMA3 and YARN (arXiv:2309.00071) divide a frequency that turns less
+ * than `low` times within `context`, keep one that turns more than `high` times, and interpolate between: LLAMA3 in
+ * the number of turns, YARN in the index of the dimension. */
 typedef struct bt_rope_scaling {
     bt_rope_method method;
     double factor;

@@ -194,7 +194,8 @@ static bt_rope_scaling written(const bt_rope_scaling *s) {
     bt_text notes = {0};
     int64_t bytes;
     from->cfg.rope = *s;
-    from->cfg.rope_theta = 500000; /* the slowest frequency is below Llama 3's range, as in its models */
+    from->cfg.rope_theta =
+        500000; /* the slowest frequency is below Llama 3's range, as in its models */
     const bt_convert_job job = {
         .to = BT_TO_GGUF, .dest = fixture_path("rope.gguf"), .number = BT_NUM_F32};
     unlink(job.dest);

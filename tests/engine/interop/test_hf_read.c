@@ -94,7 +94,8 @@ static void variants_of_rope_are_those_of_transformers(void **state) {
     size_t k, i;
     assert_int_equal(json_array_size(rows), 6);
     json_array_foreach(rows, k, row) {
-        json_t *edit = json_pack("{s:O}", "rope_parameters", json_object_get(row, "rope_parameters"));
+        json_t *edit = json_pack("{s:O}", "rope_parameters",
+                                 json_object_get(row, "rope_parameters"));
         char *members = json_dumps(edit, 0);
         bt_model_file *s = open_edited("qwen2/hf", members);
         assert_true(s->cfg.qkv_bias);
@@ -103,7 +104,8 @@ static void variants_of_rope_are_those_of_transformers(void **state) {
             expected_prompt(&e, i, prompt);
         const double worst = worst_difference(s, &e, false);
         if (!(worst < 1e-4))
-            fail_msg("%s: log probabilities differ by %g", json_string_value(json_object_get(row, "name")), worst);
+            fail_msg("%s: log probabilities differ by %g",
+                     json_string_value(json_object_get(row, "name")), worst);
         expected_release(&e);
         bt_model_file_close(s);
         free(members);
