@@ -32,7 +32,9 @@ static bool user_gave(const bt_train_plan *p, const char *key) {
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 static const char *against_minutes(const bt_run_cfg *c) {
-    return c->launch.hosts[0]                        ? "--hosts"
+    /* each member would measure and choose by itself, and be another model on a restart */
+    return c->run.ensemble                           ? "--ensemble"
+           : c->launch.hosts[0]                      ? "--hosts"
            : c->tune.mode == BT_TUNE_LORA            ? "--tune lora"
            : c->tune.teacher[0]                      ? "--teacher"
            : c->tune.logits[0]                       ? "tune.logits"
