@@ -12,6 +12,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/model/net/model.h"
 #include "engine/plan/plan.h"
+#include "engine/train/trainer.h"
 
 enum { COLUMN = 26, WIDTH = 148 };
 
@@ -183,7 +184,8 @@ void bt_help_presets(bt_text *out) {
         bt_model_cfg m = p->model;
         bt_metric_format(whole, sizeof whole, (double)bt_model_count(&m).params, BT_UNIT_COUNT);
         if (selected && preset_cfg(p->name, &o, &cfg))
-            bt_metric_format(memory, sizeof memory, (double)bt_plan_bytes(&cfg, 0), BT_UNIT_BYTES);
+            bt_metric_format(memory, sizeof memory, (double)bt_plan_bytes(&cfg, 0, bt_parts_memory),
+                             BT_UNIT_BYTES);
         m.V = 256;
         bt_metric_format(bytes, sizeof bytes, (double)bt_model_count(&m).params, BT_UNIT_COUNT);
         bt_text_printf(out, "  %-12s %10s %11s %7d %6d %9d %11d %8" PRId64 " %10s  %s\n", p->name,

@@ -15,6 +15,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/plan/layout_remedy.h"
 #include "engine/plan/memory.h"
+#include "engine/train/trainer.h"
 #include "monitor/job/launch/host_file.h"
 
 enum { SHAPES_MOST = 48 };
@@ -158,7 +159,8 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     if (!c) return bt_fail(err, BT_NOMEM, "no memory for the layouts");
     c->search = (bt_layout_search){.cfg = job->cfg,
                                    .may = bt_layout_freedom_of(job->opts),
-                                   .cluster = bt_cluster_here(job->cfg, job->ranks)};
+                                   .cluster = bt_cluster_here(job->cfg, job->ranks),
+                                   .parts = bt_parts_memory};
     /* packed forms, and so memory, are the kernel set's own */
     bt_code code = bt_kernels_select(job->cfg->launch.isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);

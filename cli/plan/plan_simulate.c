@@ -346,8 +346,12 @@ static bt_code print_simulation(const simulation *s, bt_err *err) {
 }
 
 bt_code bt_plan_simulate(bt_train_plan *p, const bt_simulation_words *w, bt_err *err) {
-    simulation s = {
-        .p = p, .w = w, .search = {.cfg = &p->cfg, .one_micro_batch = true, .choice_only = true}};
+    simulation s = {.p = p,
+                    .w = w,
+                    .search = {.cfg = &p->cfg,
+                               .parts = bt_parts_memory,
+                               .one_micro_batch = true,
+                               .choice_only = true}};
     s.search.may = bt_layout_freedom_of(&p->opts);
     BT_TRY(read_cluster(&s, err));
     /* a host's memory is the simulated one's */

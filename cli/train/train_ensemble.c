@@ -191,11 +191,7 @@ static bt_code student_settings(const bt_train_plan *p, bt_run_cfg *out) {
 }
 
 static size_t student_bytes(const bt_run_cfg *c) {
-    bt_arena_row rows[BT_PLAN_MAX];
-    const size_t n = bt_plan_memory(c, c->mesh.pp > 1 ? (int)c->launch.ranks - 1 : 0, rows);
-    size_t bytes = 0;
-    for (size_t i = 0; i < n; i++) bytes += rows[i].bytes;
-    return bytes;
+    return bt_plan_bytes(c, c->mesh.pp > 1 ? (int)c->launch.ranks - 1 : 0, bt_parts_memory);
 }
 
 void bt_train_ensemble_print_plan(const bt_train_plan *p) {

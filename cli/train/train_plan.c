@@ -28,7 +28,7 @@ typedef struct rank_plan {
 
 static rank_plan plan_rank(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int rank) {
     rank_plan r = {.at = bt_mesh_coord_of(mesh, rank)};
-    r.n = bt_plan_memory(cfg, rank, r.rows);
+    r.n = bt_plan_memory(cfg, rank, bt_parts_memory, r.rows);
     for (size_t i = 0; i < r.n; i++) r.bytes += r.rows[i].bytes;
     return r;
 }

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/plan/plan.h"
-
 enum {
     MICRO_SIZES = 6,
     RECOMPUTES = 3,
@@ -63,7 +61,7 @@ static double room_of_rank(const bt_cluster *c) {
 
 /* Memory of the largest rank and of all: the first stages have most micro-batches in flight, the last has the head;
  * shards and tensor-parallel ranks of a stage hardly differ. */
-static void look_at_memory(bt_layout *l, const bt_run_cfg *cfg) {
+static void look_at_memory(bt_layout *l, const bt_run_cfg *cfg, bt_plan_parts *parts) {
     int n = l->shape.pp, group = l->shape.dp_replicate * l->shape.dp_shard * l->shape.tp;
     size_t bytes = 0;
     l->rank_bytes = 0;
@@ -71,7 +69,7 @@ static void look_at_memory(bt_layout *l, const bt_run_cfg *cfg) {
     for (int k = 0; k < n; k++) {
         const bt_mesh_coord at = {.pp = k};
         if (n <= STAGES_SEEN || k <= 2 || k == n - 1)
-            bytes = bt_plan_bytes(cfg, bt_mesh_rank_of(&l->shape, &at));
+            bytes = bt_plan_bytes(cfg, bt_mesh_rank_of(&l->shape, &at), parts);
         if (bytes > l->rank_bytes) l->rank_bytes = bytes;
         l->all_bytes += (double)bytes * group;
     }
@@ -128,7 +126,7 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
         x.accum = f->cfg->train.accum;
         bt_run_cfg_mesh(f->cfg, &x.shape);
         if (is_known_layout(f->out, &x)) return BT_OK;
-        if (room > 0) look_at_memory(&x, f->cfg);
+        if (room > 0) look_at_memory(&x, f->cfg, f->s->parts);
         if (f->out->least_bytes == 0 || x.rank_bytes < f->out->least_bytes)
             f->out->least_bytes = x.rank_bytes;
         x.fits = room <= 0 || (double)x.rank_bytes <= room;
@@ -417,7 +415,7 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
     for (size_t i = 0; code == BT_OK && i < l->n && i < SHOWN; i++) {
         if (l->at[i].rank_bytes > 0) continue;
         code = bt_layout_settings(s, &l->at[i], p.cfg, err);
-        if (code == BT_OK) look_at_memory(&l->at[i], p.cfg);
+        if (code == BT_OK) look_at_memory(&l->at[i], p.cfg, s->parts);
     }
     free(p.cfg);
     return code;

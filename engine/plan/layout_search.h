@@ -9,6 +9,7 @@
 #ifndef BT_ENGINE_PLAN_LAYOUT_SEARCH_H
 #define BT_ENGINE_PLAN_LAYOUT_SEARCH_H
 
+#include "engine/plan/plan.h"
 #include "engine/plan/time_model.h"
 
 typedef struct bt_layout {
@@ -35,6 +36,7 @@ typedef struct bt_layout_search {
     const bt_run_cfg *cfg; /* borrowed; read but not resolved */
     bt_layout_freedom may;
     bt_cluster cluster;
+    bt_plan_parts *parts; /* memory of optional features; NULL: none */
     /* list only shapes of the first layout's micro-batch; rates of other shapes are scaled */
     bool one_micro_batch;
     /* predict only layouts that may be the choice or the first of another mesh; other times are 0 */

@@ -10,7 +10,6 @@
 #include "engine/base/small.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/rank_setup.h"
-#include "engine/plan/plan.h"
 
 /* ---- available memory -------------------------------------------------------------------------- */
 
@@ -116,7 +115,15 @@ typedef struct remedy_row {
     bool small, by_layers, lean, q8;
 } remedy_row;
 
-static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, const remedy_row *r) {
+/* the plan that does not fit */
+typedef struct planned_rank {
+    const bt_run_cfg *cfg;
+    int rank;
+    bt_plan_parts *parts;
+} planned_rank;
+
+static size_t bytes_with(const planned_rank *p, bt_run_cfg *spare, const remedy_row *r) {
+    const bt_run_cfg *cfg = p->cfg;
     *spare = *cfg;
     if (r->by_layers) spare->parallel.gather = BT_GATHER_LAYER;
     if (r->lean) spare->tune.lean = true;
@@ -130,16 +137,17 @@ static size_t bytes_with(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, con
         }
     }
     if (r->small && !cfg->train.reproducible) spare->train.micro_batch = 1;
-    return bt_plan_bytes(spare, rank);
+    return bt_plan_bytes(spare, p->rank, p->parts);
 }
 
 /* Tries settings in order of their cost in speed and stores each that helps with the memory that the rank needs
  * then. */
-static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remedy out[TRIES]) {
-    size_t n = 0, now = bt_plan_bytes(cfg, rank);
+static size_t remedies(const planned_rank *p, bt_run_cfg *spare, remedy out[TRIES]) {
+    const bt_run_cfg *cfg = p->cfg;
+    size_t n = 0, now = bt_plan_bytes(cfg, p->rank, p->parts);
     bool many = cfg->mesh.dp_replicate * cfg->mesh.dp_shard > 1;
     int top = many ? 3 : 0;
-    const bt_model_setup setup = bt_run_cfg_setup(cfg, rank);
+    const bt_model_setup setup = bt_run_cfg_setup(cfg, p->rank);
     const bool lora = cfg->tune.mode == BT_TUNE_LORA,
                eight = lora && cfg->model.linear == BT_LIN_DENSE &&
                        cfg->tune.base_type != BT_BASE_Q8 && bt_model_fits_q8(&setup);
@@ -173,7 +181,7 @@ static size_t remedies(const bt_run_cfg *cfg, int rank, bt_run_cfg *spare, remed
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (!rows[i].possible) continue;
-        size_t bytes = bytes_with(cfg, rank, spare, &rows[i]);
+        size_t bytes = bytes_with(p, spare, &rows[i]);
         if (bytes >= now) continue;
         snprintf(out[n].words, sizeof out[n].words, "%s", rows[i].words);
         out[n++].bytes = bytes;
@@ -188,10 +196,10 @@ static void append_reason(char *text, size_t size, const char *fmt, const char *
     if (n + strlen(piece) < size) memcpy(text + n, piece, strlen(piece) + 1);
 }
 
-static void name_largest(const bt_run_cfg *cfg, int rank, char *text, size_t size) {
+static void name_largest(const planned_rank *p, char *text, size_t size) {
     bt_arena_row rows[BT_PLAN_MAX];
     char bytes[32];
-    size_t n = bt_plan_memory(cfg, rank, rows), first = 0, second = 1;
+    size_t n = bt_plan_memory(p->cfg, p->rank, p->parts, rows), first = 0, second = 1;
     for (size_t i = 1; i < n; i++)
         if (rows[i].bytes > rows[first].bytes) first = i;
     if (first == 1) second = 0;
@@ -218,9 +226,10 @@ static void name_limit(const bt_memory_room *room, size_t host, char *text, size
                                   (double)(room->address_space - room->process), BT_UNIT_BYTES));
 }
 
-bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
+bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks, bt_plan_parts *parts,
                         const bt_memory_room *room, bt_err *err) {
-    size_t need = bt_plan_bytes(cfg, rank),
+    const planned_rank plan = {cfg, rank, parts};
+    size_t need = bt_plan_bytes(cfg, rank, parts),
            host = room->host == SIZE_MAX ? SIZE_MAX : room->host / (size_t)local_ranks,
            have = bt_min_size(host, room->process);
     if (!cfg->launch.memory_check || need <= have) return BT_OK;
@@ -228,7 +237,7 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
     char needs[32], has[32], bytes[32], largest[64], limit[120], help[160] = "";
     remedy all[TRIES];
     bt_run_cfg *spare = malloc(sizeof *spare); /* too large for the stack */
-    size_t n = spare ? remedies(cfg, rank, spare, all) : 0, fitting = 0;
+    size_t n = spare ? remedies(&plan, spare, all) : 0, fitting = 0;
     for (size_t i = 0; i < n && fitting < 2; i++) {
         if (all[i].bytes > have) continue;
         append_reason(help, sizeof help, fitting++ ? " or %s (%s)" : "use %s (%s)", all[i].words,
@@ -241,7 +250,7 @@ bt_code bt_memory_check(const bt_run_cfg *cfg, int rank, int local_ranks,
         append_reason(help, sizeof help, "%s%s", "more hosts, or a smaller model", "");
     }
     free(spare);
-    name_largest(cfg, rank, largest, sizeof largest);
+    name_largest(&plan, largest, sizeof largest);
     name_limit(room, host, limit, sizeof limit);
     return bt_fail(err, BT_NOMEM, "a rank needs %s (%s), but has %s of %s: %s",
                    bt_metric_format(needs, sizeof needs, (double)need, BT_UNIT_BYTES), largest,

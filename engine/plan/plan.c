@@ -1,13 +1,9 @@
 /* plan.c - memory of all objects as rows of a table. */
 #include "engine/plan/plan.h"
 
-#include "engine/ckpt/memory_ring.h"
-#include "engine/ckpt/memory_state.h"
-
 #include <string.h>
 
 #include "engine/base/small.h"
-#include "engine/config/rank_setup.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/micro/micro_plan.h"
 #include "engine/micro/micro_schedule.h"
@@ -79,50 +75,13 @@ static size_t unit_sums(const bt_rank_setup *s) {
                    : bt_accumulator_bytes(s->params.total, 1, s->micros - 1);
 }
 
-/* checkpoint data of this rank: its part of what its replicas hold too */
-static size_t checkpoint_copy(const bt_rank_setup *s, size_t optimizer) {
-    const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
-    if (!s->cfg->ckpt.async || !s->cfg->run.out[0]) return 0;
-    return (bt_weights_own_bytes(s) + optimizer) / replicas + bt_residual_bytes(s);
-}
-
-/* Two such copies if ckpt.memory keeps states: on the ranks of the first host or, if these do not hold everything,
- * on all ranks, with copies of another host's parts. Those are assumed to have the size of this rank's. */
-static size_t memory_states(const bt_rank_setup *s, int rank, size_t optimizer) {
-    const size_t residual = bt_residual_bytes(s);
-    const int ranks = s->shape.pp * s->shape.dp_replicate * s->shape.dp_shard * s->shape.tp;
-    int sharer; /* -1 if this rank keeps none */
-    if (s->cfg->ckpt.memory != BT_CKPT_MEMORY_AUTO || !s->cfg->run.out[0]) return 0;
-    const bool spread = bt_comm_host(ranks - 1) != bt_comm_host(0) &&
-                        (residual > 0 || !bt_mesh_first_host_has_all(&s->shape, s->sharded));
-    const int sharers = bt_mesh_sharers(&s->shape, &s->me, s->sharded, !spread, &sharer);
-    if (sharer < 0) return 0;
-    const size_t held = bt_weights_own_bytes(s) + optimizer,
-                 parts = spread ? 1 + (size_t)bt_memory_kept(rank, ranks) : 1;
-    return parts * bt_memory_state_bytes(held / (size_t)sharers + residual, 3 * s->params.n);
-}
-
 static void add_arena_row(bt_arena_row *rows, size_t *n, const char *name, size_t bytes,
                           const char *why) {
     if (bytes) rows[(*n)++] = (bt_arena_row){name, bytes, why};
 }
 
-/* Distillation: only the stage with the head holds the teachers. */
-static size_t teacher_bytes(const bt_run_cfg *c, const bt_model_setup *student) {
-    bt_model_cfg shape;
-    bt_arena_row rows[BT_PLAN_MAX];
-    size_t bytes = 0;
-    if (!bt_slice_is_last_stage(student->slice)) return 0;
-    for (int k = 0; k < bt_tune_teachers(c); k++) {
-        if (bt_tune_teacher_read(c, k, &shape, NULL) != BT_OK) return 0;
-        const bt_model_setup s = bt_tune_teacher_setup(&shape, student);
-        const size_t n = bt_model_plan(&s, rows, BT_PLAN_MAX);
-        for (size_t i = 0; i < n; i++) bytes += rows[i].bytes;
-    }
-    return bytes;
-}
-
-size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
+size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_plan_parts *parts,
+                      bt_arena_row rows[BT_PLAN_MAX]) {
     bt_rank_setup s;
     bt_model_setup model = bt_run_cfg_setup(c, rank);
     size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX);
@@ -141,19 +100,11 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
                   bt_run_cfg_weight_source(c) != BT_WEIGHTS_LOCAL
                       ? "sums and weights of other ranks on their way; own weights as they are sent"
                       : "sums of other ranks on their way");
-    add_arena_row(rows, &n, "teacher", teacher_bytes(c, &s.model),
-                  "distillation: its weights as products read them, and one forward pass");
-    add_arena_row(rows, &n, "residual", 2 * bt_residual_bytes(&s),
-                  "what the codec has yet to send, fp32, and the same as it was before the step");
     add_arena_row(rows, &n, "partial sums", unit_sums(&s),
                   "reproducible: gradients of finished units");
-    add_arena_row(rows, &n, "checkpoint", checkpoint_copy(&s, update.optimizer),
-                  "copy of the state, written while training goes on (ckpt.async)");
     add_arena_row(rows, &n, "code history", bt_observer_bytes(&s),
                   "ternary codes of the last two statistics samples; distributions of tensors");
-    add_arena_row(
-        rows, &n, "memory states", memory_states(&s, rank, update.optimizer),
-        "this rank's part of the two newest states, in shared memory; copies of another host's");
+    if (parts) n += parts(&s, rows + n);
     const int64_t copies = (c->train.seq_ramp[0] != '\0') + bt_run_cfg_changes_inputs(c);
     const size_t micro = bt_micro_bytes(s.micros,
                                         copies * c->train.micro_batch * c->model.seq_len) +
@@ -164,9 +115,9 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_arena_row rows[BT_PLAN_M
     return n;
 }
 
-size_t bt_plan_bytes(const bt_run_cfg *c, int rank) {
+size_t bt_plan_bytes(const bt_run_cfg *c, int rank, bt_plan_parts *parts) {
     bt_arena_row rows[BT_PLAN_MAX];
-    size_t n = bt_plan_memory(c, rank, rows), sum = 0;
+    size_t n = bt_plan_memory(c, rank, parts, rows), sum = 0;
     for (size_t i = 0; i < n; i++) sum += rows[i].bytes;
     return sum;
 }

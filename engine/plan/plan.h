@@ -1,17 +1,22 @@
 /* plan.h - memory of one rank of any layout, computed before anything is allocated, for --dry-run, the run's facts
- * and the README's table. It is the sum of the `_bytes` functions of all objects. Pure arithmetic; every rank of
- * every world can be computed. */
+ * and the README's table. It is the sum of the `_bytes` functions of all objects, and of the rows that the optional
+ * features of training declare. Pure arithmetic; every rank of every world can be computed. */
 #ifndef BT_ENGINE_PLAN_PLAN_H
 #define BT_ENGINE_PLAN_PLAN_H
 
-#include "engine/config/run_cfg.h"
+#include "engine/config/rank_setup.h"
 #include "engine/model/net/model.h"
 
-enum { BT_PLAN_MAX = 16 };
+enum { BT_PLAN_MAX = 24, BT_PLAN_PARTS = 8 };
 
-/* Fills rows and returns their number: those of bt_model_plan, then optimizer, exchange, residual, partial sums,
- * code history (if any), program. cfg is resolved. Packed weights have the form of the selected kernel set. */
-size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]);
-size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank); /* sum of all rows */
+/* Appends a row for each optional feature that takes memory on the rank `s`, at most BT_PLAN_PARTS, and returns their
+ * number: bt_parts_memory (engine/train/trainer.h), or NULL for a training without optional features. */
+typedef size_t bt_plan_parts(const bt_rank_setup *s, bt_arena_row *rows);
+
+/* Fills rows and returns their number: those of bt_model_plan, then optimizer, exchange, partial sums, code history
+ * (if any), those of the parts, program. cfg is resolved. Packed weights have the form of the selected kernel set. */
+size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_plan_parts *parts,
+                      bt_arena_row rows[BT_PLAN_MAX]);
+size_t bt_plan_bytes(const bt_run_cfg *cfg, int rank, bt_plan_parts *parts); /* sum of all rows */
 
 #endif

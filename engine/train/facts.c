@@ -88,7 +88,7 @@ static void record_arenas(bt_trainer *t) {
     bt_arena_row rows[BT_PLAN_MAX];
     const int asked = t->cfg.ckpt.memory;
     if (!t->attempt.memory_states) t->cfg.ckpt.memory = BT_CKPT_MEMORY_OFF;
-    size_t n = bt_plan_memory(&t->cfg, bt_comm_rank(t->mesh.world), rows);
+    size_t n = bt_plan_memory(&t->cfg, bt_comm_rank(t->mesh.world), t->parts.memory, rows);
     t->cfg.ckpt.memory = asked;
     for (size_t i = 0; i < n; i++) {
         char key[64];

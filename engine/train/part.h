@@ -22,6 +22,7 @@
 #define BT_ENGINE_TRAIN_PART_H
 
 #include "engine/ckpt/state.h"
+#include "engine/config/rank_setup.h"
 #include "engine/model/net/model.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/reducer.h"
@@ -59,6 +60,12 @@ enum {
 typedef struct bt_part {
     const char *name;
     int notes; /* number of small integers for put_notes, exchanged together with the gradients */
+    /* Row of the memory plan, for a part that allocates more than 1 % of a rank's memory. bytes: of a rank of any
+     * layout, from the settings alone; 0 if they do not use the part. */
+    struct {
+        const char *row, *why;
+        size_t (*bytes)(const bt_rank_setup *s);
+    } memory;
 
     /* ---- start */
     /* Allocates *self. Only the settings exist. A part that the settings do not use leaves *self NULL and is not called

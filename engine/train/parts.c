@@ -1,4 +1,5 @@
 /* parts.c - the table of parts.def. */
+#include "engine/plan/plan.h"
 #include "engine/train/part.h"
 
 #define BT_PART(name) extern const bt_part bt_part_##name;
@@ -12,3 +13,13 @@ const bt_part *const bt_parts[] = {
 };
 const size_t bt_parts_n = sizeof bt_parts / sizeof *bt_parts;
 _Static_assert(sizeof bt_parts / sizeof *bt_parts <= BT_PARTS_MOST, "more rows than BT_PARTS_MOST");
+
+size_t bt_parts_memory(const bt_rank_setup *s, bt_arena_row *rows) {
+    size_t n = 0;
+    for (size_t i = 0; i < bt_parts_n && n < BT_PLAN_PARTS; i++) {
+        const size_t bytes = bt_parts[i]->memory.bytes ? bt_parts[i]->memory.bytes(s) : 0;
+        if (bytes)
+            rows[n++] = (bt_arena_row){bt_parts[i]->memory.row, bytes, bt_parts[i]->memory.why};
+    }
+    return n;
+}

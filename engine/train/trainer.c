@@ -113,6 +113,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) {
         take_setup(t, s);
+        t->parts.memory = bt_parts_memory;
         code = bt_parts_create(t, bt_parts, bt_parts_n, s, err);
     }
     if (code == BT_OK) code = bt_trainer_build(t, s, err);

@@ -9,11 +9,14 @@
 #include "engine/base/place.h"
 #include "engine/base/sink.h"
 #include "engine/config/job_agreement.h"
-#include "engine/config/run_cfg.h"
+#include "engine/config/rank_setup.h"
 #include "engine/observe/profile.h"
 #include "engine/train/run_request.h"
 
 typedef struct bt_trainer bt_trainer;
+
+/* parts.c: memory of the optional features, for plans of engine/plan (bt_plan_parts) */
+size_t bt_parts_memory(const bt_rank_setup *s, bt_arena_row *rows);
 
 /* input of a spare job when it replaces another one */
 typedef struct bt_trainer_start {

@@ -8,6 +8,7 @@
 #include "engine/observe/meter.h"
 #include "engine/observe/observer.h"
 #include "engine/optim/lr_schedule.h"
+#include "engine/plan/plan.h"
 #include "engine/train/evaluate.h"
 #include "engine/train/part.h"
 #include "engine/train/saver.h"
@@ -84,7 +85,8 @@ typedef struct bt_part_use { /* one part; self is NULL when this training does n
 typedef struct bt_part_uses {
     bt_part_use at[BT_PARTS_MOST];
     size_t n;
-    int notes; /* sum over the parts */
+    int notes;             /* sum over the parts */
+    bt_plan_parts *memory; /* rows of the memory plan of all parts */
 } bt_part_uses;
 
 struct bt_trainer {

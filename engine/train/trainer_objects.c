@@ -65,9 +65,9 @@ static bt_code plan_fits(bt_trainer *t, int rank, int local, const bt_memory_roo
     if (t->now.model.linear != t->cfg.model.linear) {
         t->now.ckpt.memory = t->cfg.ckpt.memory;
         t->now.ckpt.async = t->cfg.ckpt.async;
-        BT_TRY(bt_memory_check(&t->now, rank, local, room, err));
+        BT_TRY(bt_memory_check(&t->now, rank, local, t->parts.memory, room, err));
     }
-    return bt_memory_check(&t->cfg, rank, local, room, err);
+    return bt_memory_check(&t->cfg, rank, local, t->parts.memory, room, err);
 }
 
 static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {

@@ -13,8 +13,11 @@
 #include <unistd.h>
 
 #include "engine/config/rank_setup.h"
+#include "engine/islands/island/island.h"
+#include "engine/islands/zmq/curve_keys.h"
 #include "engine/model/net/net.h"
 #include "engine/plan/plan.h"
+#include "engine/train/trainer_impl.h"
 
 static double address_space(void) {
     char line[256];
@@ -35,7 +38,7 @@ static double planned(const bt_run_cfg *cfg, int rank) {
     double sum = 0;
     size_t n = bt_model_plan(&model, rows, BT_PLAN_MAX);
     for (size_t i = 0; i < n; i++) sum += (double)rows[i].bytes;
-    size_t all = bt_plan_memory(cfg, rank, rows);
+    size_t all = bt_plan_memory(cfg, rank, bt_parts_memory, rows);
     for (size_t i = n; i < all; i++)
         if (strcmp(rows[i].name, "program") != 0) sum += (double)rows[i].bytes;
     return sum;
@@ -192,7 +195,7 @@ static void rows_of_a_stage_are_resident(void **state) {
         bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
         assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
         const double all = resident_here() - before;
-        n = bt_plan_memory(&cfg, rank, rows);
+        n = bt_plan_memory(&cfg, rank, bt_parts_memory, rows);
         const bt_model *m = bt_trainer_model(t);
         const bt_arena *const arenas[] = {&m->params_arena, &m->grads_arena, &m->quant_arena,
                                           &m->acts_arena, &m->scratch_arena};
@@ -214,6 +217,120 @@ static void rows_of_a_stage_are_resident(void **state) {
         bt_trainer_destroy(t);
         bt_threads_release();
     }
+}
+
+/* Starts a new maximum of the resident memory of this process; false where the system does not support it. */
+static bool begin_peak(void) {
+    FILE *f = fopen("/proc/self/clear_refs", "w");
+    if (!f) return false;
+    const bool written = fputs("5", f) >= 0;
+    return fclose(f) == 0 && written;
+}
+
+static double peak(void) {
+    char line[256];
+    double kib = 0;
+    FILE *f = fopen("/proc/self/status", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f))
+        if (strncmp(line, "VmHWM:", 6) == 0) kib = strtod(line + 6, NULL);
+    fclose(f);
+    return kib * 1024;
+}
+
+/* Memory that a part needs only now and then is in the plan: the largest resident memory of a run equals the sum of the
+ * rows, which is wrong without the part's row. */
+static void peaks_of_parts_are_planned(void **state) {
+    (void)state;
+    char out[] = "/tmp/bt-plan-truth-XXXXXX", command[64];
+    bt_err no_out = BT_ERR_INIT;
+    assert_true(bt_comm_rank(bt_comm_world()) != 0 || mkdtemp(out));
+    assert_int_equal(bt_broadcast(bt_comm_world(), out, sizeof out, 0, &no_out), BT_OK);
+    const struct {
+        const char *row, *words[9];
+    } parts[] = {
+        {NULL, {NULL}}, /* The first run allocates kernel scratch and pages of libraries. */
+        {"switch", {"--set", "train.dense_steps=1"}},
+        {"checkpoint",
+         {"--out", out, "--ckpt-every", "1", "--set", "ckpt.async=true", "--set",
+          "ckpt.memory=off"}},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *words[48] = {WIDE_MODEL, "--steps", "3", "--micro-batch", "1"};
+        size_t n = 16;
+        for (size_t k = 0; k < 8 && parts[i].words[k]; k++) words[n++] = parts[i].words[k];
+        bt_run_cfg cfg;
+        bt_train_result r;
+        bt_arena_row rows[BT_PLAN_MAX];
+        bt_err err = BT_ERR_INIT;
+        tiny_cfg(&cfg, words);
+        (void)malloc_trim(0);
+        const bool measured = begin_peak();
+        const double before = resident_here();
+        bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
+        assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
+        const double most = peak() - before;
+        bt_trainer_destroy(t);
+        bt_threads_release();
+        if (!measured || !parts[i].row) continue;
+        n = bt_plan_memory(&cfg, bt_comm_rank(bt_comm_world()), bt_parts_memory, rows);
+        const double own = row_bytes(rows, n, parts[i].row);
+        double want = 0;
+        for (size_t k = 0; k < n; k++)
+            want += strcmp(rows[k].name, "program") == 0 ? 0 : (double)rows[k].bytes;
+        if (!(own > 0.01 * want && most > want - own / 2 && most < want + own / 2))
+            fail_msg("'%s': at most %.1f MiB are in memory, planned %.1f with %.1f in this row",
+                     parts[i].row, most / 1048576, want / 1048576, own / 1048576);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", out);
+    if (bt_comm_rank(bt_comm_world()) == 0) assert_int_equal(system(command), 0);
+}
+
+/* An island holds the whole model on every rank, and the exchange with the hub on the first. */
+static void an_island_uses_its_planned_memory(void **state) {
+    (void)state;
+    static const char *const modes[][5] = {
+        {"--mode", "sync"},
+        {"--mode", "diloco"},
+        {"--mode", "diloco", "--codec", "int8"},
+    };
+    char dir[] = "/tmp/bt-plan-island-XXXXXX", key[64], command[64];
+    bool made;
+    bt_err err = BT_ERR_INIT;
+    assert_non_null(mkdtemp(dir));
+    if (bt_curve_make(dir, "a", &made, &err) != BT_OK) fail_msg("%s", err.msg);
+    snprintf(key, sizeof key, "%s/a.key", dir);
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        const char *words[48] = {WIDE_MODEL,    "--micro-batch", "2", "--hub",
+                                 "127.0.0.1:9", "--keys",        key};
+        size_t n = 18;
+        bt_run_cfg cfg, alone;
+        bt_rank_setup setup;
+        bt_island *island;
+        bt_arena_row rows[BT_PLAN_MAX];
+        for (size_t k = 0; k < 5 && modes[i][k]; k++) words[n++] = modes[i][k];
+        tiny_cfg(&cfg, words);
+        tiny_cfg(&alone, (const char *const[]){WIDE_MODEL, "--micro-batch", "2", NULL});
+        bt_trainer *t = tiny_create(&alone, NULL, NULL, "");
+        const size_t before = mallinfo2().hblkhd; /* bytes of large allocations */
+        const bt_island_cfg island_cfg = {
+            .cfg = &cfg, .update = &t->update, .world = t->mesh.world};
+        if (bt_island_create(&island, &island_cfg, &err) != BT_OK) fail_msg("%s", err.msg);
+        const double took = (double)(mallinfo2().hblkhd - before);
+        bt_island_destroy(island);
+        bt_trainer_destroy(t);
+        bt_threads_release();
+        if (bt_rank_setup_init(&setup, &cfg, bt_comm_rank(bt_comm_world()), &err) != BT_OK)
+            fail_msg("%s", err.msg);
+        n = bt_parts_memory(&setup, rows);
+        bt_rank_setup_release(&setup);
+        const double want = row_bytes(rows, n, "island");
+        if (!(want > 0 && fabs(took - want) < 0.03 * want + (1 << 20)))
+            fail_msg("mode %zu: an island took %.1f MiB, planned %.1f", i, took / 1048576,
+                     want / 1048576);
+    }
+    snprintf(command, sizeof command, "rm -rf %s", dir);
+    assert_int_equal(system(command), 0);
 }
 
 /* After a step the resident latent weights equal the plan: with ZeRO-3 the own shard and norms, including
@@ -242,7 +359,7 @@ static void resident_latent_weights_equal_the_plan(void **state) {
         tiny_cfg(&cfg, words);
         bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
         assert_int_equal(bt_trainer_run(t, &r, &err), BT_OK);
-        bt_plan_memory(&cfg, bt_comm_rank(bt_comm_world()), rows);
+        bt_plan_memory(&cfg, bt_comm_rank(bt_comm_world()), bt_parts_memory, rows);
         assert_string_equal(rows[0].name, "params");
         double got = latent_bytes(bt_trainer_model(t)),
                want = planned_bytes[i] = (double)rows[0].bytes;
@@ -266,6 +383,8 @@ int main(void) {
         cmocka_unit_test(a_rank_uses_its_planned_memory),
         cmocka_unit_test(rows_of_a_stage_are_resident),
         cmocka_unit_test(resident_latent_weights_equal_the_plan),
+        cmocka_unit_test(peaks_of_parts_are_planned),
+        cmocka_unit_test(an_island_uses_its_planned_memory),
     };
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;

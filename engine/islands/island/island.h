@@ -17,6 +17,7 @@
 #ifndef BT_ENGINE_ISLANDS_ISLAND_ISLAND_H
 #define BT_ENGINE_ISLANDS_ISLAND_ISLAND_H
 
+#include "engine/config/rank_setup.h"
 #include "engine/islands/rules/job_settings.h"
 #include "engine/islands/wire/island_message.h"
 #include "engine/update/update.h"
@@ -34,6 +35,8 @@ typedef struct bt_island_cfg {
     void (*tell)(void *ctx, bool lost, const char *line);
 } bt_island_cfg;
 
+/* memory of bt_island_create, for the memory plan: of the whole model on every rank, and of the exchange on rank 0 */
+size_t bt_island_bytes(const bt_rank_setup *s);
 bt_code bt_island_create(bt_island **out, const bt_island_cfg *cfg, bt_err *err) BT_MUST_CHECK;
 void bt_island_destroy(bt_island *i); /* leaves first; accepts NULL */
 

@@ -24,7 +24,7 @@ static void settle(int world, const char *const *words) {
 static bt_code check(int local, size_t process, size_t host) {
     bt_memory_room room = {.process = process, .host = host, .host_limit = "memory available"};
     memset(&err, 0, sizeof err);
-    return bt_memory_check(&cfg, 0, local, &room, &err);
+    return bt_memory_check(&cfg, 0, local, bt_parts_memory, &room, &err);
 }
 
 static void says(const char *part) {
@@ -34,7 +34,7 @@ static void says(const char *part) {
 static void a_plan_that_fits_is_accepted(void **state) {
     (void)state;
     SETTLE(2, "--preset", "small", "--threads", "1");
-    size_t need = bt_plan_bytes(&cfg, 0);
+    size_t need = bt_plan_bytes(&cfg, 0, bt_parts_memory);
     assert_int_equal(check(2, SIZE_MAX, SIZE_MAX), BT_OK);
     assert_int_equal(check(2, need, 2 * need), BT_OK);
     assert_int_equal(check(2, need - 1, 2 * need), BT_NOMEM);
@@ -44,7 +44,7 @@ static void a_plan_that_fits_is_accepted(void **state) {
                                     .host = SIZE_MAX,
                                     .host_limit = "memory available",
                                     .address_space = 200 * (size_t)MIB};
-    assert_int_equal(bt_memory_check(&cfg, 0, 2, &limited, &err), BT_NOMEM);
+    assert_int_equal(bt_memory_check(&cfg, 0, 2, bt_parts_memory, &limited, &err), BT_NOMEM);
     says("2.00 MiB of address space (ulimit -v is 200 MiB, and the program has mapped 198 MiB)");
     /* The ranks of a host share its memory. */
     assert_int_equal(check(2, need, 2 * need - 2), BT_NOMEM);
@@ -57,21 +57,24 @@ static void message_names_arena_and_remedy(void **state) {
     (void)state;
     /* Activations are the largest part. */
     SETTLE(2, "--preset", "small", "--threads", "1");
-    size_t need = bt_plan_bytes(&cfg, 0);
+    size_t need = bt_plan_bytes(&cfg, 0, bt_parts_memory);
     assert_int_equal(check(1, SIZE_MAX, need - 10 * MIB), BT_NOMEM);
     says("activations");
     says("--micro-batch 1 (");
     SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1");
-    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
+    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
+                     BT_NOMEM);
     says("optimizer");
     says("use --zero 1 (");
     says(" or --zero 2 (");
     SETTLE(2, "--preset", "small", "--threads", "1", "--micro-batch", "1", "--zero", "3", "--set",
            "parallel.gather=step");
-    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
+    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
+                     BT_NOMEM);
     says("use --set parallel.gather=layer (");
     SETTLE(1, "--preset", "small", "--threads", "1", "--micro-batch", "1");
-    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0) - 10 * MIB), BT_NOMEM);
+    assert_int_equal(check(1, SIZE_MAX, bt_plan_bytes(&cfg, 0, bt_parts_memory) - 10 * MIB),
+                     BT_NOMEM);
     says("use --recompute selective (");
     assert_int_equal(check(1, SIZE_MAX, 100 * MIB), BT_NOMEM);
     says("even --recompute full --micro-batch 1 needs");
@@ -81,7 +84,8 @@ static void message_names_arena_and_remedy(void **state) {
 static void each_remedy_helps(void **state) {
     (void)state;
     SETTLE(4, "--preset", "base", "--threads", "1", "--batch-tokens", "16384");
-    for (size_t room = bt_plan_bytes(&cfg, 0) - MIB; room > 600 * (size_t)MIB; room -= room / 16) {
+    for (size_t room = bt_plan_bytes(&cfg, 0, bt_parts_memory) - MIB; room > 600 * (size_t)MIB;
+         room -= room / 16) {
         if (check(1, SIZE_MAX, room) == BT_OK) continue;
         char words[256], *at = strstr(err.msg, "use --"), *argv[24];
         if (!at) continue;

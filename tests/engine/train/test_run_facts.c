@@ -87,7 +87,9 @@ const char *bt_kernels_slot_winner(size_t i) { return i ? "fingers" : "abacus"; 
 /* No part adds facts. */
 void bt_parts_facts(bt_trainer *x, bool goes_on) { (void)x, (void)goes_on; }
 int bt_threads_count(void) { return 6; }
-size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_arena_row rows[BT_PLAN_MAX]) {
+size_t bt_plan_memory(const bt_run_cfg *cfg, int rank, bt_plan_parts *parts,
+                      bt_arena_row rows[BT_PLAN_MAX]) {
+    assert_ptr_equal(parts, t.parts.memory);
     assert_ptr_equal(cfg, &t.cfg);
     world.plan_rank = rank;
     world.memory_setting = cfg->ckpt.memory;

@@ -106,7 +106,8 @@ static void facts_are_complete(void **state) {
         assert_int_equal(facts_like(want[i][0]) > 0, 1);
         if (want[i][1]) assert_string_equal(fake_fact(&sink, want[i][0]), want[i][1]);
     }
-    const size_t slots = bt_kernels_slots(), arenas = bt_plan_memory(&cfg, 0, rows);
+    const size_t slots = bt_kernels_slots(),
+                 arenas = bt_plan_memory(&cfg, 0, bt_parts_memory, rows);
     assert_int_equal(facts_like("kernel."), slots);
     for (size_t i = 0; i < slots; i++) {
         snprintf(key, sizeof key, "kernel.%s", bt_kernels_slot_name(i));

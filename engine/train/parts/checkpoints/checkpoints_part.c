@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "engine/train/trainer_impl.h"
+#include "engine/update/residual.h"
 
 enum { NOTE_BUSY, NOTE_DUE, NOTES };
 
@@ -79,7 +80,19 @@ static bt_code checkpoints_act(void *self, bt_trainer *t, const bt_control *requ
     return BT_OK;
 }
 
+/* this rank's part of the data that its replicas hold too */
+static size_t checkpoint_copy_bytes(const bt_rank_setup *s) {
+    const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
+    if (!s->cfg->ckpt.async || !s->cfg->run.out[0]) return 0;
+    return (bt_weights_own_bytes(s) + bt_update_bytes(s).optimizer) / replicas +
+           bt_residual_bytes(s);
+}
+
 const bt_part bt_part_checkpoints = {.name = "checkpoints",
+                                     .memory = {"checkpoint",
+                                                "copy of the state, written while training goes on "
+                                                "(ckpt.async)",
+                                                checkpoint_copy_bytes},
                                      .notes = NOTES,
                                      .create = checkpoints_create,
                                      .release = free,

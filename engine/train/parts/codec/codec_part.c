@@ -166,7 +166,13 @@ static bt_code codec_after_step(void *self, bt_trainer *t, bt_step_outcome *o, b
     return bt_codec_choice_stale(&p->choice, t) ? bt_trainer_make_reducer(t, err) : BT_OK;
 }
 
+static size_t residual_bytes(const bt_rank_setup *s) { return 2 * bt_residual_bytes(s); }
+
 const bt_part bt_part_codec = {.name = "codec",
+                               .memory = {"residual",
+                                          "what the codec has yet to send, fp32, and the same as "
+                                          "it was before the step",
+                                          residual_bytes},
                                .create = codec_create,
                                .release = codec_release,
                                .model_made = codec_model_made,

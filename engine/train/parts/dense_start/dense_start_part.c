@@ -99,5 +99,14 @@ static bt_code dense_start_create(bt_trainer *t, const bt_trainer_setup *s, void
     return BT_OK;
 }
 
+/* the copy of the state while the ternary model replaces the dense one */
+static size_t switch_copy_bytes(const bt_rank_setup *s) {
+    if (!bt_run_cfg_dense(s->cfg, 0)) return 0;
+    return bt_weights_latent_bytes(s) + bt_update_bytes(s).optimizer;
+}
+
 const bt_part bt_part_dense_start = {
-    .name = "dense_start", .create = dense_start_create, .before_step = dense_start_before_step};
+    .name = "dense_start",
+    .memory = {"switch", "copy of the state at the end of train.dense_steps", switch_copy_bytes},
+    .create = dense_start_create,
+    .before_step = dense_start_before_step};

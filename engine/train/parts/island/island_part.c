@@ -265,11 +265,17 @@ static void island_release(void *self) {
     free(p);
 }
 
-const bt_part bt_part_island = {.name = "island",
-                                .create = island_create,
-                                .release = island_release,
-                                .ready = island_ready,
-                                .begin_gradients = island_begin_gradients,
-                                .judge = island_verdict,
-                                .after_update = island_after_update,
-                                .end = island_end_run};
+static size_t island_bytes(const bt_rank_setup *s) {
+    return s->cfg->islands.hub[0] ? bt_island_bytes(s) : 0;
+}
+
+const bt_part bt_part_island = {
+    .name = "island",
+    .memory = {"island", "weights and updates in the exchange with the hub", island_bytes},
+    .create = island_create,
+    .release = island_release,
+    .ready = island_ready,
+    .begin_gradients = island_begin_gradients,
+    .judge = island_verdict,
+    .after_update = island_after_update,
+    .end = island_end_run};

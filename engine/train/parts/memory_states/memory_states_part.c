@@ -3,8 +3,11 @@
 #include <stdlib.h>
 
 #include "engine/base/tables/metric.h"
+#include "engine/ckpt/memory_ring.h"
+#include "engine/ckpt/memory_state.h"
 #include "engine/train/parts/memory_states/memory_saver.h"
 #include "engine/train/trainer_impl.h"
+#include "engine/update/residual.h"
 
 /* The part also exists without states in memory, because it records the reason. */
 static bt_code memory_states_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
@@ -75,7 +78,29 @@ static bt_code memory_states_end_run(void *self, bt_trainer *t, bt_train_result 
     return BT_OK;
 }
 
+/* Two copies of the state: on the ranks of the first host or, if these do not hold everything, on all ranks, with
+ * copies of another host's parts. Those are assumed to have the size of this rank's. */
+static size_t memory_state_bytes(const bt_rank_setup *s) {
+    int sharer; /* -1 if this rank keeps none */
+    if (s->cfg->ckpt.memory != BT_CKPT_MEMORY_AUTO || !s->cfg->run.out[0]) return 0;
+    const size_t residual = bt_residual_bytes(s);
+    const int ranks = s->shape.pp * s->shape.dp_replicate * s->shape.dp_shard * s->shape.tp;
+    const bool spread = bt_comm_host(ranks - 1) != bt_comm_host(0) &&
+                        (residual > 0 || !bt_mesh_first_host_has_all(&s->shape, s->sharded));
+    const int sharers = bt_mesh_sharers(&s->shape, &s->me, s->sharded, !spread, &sharer);
+    if (sharer < 0) return 0;
+    const size_t held = bt_weights_own_bytes(s) + bt_update_bytes(s).optimizer,
+                 parts = spread
+                             ? 1 + (size_t)bt_memory_kept(bt_mesh_rank_of(&s->shape, &s->me), ranks)
+                             : 1;
+    return parts * bt_memory_state_bytes(held / (size_t)sharers + residual, 3 * s->params.n);
+}
+
 const bt_part bt_part_memory_states = {.name = "memory_states",
+                                       .memory = {"memory states",
+                                                  "this rank's part of the two newest states, in "
+                                                  "shared memory; copies of another host's",
+                                                  memory_state_bytes},
                                        .notes = 1,
                                        .create = memory_states_create,
                                        .release = memory_states_release,

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "engine/base/log.h"
+#include "engine/config/tune_cfg.h"
+#include "engine/plan/plan.h"
 #include "engine/train/trainer_impl.h"
 #include "engine/tune/teacher.h"
 
@@ -42,7 +44,26 @@ static bt_code teacher_load(void *self, bt_trainer *t, bt_load_stage stage, bt_e
     return code == BT_OK ? teacher_model_made(self, t, err) : code;
 }
 
+/* Only the stage with the head holds the teachers. */
+static size_t teacher_bytes(const bt_rank_setup *s) {
+    bt_model_cfg shape;
+    bt_arena_row rows[BT_PLAN_MAX];
+    size_t bytes = 0;
+    if (!bt_slice_is_last_stage(s->model.slice)) return 0;
+    for (int k = 0; k < bt_tune_teachers(s->cfg); k++) {
+        if (bt_tune_teacher_read(s->cfg, k, &shape, NULL) != BT_OK) return 0;
+        const bt_model_setup teacher = bt_tune_teacher_setup(&shape, &s->model);
+        const size_t n = bt_model_plan(&teacher, rows, BT_PLAN_MAX);
+        for (size_t i = 0; i < n; i++) bytes += rows[i].bytes;
+    }
+    return bytes;
+}
+
 const bt_part bt_part_teacher = {.name = "teacher",
+                                 .memory = {"teacher",
+                                            "distillation: its weights as products read them, and "
+                                            "one forward pass",
+                                            teacher_bytes},
                                  .create = teacher_create,
                                  .release = teacher_release,
                                  .model_made = teacher_model_made,
