@@ -13,15 +13,16 @@ static void set_own_range(bt_micro_plan *p) {
 
 size_t bt_micro_plan_bytes(size_t dp) { return dp * (2 * sizeof(int64_t) + sizeof(double)); }
 
-static bt_code divide_micro_batches(bt_micro_plan *p, const bt_run_cfg *c, bt_err *err) {
-    p->sequences = c->train.batch_tokens / c->model.seq_len;
-    p->micros = p->sequences / c->train.micro_batch;
-    if (p->sequences * c->model.seq_len != c->train.batch_tokens ||
-        p->micros * c->train.micro_batch != p->sequences)
+static bt_code divide_micro_batches(bt_micro_plan *p, const bt_train_settings *train,
+                                    int64_t seq_len, bt_err *err) {
+    p->sequences = train->batch_tokens / seq_len;
+    p->micros = p->sequences / train->micro_batch;
+    if (p->sequences * seq_len != train->batch_tokens ||
+        p->micros * train->micro_batch != p->sequences)
         return bt_fail(err, BT_ARG,
                        "%" PRId64 " tokens a step do not divide into micro-batches of %" PRId64
                        " x %" PRId64 " tokens",
-                       c->train.batch_tokens, c->train.micro_batch, c->model.seq_len);
+                       train->batch_tokens, train->micro_batch, seq_len);
     if (p->micros < (int64_t)p->dp)
         return bt_fail(err, BT_ARG,
                        "%" PRId64
@@ -30,16 +31,16 @@ static bt_code divide_micro_batches(bt_micro_plan *p, const bt_run_cfg *c, bt_er
     return BT_OK;
 }
 
-bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *c, const bt_mesh *mesh,
-                             bt_err *err) {
+bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_train_settings *train, int64_t seq_len,
+                             const char *balance, const bt_mesh *mesh, bt_err *err) {
     *p = (bt_micro_plan){.mesh = mesh, .dp = (size_t)bt_comm_size(mesh->dp)};
-    BT_TRY(divide_micro_batches(p, c, err));
+    BT_TRY(divide_micro_batches(p, train, seq_len, err));
     p->shares = calloc(2 * p->dp, sizeof *p->shares);
     p->costs = calloc(p->dp, sizeof *p->costs);
     if (!p->shares || !p->costs)
         return bt_fail(err, BT_NOMEM, "cannot take memory for %" PRId64 " micro-batches",
                        p->micros);
-    BT_TRY(bt_balance_parse(c->parallel.balance, &p->balance, p->shares, p->dp, err));
+    BT_TRY(bt_balance_parse(balance, &p->balance, p->shares, p->dp, err));
     if (p->balance == BT_BALANCE_SHARES) {
         for (size_t i = 0; i < p->dp; i++) p->costs[i] = 1 / (double)p->shares[i];
         bt_balance_plan(p->shares, p->costs, p->dp, p->micros);

@@ -9,7 +9,7 @@
 #ifndef BT_ENGINE_MICRO_MICRO_PLAN_H
 #define BT_ENGINE_MICRO_MICRO_PLAN_H
 
-#include "engine/config/run_cfg.h"
+#include "engine/config/settings/train_settings.h"
 #include "engine/parallel/mpi/mesh.h"
 #include "engine/parallel/schedule/balance.h"
 
@@ -24,8 +24,9 @@ typedef struct bt_micro_plan {
     const bt_mesh *mesh; /* borrowed */
 } bt_micro_plan;
 
-bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_run_cfg *cfg, const bt_mesh *mesh,
-                             bt_err *err) BT_MUST_CHECK;
+/* balance: parallel.balance */
+bt_code bt_micro_plan_create(bt_micro_plan *p, const bt_train_settings *train, int64_t seq_len,
+                             const char *balance, const bt_mesh *mesh, bt_err *err) BT_MUST_CHECK;
 void bt_micro_plan_release(bt_micro_plan *p); /* accepts an all-zero struct */
 size_t bt_micro_plan_bytes(size_t dp);        /* memory used by create */
 

@@ -181,7 +181,8 @@ bt_code bt_trainer_build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) 
     BT_TRY(check_memory(t, s->wait != NULL, err));
     BT_TRY(bt_parts_prepare(t, err));
 
-    bt_code code = bt_micro_plan_create(&t->micro_plan, &t->cfg, &t->mesh, err);
+    bt_code code = bt_micro_plan_create(&t->micro_plan, &t->cfg.train, t->cfg.model.seq_len,
+                                        t->cfg.parallel.balance, &t->mesh, err);
     if (code == BT_OK) code = build_compute(t, err);
     if (code == BT_OK) code = build_micro(t, err);
     if (code == BT_OK) code = bt_telemetry_init(&t->telemetry, world, s->sink, err);
