@@ -73,7 +73,7 @@ typedef struct bt_run_start {
 bt_code bt_writer_open(bt_writer **out, const char *path, double lock_wait_s, bt_err *err)
     BT_MUST_CHECK;
 /* First transaction: run and attempt. attempt receives its number (0, 1, ...). A resumed run
- * takes the settings and texts of s with the first step of the attempt */
+ * stores the settings and texts of s together with the attempt's first step */
 bt_code bt_writer_begin(bt_writer *w, const bt_run_start *s, int *attempt, bt_err *err)
     BT_MUST_CHECK;
 /* the sink of the current attempt: copies into a bounded queue; a thread commits (each step up to

@@ -1,4 +1,4 @@
-/* signals.h - signals of a rank become requests; the terminal is restored on every way out. */
+/* signals.h - signals of a rank become requests; the terminal is restored before every exit. */
 #ifndef BT_CLI_COMMON_SIGNALS_H
 #define BT_CLI_COMMON_SIGNALS_H
 

@@ -1,4 +1,4 @@
-/* skipped.c - one line for all files that were passed over, and one for each note of a reader. */
+/* skipped.c - one line for all skipped files, and one for each note of a reader. */
 #include "cli/common/skipped.h"
 
 #include <stdio.h>

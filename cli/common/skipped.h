@@ -4,7 +4,7 @@
 
 #include "engine/data/io/sources.h"
 
-/* one line on standard error; nothing when no file was passed over */
+/* one line on standard error; none if no file was skipped */
 void bt_cli_tell_skipped(const bt_sources *s);
 /* the lines of bt_documents_notes, each as a warning or a note on standard error */
 void bt_cli_print_data_notes(const char *notes);

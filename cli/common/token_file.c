@@ -1,4 +1,4 @@
-/* token_file.c - a file that only its owner reads, made anew for each server. */
+/* token_file.c - a file readable only by its owner, created for each server. */
 #include "cli/common/token_file.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* doctor.h - the findings of `bitrain doctor`: each a line with a state and, where something is
- * wrong, the way out. */
+/* doctor.h - the findings of `bitrain doctor`: each a line with a state and, if something is
+ * wrong, the remedy. */
 #ifndef BT_CLI_DOCTOR_DOCTOR_H
 #define BT_CLI_DOCTOR_DOCTOR_H
 

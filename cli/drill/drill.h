@@ -64,7 +64,7 @@ bool bt_drill_alive(bt_drill_run *r); /* its supervisor */
  * -1. */
 int bt_drill_wait_end(bt_drill_run *r, double limit_s);
 void bt_drill_kill_all(
-    bt_drill_run *r); /* supervisor and whatever carries the folder in its words */
+    bt_drill_run *r); /* supervisor and all processes with the folder in their arguments */
 pid_t bt_drill_rank(bt_drill_run *r, int rank);
 pid_t bt_drill_mpirun(bt_drill_run *r);
 int bt_drill_ranks(bt_drill_run *r);

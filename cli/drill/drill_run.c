@@ -218,7 +218,7 @@ static before observe_run(bt_drill_run *r) {
 
 static double drill_seconds_since(int64_t t0) { return (double)(bt_now_ns() - t0) / 1e9; }
 
-/* somebody noticed: a record of the supervisor or of rank 0, later than the fault */
+/* the fault was detected: a record of the supervisor or of rank 0 later than the fault */
 static bool noticed(bt_drill_run *r, const before *b) {
     char sql[256];
     snprintf(sql, sizeof sql,

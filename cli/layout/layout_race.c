@@ -122,7 +122,7 @@ static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, 
     return BT_OK;
 }
 
-/* After n of them, which took so many seconds: whether another one, and a round of all, would take too long. Making
+/* Given the seconds that n of them took: returns whether another one and a round of all would take too long. Making
  * one and its first step take longer than its turn in a round. */
 static bool exceeds_race_time(const layouts *l, size_t n, double spent_s) {
     const double each_s = spent_s / (double)n;

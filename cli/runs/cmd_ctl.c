@@ -104,7 +104,7 @@ static bool read_run_end(void *ctx, const bt_row *row) {
     return false;
 }
 
-/* somebody still trains there; false also where the folder is another host's */
+/* a process still trains there; false also if the folder is on another host */
 static bool is_held(const char *out) {
     char path[PATH_MAX + 16];
     snprintf(path, sizeof path, "%s/run.lock", out);

@@ -41,7 +41,7 @@ static void draw_curve_lines(bt_canvas *canvas, const bt_curves *c, const bt_cur
                                     .y = curves[i].bits,
                                     .n = curves[i].n,
                                     .color = colors[i % sizeof colors]};
-        /* its name, near the middle; of several a little apart */
+        /* the curve's name near its middle; names of several curves are placed apart */
         const size_t at = curves[i].n * (i % 3 + 1) / 4;
         names[i] = (bt_plot_point){.x = curves[i].n ? lines[i].x[at] : 0,
                                    .y = curves[i].n ? lines[i].y[at] : NAN,

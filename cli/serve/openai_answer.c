@@ -15,7 +15,7 @@ static void list_begin(bt_openai_list *l) {
     bt_json_array(&l->json, NULL);
 }
 
-/* the closed list, which begins anew afterwards */
+/* the closed list; a new one begins afterwards */
 static void list_put(bt_openai_list *l, bt_json *j, const char *key) {
     bt_json_end(&l->json, ']');
     bt_json_raw(j, key, bt_text_str(&l->text));

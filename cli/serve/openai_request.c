@@ -1,5 +1,5 @@
 /* openai_request.c - reads the JSON bodies of completions and chat completions. openai_keys.c has the
- * list of keys; whatever cannot be done is refused by name. */
+ * list of keys; unsupported keys are refused by name. */
 #include "cli/serve/openai_request.h"
 
 #include <jansson.h>

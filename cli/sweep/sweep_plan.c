@@ -182,7 +182,7 @@ size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung) {
 static void make_rungs(bt_sweep_plan *p, int64_t steps) {
     const bt_sweep_head *h = &p->file->head;
     int64_t at = h->first_steps;
-    if (!at) { /* so many rungs as there are runs to choose from */
+    if (!at) { /* one rung for each run to choose from */
         at = steps;
         for (size_t n = p->n; n >= (size_t)h->keep && at / h->keep > 0; n /= (size_t)h->keep)
             at /= h->keep;

@@ -23,7 +23,7 @@ bool bt_slurm_here(void);
 /* BT_ARG where the job's environment cannot be read */
 bt_code bt_slurm_read(bt_slurm *s, bt_err *err) BT_MUST_CHECK;
 int bt_slurm_cpus_least(const bt_slurm *s); /* processors of the smallest node */
-/* Returns the number of concurrent runs of so many processors on the nodes. */
+/* Returns how many runs with this number of processors fit on the nodes at once. */
 int bt_slurm_places(const bt_slurm *s, int cpus);
 
 typedef struct bt_slurm_words {
@@ -31,7 +31,7 @@ typedef struct bt_slurm_words {
     size_t n;
     char text[3][48];
 } bt_slurm_words;
-/* `srun ...` for a run of so many processors; memory by its share of a node's */
+/* Builds `srun ...` for a run with this number of processors; it gets the same share of a node's memory. */
 void bt_slurm_step(const bt_slurm *s, int cpus, const char *run, bt_slurm_words *out);
 
 #endif

@@ -55,7 +55,7 @@ static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     static bt_run_cfg known; /* refuses a model of another version */
-    /* the ranks, who find it again, report what is passed over */
+    /* the ranks search again and report skipped checkpoints */
     BT_TRY(bt_ckpt_find(NULL, folder, path, sizeof path, &meta, NULL, err));
     bt_code code = bt_native_settings(&known, &meta, path, err);
     json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);

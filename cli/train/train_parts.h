@@ -51,7 +51,7 @@ typedef struct bt_train_plan {
     int run_lock;
     char reason[160]; /* reason of the attempt */
     bt_text place;    /* place settings (launch.*, mesh.*) taken from the record, as flags */
-    bt_text why;      /* checkpoints passed over, one line each */
+    bt_text why;      /* skipped checkpoints, one line each */
     bt_text recorded; /* settings of the resumed run, as JSON */
     bt_text before;   /* the same, also where a checkpoint's folder is resumed */
     bt_text
@@ -142,7 +142,7 @@ bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 void bt_train_unmake_out(bt_train_plan *p);
 /* train_resume.c: before a resumed run starts: stores the rows that its killed rank 0 left in a ring */
 void bt_train_recover(const bt_train_plan *p, bt_writer *writer);
-/* train_resume.c: each checkpoint that was passed over as an event, and on stderr where the greeting is not shown */
+/* train_resume.c: each skipped checkpoint as an event, and on stderr where the greeting is not shown */
 void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink);
 /* train_resume.c: withdraws a resumed start that recorded no step, and reports it. writer may be NULL */
 void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer);
@@ -248,7 +248,7 @@ bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 const char *bt_train_setting_where(const bt_train_plan *p, const char *key);
 /* a line, where a resumed run takes its ranks, threads or hosts from its record */
 void bt_train_place_line(const bt_train_plan *p, bt_text *out);
-/* lines: what begins, and checkpoints passed over */
+/* lines: the beginning of the run, and skipped checkpoints */
 void bt_train_greeting(const bt_train_plan *p, bt_text *out);
 /* Prints the end of a run. result_json: the result of rank 0, may be NULL. state: "done" "stopped" "failed" */
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,

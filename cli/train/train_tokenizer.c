@@ -23,7 +23,7 @@
 /* to be raised when the same text gives other tokens than before */
 enum { KEY_VERSION = 1 };
 
-/* Tokens of the vocabulary that `auto` learns from so many bytes of text; 0: none, bytes are the tokens.
+/* Size of the vocabulary that `auto` learns from this many bytes of text; 0: the tokens are bytes.
  * Twice the vocabulary shortens text by about an eighth, and each token is seen half as often. */
 static int auto_vocab(uint64_t bytes) {
     static const struct {

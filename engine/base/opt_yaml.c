@@ -240,7 +240,7 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
     }
     if (a && strcmp(a->values, "~") == 0) {
         note_ignored(r, name);
-        return BT_OK; /* whatever its value is */
+        return BT_OK; /* for any value */
     }
     if (!a || r->event.type != YAML_SCALAR_EVENT) {
         (void)snprintf(what, sizeof what, "'%s' is not read ('bitrain help options' lists data.*)",

@@ -123,7 +123,7 @@ static bt_code section_data(out_file *o, const bt_ckpt_job *job, const bt_ckpt_s
     *data = s->data;
     if (s->data) *data += done * bt_ckpt_type_bytes(s->type);
     if (s->data) return BT_OK;
-    // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): bytes of so many floats
+    // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): n floats as bytes
     if (!o->made && !(o->made = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
         return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to write '%s'", o->path);
     *data = o->made;

@@ -152,7 +152,7 @@ bt_code ckpt_source_fill(ckpt_source *r, const bt_ckpt_slice *w, bt_err *err) {
             filled += have.count;
             continue;
         }
-        // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): bytes of so many floats
+        // NOLINTNEXTLINE(clang-analyzer-unix.MallocSizeof): n floats as bytes
         if (!r->scratch && !(r->scratch = malloc(CKPT_SECTION_ELEMS * sizeof(float))))
             return bt_fail(err, BT_NOMEM, "cannot allocate the buffer to read '%s'", r->name);
         if (!r->holds_any || r->in_scratch != i) {

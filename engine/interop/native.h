@@ -7,7 +7,7 @@
 #include "engine/config/run_cfg.h"
 #include "engine/interop/model_file.h"
 
-/* The settings a checkpoint was trained with. Unknown ones of other versions are passed over, except those of the
+/* The settings a checkpoint was trained with. Unknown ones of other versions are ignored, except those of the
  * model: BT_UNSUPPORTED, since it may compute something else. path: for messages */
 bt_code bt_native_settings(bt_run_cfg *out, const bt_ckpt_meta *meta, const char *path, bt_err *err)
     BT_MUST_CHECK;

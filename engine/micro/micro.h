@@ -45,7 +45,7 @@ typedef struct bt_micro {
     void *look_up_ctx;
     double *losses;      /* (plan->micros) sums of token losses, at the micro-batch's index */
     double slowdown;     /* at least 1: sleeps to simulate a processor slower by this factor */
-    int64_t delay_ns;    /* sleep so long in each pass besides */
+    int64_t delay_ns;    /* additional sleep in each pass */
     int64_t computed_ns; /* forward and backward of this step, when the pass began */
 } bt_micro;
 

@@ -40,8 +40,8 @@ size_t bt_codes_bytes(const bt_params *p, const bt_codes_cfg *cfg);
 bt_code bt_codes_create(bt_codes **out, bt_model *m, const bt_codes_cfg *cfg, bt_err *err)
     BT_MUST_CHECK;
 void bt_codes_destroy(bt_codes *c); /* accepts NULL */
-/* this rank's share of each tensor's counts, (tensors); flips mean something from the second sample
- * on, back from the third */
+/* this rank's share of each tensor's counts, (tensors); flips are valid from the second sample on,
+ * back from the third */
 void bt_codes_sample(bt_codes *c, bt_code_counts *counts);
 int bt_codes_samples(const bt_codes *c); /* taken so far, at most 3 */
 

@@ -18,7 +18,7 @@ typedef struct bt_data_facts {
 typedef struct bt_cluster {
     int ranks, ranks_per_host; /* ranks_per_host: maximum over hosts */
     int hosts;          /* number of hosts if their ranks differ in number; 0 if all are alike */
-    int ranks_together; /* unequal hosts: groups of so many ranks, from any multiple on, share a host */
+    int ranks_together; /* unequal hosts: each aligned group of this many ranks shares a host */
     int cores;          /* cores of each host; 0 if there are as many as its ranks have threads */
     bool binds; /* cores have one hardware thread, so that more ranks can be bound to them evenly */
     bool simulated;        /* links between hosts are given by the next two fields, not measured */

@@ -34,7 +34,7 @@ typedef struct bt_trial_time {
 size_t bt_trial_lengths(bt_trial_length *all, size_t n, const bt_trial_time *t);
 /* steps in one run of a race */
 int64_t bt_trial_steps(const bt_trial_length *x);
-/* approximate seconds of a race of the first k layouts over so many rounds */
+/* approximate seconds of a race of the first k layouts over this number of rounds */
 double bt_trial_race_s(const bt_trial_length *all, size_t k, int rounds, double start_s);
 
 /* warm-up steps of a layout, which touch all its memory */

@@ -125,7 +125,7 @@ typedef struct bt_part {
     bt_code (*end)(void *self, bt_trainer *t, bt_train_result *out, bt_err *err);
 } bt_part;
 
-/* for create: a zeroed struct of so many bytes; BT_NOMEM names what it is for */
+/* for create: allocates a zeroed struct of this size; BT_NOMEM names its purpose */
 bt_code bt_part_new(void **self, size_t bytes, const char *what, bt_err *err) BT_MUST_CHECK;
 
 /* rows of parts.def, in order */

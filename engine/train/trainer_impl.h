@@ -133,7 +133,7 @@ static inline bool bt_trainer_validates(const bt_trainer *t) {
     return t->cfg.data.val_frac > 0 || t->cfg.data.val_path[0];
 }
 
-/* ---- trainer_objects.c: the objects, made and made anew ----------------------------------------- */
+/* ---- trainer_objects.c: the objects, created and recreated ----------------------------------------- */
 
 /* Creates everything from the mesh to the gradient exchange, and calls the parts' prepare and build. Collective; all
  * ranks return the same code. */

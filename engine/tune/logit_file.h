@@ -36,7 +36,7 @@ bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, b
     BT_MUST_CHECK;
 
 typedef struct bt_logit_file bt_logit_file;
-/* k 0: as the file has it. BT_ARG: of another vocabulary, tokenizer or k; BT_FORMAT: no such file, or
+/* k 0: the k of the file. BT_ARG: the vocabulary, tokenizer or k differs; BT_FORMAT: no such file, or
  * truncated or damaged */
 bt_code bt_logit_file_open(bt_logit_file **out, const char *path, const bt_logit_shape *s,
                            bt_err *err) BT_MUST_CHECK;

@@ -45,7 +45,7 @@ static void jump_to_event(bt_top *t, int dir) {
         set_step(t, step);
 }
 
-/* spans longer than the run show what all of it shows: they are passed over */
+/* spans longer than the run equal the whole run and are skipped */
 static void change_span(bt_top *t, int by) {
     int k = t->span + by;
     while (k > 0 && k < bt_top_spans_n - 1 && t->view->head.elapsed_s > 0 &&

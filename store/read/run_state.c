@@ -1,4 +1,4 @@
-/* run_state.c - a run's state is the state of its row, unless its process is gone or silent. */
+/* run_state.c - a run's state is that of its row, unless its process has exited or is silent. */
 #include "store/read/run_state.h"
 
 #include <math.h>

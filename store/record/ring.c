@@ -67,7 +67,7 @@ static size_t entry_span(const entry *e) { return sizeof *e + padded(e->head.byt
 
 static bt_code take_file(const char *path, size_t all, int *fd, bt_err *err) {
     struct statfs fs;
-    unlink(path); /* never write into a file that somebody may still read */
+    unlink(path); /* never write into a file that another process may still read */
     *fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (*fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     char folder[BT_PATH_BYTES];

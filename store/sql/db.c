@@ -164,7 +164,7 @@ static bt_code open_with(sqlite3 **out, const char *name, int flags, const char 
         return code;
     }
     sqlite3_extended_result_codes(db, 1);
-    /* a file that somebody else made is data: nothing in its schema runs with our rights. Readers
+    /* a file of another user is data: nothing in its schema runs with our rights. Readers
      * need JSON functions in views, which SQLite 3.40 does not count as harmless: their allow-list
      * (query_gate.c) holds for views too */
     sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);

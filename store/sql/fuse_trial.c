@@ -38,7 +38,8 @@ static bool excludes(int a, int b) {
 
 bool bt_fs_shares(int a, int b) {
     static const char zeros[PAGE];
-    /* The page is written first: a full disk would be SIGBUS in the mapping. SQLite reports a full disk itself. */
+    /* The page is written first: a full disk would otherwise raise SIGBUS in the mapping. SQLite
+     * reports a full disk itself. */
     if (pwrite(a, zeros, PAGE, 0) != PAGE) return errno == ENOSPC || errno == EDQUOT;
     return shares_memory(a, b) && excludes(a, b);
 }

@@ -129,7 +129,7 @@ int bt_scope_fixed(bt_scope scope);
 void bt_schema_create(bt_scope scope, bt_text *sql);
 /* "aid, step, layer, tensor": the primary key of its table, each with `end` (" DESC") */
 void bt_schema_keys(bt_scope scope, const char *end, bt_text *sql);
-/* views.c: dropped; made anew; are those in the file ours? */
+/* views.c: drops the views; recreates them; tests whether those in the file are current */
 bt_code bt_views_drop(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_views_create(sqlite3 *db, const char *path, bt_err *err) BT_MUST_CHECK;
 bt_code bt_views_check(sqlite3 *db, const char *path, bool *differ, bt_err *err) BT_MUST_CHECK;

@@ -337,7 +337,7 @@ static bt_code marks_query(bt_text *sql, const char *columns, const char *rest, 
     return sql->failed ? bt_fail(err, BT_NOMEM, "cannot build a query: out of memory") : BT_OK;
 }
 
-/* one of so many of a class is marked; 0: all */
+/* every n-th event of a class is marked; 0: all */
 static void thin_marks(const double *counts, int max, double *strides) {
     double room = max;
     for (int c = 0; c < MARK_CLASSES; c++) {

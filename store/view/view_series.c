@@ -64,7 +64,7 @@ static void bucket_merge(bt_bucket *into, const bt_bucket *b) {
     into->rows = rows;
 }
 
-/* buckets have moved: everything is to be shown anew */
+/* buckets have moved: everything must be read again */
 static void unsettle(bt_stream *s) {
     s->settled = 0;
     memset(s->filled, 0, sizeof s->filled);

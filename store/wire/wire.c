@@ -52,7 +52,7 @@ bt_code bt_wire_address(struct sockaddr_un *out, const char *socket_path, bt_err
 
 /* ---- sending ---- */
 
-/* 1: more to send, 0: nothing left, -1: the other end is gone */
+/* 1: more to send, 0: all was sent, -1: the peer has closed the connection */
 static int send_queued_frames(bt_wire *w) {
     for (;;) {
         if (!w->current) {

@@ -55,7 +55,7 @@ static bt_code copy_into(sqlite3 *from, const char *path, const char *fresh, bt_
     return code;
 }
 
-/* The file is locked while somebody makes it: what can be locked was left behind by a kill. -1: it
+/* The file is locked while it is written: one that can be locked is the remains of a killed process. -1: it
  * cannot be made */
 static int claim(const char *fresh) {
     unlink(fresh);

@@ -158,7 +158,7 @@ static bt_code move_aside(const char *path, bt_rescue_result *out, bt_err *err) 
     /* the newest rows are in the log; without one there is nothing to move */
     rename(from, to);
     snprintf(from, sizeof from, "%s-shm", path);
-    unlink(from); /* an index of the log, made anew when the file is opened */
+    unlink(from); /* an index of the log, recreated when the file is opened */
     return BT_OK;
 }
 

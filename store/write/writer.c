@@ -200,7 +200,7 @@ static bt_code commit_records(bt_writer *w, bt_record **list) {
     const bool open = w->at.aid != 0;
     bt_code code = open ? bt_lock_take(&w->lock, 1.0, &err) : BT_OK;
     if (code == BT_OK && open) {
-        /* an earlier attempt to begin anew failed half-way */
+        /* an earlier attempt to start a new file was interrupted */
         if (!w->apply) code = connect_again(w, &err);
         if (code == BT_OK) code = store_records(w, list, dropped, &err);
         bt_lock_drop(&w->lock);

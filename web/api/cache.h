@@ -1,8 +1,8 @@
-/* cache.h - the newest answers, kept for a moment: several readers of one run cost no more than
- * one.
+/* cache.h - the newest responses, kept for a short time, so that several readers of a run cost no more
+ * than one.
  *
- * An answer is given again while nothing was committed since and it is younger than BT_CACHE_NS
- * (ages and states move with the clock alone). Bounded: few, none above BT_CACHE_BYTES. Threads:
+ * A response is reused until the next commit, and at most for BT_CACHE_NS, because ages and
+ * states depend on the clock. Bounded: few, none above BT_CACHE_BYTES. Threads:
  * the server's one. */
 #ifndef BT_WEB_API_CACHE_H
 #define BT_WEB_API_CACHE_H

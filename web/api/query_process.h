@@ -1,4 +1,4 @@
-/* query_process.h - a statement of somebody else's in a process of its own: `bitrain query` with
+/* query_process.h - a user's SQL statement in a separate process: `bitrain query` with
  * limits of time and memory, which is killed when it outlives them. A single operation of SQLite
  * cannot be interrupted, and its memory is the process's: so neither is left to the server.
  * Threads: any; nothing is shared. */

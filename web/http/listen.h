@@ -9,7 +9,7 @@
  * the port is taken; the message names the owner, if known, and the remedy. */
 bt_code bt_listen_tcp(const char *host, int port, int *fd, int *port_found, bt_err *err)
     BT_MUST_CHECK;
-/* mode 0600; a socket left behind by a program that is gone is replaced, a live one is BT_BUSY */
+/* mode 0600; the socket of an ended program is replaced, a live one is BT_BUSY */
 bt_code bt_listen_unix(const char *path, int *fd, bt_err *err) BT_MUST_CHECK;
 
 /* "bitrain (pid 123)" for the process that listens on this TCP port of this machine; "" if

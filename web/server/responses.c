@@ -1,4 +1,4 @@
-/* responses.c - makes the answer of a route, or an error in its place, and sends it. */
+/* responses.c - creates the response of a route, or an error instead, and sends it. */
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,7 +25,7 @@ typedef struct bt_start {
     const cpu_set_t *cores;  /* NULL: ours */
     bool session;            /* a session of its own, without a terminal */
     bool group;              /* a process group of its own: keys of the terminal do not reach it */
-    bool orphan;             /* nobody waits for it: it becomes a child of init, and *pid is 0 */
+    bool orphan;             /* it is not reaped here: it becomes a child of init, and *pid is 0 */
     int parent_signal;       /* sent to it when the thread that started it ends; 0: none */
 } bt_start;
 

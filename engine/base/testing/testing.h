@@ -9,7 +9,7 @@
 
 /* BITRAIN_TEST_SLOW=RANK:FACTOR makes a rank that much slower: the factor for this rank, else 1 */
 double bt_testing_slowness(int rank);
-/* BITRAIN_TEST_DELAY=MS makes every rank sleep so many milliseconds (up to 1,000) in each forward and backward
+/* BITRAIN_TEST_DELAY=MS makes every rank sleep MS milliseconds (up to 1,000) in each forward and backward
  * pass, for tests that need steps of a known length on any processor. In nanoseconds; 0: the variable is not set */
 int64_t bt_testing_delay_ns(void);
 /* BITRAIN_TEST_HOSTS=N,N,... makes the gradient exchange treat the first N ranks of the world as one host, the

@@ -27,7 +27,7 @@ bt_code bt_labels_check(const char *list, bt_err *err) BT_MUST_CHECK;
 /* All labels of files of rows, in the order of their numbers where all are whole numbers, else in byte
  * order, whatever the order of the lines. BT_FORMAT names file, line and field; BT_ARG where they are
  * fewer than two or too many. skip_bad: rows
- * without a label are passed over. Other kinds of files always are. */
+ * without a label are skipped. Other kinds of files always are. */
 bt_code bt_labels_scan(const bt_source *files, size_t n, bool skip_bad, bt_text *out, bt_err *err)
     BT_MUST_CHECK;
 

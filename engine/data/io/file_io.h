@@ -18,7 +18,7 @@ bt_code bt_file_pwrite(int fd, const char *name, const void *buf, size_t n, uint
 /* a file of at most `limit` bytes into malloc'ed memory with a NUL behind it */
 bt_code bt_file_slurp(const char *path, size_t limit, char **data, size_t *n, bt_err *err)
     BT_MUST_CHECK;
-/* a device, a pipe or a socket: it is written into, because a rename would put a file in its place */
+/* a device, a pipe or a socket: written directly, because a rename would replace it by a file */
 bool bt_file_is_device(const char *path);
 /* writes to a temporary file, fsyncs and renames it, so that either the old or the whole new file exists; writes
  * to a device (bt_file_is_device) directly */

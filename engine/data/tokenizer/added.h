@@ -35,7 +35,7 @@ typedef struct bt_added_hit {
 } bt_added_hit;
 
 /* The next name in text[0..n). Zero *hit before the first call and pass it on unchanged. special:
- * also names of special tokens; false: these are passed over as text. */
+ * also names of special tokens; false: these are read as text. */
 bool bt_added_next(const bt_added_names *a, const char *text, size_t n, bool special,
                    bt_added_hit *hit);
 

@@ -81,7 +81,7 @@ typedef struct bt_hub_cfg {
     int quorum;       /* number of updates that are enough for islands that step together; 0: all */
     double quorum_s;  /* time to wait for further updates after the quorum */
     int64_t
-        late; /* a delta at most so many rounds late is used (bt_outer_average), a later one is left out */
+        late; /* a delta is used if it is at most this many rounds late (bt_outer_average), otherwise rejected */
     const bt_sink *sink; /* may be NULL; borrowed */
     uint64_t epoch;      /* random, not 0 */
     /* Waits about a second for a disk that refused to keep something; false: the hub is to end. NULL: the

@@ -240,7 +240,7 @@ bt_code bt_hub_state_save(bt_hub_state *s, bt_err *err) {
         bt_ckpt_meta_release(&meta);
     }
     bt_slices_release(&slices);
-    /* a record that a death before this line leaves is older than the checkpoint, and passed over */
+    /* a crash before this line leaves a record older than the checkpoint, which is skipped */
     return code == BT_OK ? bt_agree(bt_comm_world(), clear_log(s, err), err) : code;
 }
 

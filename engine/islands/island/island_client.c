@@ -306,7 +306,7 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt
     }
 }
 
-/* The update is lost. The island continues like one that joins anew. */
+/* The update is lost. The island continues like one that has just joined. */
 static void report_lost_update(bt_island_client *c, bool *rejoined) {
     *rejoined = true;
     if (c->cfg.tell) c->cfg.tell(c->cfg.ctx, true, bt_update_outcome_help(BT_UPDATE_LOST));

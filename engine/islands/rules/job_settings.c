@@ -9,7 +9,7 @@
 
 enum { VALUE = 4097, WORD_END = 0x1f }; /* room for the longest text of a setting */
 
-/* a prefix that ends with '.' stands for all settings below it */
+/* a prefix that ends with '.' includes all settings below it */
 static const char *const shared[] = {
     "model.",         "optim.",   "islands.",           "data.",
     "parallel.codec", "run.seed", "train.reproducible", "train.parts",

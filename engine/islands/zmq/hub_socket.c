@@ -146,7 +146,7 @@ static bool more_follow(bt_hub_socket *s) {
     return more;
 }
 
-/* [routing id][frame]; whatever has another number of parts is read to its end and thrown away */
+/* [routing id][frame]; a message with another number of parts is read completely and dropped */
 static void receive_island_frame(bt_hub_socket *s, bt_hub_peer *from, size_t *bytes, bool *many) {
     *bytes = 0;
     const int n = zmq_recv(s->router, from->id, sizeof from->id, ZMQ_DONTWAIT);

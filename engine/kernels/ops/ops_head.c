@@ -67,7 +67,7 @@ void bt_op_soft_cap(float *logits, size_t ld, float cap, size_t rows, size_t V) 
     bt_ops_timed("soft_cap", 0, 8.0 * product(rows, V, 1), rows, 1, do_soft_cap, &j);
 }
 
-/* ---- shares in the place of targets ------------------------------------------------------------- */
+/* ---- shares instead of targets ---------------------------------------------------------------- */
 
 static void take_share(const bt_head_follower_targets *j, size_t r, int32_t token, float share) {
     const size_t at = (size_t)token - j->first;

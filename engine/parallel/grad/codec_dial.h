@@ -7,8 +7,8 @@
  *
  *     exposed(c) = max(0, busy * bits(c) / bits(now) - room)
  *
- * room is the time of a step that computation hides: the maximum hidden so far (busy - exposed), or the current
- * value if time was exposed that the link needs. Up: to the first rung whose exposed time is at most BT_DIAL_UP of
+ * room is the time of a step that computation can hide: the maximum of busy - exposed so far, or its current
+ * value if the link needs longer than was hidden. Up: to the first rung whose exposed time is at most BT_DIAL_UP of
  * a step, or to the last, as soon as more than BT_DIAL_UP is exposed. Down: to the first rung with at most
  * BT_DIAL_DOWN, when two successive windows agree.
  *

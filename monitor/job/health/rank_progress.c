@@ -101,7 +101,7 @@ static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
     return only;
 }
 
-/* all that are seen wait in one place for somebody who is not seen */
+/* all visible ranks wait at one position for an invisible one */
 static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first,
                              int known) {
     return known < p->n && places[last->at].waits && last->at != BT_AT_START &&

@@ -159,7 +159,7 @@ static void end_line(bt_output *o) {
     size_t n = strlen(plain);
     inspect_output_line(o, plain);
     record_line(o, plain);
-    plain[n++] = '\n'; /* in the place of its end */
+    plain[n++] = '\n'; /* replaces its last byte */
     write_log(o, plain, n);
     o->n = 0;
 }

@@ -19,7 +19,7 @@ typedef struct bt_viewer {
 
 /* argv[0] is the program's path; the list ends with NULL */
 bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) BT_MUST_CHECK;
-/* the next whole line of what it printed, without newline; NULL: nothing now. ended: it is gone,
+/* the next whole line of what it printed, without newline; NULL: nothing now. ended: it has exited,
  * `out` is closed */
 const char *bt_viewer_line(bt_viewer *c, bool *ended);
 void bt_viewer_stop(bt_viewer *c); /* accepts an all-zero struct */

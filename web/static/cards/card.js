@@ -8,7 +8,7 @@ import { table } from "../base/table.js";
 /**
  * spec:
  *   title, sub      sub: a few words beside the title; wide: over the page's whole width
- *   load(width)     promises data for so many pixels
+ *   load(width)     promises data for a width in pixels
  *   every           milliseconds between two loads, at least, if something was recorded and nothing
  *                   chosen; a second if not said
  *   draw(body, data)
@@ -152,7 +152,7 @@ export class Card {
     else this.stale = this.due = true;
   }
 
-  /** Draws the run's events anew, where the drawing shows them. */
+  /** Redraws the run's events if the drawing shows them. */
   redrawMarks() {
     if (this.spec.marks) this.redraw();
   }

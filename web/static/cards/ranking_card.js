@@ -82,7 +82,7 @@ function sentence({ breakdown }) {
 /** one: the card of one rank. The card's `stragglers` are the ranks in the order of the server,
  * worst first. */
 export function rankingCard(ctx, one) {
-  let slowest = 1; // so many are brought to the median
+  let slowest = 1; // number of slowest ranks set to the median
   const crowded = h("p", { class: "crowded", hidden: true }); // the machine, before any rank
   const says = h("p", { class: "says" });
   const gain = h("p", { class: "note" });

@@ -9,7 +9,7 @@ import { keepOf, smoothed, stepsCovered } from "../figures/chart_lines.js";
 import { Card } from "./card.js";
 
 const tableRows = 400;
-const toldLines = 3; // so many lines have a sentence
+const toldLines = 3; // maximum number of lines described by a sentence
 
 /** The steps that are shown, as arguments of a route: the zoom, or nothing for all. */
 export function zoomRange() {

@@ -17,7 +17,7 @@ function dashed(canvas, dashes, draw) {
 
 /**
  * A text where it hides the least of the lines, over a rim of the ground. placesOf(width, height) are
- * upper left corners, the best first; those outside the plot are passed over.
+ * upper left corners, the best first; those outside the plot are skipped.
  */
 function writeLabel({ canvas, left, top, width, height, points }, text, placesOf) {
   canvas.font = font();

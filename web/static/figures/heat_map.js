@@ -46,7 +46,7 @@ const below = 20; // pixels for the names of columns
  *   show        makes a text of a value
  *   axis        what columns are
  *   lo, hi      ends of the scale; without them nearly the least and the greatest value
- *   most        few columns of equal weight: each has its name and at most so many pixels
+ *   most        few columns of equal weight: each has its name, and at most this width in pixels
  * onpick, a property, gets the row of a click.
  */
 export class HeatMap {
@@ -258,7 +258,7 @@ export class HeatMap {
     } else say(this.where, "point at a cell, or use the arrow keys");
   }
 
-  /** The scale is drawn anew when the theme changes. */
+  /** The scale is redrawn when the theme changes. */
   buildReadout() {
     this.dark = isDark();
     const size = { width: shadeCount, height: 1 };

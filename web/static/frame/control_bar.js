@@ -12,7 +12,7 @@ import { ask, askUntil } from "../base/ask.js";
 /** Kind of event that reports the outcome of a verb; "": its answer is complete. */
 const outcomeOf = (verb) => verbs.find((row) => row.verb === verb)?.outcome;
 
-/** A peak above so many times the configured one needs a confirmation (monitor/job/requests.c). */
+/** A peak above this multiple of the configured one needs a confirmation (monitor/job/requests.c). */
 const rateFactorAsked = 10;
 
 /** How to enable the buttons on a read-only server. */

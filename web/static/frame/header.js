@@ -84,7 +84,7 @@ export function showHeader(crumb, { left = [], tools = [], rows = [] } = {}) {
   top.replaceChildren(firstRow(place, [box, helpButton()]), ...rows);
 }
 
-/** The header of somebody who may not see more. */
+/** The header for a user without access. */
 export function showBareHeader() {
   top.replaceChildren(firstRow([], []));
 }

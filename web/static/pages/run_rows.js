@@ -66,7 +66,7 @@ export class RunRows {
     this.size.observe(box);
   }
 
-  /** Shows these rows, made anew; what had the focus gets it back. */
+  /** Recreates and shows these rows; the focused element keeps the focus. */
   show(rows) {
     const focus = this.body.contains(document.activeElement) ? document.activeElement : null;
     const run = focus && focus.closest("tr").dataset.run;
@@ -84,7 +84,7 @@ export class RunRows {
     this.body.replaceChildren(row);
   }
 
-  /** Other columns, whose titles are drawn: their widths are found anew. */
+  /** Other columns whose titles are drawn: their widths are determined again. */
   forgetWidths() {
     const titles = [...this.head.children].map((title) => title.cloneNode(true));
     this.lengths = titles.map(() => -1);

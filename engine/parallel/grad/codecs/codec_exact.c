@@ -53,7 +53,7 @@ static shape block_shape(const float *x, size_t n) {
         high = b > high ? b : high;
     }
     if (low > high) return (shape){0, 0};
-    unsigned width = (unsigned)(high - low) + 2; /* the sign besides */
+    unsigned width = (unsigned)(high - low) + 2; /* plus the sign */
     return width > WIDEST ? (shape){0, RAW} : (shape){low, width};
 }
 

@@ -43,7 +43,7 @@ static void save_skipped(void *ctx, bt_json *j) {
 
 /* An invalid list, or one for which there is no memory, is read as empty, because it affects no decision. */
 static void load_skipped(void *ctx, const bt_state_values *v) {
-    enum { MOST = 1 << 20 }; /* numbers; a manifest is limited besides */
+    enum { MOST = 1 << 20 }; /* maximum number; the size of a manifest is limited as well */
     bt_skipped *s = ctx;
     int64_t *numbers = calloc(MOST, sizeof *numbers);
     s->n = 0;
