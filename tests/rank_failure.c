@@ -17,7 +17,7 @@ enum { MOST = 64 };
 static const struct CMUnitTest *given;
 static CMFixtureFunction given_end;
 static size_t begun; /* tests */
-/* whether the newest test has failed, as far as is known: a failing test does not return */
+/* The newest test has failed; unknown while it runs, because a failing test does not return. */
 static bool failed;
 
 int __real__cmocka_run_group_tests(const char *name, const struct CMUnitTest *tests, size_t n,

@@ -2,12 +2,12 @@
 # clients.sh - uses `bitrain serve last` with openai's Python client and lm-evaluation-harness: development only,
 # because both are fetched.
 #     tests/interop/clients.sh [FOLDER]
-# FOLDER keeps a Python environment (default: build/judges). Trains a small model on the built-in text, serves it, and
+# FOLDER keeps a Python environment (default: build/other-programs). Trains a small model on the built-in text, serves it, and
 # prints a table of results. The harness must count as many of 60 drawn questions right as `bitrain eval` does, and must
 # measure the bits per byte that it measures for the exported folder in transformers.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-at=${1:-$root/build/judges}
+at=${1:-$root/build/other-programs}
 bitrain=${BITRAIN:-$root/build/bitrain}
 mkdir -p "$at"
 [ -x "$at/clients/bin/python" ] || python3 -m venv "$at/clients"

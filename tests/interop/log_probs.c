@@ -1,4 +1,4 @@
-/* log_probs.c - what a model in any format says, for the judges beside this file: log_probs MODEL < ids
+/* log_probs.c - outputs of a model in any format, for comparisons with other programs: log_probs MODEL < ids
  * prints {"log_probs": [...]} of the token after them; log_probs MODEL --encode < texts, with a NUL
  * byte between two, prints the ids of each on a line. */
 #include <stdio.h>

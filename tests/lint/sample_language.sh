@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Draws sentences of comments and help texts, and names of functions, at random from the program, for reading by a stranger:
-# each should be understood at first reading by someone who knows PyTorch and MPI but not this repository.
+# Draws sentences of comments and help texts, and names of functions, at random from the program. A reader familiar with PyTorch
+# and MPI, and not with this repository, should understand each at first reading.
 #     tests/lint/sample_language.sh [SEED [COUNT]]
 # Equal seeds (default 1) give equal samples of the same tree. COUNT (10) is the number of sentences, and of names.
 set -u

@@ -40,7 +40,7 @@ typedef struct state {
     atomic_long asked;
     atomic_bool armed, refused;
 } state;
-static _Thread_local state of_thread; /* of the thread that called refuse_memory */
+static _Thread_local state of_thread; /* state of the thread that called refuse_memory */
 static state of_all;
 static atomic_bool everywhere;
 static atomic_long blocks, own_blocks;

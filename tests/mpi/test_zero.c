@@ -32,7 +32,7 @@ static const struct layout {
 };
 enum { N_LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
-static fake_sink alone_first; /* with the statistics of step 0 */
+static fake_sink alone_first; /* includes the statistics of step 0 */
 
 static void same_records_as_one_rank(void **state) {
     (void)state;

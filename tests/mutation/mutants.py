@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
-"""Judges seeded mutants of C sources by the tests of tests.txt; run.sh prepares what it needs and documents its use.
+"""Runs the tests of tests.txt on seeded mutants of C sources; run.sh prepares the environment and documents its use.
 
-A mutant is compiled alone, with its file's own command and without debugging information. One whose object equals that of the
-unchanged file, or that of an earlier mutant, does the same by proof and is passed over. The object is then linked before the
-libraries into each test program in turn, so neither the tree nor the build folder is touched, and the first test that fails
-ends the matter. In unit tests the file is checked as in a build of the preset asan: accesses beyond what was allocated,
-undefined behaviour and leaks are faults that are noticed.
+A mutant is compiled alone, with its file's own command and without debugging information. If its object equals that of the
+unchanged file, or that of an earlier mutant, it behaves the same and is skipped. The object is then linked before the
+libraries into each test program in turn, so neither the tree nor the build folder changes, until a test kills it. In unit
+tests the file is compiled as with the preset asan: accesses beyond an allocation, undefined behaviour and leaks count as
+failures.
 
-A file's tests are those of its row in tests.txt; reach.py counts once which of them run which lines, and a mutant is asked of
+A test kills a mutant only by an output: a wrong value, text, exit code or file, a crash, or a timeout. If all its failed
+assertions are inside functions with which the test replaces those of the program (arguments and order of internal calls), the
+mutant is given to the next test, and the report of a survivor states that such a test failed.
+
+A file's tests are those of its row in tests.txt; reach.py counts once which of them run which lines, and a mutant is given to
 those that run its line, in the order of the columns, those named like the file first, then the quickest. A test is timed and
-counted when the first mutant comes to it. A budget of seconds limits what is asked: a survivor says how many tests were left
-out, and whether no test runs its line at all. One that is known to be equivalent is not asked.
+counted when it is first needed. A budget of seconds limits the time for a mutant: the report of a survivor states how many tests
+were left out, and whether no test runs its line at all. A mutant known to be equivalent is not tested.
 """
 import argparse
 import json
@@ -63,6 +67,31 @@ def plainly(line):
     for pattern, form in SAME:
         line = pattern.sub(form, line)
     return squeeze(line)
+
+
+FAILED_AT = re.compile(r"^\[\s*LINE\s*\] --- (.+):(\d+): error", re.M)
+REPLACED = re.compile(r"^(?!static\b)[\w *]+?\(?\b((?:bt|ckpt|MPI)_\w+)\)?\(")
+
+
+def replaced_lines(text):
+    """The lines of a test's source inside functions that replace those of the program or of MPI."""
+    found, inside = set(), False
+    for number, line in enumerate(text.splitlines(), 1):
+        if not inside and REPLACED.match(line) and not line.rstrip().endswith(";"):
+            inside = True
+        if inside:
+            found.add(number)
+            inside = not (line.startswith("}") or re.search(r"\{.*\}\s*$", line))
+    return found
+
+
+def only_internal_calls(output, read=lambda path: Path(path).read_text()):
+    """Whether a test failed, and only by assertions inside functions that replace those of the program."""
+    failed = FAILED_AT.findall(output)
+    try:
+        return bool(failed) and all(int(line) in replaced_lines(read(path)) for path, line in failed)
+    except OSError:
+        return False
 
 
 def without_comments(text):
@@ -146,8 +175,9 @@ class Judge:
             resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, 1 << 30))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-        child = subprocess.Popen(command, cwd=row["cwd"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=limits)
+        with open(folder / "output", "wb") as output:
+            child = subprocess.Popen(command, cwd=row["cwd"], env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                                     start_new_session=True, preexec_fn=limits)
         try:
             return child.wait(limit)
         except subprocess.TimeoutExpired:
@@ -182,9 +212,9 @@ class Judge:
             begin = time.monotonic()
             status = self.run(test, program, folder, self.build.tests[test]["limit"] * 2)
             known = {"stamp": stamp, "seconds": time.monotonic() - begin if status == 0 else None}
-            folder.rmdir()
+            shutil.rmtree(folder)
             if status not in (0, SKIPPED):
-                print(f"{test} fails without a mutation (status {status}): it judges nothing", flush=True)
+                print(f"{test} fails without a mutation (status {status}): it is not used", flush=True)
             with self.lock:
                 self.baseline[test] = known
                 self.baseline_file.write_text(json.dumps(self.baseline))
@@ -406,8 +436,9 @@ def main():
         return passing[file, test]
 
     def judge_mutant(file, text, tests, folder):
-        """(the test that killed it, how many tests were left out, how many were asked); (None, ...) for a survivor."""
-        spent = asked = left_out = 0
+        """(the test that killed it, how many tests were left out, how many ran, how many failed by internal calls only);
+        (None, ...) for a survivor."""
+        spent = asked = left_out = internal = 0
         for test in tests:
             seconds = judge.seconds(test)
             if asked and spent + seconds > o.b:
@@ -423,9 +454,14 @@ def main():
                 asked -= 1
                 continue
             status = judge.run(test, mutated, folder, 60 + (20 if checked else 10) * seconds)
-            if status not in (0, SKIPPED):
-                return f"{test}{' (time)' if status is None else ''}", 0, asked
-        return None, left_out, asked
+            if status in (0, SKIPPED):
+                continue
+            output = (folder / "output").read_text(errors="replace")
+            if status is not None and only_internal_calls(output, lambda path: (build.folder / path).read_text()):
+                internal += 1
+                continue
+            return f"{test}{' (time)' if status is None else ''}", 0, asked, internal
+        return None, left_out, asked, internal
 
     counting = threading.Lock()
     instrumented = {}
@@ -494,7 +530,7 @@ def main():
 
         def judged_of(line, new, text, folder):
             if f"{file} | {new}" in equivalent:
-                return None, 0, 0
+                return None, 0, 0, 0
             return judge_mutant(file, text, (t for t in suite.tests() if suite.runs(t, line)), folder)
 
         same = broken = 0
@@ -521,7 +557,7 @@ def main():
         begin = time.monotonic()
         with ThreadPoolExecutor(o.j) as pool:
             judged = pool.map(lambda d: judged_of(d[1], *d[3:]), drawn)
-            for (number, _, old, new, _, folder), (by, left_out, asked) in zip(drawn, judged):
+            for (number, _, old, new, _, folder), (by, left_out, asked, internal) in zip(drawn, judged):
                 shutil.rmtree(folder)
                 if by:
                     killed += 1
@@ -531,7 +567,8 @@ def main():
                     survived += 1
                 verdict = f"killed by {by}" if by else "known" if f"{file} | {new}" in equivalent else "SURVIVED"
                 why = "" if verdict != "SURVIVED" else "   [no test runs this line]" if not asked else (
-                    f"   [{left_out} tests were not asked]" if left_out else "")
+                    f"   [{left_out} tests were not run]" if left_out else "")
+                why += f"   [{internal} tests failed by internal calls only]" if internal and verdict == "SURVIVED" else ""
                 if verdict == "SURVIVED" or o.v:
                     print(f"{verdict} {file}:{number}: {old}  ->  {new}{why}", flush=True)
         print(f"{file}: {killed} of {killed + survived} killed, {known} known to be equivalent; passed over: {same} with the same object, "

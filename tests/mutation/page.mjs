@@ -101,7 +101,7 @@ function parses(text) {
   return spawnSync(process.execPath, ["--check", file], { stdio: "ignore" }).status === 0;
 }
 
-function judge(name, count, seed, isTold) {
+function testMutants(name, count, seed, isTold) {
   const file = `${name}.js`;
   const path = join(copy, file);
   const text = readFileSync(path, "utf8");
@@ -126,9 +126,9 @@ function judge(name, count, seed, isTold) {
       console.log(`${verdict} web/static/${file}:${one.line}: ${one.old}  ->  ${one.now}`);
   }
   writeFileSync(path, text);
-  const judged = sum.killed + sum.survived;
+  const tested = sum.killed + sum.survived;
   console.log(
-    `web/static/${file}: ${sum.killed} of ${judged} killed, ${sum.same} known to be equivalent`,
+    `web/static/${file}: ${sum.killed} of ${tested} killed, ${sum.same} known to be equivalent`,
   );
   return sum;
 }
@@ -147,9 +147,9 @@ const equivalent = new Set(
   list.filter((one) => one.includes(" | ")).map((one) => one.split(" | ").slice(0, 2).join(" | ")),
 );
 let status = 1;
-if (!passes()) console.log("the test fails without a mutation: it judges nothing");
+if (!passes()) console.log("the test fails without a mutation: it is not used");
 else {
-  const sums = (names.length ? names : known).map((name) => judge(name, count, seed, isTold));
+  const sums = (names.length ? names : known).map((name) => testMutants(name, count, seed, isTold));
   const total = (key) => sums.reduce((sum, one) => sum + one[key], 0);
   const all = total("killed") + total("survived");
   console.log(

@@ -1,9 +1,9 @@
-"""Which tests run which lines of a file, counted by gcov: the files that are judged are compiled with --coverage, linked before the
-libraries into each test program, and the test is run once. What was counted is kept as long as the file and the test program
-stay the same.
+"""Which tests run which lines of a file, counted by gcov: the mutated files are compiled with --coverage, linked before the
+libraries into each test program, and the test is run once. The counts are kept until the file or the test program changes.
 
-A process that a signal ends counts nothing: a line that only such processes run counts as one that no test runs. Nor does
-one that ends in exec or _exit, as between fork and exec: a line of such a function is asked of all tests that run the file.
+A process ended by a signal writes no counts: a line that only such processes run counts as one that no test runs. A process
+that ends in exec or _exit, as between fork and exec, writes none either: mutants of a line in such a function are given to all
+tests that run the file.
 """
 import hashlib
 import json

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Seeded mutations of source files against their tests (tests.txt): which faults would nobody notice?
+# Seeded mutations of source files, tested by their tests (tests.txt): which faults would no test detect?
 #     tests/mutation/run.sh [-n MUTANTS] [-f FILES | -a MUTANTS] [-s SEED] [-j JOBS] [-t COLUMNS] [-b SECONDS] [-v] [FILE | FOLDER]...
 #     tests/mutation/run.sh -r OUTPUT       only the survivors that an earlier run printed
-# -n mutants of each file (8); of a folder -f files (3), the long ones more likely, or with -a so many mutants of all of its files,
-# each as likely as any other, whose share is the folder's; without any, the files that the last commit changed. A mutant is
-# asked of the tests of its file's row in tests.txt that run its line (counted once, with the files instrumented), in the order
-# of the columns, the quick ones first, up to so many seconds (120). -t: only of the first columns, for a first look.
-# -v prints those that were killed too, and by which test.
-# mutants.py makes them with universalmutator (PyPI) and judges them; equivalent.txt names those that do the same as the
-# program. Prints the survivors and the share that was killed, ends with 1 when there is a survivor. Not in CI: a mutant takes
-# what its tests take. Needs a build in build/ (BT_BIN names another one), python3-venv, and a network for the first run.
+# -n mutants of each file (8); in a folder -f files (3), long ones more likely, or with -a this number of mutants over all of its
+# files, each equally likely, whose share is that of the folder; by default the files changed by the last commit. A mutant is
+# given to the tests in its file's row of tests.txt that run its line (counted once with instrumented files), in the order of the
+# columns, quick ones first, for at most -b seconds (120). -t: only the first columns, for a quick check. -v prints killed mutants
+# as well, with the test. A test kills a mutant by an output, never by assertions about internal calls alone.
+# mutants.py creates them with universalmutator (PyPI) and tests them; equivalent.txt lists those that behave like the program.
+# Prints the survivors and the share that was killed, exits with 1 if there is a survivor. Not in CI: a mutant takes the time of
+# its tests. Needs a build in build/ (BT_BIN names another one), python3-venv, and a network for the first run.
 set -u
 options=()
 again=

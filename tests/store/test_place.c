@@ -10,6 +10,7 @@
 #include "store/sql/expand.h"
 #include "store/sql/sql.h"
 #include "store_test.h"
+#include "tests/message.h"
 
 /* ---- the path ---------------------------------------------------------------------------------- */
 
@@ -69,8 +70,7 @@ static void a_path_has_its_limits(void **state) {
     memset(given, 'x', sizeof given);
     given[BT_PATH_BYTES - 16] = '\0';
     assert_int_equal(bt_store_path(out, sizeof out, given, &why), BT_ARG);
-    assert_string_equal(why.msg,
-                        "path of the metrics database is too long (1008 bytes, at most 1007)");
+    message_has(why.msg, "path of the metrics database is too long");
     given[BT_PATH_BYTES - 17] = '\0';
     OK(bt_store_path(out, sizeof out, given, err));
     assert_string_equal(out, given);

@@ -79,7 +79,7 @@ if wait_step limit 0; then
     saved limit
 fi
 
-# Only rank 0 is told to leave, and the run itself is not: it continues.
+# Only rank 0 gets the signal and leaves; the run continues.
 "$BITRAIN" "${run[@]}" --name rank >r.out 2>r.err &
 job=$!
 started+=($job)

@@ -33,7 +33,7 @@ damaged three calm3 2:21:layers.1.ffn_up:27 --ranks 3 --batch-tokens 384
 event three hardware | grep -q "weights of layers.1.ffn_up on rank 2 (host '$host') are damaged" || fault "three: rank 2 is not named: $(event three hardware)"
 [ "$(q "SELECT rank FROM events WHERE run='three' AND kind='hardware' LIMIT 1")" = 2 ] || fault "the event is not of rank 2"
 
-# With two ranks the faulty one is unknown until the step has been repeated.
+# The faulty one of two ranks is unknown until the step has been repeated.
 ok "${run[@]}" --name calm2
 losses calm2 >calm2.txt
 for rank in 0 1; do

@@ -8,6 +8,7 @@
 
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/memory_state.h"
+#include "tests/message.h"
 
 static void put(const char *folder, const char *name, const char *text) {
     char path[PATH_MAX];
@@ -129,7 +130,7 @@ static void folders_that_cannot_be_made(void **state) {
     snprintf(says, sizeof says, "'%s/file' is not a folder", s->dir);
     assert_string_equal(err.msg, says);
     assert_int_equal(ckpt_mkdirs("/proc/none/b", &err), BT_IO);
-    assert_string_equal(err.msg, "cannot create folder '/proc/none': No such file or directory");
+    message_has(err.msg, "cannot create folder '/proc/none'");
     check_ok(ckpt_mkdirs("/", &err), &err);
     check_ok(ckpt_mkdirs("/proc/self", &err), &err);
 }

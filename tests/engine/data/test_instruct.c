@@ -2,6 +2,7 @@
  * every kind of malformed line is refused with file, line and field. */
 #include "engine/data/shards/corpus.h"
 #include "tests/engine/data/data_fixture.h"
+#include "tests/message.h"
 
 static bt_err err;
 
@@ -106,9 +107,7 @@ static void a_split_without_documents_is_named(void **state) {
     c.split = BT_SPLIT_VAL;
     c.val_frac = 0.05;
     assert_int_equal(bt_loader_open(&l, &c, &err), BT_ARG);
-    assert_string_equal(err.msg, "data.val_frac=0.05 of 1 document leaves none to be held out for "
-                                 "validation: give --val-data, or set data.val_frac (0: all are "
-                                 "trained on, and nothing is validated)");
+    message_has(err.msg, "data.val_frac=0.05 of 1 document leaves none");
 }
 
 /* The count of a step and its data do not depend on which rank reads which part. */

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "tests/engine/islands/hub_world.h"
+#include "tests/message.h"
 
 enum { QUEUE = 64 };
 
@@ -231,7 +232,7 @@ static void a_hub_that_refuses_all_is_reported(void **state) {
     c.go.version = c.copy.version + 2;
     assert_int_equal(bt_hub_copy_follow(&c.copy, &c.client, c.go.version, c.work, &c.fetched, &err),
                      BT_BUSY);
-    assert_string_equal(err.msg, "the hub refused this island: this is process 2 of the hub's 2");
+    message_has(err.msg, "the hub refused this island");
     end(&c);
 }
 

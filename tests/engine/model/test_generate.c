@@ -15,6 +15,7 @@
 #include "engine/model/net/generate.h"
 #include "tests/engine/model/engine_fixture.h"
 #include "tests/engine/model/ref_model.h"
+#include "tests/message.h"
 
 enum { T = 11, V = 29 };
 
@@ -225,7 +226,7 @@ static void bad_prompts_are_named(void **state) {
     bt_err err = BT_ERR_INIT;
     const int32_t tokens[] = {1, 2, V}, negative[] = {-1};
     assert_int_equal(bt_gen_feed(g, tokens, 3, &err), BT_ARG);
-    assert_string_equal(err.msg, "token 29 at position 2 is outside the model's vocabulary of 29");
+    message_has(err.msg, "token 29 at position 2 is outside the");
     assert_int_equal(bt_gen_feed(g, negative, 1, &err), BT_ARG);
     assert_int_equal(bt_gen_feed(g, tokens, 0, &err), BT_ARG);
     bt_gen_destroy(g);

@@ -13,6 +13,7 @@
 #include "engine/parallel/shard/weight_prefetch.h"
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/parallel/tp/tp_group_internal.h"
+#include "tests/message.h"
 
 enum { MIB = 1 << 20 };
 
@@ -133,9 +134,7 @@ static void sizes_beyond_a_message_are_refused(void **state) {
         bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = (size_t)INT_MAX + 1, .chunks = 1}, &err),
         BT_ARG);
     assert_null(p);
-    assert_string_equal(err.msg,
-                        "a micro-batch of 2147483648 values is too large to be sent between "
-                        "pipeline stages (use a smaller --micro-batch)");
+    message_has(err.msg, "a micro-batch of 2147483648 values is too");
     /* A single stage has no buffers. */
     assert_int_equal(bt_pipe_create(&p, &mesh, &(bt_pipe_cfg){.elems = 4, .chunks = 1}, &err),
                      BT_OK);
@@ -145,9 +144,7 @@ static void sizes_beyond_a_message_are_refused(void **state) {
     assert_int_equal(bt_prefetch_create(&f, &(bt_prefetch_cfg){&mesh, 2, longer, NULL}, &err),
                      BT_UNSUPPORTED);
     assert_null(f);
-    assert_string_equal(
-        err.msg, "a shard's weights of one layer are 2147483648 bytes: more than one message "
-                 "holds (use more shards)");
+    message_has(err.msg, "a shard's weights of one layer are 2147483648 bytes");
     assert_int_equal(bt_prefetch_create(&f, &(bt_prefetch_cfg){&mesh, 2, longest, NULL}, &err),
                      BT_OK);
     bt_prefetch_destroy(f);
@@ -155,9 +152,7 @@ static void sizes_beyond_a_message_are_refused(void **state) {
     assert_int_equal(bt_flip_gather_create(&g, &mesh, (const size_t[]){(size_t)INT_MAX - 11}, &err),
                      BT_UNSUPPORTED);
     assert_null(g);
-    assert_string_equal(err.msg,
-                        "a shard's ternary codes are 2147483636 bytes: more than one message holds "
-                        "(use more shards, or parallel.gather=layer)");
+    message_has(err.msg, "a shard's ternary codes are 2147483636 bytes");
     assert_int_equal(bt_flip_gather_create(&g, &mesh, (const size_t[]){(size_t)INT_MAX - 12}, &err),
                      BT_OK);
     bt_flip_gather_destroy(g);

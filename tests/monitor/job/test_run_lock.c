@@ -18,6 +18,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "monitor/job/run_lock.h"
+#include "tests/message.h"
 
 static char dir[64], path[96], host[64];
 
@@ -151,7 +152,7 @@ static void a_folder_that_cannot_be_used(void **state) {
     int fd = 7;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_run_lock(&fd, "/proc/nothing", "r", 0, &err), BT_IO);
-    assert_string_equal(err.msg, "cannot write to '/proc/nothing': No such file or directory");
+    message_has(err.msg, "cannot write to '/proc/nothing'");
     assert_int_equal(fd, -1);
     memset(deep, 'x', 4096);
     assert_int_equal(bt_run_lock(&fd, deep, "r", 0, &err), BT_ARG);

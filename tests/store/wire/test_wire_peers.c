@@ -14,6 +14,7 @@
 #include "../store_test.h"
 #include "store/record/wire_frame.h"
 #include "store/wire/wire.h"
+#include "tests/message.h"
 
 typedef struct scene {
     char path[100];
@@ -102,10 +103,7 @@ static void is_refused(scene *s, manners m, const void *bytes, size_t n) {
     s->events = 0;
     const bt_code code = serve(s, 3, &why);
     assert_int_equal(code, m == GREETED ? BT_FORMAT : BT_OK);
-    if (code != BT_OK)
-        assert_string_equal(
-            why.msg,
-            "rank 0 of attempt 3 sent a frame that makes no sense; its connection was closed");
+    if (code != BT_OK) message_has(why.msg, "rank 0 of attempt 3 sent a frame that makes no sense");
     assert_int_equal(s->events, 0);
     assert_true(is_cut(fd));
     assert_false(bt_wire_connected(s->server));
@@ -322,7 +320,7 @@ static void a_rank_that_does_not_read_receives_nothing(void **state) {
     int told = 0;
     while (told < 1000000 && bt_wire_send_control(s.server, &c, &why) == BT_OK) told++;
     assert_int_equal(why.code, BT_BUSY);
-    assert_string_equal(why.msg, "rank 0 does not listen: 'eval' was not delivered");
+    message_has(why.msg, "rank 0 does not listen");
     assert_true(bt_wire_connected(s.server));
     for (; told > 0; told--) assert_int_equal(control_at(fd, text).verb, BT_VERB_EVAL);
     OK(bt_wire_send_control(s.server, &c, err));

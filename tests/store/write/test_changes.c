@@ -4,6 +4,7 @@
 
 #include "store/sql/sql.h"
 #include "store/write/manage.h"
+#include "tests/message.h"
 #include "tests/store/store_test.h"
 #include "tests/store/synth_run.h"
 
@@ -106,7 +107,7 @@ static void tags_are_words(void **state) {
     last[52] = '\0';
     const char *words[] = {last};
     assert_int_equal(bt_run_tag(t->db, "r", words, 1, 1, tags, &why), BT_ARG);
-    assert_string_equal(why.msg, "too many tags: together they may have 255 bytes");
+    message_has(why.msg, "too many tags: together they may have 255");
     last[51] = '\0';
     OK(bt_run_tag(t->db, "r", words, 1, 1, tags, err));
     assert_int_equal(strlen(tags), 255);
@@ -152,7 +153,7 @@ static void a_name_is_changed_in_the_settings(void **state) {
     strcat(list, "/sweep.runs");
     fclose(fopen(list, "w"));
     assert_int_equal(bt_run_rename(t->db, "r", "new", 1, &why), BT_BUSY);
-    assert_string_equal(why.msg, "run 'r' belongs to a sweep, which finds its runs by their names");
+    message_has(why.msg, "run 'r' belongs to a sweep");
     assert_int_equal(unlink(list), 0);
     OK(bt_run_rename(t->db, "r", "new", 1, err));
     begin_run(t->db, "empty", "", "{}"); /* no folder */

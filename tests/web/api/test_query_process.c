@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include "../web_test.h"
+#include "tests/message.h"
 #include "web/api/query_process.h"
 
 typedef struct asked {
@@ -147,8 +148,7 @@ static void limits_of_the_route(void **state) {
 static void one_that_never_answers_is_stopped(void **state) {
     asked a = ask(*state, "exec sleep 100", "SELECT 1", 10, 0.125);
     assert_int_equal(a.code, BT_BUSY);
-    assert_string_equal(a.err.msg,
-                        "query took too much time or memory (0.125 s, 64 MiB) and was stopped");
+    message_has(a.err.msg, "query took too much time or memory");
     bt_text_release(&a.out);
 }
 
@@ -160,8 +160,7 @@ static void a_missing_program(void **state) {
     const bt_query_process q = {
         .program = "/nonexistent/bitrain", .store = "s", .sql = "SELECT 1", .seconds = 1};
     assert_int_equal(bt_query_process_run(&q, &out, &why), BT_IO);
-    assert_string_equal(
-        why.msg, "cannot start '/nonexistent/bitrain' for a query: No such file or directory");
+    message_has(why.msg, "cannot start '/nonexistent/bitrain' for a query");
     bt_text_release(&out);
 }
 

@@ -20,6 +20,7 @@
 
 #include <cmocka.h>
 
+#include "tests/message.h"
 #include "web/http/listen.h"
 
 static char folder[] = "/tmp/bt_listen_XXXXXX";
@@ -120,7 +121,7 @@ static void many_may_wait(void **state) {
                   of_unix = bt_listen_unix("/tmp/bt_listen_none", &fd, &why);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_true(code == BT_IO && of_unix == BT_IO);
-    assert_string_equal(err.msg, "cannot make a socket: Too many open files");
+    message_has(err.msg, "cannot make a socket");
     assert_string_equal(why.msg, err.msg);
 }
 
@@ -172,7 +173,7 @@ static void sockets_have_one_owner(void **state) {
     close(packets);
     unlink(path);
     assert_int_equal(bt_listen_unix("/nowhere/socket", &other, &err), BT_IO);
-    assert_string_equal(err.msg, "cannot listen on '/nowhere/socket': No such file or directory");
+    message_has(err.msg, "cannot listen on '/nowhere/socket'");
     memset(longest, 'x', sizeof longest);
     memcpy(longest, folder, strlen(folder));
     longest[strlen(folder)] = '/';

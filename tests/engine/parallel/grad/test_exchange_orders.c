@@ -5,6 +5,7 @@
 
 #include "engine/parallel/grad/exchange_internal.h"
 #include "engine/parallel/mpi/comm_internal.h"
+#include "tests/message.h"
 
 enum { WHOLE = 6 * 16 * 2 * BUCKETS, SHORT = WHOLE - 70 };
 
@@ -344,7 +345,7 @@ static void a_failing_call_is_reported(void **state) {
             for (int k = 0; k < 4000 && code == BT_OK; k++) code = turn_of(k % n_ranks);
             call_fails = NULL;
             assert_int_equal(code, BT_MPI);
-            assert_string_equal(err.msg, "gradient exchange failed: the link is gone");
+            message_has(err.msg, "gradient exchange failed");
             n_messages = 0;
             destroy_all();
         }

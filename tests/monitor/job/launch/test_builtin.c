@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "monitor/job/launch/builtin.h"
+#include "tests/message.h"
 
 static char folder[64];
 
@@ -122,8 +123,7 @@ static void write_errors_are_reported(void **state) {
     assert_int_equal(bt_builtin_make("c/text", &err), BT_OK);
     assert_int_equal(chdir("/"), 0);
     assert_int_equal(bt_builtin_make("/proc/nothing/text", &err), BT_IO);
-    assert_string_equal(err.msg,
-                        "cannot create the folder '/proc/nothing': No such file or directory");
+    message_has(err.msg, "cannot create the folder '/proc/nothing'");
     memset(path, 'x', sizeof path);
     char suffix[32];
     snprintf(suffix, sizeof suffix, ".tmp.%d", (int)getpid());
@@ -139,8 +139,7 @@ static void write_errors_are_reported(void **state) {
     setenv("PATH", "/nonexistent", 1);
     snprintf(path, sizeof path, "%s/text", folder);
     assert_int_equal(bt_builtin_make(path, &err), BT_NOTFOUND);
-    assert_string_equal(
-        err.msg, "the built-in corpus needs the program 'bible': install bible-kjv or pass --data");
+    message_has(err.msg, "the built-in corpus needs the program 'bible'");
     assert_int_equal(access(path, F_OK), -1);
 }
 

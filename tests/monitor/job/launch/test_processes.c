@@ -23,6 +23,7 @@
 #include "engine/base/system/start_process.h"
 #include "monitor/job/launch/detach.h"
 #include "monitor/job/launch/viewer_process.h"
+#include "tests/message.h"
 
 static char self[1024], dir[64];
 
@@ -162,7 +163,7 @@ static void a_viewer_is_stopped(void **state) {
     bt_viewer v;
     bt_err err = BT_ERR_INIT;
     assert_int_equal(bt_viewer_start(&v, none, &err), BT_IO);
-    assert_string_equal(err.msg, "cannot start '/nowhere/program': No such file or directory");
+    message_has(err.msg, "cannot start '/nowhere/program'");
     assert_true(v.pid == 0 && v.out == -1);
 }
 

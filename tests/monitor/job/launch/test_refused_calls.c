@@ -20,6 +20,7 @@
 #include "monitor/job/launch/detach.h"
 #include "monitor/job/launch/job_dirs.h"
 #include "monitor/job/launch/server_guard.h"
+#include "tests/message.h"
 
 static char dir[64];
 static int locks; /* number of locks granted */
@@ -70,10 +71,10 @@ static void without_a_process(void **state) {
     bt_guarded *shared;
     int status;
     assert_int_equal(bt_job_detach(1, words, 1, &err), BT_IO);
-    assert_string_equal(err.msg, "cannot start a run: Resource temporarily unavailable");
+    message_has(err.msg, "cannot start a run: Resource temporarily");
     assert_int_equal(descriptors(), before);
     assert_int_equal(bt_guard_begin(&shared, 3, NULL, &status, &err), BT_IO);
-    assert_string_equal(err.msg, "cannot start a second process: Resource temporarily unavailable");
+    message_has(err.msg, "cannot start a second process");
     assert_null(shared);
     assert_false(bt_job_aside((void (*)(const void *))abort, NULL));
 }

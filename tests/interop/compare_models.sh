@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# judges.sh - compares what `bitrain convert` writes with transformers and llama.cpp: development only, because both are
+# compare_models.sh - compares what `bitrain convert` writes with transformers and llama.cpp: development only, because both are
 # fetched.
-#     tests/interop/judges.sh [FOLDER [GOLDEN]]
-# FOLDER keeps a Python environment and node modules (default: build/judges). The small models of
+#     tests/interop/compare_models.sh [FOLDER [GOLDEN]]
+# FOLDER keeps a Python environment and node modules (default: build/other-programs). The small models of
 # tests/engine/interop/golden are written in every format and type, and so are those of GOLDEN, a folder of further
 # models (NAME/hf, NAME/hf-*, NAME/NAME-TYPE.gguf), which are also compared unchanged, and random models of further
 # architectures (make_architectures.py). Both programs compare log
@@ -11,7 +11,7 @@
 # weights or activations in another way; prints a table.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-at=${1:-$root/build/judges}
+at=${1:-$root/build/other-programs}
 more=${2:-}
 bitrain=$root/build/bitrain
 say=$root/build/tests/log_probs
@@ -29,9 +29,9 @@ faults=0
 convert() { # SOURCE FORMAT TYPE NAME OPTION...
     "$bitrain" convert "$1" --to "$2" --type "$3" -o "$work/$4" "${@:5}" >/dev/null || { echo "| $4 | convert | | | | NO |"; faults=1; }
 }
-transformers() { "$at/venv/bin/python" "$root/tests/interop/judge_hf.py" "$say" "$texts" "$@" || faults=1; }
-cp "$root/tests/interop/judge_gguf.mjs" "$at/node/"
-llama_cpp() { (cd "$at/node" && node judge_gguf.mjs "$say" "$texts" "$@") || faults=1; }
+transformers() { "$at/venv/bin/python" "$root/tests/interop/compare_hf.py" "$say" "$texts" "$@" || faults=1; }
+cp "$root/tests/interop/compare_gguf.mjs" "$at/node/"
+llama_cpp() { (cd "$at/node" && node compare_gguf.mjs "$say" "$texts" "$@") || faults=1; }
 # dense SOURCE NAME, ternary SOURCE NAME: every type from one source
 dense() {
     for type in f32 f16 bf16 q8_0; do convert "$1" gguf $type "$2-$type.gguf"; done
@@ -83,11 +83,11 @@ for model in "$work"/architectures/*/ ${more:+"$more"/*/}; do
         esac
     done
 done
-echo "| file | judge | log probabilities differ by | bound | hostile texts with the same ids | holds |"
+echo "| file | program | log probabilities differ by | bound | hostile texts with the same ids | holds |"
 echo "|---|---|---|---|---|---|"
 transformers "${folders[@]}"
 llama_cpp 1e-4 "${exact[@]}"
 llama_cpp 5e-3 "${half[@]}"
 llama_cpp 0.5 "${loose[@]}"
-[ "$faults" -eq 0 ] && echo "the judges agree"
+[ "$faults" -eq 0 ] && echo "the programs agree"
 exit "$faults"

@@ -1,4 +1,4 @@
-/* test_saver_told.c - events and facts about checkpoints: a finished save, warnings about checkpoints of
+/* test_saver_events.c - events and facts about checkpoints: a finished save, warnings about checkpoints of
  * other kernels, compilers, data or optimizer states, verification, stalls, and the interval. */
 #include <inttypes.h>
 #include <math.h>

@@ -1,6 +1,6 @@
-// judge_gguf.mjs - compares outputs of llama.cpp and our reader on the same GGUF files; prints rows
+// compare_gguf.mjs - compares outputs of llama.cpp and our reader on the same GGUF files; prints rows
 // of a table.
-//     node judge_gguf.mjs LOG_PROBS TEXTS BOUND FILE...
+//     node compare_gguf.mjs LOG_PROBS TEXTS BOUND FILE...
 // LOG_PROBS: the program tests/interop/log_probs; TEXTS: hostile_tokens.json. Needs node-llama-cpp.
 // Its key-value cache is F32 and flash attention is off: with the defaults F32 files differ by 1e-3
 // to 7e-3. It reads 16 tokens at a time: in batches of 64 its product of q8_0 rows of 32 elements

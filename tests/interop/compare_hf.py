@@ -1,6 +1,6 @@
-"""judge_hf.py - folders of Hugging Face in transformers against what our reader says of the same folder; rows of a table.
+"""compare_hf.py - compares outputs of transformers and our reader on the same Hugging Face folders; prints rows of a table.
 
-    judge_hf.py LOG_PROBS TEXTS FOLDER...       LOG_PROBS: the program tests/interop/log_probs; TEXTS: hostile_tokens.json
+    compare_hf.py LOG_PROBS TEXTS FOLDER...       LOG_PROBS: the program tests/interop/log_probs; TEXTS: hostile_tokens.json
 
 Fails above the bound: 1e-4 where nothing is rounded, the median of the prompts where activations are rounded to int8 (a tie that falls the other way
 costs up to 0.1).
@@ -30,7 +30,7 @@ def in_fp32(folder, copies):
     json.dump(config, open(os.path.join(copy, "config.json"), "w"))
     return copy
 
-def judge(program, texts, folder):
+def compare(program, texts, folder):
     with tempfile.TemporaryDirectory() as copies:
         m = AutoModelForCausalLM.from_pretrained(in_fp32(folder, copies), dtype=torch.float32, attn_implementation="eager").eval()
     for t in [*m.parameters(), *m.buffers()]:           # codes that were unpacked as bf16, where they are exact
@@ -59,8 +59,8 @@ def main():
     texts = json.load(open(hostile))["texts"]
     for folder in folders:
         try:
-            failed |= not judge(program, texts, folder)
-        except Exception as e:                          # the others are judged all the same
+            failed |= not compare(program, texts, folder)
+        except Exception as e:                          # the remaining folders are still compared
             print(f"| {folder} | transformers | {str(e)[:80]} | {BOUND:g} | | NO |", flush=True)
             failed = True
     sys.exit(1 if failed else 0)

@@ -1,0 +1,17 @@
+/* message.h - for tests: a message is compared by its key phrase, so that its wording may change. */
+#ifndef BT_TESTS_MESSAGE_H
+#define BT_TESTS_MESSAGE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static inline void message_has(const char *message, const char *phrase) {
+    if (!strstr(message, phrase)) fail_msg("'%s' does not contain '%s'", message, phrase);
+}
+
+#endif
