@@ -30,7 +30,7 @@ export BITRAIN_TEST_BACKUP=$tmp/gate
 ok train "${tiny[@]}" --steps 3 --name two
 until_true half_made
 pid=$(maker two)
-[ -n "$pid" ] || fault "nobody makes the backup"
+[ -n "$pid" ] || fault "no process makes the backup"
 [ "$(stat -c %i "$f.backup")" = "$before" ] || fault "the backup changed before it was whole"
 kill -9 "$pid"
 whole "$f.backup"

@@ -292,7 +292,7 @@ while IFS='|' read -r code words part; do
     timeout -k 5 60 "$BITRAIN" "$@" >"$tmp/out" 2>"$tmp/err" </dev/null
     got=$?
     [ "$got" -eq "$code" ] || fault "bitrain $*: exit $got, not $code: $(head -3 "$tmp/err")"
-    grep -qF -- "$part" "$tmp/err" || fault "bitrain $*: does not say \"$part\" but: $(head -3 "$tmp/err")"
+    grep -qF -- "$part" "$tmp/err" || fault "bitrain $*: does not print \"$part\" but: $(head -3 "$tmp/err")"
     [ "$(wc -l <"$tmp/err")" -le 1 ] || fault "bitrain $*: more than one line: $(cat "$tmp/err")"
     [ "$code" -eq 5 ] || [ ! -s "$tmp/out" ] || fault "bitrain $*: wrote to standard output: $(head -3 "$tmp/out")"
 done <<<"$rows"

@@ -24,7 +24,7 @@ check() {
 grep -Eq 'reproducible +costs [+-][0-9.]+ % of a plain step, [+-][0-9.]+ % of its processor time' "$tmp/out" || fault "the cost of the reproducible mode is not printed: $(cat "$tmp/out")"
 # losses of two layouts: int8 gradients share scales between the tokens of a micro-batch, and these micro-batches differ
 "$BITRAIN" bench train $tiny --grad float --steps 3 --json >"$tmp/out" 2>"$tmp/err" || fault "alone: exit $?: $(cat "$tmp/err")"
-[ -s "$tmp/err" ] && fault "alone: says on standard error: $(cat "$tmp/err")"
+[ -s "$tmp/err" ] && fault "alone: prints on standard error: $(cat "$tmp/err")"
 check alone
 alone=$(value loss)
 "$BITRAIN" bench train $tiny --grad float --steps 3 --ranks 2 --json >"$tmp/out" 2>"$tmp/err" || fault "two ranks: exit $?: $(cat "$tmp/err")"
@@ -51,7 +51,7 @@ cat "$BT_SRC"/engine/*.md >>"$tmp/text.txt"
     launch.ranks=1 launch.threads=1 model.layers=1 model.d_model=32 model.heads=2 model.kv_heads=2 model.d_ff=64 model.seq_len=32 --json >"$tmp/out" 2>"$tmp/err" ||
     fault "learn: exit $?: $(cat "$tmp/err")"
 said=$("$BITRAIN" query --store "$tmp/bytes.db" "SELECT json_extract(body, '\$.bits_per_byte') FROM events WHERE kind = 'evaluation' ORDER BY seq DESC LIMIT 1" --csv | tail -n 1)
-awk -v a="$said" -v b="$(value bits_per_byte)" 'BEGIN {d = a - b; exit !(a > 1 && d < 1e-6 && -d < 1e-6)}' || fault "the run says $said bits per byte, bench learn $(value bits_per_byte)"
+awk -v a="$said" -v b="$(value bits_per_byte)" 'BEGIN {d = a - b; exit !(a > 1 && d < 1e-6 && -d < 1e-6)}' || fault "the run prints $said bits per byte, bench learn $(value bits_per_byte)"
 
 # the profile's times are the step's: every operation once, the rest under "other"; measuring the peaks does not count as memory
 "$BITRAIN" bench train $tiny --steps 4 --profile >"$tmp/out" 2>&1 || fault "profile: exit $?"

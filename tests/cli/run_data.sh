@@ -20,9 +20,9 @@ head -c 5000 prose.txt >books/a.txt
 b tokenizer train books --vocab 320 --out t.json >/dev/null
 b tokenizer train --data books --vocab 320 --out u.json --json >report
 cmp -s t.json u.json || fault "the same text gave two tokenizers"
-[ "$(field report vocab)" = 320 ] || fault "train --json does not say 320 tokens: $(cat report)"
+[ "$(field report vocab)" = 320 ] || fault "train --json does not print 320 tokens: $(cat report)"
 b tokenizer inspect t.json >about
-grep -q 'vocabulary.*320 tokens: 63 merges, 1 special' about || fault "inspect says: $(cat about)"
+grep -q 'vocabulary.*320 tokens: 63 merges, 1 special' about || fault "inspect prints: $(cat about)"
 b tokenizer inspect t.json --json --text 'the light' >about
 [ "$(field about hash)" = "$(field report hash)" ] || fault "two hashes of one tokenizer"
 
@@ -53,7 +53,7 @@ cp prose.txt mixed/a.txt
 cp prose.txt mixed/notes.md
 head -c 3000 /dev/zero >mixed/cover.jpg
 ln -s nowhere.txt mixed/gone.txt
-warned() { grep -q "^warning: $1 passed over, no text: .*$2" err || fault "of passed over files it says: $(cat err)"; }
+warned() { grep -q "^warning: $1 passed over, no text: .*$2" err || fault "the note about skipped files is: $(cat err)"; }
 "$BITRAIN" data prepare mixed --out mixed.bts --json >report 2>err || fault "a picture in a folder stops prepare: $(cat err)"
 [ "$(field report documents)" = 2 ] || fault "documents of a mixed folder: $(cat report)"
 warned "2 files are" "mixed/cover.jpg (binary), ..."
@@ -69,12 +69,12 @@ warned "1 file is" "mixed/gone.txt"
 # JSONL in parts; bad lines by number
 for i in $(seq 1 200); do printf '{"id": %d, "meta": {"body": "document %d \\u00e9\\n"}}\n' "$i" "$i"; done >docs.jsonl
 "$BITRAIN" data prepare docs.jsonl --field meta.body --shard-tokens 1000 --out docs.bts --json >report 2>err || fault "JSONL in parts: $(cat err)"
-[ "$(cat err)" = 'note: keys of rows that are not used: id (200)' ] || fault "of keys that are not used it says: $(cat err)"
+[ "$(cat err)" = 'note: keys of rows that are not used: id (200)' ] || fault "the note about unused keys is: $(cat err)"
 # every other reader of rows reports them as well: a tokenizer's training, --val-data, eval --data
 "$BITRAIN" tokenizer train docs.jsonl --field meta.body --vocab 270 --out rows.json >out 2>err ||
     fault "a tokenizer of rows: $(cat err)"
 [ "$(grep -c 'keys of rows that are not used: id (200)' err)" = 1 ] ||
-    fault "of keys that are not used a tokenizer's training says: $(cat err)"
+    fault "the note of tokenizer train about unused keys is: $(cat err)"
 seq 4000 >numbers.txt
 keyed() { BITRAIN_STORE=$tmp/keyed.d/m.db "$BITRAIN" "$@" >out 2>err || fault "exit $? of $1: $(tail -n 2 err)"; }
 keyed train --data numbers.txt --val-data docs.jsonl --set data.field=meta.body --tokenizer bytes --name keyed --steps 1 \
@@ -83,7 +83,7 @@ keyed train --data numbers.txt --val-data docs.jsonl --set data.field=meta.body 
 keyed query "SELECT title FROM events WHERE run = 'keyed'" --csv
 grep -q 'validation data: keys of rows that are not used: id (200)' out || fault "of keys of --val-data that are not used the run records: $(cat out)"
 keyed eval keyed --data docs.jsonl --field meta.body --threads 1
-grep -q '^note: keys of rows that are not used: id (200)$' err || fault "of keys that are not used eval says: $(cat err)"
+grep -q '^note: keys of rows that are not used: id (200)$' err || fault "the note of eval about unused keys is: $(cat err)"
 [ "$(field report documents)" = 200 ] && [ "$(field report shards)" -gt 2 ] || fault "JSONL in parts: $(cat report)"
 [ "$(ls docs-*.bts | wc -l)" = "$(field report shards)" ] && [ ! -e docs.bts ] || fault "files of the parts: $(ls docs*)"
 b data inspect docs-*.bts --json >about

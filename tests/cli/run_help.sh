@@ -58,17 +58,17 @@ ok "$BITRAIN" train --help
 for title in "where it runs" "model" "training" "optimizer" "checkpoints" "layout of the ranks"; do grep -qx "$title:" "$tmp/out" || fault "train --help has no group '$title'"; done
 [ "$(grep -c '^  --' "$tmp/out")" -ge 40 ] || fault "train --help shows only $(grep -c '^  --' "$tmp/out") flags"
 [ -z "$(grep '^  --' "$tmp/out" | awk '{print $1}' | sort | uniq -d | grep -v -- --set)" ] || fault "a flag twice in train --help"
-tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, for the built-in text]" || fault "train --help does not say the 2000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"
-tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not say nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
+tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, for the built-in text]" || fault "train --help does not print the 2000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"
+tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[0.002, the preset's]" || fault "train --help does not print nano's learning rate: $(grep -A2 -- '--lr ' "$tmp/out")"
 if grep -qF "[bytes, automatic]" "$tmp/out"; then fault "train --help calls bytes the tokenizer of the built-in text"; fi
-"$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '2000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 2000 steps that its help tells: $(cat "$tmp/plan")"
+"$BITRAIN" train --ranks 1 --threads 1 --dry-run >"$tmp/plan" 2>&1 && grep -q '2000 steps' "$tmp/plan" || fault "train --dry-run does not plan the 2000 steps that its help prints: $(cat "$tmp/plan")"
 # Every flag of every setting is listed in one of its groups.
 for flag in $(awk '$2 ~ /^--/ {print $2}' "$tmp/settings"); do listed "$flag" "$tmp/train" || fault "train --help does not list $flag"; done
 ok "$BITRAIN" bench learn --help
 listed --recipe "$tmp/out" || fault "bench learn --help does not list its own options: $(cat "$tmp/out")"
 ok "$BITRAIN" bench --help
-grep -q "'bitrain bench VERB --help' shows the options of a verb" "$tmp/out" || fault "bench --help does not say where its options are"
-grep -qE '^  comm +the link between ranks' "$tmp/out" || fault "bench --help does not say what its verbs are for: $(cat "$tmp/out")"
+grep -q "'bitrain bench VERB --help' shows the options of a verb" "$tmp/out" || fault "bench --help does not print where its options are"
+grep -qE '^  comm +the link between ranks' "$tmp/out" || fault "bench --help does not print what its verbs are for: $(cat "$tmp/out")"
 # Help on a verb: its own options, words and examples only, in each form of the request.
 ok "$BITRAIN" tokenizer inspect --help
 listed --text "$tmp/out" && listed --top "$tmp/out" && ! listed --vocab "$tmp/out" && ! grep -q 'tokenizer encode' "$tmp/out" &&
@@ -94,18 +94,18 @@ grep -qE '^  small +27.8 M +23.7 M +8 +512 +512 +8192 +5000 ' "$tmp/out" || faul
 # README's table agrees with each.
 while IFS='|' read -r _ name params bytes memory steps _; do
     row=$(sed 's/  */ /g' <<<"$(grep "^  $(tr -d ' `' <<<"$name") " "$tmp/out")")
-    for word in "$params" "$bytes" "$memory"; do [[ $row == *"${word# }"* || "$row " == *"$word"* ]] || fault "README says$word of$name, help presets:$row"; done
-    [[ $row == *" $(tr -d ' ,' <<<"$steps") "* ]] || fault "README says$steps steps of$name, help presets:$row"
+    for word in "$params" "$bytes" "$memory"; do [[ $row == *"${word# }"* || "$row " == *"$word"* ]] || fault "README states$word of$name, help presets:$row"; done
+    [[ $row == *" $(tr -d ' ,' <<<"$steps") "* ]] || fault "README states$steps steps of$name, help presets:$row"
 done < <(grep -E '^\| `[a-z0-9.-]+` \| [0-9.]+ [MG] \|' "$BT_SRC/README.md")
 
 # The memory of a preset is that of its plan.
 "$BITRAIN" train --ranks 1 --preset small --tokenizer bytes --set model.vocab=8192 --dry-run >"$tmp/plan" 2>&1
 needed=$(awk '$1 == "needed" {print $2, $3}' "$tmp/plan")
-[ -n "$needed" ] && grep -q "^  small .* $needed  " "$tmp/out" || fault "help presets tells $(grep '^  small' "$tmp/out"), the plan $(grep -E '^  (needed|together)' "$tmp/plan")"
+[ -n "$needed" ] && grep -q "^  small .* $needed  " "$tmp/out" || fault "help presets prints $(grep '^  small' "$tmp/out"), the plan $(grep -E '^  (needed|together)' "$tmp/plan")"
 
 for topic in options presets metrics keys exit-codes; do
     ok "$BITRAIN" help $topic
-    [ "$(wc -l <"$tmp/out")" -ge 2 ] || fault "'help $topic' says nothing"
+    [ "$(wc -l <"$tmp/out")" -ge 2 ] || fault "'help $topic' prints nothing"
 done
 ok "$BITRAIN" --help
 ok "$BITRAIN" --version

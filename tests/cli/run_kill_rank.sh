@@ -22,7 +22,7 @@ disturbed() {                                   # disturbed NAME: same losses, o
     losses "$1" | cmp -s - calm.txt || { fault "run $1 has other losses"; losses "$1" | diff - calm.txt | head -n 4; }
     [ "$(q "SELECT count(*), min(from_step), max(from_step) FROM attempts WHERE run='$1'")" = "2,0,${3:-15}" ] ||
         fault "attempts of $1: $(q "SELECT attempt, from_step, reason FROM attempts WHERE run='$1'" | tr '\n' ';') $(q "SELECT attempt, step, kind, title FROM events WHERE run='$1' AND kind IN ('failure', 'stalled', 'warning')" | tr '\n' ';')"
-    q "SELECT title FROM events WHERE run='$1' AND kind='failure'" | grep -q "$2" || fault "no event of $1 says '$2': $(q "SELECT title FROM events WHERE run='$1' AND kind='failure'")"
+    q "SELECT title FROM events WHERE run='$1' AND kind='failure'" | grep -q "$2" || fault "no event of $1 prints '$2': $(q "SELECT title FROM events WHERE run='$1' AND kind='failure'")"
     [ "$(q "SELECT count(*) FROM events WHERE run='$1' AND kind='restarted'")" = 1 ] || fault "no 'restarted' event of $1"
     [ "$(q "SELECT count(*), count(DISTINCT step) FROM steps WHERE run='$1'")" = 40,40 ] || fault "steps of $1 are missing or double"
 }
@@ -63,13 +63,13 @@ start frozen 18 --set launch.hang_s=6
 kill -STOP "$(rank_pid frozen 1)"
 disturbed frozen "no progress"
 q "SELECT title FROM events WHERE run='frozen'" | grep -q "rank 1 (pid .*) is stopped by a signal" || fault "the stopped rank is not named"
-q "SELECT title FROM events WHERE run='frozen' AND kind='failure'" | grep -Eq "(in (data|the exchange|forward and backward|the optimizer|a checkpoint)|recording measurements) of step" || fault "nobody says where the ranks were: $(q "SELECT title FROM events WHERE run='frozen'")"
+q "SELECT title FROM events WHERE run='frozen' AND kind='failure'" | grep -Eq "(in (data|the exchange|forward and backward|the optimizer|a checkpoint)|recording measurements) of step" || fault "no message states where the ranks were: $(q "SELECT title FROM events WHERE run='frozen'")"
 
 # The defaults (600 s without a step): a stopped rank is detected and ended soon.
 start halted 18
 kill -STOP "$(rank_pid halted 1)"
 disturbed halted "no progress"
-q "SELECT title FROM events WHERE run='halted' AND kind='stalled'" | grep -q "rank 1 (pid .*) is stopped by a signal; the ranks are started again in" || fault "the stopped rank is not told of"
+q "SELECT title FROM events WHERE run='halted' AND kind='stalled'" | grep -q "rank 1 (pid .*) is stopped by a signal; the ranks are started again in" || fault "the stopped rank is not reported"
 # A rank that continues in time causes no restart.
 start waited 18
 pid=$(rank_pid waited 1)
@@ -82,7 +82,7 @@ start mourned 18 --max-restarts 0
 kill -9 "$(rank_pid mourned 1)"
 wait "$job"
 [ $? -eq 1 ] || fault "a lost run does not exit 1"
-grep -q "rank 1 was ended by signal 9 (Killed).*no restart: 0 restarts are allowed" mourned.err || fault "the reason is not told: $(tail -n 1 mourned.err)"
+grep -q "rank 1 was ended by signal 9 (Killed).*no restart: 0 restarts are allowed" mourned.err || fault "the reason is not reported: $(tail -n 1 mourned.err)"
 [ "$(q "SELECT state FROM runs WHERE run='mourned'")" = failed ] || fault "a lost run is not 'failed'"
 ok train --resume mourned --threads 1 --ranks 2
 finish

@@ -29,7 +29,7 @@ from=$(q "SELECT from_step FROM attempts WHERE run='orphan' AND attempt=1")
 missing=$((60 - $(q "SELECT count(*) FROM steps WHERE run='orphan'")))
 [ $missing -eq 0 ] || fault "$missing steps have no record"
 [ "$(q "SELECT count(*) FROM (SELECT kind, time, title FROM events WHERE run='orphan' GROUP BY kind, time, title HAVING count(*) > 1)")" = 0 ] || fault "events were recorded twice"
-[ -e runs/orphan/metrics.ring ] && fault "the ring of a finished run stays"
+[ -e runs/orphan/metrics.ring ] && fault "the ring of a finished run remains"
 losses orphan >o.txt
 join -t, -j1 <(sort o.txt) <(sort calm.txt) | awk -F, '$2 != $3 { exit 1 }' || fault "losses differ after the supervisor's death"
 [ "$(q "SELECT state FROM runs WHERE run='orphan'")" = done ] || fault "the run did not end"
@@ -46,7 +46,7 @@ ls runs/alone/step-*/manifest.json >/dev/null 2>&1 || fault "the ranks saved not
 [ "$("$BITRAIN" runs --json | grep -o '"run":"alone","state":"[a-z]*"')" = '"run":"alone","state":"lost"' ] || fault "a run whose supervisor died is not 'lost'"
 code 4 ctl alone status
 # one word everywhere, filters and SQL too
-[ "$(q "SELECT state FROM runs WHERE run='alone'")" = lost ] || fault "SQL says $(q "SELECT state FROM runs WHERE run='alone'")"
+[ "$(q "SELECT state FROM runs WHERE run='alone'")" = lost ] || fault "SQL returns $(q "SELECT state FROM runs WHERE run='alone'")"
 ok runs state:lost
 says "alone"
 ok runs state:running
@@ -80,6 +80,6 @@ reached=$(saved)
 ok runs                                         # any command that reads the database
 [ "$(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")" = "$reached" ] || fault "steps below $reached that never got a row: $((reached - $(q "SELECT count(*) FROM steps WHERE run='wiped' AND step < $reached")))"
 [ "$(q "SELECT count(*) FROM rank_steps WHERE run='wiped' AND step < $reached")" = $((2 * reached)) ] || fault "rank rows were not rescued"
-[ ! -e runs/wiped/metrics.ring ] || fault "the ring stays after the rescue"
+[ ! -e runs/wiped/metrics.ring ] || fault "the ring remains after the rescue"
 ok train "${tiny[@]}" --steps 2 --name after
 finish

@@ -59,7 +59,7 @@ ok train --resume placed --dry-run
 says "as the run was started: --ranks 4 --threads 1"
 says "mpirun -np 4"
 ok train --resume placed --stop-after 2 --ranks 1 --threads 1
-if grep -q "as the run was started" out err; then fault "says that it takes what was given anew"; fi
+if grep -q "as the run was started" out err; then fault "reports settings as changed"; fi
 BITRAIN_THREADS=1 BITRAIN_RANKS=2 ok train --resume placed --stop-after 1
 ok train --resume placed --stop-after 1 --tp 2 --dp-replicate 1
 says "as the run was started: --threads 1 (give"

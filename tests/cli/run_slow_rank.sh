@@ -11,7 +11,7 @@ started+=($job)
 wait_step held 20
 pid=$(q "SELECT pid FROM ranks WHERE run='held' AND rank=1")
 slow_events() { q "SELECT count(*) FROM events WHERE run='held' AND kind='slow'"; }
-[ "$(slow_events)" = 0 ] || fault "a calm run is said to be slow: $(q "SELECT title FROM events WHERE run='held'")"
+[ "$(slow_events)" = 0 ] || fault "a calm run is reported to be slow: $(q "SELECT title FROM events WHERE run='held'")"
 # stopped while it reads data or computes (2, 3 in its black box), not while it waits for the other one
 place() { od -An -td4 -j64 -N4 "$TMPDIR"/bitrain-*/0/places | tr -d ' '; }
 for try in $(seq 200); do
@@ -25,7 +25,7 @@ kill -CONT "$pid"
 [ "$(q "SELECT count(*) FROM events WHERE run='held' AND kind='slow' AND rank=1 AND level='warning'")" -ge 1 ] ||
     fault "rank 1 is not named: $(q "SELECT kind, rank, title FROM events WHERE run='held'" | tail -n 3)"
 q "SELECT title FROM events WHERE run='held' AND kind='slow'" | grep -Eq "^rank 1 is in (data|forward and backward) of step [0-9]+ since [0-9.]+ s, the others wait for it$" ||
-    fault "the place is not told: $(q "SELECT title FROM events WHERE run='held' AND kind='slow'")"
+    fault "the place is not reported: $(q "SELECT title FROM events WHERE run='held' AND kind='slow'")"
 at=$(q "SELECT max(step) FROM steps WHERE run='held'")
 wait_step held $((at + 20))
 [ "$(q "SELECT attempts FROM runs WHERE run='held'")" = 1 ] || fault "the run was restarted"

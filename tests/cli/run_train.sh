@@ -28,7 +28,7 @@ grep -q $'\033' err out && fault "escape sequences without a terminal"
 
 # a report needs no stdout, data do
 b train "${tiny[@]}" --steps 12 --name first --continue >&- 2>&- || fault "exit $? of train with closed output"
-b runs >&- 2>&- && fault "exit 0 of runs, whose table nobody got"
+b runs >&- 2>&- && fault "exit 0 of runs, whose table was not printed"
 
 # the same again: the same losses, bit for bit; the name must be new
 printf '#!/bin/sh\necho "$*" >"%s/mpirun.words"\nexec mpirun "$@"\n' "$tmp" >counted && chmod +x counted
@@ -77,7 +77,7 @@ fi
 printf 'optim:\n  lr: 3e-4\n' >conf.yaml
 before=$(q "SELECT count(*) FROM runs")
 ok train conf.yaml "${tiny[@]}" --set optim.clip=2 --print-config
-grep -q 'lr: *0.0003.*conf.yaml' out || fault "--print-config does not say where optim.lr comes from"
+grep -q 'lr: *0.0003.*conf.yaml' out || fault "--print-config does not print where optim.lr is from"
 # the printed file reads back to the same settings, and takes one setting more: what was found automatically is not pinned
 without_origins() { sed 's/^# //; s/ *#.*//' "$1" | grep -v '^run\.\(name\|out\)\|^Lines'; }
 cp out full.yaml
@@ -120,7 +120,7 @@ same_refusal() {
     local want=$1; shift
     code "$want" train "$@"; cp err refused
     code "$want" train "$@" --dry-run
-    cmp -s err refused || fault "--dry-run says otherwise: $(cat err refused)"
+    cmp -s err refused || fault "--dry-run prints something else: $(cat err refused)"
     [ ! -s out ] || fault "a refused plan is printed: $(head -2 out)"
 }
 same_refusal 3 "${tiny[@]/synth:chain/nowhere.txt}" --steps 3
@@ -191,7 +191,7 @@ if script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then
     timeout 60 script -qec "$(printf '%q ' "$BITRAIN" train "${slow[@]}" --steps 60 --detach)" "$tmp/tty" >/dev/null 2>&1 </dev/null || fault "exit $? of --detach"
     away=$(tr -d '\r' <tty | sed -n 's/^run \([a-z0-9-]*\) trains in the background and goes on when this terminal is closed$/\1/p')
     [ -n "$away" ] || fault "--detach does not name the run: $(cat tty)"
-    grep -q "bitrain ctl $away stop" tty || fault "--detach does not say how to stop it"
+    grep -q "bitrain ctl $away stop" tty || fault "--detach does not print how to stop it"
     for i in $(seq 300); do [ "$(q "SELECT state FROM runs WHERE run='$away'")" = done ] && break; sleep 0.1; done
     [ "$(q "SELECT state FROM runs WHERE run='$away'")" = done ] || fault "the detached run is $(q "SELECT state, steps FROM runs WHERE run='$away'")"
 fi
@@ -224,7 +224,7 @@ cp out g1; ok generate "$tmp/runs/first" --prompt abc --tokens 20 --seed 3
 cmp -s out g1 || fault "the same seed gives another text"
 [ "$(head -c 3 out)" = abc ] || fault "the prompt is not repeated"
 ok generate first --prompt abc --tokens 20 --seed 3 --temperature 0 --threads 1
-grep -qE '^20 tokens, [0-9.]+ tokens/s \(prompt: 3 tokens, [0-9.]+ tokens/s\), fp32$' err || fault "generate does not say its speed: $(cat err)"
+grep -qE '^20 tokens, [0-9.]+ tokens/s \(prompt: 3 tokens, [0-9.]+ tokens/s\), fp32$' err || fault "generate does not print its speed: $(cat err)"
 # a stop string ends the text before it, and the rest is as without one
 ok generate first --prompt abc --tokens 40 --seed 3 --json
 field_of() { sed -E 's/.*"text":"(.*)","tokens":([0-9]+),"finish_reason":"([a-z]+)".*/\'"$1"'/' "$2"; }
@@ -234,7 +234,7 @@ plain=$(sed -E 's/\\u[0-9a-f]{4}|\\./ /g' <<<"${whole:8}" | grep -oE '[A-Za-z0-9
 if [ -n "$plain" ]; then
     ok generate first --prompt abc --tokens 40 --seed 3 --json --stop 'never ever' "$plain"
     [ "$(field_of 1 out)" = "${whole%%"$plain"*}" ] || fault "--stop $plain: '$(field_of 1 out)' is not the beginning of '$whole'"
-    [ "$(field_of 3 out)" = stop ] || fault "--stop does not say so"
+    [ "$(field_of 3 out)" = stop ] || fault "--stop does not print so"
 fi
 ok generate first --prompt abc --tokens 20 --temperature 0 --repeat-penalty 50 --min-p 0.5
 code 3 generate none

@@ -36,7 +36,7 @@ ok ctl live eval
 wait_event 'validation %'
 validations() { q "SELECT count(val_loss) FROM steps WHERE run='live'"; }
 sleep 0.3                                       # the record of the step follows its evaluation
-[ "$(validations)" = 1 ] || fault "an evaluation asked for is no validation of its step"
+[ "$(validations)" = 1 ] || fault "an evaluation requested is no validation of its step"
 ok ctl live pause
 wait_event 'paused after step %'
 at=$(newest); sleep 0.4
@@ -82,14 +82,14 @@ says "no run 'dead'"
 
 ok ctl live stop
 says "live: stopped after step"                 # The run has ended when ctl returns: the next command finds its checkpoint.
-[ "$(q "SELECT state FROM runs WHERE run='live'")" = stopped ] || fault "ctl stop came back before the run had ended"
+[ "$(q "SELECT state FROM runs WHERE run='live'")" = stopped ] || fault "ctl stop returned before the run had ended"
 wait $job
-[ $? -eq 0 ] || fault "a run that was asked to stop does not exit 0"
+[ $? -eq 0 ] || fault "a run that was requested to stop does not exit 0"
 grep -q "run live stopped after step" live.out || fault "the summary: $(head -n 1 live.out)"
 [ "$(q "SELECT state FROM runs WHERE run='live'")" = stopped ] || fault "the run is not 'stopped'"
 last=$(($(newest) + 1))
 [ -e "$(printf 'runs/live/step-%012d/manifest.json' $last)" ] || fault "no checkpoint at the stop"
-[ ! -e runs/live/control ] || fault "the control file stays"
+[ ! -e runs/live/control ] || fault "the control file remains"
 for verb in pause resume checkpoint eval stop; do
     times=1; [ $verb = eval ] && times=2
     [ "$(q "SELECT count(*) FROM events WHERE run='live' AND kind='control' AND title='$verb requested by ctl'")" = $times ] || fault "'$verb' is no event"

@@ -30,7 +30,7 @@ d train --resume turned --threads 1 >out 2>err || fault "exit $? of the direct h
 losses turned | cmp -s - below.txt || fault "supervised, then direct: other losses"
 
 d train --continue --name turned "${direct[@]}" --steps 12 >out 2>err || fault "exit $? of --continue of a run that is done: $(tail -n 3 err)"
-[ "$(cat out)" = "run turned has done its 12 steps already" ] || fault "--continue of a run that is done says: $(cat out)"
+[ "$(cat out)" = "run turned has done its 12 steps already" ] || fault "--continue of a run that is done prints: $(cat out)"
 
 # settings and plans are printed once
 d train "${direct[@]}" --dry-run >out 2>err || fault "exit $? of --dry-run"
@@ -39,7 +39,7 @@ d train "${direct[@]}" --dry-run >out 2>err || fault "exit $? of --dry-run"
 # printed once, with the right exit code
 d train --preset nano --data /nonexistent.txt --steps 3 >out 2>err
 [ $? -eq 3 ] || fault "missing data: exit is not 3"
-[ "$(grep -c "bitrain train: .*cannot open" err)" = 1 ] || fault "missing data is told $(grep -c "cannot open" err) times"
+[ "$(grep -c "bitrain train: .*cannot open" err)" = 1 ] || fault "missing data is reported $(grep -c "cannot open" err) times"
 d train "${direct[@]}" --steps 12 --name plain >out 2>err
 [ $? -eq 4 ] || fault "a used name: exit is not 4"
 
@@ -67,7 +67,7 @@ for victim in 1 0; do
     wait_step lost$victim 50
     kill -9 "$(q "SELECT pid FROM ranks WHERE run='lost$victim' AND rank=$victim")"
     wait $job && fault "exit 0 of a job whose rank $victim was killed"
-    [ "$(grep -c "bitrain train: rank $victim (pid [0-9]*) was ended.*--resume lost$victim)" l.err)" = 1 ] || fault "who died is not told once: $(tail -n 5 l.err)"
+    [ "$(grep -c "bitrain train: rank $victim (pid [0-9]*) was ended.*--resume lost$victim)" l.err)" = 1 ] || fault "the dead rank is not reported once: $(tail -n 5 l.err)"
 done
 [ "$(q "SELECT state FROM runs WHERE run='lost1'")" = failed ] || fault "the record of a run that lost rank 1: $(q "SELECT state FROM runs WHERE run='lost1'")"
 q "SELECT rank, title FROM events WHERE run='lost1' AND kind='failure'" | grep -q "^1,rank 1 (pid" || fault "no event names rank 1"

@@ -47,12 +47,12 @@ wait_step full $((at + 5))
 mapfile -t partial < <(find out -name '*.tmp')
 for file in "${partial[@]}"; do
     for i in $(seq 100); do [ -e "$file" ] || break; sleep 0.05; done
-    [ ! -e "$file" ] || fault "a partial file stays: $file"
+    [ ! -e "$file" ] || fault "a partial file remains: $file"
 done
 # one whose save is still tried is there for a moment
 for d in out/step-*; do
     for i in $(seq 100); do [ -e "$d/manifest.json" ] || [ ! -e "$d" ] && break; sleep 0.05; done
-    [ -e "$d/manifest.json" ] || [ ! -e "$d" ] || fault "an uncommitted folder stays: $d"
+    [ -e "$d/manifest.json" ] || [ ! -e "$d" ] || fault "an uncommitted folder remains: $d"
 done
 b eval "$tmp/out" --tokens 128 >/dev/null 2>e.err || fault "the older checkpoint does not load: $(cat e.err)"
 rm out/filler                                   # room again: the next one works

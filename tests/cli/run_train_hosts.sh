@@ -37,7 +37,7 @@ if wait_step still 20; then
     done
     kill -CONT $p
     q "SELECT rank, title FROM events WHERE run='still' AND kind='slow'" | grep -qE '^1,rank 1 is not (in the exchange|in a checkpoint|recording measurements) of step [0-9]+, where the others wait since .* \(host '${hn}2'\)' ||
-        fault "a far rank that stands still: $(q "SELECT rank, title FROM events WHERE run='still'")"
+        fault "a far rank that is stopped: $(q "SELECT rank, title FROM events WHERE run='still'")"
     wait $job || fault "exit $? after a rank of another host stood still"
 fi
 

@@ -21,16 +21,16 @@ places() { q "SELECT group_concat(substr(host, -1) || dp_shard || tp, ' ') FROM 
 
 hosts 2 2
 far inside --ranks 4 --tp 2
-[ "$(places inside)" = "100 101 200 201" ] || fault "ranks lie at $(places inside)"
+[ "$(places inside)" = "100 101 200 201" ] || fault "ranks are placed at $(places inside)"
 far shards --ranks 4 --tp 2 --zero 3 --dp-shard 2 --set train.bucket_bytes=4096
-[ "$(places shards)" = "100 101 210 211" ] || fault "ranks lie at $(places shards)"
+[ "$(places shards)" = "100 101 210 211" ] || fault "ranks are placed at $(places shards)"
 [ "$(apart inside)$(apart shards)" = 00 ] || fault "groups within hosts are called apart"
 
 hosts 1 1
 far across --ranks 2 --tp 2
 far exact --ranks 2 --tp 2 --set train.reproducible=true
-[ "$(places across)" = "100 201" ] || fault "ranks lie at $(places across)"
-[ "$(apart across)$(apart across-near)" = 10 ] || fault "a group on two hosts is not told of"
+[ "$(places across)" = "100 201" ] || fault "ranks are placed at $(places across)"
+[ "$(apart across)$(apart across-near)" = 10 ] || fault "a group on two hosts is not reported"
 ok "${run[@]}" --ranks 1 --set train.reproducible=true --name one
 [ "$(losses one)" = "$(losses exact)" ] || fault "reproducible losses of two hosts are not those of one rank"
 no_segments

@@ -33,7 +33,7 @@ if can avx2 && can fma && can f16c; then
         losses mixed | cmp -s - avx2.txt || fault "avx2 beside avx512 are not two ranks of avx2"
         note mixed | grep -q "all ranks compute with avx2 kernels: rank 0 on host '$host' was given --isa avx2 (rank 1 could use" ||
             fault "the event of unlike ranks: $(note mixed)"
-        [ "$(note mixed | wc -l)" = 1 ] || fault "told more than once"
+        [ "$(note mixed | wc -l)" = 1 ] || fault "reported more than once"
         [ "$(fact mixed isa)" = avx2 ] || fault "the fact 'isa' is '$(fact mixed isa)'"
         fact mixed isa.processors | grep -Eq '^(avx512|avx512-vnni|amx) on ranks 0-1$' || fault "what processors have: $(fact mixed isa.processors)"
         # The other way round; the int8 gradients that rank 0 would choose alone are used by the other rank too.
@@ -96,7 +96,7 @@ losses whole >whole.txt
 losses flipped | cmp -s - whole.txt || fault "resumed after unequal weights: other losses"
 BITRAIN_TEST_FLIP=0:3:embed two --check-weights 2 --name bent -- --check-weights 2
 [ $? -eq 5 ] || fault "unequal weights in a direct run: exit is not 5"
-[ "$(grep -c "bitrain train: rank .*weights differ after step 4: 'embed'" err)" = 1 ] || fault "unequal weights are told: $(cat err)"
+[ "$(grep -c "bitrain train: rank .*weights differ after step 4: 'embed'" err)" = 1 ] || fault "unequal weights are reported: $(cat err)"
 BITRAIN_TEST_FLIP=1:7:embed ok train "${direct[@]}" --ranks 2 --check-weights 0 --name blind
 rm -rf "$TMPDIR"/ompi.*                         # mpirun's own
 finish

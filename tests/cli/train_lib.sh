@@ -43,7 +43,7 @@ code() {
     local got=$?
     [ "$got" -eq "$want" ] || { fault "exit $got, not $want, of: bitrain $*"; tail -n 5 err; }
 }
-says() { grep -qF -- "$1" out err || { fault "nothing says \"$1\""; tail -n 3 out err; }; }
+says() { grep -qF -- "$1" out err || { fault "no message contains \"$1\""; tail -n 3 out err; }; }
 
 # wait_step RUN N: until step N is in the database (20 s)
 wait_step() {

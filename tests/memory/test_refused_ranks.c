@@ -44,7 +44,7 @@ static bool fail_together(const char *what, needs_memory fn, void *ctx, int poor
     assert_int_equal(bt_broadcast(w, &any, sizeof any, poor, &told), BT_OK);
     if (code != (any ? BT_NOMEM : BT_OK) || (any && (err.rank != poor || !err.msg[0]))) {
         tell_refused();
-        fail_msg("%s, request %ld of rank %d: rank %d says %s, '%s' of rank %d", what, k, poor,
+        fail_msg("%s, request %ld of rank %d: rank %d returns %s, '%s' of rank %d", what, k, poor,
                  rank, bt_code_name(code), err.msg, err.rank);
     }
     return any != 0;

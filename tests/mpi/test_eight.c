@@ -164,7 +164,7 @@ static void bytes_follow_the_formula(void **state) {
             double want = formula(w, &m, micros[i], w->bf16 ? 2 : 4),
                    plain = formula(w, &m, micros[i], 4);
             if (!(fabs(got[i] / want - 1) < 0.01 && fabs(logical[i] / plain - 1) < 0.01))
-                fail_msg("%s: %.0f bytes a step and rank for %.0f, the formula says %.0f for %.0f",
+                fail_msg("%s: %.0f bytes a step and rank for %.0f, %.0f for %.0f by the formula",
                          w->name, got[i], logical[i], want, plain);
         }
         if (w->zero < 3 && got[0] != got[1])

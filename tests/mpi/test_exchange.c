@@ -335,7 +335,7 @@ static void bytes_between_hosts_follow_the_formula(void **state) {
             double got = crossed(hosts[h]),
                    want = formula(&far, hosts[h], first, groups_of(hosts[h], first));
             if (got != want)
-                fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, the formula says %.0f", k,
+                fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, %.0f by the formula", k,
                          hosts[h], got, want);
         }
     }
@@ -430,7 +430,7 @@ static void bf16_halves_what_travels_between_groups(void **state) {
             double got = crossed(hosts[h]),
                    want = formula(&bf16, hosts[h], first, groups_of(hosts[h], first)) / 2;
             if (got != want)
-                fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, the formula says %.0f", k,
+                fail_msg("job %zu, hosts of %s: %.0f bytes between hosts, %.0f by the formula", k,
                          hosts[h], got, want);
             assert_int_equal(of_step.logical, whole);
             /* The exchange makes all savings. */

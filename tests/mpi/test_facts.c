@@ -56,7 +56,7 @@ static void groups_on_several_hosts_are_reported(void **state) {
         if (!rows[i].says)
             assert_null(warning());
         else if (!warning() || strncmp(warning(), rows[i].says, strlen(rows[i].says)) != 0)
-            fail_msg("'%s' does not say '%s'", warning() ? warning() : "", rows[i].says);
+            fail_msg("'%s' does not contain '%s'", warning() ? warning() : "", rows[i].says);
     }
 }
 

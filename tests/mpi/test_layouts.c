@@ -132,7 +132,7 @@ static void bytes_follow_the_formula(void **state) {
             double want = formula(l, &r, ternary, gathers[i], l->bf16 ? 2 : 4),
                    plain = formula(l, &r, ternary, gathers[i], 4);
             if (!(fabs(got[i] / want - 1) < 0.01 && fabs(logical[i] / plain - 1) < 0.01))
-                fail_msg("%s: %.0f bytes a step and rank for %.0f, the formula says %.0f for %.0f",
+                fail_msg("%s: %.0f bytes a step and rank for %.0f, %.0f for %.0f by the formula",
                          l->name, got[i], logical[i], want, plain);
             if (!l->bf16) assert_true(logical[i] == got[i]);
             if (l->zero < 3) continue;

@@ -114,7 +114,7 @@ static void a_rank_uses_its_planned_memory(void **state) {
         }
         double off = fmin(fabs(took - want), fabs(took - scratch - want));
         if (!(off < 0.03 * want + (2 << 20)))
-            fail_msg("layout %zu: took %.1f MiB of address space, the plan says %.1f", i,
+            fail_msg("layout %zu: took %.1f MiB of address space, %.1f by the plan", i,
                      took / 1048576, want / 1048576);
         bt_trainer_destroy(t);
         bt_threads_release();
@@ -364,7 +364,7 @@ static void resident_latent_weights_equal_the_plan(void **state) {
         double got = latent_bytes(bt_trainer_model(t)),
                want = planned_bytes[i] = (double)rows[0].bytes;
         if (!(got > 0.97 * want && got < 1.03 * want + (1 << 18)))
-            fail_msg("layout %zu: %.2f MiB of latent weights here, the plan says %.2f", i,
+            fail_msg("layout %zu: %.2f MiB of latent weights here, %.2f by the plan", i,
                      got / 1048576, want / 1048576);
         bt_trainer_destroy(t);
         bt_threads_release();

@@ -78,7 +78,7 @@ static void bytes_follow_the_formula(void **state) {
         bt_train_result r = tp_run(&together, &shapes[0], &layouts[k]);
         double got = r.step_ms[BT_MR_BYTES_WIRE], want = wants[k];
         if (!(got >= want && got < 1.01 * want))
-            fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got,
+            fail_msg("%s: %.0f bytes a step and rank, %.0f by the formula", layouts[k].name, got,
                      want);
     }
 }

@@ -79,7 +79,7 @@ static void bytes_follow_the_formula(void **state) {
                                    (T - 1) * M * (m.L * 48.0 + 16) + copies;
     want += m.L * 2 * 8 * share * 3 * m.D * m.C;
     if (!(fabs(got / want - 1) < 0.01))
-        fail_msg("%.0f bytes a step and rank, the formula says %.0f", got, want);
+        fail_msg("%.0f bytes a step and rank, %.0f by the formula", got, want);
 }
 
 /* ---- checkpoints ----------------------------------------------------------------------------- */

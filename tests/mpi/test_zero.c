@@ -69,7 +69,7 @@ static void bytes_follow_the_formula(void **state) {
         double weights = P - 4 * ternary + layout_gathers(false, 1, 2) * 2.1 / 8 * ternary;
         double want = P * ((n - 1) / n + (R - 1) / n) + weights * (S - 1) / S;
         if (!(got >= 0.99 * want && got < 1.03 * want + 2048))
-            fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", layouts[k].name, got,
+            fail_msg("%s: %.0f bytes a step and rank, %.0f by the formula", layouts[k].name, got,
                      want);
     }
 }

@@ -452,8 +452,8 @@ static void a_viewer_finds_every_acknowledged_step(void **state) {
         assert_int_not_equal(access(path, F_OK), 0);
         last = (int64_t)bt_number(t->db, "SELECT max(step) FROM steps WHERE run = ?1", "direct");
         if (last < *said)
-            fail_msg("kill %d: step %lld was said, the newest is %lld", kills, (long long)*said,
-                     (long long)last);
+            fail_msg("kill %d: step %lld was acknowledged, the newest is %lld", kills,
+                     (long long)*said, (long long)last);
         rescued += !((double)last <= before);
         next = last - 3 > 0 ? last - 3 : 0;
     }

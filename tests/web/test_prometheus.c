@@ -255,7 +255,7 @@ static void grafana_requests_existing_metrics(void **state) {
     for (const char *p = all; (p = strstr(p, "bitrain_")); asked++) {
         size_t n = name_len(p);
         if (!known(&families, p, n))
-            fail_msg("the Grafana dashboard asks for '%.*s', which /metrics has not", (int)n, p);
+            fail_msg("the Grafana dashboard requests '%.*s', which /metrics lacks", (int)n, p);
         p += n;
     }
     assert_true(asked > 20);

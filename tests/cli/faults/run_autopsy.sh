@@ -11,7 +11,7 @@ start() {
     started+=($job)
     wait_step $run_name 15
     [ "$(q "SELECT count(*) FROM attempts WHERE run='$run_name'")" = 1 ] ||
-        fault "nobody did anything to $run_name, and it was restarted: $(q "SELECT step, kind, title, body FROM events WHERE run='$run_name'")"
+        fault "no fault hit $run_name, and it was restarted: $(q "SELECT step, kind, title, body FROM events WHERE run='$run_name'")"
     # written beside training: committed some steps after it was begun
     local i
     for i in $(seq 200); do [ "$(q "SELECT count(*) > 0 FROM checkpoints WHERE run='$run_name'")" = 1 ] && return 0; sleep 0.05; done
@@ -28,7 +28,7 @@ grep -qE "^  rank 1: .*, pid [0-9]+, last recorded step [0-9]+" out || fault "wh
 grep -qE "^  when it ended (rank [01] is|all ranks are|the rank is|[0-9]+ ranks) " out || fault "places: $(cat out)"
 grep -qE "^ +0  .+ 2 +1 +[0-9]+  rank 1 was ended" out || fault "steps count from 1: $(grep -A1 'from step' out)"
 says "process rank 1"
-! grep -q "since 0" out || fault "a stay of no time: $(grep since out)"
+! grep -q "since 0" out || fault "a duration of zero: $(grep since out)"
 # the command it gives works
 $(sed -n 's/^  command  bitrain/timeout 60 "$BITRAIN"/p' out | sed "s,\"\$BITRAIN\",$BITRAIN,") --steps 2000 --stop-after 3 >o2 2>e2 || fault "the command it gives: $(tail -n 2 e2)"
 

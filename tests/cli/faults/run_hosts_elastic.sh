@@ -51,7 +51,7 @@ if wait_step away 15; then
     # the run continues without that host.
     for p in $(ip netns pids ${ns}2); do grep -qx 'bitrain\|orted' /proc/$p/comm && kill -TERM $p; done
     until_row 30 "steps WHERE run='away' AND attempt > 2"
-    [ "$(count "events WHERE run='away' AND kind='rank_leaves' AND rank=1")" = 1 ] || fault "nobody says which rank was told to leave"
+    [ "$(count "events WHERE run='away' AND kind='rank_leaves' AND rank=1")" = 1 ] || fault "no message states which rank had to leave"
     [ "$(count "events WHERE run='away' AND kind='host_lost' AND title LIKE 'host 10.77.$id.2 is set aside for 150 s: a signal told%'")" = 1 ] ||
         fault "after a notice: $(q "SELECT kind, title FROM events WHERE run='away' AND kind IN ('host_lost', 'failure')")"
     [ "$(q "SELECT a.from_step - 1 - max(s.step) FROM attempts a JOIN steps s ON s.run=a.run AND s.attempt=2 WHERE a.run='away' AND a.attempt=3")" = 0 ] ||
@@ -89,8 +89,8 @@ if wait_step waits 15; then
     ok ctl waits stop
     wait $job || fault "exit $? of a run that waited for its host"
     # the far rank has nothing in its memory: the first host sends it
-    q "SELECT title FROM events WHERE run='waits' AND kind='resumed' ORDER BY time_s LIMIT 1" | grep -q "from memory on 2 ranks$" || fault "the state did not come from the other host's memory"
-    [ "$(count "attempts WHERE run='waits' AND world_size <> 2")" = 0 ] || fault "it went on with other ranks"
+    q "SELECT title FROM events WHERE run='waits' AND kind='resumed' ORDER BY time_s LIMIT 1" | grep -q "from memory on 2 ranks$" || fault "the state was not copied from the other host's memory"
+    [ "$(count "attempts WHERE run='waits' AND world_size <> 2")" = 0 ] || fault "it continued with other ranks"
     same_as_calm waits
 fi
 

@@ -3,7 +3,7 @@ run=a                                           # name of the run
 # microseconds are rounded where they become seconds and milliseconds: at most two of each piece
 exact=0.002
 near() {                                        # near WHAT SHOWN EXPECTED [TOLERANCE]
-    awk "BEGIN { d = $2 - $3; exit !(d < ${4:-0.01} && d > -${4:-0.01}) }" || fault "$1 of $run is $2, the rows say $3"
+    awk "BEGIN { d = $2 - $3; exit !(d < ${4:-0.01} && d > -${4:-0.01}) }" || fault "$1 of $run is $2, the rows show $3"
 }
 row() { q "SELECT $1 FROM runs WHERE run='$run'"; }
 percent() { awk "BEGIN { printf \"%.1f %%\", 100 * $1 }"; }

@@ -33,7 +33,7 @@ early=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
 sleep 0.5
 b show a --json >paused.json
 late=$(grep -o '"goodput":[^,}]*' paused.json | cut -d: -f2)
-awk "BEGIN { exit !($late < $early) }" || fault "the goodput of a paused run stays at $early, $late"
+awk "BEGIN { exit !($late < $early) }" || fault "the goodput of a paused run remains at $early, $late"
 # All viewers use one clock: they count the pause up to now, and the parts add up to the total.
 b runs a --json >runs.json
 b top a --once --json >top.json
@@ -52,7 +52,7 @@ ok ctl a eval
 sleep 0.7
 ok ctl a resume
 wait_step a 40
-[ "$(q "SELECT state FROM runs WHERE run='a'")" = running ] || fault "a run that goes on is $(q "SELECT state FROM runs WHERE run='a'")"
+[ "$(q "SELECT state FROM runs WHERE run='a'")" = running ] || fault "a run that continues is $(q "SELECT state FROM runs WHERE run='a'")"
 b top a --once --json >top.json
 parts_add_up top.json elapsed_s
 kill -9 "$(q "SELECT pid FROM ranks WHERE run='a' AND rank=1 ORDER BY attempt DESC LIMIT 1")"
@@ -94,7 +94,7 @@ near "checkpoint time" "$(row checkpoint_s)" "$checkpoint" $exact
 near "time in pauses" "$(row paused_s)" "$paused" $exact
 near "the sum of the parts" "$(row 'productive_s + redone_s + validation_s + checkpoint_s + paused_s + finished_s + startup_s + lost_s')" "$elapsed" 0.00001
 near goodput "$(row goodput)" "$(awk "BEGIN { print $productive / $elapsed }")" 0.002
-awk "BEGIN { exit !($paused > 1 && $validation > 0) }" || fault "nothing to tell apart: $(cat again.csv)"
+awk "BEGIN { exit !($paused > 1 && $validation > 0) }" || fault "nothing to compare: $(cat again.csv)"
 awk "BEGIN { exit !($(row lost_s) > 0 && $(row startup_s) > 0) }" || fault "a killed rank cost $(row lost_s) s, two starts $(row startup_s) s"
 
 # its processes' part of what the package counted while it ran

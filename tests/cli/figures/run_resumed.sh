@@ -12,7 +12,7 @@ wait_step lost 60
 kill -9 "$(q "SELECT pid FROM runs WHERE run='lost'")"
 wait_gone || fault "ranks of a killed supervisor are left"
 b runs >/dev/null
-[ "$(q "SELECT count(*) >= 60 FROM ($(recent))")" = 1 ] || fault "too few steps to tell the newest from all"
+[ "$(q "SELECT count(*) >= 60 FROM ($(recent))")" = 1 ] || fault "too few steps to distinguish the newest from all"
 figures_agree
 
 run=fewer
@@ -32,7 +32,7 @@ ok show fewer
 grep -qE '^ +model.layers .*--set' out || fault "a setting of the first start has lost its origin: $(grep model.layers out)"
 # The last line of `train` and `show` state the same speed.
 grep -oE '[0-9.]+ k? ?tokens/s' closing | head -n 1 | grep -qF "$(grep -oE 'tokens/s [0-9.]+ k?' out | sed 's,tokens/s ,,')" ||
-    fault "the closing line says $(grep tokens/s closing), show $(grep tokens/s out)"
+    fault "the closing line states $(grep tokens/s closing), show $(grep tokens/s out)"
 
 # a run that was done and is extended had ended meanwhile; one that was stopped was paused
 waited=$(row paused_s)

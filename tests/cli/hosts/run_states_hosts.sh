@@ -41,7 +41,7 @@ killed_on() {
     wait_step "$name" 10 && kill -9 "$(pid_of "$name" 3)"
     until_attempt "$name" 1 && wait_step "$name" 20 && kill -9 "$(pid_of "$name" 1)"
     end_of "$name" "$name-calm"
-    [ "$(resumed "$name" 4)" = 2 ] || fault "$name went on from memory $(resumed "$name" 4) times: $(q "SELECT title FROM events WHERE run='$name' AND kind IN ('resumed', 'failure')")"
+    [ "$(resumed "$name" 4)" = 2 ] || fault "$name continued from memory $(resumed "$name" 4) times: $(q "SELECT title FROM events WHERE run='$name' AND kind IN ('resumed', 'failure')")"
     q "SELECT value FROM facts WHERE run='$name' AND key='memory_states'" | grep -q "part copied to the next host" || fault "the copies are not among the facts"
     [ -z "$(ls "$far_shm" | grep bitrain)" ] || fault "left on the far host: $(ls "$far_shm")"
 }
@@ -52,7 +52,7 @@ killed_on stages --pp 2 --tp 2 --set model.layers=2
 ok "${run[@]}" --zero 3 --hosts hosts.txt --dry-run --json
 planned=$(tr ',{' '\n\n' <out | sed -n 's/^"memory states":\([0-9]*\).*/\1/p' | head -n 1)
 kept=$(q "SELECT value FROM facts WHERE run='zero' AND key='memory_states'" | awk '{print $2 * ($3 == "GiB" ? 2 ^ 30 : $3 == "MiB" ? 2 ^ 20 : 1024)}')
-awk -v p="$planned" -v k="$kept" 'BEGIN { exit !(k > 0 && p >= 0.98 * k && p <= 2 * k) }' || fault "--dry-run says $planned bytes of states, rank 0 keeps $kept"   # tables count for much in so small a model
+awk -v p="$planned" -v k="$kept" 'BEGIN { exit !(k > 0 && p >= 0.98 * k && p <= 2 * k) }' || fault "--dry-run prints $planned bytes of states, rank 0 keeps $kept"   # tables count for much in so small a model
 
 # the second host is gone: the first has copies of its parts
 run=(train "${tiny[@]}" --ranks 4 --steps 20000 --ckpt-every 20000 --set train.reproducible=true --set train.unit=2 --zero 3)

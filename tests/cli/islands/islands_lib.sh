@@ -58,7 +58,7 @@ until_says() {                                  # FILE TEXT: it is in the file (
         grep -qF -- "$2" "$1" && return 0
         sleep 0.1
     done
-    fault "'$1' does not say '$2': $(tail -n 3 "$1")"
+    fault "'$1' does not print '$2': $(tail -n 3 "$1")"
 }
 
 # the process that serves: `bitrain hub` itself waits for it
@@ -98,7 +98,7 @@ end_and_count() {
         awk -v told="${told:-x}" -v n="$of" -v left="${left:-x}" -v hub="${applied_tokens:-x}" 'BEGIN {
             each = n > 0 ? told / n : 0
             exit !(told != "x" && hub != "x" && n > 0 && hub >= told && hub <= told + (left + 1) * each) }' ||
-            fault "island $i was told of $of updates of $told tokens ($left left out), the hub has $applied_tokens"
+            fault "island $i has acknowledgements of $of updates of $told tokens ($left left out), the hub has $applied_tokens"
         echo "island $i: $of updates, $told tokens, $left left out; the hub has $applied_tokens"
     done
     BITRAIN_STORE=copy.db "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store copy.db --out hub-copy >copy.address 2>copy.err &

@@ -22,7 +22,7 @@ until_step a $((n + 220))
 until_step b $((n + 220))
 for i in a b; do
     title="$(BITRAIN_STORE=$i.db q "SELECT title FROM events WHERE run='isl-$i' AND title LIKE '%done meanwhile%' LIMIT 1")"
-    [[ $title == *"has this island's update; "*" are part of the next one"* ]] || fault "island $i does not say that its steps are kept: '$title'"
+    [[ $title == *"has this island's update; "*" are part of the next one"* ]] || fault "island $i does not print that its steps are kept: '$title'"
 done
 [ "$(grep -c "island 'isl-a' on .* joined" hub.err)" = 2 ] || fault "island a joined $(grep -c "island 'isl-a' on .* joined" hub.err) times"
 

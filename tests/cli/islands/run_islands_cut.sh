@@ -58,7 +58,7 @@ until_count() {                                 # N FILE TEXT: N lines have it (
         [ "$(grep -c -- "$3" "$2")" -ge "$1" ] && return 0
         sleep 0.1
     done
-    fault "'$2' does not say '$3' $1 times: $(tail -n 3 "$2")"
+    fault "'$2' does not print '$3' $1 times: $(tail -n 3 "$2")"
 }
 
 # One step of all islands: b is missed, a continues without it, b returns.
@@ -78,10 +78,10 @@ for how in down far; do
     mend_link $how
     until_step b $((m + 20))
     n=$(BITRAIN_STORE=b.db q "SELECT count(*) FROM events WHERE run='isl-b' AND title LIKE '%the hub responds again'")
-    [ "$n" = $k ] || fault "island b says $n times that the hub responds again, not $k"
+    [ "$n" = $k ] || fault "island b prints $n times that the hub responds again, not $k"
 done
-[ "$(grep -c 'is declared dead' hub.err)" = 2 ] || fault "others were lost as well: $(grep 'declared dead' hub.err)"
-grep 'is declared dead' hub.err | grep -qv ' 0 sequences come back' || fault "no data came back: $(grep 'declared dead' hub.err)"
+[ "$(grep -c 'is declared dead' hub.err)" = 2 ] || fault "other ones were lost as well: $(grep 'declared dead' hub.err)"
+grep 'is declared dead' hub.err | grep -qv ' 0 sequences come back' || fault "no data was returned: $(grep 'declared dead' hub.err)"
 
 # machines that are switched off: nothing closes their connections. First the island's, then the hub's
 cut_link down
@@ -116,7 +116,7 @@ until_step b $((n + 20))
 mend_link near
 until_step b $((n + 420))
 title="$(BITRAIN_STORE=b.db q "SELECT title FROM events WHERE run='isl-b' AND title LIKE '%done meanwhile%' LIMIT 1")"
-[[ $title == *"has this island's update; "*" are part of the next one"* ]] || fault "island b does not say that its steps are kept: '$title'"
+[[ $title == *"has this island's update; "*" are part of the next one"* ]] || fault "island b does not print that its steps are kept: '$title'"
 [ "$(grep -c "island 'isl-b' on .* joined" hub.err)" = 1 ] || fault "island b joined $(grep -c "island 'isl-b' on .* joined" hub.err) times"
 ! grep -q 'declared dead' hub.err || fault "an island was lost: $(grep 'declared dead' hub.err)"
 end_and_count a b

@@ -22,7 +22,7 @@ for sig in ABRT SEGV KILL ABRT; do
     [ "$(serving)" != "$old" ] || fault "the process that was ended by SIG$sig still serves"
 done
 kill -0 "${process[a]}" "${process[b]}" $hub || fault "somebody has ended: $(tail -n 2 a.err b.err hub.err)"
-for sig in 6 11 9; do grep -q "ended by signal $sig (.*); it is started again" hub.err || fault "nobody tells of signal $sig: $(cat hub.err)"; done
+for sig in 6 11 9; do grep -q "ended by signal $sig (.*); it is started again" hub.err || fault "no message reports signal $sig: $(cat hub.err)"; done
 [ "$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='restarted'")" = 4 ] || fault "not four restarts: $(q "SELECT title FROM events WHERE run='hub'")"
 [ "$(wc -l <address)" = 1 ] || fault "the address is printed again: $(cat address)"
 [ "$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")" -le 0 ] || fault "the hub has steps twice"
@@ -45,7 +45,7 @@ for k in 1 2; do
     kill -ABRT "$old"
 done
 wait_for $hub 134 hub
-grep -q '2 times without progress: it is not started again (--restarts)' hub.err || fault "nobody says why it ends: $(tail -n 2 hub.err)"
+grep -q '2 times without progress: it is not started again (--restarts)' hub.err || fault "no message states why it ends: $(tail -n 2 hub.err)"
 
 # nothing to guard: the process itself serves
 rm -rf hub-out hub.db*

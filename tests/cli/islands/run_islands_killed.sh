@@ -15,7 +15,7 @@ kill -9 "$(BITRAIN_STORE=b.db q "SELECT pid FROM ranks WHERE run='isl-b' ORDER B
 n=$(steps a)
 until_step a $((n + 20))
 until_step b $((n + 20))                        # its supervisor has started it again
-grep -q "island 'isl-b' is declared dead" hub.err || fault "nobody misses island b"
+grep -q "island 'isl-b' is declared dead" hub.err || fault "no message reports the loss of island b"
 [ "$(grep -c "island 'isl-b' on .* joined" hub.err)" -ge 2 ] || fault "island b did not join again"
 
 # the hub, three times
@@ -35,6 +35,6 @@ gaps=$(q "SELECT count(*) - max(step) - 1 FROM steps WHERE run='hub'")
 end_and_count a
 last=$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")
 for i in a b; do
-    [ "$(steps $i)" -le "$last" ] || fault "island $i was told of $(steps $i) updates, the hub knows of $last"
+    [ "$(steps $i)" -le "$last" ] || fault "island $i has acknowledgements of $(steps $i) updates, the hub has $last"
 done
 exit $((faults > 0))

@@ -18,8 +18,8 @@ both_count() {
     told=$(last_event "$1")
     of=$(grep -o '[0-9]* updates' <<<"$told" | cut -d' ' -f1)
     left=$(grep -o '[0-9]* left out' <<<"$told" | cut -d' ' -f1)
-    [ "$of,$left" = "$(hub_counts "$1")" ] || fault "island $1 says '$told', the hub counts '$(hub_counts "$1")'"
-    [[ -z $2 && $left = 0 ]] || { [ "${left:-0}" -ge 1 ] && [[ $told == *"$2"* ]]; } || fault "island $1 does not say '$2': '$told'"
+    [ "$of,$left" = "$(hub_counts "$1")" ] || fault "island $1 prints '$told', the hub counts '$(hub_counts "$1")'"
+    [[ -z $2 && $left = 0 ]] || { [ "${left:-0}" -ge 1 ] && [[ $told == *"$2"* ]]; } || fault "island $1 does not print '$2': '$told'"
 }
 run() {                                         # AFTER STEPS WORDS...: three islands, of which the third is stopped after its step AFTER
     local after=$1 further=$2; shift 2          # while the first does so many steps
@@ -64,7 +64,7 @@ pair() {                                        # STEP WORDS...
     wait_for $hub 0 hub
     both_count a '1 poisoned'
     both_count b ''
-    grep -q "island 'isl-a' its update of step [45]0 is poisoned" hub.err || fault "$*: the hub does not tell: $(cat hub.err)"
+    grep -q "island 'isl-a' its update of step [45]0 is poisoned" hub.err || fault "$*: the hub does not report: $(cat hub.err)"
     [ "$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='refused'")" = 1 ] || fault "$*: more than one update is poisoned: $(cat hub.err)"
     loss=$(BITRAIN_STORE=a.db q "SELECT loss FROM steps WHERE run='isl-a' ORDER BY step DESC LIMIT 1")
     awk -v l="$loss" 'BEGIN { exit !(l != "" && l < 4.0) }' || fault "$*: island a ends at '$loss'"

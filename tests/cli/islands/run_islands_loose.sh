@@ -31,7 +31,7 @@ learned ssp
 [ "$(q "SELECT max(staleness) <= 5 AND sum(updates) = 80 FROM staleness WHERE run='hub' AND step=79")" = 1 ] ||
     fault "staleness: $(q "SELECT * FROM staleness WHERE run='hub' AND step=79")"
 [ "$(q "SELECT count(*) FROM islands WHERE run='hub' AND step=79 AND steps=40")" -ge 1 ] || fault "the islands are not in the database"
-[ "$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='island_joined'")" = 2 ] || fault "nobody joined"
+[ "$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='island_joined'")" = 2 ] || fault "no island joined"
 
 pair --mode ps --staleness -1 --steps 40 --set optim.weights=bf16
 learned async

@@ -12,7 +12,7 @@ refuse() {                                      # refuse CODE TEXT WORDS...: `tr
     b train "${part[@]}" --ranks 1 --steps 2000 --lr 1e-5 --name other --store other.db --out "other-$RANDOM" "$@" >out 2>err
     local got=$?
     [ $got -eq "$want" ] || { fault "exit $got, not $want: $*"; tail -n 4 out err; }
-    [ "$(grep -cF -- "$text" err)" -ge 1 ] || { fault "nothing says '$text': $*"; tail -n 4 out err; }
+    [ "$(grep -cF -- "$text" err)" -ge 1 ] || { fault "no message contains '$text': $*"; tail -n 4 out err; }
     rm -f other.db*
 }
 
@@ -34,7 +34,7 @@ says 'nowhere/hub.key'
 hub_at=0
 start_hub --islands 1 --name hub
 [[ $address == 127.0.0.1:* ]] || fault "a port alone listens at '$address'"
-grep -q '(this machine only)' hub.err || fault "nobody says who reaches the hub: $(cat hub.err)"
+grep -q '(this machine only)' hub.err || fault "no message states who reaches the hub: $(cat hub.err)"
 start_island a --steps 2000 --lr 1e-5; a=$island
 refuse 2 "--hub needs this island's keys" --hub "$address"
 refuse 3 'nothing.key' --hub "$address" --keys nothing.key
@@ -68,7 +68,7 @@ for p in $hub $(serving) $a $(pgrep -f -- "rank .*$tmp"); do
 done
 kept=$(grep -rlaFf secrets . | grep -v '^./\(keys/[a-z]*.key\|secrets\|open.key\|else/.*\)$')
 [ -z "$kept" ] || fault "secret keys are in $kept"
-grep -q 'is not listed' hub.err || fault "the hub does not tell of the key"
+grep -q 'is not listed' hub.err || fault "the hub does not report the key"
 kill $a $hub
 wait $a $hub
 
@@ -79,5 +79,5 @@ start_island a --steps 40
 wait_for $island 0 a
 wait_for $hub 0 hub
 says_memory=$(grep -c 'more than 1 (--memory): all connections are closed' hub.err)
-[ "$says_memory" -ge 1 ] || fault "the hub does not say that it closed connections: $(cat hub.err)"
+[ "$says_memory" -ge 1 ] || fault "the hub does not print that it closed connections: $(cat hub.err)"
 exit $((faults > 0))

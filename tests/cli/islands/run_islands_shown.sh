@@ -44,5 +44,5 @@ ok top hub --once --json
 for text in '"islands":{' '"training":4' '"island":"isl-c"' '"staleness":[{'; do says "$text"; done
 end_and_count a c
 left=$(q "SELECT count(*) FROM events WHERE run='hub' AND kind='island_left'")
-[ "$left" = 4 ] || fault "$left islands said that they left, not 4"
+[ "$left" = 4 ] || fault "$left islands reported that they left, not 4"
 exit $((faults > 0))

@@ -103,7 +103,7 @@ island_step() { # N K: island N has done K steps
 hub_says() { # TEXT TIMES
     local i
     for i in $(seq 600); do [ "$(grep -c "$1" hub.err)" -ge "$2" ] && return 0; sleep 0.1; done
-    fault "the hub does not say '$1' $2 times: $(tail -n 3 hub.err)"
+    fault "the hub does not print '$1' $2 times: $(tail -n 3 hub.err)"
 }
 id=$(CONF=conf.yaml HUB=$(cat address) sbatch --parsable -c 1 --array=1-2 -J isl -o isl-%a.out "$BT_SRC/cli/launch/slurm_islands.sbatch")
 if island_step 1 5 && island_step 2 5; then
@@ -143,6 +143,6 @@ for victim in 1 0; do
     kill -9 "$(q "SELECT pid FROM ranks WHERE run='dead$victim' AND rank=$victim")"
     wait $step && fault "exit 0 of a step whose rank $victim was killed"
     took "rank $victim of srun --mpi=pmix killed" $t
-    grep -q "rank $victim (pid [0-9]*) was ended" dead.out || fault "nobody says that rank $victim died: $(tail -n 3 dead.out)"
+    grep -q "rank $victim (pid [0-9]*) was ended" dead.out || fault "no message states that rank $victim died: $(tail -n 3 dead.out)"
 done
 finish

@@ -47,8 +47,8 @@ fresh() {
 again() {
     env -i HOME="$tmp/home" FAKE="$tmp/fake" PATH="$tmp/bin:/usr/bin:/bin" TERM=xterm "$@" bash "$tmp/src/bootstrap" build >"$tmp/out" 2>&1 </dev/null
 }
-says() { grep -qF -- "$1" "$tmp/out" || fault "it does not say \"$1\": $(cat "$tmp/out")"; }
-silent() { if grep -qiE -- "$1" "$tmp/out"; then fault "it says '$1': $(cat "$tmp/out")"; fi; }
+says() { grep -qF -- "$1" "$tmp/out" || fault "it does not print \"$1\": $(cat "$tmp/out")"; }
+silent() { if grep -qiE -- "$1" "$tmp/out"; then fault "it prints '$1': $(cat "$tmp/out")"; fi; }
 
 fresh || fault "exit $? of ./bootstrap build: $(cat "$tmp/out")"
 says "fetching the lists of packages"
@@ -61,16 +61,16 @@ says "building: 10 %"
 says "building: 100 %"
 says "x35.c:1: warning: odd"
 [ "$(grep -c Building "$tmp/out")" = 0 ] && [ "$(grep -c 'building: ' "$tmp/out")" = 10 ] || fault "not a line for every tenth of the build: $(cat "$tmp/out")"
-grep -q "Unpacking one" "$tmp/src/build/packages.log" || fault "the log lacks what apt-get says"
+grep -q "Unpacking one" "$tmp/src/build/packages.log" || fault "the log lacks what apt-get prints"
 # the line it prints works as printed: the program can be typed in this terminal and in the next
 line=$(sed -n 's/^    \(export PATH=.*\)/\1/p' "$tmp/out")
-[ -n "$line" ] || fault "it does not say how to make 'bitrain' typeable: $(cat "$tmp/out")"
+[ -n "$line" ] || fault "it does not print how to make 'bitrain' typeable: $(cat "$tmp/out")"
 [ "$(env -i HOME="$tmp/home" PATH=/usr/bin:/bin bash -c "$line; bitrain")" = typed ] || fault "'$line' does not make 'bitrain' typeable"
 [ "$(env -i HOME="$tmp/home" PATH=/usr/bin:/bin bash -c '. ~/.profile; bitrain')" = typed ] || fault "'$line' does not last"
 : >"$tmp/fake/asked"
 again PATH="$tmp/bin:/usr/bin:/bin:$tmp/home/.local/bin" || fault "exit $? of the second run"
 says "built; type 'bitrain'"
-[ ! -s "$tmp/fake/asked" ] || fault "the second run asks for packages: $(cat "$tmp/fake/asked")"
+[ ! -s "$tmp/fake/asked" ] || fault "the second run requests packages: $(cat "$tmp/fake/asked")"
 again FAKE_BUILD=1 && fault "a build that fails passes"
 says "the build failed"
 # another program of that name is left alone
@@ -99,7 +99,7 @@ rm "$tmp/bin/npm"
 if ! PATH=/usr/bin:/bin command -v npm >/dev/null; then
     fresh FAKE_CHART="Couldn't resolve host name" || fault "exit $? without a chart library: $(cat "$tmp/out")"
     says "trying npm instead"
-    grep -q "install.* npm$" "$tmp/fake/asked" || fault "npm is not asked for: $(cat "$tmp/fake/asked")"
+    grep -q "install.* npm$" "$tmp/fake/asked" || fault "npm is not requested: $(cat "$tmp/fake/asked")"
     says "no browser dashboard (uPlot could not be fetched"
     silent update-ca-certificates
     fresh FAKE_CHART="the server's certificate is not trusted here" || fault "exit $? without a chart library: $(cat "$tmp/out")"

@@ -106,7 +106,7 @@ if grep -q '`bitrain dash`' "$src/README.md" && bitrain doctor --quick 2>/dev/nu
     bitrain dash --port 0 >"$tmp/dash.out" 2>&1 &
     dash=$!
     for _ in $(seq 50); do grep -q 'http://127.0.0.1:' "$tmp/dash.out" && break; sleep 0.1; done
-    grep -q 'http://127.0.0.1:' "$tmp/dash.out" || fault "bitrain dash says: $(cat "$tmp/dash.out")"
+    grep -q 'http://127.0.0.1:' "$tmp/dash.out" || fault "bitrain dash prints: $(cat "$tmp/dash.out")"
     kill -INT $dash
     wait $dash
     dash=

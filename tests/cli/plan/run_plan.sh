@@ -8,7 +8,7 @@
 # A file that cannot be written is reported before anything is measured.
 for path in "$tmp/no/such/plan.yaml" "$tmp"; do
     b plan "${tiny[@]}" --write "$path" >out 2>err && fault "wrote $path"
-    grep -qF "cannot write '$path'" err || fault "says: $(cat err)"
+    grep -qF "cannot write '$path'" err || fault "prints: $(cat err)"
     [ ! -e "$tmp/rates" ] || fault "measured before it was told that $path cannot be written"
 done
 ok plan "${tiny[@]}" --rows 100 --trial 20
@@ -42,7 +42,7 @@ for how in keep anew; do
     mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 60 $how "${racer[@]}" --tp 2 "${racer[@]}" --zero 3 >out 2>err || fault "$how: $(tail -n 2 err)"
     grep -qE 'bitrain result: \{"rounds":[1-9].*"racers":\[(\{"step_s":[0-9.e-]+,"runs":[1-9][0-9]*,"out":(true|false)\},?){2}\]\}' out ||
         fault "$how: $(tail -n 2 out)"
-    grep -q "^bitrain progress: [01]" out || fault "$how says nothing of how far it is"
+    grep -q "^bitrain progress: [01]" out || fault "$how shows no progress"
 done
 mpirun -np 2 --bind-to none "$BITRAIN" plan layout-race 60 keep "${racer[@]}" >out 2>err && fault "a race of one"
 grep -q "a race is of 2 to 8 layouts" out err || fault "a race of one: $(tail -n 3 err)"
@@ -68,7 +68,7 @@ ok plan "${tiny[@]}" --tp 2 --json
 # Rates of another build are reported and measured again.
 sed -i 's/"build":"[0-9a-f]*"/"build":"0123456789abcdef"/' "$tmp"/rates/*.json
 ok plan "${tiny[@]}"
-grep -q "measured with another build" err || fault "not told: $(cat err)"
+grep -q "measured with another build" err || fault "not reported: $(cat err)"
 
 # a written plan is a configuration
 ok plan "${tiny[@]}" --write best.yaml
@@ -91,6 +91,6 @@ says "a prediction, by this machine's measured rates"
 
 # too large for the memory there is, in one line
 b plan --preset bitnet-2b4t --ranks 1 --threads 1 --set model.vocab=256 --set model.layers=200 >out 2>err && fault "nothing is too large"
-grep -q "fits under no layout of 1 rank: the least is .* on a host of 1 rank, .* too little (would fit: " err || fault "says: $(cat err)"
+grep -q "fits under no layout of 1 rank: the least is .* on a host of 1 rank, .* too little (would fit: " err || fault "prints: $(cat err)"
 [ "$(wc -l <err)" = 1 ] || fault "more than a line: $(cat err)"
 finish

@@ -54,7 +54,7 @@ one_line() {                            # words, code, text
     b plan "$@" >out 2>err
     local got=$?
     [ $got = "$want" ] || fault "exit $got, not $want, of: plan $*"
-    grep -qF -- "$text" err || fault "plan $* says: $(cat err)"
+    grep -qF -- "$text" err || fault "plan $* prints: $(cat err)"
     [ "$(grep -vc '^measured' err)" = 1 ] || fault "more than a line: $(cat err)"
 }
 one_line "is no link" 2 --simulate 4x2 --link fast
@@ -69,7 +69,7 @@ one_line "no layout of 512 ranks is possible" 2 --simulate 64x8 --batch-tokens 4
 # Rates of another build and a damaged file are reported, and rates are measured again.
 refused_rates() {                       # text
     b plan --preset nano --simulate 4x4 >out 2>err || fault "exit $? with $1: $(cat err)"
-    grep -qF -- "$1" err || fault "not told ($1): $(cat err)"
+    grep -qF -- "$1" err || fault "not reported ($1): $(cat err)"
     grep -q "^measured" err || fault "not measured again ($1): $(cat err)"
     [ "$(wc -l <err)" -le 3 ] || fault "more than is needed ($1): $(cat err)"
 }

@@ -24,8 +24,8 @@ says "are not used: they were measured with another build of this program"
 says "prediction none"
 for f in "$rates"/*.json; do mv "$f.kept" "$f"; done
 ok train "${tiny[@]}" --layout auto --steps 60 --name auto --set train.stats_every=0
-grep -q "^layout     pp [12] x dp [12].*predicted" out err || fault "no line tells the layout: $(cat out err | head)"
-[ "$(q "SELECT count(*) FROM events WHERE run='auto' AND kind='layout'")" -ge 1 ] || fault "no event tells the layout"
+grep -q "^layout     pp [12] x dp [12].*predicted" out err || fault "no line prints the layout: $(cat out err | head)"
+[ "$(q "SELECT count(*) FROM events WHERE run='auto' AND kind='layout'")" -ge 1 ] || fault "no event contains the layout"
 [ "$(q "SELECT count(*) FROM facts WHERE run='auto' AND key LIKE 'plan.%_ms' AND CAST(value AS REAL) >= 0")" -ge 8 ] || fault "no facts of the prediction"
 [ "$(q "SELECT count(*) FROM steps WHERE run='auto' AND plan_ratio > 0")" = 60 ] || fault "steps have no plan_ratio"
 # the time that plan_ratio is over: what trying the layout took, where it was tried, else the prediction
@@ -63,7 +63,7 @@ ok train "${tiny[@]}" --layout auto --tp 2 --dry-run
 says "x tp 2"
 # A prediction that is far off is reported once, with a cause.
 ok train "${tiny[@]}" --steps 45 --name off --set launch.predicted_ms=0.001
-[ "$(q "SELECT count(*) FROM events WHERE run='off' AND kind='prediction' AND title LIKE 'steps take %longer than%'")" = 1 ] || fault "not told: $(q "SELECT kind, title FROM events WHERE run='off'")"
+[ "$(q "SELECT count(*) FROM events WHERE run='off' AND kind='prediction' AND title LIKE 'steps take %longer than%'")" = 1 ] || fault "not reported: $(q "SELECT kind, title FROM events WHERE run='off'")"
 ok train "${tiny[@]}" --steps 25 --name near --set launch.predicted_ms=1000000
-[ "$(q "SELECT count(*) FROM events WHERE run='near' AND kind='prediction' AND title LIKE '%quieter%'")" = 1 ] || fault "not told: $(q "SELECT kind, title FROM events WHERE run='near'")"
+[ "$(q "SELECT count(*) FROM events WHERE run='near' AND kind='prediction' AND title LIKE '%quieter%'")" = 1 ] || fault "not reported: $(q "SELECT kind, title FROM events WHERE run='near'")"
 finish

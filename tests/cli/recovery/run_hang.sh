@@ -18,14 +18,14 @@ hang() {                                        # hang NAME RANK HOW WORDS: WORD
     losses "$name" | cmp -s - calm.txt || { fault "run $name has other losses"; losses "$name" | diff - calm.txt | head -n 4; }
     [ "$(q "SELECT count(*) FROM attempts WHERE run='$name'")" = 2 ] || fault "$name has $(q "SELECT count(*) FROM attempts WHERE run='$name'") attempts"
     q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | grep -Eq "rank $rank \(pid [0-9]+\) is in forward and backward of step 15 since [0-9.]+ s, $words.*: the ranks are ended" ||
-        fault "nobody says where rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | head -n 2)"
-    q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | grep -Eq ", after [0-9]+ exchanges( \\(another rank: [0-9]+\\))?;" || fault "nobody says after how many exchanges rank $rank hangs"
+        fault "no message states where rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | head -n 2)"
+    q "SELECT title FROM events WHERE run='$name' AND kind='failure'" | grep -Eq ", after [0-9]+ exchanges( \\(another rank: [0-9]+\\))?;" || fault "no message states after how many exchanges rank $rank hangs"
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank $rank:%bt_testing_hang <%bt_train_step <%< main'")" = 1 ] ||
-        fault "nobody says in which function rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='warning'")"
-    [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank %'")" = 2 ] || fault "the other rank of $name has not told its stack"
+        fault "no message states in which function rank $rank hangs: $(q "SELECT title FROM events WHERE run='$name' AND kind='warning'")"
+    [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='warning' AND title LIKE 'stack of rank %'")" = 2 ] || fault "the other rank of $name has not recorded its stack"
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND title LIKE 'stack of rank %bitrain+0x%'")" = 0 ] || fault "static functions have no names: $(q "SELECT title FROM events WHERE run='$name' AND title LIKE 'stack of rank %'")"
     [ "$(q "SELECT exit_kind FROM attempt JOIN run ON run.id = attempt.run WHERE name='$name' AND attempt=0")" = hung ] ||
-        [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='restarted' AND title LIKE '%no progress%'")" = 1 ] || fault "the end of $name is not told as a hang"
+        [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='restarted' AND title LIKE '%no progress%'")" = 1 ] || fault "the end of $name is not reported as a hang"
 }
 hang busy 1 busy running
 hang asleep 0 asleep asleep

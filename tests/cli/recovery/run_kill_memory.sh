@@ -56,7 +56,7 @@ layout() {                                      # NAME WORDS...: a calm run, and
     [ "$(q "SELECT count(*) FROM events WHERE run='$name' AND kind='resumed' AND title LIKE '%from memory%'")" = 2 ] ||
         fault "$name did not go on from memory: $(q "SELECT title FROM events WHERE run='$name' AND kind IN ('resumed', 'started')" | tr '\n' ';')"
     [ "$(q "SELECT count(*) FROM attempts WHERE run='$name' AND attempt > 0 AND from_step = 0")" = 0 ] || fault "$name began anew"
-    q "SELECT key || ' ' || value FROM facts WHERE run='$name' AND key='memory_states'" | grep -q "memory_states two, [0-9.]* [KMG]iB on rank 0" || fault "$name does not say that states are kept"
+    q "SELECT key || ' ' || value FROM facts WHERE run='$name' AND key='memory_states'" | grep -q "memory_states two, [0-9.]* [KMG]iB on rank 0" || fault "$name does not print that states are kept"
 }
 layout dp
 layout zero --zero 3
@@ -104,7 +104,7 @@ same spare dp.txt
 start off 8 --set ckpt.memory=off
 kill_one off
 same off dp.txt
-[ "$(q "SELECT group_concat(from_step, ' ') FROM attempts WHERE run='off'")" = "0 0" ] || fault "without states in memory the run goes on from step $(q "SELECT max(from_step) FROM attempts WHERE run='off'")"
+[ "$(q "SELECT group_concat(from_step, ' ') FROM attempts WHERE run='off'")" = "0 0" ] || fault "without states in memory the run continues from step $(q "SELECT max(from_step) FROM attempts WHERE run='off'")"
 
 # a state that is damaged after it was found costs an attempt, not the run
 start hurt 8
@@ -117,7 +117,7 @@ if [ -d "${folder%/lock}/states" ]; then
     done
     kill -9 "${pids[@]}"
     same hurt dp.txt
-    q "SELECT title FROM events WHERE run='hurt' AND kind='failure'" | grep -q "the state in memory .* is damaged" || fault "nobody says that the state in memory is damaged"
+    q "SELECT title FROM events WHERE run='hurt' AND kind='failure'" | grep -q "the state in memory .* is damaged" || fault "no message states that the state in memory is damaged"
     [ "$(q "SELECT max(from_step) FROM attempts WHERE run='hurt' AND attempt = (SELECT max(attempt) FROM attempts WHERE run='hurt')")" = 0 ] || fault "a damaged state was used"
 else
     kill_one hurt

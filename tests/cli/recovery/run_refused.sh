@@ -87,8 +87,8 @@ kill -TERM $job
 wait $job
 got=$?
 [ $got = 143 ] || fault "exit $got, not 143: $(tail -n 3 r.out)"
-grep -q "database.*disk is full\|the disk is full" r.out || fault "nobody reports the full database"
-grep -q "/dev/shm has no room" r.out || fault "nobody reports the full /dev/shm"
+grep -q "database.*disk is full\|the disk is full" r.out || fault "no message reports the full database"
+grep -q "/dev/shm has no room" r.out || fault "no message reports the full /dev/shm"
 ask() { as_other ./program query --csv "$1" | tail -n +2 | tr -d '"'; }
 [ "$(ask "SELECT count(*) - max(step) - 1 FROM steps WHERE run='refused'")" = 0 ] ||
     fault "steps are missing: $(ask "SELECT count(*), max(step) FROM steps WHERE run='refused'")"

@@ -19,7 +19,7 @@ done
 ok train "${tiny[@]}" --ranks 1 --steps 10 --set train.seq_ramp=0.5 --name ramp
 ok train --resume ramp --steps 30
 q "SELECT title FROM events WHERE run='ramp' AND kind='ramp'" >ramps
-[ "$(tail -n 1 ramps)" = "from step 11 on attention sees stretches of 32" ] || fault "the ramp comes back: $(cat ramps)"
+[ "$(tail -n 1 ramps)" = "from step 11 on attention sees stretches of 32" ] || fault "the ramp returns: $(cat ramps)"
 ok train "${tiny[@]}" --ranks 1 --steps 20 --set train.seq_ramp=0.001 --dry-run
 says "train.seq_ramp 0.001: 0.001 of 20 steps is before the end of the first"
 # A run of an earlier version: a removed setting with its default is ignored, another value is refused by name, and the

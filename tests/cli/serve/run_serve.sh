@@ -17,7 +17,7 @@ grep -qF '"prompt":"User: hi\nAssistant:"' out || fault "the plain template is n
 printf 'one\n\n/new\ntwo\nthree\n' | b generate m --chat --system S --tokens 4 --json --template chatml --temperature 0 >out 2>err || fault "a conversation of three lines fails: $(cat err)"
 [ "$(wc -l <out)" = 3 ] || fault "three questions have $(wc -l <out) answers"
 tail -1 out | grep -qF 'system\nS<|im_end|>\n<|im_start|>user\ntwo<|im_end|>\n<|im_start|>assistant\n' || fault "the conversation is not carried on: $(tail -1 out)"
-tail -1 out | grep -qF one && fault "/new keeps what was said"
+tail -1 out | grep -qF one && fault "/new keeps earlier texts"
 ok generate m --chat --message three --system S --template chatml --temperature 0 --tokens 4 --json
 ok generate m --chat --message hi --tokens 8
 says "chat template 'plain'"
@@ -25,7 +25,7 @@ says "a model that was trained on plain text goes on with it rather than answer"
 # On a terminal: an unknown word lists the known ones, a path is a question, /quit ends.
 if script -qec true try >/dev/null 2>&1 </dev/null; then
     printf '/help\n/etc/hosts\n/quit\nnot read\n' | script -qec "'$BITRAIN' generate m --chat --tokens 4" tty >/dev/null 2>&1
-    [ "$(grep -c "/quit or Ctrl-D ends" tty)" = 2 ] || fault "/help does not tell the words: $(cat -v tty)"
+    [ "$(grep -c "/quit or Ctrl-D ends" tty)" = 2 ] || fault "/help does not report the words: $(cat -v tty)"
     [ "$(grep -c "tokens/s (prompt" tty)" = 1 ] || fault "not one answer before /quit: $(cat -v tty)"
 fi
 code 2 generate m --chat --message hi --template chatmi
@@ -51,7 +51,7 @@ kill -0 $pid 2>/dev/null && fault "SIGTERM does not end it within 5 s"
 wait $pid
 [ $? = 0 ] || fault "the stop is no success"
 grep -qE '^[0-9]+ texts: [0-9]+ tokens read' serve.err || fault "no summary: $(tail -1 serve.err)"
-ls "$tmp/bitrain"/serve-*.token >/dev/null 2>&1 && fault "the token's file stays"
+ls "$tmp/bitrain"/serve-*.token >/dev/null 2>&1 && fault "the token's file remains"
 
 # a stop in the middle of a stream ends it as a stream ends
 : >serve.out                            # what the first one said is not the second one's

@@ -80,7 +80,7 @@ ok sweep grid.yaml --json
 [ "$(q "SELECT sum(attempts) FROM runs")" = "$before" ] || fault "a sweep that is done trained again"
 # ranked by validation, as every run has one
 best=$(q "SELECT run FROM runs ORDER BY best_val LIMIT 1")
-grep -q '"goal":"best_val"' out || fault "the goal is not told: $(cut -c1-200 out)"
+grep -q '"goal":"best_val"' out || fault "the goal is not reported: $(cut -c1-200 out)"
 grep -q "\"ended\":true,\"rungs\":\[\],\"runs\":\[{\"run\":\"$best\"" out || fault "the best run, $best, is not the first: $(cut -c1-300 out)"
 ok compare group=lr --group-by optim.lr --json
 # the mean over the two runs of a learning rate, by hand

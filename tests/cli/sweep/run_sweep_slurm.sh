@@ -79,7 +79,7 @@ started+=($sweep)
 wait_step long-001 5 && wait_step long-002 5
 kill -TERM $sweep
 wait $sweep; got=$?
-[ $got -eq 143 ] || fault "exit $got of a sweep that was told to stop: $(tail -n 3 long.err)"
+[ $got -eq 143 ] || fault "exit $got of a sweep that had to stop: $(tail -n 3 long.err)"
 [ "$(q "SELECT count(*) FROM runs WHERE run LIKE 'long-%' AND state = 'stopped'")" = 2 ] || fault "not two stopped runs: $(b runs)"
-grep -q -- --mem-per-cpu=500 srun.words || fault "memory by the processor is not asked for"
+grep -q -- --mem-per-cpu=500 srun.words || fault "memory by the processor is not requested"
 finish

@@ -50,7 +50,7 @@ done_before=$(q "SELECT group_concat(run) FROM (SELECT run FROM runs WHERE run L
 # One of them was killed after its last checkpoint, before it was marked as finished.
 sqlite3 "$BITRAIN_STORE" "UPDATE run SET state = 'lost', ended_us = NULL WHERE name = '${done_before%%,*}'"
 ok sweep grid.yaml --json
-grep -q '"ended":true' out || fault "it does not say that it has ended: $(cut -c1-200 out)"
+grep -q '"ended":true' out || fault "it does not print that it has ended: $(cut -c1-200 out)"
 [ "$(q "SELECT count(*) FROM runs WHERE run LIKE 'grid-%' AND steps=8")" = 12 ] || fault "not twelve runs of 8 steps: $(b runs grid)"
 [ "$(q "SELECT count(*) FROM runs WHERE instr(',$done_before,', ',' || run || ',') AND attempts > 1")" = 0 ] || fault "a run that was done was trained again"
 [ "$(q "SELECT count(*) FROM (SELECT run, count(*) AS n FROM steps WHERE run LIKE 'grid-%' GROUP BY run HAVING n <> 8)")" = 0 ] || fault "steps are missing or twice"
@@ -68,7 +68,7 @@ steps=$(q "SELECT group_concat(steps) FROM (SELECT steps FROM runs WHERE run LIK
 # Each continued run was better after four steps than every discarded one.
 worst=$(q "SELECT max(l) FROM (SELECT avg(s.loss) AS l FROM steps s JOIN runs r USING (run) WHERE run LIKE 'hv-%' AND s.step < 4 AND r.steps > 4 GROUP BY run)")
 best=$(q "SELECT min(l) FROM (SELECT avg(s.loss) AS l FROM steps s JOIN runs r USING (run) WHERE run LIKE 'hv-%' AND s.step < 4 AND r.steps = 4 GROUP BY run)")
-awk -v a="$worst" -v b="$best" 'BEGIN {exit !(a <= b)}' || fault "somebody with $worst went on, one with $best did not"
+awk -v a="$worst" -v b="$best" 'BEGIN {exit !(a <= b)}' || fault "a run with $worst continued, one with $best did not"
 
 ok compare group=grid --group-by optim.lr --json
 [ "$(grep -o '"runs":3,' out | wc -l)" = 4 ] || fault "four rates of three runs each: $(cut -c1-300 out)"

@@ -25,7 +25,7 @@ done
 # The next command is printed as it can be typed.
 next() { grep -E "^  bitrain $2 $1 " "said.$1" | sed 's/^  bitrain//; s/   (.*//'; }
 for typed in "$(next sft generate)" "$(next classify generate)" "$(next classify eval)" "$(next mixture generate)" "$(next lora convert)"; do
-    [ -n "$typed" ] || fault "nothing is said of what comes next"
+    [ -n "$typed" ] || fault "the next command is not printed"
     eval "ok $typed"
 done
 [ -f lora-hf/model.safetensors ] || fault "convert wrote: $(ls)"
@@ -44,7 +44,7 @@ done
 refused() { printf "$1\n" >x.yaml; code 2 train x.yaml --ranks 1; says "$2"; }
 refused 'base_model: base\nnum_epochs: 3\nmax_steps: 5' "train.epochs and train.steps are two answers to one question: give one of them"
 refused 'adapter: qlora\nlora_dropout: 0.05\nlearning_rate: fast\noptm.lr: 1' '4 settings are wrong, one in each line above'
-for want in "'adapter: qlora' is not there" "'lora_dropout: 0.05' is not there" 'optim.lr must be a number' "unknown option 'optm.lr'"; do grep -qF "$want" err || fault "of four faults it does not say: $want"; done
+for want in "'adapter: qlora' is not there" "'lora_dropout: 0.05' is not there" 'optim.lr must be a number' "unknown option 'optm.lr'"; do grep -qF "$want" err || fault "one of four faults is not printed: $want"; done
 printf 'base_model: base\ntrust_remote_code: true\nwandb_project:\nspecial_tokens:\n  pad_token: x\nddp_timeout: 18\ndataset:\n  - x.yaml\n' >y.yaml
 b train y.yaml --ranks 1 --print-config >out 2>err || fault "harmless keys: $(cat err)"
 grep -q 'a meaning here are ignored: trust_remote_code, wandb_project, special_tokens.pad_token, ddp_timeout$' err && grep -q '^data.path:' out || fault "harmless keys: $(cat err)"

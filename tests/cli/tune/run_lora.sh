@@ -70,7 +70,7 @@ ok eval one --precision bf16 --json
 says '"nats"'
 nats=$(grep -o '"nats":[ 0-9.]*' out | head -1 | cut -d: -f2)
 val=$(q "SELECT printf('%.6f', val_loss) FROM steps WHERE run='one' AND val_loss IS NOT NULL ORDER BY step DESC LIMIT 1")
-awk -v a="$val" -v b="$nats" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 1e-4) }' || fault "eval says $nats, the run $val"
+awk -v a="$val" -v b="$nats" 'BEGIN { d = a - b; if (d < 0) d = -d; exit !(a > 0 && d < 1e-4) }' || fault "eval prints $nats, the run $val"
 ok generate one --prompt hi --tokens 4
 
 # preferences: ln 2 while the adapters are nothing; the same bits on 2 ranks and after a resume; from a teacher
@@ -129,7 +129,7 @@ ok train --resume taught2 --ranks 2
 # A file of the teacher's logits: with all of them equal to the teacher up to rounding; the same bits in any layout and
 # after a resume.
 ok eval other --data chat.jsonl --form messages --logits all.btl --top-k 256
-grep -q 'logits each' err || fault "eval does not tell what it wrote: $(tail -1 err)"
+grep -q 'logits each' err || fault "eval does not report what it wrote: $(tail -1 err)"
 filed=("${taught[@]/--teacher/--set}")
 filed=("${filed[@]/other/tune.logits=all.btl}")
 ok train "${filed[@]}" --ranks 1 --name filed

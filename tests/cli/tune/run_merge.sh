@@ -37,7 +37,7 @@ ok train "${chat[@]}" --tune lora --set tune.rank=3 --set tune.alpha=4 --set tun
 nats_of() { b eval "$@" --data chat.jsonl --form messages --json 2>err | grep -o '"nats": *[0-9.]*' | cut -d: -f2; }
 halves=$(nats_of lora-dense --weight 0.5 --add lora-dense:0.25,lora-dense:0.25)
 is "($halves - $adapted) ^ 2 < 1e-10" "halves at once $halves, whole $adapted"
-grep -qE "^adapters +0.5 of '.*' \\+ 0.25 of '.*' \\+ 0.25 of '" err || fault "nothing says which adapters: $(cat err)"
+grep -qE "^adapters +0.5 of '.*' \\+ 0.25 of '.*' \\+ 0.25 of '" err || fault "no message names the adapters: $(cat err)"
 ok convert lora-dense --merge dense --weight 0.7 --add other-dense:0.6 -o both
 both=$(nats ./both) at_once=$(nats_of lora-dense --weight 0.7 --add other-dense:0.6)
 is "($both - $at_once) ^ 2 < 1e-10 && ($both - $adapted) ^ 2 > 1e-8" "two at once $at_once, merged $both, one $adapted"

@@ -13,7 +13,7 @@ base=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.head
 mix=("${base[@]}" --steps 8)
 ok train "${mix[@]}" --ranks 1 --data a.txt b.txt --set data.mixture=3:1,6=1:3 --name one
 losses one >want
-told() { q "SELECT title FROM events WHERE run='$1' AND kind='data' ORDER BY seq" >told; grep -qF -- "$2" told || fault "$1 does not tell \"$2\": $(cat told)"; }
+told() { q "SELECT title FROM events WHERE run='$1' AND kind='data' ORDER BY seq" >told; grep -qF -- "$2" told || fault "$1 does not report \"$2\": $(cat told)"; }
 # 6 steps of 8 sequences 3:1, 2 steps 1:3
 told one "a.txt': 40 sequences so far, 62.5 % of all"
 told one "b.txt': 24 sequences so far, 37.5 % of all"

@@ -165,7 +165,7 @@ says "its tokenizer's chat template is none of those known here: "
 says "(known: chatml, llama3,"
 says "name the one that is like it with --set data.template=NAME"
 ok train "${on[@]}" --init-from foreign --set data.template=phi3 --name phi
-[ "$(template "${on[@]}" --init-from phi)" = phi3 ] || fault "a base that conversed in phi3 goes on in '$(template "${on[@]}" --init-from phi)'"
+[ "$(template "${on[@]}" --init-from phi)" = phi3 ] || fault "a base that conversed in phi3 continues in '$(template "${on[@]}" --init-from phi)'"
 
 cp -r "$golden" renamed
 LC_ALL=C sed -i 's/self_attn.q_proj.weight/self_attn.q_proX.weight/' renamed/model.safetensors

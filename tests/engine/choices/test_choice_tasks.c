@@ -125,7 +125,7 @@ static void faults_are_named(void **state) {
         bt_err err;
         assert_int_equal(read_line(bad[i].task, bad[i].line, &q, &err), BT_FORMAT);
         if (!strstr(err.msg, bad[i].words))
-            fail_msg("'%s' does not say '%s'", err.msg, bad[i].words);
+            fail_msg("'%s' does not contain '%s'", err.msg, bad[i].words);
         bt_choice_item_release(&q);
     }
 }

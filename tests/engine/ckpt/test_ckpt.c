@@ -240,7 +240,7 @@ static void test_place_of_damage(void **state) {
             snprintf(want, sizeof want, "bytes %zu..%zu ('%s' weight)", (size_t)(at - data),
                      (size_t)(at - data) + bytes - 1, slices[i].tensor);
             if (!strstr(found.err.msg, want) || !strstr(found.err.msg, "(bits changed)"))
-                fail_msg("'%s' does not say '%s'", found.err.msg, want);
+                fail_msg("'%s' does not contain '%s'", found.err.msg, want);
         }
     }
     /* A page of zeros in the second piece of the long section. */
@@ -250,7 +250,7 @@ static void test_place_of_damage(void **state) {
     spill(file, data, n);
     const bt_ckpt_checked found = check_again(path);
     snprintf(want, sizeof want, "(perhaps the zeros from byte %zu)", (size_t)(at - data) + page);
-    if (!strstr(found.err.msg, want)) fail_msg("'%s' does not say '%s'", found.err.msg, want);
+    if (!strstr(found.err.msg, want)) fail_msg("'%s' does not contain '%s'", found.err.msg, want);
     free(data);
 }
 

@@ -173,7 +173,7 @@ static void parts_are_judged(void **state) {
         err = (bt_err)BT_ERR_INIT;
         assert_int_equal(ckpt_manifest_read(m.folder, &got, &err), BT_FORMAT);
         if (!strstr(err.msg, rows[i].says))
-            fail_msg("'%s' does not say '%s'", err.msg, rows[i].says);
+            fail_msg("'%s' does not contain '%s'", err.msg, rows[i].says);
     }
     /* The list names one file twice. */
     const char *row = strchr(strstr(m.body, "\"files\": ["), '{'), *end = strchr(row, '}') + 1;

@@ -400,8 +400,8 @@ static bt_code told(story *s, const char *what, long n) {
     with_ranks(s->hosts, tell, s);
     for (int r = 0; r < rank_count; r++) {
         if (s->code[r] != s->code[0] || (s->code[r] != BT_OK && !s->err[r].msg[0]))
-            fail_msg("%s %ld of %s: rank %d says %s ('%s'), rank 0 %s ('%s')", what, n, s->hosts, r,
-                     bt_code_name(s->code[r]), s->err[r].msg, bt_code_name(s->code[0]),
+            fail_msg("%s %ld of %s: rank %d returns %s ('%s'), rank 0 %s ('%s')", what, n, s->hosts,
+                     r, bt_code_name(s->code[r]), s->err[r].msg, bt_code_name(s->code[0]),
                      s->err[0].msg);
         if (files_in(folder(r), "copy")) fail_msg("%s %ld: a copy is left", what, n);
     }

@@ -128,7 +128,7 @@ static void the_first_damage_is_named(void **state) {
                  (unsigned long long)(sections[k].data_offset + h->count * h->elem_bytes - 1),
                  h->tensor, h->state);
         if (!strstr(err.msg, says) || !strstr(err.msg, "(bits changed)"))
-            fail_msg("'%s' does not say '%s'", err.msg, says);
+            fail_msg("'%s' does not contain '%s'", err.msg, says);
     }
     free(sections);
     ckpt_manifest_release(&m);
@@ -179,7 +179,7 @@ static void every_damaged_part_is_named(void **state) {
             err = (bt_err)BT_ERR_INIT;
             assert_int_equal(ckpt_file_verify(path, f, m.generation, 1, &err), BT_FORMAT);
             if (!strstr(err.msg, parts[i].says))
-                fail_msg("byte %llu: '%s' does not say '%s'", (unsigned long long)at, err.msg,
+                fail_msg("byte %llu: '%s' does not contain '%s'", (unsigned long long)at, err.msg,
                          parts[i].says);
             flip(file, at);
         }
@@ -356,7 +356,7 @@ static void zeros_in_the_data_are_told(void **state) {
         else
             snprintf(says, sizeof says, "(perhaps the zeros from byte %ld)",
                      data + (long)rows[i].block);
-        if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
+        if (!strstr(err.msg, says)) fail_msg("'%s' does not contain '%s'", err.msg, says);
     }
     ckpt_manifest_release(&m);
 }

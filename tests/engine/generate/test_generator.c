@@ -259,7 +259,7 @@ static void stop_strings_and_end_tokens_end_a_text(void **state) {
     bt_generate_request a = request_of(&h[0], prompt, 5, 20);
     assert_int_equal(alone(want, logprob, &a), 20);
     char stop[] = {(char)want[6], (char)want[7], 0};
-    if (want[6] == 0 || want[7] == 0) fail_msg("the seed of the prompt wants changing");
+    if (want[6] == 0 || want[7] == 0) fail_msg("choose another seed of the prompt");
     const char *stops[] = {"", stop};
     size_t first = 0; /* index of its first occurrence */
     while (want[first] != want[6] || want[first + 1] != want[7]) first++;

@@ -5,8 +5,8 @@
 #include "tests/engine/interop/interop_fixture.h"
 
 static inline void says(bt_code code, const bt_err *err, const char *words) {
-    if (code == BT_OK) fail_msg("accepted, but should say '%s'", words);
-    if (!strstr(err->msg, words)) fail_msg("'%s' does not say '%s'", err->msg, words);
+    if (code == BT_OK) fail_msg("accepted instead of '%s'", words);
+    if (!strstr(err->msg, words)) fail_msg("'%s' does not contain '%s'", err->msg, words);
     assert_null(strchr(err->msg, '\n'));
 }
 

@@ -231,7 +231,7 @@ static void refused(const char *from, bt_convert_job job, const char *words) {
     const made m = write_as(from, "no.gguf", job);
     struct stat st;
     assert_int_not_equal(m.code, BT_OK);
-    if (!strstr(m.err.msg, words)) fail_msg("'%s' does not say '%s'", m.err.msg, words);
+    if (!strstr(m.err.msg, words)) fail_msg("'%s' does not contain '%s'", m.err.msg, words);
     assert_int_not_equal(stat(fixture_path("no.gguf"), &st), 0);
 }
 

@@ -224,7 +224,7 @@ static void refused(const char *from, bt_convert_job job, const char *says) {
     bt_err err = BT_ERR_INIT;
     struct stat st;
     assert_int_not_equal(write_as(from, "refused", job, &err), BT_OK);
-    if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
+    if (!strstr(err.msg, says)) fail_msg("'%s' does not contain '%s'", err.msg, says);
     assert_int_not_equal(stat(fixture_path("refused"), &st), 0);
 }
 

@@ -471,7 +471,8 @@ static void assigned_data_are_returned(void **state) {
 /* ---- refusals ---------------------------------------------------------------------------------- */
 
 static void refused(world *w, int i, const char *part) {
-    if (!strstr(w->at[i].refused, part)) fail_msg("'%s' does not say '%s'", w->at[i].refused, part);
+    if (!strstr(w->at[i].refused, part))
+        fail_msg("'%s' does not contain '%s'", w->at[i].refused, part);
     w->at[i].refused[0] = 0;
 }
 

@@ -146,7 +146,7 @@ static void invalid_messages_are_refused(void **state) {
         const bt_island_head head = expect(&x, rows[r].client, rows[r].answer, text,
                                            sizeof text - 1);
         if (rows[r].says && !strstr(text, rows[r].says))
-            fail_msg("%s: '%.*s' does not say '%s'", rows[r].name, (int)head.bytes, text,
+            fail_msg("%s: '%.*s' does not contain '%s'", rows[r].name, (int)head.bytes, text,
                      rows[r].says);
         if (rows[r].says && rows[r].send != an_update_of_long_ago &&
             x.w->hub->refused != refused + 1)

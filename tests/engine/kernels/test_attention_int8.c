@@ -151,7 +151,7 @@ static void many_small_weights_keep_their_sum(void **state) {
         for (size_t t = 500; t < T; t += 100) {
             const double others = (double)t / 500, want = others / (1 + others);
             if (fabs((double)o[t * s.ldo] - want) > 0.02)
-                fail_msg("%s: query %zu has %.4f of the others' values, not %.4f", sets[i], t,
+                fail_msg("%s: query %zu has %.4f of the peers' values, not %.4f", sets[i], t,
                          (double)o[t * s.ldo], want);
         }
         drop_all("small weights");

@@ -72,7 +72,7 @@ static inline void small_slope(bt_model *m, double (*loss)(bt_model *m), float d
     memcpy(w, kept, n * sizeof *kept);
     const double measured = (side[1] - side[0]) / (2 * h);
     if (!(fabs(measured - slope) < tolerance * fabs(slope)))
-        fail_msg("the loss changes by %g, the gradients say %g", measured, slope);
+        fail_msg("the loss changes by %g, %g by the gradients", measured, slope);
     free(kept);
     free(way);
 }

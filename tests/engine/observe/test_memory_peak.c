@@ -52,8 +52,9 @@ static void shared_memory_counts_once(void **state) {
      * Libraries count less while other programs of the machine map them too. */
     const double together = peak + *said, want = SHARED + 2 * OWN;
     if (!(together > want && together < want + 2 * before + 6))
-        fail_msg("%.1f and %.1f MiB; want %.1f MiB, and at most twice the %.1f MiB before the fork",
-                 peak, *said, want, before);
+        fail_msg(
+            "%.1f and %.1f MiB; expected %.1f MiB, and at most twice the %.1f MiB before the fork",
+            peak, *said, want, before);
     assert_true(peak - before > OWN && peak - before < SHARED + OWN);
     for (int i = 0; i < 2; i++) {
         close(there[i]);

@@ -120,7 +120,7 @@ static void round_trip(const bt_codec *c, const float *x, size_t n, float *owed)
     for (size_t i = 0; owed && i < n; i++) {
         float left = v[i] - want[i];
         if (memcmp(&owed[i], &left, sizeof left) != 0)
-            fail_msg("%s, %zu gradients: %a is owed of element %zu, not %a", c->name, n,
+            fail_msg("%s, %zu gradients: the residual %a of element %zu is not %a", c->name, n,
                      (double)owed[i], i, (double)left);
     }
     got[n] = sum[n] = 77;

@@ -67,10 +67,10 @@ static void proposals_fit(void **state) {
     bt_text_init(&out);
     bt_layout_remedies(&s, &out);
     if (sscanf(bt_text_str(&out), "%d hosts of %d ranks, %d", &hosts, &ranks, &fewer) != 3)
-        fail_msg("says: %s", bt_text_str(&out));
+        fail_msg("message: %s", bt_text_str(&out));
     assert_true(hosts > 2 && ranks == 4 && fits(s, hosts, ranks) && !fits(s, hosts / 2, ranks));
     if (!strstr(bt_text_str(&out), " on each of the 2 hosts, or hosts with "))
-        fail_msg("says: %s", bt_text_str(&out));
+        fail_msg("message: %s", bt_text_str(&out));
     assert_true(fewer < 4 && fits(s, 2, fewer));
     const char *more = strstr(bt_text_str(&out), "or hosts with ");
     assert_int_equal(sscanf(more, "or hosts with %lf", &gib), 1);
@@ -85,8 +85,8 @@ static void useless_changes_are_not_proposed(void **state) {
     bt_text_init(&out);
     assert_false(fits(s, 1, 1));
     bt_layout_remedies(&s, &out);
-    if (strstr(bt_text_str(&out), "on the 1 host")) fail_msg("says: %s", bt_text_str(&out));
-    if (!strstr(bt_text_str(&out), "hosts with ")) fail_msg("says: %s", bt_text_str(&out));
+    if (strstr(bt_text_str(&out), "on the 1 host")) fail_msg("message: %s", bt_text_str(&out));
+    if (!strstr(bt_text_str(&out), "hosts with ")) fail_msg("message: %s", bt_text_str(&out));
     bt_text_release(&out);
 }
 

@@ -31,7 +31,7 @@ static void says(bt_layout best, bt_layout other, const char *text, const char *
     bt_text_init(&out);
     bt_layout_why(&l, &out);
     if (!strstr(bt_text_str(&out), text) || (not_text && strstr(bt_text_str(&out), not_text)))
-        fail_msg("says: %s", bt_text_str(&out));
+        fail_msg("message: %s", bt_text_str(&out));
     bt_text_release(&out);
 }
 

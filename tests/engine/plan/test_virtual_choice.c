@@ -99,8 +99,8 @@ static void a_fast_link_and_few_micro_batches_favour_chunks(void **state) {
     assert_true(p.layout.time.step.step_s > work_s * (1 + 3.0 / 16));
     assert_true(p.layout.time.step.step_s < work_s * (1 + 3.0 / 16) * 1.15);
     if (!strstr(p.why, "with one chunk of layers a stage instead of 4 it takes "))
-        fail_msg("says: %s", p.why);
-    if (!strstr(p.why, ", and waits ")) fail_msg("says: %s", p.why);
+        fail_msg("message: %s", p.why);
+    if (!strstr(p.why, ", and waits ")) fail_msg("message: %s", p.why);
 }
 
 /* A tied embedding of 134 MB crosses a link of 400 MB/s twice a step; its gradients do so while the first
@@ -120,7 +120,7 @@ static void a_slow_link_keeps_one_chunk(void **state) {
     const bt_layout_search s = search_of(12.5e6, 2e-4);
     const bt_sim_point p = planned(&s);
     check(&p, STAGES, p.layout.accum, 1);
-    if (!strstr(p.why, " chunks of layers a stage ")) fail_msg("says: %s", p.why);
+    if (!strstr(p.why, " chunks of layers a stage ")) fail_msg("message: %s", p.why);
 }
 
 /* A number of chunks set by the user is not changed, and no explanation is given. */

@@ -28,7 +28,7 @@ static bt_code check(int local, size_t process, size_t host) {
 }
 
 static void says(const char *part) {
-    if (!strstr(err.msg, part)) fail_msg("'%s' does not say '%s'", err.msg, part);
+    if (!strstr(err.msg, part)) fail_msg("'%s' does not contain '%s'", err.msg, part);
 }
 
 static void a_plan_that_fits_is_accepted(void **state) {

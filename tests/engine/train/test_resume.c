@@ -246,7 +246,7 @@ static void expect_refusal(const bt_run_cfg *cfg, const char *words) {
     bt_err err = BT_ERR_INIT;
     assert_int_not_equal(bt_trainer_create(&t, &s, &err), BT_OK);
     assert_null(t);
-    if (!strstr(err.msg, words)) fail_msg("'%s' does not say '%s'", err.msg, words);
+    if (!strstr(err.msg, words)) fail_msg("'%s' does not contain '%s'", err.msg, words);
 }
 
 static void another_model_or_other_data_are_refused(void **state) {

@@ -8,7 +8,7 @@
 
 static void says(bt_code code, const char *part) {
     assert_int_equal(code, BT_ARG);
-    if (!strstr(err.msg, part)) fail_msg("'%s' does not say '%s'", err.msg, part);
+    if (!strstr(err.msg, part)) fail_msg("'%s' does not contain '%s'", err.msg, part);
 }
 
 static void test_every_preset_resolves(void **state) {

@@ -426,7 +426,7 @@ static void refused(const bt_run_cfg *cfg, const char *says) {
     assert_true(bt_memory_state_find(shared, &id, NULL));
     assert_int_equal(create(&t, cfg, &second, shared, &err), BT_ARG);
     assert_null(t);
-    if (!strstr(err.msg, says)) fail_msg("'%s' does not say '%s'", err.msg, says);
+    if (!strstr(err.msg, says)) fail_msg("'%s' does not contain '%s'", err.msg, says);
     assert_false(
         bt_memory_state_find(shared, &id, NULL)); /* The next attempt resumes from the disk. */
     bt_threads_release();

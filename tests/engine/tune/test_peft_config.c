@@ -96,7 +96,7 @@ static void settings_of_other_adapters_are_refused(void **state) {
     bt_err err;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         assert_int_not_equal(read_with(&p, rows[i][0], NULL, &err), BT_OK);
-        if (!strstr(err.msg, rows[i][1])) fail_msg("'%s' does not say %s", err.msg, rows[i][1]);
+        if (!strstr(err.msg, rows[i][1])) fail_msg("'%s' does not contain %s", err.msg, rows[i][1]);
     }
     for (size_t i = 0; i < sizeof edits / sizeof *edits; i++) {
         assert_int_equal(read_with(&p, "", NULL, &err), BT_OK);
@@ -109,7 +109,8 @@ static void settings_of_other_adapters_are_refused(void **state) {
         fprintf(f, "%.*s%s%s", (int)(at - text), text, edits[i][1], at + strlen(edits[i][0]));
         fclose(f);
         assert_int_not_equal(bt_peft_read(&p, fixture_dir, NULL, &err), BT_OK);
-        if (!strstr(err.msg, edits[i][2])) fail_msg("'%s' does not say %s", err.msg, edits[i][2]);
+        if (!strstr(err.msg, edits[i][2]))
+            fail_msg("'%s' does not contain %s", err.msg, edits[i][2]);
     }
 }
 

@@ -107,7 +107,7 @@ static inline void desk_hears(desk *d, const char *want) {
         if (n >= strlen(want)) break;
         bt_sleep_ns(1000000);
     }
-    fail_msg("the rank was told '%s', not '%s'", d->told, want);
+    fail_msg("the rank received '%s', not '%s'", d->told, want);
 }
 
 /* Compares the output since the last call. */

@@ -48,7 +48,7 @@ static pid_t start(const bt_child_cfg *cfg) {
 static int ended(pid_t pid) {
     int status = -1;
     for (int i = 0; !bt_child_ended(pid, &status); i++) {
-        if (i == 2000) fail_msg("the child goes on for 20 s");
+        if (i == 2000) fail_msg("the child still runs after 20 s");
         bt_sleep_ns(10000000);
     }
     return status;

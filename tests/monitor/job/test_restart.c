@@ -386,7 +386,7 @@ static void test_messages(void **state) {
         other.kind = kinds[i].kind;
         bt_end_tell(&other, buf, sizeof buf);
         if (strncmp(buf, kinds[i].says, strlen(kinds[i].says)) != 0)
-            fail_msg("kind %d is told as '%s'", (int)kinds[i].kind, buf);
+            fail_msg("kind %d is shown as '%s'", (int)kinds[i].kind, buf);
     }
     bt_end lost = e; /* a host with a short name */
     lost.kind = BT_END_NODE_LOST;

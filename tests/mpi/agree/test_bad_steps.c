@@ -99,7 +99,7 @@ static void a_single_fault_costs_one_computation(void **state) {
         run(&other, l, NULL, "", &r);
         no_nan();
         const int e = event_of(&other, "hardware");
-        if (e < 0) fail_msg("%s: nothing was said", l->name);
+        if (e < 0) fail_msg("%s: there is no message", l->name);
         if (!strstr(other.events[e].title, "of rank 1 (host '") ||
             !strstr(other.events[e].title, l->tensor) ||
             !strstr(other.events[e].body, "\"action\":\"applied\"") ||
@@ -136,7 +136,7 @@ static void a_batch_that_is_bad_each_time_is_skipped(void **state) {
         run(&other, l, NULL, "", &r);
         no_nan();
         const int e = event_of(&other, "bad_step");
-        if (e < 0) fail_msg("%s: nothing was said", l->name);
+        if (e < 0) fail_msg("%s: there is no message", l->name);
         if (!strstr(other.events[e].title, "(sequences 80 to 95), 1 in a row") ||
             !strstr(other.events[e].body, "\"action\":\"skipped\"") ||
             !strstr(other.events[e].body, "\"same_bits\":true") || other.events[e].step != BAD)

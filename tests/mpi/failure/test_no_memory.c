@@ -77,7 +77,7 @@ static bool alike(bt_code code, const bt_err *err, bool hit, int64_t which) {
     int64_t same[3] = {code, -(int64_t)code, hit};
     assert_int_equal(bt_all_reduce_i64(bt_comm_world(), same, 3, BT_MAX, &why), BT_OK);
     if (same[0] != -same[1])
-        fail_msg("allocation %lld: rank %d says %d '%s'", (long long)which, me(), (int)code,
+        fail_msg("allocation %lld: rank %d returns %d '%s'", (long long)which, me(), (int)code,
                  err->msg);
     if (code != BT_OK && code != BT_NOMEM)
         fail_msg("allocation %lld: %d '%s'", (long long)which, (int)code, err->msg);

@@ -137,7 +137,7 @@ static void bytes_follow_the_formula(void **state) {
                        gather;
             /* scales, arrival times and notes are additional */
             if (!(fabs(got / want - 1) < 0.02))
-                fail_msg("%s, %s: %.0f bytes a step and rank, the formula says %.0f", codec->name,
+                fail_msg("%s, %s: %.0f bytes a step and rank, %.0f by the formula", codec->name,
                          l->name, got, want);
         }
     }
@@ -220,8 +220,9 @@ static void a_checkpoint_restores_residuals(void **state) {
                 if (k < N_LAYOUTS && !runs(&codecs[c], k)) continue;
                 part(&rest, to, k < N_LAYOUTS ? codecs[c].name : "none", "0", dir, of);
                 if (!(fabs(of[0] - at[1]) <= 1e-9 * fabs(at[1])))
-                    fail_msg("%s, %s: %.12g is owed when it goes on as %s, %.12g at the end",
-                             codecs[c].name, from->name, of[0], to->name, at[1]);
+                    fail_msg(
+                        "%s, %s: %.12g is the residual when it resumes as %s, %.12g at the end",
+                        codecs[c].name, from->name, of[0], to->name, at[1]);
                 assert_int_equal(rest.n_steps, 3);
                 for (size_t i = 0; i < 3; i++) {
                     double want = together.steps[5 + i].v[BT_MS_LOSS],

@@ -84,7 +84,7 @@ static void bytes_follow_the_formula(void **state) {
         const double table = 4 * V * C * (r == 0 || r == 3),
                      want = steps * (4 * micros * M * C * (4 - (r == 0) - (r == 3)) + table);
         if (v[BT_MC_BYTES_WIRE] != want)
-            fail_msg("stage %d: %.0f bytes in %.0f steps, the formula says %.0f", r,
+            fail_msg("stage %d: %.0f bytes in %.0f steps, %.0f by the formula", r,
                      v[BT_MC_BYTES_WIRE], steps, want);
     }
 }

@@ -90,7 +90,7 @@ static void check_bytes(const tp_layout *l, double bytes) {
                passed = micros * M * C * ((r < 3) + (r > 0)), want = bytes * passed + table,
                plain = 4 * passed + table;
         if (v[BT_MC_BYTES_WIRE] != steps * want || v[BT_MC_BYTES_LOGICAL] != steps * plain)
-            fail_msg("%s: stage %d: %.0f bytes in %.0f steps, the formula says %.0f", l->name, r,
+            fail_msg("%s: stage %d: %.0f bytes in %.0f steps, %.0f by the formula", l->name, r,
                      v[BT_MC_BYTES_WIRE], steps, steps * want);
     }
 }

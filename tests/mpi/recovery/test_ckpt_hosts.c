@@ -71,7 +71,7 @@ static void expect(const char *want, const char *reason) {
     check_ok(find_both(path, &why, &err), &err);
     assert_string_equal(path, want);
     if (reason && !strstr(bt_text_str(&why), reason))
-        fail_msg("rank %d: '%s' does not say '%s'", me(), bt_text_str(&why), reason);
+        fail_msg("rank %d: '%s' does not contain '%s'", me(), bt_text_str(&why), reason);
     if (!reason) assert_string_equal(bt_text_str(&why), "");
     bt_text_release(&why);
 }
@@ -81,7 +81,8 @@ static void refuse(bt_code want, const char *says) {
     bt_text why;
     bt_err err;
     assert_int_equal(find_both(path, &why, &err), want);
-    if (!strstr(err.msg, says)) fail_msg("rank %d: '%s' does not say '%s'", me(), err.msg, says);
+    if (!strstr(err.msg, says))
+        fail_msg("rank %d: '%s' does not contain '%s'", me(), err.msg, says);
     bt_text_release(&why);
 }
 

@@ -41,7 +41,7 @@ static int owner(size_t i) {
             const bt_range p = bt_shards_piece(&shards, s, r);
             if (i >= p.begin && i < p.end) return r;
         }
-    fail_msg("nobody owns %zu", i);
+    fail_msg("%zu has no owner", i);
     return -1;
 }
 

@@ -148,8 +148,8 @@ static void bytes_follow_the_formula(void **state) {
             /* Norms are a thousandth of it. */
             double want = 0.75 * (4 * all + gathers * value * linear + value * (all - linear));
             if (!(fabs(got / want - 1) < 0.01))
-                fail_msg("%s: %.0f bytes a step and rank, the formula says %.0f", shapes[s].name,
-                         got, want);
+                fail_msg("%s: %.0f bytes a step and rank, %.0f by the formula", shapes[s].name, got,
+                         want);
         }
     }
 }

@@ -140,7 +140,7 @@ static void run(const shape *s, bool forward_only) {
     }
     for (int k = 0; k < s->stages; k++)
         if (m.at[k] != (forward_only ? 1 : 2) * s->chunks * s->micros)
-            fail_msg("%d stages, %d chunks, %d micro-batches: stage %d stands after %d passes",
+            fail_msg("%d stages, %d chunks, %d micro-batches: stage %d stops after %d passes",
                      s->stages, s->chunks, (int)s->micros, k, (int)m.at[k]);
 }
 

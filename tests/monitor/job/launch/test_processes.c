@@ -103,7 +103,7 @@ static const char *line_of(bt_viewer *v, bool *ended) {
         const char *line = bt_viewer_line(v, ended);
         if (line || *ended) return line;
     }
-    fail_msg("nothing was heard");
+    fail_msg("no message arrived");
     return NULL;
 }
 
