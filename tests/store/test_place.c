@@ -132,7 +132,7 @@ static void a_flag_for_the_shell(void **state) {
     unsetenv("BITRAIN_STORE");
 }
 
-static void file_systems_of_others_are_refused(void **state) {
+static void remote_file_systems_are_refused(void **state) {
     (void)state;
     static const struct {
         long magic;
@@ -251,7 +251,7 @@ static void a_checkpoint_is_there(void **state) {
 
 /* ---- opening ----------------------------------------------------------------------------------- */
 
-static void what_is_no_database_is_not_opened(void **state) {
+static void foreign_files_are_not_opened(void **state) {
     const bt_tmp *t = *state;
     sqlite3 *db = NULL;
     bt_err why = BT_ERR_INIT;
@@ -452,7 +452,7 @@ static void on_progress(void *ctx, const char *what, double done) {
     told_times++;
 }
 
-static void a_reading_tells_how_far_it_is(void **state) {
+static void a_long_read_reports_progress(void **state) {
     const bt_tmp *t = *state;
     sqlite3 *db = NULL;
     bt_sql_reading r;
@@ -486,15 +486,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(a_place_is_looked_at),
                                        cmocka_unit_test(a_path_has_its_limits),
                                        cmocka_unit_test(a_flag_for_the_shell),
-                                       cmocka_unit_test(file_systems_of_others_are_refused),
+                                       cmocka_unit_test(remote_file_systems_are_refused),
                                        TEST(memory_and_locks_are_tried),
                                        TEST(a_network_on_fuse_has_a_name),
                                        TEST(a_database_lives_on_fuse),
                                        TEST(a_checkpoint_is_there),
-                                       TEST(what_is_no_database_is_not_opened),
+                                       TEST(foreign_files_are_not_opened),
                                        TEST(connections_have_their_settings),
                                        cmocka_unit_test(codes_of_sqlite_have_messages),
                                        TEST(one_writes_at_a_time),
-                                       TEST(a_reading_tells_how_far_it_is)};
+                                       TEST(a_long_read_reports_progress)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

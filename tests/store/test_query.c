@@ -152,7 +152,7 @@ static void questions_are_limited(void **state) {
     bt_db_close(db);
 }
 
-static void what_is_no_question(void **state) {
+static void invalid_queries(void **state) {
     static const struct {
         const char *sql, *says;
     } rows[] = {
@@ -478,7 +478,7 @@ int main(void) {
         T(cells_in_every_form),
         T(questions_are_limited),
         T(a_question_has_its_bounds),
-        T(what_is_no_question),
+        T(invalid_queries),
         T(a_snapshot_is_one_instant),
         T(names_of_runs),
         cmocka_unit_test(levels_and_ranks_of_lines),

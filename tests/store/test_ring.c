@@ -329,7 +329,7 @@ static void check_rows(const bt_tmp *t, const char *run) {
 }
 
 /* Rank 0 died and the supervisor lives: the attempt is open. */
-static void of_an_open_attempt(void **state) {
+static void a_ring_of_an_open_attempt(void **state) {
     bt_tmp *t = *state;
     char path[128];
     bt_writer *w = NULL;
@@ -357,7 +357,7 @@ static void of_an_open_attempt(void **state) {
 }
 
 /* The supervisor died with rank 0's last records unread: the next one recovers them before it begins. */
-static void of_a_killed_supervisor(void **state) {
+static void a_ring_of_a_killed_supervisor(void **state) {
     bt_tmp *t = *state;
     char path[128];
     snprintf(path, sizeof path, "%s/r", t->dir);
@@ -521,8 +521,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(kill_9_in_an_append, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(other_files_are_not_read, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_ring_has_its_limits, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_ring_of_an_open_attempt, bt_tmp_make, bt_tmp_drop),
+        cmocka_unit_test_setup_teardown(a_ring_of_a_killed_supervisor, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(only_runs_without_a_process_are_recovered, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_viewer_finds_every_acknowledged_step, bt_tmp_make,

@@ -173,7 +173,7 @@ static void statistics_of_small_arrays(void **state) {
     assert_true(bt_quantile(a, 5, 0) < 1.1);
 }
 
-static void what_is_shown_has_no_escapes(void **state) {
+static void shown_texts_have_no_escapes(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_db *db = NULL;
@@ -321,7 +321,7 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     bt_db_close(db);
 }
 
-static void nothing_yet_and_nobody_there(void **state) {
+static void empty_and_missing_runs(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_db *db = NULL;
@@ -372,7 +372,7 @@ static bool stands_still(void *ctx, const bt_row *row) {
     return true;
 }
 
-static void a_reader_that_stands_still_holds_nobody_up(void **state) {
+static void a_blocked_reader_delays_no_writer(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_run_start start = bt_fake_run("s");
@@ -400,7 +400,7 @@ static double value_of(bt_db *db, const char *sql) {
 }
 
 /* Each metric of each panel compared with a direct SQL query for its newest sample. */
-static void a_panel_tells_each_metric(void **state) {
+static void a_panel_shows_each_metric(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
     bt_db *db = NULL;
@@ -508,7 +508,7 @@ static void every_live_run_is_listed_up_to_now(void **state) {
     bt_db_close(db);
 }
 
-static void json_says_what_the_structs_say(void **state) {
+static void json_equals_the_structs(void **state) {
     const bt_tmp *t = *state;
     bt_synth s = slow_five();
     bt_db *db = NULL;
@@ -551,12 +551,12 @@ int main(void) {
         T(another_run_of_the_same_name),
         T(a_link_that_was_not_measured_has_no_rate),
         T(exchanges_are_means_of_the_ranks),
-        T(nothing_yet_and_nobody_there),
-        T(what_is_shown_has_no_escapes),
+        T(empty_and_missing_runs),
+        T(shown_texts_have_no_escapes),
         cmocka_unit_test(statistics_of_small_arrays),
-        T(a_reader_that_stands_still_holds_nobody_up),
-        T(json_says_what_the_structs_say),
-        T(a_panel_tells_each_metric),
+        T(a_blocked_reader_delays_no_writer),
+        T(json_equals_the_structs),
+        T(a_panel_shows_each_metric),
         T(a_level_is_that_of_its_kind),
         T(every_live_run_is_listed_up_to_now),
     };

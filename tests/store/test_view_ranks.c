@@ -67,7 +67,7 @@ static void ranks_without_a_step(void **state) {
 
 /* Two ranks that are each slow in their own phase, then one rank alone: the breakdown is the mean over ranks
  * of each step, then over steps, so that the phases add up to it. */
-static void where_a_step_goes_adds_up(void **state) {
+static void parts_of_a_step_add_up(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     bt_db *db = NULL;
@@ -273,7 +273,7 @@ static double busy_turns(int64_t s, int r) {
 }
 
 /* Rank 0 has lost most time, but rank 2 is the current problem; 20 steps are enough to decide. */
-static void late_now_comes_before_late_before(void **state) {
+static void present_delays_precede_earlier_ones(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     write_busy(t->db, "turns", 4, 4, 240, busy_turns);
@@ -341,9 +341,9 @@ int main(void) {
         T(verdicts_tell_patterns_apart),
         T(heat_map_shows_who_and_when),
         T(heat_map_against_a_baseline),
-        T(late_now_comes_before_late_before),
+        T(present_delays_precede_earlier_ones),
         T(ranks_of_a_new_attempt_take_their_place),
-        T(where_a_step_goes_adds_up),
+        T(parts_of_a_step_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,7 +54,7 @@ static bt_view_trouble trouble_of(const char *path, const char *sql) {
     "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, 119, 1, " \
     "'failure', 2, '" title "' FROM run"
 
-static void a_failed_run_says_what_when_why_and_what_to_do(void **state) {
+static void a_failed_run_shows_reason_and_remedy(void **state) {
     const bt_tmp *t = *state;
     char want[256];
     char line[200];
@@ -128,7 +128,7 @@ static void a_lost_run_names_its_process(void **state) {
     assert_true(x.resumes);
 }
 
-static void a_stalled_run_says_who_waits(void **state) {
+static void a_stalled_run_names_the_waiting_ranks(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x = trouble_of(
         t->db, "INSERT INTO event(run, t_us, step, rank, kind, level, title) SELECT 1, last_us, "
@@ -141,7 +141,7 @@ static void a_stalled_run_says_who_waits(void **state) {
 }
 
 /* No event explains the stall, so the usual step time is shown. */
-static void a_stall_that_nobody_explained_tells_the_usual_step(void **state) {
+static void an_unexplained_stall_shows_the_usual_step(void **state) {
     const bt_tmp *t = *state;
     char want[200];
     bt_view_trouble x = trouble_of(t->db, "SELECT 1");
@@ -153,7 +153,7 @@ static void a_stall_that_nobody_explained_tells_the_usual_step(void **state) {
 }
 
 /* Between two attempts: the failure, or otherwise the reason of the new attempt. */
-static void a_run_that_is_started_again_says_what_ended_it(void **state) {
+static void a_restarted_run_shows_its_failure(void **state) {
     const bt_tmp *t = *state;
     char other[96];
     static const char *const ended = "UPDATE attempt SET ended_us = (SELECT last_us FROM run)";
@@ -214,7 +214,7 @@ static void each_kind_of_failure_has_its_remedy(void **state) {
     }
 }
 
-static void a_run_that_never_made_a_step_says_so(void **state) {
+static void a_run_without_a_step_is_marked(void **state) {
     const bt_tmp *t = *state;
     const bt_view_trouble x =
         trouble_of(t->db, FAILURE("error", "no room") "; DELETE FROM ckpt; DELETE FROM step; "
@@ -224,7 +224,7 @@ static void a_run_that_never_made_a_step_says_so(void **state) {
     assert_non_null(strstr(x.advice, "no checkpoint was written, so training restarts at step 1"));
 }
 
-static void paused_and_stopped_runs_go_on_by_command(void **state) {
+static void paused_and_stopped_runs_continue_by_command(void **state) {
     const bt_tmp *t = *state;
     char want[256], other[96];
     bt_view_trouble x = trouble_of(
@@ -356,7 +356,7 @@ static void a_run_without_its_process_is_lost(void **state) {
 }
 
 /* A training run has no trouble; a restarted one shows the reason. */
-static void only_a_second_attempt_is_told_of_a_run_that_trains(void **state) {
+static void a_training_run_shows_only_a_restart(void **state) {
     const bt_tmp *t = *state;
     bt_view_trouble x = trouble_after(1, t->db, "SELECT 1");
     assert_false(x.any);
@@ -429,7 +429,7 @@ static void chips_and_progress(void **state) {
 }
 
 /* The number of parameters of a tiny model is shown. */
-static void few_parameters_are_told(void **state) {
+static void few_parameters_are_shown(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_view *v = view_after(1, t->db, "UPDATE fact SET value = '7' WHERE key = 'params'", &db);
@@ -478,7 +478,7 @@ static void chips_of_few_settings(void **state) {
 }
 
 /* two stages of two chunks of layers each, two replicas */
-static void virtual_stages_are_told_beside_the_pipeline(void **state) {
+static void virtual_stages_are_shown_beside_the_pipeline(void **state) {
     const bt_tmp *t = *state;
     bt_db *db = NULL;
     bt_view *v =
@@ -510,7 +510,7 @@ static void check_layout(const char *path, const char *sql, const char *want) {
 }
 
 /* The ZeRO stage is shown with the axis that it divides, and only there. */
-static void zero_is_told_where_parts_are_sharded(void **state) {
+static void zero_is_shown_with_the_axis_it_divides(void **state) {
     const bt_tmp *t = *state;
     char other[120];
     check_layout(t->db,
@@ -552,27 +552,27 @@ static void the_first_step_is_progress(void **state) {
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        TEST(a_failed_run_says_what_when_why_and_what_to_do),
+        TEST(a_failed_run_shows_reason_and_remedy),
         TEST(a_run_of_another_machine_is_resumed_there),
         TEST(the_remedy_follows_the_kind_of_failure),
         TEST(the_command_runs_as_printed),
         TEST(a_lost_run_names_its_process),
-        TEST(a_stalled_run_says_who_waits),
-        TEST(a_stall_that_nobody_explained_tells_the_usual_step),
-        TEST(a_run_that_is_started_again_says_what_ended_it),
+        TEST(a_stalled_run_names_the_waiting_ranks),
+        TEST(an_unexplained_stall_shows_the_usual_step),
+        TEST(a_restarted_run_shows_its_failure),
         TEST(steps_done_again_are_counted),
         TEST(each_kind_of_failure_has_its_remedy),
-        TEST(a_run_that_never_made_a_step_says_so),
+        TEST(a_run_without_a_step_is_marked),
         TEST(a_run_without_its_process_is_lost),
-        TEST(paused_and_stopped_runs_go_on_by_command),
+        TEST(paused_and_stopped_runs_continue_by_command),
         TEST(time_is_left_of_a_run_that_trains),
         TEST(trouble_and_chips_as_json),
-        TEST(only_a_second_attempt_is_told_of_a_run_that_trains),
+        TEST(a_training_run_shows_only_a_restart),
         TEST(chips_and_progress),
-        TEST(few_parameters_are_told),
+        TEST(few_parameters_are_shown),
         TEST(chips_of_few_settings),
-        TEST(virtual_stages_are_told_beside_the_pipeline),
-        TEST(zero_is_told_where_parts_are_sharded),
+        TEST(virtual_stages_are_shown_beside_the_pipeline),
+        TEST(zero_is_shown_with_the_axis_it_divides),
         TEST(the_first_step_is_progress),
     };
     return cmocka_run_group_tests_name("view_summary", tests, NULL, NULL);

@@ -234,7 +234,7 @@ static void no_heartbeat_of_a_moment(void **state) {
 }
 
 /* One an hour: none between the initial state and the next news. */
-static void a_heartbeat_comes_at_its_interval(void **state) {
+static void heartbeats_are_sent_at_their_interval(void **state) {
     const bt_tmp *t = *state;
     static client c;
     bt_web_runs(t->db);
@@ -481,7 +481,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_query_without_a_thread, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(many_commits_wake_pages_rarely, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(no_heartbeat_of_a_moment, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test_setup_teardown(a_heartbeat_comes_at_its_interval, bt_tmp_make,
+        cmocka_unit_test_setup_teardown(heartbeats_are_sent_at_their_interval, bt_tmp_make,
                                         bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_stream_sends_news_and_resumes, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(a_reader_far_behind_must_start_again, bt_tmp_make,

@@ -10,7 +10,7 @@
 
 #include "engine/base/numbers/predicted.h"
 
-static void what_is_put_is_read(void **state) {
+static void a_formatted_prediction_is_parsed(void **state) {
     (void)state;
     double phase_s[BT_PHASE_COUNT] = {0};
     phase_s[BT_PH_FWD] = 0.04;
@@ -46,7 +46,7 @@ static void other_text_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_put_is_read),
+        cmocka_unit_test(a_formatted_prediction_is_parsed),
         cmocka_unit_test(other_text_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

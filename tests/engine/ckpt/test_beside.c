@@ -262,7 +262,7 @@ static void read_again_without_a_thread(void **state) {
 
 /* The verification reads every byte of every file in a hundredth of a processor's time, and less once it is
  * cancelled. */
-static void read_again_beside_training(void **state) {
+static void verification_during_training(void **state) {
     world *s = *state;
     enum { N = 5 << 18 };
     bt_err err = BT_ERR_INIT;
@@ -310,7 +310,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copies_are_aligned),  TEST(arrays_change_while_they_are_saved),
         TEST(a_save_is_given_up_at_any_stage), TEST(a_stage_that_fails_ends_the_save),
-        TEST(read_again_without_a_thread),     TEST(read_again_beside_training)};
+        TEST(read_again_without_a_thread),     TEST(verification_during_training)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
     return failed;

@@ -86,7 +86,7 @@ static void a_file_is_replaced_at_once(void **state) {
     expect_text(s->dir, "name", "");
 }
 
-static void what_cannot_be_replaced(void **state) {
+static void files_that_cannot_be_replaced(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[2 * PATH_MAX], name[PATH_MAX];
@@ -203,7 +203,7 @@ static void names_of_checkpoints(void **state) {
 
 /* Unreadable checkpoints are listed first, then the order is by attempt and step; the list grows beyond its
  * initial capacity. */
-static void the_newest_comes_first(void **state) {
+static void the_newest_is_first(void **state) {
     world *s = *state;
     enum { N = 20 };
     bt_err err = BT_ERR_INIT;
@@ -276,7 +276,7 @@ static void why_one_is_passed_over(void **state) {
 
 /* ---- retention --------------------------------------------------------------------------------------- */
 
-static void the_newest_and_the_best_stay(void **state) {
+static void the_newest_and_the_best_are_kept(void **state) {
     world *s = *state;
     bt_ckpt_saved saved;
     char link[PATH_MAX], to[64], manifest[PATH_MAX + 16];
@@ -320,7 +320,7 @@ static void the_newest_and_the_best_stay(void **state) {
 }
 
 /* A save returns its folder, the bytes of its files, and the seal of its manifest. */
-static void what_a_save_tells(void **state) {
+static void results_of_a_save(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     bt_ckpt_saved saved;
@@ -516,13 +516,13 @@ int main(void) {
     if (bt_comm_init(&err) != BT_OK) return 1;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {TEST(a_file_is_replaced_at_once),
-                                       TEST(what_cannot_be_replaced),
+                                       TEST(files_that_cannot_be_replaced),
                                        TEST(folders_that_cannot_be_made),
                                        TEST(names_of_checkpoints),
-                                       TEST(the_newest_comes_first),
+                                       TEST(the_newest_is_first),
                                        TEST(why_one_is_passed_over),
-                                       TEST(the_newest_and_the_best_stay),
-                                       TEST(what_a_save_tells),
+                                       TEST(the_newest_and_the_best_are_kept),
+                                       TEST(results_of_a_save),
                                        TEST(a_fence_that_cannot_be),
                                        TEST(a_fence_without_a_new_file),
                                        TEST(a_fresh_folder_may_hold_what_was_not_finished),

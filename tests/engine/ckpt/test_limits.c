@@ -226,7 +226,7 @@ static void a_save_that_cannot_begin_is_over(void **state) {
 
 /* ---- folders, files, attempts --------------------------------------------------------------------- */
 
-static void folders_are_made_as_deep_as_asked(void **state) {
+static void nested_folders_are_created(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char path[PATH_MAX], longest[PATH_MAX + 1];
@@ -369,7 +369,7 @@ int main(void) {
                                        TEST(names_fit_their_fields),
                                        TEST(data_are_made_where_they_are_written),
                                        TEST(a_save_that_cannot_begin_is_over),
-                                       TEST(folders_are_made_as_deep_as_asked),
+                                       TEST(nested_folders_are_created),
                                        TEST(files_are_read_up_to_a_limit),
                                        TEST(a_folder_goes_with_its_checkpoint_alone),
                                        TEST(attempts_count_up),

@@ -61,7 +61,7 @@ static char *edited(const char *body, const char *key, const char *value) {
 #define FIFTEEN "\"0123456789abcde\""
 #define SIXTEEN_UPPER "\"0123456789ABCDEF\""
 
-static void fields_are_judged(void **state) {
+static void invalid_fields_are_refused(void **state) {
     /* `says` NULL: accepted */
     static const struct {
         const char *key, *value, *says;
@@ -149,7 +149,7 @@ static void fields_are_judged(void **state) {
 }
 
 /* Checks objects and the list of files. */
-static void parts_are_judged(void **state) {
+static void invalid_parts_are_refused(void **state) {
     static const struct {
         const char *from, *to, *says;
     } rows[] = {{"\"config\": ", "\"konfig\": ", "'config'"},
@@ -227,7 +227,7 @@ static void version_1_is_read(void **state) {
 }
 
 /* Every field is read as it was written, and the seal covers the whole file. */
-static void what_is_written_is_read(void **state) {
+static void a_written_manifest_is_read(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     bt_ckpt_meta meta;
@@ -304,7 +304,8 @@ static void what_is_written_is_read(void **state) {
 
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {TEST(fields_are_judged), TEST(parts_are_judged),
-                                       TEST(version_1_is_read), TEST(what_is_written_is_read)};
+    const struct CMUnitTest tests[] = {TEST(invalid_fields_are_refused),
+                                       TEST(invalid_parts_are_refused), TEST(version_1_is_read),
+                                       TEST(a_written_manifest_is_read)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,7 +261,7 @@ static void older_attempts_are_dropped(void **state) {
 /* ---- pairs -------------------------------------------------------------------------------------- */
 
 /* Existing files of the right length are reused, and they remain when newly created ones are removed. */
-static void files_that_were_there_stay(void **state) {
+static void existing_files_are_kept(void **state) {
     world *w = *state;
     bt_err err = BT_ERR_INIT;
     memory_pair p;
@@ -321,7 +321,7 @@ static void files_that_were_there_stay(void **state) {
     assert_true(access(p.seg[0].path, F_OK) != 0 && access(p.seg[1].path, F_OK) != 0);
 }
 
-static void a_file_that_cannot_be_is_told(void **state) {
+static void a_file_that_cannot_be_created_is_reported(void **state) {
     world *w = *state;
     bt_err err = BT_ERR_INIT;
     memory_segment s = {.at = NULL};
@@ -350,8 +350,8 @@ int main(void) {
                                        TEST(parts_of_other_states_complete_nothing),
                                        TEST(parts_of_one_state_are_loaded),
                                        TEST(older_attempts_are_dropped),
-                                       TEST(files_that_were_there_stay),
-                                       TEST(a_file_that_cannot_be_is_told)};
+                                       TEST(existing_files_are_kept),
+                                       TEST(a_file_that_cannot_be_created_is_reported)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
     return failed;

@@ -215,7 +215,7 @@ static void read_without(void *ctx) {
     (void)ctx;
 }
 
-static void all_of_it_comes_back_in_every_layout(void **state) {
+static void the_whole_state_is_restored_in_every_layout(void **state) {
     (void)state;
     for (int i = 0; i < LAYOUTS; i++) {
         const long before = memory_blocks(false);
@@ -460,7 +460,7 @@ static void memory_that_one_rank_lacks_is_lacking(void **state) {
 }
 
 /* Two ranks: the second sends its part and receives the first one's. */
-static void a_message_that_fails_is_told(void **state) {
+static void a_failing_message_is_reported(void **state) {
     (void)state;
     story s = {.hosts = "1,1", .spread = true, .refuses_at = -1};
     for (mail_fails = MAIL_CREATE; mail_fails <= MAIL_WAIT; mail_fails++)
@@ -584,16 +584,17 @@ int main(void) {
     (void)folder(0);
     /* Creates the memory that the C library keeps for threads. */
     with_ranks("4,4", nothing, NULL);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(all_of_it_comes_back_in_every_layout),
-                                       cmocka_unit_test(two_neighbours_are_lost),
-                                       cmocka_unit_test(copies_need_a_folder),
-                                       cmocka_unit_test(the_first_host_gives_its_state_to_all),
-                                       cmocka_unit_test(ranks_of_a_host_find_the_same),
-                                       cmocka_unit_test(a_collective_that_fails_fails_at_all),
-                                       cmocka_unit_test(memory_that_one_rank_lacks_is_lacking),
-                                       cmocka_unit_test(a_message_that_fails_is_told),
-                                       cmocka_unit_test(a_damaged_copy_is_refused),
-                                       cmocka_unit_test(long_parts_go_in_pieces)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_whole_state_is_restored_in_every_layout),
+        cmocka_unit_test(two_neighbours_are_lost),
+        cmocka_unit_test(copies_need_a_folder),
+        cmocka_unit_test(the_first_host_gives_its_state_to_all),
+        cmocka_unit_test(ranks_of_a_host_find_the_same),
+        cmocka_unit_test(a_collective_that_fails_fails_at_all),
+        cmocka_unit_test(memory_that_one_rank_lacks_is_lacking),
+        cmocka_unit_test(a_failing_message_is_reported),
+        cmocka_unit_test(a_damaged_copy_is_refused),
+        cmocka_unit_test(long_parts_go_in_pieces)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove_all("");
     return failed;

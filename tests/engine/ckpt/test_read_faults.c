@@ -127,7 +127,7 @@ static void a_fault_is_an_error_or_changes_nothing(void **state) {
  * room, and twice after it. These reads do not belong to the saved data. */
 enum { BEFORE = 2, LISTED = 2 };
 
-static void what_reads_back_otherwise_is_not_committed(void **state) {
+static void wrong_data_are_not_committed(void **state) {
     world *s = *state;
     char path[PATH_MAX], found[PATH_MAX];
     bt_err err = BT_ERR_INIT;
@@ -189,7 +189,7 @@ int main(void) {
     if (bt_comm_init(&err) != BT_OK) return 1;
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {TEST(a_fault_is_an_error_or_changes_nothing),
-                                       TEST(what_reads_back_otherwise_is_not_committed),
+                                       TEST(wrong_data_are_not_committed),
                                        TEST(a_file_is_opened_once)};
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

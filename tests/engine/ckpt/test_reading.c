@@ -219,7 +219,7 @@ static void write_at(const char *file, uint64_t at, const void *data, size_t n) 
 }
 
 /* Heads, foot and section heads with a valid seal and invalid contents are refused. */
-static void sealed_parts_are_judged(void **state) {
+static void sealed_invalid_parts_are_refused(void **state) {
     world *s = *state;
     bt_err err = BT_ERR_INIT;
     char file[PATH_MAX + 64];
@@ -313,7 +313,7 @@ static void sealed_parts_are_judged(void **state) {
 
 /* Whole zero blocks, which a file system may leave after a crash, are reported as such; shorter runs of
  * zeros are not. */
-static void zeros_in_the_data_are_told(void **state) {
+static void zero_blocks_are_reported(void **state) {
     world *s = *state;
     static float x[3 << 18];
     enum { N = sizeof x / sizeof *x };
@@ -388,8 +388,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         TEST(a_share_of_a_processor_is_kept), TEST(reserved_bytes_are_zero),
         TEST(the_first_damage_is_named),      TEST(blocks_of_columns_have_few_sections),
-        TEST(every_damaged_part_is_named),    TEST(zeros_in_the_data_are_told),
-        TEST(a_folder_may_have_any_name),     TEST(sealed_parts_are_judged),
+        TEST(every_damaged_part_is_named),    TEST(zero_blocks_are_reported),
+        TEST(a_folder_may_have_any_name),     TEST(sealed_invalid_parts_are_refused),
     };
     const int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

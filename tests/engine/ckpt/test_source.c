@@ -193,7 +193,7 @@ static void sections_are_read_once(void **state) {
 }
 
 /* An absent optional tensor becomes zeros; a partially present one is an error. */
-static void what_is_absent(void **state) {
+static void absent_tensors(void **state) {
     (void)state;
     fake_source f;
     float x[ELEMS];
@@ -285,7 +285,7 @@ static void types_are_converted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_slices_of_drawn_sections),
                                        cmocka_unit_test(sections_are_read_once),
-                                       cmocka_unit_test(what_is_absent),
+                                       cmocka_unit_test(absent_tensors),
                                        cmocka_unit_test(types_are_converted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,7 +145,7 @@ static void one_and_none(void *ctx, bt_state_use use, bt_slices *out) {
 }
 
 /* An empty slice is dropped, and the list starts anew whatever it contained. */
-static void slices_without_elements_are_none(void **state) {
+static void slices_without_elements_are_dropped(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
     char name[] = "w";
@@ -204,7 +204,7 @@ int main(void) {
     if (bt_comm_init(&err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_registry, set_up, tear_down),
-        cmocka_unit_test(values_of_any_type), cmocka_unit_test(slices_without_elements_are_none),
+        cmocka_unit_test(values_of_any_type), cmocka_unit_test(slices_without_elements_are_dropped),
         cmocka_unit_test(a_full_registry)};
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();

@@ -125,7 +125,7 @@ static void test_zero_is_kept(void **state) {
     assert_true(out.mesh.dp_shard == 2 && out.mesh.dp_replicate == 1);
 }
 
-static void test_a_layout_can_be_asked_for(void **state) {
+static void test_a_requested_layout(void **state) {
     (void)state;
     RUN(1, "--set", "train.reproducible=true", "--batch-tokens", "4096");
     bt_layout_wish w = {.least = 2, .most = 2, .tp = 2, .zero = -1};
@@ -226,7 +226,7 @@ int main(void) {
         cmocka_unit_test(test_model_parallel_sizes_are_kept),
         cmocka_unit_test(test_virtual_stages_are_kept_if_they_fit),
         cmocka_unit_test(test_zero_is_kept),
-        cmocka_unit_test(test_a_layout_can_be_asked_for),
+        cmocka_unit_test(test_a_requested_layout),
         cmocka_unit_test(test_values_derived_from_the_ranks),
         cmocka_unit_test(test_every_answer_is_legal_and_the_largest),
     };

@@ -43,7 +43,7 @@ static bt_code read_all(const bt_source *files, size_t n, const char *field, boo
     return code;
 }
 
-static void text_files_come_back_whole(void **state) {
+static void text_files_are_read_completely(void **state) {
     (void)state;
     static const size_t sizes[] = {0,
                                    1,
@@ -497,7 +497,7 @@ static void a_file_that_grows_is_noticed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(text_files_come_back_whole),
+        cmocka_unit_test(text_files_are_read_completely),
         cmocka_unit_test(long_words_are_cut_between_characters),
         cmocka_unit_test(cuts),
         cmocka_unit_test(utf8),

@@ -168,7 +168,7 @@ static void shards_of_version_1_are_read(void **state) {
 }
 
 /* Documents and spans are restored; their tables are checked like the rest of the file. */
-static void documents_and_spans_come_back(void **state) {
+static void documents_and_spans_are_restored(void **state) {
     (void)state;
     enum { N = 5000 };
     size_t n;
@@ -477,7 +477,7 @@ int main(void) {
         cmocka_unit_test(round_trips),
         cmocka_unit_test(headers_are_checked),
         cmocka_unit_test(shards_of_version_1_are_read),
-        cmocka_unit_test(documents_and_spans_come_back),
+        cmocka_unit_test(documents_and_spans_are_restored),
         cmocka_unit_test(no_truncation_passes),
         cmocka_unit_test(no_flipped_bit_passes),
         cmocka_unit_test(blocks_are_checked_on_first_touch),

@@ -73,7 +73,7 @@ static void one_unit_is_close_enough_for_a_mean(void **state) {
     assert_true(fabsl((long double)sum[0] / truth - 1) < 1e-8L);
 }
 
-static void what_is_not_finite_shows(void **state) {
+static void nonfinite_values_show(void **state) {
     (void)state;
     for (size_t i = 0; i < 20; i++) x[i] = 1;
     float top;
@@ -93,7 +93,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(order_and_pieces_do_not_matter),
         cmocka_unit_test(one_unit_is_close_enough_for_a_mean),
-        cmocka_unit_test(what_is_not_finite_shows),
+        cmocka_unit_test(nonfinite_values_show),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ enum { KINDS = 11 };
 
 static float x[MOST], y[MOST + 1], sum[MOST + 1], want[MOST];
 
-static void every_number_comes_back(void **state) {
+static void every_number_is_restored(void **state) {
     (void)state;
     const bt_codec *c = &bt_codec_exact;
     for (int kind = 0; kind < KINDS; kind++) {
@@ -201,7 +201,7 @@ static void each_block_is_what_is_drawn(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_number_comes_back),
+        cmocka_unit_test(every_number_is_restored),
         cmocka_unit_test(small_multiples_take_few_bits),
         cmocka_unit_test(random_bytes_do_no_harm),
         cmocka_unit_test(each_head_is_what_is_drawn),

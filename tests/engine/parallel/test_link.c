@@ -20,7 +20,7 @@ static void two_rounds_make_a_model(void **state) {
 }
 
 /* Other load on the machine: a small round took as long as a large one, or longer. */
-static void a_busy_machine_gives_none(void **state) {
+static void a_busy_machine_gives_no_model(void **state) {
     static const double rounds[][2] = {{16e-3, 16e-3}, {16e-3, 9e-3}, {16e-3, 16.1e-3}, {0, 1e-7}};
     (void)state;
     for (size_t i = 0; i < 4; i++) {
@@ -65,7 +65,7 @@ static void bounds_of_a_model(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_rounds_make_a_model),
-        cmocka_unit_test(a_busy_machine_gives_none),
+        cmocka_unit_test(a_busy_machine_gives_no_model),
         cmocka_unit_test(a_round_has_its_bounds),
         cmocka_unit_test(bounds_of_a_model),
     };

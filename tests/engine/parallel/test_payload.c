@@ -88,7 +88,7 @@ static void every_range_decodes_by_tensor(void **state) {
     }
 }
 
-static void one_tensor_where_none_are_named(void **state) {
+static void one_tensor_by_default(void **state) {
     (void)state;
     const bt_codec *c = bt_codec_at(BT_CODEC_INT8);
     const bt_payload_form form = {c, NULL, 0};
@@ -169,7 +169,7 @@ int main(void) {
     if (bt_kernels_select("auto", NULL) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_range_decodes_by_tensor),
-        cmocka_unit_test(one_tensor_where_none_are_named),
+        cmocka_unit_test(one_tensor_by_default),
         cmocka_unit_test(a_damaged_payload_is_refused),
         cmocka_unit_test(sealed_garbage_is_refused_by_tensor),
     };

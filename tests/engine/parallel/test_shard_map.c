@@ -91,7 +91,7 @@ static void pieces_are_all_and_apart(void **state) {
                 }
 }
 
-static void stripes_of_a_range_are_those_that_meet_it(void **state) {
+static void stripes_of_a_range_overlap_it(void **state) {
     (void)state;
     bt_shards s;
     bt_shards_init(&s, 1000003, 1 << 16, 1, 4);
@@ -118,7 +118,7 @@ static void stripes_of_a_range_are_those_that_meet_it(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stripes_of_a_range_are_those_that_meet_it),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stripes_of_a_range_overlap_it),
                                        cmocka_unit_test(sizes_are_those_by_hand),
                                        cmocka_unit_test(pieces_are_all_and_apart)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -290,7 +290,7 @@ static void late(void) {
     }
 }
 
-static void ranks_sleep_until_the_late_one_comes(void **state) {
+static void ranks_sleep_until_the_late_one_arrives(void **state) {
     (void)state;
     for (int n = 2; n <= 4; n++) {
         with_group(n, late);
@@ -353,7 +353,7 @@ int main(void) {
         bt_rng_normal(numbers[k], sizeof *numbers / sizeof **numbers, 0, 1, 3, (uint64_t)k);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_exchange_has_the_documented_result),
-        cmocka_unit_test(ranks_sleep_until_the_late_one_comes),
+        cmocka_unit_test(ranks_sleep_until_the_late_one_arrives),
         cmocka_unit_test(a_group_uses_its_planned_bytes),
         cmocka_unit_test(a_group_that_cannot_be_made),
     };

@@ -18,7 +18,7 @@ static bt_layout layout(int pp, int tp, int zero, double predicted_s, double tri
     return l;
 }
 
-static void tried_ones_come_first(void **state) {
+static void measured_layouts_are_first(void **state) {
     (void)state;
     bt_layout at[] = {layout(1, 1, 0, 1.0, 0), layout(1, 2, 0, 1.05, 1.2),
                       layout(2, 1, 0, 1.1, 0.9), layout(1, 1, 1, 1.2, 0)};
@@ -53,7 +53,7 @@ static void near_ones_are_the_same(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tried_ones_come_first),
+        cmocka_unit_test(measured_layouts_are_first),
         cmocka_unit_test(near_ones_are_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

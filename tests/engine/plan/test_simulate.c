@@ -153,7 +153,7 @@ static void too_little_memory_is_reported(void **state) {
 }
 
 /* A probe that runs out of time has covered the slices of every tensor-parallel size. */
-static void shapes_of_all_slices_come_first(void **state) {
+static void shapes_of_all_slices_are_first(void **state) {
     static bt_opts o;
     static bt_run_cfg cfg;
     (void)state;
@@ -186,7 +186,7 @@ int main(void) {
         cmocka_unit_test(goodput_is_that_of_a_played_job),
         cmocka_unit_test(bytes_between_hosts_are_counted),
         cmocka_unit_test(too_little_memory_is_reported),
-        cmocka_unit_test(shapes_of_all_slices_come_first),
+        cmocka_unit_test(shapes_of_all_slices_are_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void a_step_is_the_sum_of_its_parts(void **state) {
 }
 
 /* Attention covers a fifth of the usual positions: that share of forward, backward and recomputation counts. */
-static void attention_stays_inside_documents(void **state) {
+static void attention_is_within_documents(void **state) {
     (void)state;
     settle(ADAPTERS);
     for (int full = 0; full < 2; full++) {
@@ -209,7 +209,7 @@ static int end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_step_is_the_sum_of_its_parts),
-        cmocka_unit_test(attention_stays_inside_documents),
+        cmocka_unit_test(attention_is_within_documents),
         cmocka_unit_test(a_head_that_trains_has_all_rows),
         cmocka_unit_test(frozen_parts_are_another_kind),
         cmocka_unit_test(operations_are_counted_as_executed),

@@ -102,7 +102,7 @@ static void record_and_event_have_the_same_duration(void **state) {
 }
 
 /* The cost of a checkpoint is the stall of training plus the processor time used beside it. */
-static void what_checkpoints_cost_is_measured(void **state) {
+static void the_cost_of_checkpoints_is_measured(void **state) {
     bt_run_cfg cfg;
     bt_train_result r;
     bt_err err = BT_ERR_INIT;
@@ -482,7 +482,7 @@ static void a_state_in_memory_of_another_run_is_refused(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(record_and_event_have_the_same_duration),
-        cmocka_unit_test(what_checkpoints_cost_is_measured),
+        cmocka_unit_test(the_cost_of_checkpoints_is_measured),
         cmocka_unit_test(checkpoints_have_the_tokenizer_of_the_start),
         cmocka_unit_test(rows_of_the_state_have_their_names),
         cmocka_unit_test(a_failed_save_is_an_event),

@@ -331,7 +331,7 @@ static void heal_on_warning(void *arg, const bt_event *e) {
         poison.kept;
 }
 
-static void a_bad_step_is_not_applied_and_the_run_goes_on(void **state) {
+static void a_bad_step_is_not_applied_and_the_run_continues(void **state) {
     (void)state;
     memset(&sink, 0, sizeof sink);
     TINY(&cfg, "--steps", "8");
@@ -513,7 +513,7 @@ int main(void) {
         cmocka_unit_test(the_meter_is_a_conservation_law),
         cmocka_unit_test(statistics_describe_every_tensor),
         cmocka_unit_test(a_step_allocates_nothing),
-        cmocka_unit_test(a_bad_step_is_not_applied_and_the_run_goes_on),
+        cmocka_unit_test(a_bad_step_is_not_applied_and_the_run_continues),
         cmocka_unit_test(bad_steps_in_a_row_end_the_run_and_name_the_tensor),
         cmocka_unit_test(a_stop_ends_the_run_cleanly),
         cmocka_unit_test(a_learning_rate_factor_scales_the_schedule),

@@ -77,7 +77,7 @@ static void the_next_one_has_its_own_tries(void **state) {
 }
 
 /* It starts after two steps of an attempt, and only on request. */
-static void when_there_is_one(void **state) {
+static void start_of_a_spare(void **state) {
     stage *s = *state;
     s->resume_at = 7;
     s->setup.hot_spare = true;
@@ -119,7 +119,7 @@ static void one_that_ends_by_itself(void **state) {
 }
 
 /* The reason given by a rank of the spare is reported instead of the last line. */
-static void a_rank_of_it_says_why(void **state) {
+static void a_rank_of_a_spare_reports_its_reason(void **state) {
     stage *s = *state;
     s->setup.hot_spare = true;
     s->when = "no other is started";
@@ -167,10 +167,14 @@ static void another_layout_has_no_use_for_it(void **state) {
 
 static int tests_of_spares(void) {
     const struct CMUnitTest tests[] = {
-        IN_A_STAGE(it_takes_over),         IN_A_STAGE(when_there_is_one),
-        IN_A_STAGE(one_that_is_not_ready), IN_A_STAGE(the_next_one_has_its_own_tries),
-        IN_A_STAGE(it_ends_with_the_run),  IN_A_STAGE(one_that_ends_by_itself),
-        IN_A_STAGE(a_rank_of_it_says_why), IN_A_STAGE(another_layout_has_no_use_for_it),
+        IN_A_STAGE(it_takes_over),
+        IN_A_STAGE(start_of_a_spare),
+        IN_A_STAGE(one_that_is_not_ready),
+        IN_A_STAGE(the_next_one_has_its_own_tries),
+        IN_A_STAGE(it_ends_with_the_run),
+        IN_A_STAGE(one_that_ends_by_itself),
+        IN_A_STAGE(a_rank_of_a_spare_reports_its_reason),
+        IN_A_STAGE(another_layout_has_no_use_for_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

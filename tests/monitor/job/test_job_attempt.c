@@ -89,7 +89,7 @@ static void dies(pid_t pid, int signal) {
 
 /* The first rank killed from outside ends the remaining ranks and the launcher at once and is named, unless
  * the rank reported a reason, another signal came first, or the end is already known. */
-static void a_killed_rank_ends_the_others(void **state) {
+static void a_killed_rank_ends_the_remaining_ones(void **state) {
     desk *d = *state;
     enum { PLAIN, TOLD, SAID, OTHERWISE, ENDED, HUNG, STOPPED, COMPLETE, WAYS };
     static bt_place places[2];
@@ -148,7 +148,7 @@ static void a_killed_rank_ends_the_others(void **state) {
 }
 
 /* Folders of an attempt are removed once, together with the processes of its session. */
-static void an_attempt_is_cleared_away(void **state) {
+static void remains_of_an_attempt_are_removed(void **state) {
     desk *d = *state;
     char folder[2][280];
     snprintf(d->job.scratch.tmp, sizeof d->job.scratch.tmp, "%s/tmp", d->dir);
@@ -190,8 +190,8 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
     const struct CMUnitTest tests[] = {
         T(ranks_of_this_host_are_watched),
-        T(a_killed_rank_ends_the_others),
-        T(an_attempt_is_cleared_away),
+        T(a_killed_rank_ends_the_remaining_ones),
+        T(remains_of_an_attempt_are_removed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -132,7 +132,7 @@ static void a_slow_rank_is_reported_once(void **state) {
 }
 
 /* One of two ranks can delay the other; a single rank delays none. */
-static void of_two_ranks_one_is_slow(void **state) {
+static void one_of_two_ranks_is_slow(void **state) {
     (void)state;
     bt_rank_progress p;
     char out[200];
@@ -407,7 +407,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_rank_that_ends_itself_is_marked, make, drop),
         cmocka_unit_test_setup_teardown(the_rank_behind_is_found, make, drop),
         cmocka_unit_test_setup_teardown(a_slow_rank_is_reported_once, make, drop),
-        cmocka_unit_test_setup_teardown(of_two_ranks_one_is_slow, make, drop),
+        cmocka_unit_test_setup_teardown(one_of_two_ranks_is_slow, make, drop),
         cmocka_unit_test_setup_teardown(a_remote_rank_that_does_not_arrive, make, drop),
         cmocka_unit_test_setup_teardown(dead_ranks_keep_their_position, make, drop),
         cmocka_unit_test_setup_teardown(creation_errors_are_returned, make, drop),

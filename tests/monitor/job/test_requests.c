@@ -23,7 +23,7 @@ static void asks(desk *d, const char *verb, const char *arg, bt_code want, const
         fail_msg("%s %s: %s: %s", verb, arg, bt_code_name(code), said);
 }
 
-static void ranks_are_told(void **state) {
+static void ranks_receive_requests(void **state) {
     desk *d = *state;
     desk_connect(d);
     asks(d, "checkpoint", "", BT_OK, "checkpoint");
@@ -269,7 +269,7 @@ static void status_says(desk *d, const char *want) {
     assert_non_null(strstr(silence + 1, ",\"dropped\":0,\"late\":"));
 }
 
-static void status_tells_the_state(void **state) {
+static void status_states_the_run(void **state) {
     desk *d = *state;
 #define TELLS(state, step) \
     "{\"run\":\"r\",\"state\":\"" state \
@@ -302,10 +302,10 @@ static void status_tells_the_state(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, desk_open, desk_close)
     const struct CMUnitTest tests[] = {
-        T(ranks_are_told),         T(a_learning_rate_is_set_in_bounds),
+        T(ranks_receive_requests), T(a_learning_rate_is_set_in_bounds),
         T(texts_go_along),         T(requests_wait_for_ranks),
         T(signals_stop),           T(a_signal_after_a_stop),
-        T(status_tells_the_state),
+        T(status_states_the_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,7 +282,7 @@ static void a_lost_host_is_set_aside(void **state) {
     assert_false(bt_job_hosts_ended(&d->job, &end));
 }
 
-static void a_rank_that_was_told_to_leave(void **state) {
+static void a_rank_with_a_shutdown_notice(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     have_hosts(d, hosts);
@@ -392,7 +392,7 @@ static void hosts_of_elastic_runs_have_slots(void **state) {
 }
 
 /* The hosts in use are reported, and each return is reported once. */
-static void hosts_that_come_back_are_told_of(void **state) {
+static void returning_hosts_are_reported(void **state) {
     desk *d = *state;
     bt_host hosts[HOSTS];
     bt_job_host list[HOSTS];
@@ -499,9 +499,9 @@ int main(void) {
         T(slots_limit_the_ranks),
         T(the_host_file_of_those_in_use),
         T(a_lost_host_is_set_aside),
-        T(a_rank_that_was_told_to_leave),
+        T(a_rank_with_a_shutdown_notice),
         T(hosts_of_elastic_runs_have_slots),
-        T(hosts_that_come_back_are_told_of),
+        T(returning_hosts_are_reported),
         T(a_host_is_taken_back),
         T(silence_of_a_host),
         T(long_steps_make_a_long_silence),

@@ -186,7 +186,7 @@ static bt_alert_rules rules_of(const char *text) {
     return rules;
 }
 
-static void alerts_are_told_once_for_each_cause(void **state) {
+static void alerts_are_raised_once_for_each_cause(void **state) {
     desk *d = *state;
     const bt_alert_rules rules = rules_of(
         "loss > 3\nval_loss > 2\nrank lost\nrun stalled\nrun failed\nrun done\n"
@@ -367,7 +367,7 @@ int main(void) {
         T(very_many_ranks),
         T(signs_of_life),
         T(events_of_the_supervisor),
-        T(alerts_are_told_once_for_each_cause),
+        T(alerts_are_raised_once_for_each_cause),
         T(an_evaluation_is_counted_once),
         T(alerts_at_the_end),
         T(an_alert_starts_programs),

@@ -55,7 +55,7 @@ static void a_killed_rank_is_started_again(void **state) {
 
 /* A missing folder of checkpoints, such as one that is not mounted, is awaited: training does not restart at
  * step 0. */
-static void checkpoints_that_are_away_are_waited_for(void **state) {
+static void missing_checkpoints_are_awaited(void **state) {
     stage *s = *state;
     char want[700];
     s->away = 1;
@@ -125,7 +125,7 @@ static void one_that_dies_while_it_stops(void **state) {
 }
 
 /* Restarted ranks are paused, too. */
-static void a_paused_run_stays_paused(void **state) {
+static void a_paused_run_remains_paused(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
     s->verb = "pause";
@@ -159,7 +159,7 @@ static void damaged_states_in_memory_are_no_end(void **state) {
     assert_int_equal(s->asked, 2);
 }
 
-static void without_memory_for_states_it_goes_on(void **state) {
+static void without_memory_for_states_a_run_continues(void **state) {
     stage *s = *state;
     no_states = s->no_memory = true;
     s->resume_at = 1;
@@ -237,7 +237,7 @@ static void a_rank_that_stumbles_at_the_end(void **state) {
     assert_int_equal(s->result.end.kind, BT_END_DONE);
 }
 
-static void it_stops_when_asked(void **state) {
+static void a_run_stops_on_request(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
     s->verb = "stop";
@@ -301,7 +301,7 @@ static bool had_terminal(void *ctx) {
 static void on_away(void *ctx, bool away) { show(ctx, "away %d\n", (int)away); }
 
 /* After a stop by the shell the screen is drawn again. */
-static void it_comes_back_from_a_stop(void **state) {
+static void a_run_continues_after_a_stop_signal(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
     s->signal = SIGCONT;
@@ -312,7 +312,7 @@ static void it_comes_back_from_a_stop(void **state) {
     assert_int_equal(s->result.signal, 0);
 }
 
-static void the_terminal_goes_away(void **state) {
+static void the_terminal_is_closed(void **state) {
     stage *s = *state;
     s->when = "step 0\n";
     s->signal = SIGHUP;
@@ -368,7 +368,7 @@ static void a_stopped_rank_is_named(void **state) {
 }
 
 /* A warning of the ranks is an event, once each. */
-static void warnings_of_ranks_are_told(void **state) {
+static void warnings_of_ranks_are_events(void **state) {
     stage *s = *state;
     s->when = "warning -1 odd";
     s->verb = "stop"; /* The supervisor waits for a rank. */
@@ -422,28 +422,28 @@ static int tests(void) {
     const struct CMUnitTest all[] = {
         T(a_run_that_is_done),
         T(a_killed_rank_is_started_again),
-        T(checkpoints_that_are_away_are_waited_for),
+        T(missing_checkpoints_are_awaited),
         T(a_branch_begins_again_where_it_began),
         T(without_a_new_step_it_waits),
         T(a_stop_ends_the_wait),
         T(one_that_dies_while_it_stops),
-        T(a_paused_run_stays_paused),
+        T(a_paused_run_remains_paused),
         T(damaged_states_in_memory_are_no_end),
-        T(without_memory_for_states_it_goes_on),
+        T(without_memory_for_states_a_run_continues),
         T(keys_without_a_taker),
         T(without_a_place_it_does_not_begin),
-        T(it_comes_back_from_a_stop),
+        T(a_run_continues_after_a_stop_signal),
         T(what_cannot_help_is_not_tried),
         T(no_restart_is_allowed),
         T(a_rank_that_stumbles_at_the_end),
-        T(it_stops_when_asked),
+        T(a_run_stops_on_request),
         T(a_signal_stops_it),
         T(quit_stops_at_once),
-        T(the_terminal_goes_away),
+        T(the_terminal_is_closed),
         T(a_pause_is_shown),
         T(ranks_that_hang_are_ended),
         T(a_stopped_rank_is_named),
-        T(warnings_of_ranks_are_told),
+        T(warnings_of_ranks_are_events),
         T(status_by_the_socket),
     };
     return cmocka_run_group_tests(all, NULL, NULL);

@@ -21,7 +21,7 @@ static void the_stopped_one_of_two_is_named(void **state) {
 }
 
 /* However short steps are, half a second is not reported; two seconds are. */
-static void a_late_rank_is_told_after_two_seconds(void **state) {
+static void a_late_rank_is_reported_after_two_seconds(void **state) {
     stage *s = *state;
     s->setup.ranks = 2;
     run(s, PLAYS("steps 5;late 500;steps 1;late 2600;steps 1;result {}"),
@@ -33,7 +33,7 @@ static int tests(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest all[] = {
         T(the_stopped_one_of_two_is_named),
-        T(a_late_rank_is_told_after_two_seconds),
+        T(a_late_rank_is_reported_after_two_seconds),
     };
     return cmocka_run_group_tests(all, NULL, NULL);
 }

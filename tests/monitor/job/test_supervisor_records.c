@@ -14,7 +14,7 @@ static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layo
     return BT_OK;
 }
 
-static void it_goes_on_with_other_ranks(void **state) {
+static void a_run_continues_with_other_ranks(void **state) {
     stage *s = *state;
     s->setup.layout = on_layout;
     s->setup.layout_ctx = s;
@@ -46,7 +46,7 @@ static void a_signal_to_the_ranks_alone(void **state) {
 }
 
 /* Output of a viewer appears on the screen; its end does not end the run. */
-static void a_viewer_is_heard(void **state) {
+static void output_of_a_viewer_is_shown(void **state) {
     static const char *const viewer[] = {"/bin/sh", "-c", "echo http://here; echo; exit 3", NULL};
     stage *s = *state;
     s->setup.viewer = viewer;
@@ -151,9 +151,9 @@ static void an_attempt_has_the_number_of_its_launch(void **state) {
 static int tests(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest all[] = {
-        T(it_goes_on_with_other_ranks),
+        T(a_run_continues_with_other_ranks),
         T(a_signal_to_the_ranks_alone),
-        T(a_viewer_is_heard),
+        T(output_of_a_viewer_is_shown),
         T(attempts_are_recorded),
         T(an_attempt_has_the_number_of_its_launch),
     };

@@ -31,13 +31,13 @@ static void tells_the_loss_of_all_ranks(const char *const *words) {
 #define TELLS(...) tells_the_loss_of_all_ranks((const char *const[]){__VA_ARGS__, NULL})
 #define ISLAND "--steps", "3", "--mode", "diloco", "--hub", "127.0.0.1:9", "--keys", "none"
 
-static void of_data_parallel_ranks(void **state) {
+static void an_island_of_data_parallel_ranks(void **state) {
     (void)state;
     TELLS(ISLAND);
     TELLS(ISLAND, "--balance", "3,1");
 }
 
-static void of_a_pipeline(void **state) {
+static void an_island_of_a_pipeline(void **state) {
     (void)state;
     TELLS(ISLAND, "--pp", "2");
 }
@@ -46,8 +46,8 @@ int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_data_parallel_ranks),
-        cmocka_unit_test(of_a_pipeline),
+        cmocka_unit_test(an_island_of_data_parallel_ranks),
+        cmocka_unit_test(an_island_of_a_pipeline),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     if (failed) bt_comm_abort(1); /* Aborts, because the other rank may wait for this one. */

@@ -116,7 +116,7 @@ static void a_ring_of_chunks(void **state) {
 }
 
 /* halfway cases round to even */
-static void values_are_rounded_where_asked(void **state) {
+static void values_are_rounded_on_request(void **state) {
     (void)state;
     static const float given[] = {1, 1 + 1 / 256.0f, 1 + 3 / 256.0f, 1 + 5 / 1024.0f, -3.14159274f},
                        rounded[] = {1, 1, 1 + 4 / 256.0f, 1 + 2 / 256.0f, -3.140625f};
@@ -251,7 +251,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_chain_of_stages),
         cmocka_unit_test(a_ring_of_chunks),
-        cmocka_unit_test(values_are_rounded_where_asked),
+        cmocka_unit_test(values_are_rounded_on_request),
         cmocka_unit_test(the_end_waits_for_messages),
         cmocka_unit_test(tables_pass_between_the_ends),
         cmocka_unit_test(a_sum_reaches_all),

@@ -158,7 +158,7 @@ static void conditions_are_read(void **state) {
     message_has(why.msg, "condition 'loss > 1 @ hours=3' is not");
 }
 
-static void conditions_are_judged(void **state) {
+static void conditions_are_evaluated(void **state) {
     (void)state;
     static const bt_level none = {NAN, NAN, 0, 0};
     static const struct {
@@ -204,6 +204,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(levels_of_a_window, bt_tmp_make, bt_tmp_drop),
         cmocka_unit_test_setup_teardown(windows_are_bounded, bt_tmp_make, bt_tmp_drop),
-        cmocka_unit_test(conditions_are_read), cmocka_unit_test(conditions_are_judged)};
+        cmocka_unit_test(conditions_are_read), cmocka_unit_test(conditions_are_evaluated)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -91,7 +91,7 @@ static void files_of_a_folder_are_lenses(void **state) {
 
 #define SIXTY "qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq"
 
-static void what_is_no_lens(void **state) {
+static void invalid_lenses(void **state) {
     static const struct {
         const char *name, *says;
     } none[] = {{"alpa", "no lens 'alpa' (did you mean 'alpha'?)"},
@@ -172,7 +172,7 @@ static void places_of_lenses(void **state) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(files_of_a_folder_are_lenses), CASE(what_is_no_lens),
+    const struct CMUnitTest tests[] = {CASE(files_of_a_folder_are_lenses), CASE(invalid_lenses),
                                        CASE(the_longest_lens), CASE(places_of_lenses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

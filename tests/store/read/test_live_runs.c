@@ -66,7 +66,7 @@ static void times_of_a_lost_run(void **state) {
 }
 
 /* Twenty minutes after the newest record a run with long steps is training, one with short steps is lost. */
-static void silence_is_judged_by_the_step(void **state) {
+static void silence_depends_on_the_step_time(void **state) {
     const bt_tmp *t = *state;
     const int64_t end_us = bt_wall_us() - 1200 * SECOND_US;
     make(t->db, "long", (int)getpid(), end_us, 3600);
@@ -105,7 +105,8 @@ static void each_run_has_its_own(void **state) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        CASE(times_of_a_lost_run), CASE(silence_is_judged_by_the_step), CASE(each_run_has_its_own)};
+    const struct CMUnitTest tests[] = {CASE(times_of_a_lost_run),
+                                       CASE(silence_depends_on_the_step_time),
+                                       CASE(each_run_has_its_own)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

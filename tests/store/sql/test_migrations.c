@@ -258,7 +258,7 @@ static void an_empty_file_has_no_run(void **state) {
 }
 
 /* Times appear in UTC with milliseconds, and in seconds; a run that has not ended has no end. */
-static void times_are_said_twice(void **state) {
+static void times_have_two_forms(void **state) {
     const bt_tmp *t = *state;
     bt_old_file(t->db);
     OK(apply(t->db, err));
@@ -276,7 +276,7 @@ static void times_are_said_twice(void **state) {
                 "-|-|-|-\n");
 }
 
-static void what_is_outdated(void **state) {
+static void outdated_files(void **state) {
     static const char *const changes[] = {"DELETE FROM metric WHERE key = 'mfu'",
                                           "DELETE FROM scope WHERE name = 'pair'",
                                           "UPDATE meta SET value = 1 WHERE key = 'views'",
@@ -347,8 +347,8 @@ int main(void) {
         TEST(each_version_is_a_beginning),
         TEST(files_are_refused_in_these_words),
         TEST(an_empty_file_has_no_run),
-        TEST(times_are_said_twice),
-        TEST(what_is_outdated),
+        TEST(times_have_two_forms),
+        TEST(outdated_files),
         TEST(an_update_that_fails_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,7 +79,7 @@ static void a_clock_that_was_set_moves_no_time(void **state) {
 }
 
 /* A record of another boot: the clock may have gone back, the run's time does not. */
-static void a_record_of_another_boot_is_gone_on_with_after_its_newest_time(void **state) {
+static void a_record_of_another_boot_continues_after_its_newest_time(void **state) {
     const bt_tmp *t = *state;
     bt_writer *w = NULL;
     int attempt;
@@ -180,7 +180,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         TEST(a_clock_that_was_set_moves_no_time),
-        TEST(a_record_of_another_boot_is_gone_on_with_after_its_newest_time),
+        TEST(a_record_of_another_boot_continues_after_its_newest_time),
         TEST(the_newest_checkpoint_is_the_highest),
         TEST(a_pause_is_no_step_time),
     };

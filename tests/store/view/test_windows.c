@@ -41,7 +41,7 @@ static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
 }
 
 /* A series read from summaries is continued at its end. */
-static void a_long_series_goes_on(void **state) {
+static void a_long_series_is_continued(void **state) {
     const bt_tmp *t = *state;
     const plan p = {"long", 1, 0, 12000, 1};
     bt_db *db[2] = {NULL};
@@ -191,7 +191,7 @@ static void the_error_of_the_time_that_is_left(void **state) {
 }
 
 /* From a fact, or else from the settings: steps, or tokens divided by those of a step. */
-static void how_many_steps_it_will_be(void **state) {
+static void number_of_steps_of_a_run(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         const char *config, *fact;
@@ -233,7 +233,7 @@ static void how_many_steps_it_will_be(void **state) {
 
 /* ---- ranges ---------------------------------------------------------------------------------- */
 
-static void ranges_that_are_asked_for(void **state) {
+static void requested_ranges(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         double span_s;
@@ -342,13 +342,13 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
         T(the_head_looks_at_256_steps_that_were_recorded),
-        T(a_long_series_goes_on),
+        T(a_long_series_is_continued),
         T(the_head_follows),
         T(windows_of_ranks),
         T(time_that_is_left),
         T(the_error_of_the_time_that_is_left),
-        T(how_many_steps_it_will_be),
-        T(ranges_that_are_asked_for),
+        T(number_of_steps_of_a_run),
+        T(requested_ranges),
         T(times_between_recorded_steps),
         T(a_range_behind_the_last_step_is_empty),
     };

@@ -117,7 +117,7 @@ static void changed_frame_is_refused(scene *s, const bt_frame *changed) {
     is_refused(s, GREETED, bytes, n);
 }
 
-static void who_breaks_the_protocol_is_cut_off(void **state) {
+static void a_peer_that_violates_the_protocol_is_disconnected(void **state) {
     scene s = listening(*state);
     unsigned char bytes[512];
     bt_frame f;
@@ -184,7 +184,7 @@ static void rank_0_finds_a_place(void **state) {
 }
 
 /* Frames are assembled from pieces of any size, with other peers sending in between. */
-static void frames_come_in_any_pieces(void **state) {
+static void frames_arrive_in_any_pieces(void **state) {
     scene s = listening(*state);
     unsigned char bytes[1024];
     const int fd = greeted(&s, 1), other = greeted(&s, 1);
@@ -556,9 +556,9 @@ static void a_ring_that_cannot_be_created_is_an_error(void **state) {
 #define CASE(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
 
 int main(void) {
-    const struct CMUnitTest tests[] = {CASE(who_breaks_the_protocol_is_cut_off),
+    const struct CMUnitTest tests[] = {CASE(a_peer_that_violates_the_protocol_is_disconnected),
                                        CASE(rank_0_finds_a_place),
-                                       CASE(frames_come_in_any_pieces),
+                                       CASE(frames_arrive_in_any_pieces),
                                        CASE(there_is_room_for_eight),
                                        CASE(the_newest_connection_gets_the_controls),
                                        CASE(a_finished_attempt_may_close),

@@ -342,7 +342,7 @@ static void a_summary_is_of_its_steps(void **state) {
 }
 
 /* Medians are over the newest steps, including earlier attempts up to the step at which each was resumed. */
-static void recent_figures_go_on(void **state) {
+static void recent_figures_continue(void **state) {
     base one, *b = &one;
     open_base(b, *state);
     bt_run_start s = bt_fake_run("a");
@@ -368,7 +368,7 @@ static void recent_figures_go_on(void **state) {
 
 /* A failed transaction is rolled back and does not change cached figures; a row that can never be stored is
  * skipped. */
-static void what_fails_is_not_learnt(void **state) {
+static void a_failed_transaction_changes_nothing(void **state) {
     base one, *b = &one;
     open_base(b, *state);
     bt_run_start s = bt_fake_run("a");
@@ -441,7 +441,7 @@ static void each_record_has_its_row(void **state) {
 }
 
 /* Records that may exist already are skipped if they do. */
-static void records_that_come_again(void **state) {
+static void repeated_records(void **state) {
     base one, *b = &one;
     open_base(b, *state);
     bt_run_start s = bt_fake_run("a");
@@ -560,12 +560,16 @@ static void chunks_of_old_rows_go(void **state) {
 
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
-    const struct CMUnitTest tests[] = {
-        TEST(a_run_and_its_attempts),         TEST(permission_to_resume),
-        TEST(an_attempt_is_restored),         TEST(a_summary_is_of_its_steps),
-        TEST(a_database_that_cannot_be_read), TEST(recent_figures_go_on),
-        TEST(what_fails_is_not_learnt),       TEST(each_record_has_its_row),
-        TEST(records_that_come_again),        TEST(keys_have_limits),
-        TEST(chunks_of_old_rows_go)};
+    const struct CMUnitTest tests[] = {TEST(a_run_and_its_attempts),
+                                       TEST(permission_to_resume),
+                                       TEST(an_attempt_is_restored),
+                                       TEST(a_summary_is_of_its_steps),
+                                       TEST(a_database_that_cannot_be_read),
+                                       TEST(recent_figures_continue),
+                                       TEST(a_failed_transaction_changes_nothing),
+                                       TEST(each_record_has_its_row),
+                                       TEST(repeated_records),
+                                       TEST(keys_have_limits),
+                                       TEST(chunks_of_old_rows_go)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

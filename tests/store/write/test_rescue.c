@@ -10,7 +10,7 @@
 
 /* ---- damage ---------------------------------------------------------------------------------------- */
 
-static void damage_is_told_apart(void **state) {
+static void kinds_of_damage_are_distinguished(void **state) {
     const bt_tmp *t = *state;
     static const struct {
         int rc;
@@ -174,7 +174,8 @@ static void a_row_that_is_refused_ends_nothing(void **state) {
 
 int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
-    const struct CMUnitTest tests[] = {TEST(damage_is_told_apart), TEST(a_snapshot_is_installed),
+    const struct CMUnitTest tests[] = {TEST(kinds_of_damage_are_distinguished),
+                                       TEST(a_snapshot_is_installed),
                                        TEST(rows_are_saved_from_both_ends),
                                        TEST(a_row_that_is_refused_ends_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,7 +307,7 @@ static void arguments_at_their_bounds(void **state) {
 }
 
 /* A database that is created later; SQL where it is not permitted. */
-static void a_store_that_comes_later(void **state) {
+static void a_store_created_later(void **state) {
     const bt_tmp *t = *state;
     bt_api *api = NULL;
     bt_answer a;
@@ -370,7 +370,7 @@ static size_t length_of(bt_api *api, const char *route, const char *run, const c
 }
 
 /* The default widths: buckets of a power of two steps. */
-static void sizes_that_nobody_names(void **state) {
+static void default_sizes(void **state) {
     static const struct {
         const char *route, *run, *args, *path;
         size_t n;
@@ -440,10 +440,14 @@ static void views_of_runs(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, bt_tmp_make, bt_tmp_drop)
     const struct CMUnitTest tests[] = {
-        T(answers_of_routes),         T(metrics_of_live_runs),
-        T(the_end_of_a_long_log),     T(a_database_with_a_per_cent_sign),
-        T(arguments_at_their_bounds), T(a_store_that_comes_later),
-        T(sizes_that_nobody_names),   T(views_of_runs),
+        T(answers_of_routes),
+        T(metrics_of_live_runs),
+        T(the_end_of_a_long_log),
+        T(a_database_with_a_per_cent_sign),
+        T(arguments_at_their_bounds),
+        T(a_store_created_later),
+        T(default_sizes),
+        T(views_of_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
