@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define LAYOUT_LONG      /* The loss scale changes every few steps. */
-#define LAYOUT_ALL_ALONE /* The number of steps is set by each run itself. */
+#define LAYOUT_ALL_ALONE /* Each process repeats the single-rank runs until the scale fits. */
 #include "tests/mpi/layouts.h"
 
 #define FP16 "--precision", "fp16"

@@ -35,7 +35,7 @@ static void the_data_of_the_next_round_are_announced(void **state) {
     close_world(w);
 }
 
-/* Rounds grow by a tenth of the steps done, up to --inner; each island uses its own data. */
+/* A round has a tenth of the steps before it, up to --inner, and begins with the announced data. */
 static void rounds_grow(void **state) {
     static const int64_t want[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
                                    1, 1, 1, 2, 2, 2, 2, 2, 3, 3, 3, 3, 4, 4, 5, 5, 5};

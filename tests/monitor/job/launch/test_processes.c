@@ -288,7 +288,7 @@ static void a_function_runs_without_inherited_state(void **state) {
     assert_true(wait(&status) > 0);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     read_all(path, got, sizeof got);
-    /* The third time /dev/null is given. */
+    /* Standard output and error of the child are /dev/null. */
     assert_string_equal(got, "session 1 null 1 files 3 blocked 0 usr1 0 pipe 0 death 0 quiet 1");
 }
 
