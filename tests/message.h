@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-static inline void message_has(const char *message, const char *phrase) {
-    if (!strstr(message, phrase)) fail_msg("'%s' does not contain '%s'", message, phrase);
+static inline void message_has(const char *text, const char *phrase) {
+    if (!strstr(text, phrase)) fail_msg("'%s' does not contain '%s'", text, phrase);
 }
 
 #endif

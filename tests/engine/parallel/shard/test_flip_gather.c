@@ -44,6 +44,7 @@ int MPI_Error_string(int rc, char *text, int *n) {
     return MPI_SUCCESS;
 }
 int MPI_Irecv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c, MPI_Request *r) {
+    (void)tag;
     assert_true(type == MPI_BYTE && c == axis.mpi);
     wanted[n_wanted].into = to;
     wanted[n_wanted].room = n;
@@ -53,6 +54,7 @@ int MPI_Irecv(void *to, int n, MPI_Datatype type, int from, int tag, MPI_Comm c,
 }
 int MPI_Isend(const void *from, int n, MPI_Datatype type, int to, int tag, MPI_Comm c,
               MPI_Request *r) {
+    (void)to, (void)tag;
     assert_true(type == MPI_BYTE && c == axis.mpi && (size_t)n <= sizeof sent);
     memcpy(sent, from, (size_t)n);
     length_of[ME] = (size_t)n;
