@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-static inline void message_has(const char *text, const char *phrase) {
-    if (!strstr(text, phrase)) fail_msg("'%s' does not contain '%s'", text, phrase);
+static inline void message_has(const char *message_text, const char *phrase) {
+    if (!strstr(message_text, phrase)) fail_msg("'%s' does not contain '%s'", message_text, phrase);
 }
 
 #endif
