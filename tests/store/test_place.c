@@ -282,7 +282,6 @@ static void foreign_files_are_not_opened(void **state) {
     assert_non_null(strstr(why.msg, "cannot open metrics database '"));
 }
 
-/* The settings of each connection. */
 static void connections_have_their_settings(void **state) {
     const bt_tmp *t = *state;
     sqlite3 *rw, *ro;

@@ -61,7 +61,6 @@ static void the_usual_range_is_that_of_the_run(void **state) {
     assert_true(isnan(low) && isnan(high));
 }
 
-/* A bucket of many steps counts as many. */
 static void a_bucket_counts_its_steps(void **state) {
     static made m;
     double low, high;

@@ -330,7 +330,6 @@ static void read_elsewhere(void *ctx) {
     CHECK(strstr(err.msg, dirs[2]) && err.rank == 1);
 }
 
-/* Ranks of the first host must find the same state. */
 static void ranks_of_a_host_find_the_same(void **state) {
     (void)state;
     int writers = 2;

@@ -273,7 +273,6 @@ static void bad_json_lines_are_numbered(void **state) {
     assert_true(bt_json_depth_ok("\"abc\\", 5, 1));
 }
 
-/* Values of unread keys may have any form. */
 static void keys_that_are_not_read_may_have_any_values(void **state) {
     (void)state;
     static const char *const values[] = {"18446744073709551615",

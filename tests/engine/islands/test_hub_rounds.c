@@ -313,7 +313,6 @@ static void heartbeats_without_updates_end_at_the_silence_limit(void **state) {
     close_world(w);
 }
 
-/* A round that takes all islands long (an evaluation) excludes no island. */
 static void a_long_round_of_all_excludes_no_island(void **state) {
     (void)state;
     world *w = WORLD(2, "--steps", "40");

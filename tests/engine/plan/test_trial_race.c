@@ -66,7 +66,6 @@ static void the_slow_ones_drop_out(void **state) {
     assert_int_equal(r.racer[r.best].runs, r.rounds);
 }
 
-/* Predictions decide only if the runs cannot. */
 static void predictions_decide_what_runs_cannot(void **state) {
     (void)state;
     size_t first = 0, rounds = 0, rounds_without = 0, misled = 0;

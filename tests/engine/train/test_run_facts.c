@@ -197,7 +197,6 @@ static void a_run_with_every_fact(void **state) {
     for (int r = 0; r < 4; r++) assert_int_equal(ranks[r].rank, r);
 }
 
-/* Facts with several forms. */
 static void forms_of_single_facts(void **state) {
     (void)state;
     static const struct {

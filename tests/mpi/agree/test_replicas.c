@@ -146,7 +146,6 @@ static void weights_are_compared_by_default(void **state) {
     assert_int_equal(unsetenv("BITRAIN_TEST_FLIP"), 0);
 }
 
-/* The comparison before a checkpoint prevents a checkpoint of unequal weights. */
 static void no_checkpoint_is_made_of_unequal_weights(void **state) {
     (void)state;
     char dir[64], command[160];

@@ -121,7 +121,6 @@ static void a_backup_takes_a_tenth_of_the_room(void **state) {
     assert_int_equal(runs_in(t, ".backup"), 1);
 }
 
-/* A backup in progress is kept with all its files. */
 static void a_backup_in_progress_is_kept(void **state) {
     const bt_tmp *t = *state;
     static const char *const names[] = {".backup-1.tmp", ".backup-1.tmp-journal", ".backup-1.tmp.1",

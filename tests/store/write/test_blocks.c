@@ -235,7 +235,6 @@ static void walks_as(const char *path, bool ranks, int64_t most, const char *wan
     bt_db_close(db);
 }
 
-/* Steps without ranks, and ranks that are recorded later. */
 static void ranks_may_be_recorded_later(void **state) {
     base one, *b = &one;
     bt_block_stat s;

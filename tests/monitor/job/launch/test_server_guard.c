@@ -117,7 +117,6 @@ static void a_signal_is_followed_by_another_process(void **state) {
           "life 2 after signal 9\nover: 3\n");
 }
 
-/* A server that never served is not restarted. */
 static void a_server_that_never_served_is_not_restarted(void **state) {
     (void)state;
     tells(5, LIVES("p9"),
