@@ -63,7 +63,7 @@ def squeeze(text):
 
 
 def plainly(line):
-    """A line in which forms that do the same are written alike."""
+    """The line with equivalent forms written in one way."""
     for pattern, form in SAME:
         line = pattern.sub(form, line)
     return squeeze(line)
@@ -99,7 +99,7 @@ def without_comments(text):
 
 
 class Build:
-    """The build folder's commands: how a file is compiled, how a program is linked, how a test is run."""
+    """Commands of the build folder that compile a file, link a program and run a test."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -119,7 +119,7 @@ class Build:
         self.lock = threading.Lock()
 
     def program(self, test):
-        """The program a test is about, and the target that builds it: its own, or bitrain for a script."""
+        """The program of a test, which is also the target that builds it: its own, or bitrain for a script."""
         for word in self.tests[test]["command"]:
             if Path(word).name.startswith("t.") and str(self.folder) in word:
                 return Path(word)
@@ -135,7 +135,7 @@ class Build:
             return self.links[target]
 
     def defined(self, file):
-        """Names of functions that others may call which an object or a program defines; in a program they may be local."""
+        """Names of the external functions that an object or a program defines; in a program they may be local."""
         with self.lock:
             if file not in self.symbols:
                 kind = ["-g"] if file.endswith(".o") else []
@@ -193,7 +193,7 @@ class Judge:
 
     @staticmethod
     def end_left_over(mark):
-        """Ends what the test has started and not waited for: it carries the mark in its environment."""
+        """Ends processes that the test started and did not reap; they have the mark in their environment."""
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
@@ -203,7 +203,7 @@ class Judge:
                     pass
 
     def seconds(self, test):
-        """What the test takes without a mutation, None when it does not pass. Measured once for a build of its program."""
+        """Seconds of the test without a mutation, None if it fails. Measured once for a build of its program."""
         program = self.build.program(test)
         stamp = program.stat().st_mtime
         known = self.baseline.get(test)
@@ -221,11 +221,11 @@ class Judge:
         return known["seconds"]
 
     def is_unit(self, test):
-        """A test program of its own, without ranks: one that may be checked."""
+        """Whether the test is a program of its own without ranks, which can run under sanitizers."""
         return self.build.program(test).name.startswith("t.") and "mpirun" not in self.build.tests[test]["command"][0]
 
     def order(self, file, tier, before, object_file):
-        """The tests of a column but those of columns `before`, in the order in which they are run."""
+        """The tests of a column, except those of columns `before`, in the order of execution."""
         words = set(re.split(r"[_.]", Path(file).stem))
         names = [t for t in self.build.tests if re.search(tier, t) and t not in before]
         targets = sorted({self.build.program(t).name for t in names})
@@ -240,8 +240,8 @@ class Judge:
         return [t for t, s in sorted((x for x in timed if x[1] is not None), key=lambda x: (x[1] > 1, near(x[0]), x[1]))]
 
     def linked(self, test, objects, folder, more=()):
-        """The program of a test with other objects in the place of its own, made once in this folder; None: it does not link.
-        objects: the path of the program's own one, and that of the other."""
+        """The program of a test with replaced objects, linked once in this folder; None: it does not link.
+        objects: path of the program's own object, and of its replacement."""
         program = self.build.program(test)
         mutated = folder / program.name
         if mutated.exists():
@@ -259,7 +259,7 @@ class Judge:
 
 
 class Suite:
-    """The tests of a file, prepared when they are needed."""
+    """The tests of a file, prepared on demand."""
 
     def __init__(self, tiers, order, runs):
         self.tiers, self.order, self.runs = list(tiers), order, runs   # runs(test, line): does it run this line?
@@ -278,7 +278,7 @@ class Suite:
 
 
 def ends_its_turn(lines, number, new):
-    """Whether a line differs by a `continue` behind the last statement of a loop's body, which does nothing."""
+    """Whether a line differs by a `continue` behind the last statement of a loop's body, which has no effect."""
     old = lines[number - 1]
     if squeeze(new) != squeeze(old) + " continue;" or number >= len(lines) or lines[number].strip() != "}":
         return False
@@ -290,7 +290,7 @@ def ends_its_turn(lines, number, new):
 
 
 def statement_begin(lines, number):
-    """The index of the first line of the statement that line `number` ends or is part of: of its `if`, where it has one."""
+    """Index of the first line of the statement with line `number`, including its `if`."""
     begin = number - 1
     while begin > 0 and not re.search(r"[;{}]\s*(/\*.*\*/\s*)?$", lines[begin - 1]):
         begin -= 1
@@ -298,12 +298,12 @@ def statement_begin(lines, number):
 
 
 def jumps(old, new):
-    """Whether a line differs by a `break` or `continue` at its end, which runs where a return before it does not."""
+    """Whether a line differs by a `break` or `continue` at its end, which is not reached after a return."""
     return squeeze(new) in (squeeze(old) + " break;", squeeze(old) + " continue;")
 
 
 def possible(file, seed):
-    """The changes of one line that a file allows, in the order of the seed: the line's number and its new text."""
+    """All changes of one line of a file, in the order of the seed: the line's number and its new text."""
     from universalmutator import mutator
     quiet, sys.stdout = sys.stdout, open(os.devnull, "w")
     try:
@@ -323,15 +323,15 @@ def possible(file, seed):
         seen.add((number, squeeze(new)))
         statement = "".join(lines[statement_begin(lines, number):number])
         if TEXT.sub('""', new) == TEXT.sub('""', old) and SAYS.search(statement):
-            continue   # another text of an error or a report: for the eye only
+            continue   # only the text of an error or a report differs
         found.append((number, new))
     random.Random(f"{seed}:{file}").shuffle(found)
     return found
 
 
 def candidates(file, seed):
-    """All mutants of a file that could do something else, in the order of the seed: the line, the line whose tests are asked,
-    the old and the new text of the line, and that of the file."""
+    """All mutants of a file that may behave differently, in the order of the seed: the line, the line whose tests are run,
+    the old and the new text of the line, and the text of the file."""
     text = (ROOT / file).read_text()
     lines = text.splitlines(keepends=True)
     plain = without_comments(text)
@@ -343,18 +343,18 @@ def candidates(file, seed):
         if without_comments(changed) != plain:
             asked = begin + 1 if jumps(lines[number - 1], new) else number
             if jumps(lines[number - 1], new) and lines[number - 1].strip() == "}":
-                asked = number + 1   # it runs where what follows the block would
+                asked = number + 1   # it is reached like the code behind the block
             yield number, asked, lines[number - 1], new, changed
 
 
 def compiled_files(room, build):
-    """The sources of a folder that this build compiles: one that stands in for a missing library may not be among them."""
+    """The sources of a folder that this build compiles; substitutes for missing libraries may be excluded."""
     files = subprocess.run(["git", "ls-files", f"{room.rstrip('/')}/*.c"], cwd=ROOT, capture_output=True, text=True).stdout.split()
     return [f for f in files if str(ROOT / f) in build.compile]
 
 
 def sample_files(build, room, count, seed):
-    """`count` files of a folder, the long ones more likely: a table's lines and comments weigh nothing."""
+    """`count` files of a folder, long ones more likely; tables and comments do not count."""
     files = compiled_files(room, build)
     dice = random.Random(f"{seed}:{room}")
     weight = {f: len(re.findall(r"\b(if|for|while|switch|return)\b|\?|&&|\|\|", (ROOT / f).read_text())) for f in files}
@@ -362,7 +362,7 @@ def sample_files(build, room, count, seed):
 
 
 def sample_mutants(build, room, count, seed):
-    """How many of `count` mutants fall on each file of a folder when all of the folder's mutants are equally likely."""
+    """Number of the `count` mutants in each file of a folder if all of the folder's mutants are equally likely."""
     files = compiled_files(room, build)
     each = {f: len(possible(f, seed)) for f in files}
     drawn = random.Random(f"{seed}:{room}").sample(sorted(each), count, counts=[each[f] for f in sorted(each)])
@@ -425,7 +425,7 @@ def main():
     passing = {}
 
     def passes_checked(file, test):
-        """Whether a unit test passes with the unchanged file checked: then it is asked of a mutant in the same way."""
+        """Whether a unit test passes with the unchanged file under sanitizers; mutants are then tested in the same way."""
         if (file, test) not in passing:
             folder = judge.folder()
             program = None
@@ -450,7 +450,7 @@ def main():
                 checked = compile_to(file, text, folder, CHECKED, "checked.o") is not None
             made = folder / ("checked.o" if checked else "mutant.o")
             mutated = judge.linked(test, {object_of(file): made}, folder, CHECKED if checked else ())
-            if not mutated:   # while the build is changed under it, say: that is nobody's merit
+            if not mutated:   # the build may have changed meanwhile, which kills no mutant
                 asked -= 1
                 continue
             status = judge.run(test, mutated, folder, 60 + (20 if checked else 10) * seconds)
@@ -467,7 +467,7 @@ def main():
     instrumented = {}
 
     def instrument():
-        """Compiles every file of this run instrumented, once: a test is run once for all of them."""
+        """Compiles all files of this run with instrumentation, once, so that a test is run once for all of them."""
         folder = judge.folder()
         for file, text in texts.items():
             name = file.replace("/", "+")
@@ -475,7 +475,7 @@ def main():
                 instrumented[file] = folder / f"{name}.o"
 
     def count(file, test):
-        """Runs a test that was not counted yet with the files of this run instrumented, as many of them as it uses."""
+        """Runs a test that was not counted yet with the instrumented files of this run that it uses."""
         with counting:
             stamp = build.program(test).stat().st_mtime
             if reach.knows(file, texts[file], test, stamp):
@@ -484,13 +484,13 @@ def main():
                 instrument()
             has = build.defined(str(build.program(test)))
             used = [f for f in instrumented if build.defined(object_of(f)) & has]
-            for some in (used, [f for f in used if f == file]):   # the file alone where a program with all does not link
+            for some in (used, [f for f in used if f == file]):   # the file alone if a program with all of them does not link
                 folder = judge.folder()
                 prefix = folder / "counted"
                 prefix.mkdir()
                 program = judge.linked(test, {object_of(f): instrumented[f] for f in some}, folder, ["--coverage"])
                 limit = 60 + 10 * judge.seconds(test)
-                # one that fails, busy as the machine is, may not have come to all of its lines
+                # a test that fails on a busy machine may not have reached all of its lines
                 passed = program and judge.run(test, program, folder, limit, {"GCOV_PREFIX": str(prefix)}) in (0, SKIPPED)
                 if passed:
                     notes = {f: instrumented[f].with_suffix(".gcno") for f in some}
@@ -542,7 +542,7 @@ def main():
                 continue
             folder = judge.folder()
             made = compile_to(file, text, folder)
-            # without one of the file's functions a program does not link: the library's object has the others as well
+            # a program lacks a removed function only if the library's object is not linked for another one
             if made is None or not build.defined(object_file) <= build.defined(str(folder / "mutant.o")):
                 broken += 1
                 shutil.rmtree(folder)
