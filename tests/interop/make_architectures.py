@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tiny random models of the architectures that bitrain reads, as folders of Hugging Face with the logits of transformers.
 
-    make_architectures.py OUT                 one folder OUT/NAME/hf for each row of MODELS (judges.sh)
+    make_architectures.py OUT                 one folder OUT/NAME/hf for each row of MODELS (compare_models.sh)
     make_architectures.py --golden OUT        OUT/qwen2/hf and OUT/qwen2/variants.json for the unit tests (tests/engine/interop/golden)
 
 Needs torch and transformers 5. variants.json: the logits of the last position of each prompt for each variant of config.json over the same weights.
