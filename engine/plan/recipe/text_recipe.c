@@ -27,7 +27,8 @@ static const double PASSES[COLUMNS - 1] = {2, 4, 8, 16, 32};
 static const struct {
     const char *key, *value[COLUMNS];
 } strengths[] = {
-    {"optim.weight_decay", {"", "", "", "", "", ""}},
+    /* best held-out bits per byte of 303 kB of licences in 30 passes: 2.082; 2.018, 1.961, 1.895 with 0.1, 0.2, 0.4 */
+    {"train.token_noise", {"", "", "0.1", "0.2", "0.4", "0.4"}},
 };
 
 int bt_recipe_vocab(uint64_t text_bytes) {
