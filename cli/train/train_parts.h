@@ -123,8 +123,9 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 bt_code bt_train_template(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_vocab.c: data.labels of a classifier, unless they were given, become those of its data */
 bt_code bt_train_labels(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* train_settings.c: calls the five functions above in this order, for every command that plans a training. After the
- * settings are read, before bt_train_epochs. p->ranks: ranks of the run, or 0 if this machine's cores decide */
+/* train_settings.c: calls the functions above in this order, and bt_train_fit_little_text, for every command that plans
+ * a training. After the settings are read, before bt_train_epochs. p->ranks: ranks of the run, or 0 if this machine's
+ * cores decide */
 bt_code bt_train_follow_inputs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* train_place.c */
@@ -157,6 +158,11 @@ bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) BT_
 /* train_epochs.c: train.epochs, train.evals_per_epoch and ckpt.saves_per_epoch become train.steps, train.eval_every and
  * ckpt.every. After the number of ranks is known, before the settings are settled. BT_ARG: both are given */
 bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+/* train_place.c: tokens of plain text, training and validation together, by the tokenizer of the plan */
+bt_code bt_train_tokens(const bt_train_plan *p, int64_t *out, bt_err *err) BT_MUST_CHECK;
+/* train_vocab.c: a text of a few kilobytes gets shorter sequences and a larger held-out share, where the preset's
+ * would not fit it and none was given. */
+bt_code bt_train_fit_little_text(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* train_epochs.c: the settings as they will be, with the number of steps still open; caller frees */
 bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *err) BT_MUST_CHECK;
 /* train_minutes.c: begin checks --minutes and starts its clock, after the settings are read. The second chooses

@@ -1,6 +1,7 @@
 /* train_place.c - the files of a run: absolute paths, the out folder, the cache, the built-in corpus. */
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -181,6 +182,25 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, 
     return BT_OK;
 }
 
+bt_code bt_train_tokens(const bt_train_plan *p, int64_t *out, bt_err *err) {
+    char cache[PATH_MAX];
+    split_size all = {0};
+    bt_run_cfg *c = malloc(sizeof *c);
+    if (!c) return bt_fail(err, BT_NOMEM, "no memory for the settings");
+    *c = p->cfg;
+    c->data.val_frac = 0;
+    c->data.packing = BT_PACKED_STREAM;
+    c->run.dry_run = false; /* the notes are printed once */
+    c->model.seq_len = c->train.batch_tokens = 8;
+    bt_code code = bt_train_cache(p, cache, err);
+    if (code == BT_OK && strlen(cache) < sizeof c->data.cache)
+        memcpy(c->data.cache, cache, strlen(cache) + 1);
+    if (code == BT_OK) code = open_split(c, BT_SPLIT_TRAIN, &all, err);
+    *out = all.tokens;
+    free(c);
+    return code;
+}
+
 bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t *out, bt_err *err) {
     split_size train;
     BT_TRY(bt_train_corpus(p, err));
@@ -239,6 +259,31 @@ static bt_code tell_affixes(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
+/* Tokens of a validation below which its loss is noted as uncertain. Passes from which memorising is announced: more
+ * than 40 add nothing (arXiv:2305.16264). */
+enum { FEW_TOKENS = 8192, MANY_PASSES = 40 };
+/* Assumed standard deviation of the loss of one token, in nats: about as large as a loss of bytes or short tokens */
+static const double TOKEN_DEVIATION = 2;
+
+/* Prints what can be expected of little data of a settled plan. */
+static void note_little_text(const bt_run_cfg *c, const bt_train_data *d) {
+    const double passes = d->epoch_tokens > 0
+                              ? (double)bt_run_cfg_tokens(c) / (double)d->epoch_tokens
+                              : 0;
+    const double judged = fmin((double)d->val_tokens, (double)c->train.eval_tokens);
+    if (c->run.quiet || c->run.json || c->data.form != BT_FORMED_TEXT) return;
+    if (d->val_tokens > 0 && judged < FEW_TOKENS)
+        fprintf(stderr,
+                "note: validation has %.0f tokens, so its loss is uncertain by about %.2f nats: it "
+                "cannot tell runs apart that are closer than that (more text, or --val-data)\n",
+                judged, TOKEN_DEVIATION / sqrt(judged));
+    if (passes >= MANY_PASSES && !c->train.stop_when)
+        fprintf(stderr,
+                "note: the run reads its text %.0f times and will memorise it: RUN@best has the "
+                "weights before that, and train.stop_when=3 ends the run then\n",
+                passes);
+}
+
 bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err) {
     bt_train_data all = {0};
     const bt_run_cfg *c = &p->cfg;
@@ -263,6 +308,7 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
                           .epoch_tokens = train.epoch_tokens,
                           .val_tokens = val.tokens,
                           .val_counted = val.counted};
+    if (!p->resume) note_little_text(c, &all);
     if (data) *data = all;
     return BT_OK;
 }

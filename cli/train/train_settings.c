@@ -207,6 +207,7 @@ bt_code bt_train_follow_inputs(bt_train_plan *p, bt_err *err) {
     BT_TRY(bt_train_tokenizer(p, err));
     BT_TRY(bt_train_vocab(p, err));
     BT_TRY(bt_train_template(p, err));
+    BT_TRY(bt_train_fit_little_text(p, err));
     return bt_train_labels(p, err);
 }
 

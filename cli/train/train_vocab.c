@@ -5,14 +5,18 @@
  * the preset.
  *
  * data.template of conversations, unless given, is that of the base model, which was tuned with it. */
+#include <inttypes.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/chat/instruct.h"
 #include "engine/data/chat/labels.h"
+#include "engine/data/io/sources.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/interop/model_file.h"
 
@@ -120,4 +124,54 @@ bt_code bt_train_labels(bt_train_plan *p, bt_err *err) {
                            "as data.path has them", err);
     bt_text_release(&list);
     return code;
+}
+
+/* ---- little text ------------------------------------------------------------------------------ */
+
+/* Texts above this size have room for every preset's sequences, and their tokens are not counted. */
+static const uint64_t LITTLE_BYTES = 1 << 18;
+/* A text has at least so many sequences, and no sequence is shorter than LEAST_T. */
+enum { SEQUENCES = 8, LEAST_T = 16 };
+static bool is_given(const bt_train_plan *p, const char *key) {
+    return p->opts.origin[bt_opt_find(p->opts.table, p->opts.n, key)] > BT_FROM_PRESET;
+}
+
+/* a new run on plain text of this machine that is little; faults of the data are reported where it is opened */
+static bool is_little_text(const bt_train_plan *p) {
+    const bt_run_cfg *c = &p->cfg;
+    char cache[PATH_MAX];
+    bt_sources found = {0};
+    bt_err ignored = BT_ERR_INIT;
+    uint64_t bytes = 0;
+    if (p->resume || p->from.dir[0] || c->data.form != BT_FORMED_TEXT || c->model.init_from[0] ||
+        c->launch.hosts[0] || !c->data.path[0] || strncmp(c->data.path, "synth:", 6) == 0 ||
+        c->data.packing > BT_PACKED_STREAM || !(c->data.val_frac > 0) || c->data.val_path[0] ||
+        bt_train_cache(p, cache, &ignored) != BT_OK ||
+        bt_sources_list_glob(&found, c->data.path, c->data.glob, cache, &ignored) != BT_OK)
+        return false;
+    for (size_t i = 0; i < found.n; i++) bytes += found.items[i].bytes;
+    bt_sources_release(&found);
+    return bytes < LITTLE_BYTES;
+}
+
+static bt_code set_fitting(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
+    return bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "for little text", err);
+}
+
+bt_code bt_train_fit_little_text(bt_train_plan *p, bt_err *err) {
+    int64_t tokens, T = p->cfg.model.seq_len;
+    char text[32];
+    bt_err ignored = BT_ERR_INIT;
+    if (!is_little_text(p) || bt_train_tokens(p, &tokens, &ignored) != BT_OK) return BT_OK;
+    if (!is_given(p, "model.seq_len")) {
+        while (T > LEAST_T && T * SEQUENCES > tokens) T /= 2;
+        snprintf(text, sizeof text, "%" PRId64, T);
+        if (T < p->cfg.model.seq_len) BT_TRY(set_fitting(p, "model.seq_len", text, err));
+    }
+    /* a sequence more than is needed, because the held-out part is cut at a character */
+    const double least = (double)(T + 8) / (double)tokens;
+    if (is_given(p, "data.val_frac") || !(least > p->cfg.data.val_frac) || least > 0.5)
+        return BT_OK;
+    snprintf(text, sizeof text, "%.3f", ceil(1000 * least) / 1000);
+    return set_fitting(p, "data.val_frac", text, err);
 }
