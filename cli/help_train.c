@@ -113,7 +113,7 @@ void bt_help_run_options(bt_text *out) {
     bt_code code = o && cfg ? bt_run_cfg_read(o, cfg, 0, NULL, &help, &why) : BT_NOMEM;
     const int ranks = code == BT_OK ? bt_run_cfg_ranks(cfg, bt_cpu_get()->cores) : 1;
     if (code == BT_OK) code = words_of_builtin(o, cfg, ranks, &why);
-    if (code == BT_OK) code = bt_run_cfg_settle(o, cfg, ranks, &why);
+    if (code == BT_OK) code = bt_run_cfg_resolve_opts(o, cfg, ranks, &why);
     if (code != BT_OK && o && cfg) /* an environment that is refused: the table's own values */
         code = bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, &why);
     bt_text_put(out, "\nmost used (in brackets: what 'bitrain train' alone takes here):\n");
@@ -146,7 +146,7 @@ static bool preset_cfg(const char *name, bt_opts *o, bt_run_cfg *cfg) {
     bt_err why = BT_ERR_INIT;
     snprintf(word, sizeof word, "%s", name);
     return bt_run_cfg_read(o, cfg, 2, argv, &help, &why) == BT_OK &&
-           bt_run_cfg_settle(o, cfg, 1, &why) == BT_OK;
+           bt_run_cfg_resolve_opts(o, cfg, 1, &why) == BT_OK;
 }
 
 /* Time of the preset's own steps on two cores of an EPYC with AVX-512 (tests/bench/RESULTS.md). */

@@ -34,15 +34,15 @@ typedef struct bt_store_progress {
 bool bt_checkpoint_there(const char *path);
 
 /* properties of a database's location, for `bitrain doctor`; creates nothing */
-typedef struct bt_store_look {
+typedef struct bt_store_check {
     const char *sqlite; /* version of the library */
     char folder[1024];  /* the deepest folder of the path that exists */
     /* name of a file system that cannot hold the database (NFS, ...), or NULL */
     const char *refused;
     bool writable;
     uint64_t free_bytes;
-} bt_store_look;
-bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) BT_MUST_CHECK;
+} bt_store_check;
+bt_code bt_store_check_folder(bt_store_check *out, const char *path, bt_err *err) BT_MUST_CHECK;
 
 /* ---- writing --------------------------------------------------------------------------------- */
 typedef struct bt_writer bt_writer;
@@ -135,14 +135,14 @@ bt_code bt_db_run(bt_db *db, const char *wanted, char run[BT_NAME_MAX], bt_err *
 void bt_db_limit_memory(int64_t bytes);
 /* A read-only statement. params bind ?1.. as text. Limits: rows and seconds, 0 for none;
  * *truncated (may be NULL) is set if there were more rows. All pointers are borrowed. */
-typedef struct bt_question {
+typedef struct bt_query {
     const char *sql;
     const char *const *params;
     int n_params;
     int64_t max_rows;
     double max_s;
     bool *truncated;
-} bt_question;
+} bt_query;
 
 /* cells are texts, NULL for SQL's NULL; types: 'i' 'r' 't' 'b' 'n' */
 typedef struct bt_row {
@@ -152,7 +152,7 @@ typedef struct bt_row {
     const double *nums; /* NaN where the cell is not a number */
 } bt_row;
 typedef bool (*bt_row_fn)(void *ctx, const bt_row *row); /* false: stop */
-bt_code bt_db_query(bt_db *db, const bt_question *q, bt_row_fn fn, void *ctx, bt_err *err)
+bt_code bt_db_query(bt_db *db, const bt_query *q, bt_row_fn fn, void *ctx, bt_err *err)
     BT_MUST_CHECK;
 
 /* typed helpers used by commands, top and the dashboard */

@@ -42,7 +42,7 @@ static inline void tiny_cfg_for(bt_run_cfg *cfg, const char *const *words, int r
     bt_err err = BT_ERR_INIT;
     if (bt_run_cfg_read(&o, cfg, n, (char *const *)(uintptr_t)argv, &help, &err) != BT_OK)
         fail_msg("%s", err.msg);
-    if (bt_run_cfg_settle(&o, cfg, ranks, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_run_cfg_resolve_opts(&o, cfg, ranks, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 
 /* resolved for the current ranks */

@@ -292,8 +292,8 @@ static bt_code read_comm_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char **
     BT_TRY(bt_opts_set(o, "launch.ranks", "2", BT_FROM_PRESET, "bench", err));
     /* all ranks exchange gradients, and each owns weights */
     BT_TRY(bt_opts_set(o, "mesh.zero", "1", BT_FROM_PRESET, "bench", err));
-    BT_TRY(
-        bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), err));
+    BT_TRY(bt_run_cfg_resolve_opts(
+        o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), err));
     if (cfg->mesh.dp_replicate * cfg->mesh.dp_shard < 2 || cfg->mesh.zero < 1)
         return bt_fail(err, BT_ARG,
                        "bench comm measures what data-parallel ranks send each other: it needs "

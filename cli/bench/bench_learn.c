@@ -158,7 +158,7 @@ static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_e
     if (code == BT_OK)
         code = bt_run_cfg_read(&o, &cfg, (int)w->n, (char *const *)(uintptr_t)w->at, &help, &why);
     if (code == BT_OK)
-        code = bt_run_cfg_settle(&o, &cfg, bt_run_cfg_ranks(&cfg, bt_cpu_get()->cores), &why);
+        code = bt_run_cfg_resolve_opts(&o, &cfg, bt_run_cfg_ranks(&cfg, bt_cpu_get()->cores), &why);
     free(w);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "recipe '%s': %s", recipe->name, why.msg);
 }
@@ -252,14 +252,14 @@ static bt_code read_recorded_run(const bt_learn *b, bt_learn_run *r, bool *done,
     if (code == BT_NOTFOUND) return BT_OK;
     r->n = 0;
     if (code == BT_OK)
-        code = bt_db_query(
-            db,
-            &(bt_question){.sql = "SELECT state, (SELECT value FROM facts f WHERE "
-                                  "f.run = r.run AND f.key = 'data.val_bytes_per_token')"
-                                  " + 0.0 FROM runs r WHERE run = ?1",
-                           .params = name,
-                           .n_params = 1},
-            read_run_state, &x, err);
+        code =
+            bt_db_query(db,
+                        &(bt_query){.sql = "SELECT state, (SELECT value FROM facts f WHERE "
+                                           "f.run = r.run AND f.key = 'data.val_bytes_per_token')"
+                                           " + 0.0 FROM runs r WHERE run = ?1",
+                                    .params = name,
+                                    .n_params = 1},
+                        read_run_state, &x, err);
     if (code == BT_OK && x.done && isnan(x.bytes_per_token))
         code = bt_fail(
             err, BT_FORMAT,
@@ -268,11 +268,11 @@ static bt_code read_recorded_run(const bt_learn *b, bt_learn_run *r, bool *done,
             r->name);
     if (code == BT_OK && x.done)
         code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT tokens, step_ms, val_loss FROM steps "
-                                                 "WHERE run = ?1 ORDER BY step",
-                                          .params = name,
-                                          .n_params = 1,
-                                          .max_rows = INT64_MAX},
+                           &(bt_query){.sql = "SELECT tokens, step_ms, val_loss FROM steps "
+                                              "WHERE run = ?1 ORDER BY step",
+                                       .params = name,
+                                       .n_params = 1,
+                                       .max_rows = INT64_MAX},
                            read_curve_point, &x, err);
     bt_db_close(db);
     if (code == BT_OK && x.done) find_goal(r, b->cfg->goal);

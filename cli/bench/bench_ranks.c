@@ -14,7 +14,7 @@ void bt_bench_bar_begin(bt_bench_bar *b, bool marked, bool quiet) {
 
 void bt_bench_bar_show(bt_bench_bar *b, double done, const char *note) {
     if (b->marked)
-        bt_run_shown_say(done, note);
+        bt_run_shown_progress(done, note);
     else
         bt_progress_stage(&b->bar, "measuring", done, note);
 }

@@ -130,7 +130,7 @@ static bt_code measure_list(bench *b, bt_err *err) {
     if (code == BT_OK)
         code = bt_db_query(
             db,
-            &(bt_question){
+            &(bt_query){
                 .sql = "SELECT run, state, ranks, steps, tokens, loss, best_val, tokens_per_s, "
                        "started_s, duration_s, spark, tags FROM runs ORDER BY started DESC"},
             count_query_row, &rows, err);
@@ -139,7 +139,7 @@ static bt_code measure_list(bench *b, bt_err *err) {
     return code;
 }
 
-static bt_code time_first_view(const char *path, const bt_view_ask *ask, double *first_ms,
+static bt_code time_first_view(const char *path, const bt_view_request *ask, double *first_ms,
                                double *cpu_ms, double *again_ms, bt_err *err) {
     bt_db *db = NULL;
     bt_view *v = NULL;
@@ -161,13 +161,14 @@ static bt_code time_first_view(const char *path, const bt_view_ask *ask, double 
 enum { LOOKS = 5 };
 
 static bt_code measure_view(bench *b, bt_err *err) {
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
+    bt_view_request ask;
+    bt_view_request_init(&ask);
     ask.run = "bench";
     ask.parts = BT_VIEW_ALL;
     ask.n_series = 4;
     const int metrics[] = {BT_MS_LOSS, BT_MS_TOKENS_PER_S, BT_MS_GRAD_NORM, BT_MS_LR};
-    for (int i = 0; i < 4; i++) ask.series[i] = (bt_series_ask){.rank = -1, .metric = metrics[i]};
+    for (int i = 0; i < 4; i++)
+        ask.series[i] = (bt_series_request){.rank = -1, .metric = metrics[i]};
     b->out.first_view_ms = b->out.first_view_cpu_ms = b->out.again_ms = INFINITY;
     for (int i = 0; i < LOOKS; i++) {
         double first, cpu, again;

@@ -169,7 +169,7 @@ static bool copy_run_state(void *ctx, const bt_row *row) {
 bt_code bt_cli_run_is_live(bt_db *db, const char *run, bool *live, bt_err *err) {
     static const char *const ended[] = {"done", "stopped", "failed", "lost"};
     char state[32] = "";
-    const bt_question q = {
+    const bt_query q = {
         .sql = "SELECT state FROM runs WHERE run = ?1", .params = &run, .n_params = 1};
     BT_TRY(bt_db_query(db, &q, copy_run_state, state, err));
     *live = true;

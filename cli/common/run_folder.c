@@ -43,7 +43,7 @@ static int remove_run_entry(const char *path, const struct stat *st, int type, s
     return 0;
 }
 
-bool bt_run_folder_look(const char *dir, int *checkpoints, int64_t *bytes) {
+bool bt_run_folder_measure(const char *dir, int *checkpoints, int64_t *bytes) {
     char path[PATH_MAX];
     *checkpoints = 0;
     *bytes = 0;
@@ -92,7 +92,7 @@ bt_code bt_run_remove(const char *store, const char *run, bool checkpoints, char
     bt_db_close(db);
     BT_TRY(code);
     BT_TRY(bt_runs_remove(store, &run, 1, 1, err));
-    const bool there = bt_run_folder_look(folder, &n, &bytes);
+    const bool there = bt_run_folder_measure(folder, &n, &bytes);
     snprintf(reply, size, "removed the records of %.64s", run);
     if (!there) return BT_OK;
     if (!checkpoints) {

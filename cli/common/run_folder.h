@@ -9,7 +9,7 @@
 #include "engine/base/status.h"
 
 /* dir is the out folder of a run on this machine; checkpoints and bytes of all its files are counted */
-bool bt_run_folder_look(const char *dir, int *checkpoints, int64_t *bytes);
+bool bt_run_folder_measure(const char *dir, int *checkpoints, int64_t *bytes);
 /* Removes the files of a run (step-*, log.txt, locks, records that were not stored yet) and then the folder; *left:
  * true if it holds other files, which are kept. */
 bt_code bt_run_folder_remove(const char *dir, bool *left, bt_err *err) BT_MUST_CHECK;

@@ -39,7 +39,7 @@ bt_code bt_run_shown(const bt_run_once *o, const char *what, bool quiet, bt_text
     return code;
 }
 
-void bt_run_shown_say(double done, const char *note) {
+void bt_run_shown_progress(double done, const char *note) {
     if (bt_comm_rank(bt_comm_world()) != 0) return;
     printf(BT_RUN_ONCE_PROGRESS "%.3f %s\n", done, note);
     fflush(stdout);

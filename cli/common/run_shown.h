@@ -12,6 +12,6 @@ bt_code bt_run_shown(const bt_run_once *o, const char *what, bool quiet, bt_text
 /* Ends a rank that failed: prints a line from which the starting program takes the reason, and ends the job. */
 void bt_run_shown_fail(bt_code code, const bt_err *err, int *exit_status);
 /* On rank 0: reports the finished share of the job, 0..1; note is shown behind the bar. Does nothing on other ranks. */
-void bt_run_shown_say(double done, const char *note);
+void bt_run_shown_progress(double done, const char *note);
 
 #endif

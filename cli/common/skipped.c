@@ -6,7 +6,7 @@
 
 #include "engine/base/text.h"
 
-void bt_cli_tell_skipped(const bt_sources *s) {
+void bt_cli_report_skipped(const bt_sources *s) {
     char first[sizeof s->first_skipped];
     if (!s->skipped) return;
     bt_text_plain(first, sizeof first, s->first_skipped);

@@ -32,7 +32,7 @@ static const bt_opt doctor_opts[] = {
 
 static const char *const state_names[] = {"info", "ok", "warn", "fail"};
 
-static size_t count_findings(const bt_doctor *d, bt_doc_state state) {
+static size_t count_findings(const bt_doctor *d, bt_finding_state state) {
     size_t n = 0;
     for (size_t i = 0; i < d->n; i++) n += d->findings[i].state == state;
     return n;
@@ -45,12 +45,12 @@ static void put_doctor_finding(bt_printout *o, const bt_finding *f, bool colours
     bt_printout_str(o, "state", NULL, state_names[f->state]);
     bt_printout_str(o, "topic", NULL, f->topic);
     bt_printout_str(o, "text", NULL, f->text);
-    bt_printout_str(o, "way_out", NULL, f->way_out[0] ? f->way_out : NULL);
+    bt_printout_str(o, "way_out", NULL, f->remedy[0] ? f->remedy : NULL);
     bt_printout_end(o);
     bt_printout_line(o, "%s%-4s%s  %-11s %s\n", coloured ? colour[f->state] : "",
                      f->state == BT_DOC_INFO ? "" : state_names[f->state],
                      coloured ? "\033[0m" : "", f->topic, bt_text_shown(f->text));
-    if (f->way_out[0]) bt_printout_line(o, "%18s-> %s\n", "", f->way_out);
+    if (f->remedy[0]) bt_printout_line(o, "%18s-> %s\n", "", f->remedy);
 }
 
 static bt_code print_doctor(const bt_doctor *d, bool json, bt_err *err) {
@@ -60,14 +60,14 @@ static bt_code print_doctor(const bt_doctor *d, bool json, bt_err *err) {
     bt_printout o;
     bt_printout_begin(&o, json);
     bt_printout_version(&o);
-    bt_printout_bool(&o, "ok", d->worst < BT_DOC_FAIL);
-    bt_printout_int(&o, "warnings", NULL, (int64_t)count_findings(d, BT_DOC_WARN));
-    bt_printout_int(&o, "failures", NULL, (int64_t)count_findings(d, BT_DOC_FAIL));
+    bt_printout_bool(&o, "ok", d->worst < BT_FINDING_FAIL);
+    bt_printout_int(&o, "warnings", NULL, (int64_t)count_findings(d, BT_FINDING_WARN));
+    bt_printout_int(&o, "failures", NULL, (int64_t)count_findings(d, BT_FINDING_FAIL));
     bt_printout_rows(&o, "findings");
     for (size_t i = 0; i < d->n; i++) put_doctor_finding(&o, &d->findings[i], colours);
     bt_printout_rows_end(&o, "");
-    bt_printout_line(&o, "\nok %zu, warnings %zu, failures %zu\n", count_findings(d, BT_DOC_OK),
-                     count_findings(d, BT_DOC_WARN), count_findings(d, BT_DOC_FAIL));
+    bt_printout_line(&o, "\nok %zu, warnings %zu, failures %zu\n", count_findings(d, BT_FINDING_OK),
+                     count_findings(d, BT_FINDING_WARN), count_findings(d, BT_FINDING_FAIL));
     return bt_printout_print(&o, err);
 }
 
@@ -99,8 +99,8 @@ static bt_code cmd_doctor(bt_call *call, bt_err *err) {
     bt_doctor_screens(&d);
     bt_doctor_environment(&d);
     BT_TRY(print_doctor(&d, cfg->json, err));
-    if (d.worst < BT_DOC_FAIL) return BT_OK;
-    size_t failed = count_findings(&d, BT_DOC_FAIL);
+    if (d.worst < BT_FINDING_FAIL) return BT_OK;
+    size_t failed = count_findings(&d, BT_FINDING_FAIL);
     return bt_fail(err, BT_CHECK, "%zu check%s failed", failed, failed == 1 ? "" : "s");
 }
 

@@ -9,12 +9,12 @@
 #include "engine/base/status.h"
 #include "engine/base/text.h"
 
-typedef enum { BT_DOC_INFO, BT_DOC_OK, BT_DOC_WARN, BT_DOC_FAIL } bt_doc_state;
+typedef enum { BT_DOC_INFO, BT_FINDING_OK, BT_FINDING_WARN, BT_FINDING_FAIL } bt_finding_state;
 
 typedef struct bt_finding {
-    bt_doc_state state;
-    const char *topic;            /* "cpu", "mpi", ... */
-    char text[400], way_out[300]; /* way_out "" when nothing is to be done */
+    bt_finding_state state;
+    const char *topic;           /* "cpu", "mpi", ... */
+    char text[400], remedy[300]; /* remedy "" when nothing is to be done */
 } bt_finding;
 
 typedef struct bt_doctor {
@@ -25,14 +25,14 @@ typedef struct bt_doctor {
     int ranks;         /* ranks of that job */
     bt_finding findings[96];
     size_t n;
-    bt_doc_state worst;
+    bt_finding_state worst;
 } bt_doctor;
 
 /* Appends a finding and returns it; the last place of a full report is written again. */
-bt_finding *bt_doc(bt_doctor *d, bt_doc_state state, const char *topic, const char *fmt, ...)
-    BT_PRINTF(4, 5);
+bt_finding *bt_doctor_report(bt_doctor *d, bt_finding_state state, const char *topic,
+                             const char *fmt, ...) BT_PRINTF(4, 5);
 /* sets the remedy of a finding */
-void bt_doc_way_out(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
+void bt_finding_remedy(bt_finding *f, const char *fmt, ...) BT_PRINTF(2, 3);
 
 /* the checks, in the order of the report */
 void bt_doctor_processor(bt_doctor *d); /* processor, cores, quotas */

@@ -4,7 +4,8 @@
 
 #include "cli/doctor/doctor.h"
 
-bt_finding *bt_doc(bt_doctor *d, bt_doc_state state, const char *topic, const char *fmt, ...) {
+bt_finding *bt_doctor_report(bt_doctor *d, bt_finding_state state, const char *topic,
+                             const char *fmt, ...) {
     const size_t room = sizeof d->findings / sizeof d->findings[0];
     bt_finding *f = &d->findings[d->n < room ? d->n++ : room - 1];
     va_list ap;
@@ -13,14 +14,14 @@ bt_finding *bt_doc(bt_doctor *d, bt_doc_state state, const char *topic, const ch
     va_end(ap);
     f->state = state;
     f->topic = topic;
-    f->way_out[0] = '\0';
+    f->remedy[0] = '\0';
     if (state > d->worst) d->worst = state;
     return f;
 }
 
-void bt_doc_way_out(bt_finding *f, const char *fmt, ...) {
+void bt_finding_remedy(bt_finding *f, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(f->way_out, sizeof f->way_out, fmt, ap);
+    vsnprintf(f->remedy, sizeof f->remedy, fmt, ap);
     va_end(ap);
 }

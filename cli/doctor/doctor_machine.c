@@ -19,7 +19,7 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/observe/energy.h"
-#include "monitor/job/machine/placement.h"
+#include "monitor/job/machine/cpu_binding.h"
 
 static bool first_line(const char *path, char *buf, size_t size) {
     FILE *f = fopen(path, "re");
@@ -52,9 +52,9 @@ static const char *bytes(char *buf, size_t size, double n) {
 
 static void quota(bt_doctor *d, const bt_cpu *c) {
     if (c->cores >= c->visible_cores) return;
-    bt_doc_way_out(
-        bt_doc(
-            d, BT_DOC_WARN, "cores",
+    bt_finding_remedy(
+        bt_doctor_report(
+            d, BT_FINDING_WARN, "cores",
             "%d cores are visible, but a control group (container, service, batch job) allows %.2g "
             "processors: bitrain uses %d",
             c->visible_cores, c->quota, c->cores),
@@ -82,53 +82,59 @@ void bt_doctor_processor(bt_doctor *d) {
         size_t n = strlen(list);
         if (features[i].has) snprintf(list + n, sizeof list - n, " %s", features[i].name);
     }
-    bt_doc(d, BT_DOC_OK, "cpu", "%s", c->model[0] ? c->model : "unknown model");
-    bt_finding *f = bt_doc(d, c->avx2 ? BT_DOC_OK : BT_DOC_WARN, "cpu", "can do%s",
-                           list[0] ? list : " nothing beyond the base instruction set");
+    bt_doctor_report(d, BT_FINDING_OK, "cpu", "%s", c->model[0] ? c->model : "unknown model");
+    bt_finding *f = bt_doctor_report(d, c->avx2 ? BT_FINDING_OK : BT_FINDING_WARN, "cpu",
+                                     "can do%s",
+                                     list[0] ? list : " nothing beyond the base instruction set");
     if (!c->avx2)
-        bt_doc_way_out(
+        bt_finding_remedy(
             f, "expect OpenBLAS speed only; on a virtual machine ask for the host's CPU model");
-    bt_doc(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s",
-           bytes(l1, sizeof l1, (double)c->l1d_bytes), bytes(l2, sizeof l2, (double)c->l2_bytes),
-           bytes(l3, sizeof l3, (double)c->l3_bytes));
+    bt_doctor_report(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s",
+                     bytes(l1, sizeof l1, (double)c->l1d_bytes),
+                     bytes(l2, sizeof l2, (double)c->l2_bytes),
+                     bytes(l3, sizeof l3, (double)c->l3_bytes));
     if (!c->amx_tile && file_has_word("/proc/cpuinfo", "amx_tile"))
-        bt_doc_way_out(
-            bt_doc(d, BT_DOC_WARN, "cpu",
-                   "the processor has AMX but the kernel gives no permission for it"),
+        bt_finding_remedy(
+            bt_doctor_report(d, BT_FINDING_WARN, "cpu",
+                             "the processor has AMX but the kernel gives no permission for it"),
             "Linux 5.16 or newer, and a sandbox that allows arch_prctl(ARCH_REQ_XCOMP_PERM)");
 
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (online > c->hw_threads)
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "cores",
-                              "this process may use %d of %ld hardware threads (affinity)",
-                              c->hw_threads, online),
-                       "taskset -p shows the mask; a batch system sets it to what was asked for");
+        bt_finding_remedy(
+            bt_doctor_report(d, BT_FINDING_WARN, "cores",
+                             "this process may use %d of %ld hardware threads (affinity)",
+                             c->hw_threads, online),
+            "taskset -p shows the mask; a batch system sets it to what was asked for");
     else
-        bt_doc(d, BT_DOC_OK, "cores", "%d%s", c->visible_cores,
-               c->cores < c->visible_cores ? "" : ", all usable");
+        bt_doctor_report(d, BT_FINDING_OK, "cores", "%d%s", c->visible_cores,
+                         c->cores < c->visible_cores ? "" : ", all usable");
     quota(d, c);
-    bt_cpu_place places[BT_PLACES_MAX];
+    bt_hardware_thread places[BT_HARDWARE_THREADS_MAX];
     char words[128];
-    const size_t n = bt_machine_places(places, NULL);
+    const size_t n = bt_hardware_threads(places, NULL);
     if (n > 0)
-        bt_doc(d, BT_DOC_INFO, "cores", "%s", bt_places_words(places, n, words, sizeof words));
+        bt_doctor_report(d, BT_DOC_INFO, "cores", "%s",
+                         bt_hardware_threads_text(places, n, words, sizeof words));
     char clock[64];
     if (first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource", clock,
                    sizeof clock) &&
         (strcmp(clock, "hpet") == 0 || strcmp(clock, "acpi_pm") == 0))
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "clock",
-                              "clock source '%s' takes about a microsecond to read", clock),
-                       "boot with clocksource=tsc if the machine allows it");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "clock",
+                                           "clock source '%s' takes about a microsecond to read",
+                                           clock),
+                          "boot with clocksource=tsc if the machine allows it");
 }
 
 void bt_doctor_energy(bt_doctor *d) {
     bt_energy e;
     char why[BT_ENERGY_WHY];
     if (bt_energy_open(&e, bt_testing_powercap(), why, sizeof why))
-        bt_doc(d, BT_DOC_OK, "energy", "%d counter%s of the processors' energy: runs record joules",
-               e.n, e.n == 1 ? "" : "s");
+        bt_doctor_report(d, BT_FINDING_OK, "energy",
+                         "%d counter%s of the processors' energy: runs record joules", e.n,
+                         e.n == 1 ? "" : "s");
     else
-        bt_doc(d, BT_DOC_INFO, "energy", "%s", why);
+        bt_doctor_report(d, BT_DOC_INFO, "energy", "%s", why);
     bt_energy_close(&e);
 }
 
@@ -171,34 +177,36 @@ static void openblas(bt_doctor *d) {
     bool known = blas_left_alone(alone, sizeof alone);
     bt_err err = BT_ERR_INIT;
     if (bt_blas_load(&err) != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "openblas", "%s", err.msg),
-                       "without it, processors without a vector set of ours use plain loops: "
-                       "apt-get install libopenblas0-pthread");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "openblas", "%s", err.msg),
+                          "without it, processors without a vector set of ours use plain loops: "
+                          "apt-get install libopenblas0-pthread");
         return;
     }
     const char *used = bt_blas_corename();
     if (told_copy[0] && deserved && !bt_ascii_equal(told_copy, deserved))
-        bt_doc_way_out(
-            bt_doc(d, BT_DOC_WARN, "openblas",
-                   "OPENBLAS_CORETYPE=%s makes it use %s kernels; this processor deserves %s",
-                   told_copy, used, deserved),
+        bt_finding_remedy(
+            bt_doctor_report(
+                d, BT_FINDING_WARN, "openblas",
+                "OPENBLAS_CORETYPE=%s makes it use %s kernels; this processor deserves %s",
+                told_copy, used, deserved),
             "unset OPENBLAS_CORETYPE");
     else if (known && !bt_ascii_equal(alone, used))
-        bt_doc(d, BT_DOC_OK, "openblas", "took this processor for %s; bitrain makes it use %s",
-               alone, used);
+        bt_doctor_report(d, BT_FINDING_OK, "openblas",
+                         "took this processor for %s; bitrain makes it use %s", alone, used);
     else
-        bt_doc(d, BT_DOC_OK, "openblas", "uses %s", used);
-    bt_doc(d, BT_DOC_INFO, "openblas", "%s", bt_blas_config());
+        bt_doctor_report(d, BT_FINDING_OK, "openblas", "uses %s", used);
+    bt_doctor_report(d, BT_DOC_INFO, "openblas", "%s", bt_blas_config());
 }
 
 void bt_doctor_kernels(bt_doctor *d) {
     openblas(d);
     bt_err err = BT_ERR_INIT;
     if (bt_kernels_select(d->isa, &err) != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "kernels", "%s", err.msg), "use --isa auto");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "kernels", "%s", err.msg),
+                          "use --isa auto");
         return;
     }
-    bt_doc(d, BT_DOC_OK, "kernels", "fastest set in use: %s", bt_kernels_isa());
+    bt_doctor_report(d, BT_FINDING_OK, "kernels", "fastest set in use: %s", bt_kernels_isa());
     const char *seen[8];
     size_t n_seen = 0;
     for (size_t i = 0; i < bt_kernels_slots(); i++) {
@@ -213,7 +221,7 @@ void bt_doctor_kernels(bt_doctor *d) {
             if (strcmp(bt_kernels_slot_winner(k), winner) == 0)
                 snprintf(list + n, sizeof list - n, " %s", bt_kernels_slot_name(k));
         }
-        bt_doc(d, BT_DOC_INFO, "kernels", "%s:%s", winner, list);
+        bt_doctor_report(d, BT_DOC_INFO, "kernels", "%s:%s", winner, list);
     }
 }
 
@@ -239,11 +247,12 @@ static void memory(bt_doctor *d) {
     if (limit > 0 && first_line("/sys/fs/cgroup/memory.current", line, sizeof line))
         used = strtod(line, NULL);
     if (limit > 0 && limit - used < available) available = limit - used;
-    bt_finding *f = bt_doc(d, available < 512.0 * 1048576 ? BT_DOC_WARN : BT_DOC_OK, "memory",
-                           "%s free of %s", bytes(a, sizeof a, available),
-                           bytes(b, sizeof b, limit > 0 && limit < total ? limit : total));
-    if (f->state == BT_DOC_WARN)
-        bt_doc_way_out(
+    bt_finding *f =
+        bt_doctor_report(d, available < 512.0 * 1048576 ? BT_FINDING_WARN : BT_FINDING_OK, "memory",
+                         "%s free of %s", bytes(a, sizeof a, available),
+                         bytes(b, sizeof b, limit > 0 && limit < total ? limit : total));
+    if (f->state == BT_FINDING_WARN)
+        bt_finding_remedy(
             f,
             "preset nano needs about 200 MiB; 'bitrain train --dry-run' prints what a run takes");
 }
@@ -252,20 +261,20 @@ static void shm(bt_doctor *d) {
     struct statvfs fs;
     char a[24];
     if (statvfs("/dev/shm", &fs) != 0) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "/dev/shm",
-                              "does not exist: ranks of one host talk through it"),
-                       "mount -t tmpfs tmpfs /dev/shm");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "/dev/shm",
+                                           "does not exist: ranks of one host talk through it"),
+                          "mount -t tmpfs tmpfs /dev/shm");
         return;
     }
     double room = (double)fs.f_bavail * (double)fs.f_frsize;
     bool writable = access("/dev/shm", W_OK | X_OK) == 0;
-    bt_doc_state state = !writable || room < 16.0 * 1048576 ? BT_DOC_FAIL
-                         : room < 128.0 * 1048576           ? BT_DOC_WARN
-                                                            : BT_DOC_OK;
-    bt_finding *f = bt_doc(d, state, "/dev/shm", "%s free%s", bytes(a, sizeof a, room),
-                           writable ? "" : ", not writable");
-    if (state != BT_DOC_OK)
-        bt_doc_way_out(
+    bt_finding_state state = !writable || room < 16.0 * 1048576 ? BT_FINDING_FAIL
+                             : room < 128.0 * 1048576           ? BT_FINDING_WARN
+                                                                : BT_FINDING_OK;
+    bt_finding *f = bt_doctor_report(d, state, "/dev/shm", "%s free%s", bytes(a, sizeof a, room),
+                                     writable ? "" : ", not writable");
+    if (state != BT_FINDING_OK)
+        bt_finding_remedy(
             f,
             "each rank needs about 8 MiB there; containers: --shm-size=1g, else remove old files");
 }
@@ -290,14 +299,15 @@ static void limits(bt_doctor *d) {
             r.rlim_cur >= rows[i].least)
             continue;
         fine = false;
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "limits",
-                              "%s is %" PRIu64 ", wanted for %s: %" PRIu64, rows[i].name,
-                              (uint64_t)r.rlim_cur, rows[i].why, (uint64_t)rows[i].least),
-                       "raise it with ulimit, or in /etc/security/limits.conf");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "limits",
+                                           "%s is %" PRIu64 ", wanted for %s: %" PRIu64,
+                                           rows[i].name, (uint64_t)r.rlim_cur, rows[i].why,
+                                           (uint64_t)rows[i].least),
+                          "raise it with ulimit, or in /etc/security/limits.conf");
     }
     if (fine)
-        bt_doc(d, BT_DOC_OK, "limits",
-               "open files, stack, address space and file size are large enough");
+        bt_doctor_report(d, BT_FINDING_OK, "limits",
+                         "open files, stack, address space and file size are large enough");
 }
 
 void bt_doctor_memory(bt_doctor *d) {
@@ -306,8 +316,9 @@ void bt_doctor_memory(bt_doctor *d) {
     char pages[96];
     if (first_line("/sys/kernel/mm/transparent_hugepage/enabled", pages, sizeof pages) &&
         strstr(pages, "[never]"))
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "memory",
-                              "huge pages are switched off: large models lose a few per cent"),
-                       "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
+        bt_finding_remedy(
+            bt_doctor_report(d, BT_FINDING_WARN, "memory",
+                             "huge pages are switched off: large models lose a few per cent"),
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled");
     limits(d);
 }

@@ -114,23 +114,24 @@ static void unlike_nodes(bt_doctor *d, const char *said) {
                    &failed, cpu) != 6)
             continue;
         if (failed)
-            bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "rank %d on '%s' received wrong sums",
-                                  rank, host),
-                           "memory or network of that node is broken");
+            bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi",
+                                               "rank %d on '%s' received wrong sums", rank, host),
+                              "memory or network of that node is broken");
         if (d->hosts[0])
-            bt_doc(d, BT_DOC_INFO, "node", "rank %d: %s, %d cores, %s, %s", rank, host, cores, isa,
-                   cpu);
+            bt_doctor_report(d, BT_DOC_INFO, "node", "rank %d: %s, %d cores, %s, %s", rank, host,
+                             cores, isa, cpu);
         if (!first_isa[0]) {
             memcpy(first_isa, isa, sizeof isa);
             memcpy(first_host, host, sizeof host);
         }
         if (!unlike && strcmp(first_isa, isa) != 0) {
             unlike = true;
-            bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "node",
-                                  "unlike processors: '%s' has %s, '%s' has %s; all ranks of a "
-                                  "job will compute with the least of them",
-                                  first_host, first_isa, host, isa),
-                           "leave the slower hosts out, or let --balance auto give them less");
+            bt_finding_remedy(
+                bt_doctor_report(d, BT_FINDING_WARN, "node",
+                                 "unlike processors: '%s' has %s, '%s' has %s; all ranks of a "
+                                 "job will compute with the least of them",
+                                 first_host, first_isa, host, isa),
+                "leave the slower hosts out, or let --balance auto give them less");
         }
     }
 }
@@ -161,11 +162,13 @@ static void try_job(bt_doctor *d, const char *program) {
         code = bt_launch_start(&l, &child, &err);
     }
     if (code != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "%s", err.msg), "see the lines above");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi", "%s", err.msg),
+                          "see the lines above");
     } else if (!drain(&child, &said, limit_s, &status)) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "a job of %d ranks did not end within %.0f s",
-                              d->ranks, limit_s),
-                       "a firewall between the nodes, or no ssh without a password");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi",
+                                           "a job of %d ranks did not end within %.0f s", d->ranks,
+                                           limit_s),
+                          "a firewall between the nodes, or no ssh without a password");
     } else if (status != 0 || !strstr(bt_text_str(&said), "all_reduce_us ")) {
         bt_output o;
         bt_output_open(&o, "/dev/null", 1);
@@ -173,17 +176,19 @@ static void try_job(bt_doctor *d, const char *program) {
         bt_output_feed(&o, "\n", 1);
         bt_output_close(&o);
         const char *why = o.reported ? o.message : o.said[0] ? o.said : o.last_line;
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "a job of %d ranks failed: %s", d->ranks,
-                              why[0] ? why : "it printed nothing"),
-                       d->hosts[0] ? "ssh HOST true must work for each host without a question"
-                                   : "mpirun -np %d hostname shows whether Open MPI works here",
-                       d->ranks);
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi",
+                                           "a job of %d ranks failed: %s", d->ranks,
+                                           why[0] ? why : "it printed nothing"),
+                          d->hosts[0] ? "ssh HOST true must work for each host without a question"
+                                      : "mpirun -np %d hostname shows whether Open MPI works here",
+                          d->ranks);
     } else {
         double seconds = (double)(bt_now_ns() - start) / 1e9,
                us = strtod(strstr(bt_text_str(&said), "all_reduce_us ") + 14, NULL);
-        bt_doc(d, BT_DOC_OK, "mpi",
-               "a job of %d ranks took %.2f s from start to end; all-reduce of 1 MiB: %.2f ms",
-               d->ranks, seconds, us / 1e3);
+        bt_doctor_report(
+            d, BT_FINDING_OK, "mpi",
+            "a job of %d ranks took %.2f s from start to end; all-reduce of 1 MiB: %.2f ms",
+            d->ranks, seconds, us / 1e3);
         unlike_nodes(d, bt_text_str(&said));
     }
     bt_job_dirs_attempt_end(&scratch, 0);
@@ -202,19 +207,20 @@ static void launch_flags(bt_doctor *d) {
                          .program = ""};
     for (size_t i = 0; i < bt_launch_rows_n; i++)
         if (bt_launch_applies(bt_launch_rows[i].when, &l))
-            bt_doc(d, BT_DOC_INFO, "mpirun", "%s: %s", bt_launch_rows[i].words,
-                   bt_launch_rows[i].reason);
+            bt_doctor_report(d, BT_DOC_INFO, "mpirun", "%s: %s", bt_launch_rows[i].words,
+                             bt_launch_rows[i].reason);
 }
 
 /* Open MPI 4.1.4 binds these sockets before the ranks are placed: oob_tcp_if_include, oob_tcp_disable_ipv6_family
  * and plm isolated were tried and change nothing; oob ^tcp is refused. */
 static void listening_sockets(bt_doctor *d) {
-    bt_doc_way_out(
-        bt_doc(d, BT_DOC_INFO, "network",
-               "during a run mpirun listens on 0.0.0.0 and [::] (one random TCP port each), "
-               "also if all ranks are on this machine%s; Open MPI closes connections that are "
-               "not its own, but encrypts nothing",
-               d->hosts[0] ? ", and so does every rank (ports from 1024)" : ""),
+    bt_finding_remedy(
+        bt_doctor_report(
+            d, BT_DOC_INFO, "network",
+            "during a run mpirun listens on 0.0.0.0 and [::] (one random TCP port each), "
+            "also if all ranks are on this machine%s; Open MPI closes connections that are "
+            "not its own, but encrypts nothing",
+            d->hosts[0] ? ", and so does every rank (ports from 1024)" : ""),
         "on an untrusted network use a firewall%s; cli/launch/README.md lists all "
         "listening sockets",
         d->hosts[0] ? ""
@@ -225,27 +231,29 @@ static void listening_sockets(bt_doctor *d) {
 void bt_doctor_mpi(bt_doctor *d) {
     char text[200], program[1024];
     bt_comm_library(text, sizeof text);
-    bt_doc(d, BT_DOC_OK, "mpi", "%s", text);
+    bt_doctor_report(d, BT_FINDING_OK, "mpi", "%s", text);
     if (bt_comm_am_rank())
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "mpi", "this shell runs inside an MPI job"),
-                       "outside of it, 'bitrain train' starts its own ranks");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "mpi",
+                                           "this shell runs inside an MPI job"),
+                          "outside of it, 'bitrain train' starts its own ranks");
     bt_mpirun m;
     bt_err err = BT_ERR_INIT;
     if (d->hosts[0] && bt_host_file_check(d->hosts, d->ranks, "", &err) != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "%s", err.msg),
-                       "'bitrain train' refuses this file, too");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi", "%s", err.msg),
+                          "'bitrain train' refuses this file, too");
         return;
     }
     if (bt_mpirun_find(&m, true, &err) != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "mpi", "%s", err.msg),
-                       "'bitrain train' cannot start ranks before that");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "mpi", "%s", err.msg),
+                          "'bitrain train' cannot start ranks before that");
         return;
     }
     if (m.passed_over[0])
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "mpi", "%s: '%s' is used", m.passed_over, m.path),
-                       "put the right one first in PATH, or set BITRAIN_MPIRUN");
-    bt_doc(d, BT_DOC_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
-           m.owner[0] ? m.owner : "it does not say whose it is");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "mpi", "%s: '%s' is used",
+                                           m.passed_over, m.path),
+                          "put the right one first in PATH, or set BITRAIN_MPIRUN");
+    bt_doctor_report(d, BT_FINDING_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
+                     m.owner[0] ? m.owner : "it does not say whose it is");
     launch_flags(d);
     listening_sockets(d);
     if (!d->quick && bt_own_program(program, sizeof program, &err) == BT_OK) try_job(d, program);

@@ -24,50 +24,53 @@ static void check_database(bt_doctor *d) {
     bool truncated;
     if (code == BT_OK)
         code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT count(*) FROM runs",
-                                          .max_rows = 1,
-                                          .max_s = 10,
-                                          .truncated = &truncated},
+                           &(bt_query){.sql = "SELECT count(*) FROM runs",
+                                       .max_rows = 1,
+                                       .max_s = 10,
+                                       .truncated = &truncated},
                            count_database_row, runs, &err);
     bt_db_close(db);
     if (code == BT_NOTFOUND)
-        bt_doc(d, BT_DOC_INFO, "store", "'%s' does not exist yet; the first run makes it",
-               d->store);
+        bt_doctor_report(d, BT_DOC_INFO, "store", "'%s' does not exist yet; the first run makes it",
+                         d->store);
     else if (code != BT_OK)
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "%s", err.msg),
-                       "move the file away, or use --store FILE");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "store", "%s", err.msg),
+                          "move the file away, or use --store FILE");
     else
-        bt_doc(d, BT_DOC_OK, "store", "'%s' holds %s run%s", d->store, runs,
-               strcmp(runs, "1") == 0 ? "" : "s");
+        bt_doctor_report(d, BT_FINDING_OK, "store", "'%s' holds %s run%s", d->store, runs,
+                         strcmp(runs, "1") == 0 ? "" : "s");
 }
 
 void bt_doctor_store(bt_doctor *d) {
     bt_err err = BT_ERR_INIT;
-    bt_store_look look;
+    bt_store_check look;
     char room[24];
-    if (bt_store_look_at(&look, d->store, &err) != BT_OK) {
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "%s", err.msg),
-                       "use --store FILE or BITRAIN_STORE");
+    if (bt_store_check_folder(&look, d->store, &err) != BT_OK) {
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "store", "%s", err.msg),
+                          "use --store FILE or BITRAIN_STORE");
         return;
     }
     /* Before 3.51.3 a WAL reset could lose a commit when two connections write at the same moment
      * (sqlite.org/wal.html); bitrain's lock file leaves one writer. */
-    bt_doc(d, BT_DOC_OK, "sqlite", "%s; one writer at a time, by lock file", look.sqlite);
+    bt_doctor_report(d, BT_FINDING_OK, "sqlite", "%s; one writer at a time, by lock file",
+                     look.sqlite);
     if (look.refused)
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store",
-                              "'%s' is on %s, where SQLite's write-ahead log does not work",
-                              look.folder, look.refused),
-                       "put the database on a local disk: --store FILE or BITRAIN_STORE; "
-                       "checkpoints (--out) may stay there");
+        bt_finding_remedy(
+            bt_doctor_report(d, BT_FINDING_FAIL, "store",
+                             "'%s' is on %s, where SQLite's write-ahead log does not work",
+                             look.folder, look.refused),
+            "put the database on a local disk: --store FILE or BITRAIN_STORE; "
+            "checkpoints (--out) may stay there");
     if (!look.writable)
-        bt_doc_way_out(bt_doc(d, BT_DOC_FAIL, "store", "'%s' cannot be written", look.folder),
-                       "use --store FILE or BITRAIN_STORE");
+        bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "store", "'%s' cannot be written",
+                                           look.folder),
+                          "use --store FILE or BITRAIN_STORE");
     bool little = look.free_bytes < (uint64_t)512 << 20;
-    bt_finding *f = bt_doc(
-        d, little ? BT_DOC_WARN : BT_DOC_OK, "store", "%s free at '%s'",
+    bt_finding *f = bt_doctor_report(
+        d, little ? BT_FINDING_WARN : BT_FINDING_OK, "store", "%s free at '%s'",
         bt_metric_format(room, sizeof room, (double)look.free_bytes, BT_UNIT_BYTES), look.folder);
     if (little)
-        bt_doc_way_out(f, "checkpoints go beside the database: make room, or use --out DIR");
+        bt_finding_remedy(f, "checkpoints go beside the database: make room, or use --out DIR");
     if (!look.refused) check_database(d);
 }
 
@@ -75,18 +78,18 @@ void bt_doctor_store(bt_doctor *d) {
 
 void bt_doctor_screens(bt_doctor *d) {
 #ifdef BITRAIN_HAVE_TUI
-    bt_doc(d, BT_DOC_OK, "screens", "ncurses: bitrain top draws");
+    bt_doctor_report(d, BT_FINDING_OK, "screens", "ncurses: bitrain top draws");
 #else
-    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens",
-                          "built without ncurses: bitrain top prints text only"),
-                   "apt-get install libncurses-dev, build again");
+    bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "screens",
+                                       "built without ncurses: bitrain top prints text only"),
+                      "apt-get install libncurses-dev, build again");
 #endif
 #ifdef BITRAIN_HAVE_WEB
-    bt_doc(d, BT_DOC_OK, "screens", "libmicrohttpd: bitrain dash serves");
+    bt_doctor_report(d, BT_FINDING_OK, "screens", "libmicrohttpd: bitrain dash serves");
 #else
-    bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "screens",
-                          "built without the dashboard: no bitrain dash"),
-                   "./bootstrap build, where there is a network");
+    bt_finding_remedy(bt_doctor_report(d, BT_FINDING_WARN, "screens",
+                                       "built without the dashboard: no bitrain dash"),
+                      "./bootstrap build, where there is a network");
 #endif
     const char *term = getenv("TERM"), *locale = getenv("LC_ALL");
     if (!locale || !*locale) locale = getenv("LC_CTYPE");
@@ -94,12 +97,13 @@ void bt_doctor_screens(bt_doctor *d) {
     bool utf8 = locale && (strstr(locale, "UTF-8") || strstr(locale, "utf8") ||
                            strstr(locale, "UTF8") || strstr(locale, "utf-8"));
     if (!utf8)
-        bt_doc_way_out(bt_doc(d, BT_DOC_WARN, "terminal",
-                              "locale '%s' has no UTF-8: curves are drawn with plain letters",
-                              locale ? locale : ""),
-                       "export LC_ALL=C.UTF-8");
+        bt_finding_remedy(
+            bt_doctor_report(d, BT_FINDING_WARN, "terminal",
+                             "locale '%s' has no UTF-8: curves are drawn with plain letters",
+                             locale ? locale : ""),
+            "export LC_ALL=C.UTF-8");
     else
-        bt_doc(d, BT_DOC_OK, "terminal", "%s, %s", term ? term : "no TERM", locale);
+        bt_doctor_report(d, BT_FINDING_OK, "terminal", "%s, %s", term ? term : "no TERM", locale);
 }
 
 /* ---- environment ----------------------------------------------------------------------------- */
@@ -111,14 +115,14 @@ void bt_doctor_environment(bt_doctor *d) {
         if (strncmp(*e, "BITRAIN_", 8) != 0) continue;
         if (bt_environment_read(*e, &name)) {
             snprintf(shown, sizeof shown, "%.*s", (int)strcspn(*e, "="), *e);
-            bt_doc(d, BT_DOC_INFO, "environment", "%s is set", shown);
+            bt_doctor_report(d, BT_DOC_INFO, "environment", "%s is set", shown);
             continue;
         }
-        bt_finding *f = bt_doc(d, BT_DOC_WARN, "environment", "%s is unknown and has no effect",
-                               name.name);
+        bt_finding *f = bt_doctor_report(d, BT_FINDING_WARN, "environment",
+                                         "%s is unknown and has no effect", name.name);
         if (name.nearest[0])
-            bt_doc_way_out(f, "did you mean %s?", name.nearest);
+            bt_finding_remedy(f, "did you mean %s?", name.nearest);
         else
-            bt_doc_way_out(f, "'bitrain help options' lists the settings");
+            bt_finding_remedy(f, "'bitrain help options' lists the settings");
     }
 }

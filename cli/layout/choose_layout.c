@@ -135,15 +135,15 @@ static bt_code measure_layout_rates(bt_layout_choice *c, const bt_layout_job *jo
     if (code == BT_OK) {
         c->search.cluster.data = bt_data_facts_of(first);
         size_t n = bt_layouts_shapes(&c->layouts, &c->search, shapes, SHAPES_MOST);
-        const bt_rates_wanted wanted = {.cfg = first,
-                                        .ranks = job->ranks,
-                                        .ranks_per_host = c->search.cluster.ranks_per_host,
-                                        .parts = shapes,
-                                        .n_parts = n,
-                                        .store = job->store,
-                                        .anew = job->anew,
-                                        .never = job->never,
-                                        .quiet = job->quiet};
+        const bt_rates_request wanted = {.cfg = first,
+                                         .ranks = job->ranks,
+                                         .ranks_per_host = c->search.cluster.ranks_per_host,
+                                         .parts = shapes,
+                                         .n_parts = n,
+                                         .store = job->store,
+                                         .anew = job->anew,
+                                         .never = job->never,
+                                         .quiet = job->quiet};
         code = bt_machine_rates(&wanted, &c->rates, told, err);
     }
     free(shapes);

@@ -28,7 +28,7 @@ typedef struct bt_layout_job {
     const bt_run_cfg *cfg;
     int ranks;
     const char *store;
-    bool anew, never; /* see bt_rates_wanted */
+    bool anew, never; /* see bt_rates_request */
     /* Seconds for trials of the first layouts (layout_trial.h). 0: use only earlier trials. If trial_given is
      * false, the time that measuring leaves of BT_PROBING_S limits it. */
     double trial_s;

@@ -15,7 +15,7 @@
 #include "engine/plan/trial_length.h"
 #include "engine/plan/trial_race.h"
 #include "engine/train/trainer.h"
-#include "monitor/job/machine/placement.h"
+#include "monitor/job/machine/cpu_binding.h"
 
 enum { WORDS = 2, RACER_WORDS = 4, STEPS_MOST = 1 << 20 };
 
@@ -102,7 +102,7 @@ static bt_code since(int64_t then_ns, double *seconds, bt_err *err) {
 }
 
 static void print_race_progress(const layouts *l, double spent_s, const char *note) {
-    bt_run_shown_say(fmin(1, spent_s / l->budget_s), note);
+    bt_run_shown_progress(fmin(1, spent_s / l->budget_s), note);
 }
 
 static bt_code time_racer(void *ctx, size_t i, double *took_s, double *spent_s, bt_err *err) {
@@ -181,11 +181,11 @@ static bt_code bind_racer(const layouts *l, bt_err *err) {
     int64_t group = 1;
     for (size_t i = 0; i < l->n; i++)
         group = l->at[i].cfg.mesh.tp > group ? l->at[i].cfg.mesh.tp : group;
-    const bt_place_job place = {.ranks = bt_comm_local_size(),
-                                .rank = bt_comm_local_rank(),
-                                .threads = threads,
-                                .group = (int)group};
-    (void)bt_place_bind(&place);
+    const bt_binding_job binding = {.ranks = bt_comm_local_size(),
+                                    .rank = bt_comm_local_rank(),
+                                    .threads = threads,
+                                    .group = (int)group};
+    (void)bt_bind_rank(&binding);
     return bt_threads_init(threads, err);
 }
 

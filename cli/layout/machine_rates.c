@@ -14,7 +14,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/probe/rates_probe.h"
-#include "monitor/job/machine/placement.h"
+#include "monitor/job/machine/cpu_binding.h"
 
 enum { NUMBERS = 5 }; /* words before the shapes */
 
@@ -26,7 +26,7 @@ static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
                         .links = strcmp(argv[2], "links") == 0,
                         .budget_s = strtod(argv[3], NULL),
                         .disk_dir = argv[4],
-                        .progress = bt_run_shown_say};
+                        .progress = bt_run_shown_progress};
     int threads = atoi(argv[1]);
     if (job.disk_dir[0] == '-') job.disk_dir = "";
     bt_part_shape *parts = calloc((size_t)argc, sizeof *parts);
@@ -38,11 +38,11 @@ static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_agree_isa(bt_comm_world(), argv[0], &isa, err);
     if (code == BT_OK) code = bt_kernels_select(isa.isa, err);
-    const bt_place_job place = {.ranks = bt_comm_local_size(),
-                                .rank = bt_comm_local_rank(),
-                                .threads = threads < 1 ? 1 : threads,
-                                .group = 1};
-    (void)bt_place_bind(&place); /* like a training */
+    const bt_binding_job binding = {.ranks = bt_comm_local_size(),
+                                    .rank = bt_comm_local_rank(),
+                                    .threads = threads < 1 ? 1 : threads,
+                                    .group = 1};
+    (void)bt_bind_rank(&binding); /* like a training */
     if (code == BT_OK) code = bt_threads_init(threads < 1 ? 1 : threads, err);
     code = bt_agree(bt_comm_world(), code, err);
     if (code == BT_OK) code = bt_rates_probe(r, &job, err);
@@ -129,7 +129,7 @@ typedef struct job {
     const char *folder;
 } job;
 
-static bt_code run_job(const bt_rates_wanted *w, const job *j, bt_rates *out, bt_err *err) {
+static bt_code run_job(const bt_rates_request *w, const job *j, bt_rates *out, bt_err *err) {
     size_t n = j->n;
     char threads[16], budget[32];
     const char **words = calloc(n + NUMBERS + 2, sizeof *words);
@@ -167,7 +167,7 @@ static bt_code run_job(const bt_rates_wanted *w, const job *j, bt_rates *out, bt
     return code;
 }
 
-static size_t missing_parts(const bt_rates_wanted *w, const bt_rates *have, bt_part_shape *out) {
+static size_t missing_parts(const bt_rates_request *w, const bt_rates *have, bt_part_shape *out) {
     size_t n = 0;
     for (size_t i = 0; i < w->n_parts; i++) {
         bool known = !w->anew && bt_rates_part(have, &w->parts[i]);
@@ -178,7 +178,7 @@ static size_t missing_parts(const bt_rates_wanted *w, const bt_rates *have, bt_p
 }
 
 /* a layer of each size of tensor-parallel groups that have not been timed in this job's world */
-static size_t missing_groups(const bt_rates_wanted *w, const bt_rates *have, bt_part_shape *out) {
+static size_t missing_groups(const bt_rates_request *w, const bt_rates *have, bt_part_shape *out) {
     size_t n = 0;
     for (size_t i = 0; i < w->n_parts; i++) {
         const bt_part_shape *s = &w->parts[i];
@@ -192,7 +192,7 @@ static size_t missing_groups(const bt_rates_wanted *w, const bt_rates *have, bt_
 }
 
 /* one job: its answer joins the rates */
-static bt_code measure_rates_by_job(const bt_rates_wanted *w, const job *j, bt_rates *r,
+static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_rates *r,
                                     bt_text *told, bt_err *err) {
     static const char *const what[] = {"", "memory, optimizers, codecs, ", "links, "};
     bt_rates *found = calloc(1, sizeof *found);
@@ -215,7 +215,7 @@ static bt_code measure_rates_by_job(const bt_rates_wanted *w, const job *j, bt_r
 
 /* Ranks beyond the cores would only disturb each other: parts are measured by as many as can
  * compute at the same time, links by all. */
-static bt_code complete(const bt_rates_wanted *w, bt_rates *r, const char *path, bt_text *told,
+static bt_code complete(const bt_rates_request *w, bt_rates *r, const char *path, bt_text *told,
                         bt_err *err) {
     char folder[PATH_MAX];
     bt_err trouble = BT_ERR_INIT;
@@ -264,7 +264,7 @@ void bt_machine_rates_file(const bt_rates *r, const char *store, char *out, size
     bt_rates_path(r, folder, out, size);
 }
 
-bt_code bt_machine_rates(const bt_rates_wanted *w, bt_rates *out, bt_text *told, bt_err *err) {
+bt_code bt_machine_rates(const bt_rates_request *w, bt_rates *out, bt_text *told, bt_err *err) {
     char path[PATH_MAX + 64], refused[240];
     BT_TRY(bt_rates_identify(out, &w->cfg->launch,
                              bt_rates_concurrent(&w->cfg->launch, w->ranks_per_host), err));

@@ -12,7 +12,7 @@
 #define BT_PROBE_BUDGET_S 15.0 /* seconds that measuring may take, start of the job not counted */
 #define BT_GROUPS_BUDGET_S 3.0 /* in addition, for layers in real tensor-parallel groups */
 
-typedef struct bt_rates_wanted {
+typedef struct bt_rates_request {
     const bt_run_cfg *cfg;     /* resolved for `ranks`: threads, kernel set, host file */
     int ranks, ranks_per_host; /* size of the planned job */
     bool no_links;             /* messages between its ranks need not be known */
@@ -23,11 +23,11 @@ typedef struct bt_rates_wanted {
     bool never;        /* measure nothing: what the file has, or BT_NOTFOUND */
     double budget_s;   /* 0: BT_PROBE_BUDGET_S */
     bool quiet;        /* no progress bar */
-} bt_rates_wanted;
+} bt_rates_request;
 
 /* `told` (may be NULL) receives lines for people: rejected files and measurements in progress. If the rates cannot be
  * saved, told receives a warning and the function succeeds. */
-bt_code bt_machine_rates(const bt_rates_wanted *w, bt_rates *out, bt_text *told, bt_err *err)
+bt_code bt_machine_rates(const bt_rates_request *w, bt_rates *out, bt_text *told, bt_err *err)
     BT_MUST_CHECK;
 
 /* the file in which the rates of an identified machine, build and use are kept (bt_rates_identify) */

@@ -38,7 +38,7 @@ void bt_chat_note_unknown(bt_trained *t, const char *used) {
                    "conversations are written in the template '%s', by the tokenizer's special "
                    "tokens, not in the model's own (choose one with --template): %s\n",
                    used, why.msg);
-    bt_notes_take(&t->notes, &note, t->path);
+    bt_notes_collect(&t->notes, &note, t->path);
     bt_text_release(&note);
 }
 

@@ -87,7 +87,7 @@ static bt_code open_source(bt_trained *t, bt_model_file **out, const char *folde
         BT_TRY(foreign_settings(t, s, err));
     t->tokenizer = s->tokenizer;
     s->tokenizer = NULL;
-    bt_notes_take(&t->notes, &s->notes, t->path);
+    bt_notes_collect(&t->notes, &s->notes, t->path);
     return BT_OK;
 }
 
@@ -114,7 +114,7 @@ static bt_code open_peft_adapters(bt_trained *t, const bt_trained_how *how, cons
     memcpy(t->cfg.tune.base, base, strlen(base) + 1);
     (void)snprintf(t->path, sizeof t->path, "%s", folder);
     bt_native_name(t->meta.run, folder);
-    bt_notes_take(&t->notes, &t->file->notes, folder);
+    bt_notes_collect(&t->notes, &t->file->notes, folder);
     return BT_OK;
 }
 
@@ -139,7 +139,7 @@ static bt_code load_adapter_base(bt_trained *t, const bt_trained_how *how, const
     bt_base_weights base = {.watch = t->file->watch};
     BT_TRY(base_folder(t, how, path, err));
     bt_code code = bt_base_weights_load(&base, t->model, path, &told, err);
-    if (code == BT_OK) bt_notes_take(&t->notes, &told, path);
+    if (code == BT_OK) bt_notes_collect(&t->notes, &told, path);
     bt_text_release(&told);
     for (size_t i = 0; code == BT_OK && i < n; i++) {
         base.trained_on = hashes[i];
@@ -228,7 +228,7 @@ static bt_code make_model(bt_trained *t, const bt_trained *first, const bt_train
     BT_TRY(bt_model_create(&t->model, &setup, err));
     bt_model_dpo(t->model, bt_tune_dpo(&t->cfg));
     BT_TRY(load_weights(t, how, hashes, n_hashes, err));
-    bt_notes_take(&t->notes, &t->file->notes, t->path); /* the reading of weights adds to them */
+    bt_notes_collect(&t->notes, &t->file->notes, t->path); /* the reading of weights adds to them */
     bt_model_file_close(t->file);
     t->file = NULL;
     return BT_OK;
@@ -361,7 +361,7 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
 
 void bt_trained_tell_affixes(const bt_trained *t) {
     bt_text around = {0};
-    bt_tokenizer_tell_affixes(t->tokenizer, &around);
+    bt_tokenizer_describe_affixes(t->tokenizer, &around);
     if (around.len)
         fprintf(stderr, "tokenizer  each text %s, as its post-processor puts them\n",
                 bt_text_str(&around));

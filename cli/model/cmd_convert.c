@@ -242,7 +242,7 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
     s->watch.told = NULL;
     bt_progress_end(&bar);
     if (code != BT_OK) return code;
-    if (s->view.read) bt_merge_tell(s, &o->notes);
+    if (s->view.read) bt_merge_describe(s, &o->notes);
     o->seconds = (double)(bt_now_ns() - began) / 1e9;
     bt_text_put(&o->notes, bt_text_str(&s->notes) + known);
     return cfg->verify ? verify(s, cfg, o, err) : BT_OK;

@@ -139,7 +139,7 @@ static bt_code list_sources(const data_cfg *cfg, const char *const *words, size_
     bt_code code = paths.len ? bt_verbs_corpus(bt_text_str(&paths), cache, sizeof cache, err)
                              : bt_fail(err, BT_ARG, "no data named (a file, a folder, or builtin)");
     if (code == BT_OK) code = bt_sources_list_glob(out, bt_text_str(&paths), cfg->glob, cache, err);
-    if (code == BT_OK) bt_cli_tell_skipped(out);
+    if (code == BT_OK) bt_cli_report_skipped(out);
     bt_text_release(&paths);
     return code;
 }

@@ -213,7 +213,7 @@ static bt_code evaluate_words(const eval_cfg *cfg, const char *which, bt_err *er
     if (cfg->task) return run_choices(&how, cfg, err);
     bt_code code = bt_trained_open(&t, &how, err);
     if (code == BT_OK) take_form(&t, cfg);
-    if (code == BT_OK && !cfg->quiet && !cfg->json) bt_trained_tell_affixes(&t);
+    if (code == BT_OK && !cfg->quiet && !cfg->json) bt_trained_report_affixes(&t);
     if (code == BT_OK) code = fit_short_text(&t, cfg, &how.T, err);
     if (code == BT_OK) code = bt_trained_model(&t, &how, err);
     const int64_t began = bt_now_ns();

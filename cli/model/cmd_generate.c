@@ -160,7 +160,7 @@ static bt_code generate(const generate_cfg *cfg, const char *which, bt_err *err)
         code = bt_classify_text(&t, bt_text_str(&prompt), prompt.len, cfg->json, err);
     if (code == BT_OK && cfg->chat) code = chat_in_terminal(cfg, &t, &w.out, err);
     if (code == BT_OK && !cfg->chat && !classifier) {
-        if (!cfg->json) bt_trained_tell_affixes(&t);
+        if (!cfg->json) bt_trained_report_affixes(&t);
         code = write_on(&t, cfg, &prompt, &w, err);
         if (code == BT_OK && cfg->json) code = print_generated_json(&t, &prompt, &w, err);
         if (code == BT_OK && !cfg->json) bt_show_speed(&t, &w);

@@ -86,7 +86,7 @@ static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
     char hash[20];
     bt_tokenizer_about about;
     bt_text eot = {0}, around = {0};
-    bt_tokenizer_look(t, &about);
+    bt_tokenizer_summarise(t, &about);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)bt_tokenizer_hash(t));
     bt_printout_version(o);
     bt_printout_str(o, "path", NULL, path);
@@ -115,7 +115,7 @@ static void put_about(bt_printout *o, const char *path, const bt_tokenizer *t) {
     if (bt_tokenizer_eot(t) >= 0) put_token(t, bt_tokenizer_eot(t), &eot);
     if (eot.len)
         bt_printout_line(o, "%-12s %d %s\n", "end of text", bt_tokenizer_eot(t), bt_text_str(&eot));
-    bt_tokenizer_tell_affixes(t, &around);
+    bt_tokenizer_describe_affixes(t, &around);
     if (around.len) bt_printout_line(o, "%-12s %s\n", "each text", bt_text_str(&around));
     bt_printout_line(o, "%-12s %s\n", "hash", hash);
     bt_text_release(&around);
@@ -194,7 +194,7 @@ static bt_code tokenizer_train(void *ctx, const char *const *words, size_t n, bt
                           .ctx = &bar};
     bt_sources found = {0};
     if (code == BT_OK) code = bt_sources_list_glob(&found, c.paths, c.glob, cache, err);
-    if (code == BT_OK) bt_cli_tell_skipped(&found);
+    if (code == BT_OK) bt_cli_report_skipped(&found);
     bt_sources_release(&found);
     if (code == BT_OK) code = bt_tokenizer_train(&t, &c, err);
     bt_progress_end(&bar);
@@ -222,7 +222,7 @@ static bt_code import(void *ctx, const char *const *words, size_t n, bt_err *err
     bt_progress_begin(&clock, true);
     bt_text notes = {0}, told = {0};
     bt_code code = bt_hf_tokenizer_read(&t, words[0], &notes, err);
-    bt_notes_take(&told, &notes, words[0]);
+    bt_notes_collect(&told, &notes, words[0]);
     bt_text_release(&notes);
     bt_text_release(&told);
     BT_TRY(code);

@@ -11,7 +11,7 @@ static size_t first_line_length(const char *p, const char **next) {
     return n;
 }
 
-void bt_notes_take(bt_text *kept, bt_text *notes, const char *path) {
+void bt_notes_collect(bt_text *kept, bt_text *notes, const char *path) {
     for (const char *p = bt_text_str(notes), *next; *p; p = next) {
         const size_t n = first_line_length(p, &next);
         fprintf(stderr, "%s: %.*s\n", path, (int)n, p);

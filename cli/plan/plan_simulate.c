@@ -95,17 +95,17 @@ static bt_code measure_simulation_rates(simulation *s, bt_err *err) {
     if (code == BT_OK) {
         int concurrent = bt_rates_concurrent(&first->launch, s->search.cluster.ranks_per_host);
         size_t n = bt_layouts_shapes(&l, &s->search, shapes, SHAPES_MOST);
-        const bt_rates_wanted wanted = {.cfg = first,
-                                        .ranks = concurrent,
-                                        .ranks_per_host = concurrent,
-                                        .parts = shapes,
-                                        .n_parts = n,
-                                        .store = s->p->store,
-                                        /* links between hosts are given */
-                                        .no_links = s->search.cluster.ranks_per_host == 1,
-                                        .anew = s->w->anew,
-                                        .budget_s = PROBE_S,
-                                        .quiet = s->p->cfg.run.quiet};
+        const bt_rates_request wanted = {.cfg = first,
+                                         .ranks = concurrent,
+                                         .ranks_per_host = concurrent,
+                                         .parts = shapes,
+                                         .n_parts = n,
+                                         .store = s->p->store,
+                                         /* links between hosts are given */
+                                         .no_links = s->search.cluster.ranks_per_host == 1,
+                                         .anew = s->w->anew,
+                                         .budget_s = PROBE_S,
+                                         .quiet = s->p->cfg.run.quiet};
         bt_text_init(&told);
         code = bt_machine_rates(&wanted, s->rates, &told, err);
         fputs(bt_text_str(&told), stderr);

@@ -96,13 +96,13 @@ static bool read_run_row(void *ctx, const bt_row *r) {
 
 static bt_code query_autopsy(autopsy *a, const char *sql, bt_row_fn fn, void *ctx, bt_err *err) {
     return bt_db_query(a->db,
-                       &(bt_question){.sql = sql, .params = &a->run, .n_params = 1, .max_s = 10},
-                       fn, ctx, err);
+                       &(bt_query){.sql = sql, .params = &a->run, .n_params = 1, .max_s = 10}, fn,
+                       ctx, err);
 }
 
 static bt_code load_autopsy(autopsy *a, bt_err *err) {
-    bt_view_ask which;
-    bt_view_ask_init(&which);
+    bt_view_request which;
+    bt_view_request_init(&which);
     which.run = a->run;
     BT_TRY(bt_view_open(&a->view, a->db, err));
     BT_TRY(bt_view_load(a->view, &which, err));
@@ -259,9 +259,9 @@ static bt_code query_attempt_events(autopsy *a, const attempt *t, bt_row_fn fn, 
     char number[16];
     snprintf(number, sizeof number, "%d", t->number);
     const char *const params[] = {a->run, number};
-    return bt_db_query(
-        a->db, &(bt_question){.sql = events_sql, .params = params, .n_params = 2, .max_s = 10}, fn,
-        ctx, err);
+    return bt_db_query(a->db,
+                       &(bt_query){.sql = events_sql, .params = params, .n_params = 2, .max_s = 10},
+                       fn, ctx, err);
 }
 
 static bool put_rank_evidence(void *ctx, const bt_row *r) {
@@ -292,9 +292,9 @@ static bt_code query_attempt_ranks(autopsy *a, const attempt *t, bt_row_fn fn, v
     snprintf(number, sizeof number, "%d", t->number);
     snprintf(rank, sizeof rank, "%d", t->rank);
     const char *const params[] = {a->run, number, rank};
-    return bt_db_query(
-        a->db, &(bt_question){.sql = rank_sql, .params = params, .n_params = 3, .max_s = 10}, fn,
-        ctx, err);
+    return bt_db_query(a->db,
+                       &(bt_query){.sql = rank_sql, .params = params, .n_params = 3, .max_s = 10},
+                       fn, ctx, err);
 }
 
 static void put_evidence_lines(bt_printout *o, const char *text) {

@@ -145,9 +145,9 @@ static bt_code load_compared_runs(comparison *c, const char *const *words, size_
         c->names[i] = r->run;
         BT_TRY(bt_db_run(c->db, words[i], r->run, err));
         BT_TRY(bt_db_query(c->db,
-                           &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
-                                          .params = &c->names[i],
-                                          .n_params = 1},
+                           &(bt_query){.sql = "SELECT * FROM runs WHERE run = ?1",
+                                       .params = &c->names[i],
+                                       .n_params = 1},
                            take_summary, r, err));
         if (i) BT_TRY(bt_db_first_difference(c->db, c->names[0], r->run, &r->first, err));
     }
@@ -221,7 +221,7 @@ static bt_code put_differences(comparison *c, bt_printout *o, const char *title,
     diff_sql(c->n, view, &sql);
     bt_printout_rows(o, title);
     bt_code code = bt_db_query(
-        c->db, &(bt_question){.sql = bt_text_str(&sql), .params = c->names, .n_params = (int)c->n},
+        c->db, &(bt_query){.sql = bt_text_str(&sql), .params = c->names, .n_params = (int)c->n},
         put_difference, &d, err);
     bt_text_release(&sql);
     bt_printout_line(o, o->n_rows ? "%s that differ\n" : "%s: none differ\n", title);

@@ -123,14 +123,14 @@ static bt_code wait_for_end(const char *store, const char *run, end *e, bool *en
         bt_db *db = NULL;
         *e = (end){0};
         BT_TRY(bt_cli_open(&db, store, err));
-        bt_code code = bt_db_query(
-            db,
-            &(bt_question){.sql = "SELECT out_dir, state, steps FROM runs WHERE run = ?1",
-                           .params = (const char *const[]){run},
-                           .n_params = 1,
-                           .max_rows = 1,
-                           .max_s = 5},
-            read_run_end, e, err);
+        bt_code code =
+            bt_db_query(db,
+                        &(bt_query){.sql = "SELECT out_dir, state, steps FROM runs WHERE run = ?1",
+                                    .params = (const char *const[]){run},
+                                    .n_params = 1,
+                                    .max_rows = 1,
+                                    .max_s = 5},
+                        read_run_end, e, err);
         bt_db_close(db);
         BT_TRY(code);
         *ended = strcmp(e->state, "running") != 0 && strcmp(e->state, "paused") != 0 &&
@@ -173,14 +173,14 @@ static bt_code find_sample(const char *store, const char *run, const char *since
     BT_TRY(bt_cli_open(&db, store, err));
     bt_code code = bt_db_query(
         db,
-        &(bt_question){.sql = "SELECT kind, CASE kind WHEN 'sample' THEN json_extract(body, "
-                              "'$.text') ELSE title END FROM events WHERE run = ?1 AND seq > "
-                              "CAST(?2 AS INTEGER) AND (kind = 'refused' OR kind = 'sample' AND "
-                              "json_extract(body, '$.asked')) ORDER BY seq LIMIT 1",
-                       .params = (const char *const[]){run, since},
-                       .n_params = 2,
-                       .max_rows = 1,
-                       .max_s = 5},
+        &(bt_query){.sql = "SELECT kind, CASE kind WHEN 'sample' THEN json_extract(body, "
+                           "'$.text') ELSE title END FROM events WHERE run = ?1 AND seq > "
+                           "CAST(?2 AS INTEGER) AND (kind = 'refused' OR kind = 'sample' AND "
+                           "json_extract(body, '$.asked')) ORDER BY seq LIMIT 1",
+                    .params = (const char *const[]){run, since},
+                    .n_params = 2,
+                    .max_rows = 1,
+                    .max_s = 5},
         take_sample, s, err);
     bt_db_close(db);
     return code;

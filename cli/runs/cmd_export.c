@@ -113,7 +113,7 @@ static bt_code write_sheet(bt_db *db, const char *run, const export_cfg *cfg, FI
     if (cfg->to >= 0 && (double)cfg->to < s.last) s.last = (double)cfg->to;
     bt_progress_begin(&s.bar, !cfg->out[0] && isatty(STDOUT_FILENO));
     bt_code code =
-        bt_db_query(db, &(bt_question){.sql = queries[cfg->what], .params = params, .n_params = 3},
+        bt_db_query(db, &(bt_query){.sql = queries[cfg->what], .params = params, .n_params = 3},
                     write_row, &s, err);
     bt_progress_end(&s.bar);
     bt_text_release(&s.line);

@@ -83,7 +83,7 @@ static bt_code print_lines(bt_db *db, const char *run, log_printer *p, bt_err *e
              tail ? "SELECT * FROM (%s ORDER BY seq DESC LIMIT CAST(?6 AS INTEGER)) ORDER BY seq"
                   : "%s ORDER BY seq",
              lines_sql);
-    const bt_question q = {.sql = sql, .params = params, .n_params = tail ? 6 : 5};
+    const bt_query q = {.sql = sql, .params = params, .n_params = tail ? 6 : 5};
     BT_TRY(bt_db_query(db, &q, print_log_row, p, err));
     fflush(stdout);
     return BT_OK;

@@ -166,7 +166,7 @@ static bt_code print_points(const bt_view *v, const char *run, bt_err *err) {
     return bt_printout_print(&o, err);
 }
 
-static bt_code parse_steps(const char *text, bt_view_ask *ask, bt_err *err) {
+static bt_code parse_steps(const char *text, bt_view_request *ask, bt_err *err) {
     long long a, b;
     char rest;
     if (!text[0]) return BT_OK;
@@ -180,9 +180,9 @@ static bt_code parse_steps(const char *text, bt_view_ask *ask, bt_err *err) {
 static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metric, bt_err *err) {
     char run[BT_NAME_MAX], baseline[BT_NAME_MAX];
     bt_view *v = NULL;
-    bt_view_ask ask;
+    bt_view_request ask;
     int w, h;
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     BT_TRY(picture_size(cfg->size, &w, &h, err));
     BT_TRY(bt_db_run(db, wanted, run, err));
     if (cfg->baseline[0]) BT_TRY(bt_db_run(db, cfg->baseline, baseline, err));
@@ -194,7 +194,7 @@ static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metr
     ask.baseline = cfg->baseline[0] ? baseline : NULL;
     ask.columns = cfg->json ? 1000 : 2 * w < 64 ? 64 : 2 * w;
     ask.n_series = 1;
-    ask.series[0] = (bt_series_ask){.rank = (int)cfg->rank, .metric = metric};
+    ask.series[0] = (bt_series_request){.rank = (int)cfg->rank, .metric = metric};
     bt_code code = bt_view_open(&v, db, err);
     if (code == BT_OK) code = bt_view_load(v, &ask, err);
     const char *key = cfg->rank >= 0 ? bt_rank_metrics[metric].key : bt_step_metrics[metric].key;
@@ -214,7 +214,7 @@ static bt_code show(const plot_cfg *cfg, bt_db *db, const char *wanted, int metr
 static bt_code show_curves(const plot_cfg *cfg, bt_err *err) {
     bt_curves *c = NULL;
     const char *name = strrchr(cfg->curves, '/');
-    bt_curves_look how = {
+    bt_curves_style how = {
         .tokens = strcmp(cfg->x, "tokens") == 0, .ascii = cfg->ascii, .log_y = cfg->log_y};
     BT_TRY(picture_size(cfg->size, &how.w, &how.h, err));
     BT_TRY(bt_curves_read(&c, cfg->curves, err));

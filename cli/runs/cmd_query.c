@@ -151,12 +151,12 @@ static bt_code print_query(const query_cfg *cfg, bt_db *db, const char *sql, con
     limit_time(cfg->timeout);
     if (cfg->memory) bt_db_limit_memory(cfg->memory << 20);
     bt_code code = bt_db_query(db,
-                               &(bt_question){.sql = sql,
-                                              .params = &run_name,
-                                              .n_params = run_name ? 1 : 0,
-                                              .max_rows = cfg->limit,
-                                              .max_s = cfg->timeout,
-                                              .truncated = &cut},
+                               &(bt_query){.sql = sql,
+                                           .params = &run_name,
+                                           .n_params = run_name ? 1 : 0,
+                                           .max_rows = cfg->limit,
+                                           .max_s = cfg->timeout,
+                                           .truncated = &cut},
                                print_row, &p, err);
     signal(SIGALRM, SIG_IGN);
     if (code == BT_OK && cfg->json_table)

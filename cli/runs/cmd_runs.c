@@ -112,7 +112,7 @@ static bt_code print_runs_table(bt_db *db, const bt_run_filter *f, const char *s
     }
     bt_table_end_row(&l.table);
     bt_code code =
-        bt_db_query(db, &(bt_question){.sql = sql, .params = f->params, .n_params = f->n_params},
+        bt_db_query(db, &(bt_query){.sql = sql, .params = f->params, .n_params = f->n_params},
                     list_row, &l, err);
     l.table.left_out[ACCURACY] = !l.accuracy;
     const int left_out = bt_table_fit(&l.table, "", wide ? 0 : bt_table_terminal_width());
@@ -134,7 +134,7 @@ static bt_code print_runs_json(bt_db *db, const bt_run_filter *f, const char *sq
     bt_json_int(&o.j, "total", (int64_t)total);
     bt_json_array(&o.j, "runs");
     bt_code code =
-        bt_db_query(db, &(bt_question){.sql = sql, .params = f->params, .n_params = f->n_params},
+        bt_db_query(db, &(bt_query){.sql = sql, .params = f->params, .n_params = f->n_params},
                     json_run, &o.j, err);
     bt_json_end(&o.j, ']');
     return bt_printout_finish(&o, code, err);
@@ -188,8 +188,7 @@ static bt_code list(bt_db *db, const runs_cfg *cfg, const char *const *words, si
     bt_text_printf(&sql, "SELECT count(*) FROM runs%s", bt_text_str(&f.where));
     if (code == BT_OK)
         code = bt_db_query(
-            db,
-            &(bt_question){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
+            db, &(bt_query){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
             copy_count, &total, err);
     bt_text_clear(&sql);
     if (!cfg->json) bt_text_put(&sql, with_accuracy);

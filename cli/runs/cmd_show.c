@@ -325,7 +325,7 @@ static bt_code print_list(shown *s, const char *title, const char *sql, const ch
     bt_table_init(&t);
     bt_code code = bt_db_query(
         s->db,
-        &(bt_question){.sql = sql, .params = &s->run, .n_params = 1, .max_rows = s->all ? 0 : FEW},
+        &(bt_query){.sql = sql, .params = &s->run, .n_params = 1, .max_rows = s->all ? 0 : FEW},
         table_row, &t, err);
     if (code == BT_OK && t.n_rows > 1) code = bt_db_value(s->db, count_sql, s->run, &total, err);
     if (code == BT_OK && t.n_rows > 1) {
@@ -405,11 +405,10 @@ static bt_code print_text(shown *s, bt_err *err) {
              "LIMIT %d)",
              BT_RECENT_STEPS);
     BT_TRY(bt_db_value(s->db, recent, s->run, &s->recent, err));
-    BT_TRY(bt_db_query(s->db,
-                       &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
-                                      .params = &s->run,
-                                      .n_params = 1},
-                       head_row, s, err));
+    BT_TRY(bt_db_query(
+        s->db,
+        &(bt_query){.sql = "SELECT * FROM runs WHERE run = ?1", .params = &s->run, .n_params = 1},
+        head_row, s, err));
     print_trouble(s);
     for (int i = 0; i < s->view->head.n_remarks; i++)
         printf("%s%s\n", i ? "" : "\n", s->view->head.remark[i]);
@@ -458,19 +457,18 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
         {"events", "SELECT * FROM events WHERE run = ?1 ORDER BY seq"},
     };
     const bt_view_ranks *r = &s->view->ranks;
-    BT_TRY(bt_db_query(s->db,
-                       &(bt_question){.sql = "SELECT * FROM runs WHERE run = ?1",
-                                      .params = &s->run,
-                                      .n_params = 1},
-                       run_object, j, err));
-    bt_view_trouble_json(&s->view->head.trouble, j);
-    bt_json_object(j, "facts");
     BT_TRY(bt_db_query(
         s->db,
-        &(bt_question){.sql = "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key",
-                       .params = &s->run,
-                       .n_params = 1},
-        fact_member, j, err));
+        &(bt_query){.sql = "SELECT * FROM runs WHERE run = ?1", .params = &s->run, .n_params = 1},
+        run_object, j, err));
+    bt_view_trouble_json(&s->view->head.trouble, j);
+    bt_json_object(j, "facts");
+    BT_TRY(
+        bt_db_query(s->db,
+                    &(bt_query){.sql = "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key",
+                                .params = &s->run,
+                                .n_params = 1},
+                    fact_member, j, err));
     bt_json_end(j, '}');
     bt_json_object(j, "phases");
     bt_json_num(j, "step_ms", r->mean_ms);
@@ -490,14 +488,14 @@ static bt_code json_body(shown *s, bt_json *j, bt_err *err) {
     if (s->view->head.hub) bt_view_islands_json(&s->view->islands, j);
     for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
         BT_TRY(bt_rows_json(j, arrays[i].key, s->db,
-                            &(bt_question){.sql = arrays[i].sql, .params = &s->run, .n_params = 1},
+                            &(bt_query){.sql = arrays[i].sql, .params = &s->run, .n_params = 1},
                             err));
     return BT_OK;
 }
 
 static bt_code load_view(shown *s, bt_err *err) {
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
+    bt_view_request ask;
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_ISLANDS;
     ask.run = s->run;
     BT_TRY(bt_view_open(&s->view, s->db, err));

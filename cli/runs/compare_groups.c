@@ -89,8 +89,7 @@ static bt_code load_group_members(job *j, bt_db *db, const char *const *filters,
                 j->keys[k]);
         bt_text_printf(&sql, " FROM runs%s ORDER BY started_s", bt_text_str(&f.where));
         code = bt_db_query(
-            db,
-            &(bt_question){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
+            db, &(bt_query){.sql = bt_text_str(&sql), .params = f.params, .n_params = f.n_params},
             take_member, j, err);
     }
     bt_run_filter_release(&f);

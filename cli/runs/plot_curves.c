@@ -18,7 +18,7 @@ static size_t points_of(const bt_curves *c) {
 }
 
 /* seconds: room for all points */
-static void draw_curve_lines(bt_canvas *canvas, const bt_curves *c, const bt_curves_look *how,
+static void draw_curve_lines(bt_canvas *canvas, const bt_curves *c, const bt_curves_style *how,
                              double *seconds) {
     static const uint8_t colors[] = {BT_C_ACCENT, BT_C_THIRD,  BT_C_GOOD,
                                      BT_C_BAD,    BT_C_SECOND, BT_C_BRIGHT};
@@ -54,7 +54,7 @@ static void draw_curve_lines(bt_canvas *canvas, const bt_curves *c, const bt_cur
     bt_plot_draw(canvas, (bt_rect){0, 1, how->w, how->h - 2}, &p, lines, n);
 }
 
-static void put_foot(bt_canvas *canvas, const bt_curves *c, const bt_curves_look *how) {
+static void put_foot(bt_canvas *canvas, const bt_curves *c, const bt_curves_style *how) {
     bt_text ends;
     bt_text_init(&ends);
     for (size_t i = 0; i < bt_curves_count(c); i++) {
@@ -67,7 +67,7 @@ static void put_foot(bt_canvas *canvas, const bt_curves *c, const bt_curves_look
     bt_text_release(&ends);
 }
 
-bt_code bt_curves_draw(const bt_curves *c, const char *title, const bt_curves_look *how,
+bt_code bt_curves_draw(const bt_curves *c, const char *title, const bt_curves_style *how,
                        bt_err *err) {
     bt_term_caps caps = bt_term_caps_of_env();
     bt_canvas canvas;

@@ -233,8 +233,7 @@ bt_code bt_run_filter_init(bt_run_filter *f, bt_db *db, const char *const *words
     bt_text_init(&f->where);
     bt_text_init(&columns);
     bt_text_put(&columns, "\n");
-    bt_code code = bt_db_query(db,
-                               &(bt_question){.sql = "SELECT name FROM pragma_table_info('runs')"},
+    bt_code code = bt_db_query(db, &(bt_query){.sql = "SELECT name FROM pragma_table_info('runs')"},
                                append_column_name, &columns, err);
     for (size_t i = 0; i < n && code == BT_OK; i++)
         code = append_filter_word(f, db, &columns, words[i], i, err);

@@ -53,7 +53,7 @@ typedef struct folders {
 static void add_run_folder(folders *f, const char *path) {
     int checkpoints;
     int64_t bytes;
-    if (!path[0] || !bt_run_folder_look(path, &checkpoints, &bytes)) return;
+    if (!path[0] || !bt_run_folder_measure(path, &checkpoints, &bytes)) return;
     snprintf(f->path[f->n++], PATH_MAX, "%s", path);
     f->checkpoints += checkpoints;
     f->bytes += bytes;
@@ -163,11 +163,10 @@ static bt_code print_note(const char *path, const char *run, bt_err *err) {
     char name[BT_NAME_MAX];
     snprintf(name, sizeof name, "%s", run);
     BT_TRY(bt_db_open(&db, path, err));
-    bt_code code = bt_db_query(db,
-                               &(bt_question){.sql = "SELECT note FROM runs WHERE run = ?1",
-                                              .params = &run,
-                                              .n_params = 1},
-                               print_note_cell, name, err);
+    bt_code code = bt_db_query(
+        db,
+        &(bt_query){.sql = "SELECT note FROM runs WHERE run = ?1", .params = &run, .n_params = 1},
+        print_note_cell, name, err);
     bt_db_close(db);
     return code;
 }

@@ -203,7 +203,7 @@ static bt_code serve_model(const serve_cfg *c, bt_trained *t, bt_err *err) {
     snprintf(fingerprint, sizeof fingerprint, "bitrain-%s-%s", BITRAIN_VERSION,
              bt_active_kernels()->name);
     BT_TRY(bt_chat_choose(&template, c->template, t, c->json, err));
-    if (!c->json) bt_trained_tell_affixes(t);
+    if (!c->json) bt_trained_report_affixes(t);
     const bt_generator_cfg batch = {.model = t->model,
                                     .tokenizer = t->tokenizer,
                                     .slots = (int)parallel_of(c, t->model),

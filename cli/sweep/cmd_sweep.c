@@ -49,7 +49,7 @@ static bt_code print_sweep(bt_sweep_plan *p, const bt_sweep_work *w, bool json, 
 
 static bt_code dry_run(bt_sweep_plan *p, const sweep_cfg *cfg, bt_err *err) {
     const bt_sweep_work none = {.quiet = true};
-    for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_look(p, &p->runs[i], err));
+    for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_read_run(p, &p->runs[i], err));
     if (!cfg->json) bt_sweep_print_plan(p);
     return print_sweep(p, &none, cfg->json, err);
 }
@@ -57,7 +57,7 @@ static bt_code dry_run(bt_sweep_plan *p, const sweep_cfg *cfg, bt_err *err) {
 static bt_code train_sweep(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt_err *err) {
     bt_sweep_work w = {.quiet = cfg->quiet || cfg->json, .retry = cfg->retry};
     BT_TRY(bt_sweep_folder_open(p, err));
-    for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_look(p, &p->runs[i], err));
+    for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_read_run(p, &p->runs[i], err));
     if (!w.quiet) bt_sweep_print_plan(p);
     fflush(stdout);
     bt_code code = bt_sweep_train(p, &w, err);

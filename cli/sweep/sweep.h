@@ -124,12 +124,12 @@ bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_swe
 bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_folder_close(bt_sweep_plan *p);
 /* done, state of a run from the database; a database that does not exist has none */
-bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) BT_MUST_CHECK;
+bt_code bt_sweep_read_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) BT_MUST_CHECK;
 /* Without a goal in the file, runs are ranked by their best validation if all have one; halving compares losses at
  * the same step. */
 bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 /* the goal of a run after `steps` of its steps; NaN where it diverged or recorded none */
-bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err)
+bt_code bt_sweep_read_goal(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err)
     BT_MUST_CHECK;
 
 /* ---- work ---- */

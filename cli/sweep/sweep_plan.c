@@ -148,7 +148,7 @@ static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_pl
     r->threads = t->cfg.launch.threads > 0 ? (int)t->cfg.launch.threads : p->run_cores / r->ranks;
     if (r->threads < 1) r->threads = 1;
     BT_TRY(bt_train_epochs(t, err));
-    return bt_run_cfg_settle(&t->opts, &t->cfg, r->ranks, err);
+    return bt_run_cfg_resolve_opts(&t->opts, &t->cfg, r->ranks, err);
 }
 
 static bt_code check_run(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {

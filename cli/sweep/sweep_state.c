@@ -146,18 +146,18 @@ static bool take_run(void *ctx, const bt_row *row) {
     return false;
 }
 
-bt_code bt_sweep_look(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
+bt_code bt_sweep_read_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
     bt_db *db = NULL;
     seen s = {.there = false};
     char mine[PATH_MAX + BT_NAME_MAX + 2];
     bt_code code = bt_db_open(&db, p->store, err);
     if (code == BT_OK)
-        code = bt_db_query(
-            db,
-            &(bt_question){.sql = "SELECT state, steps, out_dir FROM runs WHERE run = ?1",
-                           .params = (const char *const[]){r->name},
-                           .n_params = 1},
-            take_run, &s, err);
+        code =
+            bt_db_query(db,
+                        &(bt_query){.sql = "SELECT state, steps, out_dir FROM runs WHERE run = ?1",
+                                    .params = (const char *const[]){r->name},
+                                    .n_params = 1},
+                        take_run, &s, err);
     bt_db_close(db);
     r->done = 0;
     r->state[0] = 0;
@@ -196,7 +196,7 @@ bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) {
     return code;
 }
 
-bt_code bt_sweep_judge(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err) {
+bt_code bt_sweep_read_goal(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err) {
     const char *goal = p->file->head.goal;
     const bool loss = strcmp(goal, "loss") == 0;
     bt_db *db = NULL;

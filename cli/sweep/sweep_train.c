@@ -134,7 +134,7 @@ static void print_run_start(const floor_of_work *f, const bt_sweep_run *r, int64
 
 /* Updates the progress of a run, before its first launch and after each. */
 static bt_code place(floor_of_work *f, bt_sweep_run *r, int64_t target, bt_err *err) {
-    BT_TRY(bt_sweep_look(f->p, r, err));
+    BT_TRY(bt_sweep_read_run(f->p, r, err));
     r->at = BT_SWEEP_WAITS;
     const bool ended = strcmp(r->state, "running") != 0 && strcmp(r->state, "lost") != 0;
     /* killed between its last checkpoint and its end: no step is left to it */
@@ -253,7 +253,7 @@ static bt_code climb(floor_of_work *f, int64_t rung, bt_err *err) {
 static bt_code promote_best_runs(bt_sweep_plan *p, int rung, bt_err *err) {
     const size_t keep = bt_sweep_survivors(p, rung + 1);
     for (size_t i = 0; i < p->n; i++)
-        if (!p->runs[i].eliminated) BT_TRY(bt_sweep_judge(p, &p->runs[i], p->rungs[rung], err));
+        if (!p->runs[i].eliminated) BT_TRY(bt_sweep_read_goal(p, &p->runs[i], p->rungs[rung], err));
     bool out[BT_SWEEP_RUNS] = {false};
     for (size_t i = 0; i < p->n; i++) {
         size_t better = 0;
@@ -282,7 +282,7 @@ bt_code bt_sweep_train(bt_sweep_plan *p, bt_sweep_work *w, bt_err *err) {
     for (size_t i = 0; i < p->n && (code == BT_OK || code == BT_STOPPED); i++) {
         bt_err ignored = BT_ERR_INIT;
         if (!p->runs[i].eliminated &&
-            bt_sweep_judge(p, &p->runs[i], p->runs[i].steps, &ignored) != BT_OK)
+            bt_sweep_read_goal(p, &p->runs[i], p->runs[i].steps, &ignored) != BT_OK)
             p->runs[i].level.n = 0;
     }
     free(f.slot_taken);

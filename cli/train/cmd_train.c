@@ -51,7 +51,7 @@ static int fence(void *ctx, int attempt) {
 static const char *final_run_state(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
         const bool stopped = r->result_json
-                                 ? bt_train_result_says(r->result_json, "stopped", NULL, 0)
+                                 ? bt_train_result_get(r->result_json, "stopped", NULL, 0)
                                  : r->stopped;
         *status = stopped && r->stopped && r->signal ? 128 + r->signal : 0;
         return stopped ? "stopped" : "done";
@@ -79,7 +79,7 @@ static bt_code finish_training_record(bt_train_plan *p, bt_writer *writer, const
     bt_train_withdraw(p, writer);
     bt_train_summary(p, state, attempt, r->result_json);
     char trouble_text[240];
-    if (bt_train_result_says(r->result_json, "trouble", trouble_text, sizeof trouble_text)) {
+    if (bt_train_result_get(r->result_json, "trouble", trouble_text, sizeof trouble_text)) {
         *status = 1;
         return bt_fail(err, BT_IO,
                        "the run is %s, but its last checkpoint could not be written: %s", state,
@@ -87,7 +87,7 @@ static bt_code finish_training_record(bt_train_plan *p, bt_writer *writer, const
     }
     if (r->end.kind == BT_END_DONE || r->end.kind == BT_END_STOPPED_NOW) return BT_OK;
     char told[640];
-    bt_end_tell(&r->end, told, sizeof told);
+    bt_end_describe(&r->end, told, sizeof told);
     bt_code code = r->end.kind == BT_END_ERROR && r->end.code != BT_OK ? r->end.code
                    : *status == 4                                      ? BT_BUSY
                                                                        : BT_IO;
@@ -211,7 +211,7 @@ static bt_code run_training_command(int argc, char **argv, int *exit_status, bt_
         const bool ensemble = code == BT_OK && bt_train_is_ensemble(p);
         if (ensemble) code = bt_train_ensemble_check(p, err);
         if (code == BT_OK && p->complete)
-            bt_train_tell_complete(p);
+            bt_train_print_complete(p);
         else if (code == BT_OK)
             code = bt_train_only_prints(p) ? bt_train_print_plan(p, err)
                    : ensemble              ? bt_train_ensemble(p, exit_status, err)

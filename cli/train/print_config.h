@@ -8,7 +8,7 @@
 #include "engine/base/opt.h"
 
 /* Prints a configuration file that `bitrain train` can read ("optim.lr: 0.002 # preset nano"), or one JSON object.
- * `o` must have passed bt_run_cfg_settle, so that automatic values are final. */
+ * `o` must have passed bt_run_cfg_resolve_opts, so that automatic values are final. */
 bt_code bt_print_config(const bt_opts *o, bool json, FILE *to, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -50,7 +50,7 @@ bt_code bt_train_continue(bt_train_plan *p, bt_err *err) {
     return bt_train_resume(p, err);
 }
 
-void bt_train_tell_complete(const bt_train_plan *p) {
+void bt_train_print_complete(const bt_train_plan *p) {
     if (p->cfg.run.json) {
         bt_text out;
         bt_json j;

@@ -151,7 +151,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_broadcast(world, &p->complete, sizeof p->complete, 0, err);
     if (code == BT_OK && p->complete) {
-        if (first) bt_train_tell_complete(p);
+        if (first) bt_train_print_complete(p);
         bt_comm_finalize();
         return BT_OK;
     }

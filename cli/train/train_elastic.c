@@ -41,8 +41,8 @@ void bt_train_layouts_close(bt_train_layouts *l) { bt_text_release(&l->settings)
 
 /* ---- other layouts --------------------------------------------------------------------------- */
 
-static bt_code ranks_of_hosts(const bt_elastic *range, const bt_job_wish *w, bt_layout_wish *to,
-                              bt_err *err) {
+static bt_code ranks_of_hosts(const bt_elastic *range, const bt_resize_request *w,
+                              bt_layout_request *to, bt_err *err) {
     bt_elastic_host *hosts = calloc(w->n_hosts, sizeof *hosts);
     int alive = 0;
     if (!hosts) return bt_fail(err, BT_NOMEM, "no memory for the hosts");
@@ -59,11 +59,11 @@ static bt_code ranks_of_hosts(const bt_elastic *range, const bt_job_wish *w, bt_
                    alive == 1 ? "" : "s", range->min);
 }
 
-bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+bt_code bt_train_layout(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
                         bt_err *err) {
     bt_train_layouts *l = ctx;
     const bt_train_plan *p = l->plan;
-    bt_layout_wish wish = {
+    bt_layout_request wish = {
         .most = w->most, .least = w->least, .tp = w->tp, .pp = w->pp, .zero = w->zero};
     if (w->hosts) BT_TRY(ranks_of_hosts(&p->elastic, w, &wish, err));
     bt_run_cfg *cfg = malloc(sizeof *cfg);

@@ -81,11 +81,11 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate 
     *tried = (bt_trial_rate){.load = NAN};
     if (rates) {
         bt_cluster cluster = bt_cluster_here(&p->cfg, p->ranks);
-        const bt_rates_wanted wanted = {.cfg = &p->cfg,
-                                        .ranks = p->ranks,
-                                        .ranks_per_host = cluster.ranks_per_host,
-                                        .store = p->store,
-                                        .never = true};
+        const bt_rates_request wanted = {.cfg = &p->cfg,
+                                         .ranks = p->ranks,
+                                         .ranks_per_host = cluster.ranks_per_host,
+                                         .store = p->store,
+                                         .never = true};
         known = bt_machine_rates(&wanted, rates, from, &why) == BT_OK;
         if (known) cluster.data = bt_data_facts_of(&p->cfg);
         known = known && bt_time_predict(&p->cfg, rates, &cluster, out, &why) == BT_OK;

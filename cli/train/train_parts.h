@@ -93,7 +93,7 @@ void bt_train_warn_schedule(const bt_train_plan *p);
 /* train_continue.c: --continue as --resume, where the store has a run of this very name or its folder a
  * checkpoint; else as a new run */
 bt_code bt_train_continue(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-void bt_train_tell_complete(const bt_train_plan *p); /* on stdout */
+void bt_train_print_complete(const bt_train_plan *p); /* on stdout */
 /* true: the folder `memory` has a state that is at least as new as every checkpoint in `out` */
 bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p);
 /* newest checkpoint of an out folder that holds, and its serialised tokenizer (may be NULL); BT_NOTFOUND when there
@@ -128,14 +128,14 @@ bt_code bt_train_labels(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
  * cores decide */
 bt_code bt_train_follow_inputs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 
-/* train_place.c */
+/* train_folder.c */
 /* --out, else runs/RUN beside the store */
 bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX], bt_err *err)
     BT_MUST_CHECK;
 /* data.cache, else cache/ beside the store */
 bt_code bt_train_cache(const bt_train_plan *p, char out[PATH_MAX], bt_err *err) BT_MUST_CHECK;
 /* out and cache folders, as settings too */
-bt_code bt_train_place(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
+bt_code bt_train_choose_folder(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* Makes the folder `out` and locks it for this run; the second call does nothing. BT_BUSY: another process trains
  * there, or a new run finds checkpoints there. Ranks other than 0, and plans that are only printed, take no lock. */
 bt_code bt_train_lock(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
@@ -225,8 +225,8 @@ bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_er
     BT_MUST_CHECK;
 void bt_train_layouts_close(bt_train_layouts *l); /* accepts all-zero */
 /* bt_job_setup.layout; ctx: bt_train_layouts */
-bt_code bt_train_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_train_layout(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
+                        bt_err *err) BT_MUST_CHECK;
 /* reads --elastic, and sets the number of ranks to start with: inside its range */
 bt_code bt_train_first_ranks(bt_train_plan *p, int cores, bt_err *err) BT_MUST_CHECK;
 

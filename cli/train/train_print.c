@@ -58,7 +58,7 @@ const char *bt_train_setting_where(const bt_train_plan *p, const char *key) {
     return i < p->opts.n ? p->opts.where[i] : "";
 }
 
-void bt_train_place_line(const bt_train_plan *p, bt_text *out) {
+void bt_train_folder_line(const bt_train_plan *p, bt_text *out) {
     if (!p->place.len) return;
     bt_text_printf(out, "as the run was started: %s (give another to change it)\n",
                    bt_text_str(&p->place));
@@ -95,7 +95,7 @@ static double json_number_or_zero(const json_t *o, const char *key) {
     return json_is_number(v) ? json_number_value(v) : NAN;
 }
 
-bool bt_train_result_says(const char *result_json, const char *key, char *buf, size_t size) {
+bool bt_train_result_get(const char *result_json, const char *key, char *buf, size_t size) {
     json_t *r = result_json ? json_loads(result_json, 0, NULL) : NULL;
     const json_t *v = json_object_get(r, key);
     const bool yes = json_is_true(v) || json_is_string(v);

@@ -372,13 +372,13 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
     if (code == BT_OK)
         code = bt_db_query(
             db,
-            &(bt_question){.sql = "SELECT out_dir, config, (SELECT c.step FROM checkpoints c "
-                                  "WHERE c.run = ?1 ORDER BY c.attempt DESC, c.step "
-                                  "DESC LIMIT 1) FROM runs WHERE run = ?1",
-                           .params = (const char *const[]){name},
-                           .n_params = 1,
-                           .max_rows = 1,
-                           .max_s = 5},
+            &(bt_query){.sql = "SELECT out_dir, config, (SELECT c.step FROM checkpoints c "
+                               "WHERE c.run = ?1 ORDER BY c.attempt DESC, c.step "
+                               "DESC LIMIT 1) FROM runs WHERE run = ?1",
+                        .params = (const char *const[]){name},
+                        .n_params = 1,
+                        .max_rows = 1,
+                        .max_s = 5},
             keep_row, r, err);
     bt_db_close(db);
     return code;

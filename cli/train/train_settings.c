@@ -267,7 +267,7 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
             "where there is a network)");
 #endif
     if (!p->run[0]) BT_TRY(bt_run_make_name(p->store, p->run, err));
-    BT_TRY(bt_train_place(p, err));
+    BT_TRY(bt_train_choose_folder(p, err));
     BT_TRY(bt_train_config_json(p, err));
     return p->config_json.failed || p->argv.failed
                ? bt_fail(err, BT_NOMEM, "no memory for the settings")

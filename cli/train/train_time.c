@@ -61,7 +61,7 @@ void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     if (bt_db_open(&db, p->store, &ignored) == BT_OK &&
         bt_db_query(
             db,
-            &(bt_question){
+            &(bt_query){
                 .sql = newest_alike, .params = params, .n_params = 5, .max_rows = 1, .max_s = 5},
             copy_recorded_time, out, &ignored) != BT_OK)
         *out = (bt_train_speed){0};

@@ -65,7 +65,7 @@ static bt_code resolve_candidate(bt_run_cfg *c, const bt_run_cfg *given, int ran
 
 /* Tries the given virtual stages and micro-batch, then another micro-batch, then no virtual stages. */
 static bt_code try_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
-                          const bt_layout_wish *sizes, bt_run_cfg *out, bt_err *err) {
+                          const bt_layout_request *sizes, bt_run_cfg *out, bt_err *err) {
     const int64_t chunks[] = {sizes->pp > 1 ? given->parallel.virtual_stages : 1, 1};
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_ARG;
@@ -105,7 +105,8 @@ static bool may_be(int size, int asked, int64_t given) {
 }
 
 /* all allowed (tp, pp) that divide the ranks, nearest first */
-static sizes *candidates(const bt_layout_wish *w, const bt_run_cfg *given, int ranks, size_t *n) {
+static sizes *candidates(const bt_layout_request *w, const bt_run_cfg *given, int ranks,
+                         size_t *n) {
     size_t room = 16;
     sizes *list = malloc(room * sizeof *list);
     *n = 0;
@@ -128,7 +129,7 @@ static sizes *candidates(const bt_layout_wish *w, const bt_run_cfg *given, int r
 }
 
 static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled, int ranks,
-                              const bt_layout_wish *w, bt_run_cfg *out, bt_err *err) {
+                              const bt_layout_request *w, bt_run_cfg *out, bt_err *err) {
     size_t n;
     sizes *list = candidates(w, given, ranks, &n);
     if (!list) return bt_fail(err, BT_NOMEM, "no memory for the layouts of %d ranks", ranks);
@@ -137,7 +138,7 @@ static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled
         bt_fail(err, BT_ARG, "--tp %d x --pp %d do not divide %d ranks",
                 w->tp ? w->tp : (int)given->mesh.tp, w->pp ? w->pp : (int)given->mesh.pp, ranks);
     for (size_t i = 0; i < n && code != BT_OK; i++) {
-        const bt_layout_wish one = {.tp = list[i].tp, .pp = list[i].pp, .zero = w->zero};
+        const bt_layout_request one = {.tp = list[i].tp, .pp = list[i].pp, .zero = w->zero};
         /* report the error of the nearest candidate */
         code = try_layout(given, settled, ranks, &one, out, i == 0 ? err : NULL);
     }
@@ -146,10 +147,10 @@ static bt_code nearest_layout(const bt_run_cfg *given, const bt_run_cfg *settled
 }
 
 bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
-                          const bt_layout_wish *w, bt_run_cfg *out, bt_err *err) {
-    const bt_layout_wish kept = {.tp = w->tp ? w->tp : (int)given->mesh.tp,
-                                 .pp = w->pp ? w->pp : (int)given->mesh.pp,
-                                 .zero = w->zero};
+                          const bt_layout_request *w, bt_run_cfg *out, bt_err *err) {
+    const bt_layout_request kept = {.tp = w->tp ? w->tp : (int)given->mesh.tp,
+                                    .pp = w->pp ? w->pp : (int)given->mesh.pp,
+                                    .zero = w->zero};
     bt_err first = BT_ERR_INIT, none;
     for (int ranks = w->most; ranks >= w->least; ranks--) {
         if (ranks % (kept.tp * kept.pp) != 0) continue;

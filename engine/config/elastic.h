@@ -30,18 +30,18 @@ typedef struct bt_elastic_host {
 /* Ranks that the live hosts can run, at most range->max; 0 if fewer than range->min. */
 int bt_elastic_ranks(const bt_elastic *range, const bt_elastic_host *hosts, size_t n);
 
-typedef struct bt_layout_wish {
+typedef struct bt_layout_request {
     int most, least; /* ranks, 1 <= least <= most */
     int tp, pp;      /* 0: as in `given`, or the nearest */
     int zero;        /* -1: as in `given` */
-} bt_layout_wish;
+} bt_layout_request;
 
 /* Writes a layout, resolved for out->ranks ranks. given: the settings before automatic values; settled: the settings
  * after them for the first ranks of the run, from which batch, schedule, units and parts are kept. Fails with BT_ARG
  * and the resolver's message for the most ranks if no number in the range has a layout. out may not alias the
  * inputs. */
 bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
-                          const bt_layout_wish *w, bt_run_cfg *out, bt_err *err) BT_MUST_CHECK;
+                          const bt_layout_request *w, bt_run_cfg *out, bt_err *err) BT_MUST_CHECK;
 /* true if both have the same ranks in the same places */
 bool bt_elastic_same(const bt_run_cfg *a, const bt_run_cfg *b);
 /* "4 ranks: tp 2 x dp 2, zero 3"; "1 rank". Returns buf */

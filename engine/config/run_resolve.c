@@ -563,7 +563,7 @@ bt_code bt_run_cfg_resolve(bt_run_cfg *c, int world_size, bt_err *err) {
     return resolve_all(c, world_size, NULL, err);
 }
 
-bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
+bt_code bt_run_cfg_resolve_opts(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) {
     bt_run_cfg *before = malloc(sizeof *before); /* too large for the stack */
     if (!before) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *before = *cfg;

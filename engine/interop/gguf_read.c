@@ -230,7 +230,7 @@ static bt_code read_gguf_model(reader *r, bt_err *err) {
 static bt_code find_stored_tensor(reader *r, size_t i, bt_err *err) {
     bt_model_file *s = r->s;
     const bt_tensor *t = &s->params.tensors[i];
-    bt_stored_place *p = &s->places[i];
+    bt_stored_location *p = &s->places[i];
     char name[BT_FOREIGN_NAME];
     bt_name_gguf(name, t, ".weight");
     bt_stored *f = bt_stored_find(&s->stored, name);

@@ -259,7 +259,7 @@ static bt_code find_pre(gguf_out *g, bt_err *err) {
                        "llama.cpp loads no model without its vocabulary, and '%.200s' has none "
                        "that can be used (name one with --tokenizer FILE): %s",
                        g->s->path, g->s->no_tokenizer.msg);
-    bt_tokenizer_look(t, &about);
+    bt_tokenizer_summarise(t, &about);
     const char *pattern = strcmp(about.pattern, "none") == 0 ? "gpt2" : about.pattern;
     for (size_t i = 0; i < bt_gguf_pres_n && !g->pre; i++)
         if (strcmp(bt_gguf_pres[i].pattern, pattern) == 0) g->pre = &bt_gguf_pres[i];
@@ -323,7 +323,7 @@ static void put_merges(gguf_out *g) {
     const bt_tokenizer *t = g->s->tokenizer;
     bt_tokenizer_about about;
     bt_text word = {0};
-    bt_tokenizer_look(t, &about);
+    bt_tokenizer_summarise(t, &about);
     key(g, "tokenizer.ggml.merges", BT_GGUF_ARRAY);
     put_number(&g->head, BT_GGUF_TEXT, 4);
     put_number(&g->head, about.merges, 8);
@@ -377,7 +377,7 @@ static void put_gguf_roles(gguf_out *g) {
 static bt_code put_vocabulary(gguf_out *g, bt_err *err) {
     const bt_tokenizer *t = g->s->tokenizer;
     bt_tokenizer_about about;
-    bt_tokenizer_look(t, &about);
+    bt_tokenizer_summarise(t, &about);
     put_text_key(g, "tokenizer.ggml.model", "gpt2");
     put_text_key(g, "tokenizer.ggml.pre", g->pre->pre);
     BT_TRY(put_gguf_tokens(g, err));
@@ -479,7 +479,7 @@ static void add_tokenizer_notes(const bt_tokenizer *t, bt_text *notes) {
 
 static void add_gguf_notes(const gguf_out *g, bt_text *notes) {
     bt_tokenizer_about about;
-    bt_tokenizer_look(g->s->tokenizer, &about);
+    bt_tokenizer_summarise(g->s->tokenizer, &about);
     bt_text_printf(notes, "loads in llama.cpp and what is built on it as '%s', type %s\n",
                    bt_arch_at(g->arch)->gguf, bt_number_at(g->number)->word);
     if (g->s->cfg.act != BT_ACT_SILU)

@@ -16,7 +16,7 @@ static void hf_path(char out[4400], const bt_model_file *s, const char *name) {
 
 static bt_code find_hf_tensor(bt_model_file *s, const bt_hf_config *c, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
-    bt_stored_place *p = &s->places[i];
+    bt_stored_location *p = &s->places[i];
     char name[BT_FOREIGN_NAME];
     bt_name_hf(name, t, ".weight");
     bt_stored *f = bt_stored_find(&s->stored, name), *scale;

@@ -179,7 +179,7 @@ static bt_code packed_row(bt_model_file *s, const bt_stored *f, uint64_t row, fl
 }
 
 /* Reads rows as stored: values, or codes. */
-static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
+static bt_code stored_rows(bt_model_file *s, const bt_stored_location *p, uint64_t row, size_t n,
                            float *out, unsigned char *raw, bt_err *err) {
     const bt_stored *f = p->stored;
     if (p->order == BT_ROWS_PLAIN) return plain_rows(s, f, row, n, out, raw, err);
@@ -194,7 +194,7 @@ static bt_code stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t 
 
 /* Reads rows as codes, if the file has codes; *alike is unchanged if all have one size (bt_number_codes), else it
  * becomes false, and stored_rows reports the error, if any. */
-static bt_code stored_codes(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
+static bt_code stored_codes(bt_model_file *s, const bt_stored_location *p, uint64_t row, size_t n,
                             int8_t *codes, unsigned char *raw, float *size, bool *alike,
                             bt_err *err) {
     const bt_stored *f = p->stored;
@@ -219,7 +219,7 @@ static bt_code stored_codes(bt_model_file *s, const bt_stored_place *p, uint64_t
 
 typedef struct rows_job {
     bt_model_file *s;
-    const bt_stored_place *p;
+    const bt_stored_location *p;
     uint64_t row;
     float *out;
     bool weights; /* codes become latent weights, values are checked */
@@ -245,7 +245,7 @@ static void rows_failed(rows_job *j, size_t begin, bt_code code, const bt_err *w
 }
 
 static bt_code finish_rows(const rows_job *j, uint64_t row, float *out, size_t elems, bt_err *err) {
-    const bt_stored_place *p = j->p;
+    const bt_stored_location *p = j->p;
     for (size_t k = 0; p->coded && k < elems; k++)
         out[k] = out[k] > 0 ? p->level : out[k] < 0 ? -p->level : 0;
     unsigned wrong = 0; /* x - x is 0 for every number but infinities */
@@ -293,8 +293,8 @@ static void rows_range(void *ctx, int thread, size_t begin, size_t end) {
     if (code != BT_OK) rows_failed(j, begin, code, &why);
 }
 
-static bt_code read_stored_rows(bt_model_file *s, const bt_stored_place *p, uint64_t row, size_t n,
-                                float *out, bool weights, bt_err *err) {
+static bt_code read_stored_rows(bt_model_file *s, const bt_stored_location *p, uint64_t row,
+                                size_t n, float *out, bool weights, bt_err *err) {
     rows_job j = {.s = s,
                   .p = p,
                   .row = row,
@@ -308,7 +308,7 @@ static bt_code read_stored_rows(bt_model_file *s, const bt_stored_place *p, uint
 
 /* ---- codes ----------------------------------------------------------------------------------- */
 
-static bt_code read_scale(bt_model_file *s, bt_stored_place *p, float *scale, bt_err *err) {
+static bt_code read_scale(bt_model_file *s, bt_stored_location *p, float *scale, bt_err *err) {
     *scale = 1;
     if (!p->scale) return BT_OK;
     unsigned char raw[sizeof(float)];
@@ -361,8 +361,8 @@ static void codes_range(void *ctx, int thread, size_t begin, size_t end) {
  * is false if they are not codes of one size. */
 static bt_code read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
-    bt_stored_place *p = &s->places[i];
-    bt_stored_place stored = *p;
+    bt_stored_location *p = &s->places[i];
+    bt_stored_location stored = *p;
     float scale;
     if (!codes && stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN; /* counts alike */
     rows_job j = {.s = s,
@@ -382,7 +382,7 @@ static bt_code read_codes(bt_model_file *s, size_t i, int8_t *codes, bool *alike
 }
 
 /* elements that are not all 0 or of one size: names two that differ, if they do */
-static bt_code unlike_piece(const bt_stored_place *p, const float *x, size_t n, float *most,
+static bt_code unlike_piece(const bt_stored_location *p, const float *x, size_t n, float *most,
                             bt_err *err) {
     for (size_t k = 0; k < n; k++) {
         if (*most == 0) *most = fabsf(x[k]);
@@ -397,12 +397,12 @@ static bt_code unlike_piece(const bt_stored_place *p, const float *x, size_t n, 
 /* Reports why a tensor is not codes of one size. */
 static bt_code explain_codes(bt_model_file *s, size_t i, bt_err *err) {
     const bt_tensor *t = &s->params.tensors[i];
-    bt_stored_place *p = &s->places[i];
+    bt_stored_location *p = &s->places[i];
     const size_t step = CHUNK / t->cols > 0 ? CHUNK / t->cols : 1;
     float most = 0, *x = malloc(step * t->cols * sizeof *x);
     bt_code code = x ? BT_OK
                      : bt_fail(err, BT_NOMEM, "cannot take memory to read '%s'", p->stored->name);
-    bt_stored_place stored = *p;
+    bt_stored_location stored = *p;
     if (stored.order == BT_ROWS_TURNED) stored.order = BT_ROWS_PLAIN;
     for (size_t row = 0; code == BT_OK && row < t->rows; row += step) {
         const size_t n = bt_min_size(step, t->rows - row);
@@ -445,7 +445,7 @@ bt_code bt_model_file_scale(bt_model_file *s, size_t i, float *scale, bt_err *er
 
 static bt_code model_rows(bt_model_file *s, size_t i, uint64_t row, size_t n, float *out,
                           bt_err *err) {
-    bt_stored_place *p = &s->places[i];
+    bt_stored_location *p = &s->places[i];
     if (p->coded && !p->counted) BT_TRY(count_stored_codes(s, i, err));
     return read_stored_rows(s, p, row, n, out, true, err);
 }

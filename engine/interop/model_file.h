@@ -22,14 +22,14 @@ typedef enum { BT_IN_NATIVE, BT_IN_HF, BT_IN_GGUF } bt_container;
  * Face's four rows in a byte */
 typedef enum { BT_ROWS_PLAIN, BT_ROWS_TURNED, BT_ROWS_PACKED } bt_row_order;
 
-typedef struct bt_stored_place {     /* location of one of our tensors */
+typedef struct bt_stored_location {  /* location of one of our tensors */
     const bt_stored *stored, *scale; /* scale: a tensor of one element, or NULL */
     bt_row_order order;
     bool inverse; /* the scale divides */
     bool coded;   /* only -s, 0, s occur */
     bool counted; /* the following fields are set */
     float s, level;
-} bt_stored_place;
+} bt_stored_location;
 
 typedef struct bt_model_file bt_model_file;
 
@@ -63,7 +63,7 @@ struct bt_model_file {
     bt_number number; /* type of most elements of the matrices */
     /* foreign files */
     bt_stored_list stored;
-    bt_stored_place *places; /* [params.n] */
+    bt_stored_location *places; /* [params.n] */
     float *row;
     bool doubted; /* a note reports implausible scales */
     /* a native checkpoint */

@@ -93,7 +93,7 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     if (strlen(tokenizer) >= sizeof out->data.tokenizer)
         return bt_fail(err, BT_ARG, "the path '%s' is too long", tokenizer);
     strcpy(out->data.tokenizer, tokenizer);
-    BT_TRY(bt_run_cfg_settle(&o, out, 1, err));
+    BT_TRY(bt_run_cfg_resolve_opts(&o, out, 1, err));
     return BT_OK;
 }
 

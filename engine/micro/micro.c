@@ -46,14 +46,14 @@ static int64_t first_row_of_micro(const bt_micro *m, int64_t i) {
 }
 
 bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) {
-    bt_place_enter(m->place, BT_AT_DATA, m->step);
+    bt_progress_enter(m->place, BT_AT_DATA, m->step);
     bt_span_begin(BT_MR_DATA);
     BT_TRY(bt_loader_next(m->loader, out, err));
     if (out->positions) m->counted += out->counted;
     cut_positions(m, out);
     if (m->change) m->change(m->change_ctx, out, m->step, first_row_of_micro(m, i));
     bt_span_end();
-    bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
+    bt_progress_enter(m->page, BT_AT_COMPUTE, m->step);
     return BT_OK;
 }
 
@@ -66,11 +66,11 @@ void bt_micro_point(bt_micro *m, int64_t i, const int32_t *positions) {
 
 bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) {
     if (!m->look_up) return BT_OK;
-    bt_place_enter(m->place, BT_AT_DATA, m->step);
+    bt_progress_enter(m->page, BT_AT_DATA, m->step);
     bt_span_begin(BT_MR_DATA);
     BT_TRY(m->look_up(m->look_up_ctx, b, err));
     bt_span_end();
-    bt_place_enter(m->place, BT_AT_COMPUTE, m->step);
+    bt_progress_enter(m->page, BT_AT_COMPUTE, m->step);
     return BT_OK;
 }
 

@@ -5,7 +5,7 @@
 #ifndef BT_ENGINE_MICRO_MICRO_H
 #define BT_ENGINE_MICRO_MICRO_H
 
-#include "engine/base/place.h"
+#include "engine/base/progress_page.h"
 #include "engine/data/shards/loader.h"
 #include "engine/micro/micro_plan.h"
 #include "engine/model/net/model.h"
@@ -20,7 +20,7 @@ typedef struct bt_micro {
     bt_reducer *reducer;
     bt_update *update;
     bt_telemetry *telemetry;
-    bt_place *place;
+    bt_progress_page *page;
     const bt_micro_plan *plan;
 
     bool reproducible; /* every micro-batch is a separate unit, summed in a fixed tree */

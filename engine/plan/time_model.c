@@ -338,8 +338,8 @@ static void plan_passes(const model *m, const bt_rank_setup *s, int chunk, bt_st
     }
     work->fwd_s *= 1 + judging_passes(m->cfg);
     work->fwd_comm_s *= 1 + (m->cfg->data.form == BT_FORMED_PREFERENCE ? 1 : 0);
-    work->fwd_meet_s = m->meet_frac * (work->fwd_s + work->fwd_comm_s);
-    work->bwd_meet_s = m->meet_frac * (work->bwd_s + work->bwd_comm_s);
+    work->fwd_tp_wait_s = m->meet_frac * (work->fwd_s + work->fwd_comm_s);
+    work->bwd_tp_wait_s = m->meet_frac * (work->bwd_s + work->bwd_comm_s);
 }
 
 /* works: (chunks, pp) */
@@ -379,7 +379,7 @@ static bool like_the_one_before(const model *m, int stage) {
 
 /* ---- between stages -------------------------------------------------------------------------- */
 
-static void plan_messages(const model *m, bt_walk *w) {
+static void plan_messages(const model *m, bt_step_simulation *w) {
     if (m->shape.pp == 1) return;
     bt_wire wire = bt_wire_of(m->r, m->c, m->shape.pp, m->c->ranks / m->shape.pp);
     double rows = m->cfg->mesh.sequence && m->shape.tp > 1 ? m->tokens / m->shape.tp : m->tokens,
@@ -456,25 +456,25 @@ static bt_code simulate_step(const model *m, const bt_stage_work *stages, bt_err
     bt_cluster const *c = m->c;
     int dp = c->straggler_frac > 0 ? m->shape.dp_replicate * m->shape.dp_shard : 1;
     double *slow = straggler_factors(m, dp);
-    bt_walk w = {.pp = m->shape.pp,
-                 .dp = dp,
-                 .chunks = m->chunks,
-                 .micros = m->cfg->train.accum,
-                 .stage = stages,
-                 .overlap = m->cfg->train.overlap,
-                 .agree_s = bt_wire_agree_s(m->r, c),
-                 .monitor_s = monitor_s(m),
-                 .slow = slow,
-                 .crowd = m->crowd,
-                 .ranks = c->ranks,
-                 .cores = bound_cores(c, m->cfg)};
+    bt_step_simulation w = {.pp = m->shape.pp,
+                            .dp = dp,
+                            .chunks = m->chunks,
+                            .micros = m->cfg->train.accum,
+                            .stage = stages,
+                            .overlap = m->cfg->train.overlap,
+                            .agree_s = bt_wire_agree_s(m->r, c),
+                            .monitor_s = monitor_s(m),
+                            .slow = slow,
+                            .crowd = m->crowd,
+                            .ranks = c->ranks,
+                            .cores = bound_cores(c, m->cfg)};
     plan_messages(m, &w);
     bt_code code = c->straggler_frac > 0 && !slow
                        ? bt_fail(err, BT_NOMEM, "no memory for %d ranks", c->ranks)
-                       : bt_walk_step(&w, &m->out->step, err);
+                       : bt_simulate_step(&w, &m->out->step, err);
     w.ckpt_s = code == BT_OK ? ckpt_share_s(m, m->out->step.step_s) : 0;
     if (w.ckpt_s > 0) {
-        code = bt_walk_step(&w, &m->out->step, err);
+        code = bt_simulate_step(&w, &m->out->step, err);
     }
     free(slow);
     return code;

@@ -1,4 +1,4 @@
-/* time_model.h - predicts the time of one training step of a layout: a simulation (walk.h) whose durations are computed
+/* time_model.h - predicts the time of one training step of a layout: a simulation (step_simulator.h) whose durations are computed
  * from measured rates and from the bytes that the engine sends.
  *
  * Costs are assigned to the phases of a real step (engine/base/tables/phases.def). Links within a host copy bytes,
@@ -11,7 +11,7 @@
 #include "engine/config/run_cfg.h"
 #include "engine/plan/cluster.h"
 #include "engine/plan/rates.h"
-#include "engine/plan/walk/walk.h"
+#include "engine/plan/step_simulator/step_simulator.h"
 
 typedef struct bt_prediction {
     bt_step_time step;

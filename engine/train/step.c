@@ -115,7 +115,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
     bt_parts_put_notes(t, notes + NOTE_PARTS);
 
     bt_reduce_times took;
-    bt_place_enter(t->place, BT_AT_EXCHANGE, t->at.step);
+    bt_progress_enter(t->page, BT_AT_EXCHANGE, t->at.step);
     bt_span_begin(BT_MR_OTHER);
     BT_TRY(bt_reducer_finish(t->reducer, notes, NOTE_PARTS + (size_t)t->parts.notes, &took, err));
     bt_span_transfer(BT_MR_COMM_EXPOSED, took.exposed_ns);
@@ -142,7 +142,7 @@ static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *er
     bt_testing_hang(bt_comm_rank(t->mesh.world), t->at.step);
     BT_TRY(exchange_gradients(t, out, err));
     bt_span_begin(BT_MR_OPTIM);
-    bt_place_enter(t->place, BT_AT_OPTIMIZER, t->at.step);
+    bt_progress_enter(t->page, BT_AT_OPTIMIZER, t->at.step);
     BT_TRY(bt_update_norm(&t->update, 1 / t->step.loss_scale, &out->grad_norm, err));
     bt_span_end();
     return BT_OK;

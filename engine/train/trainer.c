@@ -94,8 +94,8 @@ static void take_setup(bt_trainer *t, const bt_trainer_setup *s) {
     t->attempt.memory_states = t->cfg.run.out[0] && s->memory_dir && s->memory_dir[0] &&
                                t->cfg.ckpt.memory == BT_CKPT_MEMORY_AUTO;
     t->requests = s->requests;
-    t->place = s->place ? s->place : &t->attempt.own_place;
-    bt_place_enter(t->place, BT_AT_START, 0);
+    t->page = s->page ? s->page : &t->attempt.own_page;
+    bt_progress_enter(t->page, BT_AT_START, 0);
     t->attempt.isa = s->isa;
     t->attempt.number = s->number;
     t->saver.attempt = s->attempt;

@@ -6,7 +6,7 @@
 #ifndef BT_ENGINE_TRAIN_TRAINER_H
 #define BT_ENGINE_TRAIN_TRAINER_H
 
-#include "engine/base/place.h"
+#include "engine/base/progress_page.h"
 #include "engine/base/sink.h"
 #include "engine/config/job_agreement.h"
 #include "engine/config/rank_setup.h"
@@ -31,7 +31,7 @@ typedef struct bt_trainer_setup {
     const bt_isa_agreement *isa;
     const bt_sink *sink;      /* used on rank 0; NULL: record nothing */
     bt_request_box *requests; /* may be NULL */
-    bt_place *place;          /* black box of this rank; may be NULL */
+    bt_progress_page *page;   /* black box of this rank; may be NULL */
     const char *resume_dir;   /* checkpoint folder, "" for a fresh start */
     int64_t warmup_steps;     /* first steps excluded from the result's medians */
     /* measure the peak of all cores, for mfu, and the load of the machine meanwhile (under 0.2 s); both are unknown

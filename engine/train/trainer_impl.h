@@ -45,11 +45,11 @@ typedef struct bt_attempt {      /* this start of the run */
     bool memory_states;          /* states are kept in memory, and the memory plan includes them */
     char no_memory_states
         [200]; /* the reason why they are not kept; "" when the settings exclude them */
-    bool ckpt_copy_too_large; /* ckpt.async is set, but its copy does not fit */
-    bt_memory_id from;        /* state in memory that was resumed; all zero without one */
-    bt_place own_place;       /* used without a progress page of the supervisor */
-    int number;               /* number of this attempt in the database */
-    int64_t measured_by;      /* attempt that measured the links and the peak */
+    bool ckpt_copy_too_large;  /* ckpt.async is set, but its copy does not fit */
+    bt_memory_id from;         /* state in memory that was resumed; all zero without one */
+    bt_progress_page own_page; /* used without a progress page of the supervisor */
+    int number;                /* number of this attempt in the database */
+    int64_t measured_by;       /* attempt that measured the links and the peak */
     double
         measured_load; /* tasks of other programs for each processor at that time; NaN: unknown */
     int64_t first_step, stop_at; /* stop_at: the step of train.stop_after, 0 without */
@@ -96,7 +96,7 @@ struct bt_trainer {
     bt_mesh mesh;
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
     bt_request_box *requests;
-    bt_place *place;
+    bt_progress_page *page;
     bt_model *model;
     bt_loader *loader;
     bt_micro_plan micro_plan;

@@ -131,7 +131,7 @@ static bt_code build_micro(bt_trainer *t, bt_err *err) {
     t->micro = (bt_micro){.model = t->model,
                           .update = &t->update,
                           .telemetry = &t->telemetry,
-                          .place = t->place,
+                          .page = t->page,
                           .plan = &t->micro_plan,
                           .reproducible = t->cfg.train.reproducible,
                           .rows = t->cfg.train.micro_batch * t->cfg.model.seq_len,
@@ -231,7 +231,7 @@ void bt_trainer_release_objects(bt_trainer *t) {
 
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));
-    bt_place_enter(t->place, BT_AT_CHECKPOINT, t->at.step - 1);
+    bt_progress_enter(t->page, BT_AT_CHECKPOINT, t->at.step - 1);
     BT_TRY(bt_parts_check_weights(t, BT_CHECK_BEFORE_SAVE, err));
     return bt_saver_save(&t->saver, best, wait, err);
 }

@@ -70,7 +70,7 @@ static bt_code finish_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     const bt_control evaluate = {.verbs = BT_REQ_EVAL};
     t->attempt.stopped = !bt_trainer_at_end(t);
     BT_TRY(bt_saver_finish(&t->saver, err));
-    bt_place_enter(t->place, BT_AT_END, t->at.step);
+    bt_progress_enter(t->page, BT_AT_END, t->at.step);
     if (t->step.stop && t->saver.step != t->at.step) BT_TRY(bt_trainer_save(t, false, true, err));
     if (bt_trainer_validates(t) && isnan(t->validation.newest.nats) && bt_trainer_at_end(t))
         BT_TRY(bt_parts_act(t, &evaluate, false, err));

@@ -213,7 +213,7 @@ bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t 
     return code;
 }
 
-void bt_merge_tell(const bt_model_file *s, bt_text *notes) {
+void bt_merge_describe(const bt_model_file *s, bt_text *notes) {
     const merged *m = s->view.ctx;
     uint64_t turned = 0, codes = 0;
     for (size_t i = 0; i < s->params.n; i++) turned += m->turned[i], codes += m->codes[i];

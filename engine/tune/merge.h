@@ -9,7 +9,7 @@
  *     KEEP     the codes of (g c + D) / g, and the scale g
  *     FIT      those codes c', and the scale <g c + D, c'> / <c', c'> that fits them best
  *
- * Quantising again loses a part of the training, since D changes a code only if it reaches g / 2: bt_merge_tell
+ * Quantising again loses a part of the training, since D changes a code only if it reaches g / 2: bt_merge_describe
  * reports how many changed.
  * Cost:     one tensor in memory at a time.
  * Threads:  one caller. */
@@ -32,6 +32,6 @@ typedef enum {
 bt_code bt_merge_open(bt_model_file **out, const bt_adapter_part *parts, size_t n, const char *base,
                       bt_merge_kind kind, bt_err *err) BT_MUST_CHECK;
 /* lines on the tensors that have been read: adapters, and codes that turned */
-void bt_merge_tell(const bt_model_file *s, bt_text *notes);
+void bt_merge_describe(const bt_model_file *s, bt_text *notes);
 
 #endif

@@ -141,6 +141,6 @@ void bt_job_alerts_end(bt_job *job) {
         bt_alert_happened(&job->alerts, BT_ALERT_DONE, told);
         return;
     }
-    bt_end_tell(end, told, sizeof told);
+    bt_end_describe(end, told, sizeof told);
     bt_alert_happened(&job->alerts, BT_ALERT_FAILED, told);
 }

@@ -54,7 +54,7 @@ void bt_job_hosts_check(bt_job *job, int64_t now) {
             if (!job->hosts.host[i].aside) job->hosts.host[i].asked_ns = 0;
         return;
     }
-    bt_hosts_look(&job->hosts, false, now);
+    bt_hosts_test(&job->hosts, false, now);
     for (int i = 0; i < job->hosts.n; i++) {
         bt_host *h = &job->hosts.host[i];
         if (h->aside || bt_host_silence_s(h, now) < GRACE_S) continue;
@@ -73,7 +73,7 @@ void bt_job_hosts_tick(bt_job *job, int64_t now) {
     if (!bt_hosts_aside(h)) return;
     bool was[BT_HOSTS_MAX];
     for (int i = 0; i < h->n; i++) was[i] = h->host[i].back;
-    bt_hosts_look(h, true, now);
+    bt_hosts_test(h, true, now);
     for (int i = 0; i < h->n; i++)
         if (h->host[i].back && !was[i])
             bt_job_event(job, BT_EVENT_HOST_BACK, -1,
@@ -84,7 +84,7 @@ void bt_job_hosts_tick(bt_job *job, int64_t now) {
 /* computes the layout on the hosts in use and those that are back */
 static bt_code layout_of_hosts(bt_job *job, bt_job_layout *l, bt_err *err) {
     bt_job_host list[BT_HOSTS_MAX];
-    const bt_job_wish w = bt_job_wish_of_hosts(job, list);
+    const bt_resize_request w = bt_resize_request_of_hosts(job, list);
     return job->s->layout(job->s->layout_ctx, &w, false, l, err);
 }
 
@@ -96,8 +96,8 @@ void bt_job_hosts_checkpoint(bt_job *job) {
         if (job->hosts.host[i].back) back = job->hosts.host[i].name;
     if (!back || !elastic(job) || job->resize.wanted || job->stop_asked) return;
     if (layout_of_hosts(job, &l, &why) != BT_OK || l.same) return;
-    if (bt_job_tell(job, BT_VERB_STOP, 0, &why) == BT_OK)
-        bt_job_want_hosts(job, "host %.60s is back", back);
+    if (bt_job_send_verb(job, BT_VERB_STOP, 0, &why) == BT_OK)
+        bt_job_request_hosts(job, "host %.60s is back", back);
 }
 
 /* ---- between two attempts -------------------------------------------------------------------- */
@@ -149,7 +149,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
         if (lost[i])
             bt_job_event(job, BT_EVENT_HOST_LOST, -1, "host %.60s is set aside: %s",
                          h->host[i].name, h->host[i].why);
-    bt_job_want_hosts(job, "host %.60s is away", name);
+    bt_job_request_hosts(job, "host %.60s is away", name);
     return true;
 }
 
@@ -182,12 +182,12 @@ bool bt_job_hosts_left(bt_job *job) {
     host->next_look_ns = bt_now_ns() + NOTICE_AWAY_NS;
     bt_job_event(job, BT_EVENT_HOST_LOST, -1, "host %.60s is set aside for %d s: %s", host->name,
                  (int)(NOTICE_AWAY_NS / 1000000000), host->why);
-    bt_job_want_hosts(job, "host %.60s is to be left", host->name);
+    bt_job_request_hosts(job, "host %.60s is to be left", host->name);
     return true;
 }
 
 void bt_job_hosts_begin(bt_job *job) {
     job->lost_host = NULL;
     if (bt_hosts_take_back(&job->hosts) > 0 && elastic(job) && !job->resize.wanted)
-        bt_job_want_hosts(job, "a host is back");
+        bt_job_request_hosts(job, "a host is back");
 }

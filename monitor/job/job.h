@@ -72,7 +72,7 @@ struct bt_job {
     struct {
         bool wanted,
             by_hosts; /* by_hosts: the layout follows from the available hosts, and `to` is empty */
-        bt_job_wish to;
+        bt_resize_request to;
         char why[160];
     } resize;
 
@@ -217,7 +217,7 @@ void bt_job_signal(bt_job *job, int signal);
 /* send_verbs.c. waits_for_ranks: no rank is connected. tell: sends a verb to the ranks, now or after they connect
  * (BT_BUSY: this verb cannot wait). send_pending: sends the waiting verbs. */
 bool bt_job_waits_for_ranks(const bt_job *job);
-bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) BT_MUST_CHECK;
+bt_code bt_job_send_verb(bt_job *job, bt_verb verb, double value, bt_err *err) BT_MUST_CHECK;
 void bt_job_send_pending(bt_job *job);
 
 /* resize.c. arg: "4" or "4,tp=2,pp=1,zero=3". The ranks save and end, and the next attempt has that layout. */
@@ -231,13 +231,13 @@ bool bt_job_left_unasked(const bt_job *job, const bt_end *end);
  * it. An impossible layout is a warning and changes nothing. */
 bool bt_job_take_layout(bt_job *job, char *told, size_t size);
 /* the layout request for the hosts in use and those that answer again; list: space for all hosts */
-bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list);
+bt_resize_request bt_resize_request_of_hosts(const bt_job *job, bt_job_host *list);
 /* requests that layout for the next attempt */
-void bt_job_want_hosts(bt_job *job, const char *fmt, ...) BT_PRINTF(2, 3);
+void bt_job_request_hosts(bt_job *job, const char *fmt, ...) BT_PRINTF(2, 3);
 void bt_job_resized_event(bt_job *job, int ranks_before, const char *told);
 bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char *who,
                        bt_text *answer, bt_err *err);
-void bt_job_look(const bt_job *job, bt_job_view *v);
+void bt_job_read_view(const bt_job *job, bt_job_view *v);
 
 /* host_watch.c. open: reads the host file and contacts its hosts. BT_ARG: --elastic needs slots=N of each host. */
 bt_code bt_job_hosts_open(bt_job *job, bt_err *err) BT_MUST_CHECK;

@@ -42,7 +42,7 @@ static bt_code set_lr(bt_job *job, double factor, bool force, const char *by, bt
         return bt_fail(err, BT_ARG, "a learning-rate factor of %g is not between 0 and %g", factor,
                        LR_FACTOR_MAX);
     if (!force) BT_TRY(confirm_lr(job, factor, err));
-    BT_TRY(bt_job_tell(job, BT_VERB_LR, factor, err));
+    BT_TRY(bt_job_send_verb(job, BT_VERB_LR, factor, err));
     job->lr_factor = job->told_factor = factor;
     if (peak > 0)
         bt_job_event(job, BT_EVENT_CONTROL, -1, "peak learning rate %.4g -> %.4g (requested by %s)",
@@ -137,7 +137,8 @@ static void apply_to_supervisor(bt_job *job, bt_verb verb) {
     if (verb == BT_VERB_STOP) job->stop_asked = true;
 }
 
-bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *by, bt_err *err) {
+bt_code bt_job_request(bt_job *job, const char *word, const char *arg, const char *by,
+                       bt_err *err) {
     bt_verb verb = bt_verb_find(word);
     if (verb == BT_VERB_COUNT) return fail_unknown_verb(word, err);
     if (verb == BT_VERB_RESIZE) return bt_job_resize_ask(job, arg, by, err);
@@ -152,7 +153,7 @@ bt_code bt_job_ask(bt_job *job, const char *word, const char *arg, const char *b
         return bt_fail(err, BT_BUSY, "the run is paused already");
     if (verb == BT_VERB_RESUME && !job->paused)
         return bt_fail(err, BT_BUSY, "the run is not paused");
-    BT_TRY(bt_job_tell(job, verb, 0, err));
+    BT_TRY(bt_job_send_verb(job, verb, 0, err));
     apply_to_supervisor(job, verb);
     bt_job_event(job, BT_EVENT_CONTROL, -1, "%s requested by %s", word, by);
     return BT_OK;
@@ -187,14 +188,14 @@ void bt_job_signal(bt_job *job, int sig) {
         return;
     }
     job->result->signal = sig;
-    if (bt_job_ask(job, bt_verbs[BT_VERB_STOP].word, "",
-                   sig == SIGINT    ? "Ctrl-C"
-                   : sig == SIGTERM ? "SIGTERM"
-                   : sig == SIGUSR1 ? "SIGUSR1"
-                   : sig == SIGUSR2 ? "SIGUSR2"
-                   : sig == SIGXCPU ? "SIGXCPU (limit of processor time)"
-                                    : "SIGHUP",
-                   &err) != BT_OK) {
+    if (bt_job_request(job, bt_verbs[BT_VERB_STOP].word, "",
+                       sig == SIGINT    ? "Ctrl-C"
+                       : sig == SIGTERM ? "SIGTERM"
+                       : sig == SIGUSR1 ? "SIGUSR1"
+                       : sig == SIGUSR2 ? "SIGUSR2"
+                       : sig == SIGXCPU ? "SIGXCPU (limit of processor time)"
+                                        : "SIGHUP",
+                       &err) != BT_OK) {
         job->stop_asked = true;
         job->pending |= BT_PENDING(STOP);
         bt_job_event(job, BT_EVENT_WARNING, -1, "stop could not be told: %s", err.msg);
@@ -210,7 +211,7 @@ static bt_run_state run_state(const bt_job *job) {
     return job->last_step < job->from.step ? BT_STATE_STARTING : BT_STATE_RUNNING;
 }
 
-void bt_job_look(const bt_job *job, bt_job_view *v) {
+void bt_job_read_view(const bt_job *job, bt_job_view *v) {
     const int64_t now = bt_now_ns();
     *v = (bt_job_view){.state = run_state(job),
                        .attempt = job->attempt,
@@ -232,7 +233,7 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
     bt_job *job = ctx;
     char by[32];
     bt_text_plain(by, sizeof by, who);
-    BT_TRY(bt_job_ask(job, verb, arg, by, err));
+    BT_TRY(bt_job_request(job, verb, arg, by, err));
     if (bt_verb_find(verb) == BT_VERB_LR && job->s->lr > 0) {
         bt_text_printf(answer, "set %s: the peak learning rate is %.4g, it began as %.4g", arg,
                        job->lr_factor * job->s->lr, job->s->lr);
@@ -247,7 +248,7 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
         return BT_OK;
     }
     bt_job_view v;
-    bt_job_look(job, &v);
+    bt_job_read_view(job, &v);
     bt_json j;
     bt_json_begin(&j, answer);
     bt_json_object(&j, NULL);

@@ -26,13 +26,13 @@ static bt_code one_number(const char *word, const char *what, const char *arg, i
 }
 
 /* "4,tp=2,zero=1" */
-static bt_code parse_resize(const char *arg, bt_job_wish *w, bt_err *err) {
+static bt_code parse_resize(const char *arg, bt_resize_request *w, bt_err *err) {
     char words[96], *rest;
     const struct {
         const char *name;
         int least, *to;
     } sizes[] = {{"tp", 1, &w->tp}, {"pp", 1, &w->pp}, {"zero", 0, &w->zero}};
-    *w = (bt_job_wish){.zero = -1};
+    *w = (bt_resize_request){.zero = -1};
     snprintf(words, sizeof words, "%s", arg);
     char *word = strtok_r(words, ",", &rest);
     BT_TRY(one_number(word ? word : "", "the number of ranks", arg, 1, &w->most, err));
@@ -51,7 +51,7 @@ static bt_code parse_resize(const char *arg, bt_job_wish *w, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_range(const bt_job *job, const bt_job_wish *w, bt_err *err) {
+static bt_code check_range(const bt_job *job, const bt_resize_request *w, bt_err *err) {
     const bt_job_setup *s = job->s;
     int slots = 0;
     for (int i = 0; i < job->hosts.n; i++) {
@@ -67,7 +67,7 @@ static bt_code check_range(const bt_job *job, const bt_job_wish *w, bt_err *err)
 }
 
 bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) {
-    bt_job_wish w;
+    bt_resize_request w;
     bt_job_layout l = {0};
     BT_TRY(parse_resize(arg, &w, err));
     if (!job->s->layout)
@@ -79,7 +79,7 @@ bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *
     BT_TRY(check_range(job, &w, err));
     BT_TRY(job->s->layout(job->s->layout_ctx, &w, false, &l, err));
     if (l.same) return bt_fail(err, BT_BUSY, "the run has %s already", l.told);
-    if (!job->restarting) BT_TRY(bt_job_tell(job, BT_VERB_STOP, 0, err));
+    if (!job->restarting) BT_TRY(bt_job_send_verb(job, BT_VERB_STOP, 0, err));
     job->resize.wanted = true;
     job->resize.by_hosts = false;
     job->resize.to = w;
@@ -95,7 +95,7 @@ static bool says_stopped(const char *result_json) {
     return result_json && strstr(result_json, "\"stopped\":true");
 }
 
-void bt_job_want_hosts(bt_job *job, const char *fmt, ...) {
+void bt_job_request_hosts(bt_job *job, const char *fmt, ...) {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(job->resize.why, sizeof job->resize.why, fmt, ap);
@@ -103,21 +103,21 @@ void bt_job_want_hosts(bt_job *job, const char *fmt, ...) {
     job->resize.wanted = job->resize.by_hosts = true;
 }
 
-bt_job_wish bt_job_wish_of_hosts(const bt_job *job, bt_job_host *list) {
+bt_resize_request bt_resize_request_of_hosts(const bt_job *job, bt_job_host *list) {
     const bt_hosts *h = &job->hosts;
     for (int i = 0; i < h->n; i++)
         list[i] = (bt_job_host){h->host[i].slots, !h->host[i].aside || h->host[i].back};
-    return (bt_job_wish){.hosts = list, .n_hosts = (size_t)h->n, .zero = -1};
+    return (bt_resize_request){.hosts = list, .n_hosts = (size_t)h->n, .zero = -1};
 }
 
-static bt_job_wish wish_of(const bt_job *job, bt_job_host *list) {
-    return job->resize.by_hosts ? bt_job_wish_of_hosts(job, list) : job->resize.to;
+static bt_resize_request wish_of(const bt_job *job, bt_job_host *list) {
+    return job->resize.by_hosts ? bt_resize_request_of_hosts(job, list) : job->resize.to;
 }
 
 bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end) {
     bt_job_host list[BT_HOSTS_MAX];
     bt_job_layout l = {0};
-    bt_job_wish w = wish_of(job, list);
+    bt_resize_request w = wish_of(job, list);
     bt_err why = BT_ERR_INIT;
     w.from_step = job->last_step + 1;
     return job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
@@ -128,10 +128,10 @@ bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end) {
 bool bt_job_left_unasked(const bt_job *job, const bt_end *end) {
     bt_job_layout l = {0};
     bt_err why = BT_ERR_INIT;
-    const bt_job_wish w = {.most = job->world_size,
-                           .least = job->world_size,
-                           .zero = -1,
-                           .from_step = job->last_step + 1};
+    const bt_resize_request w = {.most = job->world_size,
+                                 .least = job->world_size,
+                                 .zero = -1,
+                                 .from_step = job->last_step + 1};
     return job->s->layout && !job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
            says_stopped(job->result->result_json) &&
            job->s->layout(job->s->layout_ctx, &w, false, &l, &why) != BT_STOPPED;
@@ -142,7 +142,7 @@ bool bt_job_take_layout(bt_job *job, char *told, size_t size) {
     bt_job_layout l = {0};
     bt_err why = BT_ERR_INIT;
     if (!job->resize.wanted) return false;
-    bt_job_wish w = wish_of(job, list);
+    bt_resize_request w = wish_of(job, list);
     job->resize.wanted = false;
     w.from_step = job->from.step;
     if (job->s->layout(job->s->layout_ctx, &w, true, &l, &why) != BT_OK) {

@@ -5,7 +5,7 @@ bool bt_job_waits_for_ranks(const bt_job *job) {
     return job->restarting || !bt_wire_connected(job->wire);
 }
 
-bt_code bt_job_tell(bt_job *job, bt_verb verb, double value, bt_err *err) {
+bt_code bt_job_send_verb(bt_job *job, bt_verb verb, double value, bt_err *err) {
     if (!bt_job_waits_for_ranks(job))
         return bt_wire_send_control(job->wire, &(bt_ctl){verb, value, NULL}, err);
     bt_run_state state = job->restarting ? BT_STATE_RESTARTING : BT_STATE_STARTING;

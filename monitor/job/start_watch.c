@@ -42,7 +42,7 @@ static bool is_alive(bt_job *job) {
     uint64_t seen = 14695981039346656037u;
     bool waits_for_hub = false;
     for (int r = 0; job->places.slot && r < job->places.n; r++) {
-        const bt_rank_seen s = bt_rank_progress_look(&job->places, r);
+        const bt_rank_seen s = bt_rank_progress_read(&job->places, r);
         const uint64_t facts[] = {(uint64_t)s.at, (uint64_t)s.since_ns, (uint64_t)s.exchanges,
                                   file_blocks(s.pid)};
         for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)

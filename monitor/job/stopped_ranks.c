@@ -35,7 +35,7 @@ static int rank_of_process(const bt_job *job, int pid) {
     for (int r = 0; r < job->n_ranks; r++)
         if (job->ranks[r].pid == pid) return job->ranks[r].rank;
     for (int r = 0; job->places.slot && r < job->places.n; r++)
-        if (bt_rank_progress_look(&job->places, r).pid == pid) return r;
+        if (bt_rank_progress_read(&job->places, r).pid == pid) return r;
     return rank_in_environment(pid);
 }
 
@@ -44,8 +44,8 @@ static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
     size_t n = 0;
     /* all processes are searched only where a rank is not known */
     if (job->n_ranks == job->world_size) {
-        for (int r = 0; r < job->n_ranks; r++) n += bt_proc_look(job->ranks[r].pid, &list[n]);
-        n += bt_proc_look(job->child.pid, &list[n]);
+        for (int r = 0; r < job->n_ranks; r++) n += bt_proc_read(job->ranks[r].pid, &list[n]);
+        n += bt_proc_read(job->child.pid, &list[n]);
     } else
         n = bt_proc_session(job->child.pid, list, BT_JOB_LOCAL_RANKS);
     out[0] = '\0';
@@ -67,7 +67,7 @@ void bt_job_name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t si
     char where[200];
     int behind;
     name_stopped(job, out, size, rank);
-    if (!bt_rank_progress_tell(&job->places, now_ns, where, sizeof where, &behind)) return;
+    if (!bt_rank_progress_describe_all(&job->places, now_ns, where, sizeof where, &behind)) return;
     size_t n = strlen(out);
     snprintf(out + n, size - n, "; %s", where);
     if (*rank < 0) *rank = behind;

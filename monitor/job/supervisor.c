@@ -153,7 +153,7 @@ static void check_health(bt_job *job) {
     check_slow(job, now);
     bt_job_hosts_check(job, now);
     /* an island: how long the hub may be waited for is islands.patience */
-    if (job->places.n > 0 && bt_rank_progress_look(&job->places, 0).at == BT_AT_HUB)
+    if (job->places.n > 0 && bt_rank_progress_read(&job->places, 0).at == BT_AT_HUB)
         bt_health_sign(&job->health, now);
     if (!job->hung) bt_job_check_stopped(job, now);
     if (!job->hung) check_hang(job, now);
@@ -230,7 +230,7 @@ static void tick(bt_job *job, int64_t *next) {
     bt_job_alerts_tick(job, now);
     bt_job_spare_tick(job);
     bt_job_view v;
-    bt_job_look(job, &v);
+    bt_job_read_view(job, &v);
     if (job->s->ui.tick) job->s->ui.tick(job->s->ui.ctx, &v);
 }
 
@@ -269,7 +269,8 @@ static bt_end watch_attempt(bt_job *job) {
     hear_last_words(job);
     const bool oom = memory_ran_out(job);
     int behind;
-    if (!bt_rank_progress_tell(&job->places, bt_now_ns(), job->where, sizeof job->where, &behind))
+    if (!bt_rank_progress_describe_all(&job->places, bt_now_ns(), job->where, sizeof job->where,
+                                       &behind))
         job->where[0] = '\0';
     bt_job_attempt_over(job);
     const bt_end_facts f = {.wait_status = job->ended_by_us ? SIGKILL : status,
@@ -384,7 +385,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         }
         if (end.kind != BT_END_DONE) bt_remote_sweep(s->hosts, job->scratch.shm, false);
         if (end.kind == BT_END_DONE || end.kind == BT_END_STOPPED_NOW) return BT_OK;
-        bt_end_tell(&end, told, sizeof told);
+        bt_end_describe(&end, told, sizeof told);
         bt_restart r = bt_restart_decide(&job->history, &end, job->from.step, s->max_restarts);
         if (refused_memory(job, &end)) r = (bt_restart){.again = s->max_restarts > 0};
         if (bt_job_hosts_ended(job, &end)) r = bt_restart_elsewhere(&job->history);

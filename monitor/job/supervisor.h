@@ -65,14 +65,14 @@ typedef struct bt_job_host {
 } bt_job_host;
 
 /* a requested layout */
-typedef struct bt_job_wish {
+typedef struct bt_resize_request {
     int most, least; /* ranks, 1 <= least <= most; */
     /* with hosts: as many as these take and --elastic allows */
     const bt_job_host *hosts;
     size_t n_hosts;
     int tp, pp, zero;  /* requested values; 0, 0, -1: automatic */
     int64_t from_step; /* first step of the new layout */
-} bt_job_wish;
+} bt_resize_request;
 
 typedef struct bt_job_layout {
     int ranks;
@@ -92,7 +92,8 @@ typedef struct bt_job_setup {
     int elastic_min, elastic_max;
     /* Computes the layout for another number of ranks. take: makes it the current one. BT_ARG:
      * no such layout; BT_STOPPED: no steps remain. NULL: the ranks are fixed */
-    bt_code (*layout)(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out, bt_err *err);
+    bt_code (*layout)(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
+                      bt_err *err);
     void *layout_ctx;
     int64_t max_restarts;
     bool hot_spare;    /* a second job waits and takes over when this one dies; not with hosts */
@@ -137,7 +138,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) BT_MU
 void bt_job_result_release(bt_job_result *r);
 
 /* For callbacks: executes a verb of verbs.def with its argument or ""; by: "key p", "ctl", "web" */
-bt_code bt_job_ask(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err)
+bt_code bt_job_request(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err)
     BT_MUST_CHECK;
 void bt_job_multiply_lr(bt_job *job, double factor, const char *by); /* keys + and - */
 bool bt_job_paused(const bt_job *job);

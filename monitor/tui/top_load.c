@@ -109,10 +109,10 @@ bt_code bt_top_follow(bt_top *t, bt_err *err) {
     return BT_OK;
 }
 
-static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
+static void fill_ask(const bt_top *t, unsigned parts, bt_view_request *ask) {
     int w, h;
     bt_term_size(t->term, &w, &h);
-    bt_view_ask_init(ask);
+    bt_view_request_init(ask);
     ask->parts = parts;
     ask->run = t->has_run ? t->run : NULL;
     ask->baseline = t->baseline[0] ? t->baseline : NULL;
@@ -130,8 +130,8 @@ static void fill_ask(const bt_top *t, unsigned parts, bt_view_ask *ask) {
     ask->tensor = t->tensor[0] ? t->tensor : NULL;
     ask->n_series = BT_TS_COUNT;
     for (int i = 0; i < BT_TS_CHOSEN; i++)
-        ask->series[i] = (bt_series_ask){.rank = -1, .metric = (int)series_of[i]};
-    ask->series[BT_TS_CHOSEN] = (bt_series_ask){.rank = -1, .metric = t->metric};
+        ask->series[i] = (bt_series_request){.rank = -1, .metric = (int)series_of[i]};
+    ask->series[BT_TS_CHOSEN] = (bt_series_request){.rank = -1, .metric = t->metric};
 }
 
 /* once a second is enough to see, and cheap */
@@ -152,7 +152,7 @@ static void sample_ranks(bt_top *t) {
 }
 
 bt_code bt_top_load(bt_top *t, bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     unsigned parts = bt_screens[t->screen].parts;
     if (bt_top_small(t)) parts = bt_top_small_parts(t);
     fill_ask(t, t->has_run ? parts : BT_VIEW_RUNS, &ask);
@@ -177,7 +177,7 @@ bt_code bt_top_load(bt_top *t, bt_err *err) {
 
 /* the quick part of a screen of a long run: everything that needs only the newest steps */
 bool bt_top_load_numbers(bt_top *t) {
-    bt_view_ask ask;
+    bt_view_request ask;
     bt_err err = BT_ERR_INIT;
     unsigned parts = bt_screens[t->screen].parts, slow = BT_VIEW_SERIES | BT_VIEW_HEAT |
                                                          BT_VIEW_LAYERS | BT_VIEW_PANEL |
@@ -201,7 +201,7 @@ bt_code bt_top_json(const bt_top_cfg *cfg, bt_text *out, bt_err *err) {
                          : BT_VIEW_ALL & ~(unsigned)BT_VIEW_RUNS;
     if (!t->has_run) parts = BT_VIEW_RUNS;
     if (code == BT_OK) {
-        bt_view_ask ask;
+        bt_view_request ask;
         fill_ask(t, parts, &ask);
         code = bt_view_load(t->view, &ask, err);
     }

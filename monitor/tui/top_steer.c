@@ -82,7 +82,7 @@ static bt_code find_event(bt_top *t, const char *run, int64_t after, const char 
     snprintf(from, sizeof from, "%lld", (long long)after);
     return bt_db_query(
         t->cfg.db,
-        &(bt_question){
+        &(bt_query){
             .sql = kind[0]
                        ? "SELECT seq, title FROM events WHERE run = ?1 AND seq > "
                          "CAST(?2 AS INTEGER) AND kind IN (?3, 'refused') AND "
@@ -206,11 +206,11 @@ static bool take_note(void *ctx, const bt_row *row) {
 static bt_code read_note(bt_top *t, note_text *n, bt_err *err) {
     const char *run = t->run;
     return bt_db_query(t->cfg.db,
-                       &(bt_question){.sql = "SELECT note FROM runs WHERE run = ?1",
-                                      .params = &run,
-                                      .n_params = 1,
-                                      .max_rows = 1,
-                                      .max_s = 1},
+                       &(bt_query){.sql = "SELECT note FROM runs WHERE run = ?1",
+                                   .params = &run,
+                                   .n_params = 1,
+                                   .max_rows = 1,
+                                   .max_s = 1},
                        take_note, n, err);
 }
 

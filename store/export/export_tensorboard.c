@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 
 #include "engine/base/tables/histogram.h"
-#include "store/export/ask.h"
 #include "store/export/export.h"
+#include "store/export/run_query.h"
 #include "store/export/tb_file.h"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -144,7 +144,7 @@ static bt_code run_query(bt_db *db, bt_text *sql, int rank, bt_row_fn fn, writin
         snprintf(number[i], sizeof number[i], "%" PRId64, values[i]);
         params[i + 1] = number[i];
     }
-    const bt_code code = bt_export_ask(db, sql, params, rank < 0 ? 5 : 6, fn, w, err);
+    const bt_code code = bt_export_query(db, sql, params, rank < 0 ? 5 : 6, fn, w, err);
     bt_text_clear(sql);
     w->query++;
     return code;
@@ -239,10 +239,10 @@ static void settings_release(settings *s) {
  * runs. */
 static bt_code write_hparams(bt_db *db, writing *w, bt_err *err) {
     settings s = {0};
-    const bt_question q = {.sql = "SELECT key, value FROM configs WHERE run = ?1 AND key NOT LIKE "
-                                  "'run.%' AND key NOT LIKE 'monitor.%'",
-                           .params = &w->cfg->run,
-                           .n_params = 1};
+    const bt_query q = {.sql = "SELECT key, value FROM configs WHERE run = ?1 AND key NOT LIKE "
+                               "'run.%' AND key NOT LIKE 'monitor.%'",
+                        .params = &w->cfg->run,
+                        .n_params = 1};
     bt_code code = bt_db_query(db, &q, keep_setting, &s, err);
     if (code == BT_OK && s.failed) code = bt_fail(err, BT_NOMEM, "cannot export: out of memory");
     if (code == BT_OK && s.n) bt_tb_settings(&w->tb, w->created_s, w->cfg->run, s.at, s.n);
@@ -258,7 +258,7 @@ static bool append_config_text(void *ctx, const bt_row *row) {
 static bt_code write_ending(bt_db *db, writing *w, bt_err *err) {
     char state[32] = "";
     double duration;
-    const bt_question q = {
+    const bt_query q = {
         .sql = "SELECT state FROM runs WHERE run = ?1", .params = &w->cfg->run, .n_params = 1};
     BT_TRY(bt_db_query(db, &q, append_config_text, state, err));
     BT_TRY(
@@ -328,12 +328,12 @@ static bool take_position(void *ctx, const bt_row *row) {
 
 static bt_code newest_step(bt_db *db, const char *run, bool hold_back, position *out, bt_err *err) {
     *out = (position){-1, -1};
-    const bt_question q = {.sql = hold_back ? "SELECT attempt, step FROM steps WHERE run = ?1 "
-                                              "ORDER BY attempt DESC, step DESC LIMIT 1 OFFSET 1"
-                                            : "SELECT attempt, step FROM steps WHERE run = ?1 "
-                                              "ORDER BY attempt DESC, step DESC LIMIT 1",
-                           .params = &run,
-                           .n_params = 1};
+    const bt_query q = {.sql = hold_back ? "SELECT attempt, step FROM steps WHERE run = ?1 "
+                                           "ORDER BY attempt DESC, step DESC LIMIT 1 OFFSET 1"
+                                         : "SELECT attempt, step FROM steps WHERE run = ?1 "
+                                           "ORDER BY attempt DESC, step DESC LIMIT 1",
+                        .params = &run,
+                        .n_params = 1};
     return bt_db_query(db, &q, take_position, out, err);
 }
 

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/export/ask.h"
 #include "store/export/export.h"
+#include "store/export/run_query.h"
 
 typedef struct tracing {
     FILE *to;
@@ -170,7 +170,7 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
     snprintf(b, sizeof b, "%" PRId64, last);
     BT_TRY(bt_db_query(
         db,
-        &(bt_question){
+        &(bt_query){
             .sql = "SELECT min(" END_US
                    " - s.step_ms * 1e3) FROM steps s JOIN runs u ON u.run = s.run WHERE" WINDOW,
             .params = params,
@@ -193,29 +193,29 @@ bt_code bt_export_trace(bt_db *db, const bt_export_cfg *cfg, int64_t first, int6
           to);
     bt_code code = bt_db_query(
         db,
-        &(bt_question){.sql = "SELECT rank, max(host) FROM ranks WHERE run = ?1 GROUP BY rank",
-                       .params = params,
-                       .n_params = 1},
+        &(bt_query){.sql = "SELECT rank, max(host) FROM ranks WHERE run = ?1 GROUP BY rank",
+                    .params = params,
+                    .n_params = 1},
         name_row, &t, err);
     if (code == BT_OK)
         code = bt_db_query(
             db,
-            &(bt_question){
-                .sql = "SELECT s.step, " END_US
-                       ", s.step_ms, s.loss, s.tokens_per_s FROM steps s JOIN runs u ON u.run "
-                       "= s.run WHERE" WINDOW " ORDER BY s.attempt, s.step",
-                .params = params,
-                .n_params = 3},
+            &(bt_query){.sql =
+                            "SELECT s.step, " END_US
+                            ", s.step_ms, s.loss, s.tokens_per_s FROM steps s JOIN runs u ON u.run "
+                            "= s.run WHERE" WINDOW " ORDER BY s.attempt, s.step",
+                        .params = params,
+                        .n_params = 3},
             step_row, &t, err);
-    if (code == BT_OK) code = bt_export_ask(db, &sql, params, 3, rank_row, &t, err);
+    if (code == BT_OK) code = bt_export_query(db, &sql, params, 3, rank_row, &t, err);
     if (code == BT_OK)
         code = bt_db_query(
             db,
-            &(bt_question){
-                .sql = "SELECT (s.time_s + u.started_s) * 1e6, s.title, s.rank FROM events s "
-                       "JOIN runs u ON u.run = s.run WHERE" WINDOW,
-                .params = params,
-                .n_params = 3},
+            &(bt_query){.sql =
+                            "SELECT (s.time_s + u.started_s) * 1e6, s.title, s.rank FROM events s "
+                            "JOIN runs u ON u.run = s.run WHERE" WINDOW,
+                        .params = params,
+                        .n_params = 3},
             write_trace_event, &t, err);
     fputs("\n]}\n", to);
     bt_text_release(&sql);

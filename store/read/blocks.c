@@ -19,7 +19,7 @@ typedef struct span {
 typedef struct walk {
     sqlite3 *db;
     const char *path;
-    const bt_blocks_ask *ask;
+    const bt_blocks_request *ask;
     bt_block_fn fn;
     void *ctx;
     bt_slots slots;
@@ -222,7 +222,7 @@ static int level_for(int64_t max_steps) {
     return level;
 }
 
-bt_code bt_blocks_walk(bt_db *db, const bt_blocks_ask *ask, bt_block_fn fn, void *ctx,
+bt_code bt_blocks_walk(bt_db *db, const bt_blocks_request *ask, bt_block_fn fn, void *ctx,
                        bt_err *err) {
     walk w = {.db = bt_db_handle(db), .path = bt_db_path(db), .ask = ask, .fn = fn, .ctx = ctx};
     span *spans = NULL;

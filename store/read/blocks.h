@@ -11,12 +11,12 @@
 #include "store/store.h"
 #include "store/write/rollup.h"
 
-typedef struct bt_blocks_ask {
+typedef struct bt_blocks_request {
     const char *run;
     int64_t step0, step1; /* inclusive */
     int64_t max_steps;    /* no block longer than this; below 16: raw rows only */
     bool ranks;           /* read the ranks' values as well */
-} bt_blocks_ask;
+} bt_blocks_request;
 
 typedef struct bt_block {
     /* inclusive; a power of 16 of steps, aligned, or one step */
@@ -30,7 +30,7 @@ typedef struct bt_block {
 } bt_block;
 typedef bool (*bt_block_fn)(void *ctx, const bt_block *b); /* in order of steps; false stops */
 
-bt_code bt_blocks_walk(bt_db *db, const bt_blocks_ask *ask, bt_block_fn fn, void *ctx, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_blocks_walk(bt_db *db, const bt_blocks_request *ask, bt_block_fn fn, void *ctx,
+                       bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -88,7 +88,7 @@ bt_code bt_db_level(bt_db *db, const char *run, const char *metric, const bt_at 
                                           : "tokens",
                  metric);
     bt_code code =
-        bt_db_query(db, &(bt_question){.sql = sql, .params = params, .n_params = of_step ? 2 : 1},
+        bt_db_query(db, &(bt_query){.sql = sql, .params = params, .n_params = of_step ? 2 : 1},
                     take_point, w, err);
     level_of(w, out);
     free(w);
@@ -127,7 +127,7 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
     *out = (bt_first_difference){.step = -1, .a = NAN, .b = NAN};
     BT_TRY(bt_db_query(
         db,
-        &(bt_question){
+        &(bt_query){
             .sql = "SELECT x.step, x.loss, y.loss FROM steps x JOIN steps y ON y.step = x.step "
                    "WHERE x.run = ?1 AND y.run = ?2 AND x.loss IS NOT y.loss"
                    " ORDER BY x.attempt, x.step LIMIT 1",
@@ -137,11 +137,11 @@ bt_code bt_db_first_difference(bt_db *db, const char *a, const char *b, bt_first
     bt_first_difference count = {0};
     BT_TRY(bt_db_query(
         db,
-        &(bt_question){
-            .sql = "SELECT count(*), 0, 0 FROM steps x JOIN steps y ON y.step = x.step WHERE "
-                   "x.run = ?1 AND y.run = ?2 AND x.loss IS NOT NULL AND y.loss IS NOT NULL",
-            .params = params,
-            .n_params = 2},
+        &(bt_query){.sql =
+                        "SELECT count(*), 0, 0 FROM steps x JOIN steps y ON y.step = x.step WHERE "
+                        "x.run = ?1 AND y.run = ?2 AND x.loss IS NOT NULL AND y.loss IS NOT NULL",
+                    .params = params,
+                    .n_params = 2},
         take_difference, &count, err));
     out->common = count.step;
     return BT_OK;

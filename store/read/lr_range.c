@@ -115,12 +115,12 @@ bt_code bt_db_lr_range(bt_db *db, const char *run, bool *is, bt_lr_range *out, b
     *is = range > 0;
     if (*is)
         BT_TRY(bt_db_query(db,
-                           &(bt_question){.sql = "SELECT lr, loss FROM steps WHERE run = ?1 ORDER "
-                                                 "BY step",
-                                          .params = &run,
-                                          .n_params = 1,
-                                          .max_rows = BT_LR_RANGE_MOST,
-                                          .max_s = 5},
+                           &(bt_query){.sql = "SELECT lr, loss FROM steps WHERE run = ?1 ORDER "
+                                              "BY step",
+                                       .params = &run,
+                                       .n_params = 1,
+                                       .max_rows = BT_LR_RANGE_MOST,
+                                       .max_s = 5},
                            add_range_step, out, err));
     bt_lr_range_judge(out);
     return BT_OK;

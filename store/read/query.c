@@ -200,7 +200,7 @@ static void read_row(sqlite3_stmt *st, int n, cells *c) {
     }
 }
 
-static bt_code each_query_row(bt_db *d, sqlite3_stmt *st, const bt_question *q, bt_row_fn fn,
+static bt_code each_query_row(bt_db *d, sqlite3_stmt *st, const bt_query *q, bt_row_fn fn,
                               void *ctx, bt_err *err) {
     int n = sqlite3_column_count(st), rc;
     cells *c = calloc(1, sizeof *c);
@@ -225,7 +225,7 @@ static bt_code each_query_row(bt_db *d, sqlite3_stmt *st, const bt_question *q, 
     return code;
 }
 
-bt_code bt_db_query(bt_db *d, const bt_question *q, bt_row_fn fn, void *ctx, bt_err *err) {
+bt_code bt_db_query(bt_db *d, const bt_query *q, bt_row_fn fn, void *ctx, bt_err *err) {
     sqlite3_stmt *st = NULL;
     const char *tail = NULL;
     if (q->truncated) *q->truncated = false;
@@ -258,8 +258,8 @@ static bool copy_first_number(void *ctx, const bt_row *row) {
 
 bt_code bt_db_value(bt_db *d, const char *sql, const char *run, double *out, bt_err *err) {
     *out = NAN;
-    return bt_db_query(d, &(bt_question){.sql = sql, .params = &run, .n_params = 1},
-                       copy_first_number, out, err);
+    return bt_db_query(d, &(bt_query){.sql = sql, .params = &run, .n_params = 1}, copy_first_number,
+                       out, err);
 }
 
 /* ---- names of runs ---- */
@@ -281,15 +281,15 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
     bool last = strcmp(wanted, "last") == 0;
     bt_code code =
         last ? bt_db_query(d,
-                           &(bt_question){.sql = "SELECT name FROM run ORDER BY max(created_us, "
-                                                 "coalesce(last_us, 0)) DESC, id DESC LIMIT 1"},
+                           &(bt_query){.sql = "SELECT name FROM run ORDER BY max(created_us, "
+                                              "coalesce(last_us, 0)) DESC, id DESC LIMIT 1"},
                            copy_first_name, all, err)
              : bt_db_query(d,
-                           &(bt_question){.sql = "SELECT name FROM run WHERE name = ?1 UNION ALL "
-                                                 "SELECT name FROM run WHERE name = ?1 COLLATE "
-                                                 "NOCASE LIMIT 1",
-                                          .params = &wanted,
-                                          .n_params = 1},
+                           &(bt_query){.sql = "SELECT name FROM run WHERE name = ?1 UNION ALL "
+                                              "SELECT name FROM run WHERE name = ?1 COLLATE "
+                                              "NOCASE LIMIT 1",
+                                       .params = &wanted,
+                                       .n_params = 1},
                            copy_first_name, all, err);
     if (code == BT_OK && all->n == 1)
         snprintf(run, BT_NAME_MAX, "%s", all->list[0]);
@@ -299,8 +299,7 @@ bt_code bt_db_run(bt_db *d, const char *wanted, char run[BT_NAME_MAX], bt_err *e
     else if (code == BT_OK) {
         const char *candidates[512];
         all->n = 0;
-        code = bt_db_query(d,
-                           &(bt_question){.sql = "SELECT name FROM run ORDER BY id DESC LIMIT 512"},
+        code = bt_db_query(d, &(bt_query){.sql = "SELECT name FROM run ORDER BY id DESC LIMIT 512"},
                            copy_first_name, all, err);
         for (size_t i = 0; i < all->n; i++) candidates[i] = all->list[i];
         const char *near = bt_nearest(wanted, candidates, all->n);
@@ -330,10 +329,10 @@ bt_code bt_db_run_folder(bt_db *d, const char *run, char *out, size_t size, bt_e
     folder_text f = {out, size};
     out[0] = '\0';
     return bt_db_query(d,
-                       &(bt_question){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
-                                      .params = &run,
-                                      .n_params = 1,
-                                      .max_rows = 1,
-                                      .max_s = 5},
+                       &(bt_query){.sql = "SELECT out_dir FROM runs WHERE run = ?1",
+                                   .params = &run,
+                                   .n_params = 1,
+                                   .max_rows = 1,
+                                   .max_s = 5},
                        take_folder, &f, err);
 }

@@ -29,7 +29,7 @@ static bool put_json_row(void *ctx, const bt_row *row) {
     return true;
 }
 
-bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_question *q, bt_err *err) {
+bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_query *q, bt_err *err) {
     bt_json_array(j, key);
     bt_code code = bt_db_query(db, q, put_json_row, j, err);
     bt_json_end(j, ']');

@@ -11,7 +11,7 @@ void bt_row_cell_json(bt_json *j, const char *key, const bt_row *row, int i);
 void bt_row_cell_document(bt_json *j, const char *key, const bt_row *row, int i);
 void bt_row_json(bt_json *j, const bt_row *row); /* one object */
 /* all rows as an array of objects under key */
-bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_question *q, bt_err *err)
+bt_code bt_rows_json(bt_json *j, const char *key, bt_db *db, const bt_query *q, bt_err *err)
     BT_MUST_CHECK;
 
 #endif

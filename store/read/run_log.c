@@ -96,14 +96,14 @@ bt_code bt_run_log_search_json(bt_db *db, const char *run, const char *text, int
     char limit[24];
     const char *params[] = {run, text, limit};
     bool cut = false;
-    const bt_question found = {.sql = "SELECT level, rank, host, time, text FROM (SELECT *" MATCHING
-                                      " ORDER BY seq DESC LIMIT CAST(?3 AS INTEGER)) ORDER BY seq",
-                               .params = params,
-                               .n_params = 3};
-    const bt_question older = {.sql = "SELECT seq" MATCHING
-                                      " ORDER BY seq DESC LIMIT 1 OFFSET CAST(?3 AS INTEGER)",
-                               .params = params,
-                               .n_params = 3};
+    const bt_query found = {.sql = "SELECT level, rank, host, time, text FROM (SELECT *" MATCHING
+                                   " ORDER BY seq DESC LIMIT CAST(?3 AS INTEGER)) ORDER BY seq",
+                            .params = params,
+                            .n_params = 3};
+    const bt_query older = {.sql = "SELECT seq" MATCHING
+                                   " ORDER BY seq DESC LIMIT 1 OFFSET CAST(?3 AS INTEGER)",
+                            .params = params,
+                            .n_params = 3};
     snprintf(limit, sizeof limit, "%lld", (long long)most);
     BT_TRY(bt_db_query(db, &older, note_older_line, &cut, err));
     bt_json_bool(j, "readable", true);

@@ -102,15 +102,15 @@ void bt_view_close(bt_view *v) {
     free(v);
 }
 
-void bt_view_ask_init(bt_view_ask *ask) {
-    *ask = (bt_view_ask){.parts = BT_VIEW_HEAD, .at_step = -1, .x = BT_X_STEP};
+void bt_view_request_init(bt_view_request *ask) {
+    *ask = (bt_view_request){.parts = BT_VIEW_HEAD, .at_step = -1, .x = BT_X_STEP};
 }
 
-static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+static bt_code load_parts(bt_view *v, const bt_view_request *ask, bt_err *err) {
     if (ask->parts & BT_VIEW_RUNS) BT_TRY(bt_view_load_runs(v, ask, err));
     if (!ask->run || !(ask->parts & ~(unsigned)BT_VIEW_RUNS)) return BT_OK;
     if (ask->bare) {
-        BT_TRY(bt_view_load_place(v, ask, err));
+        BT_TRY(bt_view_load_position(v, ask, err));
         return bt_view_load_series(v, ask, err);
     }
     /* decides the instant: every other part follows it */
@@ -129,7 +129,7 @@ static bt_code load_parts(bt_view *v, const bt_view_ask *ask, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     m->now_us = ask->now_us ? ask->now_us : bt_wall_us();
     m->loads++;

@@ -77,13 +77,13 @@ enum {
     BT_VIEW_SAMPLES = 32
 };
 
-typedef struct bt_series_ask {
+typedef struct bt_series_request {
     /* -1: metric is a bt_step_metric; else a bt_rank_metric of this rank */
     int rank;
     int metric;
-} bt_series_ask;
+} bt_series_request;
 
-typedef struct bt_view_ask {
+typedef struct bt_view_request {
     unsigned parts;  /* BT_VIEW_* */
     const char *run; /* may be NULL if BT_VIEW_RUNS is the only part */
     /* second run: its series become ghosts, and the heat map is relative to it; or NULL */
@@ -95,7 +95,7 @@ typedef struct bt_view_ask {
     int64_t step0, step1; /* an explicit range instead (step1 > 0) */
     bt_x_axis x;
     int columns; /* at most this many buckets a series (0: 256) */
-    bt_series_ask series[BT_VIEW_SERIES_MAX];
+    bt_series_request series[BT_VIEW_SERIES_MAX];
     int n_series;
     /* load the series only and keep head, ranks and summary; this takes a tenth of the time */
     bool bare;
@@ -110,7 +110,7 @@ typedef struct bt_view_ask {
     /* tensor whose distribution is loaded; NULL or unrecorded: the first ternary tensor */
     int layer;
     const char *tensor;
-} bt_view_ask;
+} bt_view_request;
 
 /* ---- the parts ---- */
 /* What happened to a run that is not training or was restarted; the first page, `show` and the
@@ -187,7 +187,7 @@ typedef struct bt_view_head {
 } bt_view_head;
 
 typedef struct bt_view_series {
-    bt_series_ask what;
+    bt_series_request what;
     const char *key; /* "loss" */
     bt_unit unit;
     size_t n;
@@ -480,9 +480,9 @@ typedef struct bt_view {
 } bt_view;
 
 bt_code bt_view_open(bt_view **out, bt_db *db, bt_err *err) BT_MUST_CHECK; /* db is borrowed */
-void bt_view_ask_init(bt_view_ask *ask); /* sets defaults without a run */
+void bt_view_request_init(bt_view_request *ask); /* sets defaults without a run */
 /* BT_NOTFOUND: no such run */
-bt_code bt_view_load(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 void bt_view_close(bt_view *v); /* accepts NULL */
 
 /* Mean step time in ms if these ranks (indices into v->ranks.rank) had the median busy time */

@@ -68,13 +68,13 @@ static bool on_bin(void *ctx, const bt_row *row) {
     return true;
 }
 
-bt_code bt_view_load_distribution(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_distribution(bt_view *v, const bt_view_request *ask, bt_err *err) {
     int64_t from, to, newest;
     bt_view_impl *m = v->impl;
     bt_view_distribution *d = &v->distribution;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_DISTRIBUTION, to, &newest, err));
-    const bt_range_asked range = bt_view_range_asked(ask);
+    const bt_requested_range range = bt_view_requested_range(ask);
     const bool same = m->distribution_newest == newest &&
                       bt_view_range_same(&m->distribution_range, &range);
     if (same && d->n > 0 && choose_tensor(d, ask->layer, ask->tensor) == d->at) return BT_OK;

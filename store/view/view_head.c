@@ -453,7 +453,7 @@ static bt_code load_times(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_head(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_head *h = &v->head;
     const char *run = ask->run;
@@ -527,7 +527,7 @@ bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) {
 }
 
 /* Loads only what series need. Afterwards the head contains nothing but the run's identity. */
-bt_code bt_view_load_place(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_position(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     double x[3];
     BT_TRY(bt_vq_row(m, "SELECT attempts, steps, started_s FROM runs WHERE run = ?1", ask->run,

@@ -78,12 +78,12 @@ static bool add_heat_block(void *ctx, const bt_block *b) {
 }
 
 static bt_code read_blocks(picture *p, int64_t from, int64_t to, bt_err *err) {
-    bt_blocks_ask ask = {.run = p->c->run,
-                         .step0 = from,
-                         .step1 = to,
-                         .max_steps = p->c->size >= 64 && p->c->size < 4096 ? p->c->size / 4
-                                                                            : p->c->size,
-                         .ranks = true};
+    bt_blocks_request ask = {.run = p->c->run,
+                             .step0 = from,
+                             .step1 = to,
+                             .max_steps = p->c->size >= 64 && p->c->size < 4096 ? p->c->size / 4
+                                                                                : p->c->size,
+                             .ranks = true};
     bt_code code = bt_blocks_walk(p->v->impl->db, &ask, add_heat_block, p, err);
     end_step(p);
     return code;
@@ -251,7 +251,7 @@ static bt_code divide_by_baseline(bt_view *v, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code load_baseline(bt_view *v, const bt_view_ask *ask, int64_t from, int64_t to,
+static bt_code load_baseline(bt_view *v, const bt_view_request *ask, int64_t from, int64_t to,
                              int columns, bt_err *err) {
     double x[3];
     BT_TRY(bt_vq_row(v->impl, "SELECT attempts, steps, ranks FROM runs WHERE run = ?1",
@@ -266,7 +266,7 @@ static bt_code load_baseline(bt_view *v, const bt_view_ask *ask, int64_t from, i
 
 /* ---- all of it ---- */
 
-bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_heat(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_heat_cache *c = &m->heat;
     int64_t from, to;

@@ -53,14 +53,14 @@ typedef struct bt_rank_row {
     double v[BT_MR_COUNT], busy, late, saved;
 } bt_rank_row;
 
-typedef struct bt_judged { /* statistics of a step of the rank window */
+typedef struct bt_rank_step_stats { /* statistics of a step of the rank window */
     int64_t step;
     size_t rows;
     int blamed; /* blamed rank; -1: none */
     bt_phase fault;
     double amount, slowest, skew;
     double mean_ms, phase_ms[BT_PHASE_COUNT]; /* over its ranks */
-} bt_judged;
+} bt_rank_step_stats;
 
 typedef struct bt_tail_row {
     int64_t step;
@@ -82,10 +82,10 @@ typedef struct bt_heat_cache {
 } bt_heat_cache;
 
 /* requested range of a run; cached data are valid for the same range only */
-typedef struct bt_range_asked {
+typedef struct bt_requested_range {
     double span_s;
     int64_t step0, step1;
-} bt_range_asked;
+} bt_requested_range;
 
 /* cache of bt_view_load_summary; reloaded after an event, an attempt or a change of run */
 typedef struct bt_summary {
@@ -143,7 +143,7 @@ typedef struct bt_view_impl {
     int64_t tail_to;
     bt_rank_row *row; /* rank window from index row_first on, ordered by step and rank */
     size_t n_rows, row_first, cap_rows;
-    bt_judged *judged; /* steps of the rank window, from index judged_first on */
+    bt_rank_step_stats *judged; /* steps of the rank window, from index judged_first on */
     size_t n_judged, judged_first, cap_judged;
     int64_t row_to; /* newest step read */
     int row_window;
@@ -157,9 +157,9 @@ typedef struct bt_view_impl {
     int64_t list_at, list_step; /* newest event (-1: none) and step in v->events */
     int list_max, list_marks;
     int64_t layer_newest; /* sample in v->layers; -2: none */
-    bt_range_asked layer_range;
+    bt_requested_range layer_range;
     int64_t distribution_newest; /* sample in v->distribution; -2: none */
-    bt_range_asked distribution_range;
+    bt_requested_range distribution_range;
     int64_t pair_newest; /* sample in v->comm.pair; -2: none */
     bt_summary summary;
     struct {                    /* of the evaluations up to the shown step */
@@ -206,9 +206,9 @@ double bt_lower_median(double *v, size_t n);            /* reorders v; NaN when 
 double bt_quantile(double *sorted, size_t n, double q); /* nearest rank; NaN when n is 0 */
 void bt_sort_doubles(double *v, size_t n);
 
-bt_code bt_view_load_head(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_head(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 /* replaces bt_view_load_head for a bare request: run, attempts, newest step; BT_NOTFOUND */
-bt_code bt_view_load_place(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_position(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 /* progress, chips and trouble; requires a head with state and ranks */
 bt_code bt_view_load_summary(bt_view *v, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_texts(bt_view *v, int64_t until_step, bt_err *err) BT_MUST_CHECK;
@@ -223,7 +223,7 @@ bt_code bt_view_memorising(bt_view *v, bt_err *err) BT_MUST_CHECK;
 /* fills the remarks of a loaded head */
 bt_code bt_view_load_remarks(bt_view *v, bt_err *err) BT_MUST_CHECK;
 void bt_view_remarks_json(const bt_view_head *h, bt_json *j);
-bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_series(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 /* fills the exact steps of the extremes of a series and, if requested, start and end
  * (view_series_ends.c) */
 bt_code bt_view_series_ends(bt_view *v, const char *run, const int64_t steps[2], bt_view_series *s,
@@ -233,22 +233,23 @@ bt_code bt_view_series_ends(bt_view *v, const char *run, const int64_t steps[2],
 bool bt_view_few_steps(const bt_stream *s, size_t k);
 /* steps at which the run was evaluated, ascending, into work[0 .. *n - 1] of the view */
 bt_code bt_view_evaluated_steps(bt_view *v, const char *run, size_t *n, bt_err *err) BT_MUST_CHECK;
-bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-bt_code bt_view_load_heat(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-bt_code bt_view_load_distribution(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_ranks(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_heat(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_layers(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_distribution(bt_view *v, const bt_view_request *ask, bt_err *err)
+    BT_MUST_CHECK;
 void bt_view_distribution_json(const bt_view_distribution *d, bt_json *j);
-bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-bt_code bt_view_load_panel(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
-bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_comm(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_panel(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_events(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 bt_code bt_view_load_islands(bt_view *v, bt_err *err) BT_MUST_CHECK;
-bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) BT_MUST_CHECK;
+bt_code bt_view_load_runs(bt_view *v, const bt_view_request *ask, bt_err *err) BT_MUST_CHECK;
 
 /* the steps of the requested range, up to the instant */
-bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err)
-    BT_MUST_CHECK;
-bt_range_asked bt_view_range_asked(const bt_view_ask *ask);
-bool bt_view_range_same(const bt_range_asked *a, const bt_range_asked *b);
+bt_code bt_view_range(bt_view *v, const bt_view_request *ask, int64_t *from, int64_t *to,
+                      bt_err *err) BT_MUST_CHECK;
+bt_requested_range bt_view_requested_range(const bt_view_request *ask);
+bool bt_view_range_same(const bt_requested_range *a, const bt_requested_range *b);
 /* newest step not after `to` at which the scope was sampled; -1: none */
 bt_code bt_view_sample_before(bt_view *v, bt_scope scope, int64_t to, int64_t *out, bt_err *err)
     BT_MUST_CHECK;

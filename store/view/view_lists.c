@@ -78,12 +78,12 @@ static int by_layer(const void *a, const void *b) {
                                 : strcmp(x->tensor, y->tensor);
 }
 
-bt_code bt_view_load_layers(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_layers(bt_view *v, const bt_view_request *ask, bt_err *err) {
     int64_t from, to, newest;
     bt_view_impl *m = v->impl;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     BT_TRY(bt_view_sample_before(v, BT_SCOPE_LAYER, to, &newest, err));
-    const bt_range_asked range = bt_view_range_asked(ask);
+    const bt_requested_range range = bt_view_requested_range(ask);
     bool same = m->layer_newest == newest && bt_view_range_same(&m->layer_range, &range);
     if (same && v->layers.n > 0) return BT_OK; /* nothing new was sampled */
     m->layer_newest = newest;
@@ -244,7 +244,7 @@ static bt_code op_query(bt_view_impl *m, bt_err *err) {
     return bt_view_sql(&m->op_sql, &sql, err);
 }
 
-bt_code bt_view_load_comm(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_comm(bt_view *v, const bt_view_request *ask, bt_err *err) {
     int64_t from, to;
     bt_view_comm *l = &v->comm;
     l->n = l->n_links = 0;
@@ -378,7 +378,7 @@ static bt_code load_marks(bt_view *v, int max, double until_s, bt_err *err) {
 }
 
 /* events are append-only: the list is valid until there is a newer one */
-bt_code bt_view_load_events(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_events(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     event_reading r = {.v = v, .err = err};
     int max = ask->max_events > 0 ? ask->max_events : 200;
@@ -490,7 +490,7 @@ static bt_code judge_live(bt_view *v, bool fixed, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_view_load_runs(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_runs(bt_view *v, const bt_view_request *ask, bt_err *err) {
     run_reading r = {v, ask->now_us != 0, err, BT_OK};
     double x;
     v->runs.n = 0;

@@ -170,7 +170,7 @@ static int list_metrics(bt_view_panel *p, bt_scope scope) {
 }
 
 static bt_code load_scope(bt_view *v, bt_scope scope, int64_t from, int64_t to,
-                          const bt_view_ask *ask, bt_err *err) {
+                          const bt_view_request *ask, bt_err *err) {
     bt_view_panel *p = &v->panel;
     bt_sample_steps at = {
         .max = ask->samples > 0 && ask->samples < BT_VIEW_SAMPLES ? ask->samples : BT_VIEW_SAMPLES};
@@ -188,7 +188,7 @@ static bt_code load_scope(bt_view *v, bt_scope scope, int64_t from, int64_t to,
                                   : BT_OK;
 }
 
-bt_code bt_view_load_panel(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_panel(bt_view *v, const bt_view_request *ask, bt_err *err) {
     int64_t from, to;
     BT_TRY(bt_view_range(v, ask, &from, &to, err));
     v->panel.panel = ask->panel;

@@ -214,7 +214,7 @@ static double saved_in(const bt_rank_row *rows, size_t n, const bool *out, doubl
     return before - after;
 }
 
-static void blame_step(bt_judged *j, const bt_rank_row *rows, size_t n, double *work) {
+static void blame_step(bt_rank_step_stats *j, const bt_rank_row *rows, size_t n, double *work) {
     size_t last = 0;
     double least = INFINITY, second = INFINITY;
     for (size_t i = 0; i < n; i++) {
@@ -250,8 +250,9 @@ static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
 }
 
 /* statistics of one step, which do not depend on later steps */
-static void judge_step(bt_judged *j, bt_rank_row *rows, size_t n, double *work) {
-    *j = (bt_judged){.step = rows[0].step, .rows = n, .blamed = -1, .fault = BT_PHASE_COUNT};
+static void judge_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, double *work) {
+    *j = (bt_rank_step_stats){
+        .step = rows[0].step, .rows = n, .blamed = -1, .fault = BT_PHASE_COUNT};
     for (size_t i = 0; i < n; i++) {
         double wait = zero_if_nan(rows[i].v[BT_MR_WAIT]),
                step = zero_if_nan(rows[i].v[BT_MR_STEP_TIME]);
@@ -388,7 +389,7 @@ static void measure_arrivals(bt_view *v, const grouped *g, double *work) {
 /* medians of busy in up to BLOCKS equal parts of the window: (blocks, ranks) */
 static size_t block_medians(const bt_view *v, const grouped *g, double *median, int64_t *block_step,
                             double *work) {
-    const bt_judged *j = v->impl->judged + v->impl->judged_first;
+    const bt_rank_step_stats *j = v->impl->judged + v->impl->judged_first;
     size_t steps = v->ranks.steps, blocks = steps / 4 < BLOCKS ? steps / 4 : BLOCKS,
            n_ranks = v->ranks.n;
     for (size_t b = 0; b < blocks; b++) {
@@ -493,7 +494,7 @@ static void sum_up_ranks(bt_view *v, tally *t) {
     memset(r->phase_ms, 0, sizeof r->phase_ms);
     r->ranks_least = r->ranks_most = (int)m->judged[m->judged_first].rows;
     for (size_t i = m->judged_first; i < m->n_judged; i++) {
-        const bt_judged *j = &m->judged[i];
+        const bt_rank_step_stats *j = &m->judged[i];
         step_sum += j->slowest;
         r->mean_ms += j->mean_ms / steps;
         for (int p = 0; p < BT_PHASE_COUNT; p++) r->phase_ms[p] += j->phase_ms[p] / steps;
@@ -535,7 +536,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
     return code;
 }
 
-bt_code bt_view_load_ranks(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_ranks(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     bt_view_ranks *r = &v->ranks;
     int window = ask->window > 0 ? ask->window : BT_VIEW_WINDOW;

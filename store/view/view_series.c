@@ -209,7 +209,7 @@ enum { LONG_STRETCH = 8192 };
 static bt_code stream_blocks(bt_view *v, bt_stream *s, int64_t to, bt_err *err) {
     double created_s;
     reading r = {.s = s, .err = err};
-    bt_blocks_ask ask = {
+    bt_blocks_request ask = {
         .run = s->run, .step0 = s->next, .step1 = to, .max_steps = s->size, .ranks = s->rank >= 0};
     BT_TRY(bt_db_value(v->impl->db, "SELECT started_s FROM runs WHERE run = ?1", s->run, &created_s,
                        err));
@@ -451,7 +451,7 @@ static bt_code run_attempts(bt_view *v, const char *run, int *n, int64_t *newest
 }
 
 /* one stream per requested rank (-1: whole steps) */
-static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int n_attempts,
+static bt_code load_run(bt_view *v, const bt_view_request *ask, const char *run, int n_attempts,
                         int64_t from, int64_t to, bool ghost, bt_err *err) {
     int columns = ask->columns > 0 ? ask->columns : 256;
     bool done[BT_VIEW_SERIES_MAX] = {false};
@@ -489,7 +489,7 @@ static bt_code load_run(bt_view *v, const bt_view_ask *ask, const char *run, int
     return BT_OK;
 }
 
-bt_code bt_view_load_series(bt_view *v, const bt_view_ask *ask, bt_err *err) {
+bt_code bt_view_load_series(bt_view *v, const bt_view_request *ask, bt_err *err) {
     bt_view_impl *m = v->impl;
     int64_t from = 0, to = -1;
     v->n_series = 0;
@@ -554,15 +554,16 @@ double bt_view_time_of(bt_view *v, const char *run, int64_t step) {
     return step >= 0 && time_from(v, run, step, step + 4096, x, &err) == BT_OK ? x[0] : NAN;
 }
 
-bt_range_asked bt_view_range_asked(const bt_view_ask *ask) {
-    return (bt_range_asked){ask->span_s, ask->step0, ask->step1};
+bt_requested_range bt_view_requested_range(const bt_view_request *ask) {
+    return (bt_requested_range){ask->span_s, ask->step0, ask->step1};
 }
 
-bool bt_view_range_same(const bt_range_asked *a, const bt_range_asked *b) {
+bool bt_view_range_same(const bt_requested_range *a, const bt_requested_range *b) {
     return a->span_s == b->span_s && a->step0 == b->step0 && a->step1 == b->step1;
 }
 
-bt_code bt_view_range(bt_view *v, const bt_view_ask *ask, int64_t *from, int64_t *to, bt_err *err) {
+bt_code bt_view_range(bt_view *v, const bt_view_request *ask, int64_t *from, int64_t *to,
+                      bt_err *err) {
     bt_view_impl *m = v->impl;
     *from = 0;
     *to = m->at_step;

@@ -95,15 +95,15 @@ static bt_code read_run_record(bt_db *db, const char *name, record *r, bt_err *e
     *r = (record){0};
     return bt_db_query(
         db,
-        &(bt_question){
-            .sql = "SELECT out_dir, state, host, pid, steps, EXISTS (SELECT 1 FROM attempts "
-                   "WHERE run = ?1 AND reason = 'import'), EXISTS (SELECT 1 FROM facts "
-                   "WHERE run = ?1 AND key = 'islands.settings') FROM runs WHERE run = "
-                   "?1",
-            .params = &name,
-            .n_params = 1,
-            .max_rows = 1,
-            .max_s = 5},
+        &(bt_query){.sql =
+                        "SELECT out_dir, state, host, pid, steps, EXISTS (SELECT 1 FROM attempts "
+                        "WHERE run = ?1 AND reason = 'import'), EXISTS (SELECT 1 FROM facts "
+                        "WHERE run = ?1 AND key = 'islands.settings') FROM runs WHERE run = "
+                        "?1",
+                    .params = &name,
+                    .n_params = 1,
+                    .max_rows = 1,
+                    .max_s = 5},
         take_record, r, err);
 }
 

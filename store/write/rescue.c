@@ -81,7 +81,7 @@ static bool log_was_cut(sqlite3 *db, const char *path) {
            st.st_size < 32 + (off_t)frames * (24 + (page == 1 ? 65536 : (off_t)page));
 }
 
-bt_damage bt_rescue_look(sqlite3 *db, const char *path) {
+bt_damage bt_rescue_examine(sqlite3 *db, const char *path) {
     int moved = 0;
     if (sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK && moved)
         return BT_FILE_GONE;

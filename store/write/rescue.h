@@ -24,7 +24,7 @@ typedef struct bt_rescue_result {
 } bt_rescue_result;
 
 /* Detects changes to the files under an open connection with a few system calls */
-bt_damage bt_rescue_look(sqlite3 *db, const char *path);
+bt_damage bt_rescue_examine(sqlite3 *db, const char *path);
 /* Copies everything that the open connection sees to FILE.saved and checks it; false: it is not
  * completely readable */
 bool bt_rescue_snapshot(sqlite3 *db, const char *path);

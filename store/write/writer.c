@@ -24,11 +24,11 @@
 #include "store/record/ring.h"
 #include "store/write/apply.h"
 #include "store/write/attempt.h"
+#include "store/write/attempt_change.h"
 #include "store/write/recover.h"
 #include "store/write/rescue.h"
 #include "store/write/retain.h"
 #include "store/write/start.h"
-#include "store/write/turn.h"
 
 enum { QUEUE_BYTES = 64 << 20, BATCH_BYTES = 8 << 20 };
 enum { WAL_PAGES_IDLE = 1024, WAL_PAGES_BUSY = 16384 };
@@ -75,7 +75,7 @@ static void checkpoint(bt_writer *w, int mode, double wait_s) {
     if (bt_lock_take(&w->lock, wait_s, &ignored) != BT_OK) return;
     /* A cut log must not be copied into the file: the next transaction rescues the data. Frames
      * that readers still need remain for the next time */
-    if (bt_rescue_look(w->db, w->path) == BT_UNDAMAGED)
+    if (bt_rescue_examine(w->db, w->path) == BT_UNDAMAGED)
         sqlite3_wal_checkpoint_v2(w->db, NULL, mode, NULL, NULL);
     bt_lock_drop(&w->lock);
     w->wal_pages = 0;
@@ -147,7 +147,7 @@ static bt_code begin_anew(bt_writer *w, bt_damage what, bt_err *err) {
 
 /* one transaction under the lock file, in the file we have or, where that is lost, in a new one */
 static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped, bt_err *err) {
-    bt_damage what = bt_rescue_look(w->db, w->path);
+    bt_damage what = bt_rescue_examine(w->db, w->path);
     int rc = what ? SQLITE_OK : bt_apply_transaction(w->apply, list, dropped);
     if (!what && rc == SQLITE_OK) return BT_OK;
     if (!what && !bt_rescue_wanted(rc)) return bt_sql_fail(w->db, rc, w->path, "write", err);
@@ -157,13 +157,13 @@ static bt_code write_list(bt_writer *w, const bt_record *list, uint64_t dropped,
 }
 
 /* requires the lock file */
-static bt_code take_turn(bt_writer *w, bt_turn *t, bt_err *err) {
-    const bt_damage what = bt_rescue_look(w->db, w->path);
+static bt_code take_turn(bt_writer *w, bt_attempt_change *t, bt_err *err) {
+    const bt_damage what = bt_rescue_examine(w->db, w->path);
     if (what) BT_TRY(begin_anew(w, what, err));
-    bt_code code = bt_turn_apply(t, w->db, w->path, w->apply, &w->at, err);
+    bt_code code = bt_attempt_change_apply(t, w->db, w->path, w->apply, &w->at, err);
     if (code == BT_FORMAT) {
         BT_TRY(begin_anew(w, BT_ROWS_BAD, err));
-        code = bt_turn_apply(t, w->db, w->path, w->apply, &w->at, err);
+        code = bt_attempt_change_apply(t, w->db, w->path, w->apply, &w->at, err);
     }
     BT_TRY(code);
     w->over = t->ends;
@@ -178,15 +178,15 @@ static bt_code take_turn(bt_writer *w, bt_turn *t, bt_err *err) {
 static bt_code store_records(bt_writer *w, bt_record **list, uint64_t dropped, bt_err *err) {
     while (*list) {
         bt_record *last = *list;
-        bt_turn *turn = bt_turn_of(last);
-        while (!turn && last->next && !bt_turn_of(last->next)) last = last->next;
+        bt_attempt_change *turn = bt_attempt_change_of(last);
+        while (!turn && last->next && !bt_attempt_change_of(last->next)) last = last->next;
         bt_record *rest = last->next;
         last->next = NULL;
         const bt_code code = turn ? take_turn(w, turn, err) : write_list(w, *list, dropped, err);
         last->next = rest;
         BT_TRY(code);
         last->next = NULL;
-        bt_turns_free(*list);
+        bt_attempt_changes_free(*list);
         *list = rest;
     }
     return BT_OK;
@@ -206,7 +206,7 @@ static bt_code commit_records(bt_writer *w, bt_record **list) {
         bt_lock_drop(&w->lock);
     }
     if (!open) { /* records outside an attempt are dropped */
-        bt_turns_free(*list);
+        bt_attempt_changes_free(*list);
         *list = NULL;
     }
     if (code == BT_OK && w->trouble.code != BT_OK)
@@ -364,7 +364,7 @@ static bt_code begin_immediate(bt_writer *w, bt_err *err) {
     for (bool named = false;; named = true) {
         BT_TRY(bt_lock_take(&w->lock, w->lock_wait_s, err));
         bt_code code = w->apply ? BT_OK : connect_again(w, err);
-        const bt_damage what = code == BT_OK ? bt_rescue_look(w->db, w->path) : BT_UNDAMAGED;
+        const bt_damage what = code == BT_OK ? bt_rescue_examine(w->db, w->path) : BT_UNDAMAGED;
         if (what && w->at.aid) code = begin_anew(w, what, err);
         if (code == BT_OK) code = bt_sql_exec(w->db, w->path, "BEGIN IMMEDIATE", err);
         if (code == BT_OK) return BT_OK;
@@ -464,7 +464,7 @@ static bool attempt_open(bt_writer *w) {
 
 bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_kind, int exit_code,
                             const char *ring, bt_err *err) {
-    bt_turn *t = calloc(1, sizeof *t);
+    bt_attempt_change *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     t->ends = true;
     t->us = bt_wall_us();
@@ -472,22 +472,22 @@ bt_code bt_writer_end_later(bt_writer *w, const char *state, const char *exit_ki
     snprintf(t->state, sizeof t->state, "%s", state);
     snprintf(t->exit_kind, sizeof t->exit_kind, "%s", exit_kind);
     const bt_code code = ring ? bt_turn_read_ring(t, ring, err) : BT_OK;
-    bt_queue_push(&w->q, bt_turn_record(t));
+    bt_queue_push(&w->q, bt_attempt_change_record(t));
     return code;
 }
 
 bt_code bt_writer_begin_later(bt_writer *w, const bt_run_start *s, int attempt, bt_err *err) {
-    bt_turn *t = calloc(1, sizeof *t);
+    bt_attempt_change *t = calloc(1, sizeof *t);
     if (!t) return bt_fail(err, BT_NOMEM, "cannot write metrics: out of memory");
     const bt_code code = bt_run_start_copy(&t->start, s, err);
     if (code != BT_OK) {
-        bt_turn_free(t);
+        bt_attempt_change_free(t);
         return code;
     }
     if (!t->start.started_us) t->start.started_us = bt_wall_us();
     t->attempt = attempt;
     atomic_store(&w->committed, -1);
-    bt_queue_push(&w->q, bt_turn_record(t));
+    bt_queue_push(&w->q, bt_attempt_change_record(t));
     return BT_OK;
 }
 
@@ -574,7 +574,7 @@ void bt_writer_close(bt_writer *w) {
     sqlite3_close(w->db);
     bt_lock_close(&w->lock);
     bt_ring_close(w->ring);
-    bt_turns_free(bt_queue_take(&w->q, SIZE_MAX));
+    bt_attempt_changes_free(bt_queue_take(&w->q, SIZE_MAX));
     bt_queue_release(&w->q);
     bt_run_start_release(&w->start);
     pthread_mutex_destroy(&w->db_mu);

@@ -61,7 +61,7 @@ static void begin(bt_text *job, bool diloco) {
         bt_threads_init(1, &err) != BT_OK ||
         bt_run_cfg_read(&o, &cfg, diloco ? N + N_OWN : N, (char *const *)(uintptr_t)all, &help,
                         &err) != BT_OK ||
-        bt_run_cfg_settle(&o, &cfg, 1, &err) != BT_OK) {
+        bt_run_cfg_resolve_opts(&o, &cfg, 1, &err) != BT_OK) {
         fprintf(stderr, "%s\n", err.msg);
         abort();
     }

@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     char *sql = malloc(n + 1);
     memcpy(sql, data, n);
     sql[n] = '\0';
-    const bt_question q = {.sql = sql, .max_rows = 20, .max_s = 0.2};
+    const bt_query q = {.sql = sql, .max_rows = 20, .max_s = 0.2};
     if (!takes_long(sql) && bt_db_query(db, &q, on_row, &sum, &err) != BT_OK && !err.msg[0])
         abort();
     free(sql);

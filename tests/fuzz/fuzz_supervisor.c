@@ -56,7 +56,7 @@ static void as_places(const uint8_t *data, size_t n) {
     if (bt_rank_progress_open(&p, path, RANKS, &err) != BT_OK) abort();
     memcpy((void *)p.slot, data, n < RANKS * sizeof *p.slot ? n : RANKS * sizeof *p.slot);
     const int64_t now = bt_now_ns();
-    (void)bt_rank_progress_tell(&p, now, what, sizeof what, &rank);
+    (void)bt_rank_progress_describe_all(&p, now, what, sizeof what, &rank);
     if (rank < -1 || rank >= RANKS) abort();
     for (int i = 0; i < 2; i++) {
         (void)bt_rank_progress_slow(&p, now, 0.5, what, sizeof what, &rank);

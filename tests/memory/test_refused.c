@@ -28,7 +28,7 @@ static bt_code read_configuration(void *ctx, bt_err *err) {
     bool help;
     char *words[] = {ctx, "--threads", "1"};
     BT_TRY(bt_run_cfg_read(&opts, &cfg, 3, words, &help, err));
-    return bt_run_cfg_settle(&opts, &cfg, 2, err);
+    return bt_run_cfg_resolve_opts(&opts, &cfg, 2, err);
 }
 
 static void reading_a_configuration(void **state) {
@@ -161,7 +161,7 @@ static bt_code read_run(void *ctx, bt_err *err) {
     double steps;
     int64_t cells = 0;
     const char *params[] = {run};
-    const bt_question q = {
+    const bt_query q = {
         .sql = "SELECT * FROM steps WHERE run = ?1", .params = params, .n_params = 1};
     BT_TRY(bt_db_open(&db, t->db, err));
     bt_code code = bt_db_run(db, "last", run, err);
@@ -177,7 +177,7 @@ static bt_code view_run(void *ctx, bt_err *err) {
     const bt_tmp *t = ctx;
     bt_db *db = NULL;
     bt_view *v = NULL;
-    const bt_view_ask ask = ask_all("s");
+    const bt_view_request ask = ask_all("s");
     BT_TRY(bt_db_open(&db, t->db, err));
     bt_code code = bt_view_open(&v, db, err);
     if (code == BT_OK) code = bt_view_load(v, &ask, err);

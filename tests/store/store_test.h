@@ -145,7 +145,7 @@ static inline const char *bt_word(const char *path, const char *sql, const char 
     bt_db *db = NULL;
     out[0] = 0;
     OK(bt_db_open(&db, path, err));
-    OK(bt_db_query(db, &(bt_question){.sql = sql, .params = &run, .n_params = 1}, bt_keep_text, out,
+    OK(bt_db_query(db, &(bt_query){.sql = sql, .params = &run, .n_params = 1}, bt_keep_text, out,
                    err));
     bt_db_close(db);
     return out;

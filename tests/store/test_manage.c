@@ -203,7 +203,7 @@ static void mean_busy(const char *path, int64_t max_steps, double out[4]) {
     OK(bt_db_open(&db, path, err));
     OK(bt_blocks_walk(
         db,
-        &(bt_blocks_ask){
+        &(bt_blocks_request){
             .run = "a", .step0 = 0, .step1 = 100000, .max_steps = max_steps, .ranks = true},
         add_block, &s, err));
     bt_db_close(db);

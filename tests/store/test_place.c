@@ -16,46 +16,46 @@
 
 static void a_place_is_looked_at(void **state) {
     const bt_tmp *t = *state;
-    bt_store_look look;
+    bt_store_check look;
     bt_err why = BT_ERR_INIT;
     struct statvfs v;
     char path[1200];
     snprintf(path, sizeof path, "%s/some/new/m.db", t->dir);
-    OK(bt_store_look_at(&look, path, err));
+    OK(bt_store_check_folder(&look, path, err));
     assert_string_equal(look.folder, t->dir); /* the first folder that exists */
     assert_true(look.writable && !look.refused && look.sqlite[0] == '3');
     assert_int_equal(statvfs(t->dir, &v), 0);
     assert_true(look.free_bytes > 0 &&
                 look.free_bytes <= (uint64_t)v.f_blocks * (uint64_t)v.f_frsize);
-    OK(bt_store_look_at(&look, t->db, err));
+    OK(bt_store_check_folder(&look, t->db, err));
     assert_string_equal(look.folder, t->dir);
     fclose(fopen(t->db, "w"));
-    OK(bt_store_look_at(&look, t->db, err));
+    OK(bt_store_check_folder(&look, t->db, err));
     assert_true(look.writable);
     snprintf(path, sizeof path, "%s/deeper/m.db", t->db); /* below a file */
-    assert_int_equal(bt_store_look_at(&look, path, &why), BT_IO);
+    assert_int_equal(bt_store_check_folder(&look, path, &why), BT_IO);
     snprintf(path, sizeof path, "'%s' is not a folder", t->db);
     assert_string_equal(why.msg, path);
-    OK(bt_store_look_at(&look, "m.db", err));
+    OK(bt_store_check_folder(&look, "m.db", err));
     assert_string_equal(look.folder, ".");
-    OK(bt_store_look_at(&look, "none/m.db", err));
+    OK(bt_store_check_folder(&look, "none/m.db", err));
     assert_string_equal(look.folder, ".");
-    OK(bt_store_look_at(&look, "/none/m.db", err));
+    OK(bt_store_check_folder(&look, "/none/m.db", err));
     assert_string_equal(look.folder, "/");
-    OK(bt_store_look_at(&look, "/", err));
+    OK(bt_store_check_folder(&look, "/", err));
     assert_string_equal(look.folder, "/");
     memset(path, 'x', sizeof path);
     path[sizeof look.folder] = '\0';
-    assert_int_equal(bt_store_look_at(&look, path, &why), BT_ARG);
+    assert_int_equal(bt_store_check_folder(&look, path, &why), BT_ARG);
     path[sizeof look.folder - 1] = '\0';
-    OK(bt_store_look_at(&look, path, err));
+    OK(bt_store_check_folder(&look, path, err));
     /* a folder of another user */
     if (geteuid() != 0) return;
     pid_t child = fork();
     if (child == 0) {
         bool ok = setuid(65534) == 0;
         snprintf(path, sizeof path, "%s/m2.db", t->dir);
-        ok = ok && bt_store_look_at(&look, path, &why) == BT_OK && !look.writable;
+        ok = ok && bt_store_check_folder(&look, path, &why) == BT_OK && !look.writable;
         _exit(ok ? 0 : 1);
     }
     int status = -1;

@@ -47,8 +47,7 @@ static bool look(void *ctx, const bt_row *row) {
 
 static bt_code ask(bt_db *db, const char *sql, seen *s, bt_err *err) {
     const char *params[] = {"one", NULL};
-    return bt_db_query(db, &(bt_question){.sql = sql, .params = params, .n_params = 2}, look, s,
-                       err);
+    return bt_db_query(db, &(bt_query){.sql = sql, .params = params, .n_params = 2}, look, s, err);
 }
 
 static void cells_in_every_form(void **state) {
@@ -99,13 +98,13 @@ static void questions_are_limited(void **state) {
         seen s = {.most = rows[i].most};
         bool truncated = true;
         OK(bt_db_query(
-            db, &(bt_question){.sql = three, .max_rows = rows[i].max_rows, .truncated = &truncated},
+            db, &(bt_query){.sql = three, .max_rows = rows[i].max_rows, .truncated = &truncated},
             look, &s, err));
         assert_int_equal(s.rows, rows[i].rows);
         assert_int_equal(truncated, rows[i].truncated);
     }
     seen s = {0};
-    const bt_question endless = {
+    const bt_query endless = {
         .sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT sum(x) FROM c",
         .max_s = 0.05};
     assert_int_equal(bt_db_query(db, &endless, look, &s, &why), BT_BUSY);
@@ -116,16 +115,16 @@ static void questions_are_limited(void **state) {
     bool truncated = false;
     seen few = {0};
     OK(bt_db_query(db,
-                   &(bt_question){.sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 "
-                                         "FROM c LIMIT 50000) SELECT sum(x) "
-                                         "FROM c",
-                                  .max_s = 100},
+                   &(bt_query){.sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 "
+                                      "FROM c LIMIT 50000) SELECT sum(x) "
+                                      "FROM c",
+                               .max_s = 100},
                    look, &few, err));
     assert_string_equal(few.text, "sum(x)=i:1250025000;");
     few = (seen){0};
     OK(bt_db_query(
         db,
-        &(bt_question){
+        &(bt_query){
             .sql = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c) SELECT x FROM c",
             .max_rows = 2,
             .max_s = 5,

@@ -59,14 +59,14 @@ static void check_range(bt_db *db, int64_t step0, int64_t step1, int64_t max_ste
     folded f = {0}, raw = {0};
     char a[24], b[24];
     const char *params[] = {"s", a, b};
-    bt_blocks_ask ask = {
+    bt_blocks_request ask = {
         .run = "s", .step0 = step0, .step1 = step1, .max_steps = max_steps, .ranks = true};
     snprintf(a, sizeof a, "%lld", (long long)step0);
     snprintf(b, sizeof b, "%lld", (long long)step1);
     OK(bt_blocks_walk(db, &ask, fold_block, &f, err));
     OK(bt_db_query(
         db,
-        &(bt_question){
+        &(bt_query){
             .sql = "SELECT loss, val_loss FROM steps WHERE run = ?1 AND step BETWEEN CAST(?2 AS "
                    "INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step",
             .params = params,
@@ -74,7 +74,7 @@ static void check_range(bt_db *db, int64_t step0, int64_t step1, int64_t max_ste
         add_step, &raw, err));
     OK(bt_db_query(
         db,
-        &(bt_question){
+        &(bt_query){
             .sql = "SELECT rank, data_ms FROM rank_steps WHERE run = ?1 AND step BETWEEN CAST(?2 "
                    "AS INTEGER) AND CAST(?3 AS INTEGER) ORDER BY step",
             .params = params,
@@ -358,10 +358,10 @@ static void a_damaged_summary_is_reported(void **state) {
             int blocks = 0;
             bt_err why = BT_ERR_INIT;
             bt_gc_result r;
-            bt_blocks_ask ask = {.run = "s",
-                                 .step1 = 511,
-                                 .max_steps = (int64_t)1 << (BT_ROLL_SHIFT * level),
-                                 .ranks = true};
+            bt_blocks_request ask = {.run = "s",
+                                     .step1 = 511,
+                                     .max_steps = (int64_t)1 << (BT_ROLL_SHIFT * level),
+                                     .ranks = true};
             snprintf(sql, sizeof sql, "UPDATE roll SET data = x'01' WHERE key = %lld",
                      (long long)bt_roll_key(1, kind, level, 1));
             run_sql(t->db, sql);
@@ -411,7 +411,7 @@ static void steps_without_ranks(void **state) {
         int blocks = 0;
         OK(bt_blocks_walk(
             db,
-            &(bt_blocks_ask){
+            &(bt_blocks_request){
                 .run = "s", .step1 = 39, .max_steps = rows[i].max_steps, .ranks = true},
             without_ranks, &blocks, err));
         assert_int_equal(blocks, rows[i].blocks);

@@ -16,13 +16,13 @@ static void every_type_has_its_form(void **state) {
     bt_json_object(&j, NULL);
     OK(bt_rows_json(
         &j, "rows", db,
-        &(bt_question){
-            .sql = "SELECT 7 AS i, -0.25 AS r, 9e999 AS inf, NULL AS n, 'a\"b' AS s UNION ALL "
-                   "SELECT 1, 2.5, 0.5, ?1, 'x' UNION ALL SELECT 3, 3.0, 3, 3, 3",
-            .params = (const char *[]){"p"},
-            .n_params = 1,
-            .max_rows = 2,
-            .max_s = 1},
+        &(bt_query){.sql =
+                        "SELECT 7 AS i, -0.25 AS r, 9e999 AS inf, NULL AS n, 'a\"b' AS s UNION ALL "
+                        "SELECT 1, 2.5, 0.5, ?1, 'x' UNION ALL SELECT 3, 3.0, 3, 3, 3",
+                    .params = (const char *[]){"p"},
+                    .n_params = 1,
+                    .max_rows = 2,
+                    .max_s = 1},
         err));
     bt_json_end(&j, '}');
     assert_string_equal(bt_text_str(&out),
@@ -55,8 +55,8 @@ static void reals_are_restored_exactly(void **state) {
     bt_writer_close(w);
     OK(bt_db_open(&db, t->db, err));
     OK(bt_db_query(db,
-                   &(bt_question){.sql = "SELECT 2.0 / 3, 1.0 / 3, 0.1 + 0.2, 0.1, -2.0 / 3, "
-                                         "1e300 / 3, 4.0"},
+                   &(bt_query){.sql = "SELECT 2.0 / 3, 1.0 / 3, 0.1 + 0.2, 0.1, -2.0 / 3, "
+                                      "1e300 / 3, 4.0"},
                    keep, &s, err));
     assert_int_equal(s.n, 7);
     for (int i = 0; i < 6; i++) assert_true(strtod(s.cells[i], NULL) == each[i]);
@@ -74,10 +74,10 @@ static void a_text_that_is_too_long_is_refused(void **state) {
     OK(bt_writer_open(&w, t->db, 1, err));
     bt_writer_close(w);
     OK(bt_db_open(&db, t->db, err));
-    OK(bt_db_query(db, &(bt_question){.sql = "SELECT length(zeroblob(67108864))"}, keep, &s, err));
+    OK(bt_db_query(db, &(bt_query){.sql = "SELECT length(zeroblob(67108864))"}, keep, &s, err));
     assert_string_equal(s.cells[0], "67108864"); /* 64 MiB */
-    assert_int_equal(bt_db_query(db, &(bt_question){.sql = "SELECT length(zeroblob(67108865))"},
-                                 keep, &s, &why),
+    assert_int_equal(bt_db_query(db, &(bt_query){.sql = "SELECT length(zeroblob(67108865))"}, keep,
+                                 &s, &why),
                      BT_ARG);
     assert_non_null(strstr(why.msg, "too long"));
     bt_db_close(db);

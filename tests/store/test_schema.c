@@ -317,7 +317,7 @@ static void damaged_bytes_give_errors_only(void **state) {
             "SELECT * FROM configs",
             "SELECT * FROM all_steps ORDER BY loss"};
         for (size_t q = 0; code == BT_OK && q < sizeof questions / sizeof questions[0]; q++) {
-            if (bt_db_query(db, &(bt_question){.sql = questions[q], .max_s = 2}, ignore_row, NULL,
+            if (bt_db_query(db, &(bt_query){.sql = questions[q], .max_s = 2}, ignore_row, NULL,
                             &why) != BT_OK)
                 refused_count++;
         }

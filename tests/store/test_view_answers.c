@@ -134,7 +134,7 @@ static void make_young(const char *db) {
 
 static const struct row {
     const char *golden;
-    bt_view_ask ask;
+    bt_view_request ask;
 } rows[] = {
     {"base",
      {.parts = BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_COMM | BT_VIEW_EVENTS | BT_VIEW_SETTINGS,
@@ -170,7 +170,7 @@ static const struct row {
 };
 
 /* Adds a result to an object of several. */
-static void put(bt_view *v, const bt_view_ask *ask, bt_json *j, const char *key) {
+static void put(bt_view *v, const bt_view_request *ask, bt_json *j, const char *key) {
     OK(bt_view_load(v, ask, err));
     bt_view_json(v, ask->parts, j, key);
 }
@@ -200,7 +200,7 @@ static void every_part_of_the_view(void **state) {
     run_sql(t->db, "UPDATE run SET host = 'nodes'");
     bt_view *v = open_view(t->db, &db);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bt_view_ask ask = rows[i].ask;
+        bt_view_request ask = rows[i].ask;
         ask.now_us = INT64_C(1000000) * (BEGAN_S + 600);
         if (ask.at_step == 0) ask.at_step = -1;
         begin(&out, &j);
@@ -223,25 +223,26 @@ static void series_on_every_axis(void **state) {
     begin(&out, &j);
     bt_json_object(&j, NULL);
     for (int x = 0; x < BT_X_COUNT; x++) {
-        bt_view_ask ask = {.parts = BT_VIEW_SERIES,
-                           .run = "base",
-                           .baseline = "other",
-                           .at_step = -1,
-                           .now_us = INT64_C(1000000) * (BEGAN_S + 600),
-                           .x = (bt_x_axis)x,
-                           .columns = 12,
-                           .n_series = 2,
-                           .series = {{-1, BT_MS_LOSS}, {2, BT_MR_STEP_TIME}}};
+        bt_view_request ask = {.parts = BT_VIEW_SERIES,
+                               .run = "base",
+                               .baseline = "other",
+                               .at_step = -1,
+                               .now_us = INT64_C(1000000) * (BEGAN_S + 600),
+                               .x = (bt_x_axis)x,
+                               .columns = 12,
+                               .n_series = 2,
+                               .series = {{-1, BT_MS_LOSS}, {2, BT_MR_STEP_TIME}}};
         put(v, &ask, &j, bt_x_axis_name((bt_x_axis)x));
     }
-    bt_view_ask ask = {.parts = BT_VIEW_SERIES,
-                       .run = "noisy",
-                       .at_step = 650,
-                       .now_us = INT64_C(1000000) * (BEGAN_S + 600),
-                       .columns = 9,
-                       .span_s = 20,
-                       .n_series = 3,
-                       .series = {{-1, BT_MS_VAL_LOSS}, {-1, BT_MS_STEP_TIME}, {5, BT_MR_WAIT}}};
+    bt_view_request ask = {
+        .parts = BT_VIEW_SERIES,
+        .run = "noisy",
+        .at_step = 650,
+        .now_us = INT64_C(1000000) * (BEGAN_S + 600),
+        .columns = 9,
+        .span_s = 20,
+        .n_series = 3,
+        .series = {{-1, BT_MS_VAL_LOSS}, {-1, BT_MS_STEP_TIME}, {5, BT_MR_WAIT}}};
     put(v, &ask, &j, "of_20_s");
     ask.span_s = 0;
     ask.step0 = 600;
@@ -263,23 +264,23 @@ static void heat_of_every_value(void **state) {
     begin(&out, &j);
     bt_json_object(&j, NULL);
     for (int k = 0; k < BT_HEAT_VALUES; k++) {
-        bt_view_ask ask = {.parts = BT_VIEW_HEAT,
-                           .run = "noisy",
-                           .at_step = -1,
-                           .now_us = INT64_C(1000000) * (BEGAN_S + 600),
-                           .heat = (bt_heat_value)k,
-                           .heat_columns = 7};
+        bt_view_request ask = {.parts = BT_VIEW_HEAT,
+                               .run = "noisy",
+                               .at_step = -1,
+                               .now_us = INT64_C(1000000) * (BEGAN_S + 600),
+                               .heat = (bt_heat_value)k,
+                               .heat_columns = 7};
         put(v, &ask, &j, bt_heat_value_name((bt_heat_value)k));
     }
-    bt_view_ask ask = {.parts = BT_VIEW_HEAT,
-                       .run = "base",
-                       .baseline = "other",
-                       .at_step = -1,
-                       .now_us = INT64_C(1000000) * (BEGAN_S + 600),
-                       .step0 = 100,
-                       .step1 = 250,
-                       .heat = BT_HEAT_STEP,
-                       .heat_columns = 10};
+    bt_view_request ask = {.parts = BT_VIEW_HEAT,
+                           .run = "base",
+                           .baseline = "other",
+                           .at_step = -1,
+                           .now_us = INT64_C(1000000) * (BEGAN_S + 600),
+                           .step0 = 100,
+                           .step1 = 250,
+                           .heat = BT_HEAT_STEP,
+                           .heat_columns = 10};
     put(v, &ask, &j, "against_other");
     ask.baseline = NULL;
     ask.step0 = ask.step1 = 0;
@@ -318,7 +319,7 @@ static void following_equals_opening(void **state) {
         clock_us = bt_synth_attempt(&s, w, from, from + chunks[i], clock_us);
         from += chunks[i];
         OK(bt_writer_flush(w, err));
-        bt_view_ask ask = ask_all("long");
+        bt_view_request ask = ask_all("long");
         ask.now_us = clock_us + 1000000;
         ask.columns = 16;
         ask.heat_columns = 8;

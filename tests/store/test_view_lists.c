@@ -12,7 +12,7 @@ static void distributions_of_a_tensor(void **state) {
     OK(bt_synth_make(t->db, &s, err));
     bt_db *db = NULL;
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask ask = ask_all("s");
+    bt_view_request ask = ask_all("s");
     ask.parts = BT_VIEW_DISTRIBUTION;
     OK(bt_view_load(v, &ask, err));
     const bt_view_distribution *d = &v->distribution;
@@ -62,7 +62,7 @@ static void layers_and_lists(void **state) {
     OK(bt_synth_make(t->db, &b, err));
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     a.baseline = "older";
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->layers.n, 8);
@@ -121,7 +121,7 @@ static void another_run_of_the_same_name(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all(name);
+    bt_view_request a = ask_all(name);
     OK(bt_view_load(v, &a, err));
     double step_ms = v->head.step_p50_ms, busy_ms = v->ranks.busy_median_ms;
     OK(bt_runs_remove(t->db, &name, 1, 1, err));
@@ -196,7 +196,7 @@ static void shown_texts_have_no_escapes(void **state) {
     OK(bt_writer_flush(w, err));
     run_sql(t->db, "UPDATE event SET kind = 'warn' || char(27) || 'ing'");
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("loud");
+    bt_view_request a = ask_all("loud");
     OK(bt_view_load(v, &a, err));
     const char *texts[] = {v->head.host,
                            v->head.note,
@@ -229,7 +229,7 @@ static double rate_under(const char *path, const char *run, const char *sql) {
     assert_int_equal(sqlite3_exec(w, sql, NULL, NULL, NULL), SQLITE_OK);
     sqlite3_close(w);
     bt_view *v = open_view(path, &db);
-    bt_view_ask a = ask_all(run);
+    bt_view_request a = ask_all(run);
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->comm.n_links, 1);
     assert_string_equal(v->comm.link[0].axis, "dp");
@@ -265,7 +265,7 @@ static void exchanges_are_means_of_the_ranks(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->comm.n, 3);
     assert_int_equal(v->comm.step1, s.steps / 20 * 20 - (s.steps % 20 == 0 ? 20 : 0));
@@ -332,7 +332,7 @@ static void empty_and_missing_runs(void **state) {
     OK(bt_writer_begin(w, &start, &attempt, err));
     OK(bt_writer_flush(w, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("young");
+    bt_view_request a = ask_all("young");
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->head.step, -1);
     assert_true(v->head.live);
@@ -407,7 +407,7 @@ static void a_panel_shows_each_metric(void **state) {
     size_t known = 0, keys = 0;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     a.parts = BT_VIEW_HEAD | BT_VIEW_PANEL;
     a.panel = BT_PANEL_COUNT;
     OK(bt_view_load(v, &a, err));
@@ -460,7 +460,7 @@ static void a_level_is_that_of_its_kind(void **state) {
         run_sql(t->db, sql);
     }
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     a.max_events = BT_EVENT_COUNT;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n, BT_EVENT_COUNT);
@@ -479,7 +479,7 @@ static void every_live_run_is_listed_up_to_now(void **state) {
     const bt_tmp *t = *state;
     static const char *const names[] = {"a", "b", "c"};
     bt_db *db = NULL;
-    bt_view_ask a = ask_all(names[0]);
+    bt_view_request a = ask_all(names[0]);
     double duration[3], goodput[3];
     for (int i = 0; i < 3; i++) {
         bt_synth s = bt_synth_default(names[i]);
@@ -514,7 +514,7 @@ static void json_equals_the_structs(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     bt_text out;
     bt_json j;
     OK(bt_view_load(v, &a, err));

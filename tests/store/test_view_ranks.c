@@ -9,7 +9,7 @@ static void the_slow_rank_is_named_with_its_phase(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     const bt_view_ranks *r = &v->ranks;
     assert_int_equal(r->n, 8);
@@ -56,7 +56,7 @@ static void ranks_without_a_step(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->ranks.n, 4);
     assert_int_equal(v->ranks.steps, 0);
@@ -104,7 +104,7 @@ static void parts_of_a_step_add_up(void **state) {
     }
     bt_writer_close(w);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("a");
+    bt_view_request a = ask_all("a");
     OK(bt_view_load(v, &a, err));
     const bt_view_ranks *r = &v->ranks;
     assert_int_equal(r->steps, 128);
@@ -133,7 +133,7 @@ static void ranks_of_a_new_attempt_take_their_place(void **state) {
     s.live = true;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     bt_run_start again = bt_fake_run("s");
     again.resume = true;
@@ -212,7 +212,7 @@ static double busy_two(int64_t s, int r) { return r == 1 ? 150 + (double)(s % 2)
 static bt_view_rank verdict_of(const char *path, const char *run, int rank) {
     bt_db *db = NULL;
     bt_view *v = open_view(path, &db);
-    bt_view_ask a = ask_all(run);
+    bt_view_request a = ask_all(run);
     OK(bt_view_load(v, &a, err));
     bt_view_rank x = v->ranks.rank[rank];
     for (size_t k = 0; k < v->ranks.n && strcmp(run, "node") != 0; k++)
@@ -252,7 +252,7 @@ static void heat_map_shows_who_and_when(void **state) {
     bt_db *db = NULL;
     write_busy(t->db, "steady", 4, 4, 240, busy_steady);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("steady");
+    bt_view_request a = ask_all("steady");
     a.heat_columns = 24;
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->heat.rows, 4);
@@ -278,7 +278,7 @@ static void present_delays_precede_earlier_ones(void **state) {
     bt_db *db = NULL;
     write_busy(t->db, "turns", 4, 4, 240, busy_turns);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("turns");
+    bt_view_request a = ask_all("turns");
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->ranks.order[0], 2);
     assert_int_equal(v->ranks.order[1], 0);
@@ -303,7 +303,7 @@ static void heat_map_against_a_baseline(void **state) {
     write_busy(t->db, "base", 4, 4, 200, busy_eighty);
     write_busy(t->db, "small", 2, 2, 240, busy_eighty);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("steady");
+    bt_view_request a = ask_all("steady");
     a.heat_columns = 24;
     a.heat = BT_HEAT_BUSY;
     a.baseline = "base";

@@ -9,7 +9,7 @@ static void goodput_adds_up(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     const bt_view_head *h = &v->head;
     double step_s = 0.115, elapsed = 220 * step_s + 5;
@@ -54,7 +54,7 @@ static void an_evaluation_during_a_pause_is_seen(void **state) {
     }
     OK(bt_writer_flush(w, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     assert_true(isnan(v->head.val_loss));
     assert_true(isnan(v->series[1].last[v->series[1].n - 1]) || v->series[1].n == 0);
@@ -81,7 +81,7 @@ static void a_series_holds_every_step_once(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     a.columns = 16;
     a.x = BT_X_TOKENS;
     OK(bt_view_load(v, &a, err));
@@ -121,7 +121,7 @@ static void every_axis_is_right(void **state) {
                                      [BT_X_ACTIVE] = 200 * 0.113,
                                      [BT_X_BYTES] = 200 * 4e6};
     for (int x = 0; x < BT_X_COUNT; x++) {
-        bt_view_ask a = ask_all("s");
+        bt_view_request a = ask_all("s");
         a.x = (bt_x_axis)x;
         OK(bt_view_load(v, &a, err));
         near(v->series[0].x[v->series[0].n - 1], last[x], 1e-4, bt_x_axis_name(a.x));
@@ -137,7 +137,7 @@ static void the_past_is_what_it_was(void **state) {
     int64_t step;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     a.at_step = 60;
     OK(bt_view_load(v, &a, err));
@@ -211,7 +211,7 @@ static void following_equals_a_new_view(void **state) {
     OK(bt_writer_open(&w, t->db, 1, err));
     OK(bt_writer_begin(w, &start, &attempt, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     a.columns = 32;
     a.window = 24; /* a sliding window */
     for (int part = 0; part < 24; part++) {
@@ -264,12 +264,12 @@ static void long_runs_are_read_from_summaries(void **state) {
     OK(bt_writer_end(w, "done", "test", 0, err));
     bt_writer_close(w);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = "long";
     a.parts = BT_VIEW_HEAD | BT_VIEW_SERIES;
     a.n_series = 1;
-    a.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
+    a.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_LOSS};
     OK(bt_view_load(v, &a, err));
     /* Nothing is sampled: minima, maxima and counts are those of all rows. */
     assert_true(v->series[0].exact);

@@ -142,7 +142,7 @@ static void smoothing_does_not_lag(void **state) {
 static void load(const bt_tmp *t, const bt_synth *s, bt_heat_value value, bt_view **v, bt_db **db) {
     OK(bt_synth_make(t->db, s, err));
     *v = open_view(t->db, db);
-    bt_view_ask a = ask_all(s->name);
+    bt_view_request a = ask_all(s->name);
     a.heat = value;
     OK(bt_view_load(*v, &a, err));
 }
@@ -157,7 +157,7 @@ static void noise_is_not_drawn_as_a_difference(void **state) {
     load(t, &s, BT_HEAT_BUSY, &v, &db);
     NEAR(v->heat.low, 1 / BT_HEAT_EVEN);
     NEAR(v->heat.high, BT_HEAT_EVEN);
-    bt_view_ask a = ask_all(s.name);
+    bt_view_request a = ask_all(s.name);
     a.heat = BT_HEAT_STEP;
     OK(bt_view_load(v, &a, err));
     assert_true(v->heat.high / v->heat.low >= BT_HEAT_EVEN * BT_HEAT_EVEN - 1e-9);
@@ -196,7 +196,7 @@ static void a_comparison_has_round_ends(void **state) {
     load(t, &s, BT_HEAT_STEP, &v, &db);
     const double longest = v->heat.high;
     assert_true(longest > 100);
-    bt_view_ask a = ask_all("slow");
+    bt_view_request a = ask_all("slow");
     a.baseline = "even";
     a.heat = BT_HEAT_BUSY;
     a.step0 = 0;

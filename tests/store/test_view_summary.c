@@ -27,8 +27,8 @@ static int64_t make(const char *path, const char *sql) {
 static bt_view *view_after(double seconds, const char *path, const char *sql, bt_db **db) {
     const int64_t last_us = make(path, sql);
     bt_view *v = open_view(path, db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = "s";
     a.now_us = last_us + llround(seconds * 1e6);
     OK(bt_view_load(v, &a, err));
@@ -371,8 +371,8 @@ static void a_training_run_shows_only_a_restart(void **state) {
     run_sql(other, "INSERT INTO event(run, t_us, step, kind, level, title) SELECT 1, created_us, "
                    "119, 'failure', 2, 'rank 1 died' FROM run");
     bt_view *v = open_view(other, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = "s";
     a.now_us = s.start_us + 25 * INT64_C(1000000);
     OK(bt_view_load(v, &a, err));
@@ -393,8 +393,8 @@ static void chips_and_progress(void **state) {
          "256},\"data.path\":{\"value\":[\"a.txt\",\"b.txt\"]},\"train.steps\":{\"value\":200}}'; "
          "INSERT INTO fact VALUES (1, 'data.tokens', '983040', 0), (1, 'batch_tokens', '4096', 0)");
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = "s";
     OK(bt_view_load(v, &a, err));
     static const char *const want[BT_VIEW_CHIPS][2] = {
@@ -540,8 +540,8 @@ static void the_first_step_is_progress(void **state) {
     OK(bt_synth_make(t->db, &s, err));
     run_sql(t->db, "UPDATE run_doc SET config = '{\"train.steps\":{\"value\":2}}'");
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = "s";
     OK(bt_view_load(v, &a, err));
     NEAR(v->head.progress, 0.5);

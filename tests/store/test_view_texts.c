@@ -15,8 +15,8 @@ static void settings_and_facts_are_listed(void **state) {
     bt_db *db = NULL;
     make(t->db);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = "s";
     a.parts = BT_VIEW_SETTINGS;
     OK(bt_view_load(v, &a, err));
@@ -45,7 +45,7 @@ static void samples_are_shown_newest_first(void **state) {
                    "'{\"prompt\":\"p\",\"text\":\"a\\u001b[31m\\nb\\ufffd\"}'), "
                    "(1, 5, 109, 'sample', 0, 'no JSON', 'x')");
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     OK(bt_view_load(v, &a, err));
     assert_int_equal(v->events.n_texts, 2);
     assert_int_equal(v->events.text[0].step, 99);
@@ -79,8 +79,8 @@ static const char *shown_after(const bt_tmp *t, const char *before, const char *
     run_sql(t->db, sql);
     sqlite3_free(sql);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = "s";
     a.parts = BT_VIEW_EVENTS;
     a.at_step = 10;

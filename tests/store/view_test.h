@@ -20,15 +20,15 @@ static inline bt_view *open_view(const char *path, bt_db **db) {
     return v;
 }
 
-static inline bt_view_ask ask_all(const char *run) {
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+static inline bt_view_request ask_all(const char *run) {
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = run;
     a.parts = BT_VIEW_ALL;
     a.n_series = 3;
-    a.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
-    a.series[1] = (bt_series_ask){.rank = -1, .metric = BT_MS_VAL_LOSS};
-    a.series[2] = (bt_series_ask){.rank = 2, .metric = BT_MR_WAIT};
+    a.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_LOSS};
+    a.series[1] = (bt_series_request){.rank = -1, .metric = BT_MS_VAL_LOSS};
+    a.series[2] = (bt_series_request){.rank = 2, .metric = BT_MR_WAIT};
     return a;
 }
 

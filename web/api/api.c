@@ -96,7 +96,7 @@ static bt_code bad_arg(bt_err *err, const char *key, const char *want) {
 }
 
 /* at, x0, x1, window, width: what most parts understand */
-static bt_code read_view_params(const bt_req *r, bt_view_ask *ask, bt_err *err) {
+static bt_code read_view_params(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t window = ask->window, width = ask->columns;
     if (!bt_req_int(r, "at", -1, INT64_MAX / 2, &ask->at_step)) return bad_arg(err, "at", "a step");
     if (!bt_req_int(r, "x0", 0, INT64_MAX / 2, &ask->step0)) return bad_arg(err, "x0", "a step");
@@ -113,7 +113,7 @@ static bt_code read_view_params(const bt_req *r, bt_view_ask *ask, bt_err *err) 
     return BT_OK;
 }
 
-static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_ask *ask,
+static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_request *ask,
                            bt_answer *out, bt_err *err) {
     BT_TRY(read_view_params(r, ask, err));
     ask->run = run;
@@ -128,8 +128,8 @@ static bt_code answer_view(bt_api *a, const bt_req *r, const char *run, bt_view_
 
 static bt_code answer_parts(bt_api *a, const bt_req *r, const char *run, unsigned parts,
                             bt_answer *out, bt_err *err) {
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
+    bt_view_request ask;
+    bt_view_request_init(&ask);
     ask.parts = parts;
     return answer_view(a, r, run, &ask, out, err);
 }
@@ -157,9 +157,9 @@ bt_code bt_api_islands(bt_api *a, const bt_req *r, const char *run, bt_answer *o
 /* distribution of the named tensor, else of the first ternary one */
 bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_answer *out,
                              bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     int64_t layer = -1;
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_DISTRIBUTION;
     if (!bt_req_int(r, "layer", -1, 1000000, &layer))
         return bad_arg(err, "layer", "a layer's number, -1: of none");
@@ -169,9 +169,9 @@ bt_code bt_api_distributions(bt_api *a, const bt_req *r, const char *run, bt_ans
 }
 
 bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     int64_t limit = 0, marks = 0;
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_EVENTS;
     if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
     if (!bt_req_int(r, "marks", 1, 10000, &marks)) return bad_arg(err, "marks", "1 to 10000");
@@ -182,9 +182,9 @@ bt_code bt_api_events(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
 
 /* the metrics of one panel, or of all where none is named */
 bt_code bt_api_panel(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     const char *panel = bt_req_arg(r, "panel");
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_PANEL;
     ask.panel = panel && *panel ? bt_panel_find(panel) : BT_PANEL_COUNT;
     if (panel && *panel && ask.panel == BT_PANEL_COUNT)
@@ -193,9 +193,9 @@ bt_code bt_api_panel(bt_api *a, const bt_req *r, const char *run, bt_answer *out
 }
 
 bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     int64_t cols = 0;
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAT;
     if (!bt_req_int(r, "cols", 1, 4096, &cols)) return bad_arg(err, "cols", "1 to 4096");
     ask.heat_columns = (int)cols;
@@ -211,7 +211,7 @@ bt_code bt_api_heatmap(bt_api *a, const bt_req *r, const char *run, bt_answer *o
 }
 
 /* one metric argument: a name or a list a,b */
-static bt_code add_series(bt_view_ask *ask, int rank, const char *list, bt_err *err) {
+static bt_code add_series(bt_view_request *ask, int rank, const char *list, bt_err *err) {
     const bt_metric *table = rank < 0 ? bt_step_metrics : bt_rank_metrics;
     const int n = rank < 0 ? (int)BT_MS_COUNT : (int)BT_MR_COUNT;
     while (true) {
@@ -225,14 +225,14 @@ static bt_code add_series(bt_view_ask *ask, int rank, const char *list, bt_err *
                            (int)length, list, rank < 0 ? "of a step" : "of a rank");
         if (ask->n_series == BT_VIEW_SERIES_MAX)
             return bt_fail(err, BT_ARG, "at most %d metrics a request", BT_VIEW_SERIES_MAX);
-        ask->series[ask->n_series++] = (bt_series_ask){.rank = rank, .metric = m};
+        ask->series[ask->n_series++] = (bt_series_request){.rank = rank, .metric = m};
         if (!list[length]) return BT_OK;
         list += length + 1;
     }
 }
 
 /* every metric argument, for the run as a whole or for one rank */
-static bt_code wanted_series(const bt_req *r, bt_view_ask *ask, bt_err *err) {
+static bt_code wanted_series(const bt_req *r, bt_view_request *ask, bt_err *err) {
     int64_t rank = -1;
     if (!bt_req_int(r, "rank", -1, 1000000, &rank))
         return bad_arg(err, "rank", "a rank, or absent for all together");
@@ -244,9 +244,9 @@ static bt_code wanted_series(const bt_req *r, bt_view_ask *ask, bt_err *err) {
 }
 
 bt_code bt_api_series(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     char base[BT_NAME_MAX];
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_SERIES;
     ask.ends = true;
     BT_TRY(wanted_series(r, &ask, err));
@@ -261,10 +261,10 @@ bt_code bt_api_series(bt_api *a, const bt_req *r, const char *run, bt_answer *ou
 }
 
 bt_code bt_api_runs(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     int64_t limit = 0;
     (void)run;
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_RUNS;
     if (!bt_req_int(r, "limit", 1, 10000, &limit)) return bad_arg(err, "limit", "1 to 10000");
     ask.max_runs = (int)limit;

@@ -158,8 +158,8 @@ static bt_code resume_ended(bt_api *a, const char *wanted, bool *done, char *rep
                             bt_err *err) {
     const bt_api_allows allows = bt_api_allowed(a);
     char run[BT_NAME_MAX];
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
+    bt_view_request ask;
+    bt_view_request_init(&ask);
     *done = false;
     BT_TRY(bt_db_run(bt_api_db(a, err), wanted, run, err));
     bt_view *v = bt_api_view(a, run, err);

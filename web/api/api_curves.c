@@ -33,7 +33,7 @@ static void put_series(const bt_view_series *s, bt_json *j) {
 }
 
 /* BT_NOTFOUND: no such run */
-static bt_code put_run_curve(bt_api *a, const char *run, const bt_view_ask *ask, bt_json *j,
+static bt_code put_run_curve(bt_api *a, const char *run, const bt_view_request *ask, bt_json *j,
                              bt_err *err) {
     bt_view *v = bt_api_view(a, run, err);
     if (!v) return err->code;
@@ -49,10 +49,10 @@ static bt_code put_run_curve(bt_api *a, const char *run, const bt_view_ask *ask,
     return BT_OK;
 }
 
-static bt_code read_ask(const bt_req *r, bt_view_ask *ask, bt_err *err) {
+static bt_code read_ask(const bt_req *r, bt_view_request *ask, bt_err *err) {
     const char *key = bt_req_arg(r, "metric"), *axis = bt_req_arg(r, "x");
     int64_t width = 200;
-    bt_view_ask_init(ask);
+    bt_view_request_init(ask);
     ask->parts = BT_VIEW_SERIES;
     ask->bare = true;
     ask->x = BT_X_TOKENS;
@@ -66,7 +66,7 @@ static bt_code read_ask(const bt_req *r, bt_view_ask *ask, bt_err *err) {
     if (metric < 0)
         return bt_fail(err, BT_ARG, "no metric '%s' of a step (`bitrain help metrics` lists them)",
                        key);
-    ask->series[0] = (bt_series_ask){.rank = -1, .metric = metric};
+    ask->series[0] = (bt_series_request){.rank = -1, .metric = metric};
     ask->n_series = 1;
     return BT_OK;
 }
@@ -77,7 +77,7 @@ typedef struct curves { /* state of an answer in the making */
 } curves;
 
 /* list: names with commas between */
-static bt_code put_curves(bt_api *a, const char *list, bt_view_ask *ask, curves *c, bt_json *j,
+static bt_code put_curves(bt_api *a, const char *list, bt_view_request *ask, curves *c, bt_json *j,
                           bt_err *err) {
     for (; *list; list += strcspn(list, ","), list += *list == ',') {
         const size_t len = strcspn(list, ",");
@@ -99,7 +99,7 @@ static bt_code put_curves(bt_api *a, const char *list, bt_view_ask *ask, curves 
 
 bt_code bt_api_curves(bt_api *a, const bt_req *r, const char *unused, bt_answer *out, bt_err *err) {
     (void)unused;
-    bt_view_ask ask;
+    bt_view_request ask;
     bt_json j;
     curves c = {.n = 0};
     bt_code code = BT_OK;

@@ -254,15 +254,15 @@ static int family_of(const char *name) {
 
 static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *run, bt_err *err) {
     char labels[160];
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
+    bt_view_request ask;
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_RANKS | BT_VIEW_LAYERS | BT_VIEW_SERIES | BT_VIEW_PANEL;
     ask.panel = BT_PANEL_COUNT;
     ask.samples = 1;
     ask.run = run;
     /* position of the newest point on this axis: all bytes so far */
     ask.x = BT_X_BYTES;
-    ask.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_TOKENS};
+    ask.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_TOKENS};
     ask.n_series = 1;
     ask.columns = 64;
     bt_view *v = bt_api_view(a, run, err);
@@ -288,13 +288,12 @@ static bt_code run_rows(bt_api *a, bt_text *rows, bt_text *table, const char *ru
     event_rows e = {rows, run};
     return bt_db_query(
         bt_api_db(a, err),
-        &(bt_question){.sql =
-                           "SELECT kind, level, count(*) FROM events WHERE run = ?1 GROUP BY kind, "
+        &(bt_query){.sql = "SELECT kind, level, count(*) FROM events WHERE run = ?1 GROUP BY kind, "
                            "level ORDER BY kind, level",
-                       .params = &run,
-                       .n_params = 1,
-                       .max_rows = 100,
-                       .max_s = 2},
+                    .params = &run,
+                    .n_params = 1,
+                    .max_rows = 100,
+                    .max_s = 2},
         on_events, &e, err);
 }
 
@@ -324,7 +323,7 @@ bt_code bt_api_prometheus(bt_api *a, const bt_req *r, const char *unused, bt_ans
     if (!db) return err->code;
     bt_code code = bt_db_query(
         db,
-        &(bt_question){
+        &(bt_query){
             .sql =
                 "SELECT run, ended_s IS NULL AND state <> 'lost' AS live FROM runs WHERE live OR "
                 "coalesce(ended_s, updated_s) > unixepoch() - " ENDED_S

@@ -83,41 +83,41 @@ bt_code bt_api_run(bt_api *a, const bt_req *r, const char *run, bt_answer *out, 
     bt_db *db;
     bt_json j;
     BT_TRY(begin_run_object(a, run, &db, name, out, &j, err));
-    BT_TRY(bt_db_query(
-        db,
-        &(bt_question){.sql = "SELECT config, argv, tags, note FROM runs WHERE run = ?1",
-                       .params = &p,
-                       .n_params = 1,
-                       .max_rows = 1,
-                       .max_s = BT_WEB_QUERY_S},
-        put_run_config, &j, err));
+    BT_TRY(
+        bt_db_query(db,
+                    &(bt_query){.sql = "SELECT config, argv, tags, note FROM runs WHERE run = ?1",
+                                .params = &p,
+                                .n_params = 1,
+                                .max_rows = 1,
+                                .max_s = BT_WEB_QUERY_S},
+                    put_run_config, &j, err));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         BT_TRY(bt_rows_json(&j, parts[i].key, db,
-                            &(bt_question){.sql = parts[i].sql,
-                                           .params = &p,
-                                           .n_params = 1,
-                                           .max_rows = BT_WEB_ROWS_MAX,
-                                           .max_s = BT_WEB_QUERY_S},
+                            &(bt_query){.sql = parts[i].sql,
+                                        .params = &p,
+                                        .n_params = 1,
+                                        .max_rows = BT_WEB_ROWS_MAX,
+                                        .max_s = BT_WEB_QUERY_S},
                             err));
     bt_json_array(&j, "kept"); /* after which steps there are checkpoints, here and now */
     BT_TRY(bt_db_query(
         db,
-        &(bt_question){.sql = "SELECT DISTINCT step, path FROM checkpoints WHERE run = ?1 ORDER BY "
-                              "time_s DESC LIMIT 100",
-                       .params = &p,
-                       .n_params = 1,
-                       .max_s = BT_WEB_QUERY_S},
+        &(bt_query){.sql = "SELECT DISTINCT step, path FROM checkpoints WHERE run = ?1 ORDER BY "
+                           "time_s DESC LIMIT 100",
+                    .params = &p,
+                    .n_params = 1,
+                    .max_s = BT_WEB_QUERY_S},
         put_kept, &j, err));
     bt_json_end(&j, ']');
     bt_json_array(&j, "facts");
-    BT_TRY(bt_db_query(
-        db,
-        &(bt_question){.sql = "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key",
-                       .params = &p,
-                       .n_params = 1,
-                       .max_rows = BT_WEB_ROWS_MAX,
-                       .max_s = BT_WEB_QUERY_S},
-        put_fact, &j, err));
+    BT_TRY(
+        bt_db_query(db,
+                    &(bt_query){.sql = "SELECT key, value FROM facts WHERE run = ?1 ORDER BY key",
+                                .params = &p,
+                                .n_params = 1,
+                                .max_rows = BT_WEB_ROWS_MAX,
+                                .max_s = BT_WEB_QUERY_S},
+                    put_fact, &j, err));
     bt_json_end(&j, ']');
     bt_json_end(&j, '}');
     return BT_OK;
@@ -139,11 +139,11 @@ bt_code bt_api_superseded(bt_api *a, const bt_req *r, const char *run, bt_answer
     bt_json j;
     BT_TRY(begin_run_object(a, run, &db, name, out, &j, err));
     BT_TRY(bt_rows_json(&j, "superseded", db,
-                        &(bt_question){.sql = sql,
-                                       .params = &p,
-                                       .n_params = 1,
-                                       .max_rows = BT_WEB_ROWS_MAX,
-                                       .max_s = BT_WEB_QUERY_S},
+                        &(bt_query){.sql = sql,
+                                    .params = &p,
+                                    .n_params = 1,
+                                    .max_rows = BT_WEB_ROWS_MAX,
+                                    .max_s = BT_WEB_QUERY_S},
                         err));
     bt_json_end(&j, '}');
     return BT_OK;
@@ -154,13 +154,13 @@ enum { COMPARE_MAX = 12, QUERY_ROWS = 10000, QUERY_BYTES = 16 << 20, QUERY_MIB =
 
 static bt_code compared_series(bt_api *a, const bt_req *r, const char *run, bt_x_axis x, int metric,
                                bt_json *j, bt_err *err) {
-    bt_view_ask ask;
+    bt_view_request ask;
     int64_t width = 0;
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAD | BT_VIEW_SERIES;
     ask.run = run;
     ask.x = x;
-    ask.series[0] = (bt_series_ask){.rank = -1, .metric = metric};
+    ask.series[0] = (bt_series_request){.rank = -1, .metric = metric};
     ask.n_series = 1;
     if (!bt_req_int(r, "width", 1, 4096, &width))
         return bt_fail(err, BT_ARG, "query argument 'width' must be 1 to 4096 pixels");
@@ -223,11 +223,11 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", names[i]);
         BT_TRY(bt_db_query(db,
-                           &(bt_question){.sql = "SELECT state FROM runs WHERE run = ?1",
-                                          .params = &all[i],
-                                          .n_params = 1,
-                                          .max_rows = 1,
-                                          .max_s = BT_WEB_QUERY_S},
+                           &(bt_query){.sql = "SELECT state FROM runs WHERE run = ?1",
+                                       .params = &all[i],
+                                       .n_params = 1,
+                                       .max_rows = 1,
+                                       .max_s = BT_WEB_QUERY_S},
                            put_state, &j, err));
         bt_json_num(&j, "tokens", level.x);
         bt_json_num(&j, "value", level.value);
@@ -246,11 +246,11 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
         bt_json_object(&j, NULL);
         bt_json_str(&j, "run", names[i]);
         BT_TRY(bt_db_query(db,
-                           &(bt_question){.sql = "SELECT config, argv FROM runs WHERE run = ?1",
-                                          .params = &p,
-                                          .n_params = 1,
-                                          .max_rows = 1,
-                                          .max_s = BT_WEB_QUERY_S},
+                           &(bt_query){.sql = "SELECT config, argv FROM runs WHERE run = ?1",
+                                       .params = &p,
+                                       .n_params = 1,
+                                       .max_rows = 1,
+                                       .max_s = BT_WEB_QUERY_S},
                            put_run_config, &j, err));
         bt_json_end(&j, '}');
     }

@@ -80,11 +80,11 @@ static bt_code put_runs(bt_db *db, asked *a, bt_err *err) {
     bt_text_put(&sql, " FROM runs ORDER BY started_s DESC, run");
     bt_code code = sql.failed ? bt_fail(err, BT_NOMEM, "no memory for a query")
                               : bt_db_query(db,
-                                            &(bt_question){.sql = bt_text_str(&sql),
-                                                           .params = params,
-                                                           .n_params = a->n_settings,
-                                                           .max_rows = 10000,
-                                                           .max_s = BT_WEB_QUERY_S},
+                                            &(bt_query){.sql = bt_text_str(&sql),
+                                                        .params = params,
+                                                        .n_params = a->n_settings,
+                                                        .max_rows = 10000,
+                                                        .max_s = BT_WEB_QUERY_S},
                                             put_run_settings, a, err);
     bt_text_release(&sql);
     return code;
@@ -104,11 +104,10 @@ bt_code bt_api_settings(bt_api *api, const bt_req *r, const char *run, bt_answer
     bt_json_array(&j, "names");
     BT_TRY(bt_db_query(
         db,
-        &(bt_question){.sql =
-                           "SELECT key FROM json_each((SELECT config FROM runs WHERE config IS NOT "
+        &(bt_query){.sql = "SELECT key FROM json_each((SELECT config FROM runs WHERE config IS NOT "
                            "NULL ORDER BY started_s DESC LIMIT 1))",
-                       .max_rows = BT_WEB_ROWS_MAX,
-                       .max_s = BT_WEB_QUERY_S},
+                    .max_rows = BT_WEB_ROWS_MAX,
+                    .max_s = BT_WEB_QUERY_S},
         put_run_name, &j, err));
     bt_json_end(&j, ']');
     bt_json_object(&j, "settings");

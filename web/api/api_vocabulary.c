@@ -37,7 +37,7 @@ static void panel_row(bt_json *j, bt_metric_panel p) {
     bt_json_object(j, NULL);
     bt_json_str(j, "name", bt_panel_name(p));
     bt_json_str(j, "title", bt_panel_title(p));
-    bt_json_str(j, "question", bt_panel_question(p));
+    bt_json_str(j, "question", bt_panel_query(p));
     bt_json_end(j, '}');
 }
 

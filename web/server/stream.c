@@ -29,8 +29,8 @@ bt_code bt_stream_since(bt_api *a, const char *run, bt_cursor *cursor, bt_text *
     double seq = 0;
     BT_TRY(
         bt_db_value(db, "SELECT coalesce(max(seq), 0) FROM events WHERE run = ?1", run, &seq, err));
-    bt_view_ask ask;
-    bt_view_ask_init(&ask);
+    bt_view_request ask;
+    bt_view_request_init(&ask);
     ask.parts = BT_VIEW_HEAD;
     ask.run = run;
     bt_view *v = bt_api_view(a, run, err);

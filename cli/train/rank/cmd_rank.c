@@ -138,7 +138,7 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
     return BT_OK;
 }
 
-static bt_place *place; /* NULL: without a progress page */
+static bt_progress_page *page; /* NULL: without a progress page */
 
 /* The settings that `bitrain train` resolved for all ranks. A rank adds only its threads, where they depend on its
  * host. */
@@ -166,10 +166,10 @@ static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
     static bt_run_cfg cfg;
     static bt_isa_agreement isa;
     bt_comm *world = bt_comm_world();
-    place = bt_rank_progress_map(w->places, bt_comm_rank(world));
-    if (place) {
-        bt_place_enter(place, BT_AT_START, 0);
-        bt_traffic_count_in(&place->exchanges);
+    page = bt_rank_progress_map(w->places, bt_comm_rank(world));
+    if (page) {
+        bt_progress_enter(page, BT_AT_START, 0);
+        bt_traffic_count_in(&page->exchanges);
     }
     BT_TRY(bt_agree_program(world, err));
     BT_TRY(bt_agree(world, take_resolved_settings(&cfg, err), err));
@@ -189,7 +189,7 @@ static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
                                  .isa = &isa,
                                  .sink = wire && !cfg.run.no_monitor ? bt_wire_sink(wire) : NULL,
                                  .requests = &box,
-                                 .place = place,
+                                 .page = page,
                                  .resume_dir = w->resume_from,
                                  .attempt = w->fence,
                                  .number = w->attempt,
@@ -208,7 +208,7 @@ static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
 /* Prints the error once, on the lowest rank that knows its reason, in the form that the supervisor parses. */
 static void report_rank_error(bt_code code, const bt_err *err) {
     const int me = bt_comm_rank(bt_comm_world());
-    if (place) atomic_store(&place->failed, 1);
+    if (page) atomic_store(&page->failed, 1);
     if (err->rank >= 0 && err->rank != me) return;
     char line[640];
     int n = bt_output_error_line(line, sizeof line, err->rank >= 0 ? err->rank : me, code,

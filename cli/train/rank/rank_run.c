@@ -18,16 +18,16 @@
 #include "engine/model/net/generate.h"
 #include "engine/parallel/mpi/comm.h"
 #include "engine/plan/plan.h"
-#include "monitor/job/machine/placement.h"
+#include "monitor/job/machine/cpu_binding.h"
 
 /* ---- cores ----------------------------------------------------------------------------------- */
 
 static void bind_rank_threads(const bt_run_cfg *cfg, int threads) {
-    const bt_place_job job = {.ranks = bt_comm_local_size(),
-                              .rank = bt_comm_local_rank(),
-                              .threads = threads,
-                              .group = (int)(cfg->mesh.tp > 1 ? cfg->mesh.tp : 1)};
-    if (!bt_place_bind(&job))
+    const bt_binding_job job = {.ranks = bt_comm_local_size(),
+                                .rank = bt_comm_local_rank(),
+                                .threads = threads,
+                                .group = (int)(cfg->mesh.tp > 1 ? cfg->mesh.tp : 1)};
+    if (!bt_bind_rank(&job))
         bt_log(BT_LOG_INFO, "rank %d could not be bound to its cores (%s): the system places it",
                bt_comm_rank(bt_comm_world()), strerror(errno));
 }
@@ -97,7 +97,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
                                     .isa = r->isa,
                                     .sink = r->sink,
                                     .requests = r->requests,
-                                    .place = r->place,
+                                    .page = r->page,
                                     .resume_dir = r->resume_dir,
                                     .attempt = r->attempt,
                                     .number = r->number,

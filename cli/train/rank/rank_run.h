@@ -18,7 +18,7 @@ typedef struct bt_rank_run {
     const bt_isa_agreement *isa;
     const bt_sink *sink; /* rank 0's; NULL: record nothing */
     bt_request_box *requests;
-    bt_place *place;        /* progress page; NULL: none */
+    bt_progress_page *page; /* progress page; NULL: none */
     const char *resume_dir; /* "" fresh */
     int attempt;            /* number that fences its checkpoints */
     int number;             /* number of the attempt in the run's record */

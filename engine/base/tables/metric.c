@@ -71,7 +71,7 @@ const char *bt_panel_name(bt_metric_panel panel) {
 const char *bt_panel_title(bt_metric_panel panel) {
     return (unsigned)panel < BT_PANEL_COUNT ? panels[panel].title : "";
 }
-const char *bt_panel_question(bt_metric_panel panel) {
+const char *bt_panel_query(bt_metric_panel panel) {
     return (unsigned)panel < BT_PANEL_COUNT ? panels[panel].question : "";
 }
 

@@ -113,10 +113,10 @@ extern const bt_phase_row bt_phases[BT_PHASE_COUNT];
 
 /* "ms", "MiB", "bytes", "", "1/s", "fraction", "nats" */
 const char *bt_unit_name(bt_unit unit);
-const char *bt_panel_name(bt_metric_panel panel);     /* "train" */
-const char *bt_panel_title(bt_metric_panel panel);    /* "Training" */
-const char *bt_panel_question(bt_metric_panel panel); /* "does the model learn?" */
-bt_metric_panel bt_panel_find(const char *name);      /* BT_PANEL_COUNT: no such panel */
+const char *bt_panel_name(bt_metric_panel panel);  /* "train" */
+const char *bt_panel_title(bt_metric_panel panel); /* "Training" */
+const char *bt_panel_query(bt_metric_panel panel); /* "does the model learn?" */
+bt_metric_panel bt_panel_find(const char *name);   /* BT_PANEL_COUNT: no such panel */
 /* "412 ms", "1.24 GiB", "8.9 k/s", "31.0 %", "2.3145"; NaN gives "-". Returns buf. */
 const char *bt_metric_format(char *buf, size_t size, double value, bt_unit unit);
 

@@ -383,7 +383,7 @@ bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tok
 
 int bt_form_documents(const bt_form *f) { return f->cfg.kind == BT_FORM_PREFERENCE ? 2 : 1; }
 
-bt_json_wanted bt_form_keys(const bt_form_cfg *cfg) {
+bt_json_selection bt_form_keys(const bt_form_cfg *cfg) {
     static const char *const inner[] = {"role", "from", "content", "value",    "weight", "train",
                                         "loss", "type", "text",    "messages", NULL},
                              *const alpaca_row[] = {"instruction", "input",   "output",
@@ -422,10 +422,10 @@ bt_json_wanted bt_form_keys(const bt_form_cfg *cfg) {
         [BT_FORM_LABEL] = {"label", label_row, true},
     };
     const char *field = cfg->field && *cfg->field ? cfg->field : "text";
-    return (bt_json_wanted){.form = forms[cfg->kind].form,
-                            .row = forms[cfg->kind].row,
-                            .inner = inner,
-                            .path = forms[cfg->kind].field ? field : NULL};
+    return (bt_json_selection){.form = forms[cfg->kind].form,
+                               .row = forms[cfg->kind].row,
+                               .inner = inner,
+                               .path = forms[cfg->kind].field ? field : NULL};
 }
 
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err) {

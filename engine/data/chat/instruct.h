@@ -44,7 +44,7 @@ bt_code bt_form_init(bt_form *f, const bt_form_cfg *cfg, const bt_tokenizer *tok
 /* documents of an object */
 int bt_form_documents(const bt_form *f);
 /* the keys of a row that the form reads; borrows cfg's field */
-bt_json_wanted bt_form_keys(const bt_form_cfg *cfg);
+bt_json_selection bt_form_keys(const bt_form_cfg *cfg);
 /* Appends the tokens of document `which`. The error names the field that has the wrong form. */
 bt_code bt_form_encode(const bt_form *f, json_t *object, int which, bt_chat_ids *out, bt_err *err)
     BT_MUST_CHECK;

@@ -151,7 +151,7 @@ static bt_code put_labels(found *f, const char *path, uint64_t lines, bt_text *o
 
 bt_code bt_labels_scan(const bt_source *files, size_t n, bool skip_bad, bt_text *out, bt_err *err) {
     static const char *const row[] = {"label", NULL};
-    static const bt_json_wanted keys = {.form = "label", .row = row};
+    static const bt_json_selection keys = {.form = "label", .row = row};
     found f = {0};
     uint64_t lines = 0;
     bt_code code = BT_OK;

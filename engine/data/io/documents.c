@@ -19,7 +19,7 @@ struct bt_documents {
     const bt_source *files;
     size_t n_files, at; /* files[at] is open, or about to be */
     const char *field;
-    bt_json_wanted wanted;
+    bt_json_selection wanted;
     bool skip_bad;
     bt_text_file *file;   /* NULL: none is open */
     uint64_t offset;      /* bytes of text read from it */
@@ -51,14 +51,14 @@ bt_code bt_documents_open(bt_documents **out, const bt_source *files, size_t n, 
     d->files = files;
     d->n_files = n;
     d->field = field && *field ? field : "text";
-    d->wanted = (bt_json_wanted){.path = d->field};
+    d->wanted = (bt_json_selection){.path = d->field};
     d->cap = 2 * PIECE;
     for (size_t i = 0; i < n; i++) d->total += files[i].bytes;
     *out = d;
     return BT_OK;
 }
 
-void bt_documents_rows(bt_documents *d, const bt_json_wanted *wanted, bool skip_bad) {
+void bt_documents_rows(bt_documents *d, const bt_json_selection *wanted, bool skip_bad) {
     if (wanted) d->wanted = *wanted;
     d->skip_bad = skip_bad;
 }
@@ -78,7 +78,7 @@ double bt_documents_done(const bt_documents *d) {
 static const char *document_path(const bt_documents *d) { return d->files[d->at].path; }
 
 static bt_code close_file(bt_documents *d, bt_err *err) {
-    const uint64_t taken = bt_text_file_taken(d->file);
+    const uint64_t taken = bt_text_file_consumed(d->file);
     if (taken != d->files[d->at].bytes)
         return bt_fail(err, BT_BUSY,
                        "data '%s' was changed while it was read (%llu bytes, had %llu)",
@@ -110,12 +110,12 @@ static bt_code fill_buffer(bt_documents *d, size_t want, bt_err *err) {
     }
     while (!d->eof && d->end - d->begin < want) {
         size_t got, ask = d->begin + want - d->end;
-        const uint64_t taken = bt_text_file_taken(d->file);
+        const uint64_t taken = bt_text_file_consumed(d->file);
         BT_TRY(bt_text_file_read(d->file, d->buf + d->end, ask, &got, err));
         d->eof = got < ask;
         d->end += got;
         d->offset += got;
-        d->done += bt_text_file_taken(d->file) - taken;
+        d->done += bt_text_file_consumed(d->file) - taken;
     }
     return BT_OK;
 }

@@ -17,7 +17,7 @@ enum { N_SIGNS = sizeof signs / sizeof *signs };
 typedef struct scan {
     char *s;
     size_t i, n;
-    const bt_json_wanted *w;
+    const bt_json_selection *w;
     bt_json_unread *u;
     size_t sign; /* the first of signs that the row has */
 } scan;
@@ -91,7 +91,7 @@ static bool on_path(const char *path, bool inner, const char *key, size_t n) {
     return false;
 }
 
-static bool wants(const bt_json_wanted *w, bool inner, const char *key, size_t n) {
+static bool wants(const bt_json_selection *w, bool inner, const char *key, size_t n) {
     return in_list(inner ? w->inner : w->row, key, n) || on_path(w->path, inner, key, n) ||
            memchr(key, '\\', n); /* an escaped key is left to the parser */
 }
@@ -175,7 +175,7 @@ static bool keep_value(scan *p, int level) {
     return c == '{' ? keep_object(p, level) : c == '[' ? keep_array(p, level + 1) : skip_value(p);
 }
 
-void bt_json_drop_unread(char *s, size_t n, const bt_json_wanted *w, bt_json_unread *u) {
+void bt_json_drop_unread(char *s, size_t n, const bt_json_selection *w, bt_json_unread *u) {
     scan p = {.s = s, .n = n, .w = w, .u = u, .sign = N_SIGNS};
     if (skip_json_blanks(&p) == '{') (void)keep_object(&p, 0);
     u->form = p.sign < N_SIGNS ? signs[p.sign].form : NULL;

@@ -13,12 +13,12 @@
 
 #include "engine/base/text.h"
 
-typedef struct bt_json_wanted {
+typedef struct bt_json_selection {
     const char *form;         /* value of data.form; NULL: text */
     const char *const *row;   /* keys of a row that are read, NULL behind the last; may be NULL */
     const char *const *inner; /* keys of the objects in their values */
     const char *path;         /* one more key, or keys joined by dots: "meta.body"; may be NULL */
-} bt_json_wanted;
+} bt_json_selection;
 
 enum { BT_UNREAD_MAX = 64, BT_UNREAD_NAME = 48 };
 
@@ -36,7 +36,7 @@ typedef struct bt_json_unread {
 
 /* Replaces the members of the object s[0..n) that w does not list by blanks, and counts them. Text that is not an
  * object is left unchanged from the point of the error: the parser reports it. */
-void bt_json_drop_unread(char *s, size_t n, const bt_json_wanted *w, bt_json_unread *u);
+void bt_json_drop_unread(char *s, size_t n, const bt_json_selection *w, bt_json_unread *u);
 
 /* Length of the object that begins at s[0], '{'; 0: it does not end within n bytes, or not as JSON. *lines: it holds
  * a newline, so that it is no row of JSON lines */

@@ -161,7 +161,7 @@ void bt_text_file_close(bt_text_file *f) {
     free(f);
 }
 
-uint64_t bt_text_file_taken(const bt_text_file *f) { return f->taken; }
+uint64_t bt_text_file_consumed(const bt_text_file *f) { return f->taken; }
 
 /* more raw bytes, where none are left */
 static bt_code refill(bt_text_file *f, bt_err *err) {

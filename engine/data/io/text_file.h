@@ -23,7 +23,7 @@ bt_code bt_text_file_open(bt_text_file **out, const char *path, bt_err *err) BT_
 bt_code bt_text_file_read(bt_text_file *f, void *buf, size_t n, size_t *got, bt_err *err)
     BT_MUST_CHECK;
 /* bytes of the file itself that have been read */
-uint64_t bt_text_file_taken(const bt_text_file *f);
+uint64_t bt_text_file_consumed(const bt_text_file *f);
 void bt_text_file_close(bt_text_file *f); /* accepts NULL */
 
 #endif

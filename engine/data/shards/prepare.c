@@ -207,7 +207,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
     if (code == BT_OK) code = bt_documents_open(&r.docs, cfg->files, cfg->n_files, cfg->field, err);
     if (code == BT_OK && has_form(cfg))
         code = bt_form_init(&r.form, cfg->form, cfg->tokenizer, err);
-    const bt_json_wanted keys = has_form(cfg) ? bt_form_keys(cfg->form) : (bt_json_wanted){0};
+    const bt_json_selection keys = has_form(cfg) ? bt_form_keys(cfg->form) : (bt_json_selection){0};
     if (code == BT_OK) bt_documents_rows(r.docs, has_form(cfg) ? &keys : NULL, cfg->skip_bad);
     if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : write_token_stream(&r, err);
     /* no text at all: an empty shard */

@@ -40,7 +40,7 @@ bt_code bt_tokenizer_encode_as(const bt_tokenizer *t, unsigned how, const char *
 /* the tokens that the tokenizer adds before (false) or after (true) a whole text */
 const int32_t *bt_tokenizer_affix(const bt_tokenizer *t, bool behind, size_t *n);
 /* "begins with '<|begin_of_text|>' (token 0)", and its end; nothing if it adds no tokens */
-void bt_tokenizer_tell_affixes(const bt_tokenizer *t, bt_text *out);
+void bt_tokenizer_describe_affixes(const bt_tokenizer *t, bt_text *out);
 /* Largest position at which a text that continues can be cut without changing a token: 0 <= cut < n, 0 if there is
  * none. bt_text_cut alone is enough unless bt_tokenizer_spans_space: an added token that is not special includes
  * white space. */
@@ -61,7 +61,7 @@ typedef struct bt_tokenizer_about {
     size_t merges;
     int specials, added, holes; /* added: named in text, not special */
 } bt_tokenizer_about;
-void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out);
+void bt_tokenizer_summarise(const bt_tokenizer *t, bt_tokenizer_about *out);
 
 /* the template that chats are rendered with, Jinja text as its author wrote it; NULL: none. It is not
  * part of the hash: it changes no id */

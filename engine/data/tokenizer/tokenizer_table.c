@@ -67,7 +67,7 @@ int32_t bt_tokenizer_named(const bt_tokenizer *t, const char *name, size_t n) {
     return -1;
 }
 
-void bt_tokenizer_look(const bt_tokenizer *t, bt_tokenizer_about *out) {
+void bt_tokenizer_summarise(const bt_tokenizer *t, bt_tokenizer_about *out) {
     *out = (bt_tokenizer_about){t->kind,
                                 t->is_bytes ? "none" : bt_pattern_name(t->pattern),
                                 t->nfc ? "nfc" : "none",
@@ -143,7 +143,7 @@ const int32_t *bt_tokenizer_affix(const bt_tokenizer *t, bool behind, size_t *n)
     return behind ? t->suffix : t->prefix;
 }
 
-void bt_tokenizer_tell_affixes(const bt_tokenizer *t, bt_text *out) {
+void bt_tokenizer_describe_affixes(const bt_tokenizer *t, bt_text *out) {
     for (int behind = 0; behind < 2; behind++) {
         size_t n, k;
         const int32_t *ids = bt_tokenizer_affix(t, behind, &n);

@@ -287,7 +287,7 @@ static void do_rope_save(void *ctx, int thread, size_t a, size_t b) {
     }
 }
 
-void bt_op_rope_save(uint16_t *saved, float *x, const bt_turned *by, size_t rows, size_t heads,
+void bt_op_rope_save(uint16_t *saved, float *x, const bt_rotation *by, size_t rows, size_t heads,
                      size_t D) {
     rows_job j = {.y = x,
                   .saved = saved,

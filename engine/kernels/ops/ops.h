@@ -72,7 +72,7 @@ void bt_op_drop(float *y, const float *x, const bt_drop *how, bool add, size_t r
 void bt_op_rope(float *x, size_t ld, const float *cos, const float *sin, const int32_t *pos,
                 int inverse, size_t rows, size_t heads, size_t D);
 /* rope of (rows, heads D) with results as bf16 only: x is undefined afterwards */
-void bt_op_rope_save(uint16_t *saved, float *x, const bt_turned *by, size_t rows, size_t heads,
+void bt_op_rope_save(uint16_t *saved, float *x, const bt_rotation *by, size_t rows, size_t heads,
                      size_t D);
 void bt_op_glu(float *y, const float *gate, const float *up, bt_act act, size_t n);
 /* glu, then rmsnorm_quant (rstd given) or quant of its rows, in one pass; the result of glu is not returned.

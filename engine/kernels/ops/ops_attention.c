@@ -76,7 +76,7 @@ void bt_op_attn_fwd(float *o, float *lse, const void *q, const void *k, const vo
 
 /* rotates a head's gradient back while it is in the cache */
 static void turn_back(const bt_attn_shape *s, float *d, size_t ld, size_t row) {
-    const bt_turned *t = s->turned;
+    const bt_rotation *t = s->turned;
     if (t) bt_active_kernels()->rope(d, ld, t->cos, t->sin, t->pos + row, 1, s->T, 1, s->D);
 }
 

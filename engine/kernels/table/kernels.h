@@ -75,10 +75,10 @@ typedef struct bt_attn_document {
 } bt_attn_document;
 
 /* rotation of queries and keys by their position: bt_op_rope's arguments */
-typedef struct bt_turned {
+typedef struct bt_rotation {
     const float *cos, *sin;
     const int32_t *pos; /* positions of the B T rows */
-} bt_turned;
+} bt_rotation;
 
 typedef struct bt_attn_shape {
     size_t T, D; /* sequence length, head size */
@@ -103,7 +103,8 @@ typedef struct bt_attn_shape {
      * leaves is added to p of key j + BT_ATTN_LANES before that is rounded, so that many small weights keep their
      * sum; the row is divided by the sum of the rounded ones */
     bool int8;
-    const bt_turned *turned; /* bt_op_attn_bwd: dq and dk are turned back so; NULL: they are not */
+    const bt_rotation
+        *turned; /* bt_op_attn_bwd: dq and dk are turned back so; NULL: they are not */
 } bt_attn_shape;
 
 /* partial results over some columns of a row: row_stats, row_lse */

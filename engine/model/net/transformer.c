@@ -134,8 +134,8 @@ static bool attention_reads_saved_bf16(const bt_model *m, const bt_acts *a) {
            bt_kernels_multiply_bf16();
 }
 
-static bt_turned rotation_of(const bt_model *m, size_t row) {
-    return (bt_turned){m->rope_cos, m->rope_sin, m->pos + row};
+static bt_rotation rotation_of(const bt_model *m, size_t row) {
+    return (bt_rotation){m->rope_cos, m->rope_sin, m->pos + row};
 }
 
 /* y of rows r0 .. r0+rows = q, k or v */

@@ -65,4 +65,4 @@ bt_code bt_probe_group_create(bt_tp_group **out, int size, size_t rows, size_t c
     return BT_OK;
 }
 
-void bt_probe_group_settle(bt_tp_group *t) { ((probe_group *)t)->settled = true; }
+void bt_probe_group_skip_copies(bt_tp_group *t) { ((probe_group *)t)->settled = true; }

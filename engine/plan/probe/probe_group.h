@@ -12,6 +12,6 @@
 bt_code bt_probe_group_create(bt_tp_group **out, int size, size_t rows, size_t cols, bt_err *err)
     BT_MUST_CHECK;
 /* From this call on, exchanges no longer copy rows. */
-void bt_probe_group_settle(bt_tp_group *t);
+void bt_probe_group_skip_copies(bt_tp_group *t);
 
 #endif

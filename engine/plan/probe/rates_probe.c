@@ -183,7 +183,7 @@ static void time_stage(stage *s, const bt_part_shape *shape, bt_part_rate *out) 
     int64_t until = bt_now_ns() + (int64_t)(PART_S * 1e9);
     size_t n = 0, elems = bt_stage_elems(&setup);
     run_probe_pass(s, elems);
-    if (s->group) bt_probe_group_settle(s->group);
+    if (s->group) bt_probe_group_skip_copies(s->group);
     bt_span_reset();
     bt_span_processor(bt_threads_count() == 1);
     bt_ops_profile(true);
@@ -312,7 +312,7 @@ static bt_code time_together(stage *real, stage *alone, bt_group_rate *g, bt_err
     double together[PASSES_MOST], by_itself[PASSES_MOST];
     run_probe_pass(real, elems);
     run_probe_pass(alone, elems);
-    bt_probe_group_settle(alone->group);
+    bt_probe_group_skip_copies(alone->group);
     BT_TRY(bt_barrier(world, err));
     double first = pass_by_the_clock(real, elems) + pass_by_the_clock(alone, elems);
     BT_TRY(bt_all_reduce_f64(world, &first, 1, BT_MAX, err));

@@ -114,7 +114,7 @@ static bool is_ordinary(int at) {
 static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
                                int64_t gap_ns, int64_t late_ns, bt_rank_load *load) {
     struct bt_hang_rank *k = &h->rank[r];
-    const bt_rank_seen s = bt_rank_progress_look(p, r);
+    const bt_rank_seen s = bt_rank_progress_read(p, r);
     if (s.at == BT_AT_NOWHERE || !h->load(h->ctx, s.pid, load)) return false;
     const bool first = k->seen.at == BT_AT_NOWHERE;
     if (s.at != k->seen.at || s.since_ns != k->seen.since_ns) {
@@ -185,7 +185,7 @@ static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out)
     char where[100], wchan[64] = "", path[64], exchanges[80];
     const struct bt_hang_rank *k = &h->rank[out->rank >= 0 ? out->rank : b->rank];
     const double since_s = (double)(h->last_ns - k->seen.since_ns) / 1e9;
-    bt_rank_progress_say(where, sizeof where, &k->seen);
+    bt_rank_progress_describe(where, sizeof where, &k->seen);
     say_exchanges(h, k, exchanges, sizeof exchanges);
     snprintf(path, sizeof path, "/proc/%d/wchan", k->seen.pid);
     if (!read_proc_line(path, wchan, sizeof wchan) || strcmp(wchan, "0") == 0) wchan[0] = '\0';

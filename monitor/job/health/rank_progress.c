@@ -35,7 +35,7 @@ static const struct {
 
 typedef bt_rank_seen seen;
 
-static seen read_rank_box(const bt_place *p) {
+static seen read_rank_box(const bt_progress_page *p) {
     seen s = {.at = atomic_load_explicit(&p->at, memory_order_acquire),
               .pid = atomic_load_explicit(&p->pid, memory_order_relaxed)};
     s.step = atomic_load_explicit(&p->step, memory_order_relaxed);
@@ -48,7 +48,7 @@ static seen read_rank_box(const bt_place *p) {
     return s;
 }
 
-bt_rank_seen bt_rank_progress_look(const bt_rank_progress *p, int rank) {
+bt_rank_seen bt_rank_progress_read(const bt_rank_progress *p, int rank) {
     return read_rank_box(&p->slot[rank]);
 }
 
@@ -81,7 +81,7 @@ static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who,
     return *known > 0;
 }
 
-int bt_rank_progress_say(char *out, size_t size, const bt_rank_seen *s) {
+int bt_rank_progress_describe(char *out, size_t size, const bt_rank_seen *s) {
     if (s->at == BT_AT_START || s->at == BT_AT_END)
         return snprintf(out, size, "%s", places[s->at].words);
     return snprintf(out, size, "%s of step %lld", places[s->at].words, (long long)s->step + 1);
@@ -119,16 +119,16 @@ static int64_t latest(const bt_rank_progress *p) {
     return ns;
 }
 
-bool bt_rank_progress_tell(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size,
-                           int *rank) {
+bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, char *out,
+                                   size_t size, int *rank) {
     seen last, first;
     int n_last, who, known;
     char here[80], there[80], since[32] = "";
     out[0] = '\0';
     *rank = -1;
     if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known)) return false;
-    bt_rank_progress_say(here, sizeof here, &last);
-    bt_rank_progress_say(there, sizeof there, &first);
+    bt_rank_progress_describe(here, sizeof here, &last);
+    bt_rank_progress_describe(there, sizeof there, &first);
     const bool together = !bt_rank_before(&last, &first);
     double s = (double)(now_ns - (together ? latest(p) : last.since_ns)) / 1e9;
     if (s >= 1) snprintf(since, sizeof since, " since %.1f s", s);
@@ -166,7 +166,7 @@ bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *o
         if (s.exchanges == least) n_least++;
     }
     if (n_start < 2 || n_start < p->n || n_least != 1)
-        return bt_rank_progress_tell(p, now_ns, out, size, rank);
+        return bt_rank_progress_describe_all(p, now_ns, out, size, rank);
     *rank = who;
     snprintf(out, size,
              "rank %d (pid %d) is at the start, after %lld exchanges; the others wait for it in "
@@ -186,7 +186,7 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
     double s = (double)(now_ns - last.since_ns) / 1e9;
     if (s < limit_s || p->told[*rank] == last.since_ns) return false;
     p->told[*rank] = last.since_ns;
-    bt_rank_progress_say(here, sizeof here, &last);
+    bt_rank_progress_describe(here, sizeof here, &last);
     snprintf(out, size, "rank %d is %s since %.1f s, the others wait for it", *rank, here, s);
     return true;
 }
@@ -204,7 +204,7 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     *rank = say_unseen(p, unseen, sizeof unseen);
     if (s < limit_s || p->told[who] == since) return false;
     p->told[who] = since;
-    bt_rank_progress_say(here, sizeof here, &last);
+    bt_rank_progress_describe(here, sizeof here, &last);
     snprintf(out, size,
              *rank >= 0 ? "rank %s is not %s, where the others wait since %.1f s"
                         : "one of the ranks %s is not %s, where the others wait since %.1f s",
@@ -214,14 +214,14 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
 
 /* ---- the file ---- */
 
-static bt_place *map_rank_boxes(int fd, size_t bytes) {
+static bt_progress_page *map_rank_boxes(int fd, size_t bytes) {
     void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return m == MAP_FAILED ? NULL : m;
 }
 
 bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, bt_err *err) {
     *p = (bt_rank_progress){.n = ranks};
-    size_t bytes = (size_t)ranks * sizeof(bt_place);
+    size_t bytes = (size_t)ranks * sizeof(bt_progress_page);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
     /* a page that is missing later would end the rank */
@@ -236,17 +236,17 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
 }
 
 void bt_rank_progress_close(bt_rank_progress *p) {
-    if (p->slot) munmap(p->slot, (size_t)p->n * sizeof(bt_place));
+    if (p->slot) munmap(p->slot, (size_t)p->n * sizeof(bt_progress_page));
     free(p->told);
     *p = (bt_rank_progress){0};
 }
 
-bt_place *bt_rank_progress_map(const char *path, int rank) {
+bt_progress_page *bt_rank_progress_map(const char *path, int rank) {
     struct stat st;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return NULL;
-    bt_place *slots = NULL;
-    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)((size_t)(rank + 1) * sizeof(bt_place)))
+    bt_progress_page *slots = NULL;
+    if (fstat(fd, &st) == 0 && st.st_size >= (off_t)((size_t)(rank + 1) * sizeof(bt_progress_page)))
         slots = map_rank_boxes(fd, (size_t)st.st_size);
     close(fd);
     if (!slots) return NULL;

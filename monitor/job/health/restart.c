@@ -69,7 +69,7 @@ bt_end bt_end_classify(const bt_end_facts *f) {
     return e;
 }
 
-const char *bt_end_tell(const bt_end *e, char *buf, size_t size) {
+const char *bt_end_describe(const bt_end *e, char *buf, size_t size) {
     char when[48] = "before the first step", who[32] = "a rank";
     if (e->step >= 0) snprintf(when, sizeof when, "after step %lld", (long long)e->step + 1);
     if (e->rank >= 0) snprintf(who, sizeof who, "rank %d", e->rank);

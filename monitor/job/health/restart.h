@@ -47,7 +47,7 @@ typedef struct bt_end_facts { /* observations of the supervisor */
 bt_end bt_end_classify(const bt_end_facts *f);
 const char *bt_end_name(bt_end_kind kind);
 /* "rank 1 was ended by signal 9 (Killed) after step 41" */
-const char *bt_end_tell(const bt_end *e, char *buf, size_t size);
+const char *bt_end_describe(const bt_end *e, char *buf, size_t size);
 
 /* all zero at first */
 typedef struct bt_restart_history {

@@ -142,7 +142,7 @@ static void look_at_aside(bt_host *h, int64_t now_ns) {
     if (!h->asked_ns && h->answered) h->back = true;
 }
 
-void bt_hosts_look(bt_hosts *h, bool aside, int64_t now_ns) {
+void bt_hosts_test(bt_hosts *h, bool aside, int64_t now_ns) {
     for (int i = 0; i < h->n; i++) {
         bt_host *host = &h->host[i];
         if (host->here || !host->address_len || host->aside != aside) continue;
@@ -161,7 +161,7 @@ void bt_hosts_ask(bt_hosts *h, double wait_s) {
     bool open = true;
     for (int64_t now = bt_now_ns(); open; now = bt_now_ns()) {
         open = false;
-        bt_hosts_look(h, false, now);
+        bt_hosts_test(h, false, now);
         for (int i = 0; i < h->n; i++)
             open |= !h->host[i].here && !h->host[i].aside && h->host[i].asked_ns != 0;
         if (now >= until) break;

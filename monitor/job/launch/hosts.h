@@ -48,7 +48,7 @@ bool bt_host_is_here(const char *name);
 bt_code bt_hosts_open(bt_hosts *h, const char *path, int port, bt_err *err) BT_MUST_CHECK;
 void bt_hosts_close(bt_hosts *h); /* accepts all-zero */
 /* Tests the hosts in use (aside: those that are set aside and due) and collects responses */
-void bt_hosts_look(bt_hosts *h, bool aside, int64_t now_ns);
+void bt_hosts_test(bt_hosts *h, bool aside, int64_t now_ns);
 /* Tests the hosts in use until each has responded or wait_s is over */
 void bt_hosts_ask(bt_hosts *h, double wait_s);
 /* Seconds since the first test without a response; 0: it responded, was not tested, or never

@@ -36,7 +36,7 @@ static int read_stat(const char *pid, bt_proc *p, pid_t *session) {
     return 1;
 }
 
-bool bt_proc_look(pid_t pid, bt_proc *out) {
+bool bt_proc_read(pid_t pid, bt_proc *out) {
     char name[24];
     pid_t session;
     snprintf(name, sizeof name, "%d", (int)pid);

@@ -16,7 +16,7 @@ typedef struct bt_proc {
 
 /* processes of the session that are not zombies */
 /* reads one process; false: it has ended */
-bool bt_proc_look(pid_t pid, bt_proc *out);
+bool bt_proc_read(pid_t pid, bt_proc *out);
 size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);
 /* Sends SIGKILL to all of them until none is left, for at most wait_s; returns the number left */
 size_t bt_proc_kill_session(pid_t session, double wait_s);

@@ -107,7 +107,7 @@ static bt_code run_once_failure(int status, const bt_output *o, const bt_text *h
         return code;
     }
     if (!o->said[0]) bt_log(BT_LOG_WARN, "the ranks and mpirun printed: %s", bt_text_str(heard));
-    return bt_fail(err, BT_IO, "%.460s", bt_end_tell(&end, text, sizeof text));
+    return bt_fail(err, BT_IO, "%.460s", bt_end_describe(&end, text, sizeof text));
 }
 
 static bt_code watch_run_once(const bt_run_once *o, bt_child *child, bt_text *result, bt_err *err) {

@@ -1,7 +1,7 @@
 /* machine_map.c - hwloc's view of the machine, exported as XML and as a list of hardware
  * threads. The only file that uses hwloc. */
 #include "monitor/job/machine/machine_map.h"
-#include "monitor/job/machine/placement.h"
+#include "monitor/job/machine/cpu_binding.h"
 
 /* the processors that this process may use, and their number; 0: not known */
 static size_t allowed(cpu_set_t *set) {
@@ -67,28 +67,29 @@ static int domain_of(hwloc_topology_t topology, hwloc_obj_t pu) {
 }
 
 static int by_order(const void *a, const void *b) {
-    const bt_cpu_place *x = a, *y = b;
+    const bt_hardware_thread *x = a, *y = b;
     if (x->package != y->package) return x->package - y->package;
     if (x->domain != y->domain) return x->domain - y->domain;
     return x->core != y->core ? x->core - y->core : x->cpu - y->cpu;
 }
 
-size_t bt_machine_places(bt_cpu_place places[BT_PLACES_MAX], const char *machine) {
+size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
+                           const char *machine) {
     hwloc_topology_t topology;
     hwloc_obj_t pu = NULL;
     cpu_set_t may;
     size_t n = 0;
     if (allowed(&may) == 0 || hwloc_topology_init(&topology) != 0) return 0;
     const bool ok = load_places(topology, machine);
-    while (ok && n < BT_PLACES_MAX &&
+    while (ok && n < BT_HARDWARE_THREADS_MAX &&
            (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
         if (pu->os_index >= CPU_SETSIZE || (!machine && !CPU_ISSET(pu->os_index, &may))) continue;
         const bool has_core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
-        places[n++] = (bt_cpu_place){.cpu = (int)pu->os_index,
-                                     .package = above(topology, HWLOC_OBJ_PACKAGE, pu),
-                                     .domain = domain_of(topology, pu),
-                                     .core = has_core ? above(topology, HWLOC_OBJ_CORE, pu)
-                                                      : (int)pu->logical_index};
+        places[n++] = (bt_hardware_thread){.cpu = (int)pu->os_index,
+                                           .package = above(topology, HWLOC_OBJ_PACKAGE, pu),
+                                           .domain = domain_of(topology, pu),
+                                           .core = has_core ? above(topology, HWLOC_OBJ_CORE, pu)
+                                                            : (int)pu->logical_index};
     }
     hwloc_topology_destroy(topology);
     qsort(places, n, sizeof *places, by_order);
@@ -102,12 +103,14 @@ bool bt_machine_map_write(const char *path) {
     return false;
 }
 
-size_t bt_machine_places(bt_cpu_place places[BT_PLACES_MAX], const char *machine) {
+size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
+                           const char *machine) {
     cpu_set_t may;
     size_t n = 0;
     if (machine || allowed(&may) == 0) return 0;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET((size_t)cpu, &may)) places[n++] = (bt_cpu_place){.cpu = cpu, .core = cpu};
+        if (CPU_ISSET((size_t)cpu, &may))
+            places[n++] = (bt_hardware_thread){.cpu = cpu, .core = cpu};
     return n;
 }
 

@@ -160,10 +160,10 @@ static bool same_series(const char *a, const char *b) {
     return strncmp(a, b, n) == 0 && !bt_ascii_digit(b[n]);
 }
 
-static bt_code foreign(const bt_mpirun *m, const char *way_out, bt_err *err) {
+static bt_code foreign(const bt_mpirun *m, const char *remedy, bt_err *err) {
     return bt_fail(err, BT_UNSUPPORTED,
                    "'%.160s' belongs to %s, and bitrain is linked with Open MPI ('%.100s'): %s",
-                   m->path, m->owner, m->library[0] ? m->library : "libmpi", way_out);
+                   m->path, m->owner, m->library[0] ? m->library : "libmpi", remedy);
 }
 
 static bt_code take_explicit(bt_mpirun *m, const char *given, bool ask, bt_err *err) {

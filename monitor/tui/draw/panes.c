@@ -1,21 +1,21 @@
 /* panes.c - drop what does not fit, then share what is left. */
 #include "monitor/tui/draw/panes.h"
 
-static int needed(const bt_want *want, const int *size, int n, int gap) {
+static int needed(const bt_pane_size *want, const int *size, int n, int gap) {
     int sum = 0, shown = 0;
     for (int i = 0; i < n; i++)
         if (size[i] > 0) sum += want[i].min, shown++;
     return sum + (shown > 1 ? (shown - 1) * gap : 0);
 }
 
-static void drop_least(const bt_want *want, int *size, int n) {
+static void drop_least(const bt_pane_size *want, int *size, int n) {
     int worst = -1;
     for (int i = 0; i < n; i++)
         if (size[i] > 0 && (worst < 0 || want[i].rank >= want[worst].rank)) worst = i;
     if (worst >= 0) size[worst] = 0;
 }
 
-static void share_length(int total, const bt_want *want, int n, int gap, int *size) {
+static void share_length(int total, const bt_pane_size *want, int n, int gap, int *size) {
     for (int i = 0; i < n; i++) size[i] = want[i].min > 0 ? want[i].min : want[i].weight > 0;
     while (needed(want, size, n, gap) > total) drop_least(want, size, n);
     int left = total - needed(want, size, n, gap);
@@ -35,7 +35,7 @@ static void share_length(int total, const bt_want *want, int n, int gap, int *si
     }
 }
 
-void bt_layout_rows(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out) {
+void bt_layout_rows(bt_rect r, const bt_pane_size *want, int n, int gap, bt_rect *out) {
     int size[BT_LAYOUT_MAX], y = r.y;
     share_length(r.h, want, n, gap, size);
     for (int i = 0; i < n; i++) {
@@ -44,7 +44,7 @@ void bt_layout_rows(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out
     }
 }
 
-void bt_layout_cols(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out) {
+void bt_layout_cols(bt_rect r, const bt_pane_size *want, int n, int gap, bt_rect *out) {
     int size[BT_LAYOUT_MAX], x = r.x;
     share_length(r.w, want, n, gap, size);
     for (int i = 0; i < n; i++) {

@@ -10,13 +10,13 @@
 
 enum { BT_LAYOUT_MAX = 12 };
 
-typedef struct bt_want {
+typedef struct bt_pane_size {
     int min, max; /* max 0: no limit */
     int weight;
     int rank; /* 0: most important */
-} bt_want;
+} bt_pane_size;
 
-void bt_layout_rows(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out);
-void bt_layout_cols(bt_rect r, const bt_want *want, int n, int gap, bt_rect *out);
+void bt_layout_rows(bt_rect r, const bt_pane_size *want, int n, int gap, bt_rect *out);
+void bt_layout_cols(bt_rect r, const bt_pane_size *want, int n, int gap, bt_rect *out);
 
 #endif

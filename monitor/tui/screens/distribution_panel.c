@@ -126,10 +126,10 @@ void bt_distribution_draw(bt_top *t, bt_rect r) {
         bt_top_empty(t, r, "no distributions recorded (train.distributions says how often)");
         return;
     }
-    const bt_want half = {.min = LEAST_W, .weight = 1, .rank = 0};
+    const bt_pane_size half = {.min = LEAST_W, .weight = 1, .rank = 0};
     bt_rect part[2];
     if (r.w >= 2 * LEAST_W + 2) {
-        bt_layout_cols(r, (const bt_want[]){half, half}, 2, 2, part);
+        bt_layout_cols(r, (const bt_pane_size[]){half, half}, 2, 2, part);
     } else {
         part[0] = (bt_rect){r.x, r.y, r.w, r.h / 2};
         part[1] = (bt_rect){r.x, r.y + r.h / 2, r.w, r.h - r.h / 2};

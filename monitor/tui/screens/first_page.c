@@ -138,8 +138,8 @@ static void draw_text(bt_top *t, bt_rect r, const bt_view_text *x, const char *w
 
 void bt_texts_draw(bt_top *t, bt_rect r) {
     const bt_view_events *e = &t->view->events;
-    bt_want two[] = {{.min = 30, .weight = 1, .rank = 0},
-                     {.min = 30, .weight = e->n_texts > 1, .rank = 1}};
+    bt_pane_size two[] = {{.min = 30, .weight = 1, .rank = 0},
+                          {.min = 30, .weight = e->n_texts > 1, .rank = 1}};
     bt_rect col[2];
     bt_layout_cols(r, two, e->n_texts > 1 ? 2 : 1, 2, col);
     draw_text(t, col[0], &e->text[0], "the model writes");

@@ -63,13 +63,12 @@ static bool read_point_value(void *ctx, const bt_row *row) {
 static bt_code find_setting(bt_top *t, bt_err *err) {
     return bt_db_query(
         t->cfg.db,
-        &(bt_question){.sql =
-                           "SELECT key FROM configs WHERE key NOT LIKE 'run.%' AND typeof(value) "
+        &(bt_query){.sql = "SELECT key FROM configs WHERE key NOT LIKE 'run.%' AND typeof(value) "
                            "IN ('integer', 'real') GROUP BY key HAVING count(DISTINCT value) > 1 "
                            "ORDER BY key = 'optim.lr' DESC, count(DISTINCT value) DESC, key "
                            "LIMIT 1",
-                       .max_rows = 1,
-                       .max_s = 2},
+                    .max_rows = 1,
+                    .max_s = 2},
         take_setting, t->scatter.setting, err);
 }
 
@@ -84,12 +83,12 @@ bt_code bt_scatter_load(bt_top *t, bt_err *err) {
     if (!s->wanted[0]) BT_TRY(find_setting(t, err));
     if (!s->setting[0]) return BT_OK;
     return bt_db_query(t->cfg.db,
-                       &(bt_question){.sql = "SELECT run, CAST(value AS REAL) FROM configs WHERE "
-                                             "key = ?1 AND typeof(value) IN ('integer', 'real')",
-                                      .params = &key,
-                                      .n_params = 1,
-                                      .max_rows = BT_SCATTER_MAX,
-                                      .max_s = 2},
+                       &(bt_query){.sql = "SELECT run, CAST(value AS REAL) FROM configs WHERE "
+                                          "key = ?1 AND typeof(value) IN ('integer', 'real')",
+                                   .params = &key,
+                                   .n_params = 1,
+                                   .max_rows = BT_SCATTER_MAX,
+                                   .max_s = 2},
                        read_point_value, s, err);
 }
 

@@ -248,9 +248,9 @@ static void chart(bt_top *t, bt_rect r, int pane, bool active) {
 
 static void charts(bt_top *t, bt_rect r) {
     bool wide = r.w > 150;
-    bt_want want[] = {{.min = 30, .weight = 1, .rank = 0},
-                      {.min = 30, .weight = 1, .rank = 1},
-                      {.min = wide ? 40 : 1000, .weight = 1, .rank = 2}};
+    bt_pane_size want[] = {{.min = 30, .weight = 1, .rank = 0},
+                           {.min = 30, .weight = 1, .rank = 1},
+                           {.min = wide ? 40 : 1000, .weight = 1, .rank = 2}};
     bt_rect col[3];
     bt_layout_cols(r, want, 3, 2, col);
     for (int i = 0; i < 3; i++) {
@@ -282,7 +282,7 @@ void bt_screen_comm(bt_top *t, bt_rect r) {
     /* no room for all: the matrix for the charts */
     bool instead = t->pane == PANE_PAIRS && pairs > 0 &&
                    r.h < 6 + few + 3 + (need < 4 ? need : 4) + 1 + pairs + 1;
-    bt_want rows[] = {
+    bt_pane_size rows[] = {
         {.min = instead ? pairs : 6, .max = instead ? pairs : 0, .weight = 1, .rank = 2},
         {.min = kinds ? few + 2 : 1000, .max = kinds + 2, .weight = 2, .rank = 1},
         {.min = need < 4 ? need : 4, .max = need, .weight = 2, .rank = 0},

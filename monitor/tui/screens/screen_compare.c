@@ -44,10 +44,10 @@ static bt_code load_differing_settings(bt_top *t, int n, bt_err *err) {
     bt_code code =
         sql.failed
             ? bt_fail(err, BT_NOMEM, "cannot compare %d runs: out of memory", n)
-            : bt_db_query(t->cfg.db,
-                          &(bt_question){
-                              .sql = bt_text_str(&sql), .params = names, .n_params = n, .max_s = 2},
-                          add_compared_setting, t, err);
+            : bt_db_query(
+                  t->cfg.db,
+                  &(bt_query){.sql = bt_text_str(&sql), .params = names, .n_params = n, .max_s = 2},
+                  add_compared_setting, t, err);
     bt_text_release(&sql);
     return code;
 }
@@ -75,14 +75,14 @@ bt_code bt_compare_load(bt_top *t, bt_err *err) {
     BT_TRY(load_differing_settings(t, n, err));
     t->n_compared = 0;
     for (int i = 0; i < n; i++) {
-        bt_view_ask ask;
-        bt_view_ask_init(&ask);
+        bt_view_request ask;
+        bt_view_request_init(&ask);
         ask.parts = BT_VIEW_HEAD | BT_VIEW_SERIES;
         ask.run = t->marked[i];
         ask.columns = BT_COMPARE_POINTS - 2;
         ask.x = BT_X_TOKENS;
         ask.n_series = 1;
-        ask.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
+        ask.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_LOSS};
         BT_TRY(bt_view_load(t->view, &ask, err));
         const bt_view_series *s = &t->view->series[0];
         const bt_view_head *h = &t->view->head;
@@ -215,9 +215,9 @@ void bt_screen_compare_draw(bt_top *t, bt_rect r) {
         return;
     }
     int settings = t->n_settings + 1 < 5 ? t->n_settings + 1 : 5;
-    bt_want rows[] = {{.min = 8, .weight = 3, .rank = 0},
-                      {.min = t->n_compared + 1, .rank = 1},
-                      {.min = settings, .max = t->n_settings + 1, .weight = 1, .rank = 2}};
+    bt_pane_size rows[] = {{.min = 8, .weight = 3, .rank = 0},
+                           {.min = t->n_compared + 1, .rank = 1},
+                           {.min = settings, .max = t->n_settings + 1, .weight = 1, .rank = 2}};
     bt_rect out[3];
     bt_layout_rows((bt_rect){r.x, r.y + 1, r.w, r.h - 1}, rows, 3, r.h > 22, out);
     bt_plot p;

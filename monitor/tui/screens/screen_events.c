@@ -122,7 +122,7 @@ void bt_screen_events(bt_top *t, bt_rect r) {
     }
     lane(t, (bt_rect){r.x, r.y + 1, r.w, 1});
     goodput(t, (bt_rect){r.x, r.y + 3, r.w, 1});
-    bt_want rows[] = {
+    bt_pane_size rows[] = {
         {.min = 4, .max = t->log.n ? (int)t->n_rows + 1 : 0, .weight = 2, .rank = 0},
         {.min = t->log.n ? 5 : 0, .max = t->log.n + 1, .weight = t->log.n > 0, .rank = 1}};
     if (t->expanded && t->log.n)

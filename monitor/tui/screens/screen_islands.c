@@ -178,9 +178,9 @@ void bt_screen_islands(bt_top *t, bt_rect r) {
         return;
     }
     draw_islands_summary(t, (bt_rect){r.x, r.y + 1, r.w, 1});
-    bt_want rows[] = {{.min = 3, .max = (int)t->n_rows + 2, .weight = 3, .rank = 0},
-                      {.min = 3, .max = (int)l->n_stale + 1, .weight = 2, .rank = 1},
-                      {.min = 3, .weight = 1, .rank = 2}};
+    bt_pane_size rows[] = {{.min = 3, .max = (int)t->n_rows + 2, .weight = 3, .rank = 0},
+                           {.min = 3, .max = (int)l->n_stale + 1, .weight = 2, .rank = 1},
+                           {.min = 3, .weight = 1, .rank = 2}};
     bt_rect out[3];
     bt_layout_rows((bt_rect){r.x, r.y + 4, r.w, r.h - 4}, rows, 3, 1, out);
     const bt_list_table table = {.cols = columns,

@@ -112,7 +112,7 @@ void bt_screen_metrics(bt_top *t, bt_rect r) {
     bt_top_rows(t, p->n, metric_row_text, metric_row_number, true);
     if (l->selected >= (int)t->n_rows) l->selected = t->n_rows ? (int)t->n_rows - 1 : 0;
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
-                   bt_panel_title(p->panel), bt_panel_question(p->panel));
+                   bt_panel_title(p->panel), bt_panel_query(p->panel));
     panels(t, (bt_rect){r.x, r.y + 1, r.w, 1});
     const bt_list_table table = {.cols = columns,
                                  .n_cols = C_COUNT,

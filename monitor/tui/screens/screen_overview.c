@@ -25,12 +25,12 @@ static void sparks(bt_top *t, bt_rect r) {
                 {BT_TS_OVERHEAD, "comm overhead", BT_C_P_COMM_EXPOSED},
                 {BT_TS_RSS, "memory, largest rank", BT_C_P_CKPT}};
     enum { N = sizeof rows / sizeof rows[0] };
-    bt_want want[N];
+    bt_pane_size want[N];
     bt_rect out[N];
     int shown[N], n = 0;
     for (int i = 0; i < N; i++) {
         if (!t->reading && !has_values(bt_top_ts(t, rows[i].s))) continue;
-        want[n] = (bt_want){.min = 2, .max = 6, .weight = 1, .rank = n};
+        want[n] = (bt_pane_size){.min = 2, .max = 6, .weight = 1, .rank = n};
         shown[n++] = i;
     }
     bt_layout_rows(r, want, n, r.h > 3 * n ? 1 : 0, out);
@@ -157,17 +157,17 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     }
     const int trouble = bt_trouble_height(t, r.w), chips = bt_chips_height(t, r.w),
               texts = t->view->events.n_texts > 0 ? 3 : 0;
-    bt_want rows[] = {{.min = trouble, .max = trouble, .rank = 0},
-                      {.min = chips, .max = chips, .rank = 2},
-                      {.min = 7, .weight = 4, .rank = 1},
-                      {.min = t->view->head.hub ? 0 : 3,
-                       .max = t->view->head.hub ? 0 : 4,
-                       .weight = r.h > 28 && !t->view->head.hub,
-                       .rank = 4},
-                      {.min = 4, .max = 12, .weight = 1, .rank = 3},
-                      {.min = texts, .max = texts ? 12 : 0, .weight = texts > 0, .rank = 5}};
-    bt_want cols[] = {{.min = 44, .weight = 5, .rank = 0},
-                      {.min = 22, .max = 44, .weight = 2, .rank = 1}};
+    bt_pane_size rows[] = {{.min = trouble, .max = trouble, .rank = 0},
+                           {.min = chips, .max = chips, .rank = 2},
+                           {.min = 7, .weight = 4, .rank = 1},
+                           {.min = t->view->head.hub ? 0 : 3,
+                            .max = t->view->head.hub ? 0 : 4,
+                            .weight = r.h > 28 && !t->view->head.hub,
+                            .rank = 4},
+                           {.min = 4, .max = 12, .weight = 1, .rank = 3},
+                           {.min = texts, .max = texts ? 12 : 0, .weight = texts > 0, .rank = 5}};
+    bt_pane_size cols[] = {{.min = 44, .weight = 5, .rank = 0},
+                           {.min = 22, .max = 44, .weight = 2, .rank = 1}};
     enum { TROUBLE, CHIPS, CHART, STEP, LISTS, TEXTS, ROWS };
     bt_rect row[ROWS], col[2], low[2];
     bt_layout_rows(r, rows, ROWS, 0, row);
@@ -191,7 +191,8 @@ void bt_screen_overview(bt_top *t, bt_rect r) {
     }
     if (row[STEP].h > 0) draw_step_bar(t, row[STEP]);
     if (row[LISTS].h > 0) {
-        bt_want two[] = {{.min = 30, .weight = 1, .rank = 0}, {.min = 30, .weight = 1, .rank = 1}};
+        bt_pane_size two[] = {{.min = 30, .weight = 1, .rank = 0},
+                              {.min = 30, .weight = 1, .rank = 1}};
         bt_layout_cols(row[LISTS], two, 2, 2, low);
         if (t->view->head.hub)
             island_lines(t, low[0]);

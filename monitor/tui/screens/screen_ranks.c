@@ -347,15 +347,16 @@ void bt_screen_ranks(bt_top *t, bt_rect r) {
     int heat_h = ranks > 0 ? (int)x.rows * tall + 2 : 5,
         left = r.h - heat_h - (list > 6 ? list : 6) - foot;
     bool curve = left >= 9 && ranks > 0 && t->n_rows > 0 && !t->expanded;
-    bt_want rows[] = {
+    bt_pane_size rows[] = {
         {.min = heat_h < most ? heat_h : most, .rank = 1},
         {.min = curve && list > 4 ? list : 4, .max = list > 4 ? list : 4, .weight = 1, .rank = 0},
         {.min = foot, .rank = 2},
         {.min = curve ? 9 : 0, .weight = 2 * curve, .max = 26, .rank = 3}};
     if (t->expanded && t->pane == 0)
-        rows[0] = (bt_want){.min = r.h - 1, .rank = 0}, rows[1] = (bt_want){.min = 1, .rank = 3};
+        rows[0] = (bt_pane_size){.min = r.h - 1, .rank = 0},
+        rows[1] = (bt_pane_size){.min = 1, .rank = 3};
     if (t->expanded && t->pane == 1)
-        rows[0] = (bt_want){.min = 1, .max = 1, .rank = 9}, rows[1].min = r.h - 1;
+        rows[0] = (bt_pane_size){.min = 1, .max = 1, .rank = 9}, rows[1].min = r.h - 1;
     bt_rect out[4];
     bt_layout_rows(r, rows, 4, 0, out);
     if (out[0].h >= 3) draw_heat(t, out[0]);

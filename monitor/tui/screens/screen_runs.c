@@ -165,8 +165,8 @@ static void preview(bt_top *t, bt_rect r, const bt_view_run *x) {
         bt_scatter_draw(t, r);
         return;
     }
-    const bt_want want[] = {{.min = 30, .weight = 3, .rank = 0},
-                            {.min = 32, .max = 60, .weight = 1, .rank = 1}};
+    const bt_pane_size want[] = {{.min = 30, .weight = 3, .rank = 0},
+                                 {.min = 32, .max = 60, .weight = 1, .rank = 1}};
     snprintf(right, sizeof right, "%d rank%s%s%s", x->ranks, x->ranks == 1 ? "" : "s",
              x->host[0] ? " · " : "", x->host);
     bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1},

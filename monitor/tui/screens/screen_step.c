@@ -108,10 +108,10 @@ void bt_screen_step(bt_top *t, bt_rect r) {
     /* the slowest, until the user chooses */
     if (!l->touched && k->n > 0) l->selected = k->order[0];
     bt_top_rows(t, k->n, step_row_text, step_row_number, true);
-    bt_want rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0},
-                      {.min = isnan(t->view->head.predicted.step_ms) ? 1 : 3, .rank = 1},
-                      {.min = 6, .weight = 3, .rank = 3},
-                      {.min = r.w < 120 ? 2 : 1, .rank = 2}};
+    bt_pane_size rows[] = {{.min = 10, .weight = 2, .max = r.h > 30 ? r.h / 2 : 0, .rank = 0},
+                           {.min = isnan(t->view->head.predicted.step_ms) ? 1 : 3, .rank = 1},
+                           {.min = 6, .weight = 3, .rank = 3},
+                           {.min = r.w < 120 ? 2 : 1, .rank = 2}};
     int need = (int)t->n_rows + 2;
     if (need < rows[0].min) rows[0].min = need > 3 ? need : 3;
     if (rows[0].max == 0 || rows[0].max > need) rows[0].max = need > 3 ? need : 3;

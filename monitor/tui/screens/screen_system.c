@@ -162,9 +162,9 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     int need = (int)t->n_rows + 2;
     bool here = t->procs.n > 0 && t->view->head.live;
     const int panel = bt_machine_height(t, r.w);
-    bt_want rows[] = {{.min = need < 6 ? need : 6, .max = need, .weight = 2, .rank = 0},
-                      {.min = 6, .weight = 1, .rank = 2},
-                      {.min = here, .max = panel, .weight = panel > 1, .rank = 1}};
+    bt_pane_size rows[] = {{.min = need < 6 ? need : 6, .max = need, .weight = 2, .rank = 0},
+                           {.min = 6, .weight = 1, .rank = 2},
+                           {.min = here, .max = panel, .weight = panel > 1, .rank = 1}};
     bt_rect out[3], col[2], chart[2];
     bt_layout_rows(r, rows, 3, 1, out);
     if (here && out[2].h > 0) { /* right under the table */
@@ -183,8 +183,10 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     /* keys apply to the table drawn last */
     if (settings) ranks_table(t, table, false, here);
     if (out[1].h >= 4) {
-        bt_want two[] = {{.min = 34, .weight = 1, .rank = 1}, {.min = 36, .weight = 1, .rank = 0}};
-        bt_want pair[] = {{.min = 5, .weight = 1, .rank = 0}, {.min = 5, .weight = 1, .rank = 1}};
+        bt_pane_size two[] = {{.min = 34, .weight = 1, .rank = 1},
+                              {.min = 36, .weight = 1, .rank = 0}};
+        bt_pane_size pair[] = {{.min = 5, .weight = 1, .rank = 0},
+                               {.min = 5, .weight = 1, .rank = 1}};
         bt_layout_cols(out[1], two, 2, 2, col);
         if (col[0].w > 0) {
             bt_layout_rows(col[0], pair, 2, 0, chart);

@@ -29,7 +29,7 @@ static inline bt_code read_words(const char *const *words) {
 
 static inline bt_code settle(int world, const char *const *words) {
     BT_TRY(read_words(words));
-    return bt_run_cfg_settle(&o, &c, world, &err);
+    return bt_run_cfg_resolve_opts(&o, &c, world, &err);
 }
 #define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
 

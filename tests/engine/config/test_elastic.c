@@ -22,7 +22,7 @@ static bt_code read_words(int world, const char *const *words) {
     memset(&err, 0, sizeof err);
     BT_TRY(bt_run_cfg_read(&o, &settled, n, (char *const *)(uintptr_t)words, &help, &err));
     given = settled;
-    return bt_run_cfg_settle(&o, &settled, world, &err);
+    return bt_run_cfg_resolve_opts(&o, &settled, world, &err);
 }
 /* a run with this number of ranks and these arguments */
 #define RUN(world, ...) \
@@ -33,8 +33,9 @@ static bt_code read_words(int world, const char *const *words) {
 
 static bt_code layout(int least, int most) {
     memset(&err, 0, sizeof err);
-    return bt_elastic_layout(
-        &given, &settled, &(bt_layout_wish){.least = least, .most = most, .zero = -1}, &out, &err);
+    return bt_elastic_layout(&given, &settled,
+                             &(bt_layout_request){.least = least, .most = most, .zero = -1}, &out,
+                             &err);
 }
 
 static void is(const char *told) {
@@ -128,19 +129,19 @@ static void test_zero_is_kept(void **state) {
 static void test_a_requested_layout(void **state) {
     (void)state;
     RUN(1, "--set", "train.reproducible=true", "--batch-tokens", "4096");
-    bt_layout_wish w = {.least = 2, .most = 2, .tp = 2, .zero = -1};
+    bt_layout_request w = {.least = 2, .most = 2, .tp = 2, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
     is("2 ranks: tp 2");
-    w = (bt_layout_wish){.least = 4, .most = 4, .pp = 2, .zero = 3};
+    w = (bt_layout_request){.least = 4, .most = 4, .pp = 2, .zero = 3};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
     is("4 ranks: pp 2 x dp 2, zero 3");
-    w = (bt_layout_wish){.least = 7, .most = 7, .pp = 7, .zero = -1};
+    w = (bt_layout_request){.least = 7, .most = 7, .pp = 7, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "7")); /* The message of the resolver names six layers. */
-    w = (bt_layout_wish){.least = 2, .most = 2, .pp = 2, .zero = 0};
+    w = (bt_layout_request){.least = 2, .most = 2, .pp = 2, .zero = 0};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_OK);
     is("2 ranks: pp 2");
-    w = (bt_layout_wish){.least = 4, .most = 4, .tp = 3, .zero = -1};
+    w = (bt_layout_request){.least = 4, .most = 4, .tp = 3, .zero = -1};
     assert_int_equal(bt_elastic_layout(&given, &settled, &w, &out, &err), BT_ARG);
     assert_non_null(strstr(err.msg, "do not divide 4 ranks"));
 }

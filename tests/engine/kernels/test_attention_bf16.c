@@ -83,7 +83,7 @@ static void turned(void **state) {
               *dk = filled(nk, 9), *dv = filled(nk, 9), *wdq = filled(nq, 9), *wdk = filled(nk, 9),
               *wdv = filled(nk, 9);
         float *cosines = floats(T * D / 2), *sines = floats(T * D / 2);
-        const bt_turned by = {cosines, sines, pos};
+        const bt_rotation by = {cosines, sines, pos};
         assert_int_equal(bt_threads_init(2, &err), BT_OK);
         assert_int_equal(bt_ops_plan(1, 1, 1, T, D, NULL, &err), BT_OK);
         bt_op_attn_fwd(o, lse, q, k, v, &s, B, H, KV, BT_PREC_FP32);

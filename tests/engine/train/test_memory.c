@@ -17,7 +17,7 @@ static void settle(int world, const char *const *words) {
     while (words[n]) n++;
     if (bt_run_cfg_read(&o, &cfg, n, (char *const *)(uintptr_t)words, &help, &err) != BT_OK)
         fail_msg("%s", err.msg);
-    if (bt_run_cfg_settle(&o, &cfg, world, &err) != BT_OK) fail_msg("%s", err.msg);
+    if (bt_run_cfg_resolve_opts(&o, &cfg, world, &err) != BT_OK) fail_msg("%s", err.msg);
 }
 #define SETTLE(world, ...) settle(world, (const char *const[]){__VA_ARGS__, NULL})
 

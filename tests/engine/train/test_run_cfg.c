@@ -34,7 +34,7 @@ static void test_defaults_are_nano(void **state) {
     const bt_preset *p = bt_preset_find("nano");
     assert_string_equal(where("model.layers"), "preset nano");
     assert_string_equal(where("run.seed"), "--seed");
-    assert_int_equal(bt_run_cfg_settle(&o, &c, 2, &err), BT_OK);
+    assert_int_equal(bt_run_cfg_resolve_opts(&o, &c, 2, &err), BT_OK);
     assert_int_equal(c.model.layers, p->model.L);
     assert_int_equal(c.train.steps, p->steps);
     assert_int_equal(c.launch.ranks, 2);
@@ -325,7 +325,7 @@ static void test_layouts(void **state) {
         assert_int_equal(c.train.micro_batch, 4);
         assert_int_equal(c.train.accum, (4 + ranks - 1) / ranks);
         /* Resolving twice changes nothing. */
-        assert_int_equal(bt_run_cfg_settle(&o, &c, ranks, &err), BT_OK);
+        assert_int_equal(bt_run_cfg_resolve_opts(&o, &c, ranks, &err), BT_OK);
         assert_int_equal(c.train.micro_batch, 4);
     }
     says(SETTLE(5, "--set", "train.reproducible=true"),
@@ -392,7 +392,7 @@ static void test_unequal_shares(void **state) {
     assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(c.train.accum, 6);
     /* Resolving twice changes nothing. */
-    assert_int_equal(bt_run_cfg_settle(&o, &c, 3, &err), BT_OK);
+    assert_int_equal(bt_run_cfg_resolve_opts(&o, &c, 3, &err), BT_OK);
     assert_int_equal(c.train.micro_batch, 1);
     assert_int_equal(SETTLE(2, "--balance", "3,1", "--micro-batch", "4"), BT_OK);
     assert_int_equal(c.train.accum, 2);

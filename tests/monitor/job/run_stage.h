@@ -67,22 +67,22 @@ static inline void be_two(rank *r, const bt_sink *to) {
 
 /* Rank 0 waits in an exchange for rank 1, which computes. */
 static inline void be_late(const rank *r, int ms) {
-    bt_place *first = bt_rank_progress_map(r->places, 0), *late;
+    bt_progress_page *first = bt_rank_progress_map(r->places, 0), *late;
     if (!first) exit(95);
     late = first + 1;
-    bt_place_enter(first, BT_AT_EXCHANGE, r->step);
-    bt_place_enter(late, BT_AT_COMPUTE, r->step);
+    bt_progress_enter(first, BT_AT_EXCHANGE, r->step);
+    bt_progress_enter(late, BT_AT_COMPUTE, r->step);
     bt_sleep_ns(ms * INT64_C(1000000));
-    bt_place_enter(late, BT_AT_EXCHANGE, r->step);
+    bt_progress_enter(late, BT_AT_EXCHANGE, r->step);
     munmap(first, 2 * sizeof *first);
 }
 
 /* Both ranks are in their start, and rank 0 has begun an exchange that rank 1 has not. */
 static inline void start_late(const rank *r) {
-    bt_place *first = bt_rank_progress_map(r->places, 0);
+    bt_progress_page *first = bt_rank_progress_map(r->places, 0);
     if (!first) exit(95);
     for (int i = 0; i < 2; i++) {
-        bt_place_enter(first + i, BT_AT_START, 0);
+        bt_progress_enter(first + i, BT_AT_START, 0);
         atomic_store(&first[i].exchanges, 8 - i);
     }
 }
@@ -259,7 +259,7 @@ static inline void on_input(void *ctx, bt_job *job) {
     char key;
     assert_int_equal(read(s->setup.ui.input_fd, &key, 1), 1);
     if (s->signal) kill(getpid(), s->signal);
-    if (s->verb && bt_job_ask(job, s->verb, s->value ? s->value : "", "key", &err) != BT_OK)
+    if (s->verb && bt_job_request(job, s->verb, s->value ? s->value : "", "key", &err) != BT_OK)
         show(s, "refused: %s\n", err.msg);
 }
 

@@ -22,7 +22,7 @@ enum { RANKS = 3, PID = 100000000 }; /* There are no processes with such numbers
 static const int64_t MS = 1000000;
 
 typedef struct world {
-    bt_place slot[RANKS];
+    bt_progress_page slot[RANKS];
     bt_rank_progress places;
     bt_rank_load load[RANKS];
     bt_hang_watch watch;
@@ -46,14 +46,14 @@ static bool time_of(void *ctx, bt_machine_time *out) {
     return true;
 }
 
-static void enter(world *w, int rank, bt_place_id at, int64_t step) {
+static void enter(world *w, int rank, bt_activity at, int64_t step) {
     w->slot[rank].since_ns = w->now;
     w->slot[rank].step = step;
     w->slot[rank].at = (int32_t)at;
     w->slot[rank].pid = PID + rank;
 }
 
-static void all_enter(world *w, bt_place_id at, int64_t step) {
+static void all_enter(world *w, bt_activity at, int64_t step) {
     for (int r = 0; r < RANKS; r++) enter(w, r, at, step);
 }
 
@@ -201,7 +201,7 @@ static void test_late_looks(void **state) {
 
 static void test_long_work(void **state) {
     world *w = *state;
-    static const bt_place_id patient[] = {BT_AT_CHECKPOINT, BT_AT_EVALUATION};
+    static const bt_activity patient[] = {BT_AT_CHECKPOINT, BT_AT_EVALUATION};
     for (int i = 0; i < 2; i++) {
         bt_hang_anew(&w->watch);
         w->watch.found = 0;
@@ -222,7 +222,7 @@ static void test_long_work(void **state) {
     int64_t found = look_for(w, 200000);
     assert_true(found > 79000 && found <= 80200);
     /* no limit */
-    static const bt_place_id no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END, BT_AT_HUB};
+    static const bt_activity no_limit[] = {BT_AT_START, BT_AT_PAUSE, BT_AT_END, BT_AT_HUB};
     for (int i = 0; i < 4; i++) {
         all_enter(w, no_limit[i], 9);
         assert_int_equal(look_for(w, 1000000), -1);
@@ -284,7 +284,7 @@ static void test_limits(void **state) {
 static void test_messages(void **state) {
     world *w = *state;
     static const struct {
-        bt_place_id at[RANKS];
+        bt_activity at[RANKS];
         char states[RANKS + 1];
         int64_t exchanges[RANKS];
         int rank;
@@ -399,7 +399,7 @@ static void test_where_it_sleeps(void **state) {
 static void test_each_limit(void **state) {
     world *w = *state;
     static const struct {
-        bt_place_id at;
+        bt_activity at;
         char process;
         int found;
         double median_s, longest_s, longest_io, limit_s;
@@ -485,7 +485,7 @@ static void test_ten_thousand_steps(void **state) {
     int64_t next_look = w->now;
     double u[RANKS];
     for (int64_t step = 0; step < 10000; step++) {
-        static const bt_place_id order[] = {BT_AT_DATA,      BT_AT_COMPUTE, BT_AT_EXCHANGE,
+        static const bt_activity order[] = {BT_AT_DATA,      BT_AT_COMPUTE, BT_AT_EXCHANGE,
                                             BT_AT_OPTIMIZER, BT_AT_RECORD,  BT_AT_CHECKPOINT};
         const int places = step % 10 == 9 ? 6 : 5;
         for (int p = 0; p < places; p++) {

@@ -162,7 +162,7 @@ static void test_lines(void **state) {
     assert_int_equal(h.n, BT_HOSTS_MAX);
     assert_int_equal(h.host[BT_HOSTS_MAX - 1].slots, BT_HOSTS_MAX - 1);
     bt_hosts_ask(&h, 0); /* All hosts are included, and none beyond the last. */
-    bt_hosts_look(&h, true, 1);
+    bt_hosts_test(&h, true, 1);
     assert_int_equal(bt_hosts_take_back(&h) + bt_hosts_aside(&h), 0);
     assert_null(bt_hosts_named(&h, "127.0.0.1"));
     assert_int_equal(bt_hosts_write(&h, "/nonexistent/hosts", &err), BT_IO);
@@ -207,14 +207,14 @@ static void test_silence_counts_after_a_response_only(void **state) {
     int listener, queued[QUEUED];
     open_far("192.0.2.7 slots=1\n", silent_port(&listener, queued));
     const int64_t now = bt_now_ns();
-    bt_hosts_look(&h, false, now);
+    bt_hosts_test(&h, false, now);
     assert_false(h.host[0].answered);
     assert_true(bt_host_silence_s(&h.host[0], now + 5000000000) == 0); /* It may never respond. */
     h.host[0].answered = true;
     const double s = bt_host_silence_s(&h.host[0], now + 5000000000);
     assert_true(s > 4.9 && s < 5.1);
     /* Further probes do not restart the silence. */
-    bt_hosts_look(&h, false, now + 1000000000);
+    bt_hosts_test(&h, false, now + 1000000000);
     assert_true(bt_host_silence_s(&h.host[0], now + 5000000000) > 4.9);
     bt_hosts_close(&h);
     for (int i = 0; i < QUEUED; i++) close(queued[i]);
@@ -229,10 +229,10 @@ static void test_a_host_set_aside_returns(void **state) {
     open_far("192.0.2.7 slots=1\n", port);
     int64_t now = bt_now_ns();
     bt_hosts_set_aside(&h.host[0], "it does not answer", now);
-    bt_hosts_look(&h, true, now + s / 2);
+    bt_hosts_test(&h, true, now + s / 2);
     assert_false(h.host[0].back); /* It is too early for a probe. */
     for (int i = 0; i < 100 && !h.host[0].back; i++) {
-        bt_hosts_look(&h, true, now + s + i * 1000000);
+        bt_hosts_test(&h, true, now + s + i * 1000000);
         usleep(1000);
     }
     assert_true(h.host[0].back &&
@@ -269,9 +269,9 @@ static void test_waits_grow(void **state) {
     assert_true(x->next_look_ns == 11 * s);
     for (size_t i = 0; i < sizeof waits / sizeof *waits; i++) {
         const int64_t at = x->next_look_ns, before = x->look_ns;
-        bt_hosts_look(&h, true, at - 1);
+        bt_hosts_test(&h, true, at - 1);
         assert_true(x->look_ns == before);
-        bt_hosts_look(&h, true, at);
+        bt_hosts_test(&h, true, at);
         assert_true(x->look_ns == at && x->next_look_ns == at + waits[i] * s);
         assert_true(x->fd == -1 && !x->back && !x->answered);
     }
@@ -280,7 +280,7 @@ static void test_waits_grow(void **state) {
     assert_true(x->next_look_ns == 1120 * s);
     assert_int_equal(bt_hosts_take_back(&h), 0);
     x->back = true;
-    bt_hosts_look(&h, true, 2000 * s); /* It has responded, so there is no probe. */
+    bt_hosts_test(&h, true, 2000 * s); /* It has responded, so there is no probe. */
     assert_true(x->look_ns < 2000 * s);
     assert_int_equal(bt_hosts_aside(&h), 1);
     assert_int_equal(bt_hosts_take_back(&h), 1);
@@ -300,7 +300,7 @@ static void test_probes_are_repeated(void **state) {
         int64_t at, looked;
     } rows[] = {{0, 0}, {249, 0}, {250, 250}, {499, 250}, {500, 500}, {900, 900}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bt_hosts_look(&h, false, begin + rows[i].at * ms);
+        bt_hosts_test(&h, false, begin + rows[i].at * ms);
         if (h.host[0].look_ns != begin + rows[i].looked * ms) fail_msg("row %zu", i);
         assert_true(h.host[0].asked_ns == begin);
     }
@@ -322,14 +322,14 @@ static void test_a_response_at_once(void **state) {
     assert_int_equal(listen(listener, 4), 0);
     open_nowhere("192.0.2.7 slots=1\n192.0.2.8 slots=1\n");
     for (int i = 0; i < 2; i++) memcpy(&h.host[i].address, &a, sizeof a);
-    bt_hosts_look(&h, false, 1000000000);
+    bt_hosts_test(&h, false, 1000000000);
     for (int i = 0; i < 2; i++)
         assert_true(h.host[i].answered && h.host[i].asked_ns == 0 && h.host[i].fd == -1);
     bt_hosts_set_aside(&h.host[1], "x", 0);
-    bt_hosts_look(&h, true, 1000000000);
+    bt_hosts_test(&h, true, 1000000000);
     assert_true(h.host[1].back && h.host[1].asked_ns == 0 && h.host[1].fd == -1);
     close(listener);
-    bt_hosts_look(&h, false, 2000000000);
+    bt_hosts_test(&h, false, 2000000000);
     assert_true(h.host[0].asked_ns == 0 &&
                 h.host[0].look_ns == 2000000000); /* A refused connection is a response. */
     unlink(a.sun_path);
@@ -339,7 +339,7 @@ static void test_a_response_at_once(void **state) {
     none = before;
     none.rlim_cur = 0;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
-    bt_hosts_look(&h, false, 3000000000);
+    bt_hosts_test(&h, false, 3000000000);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     assert_true(h.host[0].asked_ns == 0 && h.host[0].look_ns == 3000000000 && h.host[0].fd == -1);
     bt_hosts_close(&h);
@@ -364,12 +364,12 @@ static void test_results_of_a_probe(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         open_far("192.0.2.7 slots=1\n", port);
         bt_host *x = &h.host[0];
-        bt_hosts_look(&h, false, 1000000000);
+        bt_hosts_test(&h, false, 1000000000);
         assert_true(x->fd >= 0 && x->asked_ns == 1000000000);
-        bt_hosts_look(&h, false, 1000000001); /* There is no result yet. */
+        bt_hosts_test(&h, false, 1000000001); /* There is no result yet. */
         assert_true(x->fd >= 0);
         ended = true, ends = rows[i].ends, asking_fails = rows[i].fails;
-        bt_hosts_look(&h, false, 1000000002);
+        bt_hosts_test(&h, false, 1000000002);
         ended = false;
         if (x->fd != -1 || x->answered != rows[i].answered ||
             (x->asked_ns == 0) != rows[i].answered)
@@ -388,12 +388,12 @@ static void test_a_probe_is_abandoned(void **state) {
     open_far("192.0.2.7 slots=1\n", silent_port(&listener, queued));
     bt_host *x = &h.host[0];
     bt_hosts_set_aside(x, "x", 0);
-    bt_hosts_look(&h, true, 1000 * ms);
+    bt_hosts_test(&h, true, 1000 * ms);
     assert_true(x->fd >= 0 && x->asked_ns == 1000 * ms);
     x->next_look_ns = 90000 * ms;
-    bt_hosts_look(&h, true, 2000 * ms);
+    bt_hosts_test(&h, true, 2000 * ms);
     assert_true(x->fd >= 0);
-    bt_hosts_look(&h, true, 2001 * ms);
+    bt_hosts_test(&h, true, 2001 * ms);
     assert_true(x->fd == -1 && !x->back);
     bt_hosts_close(&h);
     for (int i = 0; i < QUEUED; i++) close(queued[i]);

@@ -135,7 +135,7 @@ static void a_rank_of_a_spare_reports_its_reason(void **state) {
     nobody_is_left();
 }
 
-static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+static bt_code on_layout(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
                          bt_err *err) {
     stage *s = ctx;
     (void)err;

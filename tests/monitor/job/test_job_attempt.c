@@ -92,7 +92,7 @@ static void dies(pid_t pid, int signal) {
 static void a_killed_rank_ends_the_remaining_ones(void **state) {
     desk *d = *state;
     enum { PLAIN, TOLD, SAID, OTHERWISE, ENDED, HUNG, STOPPED, COMPLETE, WAYS };
-    static bt_place places[2];
+    static bt_progress_page places[2];
     for (int way = 0; way < WAYS; way++) {
         cast c;
         char host[BT_HOST_MAX] = "", want[160];

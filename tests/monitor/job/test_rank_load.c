@@ -58,7 +58,7 @@ static bool comes_to(char state, void *(*second)(void *)) {
         bt_proc one;
         bt_rank_load load = {0};
         usleep(1000);
-        assert_true(bt_proc_look(child, &one) && bt_rank_load_read(NULL, (int)child, &load));
+        assert_true(bt_proc_read(child, &one) && bt_rank_load_read(NULL, (int)child, &load));
         seen = one.state == 'S' && load.state == state;
     }
     kill(child, SIGKILL);
@@ -97,7 +97,7 @@ static void test_proc(void **state) {
     atomic_store(&over, true);
     pthread_join(other, NULL);
     bt_proc self;
-    assert_true(bt_proc_look(getpid(), &self));
+    assert_true(bt_proc_read(getpid(), &self));
     assert_string_equal(self.name, "a) S (b");
     assert_true(self.pid == getpid() && self.state == 'R');
     const pid_t child = fork();

@@ -34,8 +34,8 @@ static int drop(void **state) {
     return rmdir(folder);
 }
 
-static void put(bt_rank_progress *p, int rank, bt_place_id at, int64_t step, double since_s) {
-    bt_place_enter(&p->slot[rank], at, step);
+static void put(bt_rank_progress *p, int rank, bt_activity at, int64_t step, double since_s) {
+    bt_progress_enter(&p->slot[rank], at, step);
     atomic_store(&p->slot[rank].since_ns, (int64_t)(since_s * 1e9));
 }
 
@@ -45,7 +45,7 @@ static void open_places(bt_rank_progress *p, int n) {
 }
 
 /* A rank maps its page for life; the test unmaps it. */
-static void unmap(bt_place *mine) {
+static void unmap(bt_progress_page *mine) {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     assert_non_null(mine);
     assert_int_equal(munmap((void *)((uintptr_t)mine / page * page), page), 0);
@@ -53,7 +53,8 @@ static void unmap(bt_place *mine) {
 
 static const char *told(const bt_rank_progress *p, double now_s, int *rank) {
     static char out[200];
-    return bt_rank_progress_tell(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out : NULL;
+    return bt_rank_progress_describe_all(p, (int64_t)(now_s * 1e9), out, sizeof out, rank) ? out
+                                                                                           : NULL;
 }
 
 /* It is set in a rank's own mapping and visible in the supervisor's. */
@@ -62,9 +63,9 @@ static void a_rank_that_ends_itself_is_marked(void **state) {
     bt_rank_progress p;
     open_places(&p, 3);
     assert_false(bt_rank_progress_failed(&p));
-    bt_place *mine = bt_rank_progress_map(path, 2);
+    bt_progress_page *mine = bt_rank_progress_map(path, 2);
     assert_non_null(mine);
-    bt_place_enter(mine, BT_AT_EXCHANGE, 3);
+    bt_progress_enter(mine, BT_AT_EXCHANGE, 3);
     assert_false(bt_rank_progress_failed(&p));
     atomic_store(&mine->failed, 1);
     assert_true(bt_rank_progress_failed(&p));
@@ -99,7 +100,7 @@ static void the_rank_behind_is_found(void **state) {
     assert_int_equal(rank, 2);
     bt_rank_progress_close(&p);
     char says[8] = "before";
-    assert_false(bt_rank_progress_tell(&p, 0, says, sizeof says, &rank));
+    assert_false(bt_rank_progress_describe_all(&p, 0, says, sizeof says, &rank));
     assert_string_equal(says, "");
 }
 
@@ -164,9 +165,9 @@ static void dead_ranks_keep_their_position(void **state) {
     put(&p, 0, BT_AT_EXCHANGE, 7, 1);
     pid_t child = fork();
     if (child == 0) {
-        bt_place *mine = bt_rank_progress_map(path, 1);
+        bt_progress_page *mine = bt_rank_progress_map(path, 1);
         if (!mine) _exit(1);
-        bt_place_enter(mine, BT_AT_DATA, 7);
+        bt_progress_enter(mine, BT_AT_DATA, 7);
         raise(SIGKILL);
     }
     int status;
@@ -273,7 +274,7 @@ static void half_written_positions_are_repaired(void **state) {
         atomic_store(&p.slot[0].at, rows[i].at);
         atomic_store(&p.slot[0].step, rows[i].step);
         atomic_store(&p.slot[0].since_ns, rows[i].since_ns);
-        const bt_rank_seen s = bt_rank_progress_look(&p, 0);
+        const bt_rank_seen s = bt_rank_progress_read(&p, 0);
         if (s.at != rows[i].want_at || s.step != rows[i].want_step ||
             s.since_ns != rows[i].want_since_ns)
             fail_msg("row %zu: at %d, step %lld, since %lld ns", i, s.at, (long long)s.step,
@@ -303,7 +304,7 @@ static void positions_are_ordered(void **state) {
 static void each_position_has_its_message(void **state) {
     (void)state;
     static const struct {
-        bt_place_id at;
+        bt_activity at;
         const char *words;
         bool accused;
     } rows[] = {{BT_AT_START, "at the start", false},
@@ -323,7 +324,7 @@ static void each_position_has_its_message(void **state) {
     open_places(&p, 3);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_rank_seen s = {.at = rows[i].at, .step = 3};
-        assert_int_equal(bt_rank_progress_say(out, sizeof out, &s), strlen(rows[i].words));
+        assert_int_equal(bt_rank_progress_describe(out, sizeof out, &s), strlen(rows[i].words));
         assert_string_equal(out, rows[i].words);
         put(&p, 0, BT_AT_EXCHANGE, 4, 1);
         put(&p, 1, rows[i].at, 3, 1);
@@ -356,10 +357,10 @@ static void positions_where_ranks_wait_for_remote_ones(void **state) {
     int rank;
     open_places(&p, 3);
     for (int at = BT_AT_NOWHERE + 1; at < BT_AT_COUNT; at++) {
-        put(&p, 0, (bt_place_id)at, 3, 1);
-        put(&p, 2, (bt_place_id)at, 3, 2);
+        put(&p, 0, (bt_activity)at, 3, 1);
+        put(&p, 2, (bt_activity)at, 3, 2);
         const bt_rank_seen s = {.at = at, .step = 3};
-        bt_rank_progress_say(here, sizeof here, &s);
+        bt_rank_progress_describe(here, sizeof here, &s);
         memset(p.told, 0, 3 * sizeof *p.told);
         assert_int_equal(bt_rank_progress_missing(&p, 4 * SECOND, 2, out, sizeof out, &rank),
                          waits[at]);
@@ -390,11 +391,11 @@ static void positions_of_a_short_file(void **state) {
     bt_rank_progress p;
     open_places(&p, 2);
     for (int r = 0; r < 2; r++) assert_int_equal(atomic_load(&p.slot[r].pid), 0);
-    assert_int_equal(truncate(path, 2 * sizeof(bt_place) - 1), 0);
+    assert_int_equal(truncate(path, 2 * sizeof(bt_progress_page) - 1), 0);
     assert_null(bt_rank_progress_map(path, 1));
     unmap(bt_rank_progress_map(path, 0));
     assert_int_equal(atomic_load(&p.slot[0].pid), getpid());
-    assert_int_equal(truncate(path, 2 * sizeof(bt_place)), 0);
+    assert_int_equal(truncate(path, 2 * sizeof(bt_progress_page)), 0);
     unmap(bt_rank_progress_map(path, 1));
     assert_int_equal(atomic_load(&p.slot[1].pid), getpid());
     bt_rank_progress_close(&p);

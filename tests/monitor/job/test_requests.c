@@ -287,15 +287,15 @@ static void status_states_the_run(void **state) {
     status_says(d, TELLS("paused", "5"));
     d->job.stop_asked = true;
     status_says(d, TELLS("stopping", "5"));
-    bt_job_look(&d->job, &v);
+    bt_job_read_view(&d->job, &v);
     assert_true(!v.late && !(v.restart_in_s > 0));
     d->job.restarting = d->job.health.warned = true;
     d->job.restart_at_ns = bt_now_ns() + INT64_C(3600000000000);
     status_says(d, TELLS("restarting", "5"));
-    bt_job_look(&d->job, &v);
+    bt_job_read_view(&d->job, &v);
     assert_true(v.late && v.restart_in_s > 3500 && v.restart_in_s <= 3600);
     d->job.restart_at_ns = 1;
-    bt_job_look(&d->job, &v);
+    bt_job_read_view(&d->job, &v);
     assert_true(v.restart_in_s >= 0 && v.restart_in_s <= 0);
 }
 

@@ -9,12 +9,12 @@
 
 /* The caller defines the layouts: here 1 to 8 ranks, up to step 100. */
 typedef struct answers {
-    bt_job_wish asked; /* the newest request */
+    bt_resize_request asked; /* the newest request */
     size_t alive, slots;
     int taken;
 } answers;
 
-static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+static bt_code on_layout(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
                          bt_err *err) {
     answers *a = ctx;
     int ranks = w->most;
@@ -153,7 +153,7 @@ static void a_layout_that_cannot_be(void **state) {
     /* An unchanged layout is not a change. */
     d->job.from.step = 0;
     d->job.resize.wanted = true;
-    d->job.resize.to = (bt_job_wish){.most = 2, .least = 2};
+    d->job.resize.to = (bt_resize_request){.most = 2, .least = 2};
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
     desk_shows(d, "");
 }
@@ -416,7 +416,7 @@ static void returning_hosts_are_reported(void **state) {
             d, i ? ""
                  : "host_back -1 host h1 answers again: it takes part after the next checkpoint\n");
     }
-    const bt_job_wish w = bt_job_wish_of_hosts(&d->job, list);
+    const bt_resize_request w = bt_resize_request_of_hosts(&d->job, list);
     assert_ptr_equal(w.hosts, list);
     assert_true(w.n_hosts == HOSTS && w.zero == -1 && w.most == 0 && w.least == 0 && w.tp == 0 &&
                 w.pp == 0);

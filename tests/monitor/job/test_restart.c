@@ -357,12 +357,12 @@ static void test_messages(void **state) {
     f.rank = 3;
     f.signal = 9;
     const bt_end e = bt_end_classify(&f);
-    assert_string_equal(bt_end_tell(&e, buf, sizeof buf),
+    assert_string_equal(bt_end_describe(&e, buf, sizeof buf),
                         "rank 3 was ended by signal 9 (Killed) after step 8");
     bt_end first = e; /* an error of the first rank, after the first step */
     first.step = 0;
     first.rank = 0;
-    assert_string_equal(bt_end_tell(&first, buf, sizeof buf),
+    assert_string_equal(bt_end_describe(&first, buf, sizeof buf),
                         "rank 0 was ended by signal 9 (Killed) after step 1");
     static const struct {
         bt_end_kind kind;
@@ -384,18 +384,18 @@ static void test_messages(void **state) {
         assert_string_equal(bt_end_name(kinds[i].kind), names[i]);
         bt_end other = e;
         other.kind = kinds[i].kind;
-        bt_end_tell(&other, buf, sizeof buf);
+        bt_end_describe(&other, buf, sizeof buf);
         if (strncmp(buf, kinds[i].says, strlen(kinds[i].says)) != 0)
             fail_msg("kind %d is shown as '%s'", (int)kinds[i].kind, buf);
     }
     bt_end lost = e; /* a host with a short name */
     lost.kind = BT_END_NODE_LOST;
     memcpy(lost.host, "n", 2);
-    assert_string_equal(bt_end_tell(&lost, buf, sizeof buf), "node n was lost after step 8");
+    assert_string_equal(bt_end_describe(&lost, buf, sizeof buf), "node n was lost after step 8");
     bt_end none = e;
     none.step = -1;
     none.rank = -1;
-    assert_string_equal(bt_end_tell(&none, buf, sizeof buf),
+    assert_string_equal(bt_end_describe(&none, buf, sizeof buf),
                         "a rank was ended by signal 9 (Killed) before the first step");
 }
 

@@ -101,7 +101,7 @@ static void records_of_ranks(void **state) {
     assert_int_equal(
         (int)value_of(d, "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'rank_leaves'"), 1);
     bt_job_view v;
-    bt_job_look(&d->job, &v);
+    bt_job_read_view(&d->job, &v);
     assert_int_equal(v.committed_step, 1);
     assert_int_equal(v.step, 1);
     /* Ranks of the next attempt replace these. */

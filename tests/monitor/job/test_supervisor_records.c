@@ -3,7 +3,7 @@
 #include "run_stage.h"
 
 /* Up to two ranks; from step 100 on training is complete. */
-static bt_code on_layout(void *ctx, const bt_job_wish *w, bool take, bt_job_layout *out,
+static bt_code on_layout(void *ctx, const bt_resize_request *w, bool take, bt_job_layout *out,
                          bt_err *err) {
     stage *s = ctx;
     if (w->most > 2) return bt_fail(err, BT_ARG, "too many");

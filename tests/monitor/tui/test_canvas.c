@@ -157,10 +157,10 @@ static void random_drawing_keeps_the_grid_sound(void **state) {
 static void layout_fills_drops_and_never_overlaps(void **state) {
     (void)state;
     bt_rect out[4];
-    const bt_want want[] = {{.min = 8, .weight = 3},
-                            {.min = 3, .max = 4, .weight = 1, .rank = 1},
-                            {.min = 4, .weight = 1, .rank = 2},
-                            {.min = 1, .rank = 3}};
+    const bt_pane_size want[] = {{.min = 8, .weight = 3},
+                                 {.min = 3, .max = 4, .weight = 1, .rank = 1},
+                                 {.min = 4, .weight = 1, .rank = 2},
+                                 {.min = 1, .rank = 3}};
     for (int h = 0; h <= 60; h++) {
         bt_layout_rows((bt_rect){5, 7, 10, h}, want, 4, 1, out);
         int y = 7, shown = 0;
@@ -177,7 +177,7 @@ static void layout_fills_drops_and_never_overlaps(void **state) {
         assert_int_equal(shown, h >= 19 ? 4 : h >= 17 ? 3 : h >= 12 ? 2 : h >= 8 ? 1 : 0);
     }
     bt_layout_cols((bt_rect){0, 0, 50, 3},
-                   (bt_want[]){{.min = 10, .weight = 1}, {.min = 10, .weight = 3}}, 2, 2, out);
+                   (bt_pane_size[]){{.min = 10, .weight = 1}, {.min = 10, .weight = 3}}, 2, 2, out);
     assert_int_equal(out[0].w + out[1].w + 2, 50);
     assert_int_equal(out[0].w, 17); /* 10 + a quarter of the rest */
 }

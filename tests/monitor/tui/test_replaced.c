@@ -66,7 +66,7 @@ static void play_stages(const char *keys, const char *other, const char *want) {
     bt_text_release(&s.last);
     if (stage == 2) { /* The reader's lock file exists for the new file, too. */
         assert_int_equal(
-            bt_db_query(db, &(bt_question){.sql = "DELETE FROM events"}, NULL, NULL, &err), BT_ARG);
+            bt_db_query(db, &(bt_query){.sql = "DELETE FROM events"}, NULL, NULL, &err), BT_ARG);
     }
     bt_db_close(db);
     remove(aside);

@@ -151,7 +151,7 @@ static void lists_are_filtered_and_sorted(void **state) {
     /* each panel of panels.def in turn, with its metrics */
     char keys9[32] = "~9~";
     for (int p = 0; p <= BT_PANEL_COUNT; p++) {
-        shows(keys9, bt_panel_question((bt_metric_panel)(p % BT_PANEL_COUNT)));
+        shows(keys9, bt_panel_query((bt_metric_panel)(p % BT_PANEL_COUNT)));
         strcat(keys9, "t~");
     }
     shows("~9t~", "tokens_per_s");

@@ -57,9 +57,9 @@ static void record_to(const char *path, const plan *p, bool ended) {
 static void record(const char *path, const plan *p) { record_to(path, p, true); }
 
 /* Requests parts of a run that was just recorded, at its end. */
-static bt_view_ask ask_parts(const plan *p, unsigned parts) {
-    bt_view_ask a;
-    bt_view_ask_init(&a);
+static bt_view_request ask_parts(const plan *p, unsigned parts) {
+    bt_view_request a;
+    bt_view_request_init(&a);
     a.run = p->name;
     a.parts = parts;
     a.now_us = INT64_C(1000000) * BEGAN_S + 100000 * (p->steps + 5);

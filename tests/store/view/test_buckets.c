@@ -44,11 +44,11 @@ static void long_series_of_steps_and_ranks(void **state) {
         snprintf(path, sizeof path, "%s/%lld.db", t->dir, (long long)p.steps);
         if (i < 2) record(path, &p);
         bt_view *v = open_view(path, &db);
-        bt_view_ask a = ask_parts(&p, BT_VIEW_SERIES);
+        bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
         a.columns = rows[i].columns;
         a.n_series = 2;
-        a.series[0] = (bt_series_ask){-1, BT_MS_LOSS};
-        a.series[1] = (bt_series_ask){0, BT_MR_FWD};
+        a.series[0] = (bt_series_request){-1, BT_MS_LOSS};
+        a.series[1] = (bt_series_request){0, BT_MR_FWD};
         for (int x = 0; x < BT_X_COUNT; x++) {
             a.x = (bt_x_axis)x;
             OK(bt_view_load(v, &a, err));
@@ -90,9 +90,9 @@ static void holes_and_sparse_lines(void **state) {
                  rows[i].known);
         run_sql(t->db, sql);
         bt_view *v = open_view(t->db, &db);
-        bt_view_ask a = ask_parts(&p, BT_VIEW_SERIES);
+        bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
         a.n_series = 1;
-        a.series[0] = (bt_series_ask){-1, BT_MS_LOSS};
+        a.series[0] = (bt_series_request){-1, BT_MS_LOSS};
         OK(bt_view_load(v, &a, err));
         const bt_view_series *s = &v->series[0];
         assert_int_equal(s->n, rows[i].points);
@@ -113,9 +113,9 @@ static void a_series_reads_each_step_once(void **state) {
     bt_db *db = NULL;
     record(t->db, &p);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_parts(&p, BT_VIEW_SERIES);
+    bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
     a.n_series = 1;
-    a.series[0] = (bt_series_ask){-1, BT_MS_LOSS};
+    a.series[0] = (bt_series_request){-1, BT_MS_LOSS};
     const struct {
         int64_t step0, step1;
         double first, last;
@@ -143,12 +143,12 @@ static void many_series_take_turns(void **state) {
     record(t->db, &p);
     record(t->db, &other);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_parts(&p, BT_VIEW_SERIES);
+    bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
     a.n_series = BT_VIEW_SERIES_MAX;
     for (size_t round = 0; round < sizeof first / sizeof *first; round++) {
         a.baseline = round % 3 == 2 ? NULL : "other";
         for (int i = 0; i < a.n_series; i++)
-            a.series[i] = (bt_series_ask){first[round] + i, BT_MR_FWD};
+            a.series[i] = (bt_series_request){first[round] + i, BT_MR_FWD};
         OK(bt_view_load(v, &a, err));
         assert_int_equal(v->n_series, a.baseline ? 2 * a.n_series : a.n_series);
         for (int i = 0; i < v->n_series; i++) {
@@ -174,9 +174,9 @@ static void series_alone(void **state) {
     record(t->db, &p);
     record(t->db, &other);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_parts(&p, BT_VIEW_HEAD | BT_VIEW_SERIES);
+    bt_view_request a = ask_parts(&p, BT_VIEW_HEAD | BT_VIEW_SERIES);
     a.n_series = 1;
-    a.series[0] = (bt_series_ask){-1, BT_MS_LOSS};
+    a.series[0] = (bt_series_request){-1, BT_MS_LOSS};
     OK(bt_view_load(v, &a, err));
     a.run = "other";
     a.bare = true;
@@ -217,7 +217,7 @@ static void columns_of_heat_maps(void **state) {
     record(t->db, &p);
     bt_view *v = open_view(t->db, &db);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        bt_view_ask a = ask_parts(&p, BT_VIEW_HEAT);
+        bt_view_request a = ask_parts(&p, BT_VIEW_HEAT);
         a.step0 = rows[i].step0;
         a.step1 = rows[i].step1;
         a.heat_columns = rows[i].columns;
@@ -252,7 +252,7 @@ static void heat_maps_of_many_rows(void **state) {
     bt_db *db = NULL;
     record(t->db, &p);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_parts(&p, BT_VIEW_HEAT);
+    bt_view_request a = ask_parts(&p, BT_VIEW_HEAT);
     a.heat = BT_HEAT_FWD;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double sum[400] = {0}, n[400] = {0};

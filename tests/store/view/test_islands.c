@@ -10,7 +10,7 @@ static void a_hub_shows_its_islands(void **state) {
     bt_json j;
     record_hub(t->db);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("hub");
+    bt_view_request a = ask_all("hub");
     OK(bt_view_load(v, &a, err));
     const bt_view_islands *l = &v->islands;
     assert_true(v->head.hub);

@@ -113,7 +113,7 @@ static void figures_are_of_a_step(const bt_view *v, const char *what) {
         assert_true(v->ranks.order[i] >= 0 && (size_t)v->ranks.order[i] < v->ranks.n);
 }
 
-static void load_and_judge(bt_view *v, const bt_view_ask *ask, const char *what) {
+static void load_and_judge(bt_view *v, const bt_view_request *ask, const char *what) {
     bt_err err = BT_ERR_INIT;
     bt_text text;
     bt_json j;
@@ -131,16 +131,16 @@ static void load_and_judge(bt_view *v, const bt_view_ask *ask, const char *what)
 
 static void every_part(bt_view *v, const char *run, const char *baseline) {
     static const int metrics[] = {BT_MS_LOSS, BT_MS_VAL_LOSS, BT_MS_GRAD_NORM, BT_MS_VAL_F1};
-    bt_view_ask a = ask_all(run);
+    bt_view_request a = ask_all(run);
     bt_err err = BT_ERR_INIT;
     a.baseline = baseline;
     a.ends = true;
     a.max_marks = 5;
     a.panel = BT_PANEL_COUNT;
     a.n_series = 6;
-    for (int i = 0; i < 4; i++) a.series[i] = (bt_series_ask){-1, metrics[i]};
-    a.series[4] = (bt_series_ask){0, BT_MR_WAIT};
-    a.series[5] = (bt_series_ask){7, BT_MR_STEP_TIME};
+    for (int i = 0; i < 4; i++) a.series[i] = (bt_series_request){-1, metrics[i]};
+    a.series[4] = (bt_series_request){0, BT_MR_WAIT};
+    a.series[5] = (bt_series_request){7, BT_MR_STEP_TIME};
     a.now_us = INT64_C(1700000000000000) + 400 * INT64_C(1000000);
     load_and_judge(v, &a, run);
     const int64_t newest = v->head.newest_step;
@@ -182,7 +182,7 @@ static void every_function_over_every_kind(void **state) {
     bt_kinds_of_runs(t->db);
     record_more_kinds(t->db);
     bt_view *v = open_view(t->db, &db);
-    OK(bt_db_query(db, &(bt_question){.sql = "SELECT run FROM runs ORDER BY run"}, on_name, &all,
+    OK(bt_db_query(db, &(bt_query){.sql = "SELECT run FROM runs ORDER BY run"}, on_name, &all,
                    err));
     assert_true(all.n >= 15);
     for (int i = 0; i < all.n; i++) {

@@ -59,11 +59,11 @@ static void curves_of_a_long_run(void **state) {
     double start = NAN, end = NAN;
     for (int columns = 100; columns <= 1000; columns *= 3) {
         bt_view *v = open_view(t->db, &db);
-        bt_view_ask ask = ask_all("a");
+        bt_view_request ask = ask_all("a");
         ask.columns = columns;
         ask.ends = true;
         ask.n_series = 4;
-        for (int i = 0; i < 4; i++) ask.series[i] = (bt_series_ask){-1, metrics[i]};
+        for (int i = 0; i < 4; i++) ask.series[i] = (bt_series_request){-1, metrics[i]};
         OK(bt_view_load(v, &ask, err));
         const bt_view_series *loss = &v->series[0], *val = &v->series[1];
         for (size_t i = 0; i < val->n; i++) {
@@ -94,7 +94,7 @@ static void marks_explain_first(void **state) {
     record(t);
     bt_view *v = open_view(t->db, &db);
     const bt_view_events *e = &v->events;
-    bt_view_ask ask = ask_all("a");
+    bt_view_request ask = ask_all("a");
     OK(bt_view_load(v, &ask, err));
     assert_int_equal(e->n_marks, 0);
     for (int max = 40; max <= 5000; max *= 5) {

@@ -34,7 +34,7 @@ static double value_of(const bt_tmp *t, const char *sql) {
 static void looks_alive(const bt_tmp *t) {
     bt_db *db = NULL;
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask ask = ask_all("a");
+    bt_view_request ask = ask_all("a");
     OK(bt_view_load(v, &ask, err));
     assert_true(v->head.age_s >= 0 && v->head.age_s < 25);
     assert_int_equal(v->head.state, BT_STATE_RUNNING);
@@ -119,7 +119,7 @@ static void the_newest_checkpoint_is_the_highest(void **state) {
     bt_writer_close(w);
     bt_db *db = NULL;
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask ask = ask_all("a");
+    bt_view_request ask = ask_all("a");
     OK(bt_view_load(v, &ask, err));
     assert_non_null(strstr(v->head.trouble.advice, "40"));
     bt_view_close(v);
@@ -159,7 +159,7 @@ static void a_pause_is_no_step_time(void **state) {
     OK(bt_writer_flush(w, err));
     bt_db *db = NULL;
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask ask = ask_all("a");
+    bt_view_request ask = ask_all("a");
     ask.now_us = now;
     OK(bt_view_load(v, &ask, err));
     near(v->head.eta_s, 1000 - 120, 1, "time left");

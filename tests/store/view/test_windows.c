@@ -29,7 +29,7 @@ static void the_head_looks_at_256_steps_that_were_recorded(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (i == 0 || strcmp(rows[i].p.name, rows[i - 1].p.name) != 0) record(t->db, &rows[i].p);
         bt_view *v = open_view(t->db, &db);
-        bt_view_ask a = ask_parts(&rows[i].p, BT_VIEW_HEAD);
+        bt_view_request a = ask_parts(&rows[i].p, BT_VIEW_HEAD);
         a.at_step = rows[i].at;
         OK(bt_view_load(v, &a, err));
         if (v->head.skipped != rows[i].skipped)
@@ -47,10 +47,10 @@ static void a_long_series_is_continued(void **state) {
     bt_db *db[2] = {NULL};
     bt_view *v[2];
     record(t->db, &p);
-    bt_view_ask a = ask_parts(&p, BT_VIEW_SERIES);
+    bt_view_request a = ask_parts(&p, BT_VIEW_SERIES);
     a.columns = 64;
     a.n_series = 1;
-    a.series[0] = (bt_series_ask){.rank = -1, .metric = BT_MS_LOSS};
+    a.series[0] = (bt_series_request){.rank = -1, .metric = BT_MS_LOSS};
     for (int i = 0; i < 2; i++) v[i] = open_view(t->db, &db[i]);
     a.at_step = 8999;
     OK(bt_view_load(v[0], &a, err));
@@ -78,7 +78,7 @@ static void the_head_follows(void **state) {
     bt_db *db = NULL;
     record(t->db, &p);
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_parts(&p, BT_VIEW_HEAD | BT_VIEW_RANKS);
+    bt_view_request a = ask_parts(&p, BT_VIEW_HEAD | BT_VIEW_RANKS);
     a.window = 64;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         a.at_step = at[i];
@@ -124,7 +124,7 @@ static void windows_of_ranks(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (i == 0 || strcmp(rows[i].p.name, rows[i - 1].p.name) != 0) record(t->db, &rows[i].p);
         bt_view *v = open_view(t->db, &db);
-        bt_view_ask a = ask_parts(&rows[i].p, BT_VIEW_RANKS);
+        bt_view_request a = ask_parts(&rows[i].p, BT_VIEW_RANKS);
         a.window = rows[i].window;
         a.at_step = rows[i].at;
         OK(bt_view_load(v, &a, err));
@@ -159,7 +159,7 @@ static void time_that_is_left(void **state) {
                  (long long)rows[i].total);
         run_sql(t->db, sql);
         bt_view *v = open_view(t->db, &db);
-        bt_view_ask a = ask_parts(&p, BT_VIEW_HEAD);
+        bt_view_request a = ask_parts(&p, BT_VIEW_HEAD);
         OK(bt_view_load(v, &a, err));
         assert_int_equal(isnan(v->head.eta_s), isnan(rows[i].left_s));
         assert_int_equal(isnan(v->head.eta_err_s), isnan(rows[i].error_s));
@@ -178,7 +178,7 @@ static void the_error_of_the_time_that_is_left(void **state) {
     record_to(t->db, &p, false);
     run_sql(t->db, "UPDATE step SET wall_us = wall_us + 100000 * (step - 32) WHERE step > 32");
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_parts(&p, BT_VIEW_HEAD);
+    bt_view_request a = ask_parts(&p, BT_VIEW_HEAD);
     a.now_us += 3300000;
     OK(bt_view_load(v, &a, err));
     const double left = 10000 - 65;
@@ -222,7 +222,7 @@ static void number_of_steps_of_a_run(void **state) {
             run_sql(t->db, sql);
         }
         bt_view *v = open_view(t->db, &db);
-        bt_view_ask a = ask_parts(&p, BT_VIEW_HEAD);
+        bt_view_request a = ask_parts(&p, BT_VIEW_HEAD);
         OK(bt_view_load(v, &a, err));
         if (v->head.steps_total != rows[i].total)
             fail_msg("%s: %lld", rows[i].config, (long long)v->head.steps_total);
@@ -251,7 +251,7 @@ static void requested_ranges(void **state) {
     bt_view *v = open_view(t->db, &db);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t from = -5, to = -5;
-        bt_view_ask a = ask_parts(&p, BT_VIEW_HEAD);
+        bt_view_request a = ask_parts(&p, BT_VIEW_HEAD);
         a.at_step = rows[i].at;
         a.span_s = rows[i].span_s;
         a.step0 = rows[i].step0;
@@ -260,9 +260,9 @@ static void requested_ranges(void **state) {
         OK(bt_view_range(v, &a, &from, &to, err));
         if (from != rows[i].from || to != rows[i].to)
             fail_msg("row %zu: %lld to %lld", i, (long long)from, (long long)to);
-        const bt_range_asked x = bt_view_range_asked(&a);
+        const bt_requested_range x = bt_view_requested_range(&a);
         for (int k = 0; k < 4; k++) {
-            bt_range_asked y = x;
+            bt_requested_range y = x;
             if (k == 1) y.span_s += 1;
             if (k == 2) y.step0 += 1;
             if (k == 3) y.step1 += 1;
@@ -322,7 +322,7 @@ static void a_range_behind_the_last_step_is_empty(void **state) {
     bt_db *db = NULL;
     OK(bt_synth_make(t->db, &s, err));
     bt_view *v = open_view(t->db, &db);
-    bt_view_ask a = ask_all("s");
+    bt_view_request a = ask_all("s");
     a.parts = BT_VIEW_DISTRIBUTION | BT_VIEW_LAYERS;
     for (int behind = 0; behind < 3; behind++) {
         a.step0 = behind == 1 ? 1000000 : 0;

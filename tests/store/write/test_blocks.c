@@ -227,10 +227,10 @@ static void walks_as(const char *path, bool ranks, int64_t most, const char *wan
     char told[200] = "";
     bt_db *db = NULL;
     OK(bt_db_open(&db, path, err));
-    OK(bt_blocks_walk(
-        db,
-        &(bt_blocks_ask){.run = "a", .step0 = 0, .step1 = 34, .max_steps = most, .ranks = ranks},
-        tell_block, told, err));
+    OK(bt_blocks_walk(db,
+                      &(bt_blocks_request){
+                          .run = "a", .step0 = 0, .step1 = 34, .max_steps = most, .ranks = ranks},
+                      tell_block, told, err));
     assert_string_equal(told, want);
     bt_db_close(db);
 }

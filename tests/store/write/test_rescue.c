@@ -29,24 +29,24 @@ static void kinds_of_damage_are_distinguished(void **state) {
     snprintf(aside, sizeof aside, "%s.aside", t->db);
     OK(bt_sql_open_rw(&db, t->db, err));
     OK(bt_sql_exec(db, t->db, "UPDATE run SET note = 'x'", err));
-    assert_int_equal(bt_rescue_look(db, t->db), BT_UNDAMAGED);
+    assert_int_equal(bt_rescue_examine(db, t->db), BT_UNDAMAGED);
     struct stat st;
     assert_int_equal(stat(wal, &st), 0);
     assert_int_equal(rename(wal, aside), 0);
-    assert_int_equal(bt_rescue_look(db, t->db), BT_LOG_CUT);
+    assert_int_equal(bt_rescue_examine(db, t->db), BT_LOG_CUT);
     FILE *f = fopen(wal, "w"); /* the exact size of the frames, and a byte less */
     assert_non_null(f);
     const int64_t frames = (st.st_size - 32) / (24 + 4096);
     assert_int_equal(ftruncate(fileno(f), 32 + frames * (24 + 4096)), 0);
-    assert_int_equal(bt_rescue_look(db, t->db), BT_UNDAMAGED);
+    assert_int_equal(bt_rescue_examine(db, t->db), BT_UNDAMAGED);
     fclose(f);
     assert_int_equal(truncate(wal, 31), 0);
-    assert_int_equal(bt_rescue_look(db, t->db), BT_LOG_CUT);
+    assert_int_equal(bt_rescue_examine(db, t->db), BT_LOG_CUT);
     assert_int_equal(rename(aside, wal), 0);
     assert_true(bt_rescue_snapshot(db, t->db));
     assert_int_equal(runs_in(t, ".saved"), 1);
     assert_int_equal(rename(t->db, aside), 0);
-    assert_int_equal(bt_rescue_look(db, t->db), BT_FILE_GONE);
+    assert_int_equal(bt_rescue_examine(db, t->db), BT_FILE_GONE);
     sqlite3_close(db);
 }
 

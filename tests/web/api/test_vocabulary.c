@@ -55,7 +55,7 @@ static void metrics_scopes_panels_phases(const json_t *all) {
         const json_t *row = row_of(all, "panels", (size_t)p, 3);
         says(row, "name", bt_panel_name((bt_metric_panel)p));
         says(row, "title", bt_panel_title((bt_metric_panel)p));
-        says(row, "question", bt_panel_question((bt_metric_panel)p));
+        says(row, "question", bt_panel_query((bt_metric_panel)p));
     }
     has_rows(all, "panels", BT_PANEL_COUNT);
     for (int p = 0; p < BT_PHASE_COUNT; p++) {

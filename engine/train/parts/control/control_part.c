@@ -71,7 +71,7 @@ static bt_code pause_here(bt_trainer *t, bt_err *err) {
     bt_telemetry_event(&t->telemetry, BT_EVENT_PAUSED, t->at.step - 1, NULL,
                        "paused after step %" PRId64, t->at.step);
     int64_t began = bt_now_ns();
-    bt_place_enter(t->place, BT_AT_PAUSE, t->at.step - 1);
+    bt_progress_enter(t->page, BT_AT_PAUSE, t->at.step - 1);
     while (!t->step.stop) {
         bt_control c;
         const bt_control_idle idle = {while_paused, t};

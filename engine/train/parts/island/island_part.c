@@ -176,7 +176,7 @@ static bt_code send_step_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcom
     bt_island_state state = BT_ISLAND_SETTLED;
     BT_TRY(mean_loss(t, out, &w.loss, err));
     p->stop_ns = out->control.verbs & BT_REQ_STOP ? bt_now_ns() : 0;
-    bt_place_enter(t->place, BT_AT_HUB, t->at.step);
+    bt_progress_enter(t->page, BT_AT_HUB, t->at.step);
     bt_span_begin(BT_MR_COMM_EXPOSED);
     bt_code code = at_hub && !apply ? bt_island_skip(p->island, &again, err)
                    : at_hub         ? bt_island_gradient(p->island, &w, &again, err)
@@ -194,7 +194,7 @@ static bt_code send_step_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcom
 /* a step while the answer to the last delta is pending */
 static bt_code go_ahead(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_island_state state;
-    bt_place_enter(t->place, BT_AT_HUB, t->at.step);
+    bt_progress_enter(t->page, BT_AT_HUB, t->at.step);
     bt_span_begin(BT_MR_COMM_EXPOSED);
     p->stop_ns = out->control.verbs & BT_REQ_STOP ? bt_now_ns() : 0;
     bt_code code = bt_island_ahead(p->island, ++p->ahead, &state, err);

@@ -106,7 +106,7 @@ void bt_memory_saver_close(bt_memory_saver *m) {
     bt_ckpt_meta_release(&m->meta);
 }
 
-int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s) {
+int64_t bt_memory_saver_interval(const bt_memory_saver *m, double step_s) {
     if (!m->to || !(m->copy_s > 0)) return 1;
     if (!(step_s > 0)) return m->copies > 0 ? 1 : LONGEST;
     const double k = ceil(m->copy_s / ((step_s < SLOW_S ? SHARE : SHARE_SLOW) * step_s));
@@ -138,11 +138,11 @@ bt_code bt_memory_saver_write(bt_memory_saver *m, bt_trainer *t, bt_err *err) {
                                                      : m->copy_s + FORGET * (took - m->copy_s);
     BT_TRY(
         bt_telemetry_poll(&t->telemetry, err)); /* the other ranks have had time to send theirs */
-    bt_memory_saver_settle(m, t);
+    bt_memory_saver_publish(m, t);
     return BT_OK;
 }
 
-void bt_memory_saver_settle(bt_memory_saver *m, bt_trainer *t) {
+void bt_memory_saver_publish(bt_memory_saver *m, bt_trainer *t) {
     /* Rank 0's part is valid only when the record of the step and the parts of other hosts are complete. */
     const bool waits = t->telemetry.pending || (m->spread && !m->met);
     if (!m->to || (waits && bt_comm_rank(t->mesh.world) == 0)) return;
@@ -151,7 +151,7 @@ void bt_memory_saver_settle(bt_memory_saver *m, bt_trainer *t) {
 
 void bt_memory_saver_met(bt_memory_saver *m, bt_trainer *t) {
     m->met = true;
-    if (m->spread) bt_memory_saver_settle(m, t);
+    if (m->spread) bt_memory_saver_publish(m, t);
 }
 
 void bt_memory_saver_forget(const bt_memory_saver *m, bt_trainer *t) {

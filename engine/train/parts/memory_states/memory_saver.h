@@ -32,10 +32,10 @@ bt_code bt_memory_saver_open(bt_memory_saver *m, struct bt_trainer *t,
 void bt_memory_saver_close(bt_memory_saver *m);
 
 /* Interval in steps that this rank requires, for the notes of a step. */
-int64_t bt_memory_saver_wish(const bt_memory_saver *m, double step_s);
+int64_t bt_memory_saver_interval(const bt_memory_saver *m, double step_s);
 bt_code bt_memory_saver_write(bt_memory_saver *m, struct bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* Rank 0 makes its part valid if the record of the newest state's step has arrived. */
-void bt_memory_saver_settle(bt_memory_saver *m, struct bt_trainer *t);
+void bt_memory_saver_publish(bt_memory_saver *m, struct bt_trainer *t);
 /* Makes a spread state valid too: all ranks have synchronised since it was written. */
 void bt_memory_saver_met(bt_memory_saver *m, struct bt_trainer *t);
 /* Removes spread states on all hosts after the training has ended and saved. */

@@ -44,8 +44,8 @@ static void memory_states_facts(void *self, bt_trainer *t, bool goes_on) {
 
 static void memory_states_put_notes(void *self, bt_trainer *t, int64_t *notes) {
     bt_memory_saver *m = self;
-    notes[0] = bt_memory_saver_wish(m, t->step.seconds);
-    bt_memory_saver_settle(m, t);
+    notes[0] = bt_memory_saver_interval(m, t->step.seconds);
+    bt_memory_saver_publish(m, t);
 }
 
 /* The rank with the longest interval decides. */

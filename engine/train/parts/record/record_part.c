@@ -16,7 +16,7 @@ static bt_code record_statistics(bt_trainer *t, const bt_step_outcome *o, bt_err
                               .unscale = 1 / o->loss_scale,
                               .residual_ratio = o->residual_ratio,
                               .grad_bits = o->grad_bits};
-    bt_place_enter(t->place, BT_AT_RECORD, t->at.step - 1);
+    bt_progress_enter(t->page, BT_AT_RECORD, t->at.step - 1);
     return bt_observer_sample(t->observer, &s, err);
 }
 
@@ -29,7 +29,7 @@ static bool has_record(const bt_trainer *t, const bt_step_outcome *o) {
 
 static bt_code record_train_step(bt_trainer *t, const bt_step_outcome *o, bt_err *err) {
     double values[BT_MS_COUNT];
-    bt_place_enter(t->place, BT_AT_RECORD, t->at.step - 1);
+    bt_progress_enter(t->page, BT_AT_RECORD, t->at.step - 1);
     for (int i = 0; i < BT_MS_COUNT; i++) values[i] = NAN;
     values[BT_MS_TOKENS] = (double)t->at.tokens;
     values[BT_MS_LOSS] = o->global_loss;

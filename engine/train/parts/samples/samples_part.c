@@ -82,7 +82,7 @@ static bt_code samples_act(void *self, bt_trainer *t, const bt_control *c, bool 
     const bool asked_here = bt_comm_rank(t->mesh.world) == 0;
     char *prompt = asked_here ? bt_control_take_prompt(t->requests) : NULL;
     bt_sample_text *s = NULL;
-    bt_place_enter(t->place, BT_AT_EVALUATION, t->at.step - 1);
+    bt_progress_enter(t->page, BT_AT_EVALUATION, t->at.step - 1);
     bt_code code = bt_sample_text_for_prompt(&s, &t->cfg, t->mesh.world, prompt, err);
     free(prompt);
     if (code == BT_ARG || code == BT_UNSUPPORTED) {

@@ -70,8 +70,8 @@ static bt_code take(call_kind kind, const bt_island_work *w, int64_t ahead, bool
     call *c = &hub.calls[hub.n_calls++];
     *c = (call){.kind = kind, .step = t->at.step, .ahead = ahead};
     if (w) c->work = *w;
-    assert_int_equal(atomic_load(&t->place->at), BT_AT_HUB);
-    assert_int_equal(atomic_load(&t->place->step), t->at.step);
+    assert_int_equal(atomic_load(&t->page->at), BT_AT_HUB);
+    assert_int_equal(atomic_load(&t->page->step), t->at.step);
     if (hub.on_call) hub.on_call(t);
     if (a->code != BT_OK) return bt_fail(err, a->code, "the hub is gone");
     *again = a->again;

@@ -32,7 +32,7 @@ static void steps_between_two_states(void **state) {
         const bt_memory_saver m = {.to = rows[i].to ? (bt_memory_state *)(void *)&object : NULL,
                                    .copy_s = rows[i].copy_s,
                                    .copies = rows[i].copies};
-        const int64_t got = bt_memory_saver_wish(&m, rows[i].step_s);
+        const int64_t got = bt_memory_saver_interval(&m, rows[i].step_s);
         if (got != rows[i].want) fail_msg("row %zu: %d", i, (int)got);
     }
 }

@@ -1,4 +1,4 @@
-/* look.c - checks whether a folder is suitable for a database. */
+/* check_folder.c - checks whether a folder is suitable for a database. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static bool parent_folder(char *path) {
     return true;
 }
 
-bt_code bt_store_look_at(bt_store_look *out, const char *path, bt_err *err) {
+bt_code bt_store_check_folder(bt_store_check *out, const char *path, bt_err *err) {
     struct stat st;
     struct statfs fs;
     struct statvfs space;

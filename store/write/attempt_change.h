@@ -1,9 +1,9 @@
-/* turn.h - private to store/: the end of an attempt and the beginning of the next one as records of the writer's queue.
+/* attempt_change.h - private to store/: the end of an attempt and the beginning of the next one as records of the writer's queue.
  *
  * They happen in the order of the records around them, when the database takes them: a run whose database is full or
  * locked restarts without waiting for it. A turn never leaves the process. */
-#ifndef BT_STORE_WRITE_TURN_H
-#define BT_STORE_WRITE_TURN_H
+#ifndef BT_STORE_WRITE_ATTEMPT_CHANGE_H
+#define BT_STORE_WRITE_ATTEMPT_CHANGE_H
 
 #include <sys/types.h>
 
@@ -11,7 +11,7 @@
 #include "store/write/apply.h"
 #include "store/write/attempt.h"
 
-typedef struct bt_turn {
+typedef struct bt_attempt_change {
     bool ends; /* else it begins an attempt */
     int64_t us;
     /* ends: */
@@ -24,21 +24,21 @@ typedef struct bt_turn {
     /* begins: */
     bt_run_start start; /* owned copy */
     int attempt;
-} bt_turn;
+} bt_attempt_change;
 
 /* a record that owns t; NULL without memory (t is freed) */
-bt_record *bt_turn_record(bt_turn *t);
+bt_record *bt_attempt_change_record(bt_attempt_change *t);
 /* NULL: it is an ordinary record */
-bt_turn *bt_turn_of(const bt_record *r);
+bt_attempt_change *bt_attempt_change_of(const bt_record *r);
 /* accepts NULL */
-void bt_turn_free(bt_turn *t);
+void bt_attempt_change_free(bt_attempt_change *t);
 /* bt_records_free for a list that may hold turns */
-void bt_turns_free(bt_record *list);
+void bt_attempt_changes_free(bt_record *list);
 /* Reads the ring file into t. BT_OK also where there is none. */
-bt_code bt_turn_read_ring(bt_turn *t, const char *path, bt_err *err) BT_MUST_CHECK;
+bt_code bt_turn_read_ring(bt_attempt_change *t, const char *path, bt_err *err) BT_MUST_CHECK;
 /* Stores the turn in separate transactions, under the lock file. at: the attempt before, then
  * the one after it. The call may be repeated after a failure. */
-bt_code bt_turn_apply(bt_turn *t, sqlite3 *db, const char *path, bt_apply *apply, bt_attempt *at,
-                      bt_err *err) BT_MUST_CHECK;
+bt_code bt_attempt_change_apply(bt_attempt_change *t, sqlite3 *db, const char *path,
+                                bt_apply *apply, bt_attempt *at, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* walk.h - simulates one training step as discrete events. Every rank executes the operations of engine/micro,
+/* step_simulator.h - simulates one training step as discrete events. Every rank executes the operations of engine/micro,
  * engine/parallel and engine/train in their order, each with a given duration.
  *
  *     begin | F F .. F B F B .. B B | exchange | agreement | norm, update, weights | the rest
@@ -12,8 +12,8 @@
  * (P - 1) / (v m + P - 1) of the time is waiting (Narayanan et al. 2021, arXiv:2104.04473, section 2.2), and an
  * exchange alone costs its rounds' latencies plus its bytes over the rate.
  * Threads: no shared state. */
-#ifndef BT_ENGINE_PLAN_WALK_WALK_H
-#define BT_ENGINE_PLAN_WALK_WALK_H
+#ifndef BT_ENGINE_PLAN_STEP_SIMULATOR_STEP_SIMULATOR_H
+#define BT_ENGINE_PLAN_STEP_SIMULATOR_STEP_SIMULATOR_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ typedef struct bt_stage_work {
     double fwd_s, bwd_s;           /* computing, per micro-batch */
     double fwd_comm_s, bwd_comm_s; /* exchanges that computing does not hide, per micro-batch */
     /* waiting for the slowest rank of the tensor-parallel group, per micro-batch */
-    double fwd_meet_s, bwd_meet_s;
+    double fwd_tp_wait_s, bwd_tp_wait_s;
     double begin_s; /* once a step, before the first micro-batch */
     /* gradient buckets, and for each the processor time of sending, adding and encoding, the time on the wire (one
      * bucket after another) and the latencies of its rounds, which overlap */
@@ -38,7 +38,7 @@ typedef struct bt_stage_work {
     double optim_s, optim_comm_s; /* norm, update, new codes; weights to other ranks */
 } bt_stage_work;
 
-typedef struct bt_walk {
+typedef struct bt_step_simulation {
     int pp, dp; /* pipeline stages; data-parallel ranks simulated one by one */
     int chunks; /* virtual stages of each pipeline stage; 0 means 1 */
     /* micro-batches of a data-parallel rank; a multiple of pp with several chunks */
@@ -56,12 +56,12 @@ typedef struct bt_walk {
     double data_s, monitor_s, ckpt_s; /* mean per step */
     const double *slow;               /* (dp, pp) factors on computing, >= 1; NULL: 1 */
     /* Threads of all ranks over the cores that they share, and the ranks of the job. 0 gives each rank its own cores
-     * (walk_shared.c). */
+     * (shared_cores.c). */
     double crowd;
     int ranks;
-    /* rank r is bound to core r % cores (monitor/job/machine/placement.h); 0 if the kernel schedules the ranks */
+    /* rank r is bound to core r % cores (monitor/job/machine/cpu_binding.h); 0 if the kernel schedules the ranks */
     int cores;
-} bt_walk;
+} bt_step_simulation;
 
 typedef struct bt_step_time {
     double step_s;
@@ -74,6 +74,6 @@ typedef struct bt_step_time {
     double exchange_s; /* part of the gradient exchange that is not hidden; mean over ranks */
 } bt_step_time;
 
-bt_code bt_walk_step(const bt_walk *w, bt_step_time *out, bt_err *err) BT_MUST_CHECK;
+bt_code bt_simulate_step(const bt_step_simulation *w, bt_step_time *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

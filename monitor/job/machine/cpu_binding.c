@@ -1,5 +1,5 @@
-/* placement.c - shares of cores, domain by domain. */
-#include "monitor/job/machine/placement.h"
+/* cpu_binding.c - shares of cores, domain by domain. */
+#include "monitor/job/machine/cpu_binding.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -7,21 +7,21 @@
 /* ---- cores, domains and sockets -------------------------------------------------------------- */
 
 /* places[i] begins another socket, domain or core than places[i - 1] */
-typedef bool (*begins)(const bt_cpu_place *p, size_t i);
+typedef bool (*begins)(const bt_hardware_thread *p, size_t i);
 
-static bool new_package(const bt_cpu_place *p, size_t i) {
+static bool new_package(const bt_hardware_thread *p, size_t i) {
     return i == 0 || p[i].package != p[i - 1].package;
 }
 
-static bool new_domain(const bt_cpu_place *p, size_t i) {
+static bool new_domain(const bt_hardware_thread *p, size_t i) {
     return new_package(p, i) || p[i].domain != p[i - 1].domain;
 }
 
-static bool new_core(const bt_cpu_place *p, size_t i) {
+static bool new_core(const bt_hardware_thread *p, size_t i) {
     return new_domain(p, i) || p[i].core != p[i - 1].core;
 }
 
-static int count_groups(const bt_cpu_place *p, size_t n, begins is_new) {
+static int count_groups(const bt_hardware_thread *p, size_t n, begins is_new) {
     int sum = 0;
     for (size_t i = 0; i < n; i++) sum += is_new(p, i);
     return sum;
@@ -32,7 +32,7 @@ typedef struct run { /* range of cores: first, and one past the last */
 } run;
 
 /* the part of the machine that has the core, as a run of cores */
-static run run_of_core(const bt_cpu_place *p, size_t n, begins part, int core) {
+static run run_of_core(const bt_hardware_thread *p, size_t n, begins part, int core) {
     run r = {0, 0};
     int at = -1;
     for (size_t i = 0; i < n; i++) {
@@ -50,15 +50,15 @@ static run run_of_core(const bt_cpu_place *p, size_t n, begins part, int core) {
 /* ---- shares ---------------------------------------------------------------------------------- */
 
 /* the core in the middle of an equal share of all cores, the group's that the rank is in */
-static int middle(int cores, const bt_place_job *j, int rank, int group) {
+static int middle(int cores, const bt_binding_job *j, int rank, int group) {
     const int groups = j->ranks / group;
     return (int)((long)cores * (2 * (rank / group) + 1) / (2 * groups));
 }
 
 /* Each group, whole, to the part that its middle falls into. false: there are fewer groups than parts, or
  * some part has more ranks than cores. */
-static bool share_by(const bt_cpu_place *p, size_t n, const bt_place_job *j, begins part, int group,
-                     run *mine) {
+static bool share_by(const bt_hardware_thread *p, size_t n, const bt_binding_job *j, begins part,
+                     int group, run *mine) {
     const int cores = count_groups(p, n, new_core);
     if (j->ranks % group != 0 || j->ranks / group < count_groups(p, n, part)) return false;
     const run own = run_of_core(p, n, part, middle(cores, j, j->rank, group));
@@ -77,8 +77,8 @@ static bool share_by(const bt_cpu_place *p, size_t n, const bt_place_job *j, beg
     return true;
 }
 
-static void take_cores_of_run(const bt_cpu_place *p, size_t n, run cores, bool first_threads_only,
-                              cpu_set_t *mine) {
+static void take_cores_of_run(const bt_hardware_thread *p, size_t n, run cores,
+                              bool first_threads_only, cpu_set_t *mine) {
     int at = -1;
     CPU_ZERO(mine);
     for (size_t i = 0; i < n; i++) {
@@ -89,7 +89,8 @@ static void take_cores_of_run(const bt_cpu_place *p, size_t n, run cores, bool f
     }
 }
 
-bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_set_t *mine) {
+bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job *j,
+                     cpu_set_t *mine) {
     const int cores = count_groups(p, n, new_core);
     CPU_ZERO(mine);
     if (j->ranks < 1 || n == 0) return false;
@@ -116,17 +117,18 @@ bool bt_place_rank(const bt_cpu_place *p, size_t n, const bt_place_job *j, cpu_s
     return j->threads <= CPU_COUNT(mine);
 }
 
-bool bt_place_bind(const bt_place_job *j) {
-    bt_cpu_place places[BT_PLACES_MAX];
+bool bt_bind_rank(const bt_binding_job *j) {
+    bt_hardware_thread places[BT_HARDWARE_THREADS_MAX];
     cpu_set_t mine;
-    const size_t n = j->ranks < 2 ? 0 : bt_machine_places(places, NULL);
+    const size_t n = j->ranks < 2 ? 0 : bt_hardware_threads(places, NULL);
     if (n == 0 || (long)n * j->ranks <= sysconf(_SC_NPROCESSORS_ONLN)) return true;
-    return !bt_place_rank(places, n, j, &mine) || sched_setaffinity(0, sizeof mine, &mine) == 0;
+    return !bt_cpus_of_rank(places, n, j, &mine) || sched_setaffinity(0, sizeof mine, &mine) == 0;
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-const char *bt_places_words(const bt_cpu_place *p, size_t n, char *out, size_t size) {
+const char *bt_hardware_threads_text(const bt_hardware_thread *p, size_t n, char *out,
+                                     size_t size) {
     int packages = 0;
     for (size_t i = 0; i < n; i++) packages += i == 0 || p[i].package != p[i - 1].package;
     const int domains = count_groups(p, n, new_domain), cores = count_groups(p, n, new_core);

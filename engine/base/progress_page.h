@@ -1,12 +1,12 @@
-/* place.h - current activity of a rank's training thread, readable by another process, also after kill -9.
+/* progress_page.h - current activity of a rank's training thread, readable by another process, also after kill -9.
  *
  * One slot of 64 bytes per rank, in a file that the ranks of a host and their supervisor map. A rank without such
  * a file writes to private memory.
  * Order in a step: data and compute alternate, once per micro-batch; then exchange .. record.
  * Cost: two stores and a reading of the clock (CLOCK_MONOTONIC, the same for all processes of a host) per change
  *       of place. */
-#ifndef BT_ENGINE_BASE_PLACE_H
-#define BT_ENGINE_BASE_PLACE_H
+#ifndef BT_ENGINE_BASE_PROGRESS_PAGE_H
+#define BT_ENGINE_BASE_PROGRESS_PAGE_H
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -27,19 +27,19 @@ typedef enum {
     BT_AT_END,
     BT_AT_HUB, /* an island waits for its hub */
     BT_AT_COUNT
-} bt_place_id;
+} bt_activity;
 
-typedef struct bt_place {
-    _Atomic int32_t at; /* bt_place_id */
+typedef struct bt_progress_page {
+    _Atomic int32_t at; /* bt_activity */
     _Atomic int32_t pid;
     _Atomic int64_t step, since_ns;
     _Atomic int32_t failed;    /* 1: it is about to end with an error message */
     _Atomic int64_t exchanges; /* number of exchanges of all kinds that it has begun */
     char unused[24];
-} bt_place;
-_Static_assert(sizeof(bt_place) == 64, "slots of two ranks share no cache line");
+} bt_progress_page;
+_Static_assert(sizeof(bt_progress_page) == 64, "slots of two ranks share no cache line");
 
-static inline void bt_place_enter(bt_place *p, bt_place_id at, int64_t step) {
+static inline void bt_progress_enter(bt_progress_page *p, bt_activity at, int64_t step) {
     atomic_store_explicit(&p->since_ns, bt_now_ns(), memory_order_relaxed);
     atomic_store_explicit(&p->step, step, memory_order_relaxed);
     atomic_store_explicit(&p->at, (int32_t)at, memory_order_release);

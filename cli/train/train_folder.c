@@ -1,4 +1,4 @@
-/* train_place.c - the files of a run: absolute paths, the out folder, the cache, the built-in corpus. */
+/* train_folder.c - the files of a run: absolute paths, the out folder, the cache, the built-in corpus. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -68,7 +68,7 @@ bt_code bt_train_out(const bt_train_plan *p, const char *run, char out[PATH_MAX]
     return bt_fail(err, BT_ARG, "folder '%.200s' is too long", out);
 }
 
-bt_code bt_train_place(bt_train_plan *p, bt_err *err) {
+bt_code bt_train_choose_folder(bt_train_plan *p, bt_err *err) {
     static const char *const files[] = {"data.path",  "data.val_path",   "data.tokenizer",
                                         "data.cache", "model.init_from", "tune.base",
                                         "tune.logits"};
@@ -234,7 +234,7 @@ static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
         if (!lists[i][0]) continue;
         BT_TRY(bt_sources_list_glob(&found, lists[i], c->data.glob, c->data.cache, err));
         if (!c->run.quiet) tell_files(&found, lists[i]);
-        if (!c->run.quiet) bt_cli_tell_skipped(&found);
+        if (!c->run.quiet) bt_cli_report_skipped(&found);
         bt_sources_release(&found);
     }
     return BT_OK;
@@ -249,7 +249,7 @@ static bt_code tell_affixes(const bt_run_cfg *c, bt_err *err) {
     if (c->run.quiet || c->run.json || !texts || strncmp(c->data.path, "synth:", 6) == 0)
         return BT_OK;
     BT_TRY(bt_tokenizer_load(&t, c->data.tokenizer[0] ? c->data.tokenizer : "bytes", err));
-    bt_tokenizer_tell_affixes(t, &around);
+    bt_tokenizer_describe_affixes(t, &around);
     if (around.len)
         fprintf(stderr,
                 "data       each document %s, as the tokenizer's post-processor puts them\n",

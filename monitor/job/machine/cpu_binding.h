@@ -1,4 +1,4 @@
-/* placement.h - assigns processors to ranks and threads by sockets, memory domains and cores.
+/* cpu_binding.h - assigns processors to ranks and threads by sockets, memory domains and cores.
  *
  * Processors are ordered by socket, memory domain and core. A memory domain takes the
  * tensor-parallel groups whose middle is in it, and divides its cores among their ranks in equal
@@ -10,41 +10,43 @@
  * If ranks of one thread are k times as many as hardware threads, each hardware thread has k of
  * them: rank r uses number r modulo nth, so that neighbours, which exchange most, compute at the
  * same time, and pipeline stages share.
- * Pure functions except for bt_machine_places and bt_place_bind.
+ * Pure functions except for bt_hardware_threads and bt_bind_rank.
  * Threads:  any. */
-#ifndef BT_MONITOR_JOB_MACHINE_PLACEMENT_H
-#define BT_MONITOR_JOB_MACHINE_PLACEMENT_H
+#ifndef BT_MONITOR_JOB_MACHINE_CPU_BINDING_H
+#define BT_MONITOR_JOB_MACHINE_CPU_BINDING_H
 
 #include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { BT_PLACES_MAX = CPU_SETSIZE };
+enum { BT_HARDWARE_THREADS_MAX = CPU_SETSIZE };
 
-typedef struct bt_cpu_place {  /* a hardware thread */
-    int cpu;                   /* the system's number of it */
-    int package, domain, core; /* numbers that are unique on the whole machine */
-} bt_cpu_place;
+typedef struct bt_hardware_thread { /* a hardware thread */
+    int cpu;                        /* the system's number of it */
+    int package, domain, core;      /* numbers that are unique on the whole machine */
+} bt_hardware_thread;
 
-typedef struct bt_place_job {
+typedef struct bt_binding_job {
     int ranks, rank; /* number of this machine's ranks; index of this one, in world order */
     int threads;     /* threads per rank */
     int group;       /* ranks of a tensor-parallel group */
-} bt_place_job;
+} bt_binding_job;
 
-/* The hardware threads that this process may use, in the order above, at most BT_PLACES_MAX;
+/* The hardware threads that this process may use, in the order above, at most BT_HARDWARE_THREADS_MAX;
  * returns their number. Uses hwloc; without it every processor is a core of one domain. machine:
  * NULL for this one, or hwloc's description of another, such as "pack:2 numa:2 core:4 pu:2" (0
  * if it is invalid) */
-size_t bt_machine_places(bt_cpu_place places[BT_PLACES_MAX], const char *machine);
+size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX], const char *machine);
 /* Computes the processors of a rank. false: the kernel places the ranks, because equal shares
  * are impossible or a share has fewer processors than the rank has threads. */
-bool bt_place_rank(const bt_cpu_place *places, size_t n, const bt_place_job *job, cpu_set_t *mine);
+bool bt_cpus_of_rank(const bt_hardware_thread *places, size_t n, const bt_binding_job *job,
+                     cpu_set_t *mine);
 /* Binds this process, a rank of this machine, to its share of the job's processors, unless its
  * launcher has bound it already. Threads started later inherit the binding, and the kernel
  * places them inside the share. false: the system refuses */
-bool bt_place_bind(const bt_place_job *job);
+bool bt_bind_rank(const bt_binding_job *job);
 /* "2 sockets, 4 memory domains, 16 cores, 32 hardware threads" */
-const char *bt_places_words(const bt_cpu_place *places, size_t n, char *out, size_t size);
+const char *bt_hardware_threads_text(const bt_hardware_thread *places, size_t n, char *out,
+                                     size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* test_placement.c - machines described by hwloc, and properties of every placement: disjoint shares, ranks
+/* test_cpu_binding.c - machines described by hwloc, and properties of every placement: disjoint shares, ranks
  * inside one memory domain, groups inside one socket, a core for each thread. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "monitor/job/machine/placement.h"
+#include "monitor/job/machine/cpu_binding.h"
 
-static bt_cpu_place places[BT_PLACES_MAX];
+static bt_hardware_thread places[BT_HARDWARE_THREADS_MAX];
 
 /* Number of values of the field `what` among the processors of a set: 1 if they share it. */
 typedef enum { PACKAGE, DOMAIN, CORE } part;
@@ -44,10 +44,10 @@ static bool without_hwloc(size_t n) {
 static void machines_are_read(void **state) {
     (void)state;
     char words[128];
-    size_t n = bt_machine_places(places, "pack:2 numa:2 core:4 pu:2");
+    size_t n = bt_hardware_threads(places, "pack:2 numa:2 core:4 pu:2");
     if (without_hwloc(n)) return;
     assert_int_equal(n, 32);
-    assert_string_equal(bt_places_words(places, n, words, sizeof words),
+    assert_string_equal(bt_hardware_threads_text(places, n, words, sizeof words),
                         "2 sockets, 4 memory domains, 16 cores, 32 hardware threads");
     for (size_t i = 1; i < n; i++) {
         assert_true(places[i].core == places[i - 1].core + (i % 2 == 0));
@@ -56,19 +56,19 @@ static void machines_are_read(void **state) {
     }
     /* numbered as usual: the first hardware thread of each core first */
     static const int numbers[] = {0, 4, 1, 5, 2, 6, 3, 7};
-    n = bt_machine_places(places, "core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
+    n = bt_hardware_threads(places, "core:4 pu:2(indexes=0,4,1,5,2,6,3,7)");
     assert_int_equal(n, 8);
     for (size_t i = 0; i < n; i++) assert_int_equal(places[i].cpu, numbers[i]);
-    n = bt_machine_places(places, "pu:1");
-    assert_string_equal(bt_places_words(places, n, words, sizeof words),
+    n = bt_hardware_threads(places, "pu:1");
+    assert_string_equal(bt_hardware_threads_text(places, n, words, sizeof words),
                         "1 socket, 1 memory domain, 1 core, 1 hardware thread");
-    assert_int_equal(bt_machine_places(places, "pack:two"), 0);
+    assert_int_equal(bt_hardware_threads(places, "pack:two"), 0);
 }
 
 static void this_machine_consists_of_the_permitted_processors(void **state) {
     (void)state;
     cpu_set_t may, seen;
-    const size_t n = bt_machine_places(places, NULL);
+    const size_t n = bt_hardware_threads(places, NULL);
     CPU_ZERO(&seen);
     for (size_t i = 0; i < n; i++) CPU_SET((size_t)places[i].cpu, &seen);
     assert_int_equal(sched_getaffinity(0, sizeof may, &may), 0);
@@ -106,13 +106,13 @@ static void every_rank_has_its_share(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const row *x = &rows[i];
-        const size_t n = bt_machine_places(places, x->machine);
+        const size_t n = bt_hardware_threads(places, x->machine);
         cpu_set_t all, mine, both;
         if (without_hwloc(n)) return;
         CPU_ZERO(&all);
         for (int r = 0; r < x->ranks; r++) {
-            const bt_place_job job = {x->ranks, r, x->threads, x->group};
-            assert_int_equal(bt_place_rank(places, n, &job, &mine), x->bound);
+            const bt_binding_job job = {x->ranks, r, x->threads, x->group};
+            assert_int_equal(bt_cpus_of_rank(places, n, &job, &mine), x->bound);
             assert_int_equal(CPU_COUNT(&mine), x->cpus);
             CPU_AND(&both, &all, &mine);
             assert_int_equal(CPU_COUNT(&both), 0);
@@ -124,13 +124,13 @@ static void every_rank_has_its_share(void **state) {
 /* k times as many ranks as hardware threads: k on each, neighbours on different ones. */
 static void ranks_beyond_them_share_evenly(void **state) {
     (void)state;
-    const size_t n = bt_machine_places(places, "pack:2 numa:1 core:2 pu:2");
+    const size_t n = bt_hardware_threads(places, "pack:2 numa:1 core:2 pu:2");
     cpu_set_t mine;
     if (without_hwloc(n)) return;
     assert_int_equal(n, 8);
     for (int r = 0; r < 24; r++) {
-        const bt_place_job job = {24, r, 1, 2};
-        assert_true(bt_place_rank(places, n, &job, &mine));
+        const bt_binding_job job = {24, r, 1, 2};
+        assert_true(bt_cpus_of_rank(places, n, &job, &mine));
         assert_int_equal(CPU_COUNT(&mine), 1);
         assert_true(CPU_ISSET((size_t)places[r % 8].cpu, &mine));
     }
@@ -144,7 +144,7 @@ static void ranks_are_within_one_domain(void **state) {
                                            "pack:4 numa:1 core:3 pu:1"};
     int seen = 0;
     for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
-        const size_t n = bt_machine_places(places, machines[m]);
+        const size_t n = bt_hardware_threads(places, machines[m]);
         cpu_set_t mine, group;
         if (without_hwloc(n)) return;
         const int domains = places[n - 1].domain + 1, cores = places[n - 1].core + 1,
@@ -153,8 +153,8 @@ static void ranks_are_within_one_domain(void **state) {
             for (int g = 1; g <= ranks; g *= 2) {
                 CPU_ZERO(&group);
                 for (int r = 0; r < ranks; r++) {
-                    const bt_place_job job = {ranks, r, 1, g};
-                    assert_true(bt_place_rank(places, n, &job, &mine));
+                    const bt_binding_job job = {ranks, r, 1, g};
+                    assert_true(bt_cpus_of_rank(places, n, &job, &mine));
                     if (g == 1) assert_int_equal(parts_of(n, &mine, DOMAIN), 1);
                     assert_int_equal(parts_of(n, &mine, CORE), CPU_COUNT(&mine));
                     if (r % g == 0) CPU_ZERO(&group);
@@ -175,15 +175,15 @@ static void ranks_are_within_one_domain(void **state) {
 /* Half of one socket is used by another job: shares divide the rest, and no core has two ranks. */
 static void free_processors_are_shared(void **state) {
     (void)state;
-    size_t n = bt_machine_places(places, "pack:2 numa:1 core:8 pu:1");
+    size_t n = bt_hardware_threads(places, "pack:2 numa:1 core:8 pu:1");
     cpu_set_t all, mine, both;
     if (without_hwloc(n)) return;
     memmove(places, places + 5, (n -= 5) * sizeof *places); /* 3 and 8 cores */
     for (int ranks = 2; ranks <= 11; ranks++) {
         CPU_ZERO(&all);
         for (int r = 0; r < ranks; r++) {
-            const bt_place_job job = {ranks, r, 1, 1};
-            assert_true(bt_place_rank(places, n, &job, &mine));
+            const bt_binding_job job = {ranks, r, 1, 1};
+            assert_true(bt_cpus_of_rank(places, n, &job, &mine));
             CPU_AND(&both, &all, &mine);
             assert_int_equal(CPU_COUNT(&both), 0);
             CPU_OR(&all, &all, &mine);
@@ -194,12 +194,12 @@ static void free_processors_are_shared(void **state) {
 }
 
 /* Returns the processors of a child that was bound as a rank. */
-static void bound_as(const bt_place_job *job, const cpu_set_t *first, cpu_set_t *after) {
+static void bound_as(const bt_binding_job *job, const cpu_set_t *first, cpu_set_t *after) {
     int ends[2], status;
     assert_int_equal(pipe(ends), 0);
     const pid_t child = fork();
     if (child == 0) {
-        bool ok = sched_setaffinity(0, sizeof *first, first) == 0 && bt_place_bind(job) &&
+        bool ok = sched_setaffinity(0, sizeof *first, first) == 0 && bt_bind_rank(job) &&
                   sched_getaffinity(0, sizeof *after, after) == 0;
         _exit(ok && write(ends[1], after, sizeof *after) == (ssize_t)sizeof *after ? 0 : 1);
     }
@@ -215,16 +215,16 @@ static void bound_as(const bt_place_job *job, const cpu_set_t *first, cpu_set_t 
 static void a_rank_is_bound_to_its_share(void **state) {
     (void)state;
     cpu_set_t all, half, mine, after;
-    const size_t n = bt_machine_places(places, NULL);
+    const size_t n = bt_hardware_threads(places, NULL);
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
     if (without_hwloc(n)) return;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
-    bound_as(&(bt_place_job){1, 0, 1, 1}, &all, &after);
+    bound_as(&(bt_binding_job){1, 0, 1, 1}, &all, &after);
     assert_true(CPU_EQUAL(&after, &all));
     if (n < 2 || (long)n * 2 <= online) return;
     for (int r = 0; r < 2; r++) {
-        const bt_place_job job = {2, r, 1, 1};
-        assert_true(bt_place_rank(places, n, &job, &mine));
+        const bt_binding_job job = {2, r, 1, 1};
+        assert_true(bt_cpus_of_rank(places, n, &job, &mine));
         bound_as(&job, &all, &after);
         assert_true(CPU_EQUAL(&after, &mine) && CPU_COUNT(&after) < CPU_COUNT(&all));
         CPU_ZERO(&half);

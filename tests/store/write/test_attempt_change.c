@@ -1,4 +1,4 @@
-/* test_turn.c - an attempt ends and the next one begins while the database cannot be written: every row is
+/* test_attempt_change.c - an attempt ends and the next one begins while the database cannot be written: every row is
  * kept, in its attempt. */
 #include <fcntl.h>
 #include <sqlite3.h>

@@ -1,5 +1,5 @@
-/* turn.c - turns as records, and into rows. */
-#include "store/write/turn.h"
+/* attempt_change.c - turns as records, and into rows. */
+#include "store/write/attempt_change.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,35 +12,35 @@
 
 #define TURN UINT32_MAX /* the kind of its record */
 
-bt_record *bt_turn_record(bt_turn *t) {
+bt_record *bt_attempt_change_record(bt_attempt_change *t) {
     const bt_record_head head = {.kind = TURN, .bytes = sizeof t, .step = -1};
     bt_record *r = t ? bt_record_empty(&head) : NULL;
     if (r)
         memcpy(r->data, &t, sizeof t);
     else
-        bt_turn_free(t);
+        bt_attempt_change_free(t);
     return r;
 }
 
-bt_turn *bt_turn_of(const bt_record *r) {
-    bt_turn *t = NULL;
+bt_attempt_change *bt_attempt_change_of(const bt_record *r) {
+    bt_attempt_change *t = NULL;
     if (r->head.kind == TURN) memcpy(&t, r->data, sizeof t);
     return t;
 }
 
-void bt_turn_free(bt_turn *t) {
+void bt_attempt_change_free(bt_attempt_change *t) {
     if (!t) return;
     bt_records_free(t->lost);
     bt_run_start_release(&t->start);
     free(t);
 }
 
-void bt_turns_free(bt_record *list) {
-    for (const bt_record *r = list; r; r = r->next) bt_turn_free(bt_turn_of(r));
+void bt_attempt_changes_free(bt_record *list) {
+    for (const bt_record *r = list; r; r = r->next) bt_attempt_change_free(bt_attempt_change_of(r));
     bt_records_free(list);
 }
 
-bt_code bt_turn_read_ring(bt_turn *t, const char *path, bt_err *err) {
+bt_code bt_turn_read_ring(bt_attempt_change *t, const char *path, bt_err *err) {
     struct stat st;
     bt_err own = BT_ERR_INIT;
     if (stat(path, &st) != 0 ||
@@ -58,19 +58,19 @@ bt_code bt_turn_read_ring(bt_turn *t, const char *path, bt_err *err) {
 }
 
 /* the next attempt may have put its own file in the place */
-static void remove_ring(const bt_turn *t) {
+static void remove_ring(const bt_attempt_change *t) {
     struct stat st;
     if (t->ring[0] && stat(t->ring, &st) == 0 && st.st_ino == t->ring_inode) unlink(t->ring);
 }
 
-static bt_code finish_turn(sqlite3 *db, const char *path, bt_code code, bt_err *err) {
+static bt_code finish_attempt_change(sqlite3 *db, const char *path, bt_code code, bt_err *err) {
     if (code == BT_OK) code = bt_sql_exec(db, path, "COMMIT", err);
     if (code != BT_OK && !sqlite3_get_autocommit(db))
         sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
     return code;
 }
 
-static bt_code end_attempt(bt_turn *t, sqlite3 *db, const char *path, bt_apply *apply,
+static bt_code end_attempt(bt_attempt_change *t, sqlite3 *db, const char *path, bt_apply *apply,
                            const bt_attempt *at, bt_err *err) {
     if (t->lost && t->lost_attempt == at->attempt) {
         const int rc = bt_apply_again(apply, bt_apply_last_step(apply), t->lost);
@@ -81,17 +81,18 @@ static bt_code end_attempt(bt_turn *t, sqlite3 *db, const char *path, bt_apply *
     BT_TRY(bt_sql_exec(db, path, "BEGIN IMMEDIATE", err));
     bt_code code = bt_attempt_end(db, path, at, t->state, t->exit_kind, t->exit_code, t->us, err);
     if (code == BT_OK) code = bt_apply_store_times(apply, at->run, err);
-    BT_TRY(finish_turn(db, path, code, err));
+    BT_TRY(finish_attempt_change(db, path, code, err));
     remove_ring(t);
     return BT_OK;
 }
 
-bt_code bt_turn_apply(bt_turn *t, sqlite3 *db, const char *path, bt_apply *apply, bt_attempt *at,
-                      bt_err *err) {
+bt_code bt_attempt_change_apply(bt_attempt_change *t, sqlite3 *db, const char *path,
+                                bt_apply *apply, bt_attempt *at, bt_err *err) {
     if (t->ends) return end_attempt(t, db, path, apply, at, err);
     bt_attempt next = {.created_us = at->created_us, .attempt = t->attempt};
     BT_TRY(bt_sql_exec(db, path, "BEGIN IMMEDIATE", err));
-    BT_TRY(finish_turn(db, path, bt_attempt_follow(db, path, &t->start, &next, err), err));
+    BT_TRY(
+        finish_attempt_change(db, path, bt_attempt_follow(db, path, &t->start, &next, err), err));
     const bt_apply_attempt rows = {
         .run = next.run, .aid = next.aid, .from_step = t->start.from_step, .attempt = next.attempt};
     BT_TRY(bt_apply_set_attempt(apply, &rows, err));

@@ -1,4 +1,4 @@
-/* test_walk.c - a simulated step compared with textbook formulas, and with a plain simulation of one
+/* test_step_simulator.c - a simulated step compared with textbook formulas, and with a plain simulation of one
  * exchange. */
 #include <math.h>
 #include <setjmp.h>
@@ -9,14 +9,14 @@
 
 #include <cmocka.h>
 
-#include "engine/plan/walk/walk.h"
+#include "engine/plan/step_simulator/step_simulator.h"
 
 enum { STAGES_MOST = 16, CHUNKS_MOST = 4 };
 
-static bt_step_time walked(const bt_walk *w) {
+static bt_step_time walked(const bt_step_simulation *w) {
     bt_step_time t;
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_walk_step(w, &t, &err), BT_OK);
+    assert_int_equal(bt_simulate_step(w, &t, &err), BT_OK);
     return t;
 }
 
@@ -42,7 +42,7 @@ static void bubble_is_the_textbooks(void **state) {
                     work[k].fwd_s = costs[c][0];
                     work[k].bwd_s = costs[c][1];
                 }
-                const bt_walk w = {.pp = pp, .dp = 1, .micros = m, .stage = work};
+                const bt_step_simulation w = {.pp = pp, .dp = 1, .micros = m, .stage = work};
                 bt_step_time t = walked(&w);
                 near(t.bubble_frac, (pp - 1.0) / ((double)m + pp - 1));
                 near(t.step_s, ((double)m + pp - 1) * (costs[c][0] + costs[c][1]));
@@ -68,7 +68,8 @@ static void interleaved_bubble_is_the_textbooks(void **state) {
                         work[k].fwd_s = costs[c][0] / v;
                         work[k].bwd_s = costs[c][1] / v;
                     }
-                    const bt_walk w = {.pp = pp, .dp = 1, .chunks = v, .micros = m, .stage = work};
+                    const bt_step_simulation w = {
+                        .pp = pp, .dp = 1, .chunks = v, .micros = m, .stage = work};
                     const double both = costs[c][0] + costs[c][1], fills = (pp - 1.0) / v;
                     bt_step_time t = walked(&w);
                     near(t.bubble_frac, (pp - 1.0) / (v * (double)m + pp - 1));
@@ -90,7 +91,8 @@ static void upper_chunks_gradients_leave_first(void **state) {
     bt_stage_work work[4];
     memset(work, 0, sizeof work);
     for (int k = 0; k < 4; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
-    bt_walk w = {.pp = 2, .dp = 1, .chunks = 2, .micros = 2, .stage = work, .overlap = true};
+    bt_step_simulation w = {
+        .pp = 2, .dp = 1, .chunks = 2, .micros = 2, .stage = work, .overlap = true};
     const double alone = walked(&w).step_s;
     /* four buckets of each stage, completed two at a time in the last two units of each chunk's last pass */
     for (int k = 0; k < 2; k++) work[k].buckets = 4, work[k].bucket_wire_s = 1;
@@ -106,7 +108,7 @@ static void exchange_alone_is_rounds_and_bytes(void **state) {
     bt_stage_work work = {.buckets = 1,
                           .bucket_wire_s = 2 * (n - 1) / n * bytes / rate,
                           .bucket_latency_s = 2 * latency};
-    const bt_walk w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
+    const bt_step_simulation w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
     bt_step_time t = walked(&w);
     near(t.step_s, 2 * (n - 1) / n * bytes / rate + 2 * latency);
     near(t.exchange_s, t.step_s);
@@ -123,7 +125,7 @@ static void exchange_alone_is_rounds_and_bytes(void **state) {
 static void buckets_hide_behind_backward(void **state) {
     (void)state;
     bt_stage_work work = {.fwd_s = 1, .bwd_s = 10, .buckets = 10, .bucket_wire_s = 0.5};
-    bt_walk w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
+    bt_step_simulation w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
     bt_step_time t = walked(&w);
     /* Each bucket is sent when it is complete, so only the last transfer remains. */
     near(t.step_s, 11.5);
@@ -148,7 +150,7 @@ static void ranks_wait_for_the_slowest(void **state) {
     (void)state;
     const double slow[] = {1, 1.5, 1, 1};
     bt_stage_work work = {.fwd_s = 1, .bwd_s = 3, .buckets = 4, .bucket_wire_s = 0.25};
-    const bt_walk w = {
+    const bt_step_simulation w = {
         .pp = 1, .dp = 4, .micros = 2, .stage = &work, .overlap = true, .slow = slow};
     bt_step_time t = walked(&w);
     near(t.step_s, 12 + 0.25);
@@ -160,7 +162,7 @@ static void ranks_wait_for_the_slowest(void **state) {
 static void messages_cost_both_sides(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
-    const bt_walk w = {
+    const bt_step_simulation w = {
         .pp = 2, .dp = 1, .micros = 1, .stage = work, .copy_s = 0.125, .flight_s = 0.5};
     bt_step_time t = walked(&w);
     near(t.step_s, 6 + 2 * (0.125 + 0.5 + 0.125));
@@ -172,7 +174,7 @@ static void messages_cost_both_sides(void **state) {
 static void messages_follow_each_other_on_a_link(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 1}, {.fwd_s = 1, .bwd_s = 1}};
-    bt_walk w = {.pp = 2, .dp = 1, .micros = 2, .stage = work, .flight_s = 3};
+    bt_step_simulation w = {.pp = 2, .dp = 1, .micros = 2, .stage = work, .flight_s = 3};
     near(walked(&w).step_s, 12);
     /* Forward messages sent at 1 and 2 arrive at 4 and 7; gradients sent at 6 and 9 arrive at 9 and 12. */
     w.wire_s = 3;
@@ -188,7 +190,7 @@ static void messages_follow_each_other_on_a_link(void **state) {
 static void tied_embedding_is_sent_and_returned(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
-    bt_walk w = {.pp = 2, .dp = 1, .micros = 3, .stage = work, .tied_s = 0};
+    bt_step_simulation w = {.pp = 2, .dp = 1, .micros = 3, .stage = work, .tied_s = 0};
     double without = walked(&w).step_s;
     w.tied_s = w.tied_back_s = 0.25;
     near(walked(&w).step_s, without + 0.5);
@@ -203,13 +205,13 @@ static void a_tied_embedding_travels_while_the_first_stage_computes(void **state
             bt_stage_work work[6];
             memset(work, 0, sizeof work);
             for (int k = 0; k < 3 * chunks; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
-            bt_walk w = {.pp = 3,
-                         .dp = 1,
-                         .chunks = chunks,
-                         .micros = 3,
-                         .stage = work,
-                         .crowd = shared ? 1 + 1e-12 : 0,
-                         .ranks = 3};
+            bt_step_simulation w = {.pp = 3,
+                                    .dp = 1,
+                                    .chunks = chunks,
+                                    .micros = 3,
+                                    .stage = work,
+                                    .crowd = shared ? 1 + 1e-12 : 0,
+                                    .ranks = 3};
             const double without = walked(&w).step_s;
             w.tied_wired = true;
             w.tied_s =
@@ -236,13 +238,13 @@ static void a_tied_embedding_shares_the_link(void **state) {
     bt_stage_work work[4];
     memset(work, 0, sizeof work);
     for (int k = 0; k < 4; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
-    bt_walk w = {.pp = 2,
-                 .dp = 1,
-                 .chunks = 2,
-                 .micros = 2,
-                 .stage = work,
-                 .flight_s = 0.25,
-                 .wire_s = 0.25};
+    bt_step_simulation w = {.pp = 2,
+                            .dp = 1,
+                            .chunks = 2,
+                            .micros = 2,
+                            .stage = work,
+                            .flight_s = 0.25,
+                            .wire_s = 0.25};
     const double without = walked(&w).step_s;
     w.tied_wired = true;
     w.tied_s = 1000;
@@ -268,19 +270,19 @@ static void compare_shared(int pp, int chunks, int64_t m, bool wired) {
                                   .buckets = 4,
                                   .bucket_wire_s = 0.25,
                                   .optim_s = 0.5};
-    bt_walk w = {.pp = pp,
-                 .dp = 1,
-                 .chunks = chunks,
-                 .micros = m,
-                 .stage = work,
-                 .overlap = true,
-                 .copy_s = 0.03125,
-                 .flight_s = 0.0625,
-                 .tied_s = 0.25,
-                 .tied_back_s = 0.25,
-                 .tied_wired = wired,
-                 .wire_s = wired ? 0.03125 : 0,
-                 .ranks = pp};
+    bt_step_simulation w = {.pp = pp,
+                            .dp = 1,
+                            .chunks = chunks,
+                            .micros = m,
+                            .stage = work,
+                            .overlap = true,
+                            .copy_s = 0.03125,
+                            .flight_s = 0.0625,
+                            .tied_s = 0.25,
+                            .tied_back_s = 0.25,
+                            .tied_wired = wired,
+                            .wire_s = wired ? 0.03125 : 0,
+                            .ranks = pp};
     bt_step_time own = walked(&w);
     w.crowd = 1 + 1e-12;
     bt_step_time shared = walked(&w);
@@ -309,7 +311,8 @@ static void one_core_has_no_bubble(void **state) {
         bt_stage_work work[STAGES_MOST];
         memset(work, 0, sizeof work);
         for (int k = 0; k < pp; k++) work[k] = (bt_stage_work){.fwd_s = 1, .bwd_s = 2};
-        const bt_walk w = {.pp = pp, .dp = 1, .micros = 5, .stage = work, .crowd = pp, .ranks = pp};
+        const bt_step_simulation w = {
+            .pp = pp, .dp = 1, .micros = 5, .stage = work, .crowd = pp, .ranks = pp};
         bt_step_time t = walked(&w);
         assert_true(fabs(t.step_s - 5 * 3.0 * pp) < 1e-9);
         near(t.processor_s[BT_PH_FWD], 5);
@@ -323,7 +326,8 @@ static void one_core_has_no_bubble(void **state) {
 static void waiting_ranks_keep_their_core(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
-    const bt_walk w = {.pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4};
+    const bt_step_simulation w = {
+        .pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4};
     bt_step_time t = walked(&w);
     /* With one micro-batch the stages never compute at once. */
     assert_true(fabs(t.step_s - 6 * (1 + 1.0 / 3)) < 1e-9);
@@ -337,13 +341,15 @@ static void waiting_ranks_keep_their_core(void **state) {
 static void bound_ranks_share_evenly(void **state) {
     (void)state;
     bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2}, {.fwd_s = 1, .bwd_s = 2}};
-    bt_walk w = {.pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4, .cores = 2};
+    bt_step_simulation w = {
+        .pp = 2, .dp = 1, .micros = 1, .stage = work, .crowd = 2, .ranks = 4, .cores = 2};
     assert_true(fabs(walked(&w).step_s - 6) < 1e-9);
     w.micros = 7;
     assert_true(fabs(walked(&w).step_s - 7 * 6) < 1e-9);
     /* Four stages of one rank: the first and third share a core, and the second and fourth. */
     bt_stage_work four[] = {{.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}, {.fwd_s = 1}};
-    w = (bt_walk){.pp = 4, .dp = 1, .micros = 1, .stage = four, .crowd = 2, .ranks = 4, .cores = 2};
+    w = (bt_step_simulation){
+        .pp = 4, .dp = 1, .micros = 1, .stage = four, .crowd = 2, .ranks = 4, .cores = 2};
     assert_true(fabs(walked(&w).step_s - 4) < 1e-9);
 }
 
@@ -351,14 +357,15 @@ static void bound_ranks_share_evenly(void **state) {
 static void tensor_parallel_synchronization_is_waiting(void **state) {
     (void)state;
     for (int shared = 0; shared < 2; shared++) {
-        bt_stage_work work[] = {{.fwd_s = 1, .bwd_s = 2, .fwd_meet_s = 0.25, .bwd_meet_s = 0.5},
-                                {.fwd_s = 1, .bwd_s = 2, .fwd_meet_s = 0.25, .bwd_meet_s = 0.5}};
-        const bt_walk w = {.pp = 2,
-                           .dp = 1,
-                           .micros = 3,
-                           .stage = work,
-                           .crowd = shared ? 1 + 1e-12 : 0,
-                           .ranks = 2};
+        bt_stage_work work[] = {
+            {.fwd_s = 1, .bwd_s = 2, .fwd_tp_wait_s = 0.25, .bwd_tp_wait_s = 0.5},
+            {.fwd_s = 1, .bwd_s = 2, .fwd_tp_wait_s = 0.25, .bwd_tp_wait_s = 0.5}};
+        const bt_step_simulation w = {.pp = 2,
+                                      .dp = 1,
+                                      .micros = 3,
+                                      .stage = work,
+                                      .crowd = shared ? 1 + 1e-12 : 0,
+                                      .ranks = 2};
         bt_step_time t = walked(&w);
         assert_true(fabs(t.step_s - 4 * 3.75) < 1e-9);
         assert_true(fabs(t.bubble_frac - 1.0 / 4) < 1e-9);
@@ -372,7 +379,7 @@ static void tensor_parallel_synchronization_is_waiting(void **state) {
 static void early_buckets_cost_backward(void **state) {
     (void)state;
     bt_stage_work work = {.fwd_s = 1, .bwd_s = 2, .buckets = 4, .bucket_cpu_s = 0.25};
-    bt_walk w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
+    bt_step_simulation w = {.pp = 1, .dp = 1, .micros = 1, .stage = &work, .overlap = true};
     bt_step_time t = walked(&w);
     near(t.step_s, 4);
     near(t.phase_s[BT_PH_BWD], 2.75);

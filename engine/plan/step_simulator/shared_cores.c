@@ -1,4 +1,4 @@
-/* walk_shared.c - simulates the passes of a pipeline whose ranks have more threads than there are cores. A rank's speed
+/* shared_cores.c - simulates the passes of a pipeline whose ranks have more threads than there are cores. A rank's speed
  * depends on the number of ranks that compute at that moment, so the simulation advances from event to event.
  *
  * A waiting rank yields its core but does not sleep, so it remains a task of that core, and the kernel moves no
@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "engine/plan/walk/walk_state.h"
+#include "engine/plan/step_simulator/simulator_state.h"
 
 typedef enum { RECEIVE, WORK, SEND, SEND_TABLE, TIE } op_kind;
 
@@ -25,7 +25,7 @@ typedef struct op {
 enum { OPS_MOST = 16 };
 
 typedef struct runner { /* one stage */
-    bt_walker *rank;
+    bt_simulated_rank *rank;
     op ops[OPS_MOST]; /* operations of the current pass, or of a forward and a backward pass */
     int n, at;
     double left; /* rest of the current WORK */
@@ -35,7 +35,7 @@ typedef struct runner { /* one stage */
 } runner;
 
 typedef struct shared {
-    bt_walk_state *s;
+    bt_simulator_state *s;
     int d;
     runner *runs;
     bool *works;   /* (pp) stages that compute at this moment */
@@ -47,7 +47,7 @@ static int bound_before(int n, int core, int cores) {
     return n > core ? (n - core + cores - 1) / cores : 0;
 }
 
-static double bound_crowding(const bt_walk *w, const bool *works, int k) {
+static double bound_crowding(const bt_step_simulation *w, const bool *works, int k) {
     const int each = w->ranks / w->pp, c = w->cores;
     int most = 1;
     for (int j = 0; j < each && j < c; j++) {
@@ -61,7 +61,7 @@ static double bound_crowding(const bt_walk *w, const bool *works, int k) {
     return most;
 }
 
-double bt_walk_crowding(const bt_walk *w, const bool *works, int k) {
+double bt_simulated_crowding(const bt_step_simulation *w, const bool *works, int k) {
     if (!(w->crowd > 1)) return 1;
     if (w->cores > 0 && w->ranks >= w->pp) return bound_crowding(w, works, k);
     int active = 0;
@@ -87,31 +87,31 @@ static void put_send(const shared *x, runner *r, double *message) {
     put_op(r, (op){.kind = SEND, .message = message});
 }
 
-static void put_compute(const shared *x, runner *r, int k, const bt_walk_pass *p) {
+static void put_compute(const shared *x, runner *r, int k, const bt_simulated_pass *p) {
     const bt_stage_work *work = p->work;
     const bool forward = !p->pass.backward;
-    put_op(r,
-           (op){.kind = WORK,
-                .phase = forward ? BT_PH_FWD : BT_PH_BWD,
-                .seconds = (forward ? work->fwd_s : work->bwd_s) * bt_walker_slow(x->s, x->d, k)});
+    put_op(r, (op){.kind = WORK,
+                   .phase = forward ? BT_PH_FWD : BT_PH_BWD,
+                   .seconds = (forward ? work->fwd_s : work->bwd_s) *
+                              bt_simulated_slow_down(x->s, x->d, k)});
     put_op(r, (op){.kind = WORK,
                    .phase = BT_PH_COMM_EXPOSED,
                    .seconds = forward ? work->fwd_comm_s : work->bwd_comm_s});
     put_op(r, (op){.kind = WORK,
                    .phase = BT_PH_WAIT,
-                   .seconds = forward ? work->fwd_meet_s : work->bwd_meet_s});
+                   .seconds = forward ? work->fwd_tp_wait_s : work->bwd_tp_wait_s});
 }
 
-static void put_forward(const shared *x, runner *r, int k, const bt_walk_pass *p) {
-    bt_walk_state *s = x->s;
-    if (!p->begins) put_receive(x, r, bt_walk_message(s->down, s, p->at, p->pass.micro));
+static void put_forward(const shared *x, runner *r, int k, const bt_simulated_pass *p) {
+    bt_simulator_state *s = x->s;
+    if (!p->begins) put_receive(x, r, bt_simulated_message(s->down, s, p->at, p->pass.micro));
     put_compute(x, r, k, p);
-    if (!p->ends) put_send(x, r, bt_walk_message(s->down, s, p->at + 1, p->pass.micro));
+    if (!p->ends) put_send(x, r, bt_simulated_message(s->down, s, p->at + 1, p->pass.micro));
 }
 
-/* same as tie and send_tied of walk.c */
+/* same as tie and send_tied of step_simulator.c */
 static void put_tie(const shared *x, runner *r, bool first) {
-    const bt_walk *w = x->s->w;
+    const bt_step_simulation *w = x->s->w;
     const bool meet = !w->tied_wired && x->s->chunks == 1;
     const op copy = {.kind = WORK, .phase = BT_PH_COMM_EXPOSED, .seconds = w->tied_s};
     if (meet) put_op(r, (op){.kind = TIE, .phase = BT_PH_WAIT});
@@ -124,28 +124,28 @@ static void put_tie(const shared *x, runner *r, bool first) {
         put_op(r, (op){.kind = RECEIVE, .phase = BT_PH_COMM_EXPOSED, .message = &x->s->tied_at});
 }
 
-static void put_backward(const shared *x, runner *r, int k, const bt_walk_pass *p) {
-    bt_walk_state *s = x->s;
+static void put_backward(const shared *x, runner *r, int k, const bt_simulated_pass *p) {
+    bt_simulator_state *s = x->s;
     const bool ties = p->final && s->w->tied_s > 0 && s->w->pp > 1;
     r->final = p->final ? p->pass.chunk : -1;
-    if (!p->ends) put_receive(x, r, bt_walk_message(s->up, s, p->at, p->pass.micro));
+    if (!p->ends) put_receive(x, r, bt_simulated_message(s->up, s, p->at, p->pass.micro));
     if (ties && p->begins) put_tie(x, r, true);
     put_compute(x, r, k, p);
-    if (!p->begins) put_send(x, r, bt_walk_message(s->up, s, p->at - 1, p->pass.micro));
+    if (!p->begins) put_send(x, r, bt_simulated_message(s->up, s, p->at - 1, p->pass.micro));
     if (ties && p->ends) put_tie(x, r, false);
 }
 
 /* Queues the operations of the next pass; for the last virtual stage of a forward and a backward pass. */
 static void next_pass(const shared *x, int k) {
     runner *r = &x->runs[k];
-    bt_walk_pass p;
+    bt_simulated_pass p;
     r->n = r->at = 0;
     r->final = -1;
-    if (!bt_walk_next(x->s, r->rank, k, &p)) return;
+    if (!bt_simulated_next(x->s, r->rank, k, &p)) return;
     r->rank->done++;
     if (!p.pass.backward) {
         put_forward(x, r, k, &p);
-        if (!p.ends || !bt_walk_next(x->s, r->rank, k, &p)) return;
+        if (!p.ends || !bt_simulated_next(x->s, r->rank, k, &p)) return;
         r->rank->done++;
     }
     put_backward(x, r, k, &p);
@@ -172,8 +172,8 @@ static bool is_op_over(const shared *x, runner *r) {
     switch (o->kind) {
     case RECEIVE: return *o->message >= 0 && *o->message <= r->rank->now;
     case WORK: return !(r->left > 0);
-    case SEND: bt_walk_post(x->s, r->rank, o->message); return true;
-    case SEND_TABLE: bt_walk_post_table(x->s, r->rank); return true;
+    case SEND: bt_simulated_post(x->s, r->rank, o->message); return true;
+    case SEND_TABLE: bt_simulated_post_table(x->s, r->rank); return true;
     case TIE: r->came = true; return both_came(x);
     }
     return false;
@@ -188,7 +188,7 @@ static void execute_due_events(const shared *x) {
             while (!is_runner_done(r) && is_op_over(x, r)) {
                 const op *o = &r->ops[r->at];
                 if (o->kind == WORK && o->phase != BT_PH_FWD && r->final >= 0 && r->bwd_began >= 0)
-                    *bt_walk_final(x->s, x->d, k, r->final) =
+                    *bt_simulated_final(x->s, x->d, k, r->final) =
                         (bt_final_pass){r->rank->now, r->rank->now - r->bwd_began};
                 r->at++;
                 begin_op(x, k);
@@ -217,7 +217,7 @@ static void pass_time(const shared *x, double seconds) {
         const op *o = &r->ops[r->at];
         r->rank->phase[o->phase] += seconds;
         r->rank->now += seconds;
-        if (o->kind == WORK && o->phase == BT_PH_WAIT) r->rank->met += seconds;
+        if (o->kind == WORK && o->phase == BT_PH_WAIT) r->rank->tp_wait_s += seconds;
         /* avoid a remainder from rounding */
         if (o->kind == WORK)
             r->left = r->left * x->crowd[k] <= seconds * (1 + 1e-12)
@@ -233,7 +233,7 @@ static void pass_time(const shared *x, double seconds) {
 static void update_core_shares(const shared *x) {
     for (int k = 0; k < x->s->w->pp; k++)
         x->works[k] = !is_runner_done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;
-    for (int k = 0; k < x->s->w->pp; k++) x->crowd[k] = bt_walk_crowding(x->s->w, x->works, k);
+    for (int k = 0; k < x->s->w->pp; k++) x->crowd[k] = bt_simulated_crowding(x->s->w, x->works, k);
 }
 
 static void advance_to_next_event(const shared *x) {
@@ -252,7 +252,7 @@ static void release_runners(shared *x) {
     free(x->crowd);
 }
 
-bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
+bt_code bt_simulate_shared_pipeline(bt_simulator_state *s, int d, bt_err *err) {
     const size_t n = (size_t)s->w->pp;
     shared x = {.s = s,
                 .d = d,
@@ -261,14 +261,14 @@ bt_code bt_walk_shared_pipeline(bt_walk_state *s, int d, bt_err *err) {
                 .crowd = calloc(n, sizeof *x.crowd)};
     if (!x.runs || !x.works || !x.crowd) {
         release_runners(&x);
-        return bt_fail(err, BT_NOMEM, "no memory to walk %d stages", s->w->pp);
+        return bt_fail(err, BT_NOMEM, "no memory to simulate %d stages", s->w->pp);
     }
     /* All start at the same time, because the work before had every core busy. */
     double began = 0;
-    for (int k = 0; k < s->w->pp; k++) began = fmax(began, bt_walker_at(s, d, k)->now);
+    for (int k = 0; k < s->w->pp; k++) began = fmax(began, bt_simulated_rank_at(s, d, k)->now);
     for (int k = 0; k < s->w->pp; k++) {
-        x.runs[k] = (runner){.rank = bt_walker_at(s, d, k), .bwd_began = -1, .final = -1};
-        bt_walker *r = x.runs[k].rank;
+        x.runs[k] = (runner){.rank = bt_simulated_rank_at(s, d, k), .bwd_began = -1, .final = -1};
+        bt_simulated_rank *r = x.runs[k].rank;
         r->phase[BT_PH_WAIT] += began - r->now;
         r->now = began;
         begin_op(&x, k);
