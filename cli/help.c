@@ -154,14 +154,13 @@ void bt_help_options(bt_text *out) {
 
 void bt_help_metrics(bt_text *out) {
     bt_text_put(out,
-                "of a run (view 'runs', the head of a run in the API, every list and tile):\n");
+                "values of a run (view 'runs', the head of a run in the API, lists and tiles):\n");
     for (int i = 0; i < BT_FIGURES; i++) {
         const bt_figure_row *f = &bt_figures[i];
         bt_text_printf(out, "  %-20s %-25s %s: %s\n", f->key, bt_figure_span_name(f->span),
                        f->label, f->help);
     }
-    bt_text_put(
-        out, "\nwhat became of a run's time (view 'runs'), which adds up to the time elapsed:\n");
+    bt_text_put(out, "\nparts of a run's time (view 'runs'), which add up to the elapsed time:\n");
     for (int p = 0; p < BT_TIME_PARTS; p++)
         bt_text_printf(out, "  %s_s%*s %s\n", bt_times[p].key, (int)(18 - strlen(bt_times[p].key)),
                        "", bt_times[p].help);

@@ -22,9 +22,9 @@ static const char *const most_used[] = {"data.path",   "data.tokenizer", "model.
 
 static const struct {
     const char *prefix, *title;
-} groups[] = {{"run.", "the run and what it prints"},
-              {"alert.", "when to tell whom"},
-              {"launch.", "where it runs"},
+} groups[] = {{"run.", "run and output"},
+              {"alert.", "alerts"},
+              {"launch.", "processes and hosts"},
               {"data.", "data"},
               {"model.", "model"},
               {"train.", "training"},
@@ -32,7 +32,7 @@ static const struct {
               {"ckpt.", "checkpoints"},
               {"mesh.", "layout of the ranks"},
               {"parallel.", "exchange between the ranks"},
-              {"comm.", "bytes between the ranks"},
+              {"comm.", "traffic between the ranks"},
               {"tune.", "fine-tuning"},
               {"islands.", "islands of a hub"}};
 

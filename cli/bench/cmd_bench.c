@@ -10,10 +10,10 @@ static const bt_option_set run_options = {
     .rows = bt_run_opts}; /* the verbs that measure a run have these options */
 
 static const bt_bench_verb verbs[] = {
-    {"kernels", "every kernel slot against the machine's peaks", &bt_bench_kernels_opts,
+    {"kernels", "speed of every kernel compared with the machine's peaks", &bt_bench_kernels_opts,
      bt_bench_kernels_verb, NULL},
     {"train", "whole training steps", &run_options, NULL, bt_bench_train},
-    {"learn", "minutes and tokens until a validation loss, recipe beside recipe",
+    {"learn", "minutes and tokens until a validation loss, for several recipes",
      &bt_bench_learn_opts, bt_bench_learn, NULL},
     {"comm", "the link between ranks, and every codec on it", &run_options, NULL, bt_bench_comm},
     {"decode", "generation, token by token", &bt_bench_decode_opts, bt_bench_decode, NULL},

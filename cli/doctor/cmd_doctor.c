@@ -20,11 +20,11 @@ typedef struct doctor_cfg {
 
 static const bt_opt doctor_opts[] = {
     BT_ROW_FLAG(doctor_cfg, json, "--json", "print one JSON object"),
-    BT_ROW_FLAG(doctor_cfg, quick, "--quick", "start no MPI job"),
+    BT_ROW_FLAG(doctor_cfg, quick, "--quick", "do not start an MPI job"),
     BT_ROW_INT(doctor_cfg, ranks, "--ranks", "2", 1, 4096, NULL,
-               "ranks of the MPI job that visits the nodes"),
+               "ranks of the MPI job that examines the nodes"),
     BT_ROW_TEXT(doctor_cfg, hosts, "--hosts", "",
-                "host file, one 'host slots=N' per line: the nodes to visit"),
+                "host file, one 'host slots=N' per line: the nodes to examine"),
     BT_ROW_TEXT(doctor_cfg, store, "--store", "",
                 "metrics database to examine (default: $BITRAIN_STORE, else the data directory)"),
     BT_ROW_TEXT(doctor_cfg, isa, "--isa", "auto", "fastest kernel set allowed: " BT_ISA_WORDS),
@@ -107,7 +107,7 @@ static bt_code cmd_doctor(bt_call *call, bt_err *err) {
 const bt_command bt_cmd_doctor = {
     .ranked = true,
     .name = "doctor",
-    .summary = "examines this machine, or all nodes: processor, kernels, MPI, memory, store",
+    .summary = "examine this machine, or all nodes: processor, kernels, MPI, memory, store",
     .args = "",
     .examples =
         "bitrain doctor # what is there, what is wrong, and the way out\n"

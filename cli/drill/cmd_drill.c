@@ -27,18 +27,20 @@ typedef struct drill_cfg {
 
 static const bt_opt drill_opts[] = {
     BT_ROW_FLAG(drill_cfg, quick, "--quick", "every fault once, in about a minute"),
-    BT_ROW_INT(drill_cfg, repeat, "--repeat", "3", 1, 1000, NULL, "every fault so many times"),
+    BT_ROW_INT(drill_cfg, repeat, "--repeat", "3", 1, 1000, NULL,
+               "number of times that every fault is injected"),
     BT_ROW_TEXT(drill_cfg, elastic, "--elastic", "",
-                "MIN:MAX: the proof instead, resizes and kills of one run of --steps"),
+                "MIN:MAX: instead, resize and kill one run of --steps and compare its "
+                "weights with those of an undisturbed run"),
     BT_ROW_INT(drill_cfg, resizes, "--resizes", "20", 0, 10000, NULL,
-               "with --elastic: other numbers of ranks, and other layouts"),
+               "number of changes of ranks and layout (--elastic)"),
     BT_ROW_INT(drill_cfg, kills, "--kills", "20", 0, 10000, NULL,
-               "with --elastic: kills of a rank, rank 0 and mpirun"),
+               "number of kills of a rank, of rank 0 and of mpirun (--elastic)"),
     BT_ROW_INT(drill_cfg, steps, "--steps", "300", 20, 1e6, "steps",
-               "with --elastic: length of the run"),
+               "length of the run (--elastic)"),
     BT_ROW_INT(drill_cfg, seed, "--seed", "1", 0, 1e15, NULL,
-               "of what is hurt when; the same seed does the same"),
-    BT_ROW_FLAG(drill_cfg, keep, "--keep", "leave the folder with database, logs and checkpoints"),
+               "seed of the choice of faults and times"),
+    BT_ROW_FLAG(drill_cfg, keep, "--keep", "keep the folder with database, logs and checkpoints"),
     BT_ROW_JSON(drill_cfg),
 };
 
@@ -219,9 +221,9 @@ static bt_code end_hurt(drill *d, bt_err *err) {
     }
     if (h->pid > 0) kill(h->pid, SIGTERM);
     const int status = bt_drill_wait_end(h, START_S);
-    return status == 143
-               ? BT_OK
-               : bt_fail(err, BT_CHECK, "asked to stop, the run ended with exit code %d", status);
+    return status == 143 ? BT_OK
+                         : bt_fail(err, BT_CHECK,
+                                   "after a stop request, the run ended with exit code %d", status);
 }
 
 static bt_code run_calm(drill *d, bt_err *err) {

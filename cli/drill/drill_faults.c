@@ -113,7 +113,7 @@ static bt_code do_no_space(bt_drill_run *r, const char *arg, bt_err *err) {
     limit_files(r, own.rlim_cur);
     return bt_drill_value(r, failed) > before
                ? BT_OK
-               : bt_fail(err, BT_CHECK, "a checkpoint that could not be written was not told");
+               : bt_fail(err, BT_CHECK, "a checkpoint that could not be written was not reported");
 }
 
 /* a bit of the newest checkpoint's data; its ranks are gone */

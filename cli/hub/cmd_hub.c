@@ -28,39 +28,42 @@ static const bt_opt hub_opts[] = {
     BT_ROW_TEXT(bt_hub_settings, allow, "--allow", "",
                 "folder of the islands' public keys (default: 'allowed' beside the hub's key)"),
     BT_ROW_INT(bt_hub_settings, islands, "--islands", "1", 1, BT_HUB_ISLANDS, NULL,
-               "begin the job when so many have joined"),
+               "begin the job when this number of islands has joined"),
     {"grace", "--grace", BT_OPT_REAL, BT_FIELD(bt_hub_settings, grace_s), "5", 0, 1e6, NULL,
-     "seconds", "an island without a connection for so long is declared dead"},
+     "seconds", "declare an island dead after this time without a connection"},
     {"link_timeout", "--link-timeout", BT_OPT_REAL, BT_FIELD(bt_hub_settings, link_s), "10", 1, 1e6,
-     NULL, "seconds", "a connection that acknowledges nothing for so long (a cut link) is closed"},
+     NULL, "seconds",
+     "close a connection that has acknowledged nothing for this time (a cut "
+     "link)"},
     {"silence", "--silence", BT_OPT_REAL, BT_FIELD(bt_hub_settings, silence_s), "600", 1, 1e6, NULL,
-     "seconds", "an island that says nothing for so long is declared dead"},
+     "seconds", "declare an island dead after this time without a message"},
     {"overdue", "--overdue", BT_OPT_REAL, BT_FIELD(bt_hub_settings, overdue_s), "2", 0, 1e6, NULL,
      "seconds",
-     "a round waits this long, and 3 usual rounds, for a missing update (0: without limit)"},
+     "a round waits for a missing update this long plus three usual rounds (0: without "
+     "limit)"},
     BT_ROW_INT(bt_hub_settings, quorum, "--quorum", "0", 0, BT_HUB_ISLANDS, NULL,
-               "islands whose updates are enough for a round of all (0: all that train)"),
+               "number of updates that complete a round (0: those of all training islands)"),
     {"quorum_wait", "--quorum-wait", BT_OPT_REAL, BT_FIELD(bt_hub_settings, quorum_s), "1", 0, 1e6,
-     NULL, "seconds", "a round with its quorum waits so long for the other islands"},
-    BT_ROW_INT(
-        bt_hub_settings, late, "--late", "2", 0, 1e6, "rounds",
-        "diloco: rounds by which an update may be late and still be used, as 1 / islands of it"),
+     NULL, "seconds", "time that a round waits for the remaining islands once it has its quorum"},
+    BT_ROW_INT(bt_hub_settings, late, "--late", "2", 0, 1e6, "rounds",
+               "diloco: maximum delay, in rounds, of an update that is still applied (with weight "
+               "1 / islands)"),
     {"memory", "--memory", BT_OPT_REAL, BT_FIELD(bt_hub_settings, memory_mib), "512", 0, 1e9, NULL,
      "MiB",
-     "beyond the model and whole updates; above it all connections are made anew (0: no limit)"},
-    BT_ROW_INT(
-        bt_hub_settings, restarts, "--restarts", "12", 0, 1e6, NULL,
-        "a hub whose process a signal ended goes on in another; so many in a row without an update "
-        "(0: never)"),
+     "limit of memory for messages, beyond the model and complete updates; above it all "
+     "connections are closed and reopened (0: no limit)"},
+    BT_ROW_INT(bt_hub_settings, restarts, "--restarts", "12", 0, 1e6, NULL,
+               "restarts in a row without an update after a signal ended the hub's process (0: "
+               "never restart)"),
     BT_ROW_TEXT(bt_hub_settings, name, "--name", "",
-                "of the hub's run in the database; made up when not given"),
+                "name of the hub's run in the database (default: generated)"),
     BT_ROW_STORE(bt_hub_settings),
     BT_ROW_TEXT(bt_hub_settings, out, "--out", "",
                 "folder of the hub's checkpoints (default: runs/NAME beside the database)"),
     BT_ROW_INT(bt_hub_settings, threads, "--threads", "1", 1, 1024, NULL,
                "threads of the optimizer's step"),
     BT_ROW_TEXT(bt_hub_settings, isa, "--isa", "auto", "fastest kernel set allowed"),
-    BT_ROW_FLAG(bt_hub_settings, no_monitor, "--no-monitor", "record nothing in a database"),
+    BT_ROW_FLAG(bt_hub_settings, no_monitor, "--no-monitor", "do not record metrics"),
     BT_ROW_FLAG(bt_hub_settings, quiet, "--quiet", "print the address, warnings and errors only"),
 };
 
@@ -235,7 +238,7 @@ static bt_code cmd_hub(bt_call *call, bt_err *err) {
 
 const bt_command bt_cmd_hub = {
     .name = "hub",
-    .summary = "outer weights for islands: whole jobs that train one model together",
+    .summary = "server for islands: separate jobs that train one model together",
     .args = "[NAME...]",
     .examples = "bitrain hub --keys keys a b c # makes the keys of a hub and three islands\n"
                 "bitrain hub --listen 127.0.0.1:8160 --keys keys --islands 3\n"

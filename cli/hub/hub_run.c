@@ -147,7 +147,7 @@ static void begins(const record *r, const bt_hub *h, int64_t replayed) {
     const int64_t version = h->model ? h->model->version : 0;
     if (h->model)
         snprintf(title, sizeof title,
-                 "the hub goes on after update %" PRId64 ", %" PRId64 " of them from its log",
+                 "the hub continues after update %" PRId64 ", %" PRId64 " of them from its log",
                  version, replayed);
     else
         snprintf(title, sizeof title, "a new hub waits for %" PRId64 " island%s",

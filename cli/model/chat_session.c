@@ -73,7 +73,7 @@ bt_code bt_chat_choose(const bt_chat_template **out, const char *name, bt_traine
         fprintf(
             stderr,
             "chat template '%s': the tokenizer has no chat tokens (--template chooses another)\n"
-            "a model that was trained on plain text goes on with it rather than answer\n",
+            "a model that was trained on plain text continues a question rather than answers it\n",
             (*out)->name);
     return BT_OK;
 }

@@ -68,21 +68,22 @@ typedef struct bt_trained_opts {
     {"threads", "--threads", BT_OPT_INT, BT_FIELD(s, trained.threads), "0", 0, 1024, NULL, NULL, \
      "threads (0: all cores)"}, \
     {"tokenizer", "--tokenizer", BT_OPT_TEXT, BT_FIELD(s, trained.tokenizer), "", 0, 0, NULL, NULL, \
-     "tokenizer of a model that has none"}, \
+     "tokenizer for a model without one"}, \
     {"base", "--base", BT_OPT_TEXT, BT_FIELD(s, trained.base), "", 0, 0, NULL, NULL, \
-     "base model of adapters, RUN or path (default: the recorded one)"}, \
+     "base model of the adapters, RUN or path (default: the recorded one)"}, \
     {"add", "--add", BT_OPT_TEXT, BT_FIELD(s, trained.add), "", 0, 0, NULL, NULL, \
-     "further adapters of the same base, RUN[:WEIGHT],.."}, \
+     "additional adapters of the same base, RUN[:WEIGHT],.."}, \
     {"weight", "--weight", BT_OPT_REAL, BT_FIELD(s, trained.weight), "1", -100, 100, NULL, NULL, \
-     "factor on the product of the first adapters"}, \
+     "weight of the first adapters"}, \
     {"precision", "--precision", BT_OPT_ENUM, BT_FIELD(s, trained.precision), "fp32", 0, 0, "fp32|bf16|fp16", NULL, \
-     "operands of products with floats; bf16 is faster on processors that multiply it"}, \
+     "number format of operands of floating-point products; bf16 is faster on processors "
+     "with bf16 instructions"}, \
     {"isa", "--isa", BT_OPT_TEXT, BT_FIELD(s, trained.isa), "", 0, 0, NULL, NULL, \
-     "fastest kernel set allowed (default: that of the run)"}
-/* clang-format on */
+     "fastest kernel set allowed (default: that of the run)"} /* clang-format on */
 
 /* which, store: borrowed, as the texts of `o` */
-bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store);
+bt_trained_how
+bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store);
 
 /* everything but the model, which bt_trained_model makes of it; or both */
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;

@@ -42,43 +42,40 @@ static const char types[] = "auto"
 
 static const bt_opt convert_opts[] = {
     BT_ROW_ENUM(convert_cfg, to, "--to", "bitrain", "bitrain|hf|gguf",
-                "format to write: a checkpoint, a folder of Hugging Face, a GGUF file"),
-    BT_ROW_TEXT(
-        convert_cfg, out, "--out", "",
-        "what to write; it must not exist yet (default: NAME-bitrain, NAME-hf, NAME.gguf in this "
-        "folder)"),
+                "output format: a checkpoint, a Hugging Face folder, or a GGUF file"),
+    BT_ROW_TEXT(convert_cfg, out, "--out", "",
+                "path of the output, which must not exist (default: NAME-bitrain, NAME-hf or "
+                "NAME.gguf in this folder)"),
     BT_ROW_ENUM(convert_cfg, type, "--type", "auto", types,
-                "type of the matrices (auto: the most exact one that fits)"),
+                "type of the matrices (auto: the most exact one that the format allows)"),
     BT_ROW_ENUM(convert_cfg, scale, "--scale", "multiply", "multiply|divide",
-                "type packed: what weight_scale does (linear_class autobitlinear or bitlinear)"),
-    BT_ROW_ENUM(
-        convert_cfg, merge, "--merge", "none", "none|dense|latent|keep|fit",
-        "adapters into their base: dense (--merge alone), or ternary with a new scale, the base's, "
-        "the best one"),
-    BT_ROW_TEXT(
-        convert_cfg, add, "--add", "",
-        "--merge: other adapters of the same base, RUN[:WEIGHT],..: their products are added too"),
+                "type packed: meaning of weight_scale (linear_class autobitlinear or "
+                "bitlinear)"),
+    BT_ROW_ENUM(convert_cfg, merge, "--merge", "none", "none|dense|latent|keep|fit",
+                "merge adapters into their base: dense (--merge alone), or ternary with a new "
+                "scale (latent), the base's scale (keep) or the best one (fit)"),
+    BT_ROW_TEXT(convert_cfg, add, "--add", "",
+                "--merge: additional adapters of the same base, RUN[:WEIGHT],.."),
     BT_ROW_REAL(convert_cfg, weight, "--weight", "1", -100, 100, NULL,
-                "--merge: what the first adapters' product is multiplied by"),
+                "--merge: weight of the first adapters"),
     BT_ROW_TEXT(convert_cfg, base, "--base", "",
-                "of adapters: RUN or path of the model they were trained beside (default: where it "
-                "was then)"),
+                "base model of the adapters, RUN or path (default: the recorded path)"),
     BT_ROW_INT(convert_cfg, shard_bytes, "--shard-bytes", "5000000000", 1, 1e15, "bytes",
-               "longest file of a folder of Hugging Face"),
+               "maximum size of a file in a Hugging Face folder"),
     BT_ROW_FLAG(convert_cfg, scale_tensors, "--scale-tensors",
-                "GGUF: scales of ternary layers as tensors of their own, in fp32: more exact"),
+                "GGUF: store scales of ternary layers as separate fp32 tensors (more exact)"),
     BT_ROW_FLAG(convert_cfg, any_activation, "--any-activation",
-                "GGUF: write a model with relu2 too, which llama.cpp computes as silu"),
+                "GGUF: allow a model with relu2, which llama.cpp computes as silu"),
     BT_ROW_FLAG(convert_cfg, verify, "--verify",
                 "read the result back and compare the predictions of both models"),
-    BT_ROW_TEXT(convert_cfg, tokenizer, "--tokenizer", "",
-                "tokenizer of a model that comes without one"),
-    BT_ROW_INT(
-        convert_cfg, context, "--context", "0", 0, 1048576, "tokens",
-        "longest sequence of the result (0: the model's, of other programs' models 4096 at most)"),
+    BT_ROW_TEXT(convert_cfg, tokenizer, "--tokenizer", "", "tokenizer for a model without one"),
+    BT_ROW_INT(convert_cfg, context, "--context", "0", 0, 1048576, "tokens",
+               "maximum sequence length of the result (0: the model's, for models of other "
+               "programs at most 4096)"),
     BT_ROW_INT(convert_cfg, threads, "--threads", "0", 0, 1024, NULL, "threads (0: all cores)"),
     BT_ROW_FLAG(convert_cfg, allow_older, "--allow-older",
-                "where the newest checkpoint is damaged, convert an older one (otherwise refused)"),
+                "if the newest checkpoint is damaged, convert an older one (default: "
+                "refuse)"),
     BT_ROW_JSON(convert_cfg),
     BT_ROW_STORE(convert_cfg),
 };

@@ -25,21 +25,24 @@ typedef struct data_cfg {
 
 static const bt_opt data_opts[] = {
     BT_ROW_LIST(data_cfg, data, "--data", "",
-                "text, .jsonl, .bts, folders, builtin (words behind the verb do the same)"),
-    BT_ROW_TEXT(data_cfg, glob, "--glob", "", "of folders only files whose name fits, as '*.txt'"),
+                "text, .jsonl, .bts, folders, or builtin (same as the arguments after the "
+                "verb)"),
+    BT_ROW_TEXT(data_cfg, glob, "--glob", "",
+                "in folders, read only files whose names match this pattern, such as "
+                "'*.txt'"),
     BT_ROW_TEXT(data_cfg, out, "--out", "", "token shard to write (.bts)"),
     BT_ROW_FLAG(data_cfg, force, "--force", "replace the file"),
     BT_ROW_TEXT(data_cfg, tokenizer, "--tokenizer", "bytes", "bytes, or a tokenizer file"),
     BT_ROW_TEXT(data_cfg, field, "--field", "text", "field of a JSONL object that holds the text"),
     BT_ROW_ENUM(data_cfg, bad_rows, "--bad-rows", "refuse", "refuse|skip",
-                "rows of JSON that cannot be read: stop, or leave them out and count them"),
-    BT_ROW_INT(
-        data_cfg, shard_tokens, "--shard-tokens", "0", 0, 1e15, "tokens",
-        "begin another shard (x-00000.bts, x-00001.bts, ...) behind a document (0: one shard)"),
+                "unreadable rows of JSON: stop, or omit and count them"),
+    BT_ROW_INT(data_cfg, shard_tokens, "--shard-tokens", "0", 0, 1e15, "tokens",
+               "begin a new shard (x-00000.bts, x-00001.bts, ...) after a document once this size "
+               "is reached (0: one shard)"),
     BT_ROW_INT(data_cfg, sample, "--sample", "0", 0, 100000, "tokens",
                "show the first tokens of each shard as text"),
     BT_ROW_BOOL(data_cfg, verify, "--verify", "true",
-                "check every byte of shards (--no-verify: header and tables only)"),
+                "check every byte of shards (--no-verify: only header and tables)"),
     BT_ROW_JSON(data_cfg),
     BT_ROW_QUIET(data_cfg),
 };
@@ -346,12 +349,12 @@ static const bt_cli_verb verbs[] = {
     {"prepare", " data glob out force tokenizer field bad_rows shard_tokens json quiet ", 0, 1000,
      "PATH...", "text or JSONL to token shards", data_prepare},
     {"inspect", " data glob tokenizer field bad_rows sample verify json quiet ", 0, 1000, "PATH...",
-     "what files of data hold, and whether shards are sound", data_inspect},
+     "show the content of data files, and check shards", data_inspect},
 };
 
 const bt_command bt_cmd_data = {
     .name = "data",
-    .summary = "text or JSONL to checked token shards; what data files hold",
+    .summary = "convert text or JSONL to token shards; inspect data files",
     .args = "prepare|inspect PATH...",
     .examples =
         "bitrain data prepare books/ --tokenizer books.json --out books.bts\n"

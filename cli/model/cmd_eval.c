@@ -29,33 +29,34 @@ typedef struct eval_cfg {
 } eval_cfg;
 
 static const bt_opt eval_opts[] = {
-    BT_ROW_LIST(
-        eval_cfg, data, "--data", "",
-        "text, .jsonl, token shards or folders, all of it (default: the run's validation split)"),
+    BT_ROW_LIST(eval_cfg, data, "--data", "",
+                "text, .jsonl, token shards or folders, evaluated completely (default: the run's "
+                "validation split)"),
     BT_ROW_TEXT(eval_cfg, field, "--field", "",
-                "field of a JSONL object that holds the text (default: as the run)"),
+                "field of a JSONL object that holds the text (default: as in the run)"),
     BT_ROW_ENUM(eval_cfg, form, "--form", "auto",
                 "auto|text|completion|alpaca|messages|sharegpt|preference|label",
-                "what a line of .jsonl data holds (auto: as the run)"),
+                "content of a line of .jsonl data (auto: as in the run)"),
     {"template", "--template", BT_OPT_TEXT, BT_FIELD(eval_cfg, chat_template), "", 0, 0, NULL, NULL,
-     "chat template of conversations (default: as the run)"},
-    BT_ROW_ENUM(
-        eval_cfg, task, "--task", "text", "text|" BT_CHOICE_TASKS,
-        "what --data holds: text, or questions (JSON lines) in the form of ARC, HellaSwag, MMLU"),
+     "chat template of conversations (default: as in the run)"},
+    BT_ROW_ENUM(eval_cfg, task, "--task", "text", "text|" BT_CHOICE_TASKS,
+                "content of --data: text, or questions (JSON lines) in the format of ARC, "
+                "HellaSwag or MMLU"),
     BT_ROW_INT(eval_cfg, shots, "--shots", "0", 0, 1000, NULL,
-               "questions: examples with their answers before each"),
+               "questions: number of solved examples before each"),
     BT_ROW_TEXT(eval_cfg, shot_data, "--shot-data", "",
-                "questions: file of the examples; the first ones are taken (of the subject)"),
+                "questions: file of the examples; the first ones (of the same subject) are "
+                "used"),
     BT_ROW_INT(eval_cfg, limit, "--limit", "0", 0, 1e12, NULL,
-               "questions: at most this many (0: all)"),
+               "questions: maximum number (0: all)"),
     BT_ROW_INT(eval_cfg, tokens, "--tokens", "0", 0, 1e12, "tokens",
-               "at most this many (0: all there are; of endless data what the run used)"),
+               "maximum number of tokens (0: all; for endless data as many as in the run)"),
     BT_ROW_TEXT(eval_cfg, logits, "--logits", "",
-                "write the likeliest tokens at each token of --data to this file, for students "
-                "(tune.logits)"),
+                "write the most likely tokens at each position of --data to this file, for "
+                "distillation (tune.logits)"),
     BT_ROW_FLAG(eval_cfg, force, "--force", "--logits: replace a file that exists"),
     BT_ROW_INT(eval_cfg, top_k, "--top-k", "32", 1, BT_TOP_MOST, NULL,
-               "with --logits: so many of each token"),
+               "number of tokens per position in --logits"),
     BT_TRAINED_OPTS(eval_cfg),
     BT_ROW_JSON(eval_cfg),
     BT_ROW_QUIET(eval_cfg),

@@ -28,21 +28,21 @@ typedef struct generate_cfg {
 
 static const bt_opt generate_opts[] = {
     BT_ROW_TEXT(generate_cfg, prompt, "--prompt", "",
-                "text to go on from ('-' reads it from standard input)"),
-    BT_ROW_FLAG(
-        generate_cfg, no_special, "--no-special",
-        "--prompt: names of special tokens are plain text (default: they become these tokens)"),
+                "text to continue ('-' reads it from standard input)"),
+    BT_ROW_FLAG(generate_cfg, no_special, "--no-special",
+                "treat names of special tokens in --prompt as plain text (default: they become "
+                "these tokens)"),
     BT_ROW_FLAG(generate_cfg, chat, "--chat",
-                "converse: every line of standard input is a question"),
+                "converse: each line of standard input is a question"),
     BT_ROW_TEXT(generate_cfg, message, "--message", "",
                 "the only question of a conversation (with --chat)"),
     BT_ROW_TEXT(generate_cfg, system, "--system", "", "system message of a conversation"),
     BT_ROW_TEXT(generate_cfg, template, "--template", "",
                 "chat template (default: as in training, or by the tokenizer's special tokens)"),
     BT_ROW_INT(generate_cfg, tokens, "--tokens", "256", 1, 1e9, "tokens",
-               "largest number of tokens written"),
+               "maximum number of generated tokens"),
     BT_ROW_LIST(generate_cfg, stop, "--stop", "",
-                "end before any of these texts (\\n is a line feed)"),
+                "stop before any of these texts (\\n is a line feed)"),
     BT_SAMPLING_OPTS(generate_cfg),
     BT_TRAINED_OPTS(generate_cfg),
     BT_ROW_FLAG(generate_cfg, json, "--json", "one JSON object at the end"),

@@ -30,9 +30,10 @@ typedef struct tokenizer_cfg {
 
 static const bt_opt tokenizer_opts[] = {
     BT_ROW_LIST(tokenizer_cfg, data, "--data", "",
-                "text, .jsonl, folders, builtin (words behind 'train' do the same)"),
+                "text, .jsonl, folders, or builtin (same as the arguments after 'train')"),
     BT_ROW_TEXT(tokenizer_cfg, glob, "--glob", "",
-                "of folders only files whose name fits, as '*.txt'"),
+                "in folders, read only files whose names match this pattern, such as "
+                "'*.txt'"),
     BT_ROW_INT(tokenizer_cfg, vocab, "--vocab", "8192", 257, 1048576, "tokens",
                "size of the vocabulary: 256 bytes, end of text, merges"),
     BT_ROW_TEXT(tokenizer_cfg, out, "--out", "", "tokenizer file to write"),
@@ -40,16 +41,13 @@ static const bt_opt tokenizer_opts[] = {
     BT_ROW_TEXT(tokenizer_cfg, field, "--field", "text",
                 "field of a JSONL object that holds the text"),
     BT_ROW_ENUM(tokenizer_cfg, bad_rows, "--bad-rows", "refuse", "refuse|skip",
-                "rows of JSON that cannot be read: stop, or leave them out and count them"),
-    BT_ROW_TEXT(tokenizer_cfg, text, "--text", "",
-                "a text to show in tokens (inspect) or to encode"),
-    BT_ROW_FLAG(
-        tokenizer_cfg, prompt, "--prompt",
-        "encode as a prompt: names of special tokens become these tokens, BOS and EOS as the "
-        "tokenizer "
-        "puts them"),
+                "unreadable rows of JSON: stop, or omit and count them"),
+    BT_ROW_TEXT(tokenizer_cfg, text, "--text", "", "text to show as tokens (inspect) or to encode"),
+    BT_ROW_FLAG(tokenizer_cfg, prompt, "--prompt",
+                "encode as a prompt: names of special tokens become these tokens, with BOS and EOS "
+                "as the tokenizer defines"),
     BT_ROW_INT(tokenizer_cfg, top, "--top", "12", 0, 1048576, "tokens",
-               "longest tokens shown by inspect"),
+               "number of longest tokens that inspect shows"),
     BT_ROW_JSON(tokenizer_cfg),
     BT_ROW_QUIET(tokenizer_cfg),
 };
@@ -388,13 +386,13 @@ static bt_code tokenizer_decode(void *ctx, const char *const *words, size_t n, b
 
 static const bt_cli_verb verbs[] = {
     {"train", " data glob vocab out force field bad_rows json quiet ", 0, 1000, "[PATH...]",
-     "learn a tokenizer from text", tokenizer_train},
-    {"inspect", " text top json ", 1, 1, "FILE", "what a tokenizer holds, and a text in its tokens",
-     tokenizer_inspect},
+     "train a tokenizer on text", tokenizer_train},
+    {"inspect", " text top json ", 1, 1, "FILE",
+     "show the content of a tokenizer, and a text as tokens", tokenizer_inspect},
     {"encode", " text prompt json ", 1, 2, "FILE [TEXTFILE]", "text to token ids",
      tokenizer_encode},
     {"decode", " ", 1, 1000, "FILE [ID...]", "token ids to text", tokenizer_decode},
-    {"import", " out force json ", 1, 1, "tokenizer.json", "a tokenizer of Hugging Face to ours",
+    {"import", " out force json ", 1, 1, "tokenizer.json", "convert a tokenizer of Hugging Face",
      import},
 };
 

@@ -25,34 +25,35 @@ typedef struct plan_cfg { /* options that `train` does not have */
 } plan_cfg;
 
 static const bt_opt plan_opts[] = {
-    BT_ROW_TEXT(
-        plan_cfg, write, "--write", "",
-        "write the settings with the best layout to this configuration file, for 'bitrain train'"),
+    BT_ROW_TEXT(plan_cfg, write, "--write", "",
+                "write the settings with the best layout to this configuration file for 'bitrain "
+                "train'"),
     BT_ROW_FLAG(plan_cfg, force, "--force", "--write: replace a file that exists"),
     BT_ROW_TEXT(plan_cfg, simulate, "--simulate", "",
-                "simulate a cluster of HOSTSxRANKS that is not here, from one host to all of them"),
-    BT_ROW_TEXT(
-        plan_cfg, link, "--link", "",
-        "simulated: rate and latency of a host's link, as 25Gbit,5us (default 100Gbit,3us)"),
+                "simulate a cluster of HOSTSxRANKS, from one host to all of them"),
+    BT_ROW_TEXT(plan_cfg, link, "--link", "",
+                "simulation: rate and latency of a host's link, such as 25Gbit,5us (default "
+                "100Gbit,3us)"),
     BT_ROW_TEXT(plan_cfg, memory, "--memory", "",
-                "simulated: memory of a host, as 64GiB (default: not checked)"),
+                "simulation: memory of a host, such as 64GiB (default: not checked)"),
     BT_ROW_TEXT(plan_cfg, mtbf, "--mtbf", "",
-                "simulated: mean time between failures of the whole job, as 8h (default: none)"),
+                "simulation: mean time between failures of the whole job, such as 8h "
+                "(default: no failures)"),
     BT_ROW_REAL(plan_cfg, stragglers, "--stragglers", "0", 0, 10, NULL,
-                "simulated: each rank computes slower by |normal| of this width, as 0.05"),
+                "simulation: each rank's compute time grows by |x|, x normal with this "
+                "standard deviation, such as 0.05"),
     BT_ROW_REAL(plan_cfg, watts, "--watts", "0", 0, 1e6, "W",
-                "power of a machine under load, for the energy of the run (0: as counted by its "
-                "processors)"),
+                "power of a machine under load, for the energy of the run (0: as measured "
+                "by its processors)"),
     BT_ROW_REAL(
         plan_cfg, price, "--price", "0", 0, 1e6, NULL,
         "price of a machine per hour, in any currency, for the cost of the run (0: no cost)"),
-    BT_ROW_INT(plan_cfg, rows, "--rows", "12", 1, 100000, NULL, "layouts shown"),
+    BT_ROW_INT(plan_cfg, rows, "--rows", "12", 1, 100000, NULL, "number of layouts to show"),
     BT_ROW_REAL(plan_cfg, trial, "--trial", "10", 0, 600, "s",
-                "for trying layouts that are predicted about as fast, by real steps; less "
-                "after long "
-                "measuring (0: none)"),
+                "time for trial steps of layouts with nearly equal predictions; reduced by "
+                "the time that measuring took (0: no trial)"),
     BT_ROW_FLAG(plan_cfg, measure, "--measure",
-                "measure this machine's rates anew, although they are known"),
+                "measure this machine's rates again, even if they are stored"),
 };
 enum { N_OPTS = sizeof plan_opts / sizeof plan_opts[0] };
 
@@ -263,7 +264,7 @@ static bt_code cmd_plan(int argc, char **argv, int *exit_status, bt_err *err) {
 const bt_command bt_cmd_plan = {
     .ranked = true,
     .name = "plan",
-    .summary = "ranks the layouts of a run by predicted time; simulates clusters",
+    .summary = "rank the layouts of a run by predicted time; simulate clusters",
     .args = "[CONFIG.yaml]",
     .examples =
         "bitrain plan --preset base --ranks 4 # takes every setting of 'train'\n"

@@ -25,7 +25,7 @@ typedef struct autopsy_cfg {
 static const bt_opt autopsy_opts[] = {
     BT_ROW_JSON(autopsy_cfg),
     BT_ROW_FLAG(autopsy_cfg, all, "--all",
-                "the evidence of every attempt, not of the last that failed"),
+                "the evidence of every attempt, not only of the last failed one"),
     BT_ROW_STORE(autopsy_cfg),
 };
 
@@ -430,7 +430,7 @@ static bt_code cmd_autopsy(bt_call *call, bt_err *err) {
 
 const bt_command bt_cmd_autopsy = {
     .name = "autopsy",
-    .summary = "what ended a run, by which evidence, and what to do",
+    .summary = "why a run ended, with evidence and remedy",
     .args = "RUN",
     .examples = "bitrain autopsy last # the newest run\n"
                 "bitrain autopsy abl-3 --all # the evidence of every attempt\n"

@@ -30,7 +30,8 @@ static const bt_opt compare_opts[] = {
                 "tokens=N, step=N or time=N (default: the end of the shortest run, in tokens)"),
     BT_ROW_INT(compare_cfg, window, "--window", "20", 1, 1000, "records", "values averaged"),
     BT_ROW_LIST(compare_cfg, fail_if, "--fail-if", "",
-                "exit 5 when a run fulfils this against the first: 'loss > +0.5% @ tokens=2M'"),
+                "exit with code 5 if a run meets this condition compared with the first: "
+                "'loss > +0.5% @ tokens=2M'"),
     BT_ROW_TEXT(
         compare_cfg, group_by, "--group-by", "",
         "KEY or KEY,KEY: mean and spread over the runs that share the value of these settings"),

@@ -27,11 +27,10 @@ enum { WAIT_S = 60, EVERY_MS = 50 };
 static const bt_opt ctl_opts[] = {
     BT_ROW_FLAG(ctl_cfg, json, "--json", "one JSON object: run, verb, answer"),
     BT_ROW_BOOL(ctl_cfg, wait, "--wait", "true",
-                "stop: until the checkpoint is written and the run has ended; sample: until its "
-                "text is there "
-                "(--no-wait: do not)"),
+                "stop: wait until the checkpoint is written and the run has ended; sample: "
+                "wait for the text (--no-wait: return at once)"),
     BT_ROW_FLAG(ctl_cfg, force, "--force",
-                "set: a learning rate above 10 times the configured peak, too"),
+                "set: allow a learning rate above 10 times the configured peak"),
     BT_ROW_STORE(ctl_cfg),
 };
 
@@ -66,7 +65,7 @@ static bt_code print_ctl_reply(const char *run, const char *verb, const char *an
     else
         bt_printout_str(&o, "answer", NULL, answer);
     if (!object && strcmp(answer, verb) == 0)
-        bt_printout_line(&o, "%s: %s asked for, to %s\n", run, answer,
+        bt_printout_line(&o, "%s: %s requested, to %s\n", run, answer,
                          bt_verbs[bt_verb_find(verb)].help);
     else if (!object)
         bt_printout_line(&o, "%s: %s\n", run, answer);

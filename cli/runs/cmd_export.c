@@ -30,15 +30,15 @@ static const bt_opt export_opts[] = {
     BT_ROW_ENUM(export_cfg, what, "--what", "steps",
                 "steps|rank_steps|layers|events|all_steps|comm_ops|comm_pairs",
                 "view to export as csv or jsonl"),
-    BT_ROW_INT(
-        export_cfg, from, "--from", "0", 0, 1e15, NULL,
-        "first step, counted from 1, as column step is not (0: the beginning; trace: the newest 20 "
-        "steps)"),
+    BT_ROW_INT(export_cfg, from, "--from", "0", 0, 1e15, NULL,
+               "first step, counted from 1; column step counts from 0 (0: the beginning; trace: "
+               "the newest 20 steps)"),
     BT_ROW_INT(export_cfg, to, "--to", "0", 0, 1e15, NULL, "last step (0: the end)"),
     BT_ROW_TEXT(export_cfg, out, "--out", "",
                 "file, or folder of event files (default: standard output; tensorboard: runs_tb)"),
     BT_ROW_FLAG(export_cfg, force, "--force", "replace a file that exists"),
-    BT_ROW_FLAG(export_cfg, per_rank, "--per-rank", "tensorboard: a folder for each rank as well"),
+    BT_ROW_FLAG(export_cfg, per_rank, "--per-rank",
+                "tensorboard: write a folder for each rank as well"),
     BT_ROW_FLAG(export_cfg, follow, "--follow",
                 "tensorboard: add each new step until the run has ended"),
     BT_ROW_STORE(export_cfg),

@@ -17,12 +17,12 @@ typedef struct logs_cfg {
 
 static const bt_opt logs_opts[] = {
     BT_ROW_INT(logs_cfg, rank, "--rank", "-1", -1, 1e9, NULL,
-               "lines that name this rank only (-1: all lines)"),
+               "only lines that name this rank (-1: all lines)"),
     BT_ROW_INT(logs_cfg, attempt, "--attempt", "-1", -1, 1e9, NULL,
-               "lines of this launch of the run only (-1: of all)"),
+               "only lines of this attempt of the run (-1: of all)"),
     BT_ROW_TEXT(logs_cfg, grep, "--grep", "",
-                "lines that contain this text only; ASCII letters match in either case"),
-    BT_ROW_INT(logs_cfg, tail, "--tail", "0", 0, 1e15, "lines", "the newest lines only (0: all)"),
+                "only lines that contain this text; ASCII letters match in either case"),
+    BT_ROW_INT(logs_cfg, tail, "--tail", "0", 0, 1e15, "lines", "only the newest lines (0: all)"),
     BT_ROW_FLAG(logs_cfg, follow, "--follow", "print further lines until the run has ended"),
     BT_ROW_FLAG(logs_cfg, json, "--json",
                 "one object a line: attempt, time, rank, host, level, text"),

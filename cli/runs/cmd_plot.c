@@ -23,25 +23,25 @@ typedef struct plot_cfg {
 
 static const bt_opt plot_opts[] = {
     BT_ROW_INT(plot_cfg, rank, "--rank", "-1", -1, 1e6, NULL,
-               "a metric of one rank (-1: of the step as a whole)"),
+               "metric of one rank (-1: of the whole step)"),
     BT_ROW_TEXT(plot_cfg, x, "--x", "step", "x axis: step tokens time active bytes"),
     {"steps", "--steps", BT_OPT_TEXT, BT_FIELD(plot_cfg, from_to), "", 0, 0, NULL, NULL,
-     "only these steps, as 100..200"},
+     "only these steps, such as 100..200"},
     BT_ROW_REAL(plot_cfg, smooth, "--smooth", "0", 0, 0.9999, NULL,
-                "centred average: a step counts this share of the step beside it"),
+                "smoothing: weight of each neighbouring step relative to the step, 0 to 1"),
     {"log", "--log", BT_OPT_BOOL, BT_FIELD(plot_cfg, log_y), "false", 0, 0, NULL, NULL,
      "logarithmic y axis"},
     {"all-y", "--all-y", BT_OPT_BOOL, BT_FIELD(plot_cfg, all_y), "false", 0, 0, NULL, NULL,
-     "y axis of every value, outliers too (default: of the usual ones)"},
-    BT_ROW_TEXT(plot_cfg, baseline, "--baseline", "", "a second run, drawn faintly behind"),
+     "scale the y axis to all values, including outliers (default: without outliers)"},
+    BT_ROW_TEXT(plot_cfg, baseline, "--baseline", "", "run to draw faintly for comparison"),
     BT_ROW_TEXT(plot_cfg, size, "--size", "",
-                "size as 100x20 (default: the terminal's width, 18 rows)"),
+                "size, such as 100x20 (default: the terminal's width, 18 rows)"),
     BT_ROW_FLAG(plot_cfg, ascii, "--ascii", "draw with ASCII characters only"),
     BT_ROW_TEXT(plot_cfg, curves, "--curves", "",
                 "instead of a run the curves of a file of 'bitrain bench learn --curves FILE': the "
                 "mean over "
                 "seeds of each recipe"),
-    BT_ROW_FLAG(plot_cfg, json, "--json", "the points instead of a picture"),
+    BT_ROW_FLAG(plot_cfg, json, "--json", "print the points instead of a chart"),
     BT_ROW_STORE(plot_cfg),
 };
 

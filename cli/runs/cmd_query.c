@@ -27,13 +27,13 @@ static const bt_opt query_opts[] = {
                 "one object: columns, rows as arrays, truncated; 4 MiB at most"),
     BT_ROW_FLAG(query_cfg, csv, "--csv", "comma-separated values with a heading"),
     BT_ROW_INT(query_cfg, limit, "--limit", "10000", 0, 1e15, "rows",
-               "at most this many rows (0: all)"),
+               "maximum number of rows (0: all)"),
     BT_ROW_REAL(query_cfg, timeout, "--timeout", "10", 0, 1e6, "s",
                 "stop the query after this time (0: never)"),
     BT_ROW_INT(query_cfg, memory, "--memory", "1024", 0, 1e6, "MiB",
-               "stop the query when it takes more memory than this (0: any)"),
-    BT_ROW_TEXT(query_cfg, lens, "--lens", "", "a named question about RUN instead of SQL"),
-    BT_ROW_FLAG(query_cfg, lenses, "--lenses", "list the named questions"),
+               "stop the query when it uses more memory than this (0: no limit)"),
+    BT_ROW_TEXT(query_cfg, lens, "--lens", "", "run a named query about RUN instead of SQL"),
+    BT_ROW_FLAG(query_cfg, lenses, "--lenses", "list the named queries"),
     BT_ROW_STORE(query_cfg),
 };
 
@@ -242,7 +242,7 @@ static bt_code cmd_query(bt_call *call, bt_err *err) {
 
 const bt_command bt_cmd_query = {
     .name = "query",
-    .summary = "ask the metrics database in SQL, read-only",
+    .summary = "query the metrics database in SQL, read-only",
     .args = "SQL | --lens NAME [RUN] | --lenses",
     .examples =
         "bitrain query \"SELECT run, tokens, loss FROM runs ORDER BY loss\"\n"

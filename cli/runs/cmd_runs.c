@@ -20,17 +20,17 @@ typedef struct runs_cfg {
 
 static const bt_opt runs_opts[] = {
     BT_ROW_FLAG(runs_cfg, json, "--json", "one JSON object with all columns of the view 'runs'"),
-    BT_ROW_INT(runs_cfg, limit, "--limit", "30", 0, 1e9, "runs", "at most this many (0: all)"),
+    BT_ROW_INT(runs_cfg, limit, "--limit", "30", 0, 1e9, "runs", "maximum number of runs (0: all)"),
     BT_ROW_TEXT(runs_cfg, sort, "--sort", "started", "column to sort by; newest or largest first"),
     BT_ROW_FLAG(runs_cfg, reverse, "--reverse", "oldest or smallest first"),
-    BT_ROW_FLAG(runs_cfg, wide, "--wide", "every column, also beyond the terminal's width"),
-    BT_ROW_FLAG(runs_cfg, yes, "--yes", "rm: do not ask"),
+    BT_ROW_FLAG(runs_cfg, wide, "--wide", "every column, even beyond the terminal's width"),
+    BT_ROW_FLAG(runs_cfg, yes, "--yes", "rm: do not ask for confirmation"),
     BT_ROW_FLAG(runs_cfg, clear, "--clear", "note: delete the note"),
-    BT_ROW_FLAG(runs_cfg, checkpoints, "--checkpoints", "rm: delete their checkpoints too"),
+    BT_ROW_FLAG(runs_cfg, checkpoints, "--checkpoints", "rm: also delete the checkpoints"),
     BT_ROW_INT(runs_cfg, keep_steps, "--keep-steps", "-1", -1, 1e15, "steps",
-               "gc: rank rows stay for the newest N steps of a run, from now on (0: for ever, -1: "
-               "as it is)"),
-    BT_ROW_FLAG(runs_cfg, rebuild, "--rebuild", "gc: make the summaries again from the rows"),
+               "gc: from now on keep rows of ranks for the newest N steps of a run (0: for "
+               "ever, -1: unchanged)"),
+    BT_ROW_FLAG(runs_cfg, rebuild, "--rebuild", "gc: compute the summaries again from the rows"),
     BT_ROW_STORE(runs_cfg),
 };
 

@@ -24,8 +24,8 @@ typedef struct show_cfg {
 static const bt_opt show_opts[] = {
     BT_ROW_JSON(show_cfg),
     BT_ROW_FLAG(show_cfg, all, "--all",
-                "every setting, rank, fact and event, not the telling ones"),
-    BT_ROW_FLAG(show_cfg, wide, "--wide", "whole lines, also beyond the terminal's width"),
+                "every setting, rank, fact and event, not only the important ones"),
+    BT_ROW_FLAG(show_cfg, wide, "--wide", "whole lines, even beyond the terminal's width"),
     BT_ROW_STORE(show_cfg),
 };
 

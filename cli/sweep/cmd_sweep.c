@@ -14,19 +14,17 @@ typedef struct sweep_cfg {
 } sweep_cfg;
 
 static const bt_opt sweep_opts[] = {
-    BT_ROW_FLAG(sweep_cfg, dry_run, "--dry-run",
-                "print the runs that the file asks for; train nothing"),
+    BT_ROW_FLAG(sweep_cfg, dry_run, "--dry-run", "print the runs of the sweep; train nothing"),
     BT_ROW_FLAG(sweep_cfg, find_lr, "--find-lr",
-                "find a learning rate: one run whose rate rises; the file is its configuration, or "
-                "left out"),
-    BT_ROW_REAL(sweep_cfg, from, "--from", "1e-6", 0, 100, NULL, "with --find-lr: the first rate"),
-    BT_ROW_REAL(sweep_cfg, to, "--to", "1", 0, 100, NULL, "with --find-lr: the last rate"),
-    BT_ROW_INT(sweep_cfg, steps, "--steps", "200", 1, 1e6, "steps",
-               "with --find-lr: how many steps the rate takes"),
+                "find a learning rate with one run whose rate rises; the file is its "
+                "configuration (optional)"),
+    BT_ROW_REAL(sweep_cfg, from, "--from", "1e-6", 0, 100, NULL, "first rate of --find-lr"),
+    BT_ROW_REAL(sweep_cfg, to, "--to", "1", 0, 100, NULL, "last rate of --find-lr"),
+    BT_ROW_INT(sweep_cfg, steps, "--steps", "200", 1, 1e6, "steps", "number of steps of --find-lr"),
     BT_ROW_TEXT(sweep_cfg, name, "--name", "",
-                "with --find-lr: of the group (default: find-lr); its run is NAME-001"),
+                "group of --find-lr (default: find-lr); its run is NAME-001"),
     {"retry_failed", "--retry-failed", BT_OPT_BOOL, BT_FIELD(sweep_cfg, retry), "false", 0, 0, NULL,
-     NULL, "continue runs that have failed, too"},
+     NULL, "also continue runs that have failed"},
     BT_ROW_FLAG(sweep_cfg, quiet, "--quiet", "print the results only"),
     BT_ROW_FLAG(sweep_cfg, json, "--json",
                 "print the results as one JSON object, the best run first"),
@@ -66,14 +64,14 @@ static bt_code train_sweep(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_sta
     if (w.signal) *exit_status = 128 + w.signal;
     if (w.signal || w.out_of_time) {
         if (w.out_of_time && !w.quiet)
-            fprintf(stderr, "budget.hours is used up; the same command goes on\n");
+            fprintf(stderr, "budget.hours is used up: run the same command to continue\n");
         return BT_OK;
     }
     /* a range test continues until the loss diverges, which may end its run: its result is valid all the same */
     if (p->file->head.method == BT_SWEEP_FIND_LR) return BT_OK;
     const size_t failed = count_runs_in_state(p, BT_SWEEP_FAILED);
     if (failed)
-        return bt_fail(err, BT_IO, "%zu of %zu runs failed (`bitrain autopsy RUN` says why)",
+        return bt_fail(err, BT_IO, "%zu of %zu runs failed (`bitrain autopsy RUN` shows the cause)",
                        failed, p->n);
     /* runs that differ by their seed alone are what a group is the mean of */
     size_t axis = 0;
@@ -93,7 +91,8 @@ static bt_code check_sweep_options(const bt_opts *o, const sweep_cfg *cfg, size_
     for (size_t i = 0; i < o->n; i++)
         for (size_t k = 0; k < sizeof of_find / sizeof of_find[0]; k++)
             if (o->origin[i] != BT_FROM_DEFAULT && strcmp(o->table[i].key, of_find[k]) == 0)
-                return bt_fail(err, BT_ARG, "%s goes with --find-lr; a file says it itself",
+                return bt_fail(err, BT_ARG,
+                               "%s is an option of --find-lr; set it in the sweep's file instead",
                                o->table[i].flag);
     return BT_OK;
 }

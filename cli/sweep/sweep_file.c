@@ -8,28 +8,30 @@
 #include "cli/sweep/sweep.h"
 
 static const bt_opt head_rows[] = {
-    BT_ROW_TEXT(bt_sweep_head, name, NULL, "", "of the group"),
+    BT_ROW_TEXT(bt_sweep_head, name, NULL, "", "name of the group"),
     BT_ROW_ENUM(bt_sweep_head, method, NULL, "grid", "grid|random|halving|find-lr",
-                "how runs are chosen"),
+                "method of choosing runs"),
     BT_ROW_TEXT(
         bt_sweep_head, goal, NULL, "",
         "metric of a step, or best_val (default: best_val where all runs have one, else loss)"),
-    BT_ROW_ENUM(bt_sweep_head, better, NULL, "smaller", "smaller|larger", "which goal wins"),
+    BT_ROW_ENUM(bt_sweep_head, better, NULL, "smaller", "smaller|larger",
+                "better direction of the goal"),
     BT_ROW_TEXT(bt_sweep_head, config, NULL, "", "configuration file of all runs"),
-    BT_ROW_INT(bt_sweep_head, runs, NULL, "0", 0, BT_SWEEP_RUNS, "runs", "at most so many"),
-    BT_ROW_INT(bt_sweep_head, seed, NULL, "1", 0, 9007199254740992.0, NULL, "of what is drawn"),
+    BT_ROW_INT(bt_sweep_head, runs, NULL, "0", 0, BT_SWEEP_RUNS, "runs", "maximum number of runs"),
+    BT_ROW_INT(bt_sweep_head, seed, NULL, "1", 0, 9007199254740992.0, NULL,
+               "seed of the random choices"),
     BT_ROW_ENUM(bt_sweep_head, on, NULL, "auto", "auto|local|slurm",
-                "where runs are trained: auto takes the nodes of the Slurm job that the sweep is "
-                "started in"),
-    BT_ROW_INT(bt_sweep_head, parallel, NULL, "0", 0, 1024, "runs", "at a time"),
+                "place of training: auto uses the nodes of the Slurm job in which the "
+                "sweep was started"),
+    BT_ROW_INT(bt_sweep_head, parallel, NULL, "0", 0, 1024, "runs", "number of concurrent runs"),
     {"budget.steps", NULL, BT_OPT_INT, BT_FIELD(bt_sweep_head, budget_steps), "0", 0, 1e15, NULL,
-     "steps", "of all runs together"},
+     "steps", "limit of steps of all runs together"},
     {"budget.hours", NULL, BT_OPT_REAL, BT_FIELD(bt_sweep_head, budget_hours), "0", 0, 1e6, NULL,
-     "hours", "of wall clock"},
+     "hours", "limit of the wall clock"},
     {"halving.keep", NULL, BT_OPT_INT, BT_FIELD(bt_sweep_head, keep), "3", 2, 100, NULL, NULL,
-     "one of so many goes on"},
+     "one of this number of runs continues"},
     {"halving.first_steps", NULL, BT_OPT_INT, BT_FIELD(bt_sweep_head, first_steps), "0", 0, 1e12,
-     NULL, "steps", "before the first judgement"},
+     NULL, "steps", "steps before the first selection"},
 };
 enum { HEAD_ROWS = sizeof head_rows / sizeof head_rows[0] };
 
@@ -141,8 +143,8 @@ static bt_code read_axis_range(bt_sweep_file *f, bt_sweep_axis *a, long points, 
     }
     if (!points && f->head.method == BT_SWEEP_GRID)
         return bt_fail(err, BT_ARG,
-                       "%s: space.%s is a range, and a grid needs values: say how many ('%s%.4g .. "
-                       "%.4g in 5'), or method: random",
+                       "%s: space.%s is a range, and a grid needs values: give their number "
+                       "('%s%.4g .. %.4g in 5'), or use method: random",
                        a->where, a->opt->key, a->log ? "log " : "", a->from, a->to);
     return BT_OK;
 }
@@ -224,8 +226,8 @@ static bt_code check_head(bt_sweep_file *f, bt_err *err) {
                        f->path, h->goal);
     if (h->method == BT_SWEEP_HALVING && strcmp(h->goal, "best_val") == 0)
         return bt_fail(err, BT_ARG,
-                       "%s: halving compares runs at the same step, which best_val does not tell "
-                       "(goal: loss or val_loss)",
+                       "%s: halving compares runs at the same step, for which best_val is not "
+                       "defined (use goal: loss or val_loss)",
                        f->path);
     if (!f->n_axes)
         return bt_fail(err, BT_ARG,
@@ -234,10 +236,11 @@ static bt_code check_head(bt_sweep_file *f, bt_err *err) {
                        f->path);
     if (h->method == BT_SWEEP_FIND_LR) return bt_sweep_find_settings(f, err);
     if (h->method == BT_SWEEP_HALVING && !h->runs)
-        return bt_fail(err, BT_ARG, "%s: say how many runs begin: 'runs: N'", f->path);
+        return bt_fail(err, BT_ARG, "%s: give the number of runs at the start: 'runs: N'", f->path);
     if (h->method == BT_SWEEP_RANDOM && !h->runs && !h->budget_steps)
         return bt_fail(err, BT_ARG,
-                       "%s: say how many runs: 'runs: N', or 'budget:' with 'steps: N'", f->path);
+                       "%s: give the number of runs: 'runs: N', or 'budget:' with 'steps: N'",
+                       f->path);
     return BT_OK;
 }
 

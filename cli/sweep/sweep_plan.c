@@ -233,8 +233,8 @@ static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
     p->all_steps = cost(p);
     if (h->budget_steps && p->all_steps > h->budget_steps)
         return bt_fail(err, BT_ARG,
-                       "%s: budget.steps %lld does not pay for one run of %lld steps (give more, "
-                       "or fewer with settings.train.steps)",
+                       "%s: budget.steps %lld is less than one run of %lld steps (increase it, or "
+                       "reduce settings.train.steps)",
                        p->file->path, (long long)h->budget_steps, (long long)one);
     return BT_OK;
 }

@@ -46,7 +46,7 @@ void bt_sweep_print_plan(const bt_sweep_plan *p) {
                p->slurm->n_nodes, p->slurm->n_nodes == 1 ? "" : "s", p->run_cores,
                p->run_cores == 1 ? "" : "s");
     if (p->left_out)
-        printf("  %zu points of the space are left out: the budget does not pay for them\n",
+        printf("%zu points of the space are omitted: the budget is too small for them\n",
                p->left_out);
     for (int k = 0; k + 1 < p->n_rungs; k++)
         printf("  after %" PRId64 " steps the best %zu of %zu go on\n", p->rungs[k],

@@ -61,15 +61,15 @@ bt_code bt_slurm_read(bt_slurm *s, bt_err *err) {
     *s = (bt_slurm){.n_nodes = 0};
     if (!job || !*job)
         return bt_fail(err, BT_ARG,
-                       "no Slurm job here: start the sweep by sbatch or in salloc, or say 'on: "
+                       "no Slurm job here: start the sweep by sbatch or in salloc, or use 'on: "
                        "local'");
     if (!has_srun()) return bt_fail(err, BT_ARG, "there is no srun in PATH");
     snprintf(s->job, sizeof s->job, "%s", job);
     s->n_nodes = read_cpu_list(cpus ? cpus : "", s->cpus, BT_SLURM_NODES);
     if (s->n_nodes == 0)
         return bt_fail(err, BT_ARG,
-                       "SLURM_JOB_CPUS_PER_NODE is '%.60s': it does not say the processors of job "
-                       "%s (say 'on: local')",
+                       "SLURM_JOB_CPUS_PER_NODE is '%.60s', which does not list the processors of "
+                       "job %s (use 'on: local')",
                        cpus ? cpus : "", s->job);
     s->node_mib = mib_of("SLURM_MEM_PER_NODE");
     s->cpu_mib = mib_of("SLURM_MEM_PER_CPU");

@@ -64,10 +64,11 @@ static bt_code same_runs(const bt_sweep_plan *p, const char *old, const char *no
     while (*old && *now) {
         const size_t n = strcspn(old, "\n"), k = strcspn(now, "\n");
         if (n != k || strncmp(old, now, n) != 0)
-            return bt_fail(err, BT_BUSY,
-                           "'%.120s' holds another sweep: there is '%.*s', this file says '%.*s' "
-                           "(give this one another name, or --out)",
-                           p->out, (int)(n < 100 ? n : 100), old, (int)(k < 100 ? k : 100), now);
+            return bt_fail(
+                err, BT_BUSY,
+                "'%.120s' belongs to another sweep: its '%.*s' differs from '%.*s' of this "
+                "file (use another name, or --out)",
+                p->out, (int)(n < 100 ? n : 100), old, (int)(k < 100 ? k : 100), now);
         old += n + (old[n] == '\n');
         now += k + (now[k] == '\n');
     }

@@ -151,7 +151,7 @@ static bt_code could_not_begin(const floor_of_work *f, const bt_sweep_run *r, bt
     snprintf(log, sizeof log, "%s/%s.log", f->p->out, r->name);
     bt_child_last_line(log, line, sizeof line);
     return bt_fail(err, BT_ARG, "run '%s' could not begin: %.360s", r->name,
-                   line[0] ? line : "it ended without a word");
+                   line[0] ? line : "it ended without a message");
 }
 
 /* a child has ended */
@@ -194,8 +194,8 @@ static void ask_to_stop(floor_of_work *f) {
     for (size_t i = 0; i < f->p->n; i++)
         if (f->p->runs[i].at == BT_SWEEP_RUNS_NOW) bt_child_signal(f->p->runs[i].pid, SIGTERM);
     if (!f->asked && !f->w->quiet)
-        fprintf(stderr, "stopping: %d run%s save%s; the same command goes on later\n", f->n_running,
-                f->n_running == 1 ? "" : "s", f->n_running == 1 ? "s" : "");
+        fprintf(stderr, "stopping: %d run%s save%s; run the same command to continue\n",
+                f->n_running, f->n_running == 1 ? "" : "s", f->n_running == 1 ? "s" : "");
     f->asked++;
 }
 

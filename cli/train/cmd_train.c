@@ -228,7 +228,7 @@ static bt_code run_training_command(int argc, char **argv, int *exit_status, bt_
 const bt_command bt_cmd_train = {
     .ranked = true,
     .name = "train",
-    .summary = "train a model, or go on with a run",
+    .summary = "train a model, or continue a run",
     .args = "[CONFIG.yaml]",
     .examples =
         "bitrain train # the built-in text and the nano preset on "

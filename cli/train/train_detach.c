@@ -28,7 +28,7 @@ static void print_detached_run(const bt_train_plan *p) {
     bt_text store;
     bt_text_init(&store);
     bt_store_flag(&store, p->store);
-    printf("run %s trains in the background and goes on when this terminal is closed\n"
+    printf("run %s trains in the background and continues when this terminal is closed\n"
            "  watch it     bitrain top %s%s\n"
            "  stop it      bitrain ctl %s stop%s      (it saves a checkpoint first)\n"
            "  its log      %s/log.txt\n",

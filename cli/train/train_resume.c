@@ -510,7 +510,7 @@ bt_code bt_train_resume(bt_train_plan *p, bt_err *err) {
     if (code == BT_NOTFOUND && at && strcmp(at, "@best") == 0)
         return bt_fail(
             err, BT_ARG,
-            "--resume goes on from the newest checkpoint of a run (a new run starts from "
+            "--resume continues from the newest checkpoint of a run (a new run starts from "
             "the best: --init-from %.80s)",
             what);
     BT_TRY(code);

@@ -84,7 +84,7 @@ static bt_code check_beginning(const bt_run_cfg *c, bt_err *err) {
     if (!c->run.resume[0] || !c->model.init_from[0] || c->run.go_on) return BT_OK;
     return bt_fail(
         err, BT_ARG,
-        "--resume goes on with a run and model.init_from starts a new one: give one of them");
+        "--resume continues a run and model.init_from starts a new one: give one of them");
 }
 
 static bt_code check_own_job(const bt_train_plan *p, bt_err *err) {

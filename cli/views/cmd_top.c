@@ -36,25 +36,26 @@ static const char screen_names[] =
 static const bt_opt top_opts[] = {
     BT_ROW_FLAG(top_cfg, once, "--once", "print one frame and end"),
     BT_ROW_FLAG(top_cfg, json, "--json", "the numbers of the frame as one JSON object"),
-    BT_ROW_FLAG(top_cfg, plain, "--plain", "frames as plain text, one after the other, no keys"),
+    BT_ROW_FLAG(top_cfg, plain, "--plain", "frames as plain text, one after another, without keys"),
     BT_ROW_REAL(top_cfg, watch, "--watch", "0", 0, 86400, "s",
-                "with --plain or --json: a frame every so many seconds"),
+                "seconds between frames with --plain or --json"),
     {"screen", "--screen", BT_OPT_TEXT, BT_FIELD(top_cfg, screen), "", 0, 0, NULL, NULL,
      screen_names},
     BT_ROW_TEXT(top_cfg, x, "--x", "step", "x axis: step tokens time active bytes"),
     BT_ROW_REAL(top_cfg, span, "--span", "0", 0, 1e9, "s", "show this much time (0: all)"),
     BT_ROW_INT(top_cfg, step, "--step", "0", 0, 1e15, NULL,
-               "the screen as it was at this step (0: now)"),
-    BT_ROW_TEXT(top_cfg, baseline, "--baseline", "", "a run drawn as a ghost in every chart"),
+               "show the screen as it was at this step (0: now)"),
+    BT_ROW_TEXT(top_cfg, baseline, "--baseline", "",
+                "run to draw faintly in every chart for comparison"),
     BT_ROW_TEXT(top_cfg, size, "--size", "",
-                "size of printed frames, as 120x40 (default: the terminal's)"),
+                "size of printed frames, such as 120x40 (default: the terminal's)"),
     BT_ROW_FLAG(top_cfg, ascii, "--ascii", "draw with ASCII characters only"),
     BT_ROW_TEXT(
         top_cfg, theme, "--theme", "",
         "dark, light, or a file of lines 'ROLE INDEX' (default: $BITRAIN_THEME, else dark)"),
-    BT_ROW_FLAG(
-        top_cfg, home, "--home",
-        "open on the list of runs, also when there is none (plain `bitrain` on a terminal)"),
+    BT_ROW_FLAG(top_cfg, home, "--home",
+                "begin with the list of runs, even if it is empty (as `bitrain` alone does on a "
+                "terminal)"),
     BT_ROW_STORE(top_cfg),
 };
 

@@ -196,7 +196,7 @@ static void told_failed(bt_saver *s, const bt_err *err) {
     snprintf(s->trouble, sizeof s->trouble, "%.230s", err->msg);
     s->saved_ns = bt_now_ns(); /* retry after one interval */
     bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->pending_step - 1, body,
-                       "checkpoint after step %" PRId64 " failed, training goes on: %s",
+                       "checkpoint after step %" PRId64 " failed, training continues: %s",
                        s->pending_step, err->msg);
 }
 

@@ -171,7 +171,7 @@ bool bt_job_hosts_left(bt_job *job) {
     bt_err err = BT_ERR_INIT;
     bt_host *host = job->leaving >= 0 ? host_of_rank(job, job->leaving) : NULL;
     if (!host || host->here || !elastic(job) || job->stop_asked) return false;
-    bt_hosts_set_aside(host, "a signal told its rank to leave", bt_now_ns());
+    bt_hosts_set_aside(host, "a signal ended its rank", bt_now_ns());
     if (layout_of_hosts(job, &l, &err) != BT_OK) {
         bt_job_event(job, BT_EVENT_WARNING, -1, "host %.60s is to be left, but: %s", host->name,
                      err.msg);

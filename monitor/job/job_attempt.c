@@ -252,7 +252,7 @@ static void tell_next(bt_job *job, const bt_text *why, const char *reason) {
         bt_job_event(job, BT_EVENT_SPARE, -1, "attempt %d is that of the hot spare", job->attempt);
     if (job->last_step < job->from.step - 1) job->last_step = job->from.step - 1;
     if (reason)
-        bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d goes on after step %lld: %s",
+        bt_job_event(job, BT_EVENT_RESTARTED, -1, "attempt %d continues after step %lld: %s",
                      job->attempt, (long long)job->from.step, reason);
 }
 

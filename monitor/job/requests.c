@@ -198,7 +198,7 @@ void bt_job_signal(bt_job *job, int sig) {
                        &err) != BT_OK) {
         job->stop_asked = true;
         job->pending |= BT_PENDING(STOP);
-        bt_job_event(job, BT_EVENT_WARNING, -1, "stop could not be told: %s", err.msg);
+        bt_job_event(job, BT_EVENT_WARNING, -1, "the stop request could not be sent: %s", err.msg);
     }
 }
 
@@ -240,7 +240,7 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
         return BT_OK;
     }
     if (bt_verb_find(verb) == BT_VERB_SAMPLE) {
-        bt_text_put(answer, "sample asked for: it is written at the end of this step");
+        bt_text_put(answer, "sample requested: it is written at the end of this step");
         return BT_OK;
     }
     if (bt_verb_find(verb) != BT_VERB_STATUS) {

@@ -151,7 +151,7 @@ bool bt_job_take_layout(bt_job *job, char *told, size_t size) {
         return false;
     }
     if (l.same) return false;
-    snprintf(told, size, "goes on with %s (%d before): %s", l.told, job->world_size,
+    snprintf(told, size, "continues with %s (%d before): %s", l.told, job->world_size,
              job->resize.why);
     job->world_size = l.ranks;
     job->settings = l.settings;

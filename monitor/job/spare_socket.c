@@ -77,7 +77,7 @@ bt_code bt_spare_wait(const char *path, bt_spare_go *go, bt_err *err) {
     close(fd);
     if (n <= 0) return bt_fail(err, BT_STOPPED, "not needed any more");
     if (n != (ssize_t)sizeof *go || go->magic != MAGIC)
-        return bt_fail(err, BT_FORMAT, "the supervisor said %zd bytes of something else", n);
+        return bt_fail(err, BT_FORMAT, "the supervisor sent %zd bytes of another kind", n);
     go->resume_from[sizeof go->resume_from - 1] = '\0';
     return BT_OK;
 }

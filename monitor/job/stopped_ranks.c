@@ -102,8 +102,8 @@ void bt_job_check_stopped(bt_job *job, int64_t now) {
         if (ends) snprintf(what, sizeof what, "the ranks are started again in %.0f s", ceil(limit));
         /* it may have been so since the newest step */
         job->stopped_ns = now - (int64_t)(fmin(quiet, 0.5) * 1e9);
-        bt_job_event(job, BT_EVENT_STALLED, rank, "%s; %s, unless it goes on (kill -CONT)", who + 2,
-                     what);
+        bt_job_event(job, BT_EVENT_STALLED, rank, "%s; %s, unless it continues (kill -CONT)",
+                     who + 2, what);
     } else if (ends && (double)(now - job->stopped_ns) / 1e9 > limit) {
         bt_job_name_culprit(job, now, who, sizeof who, &rank);
         bt_job_event(job, BT_EVENT_FAILURE, rank, "%s: the ranks are ended after %.0f s",

@@ -71,7 +71,7 @@ static void read_job_signals(bt_job *job) {
             job->no_input = true;
             if (job->s->ui.hangup && job->s->ui.hangup(job->s->ui.ctx))
                 bt_job_event(job, BT_EVENT_TERMINAL, -1,
-                             "the terminal was closed; training goes on");
+                             "the terminal was closed; training continues");
             else
                 bt_job_signal(job, SIGHUP);
             break;
@@ -184,7 +184,7 @@ static void hear_viewer(bt_job *job) {
         bt_job_show(job, BT_EVENT_NOTICE, line);
     if (ended) {
         bt_viewer_stop(&job->viewer);
-        bt_job_show(job, BT_EVENT_WARNING, "the dashboard ended; training goes on");
+        bt_job_show(job, BT_EVENT_WARNING, "the dashboard ended; training continues");
     }
 }
 
@@ -378,8 +378,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             if (!without_it && wait_for_restart(job, NOTICE_S)) return BT_OK;
             bt_job_end_record(job, "stopped", "signal", 0);
             code = start_next(
-                job, without_it ? NULL : "a signal told the ranks to stop, but not the run", NULL,
-                err);
+                job, without_it ? NULL : "a signal stopped the ranks, but not the run", NULL, err);
             job->result->restarts += code == BT_OK;
             continue;
         }
@@ -395,7 +394,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             bt_job_record(job, BT_EVENT_FAILURE, end.rank, told);
         if (!r.again || job->stop_asked) {
             snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "%s",
-                     job->stop_asked ? "a stop was asked for" : r.why);
+                     job->stop_asked ? "a stop was requested" : r.why);
             return BT_OK;
         }
         const bool at_once = !(r.delay_s > 0);
@@ -410,7 +409,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         job->result->restarts += code == BT_OK;
     }
     if (code != BT_STOPPED) return code;
-    snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "a stop was asked for");
+    snprintf(job->result->why_not_again, sizeof job->result->why_not_again, "a stop was requested");
     return BT_OK;
 }
 

@@ -77,7 +77,7 @@ bt_code bt_lock_take(bt_lock *l, double wait_s, bt_err *err) {
         if (bt_now_ns() >= deadline) {
             holder(l, who, sizeof who);
             return bt_fail(err, BT_BUSY,
-                           "metrics database is being written by %s: '%s' stayed locked for %.3g s",
+                           "metrics database is being written by %s: '%s' was locked for %.3g s",
                            who, l->path, wait_s);
         }
         bt_sleep_ns(pause);

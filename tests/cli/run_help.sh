@@ -55,7 +55,7 @@ done
 ok "$BITRAIN" train --help
 [ "$(awk '/^most used/ {on = 1; next} on && !NF {exit} on && /^  --/ {print $1}' "$tmp/out" | tr '\n' ' ')" = "--data --tokenizer --preset --steps --name --ranks --resume --dry-run " ] ||
     fault "train --help does not begin with the common eight: $(head -40 "$tmp/out")"
-for title in "where it runs" "model" "training" "optimizer" "checkpoints" "layout of the ranks"; do grep -qx "$title:" "$tmp/out" || fault "train --help has no group '$title'"; done
+for title in "processes and hosts" "model" "training" "optimizer" "checkpoints" "layout of the ranks"; do grep -qx "$title:" "$tmp/out" || fault "train --help has no group '$title'"; done
 [ "$(grep -c '^  --' "$tmp/out")" -ge 40 ] || fault "train --help shows only $(grep -c '^  --' "$tmp/out") flags"
 [ -z "$(grep '^  --' "$tmp/out" | awk '{print $1}' | sort | uniq -d | grep -v -- --set)" ] || fault "a flag twice in train --help"
 tr '\n' ' ' <"$tmp/out" | tr -s ' ' | grep -qF -- "[2000 steps, for the built-in text]" || fault "train --help does not print the 2000 steps of nano on the built-in text: $(grep -A2 -- --steps "$tmp/out")"

@@ -189,7 +189,7 @@ ok runs rm gone --yes --checkpoints
 # --detach: the run survives its terminal, under a name that is printed at once; errors are printed before.
 if script -qec true "$tmp/try" >/dev/null 2>&1 </dev/null; then
     timeout 60 script -qec "$(printf '%q ' "$BITRAIN" train "${slow[@]}" --steps 60 --detach)" "$tmp/tty" >/dev/null 2>&1 </dev/null || fault "exit $? of --detach"
-    away=$(tr -d '\r' <tty | sed -n 's/^run \([a-z0-9-]*\) trains in the background and goes on when this terminal is closed$/\1/p')
+    away=$(tr -d '\r' <tty | sed -n 's/^run \([a-z0-9-]*\) trains in the background and continues when this terminal is closed$/\1/p')
     [ -n "$away" ] || fault "--detach does not name the run: $(cat tty)"
     grep -q "bitrain ctl $away stop" tty || fault "--detach does not print how to stop it"
     for i in $(seq 300); do [ "$(q "SELECT state FROM runs WHERE run='$away'")" = done ] && break; sleep 0.1; done

@@ -39,7 +39,7 @@ for i in $(seq 300); do
     [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint_failed'")" -ge 2 ] && break
     sleep 0.05
 done
-q "SELECT title FROM events WHERE run='full' AND level='error'" | grep -q "failed, training goes on: cannot .*No space left on device" || fault "the failure is no event"
+q "SELECT title FROM events WHERE run='full' AND level='error'" | grep -q "failed, training continues: cannot .*No space left on device" || fault "the failure is no event"
 at=$(q "SELECT max(step) FROM steps WHERE run='full'")
 wait_step full $((at + 5))
 [ "$(q "SELECT count(*) FROM attempts WHERE run='full'")" = 1 ] || fault "a full disk restarts the run"

@@ -398,7 +398,7 @@ static void one_writes_at_a_time(void **state) {
     assert_int_equal(bt_lock_take(&b, 0.02, &why), BT_BUSY);
     assert_true(bt_now_ns() - before >= 20000000);
     snprintf(says, sizeof says,
-             "metrics database is being written by %s: '%s' stayed locked for 0.02 s", me, path);
+             "metrics database is being written by %s: '%s' was locked for 0.02 s", me, path);
     assert_string_equal(why.msg, says);
     bt_lock_drop(&a);
     OK(bt_lock_take(&b, 0, err));

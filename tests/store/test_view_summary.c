@@ -327,7 +327,7 @@ static void a_run_without_its_process_is_lost(void **state) {
     const bt_tmp *t = *state;
     static const char gone[] =
         "UPDATE run SET pid = 2147483646, n_attempts = 3; INSERT INTO event(run, t_us, step, kind, "
-        "level, title) SELECT 1, last_us, 119, 'restarted', 1, 'attempt 1 goes on' FROM run";
+        "level, title) SELECT 1, last_us, 119, 'restarted', 1, 'attempt 1 continues' FROM run";
     bt_db *db = NULL;
     double n = 0;
     bt_view *v = view_after(1, t->db, gone, &db);

@@ -47,7 +47,7 @@ static const family families[] = {
     [WIRE] = {"comm_wire_bytes_total", "counter", "bytes sent on the wire by all ranks", NULL},
     [EVENTS] = {"events_total", "counter", "events of the run by kind and level", NULL},
     [TIMES] = {"time_seconds", "gauge",
-               "wall clock since the run began, by what became of it; the parts add up to it",
+               "parts of the wall clock since the run began; they add up to the elapsed time",
                NULL},
     [PHASES] = {"rank_phase_seconds", "gauge",
                 "mean time of a step's phase on a rank, newest steps", NULL},

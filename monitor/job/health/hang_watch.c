@@ -192,7 +192,7 @@ static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out)
     if (out->rank < 0)
         snprintf(
             out->what, sizeof out->what,
-            "all %d ranks are %s since %.1f s%s and none goes on (the transport between them, or "
+            "all %d ranks are %s since %.1f s%s and none continues (the transport between them, or "
             "one of them)",
             b->n, where, since_s, exchanges);
     else
@@ -200,7 +200,7 @@ static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out)
                  out->rank, k->seen.pid, where, since_s,
                  out->rank == b->blocked && b->n_blocked ? "asleep" : "running",
                  wchan[0] && b->n_blocked ? " in " : "", b->n_blocked ? wchan : "", exchanges,
-                 b->known > b->n ? "; the others wait for it" : "");
+                 b->known > b->n ? "; the other ranks wait for it" : "");
 }
 
 bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,

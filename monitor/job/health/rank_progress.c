@@ -147,10 +147,10 @@ bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, ch
     else if (n_last == 1) {
         *rank = who;
         snprintf(out, size, "rank %d is %s%s; %s %s", who, here, since,
-                 known == 2 ? "the other" : "others wait", there);
+                 known == 2 ? "the other" : "other ranks wait", there);
     } else
-        snprintf(out, size, "%d ranks (first of them rank %d) are %s%s; others wait %s", n_last,
-                 who, here, since, there);
+        snprintf(out, size, "%d ranks (first of them rank %d) are %s%s; other ranks wait %s",
+                 n_last, who, here, since, there);
     return true;
 }
 
@@ -168,10 +168,11 @@ bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *o
     if (n_start < 2 || n_start < p->n || n_least != 1)
         return bt_rank_progress_describe_all(p, now_ns, out, size, rank);
     *rank = who;
-    snprintf(out, size,
-             "rank %d (pid %d) is at the start, after %lld exchanges; the others wait for it in "
-             "exchange %lld",
-             who, read_rank_box(&p->slot[who]).pid, (long long)least, (long long)most);
+    snprintf(
+        out, size,
+        "rank %d (pid %d) is at the start, after %lld exchanges; the other ranks wait for it in "
+        "exchange %lld",
+        who, read_rank_box(&p->slot[who]).pid, (long long)least, (long long)most);
     return true;
 }
 
@@ -187,7 +188,7 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
     if (s < limit_s || p->told[*rank] == last.since_ns) return false;
     p->told[*rank] = last.since_ns;
     bt_rank_progress_describe(here, sizeof here, &last);
-    snprintf(out, size, "rank %d is %s since %.1f s, the others wait for it", *rank, here, s);
+    snprintf(out, size, "rank %d is %s since %.1f s, the other ranks wait for it", *rank, here, s);
     return true;
 }
 
@@ -206,8 +207,8 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     p->told[who] = since;
     bt_rank_progress_describe(here, sizeof here, &last);
     snprintf(out, size,
-             *rank >= 0 ? "rank %s is not %s, where the others wait since %.1f s"
-                        : "one of the ranks %s is not %s, where the others wait since %.1f s",
+             *rank >= 0 ? "rank %s is not %s, where the other ranks wait since %.1f s"
+                        : "one of the ranks %s is not %s, where the other ranks wait since %.1f s",
              unseen, here, s);
     return true;
 }

@@ -104,7 +104,7 @@ end_and_count() {
     BITRAIN_STORE=copy.db "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store copy.db --out hub-copy >copy.address 2>copy.err &
     local copy=$!
     started+=($copy)
-    until_says copy.err 'the hub goes on'
+    until_says copy.err 'the hub continues'
     kill $copy
     wait $copy
     # except the head of 64 bytes, which contains the time

@@ -22,9 +22,9 @@ grep -q "island 'isl-b' is declared dead" hub.err || fault "no message reports t
 for k in 1 2 3; do
     kill_hub
     hub_again --islands 2 --name hub --grace 1
-    for i in $(seq 400); do [ "$(grep -c 'goes on after update' hub.err)" -ge $k ] && break; sleep 0.1; done
+    for i in $(seq 400); do [ "$(grep -c 'continues after update' hub.err)" -ge $k ] && break; sleep 0.1; done
     # steps that the hub of now has made: of those before it the database may lack the newest
-    n=$(grep -o 'goes on after update [0-9]*' hub.err | tail -n 1 | grep -o '[0-9]*$')
+    n=$(grep -o 'continues after update [0-9]*' hub.err | tail -n 1 | grep -o '[0-9]*$')
     until_step a $((n + 10))
     until_step b $((n + 10))
 done

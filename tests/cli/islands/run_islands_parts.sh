@@ -70,7 +70,7 @@ last=$(q "SELECT max(step) + 1 FROM steps WHERE run='hub'")
 "$BITRAIN" hub --listen 127.0.0.1:0 --keys keys --store copy.db --out hub-out >copy.address 2>copy.err &
 copy=$!
 started+=($copy)
-until_says copy.err "the hub goes on after update $last, 0 of them from its log"
+until_says copy.err "the hub continues after update $last, 0 of them from its log"
 kill $copy
 wait $copy
 exit $((faults > 0))

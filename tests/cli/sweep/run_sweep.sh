@@ -32,8 +32,8 @@ refused 2 "space.optim.weight_decay has no values" 's/\[0, 0.1\]/[]/'
 refused 2 "has the value '0.1' twice" 's/\[0, 0.1\]/[0.1, 0.1]/'
 refused 2 "weight_decay must be a number" 's/\[0, 0.1\]/[0, heavy]/'
 refused 2 "is a range, and a grid needs values" 's/ in 2//'
-refused 2 "say how many runs" 's/^name: lr/method: random/'
-refused 2 "budget.steps 11 does not pay for one run of 12 steps" 's/^name: lr/budget: {steps: 11}/'
+refused 2 "give the number of runs" 's/^name: lr/method: random/'
+refused 2 "budget.steps 11 is less than one run of 12 steps" 's/^name: lr/budget: {steps: 11}/'
 refused 2 "goal 'los' is no metric" 's/^name: lr/goal: los/'
 refused 2 "run lr-001 (optim.lr=0.001 optim.weight_decay=0): model.heads 3 does not divide" 's/heads: 2, kv/heads: 3, kv/'
 refused 2 "is under settings, and under space" 's/data.path: .*/optim.lr: 1/'
@@ -125,7 +125,7 @@ code 2 sweep --find-lr --from 1 --to 0.1
 says "the range must go upwards"
 code 2 sweep --find-lr --steps 3
 code 2 sweep grid.yaml --to 1
-says "goes with --find-lr"
+says "is an option of --find-lr"
 
 # Halving, killed with -9 in its first rung and again later, ends as an undisturbed one does.
 line 's/^name: lr/name: hv\nmethod: halving\nruns: 4\nhalving: {keep: 2, first_steps: 6}/; s/ in 2//; s/steps: 12/steps: 24/'

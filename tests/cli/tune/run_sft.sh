@@ -49,7 +49,7 @@ losses early | cmp -s - want || fault "a run resumed before its first checkpoint
 for _ in 1 2; do ok train "${sft[@]}" --ranks 1 --init-from base --name again --continue --stop-after 3; done
 losses again | cmp -s - want || fault "a continued run differs: $(losses again | head -4)"
 code 2 train "${sft[@]}" --init-from base --resume again
-says "--resume goes on with a run and model.init_from starts a new one"
+says "--resume continues a run and model.init_from starts a new one"
 near() { paste -d, want <(losses "$1") | awk -F, '{ d = $2 - $4; if (d < 0) d = -d; if (d > 1e-4 * $2 || $4 == "") bad = 1 } END { exit bad }' || fault "$1: $(losses "$1" | head -3)"; }
 plain=("${shape[@]}" --data chat.jsonl --form messages --steps 6 --init-from base --set train.grad=float --precision fp32)
 ok train "${plain[@]}" --ranks 1 --micro-batch 2 --name plain1

@@ -187,7 +187,7 @@ static void a_failed_save_is_an_event(void **state) {
             const double took_ms = number_in(first.events[i].body, "\"took_ms\":");
             char says[80];
             snprintf(says, sizeof says,
-                     "checkpoint after step %zu failed, training goes on: ", step);
+                     "checkpoint after step %zu failed, training continues: ", step);
             const char *why = behind(first.events[i].title, says);
             assert_non_null(why);
             assert_non_null(strstr(why, spoilt));

@@ -295,14 +295,14 @@ static void test_messages(void **state) {
          {0, 5, 5},
          0,
          "rank 0 (pid 100000000) is in forward and backward of step 8 since 6.2 s, running; the "
-         "others wait for it"},
+         "other ranks wait for it"},
         {{BT_AT_EXCHANGE, BT_AT_COMPUTE, BT_AT_EXCHANGE},
          "SSS",
          {1, 1, 1},
          1,
          "rank 1 (pid 100000001) is in forward and backward of step 8 since 2.2 s, asleep, after 1 "
          "exchanges; the "
-         "others wait for it"},
+         "other ranks wait for it"},
         {{BT_AT_EXCHANGE, BT_AT_EXCHANGE, BT_AT_DATA},
          "SSR",
          {414, 413, 412},
@@ -321,7 +321,7 @@ static void test_messages(void **state) {
          -1,
          "all 3 ranks are in forward and backward of step 8 since 6.2 s, after 7 exchanges "
          "(another rank: 9) and none "
-         "goes on (the transport between them, or one of them)"},
+         "continues (the transport between them, or one of them)"},
         {{BT_AT_EXCHANGE, BT_AT_EXCHANGE, BT_AT_EXCHANGE},
          "SSR",
          {3, 3, 3},
@@ -333,7 +333,7 @@ static void test_messages(void **state) {
          "SSS",
          {0, 0, 0},
          -1,
-         "all 2 ranks are in forward and backward of step 8 since 2.2 s and none goes on (the "
+         "all 2 ranks are in forward and backward of step 8 since 2.2 s and none continues (the "
          "transport between them, "
          "or one of them)"},
     };
@@ -385,7 +385,7 @@ static void test_where_it_sleeps(void **state) {
             assert_true(look_for(w, 10000) > 0);
             snprintf(want, sizeof want,
                      "rank 0 (pid %d) is in forward and backward of step 8 since %s, %s%s%s; the "
-                     "others wait for it",
+                     "other ranks wait for it",
                      (int)pids[i], asleep ? "2.2 s" : "6.2 s", asleep ? "asleep" : "running",
                      asleep && wchan[0] ? " in " : "", asleep ? wchan : "");
             assert_string_equal(w->hang.what, want);

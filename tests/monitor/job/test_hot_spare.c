@@ -16,7 +16,7 @@ static void nobody_is_left(void) { assert_true(waitpid(-1, NULL, WNOHANG) == -1)
     "failure -1 a rank was ended by signal 9 (Killed) after step 3\n" \
     "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n" \
     "spare -1 attempt 1 is that of the hot spare\n" \
-    "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after " \
+    "restarted -1 attempt 1 continues after step 2: a rank was ended by signal 9 (Killed) after " \
     "step 3\n" \
     "attempt 1 from 2\nstep 2\nstep 3\n"
 
@@ -44,7 +44,8 @@ static void one_that_is_not_ready(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 continues after step 2: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 3\n"
         "attempt 1 from 2\nstep 2\nstep 3\n");
     unsetenv("STAGE_SILENT");
@@ -159,7 +160,8 @@ static void another_layout_has_no_use_for_it(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nspare -1 a hot spare waits: 1 rank, MiB\n"
         "control -1 resize to 2 ranks requested by key\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "resized -1 goes on with 2 ranks (1 before): requested by key\nattempt 1 from 2\nstep 2\n");
+        "resized -1 continues with 2 ranks (1 before): requested by key\nattempt 1 from 2\nstep "
+        "2\n");
     nobody_is_left();
 }
 

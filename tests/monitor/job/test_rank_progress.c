@@ -87,13 +87,13 @@ static void the_rank_behind_is_found(void **state) {
     put(&p, 5, BT_AT_DATA, 17, 59);
     assert_string_equal(
         told(&p, 100, &rank),
-        "rank 5 is in data of step 18 since 41.0 s; others wait in the exchange of step 18");
+        "rank 5 is in data of step 18 since 41.0 s; other ranks wait in the exchange of step 18");
     assert_int_equal(rank, 5);
     /* Data and compute alternate: neither precedes the other. */
     put(&p, 2, BT_AT_COMPUTE, 17, 58);
     assert_string_equal(told(&p, 100, &rank),
                         "2 ranks (first of them rank 2) are in forward and backward of step 18 "
-                        "since 42.0 s; others wait in the exchange of step 18");
+                        "since 42.0 s; other ranks wait in the exchange of step 18");
     assert_int_equal(rank, -1);
     put(&p, 2, BT_AT_RECORD, 16, 58); /* a whole step behind */
     told(&p, 100, &rank);
@@ -119,7 +119,8 @@ static void a_slow_rank_is_reported_once(void **state) {
     assert_true(bt_rank_progress_slow(&p, 12 * SECOND, 2, out, sizeof out, &rank));
     assert_int_equal(rank, 1);
     assert_string_equal(
-        out, "rank 1 is in forward and backward of step 4 since 3.0 s, the others wait for it");
+        out,
+        "rank 1 is in forward and backward of step 4 since 3.0 s, the other ranks wait for it");
     assert_false(bt_rank_progress_slow(&p, 13 * SECOND, 2, out, sizeof out, &rank));
     put(&p, 1, BT_AT_DATA, 4, 14);
     for (int r = 0; r < 4; r++)
@@ -149,7 +150,8 @@ static void one_of_two_ranks_is_slow(void **state) {
         "rank 1 is in data of step 4 since 1.0 s; the other in the exchange of step 4");
     assert_int_equal(rank, 1);
     assert_true(bt_rank_progress_slow(&p, 11 * SECOND, 2, out, sizeof out, &rank));
-    assert_string_equal(out, "rank 1 is in data of step 4 since 2.0 s, the others wait for it");
+    assert_string_equal(out,
+                        "rank 1 is in data of step 4 since 2.0 s, the other ranks wait for it");
     put(&p, 0, BT_AT_START, 3, 8);
     put(&p, 1, BT_AT_END, 3, 9);
     assert_string_equal(told(&p, 10, &rank),
@@ -207,7 +209,7 @@ static void a_remote_rank_that_does_not_arrive(void **state) {
     assert_false(bt_rank_progress_missing(&p, 70 * SECOND, 10, out, sizeof out, &rank));
     assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
     assert_string_equal(
-        out, "rank 3 is not in the exchange of step 18, where the others wait since 11.0 s");
+        out, "rank 3 is not in the exchange of step 18, where the other ranks wait since 11.0 s");
     assert_int_equal(rank, 3);
     /* Reported once while the rank remains there. */
     assert_false(bt_rank_progress_missing(&p, 80 * SECOND, 10, out, sizeof out, &rank));
@@ -235,7 +237,7 @@ static void a_remote_rank_that_does_not_arrive(void **state) {
     assert_true(bt_rank_progress_missing(&p, 72 * SECOND, 10, out, sizeof out, &rank));
     assert_string_equal(out,
                         "one of the ranks 2, 3, 4, 5 and 2 more is not in the exchange of step 18, "
-                        "where the others wait since 12.0 s");
+                        "where the other ranks wait since 12.0 s");
     bt_rank_progress_close(&p);
 }
 
@@ -330,14 +332,15 @@ static void each_position_has_its_message(void **state) {
         put(&p, 1, rows[i].at, 3, 1);
         put(&p, 2, BT_AT_OPTIMIZER, 4, 1);
         snprintf(want, sizeof want,
-                 "rank 1 is %s since 2.0 s; others wait in the optimizer of step 5", rows[i].words);
+                 "rank 1 is %s since 2.0 s; other ranks wait in the optimizer of step 5",
+                 rows[i].words);
         assert_string_equal(told(&p, 3, &rank), want);
         assert_int_equal(rank, 1);
         rank = -7;
         p.told[1] = 0;
         assert_int_equal(bt_rank_progress_slow(&p, 3 * SECOND, 2, out, sizeof out, &rank),
                          rows[i].accused);
-        snprintf(want, sizeof want, "rank 1 is %s since 2.0 s, the others wait for it",
+        snprintf(want, sizeof want, "rank 1 is %s since 2.0 s, the other ranks wait for it",
                  rows[i].words);
         if (rows[i].accused) assert_string_equal(out, want);
     }
@@ -364,7 +367,8 @@ static void positions_where_ranks_wait_for_remote_ones(void **state) {
         memset(p.told, 0, 3 * sizeof *p.told);
         assert_int_equal(bt_rank_progress_missing(&p, 4 * SECOND, 2, out, sizeof out, &rank),
                          waits[at]);
-        snprintf(want, sizeof want, "rank 1 is not %s, where the others wait since 2.0 s", here);
+        snprintf(want, sizeof want, "rank 1 is not %s, where the other ranks wait since 2.0 s",
+                 here);
         if (waits[at]) {
             assert_string_equal(out, want);
             assert_int_equal(rank, 1);

@@ -125,7 +125,7 @@ static void texts_go_along(void **state) {
     char many[BT_PROMPT_MAX + 2], says[120];
     desk_connect(d);
     asks(d, "sample", "Once%20upon", BT_OK,
-         "sample asked for: it is written at the end of this step");
+         "sample requested: it is written at the end of this step");
     desk_hears(d, "sample 0 Once upon;");
     asks(d, "mixture", "3:1.5", BT_OK, "mixture 3:1.5");
     desk_hears(d, "mixture 0 3:1.5;");

@@ -123,13 +123,13 @@ static void from_the_request_to_the_next_attempt(void **state) {
     assert_false(bt_job_ended_to_resize(&d->job, &done));
     d->job.from.step = 42;
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
-    assert_string_equal(told, "goes on with 4 ranks (2 before): requested by ctl");
+    assert_string_equal(told, "continues with 4 ranks (2 before): requested by ctl");
     assert_int_equal(heard.asked.from_step, 42);
     assert_int_equal(heard.taken, 1);
     assert_int_equal(d->job.world_size, 4);
     assert_string_equal(d->job.settings, "more ranks");
     bt_job_resized_event(&d->job, 2, told);
-    desk_shows(d, "resized -1 goes on with 4 ranks (2 before): requested by ctl "
+    desk_shows(d, "resized -1 continues with 4 ranks (2 before): requested by ctl "
                   "{\"from\":2,\"to\":4,\"why\":\"requested by ctl\"}\n");
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
     assert_false(bt_job_ended_to_resize(&d->job, &done));
@@ -250,7 +250,7 @@ static void a_lost_host_is_set_aside(void **state) {
     assert_int_equal(heard.alive, 2);
     assert_true(d->job.resize.wanted && d->job.resize.by_hosts);
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
-    assert_string_equal(told, "goes on with 4 ranks (6 before): host h1 is away");
+    assert_string_equal(told, "continues with 4 ranks (6 before): host h1 is away");
     assert_false(bt_job_hosts_ended(&d->job, &end)); /* No other host is at fault. */
     /* A message about a host in another kind of end is not its cause. */
     end = (bt_end){.kind = BT_END_ERROR, .message = "ssh: connect to host h2 port 22: refused"};
@@ -303,13 +303,13 @@ static void a_rank_with_a_shutdown_notice(void **state) {
     assert_true(bt_job_hosts_left(&d->job));
     assert_true(hosts[1].aside && !hosts[0].aside && !hosts[2].aside);
     assert_true(hosts[1].next_look_ns - before >= INT64_C(150000000000));
-    desk_shows(d, "host_lost -1 host h1 is set aside for 150 s: a signal told its rank to leave\n");
+    desk_shows(d, "host_lost -1 host h1 is set aside for 150 s: a signal ended its rank\n");
     assert_string_equal(d->job.resize.why, "host h1 is to be left");
     /* Ranks fill the hosts in use, one after the other. */
     d->job.leaving = 2;
     assert_true(bt_job_hosts_left(&d->job));
     assert_true(hosts[2].aside);
-    desk_shows(d, "host_lost -1 host h2 is set aside for 150 s: a signal told its rank to leave\n");
+    desk_shows(d, "host_lost -1 host h2 is set aside for 150 s: a signal ended its rank\n");
     d->job.leaving = 1;
     assert_false(bt_job_hosts_left(&d->job));
     desk_shows(d, "warning -1 host h0 is to be left, but: 0 ranks are too many or too few\n");
@@ -344,7 +344,7 @@ static void a_host_is_taken_back(void **state) {
     assert_true(!hosts[1].aside && hosts[0].aside);
     assert_string_equal(d->job.resize.why, "host h1 is back");
     assert_true(bt_job_take_layout(&d->job, told, sizeof told));
-    assert_string_equal(told, "goes on with 4 ranks (2 before): host h1 is back");
+    assert_string_equal(told, "continues with 4 ranks (2 before): host h1 is back");
     /* An attempt that begins for another reason includes it. */
     hosts[0].back = true;
     bt_job_hosts_begin(&d->job);

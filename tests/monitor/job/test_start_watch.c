@@ -20,10 +20,10 @@ static void a_stopped_rank_is_named_before_the_first_step(void **state) {
     s->setup.launch_s = 2;
     play_all(s, PLAYS("two;stops;waits", "steps 1;result {}"));
     assert_shown(s, "stalled 0 rank 0 (pid) is stopped by a signal; the ranks are started again in "
-                    "2 s, unless it goes on (kill -CONT)\n");
+                    "2 s, unless it continues (kill -CONT)\n");
     assert_shown(s,
                  "failure 0 rank 0 (pid) is stopped by a signal: the ranks are ended after 2 s\n");
-    assert_shown(s, "restarted -1 attempt 1 goes on after step 0: no progress before the first "
+    assert_shown(s, "restarted -1 attempt 1 continues after step 0: no progress before the first "
                     "step\nattempt 1 from 0\nstep 0\n");
     assert_int_equal(s->result.end.kind, BT_END_DONE);
     assert_int_equal(s->result.restarts, 1);
@@ -36,9 +36,9 @@ static void the_rank_that_all_wait_for_is_named_after_two_seconds(void **state) 
     s->setup.hang_s = 3;
     s->setup.max_restarts = 0;
     play_all(s, PLAYS("starts_late;waits"));
-    assert_shown(s,
-                 "slow 1 rank 1 (pid) is at the start, after 7 exchanges; the others wait for it "
-                 "in exchange 8\n");
+    assert_shown(
+        s, "slow 1 rank 1 (pid) is at the start, after 7 exchanges; the other ranks wait for it "
+           "in exchange 8\n");
     assert_shown(s, "failure 1 the ranks have done nothing for ");
     assert_shown(s, " before the first step (launch.hang_s): they are ended; rank 1 (pid)");
     assert_int_equal(s->result.end.kind, BT_END_HUNG);
@@ -53,7 +53,7 @@ static void ranks_that_do_nothing_are_ended_and_begin_again(void **state) {
     assert_shown(s, "stalled -1 the ranks have done nothing for ");
     assert_shown(s, "; the ranks are ended after 1 s (launch.hang_s)\n");
     assert_shown(s, "failure -1 the ranks have done nothing for ");
-    assert_shown(s, "restarted -1 attempt 1 goes on after step 0: no progress before the first "
+    assert_shown(s, "restarted -1 attempt 1 continues after step 0: no progress before the first "
                     "step\nattempt 1 from 0\nstep 0\n");
     assert_int_equal(s->result.restarts, 1);
 }

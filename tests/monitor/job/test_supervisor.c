@@ -44,7 +44,8 @@ static void a_killed_rank_is_started_again(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "restarted -1 attempt 1 goes on after step 1: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 continues after step 1: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 3\n"
         "attempt 1 from 1\nstep 1\nstep 2\nstep 3\n");
     assert_int_equal(s->result.end.kind, BT_END_DONE);
@@ -65,7 +66,7 @@ static void missing_checkpoints_are_awaited(void **state) {
              "failure -1 a rank was ended by signal 9 (Killed) after step 2\n"
              "warning -1 attempt 1 cannot start: the checkpoint after step 2 is not in '%s' any "
              "more; next try in 1 s\n"
-             "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) "
+             "restarted -1 attempt 1 continues after step 2: a rank was ended by signal 9 (Killed) "
              "after step 2\nattempt 1 from 2\nstep 2\n",
              s->dir);
     run(s, PLAYS("steps 2;saves;leaves;die 9", "steps 1;result {}"), want);
@@ -80,7 +81,8 @@ static void a_branch_begins_again_where_it_began(void **state) {
     run(s, PLAYS("steps 1;leaves;die 9", "steps 1;result {}"),
         "attempt 0 from 5\nstep 5\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 6\n"
-        "restarted -1 attempt 1 goes on after step 5: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 continues after step 5: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 6\nattempt 1 from 5\nstep 5\n");
     assert_int_equal(s->result.end.kind, BT_END_DONE);
 }
@@ -90,7 +92,8 @@ static void without_a_new_step_it_waits(void **state) {
     const int64_t began = bt_now_ns();
     run(s, PLAYS("alone;die 9", "steps 1;result {}"),
         "attempt 0 from 0\nfailure -1 a rank was ended by signal 9 (Killed) before the first step\n"
-        "restarted -1 attempt 1 goes on after step 0: a rank was ended by signal 9 (Killed) before "
+        "restarted -1 attempt 1 continues after step 0: a rank was ended by signal 9 (Killed) "
+        "before "
         "the first step\n"
         "attempt 1 from 0\nstep 0\n");
     assert_true(bt_now_ns() - began >= 1000000000);
@@ -106,7 +109,7 @@ static void a_stop_ends_the_wait(void **state) {
         "attempt 0 from 0\nfailure -1 a rank was ended by signal 9 (Killed) before the first step\n"
         "control -1 stop requested by key\n");
     assert_int_equal(s->result.end.kind, BT_END_SIGNAL);
-    assert_string_equal(s->result.why_not_again, "a stop was asked for");
+    assert_string_equal(s->result.why_not_again, "a stop was requested");
     assert_int_equal(s->result.attempts, 1);
     assert_int_equal(s->result.restarts, 0);
     assert_false(s->result.stopped);
@@ -119,7 +122,7 @@ static void one_that_dies_while_it_stops(void **state) {
     run(s, PLAYS("steps 1;until stop;leaves;die 9", "steps 1;result {}"),
         "attempt 0 from 0\nstep 0\ncontrol -1 stop requested by key\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 1\n");
-    assert_string_equal(s->result.why_not_again, "a stop was asked for");
+    assert_string_equal(s->result.why_not_again, "a stop was requested");
     assert_int_equal(s->result.attempts, 1);
     assert_false(s->result.stopped);
 }
@@ -132,7 +135,8 @@ static void a_paused_run_remains_paused(void **state) {
     run(s, PLAYS("steps 1;until pause;leaves;die 9", "until pause;steps 1;result {}"),
         "attempt 0 from 0\nstep 0\ncontrol -1 pause requested by key\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 1\n"
-        "restarted -1 attempt 1 goes on after step 0: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 continues after step 0: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 1\n"
         "attempt 1 from 0\nstep 0\n");
     assert_int_equal(s->result.restarts, 1);
@@ -149,11 +153,13 @@ static void damaged_states_in_memory_are_no_end(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 continues after step 2: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 3\n"
         "attempt 1 from 2\n"
         "failure 0 rank 0 failed after step 2: 'x' is damaged\n"
-        "restarted -1 attempt 2 goes on after step 2: rank 0 failed after step 2: 'x' is damaged\n"
+        "restarted -1 attempt 2 continues after step 2: rank 0 failed after step 2: 'x' is "
+        "damaged\n"
         "attempt 2 from 2\nstep 2\n");
     assert_int_equal(s->result.restarts, 2);
     assert_int_equal(s->asked, 2);
@@ -167,7 +173,8 @@ static void without_memory_for_states_a_run_continues(void **state) {
         "attempt 0 from 0\nstep 0\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 1\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "restarted -1 attempt 1 goes on after step 1: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 continues after step 1: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 1\n"
         "attempt 1 from 1\nstep 1\n");
     no_states = false;
@@ -320,7 +327,7 @@ static void the_terminal_is_closed(void **state) {
     s->setup.ui.hangup = had_terminal;
     run(s, PLAYS("steps 1;until checkpoint;says x;says x;steps 1;result {}"),
         "attempt 0 from 0\nstep 0\ncontrol -1 checkpoint requested by key\n"
-        "terminal -1 the terminal was closed; training goes on\nstep 1\n");
+        "terminal -1 the terminal was closed; training continues\nstep 1\n");
     assert_false(s->result.stopped);
 }
 
@@ -342,7 +349,7 @@ static void ranks_that_hang_are_ended(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\nfailure -1 no step for 1 s: the "
         "ranks are ended\n"
         "failure -1 no progress after step 5\n"
-        "restarted -1 attempt 1 goes on after step 0: no progress after step 5\nattempt 1 from "
+        "restarted -1 attempt 1 continues after step 0: no progress after step 5\nattempt 1 from "
         "0\n");
     assert_int_equal(s->result.end.kind, BT_END_DONE);
     assert_int_equal(s->result.restarts, 1);
@@ -358,11 +365,11 @@ static void a_stopped_rank_is_named(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\nstep 3\nstep 4\n"
         "control -1 checkpoint requested by key\n"
         "stalled 0 rank 0 (pid) is stopped by a signal; the ranks are started again in 2 s, unless "
-        "it goes on (kill "
+        "it continues (kill "
         "-CONT)\n"
         "failure 0 rank 0 (pid) is stopped by a signal: the ranks are ended after 2 s\n"
         "failure -1 no progress after step 5\n"
-        "restarted -1 attempt 1 goes on after step 0: no progress after step 5\nattempt 1 from "
+        "restarted -1 attempt 1 continues after step 0: no progress after step 5\nattempt 1 from "
         "0\n");
     assert_int_equal(s->result.restarts, 1);
 }

@@ -25,7 +25,8 @@ static void a_run_continues_with_other_ranks(void **state) {
     run(s, PLAYS("steps 2;until stop;result {\"stopped\":true}", "steps 1;result {}"),
         "attempt 0 from 0\nstep 0\nstep 1\ncontrol -1 resize to 2 ranks requested by key\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "resized -1 goes on with 2 ranks (1 before): requested by key\nattempt 1 from 2\nstep 2\n");
+        "resized -1 continues with 2 ranks (1 before): requested by key\nattempt 1 from 2\nstep "
+        "2\n");
     assert_int_equal(s->result.resizes, 1);
     assert_int_equal(s->result.restarts, 0);
     assert_int_equal(s->taken, 1);
@@ -39,7 +40,7 @@ static void a_signal_to_the_ranks_alone(void **state) {
     s->setup.layout_ctx = s;
     run(s, PLAYS("steps 1;result {\"stopped\":true}", "steps 1;result {}"),
         "attempt 0 from 0\nstep 0\n"
-        "restarted -1 attempt 1 goes on after step 0: a signal told the ranks to stop, but not the "
+        "restarted -1 attempt 1 continues after step 0: a signal stopped the ranks, but not the "
         "run\n"
         "attempt 1 from 0\nstep 0\n");
     assert_int_equal(s->result.restarts, 1);
@@ -54,7 +55,7 @@ static void output_of_a_viewer_is_shown(void **state) {
     s->verb = "stop"; /* The supervisor waits for a rank. */
     run(s, PLAYS("until stop;steps 1;result {\"stopped\":true}"),
         "attempt 0 from 0\nnotice -1 http://here\nnotice -1 \n"
-        "warning -1 the dashboard ended; training goes on\n"
+        "warning -1 the dashboard ended; training continues\n"
         "control -1 stop requested by key\nstep 0\n");
     assert_true(s->result.stopped);
 }
@@ -100,11 +101,13 @@ static void attempts_are_recorded(void **state) {
         "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 3\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "restarted -1 attempt 1 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 1 continues after step 2: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 3\n"
         "attempt 1 from 2\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 2\n"
-        "restarted -1 attempt 2 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 2 continues after step 2: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 2\n"
         "attempt 2 from 2\nstep 2\nstep 3\n");
     assert_int_equal(bt_writer_end(s->setup.writer, "done", "finished", 0, &err), BT_OK);
@@ -139,7 +142,8 @@ static void an_attempt_has_the_number_of_its_launch(void **state) {
         "attempt 3 from 0\nstep 0\nstep 1\n"
         "failure -1 a rank was ended by signal 9 (Killed) after step 2\n"
         "ckpt_damaged -1 a newer one is damaged\nckpt_damaged -1 and another\n"
-        "restarted -1 attempt 4 goes on after step 2: a rank was ended by signal 9 (Killed) after "
+        "restarted -1 attempt 4 continues after step 2: a rank was ended by signal 9 (Killed) "
+        "after "
         "step 2\n"
         "attempt 4 from 2\nstep 2\n");
     assert_int_equal(bt_writer_end(s->setup.writer, "done", "finished", 0, &err), BT_OK);

@@ -226,7 +226,8 @@ static void files_are_refused_in_these_words(void **state) {
         {"PRAGMA application_id = 1651078258; PRAGMA user_version = -1",
          "metrics database '%s' has the impossible schema version -1"},
         {"PRAGMA application_id = 1651078258; PRAGMA user_version = 12",
-         "metrics database '%s' was written by a newer bitrain (schema 12, this program knows 11): "
+         "metrics database '%s' was written by a newer bitrain (schema 12, this program supports "
+         "11): "
          "upgrade "
          "bitrain"},
     };

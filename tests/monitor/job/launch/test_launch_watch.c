@@ -29,7 +29,7 @@ static void a_launch_that_hangs_is_ended(void **state) {
         "more pipes\n"
         "failure -1 mpirun (pid) has started no rank for 0 s: it is ended\n"
         "failure -1 mpirun did not start the ranks in time: no more pipes\n"
-        "restarted -1 attempt 1 goes on after step 0: mpirun did not start the ranks in time: no "
+        "restarted -1 attempt 1 continues after step 0: mpirun did not start the ranks in time: no "
         "more "
         "pipes\n"
         "attempt 1 from 0\nstep 0\n");
@@ -100,7 +100,8 @@ static void a_stop_between_attempts_saves_the_state(void **state) {
     run(s, PLAYS("alone;die 9", "until stop;result {\"stopped\":true}"),
         "attempt 0 from 0\nfailure -1 a rank was ended by signal 9 (Killed) before the first step\n"
         "control -1 stop requested by key\n"
-        "restarted -1 attempt 1 goes on after step 7: a rank was ended by signal 9 (Killed) before "
+        "restarted -1 attempt 1 continues after step 7: a rank was ended by signal 9 (Killed) "
+        "before "
         "the first step\n"
         "attempt 1 from 7\n");
     assert_true(s->result.stopped);
