@@ -212,7 +212,7 @@ static bt_code cmd_hub(bt_call *call, bt_err *err) {
     bt_guarded *guarded;
     if (!s->listen[0] && !s->keys[0])
         return bt_fail(err, BT_ARG,
-                       "say --keys DIR to make keys, or --listen HOST:PORT --keys DIR to serve "
+                       "use --keys DIR to make keys, or --listen HOST:PORT --keys DIR to serve "
                        "islands");
     if (!s->listen[0]) return make_keys(s->keys, names, call->n, err);
     if (s->quorum > s->islands)

@@ -127,7 +127,7 @@ const bt_command bt_cmd_sweep = {
         "train many runs over settings: grid, random, successive halving; find a learning rate",
     .args = "[FILE.yaml]",
     .examples = "bitrain sweep lr.yaml --dry-run # the runs it would train\n"
-                "bitrain sweep lr.yaml # again after Ctrl-C or a kill: it goes on\n"
+                "bitrain sweep lr.yaml # the same command continues after Ctrl-C or a kill\n"
                 "bitrain compare group=lr --group-by optim.lr\n"
                 "bitrain sweep --find-lr # one run, its rate rising from 1e-6 to 1: which "
                 "to use\n"

@@ -49,7 +49,7 @@ void bt_sweep_print_plan(const bt_sweep_plan *p) {
         printf("%zu points of the space are omitted: the budget is too small for them\n",
                p->left_out);
     for (int k = 0; k + 1 < p->n_rungs; k++)
-        printf("  after %" PRId64 " steps the best %zu of %zu go on\n", p->rungs[k],
+        printf("  after %" PRId64 " steps the best %zu of %zu continue\n", p->rungs[k],
                bt_sweep_survivors(p, k + 1), bt_sweep_survivors(p, k));
     printf("  folder %s, database %s\n", p->out, p->store);
 }

@@ -176,7 +176,7 @@ const bt_command bt_cmd_dash = {
         "bitrain dash # prints an address with a token: open it\n"
         "bitrain dash --port 0 --control # any free port, with buttons that steer live runs\n"
         "bitrain dash --socket ~/bt.sock # a socket that only you can open: for machines "
-        "that others share\n",
+        "with other users\n",
     .options = BT_OPTION_SET(dash_opts, dash_cfg),
     .run = cmd_dash,
 };

@@ -1,4 +1,4 @@
-/* control_server.c - accepts askers, reads one line of each, answers, hangs up. */
+/* control_server.c - accepts clients, reads one line from each, replies and closes the connection. */
 #include "monitor/job/control_server.h"
 
 #include <errno.h>
@@ -149,7 +149,7 @@ void bt_control_close(bt_control_server *s) {
     free(s);
 }
 
-/* ---- the file that tells where the socket is ------------------------------------------------- */
+/* ---- the file with the address of the socket -------------------------------------------------- */
 
 void bt_control_announce(const char *out_dir, const char *socket_path) {
     char path[PATH_MAX], line[PATH_MAX];

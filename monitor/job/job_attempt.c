@@ -42,8 +42,8 @@ static void recover_records(bt_job *job) {
     bt_err err = BT_ERR_INIT;
     if (!bt_job_ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
     if (bt_writer_recover(job->s->writer, job->s->run, path, &steps, &err) != BT_OK) {
-        bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
-                     path, err.msg);
+        bt_job_event(job, BT_EVENT_WARNING, -1,
+                     "records that rank 0 left behind remain in '%s': %s", path, err.msg);
         return;
     }
     unlink(path);
@@ -64,8 +64,8 @@ void bt_job_end_record(bt_job *job, const char *state, const char *kind, int sta
     if (!job->s->writer || !bt_job_ring_path(job, BT_JOB_RING_BEFORE, path, sizeof path)) return;
     job->past.recorded = true;
     if (bt_writer_end_later(job->s->writer, state, kind, status, path, &why) != BT_OK)
-        bt_job_event(job, BT_EVENT_WARNING, -1, "records that rank 0 left behind stay in '%s': %s",
-                     path, why.msg);
+        bt_job_event(job, BT_EVENT_WARNING, -1,
+                     "records that rank 0 left behind remain in '%s': %s", path, why.msg);
 }
 
 /* ---- its ranks ------------------------------------------------------------------------------- */

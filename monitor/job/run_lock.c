@@ -71,7 +71,7 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
             told = true;
             bt_log(
                 BT_LOG_WARN,
-                "waiting for the ranks of run '%s' that lost their supervisor: they save and leave",
+                "waiting for the ranks of run '%s' that lost their supervisor: they save and end",
                 run);
         }
         bt_sleep_ns(20000000);

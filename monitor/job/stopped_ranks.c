@@ -13,7 +13,7 @@
 static const int64_t LOOK_NS = 100000000, LOOK_START_NS = 500000000;
 static const double QUIET_S = 0.2, QUIET_START_S = 1, LEAST_S = 2, START_S = 10;
 
-/* from the variables that Open MPI and MPICH set; a rank that has not joined MPI yet has no other sign */
+/* Reads the variables that Open MPI and MPICH set: before MPI_Init a rank has no other identification. */
 static int rank_in_environment(int pid) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="};
     char path[40], *word = NULL;
@@ -83,7 +83,7 @@ void bt_job_check_stopped(bt_job *job, int64_t now) {
                  quiet = begun ? bt_health_silence_s(&job->health, now)
                                : (double)(now - job->started_ns) / 1e9;
     if (now < job->stopped_look_ns || job->stop_asked || job->paused || job->child.pid <= 0) return;
-    /* only where steps stay away */
+    /* only if no steps arrive */
     if (!job->stopped_ns && quiet < (begun ? fmax(2 * median, QUIET_S) : QUIET_START_S)) return;
     job->stopped_look_ns = now + (begun ? LOOK_NS : LOOK_START_NS);
     name_stopped(job, who, sizeof who, &rank);

@@ -67,7 +67,8 @@ bt_code bt_store_repair(const char *path, double wait_s, const bt_store_progress
     }
     if (!stood_here(path))
         return there ? bt_fail(err, BT_FORMAT,
-                               "'%s' is not a metrics database of bitrain, and none stood there",
+                               "'%s' is not a metrics database of bitrain, and the path had no "
+                               "database before",
                                path)
                      : bt_fail(err, BT_NOTFOUND,
                                "no metrics database at '%s', and no backup of one", path);

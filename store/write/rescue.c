@@ -377,7 +377,7 @@ void bt_rescue_describe(char *out, size_t size, bt_damage what, bool whole,
         [BT_ROWS_BAD] = "metrics database was damaged",
     };
     if (what == BT_FILE_GONE && r->moved_to[0])
-        snprintf(out, size, "metrics database had been replaced (what stood there is '%s' now)%s",
+        snprintf(out, size, "metrics database had been replaced (the previous file is '%s' now)%s",
                  r->moved_to, whole ? ": every row was saved" : "");
     else if (whole)
         snprintf(out, size, "%s: every row was saved%s%s%s", found[what],
@@ -387,5 +387,5 @@ void bt_rescue_describe(char *out, size_t size, bt_damage what, bool whole,
         snprintf(out, size, "%s: moved to '%s', %lld rows saved%s", found[what], r->moved_to,
                  (long long)r->rows, r->unreadable ? ", some lost" : "");
     else
-        snprintf(out, size, "%s: records go on in a new one", found[what]);
+        snprintf(out, size, "%s: records continue in a new one", found[what]);
 }

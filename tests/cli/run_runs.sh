@@ -215,7 +215,7 @@ expect 6 "damaged.*bitrain runs repair" "$BITRAIN" query "SELECT count(*) FROM r
 expect 0 "nothing to repair" "$BITRAIN" runs repair
 expect 0 '"sound":true' "$BITRAIN" runs repair --json
 expect 2 "takes no word" "$BITRAIN" runs repair abl-3
-expect 6 "none stood there" "$BITRAIN" runs repair --store "$d/short.db"
+expect 6 "had no database before" "$BITRAIN" runs repair --store "$d/short.db"
 expect 3 "no backup of one" "$BITRAIN" runs repair --store "$d/none.db"
 count() { sqlite3 "$1" "SELECT (SELECT count(*) FROM step) || ' ' || (SELECT count(*) FROM rank_step) || ' ' || (SELECT count(*) FROM run)"; }
 whole=$(count "$BITRAIN_STORE")

@@ -16,6 +16,7 @@ measure() {
         my $verbs = qr/\b(?:tell|tells|told|telling|say|says|said|ask|asks|asked|asking|hear|hears|heard|know|knows|knew|known to|owe|owes|owed|want|wants|wanted|judge|judges|judged|come|comes|came|coming|stay|stays|stayed|lie|lies|lay|stand|stands|stood|nobody|others|look at|looks at|looked at|learn of|believe|believes|believed|meet|meets|met|heed|heeds|begins afresh|there is no word|by itself|goes on|go on|went on|gone on)\b/i;
         my $clause = qr/^(?:of|what|whose|as|where|which|who|that|those|whom|how|whether|beside|behind|until|from|by|with|without|under|among)\b/i;
         my $word = qr/[A-Za-z][A-Za-z\x27-]*/;
+        my $sql = qr/\b(?:SELECT|FROM|WHERE|JOIN|AS|ON|AND|IS|NULL|CASE|WHEN|THEN|ELSE|END|VALUES|WITH|(?:ORDER|GROUP) BY|PRAGMA|CREATE|INSERT|UPDATE|DELETE)\b/;
         my ($table, $quoted) = @ARGV;
         my (%row, %n);
         open my $t, "<", $table or die "$table: $!\n";
@@ -33,7 +34,8 @@ measure() {
             $flat =~ s/\bc \d{4}.*//;
             $flat =~ s/^[ *=-]+|[ *=-]+$//g;
             my $words = () = $flat =~ /$word/g;
-            return unless $words;
+            my $keywords = () = $flat =~ /$sql/g;
+            return if !$words || $keywords >= 2; # a statement of SQL is no sentence
             my $found = () = $flat =~ /$verbs/g;
             my $body = $flat =~ s/^[\w.\/-]+\.(?:c|h|js|def) - //r;
             my $fragment = $words >= 3 && $body =~ $clause ? 1 : 0;

@@ -104,14 +104,14 @@ static void texts_of_any_length_are_shown(void **state) {
     make(t->db);
     static const char *const whole[] = {"", "x", "\n", "\n\n", "a\n", "\na", "a\n\nb\n"};
     for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
-        assert_string_equal(shown_after(t, "what stood there", whole[i]), whole[i]);
+        assert_string_equal(shown_after(t, "the previous file", whole[i]), whole[i]);
     /* one line, many empty ones, lines of 99 letters: each near the limit */
     for (int kind = 0; kind < 3; kind++)
         for (int n = ROOM - 3; n < ROOM + 2; n++) {
             for (int i = 0; i < n; i++)
                 text[i] = kind == 1 || (kind == 2 && i % 100 == 99) ? '\n' : (char)('a' + i % 7);
             text[n] = '\0';
-            const char *got = shown_after(t, "what stood there", text);
+            const char *got = shown_after(t, "the previous file", text);
             const size_t len = strlen(got);
             assert_in_range(len, n < ROOM - 2 ? n : ROOM - 4, n < ROOM - 1 ? n : ROOM - 1);
             assert_memory_equal(got, text, len);

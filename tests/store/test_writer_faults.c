@@ -385,8 +385,9 @@ static void a_file_without_tables_in_its_place_is_moved_aside(void **state) {
     const bt_tmp *t = *state;
     char said[600];
     assert_true(steps_after_harm(t, "rm $db && : > $db", 100, said) == 200);
-    assert_string_equal(said, "warning 0 - metrics database had been replaced (what stood there is "
-                              "'DB.corrupt-TIME' now): every row was saved");
+    assert_string_equal(said,
+                        "warning 0 - metrics database had been replaced (the previous file is "
+                        "'DB.corrupt-TIME' now): every row was saved");
 }
 
 static void a_removed_log_is_saved_through_the_open_one(void **state) {

@@ -105,7 +105,7 @@ async function runGoes() {
   await drawn(page, "a run that will go");
   bitrain("runs", "rm", "third", "--yes");
   await says(/The run third was removed or has another name now/, "a run that was removed");
-  await says(/the last that was known of it/, "a run that was removed");
+  await says(/its last known values/, "a run that was removed");
   assert.match(await page.locator(".past [data-tile=step]").textContent(), /40/);
   assert(await isDimmed(".past > *"), "what was shown is not dimmed");
   await page.getByText("all runs").click();

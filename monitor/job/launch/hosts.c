@@ -51,7 +51,7 @@ static bool add_host_line(bt_host *h, const char *line, int port) {
     const char *name = strtok_r(words, BLANKS, &rest);
     if (!name || *name == '^') return false;
     const char *at = strchr(name, '@');
-    if (at) name = at + 1; /* of user@host the user is no part of the host's name */
+    if (at) name = at + 1; /* the host's name excludes the user of user@host */
     if (!*name || strlen(name) >= sizeof h->name) return false;
     memcpy(h->name, name, strlen(name) + 1);
     h->name[strcspn(h->name, ":")] = '\0';

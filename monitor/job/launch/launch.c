@@ -21,7 +21,8 @@ const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_ALWAYS, "-np {ranks}", "one process a rank"},
     {BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},
     {BT_LAUNCH_HOSTS, "--mca orte_keep_fqdn_hostnames 1",
-     "whole names of hosts: else ssh is asked for 'node1' where the file says 'node1.example.org'"},
+     "complete names of hosts: otherwise ssh is called for 'node1' if the file has "
+     "'node1.example.org'"},
     {BT_LAUNCH_HOSTS, "--map-by slot",
      "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
     {BT_LAUNCH_TRAINS, "-x " BT_LAUNCH_SETTINGS,
@@ -45,9 +46,9 @@ const bt_launch_row bt_launch_rows[] = {
      "mpirun notices a dead link after 4 to 6 s instead of 491 s; one that is gone for 2 s ends "
      "nothing"},
     {BT_LAUNCH_HOSTS, "--mca orte_launch_agent {daemon}",
-     "a notice to leave that comes to every process of a host ends no daemon: the ranks, which "
+     "a termination notice to all processes of a host does not end the daemon: the ranks, which "
      "start with "
-     "an empty mask, save and leave"},
+     "an empty mask, save and end"},
     {BT_LAUNCH_LOCAL, "--oversubscribe", "more ranks than cores is allowed, on this host"},
     {BT_LAUNCH_CROWDED, "--mca mpi_yield_when_idle 1",
      "more ranks than cores: a waiting rank gives its core away"},
@@ -57,7 +58,7 @@ const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_LOCAL, "--mca btl_vader_backing_directory {shm}",
      "shared-memory segments in a folder of this attempt, so that none is left behind"},
     {BT_LAUNCH_UNMAPPED, "HWLOC_COMPONENTS=-gl,-opencl",
-     "the map of the machine without displays and graphics cards: asking for a display can wait "
+     "the map of the machine without displays and graphics cards: querying a display can wait "
      "for a name server, 5 s a process"},
     {BT_LAUNCH_MAPPED, "HWLOC_XMLFILE={map}",
      "the map of the machine is read, not made anew by mpirun and every rank: half of their start"},
@@ -68,7 +69,7 @@ const bt_launch_row bt_launch_rows[] = {
     {BT_LAUNCH_MAPPED, "HWLOC_PLUGINS_PATH=/nonexistent",
      "hwloc's plug-ins are for what the file has already"},
     {BT_LAUNCH_LOCAL, "PMIX_MCA_gds=hash",
-     "what ranks tell each other at their start goes through a socket: quicker than a shared "
+     "data that ranks exchange at their start go through a socket: quicker than a shared "
      "segment that is made for it"},
     {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}",
      "mpirun's own files in a folder of this attempt"},
@@ -190,7 +191,7 @@ void bt_launch_command(const bt_launch *l, bt_text *out) {
     bt_text_release(&w.text);
 }
 
-/* What an enclosing MPI job left in the environment would make our mpirun take itself for a rank of
+/* Variables of an enclosing MPI job would make our mpirun behave as a rank of
  * it. */
 static bool inherited_from_mpi(const char *var) {
     static const char *const prefixes[] = {"OMPI_COMM_WORLD_",

@@ -85,7 +85,7 @@ static const char *remedy_for(const char *line, bool first) {
     return NULL;
 }
 
-/* without Open MPI's prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: " and its source file */
+/* Removes Open MPI's prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: " and its source file */
 static void keep_cause(bt_output *o, const char *line, const char *remedy) {
     const char *at = strstr(line, "ORTE_ERROR_LOG: ");
     const char *end = at ? strstr(at, " in file ") : NULL;

@@ -123,7 +123,7 @@ void bt_distribution_draw(bt_top *t, bt_rect r) {
     const bt_view_distribution *d = &t->view->distribution;
     if (r.h < 4 || r.w < 20) return;
     if (d->samples == 0 || d->at >= d->n) {
-        bt_top_empty(t, r, "no distributions recorded (train.distributions says how often)");
+        bt_top_empty(t, r, "no distributions recorded (train.distributions sets how often)");
         return;
     }
     const bt_pane_size half = {.min = LEAST_W, .weight = 1, .rank = 0};

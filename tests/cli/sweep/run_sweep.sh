@@ -65,7 +65,7 @@ ok sweep changed.yaml --dry-run --json
 grep -q '"steps":202,"left_out":2' out || fault "two runs of two epochs have other steps: $(cut -c1-300 out)"
 epochs 's/^name: lr/name: lr\nmethod: halving\nruns: 4\nhalving: {keep: 2}/; s/ in 2//'
 ok sweep changed.yaml --dry-run
-says "after 25 steps the best 2 of 4 go on"
+says "after 25 steps the best 2 of 4 continue"
 refused 2 "train.epochs: 'synth:chain' is endless and has no epochs" 's/steps: 12/epochs: 2/'
 printf 'data: {path: epochs.txt}\ntrain: {epochs: 2, batch_tokens: 64}\nmodel: {preset: nano, layers: 1, d_model: 32, heads: 2, kv_heads: 2, d_ff: 64, seq_len: 32}\n' >base.yaml
 ok sweep --find-lr base.yaml --steps 40 --dry-run

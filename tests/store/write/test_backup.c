@@ -180,7 +180,8 @@ static void only_what_is_damaged_is_repaired(void **state) {
     for (int i = 0; i < 500; i++) fputs("this is a text, and no database\n", f);
     fclose(f);
     assert_int_equal(bt_store_repair(path, 1, NULL, &r, &why), BT_FORMAT);
-    snprintf(says, sizeof says, "'%s' is not a metrics database of bitrain, and none stood there",
+    snprintf(says, sizeof says,
+             "'%s' is not a metrics database of bitrain, and the path had no database before",
              path);
     assert_string_equal(why.msg, says);
     assert_int_equal(access(path, F_OK), 0);

@@ -110,7 +110,7 @@ export function distributionCard(ctx) {
     empty(
       data.sampled.length
         ? "no latent weights: this tensor is not ternary"
-        : "no distributions recorded: train.distributions says how often",
+        : "no distributions recorded: train.distributions sets how often",
     );
   const tableOf = (data) => ({
     columns: [

@@ -63,7 +63,7 @@ function tableOf({ head }) {
 export function goodputCard(load) {
   return new Card({
     title: "Goodput",
-    sub: "where the time since the first launch went",
+    sub: "use of the time since the first launch",
     wide: true,
     load,
     draw(body, { head }) {

@@ -91,7 +91,7 @@ export function rankingCard(ctx, one) {
     min: "1",
     max: "1",
     value: "1",
-    "aria-label": "how many of the slowest ranks to bring to the median",
+    "aria-label": "number of the slowest ranks to assume at the median",
     oninput: () => {
       slowest = Number(slider.value);
       card.redraw();
@@ -116,7 +116,7 @@ export function rankingCard(ctx, one) {
   };
   const card = new Card({
     title: "Ranking",
-    sub: "by busy time: the slow rank waits least",
+    sub: "ranks by busy time; the slow rank waits least",
     wide: true,
     load: async () => {
       const data = await get(`runs/${ctx.run}/stragglers`);

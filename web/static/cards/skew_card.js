@@ -61,7 +61,7 @@ function tableOf({ heatmap }) {
 export function skewCard(ctx) {
   return new Card({
     title: "Arrival skew",
-    sub: "wait of the rank that came first, by step",
+    sub: "wait of the rank that arrived first, by step",
     load: () => get(`runs/${ctx.run}/heatmap`, { value: "wait", cols: steps, ...rangeOf(ctx) }),
     draw: (body, data) => body.replaceChildren(drawing(data.heatmap, body.clientWidth || 500)),
     sentence,

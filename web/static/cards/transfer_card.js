@@ -54,7 +54,7 @@ function sentence({ head }) {
 export function transferCard(ctx) {
   return new Card({
     title: "Transfer by rank",
-    sub: "hidden behind compute, exposed, and waiting for others",
+    sub: "transfers hidden behind compute, exposed transfers, and waiting for other ranks",
     wide: true,
     load: () => get(`runs/${ctx.run}/comm`),
     draw: (body, data) =>

@@ -46,7 +46,7 @@ export function showGate(root, again, onenter) {
 /** There is no such run, or there is no more. shown: the page has numbers of it. */
 export function showGone(root, run, shown, error) {
   const title = shown ? `The run ${run} was removed or has another name now` : error.message;
-  const note = shown ? "What is below is the last that was known of it." : error.hint;
+  const note = shown ? "The page shows its last known values." : error.hint;
   showAbove(
     root,
     shown,

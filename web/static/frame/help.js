@@ -21,7 +21,7 @@ const keys = [
 const strokes = [
   ["thick line", "smoothed over a share of the steps shown, as chosen above"],
   ["thin line", "each value, or the mean of the steps that share a pixel"],
-  ["pale band", "from the least to the greatest of these steps"],
+  ["pale band", "minimum to maximum of these steps"],
   ["▲ at the edge", "values beyond what the chart shows"],
   ["ring", "the best validation"],
   [
