@@ -266,7 +266,8 @@ static void print_comm_result(bt_printout *o, const bench *b) {
         bt_printout_line(o, "the link: %.1f MB/s a rank, %.3f ms a round\n",
                          b->link.bytes_per_s / 1e6, b->link.latency_s * 1e3);
     else
-        bt_printout_line(o, "the link's speed cannot be told from the machine's other work\n");
+        bt_printout_line(
+            o, "the link's speed cannot be distinguished from the machine's other work\n");
     bt_printout_int(o, "ranks", NULL, ranks);
     bt_printout_num(o, "link_bytes_per_s", NULL, known ? b->link.bytes_per_s : NAN, BT_UNIT_PER_S);
     bt_printout_num(o, "link_latency_ms", NULL, known ? b->link.latency_s * 1e3 : NAN, BT_UNIT_MS);

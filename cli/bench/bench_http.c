@@ -199,7 +199,7 @@ typedef struct load {
     pthread_t thread;
 } load;
 
-static void *keep_asking(void *ctx) {
+static void *request_repeatedly(void *ctx) {
     load *l = ctx;
     bt_http h = {.fd = -1, .port = l->port, .token = token};
     while (!atomic_load(l->stop) && !l->failed) {
@@ -219,7 +219,7 @@ static bt_code requests(http_bench *b, const char *path, double *per_s, bt_err *
     bool failed = false;
     for (int i = 0; i < CLIENTS; i++) {
         all[i] = (load){.port = b->port, .path = path, .stop = &stop};
-        if (pthread_create(&all[i].thread, NULL, keep_asking, &all[i]) != 0)
+        if (pthread_create(&all[i].thread, NULL, request_repeatedly, &all[i]) != 0)
             return bt_fail(err, BT_NOMEM, "cannot start a client");
     }
     bt_sleep_ns(b->cfg->load_s * 1000000000);

@@ -17,7 +17,7 @@ typedef struct shown {
 } shown;
 
 /* line: NULL if rank 0 has printed nothing for a moment */
-static void heard(void *ctx, const char *line) {
+static void show_progress_line(void *ctx, const char *line) {
     shown *s = ctx;
     char *end = NULL;
     if (line) {
@@ -31,7 +31,7 @@ bt_code bt_run_shown(const bt_run_once *o, const char *what, bool quiet, bt_text
                      bt_err *err) {
     shown s = {.what = what};
     bt_run_once job = *o;
-    job.heard = heard;
+    job.heard = show_progress_line;
     job.heard_ctx = &s;
     bt_progress_begin(&s.bar, quiet);
     bt_code code = bt_run_once_run(&job, result, err);

@@ -138,7 +138,7 @@ static bt_code all_addresses(const bt_hub_socket *socket, bt_text *out, bt_err *
     return BT_OK;
 }
 
-static void tell_addresses(const bt_hub_settings *s, const char *addresses) {
+static void print_hub_addresses(const bt_hub_settings *s, const char *addresses) {
     printf("%s\n", addresses);
     fflush(stdout);
     if (s->quiet) return;
@@ -188,7 +188,7 @@ static bt_code serve_islands(const bt_hub_settings *s, bt_guarded *guarded, bt_e
     if (code == BT_OK) code = all_addresses(socket, &addresses, err);
     /* A restarted process has the addresses that the islands use already. */
     if (code == BT_OK && bt_comm_rank(all) == 0 && !(guarded && guarded->signal))
-        tell_addresses(s, bt_text_str(&addresses));
+        print_hub_addresses(s, bt_text_str(&addresses));
     if (code == BT_OK && guarded)
         snprintf(guarded->place, sizeof guarded->place, "%s", bt_hub_socket_address(socket));
     if (code == BT_OK) code = bt_hub_run(s, guarded, socket, err);
@@ -204,7 +204,7 @@ static void end_all(bt_code code, const bt_err *err) {
     bt_comm_abort(bt_exit_code(code));
 }
 
-static void tell_guard(const char *line) { fprintf(stderr, "hub: %s\n", line); }
+static void print_guard_line(const char *line) { fprintf(stderr, "hub: %s\n", line); }
 
 static bt_code cmd_hub(bt_call *call, bt_err *err) {
     bt_hub_settings *s = call->cfg;
@@ -224,7 +224,7 @@ static bt_code cmd_hub(bt_call *call, bt_err *err) {
         return bt_fail(err, BT_ARG, "'%s': names are for making keys, without --listen", names[0]);
     BT_TRY(complete_address(s, err));
     BT_TRY(bt_hub_name(s, err)); /* the same for every process of this hub */
-    BT_TRY(bt_guard_begin(&guarded, bt_comm_am_rank() ? 0 : s->restarts, tell_guard,
+    BT_TRY(bt_guard_begin(&guarded, bt_comm_am_rank() ? 0 : s->restarts, print_guard_line,
                           call->exit_status, err));
     if (*call->exit_status >= 0) return BT_OK;
     BT_TRY(bt_comm_init(err)); /* one process as a rule; several under mpirun */

@@ -161,7 +161,7 @@ static void begins(const record *r, const bt_hub *h, int64_t replayed) {
 }
 
 /* a process of this hub was ended by a signal */
-static void tell_restart(record *r, const bt_hub *h) {
+static void report_hub_restart(record *r, const bt_hub *h) {
     char title[200];
     const bt_guarded *guarded = r->guarded;
     if (!guarded || !guarded->signal) return;
@@ -190,7 +190,7 @@ static void end_hub_run(record *r, const bt_hub *h, bt_code code, const bt_err *
 /* ---- the loop ---------------------------------------------------------------------------------- */
 
 /* a key that the handler of connections refused */
-static void tell_keys(record *r, const bt_hub_socket *socket) {
+static void report_refused_keys(record *r, const bt_hub_socket *socket) {
     char key[BT_CURVE_KEY], title[160];
     const uint64_t n = bt_hub_socket_refused(socket, key);
     if (n == r->refused_keys) return;
@@ -287,7 +287,7 @@ static bt_code loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err *err) {
         need_reported = h->model != NULL;
         if (r->guarded && h->model) r->guarded->progress = h->model->version;
         BT_TRY(bt_hub_tick(h, now, err));
-        tell_keys(r, socket);
+        report_refused_keys(r, socket);
         BT_TRY(bound_memory(r->settings, h, socket, &base_mib, err));
         if (h->finished && all_gone(h)) return BT_OK;
     }
@@ -307,7 +307,7 @@ static bt_code run_hub_loop(bt_hub *h, bt_hub_socket *socket, record *r, bt_err 
     if (code == BT_OK) {
         if (h->model) h->resumed_ns = bt_now_ns();
         begins(r, h, replayed);
-        tell_restart(r, h);
+        report_hub_restart(r, h);
         if (r->guarded) r->guarded->serving = true;
         code = loop(h, socket, r, err);
     }
@@ -334,7 +334,7 @@ static bt_code serve_part(bt_hub *h, bt_hub_socket *socket, const record *r, bt_
     bool end = false;
     bt_code code = bt_hub_state_open(&h->state, h, r->out, &replayed, err);
     while (code == BT_OK && !end) {
-        code = bt_hub_obey(h, &end, err);
+        code = bt_hub_execute(h, &end, err);
         bt_hub_serve(h);
         if (code == BT_OK && !end) code = one_message(h, socket, LOOK_MS, err);
         if (bt_now_ns() - looked < MEMORY_MS * INT64_C(1000000)) continue;

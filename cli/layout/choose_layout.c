@@ -125,7 +125,7 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
 
 /* ---- the choice ------------------------------------------------------------------------------ */
 
-static bt_code measure_layout_rates(bt_layout_choice *c, const bt_layout_job *job, bt_text *told,
+static bt_code measure_layout_rates(bt_layout_choice *c, const bt_layout_job *job, bt_text *notes,
                                     bt_err *err) {
     bt_part_shape *shapes = calloc(SHAPES_MOST, sizeof *shapes);
     bt_run_cfg *first = malloc(sizeof *first);
@@ -144,14 +144,14 @@ static bt_code measure_layout_rates(bt_layout_choice *c, const bt_layout_job *jo
                                          .anew = job->anew,
                                          .never = job->never,
                                          .quiet = job->quiet};
-        code = bt_machine_rates(&wanted, &c->rates, told, err);
+        code = bt_machine_rates(&wanted, &c->rates, notes, err);
     }
     free(shapes);
     free(first);
     return code;
 }
 
-bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_text *told,
+bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_text *notes,
                          bt_err *err) {
     const int64_t began = bt_now_ns();
     *out = NULL;
@@ -165,10 +165,10 @@ bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_te
     bt_code code = bt_kernels_select(job->cfg->launch.isa, err);
     if (code == BT_OK) code = bt_layouts_find(&c->layouts, &c->search, err);
     if (code == BT_OK) code = check_any_fits(&c->layouts, &c->search, err);
-    if (code == BT_OK) code = measure_layout_rates(c, job, told, err);
+    if (code == BT_OK) code = measure_layout_rates(c, job, notes, err);
     if (code == BT_OK) code = bt_layouts_predict(&c->layouts, &c->search, &c->rates, err);
     if (code == BT_OK)
-        code = bt_layout_trial(c, job, (double)(bt_now_ns() - began) / 1e9, told, err);
+        code = bt_layout_trial(c, job, (double)(bt_now_ns() - began) / 1e9, notes, err);
     if (code == BT_OK) code = bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err);
     if (code != BT_OK) {
         bt_layout_choice_release(c);

@@ -36,9 +36,9 @@ typedef struct bt_layout_job {
     bool quiet; /* no progress bars */
 } bt_layout_job;
 
-/* BT_NOMEM: no layout fits; the message names the missing memory and a remedy. `told` receives lines about the rates.
+/* BT_NOMEM: no layout fits; the message names the missing memory and a remedy. `notes` receives lines about the rates.
  * On failure *out needs no release. */
-bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_text *told,
+bt_code bt_layout_choose(bt_layout_choice **out, const bt_layout_job *job, bt_text *notes,
                          bt_err *err) BT_MUST_CHECK;
 void bt_layout_choice_release(bt_layout_choice *c); /* accepts NULL */
 

@@ -309,7 +309,8 @@ static void put_race(trials *t, size_t k, double seconds) {
     }
 }
 
-static void report_trials(const trials *t, const candidate *tried, const json_t *x, bt_text *told) {
+static void report_trials(const trials *t, const candidate *tried, const json_t *x,
+                          bt_text *notes) {
     const bt_layout *l = tried->layout;
     const int64_t layers = t->c->settings.model.layers;
     char layout[160], a[32], b[32], of[64] = "";
@@ -320,33 +321,33 @@ static void report_trials(const trials *t, const candidate *tried, const json_t 
     if (tried->length.layers < layers)
         snprintf(of + strlen(of), sizeof of - strlen(of), " of %" PRId64 " of %" PRId64 " layers",
                  tried->length.layers, layers);
-    bt_text_printf(told, "tried      %s: %s a step in %lld run%s%s (predicted %s",
+    bt_text_printf(notes, "tried      %s: %s a step in %lld run%s%s (predicted %s",
                    bt_layout_words(l, layout, sizeof layout),
                    bt_metric_format(a, sizeof a, 1e3 * l->trial_s, BT_UNIT_MS), runs,
                    runs == 1 ? "" : "s", of,
                    bt_metric_format(b, sizeof b, 1e3 * l->time.step.step_s, BT_UNIT_MS));
-    bt_layout_why_parted(l, t->c->rates.load, t->load, told);
-    bt_text_put(told, ")\n");
+    bt_layout_why_parted(l, t->c->rates.load, t->load, notes);
+    bt_text_put(notes, ")\n");
 }
 
-static void tell_end(const json_t *all, double seconds, bt_text *told) {
+static void report_race_end(const json_t *all, double seconds, bt_text *notes) {
     const long long rounds = json_integer_value(json_object_get(all, "rounds"));
     const double loss = 100 * json_number_value(json_object_get(all, "loss_frac"));
-    bt_text_printf(told, "tried      %lld round%s in turn, at most %.0f s: ", rounds,
+    bt_text_printf(notes, "tried      %lld round%s in turn, at most %.0f s: ", rounds,
                    rounds == 1 ? "" : "s", seconds);
     if (loss < 100 * BT_RACE_LOSS)
-        bt_text_printf(told, "the choice loses %.1f %% at most on average\n", loss);
+        bt_text_printf(notes, "the choice loses %.1f %% at most on average\n", loss);
     else
         bt_text_printf(
-            told,
+            notes,
             "no significant difference, the choice may lose %.1f %% on average (a longer "
             "--trial decides)\n",
             loss);
 }
 
 /* Reads the result of the race, which covers the first layouts of `all` as far as time sufficed. */
-static bt_code take_result(trials *t, size_t n, const json_t *all, double seconds, bt_text *told,
-                           bt_err *err) {
+static bt_code apply_race_result(trials *t, size_t n, const json_t *all, double seconds,
+                                 bt_text *notes, bt_err *err) {
     const json_t *racers = json_object_get(all, "racers");
     const size_t raced = json_array_size(racers);
     if (raced < 2 || raced > n) return bt_fail(err, BT_FORMAT, "a trial returned no times");
@@ -357,14 +358,14 @@ static bt_code take_result(trials *t, size_t n, const json_t *all, double second
         t->all[i].layout->trial_s = t->all[i].found.step_s = step_s;
         t->all[i].layout->trial_load = t->all[i].found.load = t->load;
         bt_rates_put_trial(&t->c->rates, &t->all[i].found);
-        if (told) report_trials(t, &t->all[i], x, told);
+        if (notes) report_trials(t, &t->all[i], x, notes);
     }
-    if (told) tell_end(all, seconds, told);
+    if (notes) report_race_end(all, seconds, notes);
     return BT_OK;
 }
 
 /* Races the first n candidates, for which the time suffices. */
-static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *told, bt_err *err) {
+static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *notes, bt_err *err) {
     bt_text result;
     json_error_t why;
     put_race(t, n, seconds);
@@ -378,7 +379,7 @@ static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *tol
     bt_code code = bt_run_shown(&once, "trying layouts", t->job->quiet, &result, err);
     if (code == BT_OK) {
         json_t *all = json_loads(bt_text_str(&result), 0, &why);
-        code = take_result(t, n, all, seconds, told, err);
+        code = apply_race_result(t, n, all, seconds, notes, err);
         json_decref(all);
     }
     bt_text_release(&result);
@@ -386,19 +387,19 @@ static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *tol
 }
 
 /* the seconds, or what measuring left of them, do not suffice for two of them */
-static void tell_nothing(const trials *t, size_t n, double seconds, bt_text *told) {
-    if (n < 2 || t->job->never || !(t->job->trial_s > 0) || !told) return;
+static void report_no_trial(const trials *t, size_t n, double seconds, bt_text *notes) {
+    if (n < 2 || t->job->never || !(t->job->trial_s > 0) || !notes) return;
     const bt_trial_length first[] = {t->all[0].length, t->all[1].length};
     const double least_s = bt_trial_race_s(first, 2, 1, START_S);
     if (!t->job->trial_given && seconds < fmin(t->job->trial_s, least_s)) {
-        bt_text_printf(told,
+        bt_text_printf(notes,
                        "tried      nothing: measuring took %.0f of the %.0f s that there are for "
                        "both, and a short step of two layouts that are about as fast would take "
                        "%.0f s (--trial gives trying its own)\n",
                        ceil(t->spent_s), BT_PROBING_S, ceil(least_s));
         return;
     }
-    bt_text_printf(told,
+    bt_text_printf(notes,
                    "tried      nothing: a short step of two layouts that are about as fast would "
                    "take %.0f s, and there are %.0f (--trial)\n",
                    ceil(least_s), floor(seconds));
@@ -406,7 +407,7 @@ static void tell_nothing(const trials *t, size_t n, double seconds, bt_text *tol
 
 /* Sets *fresh if it has measured a new trial. Only times of the same race are comparable, so it repeats an earlier
  * trial of a single candidate together with the new ones. */
-static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told, bt_err *err) {
+static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *notes, bt_err *err) {
     const size_t n = find_candidates(t->c, t->all), k = take_lengths(t->c, t->all, n, seconds);
     bool known = true;
     for (size_t i = 0; i < n; i++) {
@@ -419,11 +420,11 @@ static bt_code run_trials(trials *t, double seconds, bool *fresh, bt_text *told,
     }
     if (k > 0 && !known) {
         *fresh = true;
-        BT_TRY(race_candidates(t, k, seconds, told, err));
+        BT_TRY(race_candidates(t, k, seconds, notes, err));
     }
     size_t tried = 0;
     for (size_t i = 0; i < n; i++) tried += t->all[i].found.step_s > 0;
-    if (k == 0 && tried < 2) tell_nothing(t, n, seconds, told);
+    if (k == 0 && tried < 2) report_no_trial(t, n, seconds, notes);
     /* one alone decides nothing */
     for (size_t i = 0; i < n && tried >= 2; i++) {
         t->all[i].layout->trial_s = t->all[i].found.step_s;
@@ -439,7 +440,7 @@ static double budget_s(const bt_layout_job *job, double spent_s) {
 }
 
 bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double spent_s,
-                        bt_text *told, bt_err *err) {
+                        bt_text *notes, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     char path[1200];
     bool fresh = false;
@@ -447,15 +448,16 @@ bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double sp
     if (!w.text) return BT_OK;
     BT_TRY(bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err));
     trials t = {.c = c, .job = job, .w = &w, .spent_s = spent_s};
-    bt_code code = run_trials(&t, budget_s(job, spent_s), &fresh, told, &why);
+    bt_code code = run_trials(&t, budget_s(job, spent_s), &fresh, notes, &why);
     free(w.text);
     if (code == BT_STOPPED) return bt_fail(err, BT_STOPPED, "%s", why.msg);
-    if (code != BT_OK && told)
-        bt_text_printf(told, "tried      no further: %s; the order is the predictions'\n", why.msg);
+    if (code != BT_OK && notes)
+        bt_text_printf(notes, "tried      no further: %s; the order is the predictions'\n",
+                       why.msg);
     if (fresh) {
         bt_machine_rates_file(&c->rates, job->store, path, sizeof path);
-        if (bt_rates_save(&c->rates, path, &why) != BT_OK && told)
-            bt_text_printf(told, "warning: %s\n", why.msg);
+        if (bt_rates_save(&c->rates, path, &why) != BT_OK && notes)
+            bt_text_printf(notes, "warning: %s\n", why.msg);
     }
     return BT_OK;
 }

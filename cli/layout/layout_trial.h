@@ -7,7 +7,7 @@
  * scales its time to that of a whole step. If the time does not suffice for two runs of each layout, each has one
  * run.
  * Results are saved with the rates and not measured again. No trial takes place for a single candidate, if two
- * short steps exceed the time (a line in `told` reports it), or for work that `bench train` cannot do (forms,
+ * short steps exceed the time (a line in `notes` reports it), or for work that `bench train` cannot do (forms,
  * adapters, distillation). */
 #ifndef BT_CLI_LAYOUT_LAYOUT_TRIAL_H
 #define BT_CLI_LAYOUT_LAYOUT_TRIAL_H
@@ -22,9 +22,9 @@ enum { BT_TRIALS_MOST = 4 };
 const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, int ranks,
                                      const bt_rates *rates);
 
-/* Sorts c->layouts again. spent_s: seconds already used by measuring. If a trial fails, `told` receives a line and
+/* Sorts c->layouts again. spent_s: seconds already used by measuring. If a trial fails, `notes` receives a line and
  * the predicted order remains. */
 bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double spent_s,
-                        bt_text *told, bt_err *err) BT_MUST_CHECK;
+                        bt_text *notes, bt_err *err) BT_MUST_CHECK;
 
 #endif

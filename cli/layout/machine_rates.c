@@ -193,7 +193,7 @@ static size_t missing_groups(const bt_rates_request *w, const bt_rates *have, bt
 
 /* one job: its answer joins the rates */
 static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_rates *r,
-                                    bt_text *told, bt_err *err) {
+                                    bt_text *notes, bt_err *err) {
     static const char *const what[] = {"", "memory, optimizers, codecs, ", "links, "};
     bt_rates *found = calloc(1, sizeof *found);
     if (!found) return bt_fail(err, BT_NOMEM, "no memory for the rates");
@@ -201,8 +201,8 @@ static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_
     const size_t shapes = found->n_parts + found->n_groups;
     if (code == BT_OK) {
         merge_rates(r, found, j->ask);
-        if (told)
-            bt_text_printf(told,
+        if (notes)
+            bt_text_printf(notes,
                            "measured   %s%zu shape%s of layers and heads on %d rank%s x %d "
                            "thread%s in %.1f s (machine load %.2f)\n",
                            what[j->ask], shapes, shapes == 1 ? "" : "s", j->ranks,
@@ -215,7 +215,7 @@ static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_
 
 /* Ranks beyond the cores would only disturb each other: parts are measured by as many as can
  * compute at the same time, links by all. */
-static bt_code complete(const bt_rates_request *w, bt_rates *r, const char *path, bt_text *told,
+static bt_code complete(const bt_rates_request *w, bt_rates *r, const char *path, bt_text *notes,
                         bt_err *err) {
     char folder[PATH_MAX];
     bt_err trouble = BT_ERR_INIT;
@@ -250,11 +250,11 @@ static bt_code complete(const bt_rates_request *w, bt_rates *r, const char *path
     if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK)
         trouble = (bt_err)BT_ERR_INIT;
     if (code == BT_OK && asks && (n > 0 || machine))
-        code = measure_rates_by_job(w, &parts, r, told, err);
-    if (code == BT_OK && asks && links) code = measure_rates_by_job(w, &between, r, told, err);
+        code = measure_rates_by_job(w, &parts, r, notes, err);
+    if (code == BT_OK && asks && links) code = measure_rates_by_job(w, &between, r, notes, err);
     free(missing);
-    if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK && told)
-        bt_text_printf(told, "warning: %s\n", trouble.msg);
+    if (code == BT_OK && asks && bt_rates_save(r, path, &trouble) != BT_OK && notes)
+        bt_text_printf(notes, "warning: %s\n", trouble.msg);
     return code;
 }
 
@@ -264,13 +264,13 @@ void bt_machine_rates_file(const bt_rates *r, const char *store, char *out, size
     bt_rates_path(r, folder, out, size);
 }
 
-bt_code bt_machine_rates(const bt_rates_request *w, bt_rates *out, bt_text *told, bt_err *err) {
+bt_code bt_machine_rates(const bt_rates_request *w, bt_rates *out, bt_text *notes, bt_err *err) {
     char path[PATH_MAX + 64], refused[240];
     BT_TRY(bt_rates_identify(out, &w->cfg->launch,
                              bt_rates_concurrent(&w->cfg->launch, w->ranks_per_host), err));
     bt_machine_rates_file(out, w->store, path, sizeof path);
     BT_TRY(bt_rates_load(out, path, refused, sizeof refused, err));
-    if (refused[0] && told)
-        bt_text_printf(told, "rates      those in '%s' are not used: %s\n", path, refused);
-    return complete(w, out, path, told, err);
+    if (refused[0] && notes)
+        bt_text_printf(notes, "rates      those in '%s' are not used: %s\n", path, refused);
+    return complete(w, out, path, notes, err);
 }

@@ -2,7 +2,7 @@
  * missing rates measured by a short job of ranks.
  *
  * The files are in the folder rates/ beside the metrics database. Rates of another build or machine are not used:
- * they are measured again, and `told` receives the reason. */
+ * they are measured again, and `notes` receives the reason. */
 #ifndef BT_CLI_LAYOUT_MACHINE_RATES_H
 #define BT_CLI_LAYOUT_MACHINE_RATES_H
 
@@ -25,9 +25,9 @@ typedef struct bt_rates_request {
     bool quiet;        /* no progress bar */
 } bt_rates_request;
 
-/* `told` (may be NULL) receives lines for people: rejected files and measurements in progress. If the rates cannot be
- * saved, told receives a warning and the function succeeds. */
-bt_code bt_machine_rates(const bt_rates_request *w, bt_rates *out, bt_text *told, bt_err *err)
+/* `notes` (may be NULL) receives lines for people: rejected files and measurements in progress. If the rates cannot be
+ * saved, notes receives a warning and the function succeeds. */
+bt_code bt_machine_rates(const bt_rates_request *w, bt_rates *out, bt_text *notes, bt_err *err)
     BT_MUST_CHECK;
 
 /* the file in which the rates of an identified machine, build and use are kept (bt_rates_identify) */

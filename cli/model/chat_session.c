@@ -190,7 +190,7 @@ static chat_word word_of(const char *line, bool terminal) {
     return strchr(line + 1, '/') ? WORD_NONE : WORD_HELP; /* a path is a question */
 }
 
-static void tell_words(void) {
+static void print_chat_commands(void) {
     fprintf(stderr,
             "a line is a question; /new begins another conversation, /quit or Ctrl-D ends\n");
 }
@@ -200,7 +200,7 @@ static bt_code converse(session *s, bt_err *err) {
     char *line = NULL;
     size_t cap = 0;
     bt_code code = BT_OK;
-    if (terminal) tell_words();
+    if (terminal) print_chat_commands();
     while (code == BT_OK) {
         if (terminal) fprintf(stderr, "> ");
         ssize_t n = getline(&line, &cap, stdin);
@@ -209,7 +209,7 @@ static bt_code converse(session *s, bt_err *err) {
         if (n == 0) continue;
         const chat_word word = word_of(line, terminal);
         if (word == WORD_END) break;
-        if (word == WORD_HELP) tell_words();
+        if (word == WORD_HELP) print_chat_commands();
         if (word == WORD_NEW) drop_messages(s, after_system(s), s->n - after_system(s));
         if (word != WORD_NONE) continue;
         code = answer_question(s, line, (size_t)n, err);

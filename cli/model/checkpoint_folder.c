@@ -26,7 +26,7 @@ static bt_code read_best_folder(const char *run, char folder[PATH_MAX], bt_err *
 }
 
 /* Reports once a run that older weights have a lower loss, also when a command needs the folder twice. */
-static void tell_best(bt_db *db, const char *run) {
+static void warn_about_best(bt_db *db, const char *run) {
     static char told[BT_NAME_MAX];
     char better[120];
     if (strcmp(told, run) == 0 || !bt_cli_best_is_older(db, run, better, sizeof better)) return;
@@ -45,7 +45,7 @@ bt_code bt_trained_folder(const char *which, const char *store, char out[PATH_MA
     if (is_path) return BT_OK;
     BT_TRY(bt_cli_open(&db, store, err));
     bt_code code = bt_db_run_folder(db, run, out, PATH_MAX, err);
-    if (code == BT_OK && !best) tell_best(db, run);
+    if (code == BT_OK && !best) warn_about_best(db, run);
     bt_db_close(db);
     BT_TRY(code);
     if (out[0] && best) return read_best_folder(run, out, err);

@@ -135,12 +135,12 @@ static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char 
 static bt_code load_adapter_base(bt_trained *t, const bt_trained_how *how, const int64_t *hashes,
                                  size_t n, bt_err *err) {
     char path[PATH_MAX];
-    bt_text told = {0};
+    bt_text notes = {0};
     bt_base_weights base = {.watch = t->file->watch};
     BT_TRY(base_folder(t, how, path, err));
-    bt_code code = bt_base_weights_load(&base, t->model, path, &told, err);
-    if (code == BT_OK) bt_notes_collect(&t->notes, &told, path);
-    bt_text_release(&told);
+    bt_code code = bt_base_weights_load(&base, t->model, path, &notes, err);
+    if (code == BT_OK) bt_notes_collect(&t->notes, &notes, path);
+    bt_text_release(&notes);
     for (size_t i = 0; code == BT_OK && i < n; i++) {
         base.trained_on = hashes[i];
         code = bt_base_weights_check(&base, path, err);
@@ -154,7 +154,7 @@ static bool adds(const bt_trained_how *how) {
     return (how->add && how->add[0]) || how->weight < 1 || how->weight > 1;
 }
 
-static void tell_parts(const bt_adapter_part *parts, size_t n) {
+static void report_adapter_parts(const bt_adapter_part *parts, size_t n) {
     fprintf(stderr, "adapters   ");
     for (size_t i = 0; i < n; i++)
         fprintf(stderr, "%s%g of '%s'", i ? " + " : "", parts[i].weight, parts[i].adapters->path);
@@ -180,7 +180,7 @@ static bt_code add_adapters(bt_trained *t, const bt_trained_how *how,
         return code;
     }
     for (size_t i = 1; i < *n; i++) hashes[i] = bt_base_weights_of(&parts[i].adapters->meta);
-    tell_parts(parts, *n);
+    report_adapter_parts(parts, *n);
     return bt_adapter_sum_open(&t->file, parts, *n, 1, err);
 }
 
@@ -191,14 +191,14 @@ static bt_code load_weights(bt_trained *t, const bt_trained_how *how, const int6
                             size_t n_hashes, bt_err *err) {
     bt_progress bar;
     bt_progress_begin(&bar, how->quiet);
-    t->file->watch = (bt_model_watch){.told = show_loaded, .ctx = &bar};
+    t->file->watch = (bt_model_watch){.progress = show_loaded, .ctx = &bar};
     bt_code code = bt_model_file_weights(t->file, bt_model_weights(t->model), err);
     t->file->watch.elems = 0; /* the beginning of the text identifies the base */
     if (code == BT_OK && bt_model_base(t->model))
         code = load_adapter_base(t, how, hashes, n_hashes, err);
     else if (code == BT_OK)
         bt_model_quantise(t->model);
-    t->file->watch.told = NULL;
+    t->file->watch.progress = NULL;
     bt_progress_end(&bar);
     return code;
 }

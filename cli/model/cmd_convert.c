@@ -233,10 +233,10 @@ static bt_code convert(bt_model_file *s, const convert_cfg *cfg, outcome *o, bt_
     bt_text_put(&o->notes, bt_text_str(&s->notes));
     const size_t known = s->notes.len;
     bt_progress_begin(&bar, false);
-    s->watch = (bt_model_watch){.told = show_written, .ctx = &bar};
+    s->watch = (bt_model_watch){.progress = show_written, .ctx = &bar};
     const bt_code code = s->cfg.lora.rank ? write_adapters(s, cfg, o, err)
                                           : bt_convert(s, &job, &o->notes, &o->bytes, err);
-    s->watch.told = NULL;
+    s->watch.progress = NULL;
     bt_progress_end(&bar);
     if (code != BT_OK) return code;
     if (s->view.read) bt_merge_describe(s, &o->notes);

@@ -176,7 +176,7 @@ static void show_check(void *ctx, double done) {
     bt_progress_show(&w->bar, "checking", done, "");
 }
 
-static bt_code look_at_shard(const data_cfg *cfg, const bt_tokenizer *t, finding *f, watch *w,
+static bt_code inspect_shard(const data_cfg *cfg, const bt_tokenizer *t, finding *f, watch *w,
                              bt_err *err) {
     bt_shard *s;
     BT_TRY(bt_shard_open(&s, f->path, err));
@@ -207,7 +207,7 @@ static bt_code look_at_shard(const data_cfg *cfg, const bt_tokenizer *t, finding
 }
 
 /* counts documents and tokens without writing anything */
-static bt_code look_at_text(const data_cfg *cfg, const bt_tokenizer *t, const bt_source *source,
+static bt_code inspect_text(const data_cfg *cfg, const bt_tokenizer *t, const bt_source *source,
                             finding *f, watch *w, bt_err *err) {
     bt_documents *d;
     bt_piece p;
@@ -322,9 +322,9 @@ static bt_code inspect_sources(const data_cfg *cfg, const bt_sources *s, const b
             code = bt_fail(err, BT_ARG, "'%s' is made on the fly; there is nothing to inspect",
                            all[i].path);
         else if (s->items[i].kind == BT_SOURCE_SHARD)
-            code = look_at_shard(cfg, t, &all[i], &w, err);
+            code = inspect_shard(cfg, t, &all[i], &w, err);
         else
-            code = look_at_text(cfg, t, &s->items[i], &all[i], &w, err);
+            code = inspect_text(cfg, t, &s->items[i], &all[i], &w, err);
     }
     bt_progress_end(&w.bar);
     if (code == BT_OK) code = print_findings(cfg, all, s->n, err);

@@ -189,7 +189,7 @@ static bt_code check_plan_options(const plan_cfg *cfg, const bt_opts *settings, 
 
 static bt_code plan_this_machine(bt_train_plan *p, const plan_cfg *cfg, bt_err *err) {
     bt_layout_choice *choice = NULL;
-    bt_text told;
+    bt_text notes;
     BT_TRY(check_plan_options(cfg, &p->opts, err));
     if (cfg->simulate[0])
         return bt_plan_simulate(p,
@@ -222,10 +222,10 @@ static bt_code plan_this_machine(bt_train_plan *p, const plan_cfg *cfg, bt_err *
                                .quiet = p->cfg.run.quiet};
     bt_out_text file; /* a file that cannot be written is reported before the machine is measured */
     BT_TRY(bt_out_text_open(&file, cfg->write, cfg->force, err));
-    bt_text_init(&told);
-    bt_code code = bt_layout_choose(&choice, &job, &told, err);
-    fputs(bt_text_str(&told), stderr);
-    bt_text_release(&told);
+    bt_text_init(&notes);
+    bt_code code = bt_layout_choose(&choice, &job, &notes, err);
+    fputs(bt_text_str(&notes), stderr);
+    bt_text_release(&notes);
     if (code == BT_OK) {
         bt_train_time time;
         const bool json = p->cfg.run.json;

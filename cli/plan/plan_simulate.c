@@ -84,7 +84,7 @@ static bt_code fail_if_nothing_fits(const simulation *s, bt_err *err) {
 }
 
 static bt_code measure_simulation_rates(simulation *s, bt_err *err) {
-    bt_text told;
+    bt_text notes;
     bt_layouts l = {0};
     bt_part_shape *shapes = calloc(SHAPES_MOST, sizeof *shapes);
     bt_run_cfg *first = malloc(sizeof *first);
@@ -106,10 +106,10 @@ static bt_code measure_simulation_rates(simulation *s, bt_err *err) {
                                          .anew = s->w->anew,
                                          .budget_s = PROBE_S,
                                          .quiet = s->p->cfg.run.quiet};
-        bt_text_init(&told);
-        code = bt_machine_rates(&wanted, s->rates, &told, err);
-        fputs(bt_text_str(&told), stderr);
-        bt_text_release(&told);
+        bt_text_init(&notes);
+        code = bt_machine_rates(&wanted, s->rates, &notes, err);
+        fputs(bt_text_str(&notes), stderr);
+        bt_text_release(&notes);
     }
     bt_layouts_release(&l);
     free(shapes);

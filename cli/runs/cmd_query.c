@@ -204,7 +204,7 @@ static bt_code print_lenses(const query_cfg *cfg, bt_err *err) {
     return code;
 }
 
-static bt_code ask_lens(const query_cfg *cfg, bt_db *db, const char *word, bt_err *err) {
+static bt_code run_lens_query(const query_cfg *cfg, bt_db *db, const char *word, bt_err *err) {
     bt_lens lens;
     char name[BT_NAME_MAX];
     BT_TRY(bt_lens_find(cfg->lens, &lens, err));
@@ -214,7 +214,7 @@ static bt_code ask_lens(const query_cfg *cfg, bt_db *db, const char *word, bt_er
     return code;
 }
 
-static bt_code ask_sql(const query_cfg *cfg, bt_db *db, const char *word, bt_err *err) {
+static bt_code run_sql_query(const query_cfg *cfg, bt_db *db, const char *word, bt_err *err) {
     bt_text sql;
     bt_text_init(&sql);
     bt_code code = strcmp(word, "-") == 0 ? read_sql_from_stdin(&sql, err) : BT_OK;
@@ -235,7 +235,8 @@ static bt_code cmd_query(bt_call *call, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "no query given (try: bitrain query \"SELECT run, loss FROM runs\")");
     BT_TRY(bt_cli_open(&db, cfg->store, err));
-    bt_code code = cfg->lens[0] ? ask_lens(cfg, db, word, err) : ask_sql(cfg, db, word, err);
+    bt_code code = cfg->lens[0] ? run_lens_query(cfg, db, word, err)
+                                : run_sql_query(cfg, db, word, err);
     bt_db_close(db);
     return code;
 }

@@ -72,7 +72,7 @@ static bool may_delete(const folders *f, const bt_runs_verb_cfg *cfg) {
 }
 
 /* A new run could not take the name of a removed one while the folder of its checkpoints is there. */
-static bt_code settle_folders(const folders *f, const bt_runs_verb_cfg *cfg, bt_err *err) {
+static bt_code remove_run_folders(const folders *f, const bt_runs_verb_cfg *cfg, bt_err *err) {
     char bytes[32];
     if (!f->n) return BT_OK;
     if (!may_delete(f, cfg)) {
@@ -126,7 +126,7 @@ static bt_code run_rm(const char *path, const char *const *words, size_t n,
     bt_db_close(db);
     if (code == BT_OK) code = bt_runs_remove(path, list, n, WAIT_S, err);
     if (code == BT_OK) printf("removed %zu run%s\n", n, n == 1 ? "" : "s");
-    if (code == BT_OK) code = settle_folders(f, cfg, err);
+    if (code == BT_OK) code = remove_run_folders(f, cfg, err);
     free(f);
     return code;
 }

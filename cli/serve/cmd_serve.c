@@ -149,7 +149,7 @@ static void *wait_for_signal(void *ctx) {
     return NULL;
 }
 
-static void say_load(bt_generator *b) {
+static void show_load(bt_generator *b) {
     const bt_generator_load l = bt_generator_now(b);
     fprintf(stderr, "%llu texts: %llu tokens read, %llu found in a cache, %llu written",
             (unsigned long long)l.done, (unsigned long long)l.prompt_tokens,
@@ -187,7 +187,7 @@ static bt_code serve_until_stopped(const serve_cfg *c, bt_openai *o, bt_generato
         bt_generator_run(b); /* on this thread, which has the kernels */
         pthread_cancel(waiter);
         pthread_join(waiter, NULL);
-        say_load(b);
+        show_load(b);
     } else {
         bt_generator_stop(b, -1);
         bt_generator_run(b);

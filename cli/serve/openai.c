@@ -238,7 +238,8 @@ static void prepare_request(bt_openai *o, request *r, bool chat) {
              bt_reply_id(r->reply));
 }
 
-static void ask_model(bt_openai *o, bt_reply *reply, bool chat, const char *body, size_t n) {
+static void start_text_request(bt_openai *o, bt_reply *reply, bool chat, const char *body,
+                               size_t n) {
     bt_openai_request q;
     bt_err err = BT_ERR_INIT;
     request *r = NULL;
@@ -401,8 +402,8 @@ static void on_openai_request(void *ctx, bt_reply *reply, const char *method, co
         return;
     }
     switch (id) {
-    case ROUTE_COMPLETIONS: ask_model(o, reply, false, body, n); break;
-    case ROUTE_CHAT: ask_model(o, reply, true, body, n); break;
+    case ROUTE_COMPLETIONS: start_text_request(o, reply, false, body, n); break;
+    case ROUTE_CHAT: start_text_request(o, reply, true, body, n); break;
     case ROUTE_TOKENIZE: count_tokens(o, reply, false, body, n); break;
     case ROUTE_DETOKENIZE: count_tokens(o, reply, true, body, n); break;
     case ROUTE_MODELS: send_models(o, reply, true); break;

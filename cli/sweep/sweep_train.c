@@ -183,7 +183,7 @@ static int64_t target_of(const bt_sweep_run *r, int64_t rung) {
     return rung && rung < r->steps ? rung : r->steps;
 }
 
-static void ask_to_stop(floor_of_work *f) {
+static void request_sweep_stop(floor_of_work *f) {
     const int signal = bt_child_signals(false);
     const double hours = f->p->file->head.budget_hours;
     if (signal) f->w->signal = signal;
@@ -199,7 +199,7 @@ static void ask_to_stop(floor_of_work *f) {
     f->asked++;
 }
 
-static bt_code look_at_children(floor_of_work *f, int64_t rung, bt_err *err) {
+static bt_code poll_children(floor_of_work *f, int64_t rung, bt_err *err) {
     for (size_t i = 0; i < f->p->n; i++) {
         bt_sweep_run *r = &f->p->runs[i];
         int status;
@@ -233,7 +233,7 @@ static bt_code climb(floor_of_work *f, int64_t rung, bt_err *err) {
     }
     bt_code code = BT_OK;
     do {
-        bt_code c = look_at_children(f, rung, code == BT_OK ? err : NULL);
+        bt_code c = poll_children(f, rung, code == BT_OK ? err : NULL);
         if (code == BT_OK) code = c;
         if (code != BT_OK && !f->asked) { /* an error of one run is reported after all have saved */
             f->asked = 1;
@@ -241,7 +241,7 @@ static bt_code climb(floor_of_work *f, int64_t rung, bt_err *err) {
                 if (f->p->runs[i].at == BT_SWEEP_RUNS_NOW)
                     bt_child_signal(f->p->runs[i].pid, SIGTERM);
         }
-        ask_to_stop(f);
+        request_sweep_stop(f);
         if (code == BT_OK) code = fill_slots(f, rung, &left, err);
         if (f->n_running || (left && !f->asked)) bt_sleep_ns((int64_t)POLL_MS * 1000000);
     } while (f->n_running || (left && !f->asked && code == BT_OK));

@@ -33,7 +33,7 @@ struct bt_direct_watch {
     bool gone[BT_RANK_WATCH_MAX]; /* indexed as ranks.at */
 };
 
-static bool told_to_stop(const bt_direct_watch *w, int wait_ms) {
+static bool is_stop_requested(const bt_direct_watch *w, int wait_ms) {
     struct pollfd p = {w->stop, POLLIN, 0};
     return poll(&p, 1, wait_ms) > 0;
 }
@@ -76,7 +76,7 @@ static void *watch_direct_ranks(void *arg) {
         if (p[0].revents) rank = bt_rank_watch_next(&w->ranks, &signal);
     }
     note_gone(w, rank);
-    if (told_to_stop(w, OWN_WORD_MS)) return NULL;
+    if (is_stop_requested(w, OWN_WORD_MS)) return NULL;
     for (int more, other; (more = bt_rank_watch_next(&w->ranks, &other)) >= 0;) note_gone(w, more);
     const bool first = speaks(w);
     if (signal) snprintf(by, sizeof by, " by signal %d (%s)", signal, strsignal(signal));

@@ -210,7 +210,7 @@ bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t 
 }
 
 /* the files below folders, by their names: a folder may hold more than was meant */
-static void tell_files(const bt_sources *s, const char *words) {
+static void list_found_files(const bt_sources *s, const char *words) {
     enum { SHOWN = 6 };
     bt_text names = {0};
     size_t n_words = *words != '\0';
@@ -227,13 +227,13 @@ static void tell_files(const bt_sources *s, const char *words) {
 }
 
 /* once, by the process that starts the ranks: they pass over the same files */
-static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
+static bt_code report_skipped_sources(const bt_run_cfg *c, bt_err *err) {
     const char *const lists[] = {c->data.path, c->data.val_path};
     for (size_t i = 0; i < 2; i++) {
         bt_sources found;
         if (!lists[i][0]) continue;
         BT_TRY(bt_sources_list_glob(&found, lists[i], c->data.glob, c->data.cache, err));
-        if (!c->run.quiet) tell_files(&found, lists[i]);
+        if (!c->run.quiet) list_found_files(&found, lists[i]);
         if (!c->run.quiet) bt_cli_report_skipped(&found);
         bt_sources_release(&found);
     }
@@ -241,7 +241,7 @@ static bt_code tell_skipped(const bt_run_cfg *c, bt_err *err) {
 }
 
 /* the tokens that the tokenizer puts around each document; conversations have those of their template */
-static bt_code tell_affixes(const bt_run_cfg *c, bt_err *err) {
+static bt_code report_tokenizer_affixes(const bt_run_cfg *c, bt_err *err) {
     const bool texts = c->data.form == BT_FORM_TEXT || c->data.form == BT_FORM_COMPLETION ||
                        c->data.form == BT_FORM_LABEL;
     bt_tokenizer *t;
@@ -297,8 +297,8 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     BT_TRY(bt_train_corpus(p, err));
     if (data) *data = all;
     if (c->launch.hosts[0]) return BT_OK; /* the ranks' disks are not ours */
-    BT_TRY(tell_skipped(c, err));
-    BT_TRY(tell_affixes(c, err));
+    BT_TRY(report_skipped_sources(c, err));
+    BT_TRY(report_tokenizer_affixes(c, err));
     split_size train, val = {0};
     BT_TRY(open_split(c, BT_SPLIT_TRAIN, &train, err));
     if (c->data.val_frac > 0 || c->data.val_path[0]) BT_TRY(open_split(c, BT_SPLIT_VAL, &val, err));

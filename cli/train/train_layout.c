@@ -63,7 +63,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
 }
 
 /* "'FILE', 2026-11-22 17:40" */
-static void tell_rates(const bt_train_plan *p, const bt_rates *rates, bt_text *from) {
+static void note_rates(const bt_train_plan *p, const bt_rates *rates, bt_text *from) {
     char path[PATH_MAX + 64], when[32] = "";
     struct stat st;
     struct tm tm;
@@ -91,7 +91,7 @@ bool bt_train_predict(const bt_train_plan *p, bt_prediction *out, bt_trial_rate 
         known = known && bt_time_predict(&p->cfg, rates, &cluster, out, &why) == BT_OK;
         if (known) {
             bt_text_clear(from);
-            tell_rates(p, rates, from);
+            note_rates(p, rates, from);
             const bt_trial_rate *kept = bt_layout_tried(&p->opts, &p->cfg, p->ranks, rates);
             if (kept) *tried = *kept;
         }

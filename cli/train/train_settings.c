@@ -109,7 +109,7 @@ static bt_code check_combinations(const bt_train_plan *p, bt_err *err) {
 }
 
 /* Warns where a given 0 selects the value of the preset, and where there are more threads than cores. */
-static void tell_stand_ins(const bt_train_plan *p) {
+static void warn_about_zero_settings(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     const int cores = bt_cpu_get()->cores;
     if (bt_opts_given(&p->opts, "train.steps") && p->given.train.steps == 0 && !c->train.tokens)
@@ -173,7 +173,7 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
 }
 
 /* Warns of a ramp with a place that rounds to the first step, which has no effect; not of a preset's own ramp. */
-static void tell_ramp(const bt_train_plan *p) {
+static void warn_about_ramp(const bt_train_plan *p) {
     const char *shares = p->cfg.train.seq_ramp;
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "train.seq_ramp");
     bt_ramp r;

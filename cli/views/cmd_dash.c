@@ -36,7 +36,7 @@ static const bt_opt dash_opts[] = {
     BT_ROW_STORE(dash_cfg),
 };
 
-static void say_mode(const dash_cfg *c) {
+static void print_dash_mode(const dash_cfg *c) {
     fprintf(stderr, "%s; Ctrl-C ends it\n",
             c->control ? "pages may start, steer, resume, tag, note and remove runs" : "read-only");
 }
@@ -62,7 +62,7 @@ static void print_socket(const dash_cfg *c) {
             "from your own machine:  ssh -L 8158:%s %s   then open http://localhost:8158/ there "
             "(no token: only you may open the socket)\n",
             shown, node);
-    say_mode(c);
+    print_dash_mode(c);
 }
 
 static void print_dash_address(const dash_cfg *c, const bt_web *web, const char *token_file) {
@@ -94,7 +94,7 @@ static void print_dash_address(const dash_cfg *c, const bt_web *web, const char 
             "from your own machine:  ssh -L %d:127.0.0.1:%d %s   then open that address there\n",
             bt_web_port(web), bt_web_port(web), node);
     }
-    say_mode(c);
+    print_dash_mode(c);
 }
 
 /* none yet and one that is held now are served all the same: they change; a file that is no

@@ -171,7 +171,7 @@ bool bt_elastic_same(const bt_run_cfg *a, const bt_run_cfg *b) {
            a->mesh.dp_replicate == b->mesh.dp_replicate;
 }
 
-const char *bt_elastic_tell(const bt_run_cfg *c, char *buf, size_t size) {
+const char *bt_elastic_describe(const bt_run_cfg *c, char *buf, size_t size) {
     const struct {
         const char *name;
         int64_t n;

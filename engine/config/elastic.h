@@ -45,6 +45,6 @@ bt_code bt_elastic_layout(const bt_run_cfg *given, const bt_run_cfg *settled,
 /* true if both have the same ranks in the same places */
 bool bt_elastic_same(const bt_run_cfg *a, const bt_run_cfg *b);
 /* "4 ranks: tp 2 x dp 2, zero 3"; "1 rank". Returns buf */
-const char *bt_elastic_tell(const bt_run_cfg *c, char *buf, size_t size);
+const char *bt_elastic_describe(const bt_run_cfg *c, char *buf, size_t size);
 
 #endif

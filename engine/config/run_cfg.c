@@ -187,7 +187,7 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
 
 /* ---- presets --------------------------------------------------------------------------------- */
 
-static bool said(const bt_opts *o, const char *key) {
+static bool is_set(const bt_opts *o, const char *key) {
     size_t i = bt_opt_find(o->table, o->n, key);
     return i < o->n && o->origin[i] > BT_FROM_PRESET;
 }
@@ -256,8 +256,8 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         {"model.vocab", m->V},  {"train.batch_tokens", p->batch_tokens},
     };
     bool synth = strncmp(cfg->data.path, "synth:", 6) == 0,
-         subln = said(o, "model.norm") ? cfg->model.norm == (int)BT_NORM_SUBLN
-                                       : m->norm == BT_NORM_SUBLN;
+         subln = is_set(o, "model.norm") ? cfg->model.norm == (int)BT_NORM_SUBLN
+                                         : m->norm == BT_NORM_SUBLN;
     double std = p->text_std > 0 && subln && !synth ? p->text_std : m->init_std;
     const struct {
         const char *key;
@@ -302,13 +302,13 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
         BT_TRY(bt_opts_set(o, "model.head_dim", text, BT_FROM_PRESET, where, err));
     }
     /* Settings that depend on a value changed by the user follow it. */
-    if (m->KV == m->H && said(o, "model.heads")) {
+    if (m->KV == m->H && is_set(o, "model.heads")) {
         snprintf(text, sizeof text, "%lld", (long long)cfg->model.heads);
         BT_TRY(bt_opts_set(o, "model.kv_heads", text, BT_FROM_PRESET, "as model.heads", err));
     }
-    if (cfg->train.micro_batch && cfg->train.accum && !said(o, "train.batch_tokens"))
+    if (cfg->train.micro_batch && cfg->train.accum && !is_set(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
-    if (cfg->train.bigram_steps && !said(o, "model.init_out"))
+    if (cfg->train.bigram_steps && !is_set(o, "model.init_out"))
         BT_TRY(
             bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, "as train.bigram_steps", err));
     /* the stream for comparisons: other trainers run it at a constant rate */
@@ -320,9 +320,9 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     return BT_OK;
 }
 
-static bool said_any(const bt_opts *o, const char *const *keys) {
+static bool is_any_set(const bt_opts *o, const char *const *keys) {
     for (; *keys; keys++)
-        if (said(o, *keys)) return true;
+        if (is_set(o, *keys)) return true;
     return false;
 }
 
@@ -344,11 +344,11 @@ static bt_code long_text(bt_opts *o, const bt_run_cfg *cfg, const bt_preset *p, 
                   {"optim.beta1", beta1, true},
                   {"train.share_steps", share_steps, !bt_run_cfg_against_shares(cfg)},
                   {"train.seq_ramp", p->word_seq_ramp, stream}};
-    if (said(o, "data.tokenizer") || cfg->model.init_from[0] || cfg->optim.name != BT_OPTIM_ADAMW ||
-        !cfg->model.tied)
+    if (is_set(o, "data.tokenizer") || cfg->model.init_from[0] ||
+        cfg->optim.name != BT_OPTIM_ADAMW || !cfg->model.tied)
         return BT_OK;
     for (size_t i = 0; i < sizeof better / sizeof better[0]; i++)
-        if (better[i].fits && !said(o, better[i].key))
+        if (better[i].fits && !is_set(o, better[i].key))
             BT_TRY(bt_opts_set(o, better[i].key, better[i].value, BT_FROM_PRESET, where, err));
     return BT_OK;
 }
@@ -368,7 +368,7 @@ static int64_t small_step(const bt_opts *o, const bt_run_cfg *cfg, const bt_pres
                                         "train.micro_batch",
                                         "train.accum",
                                         NULL};
-    if (said_any(o, sizes) || cfg->mesh.pp > 1) return 0;
+    if (is_any_set(o, sizes) || cfg->mesh.pp > 1) return 0;
     return p->word_batch_tokens % (cfg->model.seq_len * replicas(cfg, ranks))
                ? 0
                : p->word_batch_tokens;
@@ -388,7 +388,7 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
     if (!p || p->word_embed_lr == 0) return BT_OK;
     const int64_t small = small_step(o, cfg, p, ranks);
     snprintf(where, sizeof where, "preset %s, for learned tokens", p->name);
-    if (!said(o, "model.init_out"))
+    if (!is_set(o, "model.init_out"))
         BT_TRY(bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, where, err));
     BT_TRY(long_text(o, cfg, p, small ? small : step_tokens(cfg, p, ranks), err));
     if (!small) return BT_OK;

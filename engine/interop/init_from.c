@@ -50,17 +50,17 @@ static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wan
 }
 
 static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names *ones, names *extra,
-                           bt_text *told) {
+                           bt_text *notes) {
     if (ones->n > 0)
         bt_text_printf(told,
                        "model.init_from has no %s: they begin as in a new model, norms at one and "
                        "biases at zero\n",
                        join_listed_names(ones));
     if (extra->n > 0)
-        bt_text_printf(told, "model.init_from holds %s, which this model does not have\n",
+        bt_text_printf(notes, "model.init_from holds %s, which this model does not have\n",
                        join_listed_names(extra));
     if (s->cfg.act != m->act)
-        bt_text_put(told, "model.init_from was trained with another activation (model.act)\n");
+        bt_text_put(notes, "model.init_from was trained with another activation (model.act)\n");
     if (s->cfg.linear != m->linear)
         bt_text_put(told, "model.init_from was trained with other linear layers (model.linear)\n");
     if (memcmp(&s->cfg.rope, &m->rope, sizeof m->rope) != 0 &&
@@ -68,18 +68,18 @@ static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names 
         bt_text_put(told, "model.init_from scales its rotary frequencies in another way than this "
                           "model (model.rope_scaling)\n");
     if (s->cfg.rope_theta != m->rope_theta)
-        bt_text_printf(told, "model.init_from has model.rope_theta %g, this model %g\n",
+        bt_text_printf(notes, "model.init_from has model.rope_theta %g, this model %g\n",
                        s->cfg.rope_theta, m->rope_theta);
 }
 
-bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt_text *told,
+bt_code bt_init_from_check(const bt_model_file *s, const bt_model_cfg *model, bt_text *notes,
                            bt_err *err) {
     bt_params wanted;
     names ones = {0}, extra = {0};
     BT_TRY(bt_params_init(&wanted, model, (bt_model_slice){0}, err));
     bt_code code = compare_tensor_names(s, &wanted, &ones, &extra, err);
-    if (code == BT_OK) report_tensors(s, model, &ones, &extra, told);
-    if (code == BT_OK) bt_text_put(told, bt_text_str(&s->passed_over));
+    if (code == BT_OK) report_tensors(s, model, &ones, &extra, notes);
+    if (code == BT_OK) bt_text_put(notes, bt_text_str(&s->passed_over));
     bt_text_release(&ones.text);
     bt_text_release(&extra.text);
     bt_params_release(&wanted);

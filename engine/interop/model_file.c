@@ -500,8 +500,8 @@ bt_code bt_model_file_weights(bt_model_file *s, float *weights, bt_err *err) {
 void bt_model_file_passed(bt_model_file *s, uint64_t elems) {
     bt_model_watch *w = &s->watch;
     uint64_t all = 0;
-    if (!w->told) return;
+    if (!w->progress) return;
     for (size_t i = 0; i < s->params.n; i++) all += s->params.tensors[i].count;
     w->elems += elems;
-    w->told(w->ctx, fmin(1, (double)w->elems / (double)all));
+    w->progress(w->ctx, fmin(1, (double)w->elems / (double)all));
 }

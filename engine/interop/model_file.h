@@ -44,7 +44,7 @@ typedef struct bt_model_view {
 
 /* Receives the progress of a conversion, or of reading a model into memory. told NULL: no reports */
 typedef struct bt_model_watch {
-    void (*told)(void *ctx, double done); /* 0..1, called by the working thread at intervals */
+    void (*progress)(void *ctx, double done); /* 0..1, called by the working thread at intervals */
     void *ctx;
     uint64_t elems; /* so far */
 } bt_model_watch;

@@ -178,7 +178,7 @@ static bt_code forward_and_back(pipeline *p, bt_micro *m, int64_t i, double scal
     BT_TRY(reference(p, m, b, err));
     BT_TRY(bt_pipe_recv(p->base.pipe, BT_PIPE_DOWN, bt_model_stage_in(m->model), err));
     bt_micro_pass_begin(m);
-    bt_model_stage_meet(m->model);
+    bt_model_stage_synchronise(m->model);
     *bt_micro_loss(m, i) = bt_model_train_micro(m->model, b->inputs, b->targets, scale, ready,
                                                 m->reducer);
     return bt_micro_pass_end(m, err);

@@ -115,7 +115,7 @@ static bt_code evaluate_chunk(bt_model *m, bt_pipe *pipe, const int32_t *inputs,
     BT_TRY(bt_micro_reference(pipe, m, inputs, targets, err));
     if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     if (bt_model_ends(m)) {
-        bt_model_stage_meet(m);
+        bt_model_stage_synchronise(m);
         *loss = bt_model_eval_micro(m, inputs, targets);
         return BT_OK;
     }
@@ -214,7 +214,7 @@ void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done
     e->ctx = ctx;
 }
 
-void bt_evaluator_look(bt_evaluator *e, bt_evaluator_seen seen, void *ctx) {
+void bt_evaluator_visit(bt_evaluator *e, bt_evaluator_seen seen, void *ctx) {
     e->seen = seen;
     e->seen_ctx = ctx;
 }

@@ -31,7 +31,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
 void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx);
 /* Sets a function that is called after each micro-batch has passed through m, which must be a whole model. */
 typedef bt_code (*bt_evaluator_seen)(void *ctx, bt_model *m, const bt_batch *b, bt_err *err);
-void bt_evaluator_look(bt_evaluator *e, bt_evaluator_seen seen, void *ctx);
+void bt_evaluator_visit(bt_evaluator *e, bt_evaluator_seen seen, void *ctx);
 /* micro-batches of each rank, equal on all ranks */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
 /* (classes, classes) texts of the last evaluation of a classifier, row: true label, column: prediction; NULL if no

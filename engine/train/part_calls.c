@@ -103,7 +103,7 @@ bt_code bt_parts_exchanged(bt_trainer *t, bt_step_outcome *o, const bt_reduce_ti
     return BT_OK;
 }
 
-bt_code bt_parts_judge(bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict, bt_err *err) {
+bt_code bt_parts_verdict(bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict, bt_err *err) {
     *verdict = BT_APPLY;
     EACH(t, u, judge) {
         BT_TRY(u->part->judge(u->self, t, o, verdict, err));

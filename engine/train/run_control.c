@@ -37,11 +37,11 @@ static bool post_text_request(bt_request_box *box, _Atomic(char *) *slot, uint32
     return true;
 }
 
-bool bt_control_ask_sample(bt_request_box *box, const char *prompt) {
+bool bt_control_request_sample(bt_request_box *box, const char *prompt) {
     return post_text_request(box, &box->prompt, BT_REQ_SAMPLE, prompt);
 }
 
-bool bt_control_ask_mixture(bt_request_box *box, const char *weights) {
+bool bt_control_request_mixture(bt_request_box *box, const char *weights) {
     return post_text_request(box, &box->mixture, BT_REQ_MIXTURE, weights);
 }
 

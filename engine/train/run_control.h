@@ -20,9 +20,9 @@ typedef struct bt_control { /* requests, equal on all ranks after the exchange *
 bt_control bt_control_take(bt_request_box *box);
 /* Stores a copy of the prompt in the box, replacing an unread one, then sets SAMPLE. Callable from any thread but no
  * signal handler. Returns false without a request if out of memory. */
-bool bt_control_ask_sample(bt_request_box *box, const char *prompt);
+bool bt_control_request_sample(bt_request_box *box, const char *prompt);
 /* The same for the weights of a mixture and MIXTURE. */
-bool bt_control_ask_mixture(bt_request_box *box, const char *weights);
+bool bt_control_request_mixture(bt_request_box *box, const char *weights);
 /* Rank 0: the newest prompt or weights, malloc'ed; NULL if none. */
 char *bt_control_take_prompt(bt_request_box *box);
 char *bt_control_take_mixture(bt_request_box *box);

@@ -67,13 +67,14 @@ static bool by_clock(const bt_saver *s) {
 }
 
 /* updates the fact when the cost of a checkpoint changes */
-static void tell_interval(bt_saver *s) {
+static void report_interval(bt_saver *s) {
     const bt_sink *sink = &s->telemetry->sink;
     const double now_s = bt_ckpt_interval_s(&s->interval, bt_now_ns());
     char value[32];
-    if (!by_clock(s) || !sink->fact || fabs(now_s - s->told_interval_s) < 0.1 * s->told_interval_s)
+    if (!by_clock(s) || !sink->fact ||
+        fabs(now_s - s->reported_interval_s) < 0.1 * s->reported_interval_s)
         return;
-    s->told_interval_s = now_s;
+    s->reported_interval_s = now_s;
     snprintf(value, sizeof value, "%.1f", now_s);
     sink->fact(sink->ctx, "ckpt.interval_s", value);
     snprintf(value, sizeof value, "%.6f", s->interval.cost_s);
@@ -155,7 +156,7 @@ bt_code bt_saver_start(bt_saver *s, bt_err *err) {
     bt_slices_release(&mine);
     if (s->cfg->ckpt.async && !s->async) BT_TRY(make_async(s, bytes, err));
     bt_ckpt_interval_estimate(&s->interval, bytes, s->async != NULL);
-    tell_interval(s);
+    report_interval(s);
     return BT_OK;
 }
 
@@ -190,7 +191,7 @@ static bt_code fill_train_meta(const bt_saver *s, bt_ckpt_meta *m, bt_err *err) 
     return bt_state_save_values(&s->state, &m->state, err);
 }
 
-static void told_failed(bt_saver *s, const bt_err *err) {
+static void report_failed_save(bt_saver *s, const bt_err *err) {
     char body[48];
     snprintf(body, sizeof body, "{\"took_ms\":%.3f}", (double)s->stall_ns / 1e6);
     snprintf(s->trouble, sizeof s->trouble, "%.230s", err->msg);
@@ -200,13 +201,13 @@ static void told_failed(bt_saver *s, const bt_err *err) {
                        s->pending_step, err->msg);
 }
 
-static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
+static void report_saved(bt_saver *s, const bt_ckpt_saved *saved) {
     const bt_sink *sink = &s->telemetry->sink;
     const double took_s = (double)(bt_now_ns() - s->began_ns) / 1e9,
                  stall_ms = (double)s->stall_ns / 1e6;
     char body[96], size[32], stood[64] = "", replaced[64] = "";
     bt_ckpt_interval_measured(&s->interval, 1e-3 * stall_ms + (double)saved->cpu_ns / 1e9, took_s);
-    tell_interval(s);
+    report_interval(s);
     s->step = s->pending_step;
     s->saved_ns = bt_now_ns();
     s->trouble[0] = '\0';
@@ -237,7 +238,7 @@ static void told_saved(bt_saver *s, const bt_ckpt_saved *saved) {
 /* Handles the code that all ranks agreed on: a failing file system costs the checkpoint, not the run. */
 static bt_code settle_save(bt_saver *s, bt_code code, bt_err *err) {
     if (code != BT_IO || !err) return code;
-    told_failed(s, err);
+    report_failed_save(s, err);
     return BT_OK;
 }
 
@@ -276,7 +277,7 @@ bt_code bt_saver_save(bt_saver *s, bool best, bool wait, bt_err *err) {
     bt_ckpt_meta_release(&meta);
     bt_slices_release(&mine);
     s->stall_ns = bt_now_ns() - s->began_ns;
-    if (code == BT_OK && saved.path[0]) told_saved(s, &saved);
+    if (code == BT_OK && saved.path[0]) report_saved(s, &saved);
     return settle_save(s, code, err);
 }
 
@@ -290,7 +291,7 @@ bt_code bt_saver_advance(bt_saver *s, bt_err *err) {
     if (!bt_saver_pending(s)) return BT_OK;
     const bt_code code = bt_ckpt_async_advance(s->async, &finished, &saved, err);
     s->stall_ns += bt_now_ns() - began;
-    if (finished) told_saved(s, &saved);
+    if (finished) report_saved(s, &saved);
     return settle_save(s, code, err);
 }
 
@@ -315,7 +316,7 @@ static void begin_check(bt_saver *s, bool idle) {
     if (bt_ckpt_reread_start(&s->check, s->path, &why) != BT_OK) bt_log(BT_LOG_INFO, "%s", why.msg);
 }
 
-static void told_checked(bt_saver *s, const bt_ckpt_checked *found) {
+static void report_checked(bt_saver *s, const bt_ckpt_checked *found) {
     char body[80], size[32];
     snprintf(body, sizeof body, "{\"step\":%" PRId64 ",\"read_ms\":%.3f}", s->check_step,
              1e3 * found->took_s);
@@ -346,7 +347,7 @@ void bt_saver_check(bt_saver *s, bool idle) {
     bt_ckpt_reread_destroy(s->check);
     s->check = NULL;
     s->next_check_ns = bt_now_ns() + (int64_t)(found.took_s / CHECK_SHARE * 1e9);
-    told_checked(s, &found);
+    report_checked(s, &found);
 }
 
 /* ---- load ---------------------------------------------------------------------------------------- */
@@ -487,31 +488,31 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
 }
 
 /* Reads another program's model, or a checkpoint of another shape; every rank reads its own part. */
-static bt_code fill_from(bt_saver *s, const char *path, bt_text *told, bt_err *err) {
+static bt_code fill_from(bt_saver *s, const char *path, bt_text *notes, bt_err *err) {
     bt_model_file *file = NULL;
     bt_model_cfg model;
     bt_slices all = {0};
     bt_run_cfg_model(s->cfg, &model);
     bt_code code = bt_model_file_open(&file, path, err);
-    if (code == BT_OK) code = bt_init_from_check(file, &model, told, err);
+    if (code == BT_OK) code = bt_init_from_check(file, &model, notes, err);
     if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_WEIGHTS, &all, err);
     if (code == BT_OK) code = bt_init_from_fill(file, all.at, all.n, err);
-    if (code == BT_OK) bt_text_put(told, bt_text_str(&file->notes));
+    if (code == BT_OK) bt_text_put(notes, bt_text_str(&file->notes));
     bt_slices_release(&all);
     bt_model_file_close(file);
     return code;
 }
 
 static bt_code init_from_other(bt_saver *s, const char *path, bt_err *err) {
-    bt_text told = {0};
-    bt_code code = bt_agree(s->world, fill_from(s, path, &told, err), err);
-    for (char *line = told.data, *end; code == BT_OK && line && *line; line = end) {
+    bt_text notes = {0};
+    bt_code code = bt_agree(s->world, fill_from(s, path, &notes, err), err);
+    for (char *line = notes.data, *end; code == BT_OK && line && *line; line = end) {
         end = line + strcspn(line, "\n");
         if (*end) *end++ = '\0';
         if (bt_comm_rank(s->world) == 0) bt_log(BT_LOG_WARN, "%s", line);
         warn_event(s, -1, "%s", line);
     }
-    bt_text_release(&told);
+    bt_text_release(&notes);
     return code;
 }
 

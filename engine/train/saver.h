@@ -42,9 +42,9 @@ typedef struct bt_saver {
     /* the pending save: its step, start, and time for which training waited */
     int64_t pending_step, began_ns, stall_ns;
     bool pending_best;
-    bt_ckpt_interval interval; /* used if ckpt.every is 0 */
-    double told_interval_s;    /* value of the fact; 0 before the first */
-    double best;               /* lowest validation loss so far; infinite before the first */
+    bt_ckpt_interval interval;  /* used if ckpt.every is 0 */
+    double reported_interval_s; /* value of the fact; 0 before the first */
+    double best;                /* lowest validation loss so far; infinite before the first */
     /* Rank 0 verifies the newest checkpoint when the machine is idle: reader, step being read, step read last,
      * earliest time of the next read; damaged: a new checkpoint is due. */
     bt_ckpt_reread *check;

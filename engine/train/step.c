@@ -190,7 +190,7 @@ bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     do {
         BT_TRY(compute_gradients(t, out, err));
         bt_span_begin(BT_MR_OPTIM);
-        BT_TRY(bt_parts_judge(t, out, &verdict, err));
+        BT_TRY(bt_parts_verdict(t, out, &verdict, err));
         bt_span_end();
     } while (verdict == BT_AGAIN);
 

@@ -190,7 +190,7 @@ bt_code bt_parts_begin_gradients(bt_trainer *t, bt_step_outcome *o, bool again, 
 void bt_parts_put_notes(bt_trainer *t, int64_t *notes);
 bt_code bt_parts_exchanged(bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
                            const int64_t *notes, bt_err *err) BT_MUST_CHECK;
-bt_code bt_parts_judge(bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict, bt_err *err)
+bt_code bt_parts_verdict(bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict, bt_err *err)
     BT_MUST_CHECK;
 bt_code bt_parts_after_update(bt_trainer *t, bt_step_outcome *o, bt_err *err) BT_MUST_CHECK;
 bt_code bt_parts_after_step(bt_trainer *t, bt_step_outcome *o, bt_err *err) BT_MUST_CHECK;

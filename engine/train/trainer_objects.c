@@ -189,7 +189,7 @@ bt_code bt_trainer_build(bt_trainer *t, const bt_trainer_setup *s, bt_err *err) 
     if (code == BT_OK) code = build_observer(t, err);
     if (code == BT_OK) code = bt_trainer_open_data(t, err);
     BT_TRY(bt_agree(world, code, err));
-    BT_TRY(bt_update_meet(&t->update, err));
+    BT_TRY(bt_update_synchronise(&t->update, err));
     BT_TRY(agree_data(t, err));
     BT_TRY(bt_parts_build(t, err));
     return bt_trainer_make_reducer(t, err);
@@ -201,7 +201,7 @@ bt_code bt_trainer_remake_model(bt_trainer *t, bt_err *err) {
     bt_code code = build_compute(t, err);
     if (code == BT_OK) code = build_observer(t, err);
     BT_TRY(bt_agree(t->mesh.world, code, err));
-    return bt_update_meet(&t->update, err);
+    return bt_update_synchronise(&t->update, err);
 }
 
 bt_code bt_trainer_ready(bt_trainer *t, bt_err *err) {

@@ -41,7 +41,7 @@ static void announce_run(bt_trainer *t) {
                            bt_threads_count(), bt_threads_count() == 1 ? "" : "s",
                            bt_kernels_isa());
     }
-    bt_run_data_tell(&t->telemetry, t->loader, &t->cfg, t->at.step - 1);
+    bt_run_data_describe(&t->telemetry, t->loader, &t->cfg, t->at.step - 1);
 }
 
 static void smooth(double *mean, double value) {

@@ -172,7 +172,7 @@ bt_code bt_adapters_open_peft(bt_model_file **out, const char *folder, const bt_
 
 static bt_code check_adapter_model(const bt_model_file *s, const bt_model_cfg *model,
                                    int64_t base_hash, bt_err *err) {
-    bt_text told = {0};
+    bt_text differences = {0};
     if (!s->cfg.lora.rank)
         return bt_fail(err, BT_ARG, "tune.adapters: '%.200s' holds no adapters", s->path);
     if (s->cfg.lora.rank != model->lora.rank || s->cfg.lora.targets != model->lora.targets)
@@ -181,8 +181,8 @@ static bt_code check_adapter_model(const bt_model_file *s, const bt_model_cfg *m
             "the adapters of '%.200s' have the rank %d, those of this run %d, or are beside "
             "other layers (give the same tune.rank and tune.targets, or leave them out)",
             s->path, s->cfg.lora.rank, model->lora.rank);
-    bt_code code = bt_init_from_check(s, model, &told, err);
-    bt_text_release(&told);
+    bt_code code = bt_init_from_check(s, model, &differences, err);
+    bt_text_release(&differences);
     BT_TRY(code);
     BT_TRY(check_scale(s->path, s->cfg.lora.scale, model, err));
     const bt_base_weights base = {.hash = base_hash, .trained_on = bt_base_weights_of(&s->meta)};

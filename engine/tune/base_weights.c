@@ -131,7 +131,7 @@ bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *er
     return read_table(b, file, NULL, &file->params, err);
 }
 
-static bt_code check_base_model(const bt_model *m, const bt_model_file *file, bt_text *told,
+static bt_code check_base_model(const bt_model *m, const bt_model_file *file, bt_text *notes,
                                 bt_err *err) {
     const bt_model_cfg base = bt_params_base(bt_model_config(m));
     if (file->cfg.lora.rank)
@@ -139,20 +139,20 @@ static bt_code check_base_model(const bt_model *m, const bt_model_file *file, bt
                        "the base '%.200s' holds adapters alone: give the model that they were "
                        "trained beside, or merge them first (bitrain convert --merge)",
                        file->path);
-    return bt_init_from_check(file, &base, told, err);
+    return bt_init_from_check(file, &base, notes, err);
 }
 
-bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, bt_text *told,
+bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, bt_text *notes,
                              bt_err *err) {
     bt_model_file *file = NULL;
     if (!bt_model_base(m)) return BT_OK;
     bt_code code = bt_model_file_open(&file, path, err);
     if (code == BT_OK) {
         file->watch = b->watch;
-        code = check_base_model(m, file, told, err);
+        code = check_base_model(m, file, notes, err);
     }
     if (code == BT_OK) code = read_base_tensors(b, file, m, err);
-    if (code == BT_OK) bt_text_put(told, bt_text_str(&file->notes));
+    if (code == BT_OK) bt_text_put(notes, bt_text_str(&file->notes));
     bt_model_file_close(file);
     if (code == BT_OK) bt_model_base_done(m);
     return code;

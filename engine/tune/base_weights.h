@@ -22,9 +22,9 @@ typedef struct bt_base_weights {
 /* hash of the weights in a file, in pieces */
 bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *err) BT_MUST_CHECK;
 /* Reads the base of m from a checkpoint, a folder of Hugging Face or a GGUF file, and quantises it; does nothing
- * for a model without adapters. told: a line for each harmless difference. BT_ARG: the file holds a model of
+ * for a model without adapters. notes: a line for each harmless difference. BT_ARG: the file holds a model of
  * another shape, or adapters */
-bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, bt_text *told,
+bt_code bt_base_weights_load(bt_base_weights *b, bt_model *m, const char *path, bt_text *notes,
                              bt_err *err) BT_MUST_CHECK;
 /* the row "base": keeps the hash in checkpoints of the adapters */
 void bt_base_weights_add_state(bt_base_weights *b, bt_state *s);

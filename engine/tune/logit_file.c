@@ -204,7 +204,7 @@ static bt_code finish_logit_file(bt_logit_writer *w, bt_err *err) {
     return fflush(w->file) == 0 && fsync(fileno(w->file)) == 0 ? BT_OK : cannot_write(w, err);
 }
 
-bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, bt_err *err) {
+bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *notes, bt_err *err) {
     if (!w) return code;
     if (code == BT_OK) code = finish_logit_file(w, err);
     if (fclose(w->file) != 0 && code == BT_OK) code = cannot_write(w, err);
@@ -212,7 +212,7 @@ bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, b
     if (code != BT_OK)
         (void)unlink(w->part);
     else
-        bt_text_printf(told,
+        bt_text_printf(notes,
                        "%" PRIu64 " tokens of %" PRIu64 " documents, %u logits each: %.1f MiB in "
                        "'%s'",
                        w->head.n_rows, w->head.n_documents, w->head.k,

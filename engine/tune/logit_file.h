@@ -30,9 +30,9 @@ bt_code bt_logit_writer_create(bt_logit_writer **out, const char *path, const bt
 /* the documents of a micro-batch, in which m passes forward; m is a whole model */
 bt_code bt_logit_writer_add(bt_logit_writer *w, bt_model *m, const bt_batch *b, bt_err *err)
     BT_MUST_CHECK;
-/* Writes the index and gives the file its name; after a failure (code) removes it. told: a line with its numbers
+/* Writes the index and gives the file its name; after a failure (code) removes it. notes: a line with its numbers
  * of tokens and documents */
-bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *told, bt_err *err)
+bt_code bt_logit_writer_close(bt_logit_writer *w, bt_code code, bt_text *notes, bt_err *err)
     BT_MUST_CHECK;
 
 typedef struct bt_logit_file bt_logit_file;

@@ -26,7 +26,7 @@ static bt_code check_teacher_model(const bt_model_file *f, const bt_model_setup 
 /* widest: the largest hidden size that the tensor-parallel group of the student was prepared for */
 static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
                             const bt_model_setup *student, const bt_tokenizer *tokenizer,
-                            bt_text *told, bt_err *err) {
+                            bt_text *notes, bt_err *err) {
     bt_model_file *file = NULL;
     bt_base_weights weights = {0};
     bt_model_cfg shape;
@@ -85,7 +85,7 @@ static bt_code open_logits(bt_teacher *t, const bt_tune_settings *tune,
 }
 
 static bt_code load_on_this_rank(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
-                                 bt_text *told, bt_err *err) {
+                                 bt_text *notes, bt_err *err) {
     bt_tokenizer *own;
     if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
     BT_TRY(bt_tokenizer_load(&own, c->data.tokenizer, err));
@@ -96,9 +96,9 @@ static bt_code load_on_this_rank(bt_teacher *t, const bt_run_cfg *c, const bt_mo
 }
 
 bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
-                        bt_comm *world, bt_text *told, bt_err *err) {
+                        bt_comm *world, bt_text *notes, bt_err *err) {
     if (!c->tune.teacher[0] && !c->tune.logits[0]) return BT_OK;
-    BT_TRY(bt_agree(world, load_on_this_rank(t, c, student, told, err), err));
+    BT_TRY(bt_agree(world, load_on_this_rank(t, c, student, notes, err), err));
     double hash[2] = {(double)t->hash, -(double)t->hash};
     for (int i = 0; i < 2 && !t->model && !t->logits; i++) hash[i] = -INFINITY;
     BT_TRY(bt_all_reduce_f64(world, hash, 2, BT_MAX, err));

@@ -18,10 +18,10 @@ typedef struct bt_teacher {
 } bt_teacher;
 
 /* Loads the teacher selected by the settings, for the micro-batches of `student`, on the ranks that have a head
- * (for a slice of the student: the same slice); does nothing if none is selected. told: lines about the file.
+ * (for a slice of the student: the same slice); does nothing if none is selected. notes: lines about the file.
  * Collective; BT_ARG: another tokenizer or vocabulary, adapters alone, or different teachers on the ranks */
 bt_code bt_teacher_find(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
-                        bt_comm *world, bt_text *told, bt_err *err) BT_MUST_CHECK;
+                        bt_comm *world, bt_text *notes, bt_err *err) BT_MUST_CHECK;
 bt_distil bt_teacher_distil(const bt_teacher *t, const bt_tune_settings *tune);
 void bt_teacher_release(bt_teacher *t); /* accepts an all-zero struct */
 

@@ -106,7 +106,7 @@ bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_c
     return code;
 }
 
-bt_code bt_matrix_update_meet(bt_matrix_update *m, bt_err *err) {
+bt_code bt_matrix_update_synchronise(bt_matrix_update *m, bt_err *err) {
     if (!m) return BT_OK;
     bt_comm *world = m->cfg.mesh->world;
     BT_TRY(bt_comm_split(&m->stage, world, m->me.pp, m->rank, err));

@@ -38,7 +38,7 @@ typedef struct bt_matrix_update_cfg {
 bt_code bt_matrix_update_create(bt_matrix_update **out, const bt_matrix_update_cfg *cfg,
                                 bt_err *err) BT_MUST_CHECK;
 /* accepts NULL; all ranks return the same */
-bt_code bt_matrix_update_meet(bt_matrix_update *m, bt_err *err) BT_MUST_CHECK;
+bt_code bt_matrix_update_synchronise(bt_matrix_update *m, bt_err *err) BT_MUST_CHECK;
 void bt_matrix_update_destroy(bt_matrix_update *m);    /* accepts NULL */
 size_t bt_matrix_update_bytes(const bt_rank_setup *s); /* memory used by create */
 bt_code bt_matrix_update_apply(bt_matrix_update *m, const bt_optim_update *u, bt_err *err)

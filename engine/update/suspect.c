@@ -73,8 +73,8 @@ bt_code bt_suspect_read(const char *dir, const bt_mesh *mesh, int64_t at_step, b
     return bt_broadcast(mesh->world, out, sizeof *out, 0, err);
 }
 
-bt_code bt_suspect_settle(const char *dir, bt_suspect *s, const bt_replica_check *c, int *which,
-                          bt_err *err) {
+bt_code bt_suspect_resolve(const char *dir, bt_suspect *s, const bt_replica_check *c, int *which,
+                           bt_err *err) {
     const bt_mesh *mesh = c->update->mesh;
     char path[PATH_MAX];
     const bt_replica_blame *b = &s->blame;

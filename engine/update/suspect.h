@@ -28,7 +28,7 @@ bt_code bt_suspect_read(const char *dir, const bt_mesh *mesh, int64_t at_step, b
                         bt_err *err) BT_MUST_CHECK;
 /* The step has been done again: *which is 0 or 1, the index of the one that was damaged, or -1: not
  * known. Forgets the suspicion. */
-bt_code bt_suspect_settle(const char *dir, bt_suspect *s, const bt_replica_check *c, int *which,
-                          bt_err *err) BT_MUST_CHECK;
+bt_code bt_suspect_resolve(const char *dir, bt_suspect *s, const bt_replica_check *c, int *which,
+                           bt_err *err) BT_MUST_CHECK;
 
 #endif

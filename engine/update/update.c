@@ -123,8 +123,8 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
     return bt_matrix_update_create(&u->matrices, &matrices, err);
 }
 
-bt_code bt_update_meet(bt_update *u, bt_err *err) {
-    return bt_matrix_update_meet(u->matrices, err);
+bt_code bt_update_synchronise(bt_update *u, bt_err *err) {
+    return bt_matrix_update_synchronise(u->matrices, err);
 }
 
 void bt_update_release(bt_update *u) {

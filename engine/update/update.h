@@ -52,8 +52,9 @@ typedef struct bt_update_cfg {
 } bt_update_cfg;
 
 bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) BT_MUST_CHECK;
-bt_code bt_update_meet(bt_update *u, bt_err *err) BT_MUST_CHECK; /* all ranks return the same */
-void bt_update_release(bt_update *u);                            /* accepts an all-zero struct */
+bt_code bt_update_synchronise(bt_update *u, bt_err *err)
+    BT_MUST_CHECK;                    /* all ranks return the same */
+void bt_update_release(bt_update *u); /* accepts an all-zero struct */
 
 /* memory of a rank's optimizer states and weight exchange, for the memory plan */
 typedef struct bt_update_sizes {

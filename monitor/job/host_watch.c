@@ -23,7 +23,7 @@ static bool elastic(const bt_job *job) { return job->s->elastic_max > 0 && job->
 
 bt_code bt_job_hosts_open(bt_job *job, bt_err *err) {
     BT_TRY(bt_hosts_open(&job->hosts, job->s->hosts, BT_SSH_PORT, err));
-    bt_hosts_ask(&job->hosts, FIRST_ASK_S);
+    bt_hosts_connect(&job->hosts, FIRST_ASK_S);
     for (int i = 0; elastic(job) && i < job->hosts.n; i++)
         if (job->hosts.host[i].slots == 0)
             return bt_fail(err, BT_ARG,
@@ -132,7 +132,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
     char why[96];
     const char *name = NULL;
     if (!h->n || !elastic(job) || job->stop_asked) return false;
-    bt_hosts_ask(h, FIRST_ASK_S);
+    bt_hosts_connect(h, FIRST_ASK_S);
     for (bt_host *host; (host = find_lost_host(job, end, why, sizeof why));) {
         bt_hosts_set_aside(host, why, bt_now_ns());
         lost[host - h->host] = true;

@@ -156,7 +156,7 @@ bt_code bt_job_start_attempt(bt_job *job, bt_err *err) BT_MUST_CHECK;
 void bt_job_show_attempt(const bt_job *job);
 /* all ranks have connected: detects their deaths without mpirun from now on */
 void bt_job_watch_ranks(bt_job *job);
-void bt_job_hear_deaths(bt_job *job);
+void bt_job_read_deaths(bt_job *job);
 /* ends ranks that hang, after recording the stacks of those on this host */
 void bt_job_end_hung(bt_job *job);
 /* ends ranks that are still alive after mpirun ended */
@@ -221,7 +221,8 @@ bt_code bt_job_send_verb(bt_job *job, bt_verb verb, double value, bt_err *err) B
 void bt_job_send_pending(bt_job *job);
 
 /* resize.c. arg: "4" or "4,tp=2,pp=1,zero=3". The ranks save and end, and the next attempt has that layout. */
-bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) BT_MUST_CHECK;
+bt_code bt_job_request_resize(bt_job *job, const char *arg, const char *by, bt_err *err)
+    BT_MUST_CHECK;
 /* the attempt ended as intended for a new layout, and steps remain */
 bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end);
 /* the ranks saved and ended after a signal, without a request to this process so far (a notice of the system reaches

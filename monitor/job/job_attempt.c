@@ -95,7 +95,7 @@ static bool rank_said_why(bt_job *job) {
 
 /* A rank killed from outside reports nothing, and neither do the other ranks: these and mpirun
  * are ended at once. Any other end is reported by the rank or by mpirun in due time. */
-void bt_job_hear_deaths(bt_job *job) {
+void bt_job_read_deaths(bt_job *job) {
     char line[200], host[BT_HOST_MAX] = "";
     for (int rank, signal; (rank = bt_rank_watch_next(&job->watch, &signal)) >= 0;) {
         if (signal != SIGKILL) job->died_otherwise = true; /* mpirun kills the remaining ranks */
@@ -132,7 +132,7 @@ static void ask_for_stacks(bt_job *job) {
 }
 
 void bt_job_end_hung(bt_job *job) {
-    ask_for_stacks(job);
+    request_stacks(job);
     job->hung = true;
     bt_proc_kill_session(job->child.pid, 1);
 }
@@ -243,7 +243,7 @@ static bt_code find_place(bt_job *job, bt_text *why, bt_err *err) {
     return code;
 }
 
-static void tell_next(bt_job *job, const bt_text *why, const char *reason) {
+static void announce_next_attempt(bt_job *job, const bt_text *why, const char *reason) {
     for (const char *line = bt_text_str(why), *end; *line; line = end + (*end == '\n')) {
         end = line + strcspn(line, "\n");
         bt_job_event(job, BT_EVENT_CKPT_DAMAGED, -1, "%.*s", (int)(end - line), line);
@@ -271,7 +271,7 @@ bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, 
     if (end) bt_job_end_record(job, "failed", bt_end_name(end->kind), end->status);
     if (code == BT_OK) code = begin_record(job, other ? layout : reason, err);
     if (code == BT_OK) {
-        tell_next(job, &why, reason);
+        announce_next_attempt(job, &why, reason);
         if (other) bt_job_resized_event(job, ranks_before, layout);
         bt_job_show_attempt(job);
     } else {

@@ -87,7 +87,7 @@ static bt_code request_setting(bt_job *job, const char *arg, const char *by, bt_
 }
 
 /* verbs without a later effect are not kept for ranks that connect later */
-static bt_code tell_text(bt_job *job, bt_verb verb, const char *text, bt_err *err) {
+static bt_code send_text_verb(bt_job *job, bt_verb verb, const char *text, bt_err *err) {
     if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
     if (bt_job_waits_for_ranks(job))
         return bt_fail(err, BT_BUSY, "no rank can receive '%s' yet (the run %s)",
@@ -102,7 +102,7 @@ static bt_code mixture(bt_job *job, const char *weights, const char *by, bt_err 
             err, BT_ARG,
             "mixture takes one weight for each source of data.path, such as 3:1 ('%.40s')",
             weights);
-    BT_TRY(tell_text(job, BT_VERB_MIXTURE, weights, err));
+    BT_TRY(send_text_verb(job, BT_VERB_MIXTURE, weights, err));
     bt_job_event(job, BT_EVENT_CONTROL, -1, "mixture %s requested by %s", weights, by);
     return BT_OK;
 }
@@ -113,7 +113,7 @@ static bt_code sample(bt_job *job, const char *word, const char *by, bt_err *err
     bt_text_plain(shown, sizeof shown, prompt);
     if (!prompt[strspn(prompt, " \t\r\n")])
         return bt_fail(err, BT_ARG, "sample takes a prompt: the text to continue");
-    BT_TRY(tell_text(job, BT_VERB_SAMPLE, prompt, err));
+    BT_TRY(send_text_verb(job, BT_VERB_SAMPLE, prompt, err));
     bt_job_event(job, BT_EVENT_CONTROL, -1, "sample after '%s' requested by %s", shown, by);
     return BT_OK;
 }
@@ -141,7 +141,7 @@ bt_code bt_job_request(bt_job *job, const char *word, const char *arg, const cha
                        bt_err *err) {
     bt_verb verb = bt_verb_find(word);
     if (verb == BT_VERB_COUNT) return fail_unknown_verb(word, err);
-    if (verb == BT_VERB_RESIZE) return bt_job_resize_ask(job, arg, by, err);
+    if (verb == BT_VERB_RESIZE) return bt_job_request_resize(job, arg, by, err);
     if (!bt_verbs[verb].ranks) return BT_OK;
     if (verb == BT_VERB_LR) return request_setting(job, arg, by, err);
     if (verb == BT_VERB_SAMPLE) return sample(job, arg, by, err);

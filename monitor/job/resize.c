@@ -66,7 +66,7 @@ static bt_code check_range(const bt_job *job, const bt_resize_request *w, bt_err
                    w->most == 1 ? "" : "s", s->elastic_min, s->elastic_max);
 }
 
-bt_code bt_job_resize_ask(bt_job *job, const char *arg, const char *by, bt_err *err) {
+bt_code bt_job_request_resize(bt_job *job, const char *arg, const char *by, bt_err *err) {
     bt_resize_request w;
     bt_job_layout l = {0};
     BT_TRY(parse_resize(arg, &w, err));
@@ -110,14 +110,14 @@ bt_resize_request bt_resize_request_of_hosts(const bt_job *job, bt_job_host *lis
     return (bt_resize_request){.hosts = list, .n_hosts = (size_t)h->n, .zero = -1};
 }
 
-static bt_resize_request wish_of(const bt_job *job, bt_job_host *list) {
+static bt_resize_request resize_request_of(const bt_job *job, bt_job_host *list) {
     return job->resize.by_hosts ? bt_resize_request_of_hosts(job, list) : job->resize.to;
 }
 
 bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end) {
     bt_job_host list[BT_HOSTS_MAX];
     bt_job_layout l = {0};
-    bt_resize_request w = wish_of(job, list);
+    bt_resize_request w = resize_request_of(job, list);
     bt_err why = BT_ERR_INIT;
     w.from_step = job->last_step + 1;
     return job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
@@ -142,7 +142,7 @@ bool bt_job_take_layout(bt_job *job, char *told, size_t size) {
     bt_job_layout l = {0};
     bt_err why = BT_ERR_INIT;
     if (!job->resize.wanted) return false;
-    bt_resize_request w = wish_of(job, list);
+    bt_resize_request w = resize_request_of(job, list);
     job->resize.wanted = false;
     w.from_step = job->from.step;
     if (job->s->layout(job->s->layout_ctx, &w, true, &l, &why) != BT_OK) {

@@ -29,7 +29,7 @@ static uint64_t file_blocks(int pid) {
     return bytes >> 16;
 }
 
-static void look_for_steps(bt_job *job, const bt_rank_seen *first) {
+static void check_step_progress(bt_job *job, const bt_rank_seen *first) {
     const bool in_step = first->at >= BT_AT_DATA && first->at <= BT_AT_OPTIMIZER;
     if (!in_step) return;
     if (job->start.first_step < 0) job->start.first_step = first->step;
@@ -47,7 +47,7 @@ static bool is_alive(bt_job *job) {
                                   file_blocks(s.pid)};
         for (size_t i = 0; i < sizeof facts / sizeof *facts; i++)
             seen = (seen ^ facts[i]) * 1099511628211u;
-        if (r == 0) look_for_steps(job, &s);
+        if (r == 0) check_step_progress(job, &s);
         waits_for_hub |= s.at == BT_AT_HUB; /* islands.patience limits that */
     }
     const bool changed = seen != job->start.seen;

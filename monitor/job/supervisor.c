@@ -138,7 +138,7 @@ static void check_hang(bt_job *job, int64_t now) {
         return;
     }
     const double median = job->health.n < FEW ? 0 : bt_health_median_s(&job->health);
-    if (!bt_hang_look(&job->hang, &job->places, now, median, &hang)) return;
+    if (!bt_hang_check(&job->hang, &job->places, now, median, &hang)) return;
     bt_job_event(job, BT_EVENT_FAILURE, hang.rank, "%s (%.1f s are allowed): the ranks are ended",
                  hang.what, hang.limit_s);
     bt_job_end_hung(job);
@@ -178,7 +178,7 @@ static void check_health(bt_job *job) {
 }
 
 /* Its first line is the address; a secret is in it, so it goes to the screen and nowhere else. */
-static void hear_viewer(bt_job *job) {
+static void read_viewer(bt_job *job) {
     bool ended = false;
     for (const char *line; (line = bt_viewer_line(&job->viewer, &ended));)
         bt_job_show(job, BT_EVENT_NOTICE, line);
@@ -204,7 +204,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     p[8] = (struct pollfd){spare ? job->spare.socket.listen : -1, POLLIN, 0};
     int64_t wait = until_ns - bt_now_ns();
     if (poll(p, 9, wait > 0 ? (int)(wait / 1000000) + 1 : 0) < 0) return;
-    if (p[6].revents) bt_job_hear_deaths(job);
+    if (p[6].revents) bt_job_read_deaths(job);
     if (p[0].revents) read_job_signals(job);
     if (p[1].revents && !bt_output_drain(&job->output, job->child.out)) {
         close(job->child.out);
@@ -214,7 +214,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
     /* not while the last output is read: the next attempt would take these ranks for its own */
     if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
-    if (p[5].revents) hear_viewer(job);
+    if (p[5].revents) read_viewer(job);
     if (p[7].revents || p[8].revents) bt_job_spare_serve(job);
     if (p[4].revents & POLLIN && ui->input)
         ui->input(ui->ctx, job);
@@ -235,7 +235,7 @@ static void tick(bt_job *job, int64_t *next) {
 }
 
 /* Records that the ranks sent before their end are still in the socket. */
-static void hear_last_words(bt_job *job) {
+static void serve_last_records(bt_job *job) {
     const int64_t until = bt_now_ns() + LAST_WORDS_NS;
     do serve_wire(job);
     while (bt_wire_connected(job->wire) && bt_now_ns() < until && (bt_sleep_ns(1000000), true));
@@ -266,7 +266,7 @@ static bt_end watch_attempt(bt_job *job) {
         check_health(job);
     }
     bt_job_end_ranks(job);
-    hear_last_words(job);
+    serve_last_records(job);
     const bool oom = memory_ran_out(job);
     int behind;
     if (!bt_rank_progress_describe_all(&job->places, bt_now_ns(), job->where, sizeof job->where,

@@ -39,7 +39,7 @@ static bt_verb verb_of(const bt_top *t, bt_action what) {
     return BT_VERB_COUNT;
 }
 
-static void ask_control(bt_top *t, bt_action what) {
+static void request_control(bt_top *t, bt_action what) {
     const bt_verb verb = verb_of(t, what);
     const bt_run_state state = t->view->head.state;
     if (t->has_run && what == BT_DO_PAUSE && t->view->head.trouble.resumes) {
@@ -172,7 +172,7 @@ static void mark_run(bt_top *t, int64_t step, bt_event_kind kind, const char *te
     t->reload = true;
 }
 
-static void ask_note(bt_top *t, bt_action what) {
+static void open_note_line(bt_top *t, bt_action what) {
     char text[64];
     if (!t->has_run)
         bt_top_message(t, BT_C_LABEL, "no run is chosen");
@@ -215,7 +215,7 @@ static bt_code read_note(bt_top *t, note_text *n, bt_err *err) {
 }
 
 /* A line of the keyboard, which begins as the text is now. */
-static void ask_line(bt_top *t, bt_input input, const char *now, bool can) {
+static void open_input_line(bt_top *t, bt_input input, const char *now, bool can) {
     if (!can) {
         bt_top_message(t, BT_C_WARN, "that is not available here: use 'bitrain runs'");
         return;
@@ -224,7 +224,7 @@ static void ask_line(bt_top *t, bt_input input, const char *now, bool can) {
     bt_text_plain(t->line, sizeof t->line, now);
 }
 
-static void ask_run_note(bt_top *t) {
+static void open_run_note_line(bt_top *t) {
     note_text n = {.cut = false};
     bt_err err = BT_ERR_INIT;
     if (read_note(t, &n, &err) != BT_OK)
@@ -233,18 +233,18 @@ static void ask_run_note(bt_top *t) {
         bt_top_message(t, BT_C_WARN, "the note is longer than this line: 'bitrain runs note %s'",
                        t->run);
     else
-        ask_line(t, BT_INPUT_RUN_NOTE, n.text, t->cfg.actions.note != NULL);
+        open_input_line(t, BT_INPUT_RUN_NOTE, n.text, t->cfg.actions.note != NULL);
 }
 
-static void ask_record(bt_top *t, bt_action what) {
+static void confirm_record_removal(bt_top *t, bt_action what) {
     if (!t->has_run)
         bt_top_message(t, BT_C_LABEL, "no run is chosen");
     else if (what == BT_DO_NOTE)
-        ask_run_note(t);
+        open_run_note_line(t);
     else if (what == BT_DO_RENAME && t->view->head.live)
         bt_top_message(t, BT_C_WARN, "%s is live: it keeps its name", t->run);
     else if (what == BT_DO_RENAME)
-        ask_line(t, BT_INPUT_RENAME, t->run, t->cfg.actions.rename != NULL);
+        open_input_line(t, BT_INPUT_RENAME, t->run, t->cfg.actions.rename != NULL);
     else if (what == BT_DO_TAGS && t->cfg.actions.tag)
         t->input = BT_INPUT_TAGS, t->line[0] = 0;
     else if (what == BT_DO_TAGS || !t->cfg.actions.remove)
@@ -257,12 +257,12 @@ static void ask_record(bt_top *t, bt_action what) {
 
 void bt_top_steer(bt_top *t, bt_action what) {
     if (what == BT_DO_ACKNOWLEDGE || what == BT_DO_ANNOTATE)
-        ask_note(t, what);
+        open_note_line(t, what);
     else if (what == BT_DO_TAGS || what == BT_DO_REMOVE || what == BT_DO_NOTE ||
              what == BT_DO_RENAME)
-        ask_record(t, what);
+        confirm_record_removal(t, what);
     else
-        ask_control(t, what);
+        request_control(t, what);
 }
 
 static void set_rate(bt_top *t) {

@@ -53,7 +53,7 @@ static size_t find_least(bt_lr_range *r) {
     return least;
 }
 
-void bt_lr_range_judge(bt_lr_range *r) {
+void bt_lr_range_evaluate(bt_lr_range *r) {
     r->suggested = r->steepest = r->least = r->diverged = r->top = NAN;
     r->step = -1;
     r->nothing = NULL;
@@ -122,7 +122,7 @@ bt_code bt_db_lr_range(bt_db *db, const char *run, bool *is, bt_lr_range *out, b
                                        .max_rows = BT_LR_RANGE_MOST,
                                        .max_s = 5},
                            add_range_step, out, err));
-    bt_lr_range_judge(out);
+    bt_lr_range_evaluate(out);
     return BT_OK;
 }
 

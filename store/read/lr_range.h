@@ -31,7 +31,7 @@ typedef struct bt_lr_range {
 
 /* Computes all other fields from lr[0..n-1], ascending, and loss[0..n-1]. A non-finite loss ends
  * the evaluation: n shrinks, and diverged is its rate. Pure. */
-void bt_lr_range_judge(bt_lr_range *r);
+void bt_lr_range_evaluate(bt_lr_range *r);
 /* Evaluates the rates and losses of a run. *is: the settings declare a range test; else n is 0.
  * At most BT_LR_RANGE_MOST steps are read. */
 bt_code bt_db_lr_range(bt_db *db, const char *run, bool *is, bt_lr_range *out, bt_err *err)

@@ -476,7 +476,7 @@ static bool add_run_row(void *ctx, const bt_row *row) {
 }
 
 /* measured by the clock of the view, like the head */
-static bt_code judge_live(bt_view *v, bool fixed, bt_err *err) {
+static bt_code apply_live_state(bt_view *v, bool fixed, bt_err *err) {
     bt_view_impl *m = v->impl;
     for (size_t i = 0; i < v->runs.n; i++) {
         bt_view_run *x = &v->runs.run[i];
@@ -504,5 +504,5 @@ bt_code bt_view_load_runs(bt_view *v, const bt_view_request *ask, bt_err *err) {
         "duration_s, updated_s, host, pid, tags, note, attempts, spark, ended_s FROM main.runs "
         "ORDER BY started_s DESC, run LIMIT ?2",
         NULL, &limit, 1, add_run_row, &r, err));
-    return r.code == BT_OK ? judge_live(v, r.fixed, err) : r.code;
+    return r.code == BT_OK ? apply_live_state(v, r.fixed, err) : r.code;
 }

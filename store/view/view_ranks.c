@@ -250,7 +250,7 @@ static void what_if_step(bt_rank_row *rows, size_t n, double *work) {
 }
 
 /* statistics of one step, which do not depend on later steps */
-static void judge_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, double *work) {
+static void evaluate_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, double *work) {
     *j = (bt_rank_step_stats){
         .step = rows[0].step, .rows = n, .blamed = -1, .fault = BT_PHASE_COUNT};
     for (size_t i = 0; i < n; i++) {
@@ -268,14 +268,14 @@ static void judge_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, doubl
     what_if_step(rows, n, work);
 }
 
-static bt_code judge_new_steps(bt_view_impl *m, size_t n_ranks, bt_err *err) {
+static bt_code evaluate_new_steps(bt_view_impl *m, size_t n_ranks, bt_err *err) {
     BT_TRY(BT_GROW(m->work, m->cap_work, n_ranks + 16, err));
     size_t a = m->row_first;
     for (size_t i = m->judged_first; i < m->n_judged; i++) a += m->judged[i].rows;
     for (size_t b; a < m->n_rows; a = b) {
         for (b = a; b < m->n_rows && m->row[b].step == m->row[a].step; b++) {}
         BT_TRY(BT_GROW(m->judged, m->cap_judged, m->n_judged + 1, err));
-        judge_step(&m->judged[m->n_judged++], m->row + a, b - a, m->work);
+        evaluate_step(&m->judged[m->n_judged++], m->row + a, b - a, m->work);
     }
     return BT_OK;
 }
@@ -561,7 +561,7 @@ bt_code bt_view_load_ranks(bt_view *v, const bt_view_request *ask, bt_err *err) 
     for (size_t k = 0; k < r->n; k++) r->order[k] = (int)k;
     v->head.ranks_reporting = 0;
     if (m->n_rows == 0) return BT_OK;
-    BT_TRY(judge_new_steps(m, r->n, err));
+    BT_TRY(evaluate_new_steps(m, r->n, err));
     keep_last(m, (size_t)window);
     r->steps = m->n_judged - m->judged_first;
     r->step0 = m->judged[m->judged_first].step;

@@ -276,7 +276,7 @@ static void command_of(bt_view *v, const char *before, const char *after, char *
 }
 
 /* "failed after step 122 of 500" */
-static void tell_what(bt_view *v, const char *word, double since_s) {
+static void describe_end(bt_view *v, const char *word, double since_s) {
     const bt_view_head *h = &v->head;
     bt_view_trouble *t = &v->head.trouble;
     char where[80] = " before the first step";
@@ -304,7 +304,7 @@ static bool is_here(const char *host) {
 }
 
 /* Composes the advice on resuming. A checkpoint's step is the number of completed steps. */
-static void tell_resume(bt_view *v, const bt_summary *s, const char *first) {
+static void put_resume_command(bt_view *v, const bt_summary *s, const char *first) {
     bt_view_trouble *t = &v->head.trouble;
     long long lost = (long long)(t->step + 1 - s->ckpt_step);
     char resume[BT_HOST_MAX + 32];
@@ -343,35 +343,35 @@ static const struct {
     {"error", "fix the cause, "},
 };
 
-static void tell_failed(bt_view *v, const bt_summary *s) {
+static void put_failed_state(bt_view *v, const bt_summary *s) {
     const bt_view_head *h = &v->head;
     bt_view_trouble *t = &v->head.trouble;
     const char *first = "";
     t->level = BT_EV_ERROR;
-    tell_what(v, "failed", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
+    describe_end(v, "failed", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
     for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
         if (strcmp(h->exit_kind, remedies[i].kind) == 0) first = remedies[i].first;
     phrase(t->why, sizeof t->why, s->failure[0] ? s->failure : h->exit_kind);
-    tell_resume(v, s, first);
+    put_resume_command(v, s, first);
 }
 
-static void tell_lost(bt_view *v, const bt_summary *s) {
+static void put_lost_state(bt_view *v, const bt_summary *s) {
     bt_view_trouble *t = &v->head.trouble;
     t->level = BT_EV_ERROR;
-    tell_what(v, "lost", v->impl->last_s);
+    describe_end(v, "lost", v->impl->last_s);
     snprintf(
         t->why, sizeof t->why,
         "its supervisor (pid %d on %.60s) disappeared: it was killed, or the machine went down",
         s->pid, v->head.host);
-    tell_resume(v, s, "");
+    put_resume_command(v, s, "");
 }
 
-static void tell_stalled(bt_view *v, const bt_summary *s) {
+static void put_stalled_state(bt_view *v, const bt_summary *s) {
     const bt_view_head *h = &v->head;
     bt_view_trouble *t = &v->head.trouble;
     char usual[40];
     t->level = BT_EV_WARN;
-    tell_what(v, "stalled", v->impl->last_s);
+    describe_end(v, "stalled", v->impl->last_s);
     phrase(t->why, sizeof t->why, s->stall);
     if (!t->why[0] && h->step_p50_ms > 0)
         snprintf(t->why, sizeof t->why, "no step since then; a step usually takes %s",
@@ -390,29 +390,29 @@ static void tell_stalled(bt_view *v, const bt_summary *s) {
 }
 
 /* the newest request, "pause requested by ctl", if it matches the verb */
-static void tell_asked(bt_view_trouble *t, const bt_summary *s, const char *verb) {
+static void put_request_reason(bt_view_trouble *t, const bt_summary *s, const char *verb) {
     phrase(t->why, sizeof t->why,
            strncmp(s->asked, verb, strlen(verb)) == 0 ? s->asked : "on request");
 }
 
-static void tell_paused(bt_view *v, const bt_summary *s) {
+static void put_paused_state(bt_view *v, const bt_summary *s) {
     bt_view_trouble *t = &v->head.trouble;
-    tell_what(v, "paused", v->impl->last_s);
-    tell_asked(t, s, bt_verbs[BT_VERB_PAUSE].word);
+    describe_end(v, "paused", v->impl->last_s);
+    put_request_reason(t, s, bt_verbs[BT_VERB_PAUSE].word);
     snprintf(t->advice, sizeof t->advice, "paused between two steps: resume to continue");
     command_of(v, "ctl", " resume", t->command, sizeof t->command);
     t->verb = BT_VERB_RESUME;
 }
 
-static void tell_stopped(bt_view *v, const bt_summary *s) {
+static void put_stopped_state(bt_view *v, const bt_summary *s) {
     bt_view_trouble *t = &v->head.trouble;
-    tell_what(v, "stopped", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
-    tell_asked(t, s, bt_verbs[BT_VERB_STOP].word);
-    tell_resume(v, s, "");
+    describe_end(v, "stopped", isnan(v->impl->ended_s) ? v->impl->last_s : v->impl->ended_s);
+    put_request_reason(t, s, bt_verbs[BT_VERB_STOP].word);
+    put_resume_command(v, s, "");
 }
 
 /* restarted by the supervisor or a user: the cause of the previous end */
-static void tell_restarted(bt_view *v, const bt_summary *s) {
+static void put_restarted_state(bt_view *v, const bt_summary *s) {
     const bt_view_head *h = &v->head;
     bt_view_trouble *t = &v->head.trouble;
     bool now = h->state == BT_STATE_RESTARTING;
@@ -422,7 +422,7 @@ static void tell_restarted(bt_view *v, const bt_summary *s) {
     }
     if (now) {
         t->level = BT_EV_WARN;
-        tell_what(v, "restarting", v->impl->last_s);
+        describe_end(v, "restarting", v->impl->last_s);
     } else {
         t->when_s = s->failure_s + h->started_s;
         char times[24] = "once"; /* restarted manually */
@@ -440,13 +440,13 @@ static void compose_summary(bt_view *v, const bt_summary *s) {
                                    .step = h->newest_step,
                                    .verb = BT_VERB_COUNT};
     switch (h->state) {
-    case BT_STATE_FAILED: tell_failed(v, s); break;
-    case BT_STATE_LOST: tell_lost(v, s); break;
-    case BT_STATE_STALLED: tell_stalled(v, s); break;
-    case BT_STATE_PAUSED: tell_paused(v, s); break;
-    case BT_STATE_STOPPED: tell_stopped(v, s); break;
+    case BT_STATE_FAILED: put_failed_state(v, s); break;
+    case BT_STATE_LOST: put_lost_state(v, s); break;
+    case BT_STATE_STALLED: put_stalled_state(v, s); break;
+    case BT_STATE_PAUSED: put_paused_state(v, s); break;
+    case BT_STATE_STOPPED: put_stopped_state(v, s); break;
     case BT_STATE_RUNNING:
-    case BT_STATE_RESTARTING: tell_restarted(v, s); break;
+    case BT_STATE_RESTARTING: put_restarted_state(v, s); break;
     default: h->trouble.any = false;
     }
     h->trouble.age_s = fmax(0, (double)v->impl->now_us / 1e6 - h->trouble.when_s);

@@ -460,7 +460,7 @@ typedef struct rebuilding {
 } rebuilding;
 
 /* while SQLite works */
-static int tell_rebuilt(void *ctx) {
+static int report_rebuilt(void *ctx) {
     const rebuilding *x = ctx;
     const double now = x->inside ? (double)(bt_roll_newest(x->roll) + 1) : 0;
     x->progress->fn(x->progress->ctx, "making summaries",
@@ -506,7 +506,7 @@ static bt_code rebuild_all(session *s, const bt_gc_cfg *cfg, bt_err *err) {
     rebuilding x = {.all = cfg->rebuild, .progress = &cfg->progress};
     BT_TRY(bt_roll_open(&x.roll, s->db, s->path, err));
     bt_code code = each_attempt(s, count_attempt, &x, err);
-    if (cfg->progress.fn) sqlite3_progress_handler(s->db, OPS, tell_rebuilt, &x);
+    if (cfg->progress.fn) sqlite3_progress_handler(s->db, OPS, report_rebuilt, &x);
     if (code == BT_OK) code = each_attempt(s, rebuild_attempt, &x, err);
     sqlite3_progress_handler(s->db, 0, NULL, NULL);
     bt_roll_close(x.roll);

@@ -15,7 +15,7 @@ static void make(size_t n, double steep, double end) {
         const double x = log10(r.lr[i] / steep), beyond = log10(r.lr[i] / end);
         r.loss[i] = 5 - 2 / (1 + exp(-3 * x)) + (beyond > 0 ? 20 * beyond * beyond : 0);
     }
-    bt_lr_range_judge(&r);
+    bt_lr_range_evaluate(&r);
 }
 
 static bool within(double value, double wanted, double factor) {
@@ -42,7 +42,7 @@ static void never_less_than_ten_times_below_the_divergence(void **state) {
     r.loss[140] = NAN; /* A loss that is not finite counts as divergence and ends the curve. */
     for (size_t i = 0; i < 200; i++) r.loss[i] = i == 140 ? NAN : 5 - 0.01 * (double)i;
     r.n = 200;
-    bt_lr_range_judge(&r);
+    bt_lr_range_evaluate(&r);
     assert_int_equal(r.n, 140);
     assert_true(r.diverged == r.lr[140]);
     assert_true(r.suggested <= r.diverged / 10);
@@ -57,14 +57,14 @@ static void unsuitable_curves_have_no_suggestion(void **state) {
     make(BT_LR_RANGE_LEAST - 1, 1e-3, 1e-1);
     assert_string_equal(r.nothing, "too few steps have a loss");
     r = (bt_lr_range){.n = 0};
-    bt_lr_range_judge(&r);
+    bt_lr_range_evaluate(&r);
     assert_non_null(r.nothing);
     make(100, 1e-3, 1e-9); /* It rises from the first step on. */
     assert_true(isnan(r.suggested) && r.step == -1);
     assert_non_null(strstr(r.nothing, "begin lower"));
     r.n = 100;
     for (size_t i = 0; i < 100; i++) r.loss[i] = 3;
-    bt_lr_range_judge(&r);
+    bt_lr_range_evaluate(&r);
     assert_non_null(strstr(r.nothing, "falls at no rate"));
 }
 
@@ -92,7 +92,7 @@ static void results_in_figures(void **state) {
     make(60, 1e-3, 1e-2);
     r.n = 60;
     r.loss[50] = INFINITY;
-    bt_lr_range_judge(&r);
+    bt_lr_range_evaluate(&r);
     is_golden("cut");
     make(40, 1e-2, 1e-5); /* It diverges before the loss has fallen. */
     is_golden("late");

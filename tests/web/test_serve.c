@@ -65,8 +65,8 @@ static void *later(void *ctx) {
     return NULL;
 }
 
-static void ask_source(void *ctx, bt_reply *r, const char *method, const char *path,
-                       const char *body, size_t n) {
+static void pass_to_source(void *ctx, bt_reply *r, const char *method, const char *path,
+                           const char *body, size_t n) {
     assert_ptr_equal(ctx, works);
     if (strcmp(path, "/v1/echo") == 0) {
         char text[256];
@@ -110,7 +110,7 @@ static bt_serve *serve(bool open, int max_replies, int64_t deadline_ns) {
                               .max_replies = max_replies,
                               .max_body = 100000,
                               .deadline_ns = deadline_ns,
-                              .source = {works, ask_source, note_gone}};
+                              .source = {works, pass_to_source, note_gone}};
     atomic_store(&n_works, 0);
     atomic_store(&n_gone, 0);
     atomic_store(&n_ended, 0);

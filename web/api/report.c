@@ -26,8 +26,8 @@ typedef struct keeper {
 
 /* one answer under "runs/NAME/what?key", of no run (name does not begin so) under its own name;
  * args: key, value, ..., NULL */
-static bt_code keep(keeper *k, bt_api_fn fn, const char *name, const char *const *args,
-                    bt_err *err) {
+static bt_code keep_answer(keeper *k, bt_api_fn fn, const char *name, const char *const *args,
+                           bt_err *err) {
     bt_answer a = {.status = 200};
     bt_req *r = calloc(1, sizeof *r);
     char key[256];
@@ -64,7 +64,7 @@ static bt_code keep_series(keeper *k, const char *rank, bt_err *err) {
     }
     snprintf(name, sizeof name, rank ? "/series?rank=%s" : "/series", rank ? rank : "");
     bt_code code = metrics.failed ? bt_fail(err, BT_NOMEM, "no memory for the report")
-                                  : keep(k, bt_api_series, name, args, err);
+                                  : keep_answer(k, bt_api_series, name, args, err);
     bt_text_release(&metrics);
     return code;
 }
@@ -89,10 +89,10 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
     char name[64], number[16];
     const int heats = (int)BT_HEAT_RSS + 1, axes = (int)BT_X_COUNT - 1;
     k->all = 1 + (int)(sizeof plain / sizeof plain[0]) + heats + 1 + axes + RANKS;
-    BT_TRY(keep(k, bt_api_events, "/events",
-                (const char *const[]){"limit", "1000", "marks", "200", NULL}, err));
+    BT_TRY(keep_answer(k, bt_api_events, "/events",
+                       (const char *const[]){"limit", "1000", "marks", "200", NULL}, err));
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
-        BT_TRY(keep(k, plain[i].fn, plain[i].name, NULL, err));
+        BT_TRY(keep_answer(k, plain[i].fn, plain[i].name, NULL, err));
     int ranks[RANKS], n = 0;
     bt_view *v = bt_api_view(k->api, k->run, err);
     if (!v) return err->code;
@@ -104,8 +104,8 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
         const char *value = bt_heat_value_name((bt_heat_value)h);
         snprintf(name, sizeof name, "/heatmap?value=%s", value);
         snprintf(number, sizeof number, "%d", HEAT_COLUMNS);
-        BT_TRY(keep(k, bt_api_heatmap, name,
-                    (const char *const[]){"value", value, "cols", number, NULL}, err));
+        BT_TRY(keep_answer(k, bt_api_heatmap, name,
+                           (const char *const[]){"value", value, "cols", number, NULL}, err));
     }
     BT_TRY(keep_series(k, NULL, err));
     /* positions of the steps on the other axes */
@@ -113,9 +113,9 @@ static bt_code keep_all_answers(keeper *k, bt_err *err) {
         const char *axis = bt_x_axis_name((bt_x_axis)x);
         snprintf(name, sizeof name, "/axis?x=%s", axis);
         snprintf(number, sizeof number, "%d", COLUMNS);
-        BT_TRY(keep(k, bt_api_series, name,
-                    (const char *const[]){"metric", "tokens", "x", axis, "width", number, NULL},
-                    err));
+        BT_TRY(keep_answer(
+            k, bt_api_series, name,
+            (const char *const[]){"metric", "tokens", "x", axis, "width", number, NULL}, err));
     }
     for (int i = 0; i < n; i++) {
         snprintf(number, sizeof number, "%d", ranks[i]);

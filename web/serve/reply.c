@@ -185,7 +185,7 @@ enum MHD_Result bt_reply_answer(bt_reply *r) {
 }
 
 /* under the lock, so that the source cannot end it meanwhile */
-static void tell_gone(bt_reply *r) {
+static void notify_source_of_disconnect(bt_reply *r) {
     if (r->ended || r->told_gone || !r->work) return;
     r->told_gone = true;
     r->server->cfg.source.gone(r->server->cfg.source.ctx, r->work);
@@ -193,7 +193,7 @@ static void tell_gone(bt_reply *r) {
 
 void bt_reply_close(bt_reply *r) {
     lock_reply(r);
-    tell_gone(r);
+    notify_source_of_disconnect(r);
     r->conn = NULL;
     const bool last = leave_reply(r);
     unlock(r);
@@ -209,9 +209,9 @@ static bool has_gone(const bt_reply *r) {
     return poll(&p, 1, 0) > 0; /* nothing but a hang-up or an error is reported */
 }
 
-void bt_reply_look_for_gone(bt_serve *s) {
+void bt_reply_find_disconnected(bt_serve *s) {
     pthread_mutex_lock(&s->lock);
     for (bt_reply *r = s->replies; r; r = r->next)
-        if (r->conn && !r->ended && !r->told_gone && has_gone(r)) tell_gone(r);
+        if (r->conn && !r->ended && !r->told_gone && has_gone(r)) notify_source_of_disconnect(r);
     pthread_mutex_unlock(&s->lock);
 }

@@ -76,8 +76,8 @@ static bool key_ok(const bt_serve *s, struct MHD_Connection *c, const bt_req *q)
     return bt_req_token_ok(q->authorization, q->cookie, s->token, s->port);
 }
 
-static enum MHD_Result ask_source(bt_serve *s, struct MHD_Connection *c, const bt_req *q,
-                                  exchange *x) {
+static enum MHD_Result pass_to_source(bt_serve *s, struct MHD_Connection *c, const bt_req *q,
+                                      exchange *x) {
     if (atomic_load(&s->stopping)) return send_unavailable(s, c, "the server is stopping");
     x->reply = bt_reply_open(s, c);
     if (!x->reply)
@@ -124,7 +124,7 @@ static enum MHD_Result dispatch_model_route(bt_serve *s, struct MHD_Connection *
                     "as 'Authorization: Bearer TOKEN'"});
     if (is_get_request(q) && strcmp(q->path, "/api/v1/login") == 0)
         return bt_http_send_login(c, s->port, s->token);
-    return ask_source(s, c, q, x);
+    return pass_to_source(s, c, q, x);
 }
 
 /* "/health/" is the route "/health": clients that join a base address and a path send both */
@@ -184,7 +184,7 @@ static void *watch_requests(void *ctx) {
     bt_serve *s = ctx;
     while (!atomic_load(&s->stop)) {
         bt_links_cut(&s->links, s->cfg.deadline_ns, BT_HTTP_CROWD);
-        bt_reply_look_for_gone(s);
+        bt_reply_find_disconnected(s);
         bt_sleep_ns(watch_ns);
     }
     return NULL;

@@ -44,7 +44,7 @@ bt_reply *bt_reply_open(bt_serve *s, struct MHD_Connection *c); /* NULL: memory,
 enum MHD_Result bt_reply_answer(bt_reply *r);
 void bt_reply_close(bt_reply *r); /* its connection is done with it */
 /* cancels replies whose client disconnected while the connection was suspended */
-void bt_reply_look_for_gone(bt_serve *s);
+void bt_reply_find_disconnected(bt_serve *s);
 /* {"error": ...} */
 void bt_serve_error_text(bt_text *out, const bt_serve_error *e);
 

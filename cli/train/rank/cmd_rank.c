@@ -23,12 +23,12 @@ static bt_request_box box;
 static void on_control(void *ctx, const bt_ctl *c) {
     (void)ctx;
     if (c->verb == BT_VERB_SAMPLE) {
-        if (!bt_control_ask_sample(&box, c->text ? c->text : ""))
+        if (!bt_control_request_sample(&box, c->text ? c->text : ""))
             bt_log(BT_LOG_WARN, "no memory for a prompt: no sample is written");
         return;
     }
     if (c->verb == BT_VERB_MIXTURE) {
-        if (!bt_control_ask_mixture(&box, c->text ? c->text : ""))
+        if (!bt_control_request_mixture(&box, c->text ? c->text : ""))
             bt_log(BT_LOG_WARN, "no memory for weights: the mixture stays");
         return;
     }
@@ -91,7 +91,7 @@ static bt_code own_words(int argc, char **argv, words *w, bt_err *err) {
     return BT_OK;
 }
 
-static void tell_result(const bt_sink *sink, const bt_train_result *r, const bt_text *sample) {
+static void send_result(const bt_sink *sink, const bt_train_result *r, const bt_text *sample) {
     bt_text text;
     bt_text_init(&text);
     bt_result_text(&text, r, sample);
@@ -198,7 +198,7 @@ static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
                                  .wait = w->spare[0] ? wait_beside : NULL,
                                  .wait_ctx = &beside};
         code = bt_rank_train(&run, &result, cfg.run.quiet ? NULL : &sample, in_step, err);
-        if (code == BT_OK && wire) tell_result(bt_wire_sink(wire), &result, &sample);
+        if (code == BT_OK && wire) send_result(bt_wire_sink(wire), &result, &sample);
         bt_text_release(&sample);
     }
     bt_wire_close(wire);

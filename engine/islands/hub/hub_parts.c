@@ -73,7 +73,7 @@ bt_code bt_hub_all_job(bt_hub *h, const char *text, size_t n, bt_err *err) {
 }
 
 /* The first process reports a refusal, also one for lack of memory. */
-static bt_code obey_job(bt_hub *h, const order *o, bt_err *err) {
+static bt_code execute_job_order(bt_hub *h, const order *o, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
     char *text = malloc(o->job_bytes + 1);
@@ -100,7 +100,7 @@ bt_code bt_hub_all_member(bt_hub *h, const bt_member *m, bt_err *err) {
     return send_order(h, &o, err);
 }
 
-static void obey_member(bt_hub *h, const order *o) {
+static void execute_member_order(bt_hub *h, const order *o) {
     bt_member *m = &h->members[o->member];
     bt_hub_unstage(m);
     m->state = (bt_member_state)o->state;
@@ -255,7 +255,7 @@ bt_code bt_hub_all_keep(bt_hub *h, const bt_hub_applied *a, int64_t version, bt_
     return log_and_publish(h, a, version, err);
 }
 
-static bt_code obey_log(bt_hub *h, const order *o, bt_err *err) {
+static bt_code execute_log_order(bt_hub *h, const order *o, bt_err *err) {
     for (size_t i = 0; i < h->n; i++) {
         bt_member *m = &h->members[i];
         if (m->applied == o->applied[i]) continue;
@@ -318,22 +318,22 @@ static bt_code execute_order(bt_hub *h, const order *o, bool *end, bt_err *err) 
     double ignored;
     bool have_it;
     switch (o->kind) {
-    case ORDER_JOB: return obey_job(h, o, err);
-    case ORDER_MEMBER: obey_member(h, o); return BT_OK;
+    case ORDER_JOB: return execute_job_order(h, o, err);
+    case ORDER_MEMBER: execute_member_order(h, o); return BT_OK;
     case ORDER_HAVE:
         m->go.fragment = o->fragment;
         return has_update(h, m, o->seq, o->push, &have_it, err);
     case ORDER_NORM: return norm(h, m, o->push, &ignored, err);
     case ORDER_WEIGHTS: return weights(h, m, err);
     case ORDER_CHANGE: return change_weights(h, &o->change, &step, err);
-    case ORDER_KEEP: return obey_log(h, o, err);
+    case ORDER_KEEP: return execute_log_order(h, o, err);
     case ORDER_SAVE: return all_saved(h, err);
     case ORDER_END: *end = true; return BT_OK;
     }
     return bt_fail(err, BT_CHECK, "an order of kind %d", (int)o->kind);
 }
 
-bt_code bt_hub_obey(bt_hub *h, bool *end, bt_err *err) {
+bt_code bt_hub_execute(bt_hub *h, bool *end, bt_err *err) {
     bool done = false;
     order o;
     *end = false;

@@ -6,7 +6,7 @@
  * execute together:
  *
  *     first process         all other processes
- *     bt_hub_all_X          bt_hub_obey, which does the same X
+ *     bt_hub_all_X          bt_hub_execute, which does the same X
  *
  * An update counts when all processes have their part of it. It is acknowledged when all have it on disk, so that
  * all have the same version of the weights between two orders. They start and end together: a killed job continues
@@ -49,6 +49,6 @@ bt_code bt_hub_all_save_first(bt_hub *h, bt_err *err) BT_MUST_CHECK;
 bt_code bt_hub_all_end(bt_hub *h, bt_err *err) BT_MUST_CHECK; /* no order will follow */
 
 /* On all processes but the first: executes a pending order, if any. *end: it was the last one. */
-bt_code bt_hub_obey(bt_hub *h, bool *end, bt_err *err) BT_MUST_CHECK;
+bt_code bt_hub_execute(bt_hub *h, bool *end, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -156,8 +156,8 @@ static void take_welcome(bt_island_client *c, const bt_island_head *head, const 
 
 /* more: lines besides those of the configuration. limit_ms: time after which it returns with *welcome false; 0: no
  * limit */
-static bt_code say_hello(bt_island_client *c, const char *more, int limit_ms, bool *welcome,
-                         bt_err *err) {
+static bt_code send_island_hello(bt_island_client *c, const char *more, int limit_ms, bool *welcome,
+                                 bt_err *err) {
     int64_t asked_ns = wait_begin(c);
     const int64_t began = bt_now_ns();
     const bool first = c->epoch == 0;
@@ -299,7 +299,7 @@ bt_code bt_island_client_join(bt_island_client *c, const void *weights, const bt
     for (size_t k = 0; k < c->cfg.n_ports; k++) first.bytes += (int64_t)cut->bytes[k];
     for (;;) {
         bool stranger, welcome;
-        BT_TRY(say_hello(c, "", 0, &welcome, err));
+        BT_TRY(send_island_hello(c, "", 0, &welcome, err));
         c->seq += c->want_weights;
         BT_TRY(wait_for_go(c, c->want_weights ? &first : NULL, &payload, go, &stranger, err));
         if (!stranger) return BT_OK;
@@ -320,7 +320,7 @@ static bt_code offer_update(bt_island_client *c, const bt_island_push *push,
     char claim[240];
     while (stranger) {
         write_claim(c, c->seq, claim, sizeof claim);
-        BT_TRY(say_hello(c, wanted ? claim : "", 0, &welcome, err));
+        BT_TRY(send_island_hello(c, wanted ? claim : "", 0, &welcome, err));
         const bool had = wanted && c->had;
         if (wanted && c->resend && push->bytes && !payload) {
             wanted = false; /* a hub that lost an acknowledged update: rejoin */
@@ -432,13 +432,13 @@ bt_code bt_island_client_fetch(bt_island_client *c, bt_fetch_kind kind, int64_t 
 }
 
 /* Informs a restarted hub at once of this island's claim, so that it need not wait for its push. */
-static void say_what_it_holds(bt_island_client *c) {
+static void resend_claim(bt_island_client *c) {
     char claim[240];
     bool welcome;
     bt_err ignored = BT_ERR_INIT;
     write_claim(c, c->seq + 1, claim, sizeof claim);
     c->between_steps = false;
-    if (say_hello(c, claim, HELLO_MS, &welcome, &ignored) == BT_OK && welcome)
+    if (send_island_hello(c, claim, HELLO_MS, &welcome, &ignored) == BT_OK && welcome)
         c->left_behind = !c->resend;
 }
 
@@ -451,7 +451,7 @@ void bt_island_client_beat(bt_island_client *c) {
         const void *payload;
         if (take_reply(c, &head, &payload, &ignored) != BT_OK || head.type == BT_ISLAND_TYPES)
             break;
-        if (head.type == BT_ISLAND_STRANGER) say_what_it_holds(c);
+        if (head.type == BT_ISLAND_STRANGER) resend_claim(c);
     }
     c->between_steps = false;
 }

@@ -28,7 +28,7 @@ void bt_model_stage_forward(bt_model *m, const int32_t *inputs) {
     bt_net_forward(m, inputs, (size_t)m->setup.B, (size_t)m->setup.cfg.T);
 }
 
-void bt_model_stage_meet(bt_model *m) {
+void bt_model_stage_synchronise(bt_model *m) {
     if (m->n_chunks > 1) m->tp->meet(m);
 }
 

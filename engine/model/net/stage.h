@@ -38,7 +38,7 @@ bool bt_model_has_reference(const bt_model *m);
 void bt_model_stage_reference(bt_model *m, const int32_t *inputs, const int32_t *targets);
 /* A stage of several chunks: called before train_micro or eval_micro if a forward pass of another chunk precedes
  * it */
-void bt_model_stage_meet(bt_model *m);
+void bt_model_stage_synchronise(bt_model *m);
 /* backward of the micro-batch in this slot; arguments as in bt_model_train_micro */
 void bt_model_stage_backward(bt_model *m, const int32_t *inputs, bt_grad_ready_fn ready,
                              void *ready_ctx);

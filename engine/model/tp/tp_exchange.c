@@ -153,7 +153,7 @@ void bt_tp_total_sums(const bt_model *m, double (*totals)[2]) {
     }
 }
 
-void bt_tp_meet(const bt_model *m) {
+void bt_tp_synchronise(const bt_model *m) {
     bt_tp_group *t = m->tp_state->group;
     t->all_gather(t, m->tp_state->mine, m->tp_state->all, sizeof *m->tp_state->mine);
 }

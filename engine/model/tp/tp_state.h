@@ -52,7 +52,7 @@ void bt_tp_finish_product(bt_model *m, float *y, const bt_linear *l, const bt_li
 void bt_tp_norm_bwd(bt_model *m, const bt_norm_bwd *j);
 void bt_tp_complete_grad(const bt_model *m, const bt_tensor *t);
 void bt_tp_total_sums(const bt_model *m, double (*totals)[2]);
-void bt_tp_meet(const bt_model *m);
+void bt_tp_synchronise(const bt_model *m);
 /* sums over the kv heads that this rank shares with neighbours; head h of x: `rows` rows of `width`
  * from element h * width, ld apart */
 void bt_tp_sum_shared_kv(const bt_model *m, float *x, size_t rows, size_t ld, size_t width);

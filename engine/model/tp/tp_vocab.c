@@ -17,7 +17,7 @@ void bt_tp_embed_bwd(bt_model *m, const int32_t *inputs, size_t M) {
     bt_acts *a = &m->layers[0].a;
     size_t C = (size_t)m->setup.cfg.C;
     if (!m->d_embed) { /* frozen, on all ranks: nothing else keeps the next pass off the group's memory */
-        bt_tp_meet(m);
+        bt_tp_synchronise(m);
         return;
     }
     bt_op_embed_bwd(m->d_embed, bt_tp_gather_grad(m, a->dx, M), inputs, m->tp_state->vocab0,

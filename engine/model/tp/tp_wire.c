@@ -23,7 +23,7 @@ static const bt_tp_ops slices = {.own_rows = bt_tp_own_rows,
                                  .draw = bt_tp_draw,
                                  .complete_grad = bt_tp_complete_grad,
                                  .total_sums = bt_tp_total_sums,
-                                 .meet = bt_tp_meet};
+                                 .meet = bt_tp_synchronise};
 
 /* True if sums are trees of leaves, whose upper branches are added by the group. */
 static const bt_tp_ops slices_of_leaves = {.own_rows = bt_tp_own_rows,
@@ -45,7 +45,7 @@ static const bt_tp_ops slices_of_leaves = {.own_rows = bt_tp_own_rows,
                                            .draw = bt_tp_draw,
                                            .complete_grad = bt_tp_complete_grad,
                                            .total_sums = bt_tp_total_sums,
-                                           .meet = bt_tp_meet};
+                                           .meet = bt_tp_synchronise};
 
 static size_t tree_levels(size_t leaves) { return leaves > 1 ? 1 + tree_levels(leaves / 2) : 0; }
 

@@ -33,7 +33,7 @@ static void send_at(bt_simulator_state *s, bt_simulated_rank *r, double *there) 
 }
 
 /* waiting for the slowest rank of a tensor-parallel group */
-static void meet_group(const bt_simulator_state *s, bt_simulated_rank *r, double seconds) {
+static void synchronise_group(const bt_simulator_state *s, bt_simulated_rank *r, double seconds) {
     spend_phase(r, BT_PH_WAIT, seconds * all_at_work(s));
     r->tp_wait_s += seconds * all_at_work(s);
 }
@@ -44,7 +44,7 @@ static void simulate_forward(bt_simulator_state *s, int d, int k, const bt_simul
     if (!x->begins) receive_at(s, r, *bt_simulated_message(s->down, s, x->at, x->pass.micro));
     spend_phase(r, BT_PH_FWD, work->fwd_s * bt_simulated_slow_down(s, d, k) * all_at_work(s));
     spend_phase(r, BT_PH_COMM_EXPOSED, work->fwd_comm_s * all_at_work(s));
-    meet_group(s, r, work->fwd_tp_wait_s);
+    synchronise_group(s, r, work->fwd_tp_wait_s);
     if (!x->ends) send_at(s, r, bt_simulated_message(s->down, s, x->at + 1, x->pass.micro));
 }
 
@@ -81,7 +81,7 @@ static void simulate_backward(bt_simulator_state *s, int d, int k, const bt_simu
     double begin = r->now;
     spend_phase(r, BT_PH_BWD, work->bwd_s * bt_simulated_slow_down(s, d, k) * all_at_work(s));
     spend_phase(r, BT_PH_COMM_EXPOSED, work->bwd_comm_s * all_at_work(s));
-    meet_group(s, r, work->bwd_tp_wait_s);
+    synchronise_group(s, r, work->bwd_tp_wait_s);
     if (x->final)
         *bt_simulated_final(s, d, k, x->pass.chunk) = (bt_final_pass){r->now, r->now - begin};
     if (!x->begins) send_at(s, r, bt_simulated_message(s->up, s, x->at - 1, x->pass.micro));
@@ -178,7 +178,7 @@ static double latest_of(const bt_simulator_state *s) {
     return latest;
 }
 
-static void meet_all(bt_simulator_state *s, double then) {
+static void synchronise_all(bt_simulator_state *s, double then) {
     for (int i = 0; i < s->w->pp * s->w->dp; i++) advance_clock_to(&s->ranks[i], then);
 }
 
@@ -265,11 +265,11 @@ bt_code bt_simulate_step(const bt_step_simulation *w, bt_step_time *out, bt_err 
         for (int d = 0; code == BT_OK && d < w->dp; d++) code = simulate_pipeline(&s, d, err);
         out->bubble_frac = bubble(&s);
         out->exchange_s = simulate_exchange(&s);
-        meet_all(&s, latest_of(&s));
+        synchronise_all(&s, latest_of(&s));
         for (size_t i = 0; i < ranks; i++) spend_phase(&s.ranks[i], BT_PH_COMM_EXPOSED, w->agree_s);
         simulate_update(&s);
         out->step_s = latest_of(&s);
-        meet_all(&s, out->step_s);
+        synchronise_all(&s, out->step_s);
         sum_simulated_ranks(&s, out);
         sum_up_processor(w, chunks, out->processor_s);
     } else {

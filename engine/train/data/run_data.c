@@ -54,8 +54,8 @@ void bt_run_data_notes(const bt_telemetry *t, const char *of, const char *notes,
     }
 }
 
-void bt_run_data_tell(const bt_telemetry *t, const bt_loader *l, const bt_run_cfg *c,
-                      int64_t step) {
+void bt_run_data_describe(const bt_telemetry *t, const bt_loader *l, const bt_run_cfg *c,
+                          int64_t step) {
     const bt_row_facts *f = bt_loader_row_facts(l);
     bt_run_data_notes(t, "", bt_loader_notes(l), step);
     if (!f) return;

@@ -168,8 +168,8 @@ static void add_rank_behind(behind *b, const bt_hang_watch *h, int r, const bt_r
 }
 
 /* ", after 412 exchanges, of which another rank has begun 413"; "" where they are not counted */
-static void say_exchanges(const bt_hang_watch *h, const struct bt_hang_rank *k, char *out,
-                          size_t size) {
+static void put_exchange_counts(const bt_hang_watch *h, const struct bt_hang_rank *k, char *out,
+                                size_t size) {
     int64_t most = k->seen.exchanges;
     for (int r = 0; r < h->n; r++)
         if (h->rank[r].seen.at != BT_AT_NOWHERE && h->rank[r].seen.exchanges > most)
@@ -186,7 +186,7 @@ static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out)
     const struct bt_hang_rank *k = &h->rank[out->rank >= 0 ? out->rank : b->rank];
     const double since_s = (double)(h->last_ns - k->seen.since_ns) / 1e9;
     bt_rank_progress_describe(where, sizeof where, &k->seen);
-    say_exchanges(h, k, exchanges, sizeof exchanges);
+    put_exchange_counts(h, k, exchanges, sizeof exchanges);
     snprintf(path, sizeof path, "/proc/%d/wchan", k->seen.pid);
     if (!read_proc_line(path, wchan, sizeof wchan) || strcmp(wchan, "0") == 0) wchan[0] = '\0';
     if (out->rank < 0)
@@ -203,8 +203,8 @@ static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out)
                  b->known > b->n ? "; the other ranks wait for it" : "");
 }
 
-bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
-                  bt_hang *out) {
+bool bt_hang_check(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
+                   bt_hang *out) {
     const int64_t gap = now_ns - h->last_ns;
     behind b = {.rank = -1, .blocked = -1, .stuck_s = INFINITY};
     if (!p->slot || p->n > h->n) return false;

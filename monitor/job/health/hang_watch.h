@@ -76,7 +76,7 @@ void bt_hang_close(bt_hang_watch *h); /* accepts all-zero */
 void bt_hang_anew(bt_hang_watch *h);
 /* median_s: median step time, 0: too few steps. true: the run hangs; reported once, the caller
  * ends the ranks */
-bool bt_hang_look(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
-                  bt_hang *out);
+bool bt_hang_check(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
+                   bt_hang *out);
 
 #endif

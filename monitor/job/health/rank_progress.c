@@ -88,7 +88,7 @@ int bt_rank_progress_describe(char *out, size_t size, const bt_rank_seen *s) {
 }
 
 /* Names the ranks without a slot: "rank 3", "ranks 2, 3 and 5 more"; returns the only one, or -1 */
-static int say_unseen(const bt_rank_progress *p, char *out, size_t size) {
+static int put_unseen_ranks(const bt_rank_progress *p, char *out, size_t size) {
     int n = 0, only = -1;
     size_t used = 0;
     out[0] = '\0';
@@ -134,12 +134,12 @@ bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, ch
     if (s >= 1) snprintf(since, sizeof since, " since %.1f s", s);
     if (waits_for_unseen(p, &last, &first, known)) {
         char who_not[64];
-        *rank = say_unseen(p, who_not, sizeof who_not);
+        *rank = put_unseen_ranks(p, who_not, sizeof who_not);
         snprintf(out, size, "the ranks of this host are %s%s; rank%s %s %s not", here, since,
                  *rank < 0 ? "s" : "", who_not, *rank < 0 ? "are" : "is");
     } else if (together && known < p->n) {
         char unseen[64];
-        const int only = say_unseen(p, unseen, sizeof unseen);
+        const int only = put_unseen_ranks(p, unseen, sizeof unseen);
         snprintf(out, size, "the ranks of this host are %s%s; rank%s %s %s not seen from here",
                  here, since, only < 0 ? "s" : "", unseen, only < 0 ? "are" : "is");
     } else if (together)
@@ -202,7 +202,7 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
         return false;
     const int64_t since = latest(p);
     const double s = (double)(now_ns - since) / 1e9;
-    *rank = say_unseen(p, unseen, sizeof unseen);
+    *rank = put_unseen_ranks(p, unseen, sizeof unseen);
     if (s < limit_s || p->told[who] == since) return false;
     p->told[who] = since;
     bt_rank_progress_describe(here, sizeof here, &last);

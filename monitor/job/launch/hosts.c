@@ -128,7 +128,7 @@ static void test_host(bt_host *h, int64_t now_ns) {
     connect_to_host(h, now_ns);
 }
 
-static void look_at_aside(bt_host *h, int64_t now_ns) {
+static void test_hosts_aside(bt_host *h, int64_t now_ns) {
     if (h->back) return;
     if (h->fd >= 0) {
         check_connection(h);
@@ -151,12 +151,12 @@ void bt_hosts_test(bt_hosts *h, bool aside, int64_t now_ns) {
         else {
             /* a test of the previous look without a response */
             if (host->fd >= 0 && now_ns - host->look_ns > 4 * LOOK_NS) hang_up(host);
-            look_at_aside(host, now_ns);
+            test_hosts_aside(host, now_ns);
         }
     }
 }
 
-void bt_hosts_ask(bt_hosts *h, double wait_s) {
+void bt_hosts_connect(bt_hosts *h, double wait_s) {
     const int64_t until = bt_now_ns() + (int64_t)(wait_s * 1e9);
     bool open = true;
     for (int64_t now = bt_now_ns(); open; now = bt_now_ns()) {

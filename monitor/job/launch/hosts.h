@@ -50,7 +50,7 @@ void bt_hosts_close(bt_hosts *h); /* accepts all-zero */
 /* Tests the hosts in use (aside: those that are set aside and due) and collects responses */
 void bt_hosts_test(bt_hosts *h, bool aside, int64_t now_ns);
 /* Tests the hosts in use until each has responded or wait_s is over */
-void bt_hosts_ask(bt_hosts *h, double wait_s);
+void bt_hosts_connect(bt_hosts *h, double wait_s);
 /* Seconds since the first test without a response; 0: it responded, was not tested, or never
  * responds */
 double bt_host_silence_s(const bt_host *h, int64_t now_ns);

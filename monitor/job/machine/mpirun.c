@@ -59,7 +59,7 @@ void bt_mpirun_owner(const char *version, char *out, int size) {
 }
 
 /* the first KiB that `path --version` prints within two seconds */
-static void ask_version(const char *path, char *out, size_t size) {
+static void query_mpirun_version(const char *path, char *out, size_t size) {
     const char *const argv[] = {path, "--version", NULL};
     const int64_t end = bt_now_ns() + 2000000000;
     int fd[2];
@@ -85,9 +85,9 @@ static void ask_version(const char *path, char *out, size_t size) {
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
-static void ask_owner(const char *path, char *out, int size) {
+static void query_mpirun_owner(const char *path, char *out, int size) {
     char text[1024];
-    ask_version(path, text, sizeof text);
+    query_mpirun_version(path, text, sizeof text);
     bt_mpirun_owner(text, out, size);
 }
 
@@ -177,7 +177,7 @@ static bt_code take_explicit(bt_mpirun *m, const char *given, bool ask, bt_err *
             err, BT_UNSUPPORTED,
             "cannot start '%.200s': not found (BITRAIN_MPIRUN; Debian: install openmpi-bin)",
             given);
-    if (ask) ask_owner(m->path, m->owner, sizeof m->owner);
+    if (ask) query_mpirun_owner(m->path, m->owner, sizeof m->owner);
     if (is_foreign(m->owner)) return foreign(m, "set BITRAIN_MPIRUN to that one's mpirun", err);
     return BT_OK;
 }
@@ -193,8 +193,8 @@ static bt_code choose_mpirun(bt_mpirun *m, bt_err *err) {
         snprintf(m->passed_over, sizeof m->passed_over, "there is no mpirun in PATH");
     } else {
         if (has_own && is_same_inode(m->path, beside)) return BT_OK;
-        ask_owner(m->path, m->owner, sizeof m->owner);
-        if (has_own) ask_owner(beside, own, sizeof own);
+        query_mpirun_owner(m->path, m->owner, sizeof m->owner);
+        if (has_own) query_mpirun_owner(beside, own, sizeof own);
         const bool same = !has_own || !is_open_mpi(own) || same_series(own, m->owner);
         if (!is_foreign(m->owner) && (!is_open_mpi(m->owner) || same)) return BT_OK;
         if (!has_own || !is_open_mpi(own))
@@ -217,6 +217,6 @@ bt_code bt_mpirun_find(bt_mpirun *out, bool ask, bt_err *err) {
     (void)find_library(out->library, sizeof out->library);
     if (given && given[0]) return take_explicit(out, given, ask, err);
     BT_TRY(choose_mpirun(out, err));
-    if (ask && !out->owner[0]) ask_owner(out->path, out->owner, sizeof out->owner);
+    if (ask && !out->owner[0]) query_mpirun_owner(out->path, out->owner, sizeof out->owner);
     return BT_OK;
 }

@@ -63,7 +63,7 @@ static void remove_states(void) {
     for (int r = 0; r < rank_count; r++) bt_memory_dir_remove(folder(r));
 }
 
-static void meet_all(void) {
+static void synchronise_all(void) {
     bt_err err = BT_ERR_INIT;
     check_ok(bt_barrier(rank_world, &err), &err);
 }
@@ -162,18 +162,18 @@ static void write_and_read(void *ctx) {
         files += 2 * (keeper >= 0 && bt_comm_host(keeper) == bt_comm_host(me()));
     }
     check_ok(open_state(&m, rank_world, part, 1, true, &err), &err);
-    meet_all();
+    synchronise_all();
     CHECK(bt_memory_state_total(m) == bytes);
     CHECK(files_in(folder(me()), "state-") == files);
     for (int64_t step = 1; step <= 3; step++) {
         check_ok(write_step(m, part, me(), step, &err), &err);
         if (me() != 0) bt_memory_state_publish(m);
-        meet_all(); /* Only rank 0 publishes. */
+        synchronise_all(); /* Only rank 0 publishes. */
         CHECK(bt_memory_state_find(folder(0), &id, NULL) == (step > 1));
         CHECK(step == 1 || id.step == step - 1);
-        meet_all();
+        synchronise_all();
         if (me() == 0) bt_memory_state_publish(m);
-        meet_all();
+        synchronise_all();
         CHECK(bt_memory_state_find(folder(0), &id, NULL) && id.step == step && id.number == step);
         const uint64_t all = first_of(rank_count);
         const int other = rank_count - 1 - me();
@@ -182,7 +182,7 @@ static void write_and_read(void *ctx) {
         read_ok(first_of(other) + 3, length_of(other) - 5, step);
         read_ok(me() == 0 ? 0 : all - 1, 1, step);
         CHECK(files_in(folder(me()), "") == files); /* The copies have been removed. */
-        meet_all();
+        synchronise_all();
     }
     bt_memory_state_close(m);
 }
@@ -193,7 +193,7 @@ static void read_without(void *ctx) {
     for (int host = 1; host < rank_count; host++) {
         if (bt_comm_host(host) != host) continue;
         snprintf(gone, sizeof gone, "/%d", host);
-        meet_all();
+        synchronise_all();
         if (me() == 0) {
             remove_all(".kept");
             char cmd[256];
@@ -201,15 +201,15 @@ static void read_without(void *ctx) {
             CHECK(system(cmd) == 0);
             remove_all(gone);
         }
-        meet_all();
+        synchronise_all();
         read_ok(0, first_of(rank_count), 3);
-        meet_all();
+        synchronise_all();
         if (me() == 0) {
             char cmd[256];
             snprintf(cmd, sizeof cmd, "rm -rf '%s' && mv '%s.kept' '%s'", base, base, base);
             CHECK(system(cmd) == 0);
         }
-        meet_all();
+        synchronise_all();
         read_ok(0, first_of(rank_count), 3);
     }
     (void)ctx;
@@ -294,7 +294,7 @@ static void write_first(void *ctx) {
         bt_memory_state_close(m);
     }
     bt_comm_free(c);
-    meet_all();
+    synchronise_all();
     CHECK(bt_memory_is_here(me()) == (bt_comm_host(me()) == 0));
     CHECK(bt_memory_all_here(rank_world) == (bt_comm_host(rank_count - 1) == 0));
 }
@@ -478,7 +478,7 @@ static void a_failing_message_is_reported(void **state) {
 
 static void nothing(void *ctx) {
     (void)ctx;
-    meet_all();
+    synchronise_all();
 }
 
 /* Other hosts verify the copy before they use it. */
@@ -534,7 +534,7 @@ static void write_long(void *ctx) {
     }
     bt_memory_state_close(m);
     bt_comm_free(c);
-    meet_all();
+    synchronise_all();
 }
 
 /* Only the second host reads, which has no part. */

@@ -40,7 +40,7 @@ static bt_code layout(int least, int most) {
 
 static void is(const char *told) {
     char buf[96];
-    assert_string_equal(bt_elastic_tell(&out, buf, sizeof buf), told);
+    assert_string_equal(bt_elastic_describe(&out, buf, sizeof buf), told);
 }
 
 /* Checks the layout chosen for `least` to `most` ranks. */

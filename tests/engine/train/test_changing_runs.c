@@ -24,14 +24,14 @@ static struct {
 static void on_step(void *arg, const bt_step_record *r) {
     (void)arg;
     if (r->step != ask.at || !ask.weights) return;
-    assert_true(bt_control_ask_mixture(&box, ask.weights));
+    assert_true(bt_control_request_mixture(&box, ask.weights));
     atomic_fetch_or(&box.bits, ask.verbs);
 }
 
 static void on_event(void *arg, const bt_event *e) {
     (void)arg;
     if (e->kind == BT_EVENT_PAUSED) {
-        if (ask.again) assert_true(bt_control_ask_mixture(&box, ask.again));
+        if (ask.again) assert_true(bt_control_request_mixture(&box, ask.again));
         atomic_fetch_or(&box.bits, ask.again ? 0 : BT_REQ_RESUME);
     } else if (e->kind == BT_EVENT_CONTROL && ask.again)
         atomic_fetch_or(&box.bits, BT_REQ_RESUME);

@@ -184,11 +184,11 @@ static void events_about_documents(void **state) {
         world.facts = &rows[i].f;
         world.sequences = 10;
         t.cfg.data.packing = rows[i].packing, t.cfg.data.form = rows[i].form;
-        bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
+        bt_run_data_describe(&t.telemetry, t.loader, &t.cfg, 39);
         heard_is(rows[i].want);
     }
     begin(); /* A stream has no documents. */
-    bt_run_data_tell(&t.telemetry, t.loader, &t.cfg, 39);
+    bt_run_data_describe(&t.telemetry, t.loader, &t.cfg, 39);
     heard_is("");
 }
 

@@ -105,15 +105,15 @@ static void the_newest_text_is_taken(void **state) {
     assert_true(!bt_control_take_prompt(NULL) && !bt_control_take_mixture(NULL));
     assert_true(!bt_control_take_prompt(&box) && !bt_control_take_mixture(&box));
     char said_first[] = "first";
-    assert_true(bt_control_ask_sample(&box, said_first));
+    assert_true(bt_control_request_sample(&box, said_first));
     strcpy(said_first, "later"); /* The box copies the text, so that the caller may reuse it. */
     assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE);
-    assert_true(bt_control_ask_mixture(&box, "3:1"));
+    assert_true(bt_control_request_mixture(&box, "3:1"));
     assert_int_equal(atomic_load(&box.bits), BT_REQ_SAMPLE | BT_REQ_MIXTURE);
     char *prompt = bt_control_take_prompt(&box), *weights;
     assert_string_equal(prompt, "first");
     free(prompt);
-    assert_true(bt_control_ask_mixture(&box, "1:1"));
+    assert_true(bt_control_request_mixture(&box, "1:1"));
     weights = bt_control_take_mixture(&box);
     assert_string_equal(weights, "1:1");
     free(weights);

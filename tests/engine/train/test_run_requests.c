@@ -26,8 +26,8 @@ static struct {
 static void on_step(void *arg, const bt_step_record *r) {
     (void)arg;
     if (r->step != ASKED) return;
-    if (ask.prompt) assert_true(bt_control_ask_sample(&box, ask.prompt));
-    if (ask.mixture) assert_true(bt_control_ask_mixture(&box, ask.mixture));
+    if (ask.prompt) assert_true(bt_control_request_sample(&box, ask.prompt));
+    if (ask.mixture) assert_true(bt_control_request_mixture(&box, ask.mixture));
     atomic_fetch_or(&box.bits, ask.verbs);
 }
 

@@ -252,10 +252,10 @@ static void the_interval_is_recorded_when_it_changes(void **state) {
         /* Both times grow with the training time: their values are between those before and after the call. */
         const int64_t began = s->interval.began_ns, now = bt_now_ns();
         const double mtbf_s = atof(fake_fact(&sink, "ckpt.mtbf_s"));
-        assert_true(s->told_interval_s >= bt_ckpt_interval_s(&s->interval, began) &&
-                    s->told_interval_s <= bt_ckpt_interval_s(&s->interval, now));
+        assert_true(s->reported_interval_s >= bt_ckpt_interval_s(&s->interval, began) &&
+                    s->reported_interval_s <= bt_ckpt_interval_s(&s->interval, now));
         assert_true(mtbf_s >= 86400 && mtbf_s < bt_ckpt_interval_mtbf_s(&s->interval, now) + 0.51);
-        snprintf(want, sizeof want, "%.1f", s->told_interval_s);
+        snprintf(want, sizeof want, "%.1f", s->reported_interval_s);
         assert_string_equal(fake_fact(&sink, "ckpt.interval_s"), want);
         snprintf(want, sizeof want, "%.6f", rows[i].cost_s);
         assert_string_equal(fake_fact(&sink, "ckpt.cost_s"), want);

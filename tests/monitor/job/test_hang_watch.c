@@ -84,7 +84,7 @@ static int64_t look_for(world *w, int64_t ms) {
     const int64_t began = w->now;
     while (w->now - began < ms * MS) {
         w->now += 100 * MS;
-        if (bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang))
+        if (bt_hang_check(&w->watch, &w->places, w->now, w->median_s, &w->hang))
             return (w->now - began) / MS;
     }
     return -1;
@@ -193,7 +193,7 @@ static void test_late_looks(void **state) {
     world *w = *state;
     for (int i = 0; i < 20; i++) { /* The supervisor was stopped for an hour. */
         w->now += 180000 * MS;
-        assert_false(bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang));
+        assert_false(bt_hang_check(&w->watch, &w->places, w->now, w->median_s, &w->hang));
     }
     int64_t found = look_for(w, 10000);
     assert_true(found > 1500 && found <= 2200);
@@ -443,7 +443,7 @@ static void test_late_checks_do_not_count(void **state) {
         all_enter(w, BT_AT_COMPUTE, 7);
         for (int i = 0; i < 100 && !found; i++) {
             w->now += (150 + late) * MS;
-            found = bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang);
+            found = bt_hang_check(&w->watch, &w->places, w->now, w->median_s, &w->hang);
         }
         assert_int_equal(found, !late);
     }
@@ -464,8 +464,8 @@ static void test_without_positions(void **state) {
     world *w = *state;
     const bt_rank_progress none = {.n = RANKS}, more = {.slot = w->slot, .n = RANKS + 1};
     w->now += 100000 * MS;
-    assert_false(bt_hang_look(&w->watch, &none, w->now, w->median_s, &w->hang));
-    assert_false(bt_hang_look(&w->watch, &more, w->now, w->median_s, &w->hang));
+    assert_false(bt_hang_check(&w->watch, &none, w->now, w->median_s, &w->hang));
+    assert_false(bt_hang_check(&w->watch, &more, w->now, w->median_s, &w->hang));
     static const char stopped[] = "Tt";
     for (int i = 0; i < 2; i++) {
         bt_hang_anew(&w->watch);
@@ -508,7 +508,7 @@ static void test_ten_thousand_steps(void **state) {
                 }
                 w->now = next_look;
                 next_look += 100 * MS;
-                assert_false(bt_hang_look(&w->watch, &w->places, w->now, w->median_s, &w->hang));
+                assert_false(bt_hang_check(&w->watch, &w->places, w->now, w->median_s, &w->hang));
             }
         }
     }

@@ -161,7 +161,7 @@ static void test_lines(void **state) {
     assert_int_equal(bt_hosts_open(&h, path, BT_SSH_PORT, &err), BT_OK);
     assert_int_equal(h.n, BT_HOSTS_MAX);
     assert_int_equal(h.host[BT_HOSTS_MAX - 1].slots, BT_HOSTS_MAX - 1);
-    bt_hosts_ask(&h, 0); /* All hosts are included, and none beyond the last. */
+    bt_hosts_connect(&h, 0); /* All hosts are included, and none beyond the last. */
     bt_hosts_test(&h, true, 1);
     assert_int_equal(bt_hosts_take_back(&h) + bt_hosts_aside(&h), 0);
     assert_null(bt_hosts_named(&h, "127.0.0.1"));
@@ -179,7 +179,7 @@ static void test_accepted_and_refused_are_responses(void **state) {
         const int port = port_of(listens, &fd);
         if (!listens) close(fd);
         open_far("192.0.2.7 slots=1\n", port);
-        bt_hosts_ask(&h, 5);
+        bt_hosts_connect(&h, 5);
         assert_true(h.host[0].answered);
         assert_true(bt_host_silence_s(&h.host[0], bt_now_ns()) == 0);
         bt_hosts_close(&h);

@@ -108,10 +108,10 @@ static void a_killed_rank_ends_the_remaining_ones(void **state) {
         d->job.stop_now = way == STOPPED;
         d->job.complete = way == COMPLETE;
         if (way == SAID) assert_int_equal(write(c.says, why, sizeof why - 1), sizeof why - 1);
-        bt_job_hear_deaths(&d->job);
+        bt_job_read_deaths(&d->job);
         assert_true(lives(c.rank[0]) && lives(c.rank[1]) && lives(d->job.child.pid));
         dies(c.rank[1], SIGKILL);
-        bt_job_hear_deaths(&d->job);
+        bt_job_read_deaths(&d->job);
         if (way <= TOLD) {
             assert_int_equal(waitpid(c.rank[0], NULL, 0), c.rank[0]);
             assert_int_equal(waitpid(d->job.child.pid, NULL, 0), d->job.child.pid);
@@ -139,10 +139,10 @@ static void a_killed_rank_ends_the_remaining_ones(void **state) {
     enter(d, &c);
     bt_job_watch_ranks(&d->job);
     dies(c.rank[0], SIGTERM);
-    bt_job_hear_deaths(&d->job);
+    bt_job_read_deaths(&d->job);
     assert_true(d->job.died_otherwise && !d->job.ended_by_us);
     dies(c.rank[1], SIGKILL);
-    bt_job_hear_deaths(&d->job);
+    bt_job_read_deaths(&d->job);
     assert_true(!d->job.ended_by_us && lives(d->job.child.pid));
     leave(d, &c);
 }

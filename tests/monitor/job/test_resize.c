@@ -47,7 +47,7 @@ static int open_elastic(void **state) {
 
 static void refuses(desk *d, const char *arg, bt_code code, const char *says) {
     bt_err err = BT_ERR_INIT;
-    assert_int_equal(bt_job_resize_ask(&d->job, arg, "ctl", &err), code);
+    assert_int_equal(bt_job_request_resize(&d->job, arg, "ctl", &err), code);
     assert_string_equal(err.msg, says);
     assert_false(d->job.resize.wanted);
 }
@@ -97,7 +97,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
     d->setup.elastic_max = 4;
     desk_connect(d);
     assert_false(bt_job_take_layout(&d->job, told, sizeof told));
-    assert_int_equal(bt_job_resize_ask(&d->job, "4,tp=2,pp=1,zero=3", "ctl", &err), BT_OK);
+    assert_int_equal(bt_job_request_resize(&d->job, "4,tp=2,pp=1,zero=3", "ctl", &err), BT_OK);
     desk_hears(d, "stop 0;");
     desk_shows(d, "control -1 resize to 4 ranks requested by ctl\n");
     assert_true(d->job.resize.wanted && !d->job.stop_asked);
@@ -141,7 +141,7 @@ static void a_layout_that_cannot_be(void **state) {
     bt_err err = BT_ERR_INIT;
     char told[480] = "";
     d->job.restarting = true;
-    assert_int_equal(bt_job_resize_ask(&d->job, "8", "web", &err), BT_OK);
+    assert_int_equal(bt_job_request_resize(&d->job, "8", "web", &err), BT_OK);
     assert_int_equal(d->job.pending, 0);
     assert_int_equal(heard.asked.zero, -1);
     desk_shows(d, "control -1 resize to 8 ranks requested by web\n");

@@ -31,8 +31,8 @@ static bt_reply *_Atomic held[HELD]; /* replies that the test itself ends */
 static atomic_int n_held, gone[HELD];
 static int numbers[HELD]; /* work: pointer to its own number */
 
-static void ask_source(void *ctx, bt_reply *r, const char *method, const char *path,
-                       const char *body, size_t n) {
+static void pass_to_source(void *ctx, bt_reply *r, const char *method, const char *path,
+                           const char *body, size_t n) {
     char text[2048];
     (void)ctx;
     int status;
@@ -73,7 +73,7 @@ static bt_serve *start(bt_serve_cfg cfg) {
     if (!cfg.host) cfg.host = "127.0.0.1";
     if (!cfg.max_replies) cfg.max_replies = 8;
     cfg.max_body = BODY_MOST;
-    cfg.source = (bt_serve_source){NULL, ask_source, note_gone};
+    cfg.source = (bt_serve_source){NULL, pass_to_source, note_gone};
     atomic_store(&n_held, 0);
     for (int i = 0; i < HELD; i++) atomic_store(&gone[i], 0);
     if (bt_serve_start(&s, &cfg, &err) != BT_OK) fail_msg("%s", err.msg);

@@ -61,14 +61,15 @@ static void adapters_add_state(void *self, bt_trainer *t, bt_state *s) {
 
 /* reads the frozen base, which must be equal on all ranks */
 static bt_code read_frozen_base(adapters *a, bt_trainer *t, bt_err *err) {
-    bt_text told = {0};
+    bt_text notes = {0};
     char hash[32];
     if (!bt_model_base(t->model)) return BT_OK;
-    bt_code code = bt_agree(
-        t->mesh.world, bt_base_weights_load(&a->base, t->model, t->cfg.tune.base, &told, err), err);
-    if (code == BT_OK && told.len && bt_comm_rank(t->mesh.world) == 0)
-        bt_log(BT_LOG_WARN, "%.*s", (int)(told.len - 1), told.data);
-    bt_text_release(&told);
+    bt_code code = bt_agree(t->mesh.world,
+                            bt_base_weights_load(&a->base, t->model, t->cfg.tune.base, &notes, err),
+                            err);
+    if (code == BT_OK && notes.len && bt_comm_rank(t->mesh.world) == 0)
+        bt_log(BT_LOG_WARN, "%.*s", (int)(notes.len - 1), notes.data);
+    bt_text_release(&notes);
     BT_TRY(code);
     snprintf(hash, sizeof hash, "%" PRId64, a->base.hash);
     return bt_agree_value(t->mesh.world, "the base of the adapters (by hash)", hash, err);

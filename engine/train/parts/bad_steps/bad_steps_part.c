@@ -52,7 +52,7 @@ typedef struct culprits {
     char host[BT_HOST_MAX];
 } culprits;
 
-static void tell_ranks(const rank_row *rows, int n, culprits *c) {
+static void put_rank_list(const rank_row *rows, int n, culprits *c) {
     size_t at = 0;
     c->n = 0;
     c->first = c->not_finite = -1;
@@ -89,7 +89,7 @@ static bt_code compare_own_digests(bt_trainer *t, const own_digest *before, culp
                         : bt_fail(err, BT_NOMEM, "cannot take memory for %d ranks' digests", n);
     code = bt_agree(t->mesh.world, code, err);
     if (code == BT_OK) code = bt_all_gather(t->mesh.world, &mine, sizeof mine, rows, err);
-    if (code == BT_OK) tell_ranks(rows, n, c);
+    if (code == BT_OK) put_rank_list(rows, n, c);
     free(rows);
     return code;
 }
@@ -188,7 +188,7 @@ static bt_code blame_hardware(bad_steps *s, bt_trainer *t, const bt_step_outcome
     char title[512];
     const bad_step *b = &s->step;
     const bt_step_facts now = facts_of(t, out);
-    if (bt_guard_judge(&s->guard, &now, NULL) == BT_STEP_GOOD) {
+    if (bt_guard_classify(&s->guard, &now, NULL) == BT_STEP_GOOD) {
         snprintf(
             title, sizeof title,
             "%s, but not when computed again: a fault of the hardware of %s; the second result "
@@ -239,12 +239,12 @@ static bt_code end_run_after_bad_step(bt_trainer *t, const bad_step *b, const ch
                    t->at.step + 1, title, again[0] ? "retry" : "stop");
 }
 
-static bt_code judge_first(bad_steps *s, bt_trainer *t, const bt_step_outcome *o,
-                           bt_verdict *verdict, bt_err *err) {
+static bt_code classify_first_attempt(bad_steps *s, bt_trainer *t, const bt_step_outcome *o,
+                                      bt_verdict *verdict, bt_err *err) {
     const bt_step_facts facts = facts_of(t, o);
     bad_step *b = &s->step;
     *b = (bad_step){.spike = {.z = NAN}, .ranks = {.first = -1}};
-    b->verdict = bt_guard_judge(&s->guard, &facts, &b->spike);
+    b->verdict = bt_guard_classify(&s->guard, &facts, &b->spike);
     if (b->verdict == BT_STEP_GOOD) return BT_OK;
     BT_TRY(describe_bad_step(t, b, err));
     if (t->cfg.bad_steps.on_bad_step == ON_BAD_STOP) return end_run_after_bad_step(t, b, "", err);
@@ -255,8 +255,8 @@ static bt_code judge_first(bad_steps *s, bt_trainer *t, const bt_step_outcome *o
     return BT_OK;
 }
 
-static bt_code judge_second(bad_steps *s, bt_trainer *t, const bt_step_outcome *o,
-                            bt_verdict *verdict, bt_err *err) {
+static bt_code classify_repetition(bad_steps *s, bt_trainer *t, const bt_step_outcome *o,
+                                   bt_verdict *verdict, bt_err *err) {
     s->repeating = false;
     BT_TRY(compare_times(t, &s->step, o, err));
     if (!s->step.same) return blame_hardware(s, t, o, err);
@@ -297,7 +297,8 @@ static void bad_steps_add_state(void *self, bt_trainer *t, bt_state *state) {
 static bt_code bad_steps_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
                                  bt_err *err) {
     bad_steps *s = self;
-    BT_TRY(s->repeating ? judge_second(s, t, o, verdict, err) : judge_first(s, t, o, verdict, err));
+    BT_TRY(s->repeating ? classify_repetition(s, t, o, verdict, err)
+                        : classify_first_attempt(s, t, o, verdict, err));
     o->bad = *verdict == BT_SKIP;
     if (*verdict != BT_APPLY) return BT_OK;
     const bt_step_facts facts = facts_of(t, o);

@@ -33,7 +33,7 @@ static bt_spike spike_score(bt_guard *g, const double *ring, double value, doubl
     return s;
 }
 
-bt_step_verdict bt_guard_judge(bt_guard *g, const bt_step_facts *f, bt_spike *spike) {
+bt_step_verdict bt_guard_classify(bt_guard *g, const bt_step_facts *f, bt_spike *spike) {
     bt_spike loss = {.z = NAN}, norm = {.z = NAN};
     if (spike) *spike = loss;
     if (!f->loss_finite || !isfinite(f->grad_norm)) return BT_STEP_NOT_FINITE;

@@ -58,7 +58,7 @@ typedef struct bt_spike {
  * gradient */
 const char *bt_guard_find(const bt_params *p, const double *squares);
 /* Changes only scratch memory; spike may be NULL. */
-bt_step_verdict bt_guard_judge(bt_guard *g, const bt_step_facts *f, bt_spike *spike);
+bt_step_verdict bt_guard_classify(bt_guard *g, const bt_step_facts *f, bt_spike *spike);
 /* Adds an applied step to the history. */
 void bt_guard_good(bt_guard *g, const bt_step_facts *f);
 /* Counts a step that was not applied. */

@@ -182,8 +182,8 @@ static double bits_a_way(const bt_trainer *t, const bt_codec *c) {
 
 /* ---- the dial -------------------------------------------------------------------------------- */
 
-static void tell_dial(const bt_codec_choice *c, bt_trainer *t, int from, const bt_dial_window *w,
-                      double share) {
+static void record_dial(const bt_codec_choice *c, bt_trainer *t, int from, const bt_dial_window *w,
+                        double share) {
     const bt_codec *to = c->ladder.at[c->at];
     const double exposed = w->exposed_s / w->step_s;
     char body[240], why[160], link[64] = "";
@@ -222,7 +222,7 @@ static double ranks_a_host(const bt_trainer *t) {
 }
 
 /* Measures the link with a large part of a step's bytes, so that initial bursts of a network have no influence. */
-static bt_code ask_link(bt_trainer *t, double bytes, double *link_s, bt_err *err) {
+static bt_code measure_link(bt_trainer *t, double bytes, double *link_s, bt_err *err) {
     enum { ROUNDS = 4, PART = 8, LEAST = 1 << 16, MOST = 4 << 20 };
     const size_t part = (size_t)fmin(fmax(bytes / PART, LEAST), MOST);
     const double buckets =
@@ -239,7 +239,7 @@ static bt_code ask_link(bt_trainer *t, double bytes, double *link_s, bt_err *err
 }
 
 /* reports once, until the codec changes or delays end */
-static void tell_of_delays(bt_codec_choice *c, bt_trainer *t, const bt_dial_window *w) {
+static void report_delays(bt_codec_choice *c, bt_trainer *t, const bt_dial_window *w) {
     const bool delayed = w->exposed_s > BT_DIAL_UP * w->step_s;
     char body[160];
     if (delayed && !c->told_of_delays && w->link_s > 0) {
@@ -267,22 +267,22 @@ static bt_code turn_dial(bt_codec_choice *c, bt_trainer *t, bt_err *err) {
                         .bytes = gradient_bytes(c, t)};
     const int before = c->at, most = last_rung(c, t);
     if (bt_codec_dial_asks(&c->dial, before, most, &w))
-        BT_TRY(ask_link(t, w.bytes, &w.link_s, err));
+        BT_TRY(measure_link(t, w.bytes, &w.link_s, err));
     c->at = bt_codec_dial_turn(&c->dial, &c->ladder, before, most, &w, &share);
     if (c->at == before) {
-        if (before < most) tell_of_delays(c, t, &w);
+        if (before < most) report_delays(c, t, &w);
         return BT_OK;
     }
     c->told_of_delays = false;
-    tell_dial(c, t, before, &w, share);
+    record_dial(c, t, before, &w, share);
     return BT_OK;
 }
 
 /* ---- fallbacks ------------------------------------------------------------------------------- */
 
 /* Residual of every tensor over all ranks, relative to its gradient; NaN without residual. */
-static bt_code look_at_residuals(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
-                                 double loss_scale, bt_err *err) {
+static bt_code check_residuals(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
+                               double loss_scale, bt_err *err) {
     const double *squares;
     const bool feedback = c->made->state_bytes > 0;
     for (size_t i = 0; i < c->n; i++) c->ratio[i] = NAN;
@@ -340,7 +340,7 @@ bt_code bt_codec_choice_step(bt_codec_choice *c, bt_trainer *t, const bt_residua
     add_to_window(c, o->rank_values[BT_MR_STEP_TIME] / 1e3);
     steps_fall(c, t, o);
     if (look && o->applied && t->cfg.comm.residual_cap > 0) {
-        BT_TRY(look_at_residuals(c, t, residual, o->loss_scale, err));
+        BT_TRY(check_residuals(c, t, residual, o->loss_scale, err));
         tensors_fall(c, t);
     }
     if (turn) BT_TRY(turn_dial(c, t, err));
@@ -357,7 +357,7 @@ bt_code bt_codec_choice_step(bt_codec_choice *c, bt_trainer *t, const bt_residua
 bt_code bt_codec_choice_sample(bt_codec_choice *c, bt_trainer *t, const bt_residual *residual,
                                bt_step_outcome *o, bt_err *err) {
     const bt_params *p = &t->setup.params;
-    BT_TRY(look_at_residuals(c, t, residual, o->loss_scale, err));
+    BT_TRY(check_residuals(c, t, residual, o->loss_scale, err));
     memset(c->bits, 0, c->n * sizeof *c->bits);
     for (size_t i = 0; i < p->n; i++) {
         const bool plain = c->made->state_bytes > 0 && t->setup.payload_tensors[i].plain;

@@ -94,11 +94,11 @@ static bt_code compare_now(replicas *r, bt_trainer *t, bt_err *err) {
 }
 
 /* Finds out which of the two ranks that differed in the previous attempt was damaged. */
-static bt_code settle_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
+static bt_code resolve_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
     char title[300];
     int which;
     const bt_replica_blame b = r->suspect.blame;
-    BT_TRY(bt_suspect_settle(t->cfg.run.out, &r->suspect, &r->check, &which, err));
+    BT_TRY(bt_suspect_resolve(t->cfg.run.out, &r->suspect, &r->check, &which, err));
     if (which < 0) return BT_OK;
     snprintf(title, sizeof title,
              "step %" PRId64
@@ -129,7 +129,7 @@ static bt_code compare_replicas(replicas *r, bt_trainer *t, bt_err *err) {
         return BT_OK;
     const int64_t began = bt_now_ns();
     BT_TRY(compare_now(r, t, err));
-    if (r->suspect.step == t->at.step) BT_TRY(settle_suspicion(r, t, err));
+    if (r->suspect.step == t->at.step) BT_TRY(resolve_suspicion(r, t, err));
     if (t->cfg.replicas.check_weights_every < 0) BT_TRY(plan_next_check(r, t, began, err));
     r->checked_step = t->at.step;
     return BT_OK;

@@ -173,7 +173,7 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
 /* passes the first n tokens through one chunk of layers */
 static bt_code sample_chunk(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
     if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
-    bt_model_stage_meet(m);
+    bt_model_stage_synchronise(m);
     bt_model_forward_tokens(m, s->tokens, n);
     return bt_model_ends(m) ? BT_OK : bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
 }

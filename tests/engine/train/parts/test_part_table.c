@@ -114,7 +114,7 @@ static void the_first_verdict_decides(void **state) {
         bt_verdict v;
         third.judged = 0;
         verdict_of_first = rows[i][0];
-        assert_int_equal(bt_parts_judge(&t, &o, &v, &err), BT_OK);
+        assert_int_equal(bt_parts_verdict(&t, &o, &v, &err), BT_OK);
         assert_int_equal(v, rows[i][1]);
         assert_int_equal(third.judged, rows[i][0] == BT_APPLY);
     }

@@ -339,7 +339,7 @@ static void a_reproducible_island_sends_the_loss_of_all_ranks(void **state) {
 static bool asked[4];
 static int64_t stop_ns;
 
-static void ask_to_stop(void *arg, const bt_step_record *r) {
+static void request_sweep_stop(void *arg, const bt_step_record *r) {
     (void)arg, (void)r;
     atomic_fetch_or(&box.bits, BT_REQ_STOP);
 }
@@ -399,7 +399,7 @@ static void a_stop_ends_the_wait_ahead(void **state) {
         bt_err err = BT_ERR_INIT;
         memset(&sink, 0, sizeof sink);
         trainer = tiny_create(&cfg, &sink, &box, NULL);
-        sink.on_step = known ? ask_to_stop : NULL;
+        sink.on_step = known ? request_sweep_stop : NULL;
         assert_int_equal(bt_trainer_run(trainer, &result, &err), BT_OK);
         bt_trainer_destroy(trainer);
         bt_threads_release();

@@ -12,7 +12,7 @@
 /* Evaluates one step and adds it to the history, as the trainer does; returns true if the step is applied. */
 static bool step(bt_guard *g, double grad_norm, bool loss_finite) {
     const bt_step_facts f = {.loss = 1, .grad_norm = grad_norm, .loss_finite = loss_finite};
-    const bool good = bt_guard_judge(g, &f, NULL) == BT_STEP_GOOD;
+    const bool good = bt_guard_classify(g, &f, NULL) == BT_STEP_GOOD;
     if (good)
         bt_guard_good(g, &f);
     else
@@ -70,7 +70,7 @@ static bt_guard guard_after(int steps) {
     bt_guard g = {.patience = BT_GUARD_PATIENCE, .spike_limit = 12, .window = WINDOW};
     for (int i = 0; i < steps; i++) {
         const bt_step_facts f = ordinary(i);
-        assert_int_equal(bt_guard_judge(&g, &f, NULL), BT_STEP_GOOD);
+        assert_int_equal(bt_guard_classify(&g, &f, NULL), BT_STEP_GOOD);
         bt_guard_good(&g, &f);
     }
     return g;
@@ -78,7 +78,7 @@ static bt_guard guard_after(int steps) {
 
 static bt_step_verdict judge(bt_guard *g, double loss, double norm, bt_spike *spike) {
     const bt_step_facts f = {.loss = loss, .grad_norm = norm, .loss_finite = true};
-    return bt_guard_judge(g, &f, spike);
+    return bt_guard_classify(g, &f, spike);
 }
 
 static void a_spike_stands_out_from_the_median(void **state) {
