@@ -228,7 +228,6 @@ static bool noticed(bt_drill_run *r, const before *b) {
     return bt_drill_value(r, sql) > 0;
 }
 
-/* the run is back */
 static bool has_recovered(bt_drill_run *r, const bt_fault *f, const before *b) {
     char sql[256];
     if (f->back == BT_BACK_CHECKPOINT)

@@ -8,7 +8,6 @@
 #include "engine/ckpt/ckpt.h"
 #include "engine/model/shape/params.h"
 
-/* FNV-1a, 64 bits */
 static uint64_t fnv1a_64(uint64_t h, const void *data, size_t bytes) {
     const unsigned char *p = data;
     for (size_t i = 0; i < bytes; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);

@@ -189,7 +189,6 @@ static void end_hub_run(record *r, const bt_hub *h, bt_code code, const bt_err *
 
 /* ---- the loop ---------------------------------------------------------------------------------- */
 
-/* a key that the handler of connections refused */
 static void report_refused_keys(record *r, const bt_hub_socket *socket) {
     char key[BT_CURVE_KEY], title[160];
     const uint64_t n = bt_hub_socket_refused(socket, key);

@@ -191,7 +191,6 @@ static size_t missing_groups(const bt_rates_request *w, const bt_rates *have, bt
     return n;
 }
 
-/* one job: its answer joins the rates */
 static bt_code measure_rates_by_job(const bt_rates_request *w, const job *j, bt_rates *r,
                                     bt_text *notes, bt_err *err) {
     static const char *const what[] = {"", "memory, optimizers, codecs, ", "links, "};

@@ -112,7 +112,6 @@ static bt_code print_generated_json(const bt_trained *t, const bt_text *prompt, 
     return bt_printout_print(&o, err);
 }
 
-/* the options must be of one kind */
 static bt_code check_generate_options(const generate_cfg *cfg, bt_err *err) {
     if (cfg->chat && cfg->prompt[0])
         return bt_fail(err, BT_ARG, "--prompt goes on with a text, --chat answers: give one");

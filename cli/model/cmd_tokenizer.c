@@ -260,7 +260,6 @@ static int by_length(const void *a, const void *b) {
     return n != m ? (n > m ? -1 : 1) : (x > y) - (x < y);
 }
 
-/* ids of the longest ordinary tokens */
 static int32_t *longest_tokens(const bt_tokenizer *t, size_t *n) {
     int V = bt_tokenizer_vocab(t);
     int32_t *ids = malloc((size_t)V * sizeof *ids);

@@ -12,7 +12,6 @@ bt_sampling bt_sampling_of(const bt_sampling_opts *o) {
                          .seed = (uint64_t)o->seed};
 }
 
-/* one line without its escapes */
 static bt_code unescape_line(bt_text *text, const char *s, size_t n, bt_err *err) {
     static const char names[] = "ntr\\", bytes[] = "\n\t\r\\";
     for (size_t i = 0; i < n; i++) {

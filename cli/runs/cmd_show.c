@@ -208,7 +208,6 @@ static void print_whole(const char *label, const char *text) {
     free(plain);
 }
 
-/* the figures of fine-tuning */
 static void put_tuned(const bt_view_head *h, bt_text *line) {
     char b[32];
     const bool val = isfinite(h->val_accuracy), val_margin = isfinite(h->val_margin);

@@ -90,8 +90,8 @@ typedef struct bt_sweep_plan {
     char store[PATH_MAX], out[PATH_MAX]; /* absolute */
     bt_sweep_run *runs;
     size_t n;
-    int parallel;  /* runs at a time */
-    int run_cores; /* cores of one run */
+    int parallel; /* runs at a time */
+    int run_cores;
     /* Slurm job whose steps are the runs, owned; NULL: the runs are on this machine */
     bt_slurm *slurm;
     int64_t all_steps; /* steps of all runs together; eliminated runs count up to their rung */

@@ -154,7 +154,6 @@ static bt_code could_not_begin(const floor_of_work *f, const bt_sweep_run *r, bt
                    line[0] ? line : "it ended without a message");
 }
 
-/* a child has ended */
 static bt_code finish_sweep_run(floor_of_work *f, bt_sweep_run *r, int status, int64_t target,
                                 bt_err *err) {
     const int64_t before = r->done;

@@ -131,7 +131,6 @@ static void do_units(int thread, uint32_t begin, uint32_t end) {
     if (atomic_fetch_sub(&pool.left, end - begin) == end - begin) futex_wake_all(&pool.left);
 }
 
-/* Takes and runs units until there are none. */
 static void run_units(int thread) {
     slot *own = &pool.slots[thread];
     uint32_t begin, end;

@@ -193,7 +193,6 @@ static bt_code take_sections(ckpt_source *to, size_t n, bt_err *err) {
     return to->sections ? BT_OK : bt_fail(err, BT_NOMEM, "cannot take memory for %zu sections", n);
 }
 
-/* each part once */
 static bool is_first_of_part(const memory_segments *all, size_t i, const bt_memory_id *id) {
     const memory_head *h = memory_head_of(&all->at[i]);
     return ckpt_memory_is_of(h, id) && ckpt_memory_part(all, id, h->rank) == &all->at[i];

@@ -9,7 +9,6 @@ static int ranks_of_host(int host, int size) {
     return n;
 }
 
-/* Index of a rank among the ranks of its host. */
 static int index_on_host(int rank) {
     const int host = bt_comm_host(rank);
     int n = 0;

@@ -135,7 +135,6 @@ void bt_ckpt_async_destroy(bt_ckpt_async *a) {
 
 /* ---- stages ------------------------------------------------------------------------------------ */
 
-/* this rank's part of the stage */
 static bt_code run_stage(bt_ckpt_async *a, bt_err *err) {
     const bool first = a->save.rank == 0;
     switch (a->at) {

@@ -74,7 +74,6 @@ bool ckpt_form_of(uint32_t type, bt_moment_form *form) {
     return false;
 }
 
-/* slices are cut into sections */
 static uint64_t count_file_sections(const bt_ckpt_slice *slices, size_t n, uint64_t *data_bytes) {
     uint64_t sections = 0;
     *data_bytes = 0;

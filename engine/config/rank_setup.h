@@ -43,7 +43,6 @@ void bt_rank_setup_release(bt_rank_setup *s); /* accepts an all-zero struct */
 /* Form of the gradient exchange; `tensors` is borrowed from the setup. */
 bt_payload_form bt_rank_setup_form(const bt_rank_setup *s);
 
-/* source of a rank's ternary weights */
 bt_weight_source bt_run_cfg_weight_source(const bt_run_cfg *cfg);
 /* the model of a rank, without its tensor-parallel group */
 bt_model_setup bt_run_cfg_setup(const bt_run_cfg *cfg, int rank);

@@ -189,7 +189,6 @@ static bt_code write_packed(bt_model_file *s, tensor_job *j, bt_err *err) {
 
 /* ---- a tensor ------------------------------------------------------------------------------------ */
 
-/* Quantises latent weights. */
 static bt_code quantise_codes(bt_model_file *s, size_t i, tensor_job *j, bt_err *err) {
     const bt_tensor *t = j->t;
     float *x = malloc(t->count * sizeof *x);

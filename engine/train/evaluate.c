@@ -138,7 +138,6 @@ static double macro_f1(const double *confusion, size_t classes) {
     return n ? sum / (double)n : NAN;
 }
 
-/* sums the classifications over all ranks */
 static bt_code add_confusion(bt_evaluator *e, bt_model *m, bt_pipe *pipe, double *f1, bt_err *err) {
     const size_t classes = (size_t)bt_model_config(m)->classes, n = classes * classes;
     *f1 = NAN;

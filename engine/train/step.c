@@ -173,7 +173,6 @@ static bt_code apply(bt_trainer *t, const bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* adds the times of this step's other transfers */
 static void meter_transfers(bt_trainer *t) {
     bt_meter_busy(&t->meter, bt_update_take_busy_ns(&t->update));
     bt_meter_busy(&t->meter, bt_tp_group_take_busy_ns(t->update.tp_group));

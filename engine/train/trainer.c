@@ -17,7 +17,6 @@ static bt_code measure_trainer(bt_trainer *t, const bt_trainer_setup *s, bt_err 
     return bt_trainer_measure(t, s->kept_dir, s->measure_peak, err);
 }
 
-/* registers all state that checkpoints contain */
 static void register_state(bt_trainer *t) {
     t->saver.cfg = &t->cfg;
     t->saver.world = t->mesh.world;

@@ -91,8 +91,8 @@ typedef struct bt_part_uses {
 
 struct bt_trainer {
     bt_run_cfg cfg;
-    bt_run_cfg now;      /* settings of the current model: dense during train.dense_steps */
-    bt_rank_setup setup; /* setup of this rank */
+    bt_run_cfg now; /* settings of the current model: dense during train.dense_steps */
+    bt_rank_setup setup;
     bt_mesh mesh;
     bt_tp_group *tp_group; /* NULL: no tensor parallelism */
     bt_request_box *requests;

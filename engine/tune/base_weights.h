@@ -19,7 +19,6 @@ typedef struct bt_base_weights {
     bt_model_watch watch; /* progress of load */
 } bt_base_weights;
 
-/* hash of the weights in a file, in pieces */
 bt_code bt_base_weights_hash(bt_base_weights *b, bt_model_file *file, bt_err *err) BT_MUST_CHECK;
 /* Reads the base of m from a checkpoint, a folder of Hugging Face or a GGUF file, and quantises it; does nothing
  * for a model without adapters. notes: a line for each harmless difference. BT_ARG: the file holds a model of

@@ -450,7 +450,6 @@ static bt_code fill_flipped_panels(bt_weights *w, bt_err *err) {
     return BT_OK;
 }
 
-/* Makes the panels of all layers. */
 static bt_code fill_all_panels(bt_weights *w, bt_err *err) {
     if (w->flips) return fill_flipped_panels(w, err);
     BT_TRY(start_walk(w, BT_PASSES_FORWARD, NULL, 1, err));

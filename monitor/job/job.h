@@ -76,7 +76,7 @@ struct bt_job {
         char why[160];
     } resize;
 
-    bt_hosts hosts;     /* hosts of --hosts */
+    bt_hosts hosts;
     bt_host *lost_host; /* host without an answer that ended this attempt, or NULL */
     int stacks;         /* stacks received since the last request for them */
     int leaving;        /* rank that received a signal to leave in this attempt, or -1 */

@@ -60,7 +60,7 @@ typedef struct bt_resume_point {
 } bt_resume_point;
 
 typedef struct bt_job_host {
-    int slots; /* slots */
+    int slots;
     bool alive;
 } bt_job_host;
 

@@ -94,7 +94,6 @@ int bt_table_fit(bt_text_table *t, const char *indent, int width) {
     return n;
 }
 
-/* skips n characters of UTF-8 */
 static const char *skip_characters(const char *s, int n) {
     for (; *s && n > 0; n--) do
             s++;

@@ -279,7 +279,6 @@ typedef bt_code (*read_fn)(const bt_form *f, json_t *object, conversation *c, bt
 static const read_fn readers[BT_FORM_COUNT] = {
     [BT_FORM_ALPACA] = alpaca, [BT_FORM_MESSAGES] = messages, [BT_FORM_SHAREGPT] = messages};
 
-/* the field that holds the text */
 static bt_code find_text_field(const bt_form *f, json_t *o, json_t **out, const char **field,
                                bt_err *err) {
     *field = f->cfg.field && *f->cfg.field ? f->cfg.field : "text";

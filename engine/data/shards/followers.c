@@ -21,7 +21,6 @@ static bool same(const pair *x, const pair *y) {
     return x->input == y->input && x->target == y->target;
 }
 
-/* one micro-batch */
 static size_t take_batch_pairs(pair *out, const bt_batch *b, size_t tokens) {
     size_t n = 0;
     for (size_t i = 0; i < tokens; i++)

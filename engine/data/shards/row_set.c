@@ -52,7 +52,6 @@ static uint64_t span_at(const bt_shard *s, uint64_t id) {
     return lo;
 }
 
-/* learned ids of [first, end) */
 static uint64_t count_learned(const bt_shard *s, uint64_t first, uint64_t end) {
     const bt_shard_span *spans = bt_shard_spans(s);
     uint64_t sum = 0;

@@ -158,7 +158,6 @@ bool bt_hf_is_off(const json_t *v) {
            (json_is_array(v) && json_array_size(v) == 0);
 }
 
-/* a multiplier of 1 changes nothing */
 static bool is_unit_multiplier(const json_t *v) {
     return bt_hf_is_off(v) || (json_is_number(v) && json_number_value(v) == 1);
 }

@@ -28,7 +28,6 @@ static int64_t inner_steps(const bt_hub *h, int64_t clock) {
 static int64_t staleness_bound(const bt_hub *h) { return h->model->cfg.islands.staleness; }
 
 static bool trains(const bt_member *m) { return m->state == BT_MEMBER_TRAINS; }
-/* other islands wait for its update */
 static bool is_awaited(const bt_member *m) { return trains(m) && !m->overdue; }
 
 /* ---- go ---------------------------------------------------------------------------------------- */

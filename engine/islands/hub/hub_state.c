@@ -124,7 +124,6 @@ static void save_values(void *ctx, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-/* the next line of a text; "" at the end */
 static void next_key_line(const char **at, char *out, size_t size) {
     const char *end = strchr(*at, '\n');
     snprintf(out, size, "%.*s", end ? (int)(end - *at) : 0, *at);
@@ -250,7 +249,6 @@ static int64_t log_most(const bt_hub_model *m) {
     return models > DUE_LEAST ? models : DUE_LEAST;
 }
 
-/* size of the weights and the optimizer states */
 static int64_t hub_checkpoint_bytes(const bt_hub_model *m) {
     return (int64_t)(m->n * sizeof(float)) * (1 + BT_OPTIM_STATES);
 }

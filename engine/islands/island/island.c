@@ -347,7 +347,6 @@ static bool whole_needed(const bt_island *i) {
     return i->rejoined || (i->fragments > 1 && i->coming.outcome != BT_UPDATE_APPLIED);
 }
 
-/* Sends the update and fetches the hub's weights. */
 static bt_code exchange_with_hub(void *ctx, bt_err *err) {
     bt_island *i = ctx;
     encode_push(i);

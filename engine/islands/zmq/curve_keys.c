@@ -49,7 +49,6 @@ static bt_code write_pair(const char *public_path, const char *public_key, const
     return write_key_file(path, text, 0600, err);
 }
 
-/* the value of a line 'word = key' */
 static bool find_key_line(const char *text, const char *word, char out[BT_CURVE_KEY]) {
     const size_t n = strlen(word);
     for (const char *line = text; line; line = strchr(line, '\n')) {

@@ -14,7 +14,6 @@ static bt_gain gain_of(bt_model *m, int layer, bt_param_id id) {
     return (bt_gain){.tensor = t, .w = m->latents[t - m->params.tensors].at};
 }
 
-/* adapter of the frozen layer `id` */
 static bt_adapter adapter_of(bt_model *m, int layer, bt_param_id id) {
     const bt_tensor *ta = bt_params_get(&m->adapters, layer, bt_adapter_a(id)),
                     *tb = bt_params_get(&m->adapters, layer, bt_adapter_b(id));

@@ -13,7 +13,6 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 #define LOAD(v, p) memcpy(&(v), p, sizeof(lanes))
 
-/* halves added to halves */
 static inline float sum_lanes(const lanes *v) {
     float s[LANES];
     memcpy(s, v, sizeof s);

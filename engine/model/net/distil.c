@@ -34,7 +34,6 @@ typedef struct rows_job {
     size_t rows, V, ld;
 } rows_job;
 
-/* log of the sum of exp(x) */
 static double log_sum(const float *x, size_t n) {
     float most = x[0];
     double sum = 0;

@@ -7,7 +7,7 @@
 
 typedef struct bt_tp_state {
     bt_tp_group *group;
-    const bt_model_setup *setup; /* the model's */
+    const bt_model_setup *setup;
     bool sequence;
     /* number of equal parts whose sums are added as a tree: on this rank, in the whole model. 1: none */
     size_t leaves, total_leaves;

@@ -34,7 +34,6 @@ static size_t scratch_parts(const bt_route *r, const bt_codec *codec) {
     return codec->encode ? r->waiting : 0;
 }
 
-/* messages of the round that has most */
 static size_t max_round_requests(const bt_route *r) {
     size_t n = (size_t)r->n, size = (size_t)(r->first[r->mine + 1] - r->first[r->mine]),
            sum_in = inside_pieces(r) + n * r->nodes[r->me].n,

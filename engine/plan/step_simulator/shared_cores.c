@@ -179,7 +179,6 @@ static bool is_op_over(const shared *x, runner *r) {
     return false;
 }
 
-/* executes all events of this moment */
 static void execute_due_events(const shared *x) {
     for (bool moved = true; moved;) {
         moved = false;
@@ -229,7 +228,6 @@ static void pass_time(const shared *x, double seconds) {
     }
 }
 
-/* updates the computing stages and their slow-downs */
 static void update_core_shares(const shared *x) {
     for (int k = 0; k < x->s->w->pp; k++)
         x->works[k] = !is_runner_done(&x->runs[k]) && x->runs[k].ops[x->runs[k].at].kind == WORK;

@@ -6,7 +6,7 @@
 #include "engine/parallel/schedule/pass_order.h"
 #include "engine/plan/step_simulator/step_simulator.h"
 
-typedef struct bt_simulated_rank { /* one rank */
+typedef struct bt_simulated_rank {
     double now;
     double phase[BT_PHASE_COUNT];
     double began;

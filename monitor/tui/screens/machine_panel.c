@@ -27,7 +27,6 @@ int bt_machine_height(const bt_top *t, int w) {
     return 1 + core_rows(t, w) + (t->cores.n_others > 0);
 }
 
-/* appends a text where it fits whole */
 static bool add_whole(char *out, size_t size, int w, const char *text) {
     const size_t n = strlen(out);
     if (bt_canvas_text_width(out) + bt_canvas_text_width(text) > w || n + strlen(text) >= size)

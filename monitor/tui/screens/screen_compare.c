@@ -24,7 +24,6 @@ static bool add_compared_setting(void *ctx, const bt_row *row) {
     return true;
 }
 
-/* settings that differ, except names and paths */
 static bt_code load_differing_settings(bt_top *t, int n, bt_err *err) {
     const char *names[BT_COMPARE_MAX];
     bt_text sql;
@@ -52,7 +51,6 @@ static bt_code load_differing_settings(bt_top *t, int n, bt_err *err) {
     return code;
 }
 
-/* unmarks runs that have been removed */
 static void forget_removed(bt_top *t) {
     char name[BT_NAME_MAX];
     int kept = 0;

@@ -40,7 +40,6 @@ static void sparks(bt_top *t, bt_rect r) {
     }
 }
 
-/* step time by phase, as one bar */
 static void draw_step_bar(bt_top *t, bt_rect r) {
     const bt_view_ranks *k = &t->view->ranks;
     char right[96], a[40], b[40], c[40];

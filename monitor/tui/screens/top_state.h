@@ -146,7 +146,6 @@ typedef struct bt_top {
     char filter[128];
     regex_t filter_re;
     bool filter_on, filter_is_re;
-    /* input line */
     bt_input input;
     char line[512];
     size_t line_len;
