@@ -96,8 +96,8 @@ bt_code bt_run_remove(const char *store, const char *run, bool checkpoints, char
     snprintf(reply, size, "removed the records of %.64s", run);
     if (!there) return BT_OK;
     if (!checkpoints) {
-        snprintf(reply, size, "removed the records of %.64s; its checkpoints stay in '%.200s'", run,
-                 folder);
+        snprintf(reply, size, "removed the records of %.64s; its checkpoints remain in '%.200s'",
+                 run, folder);
         return BT_OK;
     }
     BT_TRY(bt_run_folder_remove(folder, &left, err));

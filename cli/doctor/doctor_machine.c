@@ -88,7 +88,7 @@ void bt_doctor_processor(bt_doctor *d) {
                                      list[0] ? list : " nothing beyond the base instruction set");
     if (!c->avx2)
         bt_finding_remedy(
-            f, "expect OpenBLAS speed only; on a virtual machine ask for the host's CPU model");
+            f, "expect OpenBLAS speed only; on a virtual machine request the host's CPU model");
     bt_doctor_report(d, BT_DOC_INFO, "cpu", "caches: L1d %s, L2 %s, L3 %s",
                      bytes(l1, sizeof l1, (double)c->l1d_bytes),
                      bytes(l2, sizeof l2, (double)c->l2_bytes),
@@ -105,7 +105,7 @@ void bt_doctor_processor(bt_doctor *d) {
             bt_doctor_report(d, BT_FINDING_WARN, "cores",
                              "this process may use %d of %ld hardware threads (affinity)",
                              c->hw_threads, online),
-            "taskset -p shows the mask; a batch system sets it to what was asked for");
+            "taskset -p shows the mask; a batch system sets it to the requested cores");
     else
         bt_doctor_report(d, BT_FINDING_OK, "cores", "%d%s", c->visible_cores,
                          c->cores < c->visible_cores ? "" : ", all usable");

@@ -253,7 +253,7 @@ void bt_doctor_mpi(bt_doctor *d) {
                                            m.passed_over, m.path),
                           "put the right one first in PATH, or set BITRAIN_MPIRUN");
     bt_doctor_report(d, BT_FINDING_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
-                     m.owner[0] ? m.owner : "it does not say whose it is");
+                     m.owner[0] ? m.owner : "its owner is unknown");
     launch_flags(d);
     listening_sockets(d);
     if (!d->quick && bt_own_program(program, sizeof program, &err) == BT_OK) try_job(d, program);

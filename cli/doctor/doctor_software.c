@@ -60,7 +60,7 @@ void bt_doctor_store(bt_doctor *d) {
                              "'%s' is on %s, where SQLite's write-ahead log does not work",
                              look.folder, look.refused),
             "put the database on a local disk: --store FILE or BITRAIN_STORE; "
-            "checkpoints (--out) may stay there");
+            "checkpoints (--out) may remain there");
     if (!look.writable)
         bt_finding_remedy(bt_doctor_report(d, BT_FINDING_FAIL, "store", "'%s' cannot be written",
                                            look.folder),

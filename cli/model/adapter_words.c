@@ -53,8 +53,8 @@ bt_code bt_peft_base_of(const char *folder, const char *word, const char *store,
     BT_TRY(code);
     if (path[0] && stat(path, &st) == 0) return BT_OK;
     return bt_fail(err, BT_ARG,
-                   "'%.200s' holds adapters of PEFT: say with --base where the model is that they "
-                   "belong to%s%.200s%s",
+                   "'%.200s' holds adapters of PEFT: give the path of their model with "
+                   "--base%s%.200s%s",
                    folder, path[0] ? " (their configuration names '" : "", path,
                    path[0] ? "')" : "");
 }

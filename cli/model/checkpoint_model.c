@@ -127,7 +127,7 @@ static bt_code base_folder(const bt_trained *t, const bt_trained_how *how, char 
     if (stat(path, &st) == 0) return BT_OK;
     return bt_fail(err, BT_NOTFOUND,
                    "'%s' holds adapters, and the model that they were trained beside is not at "
-                   "'%.200s' any more (say where it is with --base)",
+                   "'%.200s' any more (give its path with --base)",
                    t->path, path);
 }
 

@@ -13,8 +13,8 @@ bt_code bt_classifier_refuse(const bt_trained *t, bt_err *err) {
     if (!n) return BT_OK;
     return bt_fail(
         err, BT_ARG,
-        "'%.100s' is a classifier of %zu labels and writes no text (ask for the label of "
-        "one: bitrain generate %.60s --prompt TEXT)",
+        "'%.100s' is a classifier of %zu labels and generates no text (for the label of a "
+        "text: bitrain generate %.60s --prompt TEXT)",
         t->meta.run, n, t->meta.run);
 }
 

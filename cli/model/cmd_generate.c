@@ -114,7 +114,8 @@ static bt_code print_generated_json(const bt_trained *t, const bt_text *prompt, 
 
 static bt_code check_generate_options(const generate_cfg *cfg, bt_err *err) {
     if (cfg->chat && cfg->prompt[0])
-        return bt_fail(err, BT_ARG, "--prompt goes on with a text, --chat answers: give one");
+        return bt_fail(err, BT_ARG,
+                       "--prompt continues a text and --chat answers: give one of them");
     if (!cfg->chat && (cfg->message[0] || cfg->system[0] || cfg->template[0]))
         return bt_fail(err, BT_ARG, "--message, --system and --template need --chat");
     return BT_OK;

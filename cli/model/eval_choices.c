@@ -213,7 +213,7 @@ bt_code bt_eval_choices(bt_trained *t, const bt_trained_how *how, const bt_choic
     memset(out, 0, sizeof *out);
     bt_code code = BT_OK;
     if (job->shots && !job->shot_path[0])
-        code = bt_fail(err, BT_ARG, "--shots needs --shot-data FILE, where examples come from");
+        code = bt_fail(err, BT_ARG, "--shots needs --shot-data FILE, the source of examples");
     if (code == BT_OK && job->shots)
         code = read_question_lines(&c, job->shot_path, 0, take_shot, err);
     if (code == BT_OK) code = read_question_lines(&c, job->path, job->limit, take_question, err);

@@ -82,10 +82,11 @@ static bt_code has_mixture(bt_db *db, const char *run, bt_err *err) {
                        "value <> ''",
                        run, &given, err));
     if (given > 0) return BT_OK;
-    return bt_fail(err, BT_ARG,
-                   "run '%s' was begun without data.mixture: its sources come one after the other, "
-                   "and have no weights",
-                   run);
+    return bt_fail(
+        err, BT_ARG,
+        "run '%s' was begun without data.mixture: its sources are read one after another, "
+        "and have no weights",
+        run);
 }
 
 /* ---- stop ------------------------------------------------------------------------------------ */
@@ -147,7 +148,7 @@ static bt_code stop_and_wait(const ctl_cfg *cfg, const char *run, char *answer, 
     if (ended)
         snprintf(answer, size, "%s after step %.0f", e.state, e.steps);
     else
-        snprintf(answer, size, "asked to stop; after %d s it is still saving", WAIT_S);
+        snprintf(answer, size, "stop requested; after %d s it is still saving", WAIT_S);
     return BT_OK;
 }
 
@@ -203,8 +204,9 @@ static bt_code wait_for_sample(const ctl_cfg *cfg, const char *run, double since
     else if (code == BT_OK && s.there)
         snprintf(answer, size, "%s", bt_text_str(&s.text));
     else if (code == BT_OK)
-        snprintf(answer, size, "asked; after %d s there is no text yet (bitrain top %s shows it)",
-                 WAIT_S, run);
+        snprintf(answer, size,
+                 "requested; after %d s there is no text yet (bitrain top %s shows it)", WAIT_S,
+                 run);
     bt_text_release(&s.text);
     return code;
 }
@@ -224,7 +226,7 @@ static bt_code cmd_ctl(bt_call *call, bt_err *err) {
     bt_db *db = NULL;
     char verbs[160];
     if (call->n < 2)
-        return bt_fail(err, BT_ARG, "ctl wants a run and a verb: bitrain ctl RUN %s",
+        return bt_fail(err, BT_ARG, "ctl needs a run and a verb: bitrain ctl RUN %s",
                        bt_verb_list(verbs, sizeof verbs, "|", true));
     bt_verb verb = bt_verb_find(words[1]);
     if (verb == BT_VERB_COUNT && bt_verb_find(words[0]) != BT_VERB_COUNT)
@@ -236,7 +238,7 @@ static bt_code cmd_ctl(bt_call *call, bt_err *err) {
     if (call->n == 3 && !row->argument[0])
         return bt_fail(err, BT_ARG, "'%s' takes no value", words[1]);
     if (call->n < 3 && row->argument[0])
-        return bt_fail(err, BT_ARG, "'%s' wants %s, to %s", words[1], row->argument, row->help);
+        return bt_fail(err, BT_ARG, "'%s' needs %s, to %s", words[1], row->argument, row->help);
     char request[BT_CONTROL_LINE], answer[16 * BT_CONTROL_LINE], name[BT_NAME_MAX];
     double since = 0;
     char forced[BT_CONTROL_LINE];

@@ -59,7 +59,7 @@ static bt_code find_metric(const char *word, bool of_rank, int *out, bt_err *err
     if (!of_rank) {
         for (int i = 0; i < BT_MR_COUNT; i++)
             if (strcmp(word, bt_rank_metrics[i].key) == 0)
-                return bt_fail(err, BT_ARG, "'%s' is a metric of ranks: say which, as in --rank 0",
+                return bt_fail(err, BT_ARG, "'%s' is a metric of ranks: name one, such as --rank 0",
                                word);
     }
     const char *near = bt_nearest(word, names, (size_t)n);

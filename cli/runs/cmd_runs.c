@@ -274,7 +274,7 @@ const bt_command bt_cmd_runs = {
         "bitrain runs --json | jq '.runs[].run'\n"
         "bitrain runs tag abl-3 paper -draft # then: bitrain runs tags:paper\n"
         "bitrain runs note abl-3 no warm-up # without a text: shows the note; --clear deletes it\n"
-        "bitrain runs rename abl-3 final # an ended run; its folder stays where it is\n"
+        "bitrain runs rename abl-3 final # an ended run; its folder does not move\n"
         "bitrain runs rm abl-1 abl-2 # records; checkpoints if you agree\n"
         "bitrain runs gc --keep-steps 20000 # drop old per-rank rows (their summaries stay), "
         "give space back\n"

@@ -78,7 +78,7 @@ static bt_code remove_run_folders(const folders *f, const bt_runs_verb_cfg *cfg,
     if (!may_delete(f, cfg)) {
         for (size_t i = 0; i < f->n; i++)
             fprintf(stderr,
-                    "checkpoints stay in '%s' (to delete them: --checkpoints with `runs rm`, or "
+                    "checkpoints remain in '%s' (to delete them: --checkpoints with `runs rm`, or "
                     "now: rm -r "
                     "'%s')\n",
                     bt_text_shown(f->path[i]), bt_text_shown(f->path[i]));
@@ -88,7 +88,8 @@ static bt_code remove_run_folders(const folders *f, const bt_runs_verb_cfg *cfg,
         bool left;
         BT_TRY(bt_run_folder_remove(f->path[i], &left, err));
         if (left)
-            fprintf(stderr, "'%s' holds other files, which stay\n", bt_text_shown(f->path[i]));
+            fprintf(stderr, "'%s' contains other files, which are kept\n",
+                    bt_text_shown(f->path[i]));
     }
     printf("deleted %d checkpoint%s, %s\n", f->checkpoints, f->checkpoints == 1 ? "" : "s",
            bt_metric_format(bytes, sizeof bytes, (double)f->bytes, BT_UNIT_BYTES));
@@ -191,7 +192,7 @@ static bt_code run_rename(const char *path, const char *const *words, size_t n,
                           const bt_runs_verb_cfg *cfg, bt_err *err) {
     char name[1][BT_NAME_MAX];
     (void)cfg;
-    if (n != 2) return bt_fail(err, BT_ARG, "rename wants two names: bitrain runs rename OLD NEW");
+    if (n != 2) return bt_fail(err, BT_ARG, "rename needs two names: bitrain runs rename OLD NEW");
     BT_TRY(resolve_run_names(path, words, 1, name, err));
     BT_TRY(bt_run_rename(path, name[0], words[1], WAIT_S, err));
     printf("%s is %s now\n", name[0], words[1]);

@@ -242,7 +242,7 @@ const bt_command bt_cmd_train = {
         "one "
         "from their mean\n"
         "bitrain train --resume last\n"
-        "bitrain train conf.yaml --print-config # every setting and where it came from\n"
+        "bitrain train conf.yaml --print-config # every setting and its origin\n"
         "bitrain train conf.yaml --dry-run # memory, layout and time; trains nothing\n",
     .options = {.rows = bt_run_opts},
     .run_argv = run_training_command,

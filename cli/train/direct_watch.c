@@ -84,10 +84,11 @@ static void *watch_direct_ranks(void *arg) {
              (int)bt_rank_watch_pid(&w->ranks, rank), by);
     if (w->writer) record(w, rank, what);
     if (first)
-        fprintf(stderr,
-                "bitrain train: %s: the other ranks end, too (go on with: bitrain train --resume "
-                "%s)\n",
-                what, w->run);
+        fprintf(
+            stderr,
+            "bitrain train: %s: the other ranks end as well (continue with: bitrain train --resume "
+            "%s)\n",
+            what, w->run);
     _exit(BT_LOST_RANK_EXIT);
 }
 

@@ -288,7 +288,7 @@ static void on_key(bt_live *l, bt_job *job, char c) {
     else if (c == '?' || c == 'h')
         show_key_help(l);
     else if (verb < BT_VERB_COUNT &&
-             bt_job_request(job, bt_verbs[verb].word, "", by, &err) != BT_OK)
+             bt_job_execute_verb(job, bt_verbs[verb].word, "", by, &err) != BT_OK)
         show_live_event(
             l,
             &(bt_event){.kind = BT_EVENT_REFUSED, .step = l->step, .rank = -1, .title = err.msg});

@@ -33,7 +33,7 @@ bt_code bt_train_continue(bt_train_plan *p, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "--continue chooses between a new run and --resume: give only one of them");
     if (!p->cfg.run.name[0])
-        return bt_fail(err, BT_ARG, "--continue needs --name: the run to go on with, or to start");
+        return bt_fail(err, BT_ARG, "--continue needs --name: the run to continue or to start");
     BT_TRY(recorded(p, &known, err));
     if (known) {
         snprintf(p->cfg.run.resume, sizeof p->cfg.run.resume, "%s", p->cfg.run.name);

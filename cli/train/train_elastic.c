@@ -55,7 +55,7 @@ static bt_code ranks_of_hosts(const bt_elastic *range, const bt_resize_request *
     free(hosts);
     if (to->most) return BT_OK;
     return bt_fail(err, BT_ARG,
-                   "the hosts that answer take %d rank%s, and --elastic wants %d or more", alive,
+                   "the responding hosts take %d rank%s, and --elastic requires at least %d", alive,
                    alive == 1 ? "" : "s", range->min);
 }
 

@@ -193,7 +193,7 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
            bt_train_setting_where(p, "model.vocab"),
            bt_metric_format(buf, sizeof buf, (double)counts.params, BT_UNIT_COUNT));
     if (counts.adapters)
-        printf("training   %s parameters of adapters; those of the model stay as they are\n",
+        printf("training   %s parameters of adapters; those of the model do not change\n",
                bt_metric_format(buf, sizeof buf, (double)counts.adapters, BT_UNIT_COUNT));
     printf("work       %" PRId64 " steps of %" PRId64 " tokens: %s", p->cfg.train.steps,
            p->cfg.train.batch_tokens,
@@ -358,7 +358,7 @@ static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ra
     int replica = mesh->dp_shard * mesh->tp, alike = 0;
     char buf[32];
     double sum = 0;
-    printf("who holds what\n%11s %4s %5s %5s %4s", "rank", "pp", "repl", "shard", "tp");
+    printf("memory of each rank\n%11s %4s %5s %5s %4s", "rank", "pp", "repl", "shard", "tp");
     for (size_t i = 0; i < first.n; i++) printf(" %12s", first.rows[i].name);
     printf(" %12s\n", "together");
     for (int r = 0; r < ranks; r++) {

@@ -416,13 +416,13 @@ static bt_code check_recorded(const bt_train_plan *p, const row *r, bt_err *err)
         return bt_fail(
             err, BT_NOTFOUND,
             "the checkpoint after step %lld of run '%s' is not in its folder, whose newest "
-            "is that after step %lld (restore it, or go on from the older one: --resume "
+            "is that after step %lld (restore it, or continue from the older one: --resume "
             "'%.200s/step-%012lld')",
             (long long)r->saved, p->run, (long long)step, p->out, (long long)step);
     return bt_fail(err, BT_NOTFOUND,
-                   "the checkpoint after step %lld of run '%s' is gone: there is none in '%.200s' "
-                   "(mount or restore that folder, or say where it is with --out DIR; to begin "
-                   "anew: another --name, or 'bitrain runs rm %s' first)",
+                   "the checkpoint after step %lld of run '%s' is gone: there is none in "
+                   "'%.200s' (mount or restore that folder, or give its path with --out DIR; "
+                   "for a new run use another --name, or 'bitrain runs rm %s' first)",
                    (long long)r->saved, p->run, p->out, p->run);
 }
 

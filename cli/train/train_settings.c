@@ -113,10 +113,9 @@ static void warn_about_zero_settings(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     const int cores = bt_cpu_get()->cores;
     if (bt_opts_given(&p->opts, "train.steps") && p->given.train.steps == 0 && !c->train.tokens)
-        bt_log(BT_LOG_WARN, "train.steps 0 stands for the preset's %" PRId64 " steps",
-               c->train.steps);
+        bt_log(BT_LOG_WARN, "train.steps 0 means the preset's %" PRId64 " steps", c->train.steps);
     if (bt_opts_given(&p->opts, "optim.lr") && p->given.optim.lr == 0)
-        bt_log(BT_LOG_WARN, "optim.lr 0 stands for the preset's rate, %g", c->optim.lr);
+        bt_log(BT_LOG_WARN, "optim.lr 0 means the preset's rate, %g", c->optim.lr);
     if (bt_opts_given(&p->opts, "launch.threads") && !c->launch.hosts[0] &&
         c->launch.threads > cores)
         bt_log(BT_LOG_WARN, "%d rank%s with %" PRId64 " threads each: %d core%s can be used here",

@@ -136,7 +136,7 @@ static const char *not_learned(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     if (strncmp(c->data.path, "synth:", 6) == 0) return "synthetic data is made of tokens";
     if (c->launch.hosts[0] && !p->world) return "the data is on other hosts";
-    if (c->data.form != 0) return "data.form says that it is no plain text";
+    if (c->data.form != 0) return "data.form declares that it is not plain text";
     if (c->data.mixture[0]) return "data.mixture has sources of several kinds";
     return NULL;
 }

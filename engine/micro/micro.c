@@ -46,7 +46,7 @@ static int64_t first_row_of_micro(const bt_micro *m, int64_t i) {
 }
 
 bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) {
-    bt_progress_enter(m->place, BT_AT_DATA, m->step);
+    bt_progress_enter(m->page, BT_AT_DATA, m->step);
     bt_span_begin(BT_MR_DATA);
     BT_TRY(bt_loader_next(m->loader, out, err));
     if (out->positions) m->counted += out->counted;

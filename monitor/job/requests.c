@@ -137,8 +137,8 @@ static void apply_to_supervisor(bt_job *job, bt_verb verb) {
     if (verb == BT_VERB_STOP) job->stop_asked = true;
 }
 
-bt_code bt_job_request(bt_job *job, const char *word, const char *arg, const char *by,
-                       bt_err *err) {
+bt_code bt_job_execute_verb(bt_job *job, const char *word, const char *arg, const char *by,
+                            bt_err *err) {
     bt_verb verb = bt_verb_find(word);
     if (verb == BT_VERB_COUNT) return fail_unknown_verb(word, err);
     if (verb == BT_VERB_RESIZE) return bt_job_request_resize(job, arg, by, err);
@@ -188,14 +188,14 @@ void bt_job_signal(bt_job *job, int sig) {
         return;
     }
     job->result->signal = sig;
-    if (bt_job_request(job, bt_verbs[BT_VERB_STOP].word, "",
-                       sig == SIGINT    ? "Ctrl-C"
-                       : sig == SIGTERM ? "SIGTERM"
-                       : sig == SIGUSR1 ? "SIGUSR1"
-                       : sig == SIGUSR2 ? "SIGUSR2"
-                       : sig == SIGXCPU ? "SIGXCPU (limit of processor time)"
-                                        : "SIGHUP",
-                       &err) != BT_OK) {
+    if (bt_job_execute_verb(job, bt_verbs[BT_VERB_STOP].word, "",
+                            sig == SIGINT    ? "Ctrl-C"
+                            : sig == SIGTERM ? "SIGTERM"
+                            : sig == SIGUSR1 ? "SIGUSR1"
+                            : sig == SIGUSR2 ? "SIGUSR2"
+                            : sig == SIGXCPU ? "SIGXCPU (limit of processor time)"
+                                             : "SIGHUP",
+                            &err) != BT_OK) {
         job->stop_asked = true;
         job->pending |= BT_PENDING(STOP);
         bt_job_event(job, BT_EVENT_WARNING, -1, "the stop request could not be sent: %s", err.msg);
@@ -233,7 +233,7 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
     bt_job *job = ctx;
     char by[32];
     bt_text_plain(by, sizeof by, who);
-    BT_TRY(bt_job_request(job, verb, arg, by, err));
+    BT_TRY(bt_job_execute_verb(job, verb, arg, by, err));
     if (bt_verb_find(verb) == BT_VERB_LR && job->s->lr > 0) {
         bt_text_printf(answer, "set %s: the peak learning rate is %.4g, it began as %.4g", arg,
                        job->lr_factor * job->s->lr, job->s->lr);

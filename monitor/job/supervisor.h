@@ -138,8 +138,8 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) BT_MU
 void bt_job_result_release(bt_job_result *r);
 
 /* For callbacks: executes a verb of verbs.def with its argument or ""; by: "key p", "ctl", "web" */
-bt_code bt_job_request(bt_job *job, const char *verb, const char *arg, const char *by, bt_err *err)
-    BT_MUST_CHECK;
+bt_code bt_job_execute_verb(bt_job *job, const char *verb, const char *arg, const char *by,
+                            bt_err *err) BT_MUST_CHECK;
 void bt_job_multiply_lr(bt_job *job, double factor, const char *by); /* keys + and - */
 bool bt_job_paused(const bt_job *job);
 void bt_job_stop_now(bt_job *job);

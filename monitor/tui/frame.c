@@ -328,7 +328,7 @@ static void draw_input(bt_top *t, int y) {
         bt_canvas_textf(c, 1, y, c->w - 2,
                         (bt_style){.fg = BT_C_WARN, .bg = BT_C_BAR, .attr = BT_ATTR_BOLD},
                         t->confirm == BT_DO_REMOVE
-                            ? "%s: %s?  y yes, checkpoints stay   c checkpoints, too   n no"
+                            ? "%s: %s?  y yes, keep checkpoints   c also checkpoints   n no"
                             : "%s: %s?  y yes   n no",
                         t->run, what);
         return;

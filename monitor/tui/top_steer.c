@@ -217,7 +217,7 @@ static bt_code read_note(bt_top *t, note_text *n, bt_err *err) {
 /* A line of the keyboard, which begins as the text is now. */
 static void open_input_line(bt_top *t, bt_input input, const char *now, bool can) {
     if (!can) {
-        bt_top_message(t, BT_C_WARN, "that is not available here: use 'bitrain runs'");
+        bt_top_message(t, BT_C_WARN, "not available here: use 'bitrain runs'");
         return;
     }
     t->input = input;
@@ -248,7 +248,7 @@ static void confirm_record_removal(bt_top *t, bt_action what) {
     else if (what == BT_DO_TAGS && t->cfg.actions.tag)
         t->input = BT_INPUT_TAGS, t->line[0] = 0;
     else if (what == BT_DO_TAGS || !t->cfg.actions.remove)
-        bt_top_message(t, BT_C_WARN, "that is not available here: use 'bitrain runs'");
+        bt_top_message(t, BT_C_WARN, "not available here: use 'bitrain runs'");
     else if (t->view->head.live)
         bt_top_message(t, BT_C_WARN, "%s is live: stop it first", t->run);
     else

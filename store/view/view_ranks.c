@@ -308,7 +308,7 @@ static bt_code group_rows(const bt_view_impl *m, size_t n_ranks, grouped *g, bt_
     g->row = malloc((m->n_rows - m->row_first + 1) * sizeof(*g->row));
     g->start = calloc(n_ranks + 2, sizeof *g->start);
     if (!g->row || !g->start)
-        return bt_fail(err, BT_NOMEM, "cannot judge %zu ranks: out of memory", n_ranks);
+        return bt_fail(err, BT_NOMEM, "cannot evaluate %zu ranks: out of memory", n_ranks);
     for (size_t i = m->row_first; i < m->n_rows; i++) g->start[m->row[i].rank + 2]++;
     for (size_t k = 2; k < n_ranks + 2; k++) g->start[k] += g->start[k - 1];
     for (size_t i = m->row_first; i < m->n_rows; i++)
@@ -517,7 +517,7 @@ static bt_code statistics(bt_view *v, bt_err *err) {
     grouped g = {0};
     tally *t = calloc(r->n, sizeof *t);
     bt_code code = t ? group_rows(m, r->n, &g, err)
-                     : bt_fail(err, BT_NOMEM, "cannot judge %zu ranks: out of memory", r->n);
+                     : bt_fail(err, BT_NOMEM, "cannot evaluate %zu ranks: out of memory", r->n);
     if (code == BT_OK) {
         double *work = m->work, *median = m->work + rows + r->n;
         int64_t block_step[BLOCKS];

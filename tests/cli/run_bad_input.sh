@@ -106,7 +106,7 @@ rows=$(cat <<'END'
 6 | train --store {junk} --data synth:chain     | junk
 3 | top nosuch                                  | none.db
 2 | top --screen nonsense                       | nonsense
-2 | ctl last                                    | ctl wants a run and a verb
+2 | ctl last                                    | ctl needs a run and a verb
 3 | ctl last pause                              | none.db
 2 | sweep                                       | no file given
 3 | sweep {tmp}/none.yaml                       | none.yaml' ('bitrain sweep --help' shows one)
@@ -160,7 +160,7 @@ rows=$(cat <<'END'
 2 | tokenizer zebra -h                          | 'bitrain tokenizer' has no verb 'zebra' (train, inspect, encode, decode, import)
 2 | ctl last pasue --help                       | 'bitrain ctl' has no verb 'pasue' (did you mean 'pause'?)
 2 | ctl last pasue                              | did you mean 'pause'?
-2 | ctl last set                                | 'set' wants KEY=VALUE
+2 | ctl last set                                | 'set' needs KEY=VALUE
 2 | help bench trian                            | did you mean 'train'?
 2 | help bench train comm                       | unexpected word 'comm'
 2 | help metrics zebra                          | unexpected word 'zebra'
@@ -196,12 +196,12 @@ rows=$(cat <<'END'
 6 | train --store {junk} --data synth:chain --steps 1 | junk
 2 | rank                                        | started by 'bitrain train'
 2 | rank --wire                                 | started by 'bitrain train'
-2 | ctl                                         | wants a run and a verb
-2 | ctl last                                    | wants a run and a verb
-2 | ctl last set                                | wants KEY=VALUE
-2 | ctl last sample                             | wants PROMPT
-2 | ctl last mixture                            | wants WEIGHTS
-2 | runs rename a                               | rename wants two names
+2 | ctl                                         | needs a run and a verb
+2 | ctl last                                    | needs a run and a verb
+2 | ctl last set                                | needs KEY=VALUE
+2 | ctl last sample                             | needs PROMPT
+2 | ctl last mixture                            | needs WEIGHTS
+2 | runs rename a                               | rename needs two names
 2 | ctl last pause now                          | takes no value
 2 | ctl last pause now please                   | unexpected word 'please'
 3 | ctl last pause                              | none.db

@@ -74,7 +74,7 @@ expect 0 '"metric":"wait_ms","rank":2,"unit":"ms","x_axis":"step","exact":true' 
 grep -q '"mean":\[30,30,30' "$d/out" || fail "rank 2 does not wait 30 ms"
 expect 0 '"step":\[9,10,11\],' "$BITRAIN" plot demo loss --steps 10..12 --json
 expect 2 "did you mean 'loss'" "$BITRAIN" plot demo los
-expect 2 "metric of ranks: say which" "$BITRAIN" plot demo wait_ms
+expect 2 "metric of ranks: name one" "$BITRAIN" plot demo wait_ms
 expect 3 "no 'wait_ms' of rank 11" "$BITRAIN" plot demo wait_ms --rank 11
 expect 2 "not a range of steps" "$BITRAIN" plot demo loss --steps 5
 expect 2 "plot needs a run" "$BITRAIN" plot

@@ -172,7 +172,7 @@ grep -q "could not start the ranks (exit code [0-9]*): ssh: connect to host .*fa
 # a removed run's checkpoints: kept and named, or deleted with all that the run wrote, and nothing else; the name is free again
 ok train "${tiny[@]}" --steps 3 --name gone
 ok runs rm gone --yes
-says "checkpoints stay in '$tmp/runs/gone' (to delete them: --checkpoints with \`runs rm\`, or now: rm -r '$tmp/runs/gone')"
+says "checkpoints remain in '$tmp/runs/gone' (to delete them: --checkpoints with \`runs rm\`, or now: rm -r '$tmp/runs/gone')"
 code 4 train "${tiny[@]}" --steps 3 --name gone
 says "or remove them: rm -r '$tmp/runs/gone')"
 rm -r "$tmp/runs/gone"
@@ -180,7 +180,7 @@ ok train "${tiny[@]}" --steps 3 --name gone
 touch runs/gone/mine.txt
 ok runs rm gone --yes --checkpoints
 says "deleted 1 checkpoint, "
-says "'$tmp/runs/gone' holds other files, which stay"
+says "'$tmp/runs/gone' contains other files, which are kept"
 [ "$(ls -A runs/gone)" = mine.txt ] || fault "of a deleted run there is: $(ls -A runs/gone)"
 ok train "${tiny[@]}" --steps 3 --name gone
 ok runs rm gone --yes --checkpoints

@@ -29,7 +29,7 @@ static void on_control(void *ctx, const bt_ctl *c) {
     }
     if (c->verb == BT_VERB_MIXTURE) {
         if (!bt_control_request_mixture(&box, c->text ? c->text : ""))
-            bt_log(BT_LOG_WARN, "no memory for weights: the mixture stays");
+            bt_log(BT_LOG_WARN, "no memory for weights: the mixture does not change");
         return;
     }
     if (c->verb == BT_VERB_LR) {

@@ -72,7 +72,7 @@ static bt_code parse_color_line(char *line, const char *path, int at, bt_color_r
     }
     const long index = strtol(line + n, &end, 10);
     if (end == line + n || end[strspn(end, " \t\r")] || index < -1 || index > 255)
-        return bt_fail(err, BT_ARG, "%s:%d: %s wants an index of the 256 colours, or -1", path, at,
+        return bt_fail(err, BT_ARG, "%s:%d: %s needs an index of the 256 colours, or -1", path, at,
                        role);
     to[i] = (bt_color_row){(int16_t)index, (int16_t)(index < 16 ? index : bt_colors[i].c16)};
     return BT_OK;

@@ -155,7 +155,7 @@ void bt_screen_system(bt_top *t, bt_rect r) {
     if (k->n == 0) {
         bt_canvas_rule(&t->canvas, (bt_rect){r.x, r.y, r.w, 1}, bt_top_title(t, 0),
                        "processors and memory", "");
-        bt_top_empty(t, (bt_rect){r.x, r.y, r.w, 4}, "no rank has said who it is yet");
+        bt_top_empty(t, (bt_rect){r.x, r.y, r.w, 4}, "no rank has sent its identity yet");
         if (r.h > 8) bt_settings_table_draw(t, (bt_rect){r.x, r.y + 4, r.w, r.h - 4}, true);
         return;
     }

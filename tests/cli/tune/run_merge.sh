@@ -146,7 +146,7 @@ code 1 generate ./variant --base base-dense --prompt say
 says "has an adapter beside 'x_proj': adapters here are beside the layers of attention and feed-forward (merge them into"
 sed -i 's/"base_model_name_or_path":"[^"]*"/"base_model_name_or_path":"some\/model"/' peft-dense/adapter_config.json
 code 2 eval ./peft-dense --data chat.jsonl --form messages
-says "say with --base where the model is that they belong to (their configuration names 'some/model')"
+says "give the path of their model with --base (their configuration names 'some/model')"
 ok generate ./peft-dense --base base-dense --prompt say --tokens 2 --threads 1
 says "names 'some/model' as the base"
 code 2 train "${chat[@]}" --init-from ./peft-dense
@@ -166,7 +166,7 @@ says "holds no adapters"
 [ -e nothing ] && fault "a refused conversion left something"
 rm -rf "$(q "SELECT out_dir FROM runs WHERE run='base-dense'")"
 code 3 eval lora-dense --data chat.jsonl --form messages
-says "say where it is with --base"
+says "give its path with --base"
 
 [ $faults -eq 0 ] && echo "adapters merge as they should"
 exit $faults

@@ -111,7 +111,7 @@ for want in '(90 texts of the data given' 'label  texts  precision' '7         3
 ok generate kinds --prompt "abc?" --json
 says '"probabilities":{"7":'
 code 2 serve kinds
-says "is a classifier of 3 labels and writes no text"
+says "is a classifier of 3 labels and generates no text"
 code 1 convert kinds --to hf -o kinds-hf
 says "it is a classifier of 3 labels"
 { head -3 labels.jsonl; echo '{"text": "a", "label": "maybe"}'; } >bad.jsonl

@@ -259,7 +259,8 @@ static inline void on_input(void *ctx, bt_job *job) {
     char key;
     assert_int_equal(read(s->setup.ui.input_fd, &key, 1), 1);
     if (s->signal) kill(getpid(), s->signal);
-    if (s->verb && bt_job_request(job, s->verb, s->value ? s->value : "", "key", &err) != BT_OK)
+    if (s->verb &&
+        bt_job_execute_verb(job, s->verb, s->value ? s->value : "", "key", &err) != BT_OK)
         show(s, "refused: %s\n", err.msg);
 }
 

@@ -337,7 +337,7 @@ static void actions_on_a_run_require_confirmation(void **state) {
     shows("~U-now\r~", "another run has the name 'demo-now'");
     check("now", "~D~", "now is live: stop it first", true, 100, 30);
     shows("~D~",
-          "demo: remove its records for good?  y yes, checkpoints stay   c checkpoints, too");
+          "demo: remove its records for good?  y yes, keep checkpoints   c also checkpoints");
     shows("~D~n~", "nothing was done");
     assert_string_equal(done, "");
     shows("~D~y~", "removed the records of demo");
