@@ -2,14 +2,14 @@
  *
  * Order:    start -> wait for a stop request of the caller -> stop.
  * Safe by default: loopback; a random token always (URL fragment, exchanged at /api/v1/login for a
- *                  cookie); Host and Origin
- *           allow-lists; strict content policy; GET and HEAD only unless `control`; assets come
- *           from a compiled-in table, no client text ever becomes a path; every request has a
+ *                  cookie); allow-lists of Host
+ *           and Origin; strict content policy; GET and HEAD only unless `control`; assets are in
+ *           a compiled-in table, no client text ever becomes a path; every request has a
  *           deadline; connections are capped.
  * Threads:  start and stop from one thread. Inside: one epoll thread answers everything and owns
  *           the database connection; one publisher thread watches the database and wakes the event
  *           streams.
- * Errors:   BT_BUSY when the port is taken (the message says what to do next). */
+ * Errors:   BT_BUSY when the port is taken (the message contains the remedy). */
 #ifndef BT_WEB_WEB_H
 #define BT_WEB_WEB_H
 

@@ -2,8 +2,7 @@
  *
  *     {"metric": "loss", "runs": [{"run": "base", "curve": {"series": [{"metric", "unit", "low", "high",
  *      "x", "step", "mean", "n"}]}}, ...], "missing": ["gone"]}
- * as the route `series` has them, to seven digits; missing: runs that are asked for and not there any
- * more. */
+ * as the route `series` has them, to seven digits; missing: requested runs that no longer exist. */
 #include <stdio.h>
 #include <string.h>
 

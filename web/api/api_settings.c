@@ -1,8 +1,7 @@
-/* api_settings.c - what runs were set to, beside each other: the table of runs shows and filters by
- * any setting.
+/* api_settings.c - settings of all runs: the table of runs shows and filters by any setting.
  *
  *     {"names": ["data.path", ...], "settings": {"base": {"optim.lr": 0.002}, ...}}        names:
- *     of the newest run; settings: those asked for */
+ *     of the newest run; settings: the requested ones */
 #include <stdio.h>
 #include <string.h>
 

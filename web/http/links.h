@@ -1,9 +1,9 @@
 /* links.h - the connections that a server has accepted, and the deadlines of their requests.
  *
- * libmicrohttpd's own timeout is per inactivity, so a client sending a byte a second would stay:
- * bt_links_cut shuts its socket, also when it is the first line of a second request that never
- * ends. In a crowd the oldest connections that wait for nothing go at once: whoever opens hundreds
- * and says nothing makes room for who comes after.
+ * libmicrohttpd's own timeout is per inactivity, so it does not end a client that sends a byte a
+ * second: bt_links_cut shuts its socket, even during the first line of a second request. Near the limit of
+ * connections the oldest idle ones are closed at once, so that a client that opens hundreds and sends nothing
+ * does not exclude new clients.
  *
  * Threads: any; bt_links has its own lock. A bt_link is valid from add to remove. */
 #ifndef BT_WEB_HTTP_LINKS_H

@@ -4,7 +4,7 @@
  *     epoll thread    on_page_request() -> guards -> route or asset -> response;  stream_read() feeds event streams
  *     publisher       watches PRAGMA data_version, wakes sleeping streams; cuts requests that outlive their deadline
  *
- * A stream with nothing to say is suspended; its 15 s heartbeat and every commit resume it. All are
+ * A stream without new events is suspended; its 15 s heartbeat and every commit resume it. All are
  * resumed before the stop. */
 #include "web/web.h"
 

@@ -1,5 +1,5 @@
-/* stream.c - what an event stream says next. Stateless but for the cursor the client sends back: a
- * restarted server goes on.
+/* stream.c - composes the next event of an event stream. The only state is the cursor that the client sends
+ * back, so a restarted server continues the stream.
  *
  *     id: ATTEMPT.STEP.SEQ
  *     event: tick         data: {"head": {...}, "new_events": n}      something was committed;
