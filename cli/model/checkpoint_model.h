@@ -76,14 +76,13 @@ typedef struct bt_trained_opts {
     {"weight", "--weight", BT_OPT_REAL, BT_FIELD(s, trained.weight), "1", -100, 100, NULL, NULL, \
      "weight of the first adapters"}, \
     {"precision", "--precision", BT_OPT_ENUM, BT_FIELD(s, trained.precision), "fp32", 0, 0, "fp32|bf16|fp16", NULL, \
-     "number format of operands of floating-point products; bf16 is faster on processors "
-     "with bf16 instructions"}, \
+     "number format of floating-point products; bf16 is faster on processors with bf16 instructions"}, \
     {"isa", "--isa", BT_OPT_TEXT, BT_FIELD(s, trained.isa), "", 0, 0, NULL, NULL, \
-     "fastest kernel set allowed (default: that of the run)"} /* clang-format on */
+     "fastest kernel set allowed (default: that of the run)"}
+/* clang-format on */
 
 /* which, store: borrowed, as the texts of `o` */
-bt_trained_how
-bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store);
+bt_trained_how bt_trained_how_of(const bt_trained_opts *o, const char *which, const char *store);
 
 /* everything but the model, which bt_trained_model makes of it; or both */
 bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;

@@ -19,52 +19,38 @@ typedef struct bt_sampling_opts {
      BT_OPT_REAL,   BT_SAMPLING_FIELD(s, temperature), \
      "0.8",         0, \
      100,           NULL, \
-     NULL,          "sampling temperature; 0: always the most likely token"}, \
+     NULL,          "0: always the most likely token"}, \
         {"top_k",    "--top-k", \
          BT_OPT_INT, BT_SAMPLING_FIELD(s, top_k), \
          "0",        0, \
          1e9,        NULL, \
-         "tokens",   "choose among the N most likely tokens (0: all)"}, \
+         "tokens",   "choose among the N most likely (0: all)"}, \
+        {"top_p",     "--top-p", \
+         BT_OPT_REAL, BT_SAMPLING_FIELD(s, top_p), \
+         "0.95",      0, \
+         1,           NULL, \
+         NULL,        "choose among the most likely that sum to this probability (1: all; 0: one)"}, \
+        {"min_p",     "--min-p", \
+         BT_OPT_REAL, BT_SAMPLING_FIELD(s, min_p), \
+         "0",         0, \
+         1,           NULL, \
+         NULL,        "minimum probability as a share of the most likely token's (0: none)"}, \
+        {"repeat_penalty", \
+         "--repeat-penalty", \
+         BT_OPT_REAL, \
+         BT_SAMPLING_FIELD(s, repeat_penalty), \
+         "1", \
+         0.01, \
+         100, \
+         NULL, \
+         NULL, \
+         "divisor of the logits of tokens that have occurred (1: off; 1.1 is usual)"}, \
     { \
-        "top_p", "--top-p", BT_OPT_REAL, BT_SAMPLING_FIELD(s, top_p), "0.95", 0, 1, NULL, NULL, \
-            "choose among the most likely tokens whose probabilities sum to this (1: all; 0: "
-"the most likely only)"
-}
-,
-    {"min_p",
-     "--min-p",
-     BT_OPT_REAL,
-     BT_SAMPLING_FIELD(s, min_p),
-     "0",
-     0,
-     1,
-     NULL,
-     NULL,
-     "exclude tokens less probable than this share of the most likely token's "
-     "probability (0: none)"},
-    {"repeat_penalty",
-     "--repeat-penalty",
-     BT_OPT_REAL,
-     BT_SAMPLING_FIELD(s, repeat_penalty),
-     "1",
-     0.01,
-     100,
-     NULL,
-     NULL,
-     "divisor of the logits of tokens that have occurred (1: off; 1.1 is usual)"},
-    {"seed",
-     "--seed",
-     BT_OPT_INT,
-     BT_SAMPLING_FIELD(s, seed),
-     "1",
-     0,
-     9007199254740992.0,
-     NULL,
-     NULL,
-     "seed; the same seed gives the same text"}
+        "seed", "--seed", BT_OPT_INT, BT_SAMPLING_FIELD(s, seed), "1", 0, 9007199254740992.0, \
+            NULL, NULL, "the same seed gives the same text" \
+    }
 
-bt_sampling
-bt_sampling_of(const bt_sampling_opts *o);
+bt_sampling bt_sampling_of(const bt_sampling_opts *o);
 
 enum { BT_STOPS_MAX = 16 };
 /* The lines of a BT_OPT_LIST as stop strings; \n, \t, \r and \\ in them are read as C reads them.

@@ -17,7 +17,7 @@ numbers optimizer | head -8 | awk -v p="$params" '{s += $1} END {exit !(s >= 8 *
 grep -o '"arenas":{[^}]*},"bytes":[0-9]*' out | sed 's/"[a-z ]*"//g; s/[{}:]//g; s/,/ /g' |
     awk '{s = 0; for (i = 1; i < NF; i++) s += $i; if (s != $NF) exit 1}' || fault "arenas do not add up to the bytes of a rank"
 ok train --preset base --ranks 512 --dp-shard 8 --zero 3 --batch-tokens 524288 --threads 1 --tokenizer bytes --dry-run
-says "who holds what"
+says "memory of each rank"
 # near: memory of an arena is close to the formula of its ZeRO stage
 near() {
     awk -v arena="$1" -v text="$2" -v most="$3" 'BEGIN {unit["KiB"] = 1 / 1024; unit["MiB"] = 1; unit["GiB"] = 1024}
