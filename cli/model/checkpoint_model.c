@@ -359,7 +359,7 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) {
     return code;
 }
 
-void bt_trained_tell_affixes(const bt_trained *t) {
+void bt_trained_report_affixes(const bt_trained *t) {
     bt_text around = {0};
     bt_tokenizer_describe_affixes(t->tokenizer, &around);
     if (around.len)

@@ -89,7 +89,7 @@ bt_code bt_trained_open(bt_trained *t, const bt_trained_how *how, bt_err *err) B
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trained_load(bt_trained *t, const bt_trained_how *how, bt_err *err) BT_MUST_CHECK;
 /* prints the tokens that the tokenizer puts around each text, if any, to standard error */
-void bt_trained_tell_affixes(const bt_trained *t);
+void bt_trained_report_affixes(const bt_trained *t);
 /* adds the members of an ensemble to a JSON printout as an array "members" */
 void bt_trained_put_members(const bt_trained *t, bt_json *j);
 void bt_trained_release(bt_trained *t);

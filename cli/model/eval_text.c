@@ -83,7 +83,7 @@ static bt_code run_and_write(bt_evaluator *e, const bt_trained *t, const bt_eval
                               .tokenizer = bt_tokenizer_hash(tokenizer)};
     bt_tokenizer_free(tokenizer);
     BT_TRY(bt_logit_writer_create(&w, job->logits, &s, err));
-    bt_evaluator_look(e, copy_logits, w);
+    bt_evaluator_visit(e, copy_logits, w);
     bt_code code = run_evaluator(e, t, job, out, err);
     code = bt_logit_writer_close(w, code, &told, err);
     if (code == BT_OK) fprintf(stderr, "%s\n", bt_text_str(&told));

@@ -57,10 +57,10 @@ static bt_code add_group_runs(bt_members *m, const char *group, bool best, const
     BT_TRY(bt_cli_open(&db, store, err));
     bt_code code = bt_db_query(
         db,
-        &(bt_question){.sql = "SELECT run, state FROM runs WHERE bt_setting(config, 'run.group') "
-                              "= ?1 ORDER BY run",
-                       .params = &group,
-                       .n_params = 1},
+        &(bt_query){.sql = "SELECT run, state FROM runs WHERE bt_setting(config, 'run.group') "
+                           "= ?1 ORDER BY run",
+                    .params = &group,
+                    .n_params = 1},
         take_group_run, &g, err);
     bt_db_close(db);
     if (code == BT_OK) code = g.code;

@@ -47,7 +47,7 @@ bt_code bt_show_group(bt_db *db, const char *group, bool json, bool *found, bt_e
     bt_printout_rows(&o, "runs");
     bt_code code = bt_db_query(
         db,
-        &(bt_question){
+        &(bt_query){
             .sql = "SELECT run, state, steps, loss, best_val, best_val_step, bt_setting(config, "
                    "'run.seed') AS seed, "
                    "(SELECT CAST(value AS REAL) FROM facts f WHERE f.run = runs.run AND f.key = "

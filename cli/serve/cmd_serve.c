@@ -258,7 +258,7 @@ const bt_command bt_cmd_serve = {
     .name = "serve",
     .summary = "a trained model behind OpenAI's API, with a chat page",
     .args = "[RUN|GROUP|DIR...]",
-    .examples = "bitrain serve last # prints an address with a token: open it, or ask\n"
+    .examples = "bitrain serve last # prints an address with a token: open it, or send requests\n"
                 "curl -H \"Authorization: Bearer TOKEN\" localhost:8159/v1/completions \\\n"
                 "    -d '{\"prompt\": \"In the beginning\", \"max_tokens\": 40}'\n"
                 "bitrain serve abl-3 --port 0 --parallel 16 --template chatml\n",

@@ -1,5 +1,5 @@
-/* time_model.h - predicts the time of one training step of a layout: a simulation (step_simulator.h) whose durations are computed
- * from measured rates and from the bytes that the engine sends.
+/* time_model.h - predicts the time of one training step of a layout: a simulation (step_simulator.h) whose durations
+ * are computed from measured rates and from the bytes that the engine sends.
  *
  * Costs are assigned to the phases of a real step (engine/base/tables/phases.def). Links within a host copy bytes,
  * which is processor time that nothing hides. Links between hosts send while a rank computes.

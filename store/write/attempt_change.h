@@ -1,4 +1,5 @@
-/* attempt_change.h - private to store/: the end of an attempt and the beginning of the next one as records of the writer's queue.
+/* attempt_change.h - private to store/: the end of an attempt and the beginning of the next one as records
+ * of the writer's queue.
  *
  * They happen in the order of the records around them, when the database takes them: a run whose database is full or
  * locked restarts without waiting for it. A turn never leaves the process. */

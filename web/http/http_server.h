@@ -33,8 +33,8 @@ typedef struct bt_header {
 } bt_header;
 
 /* Adds the content policy and the other guards' headers, `more`, and Retry-After to 429 and 503; takes r. MHD_NO, which
- * closes the connection, if memory for a header runs out: a missing response is better than one without its content policy,
- * or a compressed one without its Content-Encoding. */
+ * closes the connection, if memory for a header runs out: a missing response is better than one without its
+ * content policy, or a compressed one without its Content-Encoding. */
 enum MHD_Result bt_http_send(struct MHD_Connection *c, int status, struct MHD_Response *r,
                              const bt_header *more);
 /* headers of an event stream, including one against buffering in proxies */

@@ -1,5 +1,5 @@
-/* shared_cores.c - simulates the passes of a pipeline whose ranks have more threads than there are cores. A rank's speed
- * depends on the number of ranks that compute at that moment, so the simulation advances from event to event.
+/* shared_cores.c - simulates the passes of a pipeline whose ranks have more threads than there are cores. A rank's
+ * speed depends on the number of ranks that compute at that moment, so the simulation advances from event to event.
  *
  * A waiting rank yields its core but does not sleep, so it remains a task of that core, and the kernel moves no
  * computing rank from a shared core to it. All cores therefore have equal numbers of tasks, in random order, and a

@@ -1,5 +1,5 @@
-/* simulator_state.h - state shared by the two simulations of a pipeline: step_simulator.c (every rank has its own cores) and
- * shared_cores.c (ranks share cores). Private to engine/plan/step_simulator. */
+/* simulator_state.h - state shared by the two simulations of a pipeline: step_simulator.c (every rank has its own
+ * cores) and shared_cores.c (ranks share cores). Private to engine/plan/step_simulator. */
 #ifndef BT_ENGINE_PLAN_STEP_SIMULATOR_SIMULATOR_STATE_H
 #define BT_ENGINE_PLAN_STEP_SIMULATOR_SIMULATOR_STATE_H
 

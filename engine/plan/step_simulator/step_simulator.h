@@ -1,5 +1,5 @@
-/* step_simulator.h - simulates one training step as discrete events. Every rank executes the operations of engine/micro,
- * engine/parallel and engine/train in their order, each with a given duration.
+/* step_simulator.h - simulates one training step as discrete events. Every rank executes the operations of
+ * engine/micro, engine/parallel and engine/train in their order, each with a given duration.
  *
  *     begin | F F .. F B F B .. B B | exchange | agreement | norm, update, weights | the rest
  *            the order of pass_order.h: a stage waits for its neighbours' messages

@@ -1,5 +1,5 @@
 /* test_memory_saver.c - states in shared memory of a training: the interval between them, when a state becomes valid,
- * and how a training continues without them. Several ranks and hosts: test_memory_run.c, cli.recovery.kill_memory. */
+ * and how a training continues without them. Several ranks and hosts: test_memory_hosts.c, cli.recovery.kill_memory. */
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
