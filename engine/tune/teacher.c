@@ -52,7 +52,7 @@ static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
         bt_model_add_member(t->model, model);
     else
         t->model = model;
-    BT_TRY(bt_base_weights_load(&weights, model, path, told, err));
+    BT_TRY(bt_base_weights_load(&weights, model, path, notes, err));
     /* 53 bits, as of one teacher */
     t->hash = (int64_t)(((uint64_t)t->hash * 31 + (uint64_t)weights.hash) & ((1ULL << 53) - 1));
     return BT_OK;
@@ -60,14 +60,14 @@ static bt_code load_teacher(bt_teacher *t, const char *path, size_t widest,
 
 /* A text that is no path is a list of paths, separated by commas. */
 static bt_code load_teachers(bt_teacher *t, const bt_run_cfg *c, const bt_model_setup *student,
-                             const bt_tokenizer *tokenizer, bt_text *told, bt_err *err) {
+                             const bt_tokenizer *tokenizer, bt_text *notes, bt_err *err) {
     const size_t widest = bt_tune_widest(c);
     char list[sizeof c->tune.teacher];
     if (access(c->tune.teacher, F_OK) == 0 || !strchr(c->tune.teacher, ','))
-        return load_teacher(t, c->tune.teacher, widest, student, tokenizer, told, err);
+        return load_teacher(t, c->tune.teacher, widest, student, tokenizer, notes, err);
     memcpy(list, c->tune.teacher, sizeof list);
     for (char *rest = list, *path; (path = strsep(&rest, ",")) != NULL;)
-        BT_TRY(load_teacher(t, path, widest, student, tokenizer, told, err));
+        BT_TRY(load_teacher(t, path, widest, student, tokenizer, notes, err));
     return BT_OK;
 }
 
@@ -90,7 +90,7 @@ static bt_code load_on_this_rank(bt_teacher *t, const bt_run_cfg *c, const bt_mo
     if (!bt_slice_is_last_stage(student->slice)) return BT_OK;
     BT_TRY(bt_tokenizer_load(&own, c->data.tokenizer, err));
     bt_code code = c->tune.logits[0] ? open_logits(t, &c->tune, student, own, err)
-                                     : load_teachers(t, c, student, own, told, err);
+                                     : load_teachers(t, c, student, own, notes, err);
     bt_tokenizer_free(own);
     return code;
 }
