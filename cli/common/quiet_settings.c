@@ -42,6 +42,6 @@ bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **arg
 }
 
 bt_code bt_quiet_settings_settle(bt_opts *o, bt_run_cfg *cfg, int ranks, bt_err *err) {
-    return bt_run_cfg_settle(o, cfg, ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores),
-                             err);
+    return bt_run_cfg_resolve_opts(o, cfg,
+                                   ranks ? ranks : bt_run_cfg_ranks(cfg, bt_cpu_get()->cores), err);
 }

@@ -50,8 +50,8 @@ static const bt_opt hub_opts[] = {
                "1 / islands)"),
     {"memory", "--memory", BT_OPT_REAL, BT_FIELD(bt_hub_settings, memory_mib), "512", 0, 1e9, NULL,
      "MiB",
-     "limit of memory for messages, beyond the model and complete updates; above it all "
-     "connections are closed and reopened (0: no limit)"},
+     "limit of memory beyond the model and complete updates; above it all connections are "
+     "reopened (0: no limit)"},
     BT_ROW_INT(bt_hub_settings, restarts, "--restarts", "12", 0, 1e6, NULL,
                "restarts in a row without an update after a signal ended the hub's process (0: "
                "never restart)"),

@@ -37,8 +37,8 @@ static const bt_opt data_opts[] = {
     BT_ROW_ENUM(data_cfg, bad_rows, "--bad-rows", "refuse", "refuse|skip",
                 "unreadable rows of JSON: stop, or omit and count them"),
     BT_ROW_INT(data_cfg, shard_tokens, "--shard-tokens", "0", 0, 1e15, "tokens",
-               "begin a new shard (x-00000.bts, x-00001.bts, ...) after a document once this size "
-               "is reached (0: one shard)"),
+               "size after which a document begins a new shard (x-00000.bts, x-00001.bts, "
+               "...) (0: one shard)"),
     BT_ROW_INT(data_cfg, sample, "--sample", "0", 0, 100000, "tokens",
                "show the first tokens of each shard as text"),
     BT_ROW_BOOL(data_cfg, verify, "--verify", "true",

@@ -50,8 +50,8 @@ static const bt_opt plan_opts[] = {
         "price of a machine per hour, in any currency, for the cost of the run (0: no cost)"),
     BT_ROW_INT(plan_cfg, rows, "--rows", "12", 1, 100000, NULL, "number of layouts to show"),
     BT_ROW_REAL(plan_cfg, trial, "--trial", "10", 0, 600, "s",
-                "time for trial steps of layouts with nearly equal predictions; reduced by "
-                "the time that measuring took (0: no trial)"),
+                "time for trial steps of layouts with nearly equal predictions, less that "
+                "of measuring (0: no trial)"),
     BT_ROW_FLAG(plan_cfg, measure, "--measure",
                 "measure this machine's rates again, even if they are stored"),
 };

@@ -87,7 +87,7 @@ bt_code bt_train_layout(void *ctx, const bt_resize_request *w, bool take, bt_job
     if (code == BT_OK) {
         *out = (bt_job_layout){.ranks = (int)cfg->launch.ranks,
                                .same = bt_elastic_same(cfg, &l->now)};
-        bt_elastic_tell(cfg, out->told, sizeof out->told);
+        bt_elastic_describe(cfg, out->told, sizeof out->told);
         if (take) code = set_rank_settings(&l->settings, cfg, err);
     }
     if (code == BT_OK && take) {

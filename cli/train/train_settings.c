@@ -231,12 +231,12 @@ bt_code bt_train_make_plan(bt_train_plan *p, int argc, char **argv, int world, b
     BT_TRY(bt_train_epochs(p, err));
     p->given = p->cfg;
     BT_TRY(bt_train_choose_layout(p, err));
-    BT_TRY(bt_run_cfg_settle(&p->opts, &p->cfg, p->ranks, err));
+    BT_TRY(bt_run_cfg_resolve_opts(&p->opts, &p->cfg, p->ranks, err));
     BT_TRY(bt_train_keep_prediction(p, err));
     if (!world || bt_comm_rank(bt_comm_world()) == 0) bt_train_warn_schedule(p);
     if (!world) {
-        tell_ramp(p);
-        tell_stand_ins(p);
+        warn_about_ramp(p);
+        warn_about_zero_settings(p);
         warn_slow_attention(p);
     }
     const int64_t stop_when = p->cfg.train.stop_when;

@@ -88,7 +88,8 @@ bt_code bt_run_cfg_words(bt_opts *o, const bt_run_cfg *cfg, int ranks, bt_err *e
  * BT_ARG; messages contain the numbers. */
 bt_code bt_run_cfg_resolve(bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
 /* The same, and marks automatic values in `o` ("auto"). */
-bt_code bt_run_cfg_settle(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err) BT_MUST_CHECK;
+bt_code bt_run_cfg_resolve_opts(bt_opts *o, bt_run_cfg *cfg, int world_size, bt_err *err)
+    BT_MUST_CHECK;
 /* Sets launch.threads, where it is automatic, to this rank's share of the cores of its host; leaves it automatic for
  * a process that starts ranks on several hosts. Part of resolving; a rank calls it for settings that another process
  * has resolved. */

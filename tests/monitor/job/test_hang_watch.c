@@ -100,7 +100,7 @@ static void test_one_hangs(void **state) {
     assert_non_null(strstr(w->hang.what,
                            "rank 0 (pid 100000000) is in forward and backward of step 8 since "
                            "2.2 s, asleep"));
-    assert_non_null(strstr(w->hang.what, "the others wait for it"));
+    assert_non_null(strstr(w->hang.what, "the other ranks wait for it"));
     /* Restarted: a second hang needs twice the time, because the first may have been a false alarm. */
     bt_hang_anew(&w->watch);
     w->now += 1000 * MS;
@@ -309,7 +309,7 @@ static void test_messages(void **state) {
          2,
          "rank 2 (pid 100000002) is in data of step 8 since 6.2 s, running, after 412 exchanges "
          "(another rank: 414); "
-         "the others wait for it"},
+         "the other ranks wait for it"},
         {{BT_AT_COMPUTE, BT_AT_DATA, BT_AT_COMPUTE},
          "RSR",
          {0, 0, 0},
