@@ -260,7 +260,7 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out);
 void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
                       const char *result_json);
 /* True for a flag that is true, or a text that exists (copied into buf unless NULL), in the result of rank 0. */
-bool bt_train_result_says(const char *result_json, const char *key, char *buf, size_t size);
+bool bt_train_result_get(const char *result_json, const char *key, char *buf, size_t size);
 /* the reason to record for a run that is complete before its last step; false: it is not */
 bool bt_train_early(const char *result_json, char *buf, size_t size);
 void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_HOST_MAX],

@@ -493,7 +493,7 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
         rank_plan first = plan_rank(cfg, &mesh, 0);
         bt_text place;
         bt_text_init(&place);
-        bt_train_place_line(p, &place);
+        bt_train_folder_line(p, &place);
         bt_text_put(&place, bt_text_str(&p->recipe));
         bt_text_put(&place, bt_text_str(&p->layout_notes));
         if (p->layout.len) bt_text_printf(&place, "layout     %s\n", bt_text_str(&p->layout));

@@ -77,7 +77,7 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
                        bt_train_setting_where(p, "model.vocab"));
     if (p->from.dir[0] || p->resume) bt_text_printf(out, ", %s", p->reason);
     bt_text_put(out, "\n");
-    bt_train_place_line(p, out);
+    bt_train_folder_line(p, out);
     bt_text_put(out, bt_text_str(&p->recipe));
     bt_text_put(out, bt_text_str(&p->layout_notes));
     if (p->layout.len) bt_text_printf(out, "layout     %s\n", bt_text_str(&p->layout));
@@ -106,7 +106,7 @@ bool bt_train_result_get(const char *result_json, const char *key, char *buf, si
 
 bool bt_train_early(const char *result_json, char *buf, size_t size) {
     char after[128];
-    if (!bt_train_result_says(result_json, "early", after, sizeof after)) return false;
+    if (!bt_train_result_get(result_json, "early", after, sizeof after)) return false;
     snprintf(buf, size, "early, after %s", after);
     return true;
 }
@@ -213,9 +213,9 @@ static void print_train_figures(const bt_train_plan *p, double of_attempt) {
 static void print_memorising(const bt_train_plan *p) {
     bt_db *db = NULL;
     bt_view *view = NULL;
-    bt_view_ask ask;
+    bt_view_request ask;
     bt_err ignored;
-    bt_view_ask_init(&ask);
+    bt_view_request_init(&ask);
     ask.run = p->run;
     ask.parts = BT_VIEW_HEAD;
     if (p->cfg.run.no_monitor || bt_db_open(&db, p->store, &ignored) != BT_OK) return;

@@ -92,7 +92,7 @@ static void head_and_sql(void **state) {
     record(t->db, "book", PASS_TOKENS);
     record(t->db, "library", 10 * STEPS * STEP_TOKENS);
     bt_view *view = open_view(t->db, &db);
-    bt_view_ask a = ask_all("book");
+    bt_view_request a = ask_all("book");
     OK(bt_view_load(view, &a, err));
     const bt_view_head *h = &view->head;
     /* means of the training loss over 64 steps up to an evaluation */
