@@ -326,8 +326,8 @@ static void test_messages(void **state) {
          "SSR",
          {3, 3, 3},
          -1,
-         "all 3 ranks are in the exchange of step 8 since 2.2 s, after 3 exchanges and none goes "
-         "on (the transport "
+         "all 3 ranks are in the exchange of step 8 since 2.2 s, after 3 exchanges and none "
+         "continues (the transport "
          "between them, or one of them)"},
         {{BT_AT_COMPUTE, BT_AT_DATA, BT_AT_EXCHANGE},
          "SSS",
