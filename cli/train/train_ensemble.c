@@ -60,7 +60,7 @@ static bt_code check_ensemble_name(const bt_train_plan *p, bt_err *err) {
     bt_db *db = NULL;
     bt_err ignored = BT_ERR_INIT;
     const char *const params[] = {p->run, p->out};
-    const bt_question strangers = {
+    const bt_query strangers = {
         .sql = "SELECT run FROM runs WHERE bt_setting(config, 'run.group') = ?1 AND "
                "substr(out_dir, 1, length(?2) + 1) <> ?2 || '/'",
         .params = params,
@@ -350,9 +350,9 @@ static bt_code read_state(const ensemble *e, const member *m, const char *folder
     if (code == BT_NOTFOUND) return BT_OK; /* the first training makes the database */
     if (code == BT_OK)
         code = bt_db_query(db,
-                           &(bt_question){.sql = "SELECT state, out_dir FROM runs WHERE run = ?1",
-                                          .params = params,
-                                          .n_params = 1},
+                           &(bt_query){.sql = "SELECT state, out_dir FROM runs WHERE run = ?1",
+                                       .params = params,
+                                       .n_params = 1},
                            take_recorded, &r, err);
     bt_db_close(db);
     memcpy(state, r.state, sizeof r.state);

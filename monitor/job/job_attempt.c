@@ -118,7 +118,7 @@ void bt_job_read_deaths(bt_job *job) {
 
 /* The ranks of this host print their call stacks, as far as they can (cli/train/rank/rank_stack.h). The limit is long
  * enough for ranks that share their processors with other programs; only an unresponsive rank reaches it. */
-static void ask_for_stacks(bt_job *job) {
+static void request_stacks(bt_job *job) {
     enum { WAIT_MS = 2000 };
     const int64_t until = bt_now_ns() + WAIT_MS * INT64_C(1000000);
     job->stacks = 0;

@@ -429,7 +429,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     size_t H = (size_t)c->H, KV = (size_t)c->KV;
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, bt_net_branch_grad(m, l, BT_DROP_ATTN, p->M), p->M);
-    const bt_turned by = rotation_of(m, 0);
+    const bt_rotation by = rotation_of(m, 0);
     if (turns_back(m)) shape.turned = &by;
     shape.bf16 = attention_reads_saved_bf16(m, a);
     const bool o_kept = shape.bf16 && l->o_in.tern && l->o_in.normed && l->o_in.ops->bwd_saved &&
