@@ -356,7 +356,7 @@ static void add_hf_notes(const folder *f, bt_text *notes) {
                        bt_number_at(f->number)->word);
     if (f->config.arch == BT_ARCH_QWEN2 && f->s->tokenizer) {
         bt_tokenizer_about about;
-        bt_tokenizer_look(f->s->tokenizer, &about);
+        bt_tokenizer_summarise(f->s->tokenizer, &about);
         if (strcmp(about.pattern, "qwen2") != 0 || strcmp(about.normalizer, "nfc") != 0)
             bt_text_put(notes,
                         "transformers 5 splits and normalises (NFC) text for every Qwen2 model as "

@@ -152,7 +152,7 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
-        const bt_turned by = rotation_of(m, r0);
+        const bt_rotation by = rotation_of(m, r0);
         project(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, r0, rows);
         bt_op_rope_save(a->q_saved + q, a->q, &by, rows, (size_t)c->H, (size_t)c->D);
         project(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, r0, rows);
