@@ -52,7 +52,7 @@ static bt_code compare_tensor_names(const bt_model_file *s, const bt_params *wan
 static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names *ones, names *extra,
                            bt_text *notes) {
     if (ones->n > 0)
-        bt_text_printf(told,
+        bt_text_printf(notes,
                        "model.init_from has no %s: they begin as in a new model, norms at one and "
                        "biases at zero\n",
                        join_listed_names(ones));
@@ -62,10 +62,10 @@ static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names 
     if (s->cfg.act != m->act)
         bt_text_put(notes, "model.init_from was trained with another activation (model.act)\n");
     if (s->cfg.linear != m->linear)
-        bt_text_put(told, "model.init_from was trained with other linear layers (model.linear)\n");
+        bt_text_put(notes, "model.init_from was trained with other linear layers (model.linear)\n");
     if (memcmp(&s->cfg.rope, &m->rope, sizeof m->rope) != 0 &&
         (s->cfg.rope.method != BT_ROPE_PLAIN || m->rope.method != BT_ROPE_PLAIN))
-        bt_text_put(told, "model.init_from scales its rotary frequencies in another way than this "
+        bt_text_put(notes, "model.init_from scales its rotary frequencies in another way than this "
                           "model (model.rope_scaling)\n");
     if (s->cfg.rope_theta != m->rope_theta)
         bt_text_printf(notes, "model.init_from has model.rope_theta %g, this model %g\n",
