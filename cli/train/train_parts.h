@@ -253,7 +253,7 @@ bt_code bt_train_print_plan(const bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
 /* Returns the origin of a setting: "--lr", "conf.yaml:3", "preset nano", "auto". */
 const char *bt_train_setting_where(const bt_train_plan *p, const char *key);
 /* a line, where a resumed run takes its ranks, threads or hosts from its record */
-void bt_train_place_line(const bt_train_plan *p, bt_text *out);
+void bt_train_folder_line(const bt_train_plan *p, bt_text *out);
 /* lines: the beginning of the run, and skipped checkpoints */
 void bt_train_greeting(const bt_train_plan *p, bt_text *out);
 /* Prints the end of a run. result_json: the result of rank 0, may be NULL. state: "done" "stopped" "failed" */

@@ -61,7 +61,7 @@ static double room_of_rank(const bt_cluster *c) {
 
 /* Memory of the largest rank and of all: the first stages have most micro-batches in flight, the last has the head;
  * shards and tensor-parallel ranks of a stage hardly differ. */
-static void look_at_memory(bt_layout *l, const bt_run_cfg *cfg, bt_plan_parts *parts) {
+static void compute_layout_memory(bt_layout *l, const bt_run_cfg *cfg, bt_plan_parts *parts) {
     int n = l->shape.pp, group = l->shape.dp_replicate * l->shape.dp_shard * l->shape.tp;
     size_t bytes = 0;
     l->rank_bytes = 0;
@@ -126,7 +126,7 @@ static bt_code add_layout(search *f, bt_layout x, bt_err *err) {
         x.accum = f->cfg->train.accum;
         bt_run_cfg_mesh(f->cfg, &x.shape);
         if (is_known_layout(f->out, &x)) return BT_OK;
-        if (room > 0) look_at_memory(&x, f->cfg, f->s->parts);
+        if (room > 0) compute_layout_memory(&x, f->cfg, f->s->parts);
         if (f->out->least_bytes == 0 || x.rank_bytes < f->out->least_bytes)
             f->out->least_bytes = x.rank_bytes;
         x.fits = room <= 0 || (double)x.rank_bytes <= room;
@@ -415,7 +415,7 @@ bt_code bt_layouts_predict(bt_layouts *l, const bt_layout_search *s, const bt_ra
     for (size_t i = 0; code == BT_OK && i < l->n && i < SHOWN; i++) {
         if (l->at[i].rank_bytes > 0) continue;
         code = bt_layout_settings(s, &l->at[i], p.cfg, err);
-        if (code == BT_OK) look_at_memory(&l->at[i], p.cfg, s->parts);
+        if (code == BT_OK) compute_layout_memory(&l->at[i], p.cfg, s->parts);
     }
     free(p.cfg);
     return code;

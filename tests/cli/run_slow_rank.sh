@@ -24,7 +24,7 @@ for i in $(seq 200); do [ "$(slow_events)" != 0 ] && break; sleep 0.05; done
 kill -CONT "$pid"
 [ "$(q "SELECT count(*) FROM events WHERE run='held' AND kind='slow' AND rank=1 AND level='warning'")" -ge 1 ] ||
     fault "rank 1 is not named: $(q "SELECT kind, rank, title FROM events WHERE run='held'" | tail -n 3)"
-q "SELECT title FROM events WHERE run='held' AND kind='slow'" | grep -Eq "^rank 1 is in (data|forward and backward) of step [0-9]+ since [0-9.]+ s, the others wait for it$" ||
+q "SELECT title FROM events WHERE run='held' AND kind='slow'" | grep -Eq "^rank 1 is in (data|forward and backward) of step [0-9]+ since [0-9.]+ s, the other ranks wait for it$" ||
     fault "the place is not reported: $(q "SELECT title FROM events WHERE run='held' AND kind='slow'")"
 at=$(q "SELECT max(step) FROM steps WHERE run='held'")
 wait_step held $((at + 20))

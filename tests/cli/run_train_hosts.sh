@@ -36,7 +36,7 @@ if wait_step still 20; then
         sleep 0.1
     done
     kill -CONT $p
-    q "SELECT rank, title FROM events WHERE run='still' AND kind='slow'" | grep -qE '^1,rank 1 is not (in the exchange|in a checkpoint|recording measurements) of step [0-9]+, where the others wait since .* \(host '${hn}2'\)' ||
+    q "SELECT rank, title FROM events WHERE run='still' AND kind='slow'" | grep -qE '^1,rank 1 is not (in the exchange|in a checkpoint|recording measurements) of step [0-9]+, where the other ranks wait since .* \(host '${hn}2'\)' ||
         fault "a far rank that is stopped: $(q "SELECT rank, title FROM events WHERE run='still'")"
     wait $job || fault "exit $? after a rank of another host stood still"
 fi

@@ -103,7 +103,7 @@ static void from_the_request_to_the_next_attempt(void **state) {
     assert_true(d->job.resize.wanted && !d->job.stop_asked);
     assert_true(heard.asked.most == 4 && heard.asked.least == 4 && heard.asked.tp == 2 &&
                 heard.asked.pp == 1 && heard.asked.zero == 3 && heard.taken == 0);
-    assert_int_equal(bt_job_resize_ask(&d->job, "3", "ctl", &err), BT_BUSY);
+    assert_int_equal(bt_job_request_resize(&d->job, "3", "ctl", &err), BT_BUSY);
     message_has(err.msg, "the run is already on its way to 4");
     /* Only ranks that stopped in order, with steps left, continue in another layout. */
     d->job.last_step = 41;

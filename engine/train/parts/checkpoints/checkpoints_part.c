@@ -88,17 +88,18 @@ static size_t checkpoint_copy_bytes(const bt_rank_setup *s) {
            bt_residual_bytes(s);
 }
 
-const bt_part bt_part_checkpoints = {.name = "checkpoints",
-                                     .memory = {"checkpoint",
-                                                "copy of the state, written while training goes on "
-                                                "(ckpt.async)",
-                                                checkpoint_copy_bytes},
-                                     .notes = NOTES,
-                                     .create = checkpoints_create,
-                                     .release = free,
-                                     .put_notes = checkpoints_put_notes,
-                                     .exchanged = checkpoints_exchanged,
-                                     .due = checkpoints_due,
-                                     .after_step = checkpoints_after_step,
-                                     .phase = BT_MR_CKPT,
-                                     .act = checkpoints_act};
+const bt_part bt_part_checkpoints = {
+    .name = "checkpoints",
+    .memory = {"checkpoint",
+               "copy of the state, written while training continues "
+               "(ckpt.async)",
+               checkpoint_copy_bytes},
+    .notes = NOTES,
+    .create = checkpoints_create,
+    .release = free,
+    .put_notes = checkpoints_put_notes,
+    .exchanged = checkpoints_exchanged,
+    .due = checkpoints_due,
+    .after_step = checkpoints_after_step,
+    .phase = BT_MR_CKPT,
+    .act = checkpoints_act};
