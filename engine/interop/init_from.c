@@ -66,7 +66,7 @@ static void report_tensors(const bt_model_file *s, const bt_model_cfg *m, names 
     if (memcmp(&s->cfg.rope, &m->rope, sizeof m->rope) != 0 &&
         (s->cfg.rope.method != BT_ROPE_PLAIN || m->rope.method != BT_ROPE_PLAIN))
         bt_text_put(notes, "model.init_from scales its rotary frequencies in another way than this "
-                          "model (model.rope_scaling)\n");
+                           "model (model.rope_scaling)\n");
     if (s->cfg.rope_theta != m->rope_theta)
         bt_text_printf(notes, "model.init_from has model.rope_theta %g, this model %g\n",
                        s->cfg.rope_theta, m->rope_theta);

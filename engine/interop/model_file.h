@@ -42,7 +42,7 @@ typedef struct bt_model_view {
     void (*release)(void *ctx);
 } bt_model_view;
 
-/* Receives the progress of a conversion, or of reading a model into memory. told NULL: no reports */
+/* Receives the progress of a conversion, or of reading a model into memory. progress NULL: no reports */
 typedef struct bt_model_watch {
     void (*progress)(void *ctx, double done); /* 0..1, called by the working thread at intervals */
     void *ctx;
