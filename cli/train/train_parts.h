@@ -158,7 +158,7 @@ bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) BT_
 /* train_epochs.c: train.epochs, train.evals_per_epoch and ckpt.saves_per_epoch become train.steps, train.eval_every and
  * ckpt.every. After the number of ranks is known, before the settings are settled. BT_ARG: both are given */
 bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) BT_MUST_CHECK;
-/* train_place.c: tokens of plain text, training and validation together, by the tokenizer of the plan */
+/* train_folder.c: tokens of plain text, training and validation together, by the tokenizer of the plan */
 bt_code bt_train_tokens(const bt_train_plan *p, int64_t *out, bt_err *err) BT_MUST_CHECK;
 /* train_vocab.c: a text of a few kilobytes gets shorter sequences and a larger held-out share, where the preset's
  * would not fit it and none was given. */
