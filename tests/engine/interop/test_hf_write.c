@@ -119,7 +119,7 @@ static void progress_ends_at_the_total(void **state) {
         heard h = {0};
         bt_convert_job job = rows[k].job;
         job.dest = fixture_path(rows[k].name);
-        s->watch = (bt_model_watch){.told = hear, .ctx = &h};
+        s->watch = (bt_model_watch){.progress = hear, .ctx = &h};
         if (bt_convert(s, &job, &notes, &bytes, &err) != BT_OK) fail_msg("%s", err.msg);
         assert_true(h.n >= (int)s->params.n && h.last == 1);
         uint64_t all = 0;

@@ -42,10 +42,8 @@ static void a_launch_that_always_hangs_ends_the_run(void **state) {
     stage *s = *state;
     s->setup.launch_s = 0.1;
     s->shown[0] = '\0';
-    const char *words[] = {"PLAY", "alone;waits", "alone;waits", "steps 1"};
     bt_err err = BT_ERR_INIT;
-    s->setup.words = words;
-    s->setup.n_words = 4;
+    s->setup.settings = "alone;waits\nalone;waits\nsteps 1\n";
     assert_int_equal(bt_job_run(&s->setup, &s->result, &err), BT_OK);
     assert_int_equal(s->result.end.kind, BT_END_HUNG);
     assert_int_equal(s->result.attempts, 2);
@@ -71,10 +69,8 @@ static void a_stop_ends_a_launch(void **state) {
 /* The folder of the attempt cannot be created at first. */
 static void a_start_that_is_refused_is_tried_again(void **state) {
     stage *s = *state;
-    const char *words[] = {"PLAY", "steps 3;leaves;die 9", "steps 1;result {}"};
     bt_err err = BT_ERR_INIT;
-    s->setup.words = words;
-    s->setup.n_words = 3;
+    s->setup.settings = "steps 3;leaves;die 9\nsteps 1;result {}\n";
     s->resume_at = 3;
     s->from_memory = true;
     refused = "/1";
