@@ -13,6 +13,7 @@
 #include "cli/common/run_shown.h"
 #include "cli/layout/layout_race.h"
 #include "engine/base/clock.h"
+#include "engine/base/system/words.h"
 #include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
 #include "engine/observe/meter.h"
@@ -20,39 +21,17 @@
 #include "engine/plan/trial_race.h"
 
 /* estimated time of starting ranks and of creating a trainer: a constant, plus some per parameter */
-enum { WORDS_MOST = 768, WORD = 1100 };
 static const double START_S = 0.5, MAKE_S = 0.2, PARAM_S = 4e-9;
 /* share of a host's memory that the trainers of all layouts together may use */
 static const double KEEP_FRAC = 0.7;
 
 /* ---- the command line ------------------------------------------------------------------------ */
 
-typedef struct words {
-    char (*text)[WORD];
-    const char *at[WORDS_MOST];
-    size_t n;
-} words;
-
-/* one word: both parts together */
-static void append_trial_word(words *w, const char *word, const char *rest) {
-    if (w->n == WORDS_MOST) return;
-    snprintf(w->text[w->n], WORD, "%s%s", word, rest);
-    w->at[w->n] = w->text[w->n];
-    w->n++;
-}
-
-static void put_flag(words *w, const char *flag, int64_t value) {
+static void put_flag(bt_words *w, const char *flag, int64_t value) {
     char number[32];
     snprintf(number, sizeof number, "%" PRId64, value);
-    append_trial_word(w, flag, "");
-    append_trial_word(w, number, "");
-}
-
-static void put_set(words *w, const char *key, const char *value) {
-    char start[128];
-    snprintf(start, sizeof start, "%s=", key);
-    append_trial_word(w, "--set", "");
-    append_trial_word(w, start, value);
+    bt_words_put(w, flag);
+    bt_words_put(w, number);
 }
 
 static bool starts_with(const char *s, const char *with) {
@@ -72,31 +51,31 @@ static bool of_the_work(const char *key) {
 }
 
 /* layers 0: as many as the model has */
-static void append_trial_settings(words *w, const bt_opts *o, const bt_run_cfg *cfg,
+static void append_trial_settings(bt_words *w, const bt_opts *o, const bt_run_cfg *cfg,
                                   int64_t layers) {
     bt_text value;
     char vocab[32], number[32];
     bt_text_init(&value);
-    append_trial_word(w, "--preset", "");
-    append_trial_word(w, cfg->model.preset, "");
+    bt_words_put(w, "--preset");
+    bt_words_put(w, cfg->model.preset);
     for (size_t i = 0; i < o->n; i++) {
         if (!of_the_work(o->table[i].key) || o->origin[i] <= BT_FROM_PRESET) continue;
         if (layers > 0 && strcmp(o->table[i].key, "model.layers") == 0) continue;
         bt_text_clear(&value);
         bt_opt_value(o, i, &value);
-        put_set(w, o->table[i].key, bt_text_str(&value));
+        bt_words_set(w, o->table[i].key, bt_text_str(&value));
     }
     bt_text_release(&value);
     snprintf(vocab, sizeof vocab, "%" PRId64, (int64_t)cfg->model.vocab);
-    put_set(w, "model.vocab", vocab);
+    bt_words_set(w, "model.vocab", vocab);
     snprintf(number, sizeof number, "%" PRId64, layers);
-    if (layers > 0) put_set(w, "model.layers", number);
-    append_trial_word(w, "--isa", "");
-    append_trial_word(w, cfg->launch.isa, "");
+    if (layers > 0) bt_words_set(w, "model.layers", number);
+    bt_words_put(w, "--isa");
+    bt_words_put(w, cfg->launch.isa);
     put_flag(w, "--threads", cfg->launch.threads);
 }
 
-static void put_layout(words *w, const bt_layout *l) {
+static void put_layout(bt_words *w, const bt_layout *l) {
     static const char *const recompute[] = {"none", "selective", "full"};
     put_flag(w, "--pp", l->shape.pp);
     if (l->virtual_stages > 1) put_flag(w, "--virtual-stages", l->virtual_stages);
@@ -107,9 +86,10 @@ static void put_layout(words *w, const bt_layout *l) {
         put_flag(w, "--dp-replicate", l->shape.dp_replicate);
     }
     put_flag(w, "--micro-batch", l->micro_batch);
-    append_trial_word(w, "--recompute", "");
-    append_trial_word(w, recompute[l->recompute], "");
-    if (l->zero == 3 && l->shape.pp == 1) put_set(w, "parallel.gather", bt_gather_name(l->gather));
+    bt_words_put(w, "--recompute");
+    bt_words_put(w, recompute[l->recompute]);
+    if (l->zero == 3 && l->shape.pp == 1)
+        bt_words_set(w, "parallel.gather", bt_gather_name(l->gather));
 }
 
 typedef struct tried_work {
@@ -119,33 +99,34 @@ typedef struct tried_work {
 } tried_work;
 
 /* Appends the words of `bench train` for steps of `micros` micro-batches and a model of `layers` layers (0: all). */
-static void append_trial_run(words *w, const tried_work *of, const bt_layout *l, int64_t micros,
+static void append_trial_run(bt_words *w, const tried_work *of, const bt_layout *l, int64_t micros,
                              int64_t layers) {
-    append_trial_word(w, "--data", "");
-    append_trial_word(w, "synth:chain", "");
+    bt_words_put(w, "--data");
+    bt_words_put(w, "synth:chain");
     put_flag(w, "--ranks", of->ranks);
     append_trial_settings(w, of->opts, of->settings, layers);
     put_flag(w, "--batch-tokens", of->settings->train.batch_tokens / l->accum * micros);
     put_layout(w, l);
 }
 
-static void put_real(words *w, double value) {
+static void put_real(bt_words *w, double value) {
     char number[32];
     snprintf(number, sizeof number, "%.9g", value);
-    append_trial_word(w, number, "");
+    bt_words_put(w, number);
 }
 
 /* Hash of all words of a run: a trial is valid for exactly these words. */
-static void trial_key(const words *w, char *out, size_t size) {
+static void trial_key(const bt_words *w, char *out, size_t size) {
     XXH64_hash_t hash = 0;
-    for (size_t i = 0; i < w->n; i++)
-        hash = XXH3_64bits_withSeed(w->at[i], strlen(w->at[i]) + 1, hash);
+    const char *at = bt_text_str(&w->text);
+    for (size_t i = 0; i < w->n && !w->text.failed; i++, at += strlen(at) + 1)
+        hash = XXH3_64bits_withSeed(at, strlen(at) + 1, hash);
     snprintf(out, size, "%016" PRIx64, (uint64_t)hash);
 }
 
-static void whole_step_key(words *w, const tried_work *of, const bt_layout *l, char *out,
+static void whole_step_key(bt_words *w, const tried_work *of, const bt_layout *l, char *out,
                            size_t size) {
-    w->n = 0;
+    bt_words_clear(w);
     append_trial_run(w, of, l, l->accum, 0);
     trial_key(w, out, size);
 }
@@ -153,7 +134,7 @@ static void whole_step_key(words *w, const tried_work *of, const bt_layout *l, c
 const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, int ranks,
                                      const bt_rates *rates) {
     char key[sizeof rates->trials[0].key];
-    words w = {.text = calloc(WORDS_MOST, sizeof *w.text)};
+    bt_words w = {0};
     bt_layout l = {.virtual_stages = (int)cfg->parallel.virtual_stages,
                    .zero = (int)cfg->mesh.zero,
                    .recompute = cfg->train.recompute,
@@ -161,10 +142,9 @@ const bt_trial_rate *bt_layout_tried(const bt_opts *o, const bt_run_cfg *cfg, in
                    .codec = cfg->parallel.codec,
                    .micro_batch = cfg->train.micro_batch,
                    .accum = cfg->train.accum};
-    if (!w.text) return NULL;
     bt_run_cfg_mesh(cfg, &l.shape);
     whole_step_key(&w, &(tried_work){o, cfg, ranks}, &l, key, sizeof key);
-    free(w.text);
+    bt_words_release(&w);
     return bt_rates_trial(rates, key);
 }
 
@@ -274,7 +254,7 @@ static size_t take_lengths(const bt_layout_choice *c, candidate *all, size_t n, 
 typedef struct trials {
     bt_layout_choice *c;
     const bt_layout_job *job;
-    words *w;
+    bt_words *w;
     candidate all[BT_TRIALS_MOST];
     double spent_s; /* already used by measuring */
     double load;    /* processor share of other programs before the trials; NaN: unknown */
@@ -290,15 +270,15 @@ static bool all_fit(const trials *t, size_t k) {
 }
 
 static void put_race(trials *t, size_t k, double seconds) {
-    words *w = t->w;
-    w->n = 0;
-    append_trial_word(w, "plan", "");
-    append_trial_word(w, BT_LAYOUT_RACE_WORD, "");
+    bt_words *w = t->w;
+    bt_words_clear(w);
+    bt_words_put(w, "plan");
+    bt_words_put(w, BT_LAYOUT_RACE_WORD);
     put_real(w, seconds - START_S);
-    append_trial_word(w, all_fit(t, k) ? "keep" : "anew", "");
+    bt_words_put(w, all_fit(t, k) ? "keep" : "anew");
     for (size_t i = 0; i < k; i++) {
         const bt_layout *l = t->all[i].layout;
-        append_trial_word(w, BT_RACE_WORD, "");
+        bt_words_put(w, BT_RACE_WORD);
         put_real(w, (double)bt_trial_steps(&t->all[i].length));
         put_real(w, l->time.step.step_s);
         put_real(w, l->time.step.step_s / t->all[i].length.run_s);
@@ -370,10 +350,12 @@ static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *not
     json_error_t why;
     put_race(t, n, seconds);
     t->load = bt_machine_load_of_others();
+    const char **words = bt_words_argv(t->w);
+    if (!words) return bt_fail(err, BT_NOMEM, "no memory for the trial");
     const bt_run_once once = {.ranks = t->job->ranks,
                               .hosts = t->job->cfg->launch.hosts,
                               .mpirun_args = t->job->cfg->launch.mpirun_args,
-                              .words = t->w->at,
+                              .words = words,
                               .n_words = t->w->n};
     bt_text_init(&result);
     bt_code code = bt_run_shown(&once, "trying layouts", t->job->quiet, &result, err);
@@ -383,6 +365,7 @@ static bt_code race_candidates(trials *t, size_t n, double seconds, bt_text *not
         json_decref(all);
     }
     bt_text_release(&result);
+    free(words);
     return code;
 }
 
@@ -444,12 +427,12 @@ bt_code bt_layout_trial(bt_layout_choice *c, const bt_layout_job *job, double sp
     bt_err why = BT_ERR_INIT;
     char path[1200];
     bool fresh = false;
-    words w = {.text = plain_training(job) ? calloc(WORDS_MOST, sizeof *w.text) : NULL};
-    if (!w.text) return BT_OK;
+    bt_words w = {0};
+    if (!plain_training(job)) return BT_OK;
     BT_TRY(bt_layout_settings(&c->search, &c->layouts.at[0], &c->settings, err));
     trials t = {.c = c, .job = job, .w = &w, .spent_s = spent_s};
     bt_code code = run_trials(&t, budget_s(job, spent_s), &fresh, notes, &why);
-    free(w.text);
+    bt_words_release(&w);
     if (code == BT_STOPPED) return bt_fail(err, BT_STOPPED, "%s", why.msg);
     if (code != BT_OK && notes)
         bt_text_printf(notes, "tried      no further: %s; the order is the predictions'\n",

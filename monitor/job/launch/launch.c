@@ -14,6 +14,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/system/start_process.h"
+#include "engine/base/system/words.h"
 #include "monitor/job/launch/host_file.h"
 #include "monitor/job/machine/mpirun.h"
 
@@ -109,19 +110,7 @@ bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
     return false;
 }
 
-/* words of the whole command, NUL-terminated one after the other */
-typedef struct words {
-    bt_text text;
-    size_t n;
-} words;
-
-static void put_word(words *w, const char *s, size_t n) {
-    bt_text_putn(&w->text, s, n);
-    bt_text_putn(&w->text, "", 1);
-    w->n++;
-}
-
-static void put_filled(words *w, const bt_launch *l, const char *s, size_t n) {
+static void put_filled(bt_words *w, const bt_launch *l, const char *s, size_t n) {
     char ranks[16];
     snprintf(ranks, sizeof ranks, "%d", l->ranks);
     const struct {
@@ -135,13 +124,13 @@ static void put_filled(words *w, const bt_launch *l, const char *s, size_t n) {
                  {"{settings}", l->settings ? l->settings : ""}};
     for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
         if (strlen(holes[i].name) == n && strncmp(s, holes[i].name, n) == 0) {
-            put_word(w, holes[i].value, strlen(holes[i].value));
+            bt_words_put(w, holes[i].value);
             return;
         }
-    put_word(w, s, n);
+    bt_words_putn(w, s, n);
 }
 
-static void put_split(words *w, const bt_launch *l, const char *s) {
+static void put_split(bt_words *w, const bt_launch *l, const char *s) {
     while (*s) {
         s += strspn(s, " ");
         size_t n = strcspn(s, " ");
@@ -154,41 +143,29 @@ static bool is_environment(const bt_launch_row *row) {
     return row->words[0] >= 'A' && row->words[0] <= 'Z';
 }
 
-static void build_mpirun_words(words *w, const bt_launch *l, const char *mpirun) {
-    memset(w, 0, sizeof *w);
-    bt_text_init(&w->text);
-    put_word(w, mpirun, strlen(mpirun));
+static void build_mpirun_words(bt_words *w, const bt_launch *l, const char *mpirun) {
+    bt_words_put(w, mpirun);
     for (size_t i = 0; i < bt_launch_rows_n; i++)
         if (bt_launch_applies(bt_launch_rows[i].when, l) && !is_environment(&bt_launch_rows[i]))
             put_split(w, l, bt_launch_rows[i].words);
     put_split(w, l, l->mpirun_args);
-    put_word(w, l->program, strlen(l->program));
-    for (size_t i = 0; i < l->n_words; i++) put_word(w, l->words[i], strlen(l->words[i]));
-}
-
-static char **pointers(const words *w) {
-    char **argv = calloc(w->n + 1, sizeof *argv);
-    char *p = w->text.data;
-    for (size_t i = 0; argv && i < w->n; i++) {
-        argv[i] = p;
-        p += strlen(p) + 1;
-    }
-    return argv;
+    bt_words_put(w, l->program);
+    for (size_t i = 0; i < l->n_words; i++) bt_words_put(w, l->words[i]);
 }
 
 void bt_launch_command(const bt_launch *l, bt_text *out) {
-    words w;
+    bt_words w = {0};
     bt_mpirun m;
     bt_err ignored = BT_ERR_INIT; /* the start reports it */
     (void)!bt_mpirun_find(&m, false, &ignored);
     build_mpirun_words(&w, l, m.command);
-    const char *p = w.text.data;
+    const char *p = bt_text_str(&w.text);
     for (size_t i = 0; !w.text.failed && i < w.n; i++) {
         bt_text_put(out, p);
         bt_text_put(out, "\n");
         p += strlen(p) + 1;
     }
-    bt_text_release(&w.text);
+    bt_words_release(&w);
 }
 
 /* Variables of an enclosing MPI job would make our mpirun behave as a rank of
@@ -217,10 +194,8 @@ static bool inherited_from_mpi(const char *var) {
 }
 
 /* ours without that, and with the table's own settings; own[] holds their text */
-static char **make_environment(const bt_launch *l, words *own) {
+static char **make_environment(const bt_launch *l, bt_words *own) {
     size_t n = 0, k = 0;
-    memset(own, 0, sizeof *own);
-    bt_text_init(&own->text);
     for (size_t i = 0; i < bt_launch_rows_n; i++) {
         const bt_launch_row *row = &bt_launch_rows[i];
         const char *hole = strchr(row->words, '{');
@@ -230,7 +205,7 @@ static char **make_environment(const bt_launch *l, words *own) {
         if (hole)
             put_filled(own, l, hole, strlen(hole));
         else
-            put_word(own, "", 0);
+            bt_words_put(own, "");
     }
     while (environ[n]) n++;
     char **env = own->text.failed ? NULL : calloc(n + bt_launch_rows_n + 1, sizeof *env);
@@ -249,15 +224,15 @@ static char **make_environment(const bt_launch *l, words *own) {
 /* A notice to leave (scancel, a systemd slice) goes to every process of the job. mpirun would end its ranks at once;
  * with the signals blocked, which survives exec, it ignores them, and the ranks, which it starts with an empty mask,
  * save and leave. */
-static int start_mpirun(const bt_launch *l, char *const *argv, char *const *env, const int out[2],
-                        pid_t *pid) {
+static int start_mpirun(const bt_launch *l, const char *const *argv, char *const *env,
+                        const int out[2], pid_t *pid) {
     int keep[1 + sizeof l->inherit / sizeof *l->inherit] = {out[0]};
     sigset_t blocked;
     sigemptyset(&blocked);
     sigaddset(&blocked, SIGTERM);
     sigaddset(&blocked, SIGINT);
     memcpy(keep + 1, l->inherit, (size_t)l->n_inherit * sizeof *keep);
-    return bt_process_start(pid, &(bt_start){.argv = (const char *const *)(uintptr_t)argv,
+    return bt_process_start(pid, &(bt_start){.argv = argv,
                                              .env = env,
                                              .out = out[1],
                                              .err = out[1],
@@ -268,7 +243,7 @@ static int start_mpirun(const bt_launch *l, char *const *argv, char *const *env,
 }
 
 bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
-    words w;
+    bt_words w = {0}, own = {0};
     bt_mpirun m;
     char hosts[PATH_MAX];
     bt_launch own_launch = *given;
@@ -281,8 +256,8 @@ bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
     if (m.passed_over[0])
         bt_log(BT_LOG_WARN, "%s: ranks are started by '%s'", m.passed_over, m.path);
     build_mpirun_words(&w, l, m.command);
-    words own;
-    char **argv = w.text.failed ? NULL : pointers(&w), **env = make_environment(l, &own);
+    const char **argv = bt_words_argv(&w);
+    char **env = make_environment(l, &own);
     int out[2] = {-1, -1};
     bt_code code = BT_OK;
     pid_t pid = -1;
@@ -309,7 +284,7 @@ bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
         close(out[0]);
     free(env);
     free(argv);
-    bt_text_release(&own.text);
-    bt_text_release(&w.text);
+    bt_words_release(&own);
+    bt_words_release(&w);
     return code;
 }
