@@ -5,13 +5,11 @@
  * time on all cores, the recipes in turn, so that a machine that slows down slows all alike. Minutes are
  * those of the steps, added up: validation, text samples and start are not in them. The goal is reached
  * where the straight line between two validations crosses it. With --minutes every recipe trains as many
- * steps as fit into that time, with its whole schedule. With --store the runs stay, and those that are done
- * there are not done again. */
-#include <errno.h>
+ * steps as fit into that time, with its whole schedule. With --store the database keeps the runs, and the same
+ * command trains those that are missing there. */
 #include <ftw.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +20,12 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/given_path.h"
-#include "engine/base/clock.h"
-#include "engine/base/opt.h"
 #include "engine/config/run_cfg.h"
+#include "engine/data/io/file_io.h"
 #include "engine/kernels/table/cpu.h"
 #include "monitor/job/launch/child.h"
-#include "store/store.h"
 
-enum { SETTINGS = 64, POLL_MS = 50, TIMED = 20 /* steps */ };
+enum { TIMED = 20 /* steps */ };
 
 static const bt_opt learn_opts[] = {
     BT_ROW_LIST(bt_learn_cfg, recipes, "--recipe", "default:",
@@ -52,8 +48,10 @@ static const bt_opt learn_opts[] = {
         bt_learn_cfg, store, "--store", "",
         "database that keeps the runs, and takes those that are done from there (default: none "
         "stays)"),
-    BT_ROW_TEXT(bt_learn_cfg, dir, "--dir", "",
-                "folder for what the runs write (default: $TMPDIR or /tmp)"),
+    BT_ROW_TEXT(
+        bt_learn_cfg, dir, "--dir", "",
+        "folder for what the runs write (default: STORE.runs; without --store one in $TMPDIR or "
+        "/tmp, removed at the end)"),
     BT_ROW_TEXT(bt_learn_cfg, curves, "--curves", "",
                 "file for all validations as a table, which 'bitrain plot --curves FILE' draws"),
     BT_ROW_FLAG(bt_learn_cfg, force, "--force", "--curves: replace a file that exists"),
@@ -104,45 +102,24 @@ static bt_code make_runs(bt_learn *b, bt_err *err) {
         r->recipe = i % b->n_recipes;
         r->corpus = i / b->n_recipes % b->n_corpora;
         r->seed = (int64_t)(i / b->n_recipes / b->n_corpora) + 1;
-        const int n = snprintf(r->name, sizeof r->name, "%s.%s.%" PRId64,
+        const int n = snprintf(r->run.name, sizeof r->run.name, "%s.%s.%" PRId64,
                                b->recipes[r->recipe].name, b->corpora[r->corpus].name, r->seed);
-        if (n >= (int)sizeof r->name)
+        if (n >= (int)sizeof r->run.name)
             return bt_fail(err, BT_ARG, "the names of recipe '%s' and corpus '%s' are too long",
                            b->recipes[r->recipe].name, b->corpora[r->corpus].name);
     }
     return BT_OK;
 }
 
-/* ---- one run ----------------------------------------------------------------------------------- */
+/* ---- words of a run ---------------------------------------------------------------------------- */
 
-typedef struct words {
-    const char *at[2 * SETTINGS + 64];
-    size_t n, settings;
-    char text[16384]; /* "key=value" of the settings, each ended by NUL */
-    size_t used;
-} words;
-
-static void append_learn_word(words *w, const char *word) { w->at[w->n++] = word; }
-
-static bt_code append_recipe_settings(words *w, const char *text, bt_err *err) {
-    while (*text) {
-        text += strspn(text, " \n\t");
-        const size_t n = strcspn(text, " \n\t");
-        if (n == 0) break;
-        if (w->settings == SETTINGS || w->used + n + 1 > sizeof w->text)
-            return bt_fail(err, BT_ARG, "a recipe has more than %d settings", SETTINGS);
-        char *word = w->text + w->used;
-        memcpy(word, text, n);
-        word[n] = '\0';
-        w->used += n + 1;
-        w->settings++;
-        if (!strchr(word, '='))
-            return bt_fail(err, BT_ARG, "'%.80s' of a recipe is not key=value", word);
-        append_learn_word(w, "--set");
-        append_learn_word(w, word);
-        text += n;
+/* text: key=value words with blanks between them */
+static void append_recipe_settings(const char *text, bt_words *out) {
+    for (size_t n; *(text += strspn(text, " \n\t")); text += n) {
+        n = strcspn(text, " \n\t");
+        bt_words_put(out, "--set");
+        bt_words_putn(out, text, n);
     }
-    return BT_OK;
 }
 
 /* before the first run, so that none is done in vain */
@@ -151,57 +128,44 @@ static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_e
     static bt_run_cfg cfg;
     bt_err why = BT_ERR_INIT;
     bool help = false;
-    words *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(err, BT_NOMEM, "no memory for a recipe");
-    bt_code code = append_recipe_settings(w, b->cfg->with, &why);
-    if (code == BT_OK) code = append_recipe_settings(w, recipe->rest, &why);
-    if (code == BT_OK)
-        code = bt_run_cfg_read(&o, &cfg, (int)w->n, (char *const *)(uintptr_t)w->at, &help, &why);
+    bt_words w = {0};
+    append_recipe_settings(b->cfg->with, &w);
+    append_recipe_settings(recipe->rest, &w);
+    const char **argv = bt_words_argv(&w);
+    bt_code code = argv ? bt_run_cfg_read(&o, &cfg, (int)w.n, (char *const *)(uintptr_t)argv, &help,
+                                          &why)
+                        : bt_fail(&why, BT_NOMEM, "no memory");
     if (code == BT_OK)
         code = bt_run_cfg_resolve_opts(&o, &cfg, bt_run_cfg_ranks(&cfg, bt_cpu_get()->cores), &why);
-    free(w);
+    free(argv);
+    bt_words_release(&w);
     return code == BT_OK ? BT_OK : bt_fail(err, code, "recipe '%s': %s", recipe->name, why.msg);
 }
 
-static bt_code wait_for_training(pid_t pid, const char *name, const char *log, bt_err *err) {
-    int status = 0, asked = 0;
-    char line[200];
-    while (!bt_child_ended(pid, &status)) {
-        if (!asked && bt_child_signals(true)) bt_child_signal(pid, SIGTERM), asked = 1;
-        bt_sleep_ns((int64_t)POLL_MS * 1000000);
+/* Ramps are shares of a run's steps, so a short run that measures has the long one's mix of step sizes; a bigram
+ * model's steps are few and shorter, and left out. */
+static void append_learn_words(void *ctx, const bt_training *training, bool continues,
+                               bt_words *out) {
+    const bt_learn *b = ctx;
+    const bt_learn_run *r = (const bt_learn_run *)training;
+    char text[40];
+    if (continues) return;
+    snprintf(text, sizeof text, "%" PRId64, r->seed);
+    bt_words_put(out, "--seed");
+    bt_words_put(out, text);
+    if (b->corpora[r->corpus].rest[0]) {
+        bt_words_put(out, "--data");
+        bt_words_put(out, b->corpora[r->corpus].rest);
     }
-    if (asked) return bt_fail(err, BT_STOPPED, "stopped in run '%s'", name);
-    if (status == 0) return BT_OK;
-    bt_child_last_line(log, line, sizeof line);
-    return bt_fail(err, BT_IO, "run '%s' failed: %s", name, line[0] ? line : log);
-}
-
-/* steps: the length of the run; 0: train.steps decides */
-static bt_code train_one_recipe(const bt_learn *b, const bt_learn_run *r, int64_t steps, words *w,
-                                bt_err *err) {
-    char out[700], log[700], seed[24], length[40];
-    pid_t pid;
-    const bt_learn_word *corpus = &b->corpora[r->corpus];
     /* nothing but steps and validations; the settings of a recipe follow and take precedence */
-    static const char quiet[] = "ckpt.final=false ckpt.minutes=0 ckpt.keep_best=false "
-                                "ckpt.memory=off train.sample_tokens=0 train.stats_every=0 "
-                                "train.log_every=1";
-    snprintf(out, sizeof out, "%s/%s", b->folder, r->name);
-    snprintf(log, sizeof log, "%s/%s.log", b->folder, r->name);
-    snprintf(seed, sizeof seed, "%" PRId64, r->seed);
-    const char *const fixed[] = {"train", "--quiet", "--name", r->name,  "--store",
-                                 b->db,   "--out",   out,      "--seed", seed};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) append_learn_word(w, fixed[i]);
-    if (corpus->rest[0]) append_learn_word(w, "--data"), append_learn_word(w, corpus->rest);
-    BT_TRY(append_recipe_settings(w, quiet, err));
-    BT_TRY(append_recipe_settings(w, b->cfg->with, err));
-    BT_TRY(append_recipe_settings(w, b->recipes[r->recipe].rest, err));
-    snprintf(length, sizeof length, "train.steps=%" PRId64, steps);
-    if (steps) BT_TRY(append_recipe_settings(w, length, err));
-    BT_TRY(bt_child_start(
-        &pid, &(bt_child_cfg){.words = w->at, .n_words = w->n, .log = log, .part = 0, .parts = 1},
-        err));
-    return wait_for_training(pid, r->name, log, err);
+    append_recipe_settings("ckpt.final=false ckpt.minutes=0 ckpt.keep_best=false ckpt.memory=off "
+                           "train.sample_tokens=0 train.stats_every=0 train.log_every=1",
+                           out);
+    append_recipe_settings(b->cfg->with, out);
+    append_recipe_settings(b->recipes[r->recipe].rest, out);
+    snprintf(text, sizeof text, "train.steps=%" PRId64, b->steps[r->recipe]);
+    if (b->measures) append_recipe_settings("train.bigram_steps=0", out);
+    if (b->steps[r->recipe]) append_recipe_settings(text, out);
 }
 
 /* ---- the curve of the run -------------------------------------------------------------------------- */
@@ -209,13 +173,11 @@ static bt_code train_one_recipe(const bt_learn *b, const bt_learn_run *r, int64_
 typedef struct record {
     bt_learn_run *r;
     double ms, bytes_per_token;
-    bool done;
 } record;
 
-static bool read_run_state(void *ctx, const bt_row *row) {
+static bool read_text_size(void *ctx, const bt_row *row) {
     record *x = ctx;
-    x->done = row->cells[0] && strcmp(row->cells[0], "done") == 0;
-    x->bytes_per_token = row->cells[1] ? row->nums[1] : NAN;
+    x->bytes_per_token = row->cells[0] ? row->nums[0] : NAN;
     return false;
 }
 
@@ -242,99 +204,113 @@ static void find_goal(bt_learn_run *r, double goal) {
     }
 }
 
-/* done: false where no such run has ended */
-static bt_code read_recorded_run(const bt_learn *b, bt_learn_run *r, bool *done, bt_err *err) {
+/* reads the curve of a complete run */
+static bt_code read_curve(const bt_learn *b, bt_learn_run *r, bt_err *err) {
     bt_db *db = NULL;
-    record x = {.r = r, .bytes_per_token = 1};
-    const char *const name[] = {r->name};
-    bt_code code = bt_db_open(&db, b->db, err);
-    *done = false;
-    if (code == BT_NOTFOUND) return BT_OK;
+    record x = {.r = r, .bytes_per_token = NAN};
+    const char *const name[] = {r->run.name};
+    bt_query q = {.sql = "SELECT value + 0.0 FROM facts WHERE run = ?1 AND key = "
+                         "'data.val_bytes_per_token'",
+                  .params = name,
+                  .n_params = 1,
+                  .max_rows = INT64_MAX};
+    BT_TRY(bt_db_open(&db, b->db, err));
+    bt_code code = bt_db_query(db, &q, read_text_size, &x, err);
+    q.sql = "SELECT tokens, step_ms, val_loss FROM steps WHERE run = ?1 ORDER BY step";
     r->n = 0;
-    if (code == BT_OK)
-        code =
-            bt_db_query(db,
-                        &(bt_query){.sql = "SELECT state, (SELECT value FROM facts f WHERE "
-                                           "f.run = r.run AND f.key = 'data.val_bytes_per_token')"
-                                           " + 0.0 FROM runs r WHERE run = ?1",
-                                    .params = name,
-                                    .n_params = 1},
-                        read_run_state, &x, err);
-    if (code == BT_OK && x.done && isnan(x.bytes_per_token))
-        code = bt_fail(
-            err, BT_FORMAT,
-            "run '%s' was recorded by a program that did not keep how many bytes a token of its "
-            "validation stands for (use another --store)",
-            r->name);
-    if (code == BT_OK && x.done)
-        code = bt_db_query(db,
-                           &(bt_query){.sql = "SELECT tokens, step_ms, val_loss FROM steps "
-                                              "WHERE run = ?1 ORDER BY step",
-                                       .params = name,
-                                       .n_params = 1,
-                                       .max_rows = INT64_MAX},
-                           read_curve_point, &x, err);
+    if (code == BT_OK) code = bt_db_query(db, &q, read_curve_point, &x, err);
     bt_db_close(db);
-    if (code == BT_OK && x.done) find_goal(r, b->cfg->goal);
-    *done = x.done;
-    return code;
-}
-
-static bt_code train_unless_recorded(const bt_learn *b, bt_learn_run *r, int64_t steps, bool *done,
-                                     bt_err *err) {
-    words *w = calloc(1, sizeof *w);
-    if (!w) return bt_fail(err, BT_NOMEM, "no memory for a run");
-    const bt_code code = train_one_recipe(b, r, steps, w, err);
-    free(w);
     BT_TRY(code);
-    return read_recorded_run(b, r, done, err);
-}
-
-/* Measures with a short run how many steps of r's recipe take cfg->minutes. Ramps are shares of a run's steps, so the
- * short run has the long one's mix of step sizes; a bigram model's steps are few and shorter, and left out. Its
- * database is removed with the folder. */
-static bt_code measure_steps(const bt_learn *b, const bt_learn_run *r, int64_t *steps,
-                             bt_err *err) {
-    bt_learn timed = *b;
-    bt_learn_run *run = calloc(1, sizeof *run);
-    bool done = false;
-    char recipe[sizeof b->cfg->recipes + 32];
-    if (!run) return bt_fail(err, BT_NOMEM, "no memory for a run");
-    snprintf(recipe, sizeof recipe, "%s train.bigram_steps=0", b->recipes[r->recipe].rest);
-    timed.recipes[r->recipe].rest = recipe;
-    snprintf(timed.db, sizeof timed.db, "%s/timed.db", b->folder);
-    *run = (bt_learn_run){.recipe = r->recipe, .corpus = r->corpus, .seed = r->seed};
-    memcpy(run->name, r->name, sizeof run->name);
-    const bt_code code = train_unless_recorded(&timed, run, TIMED, &done, err);
-    const double minutes = done && run->n ? run->curve[run->n - 1].minutes / TIMED : 0;
-    free(run);
-    BT_TRY(code);
-    if (!(minutes > 0))
-        return bt_fail(err, BT_NOTFOUND,
-                       "the steps of recipe '%s' could not be measured: run '%s' recorded none",
-                       b->recipes[r->recipe].name, r->name);
-    *steps = llround(b->cfg->minutes / minutes);
-    if (*steps < TIMED) *steps = TIMED;
-    fprintf(stderr, "%s: %.4g ms a step, %" PRId64 " steps in %g minutes\n",
-            b->recipes[r->recipe].name, minutes * 6e4, *steps, b->cfg->minutes);
-    return BT_OK;
-}
-
-static bt_code one_run(bt_learn *b, bt_learn_run *r, bt_err *err) {
-    bool done;
-    int64_t *steps = &b->steps[r->recipe];
-    BT_TRY(read_recorded_run(b, r, &done, err));
-    if (!done && b->cfg->minutes > 0 && !*steps) BT_TRY(measure_steps(b, r, steps, err));
-    if (!done) BT_TRY(train_unless_recorded(b, r, *steps, &done, err));
-    if (!done || r->n == 0)
+    if (r->n == 0)
         return bt_fail(err, BT_NOTFOUND,
                        "run '%s' has no validation loss (give a corpus with validation data, and "
                        "train.eval_every)",
-                       r->name);
-    if (!b->cfg->json)
-        fprintf(stderr, "%s: %.4f bits per byte after %.2f minutes\n", r->name,
+                       r->run.name);
+    if (isnan(x.bytes_per_token))
+        return bt_fail(
+            err, BT_FORMAT,
+            "run '%s' was recorded by a program that did not keep how many bytes a token of its "
+            "validation stands for (use another --store)",
+            r->run.name);
+    find_goal(r, b->cfg->goal);
+    if (!b->cfg->json && !b->measures)
+        fprintf(stderr, "%s: %.4f bits per byte after %.2f minutes\n", r->run.name,
                 r->curve[r->n - 1].bits, r->curve[r->n - 1].minutes);
     return BT_OK;
+}
+
+/* ---- training ---------------------------------------------------------------------------------- */
+
+static bt_code finish_learn_run(void *ctx, bt_training *training, bt_err *err) {
+    const bt_learn *b = ctx;
+    char log[700], line[200];
+    if (training->at != BT_TRAINING_FAILED) return read_curve(b, (bt_learn_run *)training, err);
+    snprintf(log, sizeof log, "%s/%s.log", b->folder, training->name);
+    bt_child_last_line(log, line, sizeof line);
+    return bt_fail(err, BT_IO, "run '%s' failed: %s", training->name, line[0] ? line : log);
+}
+
+static bt_code train_learn_runs(bt_learn *b, bt_training **runs, size_t n, bt_err *err) {
+    bt_training_group g = {.store = b->db,
+                           .folder = b->folder,
+                           .any_folder = true,
+                           .runs = runs,
+                           .n = n,
+                           .parallel = 1,
+                           .retry = true,
+                           .quiet = true,
+                           .put_words = append_learn_words,
+                           .ended = finish_learn_run,
+                           .ctx = b};
+    const bt_code code = bt_train_group(&g, err);
+    if (code != BT_STOPPED) return code;
+    fprintf(stderr, "stopped after %zu of %zu runs%s\n", g.n_ended, g.n,
+            b->cfg->store[0] ? "; run the same command to continue" : "");
+    *b->exit_status = 128 + g.signal;
+    return code;
+}
+
+/* Measures with a short run of each recipe that is not complete how many steps take cfg->minutes. The database of
+ * these runs is temporary. */
+static bt_code measure_recipe_steps(bt_learn *b, bt_training **runs, bt_err *err) {
+    const bt_training_group g = {.store = b->db, .folder = b->folder, .any_folder = true};
+    bt_training *first[BT_LEARN_RECIPES];
+    size_t n = 0;
+    bt_learn timed = *b;
+    timed.measures = true;
+    memcpy(timed.folder, b->temporary, sizeof timed.folder);
+    snprintf(timed.db, sizeof timed.db, "%s/timed.db", b->temporary);
+    for (size_t i = 0; i < b->n_runs; i++) {
+        int64_t *steps = &timed.steps[b->runs[i].recipe];
+        BT_TRY(bt_training_read(&g, runs[i], err));
+        if (*steps || strcmp(runs[i]->state, "done") == 0) continue;
+        *steps = TIMED;
+        first[n++] = runs[i];
+    }
+    BT_TRY(train_learn_runs(&timed, first, n, err));
+    for (size_t i = 0; i < n; i++) {
+        bt_learn_run *r = (bt_learn_run *)first[i];
+        const double minutes = r->curve[r->n - 1].minutes / TIMED;
+        const int64_t steps = llround(b->cfg->minutes / minutes);
+        b->steps[r->recipe] = steps > TIMED ? steps : TIMED;
+        r->n = 0;
+        fprintf(stderr, "%s: %.4g ms a step, %" PRId64 " steps in %g minutes\n",
+                b->recipes[r->recipe].name, minutes * 6e4, b->steps[r->recipe], b->cfg->minutes);
+    }
+    return BT_OK;
+}
+
+static bt_code train_all_recipes(bt_learn *b, bt_err *err) {
+    bt_training **runs = calloc(b->n_runs, sizeof *runs);
+    if (!runs) return bt_fail(err, BT_NOMEM, "no memory for %zu runs", b->n_runs);
+    for (size_t i = 0; i < b->n_runs; i++) runs[i] = &b->runs[i].run;
+    bt_child_signals(true);
+    bt_code code = b->cfg->minutes > 0 ? measure_recipe_steps(b, runs, err) : BT_OK;
+    if (code == BT_OK) code = train_learn_runs(b, runs, b->n_runs, err);
+    for (size_t i = 0; i < b->n_runs && code == BT_OK; i++)
+        if (!b->runs[i].n) code = read_curve(b, &b->runs[i], err); /* it was complete already */
+    free(runs);
+    return code;
 }
 
 static int remove_learn_entry(const char *path, const struct stat *st, int type, struct FTW *at) {
@@ -356,12 +332,17 @@ static bt_code prepare_corpora(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
                            b->corpora[i].name);
     for (size_t i = 0; i < b->n_recipes; i++) BT_TRY(check_recipe(b, &b->recipes[i], err));
     BT_TRY(make_runs(b, err));
-    BT_TRY(bt_bench_folder(b->folder, sizeof b->folder, cfg->dir, err));
-    if (cfg->store[0])
-        snprintf(b->db, sizeof b->db, "%.1000s", cfg->store);
-    else
-        snprintf(b->db, sizeof b->db, "%s/learn.db", b->folder);
-    return BT_OK;
+    BT_TRY(bt_bench_folder(b->temporary, sizeof b->temporary, cfg->store[0] ? "" : cfg->dir, err));
+    memcpy(b->folder, b->temporary, sizeof b->temporary);
+    snprintf(b->db, sizeof b->db, "%s/learn.db", b->temporary);
+    if (!cfg->store[0]) return BT_OK;
+    /* an interrupted run continues from the checkpoint in its folder */
+    BT_TRY(bt_store_path(b->db, sizeof b->db, cfg->store, err));
+    const int n = cfg->dir[0] ? snprintf(b->folder, sizeof b->folder, "%s", cfg->dir)
+                              : snprintf(b->folder, sizeof b->folder, "%s.runs", b->db);
+    if (n >= (int)sizeof b->folder)
+        return bt_fail(err, BT_ARG, "the path '%.200s' is too long", b->folder);
+    return bt_file_mkdirs(b->folder, err);
 }
 
 bt_code bt_bench_learn(bt_call *call, bt_err *err) {
@@ -369,12 +350,16 @@ bt_code bt_bench_learn(bt_call *call, bt_err *err) {
     bt_learn *b = calloc(1, sizeof *b);
     bt_code code = b ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the recipes");
     if (code == BT_OK && cfg->curves[0]) code = bt_may_write(cfg->curves, cfg->force, err);
-    if (code == BT_OK) b->cfg = cfg, code = prepare_corpora(b, cfg, err);
-    if (code == BT_OK) bt_child_signals(true);
-    for (size_t i = 0; code == BT_OK && i < b->n_runs; i++) code = one_run(b, &b->runs[i], err);
+    if (code == BT_OK) {
+        b->cfg = cfg;
+        b->exit_status = call->exit_status;
+        code = prepare_corpora(b, cfg, err);
+    }
+    if (code == BT_OK) code = train_all_recipes(b, err);
     if (code == BT_OK) code = bt_learn_curves(b, err);
     if (code == BT_OK) code = bt_learn_print(b, err);
-    if (b && b->folder[0]) (void)nftw(b->folder, remove_learn_entry, 16, FTW_DEPTH | FTW_PHYS);
+    if (b && b->temporary[0])
+        (void)nftw(b->temporary, remove_learn_entry, 16, FTW_DEPTH | FTW_PHYS);
     if (b) free(b->runs);
     free(b);
     return code;

@@ -7,8 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "engine/base/status.h"
-#include "store/store.h"
+#include "cli/experiment/train_group.h"
 
 enum { BT_LEARN_RECIPES = 32, BT_LEARN_CORPORA = 16, BT_LEARN_SEEDS = 100, BT_LEARN_POINTS = 512 };
 
@@ -30,9 +29,9 @@ typedef struct bt_learn_point {
 } bt_learn_point;
 
 typedef struct bt_learn_run {
+    bt_training run; /* first member */
     size_t recipe, corpus;
     int64_t seed;
-    char name[BT_NAME_MAX];
     bt_learn_point curve[BT_LEARN_POINTS];
     size_t n;
     double goal_minutes, goal_tokens; /* NaN: not reached */
@@ -40,11 +39,14 @@ typedef struct bt_learn_run {
 
 typedef struct bt_learn {
     const bt_learn_cfg *cfg;
+    int *exit_status; /* of the command */
     bt_learn_word recipes[BT_LEARN_RECIPES], corpora[BT_LEARN_CORPORA];
-    int64_t steps[BT_LEARN_RECIPES]; /* steps that fill cfg->minutes; 0 until they are measured */
+    int64_t steps[BT_LEARN_RECIPES]; /* length of the runs; 0: their settings decide */
+    bool measures;                   /* short runs that measure the time of a step */
     size_t n_recipes, n_corpora, n_runs;
-    bt_learn_run *runs; /* (seeds, corpora, recipes) */
-    char folder[600], db[1024];
+    bt_learn_run *runs;         /* (seeds, corpora, recipes) */
+    char folder[600], db[1024]; /* folder and database of the runs */
+    char temporary[600];        /* removed at the end */
 } bt_learn;
 
 /* Every run has at least one point. */

@@ -33,50 +33,57 @@ static const bt_opt sweep_opts[] = {
     BT_ROW_STORE(sweep_cfg),
 };
 
-static size_t count_runs_in_state(const bt_sweep_plan *p, bt_sweep_at at) {
+static size_t count_runs_in_state(const bt_sweep_plan *p, bt_training_at at) {
     size_t n = 0;
-    for (size_t i = 0; i < p->n; i++) n += p->runs[i].at == at;
+    for (size_t i = 0; i < p->n; i++) n += p->runs[i].run.at == at;
     return n;
 }
 
-static bt_code print_sweep(bt_sweep_plan *p, const bt_sweep_work *w, bool json, bt_err *err) {
-    const bool found = p->file->head.method == BT_SWEEP_FIND_LR && p->runs[0].state[0];
-    if (found && !w->signal && !w->out_of_time) return bt_sweep_find_report(p, json, err);
-    return bt_sweep_print_results(p, json, !w->signal && !w->out_of_time, err);
+static bt_code print_sweep(bt_sweep_plan *p, bool json, bt_err *err) {
+    const bool found = p->file->head.method == BT_SWEEP_FIND_LR && p->runs[0].run.state[0],
+               stopped = p->group.signal || p->group.out_of_time;
+    if (found && !stopped) return bt_sweep_find_report(p, json, err);
+    return bt_sweep_print_results(p, json, !stopped, err);
+}
+
+static bt_code read_sweep_states(bt_sweep_plan *p, bt_err *err) {
+    for (size_t i = 0; i < p->n; i++) BT_TRY(bt_training_read(&p->group, &p->runs[i].run, err));
+    return BT_OK;
 }
 
 static bt_code dry_run(bt_sweep_plan *p, const sweep_cfg *cfg, bt_err *err) {
-    const bt_sweep_work none = {.quiet = true};
-    for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_read_run(p, &p->runs[i], err));
+    BT_TRY(read_sweep_states(p, err));
     if (!cfg->json) bt_sweep_print_plan(p);
-    return print_sweep(p, &none, cfg->json, err);
+    return print_sweep(p, cfg->json, err);
 }
 
 static bt_code train_sweep(bt_sweep_plan *p, const sweep_cfg *cfg, int *exit_status, bt_err *err) {
-    bt_sweep_work w = {.quiet = cfg->quiet || cfg->json, .retry = cfg->retry};
+    bt_training_group *g = &p->group;
+    g->quiet = cfg->quiet || cfg->json;
+    g->retry = cfg->retry;
     BT_TRY(bt_sweep_folder_open(p, err));
-    for (size_t i = 0; i < p->n; i++) BT_TRY(bt_sweep_read_run(p, &p->runs[i], err));
-    if (!w.quiet) bt_sweep_print_plan(p);
+    BT_TRY(read_sweep_states(p, err));
+    if (!g->quiet) bt_sweep_print_plan(p);
     fflush(stdout);
-    bt_code code = bt_sweep_train(p, &w, err);
+    bt_code code = bt_sweep_train(p, err);
     if (code != BT_OK && code != BT_STOPPED) return code;
-    BT_TRY(print_sweep(p, &w, cfg->json, err));
-    if (w.signal) *exit_status = 128 + w.signal;
-    if (w.signal || w.out_of_time) {
-        if (w.out_of_time && !w.quiet)
+    BT_TRY(print_sweep(p, cfg->json, err));
+    if (g->signal) *exit_status = 128 + g->signal;
+    if (g->signal || g->out_of_time) {
+        if (g->out_of_time && !g->quiet)
             fprintf(stderr, "budget.hours is used up: run the same command to continue\n");
         return BT_OK;
     }
     /* a range test continues until the loss diverges, which may end its run: its result is valid all the same */
     if (p->file->head.method == BT_SWEEP_FIND_LR) return BT_OK;
-    const size_t failed = count_runs_in_state(p, BT_SWEEP_FAILED);
+    const size_t failed = count_runs_in_state(p, BT_TRAINING_FAILED);
     if (failed)
         return bt_fail(err, BT_IO, "%zu of %zu runs failed (`bitrain autopsy RUN` shows the cause)",
                        failed, p->n);
     /* runs that differ by their seed alone are what a group is the mean of */
     size_t axis = 0;
     while (axis < p->file->n_axes && strcmp(p->file->axes[axis].opt->key, "run.seed") == 0) axis++;
-    if (!w.quiet && axis < p->file->n_axes)
+    if (!g->quiet && axis < p->file->n_axes)
         printf("compare them: bitrain compare group=%s --group-by %s\n", p->file->head.name,
                p->file->axes[axis].opt->key);
     return BT_OK;

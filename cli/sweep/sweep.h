@@ -10,9 +10,8 @@
 #define BT_CLI_SWEEP_SWEEP_H
 
 #include <limits.h>
-#include <sys/types.h>
 
-#include "cli/sweep/sweep_slurm.h"
+#include "cli/experiment/train_group.h"
 #include "engine/config/run_cfg.h"
 #include "store/read/compare_runs.h"
 
@@ -24,7 +23,7 @@ enum { BT_SWEEP_AXES = 16, BT_SWEEP_VALUES = 256, BT_SWEEP_RUNS = 4096, BT_SWEEP
 /* a setting that all runs share */
 typedef struct bt_sweep_setting {
     const bt_opt *opt;
-    const char *value, *where; /* where: "lr.yaml:12" */
+    const char *value, *where; /* file and line, "lr.yaml:12" */
 } bt_sweep_setting;
 
 /* a setting that the runs differ in: values, or a range that values are drawn from */
@@ -66,23 +65,11 @@ typedef struct bt_sweep_find {
 bt_code bt_sweep_file_find(bt_sweep_file *f, const bt_sweep_find *find, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_file_release(bt_sweep_file *f);
 
-typedef enum { BT_SWEEP_WAITS, BT_SWEEP_RUNS_NOW, BT_SWEEP_REACHED, BT_SWEEP_FAILED } bt_sweep_at;
-
 typedef struct bt_sweep_run {
-    char name[BT_NAME_MAX];
+    bt_training run;             /* first member; left_out: another run was better at a rung */
     char *values[BT_SWEEP_AXES]; /* values of the axes, owned */
-    int64_t steps;               /* steps of the whole run */
     int ranks, threads;          /* for the cores that it has */
-    /* now */
-    bt_sweep_at at;
-    int64_t done;    /* steps recorded */
-    char state[24];  /* state as in `bitrain runs`; "": not begun */
-    bool eliminated; /* halving: eliminated, because another run was better after as many steps */
-    bt_level level;  /* value of the goal at the steps of the newest comparison */
-    int tries;       /* launches in a row without a new step */
-    pid_t pid;
-    int slot;
-    int64_t began_ns;
+    bt_level level;              /* value of the goal at the steps of the newest comparison */
 } bt_sweep_run;
 
 typedef struct bt_sweep_plan {
@@ -90,8 +77,9 @@ typedef struct bt_sweep_plan {
     char store[PATH_MAX], out[PATH_MAX]; /* absolute */
     bt_sweep_run *runs;
     size_t n;
-    int parallel; /* runs at a time */
-    int run_cores;
+    bt_training_group group; /* the runs, once their number is final */
+    int parallel;            /* runs at a time */
+    int run_cores;           /* cores of one run */
     /* Slurm job whose steps are the runs, owned; NULL: the runs are on this machine */
     bt_slurm *slurm;
     int64_t all_steps; /* steps of all runs together; eliminated runs count up to their rung */
@@ -113,6 +101,8 @@ size_t bt_sweep_survivors(const bt_sweep_plan *p, int rung);
 
 /* the row of a run's setting; NULL: there is none */
 const bt_opt *bt_sweep_opt(const char *key);
+/* appends the configuration file and the settings of a run as arguments of `bitrain train` */
+void bt_sweep_put_settings(const bt_sweep_plan *p, const bt_sweep_run *r, bt_words *out);
 /* "optim.lr=1e-3 optim.beta2=0.98" */
 const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size);
 /* a is better than b. A run without a value is the worst; of equal runs the first is better */
@@ -123,10 +113,8 @@ bool bt_sweep_better(const bt_sweep_plan *p, const bt_sweep_run *a, const bt_swe
 /* The folder is this sweep's alone: BT_BUSY when another one works there, or had other runs. */
 bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 void bt_sweep_folder_close(bt_sweep_plan *p);
-/* done, state of a run from the database; a database that does not exist has none */
-bt_code bt_sweep_read_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) BT_MUST_CHECK;
-/* Without a goal in the file, runs are ranked by their best validation if all have one; halving compares losses at
- * the same step. */
+/* Runs of a file without a goal are ranked by their best validation if all have one; halving compares losses at the
+ * same step. */
 bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 /* the goal of a run after `steps` of its steps; NaN where it diverged or recorded none */
 bt_code bt_sweep_read_goal(const bt_sweep_plan *p, bt_sweep_run *r, int64_t steps, bt_err *err)
@@ -134,14 +122,8 @@ bt_code bt_sweep_read_goal(const bt_sweep_plan *p, bt_sweep_run *r, int64_t step
 
 /* ---- work ---- */
 
-typedef struct bt_sweep_work {
-    bool quiet, retry;
-    int signal;       /* signal that ended it, 0: none */
-    bool out_of_time; /* budget.hours */
-} bt_sweep_work;
-
-/* BT_STOPPED: by a signal, or out of time; everything has been saved */
-bt_code bt_sweep_train(bt_sweep_plan *p, bt_sweep_work *w, bt_err *err) BT_MUST_CHECK;
+/* BT_STOPPED: by a signal, or out of time (p->group); everything has been saved */
+bt_code bt_sweep_train(bt_sweep_plan *p, bt_err *err) BT_MUST_CHECK;
 
 /* ---- the learning rate found (method find-lr) ---- */
 

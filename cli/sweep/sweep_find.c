@@ -127,7 +127,7 @@ static bt_code print_lr_json(const bt_sweep_plan *p, const bt_lr_range *r, bt_er
     bt_printout_version(&o);
     bt_json_str(&o.j, "group", p->file->head.name);
     bt_json_str(&o.j, "method", "find-lr");
-    bt_json_str(&o.j, "run", p->runs[0].name);
+    bt_json_str(&o.j, "run", p->runs[0].run.name);
     bt_lr_range_json(r, &o.j);
     return bt_printout_print(&o, err);
 }
@@ -141,16 +141,16 @@ static bt_code record_lr_note(const bt_sweep_plan *p, bt_db *db, const bt_lr_ran
     BT_TRY(bt_db_value(db,
                        "SELECT count(*) FROM events WHERE run = ?1 AND kind = 'annotation' AND "
                        "title LIKE 'suggested learning rate%'",
-                       p->runs[0].name, &noted, err));
+                       p->runs[0].run.name, &noted, err));
     if (noted > 0) return BT_OK;
     snprintf(title, sizeof title, "suggested learning rate %.2g (steepest descent at %.2g)",
              r->suggested, r->steepest);
-    return bt_run_mark(p->store, p->runs[0].name, r->step, BT_EVENT_ANNOTATION, title, 5, err);
+    return bt_run_mark(p->store, p->runs[0].run.name, r->step, BT_EVENT_ANNOTATION, title, 5, err);
 }
 
 bt_code bt_sweep_find_report(const bt_sweep_plan *p, bool json, bt_err *err) {
     static bt_lr_range range;
-    const char *run = p->runs[0].name;
+    const char *run = p->runs[0].run.name;
     bt_db *db = NULL;
     bool is = false;
     BT_TRY(bt_db_open(&db, p->store, err));

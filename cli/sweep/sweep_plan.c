@@ -110,7 +110,7 @@ static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
         p->n++;
     }
     for (size_t i = 0; i < p->n; i++)
-        snprintf(p->runs[i].name, sizeof p->runs[i].name, "%.*s-%03u", BT_NAME_MAX - 8,
+        snprintf(p->runs[i].run.name, sizeof p->runs[i].run.name, "%.*s-%03u", BT_NAME_MAX - 8,
                  p->file->head.name, (unsigned)(i + 1) % 10000);
     return BT_OK;
 }
@@ -121,22 +121,16 @@ static bt_code make_points(bt_sweep_plan *p, size_t n, bt_err *err) {
  * becomes a number of steps, for which the data is opened. */
 static bt_code plan_one_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_train_plan *t,
                             bt_err *err) {
-    const bt_sweep_file *f = p->file;
-    static char words[BT_OPT_MAX][BT_SWEEP_TEXT + 80];
-    char *argv[2 * BT_OPT_MAX + 2];
-    int argc = 0, n = 0;
     bool help;
-    if (f->head.config[0]) argv[argc++] = (char *)(uintptr_t)f->head.config;
-    for (size_t i = 0; i < f->n_settings + f->n_axes && n < BT_OPT_MAX; i++) {
-        const bool fixed = i < f->n_settings;
-        const size_t k = fixed ? i : i - f->n_settings;
-        snprintf(words[n], sizeof words[0], "%s=%s",
-                 fixed ? f->settings[k].opt->key : f->axes[k].opt->key,
-                 fixed ? f->settings[k].value : r->values[k]);
-        argv[argc++] = (char *)(uintptr_t) "--set";
-        argv[argc++] = words[n++];
-    }
-    BT_TRY(bt_run_cfg_read(&t->opts, &t->cfg, argc, argv, &help, err));
+    bt_words words = {0};
+    bt_sweep_put_settings(p, r, &words);
+    const char **argv = bt_words_argv(&words);
+    bt_code code = argv ? bt_run_cfg_read(&t->opts, &t->cfg, (int)words.n,
+                                          (char *const *)(uintptr_t)argv, &help, err)
+                        : bt_fail(err, BT_NOMEM, "no memory for a run");
+    free(argv);
+    bt_words_release(&words);
+    BT_TRY(code);
     if (t->cfg.train.minutes > 0)
         return bt_fail(err, BT_ARG,
                        "train.minutes is not possible in a sweep: a run would measure the machine "
@@ -158,9 +152,9 @@ static bt_code check_run(bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
     if (!t) return bt_fail(err, BT_NOMEM, "no memory for a run");
     t->run_lock = -1;
     bt_code code = plan_one_run(p, r, t, &why);
-    r->steps = t->cfg.train.steps;
+    r->run.steps = t->cfg.train.steps;
     if (code != BT_OK)
-        bt_fail(err, code, "%s: run %s (%.120s): %.250s", p->file->path, r->name,
+        bt_fail(err, code, "%s: run %s (%.120s): %.250s", p->file->path, r->run.name,
                 bt_sweep_point(p, r, point, sizeof point), why.msg);
     bt_train_plan_release(t);
     free(t);
@@ -196,7 +190,7 @@ static void make_rungs(bt_sweep_plan *p, int64_t steps) {
 static int64_t cost(const bt_sweep_plan *p) {
     int64_t sum = 0;
     if (p->file->head.method != BT_SWEEP_HALVING) {
-        for (size_t i = 0; i < p->n; i++) sum += p->runs[i].steps;
+        for (size_t i = 0; i < p->n; i++) sum += p->runs[i].run.steps;
         return sum;
     }
     for (int k = 0; k < p->n_rungs; k++)
@@ -215,15 +209,15 @@ static void drop_last(bt_sweep_plan *p) {
 
 static bt_code fit_budget(bt_sweep_plan *p, bt_err *err) {
     const bt_sweep_head *h = &p->file->head;
-    const int64_t one = p->runs[0].steps;
+    const int64_t one = p->runs[0].run.steps;
     if (h->method == BT_SWEEP_HALVING) {
         for (size_t i = 1; i < p->n; i++)
-            if (p->runs[i].steps != one)
+            if (p->runs[i].run.steps != one)
                 return bt_fail(err, BT_ARG,
                                "%s: halving needs runs of equally many steps: run %s has %lld, %s "
                                "has %lld",
-                               p->file->path, p->runs[0].name, (long long)one, p->runs[i].name,
-                               (long long)p->runs[i].steps);
+                               p->file->path, p->runs[0].run.name, (long long)one,
+                               p->runs[i].run.name, (long long)p->runs[i].run.steps);
         make_rungs(p, one);
     }
     while (h->budget_steps && p->n > 1 && cost(p) > h->budget_steps) {
@@ -347,7 +341,7 @@ static bt_code count_random(bt_sweep_plan *p, size_t *most, bt_err *err) {
     if (h->method != BT_SWEEP_RANDOM || h->runs) return BT_OK;
     BT_TRY(make_points(p, 1, err));
     BT_TRY(check_run(p, &p->runs[0], err));
-    const int64_t n = h->budget_steps / p->runs[0].steps;
+    const int64_t n = h->budget_steps / p->runs[0].run.steps;
     release_runs(p);
     if (n < (int64_t)*most) *most = n > 0 ? (size_t)n : 1;
     return BT_OK;
@@ -368,6 +362,19 @@ static bt_code check_runs(bt_sweep_plan *p, bool quiet, bt_err *err) {
     return code;
 }
 
+static bt_code make_group(bt_sweep_plan *p, bt_err *err) {
+    p->group = (bt_training_group){.store = p->store,
+                                   .folder = p->out,
+                                   .runs = calloc(p->n, sizeof *p->group.runs),
+                                   .n = p->n,
+                                   .parallel = p->parallel,
+                                   .slurm = p->slurm,
+                                   .run_cores = p->run_cores};
+    if (!p->group.runs) return bt_fail(err, BT_NOMEM, "no memory for %zu runs", p->n);
+    for (size_t i = 0; i < p->n; i++) p->group.runs[i] = &p->runs[i].run;
+    return BT_OK;
+}
+
 bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store, const char *out,
                            bool quiet, bt_err *err) {
     size_t most = 0, space = 0;
@@ -382,15 +389,18 @@ bt_code bt_sweep_plan_make(bt_sweep_plan *p, bt_sweep_file *f, const char *store
     if (f->head.method == BT_SWEEP_GRID) p->left_out = space - p->n;
     BT_TRY(check_runs(p, quiet, err));
     if (f->head.method == BT_SWEEP_FIND_LR &&
-        (p->runs[0].steps < BT_LR_RANGE_LEAST || p->runs[0].steps > BT_LR_RANGE_MOST))
+        (p->runs[0].run.steps < BT_LR_RANGE_LEAST || p->runs[0].run.steps > BT_LR_RANGE_MOST))
         return bt_fail(err, BT_ARG,
                        "%s: %lld steps are no range test: between %d and %d are (train.steps)",
-                       f->path, (long long)p->runs[0].steps, BT_LR_RANGE_LEAST, BT_LR_RANGE_MOST);
-    return fit_budget(p, err);
+                       f->path, (long long)p->runs[0].run.steps, BT_LR_RANGE_LEAST,
+                       BT_LR_RANGE_MOST);
+    BT_TRY(fit_budget(p, err));
+    return make_group(p, err);
 }
 
 void bt_sweep_plan_release(bt_sweep_plan *p) {
     release_runs(p);
+    free(p->group.runs);
     free(p->slurm);
     p->slurm = NULL;
 }

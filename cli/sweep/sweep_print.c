@@ -17,8 +17,8 @@ static size_t *ranking(const bt_sweep_plan *p) {
         size_t k = i;
         const bt_sweep_run *r = &p->runs[i];
         /* one that went further is before one that was left behind */
-        while (k > 0 && (p->runs[order[k - 1]].eliminated != r->eliminated
-                             ? p->runs[order[k - 1]].eliminated
+        while (k > 0 && (p->runs[order[k - 1]].run.left_out != r->run.left_out
+                             ? p->runs[order[k - 1]].run.left_out
                              : bt_sweep_better(p, r, &p->runs[order[k - 1]]))) {
             order[k] = order[k - 1];
             k--;
@@ -29,9 +29,9 @@ static size_t *ranking(const bt_sweep_plan *p) {
 }
 
 static const char *state_word(const bt_sweep_run *r) {
-    if (r->at == BT_SWEEP_FAILED) return "failed";
-    if (r->eliminated) return "left behind";
-    return r->state[0] ? r->state : "not begun";
+    if (r->run.at == BT_TRAINING_FAILED) return "failed";
+    if (r->run.left_out) return "left behind";
+    return r->run.state[0] ? r->run.state : "not begun";
 }
 
 void bt_sweep_print_plan(const bt_sweep_plan *p) {
@@ -57,13 +57,13 @@ void bt_sweep_print_plan(const bt_sweep_plan *p) {
 static void put_sweep_run(bt_printout *o, const bt_sweep_plan *p, const bt_sweep_run *r,
                           const char *goal) {
     bt_printout_row(o);
-    bt_printout_str(o, "run", "RUN", r->name);
+    bt_printout_str(o, "run", "RUN", r->run.name);
     bt_printout_str(o, "state", NULL, state_word(r));
-    bt_printout_int(o, "steps", NULL, r->done);
+    bt_printout_int(o, "steps", NULL, r->run.done);
     for (size_t k = 0; k < p->file->n_axes; k++)
         bt_printout_str(o, NULL, p->file->axes[k].opt->key, r->values[k]);
-    bt_printout_numf(o, "value", goal, r->state[0] ? r->level.value : NAN, 1, "%.6g");
-    bt_printout_int(o, NULL, "STEPS", r->done);
+    bt_printout_numf(o, "value", goal, r->run.state[0] ? r->level.value : NAN, 1, "%.6g");
+    bt_printout_int(o, NULL, "STEPS", r->run.done);
     bt_printout_str(o, NULL, "STATE", state_word(r));
     bt_printout_object(o, "settings");
     for (size_t k = 0; k < p->file->n_axes; k++)

@@ -4,31 +4,18 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/common/database.h"
 #include "cli/sweep/sweep.h"
+#include "engine/data/io/file_io.h"
 
 enum { WINDOW = 20 }; /* values of the loss that are averaged */
 
 /* ---- folder ---------------------------------------------------------------------------------- */
-
-static bt_code make_sweep_folders(const char *path, bt_err *err) {
-    char part[PATH_MAX];
-    snprintf(part, sizeof part, "%s", path);
-    for (char *c = part + 1;; c++) {
-        if (*c && *c != '/') continue;
-        const char was = *c;
-        *c = 0;
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return bt_fail_errno(err, BT_IO, errno, "cannot make the folder '%s'", part);
-        *c = was;
-        if (!was) return BT_OK;
-    }
-}
 
 /* The first line of sweep.runs has the settings that all runs share; each further line is a run. */
 static void list_runs(const bt_sweep_plan *p, bt_text *out) {
@@ -41,21 +28,8 @@ static void list_runs(const bt_sweep_plan *p, bt_text *out) {
         if (out->data[i] == '\n') out->data[i] = ',';
     bt_text_put(out, "\n");
     for (size_t i = 0; i < p->n; i++)
-        bt_text_printf(out, "%s: %s\n", p->runs[i].name,
+        bt_text_printf(out, "%s: %s\n", p->runs[i].run.name,
                        bt_sweep_point(p, &p->runs[i], point, sizeof point));
-}
-
-/* "" where there is none yet */
-static bt_code read_owner_file(const char *path, bt_text *out, bt_err *err) {
-    char buf[4096];
-    FILE *f = fopen(path, "r");
-    if (!f && errno == ENOENT) return BT_OK;
-    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot read '%s'", path);
-    for (size_t n; (n = fread(buf, 1, sizeof buf, f)) > 0;) bt_text_putn(out, buf, n);
-    const bool bad = ferror(f) != 0;
-    const int e = errno;
-    fclose(f);
-    return bad ? bt_fail_errno(err, BT_IO, e, "cannot read '%s'", path) : BT_OK;
 }
 
 /* Compares line by line. A list that is only longer or shorter is equal, so that a sweep can continue with a larger
@@ -75,39 +49,27 @@ static bt_code same_runs(const bt_sweep_plan *p, const char *old, const char *no
     return BT_OK;
 }
 
-static bt_code keep_list(const char *path, const char *text, bt_err *err) {
-    char beside[PATH_MAX + 32];
-    snprintf(beside, sizeof beside, "%s.new", path);
-    FILE *f = fopen(beside, "w");
-    if (!f) return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", beside);
-    bool wrote = fputs(text, f) >= 0;
-    if (fclose(f) != 0) wrote = false;
-    if (!wrote || rename(beside, path) != 0)
-        return bt_fail_errno(err, BT_IO, errno, "cannot write '%s'", path);
-    return BT_OK;
-}
-
 /* A folder without a list does not belong to a sweep: its files are kept. */
 static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
-    char path[PATH_MAX + 16];
-    bt_text old, now;
-    bt_text_init(&old);
+    char path[PATH_MAX + 16], *old = NULL;
+    size_t n = 0;
+    bt_text now;
     bt_text_init(&now);
     snprintf(path, sizeof path, "%s/sweep.runs", p->out);
     list_runs(p, &now);
-    bt_code code = read_owner_file(path, &old, err);
-    if (code == BT_OK && (now.failed || old.failed))
-        code = bt_fail(err, BT_NOMEM, "no memory for the sweep");
-    if (code == BT_OK) code = same_runs(p, bt_text_str(&old), bt_text_str(&now), err);
-    if (code == BT_OK && now.len > old.len) code = keep_list(path, bt_text_str(&now), err);
-    bt_text_release(&old);
+    bt_code code = bt_file_slurp(path, SIZE_MAX, &old, &n, err);
+    if (code == BT_NOTFOUND) code = BT_OK;
+    if (code == BT_OK && now.failed) code = bt_fail(err, BT_NOMEM, "no memory for the sweep");
+    if (code == BT_OK) code = same_runs(p, old ? old : "", bt_text_str(&now), err);
+    if (code == BT_OK && now.len > n) code = bt_file_replace(path, now.data, now.len, err);
     bt_text_release(&now);
+    free(old);
     return code;
 }
 
 bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) {
     char path[PATH_MAX + 16], holder[32] = "";
-    BT_TRY(make_sweep_folders(p->out, err));
+    BT_TRY(bt_file_mkdirs(p->out, err));
     snprintf(path, sizeof path, "%s/sweep.lock", p->out);
     p->out_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (p->out_lock < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);
@@ -130,51 +92,7 @@ void bt_sweep_folder_close(bt_sweep_plan *p) {
     p->out_lock = -1;
 }
 
-/* ---- runs ------------------------------------------------------------------------------------ */
-
-typedef struct seen {
-    bool there;
-    char state[24], out[PATH_MAX];
-    double steps;
-} seen;
-
-static bool take_run(void *ctx, const bt_row *row) {
-    seen *s = ctx;
-    s->there = true;
-    snprintf(s->state, sizeof s->state, "%s", bt_cli_cell(row, "state"));
-    snprintf(s->out, sizeof s->out, "%s", bt_cli_cell(row, "out_dir"));
-    s->steps = bt_cli_num(row, "steps");
-    return false;
-}
-
-bt_code bt_sweep_read_run(const bt_sweep_plan *p, bt_sweep_run *r, bt_err *err) {
-    bt_db *db = NULL;
-    seen s = {.there = false};
-    char mine[PATH_MAX + BT_NAME_MAX + 2];
-    bt_code code = bt_db_open(&db, p->store, err);
-    if (code == BT_OK)
-        code =
-            bt_db_query(db,
-                        &(bt_query){.sql = "SELECT state, steps, out_dir FROM runs WHERE run = ?1",
-                                    .params = (const char *const[]){r->name},
-                                    .n_params = 1},
-                        take_run, &s, err);
-    bt_db_close(db);
-    r->done = 0;
-    r->state[0] = 0;
-    if (code == BT_NOTFOUND) return BT_OK; /* no database yet */
-    BT_TRY(code);
-    if (!s.there) return BT_OK;
-    snprintf(mine, sizeof mine, "%s/%s", p->out, r->name);
-    if (strcmp(mine, s.out) != 0)
-        return bt_fail(err, BT_BUSY,
-                       "run '%s' is in the database already, with its folder in '%.200s' (give "
-                       "this sweep another name)",
-                       r->name, s.out);
-    snprintf(r->state, sizeof r->state, "%s", s.state);
-    r->done = isfinite(s.steps) ? (int64_t)s.steps : 0;
-    return BT_OK;
-}
+/* ---- goal ------------------------------------------------------------------------------------ */
 
 bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) {
     bt_sweep_head *h = &p->file->head;
@@ -185,10 +103,10 @@ bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) {
     bt_code code = BT_OK;
     for (size_t i = 0; i < p->n && code == BT_OK; i++) {
         double best = NAN;
-        if (!p->runs[i].state[0] || p->runs[i].at == BT_SWEEP_FAILED) continue;
+        if (!p->runs[i].run.state[0] || p->runs[i].run.at == BT_TRAINING_FAILED) continue;
         begun++;
-        code = bt_db_value(db, "SELECT best_val FROM runs WHERE run = ?1", p->runs[i].name, &best,
-                           err);
+        code = bt_db_value(db, "SELECT best_val FROM runs WHERE run = ?1", p->runs[i].run.name,
+                           &best, err);
         validated += isfinite(best) != 0;
     }
     bt_db_close(db);
@@ -202,13 +120,13 @@ bt_code bt_sweep_read_goal(const bt_sweep_plan *p, bt_sweep_run *r, int64_t step
     const bool loss = strcmp(goal, "loss") == 0;
     bt_db *db = NULL;
     r->level = (bt_level){.value = NAN, .noise = NAN};
-    if (!r->state[0]) return BT_OK;
+    if (!r->run.state[0]) return BT_OK;
     BT_TRY(bt_db_open(&db, p->store, err));
-    bt_code code = bt_db_level(db, r->name, goal, &(bt_at){BT_AT_STEP, (double)steps},
+    bt_code code = bt_db_level(db, r->run.name, goal, &(bt_at){BT_AT_STEP, (double)steps},
                                loss || strcmp(goal, "tokens_per_s") == 0 ? WINDOW : 1, &r->level,
                                err);
     bt_db_close(db);
     /* one that diverged has steps without a loss behind the last that has one */
-    if (r->at == BT_SWEEP_FAILED) r->level.value = NAN;
+    if (r->run.at == BT_TRAINING_FAILED) r->level.value = NAN;
     return code;
 }

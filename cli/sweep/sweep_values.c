@@ -11,6 +11,14 @@ const bt_opt *bt_sweep_opt(const char *key) {
     return NULL;
 }
 
+void bt_sweep_put_settings(const bt_sweep_plan *p, const bt_sweep_run *r, bt_words *out) {
+    const bt_sweep_file *f = p->file;
+    if (f->head.config[0]) bt_words_put(out, f->head.config);
+    for (size_t i = 0; i < f->n_settings; i++)
+        bt_words_set(out, f->settings[i].opt->key, f->settings[i].value);
+    for (size_t i = 0; i < f->n_axes; i++) bt_words_set(out, f->axes[i].opt->key, r->values[i]);
+}
+
 const char *bt_sweep_point(const bt_sweep_plan *p, const bt_sweep_run *r, char *buf, size_t size) {
     size_t used = 0;
     buf[0] = 0;

@@ -100,6 +100,16 @@ learn() {
         --with model.layers=2 model.d_model=64 model.heads=4 model.kv_heads=2 model.d_ff=128 model.seq_len=32 train.batch_tokens=256 train.steps=4 \
         train.eval_every=2 train.eval_tokens=512 launch.ranks=1 launch.threads=1 "${@:2}"
 }
+# one that is stopped goes on
+steps_of() { "$BITRAIN" query --store "$tmp/learn.db" --csv "SELECT count(*) FROM steps WHERE run = 'default.words.1'" 2>/dev/null | tail -n 1; }
+export BITRAIN_TEST_SLOW=0:400
+learn 99 --json >"$tmp/out" 2>"$tmp/err" &
+for i in $(seq 200); do [ "$(steps_of)" -gt 0 ] 2>/dev/null && break; sleep 0.05; done
+kill -TERM "$(pgrep -P $! -x bitrain)" || fault "learn ended before it was stopped"
+wait $!
+[ $? -eq 143 ] && grep -q "stopped after 0 of 2 runs; run the same command to continue" "$tmp/err" || fault "learn was stopped by TERM: $(cat "$tmp/err")"
+unset BITRAIN_TEST_SLOW
+[ "$(steps_of)" -lt 4 ] || fault "the run was complete before it was stopped"
 learn 99 --json >"$tmp/out" 2>"$tmp/err" || fault "learn: exit $?: $(cat "$tmp/err")"
 [ "$(grep -o '"recipe":"[a-z]*","settings"' "$tmp/out" | wc -l)" -eq 2 ] && [ "$(grep -o '"tokens":[0-9]*' "$tmp/out" | tr -d '\n')" = '"tokens":512"tokens":1024"tokens":256"tokens":512' ] ||
     fault "learn: $(cat "$tmp/out")"

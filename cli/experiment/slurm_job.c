@@ -1,5 +1,5 @@
-/* sweep_slurm.c - reads the environment of a Slurm job, and makes command lines of srun. */
-#include "cli/sweep/sweep_slurm.h"
+/* slurm_job.c - reads the environment of a Slurm job, and makes command lines of srun. */
+#include "cli/experiment/slurm_job.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
-/* sweep_slurm.h - the resources of a Slurm job that contains a sweep, and the command that starts one of its runs
+/* slurm_job.h - the resources of a Slurm job that contains a sweep, and the command that starts one of its runs
  * as a job step of its own on one node. */
-#ifndef BT_CLI_SWEEP_SWEEP_SLURM_H
-#define BT_CLI_SWEEP_SWEEP_SLURM_H
+#ifndef BT_CLI_EXPERIMENT_SLURM_JOB_H
+#define BT_CLI_EXPERIMENT_SLURM_JOB_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,0 +1,71 @@
+/* train_group.h - trains several runs, each in a child process, one or some at a time.
+ *
+ * A run that its record shows as complete is not trained again, and a run that was interrupted continues from its
+ * newest checkpoint: the same group, trained again after a kill, ends where an undisturbed one ends. A signal or the
+ * deadline stops the running children, which save.
+ *
+ * Owns:     nothing; runs, names and callbacks belong to the caller.
+ * Threads:  the main thread only (child.h). Call bt_child_signals(true) before the first bt_train_group. */
+#ifndef BT_CLI_EXPERIMENT_TRAIN_GROUP_H
+#define BT_CLI_EXPERIMENT_TRAIN_GROUP_H
+
+#include <sys/types.h>
+
+#include "cli/experiment/slurm_job.h"
+#include "engine/base/system/words.h"
+#include "store/store.h"
+
+typedef enum {
+    BT_TRAINING_WAITS,
+    BT_TRAINING_RUNS,
+    BT_TRAINING_REACHED,
+    BT_TRAINING_FAILED
+} bt_training_at;
+
+typedef struct bt_training {
+    /* given by the caller */
+    char name[BT_NAME_MAX];
+    int64_t steps;  /* length of the run; 0: unknown, its record decides whether it is complete */
+    int64_t target; /* steps after which it ends for now; at most `steps` */
+    bool left_out;  /* it is not trained */
+    /* values from its record */
+    int64_t done;   /* steps */
+    char state[24]; /* the state that `bitrain runs` shows; "": not begun */
+    /* progress of the group */
+    bt_training_at at;
+    int64_t began_ns;
+    pid_t pid;
+    int slot, tries; /* tries: launches in a row without a new step */
+} bt_training;
+
+typedef struct bt_training_group {
+    const char *store;  /* database of the records */
+    const char *folder; /* each run has FOLDER/NAME and FOLDER/NAME.log; the folder exists */
+    bool any_folder;    /* a recorded run belongs to the group wherever its folder is */
+    bt_training **runs;
+    size_t n;
+    int parallel;          /* runs at a time, each with an equal part of the cores */
+    const bt_slurm *slurm; /* the runs are steps of this job; NULL: children on this machine */
+    int run_cores;         /* processors of a run under Slurm */
+    bool retry;            /* runs that failed earlier are continued */
+    int64_t deadline_ns;   /* bt_now_ns at which the runs are stopped; 0: none */
+    bool quiet;            /* no line on stderr when the runs are stopped */
+    /* Appends the arguments of `bitrain train` for a run that has no step yet, other than its name, store and folder.
+     * For a run that continues, which has its settings in its record, the arguments of this launch alone. */
+    void (*put_words)(void *ctx, const bt_training *r, bool continues, bt_words *out);
+    /* Called when a run has reached its target or has failed. An error stops the group. */
+    bt_code (*ended)(void *ctx, bt_training *r, bt_err *err);
+    void *ctx;
+    /* result */
+    size_t n_ended;   /* runs that have reached their target or failed */
+    int signal;       /* signal that stopped the group; 0: none */
+    bool out_of_time; /* the deadline stopped it */
+} bt_training_group;
+
+/* Reads done and state from the record; a run without one has none. BT_BUSY: the record is of another folder */
+bt_code bt_training_read(const bt_training_group *g, bt_training *r, bt_err *err) BT_MUST_CHECK;
+/* Trains every run that is not left out up to its target. The first error is returned after the running children have
+ * saved. BT_STOPPED: a signal or the deadline stopped the group */
+bt_code bt_train_group(bt_training_group *g, bt_err *err) BT_MUST_CHECK;
+
+#endif
