@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/system/json_fields.h"
 #include "store/view/view_impl.h"
 
 double bt_view_share(const double bins[BT_HIST_BINS], int from, int to) {
@@ -129,18 +130,8 @@ void bt_view_distribution_json(const bt_view_distribution *d, bt_json *j) {
     const bt_view_tensor *t = d->at < d->n ? &d->tensor[d->at] : NULL;
     bt_json_int(j, "layer", t ? t->layer : -1);
     bt_json_str(j, "tensor", t ? t->tensor : "");
-    bt_json_array(j, "tensors");
-    for (size_t i = 0; i < d->n; i++) {
-        bt_json_object(j, NULL);
-        bt_json_int(j, "layer", d->tensor[i].layer);
-        bt_json_str(j, "tensor", d->tensor[i].tensor);
-        bt_json_bool(j, "ternary", d->tensor[i].ternary);
-        bt_json_end(j, '}');
-    }
-    bt_json_end(j, ']');
-    bt_json_array(j, "sampled");
-    for (int i = 0; i < d->samples; i++) bt_json_int(j, NULL, d->sampled[i]);
-    bt_json_end(j, ']');
+    BT_JSON_ROWS(j, "tensors", d->tensor, d->n, F(layer), F(tensor), F(ternary));
+    bt_json_ints(j, "sampled", d->sampled, (size_t)d->samples);
     /* unit of the bins: scaled weights or powers of two */
     edges_json(j, "weights_bins", -(double)BT_HIST_MIDDLE / BT_HIST_PER_SCALE,
                1.0 / BT_HIST_PER_SCALE);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/system/json_fields.h"
 #include "store/view/view_impl.h"
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -113,21 +114,9 @@ bt_code bt_view_load_islands(bt_view *v, bt_err *err) {
 
 void bt_view_islands_json(const bt_view_islands *l, bt_json *j) {
     bt_json_object(j, "islands");
-    bt_json_int(j, "step", l->step);
-    bt_json_num(j, "training", l->training);
-    bt_json_num(j, "slowest", l->slowest);
-    bt_json_num(j, "fastest", l->fastest);
-    bt_json_num(j, "sequences", l->sequences);
-    bt_json_num(j, "tokens_per_update", l->tokens_per_update);
-    bt_json_num(j, "bytes_wire", l->bytes);
-    bt_json_num(j, "updates", l->updates);
-    bt_json_num(j, "mean_staleness", l->mean_staleness);
-    bt_json_num(j, "left_out", l->left_out);
-    bt_json_int(j, "joined", l->joined);
-    bt_json_int(j, "left", l->left);
-    bt_json_int(j, "lost", l->lost);
-    bt_json_int(j, "late", l->late);
-    bt_json_int(j, "refused", l->refused);
+    BT_JSON_FIELDS(j, l, F(step), F(training), F(slowest), F(fastest), F(sequences),
+                   F(tokens_per_update), F_AS("bytes_wire", bytes), F(updates), F(mean_staleness),
+                   F(left_out), F(joined), F(left), F(lost), F(late), F(refused));
     bt_json_array(j, "rows");
     for (size_t i = 0; i < l->n; i++) {
         bt_json_object(j, NULL);
@@ -139,13 +128,6 @@ void bt_view_islands_json(const bt_view_islands *l, bt_json *j) {
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
-    bt_json_array(j, "staleness");
-    for (size_t i = 0; i < l->n_stale; i++) {
-        bt_json_object(j, NULL);
-        bt_json_int(j, "staleness", l->stale[i].staleness);
-        bt_json_num(j, "updates", l->stale[i].updates);
-        bt_json_end(j, '}');
-    }
-    bt_json_end(j, ']');
+    BT_JSON_ROWS(j, "staleness", l->stale, l->n_stale, F(staleness), F(updates));
     bt_json_end(j, '}');
 }

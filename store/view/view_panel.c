@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/system/json_fields.h"
 #include "store/view/view_impl.h"
 
 /* a query reads the number of rows and three figures a metric of one scope */
@@ -215,11 +216,7 @@ static void metric_json(const bt_view_panel *p, const bt_view_metric *x, bt_json
     bt_json_str(j, "scope", bt_scopes[x->scope].name);
     bt_json_str(j, "key", m->key);
     bt_json_str(j, "unit", bt_unit_name(m->unit));
-    bt_json_int(j, "step", x->step);
-    bt_json_int(j, "rows", (int64_t)x->rows);
-    bt_json_num(j, "mean", x->mean);
-    bt_json_num(j, "least", x->least);
-    bt_json_num(j, "most", x->most);
+    BT_JSON_FIELDS(j, x, F(step), F(rows), F(mean), F(least), F(most));
     bt_json_array(j, "history");
     for (int i = 0; i < BT_VIEW_SAMPLES; i++)
         if (p->sampled[x->scope][i] >= 0) bt_json_num(j, NULL, x->history[i]);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "engine/base/system/json_fields.h"
 #include "engine/base/tables/fact.h"
 #include "store/sql/sql.h"
 #include "store/view/view_impl.h"
@@ -573,28 +574,13 @@ void bt_view_trouble_json(const bt_view_trouble *t, bt_json *j) {
     }
     bt_json_object(j, "trouble");
     bt_json_str(j, "level", bt_event_level_name(t->level));
-    bt_json_str(j, "what", t->what);
-    bt_json_num(j, "when_s", t->when_s);
-    bt_json_num(j, "age_s", t->age_s);
-    if (t->step >= 0)
-        bt_json_int(j, "step", t->step);
-    else
-        bt_json_null(j, "step");
-    bt_json_str(j, "why", t->why);
-    bt_json_str(j, "advice", t->advice);
-    bt_json_str(j, "command", t->command[0] ? t->command : NULL);
+    BT_JSON_FIELDS(j, t, F(what), F(when_s), F(age_s), F_KIND("step", step, BT_JSON_AT), F(why),
+                   F(advice), F_KIND("command", command, BT_JSON_SAID));
     bt_json_str(j, "verb", t->verb < BT_VERB_COUNT ? bt_verbs[t->verb].word : NULL);
     bt_json_bool(j, "resumes", t->resumes);
     bt_json_end(j, '}');
 }
 
 void bt_view_chips_json(const bt_view_head *h, bt_json *j) {
-    bt_json_array(j, "chips");
-    for (int i = 0; i < h->n_chips; i++) {
-        bt_json_object(j, NULL);
-        bt_json_str(j, "name", h->chip[i].name);
-        bt_json_str(j, "text", h->chip[i].text);
-        bt_json_end(j, '}');
-    }
-    bt_json_end(j, ']');
+    BT_JSON_ROWS(j, "chips", h->chip, (size_t)h->n_chips, F(name), F(text));
 }

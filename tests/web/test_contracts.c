@@ -129,7 +129,8 @@ static const contract contracts[] = {
      "s:stragglers.0.verdict n:stragglers.0.since_step n:stragglers.0.what_if.step_ms "
      "n:stragglers.0.what_if.saved_ms "
      "n:stragglers.0.what_if.saved_frac n:stragglers.0.what_if.tokens_per_day s:stragglers.0.says "
-     "a:what_if_worst a:system n:system.0.pid s:system.0.isa n:system.0.rss_mib "
+     "a:what_if_worst a:what_if_worst_says a:system n:system.0.pid s:system.0.isa "
+     "n:system.0.rss_mib "
      "n:system.0.cpu_frac"},
     {"comm", "base", "",
      "n:head.comm_overhead n:head.overlap n:head.bytes_wire_per_step n:head.bytes_logical_per_step "
@@ -215,6 +216,11 @@ static void the_numbers_are_those_of_the_run(void **state) {
                 fabs(num(j, "stragglers.0.what_if.step_ms") - 113) < 1e-9);
     assert_true(fabs(num(j, "what_if_worst.0") - 113) < 1e-9 &&
                 fabs(num(j, "breakdown.step_ms") - 153) < 1e-9);
+    /* the page shows it as it is */
+    assert_non_null(
+        strstr(str(j, "what_if_worst_says.0"),
+               "With the slowest rank at the median: 153 ms → 113 ms a step, 26.1 % less"));
+    assert_non_null(strstr(str(j, "what_if_worst_says.1"), "With the slowest 2 ranks"));
     json_decref(j);
     j = bt_web_json(api, "", "base", "");
     assert_int_equal((int)num(j, "redone.0.from_step"), 180);

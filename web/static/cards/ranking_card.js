@@ -2,7 +2,7 @@
 // for other ranks, and the step time if the slowest were as fast as the median rank.
 import { get } from "../base/api.js";
 import { h } from "../base/dom.js";
-import { dash, ms, nth, percent, seconds, si, stepRange } from "../base/format.js";
+import { dash, ms, nth, percent, seconds, stepRange } from "../base/format.js";
 import { number, tallTable, text } from "../base/table.js";
 import { bar } from "../figures/small_figures.js";
 import { Card } from "./card.js";
@@ -59,21 +59,6 @@ function verdict(stragglers) {
     : "No steps of ranks recorded yet.";
 }
 
-/**
- * "With the slowest 2 ranks at the median: 153 ms → 113 ms a step, 26.1 % less, 1.2 M tokens a
- * day more."
- */
-function whatIf({ what_if_worst: times, breakdown, head }, n) {
-  const time = times && times[Math.min(n, times.length) - 1];
-  if (time === undefined || time === null) return "";
-  const now = breakdown.step_ms;
-  const who = n === 1 ? "rank" : `${n} ranks`;
-  const less = percent((now - time) / now);
-  const tokens = head.tokens_per_s * (now / time - 1) * 86400;
-  const more = head.tokens_per_s && time > 0 ? `, ${si(tokens)} tokens a day more` : "";
-  return `With the slowest ${who} at the median: ${ms(now)} → ${ms(time)} a step, ${less} less${more}.`;
-}
-
 function sentence({ breakdown }) {
   if (!breakdown.steps) return "";
   return `Steps ${stepRange(breakdown.step0, breakdown.step1)}, ${breakdown.steps} sampled.`;
@@ -99,13 +84,14 @@ export function rankingCard(ctx, one) {
   });
   const columns = columnsOf(one.follow);
   const draw = (body, data) => {
-    const choices = (data.what_if_worst || []).length;
+    const sentences = data.what_if_worst_says || [];
+    const choices = sentences.length;
     slider.max = String(Math.max(1, choices));
     slider.disabled = choices < 2;
     crowded.textContent = data.breakdown.crowded || "";
     crowded.hidden = !data.breakdown.crowded;
     says.textContent = verdict(data.stragglers);
-    gain.textContent = whatIf(data, slowest);
+    gain.textContent = sentences[Math.min(slowest, sentences.length) - 1] || "";
     const label = choices > 1 ? h("label", { class: "pick" }, "what if", slider) : null;
     body.replaceChildren(
       crowded,
