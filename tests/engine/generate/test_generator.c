@@ -18,6 +18,7 @@
 #include "engine/generate/generator.h"
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/generate.h"
+#include "tests/engine/model/small_model.h"
 
 enum { T = 48, V = 256, MANY = 40 };
 
@@ -27,27 +28,14 @@ static bt_tokenizer *bytes;
 static int start(void **state) {
     (void)state;
     bt_err err = BT_ERR_INIT;
-    const bt_model_cfg c = {.L = 2,
-                            .C = 64,
-                            .H = 4,
-                            .KV = 2,
-                            .D = 16,
-                            .F = 96,
-                            .T = T,
-                            .V = V,
-                            .norm = BT_NORM_SUBLN,
-                            .act = BT_ACT_RELU2,
-                            .linear = BT_LIN_BITNET158,
-                            .tied = true,
-                            .rope_theta = 100,
-                            .norm_eps = 1e-5,
-                            .init_std = 0.25};
-    const bt_model_setup s = {.cfg = c, .B = 2, .prec = BT_PREC_FP32, .n_threads = 2};
+    bt_model_setup s = small_setup(2, T, V, 64, 96);
+    s.cfg.linear = BT_LIN_BITNET158;
+    s.cfg.init_std = 0.25;
+    s.train = false;
     if (bt_kernels_select("auto", &err) != BT_OK || bt_threads_init(2, &err) != BT_OK ||
-        bt_model_create(&model, &s, &err) != BT_OK ||
         bt_tokenizer_load(&bytes, "bytes", &err) != BT_OK)
         return -1;
-    bt_model_init_weights(model, 5);
+    model = small_model(&s, 5);
     bt_model_quantise(model);
     return 0;
 }

@@ -16,30 +16,17 @@
 #include "engine/kernels/ops/ops.h"
 #include "engine/model/net/decoder.h"
 #include "tests/engine/model/engine_fixture.h"
+#include "tests/engine/model/small_model.h"
 
 enum { T = 24, V = 61, SLOTS = 7 };
 
 static bt_model *model_of(bt_linear_kind linear, bt_prec prec, bool train) {
-    const bt_model_cfg c = {.L = 2,
-                            .C = 64,
-                            .H = 4,
-                            .KV = 2,
-                            .D = 16,
-                            .F = 96,
-                            .T = T,
-                            .V = V,
-                            .norm = BT_NORM_SUBLN,
-                            .act = BT_ACT_RELU2,
-                            .linear = linear,
-                            .tied = true,
-                            .rope_theta = 100,
-                            .norm_eps = 1e-5,
-                            .init_std = 0.25};
-    bt_model *m = NULL;
-    bt_err err = BT_ERR_INIT;
-    const bt_model_setup s = {.cfg = c, .B = 2, .prec = prec, .train = train, .n_threads = 2};
-    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
-    bt_model_init_weights(m, 5);
+    bt_model_setup s = small_setup(2, T, V, 64, 96);
+    s.cfg.linear = linear;
+    s.cfg.init_std = 0.25;
+    s.prec = prec;
+    s.train = train;
+    bt_model *m = small_model(&s, 5);
     bt_model_quantise(m);
     return m;
 }

@@ -15,27 +15,21 @@
 #include "engine/kernels/table/noise.h"
 #include "engine/model/net/model.h"
 #include "tests/engine/model/ref_model.h"
+#include "tests/engine/model/small_model.h"
 
 enum { B = 2, T = 7, V = 19 };
 
 static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear, bool tied,
                             bool qk) {
-    return (bt_model_cfg){.L = 2,
-                          .C = 24,
-                          .H = 4,
-                          .KV = 2,
-                          .D = 10,
-                          .F = 37,
-                          .T = T,
-                          .V = V,
-                          .norm = norm,
-                          .act = act,
-                          .linear = linear,
-                          .tied = tied,
-                          .qk_norm = qk,
-                          .rope_theta = 100,
-                          .norm_eps = 1e-5,
-                          .init_std = 0.25};
+    bt_model_cfg c = small_setup(B, T, V, 24, 37).cfg;
+    c.D = 10;
+    c.norm = norm;
+    c.act = act;
+    c.linear = linear;
+    c.tied = tied;
+    c.qk_norm = qk;
+    c.init_std = 0.25;
+    return c;
 }
 
 /* Adds a soft cap that reduces large logits. */
@@ -89,19 +83,16 @@ static void set_dropout(double p) {
 }
 
 static bt_model *model_of(const bt_model_cfg *c, bt_prec prec, bt_recompute recompute) {
-    bt_model *m = NULL;
-    bt_err err = BT_ERR_INIT;
-    bt_model_setup s = {.cfg = *c,
-                        .B = B,
-                        .prec = prec,
-                        .train = true,
-                        .n_threads = 1,
-                        .recompute = recompute,
-                        .drops = dropout_p > 0};
-    if (bt_model_create(&m, &s, &err) != BT_OK) fail_msg("%s", err.msg);
+    const bt_model_setup s = {.cfg = *c,
+                              .B = B,
+                              .prec = prec,
+                              .train = true,
+                              .n_threads = 1,
+                              .recompute = recompute,
+                              .drops = dropout_p > 0};
+    bt_model *m = small_model(&s, 11);
     bt_model_dropout(m, dropout_p, DROP_SEED, DROP_STEP, DROP_ROW);
     bt_model_gradient_passes(m, true);
-    bt_model_init_weights(m, 11);
     const bt_params *p = bt_model_params(m);
     for (size_t i = 0; i < p->n; i++) { /* gains that differ from one */
         const bt_tensor *t = &p->tensors[i];
