@@ -20,8 +20,8 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/given_path.h"
+#include "engine/base/system/folders.h"
 #include "engine/config/run_cfg.h"
-#include "engine/data/io/file_io.h"
 #include "engine/kernels/table/cpu.h"
 #include "monitor/job/launch/child.h"
 
@@ -342,7 +342,7 @@ static bt_code prepare_corpora(bt_learn *b, bt_learn_cfg *cfg, bt_err *err) {
                               : snprintf(b->folder, sizeof b->folder, "%s.runs", b->db);
     if (n >= (int)sizeof b->folder)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", b->folder);
-    return bt_file_mkdirs(b->folder, err);
+    return bt_make_folders(b->folder, err);
 }
 
 bt_code bt_bench_learn(bt_call *call, bt_err *err) {

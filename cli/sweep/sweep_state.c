@@ -11,6 +11,7 @@
 
 #include "cli/common/database.h"
 #include "cli/sweep/sweep.h"
+#include "engine/base/system/folders.h"
 #include "engine/data/io/file_io.h"
 
 enum { WINDOW = 20 }; /* values of the loss that are averaged */
@@ -69,7 +70,7 @@ static bt_code compare_list(bt_sweep_plan *p, bt_err *err) {
 
 bt_code bt_sweep_folder_open(bt_sweep_plan *p, bt_err *err) {
     char path[PATH_MAX + 16], holder[32] = "";
-    BT_TRY(bt_file_mkdirs(p->out, err));
+    BT_TRY(bt_make_folders(p->out, err));
     snprintf(path, sizeof path, "%s/sweep.lock", p->out);
     p->out_lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (p->out_lock < 0) return bt_fail_errno(err, BT_IO, errno, "cannot open '%s'", path);

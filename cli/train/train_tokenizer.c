@@ -15,6 +15,7 @@
 #include "cli/common/progress.h"
 #include "cli/train/train_parts.h"
 #include "engine/base/log.h"
+#include "engine/base/system/folders.h"
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/sources.h"
 #include "engine/kernels/table/cpu.h"
@@ -50,7 +51,7 @@ bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, u
     bt_text json = {0};
     BT_TRY(kept_path(p, key, path, size, err));
     BT_TRY(bt_train_cache(p, folder, err));
-    BT_TRY(bt_file_mkdirs(folder, err));
+    BT_TRY(bt_make_folders(folder, err));
     bt_tokenizer_save(t, &json);
     bt_code code = json.failed ? bt_fail(err, BT_NOMEM, "cannot take memory for the tokenizer")
                                : bt_file_replace(path, json.data, json.len, err);

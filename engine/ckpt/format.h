@@ -120,7 +120,6 @@ bt_code ckpt_write_all(int fd, const void *data, size_t n, uint64_t offset, cons
 bt_code ckpt_read_all(int fd, void *data, size_t n, uint64_t offset, const char *path, bt_err *err)
     BT_MUST_CHECK;
 bt_code ckpt_sync_folder(const char *folder, bt_err *err) BT_MUST_CHECK;
-bt_code ckpt_mkdirs(const char *path, bt_err *err) BT_MUST_CHECK;
 /* NAME.tmp, fsync, rename to NAME, fsync of the folder; `before_rename` (may be NULL) may refuse at
  * the last moment */
 bt_code ckpt_replace_file(const char *folder, const char *name, const void *data, size_t n,

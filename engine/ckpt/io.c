@@ -60,33 +60,6 @@ bt_code ckpt_sync_folder(const char *folder, bt_err *err) {
     return BT_OK;
 }
 
-bt_code ckpt_mkdirs(const char *path, bt_err *err) {
-    char buf[PATH_MAX];
-    size_t n = strlen(path);
-    if (n == 0 || n >= sizeof buf)
-        return bt_fail(err, BT_ARG, "cannot create folder '%s': the path is empty or too long",
-                       path);
-    memcpy(buf, path, n + 1);
-    for (char *p = buf + 1;; p++) {
-        if (*p != '/' && *p != '\0') continue;
-        char was = *p;
-        *p = '\0';
-        if (mkdir(buf, 0777) != 0 && errno != EEXIST) {
-            int e = errno;
-            struct stat st;
-            if (stat(buf, &st) != 0 || !S_ISDIR(st.st_mode))
-                return bt_fail_errno(err, BT_IO, e, "cannot create folder '%s'", buf);
-        }
-        *p = was;
-        if (was == '\0') break;
-    }
-    struct stat st;
-    if (stat(path, &st) != 0)
-        return bt_fail_errno(err, BT_IO, errno, "cannot create folder '%s'", path);
-    if (!S_ISDIR(st.st_mode)) return bt_fail(err, BT_IO, "'%s' is not a folder", path);
-    return BT_OK;
-}
-
 bt_code ckpt_replace_file(const char *folder, const char *name, const void *data, size_t n,
                           bt_code (*before_rename)(void *ctx, bt_err *err), void *ctx,
                           bt_err *err) {

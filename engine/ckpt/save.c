@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "engine/base/system/folders.h"
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/save_steps.h"
 
@@ -134,7 +135,7 @@ static bt_code probe_folder(const char *dir, bt_err *err) {
 
 bt_code bt_ckpt_prepare(const char *dir, bool fresh, bt_err *err) {
     char path[PATH_MAX];
-    BT_TRY(ckpt_mkdirs(dir, err));
+    BT_TRY(bt_make_folders(dir, err));
     if (snprintf(path, sizeof path, "%s/attempt.lock", dir) >= (int)sizeof path)
         return bt_fail(err, BT_ARG, "checkpoint folder '%s' is too long", dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -174,7 +175,7 @@ int bt_ckpt_next_attempt(const char *dir, int at_least) {
 }
 
 bt_code bt_ckpt_begin(const char *dir, int attempt, bt_err *err) {
-    BT_TRY(ckpt_mkdirs(dir, err));
+    BT_TRY(bt_make_folders(dir, err));
     int lock = lock_fence(dir, err);
     if (lock < 0) return err ? err->code : BT_IO;
     bt_code code = check_fence(dir, attempt, NULL, err);
@@ -368,10 +369,10 @@ bt_code ckpt_save_begin(ckpt_save *s, bt_comm *c, const bt_ckpt_job *job, bt_err
 }
 
 bt_code ckpt_save_make_folder(ckpt_save *s, bt_err *err) {
-    BT_TRY(ckpt_mkdirs(s->job.dir, err));
+    BT_TRY(bt_make_folders(s->job.dir, err));
     BT_TRY(check_fence(s->job.dir, s->job.meta->attempt, NULL, err));
     s->replaced = remove_older_checkpoints(s->job.dir);
-    return ckpt_mkdirs(s->folder, err);
+    return bt_make_folders(s->folder, err);
 }
 
 bt_code ckpt_save_write(ckpt_save *s, bt_err *err) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "engine/base/system/folders.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/plan/rates.h"
@@ -400,20 +401,9 @@ bt_code bt_rates_load(bt_rates *r, const char *path, char *refused, size_t size,
 }
 
 bt_code bt_rates_save(const bt_rates *r, const char *path, bt_err *err) {
-    char folder[1100], beside[1200];
+    char beside[1200];
     bt_text out;
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash) *slash = '\0';
-    /* creates the data folder too, if no run has made it yet */
-    for (char *at = strchr(folder + 1, '/'); slash && at; at = strchr(at + 1, '/')) {
-        *at = '\0';
-        if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-            return bt_fail_errno(err, BT_IO, errno, "cannot make the folder '%s'", folder);
-        *at = '/';
-    }
-    if (slash && mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return bt_fail_errno(err, BT_IO, errno, "cannot make the folder '%s'", folder);
+    BT_TRY(bt_make_folder_of(path, err));
     snprintf(beside, sizeof beside, "%s.%d", path, (int)getpid());
     bt_text_init(&out);
     bt_rates_put_json(r, &out);

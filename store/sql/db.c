@@ -9,6 +9,7 @@
 #include <sys/vfs.h>
 
 #include "engine/base/log.h"
+#include "engine/base/system/folders.h"
 #include "store/sql/sql.h"
 
 /* SQLite reports the error number of its second attempt, which opens the file read-only */
@@ -90,20 +91,10 @@ int64_t bt_sql_int(sqlite3 *db, const char *sql, int64_t otherwise) {
 }
 
 static bt_code make_database_folders(const char *path, bt_err *err) {
-    char dir[BT_PATH_BYTES];
-    snprintf(dir, sizeof dir, "%s", path);
-    for (char *p = strchr(dir + 1, '/'); p; p = strchr(p + 1, '/')) {
-        *p = 0;
-        if (mkdir(dir, 0755) != 0 && errno != EEXIST) {
-            struct stat st;
-            int e = errno;
-            if (stat(dir, &st) != 0)
-                return bt_fail_errno(err, BT_IO, e,
-                                     "cannot make folder '%s' for the metrics database", dir);
-        }
-        *p = '/';
-    }
-    return BT_OK;
+    bt_err why = BT_ERR_INIT;
+    const bt_code code = bt_make_folder_of(path, &why);
+    return code == BT_OK ? BT_OK
+                         : bt_fail(err, code, "%s (it is for the metrics database)", why.msg);
 }
 
 /* once in a process, because a run opens its database several times */

@@ -101,7 +101,7 @@ rows=$(cat <<'END'
 2 | train --continue --name a --resume b        | give only one of them
 1 | train --store /proc/none/x.db               | /proc/none
 1 | train --out /proc/none --data synth:chain   | /proc/none
-1 | train --store /proc/none/x.db --data synth:chain --out {tmp}/new/deep/run | cannot make folder '/proc/none'
+1 | train --store /proc/none/x.db --data synth:chain --out {tmp}/new/deep/run | cannot create folder '/proc/none'
 1 | train --data synth:chain --out {tmp}/new/$(printf %0300d 0) | File name too long
 6 | train --store {junk} --data synth:chain     | junk
 3 | top nosuch                                  | none.db

@@ -272,8 +272,7 @@ static void foreign_files_are_not_opened(void **state) {
     assert_int_equal(bt_sql_open_rw(&db, path, &why), BT_IO);
     snprintf(path, sizeof path, "%s/a/b/below.db", t->db);
     assert_int_equal(bt_sql_open_rw(&db, path, &why), BT_IO);
-    snprintf(says, sizeof says,
-             "cannot make folder '%s/a' for the metrics database: Not a directory", t->db);
+    snprintf(says, sizeof says, "'%s' is not a folder (it is for the metrics database)", t->db);
     assert_string_equal(why.msg, says);
     assert_null(db);
     snprintf(path, sizeof path, "%s/loop", t->dir);

@@ -116,20 +116,6 @@ bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *er
     return BT_OK;
 }
 
-bt_code bt_file_mkdirs(const char *path, bt_err *err) {
-    char part[PATH_MAX];
-    size_t n = strlen(path);
-    if (n >= sizeof part) return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
-    for (size_t i = 1; i <= n; i++) {
-        if (i < n && path[i] != '/') continue;
-        memcpy(part, path, i);
-        part[i] = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
-    }
-    return BT_OK;
-}
-
 void bt_file_sync_folder_of(const char *path) {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');

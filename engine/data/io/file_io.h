@@ -23,7 +23,6 @@ bool bt_file_is_device(const char *path);
 /* writes to a temporary file, fsyncs and renames it, so that either the old or the whole new file exists; writes
  * to a device (bt_file_is_device) directly */
 bt_code bt_file_replace(const char *path, const char *data, size_t n, bt_err *err) BT_MUST_CHECK;
-bt_code bt_file_mkdirs(const char *path, bt_err *err) BT_MUST_CHECK; /* like mkdir -p */
 /* makes a rename durable; best effort */
 void bt_file_sync_folder_of(const char *path);
 

@@ -13,6 +13,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/log.h"
+#include "engine/base/system/folders.h"
 #include "engine/data/io/documents.h"
 #include "engine/data/io/file_io.h"
 
@@ -337,7 +338,7 @@ bt_code bt_prepare_cached(const bt_prepare_cfg *cfg, const char *cache_dir, bt_s
     int fd;
     bt_err why;
     snprintf(lock_path, sizeof lock_path, "%.*s.lock", (int)strlen(path), path);
-    bt_code code = bt_file_mkdirs(cache_dir, &why);
+    bt_code code = bt_make_folders(cache_dir, &why);
     if (code == BT_OK) code = lock_shard(lock_path, &fd, &why);
     if (code != BT_OK) { /* a read-only home must not stop a run */
         bt_log(BT_LOG_WARN, "no token cache (%s); keeping the tokens in memory", why.msg);

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "engine/base/system/folders.h"
 #include "engine/base/system/start_process.h"
 
 enum { VERSES = 31102 };
@@ -74,17 +75,6 @@ static bt_code make_builtin_text(const char *path, const char *tmp, bt_err *err)
     return BT_OK;
 }
 
-static bt_code make_folder_of(const char *path, bt_err *err) {
-    char part[PATH_MAX];
-    for (size_t i = 1; path[i]; i++) {
-        if (path[i] != '/') continue;
-        snprintf(part, sizeof part, "%.*s", (int)i, path);
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
-            return bt_fail_errno(err, BT_IO, errno, "cannot create the folder '%s'", part);
-    }
-    return BT_OK;
-}
-
 bt_code bt_builtin_make(const char *path, bt_err *err) {
     char tmp[PATH_MAX];
     struct stat st;
@@ -92,7 +82,7 @@ bt_code bt_builtin_make(const char *path, bt_err *err) {
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) return BT_OK;
     if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);
-    BT_TRY(make_folder_of(path, err));
+    BT_TRY(bt_make_folder_of(path, err));
     bt_code code = make_builtin_text(path, tmp, err);
     if (code != BT_OK) unlink(tmp);
     return code;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "engine/base/system/folders.h"
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/memory_state.h"
 #include "tests/message.h"
@@ -122,17 +123,17 @@ static void folders_that_cannot_be_made(void **state) {
     char path[PATH_MAX], says[PATH_MAX];
     put(s->dir, "file", "x");
     snprintf(path, sizeof path, "%s/file/a/b", s->dir);
-    assert_int_equal(ckpt_mkdirs(path, &err), BT_IO);
-    snprintf(says, sizeof says, "cannot create folder '%s/file/a': Not a directory", s->dir);
-    assert_string_equal(err.msg, says);
-    snprintf(path, sizeof path, "%s/file", s->dir);
-    assert_int_equal(ckpt_mkdirs(path, &err), BT_IO);
+    assert_int_equal(bt_make_folders(path, &err), BT_IO);
     snprintf(says, sizeof says, "'%s/file' is not a folder", s->dir);
     assert_string_equal(err.msg, says);
-    assert_int_equal(ckpt_mkdirs("/proc/none/b", &err), BT_IO);
+    snprintf(path, sizeof path, "%s/file", s->dir);
+    assert_int_equal(bt_make_folders(path, &err), BT_IO);
+    snprintf(says, sizeof says, "'%s/file' is not a folder", s->dir);
+    assert_string_equal(err.msg, says);
+    assert_int_equal(bt_make_folders("/proc/none/b", &err), BT_IO);
     message_has(err.msg, "cannot create folder '/proc/none'");
-    check_ok(ckpt_mkdirs("/", &err), &err);
-    check_ok(ckpt_mkdirs("/proc/self", &err), &err);
+    check_ok(bt_make_folders("/", &err), &err);
+    check_ok(bt_make_folders("/proc/self", &err), &err);
 }
 
 /* ---- which checkpoints a folder holds ----------------------------------------------------------- */

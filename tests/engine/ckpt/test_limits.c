@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/folders.h"
 #include "engine/ckpt/ckpt_list.h"
 #include "engine/ckpt/format.h"
 #include "engine/ckpt/save_async.h"
@@ -232,19 +233,19 @@ static void nested_folders_are_created(void **state) {
     char path[PATH_MAX], longest[PATH_MAX + 1];
     struct stat st;
     snprintf(path, sizeof path, "%s/a/b//c/", s->dir);
-    for (int again = 0; again < 2; again++) check_ok(ckpt_mkdirs(path, &err), &err);
+    for (int again = 0; again < 2; again++) check_ok(bt_make_folders(path, &err), &err);
     assert_true(stat(path, &st) == 0 && S_ISDIR(st.st_mode));
     snprintf(path, sizeof path, "%s/a/file", s->dir);
     fclose(fopen(path, "w"));
-    assert_int_equal(ckpt_mkdirs(path, &err), BT_IO);
+    assert_int_equal(bt_make_folders(path, &err), BT_IO);
     strcat(path, "/below");
-    assert_int_equal(ckpt_mkdirs(path, &err), BT_IO);
-    assert_int_equal(ckpt_mkdirs("", &err), BT_ARG);
+    assert_int_equal(bt_make_folders(path, &err), BT_IO);
+    assert_int_equal(bt_make_folders("", &err), BT_ARG);
     memset(longest, 'x', PATH_MAX);
     longest[PATH_MAX] = '\0';
-    assert_int_equal(ckpt_mkdirs(longest, &err), BT_ARG);
+    assert_int_equal(bt_make_folders(longest, &err), BT_ARG);
     longest[PATH_MAX - 1] = '\0'; /* The name fits the buffer, and the system refuses it. */
-    assert_int_equal(ckpt_mkdirs(longest, &err), BT_IO);
+    assert_int_equal(bt_make_folders(longest, &err), BT_IO);
 }
 
 static void files_are_read_up_to_a_limit(void **state) {

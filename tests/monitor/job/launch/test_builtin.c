@@ -114,16 +114,15 @@ static void write_errors_are_reported(void **state) {
     bible(31102, "");
     snprintf(path, sizeof path, "%s/bible/text", folder); /* a file in place of a folder */
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
-    assert_non_null(strstr(err.msg, "cannot create '"));
+    assert_non_null(strstr(err.msg, "/bible' is not a folder"));
     snprintf(path, sizeof path, "%s/bible/x/text", folder);
     assert_int_equal(bt_builtin_make(path, &err), BT_IO);
-    assert_non_null(strstr(err.msg, "cannot create the folder '"));
-    assert_non_null(strstr(err.msg, "/bible/x': Not a directory"));
+    assert_non_null(strstr(err.msg, "/bible' is not a folder"));
     assert_int_equal(chdir(folder), 0); /* a relative path of one letter */
     assert_int_equal(bt_builtin_make("c/text", &err), BT_OK);
     assert_int_equal(chdir("/"), 0);
     assert_int_equal(bt_builtin_make("/proc/nothing/text", &err), BT_IO);
-    message_has(err.msg, "cannot create the folder '/proc/nothing'");
+    message_has(err.msg, "cannot create folder '/proc/nothing'");
     memset(path, 'x', sizeof path);
     char suffix[32];
     snprintf(suffix, sizeof suffix, ".tmp.%d", (int)getpid());
