@@ -3,49 +3,25 @@
 
 #include "engine/model/tp/tp_state.h"
 
+/* functions of every slice */
+#define SLICE_OPS \
+    .own_rows = bt_tp_own_rows, .gather_input = bt_tp_gather_input, \
+    .gather_grad = bt_tp_gather_grad, .reduce_grad = bt_tp_reduce_grad, \
+    .add_product = bt_tp_add_product, .finish_product = bt_tp_finish_product, \
+    .embed = bt_tp_embed, .embed_bwd = bt_tp_embed_bwd, .head_loss = bt_tp_head_loss, \
+    .vocab = bt_tp_vocab, .gather_final = bt_tp_gather_final, .head_dx = bt_tp_head_dx, \
+    .draw = bt_tp_draw, .complete_grad = bt_tp_complete_grad, .total_sums = bt_tp_total_sums, \
+    .meet = bt_tp_synchronise
+
 /* True for a slice whose sums are added by the group alone. */
-static const bt_tp_ops slices = {.own_rows = bt_tp_own_rows,
-                                 .gather_input = bt_tp_gather_input,
-                                 .gather_grad = bt_tp_gather_grad,
-                                 .reduce_grad = bt_tp_reduce_grad,
-                                 .add_product = bt_tp_add_product,
-                                 .finish_product = bt_tp_finish_product,
-                                 .dx = bt_one_rank_dx,
-                                 .norm_bwd = bt_tp_norm_bwd,
-                                 .heads_bwd = bt_one_rank_heads_bwd,
-                                 .sum_kv = bt_one_rank_sum_kv,
-                                 .embed = bt_tp_embed,
-                                 .embed_bwd = bt_tp_embed_bwd,
-                                 .head_loss = bt_tp_head_loss,
-                                 .vocab = bt_tp_vocab,
-                                 .gather_final = bt_tp_gather_final,
-                                 .head_dx = bt_tp_head_dx,
-                                 .draw = bt_tp_draw,
-                                 .complete_grad = bt_tp_complete_grad,
-                                 .total_sums = bt_tp_total_sums,
-                                 .meet = bt_tp_synchronise};
+static const bt_tp_ops slices = {SLICE_OPS, .dx = bt_one_rank_dx, .norm_bwd = bt_tp_norm_bwd,
+                                 .heads_bwd = bt_one_rank_heads_bwd, .sum_kv = bt_one_rank_sum_kv};
 
 /* True if sums are trees of leaves, whose upper branches are added by the group. */
-static const bt_tp_ops slices_of_leaves = {.own_rows = bt_tp_own_rows,
-                                           .gather_input = bt_tp_gather_input,
-                                           .gather_grad = bt_tp_gather_grad,
-                                           .reduce_grad = bt_tp_reduce_grad,
-                                           .add_product = bt_tp_add_product,
-                                           .finish_product = bt_tp_finish_product,
-                                           .dx = bt_tp_leaves_dx,
+static const bt_tp_ops slices_of_leaves = {SLICE_OPS, .dx = bt_tp_leaves_dx,
                                            .norm_bwd = bt_tp_leaves_norm_bwd,
                                            .heads_bwd = bt_tp_leaves_heads_bwd,
-                                           .sum_kv = bt_tp_leaves_sum_kv,
-                                           .embed = bt_tp_embed,
-                                           .embed_bwd = bt_tp_embed_bwd,
-                                           .head_loss = bt_tp_head_loss,
-                                           .vocab = bt_tp_vocab,
-                                           .gather_final = bt_tp_gather_final,
-                                           .head_dx = bt_tp_head_dx,
-                                           .draw = bt_tp_draw,
-                                           .complete_grad = bt_tp_complete_grad,
-                                           .total_sums = bt_tp_total_sums,
-                                           .meet = bt_tp_synchronise};
+                                           .sum_kv = bt_tp_leaves_sum_kv};
 
 static size_t tree_levels(size_t leaves) { return leaves > 1 ? 1 + tree_levels(leaves / 2) : 0; }
 
