@@ -8,6 +8,7 @@
 #include "cli/common/command.h"
 #include "cli/common/database.h"
 #include "cli/common/progress.h"
+#include "engine/base/system/json_fields.h"
 #include "engine/base/threads.h"
 #include "engine/bench/kernel_rates.h"
 #include "engine/kernels/table/cpu.h"
@@ -60,14 +61,8 @@ static void put_kernel_row(void *ctx, const bt_bench_row *r) {
         return;
     }
     bt_json_object(&p->j, NULL);
-    bt_json_str(&p->j, "isa", r->isa);
-    bt_json_str(&p->j, "slot", r->slot);
-    bt_json_str(&p->j, "size", r->size);
-    bt_json_num(&p->j, "best", r->best);
-    bt_json_num(&p->j, "median", r->median);
-    bt_json_str(&p->j, "unit", r->unit);
-    bt_json_num(&p->j, "bound", r->bound);
-    bt_json_str(&p->j, "bound_name", r->bound_name);
+    BT_JSON_FIELDS(&p->j, r, F(isa), F(slot), F(size), F(best), F(median), F(unit), F(bound),
+                   F(bound_name));
     bt_json_num(&p->j, "roofline_frac", frac);
     bt_json_end(&p->j, '}');
 }

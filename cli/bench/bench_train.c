@@ -15,6 +15,7 @@
 #include "cli/common/quiet_settings.h"
 #include "cli/common/run_shown.h"
 #include "cli/train/rank/rank_run.h"
+#include "engine/base/system/json_fields.h"
 #include "engine/base/tables/derived.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/cpu.h"
@@ -69,9 +70,7 @@ static void put_bench_train_json(bt_json *j, const bt_run_cfg *c, const bt_train
     bt_json_str(j, "isa", bt_kernels_isa());
     bt_json_int(j, "threads", bt_threads_count());
     bt_json_int(j, "ranks", bt_comm_size(bt_comm_world()));
-    bt_json_int(j, "batch_tokens", c->train.batch_tokens);
-    bt_json_int(j, "micro_batch", c->train.micro_batch);
-    bt_json_int(j, "accum", c->train.accum);
+    BT_JSON_FIELDS(j, &c->train, F(batch_tokens), F(micro_batch), F(accum));
     bt_json_int(j, "steps", r->steps - WARMUP);
     bt_json_str(j, "cpu", bt_cpu_get()->model);
     if (r->profile.n > 0) {
@@ -83,10 +82,7 @@ static void put_bench_train_json(bt_json *j, const bt_run_cfg *c, const bt_train
         for (size_t i = 0; i < r->profile.n; i++) {
             const bt_profile_row *row = &r->profile.rows[i];
             bt_json_object(j, NULL);
-            bt_json_str(j, "op", row->name);
-            bt_json_num(j, "ms", row->ms);
-            bt_json_num(j, "step_frac", row->frac);
-            bt_json_num(j, "calls", row->calls);
+            BT_JSON_FIELDS(j, row, F_AS("op", name), F(ms), F_AS("step_frac", frac), F(calls));
             if (row->bound > 0) {
                 bt_json_num(j, "rate", row->rate);
                 bt_json_str(j, "unit", row->unit);

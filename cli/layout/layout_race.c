@@ -9,6 +9,7 @@
 #include "cli/common/quiet_settings.h"
 #include "cli/common/run_shown.h"
 #include "engine/base/clock.h"
+#include "engine/base/system/json_fields.h"
 #include "engine/base/threads.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/parallel/mpi/comm.h"
@@ -156,19 +157,8 @@ static void put_race_result(const bt_race *r) {
     bt_text_init(&out);
     bt_json_begin(&j, &out);
     bt_json_object(&j, NULL);
-    bt_json_int(&j, "rounds", (int64_t)r->rounds);
-    bt_json_num(&j, "spent_s", r->spent_s);
-    bt_json_bool(&j, "settled", r->settled);
-    bt_json_num(&j, "loss_frac", r->loss_frac);
-    bt_json_array(&j, "racers");
-    for (size_t i = 0; i < r->n; i++) {
-        bt_json_object(&j, NULL);
-        bt_json_num(&j, "step_s", r->racer[i].time_s);
-        bt_json_int(&j, "runs", (int64_t)r->racer[i].runs);
-        bt_json_bool(&j, "out", r->racer[i].out);
-        bt_json_end(&j, '}');
-    }
-    bt_json_end(&j, ']');
+    BT_JSON_FIELDS(&j, r, F(rounds), F(spent_s), F(settled), F(loss_frac));
+    BT_JSON_ROWS(&j, "racers", r->racer, r->n, F_AS("step_s", time_s), F(runs), F(out));
     bt_json_end(&j, '}');
     printf(BT_RUN_ONCE_RESULT "%s\n", bt_text_str(&out));
     fflush(stdout);

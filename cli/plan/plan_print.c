@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/plan/plan_advice.h"
+#include "engine/base/system/json_fields.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/kernels.h"
 
@@ -71,18 +72,12 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
     bt_json_object(j, key);
     bt_json_int(j, "pp", l->shape.pp);
     bt_json_int(j, "virtual_stages", l->virtual_stages);
-    bt_json_int(j, "dp_replicate", l->shape.dp_replicate);
-    bt_json_int(j, "dp_shard", l->shape.dp_shard);
-    bt_json_int(j, "tp", l->shape.tp);
-    bt_json_int(j, "zero", l->zero);
-    bt_json_int(j, "micro_batch", l->micro_batch);
-    bt_json_int(j, "accum", l->accum);
+    BT_JSON_FIELDS(j, &l->shape, F(dp_replicate), F(dp_shard), F(tp));
+    BT_JSON_FIELDS(j, l, F(zero), F(micro_batch), F(accum));
     bt_json_str(j, "recompute", recompute[l->recompute]);
     bt_json_str(j, "gather", bt_gather_name(l->gather));
     bt_json_str(j, "codec", bt_codec_at((bt_codec_id)l->codec)->name);
-    bt_json_bool(j, "fits", l->fits);
-    bt_json_int(j, "rank_bytes", (int64_t)l->rank_bytes);
-    bt_json_num(j, "all_bytes", l->all_bytes);
+    BT_JSON_FIELDS(j, l, F(fits), F(rank_bytes), F(all_bytes));
     bt_json_num(j, "step_ms", 1e3 * l->time.step.step_s);
     bt_json_num(j, "tried_ms", l->trial_s > 0 ? 1e3 * l->trial_s : NAN);
     bt_json_num(j, "tokens_per_s", l->time.tokens_per_s);

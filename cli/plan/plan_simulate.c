@@ -10,6 +10,7 @@
 #include "cli/common/progress.h"
 #include "cli/layout/choose_layout.h"
 #include "cli/plan/plan_print.h"
+#include "engine/base/system/json_fields.h"
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/plan/layout_remedy.h"
@@ -283,9 +284,7 @@ static void point_json(const simulation *s, bt_json *j, const bt_sim_point *p) {
     if (p->refused[0]) {
         bt_json_str(j, "refused", p->refused);
     } else {
-        bt_json_int(j, "legal", (int64_t)p->legal);
-        bt_json_int(j, "fitting", (int64_t)p->fitting);
-        bt_json_num(j, "tokens_per_s", p->tokens_per_s);
+        BT_JSON_FIELDS(j, p, F(legal), F(fitting), F(tokens_per_s));
         bt_json_num(j, "kept_frac", efficiency(s, p));
         bt_json_num(j, "goodput_frac", p->goodput.frac);
         bt_json_num(j, "ckpt_s", p->layout.time.ckpt_s);
@@ -313,9 +312,8 @@ static void put_simulation_json(const simulation *s, bt_text *out) {
     bt_json_int(&j, "vocab", m.V);
     bt_json_int(&j, "batch_tokens", s->p->cfg.train.batch_tokens);
     bt_json_int(&j, "hosts", c->ranks / c->ranks_per_host);
-    bt_json_int(&j, "ranks_per_host", c->ranks_per_host);
-    bt_json_num(&j, "link_bytes_per_s", c->bytes_per_s);
-    bt_json_num(&j, "link_latency_s", c->latency_s);
+    BT_JSON_FIELDS(&j, c, F(ranks_per_host), F_AS("link_bytes_per_s", bytes_per_s),
+                   F_AS("link_latency_s", latency_s));
     bt_json_num(&j, "memory_bytes", c->memory_bytes > 0 ? c->memory_bytes : NAN);
     bt_json_num(&j, "straggler_frac", c->straggler_frac);
     bt_json_str(&j, "rates_of", s->rates->machine);

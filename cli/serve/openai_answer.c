@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/system/json_fields.h"
 #include "engine/generate/output_text.h"
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -172,9 +173,7 @@ static void put_completion_head(const bt_openai_answer *a, bt_json *j, const cha
     bt_json_object(j, NULL);
     bt_json_str(j, "id", a->id);
     bt_json_str(j, "object", object);
-    bt_json_int(j, "created", a->created);
-    bt_json_str(j, "model", a->model);
-    bt_json_str(j, "system_fingerprint", a->fingerprint);
+    BT_JSON_FIELDS(j, a, F(created), F(model), F_AS("system_fingerprint", fingerprint));
 }
 
 static void put_usage(const bt_openai_answer *a, bt_json *j) {

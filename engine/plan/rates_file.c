@@ -13,6 +13,7 @@
 #include <xxhash.h>
 
 #include "engine/base/system/folders.h"
+#include "engine/base/system/json_fields.h"
 #include "engine/kernels/table/cpu.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/plan/rates.h"
@@ -94,11 +95,7 @@ static void put_parts(bt_json *j, const bt_rates *r) {
         bt_part_put(&key, &p->shape);
         bt_json_object(j, NULL);
         bt_json_str(j, "shape", bt_text_str(&key));
-        bt_json_num(j, "fwd_s", p->fwd_s);
-        bt_json_num(j, "bwd_s", p->bwd_s);
-        bt_json_num(j, "attn_fwd_s", p->attn_fwd_s);
-        bt_json_num(j, "attn_bwd_s", p->attn_bwd_s);
-        bt_json_num(j, "quantise_s", p->quantise_s);
+        BT_JSON_FIELDS(j, p, F(fwd_s), F(bwd_s), F(attn_fwd_s), F(attn_bwd_s), F(quantise_s));
         bt_json_end(j, '}');
     }
     bt_json_end(j, ']');
@@ -106,25 +103,9 @@ static void put_parts(bt_json *j, const bt_rates *r) {
 }
 
 static void put_links(bt_json *j, const bt_rates *r) {
-    bt_json_array(j, "links");
-    for (size_t i = 0; i < r->n_links; i++) {
-        const bt_link_rate *l = &r->links[i];
-        bt_json_object(j, NULL);
-        bt_json_int(j, "world", l->world);
-        bt_json_int(j, "ranks", l->n);
-        bt_json_num(j, "agree_s", l->agree_s);
-        bt_json_int(j, "stride", l->stride);
-        bt_json_num(j, "latency_s", l->latency_s);
-        bt_json_num(j, "bytes_per_s", l->bytes_per_s);
-        bt_json_num(j, "meet_s", l->meet_s);
-        bt_json_num(j, "rows_bytes_per_s", l->rows_bytes_per_s);
-        bt_json_num(j, "grads_sum_s", l->grads_sum_s);
-        bt_json_num(j, "grads_back_s", l->grads_back_s);
-        bt_json_num(j, "shared_x", l->shared_x);
-        bt_json_num(j, "shared_often_x", l->shared_often_x);
-        bt_json_end(j, '}');
-    }
-    bt_json_end(j, ']');
+    BT_JSON_ROWS(j, "links", r->links, r->n_links, F(world), F_AS("ranks", n), F(agree_s),
+                 F(stride), F(latency_s), F(bytes_per_s), F(meet_s), F(rows_bytes_per_s),
+                 F(grads_sum_s), F(grads_back_s), F(shared_x), F(shared_often_x));
 }
 
 static void put_groups(bt_json *j, const bt_rates *r) {
@@ -173,22 +154,11 @@ static void put_by_name(bt_json *j, const bt_rates *r) {
     bt_json_object(j, "codecs");
     for (int i = 0; i < BT_CODEC_COUNT; i++) {
         bt_json_object(j, bt_codec_at((bt_codec_id)i)->name);
-        bt_json_num(j, "wire_bytes", r->codec[i].wire_bytes);
-        bt_json_num(j, "encode_s", r->codec[i].encode_s);
-        bt_json_num(j, "decode_s", r->codec[i].decode_s);
-        bt_json_num(j, "decode_add_s", r->codec[i].decode_add_s);
+        BT_JSON_FIELDS(j, &r->codec[i], F(wire_bytes), F(encode_s), F(decode_s), F(decode_add_s));
         bt_json_end(j, '}');
     }
     bt_json_end(j, '}');
-    bt_json_array(j, "ops");
-    for (size_t i = 0; i < r->n_ops; i++) {
-        bt_json_object(j, NULL);
-        bt_json_str(j, "op", r->ops[i].op);
-        bt_json_num(j, "rate", r->ops[i].rate);
-        bt_json_str(j, "unit", r->ops[i].unit);
-        bt_json_end(j, '}');
-    }
-    bt_json_end(j, ']');
+    BT_JSON_ROWS(j, "ops", r->ops, r->n_ops, F(op), F(rate), F(unit));
 }
 
 void bt_rates_put_json(const bt_rates *r, bt_text *out) {
@@ -196,12 +166,7 @@ void bt_rates_put_json(const bt_rates *r, bt_text *out) {
     bt_json_begin(&j, out);
     bt_json_object(&j, NULL);
     bt_json_int(&j, "version", BT_RATES_VERSION);
-    bt_json_str(&j, "machine", r->machine);
-    bt_json_str(&j, "build", r->build);
-    bt_json_str(&j, "use", r->use);
-    bt_json_int(&j, "ranks", r->ranks);
-    bt_json_int(&j, "threads", r->threads);
-    bt_json_int(&j, "cores", r->cores);
+    BT_JSON_FIELDS(&j, r, F(machine), F(build), F(use), F(ranks), F(threads), F(cores));
 #define PUT(name) bt_json_num(&j, #name, r->name);
     NUMBERS(PUT)
 #undef PUT

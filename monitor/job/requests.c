@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include "engine/base/clock.h"
+#include "engine/base/system/json_fields.h"
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 #include "store/wire/control_client.h"
@@ -254,15 +255,8 @@ bt_code bt_job_request(void *ctx, const char *verb, const char *arg, const char 
     bt_json_object(&j, NULL);
     bt_json_str(&j, "run", job->s->run);
     bt_json_str(&j, "state", bt_run_states[v.state].name);
-    bt_json_int(&j, "attempt", v.attempt);
-    bt_json_int(&j, "ranks", v.ranks);
-    bt_json_int(&j, "restarts", v.restarts);
-    bt_json_int(&j, "step", v.step);
-    bt_json_int(&j, "from_step", v.from_step);
-    bt_json_int(&j, "committed_step", v.committed_step);
-    bt_json_num(&j, "silence_s", v.silence_s);
-    bt_json_int(&j, "dropped", (int64_t)v.dropped);
-    bt_json_bool(&j, "late", v.late);
+    BT_JSON_FIELDS(&j, &v, F(attempt), F(ranks), F(restarts), F(step), F(from_step),
+                   F(committed_step), F(silence_s), F(dropped), F(late));
     bt_json_end(&j, '}');
     return BT_OK;
 }

@@ -1,5 +1,6 @@
 /* lr_range.c - the judgement of a range test, and its steps from the database. */
 #include "store/read/lr_range.h"
+#include "engine/base/system/json_fields.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -131,13 +132,8 @@ void bt_lr_range_json(const bt_lr_range *r, bt_json *j) {
         const char *key;
         const double *values;
     } lists[] = {{"lr", r->lr}, {"loss", r->loss}, {"smooth", r->smooth}};
-    bt_json_num(j, "suggested", r->suggested);
-    bt_json_num(j, "steepest", r->steepest);
-    bt_json_num(j, "least", r->least);
-    bt_json_num(j, "diverged", r->diverged);
-    bt_json_num(j, "top", r->top);
-    bt_json_int(j, "step", r->step);
-    bt_json_str(j, "nothing", r->nothing);
+    BT_JSON_FIELDS(j, r, F(suggested), F(steepest), F(least), F(diverged), F(top), F(step),
+                   F(nothing));
     for (size_t k = 0; k < sizeof lists / sizeof lists[0]; k++) {
         bt_json_array(j, lists[k].key);
         for (size_t i = 0; i < r->n; i++) bt_json_rounded(j, NULL, lists[k].values[i], 6);

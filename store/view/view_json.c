@@ -272,9 +272,7 @@ static void layers(const bt_view_layers *l, bt_json *j) {
 
 static void pairs(const bt_view_comm *l, bt_json *j) {
     bt_json_object(j, "pairs");
-    bt_json_int(j, "ranks", l->pair_ranks);
-    bt_json_int(j, "step0", l->pair0);
-    bt_json_int(j, "step1", l->pair1);
+    BT_JSON_FIELDS(j, l, F_AS("ranks", pair_ranks), F_AS("step0", pair0), F_AS("step1", pair1));
     BT_JSON_ROWS(j, "rows", l->pair, l->n_pairs, F(rank), F(peer), F(messages), F(bytes),
                  F(flight_ms));
     bt_json_end(j, '}');

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/base/system/json_fields.h"
 #include "engine/base/tables/fact.h"
 #include "store/read/compare_runs.h"
 #include "store/read/lr_range.h"
@@ -229,9 +230,7 @@ bt_code bt_api_compare(bt_api *a, const bt_req *r, const char *run, bt_answer *o
                                        .max_rows = 1,
                                        .max_s = BT_WEB_QUERY_S},
                            put_state, &j, err));
-        bt_json_num(&j, "tokens", level.x);
-        bt_json_num(&j, "value", level.value);
-        bt_json_num(&j, "noise", level.noise);
+        BT_JSON_FIELDS(&j, &level, F_AS("tokens", x), F(value), F(noise));
         if (i > 0 && diff.step >= 0)
             bt_json_int(&j, "first_different_step", diff.step);
         else

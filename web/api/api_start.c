@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "engine/base/system/json_fields.h"
 #include "engine/base/tables/start_form.h"
 #include "web/api/api.h"
 
@@ -99,18 +100,8 @@ bt_code bt_api_start(bt_api *a, const bt_req *r, const char *unused, bt_answer *
 
 /* the fields of the form as an array "start" */
 static void put_start_fields(bt_json *j) {
-    bt_json_array(j, "start");
-    for (size_t i = 0; i < BT_START_FIELDS; i++) {
-        const bt_start_field *f = &bt_start_fields[i];
-        bt_json_object(j, NULL);
-        bt_json_str(j, "name", f->name);
-        bt_json_str(j, "option", f->flag);
-        bt_json_str(j, "first", f->first);
-        bt_json_str(j, "choices", f->choices);
-        bt_json_str(j, "help", f->help);
-        bt_json_end(j, '}');
-    }
-    bt_json_end(j, ']');
+    BT_JSON_ROWS(j, "start", bt_start_fields, BT_START_FIELDS, F(name), F_AS("option", flag),
+                 F(first), F(choices), F(help));
 }
 
 bt_code bt_api_server(bt_api *a, const bt_req *r, const char *run, bt_answer *out, bt_err *err) {

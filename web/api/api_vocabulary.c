@@ -2,6 +2,7 @@
  * other readers keep no list of metrics, phases, events or verbs of their own. */
 #include <stdio.h>
 
+#include "engine/base/system/json_fields.h"
 #include "engine/base/tables/event.h"
 #include "engine/base/tables/figure.h"
 #include "engine/base/tables/metric.h"
@@ -24,9 +25,7 @@ static void metric_rows(bt_json *j, const bt_scope_row *scope) {
 
 static void scope_row(bt_json *j, const bt_scope_row *s) {
     bt_json_object(j, NULL);
-    bt_json_str(j, "name", s->name);
-    bt_json_str(j, "view", s->view);
-    bt_json_str(j, "per", s->per);
+    BT_JSON_FIELDS(j, s, F(name), F(view), F(per));
     bt_json_array(j, "keys");
     for (int k = 0; k < s->n_keys; k++) bt_json_str(j, NULL, s->key[k].name);
     bt_json_end(j, ']');
@@ -48,9 +47,7 @@ static void phase_row(bt_json *j, const bt_phase_row *p) {
     bt_json_str(j, "key", bt_rank_metrics[p->metric].key);
     bt_json_str(j, "title", p->title);
     bt_json_str(j, "letter", letter);
-    bt_json_str(j, "light", p->light);
-    bt_json_str(j, "dark", p->dark);
-    bt_json_bool(j, "rest", p->rest);
+    BT_JSON_FIELDS(j, p, F(light), F(dark), F(rest));
     bt_json_end(j, '}');
 }
 
@@ -66,10 +63,7 @@ static void put_event_kind(bt_json *j, const bt_event_row *e) {
 static void verb_row(bt_json *j, bt_verb verb) {
     const bt_verb_row *v = &bt_verbs[verb];
     bt_json_object(j, NULL);
-    bt_json_str(j, "verb", v->word);
-    bt_json_str(j, "argument", v->argument);
-    bt_json_str(j, "label", v->label);
-    bt_json_str(j, "help", v->help);
+    BT_JSON_FIELDS(j, v, F_AS("verb", word), F(argument), F(label), F(help));
     bt_json_str(j, "outcome", v->outcome < BT_EVENT_COUNT ? bt_events[v->outcome].name : "");
     bt_json_array(j, "states");
     for (int s = 0; s < BT_STATE_COUNT; s++)
@@ -80,11 +74,7 @@ static void verb_row(bt_json *j, bt_verb verb) {
 
 static void time_row(bt_json *j, const bt_time_row *t) {
     bt_json_object(j, NULL);
-    bt_json_str(j, "key", t->key);
-    bt_json_str(j, "title", t->title);
-    bt_json_str(j, "light", t->light);
-    bt_json_str(j, "dark", t->dark);
-    bt_json_str(j, "help", t->help);
+    BT_JSON_FIELDS(j, t, F(key), F(title), F(light), F(dark), F(help));
     bt_json_end(j, '}');
 }
 
@@ -100,9 +90,7 @@ static void figure_row(bt_json *j, const bt_figure_row *f) {
 
 static void state_row(bt_json *j, const bt_run_state_row *s) {
     bt_json_object(j, NULL);
-    bt_json_str(j, "name", s->name);
-    bt_json_bool(j, "live", s->live);
-    bt_json_str(j, "help", s->help);
+    BT_JSON_FIELDS(j, s, F(name), F(live), F(help));
     bt_json_end(j, '}');
 }
 

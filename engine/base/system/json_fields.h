@@ -32,14 +32,15 @@ typedef struct bt_json_field {
 } bt_json_field;
 
 #define BT_JSON_KIND(member) \
-    _Generic(&((const T *)0)->member,               \
-        const double *: BT_JSON_REAL,               \
-        const int *: BT_JSON_INT,                   \
-        const int64_t *: BT_JSON_INT64,             \
-        const size_t *: BT_JSON_SIZE,               \
-        const bool *: BT_JSON_BOOL,                 \
-        const char *const *: BT_JSON_WORD,          \
-        default: BT_JSON_TEXT)
+    _Generic(((const T *)0)->member,                                   \
+        double: BT_JSON_REAL,                                          \
+        int: BT_JSON_INT,                                              \
+        int64_t: BT_JSON_INT64,                                        \
+        size_t: BT_JSON_SIZE,                                          \
+        bool: BT_JSON_BOOL,                                            \
+        const char *: _Generic(&((const T *)0)->member,                \
+            const char *const *: BT_JSON_WORD,                         \
+            default: BT_JSON_TEXT))
 #define F_KIND(key, member, kind) \
     { key, kind, offsetof(T, member), NULL }
 #define F_AS(key, member) F_KIND(key, member, BT_JSON_KIND(member))

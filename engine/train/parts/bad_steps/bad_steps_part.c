@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "engine/base/sink.h"
+#include "engine/base/system/json_fields.h"
 #include "engine/train/parts/bad_steps/guard.h"
 #include "engine/train/parts/bad_steps/skipped_data.h"
 #include "engine/train/trainer_impl.h"
@@ -153,9 +154,7 @@ static void report_bad_step(bt_trainer *t, const bad_step *b, bt_event_kind kind
         bt_json_str(&j, "host", b->ranks.host);
     }
     if (!isnan(b->spike.z)) {
-        bt_json_num(&j, "value", b->spike.value);
-        bt_json_num(&j, "median", b->spike.median);
-        bt_json_num(&j, "z", b->spike.z);
+        BT_JSON_FIELDS(&j, &b->spike, F(value), F(median), F(z));
     }
     bt_json_int(&j, "first_sequence", bt_trainer_first_sequence(t));
     bt_json_int(&j, "sequences", t->micro_plan.sequences);
