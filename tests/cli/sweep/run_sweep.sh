@@ -47,7 +47,7 @@ says "4 runs, grid over optim.lr, optim.weight_decay; 48 steps in all"
 [ ! -e m.db ] || fault "a dry run made a database"
 line 's/^name: lr/name: lr\nbudget: {steps: 30}/'
 ok sweep changed.yaml --dry-run
-says "2 points of the space are left out"
+says "2 points of the space are omitted"
 
 # steps counted in epochs: 101 sequences of 32 bytes, two a step; the size of a step is an axis too
 head -c 3233 "$BT_SRC/tests/cli/sweep/run_sweep.sh" >epochs.txt
@@ -60,7 +60,7 @@ ok sweep changed.yaml --dry-run
 says "grid over train.batch_tokens, optim.lr; 304 steps in all"
 epochs 's/^name: lr/name: lr\nbudget: {steps: 210}/'
 ok sweep changed.yaml --dry-run
-says "2 points of the space are left out"
+says "2 points of the space are omitted"
 ok sweep changed.yaml --dry-run --json
 grep -q '"steps":202,"left_out":2' out || fault "two runs of two epochs have other steps: $(cut -c1-300 out)"
 epochs 's/^name: lr/name: lr\nmethod: halving\nruns: 4\nhalving: {keep: 2}/; s/ in 2//'
@@ -93,7 +93,7 @@ code 2 compare --group-by optm
 code 3 compare --group-by lr group=none
 
 # The same folder: another sweep is refused, added runs continue.
-refused 4 "holds another sweep: there is 'lr-002: optim.lr=0.001 optim.weight_decay=0.1'" 's/\[0, 0.1\]/[0, 0.2]/'
+refused 4 "belongs to another sweep: its 'lr-002: optim.lr=0.001 optim.weight_decay=0.1'" 's/\[0, 0.1\]/[0, 0.2]/'
 line 's/4e-3 in 2/8e-3 in 2/'
 code 4 sweep changed.yaml --out elsewhere
 says "run 'lr-001' is in the database already"
