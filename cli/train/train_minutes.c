@@ -19,8 +19,9 @@
 /* Seconds that a run needs besides its steps: start of the ranks, reading the data, first quantisation; the last
  * checkpoint and the sample of text at the end. */
 static const double START_S = 2, END_S = 1;
-/* Reserve for checkpoints, statistics and other programs on the machine, as a share of the steps' time. */
-static const double RESERVE = 0.05;
+/* Reserve for dropout and the average of the weights, which are chosen after the measurement (5 %), and for checkpoints,
+ * statistics and other programs on the machine, as a share of the steps' time. */
+static const double RESERVE = 0.1;
 /* An evaluation costs this share of the time of training on as many tokens. */
 static const double FORWARD = 0.35;
 enum { MEASURED_STEPS = 10, EVALUATIONS = 11 };
@@ -195,14 +196,18 @@ static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, min
     return set_chosen_number(p, "train.steps", m->steps, err);
 }
 
-static bt_code choose_strengths(bt_train_plan *p, double passes, bt_text *words, bt_err *err) {
+static bt_code choose_strengths(bt_train_plan *p, const minutes_plan *m, bt_text *words,
+                                bt_err *err) {
+    const double passes = m->passes, average = round(bt_recipe_average((double)m->steps, passes));
     for (size_t i = 0; i < bt_recipe_strengths(); i++) {
         const bt_recipe_strength s = bt_recipe_strength_at(i, passes);
         if (!s.value[0] || user_gave(p, s.key)) continue;
         BT_TRY(set_chosen(p, s.key, s.value, err));
         bt_text_printf(words, "%s%s=%s", words->len ? ", " : "", s.key, s.value);
     }
-    return BT_OK;
+    if (!(average >= 1) || user_gave(p, "optim.average")) return BT_OK;
+    bt_text_printf(words, "%soptim.average=%.0f", words->len ? ", " : "", average);
+    return set_chosen_number(p, "optim.average", (int64_t)average, err);
 }
 
 /* ---- why ------------------------------------------------------------------------------------- */
@@ -255,7 +260,7 @@ bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) {
     if (code == BT_OK) code = measure_model(p, &c, &m, err);
     if (code == BT_OK && !model_is_given(p)) code = choose_recipe_shape(p, &c, &m, err);
     if (code == BT_OK) code = choose_number_of_steps(p, c, &m, err);
-    if (code == BT_OK) code = choose_strengths(p, m.passes, &strengths, err);
+    if (code == BT_OK) code = choose_strengths(p, &m, &strengths, err);
     if (code == BT_OK) describe_minutes_plan(p, c, &m, &strengths);
     bt_text_release(&strengths);
     free(c);

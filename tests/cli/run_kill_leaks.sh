@@ -13,15 +13,16 @@ job=$!
 started+=($job)
 step=3
 fds=
+rank_pid() { q "SELECT pid FROM ranks WHERE run='victim' AND rank=$1 ORDER BY attempt DESC LIMIT 1"; }
 for i in $(seq "$cycles"); do
     wait_step victim $step || break
     [ "$i" -gt 1 ] || grep -q "/dev/shm/bitrain-.*vader_segment" "/proc/$(q "SELECT pid FROM ranks WHERE run='victim' AND rank=1")/maps" ||
         [ ! -w /dev/shm ] || fault "the segments of the ranks are not in our folder"
     [ -n "$fds" ] || fds=$(ls /proc/$job/fd | wc -l)
     case $((RANDOM % 3)) in
-        0) kill -9 "$(q "SELECT pid FROM ranks WHERE run='victim' AND rank=0 ORDER BY attempt DESC LIMIT 1")";;
-        1) kill -9 "$(q "SELECT pid FROM ranks WHERE run='victim' AND rank=1 ORDER BY attempt DESC LIMIT 1")";;
-        2) kill -9 "$(pgrep -f "mpirun .*$tmp.*run.name=victim")";;
+        0) kill -9 "$(rank_pid 0)";;
+        1) kill -9 "$(rank_pid 1)";;
+        2) kill -9 "$(ps -o ppid= -p "$(rank_pid 0)" | tr -d " ")";;
     esac
     for j in $(seq 200); do
         [ "$(q "SELECT count(*) FROM attempts WHERE run='victim'")" -gt "$i" ] && break

@@ -20,7 +20,8 @@ disturbed() {                                   # disturbed NAME: same losses, o
     local got=$?
     [ $got -eq 0 ] || { fault "exit $got of the disturbed run $1"; tail -n 5 "$1.err"; }
     losses "$1" | cmp -s - calm.txt || { fault "run $1 has other losses"; losses "$1" | diff - calm.txt | head -n 4; }
-    [ "$(q "SELECT count(*), min(from_step), max(from_step) FROM attempts WHERE run='$1'")" = "2,0,${3:-15}" ] ||
+    # on a busy machine the run is a checkpoint further when it is disturbed
+    q "SELECT count(*), min(from_step), max(from_step) FROM attempts WHERE run='$1'" | grep -Eqx "2,0,${3:-(15|30)}" ||
         fault "attempts of $1: $(q "SELECT attempt, from_step, reason FROM attempts WHERE run='$1'" | tr '\n' ';') $(q "SELECT attempt, step, kind, title FROM events WHERE run='$1' AND kind IN ('failure', 'stalled', 'warning')" | tr '\n' ';')"
     q "SELECT title FROM events WHERE run='$1' AND kind='failure'" | grep -q "$2" || fault "no event of $1 prints '$2': $(q "SELECT title FROM events WHERE run='$1' AND kind='failure'")"
     [ "$(q "SELECT count(*) FROM events WHERE run='$1' AND kind='restarted'")" = 1 ] || fault "no 'restarted' event of $1"
@@ -55,7 +56,7 @@ kill -9 "$(rank_pid zero 0)"
 disturbed zero "rank 0 was ended by signal 9"
 
 start launcher 18
-kill -9 "$(pgrep -f "mpirun .*$tmp.*run.name=launcher")"
+kill -9 "$(ps -o ppid= -p "$(rank_pid launcher 0)" | tr -d " ")" # mpirun
 disturbed launcher "signal 9"
 
 # Stopped, not dead: there is no signal, so the silence is detected.

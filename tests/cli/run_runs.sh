@@ -246,6 +246,6 @@ while read -r line; do
     n_typed=$((n_typed + 1))
     (bitrain() { "$BITRAIN" "$@"; }; eval "$line") > "$d/out" 2> "$d/err" < /dev/null || { fail "of store/QUERIES.md: $line"; cat "$d/err"; }
 done < <(sed -n '/^```sh/,/^```/p' "$BT_SRC/store/QUERIES.md" | grep '^bitrain')
-[ "$n_typed" = 10 ] || fail "store/QUERIES.md has $n_typed commands, not ten"
+[ "$n_typed" = 11 ] || fail "store/QUERIES.md has $n_typed commands, not eleven"
 expect 2 "--follow is for --format tensorboard" "$BITRAIN" export base-1 --follow
 exit $((n_failed > 0))

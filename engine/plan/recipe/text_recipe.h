@@ -1,6 +1,6 @@
 /* text_recipe.h - choices for a run on little text within a budget of time (`bitrain train --minutes`).
  *
- * All that is fitted to measurements is in the four tables at the top of text_recipe.c.
+ * All that is fitted to measurements is in the tables at the top of text_recipe.c.
  *
  * Threads: any. Pure functions. */
 #ifndef BT_ENGINE_PLAN_RECIPE_TEXT_RECIPE_H
@@ -27,6 +27,8 @@ size_t bt_recipe_choose(const double *tokens, const double *params);
 /* factor of the preset's tokens of a step, for a run of so many steps of that size */
 int64_t bt_recipe_batch(double steps);
 /* the strengths for a run of so many passes over its text */
+/* half life of the average of the weights (optim.average) for so many steps and passes; 0: no average */
+double bt_recipe_average(double steps, double passes);
 size_t bt_recipe_strengths(void);
 bt_recipe_strength bt_recipe_strength_at(size_t i, double passes);
 
