@@ -2,7 +2,7 @@
 // and with 200 clients that send a byte a second and 1000 silent ones, alternating (A B A B ... A),
 // on one training of two ranks; step and processor times of both kinds of interval, and the
 // differences between equal intervals.
-//     BT_BIN=build node tests/web/attack.mjs [seconds per interval = 30] [attacked intervals = 4] [options of train ...]
+//     BT_BIN=build node tests/web/attack.mjs [seconds per interval = 30] [attacked intervals = 4] [train options]
 import { execFileSync, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import net from "node:net";

@@ -52,7 +52,7 @@ if wait_step away 15; then
     for p in $(ip netns pids ${ns}2); do grep -qx 'bitrain\|orted' /proc/$p/comm && kill -TERM $p; done
     until_row 30 "steps WHERE run='away' AND attempt > 2"
     [ "$(count "events WHERE run='away' AND kind='rank_leaves' AND rank=1")" = 1 ] || fault "no message states which rank had to leave"
-    [ "$(count "events WHERE run='away' AND kind='host_lost' AND title LIKE 'host 10.77.$id.2 is set aside for 150 s: a signal told%'")" = 1 ] ||
+    [ "$(count "events WHERE run='away' AND kind='host_lost' AND title LIKE 'host 10.77.$id.2 is set aside for 150 s: a signal ended%'")" = 1 ] ||
         fault "after a notice: $(q "SELECT kind, title FROM events WHERE run='away' AND kind IN ('host_lost', 'failure')")"
     [ "$(q "SELECT a.from_step - 1 - max(s.step) FROM attempts a JOIN steps s ON s.run=a.run AND s.attempt=2 WHERE a.run='away' AND a.attempt=3")" = 0 ] ||
         fault "steps are done again after a notice"

@@ -21,7 +21,7 @@ tail -1 out | grep -qF one && fault "/new keeps earlier texts"
 ok generate m --chat --message three --system S --template chatml --temperature 0 --tokens 4 --json
 ok generate m --chat --message hi --tokens 8
 says "chat template 'plain'"
-says "a model that was trained on plain text goes on with it rather than answer"
+says "a model that was trained on plain text continues a question rather than answers it"
 # On a terminal: an unknown word lists the known ones, a path is a question, /quit ends.
 if script -qec true try >/dev/null 2>&1 </dev/null; then
     printf '/help\n/etc/hosts\n/quit\nnot read\n' | script -qec "'$BITRAIN' generate m --chat --tokens 4" tty >/dev/null 2>&1
