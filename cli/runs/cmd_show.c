@@ -252,12 +252,12 @@ static bool head_row(void *ctx, const bt_row *row) {
         bt_text_printf(&line, ", %s %s at step %.0f", bt_figures[BT_FIGURE_BEST_VAL].label,
                        bt_metric_format(d, sizeof d, bt_cli_num(row, "best_val"), BT_UNIT_NATS),
                        bt_cli_num(row, "best_val_step") + 1);
-    if (isfinite(s->view->head.val_gap))
-        bt_text_printf(&line, ", %s %s", bt_figures[BT_FIGURE_VAL_GAP].label,
-                       bt_metric_format(d, sizeof d, s->view->head.val_gap, BT_UNIT_NATS));
     put_tuned(&s->view->head, &line);
     if (bt_cli_best_is_older(s->db, s->run, better, sizeof better))
         bt_text_printf(&line, " (%s@best)", bt_text_shown(s->run));
+    if (isfinite(s->view->head.val_gap))
+        bt_text_printf(&line, ", %s %s", bt_figures[BT_FIGURE_VAL_GAP].label,
+                       bt_metric_format(d, sizeof d, s->view->head.val_gap, BT_UNIT_NATS));
     print_wrapped(&line, s->width);
     bt_text_release(&line);
     print_figures(s, row, BT_SPAN_RECENT, "lately");

@@ -279,7 +279,7 @@ static bt_code identify(sqlite3 *db, const char *path, int64_t *version, bt_err 
     if (*version > BT_SCHEMA_VERSION) {
         return bt_fail(err, BT_FORMAT,
                        "metrics database '%s' was written by a newer bitrain (schema %lld, this "
-                       "program knows %d): upgrade bitrain",
+                       "program supports %d): upgrade bitrain",
                        path, (long long)*version, BT_SCHEMA_VERSION);
     }
     if (*version < 1)

@@ -75,6 +75,7 @@ void bt_view_close(bt_view *v) {
     free(m->tail);
     free(m->row);
     free(m->work);
+    free(m->at_median);
     free(m->judged);
     free(m->named);
     free(m->tail_sql);

@@ -174,6 +174,8 @@ typedef struct bt_view_impl {
     size_t cap_settings;
     double *work; /* scratch of the statistics */
     size_t cap_work;
+    bool *at_median; /* ranks of a what-if question */
+    size_t cap_at_median;
     /* arrays behind the public pointers */
     bt_heat_cache heat, heat_base;
     double *heat_cell, *heat_time, *heat_work;

@@ -270,6 +270,7 @@ static void evaluate_step(bt_rank_step_stats *j, bt_rank_row *rows, size_t n, do
 
 static bt_code evaluate_new_steps(bt_view_impl *m, size_t n_ranks, bt_err *err) {
     BT_TRY(BT_GROW(m->work, m->cap_work, n_ranks + 16, err));
+    BT_TRY(BT_GROW(m->at_median, m->cap_at_median, n_ranks + 16, err));
     size_t a = m->row_first;
     for (size_t i = m->judged_first; i < m->n_judged; i++) a += m->judged[i].rows;
     for (size_t b; a < m->n_rows; a = b) {
@@ -283,17 +284,14 @@ static bt_code evaluate_new_steps(bt_view_impl *m, size_t n_ranks, bt_err *err) 
 double bt_view_what_if(const bt_view *v, const int *ranks, size_t n) {
     const bt_view_impl *m = v->impl;
     if (m->n_rows == 0 || v->ranks.n == 0) return NAN;
-    bool *out = calloc(v->ranks.n, sizeof *out);
-    double *work = malloc(v->ranks.n * sizeof *work), saved = 0;
+    double saved = 0;
     size_t steps = m->n_judged - m->judged_first, a = m->row_first;
-    for (size_t i = 0; out && i < n; i++)
-        if (ranks[i] >= 0 && (size_t)ranks[i] < v->ranks.n) out[ranks[i]] = true;
-    for (size_t i = m->judged_first; out && work && i < m->n_judged; a += m->judged[i++].rows)
-        saved += saved_in(m->row + a, m->judged[i].rows, out, work);
-    double result = out && work ? v->ranks.step_ms - saved / (double)steps : NAN;
-    free(out);
-    free(work);
-    return result;
+    memset(m->at_median, 0, v->ranks.n * sizeof *m->at_median);
+    for (size_t i = 0; i < n; i++)
+        if (ranks[i] >= 0 && (size_t)ranks[i] < v->ranks.n) m->at_median[ranks[i]] = true;
+    for (size_t i = m->judged_first; i < m->n_judged; a += m->judged[i++].rows)
+        saved += saved_in(m->row + a, m->judged[i].rows, m->at_median, m->work);
+    return v->ranks.step_ms - saved / (double)steps;
 }
 
 /* ---- one rank over the window ---------------------------------------------------------------- */

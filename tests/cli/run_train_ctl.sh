@@ -25,7 +25,7 @@ ok ctl last status --json
 grep -q '^{"run":"live","verb":"status","answer":{' out || fault "status --json: $(cat out)"
 
 ok ctl live checkpoint
-[ "$(cat out)" = "live: checkpoint asked for, to write a checkpoint now" ] || fault "answer: $(cat out)"
+[ "$(cat out)" = "live: checkpoint requested, to write a checkpoint now" ] || fault "answer: $(cat out)"
 code 2 ctl live mixture 3:1
 says "run 'live' was begun without data.mixture"
 wait_event 'checkpoint requested by ctl'

@@ -135,7 +135,7 @@ static void an_ending_holder_is_awaited(void **state) {
         if (told[0])
             assert_string_equal(
                 told, "waiting for the ranks of run 'r' that lost their supervisor: they save and "
-                      "leave\n");
+                      "end\n");
         assert_true(fd >= 0);
         close(fd);
         close(ready[0]);

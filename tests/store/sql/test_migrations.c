@@ -227,9 +227,7 @@ static void files_are_refused_in_these_words(void **state) {
          "metrics database '%s' has the impossible schema version -1"},
         {"PRAGMA application_id = 1651078258; PRAGMA user_version = 12",
          "metrics database '%s' was written by a newer bitrain (schema 12, this program supports "
-         "11): "
-         "upgrade "
-         "bitrain"},
+         "11): upgrade bitrain"},
     };
     const bt_tmp *t = *state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
