@@ -19,8 +19,8 @@
 /* Seconds that a run needs besides its steps: start of the ranks, reading the data, first quantisation; the last
  * checkpoint and the sample of text at the end. */
 static const double START_S = 2, END_S = 1;
-/* Reserve for dropout and the average of the weights, which are chosen after the measurement (5 %), and for checkpoints,
- * statistics and other programs on the machine, as a share of the steps' time. */
+/* Reserve, as a share of the steps' time: for dropout and the average of the weights, which are chosen after the
+ * measurement (5 %), and for checkpoints, statistics and other programs on the machine. */
 static const double RESERVE = 0.1;
 /* An evaluation costs this share of the time of training on as many tokens. */
 static const double FORWARD = 0.35;

@@ -7,7 +7,7 @@
 command -v node >/dev/null || skip "node is missing"
 node -e 'process.exit(typeof fetch === "function" ? 0 : 1)' || skip "node has no fetch"
 "$BITRAIN" doctor --quick | grep -q "without the dashboard" && skip "built without the web pages"
-client="$(dirname "$0")/start_text_request.mjs"
+client="$(dirname "$0")/ask_model.mjs"
 
 ok train "${tiny[@]}" --set model.seq_len=512 --batch-tokens 1024 --ranks 1 --name m --steps 30
 
