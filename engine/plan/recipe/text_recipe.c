@@ -29,11 +29,11 @@ static const struct {
     const char *key, *value[COLUMNS];
 } strengths[] = {
     {"train.token_noise", {"", "", "0.1", "0.2", "0.3", "0.5"}},
-    {"train.dropout", {"", "", "", "0.1", "0.2", "0.3"}},
+    {"train.dropout", {"", "", "0.1", "0.1", "0.2", "0.3"}},
     {"optim.weight_decay", {"", "", "", "", "", "0.5"}},
 };
-/* The average of the weights has a half life of this many passes, from so many passes on. */
-static const double AVERAGE_PASSES = 2, AVERAGE_FROM = 8;
+/* The average of the weights has a half life of this share of the steps, for more than so many passes. */
+static const double AVERAGE_SHARE = 1.0 / 15, AVERAGE_FROM = 4;
 
 int bt_recipe_vocab(uint64_t text_bytes) {
     size_t i = 0;
@@ -58,7 +58,7 @@ int64_t bt_recipe_batch(double steps) {
 }
 
 double bt_recipe_average(double steps, double passes) {
-    return passes > AVERAGE_FROM ? AVERAGE_PASSES * steps / passes : 0;
+    return passes > AVERAGE_FROM ? AVERAGE_SHARE * steps : 0;
 }
 
 size_t bt_recipe_strengths(void) { return sizeof strengths / sizeof strengths[0]; }
