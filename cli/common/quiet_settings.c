@@ -2,6 +2,7 @@
 #include "cli/common/quiet_settings.h"
 
 #include <limits.h>
+#include <string.h>
 
 #include "cli/common/database.h"
 #include "engine/data/io/sources.h"
@@ -31,8 +32,11 @@ bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **arg
                                int64_t steps, int64_t warmup, bt_err *err) {
     bool help = false;
     BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
-    for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++)
+    for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++) {
+        /* a process that was started as a rank has the ranks that there are */
+        if (!first && strcmp(quiet[i].key, "launch.ranks") == 0) continue;
         BT_TRY(bt_opts_set(o, quiet[i].key, quiet[i].value, BT_FROM_PRESET, "bench", err));
+    }
     size_t given = bt_opt_find(o->table, o->n, "train.steps");
     if (o->origin[given] <= BT_FROM_PRESET) cfg->train.steps = steps;
     cfg->train.steps += warmup;

@@ -53,7 +53,7 @@ static void free_words(char **words, size_t n) {
 static bt_code make_measurement_words(const bt_train_plan *p, const bt_run_cfg *resolved,
                                       int64_t steps, char ***out, size_t *n, bt_err *err) {
     bt_opts *o = malloc(sizeof *o);
-    char **words = calloc(2 * p->opts.n + 5, sizeof *words), ranks[32];
+    char **words = calloc(2 * p->opts.n + 3, sizeof *words);
     bool failed = !o || !words;
     static const char *const first[] = {"bench", "train", "--json"};
     *n = 0;
@@ -71,12 +71,6 @@ static bt_code make_measurement_words(const bt_train_plan *p, const bt_run_cfg *
         words[(*n)++] = strdup(bt_text_str(&value));
         failed = value.failed || !words[*n - 1] || !words[*n - 2];
         bt_text_release(&value);
-    }
-    (void)snprintf(ranks, sizeof ranks, "launch.ranks=%d", p->ranks > 0 ? p->ranks : 1);
-    if (!failed) {
-        words[(*n)++] = strdup("--set");
-        words[(*n)++] = strdup(ranks);
-        failed = !words[*n - 1] || !words[*n - 2];
     }
     free(o);
     *out = words;

@@ -34,6 +34,8 @@ ok train --resume book --set train.stop_when=0 --stop-after 2
 says "run book stopped after step"
 
 # ---- a budget of time
+ok train "${small[@]}" --data book.txt --name two --ranks 2 --minutes 0.2 --dry-run
+says "plan       0.2 minutes: "
 ok train "${small[@]}" --data book.txt --name timed --minutes 0.15
 says "run timed done"
 says "plan       0.15 minutes: "
