@@ -34,7 +34,7 @@ typedef struct convert_cfg {
 #define BT_NAME(...)
 #define BT_NUMBER(id, word, ...) "|" word
 static const char types[] = "auto"
-#include "engine/interop/formats.def"
+#include "engine/interop/formats/formats.def"
     ;
 #undef BT_ARCH
 #undef BT_NAME

@@ -12,7 +12,7 @@
 #include "cli/train/train_parts.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "engine/ckpt/state.h"
 #include "engine/config/rank_setup.h"
 #include "engine/config/setting_scope.h"

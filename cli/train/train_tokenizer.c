@@ -151,8 +151,8 @@ static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
     return bt_run_cfg_words(&p->opts, &p->cfg, ranks, err);
 }
 
-/* asked: N of "bpe:N"; 0: auto */
-static bt_code train_bpe(bt_train_plan *p, int asked, bt_err *err) {
+/* Learns a BPE of so many tokens, the N of "bpe:N"; 0: as many as suit the text. */
+static bt_code train_bpe(bt_train_plan *p, int requested, bt_err *err) {
     char path[sizeof p->cfg.data.tokenizer], folder[PATH_MAX];
     uint64_t bytes;
     bt_sources found = {0};
@@ -163,12 +163,12 @@ static bt_code train_bpe(bt_train_plan *p, int asked, bt_err *err) {
         code = bt_sources_list_glob(&found, p->cfg.data.path, p->cfg.data.glob, folder, &why);
     /* the fault is reported when the data is opened; a plan for another machine needs no data */
     if (code != BT_OK) {
-        if (!asked) return set_tokenizer_setting(p, "bytes", "as data.path", err);
+        if (!requested) return set_tokenizer_setting(p, "bytes", "as data.path", err);
         return bt_fail(err, code, "%s", why.msg);
     }
     const bool text = is_text_corpus(&found, &bytes);
     const int of_bytes = p->began_ns ? bt_recipe_vocab(bytes) : auto_vocab(bytes);
-    const int vocab = asked ? asked : text ? of_bytes : 0;
+    const int vocab = requested ? requested : text ? of_bytes : 0;
     if (vocab) code = learned(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
     if (!vocab) return set_tokenizer_setting(p, "bytes", "as data.path", err);
@@ -176,7 +176,7 @@ static bt_code train_bpe(bt_train_plan *p, int asked, bt_err *err) {
         BT_TRY(set_tokenizer_setting(p, path, "learned from data.path", err));
         return parts_of_words(p, err);
     }
-    if (asked) return bt_fail(err, code, "%s", why.msg);
+    if (requested) return bt_fail(err, code, "%s", why.msg);
     /* such as text of few words */
     return set_tokenizer_setting(p, "bytes", "as data.path", err);
 }
@@ -208,15 +208,15 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     const char *word = p->cfg.data.tokenizer;
     const size_t vocab = bt_opt_find(p->opts.table, p->opts.n, "model.vocab");
     const bool is_auto = strcmp(word, "auto") == 0;
-    int asked = 0;
+    int requested = 0;
     if (strcmp(word, "bytes") == 0) return BT_OK;
     if (!is_auto && strncmp(word, "bpe:", 4) != 0) {
         BT_TRY(restore(p, err));
         return parts_of_words(p, err);
     }
-    if (!is_auto) BT_TRY(parse_bpe_size(word + 4, &asked, err));
+    if (!is_auto) BT_TRY(parse_bpe_size(word + 4, &requested, err));
     const char *reason = not_learned(p);
-    if (asked && reason)
+    if (requested && reason)
         return bt_fail(err, BT_ARG,
                        "data.tokenizer=%s cannot be learned: %s (give a tokenizer file, or bytes)",
                        word, reason);
@@ -224,8 +224,8 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     if (is_auto && (reason || p->cfg.model.init_from[0] || p->from.dir[0] ||
                     p->opts.origin[vocab] > BT_FROM_PRESET))
         return set_tokenizer_setting(p, "bytes", "as data.path", err);
-    if (asked && p->cfg.run.print_config) return BT_OK; /* it is printed as it was given */
-    return train_bpe(p, asked, err);
+    if (requested && p->cfg.run.print_config) return BT_OK; /* it is printed as it was given */
+    return train_bpe(p, requested, err);
 }
 
 /* ---- compared with that of the weights ------------------------------------------------------- */

@@ -5,7 +5,7 @@
 #define BT_ENGINE_INTEROP_GGUF_KEYS_H
 
 #include "engine/base/text.h"
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 
 /* keys of our own, ignored by other programs: kind of linear layers ("bitnet158", "dense"), the activation with
  * which the model was trained, and whether text is normalised to NFC */

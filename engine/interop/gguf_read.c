@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/data/tokenizer/tokenizer_build.h"
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 #include "engine/interop/gguf_keys.h"
 #include "engine/interop/model_file.h"
 

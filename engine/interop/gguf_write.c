@@ -11,7 +11,7 @@
 
 #include "engine/data/io/file_io.h"
 #include "engine/interop/convert.h"
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 #include "engine/interop/gguf_keys.h"
 #include "engine/interop/out_file.h"
 

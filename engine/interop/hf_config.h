@@ -9,7 +9,7 @@
 
 #include "engine/base/text.h"
 #include "engine/data/tokenizer/tokenizer.h"
-#include "engine/interop/formats.h"
+#include "engine/interop/formats/formats.h"
 
 /* storage of linear layers, by quantization_config */
 typedef enum {

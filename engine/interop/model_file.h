@@ -14,7 +14,7 @@
 #include "engine/base/text.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/data/tokenizer/tokenizer.h"
-#include "engine/interop/stored.h"
+#include "engine/interop/formats/stored.h"
 
 typedef enum { BT_IN_NATIVE, BT_IN_HF, BT_IN_GGUF } bt_container;
 

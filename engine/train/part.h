@@ -49,7 +49,7 @@ typedef enum bt_load_stage {
 /* reason of a check of the weights */
 typedef enum bt_weights_check {
     BT_CHECK_BEFORE_SAVE, /* a checkpoint of them is about to be saved */
-    BT_CHECK_SUSPECTED,   /* a bad step may come from damaged weights */
+    BT_CHECK_SUSPECTED,   /* damaged weights may have caused a bad step */
 } bt_check_reason;
 
 enum {

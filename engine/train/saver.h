@@ -11,7 +11,7 @@
 #ifndef BT_ENGINE_TRAIN_SAVER_H
 #define BT_ENGINE_TRAIN_SAVER_H
 
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "engine/ckpt/save_async.h"
 #include "engine/ckpt/state.h"
 #include "engine/ckpt/verify_idle.h"

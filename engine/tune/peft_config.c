@@ -12,7 +12,7 @@
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
 #include "engine/data/io/unread_keys.h"
-#include "engine/interop/stored.h"
+#include "engine/interop/formats/stored.h"
 
 enum { CONFIG_MAX = 4 << 20 };
 

@@ -8,8 +8,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include "engine/ckpt/memory_format.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_format.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "tests/fuzz/fuzz_dir.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

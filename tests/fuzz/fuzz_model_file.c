@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 #include "engine/interop/hf_config.h"
 #include "engine/interop/model_file.h"
 

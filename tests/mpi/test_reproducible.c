@@ -226,7 +226,7 @@ static bt_params params_of(int s, const char *const *more, bt_model_slice *part)
                 ? (bt_model_slice){.tp_rank = bt_comm_rank(bt_comm_world()) % (int)cfg.mesh.tp,
                                    .tp_size = (int)cfg.mesh.tp}
                 : (bt_model_slice){.tp_size = 1};
-    if (cfg.mesh.zero == 3) part->tp_size = 0; /* latent weights lie elsewhere */
+    if (cfg.mesh.zero == 3) part->tp_size = 0; /* The owners hold the latent weights. */
     assert_int_equal(bt_params_init(&p, &m,
                                     cfg.mesh.tp > 1 ? *part : (bt_model_slice){.tp_size = 1}, NULL),
                      BT_OK);

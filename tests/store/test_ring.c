@@ -69,7 +69,7 @@ static void the_newest_records_are_kept(void **state) {
     OK(bt_ring_create(&ring, path, 4, 64 << 10, err)); /* An attempt begins with an empty ring. */
     OK(bt_ring_read(path, &attempt, &list, err));
     assert_null(list);
-    bt_record *big = numbered(1, 4000); /* This record would displace all others. */
+    bt_record *big = numbered(1, 4000); /* A record as large as the ring replaces all records. */
     bt_ring_append(ring, big);
     bt_records_free(big);
     OK(bt_ring_read(path, &attempt, &list, err));

@@ -112,7 +112,7 @@ bt_code bt_alert_parse(bt_alert_rules *r, const char *list, bt_err *err) {
 
 static void report_rule(bt_alert_rules *r, bt_alert_rule *rule, const char *what) {
     char says[BT_ALERT_TEXT + 260];
-    rule->told = true;
+    rule->reported = true;
     snprintf(says, sizeof says, "%s: %.240s", rule->text, what);
     if (r->tell) r->tell(r->ctx, says);
 }
@@ -124,10 +124,10 @@ static void update_best_value(bt_alert_rules *r, bt_alert_rule *rule, double val
         rule->best = value;
         rule->best_step = step;
         rule->count = 0;
-        rule->told = false;
+        rule->reported = false;
         return;
     }
-    if (++rule->count < rule->n || rule->told) return;
+    if (++rule->count < rule->n || rule->reported) return;
     snprintf(what, sizeof what, "it is %s, the best was %s at step %lld",
              bt_metric_format(a, sizeof a, value, unit),
              bt_metric_format(b, sizeof b, rule->best, unit), (long long)rule->best_step + 1);
@@ -147,8 +147,8 @@ void bt_alert_value(bt_alert_rules *r, int metric, double value, int64_t step) {
         const bool holds = rule->kind == BT_ALERT_BELOW ? value < rule->limit
                                                         : !(value <= rule->limit);
         rule->count = holds ? rule->count + 1 : 0;
-        if (!holds) rule->told = false;
-        if (rule->count < rule->n || rule->told) continue;
+        if (!holds) rule->reported = false;
+        if (rule->count < rule->n || rule->reported) continue;
         snprintf(what, sizeof what, "it is %s at step %lld",
                  bt_metric_format(text, sizeof text, value, bt_step_metrics[metric].unit),
                  (long long)step + 1);
@@ -174,8 +174,8 @@ void bt_alert_disk(bt_alert_rules *r, double free_bytes, double total_bytes) {
         char what[120], text[40];
         if (rule->kind != BT_ALERT_DISK || !(total_bytes > 0)) continue;
         const bool holds = (rule->bytes ? free_bytes : free_bytes / total_bytes) < rule->limit;
-        if (!holds) rule->told = false;
-        if (!holds || rule->told) continue;
+        if (!holds) rule->reported = false;
+        if (!holds || rule->reported) continue;
         snprintf(what, sizeof what, "%s (%.1f %%) is free where the run keeps its checkpoints",
                  bt_metric_format(text, sizeof text, free_bytes, BT_UNIT_BYTES),
                  100 * free_bytes / total_bytes);

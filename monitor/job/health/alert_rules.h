@@ -40,7 +40,7 @@ typedef struct bt_alert_rule {
     /* state */
     int64_t count, best_step; /* values in a row; of the smallest */
     double best;
-    bool told;
+    bool reported;
 } bt_alert_rule;
 
 typedef struct bt_alert_rules {

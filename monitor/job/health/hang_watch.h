@@ -1,27 +1,27 @@
 /* hang_watch.h - detects a rank that could continue but does not, as opposed to one that is
  * starved, waits for the disk or does a long piece of work.
  *
- * Ten times per second a look compares each rank's place (rank_progress.h) with the previous
- * one. While a rank remains in its place its clock runs, minus the time in which its threads
+ * Ten times per second each rank's activity (rank_progress.h) is compared with the previous one.
+ * While a rank remains in the same activity its clock runs, minus the time in which its threads
  * were ready but had no processor (run-queue wait of /proc/PID/schedstat), minus the share that
  * a hypervisor gave to other machines (steal of /proc/stat over the processors' busy and stolen
- * time), and minus the delay of the look itself (a stopped or starved supervisor). The ranks
+ * time), and minus the delay of the comparison itself (a stopped or starved supervisor). The ranks
  * that are furthest behind hold up all other ranks: if the clock of each of them exceeds the
  * limit, the run hangs.
  *
- *     place                       limit, seconds
- *     data, compute, exchange,    asleep: max(2, 5 x median step, 3 x longest stay of this run)
+ *     activity                    limit, seconds
+ *     data, compute, exchange,    asleep: max(2, 5 x median step, 3 x longest activity of this run)
  *     optimizer, records          awake: the same with 6 instead of 2
  *                                 before three steps: 30
- *     the same, blocked on disk   max(30, 10 x longest stay in a checkpoint or an evaluation)
+ *     the same, blocked on disk   max(30, 10 x longest checkpoint or evaluation)
  *     checkpoint, evaluation      the same
  *     start, pause, end, hub      none (hub: islands.patience)
  *
  * A running rank has a larger limit than a sleeping one, because a processor that its hypervisor
  * took away unreported, or that a neighbouring hardware thread slows down, looks like work. Disk
- * waits observed by the looks are added to the limit.
+ * waits observed by the comparisons are added to the limit.
  *
- * Each detected hang doubles the limits of ordinary places, so that a false alarm does not
+ * Each detected hang doubles the limits of ordinary activities, so that a false alarm does not
  * repeat for ever. Stopped ranks are not handled here.
  * Order:    open -> attempt -> look* -> close.
  * Threads:  one. */
@@ -53,11 +53,11 @@ typedef struct bt_hang_watch {
     bt_rank_load_fn *load;
     bt_machine_time_fn *time; /* set by open, or by a test */
     void *ctx;
-    bt_machine_time before;    /* at the newest look */
+    bt_machine_time before;    /* at the newest comparison */
     struct bt_hang_rank *rank; /* (n) */
     int n;
-    int64_t last_ns; /* time of the newest look */
-    /* longest stay in an ordinary place; in a checkpoint or evaluation */
+    int64_t last_ns; /* time of the newest comparison */
+    /* longest duration of an ordinary activity; of a checkpoint or evaluation */
     double longest_s, longest_io;
     int found; /* hangs so far */
 } bt_hang_watch;
@@ -65,7 +65,7 @@ typedef struct bt_hang_watch {
 typedef struct bt_hang {
     int rank; /* -1: one of several, unknown which */
     double stuck_s, limit_s;
-    char what[300]; /* place of the rank and duration of the stay */
+    char what[300]; /* activity of the rank and its duration */
 } bt_hang;
 
 /* load: bt_rank_load_read, or a test's replacement */

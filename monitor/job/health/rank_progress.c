@@ -185,8 +185,8 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
         !bt_rank_before(&last, &first) || places[last.at].waits)
         return false;
     double s = (double)(now_ns - last.since_ns) / 1e9;
-    if (s < limit_s || p->told[*rank] == last.since_ns) return false;
-    p->told[*rank] = last.since_ns;
+    if (s < limit_s || p->reported_since[*rank] == last.since_ns) return false;
+    p->reported_since[*rank] = last.since_ns;
     bt_rank_progress_describe(here, sizeof here, &last);
     snprintf(out, size, "rank %d is %s since %.1f s, the other ranks wait for it", *rank, here, s);
     return true;
@@ -203,8 +203,8 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     const int64_t since = latest(p);
     const double s = (double)(now_ns - since) / 1e9;
     *rank = put_unseen_ranks(p, unseen, sizeof unseen);
-    if (s < limit_s || p->told[who] == since) return false;
-    p->told[who] = since;
+    if (s < limit_s || p->reported_since[who] == since) return false;
+    p->reported_since[who] = since;
     bt_rank_progress_describe(here, sizeof here, &last);
     snprintf(out, size,
              *rank >= 0 ? "rank %s is not %s, where the other ranks wait since %.1f s"
@@ -228,9 +228,9 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
     /* a page that is missing later would end the rank */
     int rc = bt_file_reserve(fd, bytes);
     if (rc == 0 && !(p->slot = map_rank_boxes(fd, bytes))) rc = errno;
-    p->told = calloc((size_t)ranks, sizeof *p->told);
+    p->reported_since = calloc((size_t)ranks, sizeof *p->reported_since);
     close(fd);
-    if (p->slot && p->told) return BT_OK;
+    if (p->slot && p->reported_since) return BT_OK;
     bt_rank_progress_close(p);
     unlink(path);
     return bt_fail_errno(err, BT_IO, rc, "cannot take %zu bytes for '%s'", bytes, path);
@@ -238,7 +238,7 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
 
 void bt_rank_progress_close(bt_rank_progress *p) {
     if (p->slot) munmap(p->slot, (size_t)p->n * sizeof(bt_progress_page));
-    free(p->told);
+    free(p->reported_since);
     *p = (bt_rank_progress){0};
 }
 

@@ -4,7 +4,7 @@
  * A rank is behind if it is in an earlier step, or in the same step before the gradient exchange
  * while other ranks are in it or past it. A rank that waits in an exchange is never behind the
  * ranks it waits for.
- * Order:    open -> (tell | slow)* -> close; in between the ranks map the file
+ * Order:    open -> (describe | slow)* -> close; in between the ranks map the file
  *           (bt_rank_progress_map).
  * Threads:  one. */
 #ifndef BT_MONITOR_JOB_HEALTH_RANK_PROGRESS_H
@@ -20,7 +20,7 @@
 typedef struct bt_rank_progress {
     bt_progress_page *slot; /* (n); NULL: none */
     int n;
-    int64_t *told; /* (n) beginning of the last reported stay */
+    int64_t *reported_since; /* (n) when the activity began that was reported last */
 } bt_rank_progress;
 
 typedef struct bt_rank_seen { /* place of a rank */
@@ -47,7 +47,7 @@ bt_progress_page *bt_rank_progress_map(const char *path, int rank);
 
 /* "rank 1 is in data of step 18 since 41 s; the others in the exchange of step 18"; if all ranks
  * of this host wait for remote ones: "the ranks of this host are in the exchange of step 18
- * since 41 s; rank 3 is not"; a stay of less than a second has no "since". rank: the only one
+ * since 41 s; rank 3 is not"; an activity of less than a second has no "since". rank: the only one
  * behind, or -1. false: unknown */
 bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, char *out,
                                    size_t size, int *rank);
@@ -56,7 +56,7 @@ bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, ch
 bool bt_rank_progress_awaited(const bt_rank_progress *p, int64_t now_ns, char *out, size_t size,
                               int *rank);
 /* Reports the only rank behind if it has been in its place for longer than limit_s, once per
- * stay. false: none */
+ * activity. false: none */
 bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, char *out,
                            size_t size, int *rank);
 /* The same for ranks of other hosts, which have no slot here: every rank of this host has waited

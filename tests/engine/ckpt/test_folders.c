@@ -8,7 +8,7 @@
 
 #include "engine/base/system/folders.h"
 #include "engine/ckpt/ckpt_list.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "tests/message.h"
 
 static void put(const char *folder, const char *name, const char *text) {

@@ -62,7 +62,7 @@ static char *edited(const char *body, const char *key, const char *value) {
 #define SIXTEEN_UPPER "\"0123456789ABCDEF\""
 
 static void invalid_fields_are_refused(void **state) {
-    /* `says` NULL: accepted */
+    /* The manifest is accepted if `says` is NULL. */
     static const struct {
         const char *key, *value, *says;
     } rows[] = {
@@ -189,7 +189,7 @@ static void invalid_parts_are_refused(void **state) {
 /* Version 1 keeps its state in separate fields, which are read as rows of the registry. */
 static void version_1_is_read(void **state) {
     static const struct {
-        const char *fields, *want; /* `want` NULL: refused */
+        const char *fields, *want; /* The fields are refused if `want` is NULL. */
     } rows[] = {
         {"\"lr_factor\": 0.5, \"loss_scale\": 1024.0, \"extra\": {\"updates\": 7, "
          "\"loss_scale_good\": 3, \"bytes_per_token\": 4.25}",

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "engine/base/hash.h"
-#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory/memory_format.h"
 
 enum { EACH = 8, MOST = 4 }; /* elements of a part; number of ranks */
 

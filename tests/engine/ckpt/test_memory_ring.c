@@ -1,7 +1,7 @@
 /* test_memory_ring.c - which rank keeps whose part, for every distribution of up to seven ranks over up to
  * seven hosts, compared with plain searches. A host is numbered by its lowest rank, as in bt_comm_host; its
  * ranks need not be neighbours. */
-#include "engine/ckpt/memory_ring.h"
+#include "engine/ckpt/memory/memory_ring.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

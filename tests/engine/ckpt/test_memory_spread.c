@@ -9,8 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "engine/ckpt/memory_format.h"
-#include "engine/ckpt/memory_ring.h"
+#include "engine/ckpt/memory/memory_format.h"
+#include "engine/ckpt/memory/memory_ring.h"
 #include "tests/engine/ckpt/rank_threads.h"
 
 enum { EACH = 500, MORE = 100, MOST = EACH + MORE * RANKS_MOST };
@@ -355,7 +355,7 @@ static void ranks_of_a_host_find_the_same(void **state) {
 typedef struct story {
     const char *hosts;
     bool spread;
-    int refuses_at; /* -1: nobody */
+    int refuses_at; /* -1: no rank */
     refusal refuse;
     bool refused;
     bt_code code[RANKS_MOST];

@@ -8,8 +8,8 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 
-#include "engine/ckpt/memory_format.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_format.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "engine/ckpt/state.h"
 
 static char shared[64];                  /* a folder in shared memory */

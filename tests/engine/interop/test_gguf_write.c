@@ -2,7 +2,7 @@
  * llama.cpp would reject or compute wrongly are refused. */
 #include <sys/stat.h>
 
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 #include "tests/engine/interop/interop_fixture.h"
 
 typedef struct made {

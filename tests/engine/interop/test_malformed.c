@@ -1,7 +1,7 @@
 /* timeout: 300
  * test_malformed.c - untrusted files: each kind of damage is refused with its own message, and every size
  * that is read is compared with the size of the file. */
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 #include "engine/interop/hf_config.h"
 #include "tests/engine/interop/malformed.h"
 

@@ -1,6 +1,6 @@
 /* test_tokenizer_files.c - HF -> bitrain -> HF and GGUF: the tokenizer's files have the same bytes,
  * config.json names the same tokens, texts get the same ids, and the chat template is unchanged. */
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 #include "engine/interop/gguf_keys.h"
 #include "tests/engine/interop/malformed.h"
 

@@ -96,7 +96,7 @@ static void a_dead_island_blocks_no_peer(void **state) {
         assert_int_equal(bt_hub_tick(w->hub, now_ns += 200000000, &err), BT_OK);
     assert_int_equal(w->hub->model->version, 1);
     assert_int_equal(w->at[0].go.clock, 1);
-    assert_int_equal(w->at[0].go.begin, 4); /* Data of the dead island come first. */
+    assert_int_equal(w->at[0].go.begin, 4); /* The data of the dead island are the first ones. */
     /* Its update arrives too late; it joins again at the current round. */
     w->at[1].gone = false;
     w->at[1].strangers = 0;

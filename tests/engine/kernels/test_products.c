@@ -4,86 +4,13 @@
  * sizes and strides, unaligned. tern_fwd, tern_dx8, w8_dx8, w8_fwd, tern_dw8 and tern_gemv: equal bits.
  * Others: |got - want| <= tol * sum |a||b|, tol = 2e-6 with fp32 operands, 2^-7 with bf16; with fp16 the
  * operands of all sets are the same, but BLAS keeps fp32. */
-#include <stdio.h>
 
 #include "tests/engine/kernels/isa_util.h"
+#include "tests/engine/kernels/stored_results.h"
 
 #include "engine/kernels/table/half.h"
 
 static const bt_kernels *const G = &bt_kernels_generic;
-
-/* The result of generic for a case and a shape is computed once and reused for every set. The sets run one
- * after the other, so a value is identified by its position in the sequence. */
-typedef struct known {
-    void *bytes;
-    size_t n;
-    uint64_t draw; /* state of the random inputs */
-} known;
-static struct {
-    known *list;
-    size_t n, room, next;
-    bool on;
-} oracle;
-
-/* Returns true if `out` now holds generic's result for the same inputs. */
-static bool recalled(void *out, size_t bytes) {
-    if (!oracle.on || oracle.next == oracle.n) return false;
-    const known *x = &oracle.list[oracle.next++];
-    assert_true(x->n == bytes && x->draw == draw);
-    if (bytes) memcpy(out, x->bytes, bytes);
-    return true;
-}
-
-static void append_known(const known *x) {
-    if (oracle.n == oracle.room) {
-        oracle.room = oracle.room ? 2 * oracle.room : 1024;
-        oracle.list = realloc(oracle.list, oracle.room * sizeof *oracle.list);
-        assert_non_null(oracle.list);
-    }
-    oracle.list[oracle.n++] = *x;
-}
-
-static void remember(const void *out, size_t bytes) {
-    if (!oracle.on) return;
-    const known x = {malloc(bytes + 1), bytes, draw};
-    assert_non_null(x.bytes);
-    if (bytes) memcpy(x.bytes, out, bytes);
-    append_known(&x);
-    oracle.next = oracle.n;
-}
-
-/* BT_TEST_ORACLE names a file with the values of generic, which the first process writes and later ones read. */
-static bool read_oracle(const char *path) {
-    known x;
-    FILE *f = fopen(path, "rb");
-    if (!f) return false;
-    while (fread(&x, sizeof x, 1, f) == 1) {
-        x.bytes = malloc(x.n + 1);
-        assert_true(x.bytes && fread(x.bytes, 1, x.n, f) == x.n);
-        append_known(&x);
-    }
-    assert_int_equal(fclose(f), 0);
-    return true;
-}
-
-static void write_oracle(const char *path) {
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    for (size_t i = 0; i < oracle.n; i++) {
-        const known *x = &oracle.list[i];
-        assert_true(fwrite(x, sizeof *x, 1, f) == 1 && fwrite(x->bytes, 1, x->n, f) == x->n);
-    }
-    assert_int_equal(fclose(f), 0);
-}
-
-/* `call` of generic writes `bytes` of `out` */
-#define ORACLE(out, bytes, call) \
-    do { \
-        if (!recalled(out, bytes)) { \
-            call; \
-            remember(out, bytes); \
-        } \
-    } while (0)
 
 static double tol(const bt_kernels *k, int prec) {
     if (prec == BT_PREC_BF16) return 1.0 / 128;
@@ -595,18 +522,6 @@ static void test_emulated_amx(void **state) {
     if (!set_is_asked_for("emulated-amx") || !emulated_amx(&k)) skip();
     run_slots(&k);
     assert_true(k.peak_ops(BT_PEAK_INT8, 1) > 0 && k.peak_ops(BT_PEAK_BF16, 1) > 0);
-}
-
-static int forget_oracle(void **state) {
-    (void)state;
-    for (size_t i = 0; i < oracle.n; i++) free(oracle.list[i].bytes);
-    free(oracle.list);
-    return 0;
-}
-
-static int keep_oracle(void **state) {
-    write_oracle(getenv("BT_TEST_ORACLE"));
-    return forget_oracle(state);
 }
 
 int main(void) {

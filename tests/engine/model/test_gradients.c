@@ -38,7 +38,7 @@ static bt_model_cfg capped(bt_model_cfg c) {
     return c;
 }
 
-/* with what Qwen2 has: biases, and rotary frequencies scaled by yarn, some of them */
+/* Adds the biases of Qwen2, and yarn, which scales some of the rotary frequencies. */
 static bt_model_cfg biased(bt_model_cfg c) {
     c.qkv_bias = true;
     c.rope = (bt_rope_scaling){
@@ -66,7 +66,7 @@ static void tokens_of(int32_t *inputs, int32_t *targets) {
 /* ---- dropout: the masks once more, plainly --------------------------------------------------------- */
 
 enum { DROP_SEED = 5, DROP_STEP = 3, DROP_ROW = 40 };
-static double dropout_p; /* of the models that are made next; 0: none */
+static double dropout_p; /* dropout of the models that are created next; 0: no dropout */
 
 static double factor_of(size_t place, size_t m, size_t c) {
     const uint64_t stream = bt_rng_u64(DROP_SEED, bt_hash_name("dropout"), DROP_STEP);
@@ -268,7 +268,7 @@ static void engine_equals_reference(void **state) {
     }
 }
 
-/* Of gradients, losses and recomputation; and validations are without it. */
+/* Dropout changes gradients, losses and recomputed activations, but no validation. */
 static void dropout_equals_reference(void **state) {
     (void)state;
     int32_t inputs[B * T], targets[B * T];
@@ -444,7 +444,7 @@ static float *gradient_of(bt_model *m, const int32_t *inputs, const int32_t *tar
     return g;
 }
 
-/* With attention, a weight of 0.25 gives a quarter of the gradient of the shares and three quarters of that
+/* If attention is present, a weight of 0.25 gives a quarter of the gradient of the shares and three quarters of that
  * of the targets. */
 static void shares_are_mixed(bt_model *m, const bt_followers *f, const int32_t *inputs,
                              const int32_t *targets) {
@@ -466,7 +466,7 @@ static void shares_are_mixed(bt_model *m, const bt_followers *f, const int32_t *
     free(want);
 }
 
-/* Without attention, equal inputs have equal outputs, so the counts of a batch have the gradient of its
+/* If attention is absent, equal inputs have equal outputs, so the counts of a batch have the gradient of its
  * targets. The loss is that of the targets in any case. */
 static void shares_of_the_batch_have_its_gradient(void **state) {
     (void)state;

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "engine/base/clock.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/train/trainer_impl.h"
 #include "tests/tiny_run.h"

@@ -59,7 +59,7 @@ static void rules_are_read(void **state) {
         assert_string_equal(x->text, rows[i].text);
         if (x->kind != rows[i].kind || x->metric != rows[i].metric ||
             fabs(x->limit - rows[i].limit) > 1e-12 || x->bytes != rows[i].bytes ||
-            x->n != rows[i].n || x->count != 0 || x->told || x->best_step != -1 ||
+            x->n != rows[i].n || x->count != 0 || x->reported || x->best_step != -1 ||
             !(x->best > 1e300))
             fail_msg("'%s' is read otherwise", rows[i].text);
         for (int k = BT_ALERT_BELOW; k <= BT_ALERT_DONE; k++)

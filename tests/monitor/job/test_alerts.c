@@ -80,14 +80,14 @@ static void the_disk_is_checked(void **state) {
     assert_int_equal(sscanf(strchr(d->shown, '(') + 1, "%lf %%", &free_pc), 1);
     assert_true(free_pc >= 0 && free_pc <= 100);
     d->shown[0] = '\0';
-    d->job.alerts.rule[0].told = false;
+    d->job.alerts.rule[0].reported = false;
     bt_job_alerts_tick(&d->job, 10000000004);
     desk_shows(d, "");
     bt_job_alerts_tick(&d->job, 10000000005);
     assert_true(d->shown[0] != '\0');
     assert_int_equal(d->job.alert_disk_ns, 20000000005);
     d->shown[0] = '\0';
-    d->job.alerts.rule[0].told = false;
+    d->job.alerts.rule[0].reported = false;
     d->setup.out_dir = "/nonexistent";
     bt_job_alerts_tick(&d->job, 20000000005);
     desk_shows(d, "");

@@ -337,7 +337,7 @@ static void each_position_has_its_message(void **state) {
         assert_string_equal(told(&p, 3, &rank), want);
         assert_int_equal(rank, 1);
         rank = -7;
-        p.told[1] = 0;
+        p.reported_since[1] = 0;
         assert_int_equal(bt_rank_progress_slow(&p, 3 * SECOND, 2, out, sizeof out, &rank),
                          rows[i].accused);
         snprintf(want, sizeof want, "rank 1 is %s since 2.0 s, the other ranks wait for it",
@@ -364,7 +364,7 @@ static void positions_where_ranks_wait_for_remote_ones(void **state) {
         put(&p, 2, (bt_activity)at, 3, 2);
         const bt_rank_seen s = {.at = at, .step = 3};
         bt_rank_progress_describe(here, sizeof here, &s);
-        memset(p.told, 0, 3 * sizeof *p.told);
+        memset(p.reported_since, 0, 3 * sizeof *p.reported_since);
         assert_int_equal(bt_rank_progress_missing(&p, 4 * SECOND, 2, out, sizeof out, &rank),
                          waits[at]);
         snprintf(want, sizeof want, "rank 1 is not %s, where the other ranks wait since 2.0 s",
@@ -373,7 +373,7 @@ static void positions_where_ranks_wait_for_remote_ones(void **state) {
             assert_string_equal(out, want);
             assert_int_equal(rank, 1);
             assert_false(bt_rank_progress_missing(&p, 4 * SECOND, 2, out, sizeof out, &rank));
-            memset(p.told, 0, 3 * sizeof *p.told);
+            memset(p.reported_since, 0, 3 * sizeof *p.reported_since);
             assert_false(bt_rank_progress_missing(&p, 4 * SECOND - 1, 2, out, sizeof out, &rank));
         }
         snprintf(want, sizeof want,
@@ -403,7 +403,7 @@ static void positions_of_a_short_file(void **state) {
     unmap(bt_rank_progress_map(path, 1));
     assert_int_equal(atomic_load(&p.slot[1].pid), getpid());
     bt_rank_progress_close(&p);
-    assert_true(!p.slot && !p.told && p.n == 0);
+    assert_true(!p.slot && !p.reported_since && p.n == 0);
     bt_rank_progress_close(&p);
 }
 

@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#include "engine/ckpt/memory_ring.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_ring.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "engine/ckpt/state.h"
 
 enum { RANKS = 4, EACH = 100000, N = RANKS * EACH }; /* A part has more than one section. */

@@ -5,7 +5,7 @@
 #include <dirent.h>
 #include <unistd.h>
 
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "tests/tiny_run.h"
 
 static char base[64], out[96], folder[96];

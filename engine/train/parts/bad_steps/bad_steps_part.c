@@ -48,7 +48,7 @@ typedef struct rank_row { /* this rank's row for the comparison */
 
 typedef struct culprits {
     int n, first;   /* number of ranks whose digest changed; the lowest of them, or -1 */
-    char who[160];  /* "rank 1 (host 'a')", "ranks 0, 1", "no rank by itself" */
+    char who[160];  /* examples: "rank 1 (host 'a')", "ranks 0, 1", "no rank by itself" */
     int not_finite; /* lowest rank with gradients that were not finite, or -1 */
     char host[BT_HOST_MAX];
 } culprits;

@@ -1,4 +1,4 @@
-/* memory_saver.h - copies the state of steps to shared memory (engine/ckpt/memory_state.h).
+/* memory_saver.h - copies the state of steps to shared memory (engine/ckpt/memory/memory_state.h).
  *
  * Copies may take 2 % of the time (0.5 % if a step takes half a second or more): every k steps, with the largest k of
  * all ranks, which they exchange with the step's notes. A state becomes valid when the record of its step has reached
@@ -10,7 +10,7 @@
 #ifndef BT_ENGINE_TRAIN_MEMORY_SAVER_H
 #define BT_ENGINE_TRAIN_MEMORY_SAVER_H
 
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 
 struct bt_trainer;
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "engine/base/tables/metric.h"
-#include "engine/ckpt/memory_ring.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_ring.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "engine/train/parts/memory_states/memory_saver.h"
 #include "engine/train/trainer_impl.h"
 #include "engine/update/residual.h"

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/interop/formats.h"
+#include "engine/interop/formats/formats.h"
 #include "engine/kernels/table/half.h"
 #include "engine/kernels/table/kernels.h"
 #include "engine/kernels/table/ternary.h"

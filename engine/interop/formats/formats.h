@@ -11,7 +11,7 @@
 #define BT_NUMBER(...)
 #define BT_NAME(...)
 typedef enum {
-#include "engine/interop/formats.def"
+#include "engine/interop/formats/formats.def"
     BT_ARCH_COUNT
 } bt_arch;
 #undef BT_ARCH
@@ -19,7 +19,7 @@ typedef enum {
 #define BT_ARCH(...)
 #define BT_NUMBER(id, ...) BT_NUM_##id,
 typedef enum {
-#include "engine/interop/formats.def"
+#include "engine/interop/formats/formats.def"
     BT_NUM_COUNT
 } bt_number;
 #undef BT_ARCH

@@ -1,5 +1,5 @@
 /* stored.c - the list of stored tensors, and reading of bytes. */
-#include "engine/interop/stored.h"
+#include "engine/interop/formats/stored.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
 #define BT_ENGINE_CKPT_MEMORY_FORMAT_H
 
 #include "engine/ckpt/format.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 
 #define MEMORY_MAGIC "BTMEMST1"
 enum {

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include "engine/base/hash.h"
-#include "engine/ckpt/memory_format.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_format.h"
+#include "engine/ckpt/memory/memory_state.h"
 #include "engine/ckpt/section_source.h"
 
 /* ---- one segment ----------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_state.h"
 
 /* NAME of NAME/states; false: it has no such form */
 static bool states_parent(const char *dir, char parent[PATH_MAX]) {

@@ -3,8 +3,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "engine/ckpt/memory_format.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_format.h"
+#include "engine/ckpt/memory/memory_state.h"
 
 enum { PIECE = 64 << 20 }; /* bytes of one broadcast */
 

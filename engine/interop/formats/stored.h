@@ -6,7 +6,7 @@
 #ifndef BT_ENGINE_INTEROP_STORED_H
 #define BT_ENGINE_INTEROP_STORED_H
 
-#include "engine/interop/formats.h"
+#include "engine/interop/formats/formats.h"
 
 enum { BT_STORED_MAX = 65536, BT_FOREIGN_FILES = 1024 };
 

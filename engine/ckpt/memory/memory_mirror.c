@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "engine/base/hash.h"
-#include "engine/ckpt/memory_format.h"
-#include "engine/ckpt/memory_ring.h"
+#include "engine/ckpt/memory/memory_format.h"
+#include "engine/ckpt/memory/memory_ring.h"
 #include "engine/parallel/mpi/mailbox.h"
 
 enum { PIECE = 64 << 20 }; /* bytes of one message */

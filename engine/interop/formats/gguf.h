@@ -10,7 +10,7 @@
 #ifndef BT_ENGINE_INTEROP_GGUF_H
 #define BT_ENGINE_INTEROP_GGUF_H
 
-#include "engine/interop/stored.h"
+#include "engine/interop/formats/stored.h"
 
 typedef enum {
     BT_GGUF_U8,

@@ -15,7 +15,7 @@
 
 #include "engine/data/io/file_io.h"
 #include "engine/data/io/json.h"
-#include "engine/interop/stored.h"
+#include "engine/interop/formats/stored.h"
 
 enum { HEADER_MAX = 16 << 20, INDEX_MAX = 64 << 20 };
 

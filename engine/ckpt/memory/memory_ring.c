@@ -1,5 +1,5 @@
 /* memory_ring.c - hosts in turn, by the numbers that bt_comm_host gives their ranks. */
-#include "engine/ckpt/memory_ring.h"
+#include "engine/ckpt/memory/memory_ring.h"
 
 #include "engine/parallel/mpi/comm.h"
 

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "engine/base/system/reserve.h"
-#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory/memory_format.h"
 
 void ckpt_pair_init(memory_pair *p, const memory_pair_name *name, uint64_t bytes) {
     memset(p, 0, sizeof *p);

@@ -1,5 +1,5 @@
 /* gguf.c - reads the head of a GGUF file through a bounded cursor. */
-#include "engine/interop/gguf.h"
+#include "engine/interop/formats/gguf.h"
 
 #include <stdio.h>
 #include <stdlib.h>

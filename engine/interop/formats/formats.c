@@ -1,5 +1,5 @@
 /* formats.c - the rows of formats.def, and which architecture a model is. */
-#include "engine/interop/formats.h"
+#include "engine/interop/formats/formats.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 #define BT_NUMBER(...)
 #define BT_NAME(...)
 static const bt_arch_row archs[BT_ARCH_COUNT] = {
-#include "engine/interop/formats.def"
+#include "engine/interop/formats/formats.def"
 };
 #undef BT_ARCH
 #undef BT_NUMBER
 #define BT_ARCH(...)
 #define BT_NUMBER(id, ...) [BT_NUM_##id] = {__VA_ARGS__},
 static const bt_number_row numbers[BT_NUM_COUNT] = {
-#include "engine/interop/formats.def"
+#include "engine/interop/formats/formats.def"
 };
 #undef BT_NUMBER
 #undef BT_NAME
@@ -24,7 +24,7 @@ static const bt_number_row numbers[BT_NUM_COUNT] = {
 static const struct {
     const char *hf, *gguf;
 } names[BT_P_COUNT] = {
-#include "engine/interop/formats.def"
+#include "engine/interop/formats/formats.def"
 };
 #undef BT_ARCH
 #undef BT_NUMBER

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "engine/base/small.h"
-#include "engine/ckpt/memory_format.h"
+#include "engine/ckpt/memory/memory_format.h"
 #include "engine/parallel/mpi/mailbox.h"
 
 enum { PIECE = 64 << 20 }; /* bytes of one message */

@@ -12,8 +12,8 @@
 #include "engine/base/hash.h"
 #include "engine/base/stream_copy.h"
 #include "engine/base/threads.h"
-#include "engine/ckpt/memory_format.h"
-#include "engine/ckpt/memory_state.h"
+#include "engine/ckpt/memory/memory_format.h"
+#include "engine/ckpt/memory/memory_state.h"
 
 /* left free in the file system for segments of MPI and of other jobs */
 static const uint64_t SPARE_BYTES = UINT64_C(32) << 20;
