@@ -291,7 +291,7 @@ static bt_code add_members(bt_trained *t, const bt_trained_how *how, bt_err *err
 }
 
 bt_code bt_trained_model(bt_trained *t, const bt_trained_how *how, bt_err *err) {
-    BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : t->cfg.launch.isa, err));
+    BT_TRY(bt_kernels_select(how->isa[0] ? how->isa : "auto", err));
     BT_TRY(bt_threads_init(how->threads ? (int)how->threads : bt_cpu_get()->cores, err));
     if (t->n_others && !how->quiet) print_memory(t, how);
     BT_TRY(make_model(t, t, how, err));

@@ -35,7 +35,7 @@ struct bt_trained {
 typedef struct bt_trained_how {
     const char *which; /* RUN, "last", a folder, a file; or words for an ensemble (members.h) */
     const char *store; /* "" default */
-    const char *isa;   /* "" as the run */
+    const char *isa;   /* "": auto, whatever the run was started with */
     /* for adapters: their base model, in the form of `which`; NULL, "": the recorded one */
     const char *base;
     /* for adapters: factor of their product, 1 by default; and adapters of the same base whose products are added
@@ -77,8 +77,8 @@ typedef struct bt_trained_opts {
      "weight of the first adapters"}, \
     {"precision", "--precision", BT_OPT_ENUM, BT_FIELD(s, trained.precision), "fp32", 0, 0, "fp32|bf16|fp16", NULL, \
      "number format of floating-point products; bf16 is faster on processors with bf16 instructions"}, \
-    {"isa", "--isa", BT_OPT_TEXT, BT_FIELD(s, trained.isa), "", 0, 0, NULL, NULL, \
-     "fastest kernel set allowed (default: that of the run)"}
+    {"isa", "--isa", BT_OPT_TEXT, BT_FIELD(s, trained.isa), "auto", 0, 0, NULL, NULL, \
+     "fastest kernel set allowed"}
 /* clang-format on */
 
 /* which, store: borrowed, as the texts of `o` */

@@ -17,6 +17,18 @@ for k in 1 5 9; do
     [ "$(q "SELECT group_concat(from_step) FROM attempts WHERE run='part$k'")" = "0,$k" ] || fault "attempts of part$k are not recorded"
 done
 
+# --isa belongs to one start: a model and its run work on a processor that lacks the kernel set of that start.
+if grep -qw avx2 /proc/cpuinfo && grep -qw fma /proc/cpuinfo; then
+    ok train "${tiny[@]}" --steps 10 --stop-after 5 --name pinned --isa avx2
+    for words in "eval pinned --tokens 256" "generate pinned --tokens 2 --prompt a"; do
+        BITRAIN_TEST_CPU=westmere ok $words
+    done
+    BITRAIN_TEST_CPU=westmere code 1 eval pinned --tokens 256 --isa avx2
+    says "(--isa auto takes the fastest that does)"
+    BITRAIN_TEST_CPU=westmere ok train --resume pinned --threads 1 --ranks 2
+    says "run pinned done after step 10"
+fi
+
 # --continue: the same command starts a run, continues it, and does nothing when it is finished.
 again=(train "${tiny[@]}" --steps 10 --stop-after 4 --continue --name again)
 ok "${again[@]}"

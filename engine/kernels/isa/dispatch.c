@@ -151,8 +151,9 @@ bt_code bt_kernels_select(const char *isa, bt_err *err) {
     if (wanted && !set_at(wanted->set)) {
         if (wanted->set == 1) BT_TRY(bt_blas_load(err));
         return bt_fail(err, BT_UNSUPPORTED,
-                       "kernel set '%s' does not run on this processor (%s): %s", isa,
-                       bt_cpu_get()->model, missing_feature(wanted->set));
+                       "kernel set '%s' does not run on this processor (%s): %s (--isa auto takes "
+                       "the fastest that does)",
+                       isa, bt_cpu_get()->model, missing_feature(wanted->set));
     }
     bt_cpu_hide(wanted ? wanted->hide : 0);
     /* a vector set has every product, so OpenBLAS is not loaded */
