@@ -276,8 +276,11 @@ static bt_end watch_attempt(bt_job *job) {
     const bt_end_facts f = {.wait_status = job->ended_by_us ? SIGKILL : status,
                             .hung = job->hung,
                             .lost_host = job->lost_host ? job->lost_host->name : NULL,
+                            .lost_node = job->output.node_lost ? job->output.lost_node : NULL,
+                            .finished = job->complete,
                             .stop_now = job->stop_now,
-                            .started = job->connected,
+                            /* a rank can connect, send and leave within one round of waiting */
+                            .started = job->connected || job->last_step >= job->from.step,
                             .oom = oom,
                             .reported = job->output.reported,
                             .code = job->output.code,

@@ -1,4 +1,8 @@
-/* restart.c - the table of ends. Codes and delays: Open MPI 4.1.4, measured. */
+/* restart.c - the table of ends.
+ *
+ * mpirun's exit code alone proves little: mpirun of Open MPI 5 exits with 0 after it lost a host, and with codes
+ * above 128 for errors of its own. A run is done when rank 0 has sent its result, and a code above 128 is a signal
+ * only where mpirun or this machine reported the death of a rank. */
 #include "monitor/job/health/restart.h"
 
 #include <signal.h>
@@ -25,7 +29,8 @@ const char *bt_end_name(bt_end_kind kind) {
     return (unsigned)kind <= BT_END_OTHER ? kinds[kind].name : "?";
 }
 
-enum { EX_NODE_LOST = 205, EX_TIMEOUT = 110 };
+/* Open MPI 4.1: the exit codes after a lost daemon and after --timeout; 128 + SIGKILL */
+enum { EX_NODE_LOST = 205, EX_TIMEOUT = 110, EX_KILLED = 137 };
 
 bt_end bt_end_classify(const bt_end_facts *f) {
     bt_end e;
@@ -41,8 +46,9 @@ bt_end bt_end_classify(const bt_end_facts *f) {
         snprintf(e.message, sizeof e.message, "%s", f->message);
     else if (f->last_line)
         snprintf(e.message, sizeof e.message, "%s", f->last_line);
-    if (f->lost_host) snprintf(e.host, sizeof e.host, "%s", f->lost_host);
-    if (!e.signal && e.status > 128 && e.status < 128 + 65) e.signal = e.status - 128;
+    const char *lost = f->lost_host ? f->lost_host : f->lost_node;
+    if (lost) snprintf(e.host, sizeof e.host, "%s", lost);
+    if (!e.signal && by_signal) e.signal = WTERMSIG(f->wait_status); /* of mpirun itself */
 
     if (f->stop_now)
         e.kind = BT_END_STOPPED_NOW;
@@ -50,13 +56,13 @@ bt_end bt_end_classify(const bt_end_facts *f) {
         e.kind = BT_END_NODE_LOST;
     else if (f->hung)
         e.kind = BT_END_HUNG;
-    else if (e.status == 0)
+    else if (e.status == 0 && f->finished)
         e.kind = BT_END_DONE;
     else if (f->reported)
         e.kind = BT_END_ERROR;
-    else if (e.status == EX_NODE_LOST)
+    else if (f->lost_node || e.status == EX_NODE_LOST)
         e.kind = BT_END_NODE_LOST;
-    else if (e.signal == 9 && f->oom)
+    else if (f->oom && (e.signal == SIGKILL || e.status == EX_KILLED))
         e.kind = BT_END_OOM;
     else if (e.signal)
         e.kind = BT_END_SIGNAL;
@@ -103,7 +109,9 @@ const char *bt_end_describe(const bt_end *e, char *buf, size_t size) {
         break;
     case BT_END_STOPPED_NOW: snprintf(buf, size, "stopped at once on request %s", when); break;
     case BT_END_OTHER:
-        snprintf(buf, size, "mpirun ended with exit code %d %s: %s", e->status, when, e->message);
+        snprintf(buf, size, "mpirun ended with exit code %d %s%s%s%s", e->status, when,
+                 e->status ? "" : ", before rank 0 had finished the run", e->message[0] ? ": " : "",
+                 e->message);
         break;
     }
     return buf;

@@ -10,11 +10,11 @@
 #include "engine/base/status.h"
 
 typedef enum {
-    BT_END_DONE,        /* mpirun exited 0 */
+    BT_END_DONE,        /* rank 0 has sent its result, and mpirun exited 0 */
     BT_END_ERROR,       /* a rank reported an error and left */
     BT_END_SIGNAL,      /* a rank (or mpirun) was ended by a signal */
     BT_END_OOM,         /* ... by the kernel's out-of-memory killer */
-    BT_END_NODE_LOST,   /* 205: lost a remote daemon */
+    BT_END_NODE_LOST,   /* mpirun lost a remote daemon, or a host does not answer */
     BT_END_HUNG,        /* we ended it: no progress */
     BT_END_LAUNCH,      /* mpirun could not start the ranks */
     BT_END_STOPPED_NOW, /* the user ended it immediately */
@@ -35,7 +35,9 @@ typedef struct bt_end {
 typedef struct bt_end_facts { /* observations of the supervisor */
     int wait_status;          /* of waitpid */
     bool hung, stop_now, started;
+    bool finished; /* rank 0 has sent its result: all steps are done, or it stopped on request */
     const char *lost_host; /* the attempt was ended because this host did not answer; NULL */
+    const char *lost_node; /* the host whose daemon mpirun reported as lost ("": unnamed); NULL */
     bool oom;              /* the kernel's out-of-memory killer ended a process of this job */
     bool reported;         /* a rank wrote an error line */
     bt_code code;

@@ -28,8 +28,10 @@ void bt_output_reset(bt_output *o, int attempt) {
     o->n = 0;
     o->reported = false;
     o->code = BT_OK;
-    o->rank = -1;
+    o->rank = o->folded_rank = -1;
     o->signal = 0;
+    o->node_lost = false;
+    o->lost_node[0] = '\0';
     o->message[0] = o->last_line[0] = o->said[0] = '\0';
     o->said_state = o->notes = o->lines = 0;
     o->last_note[0] = '\0';
@@ -96,9 +98,33 @@ static void keep_cause(bt_output *o, const char *line, const char *remedy) {
     o->said_state = 2;
 }
 
-static void inspect_output_line(bt_output *o, const char *line) {
-    int rank = -1, code = 0, at = 0, pid = 0, signal = 0;
+/* mpirun's notice of a killed rank. Open MPI 5 writes its last words, "signal 9 (Killed).", on a line of their own. */
+static void read_death_notice(bt_output *o, const char *line) {
+    int rank = o->folded_rank, pid, signal = 0;
     char node[128];
+    const char *notice = strstr(line, "process rank ");
+    const int n = notice      ? sscanf(notice,
+                                       "process rank %d with PID %d on node %127s exited on signal %d",
+                                       &rank, &pid, node, &signal)
+                  : rank >= 0 ? 3 + sscanf(line, " signal %d", &signal)
+                              : 0;
+    o->folded_rank = notice && n == 3 && strstr(notice, " exited on") ? rank : -1;
+    if (n != 4 || o->reported || o->signal) return;
+    o->rank = rank;
+    o->signal = signal;
+}
+
+/* "ORTE has lost communication with a remote daemon.", or PRTE, then a line with each of the two nodes */
+static void read_node_notice(bt_output *o, const char *line) {
+    if (strstr(line, "has lost communication with a remote daemon")) o->node_lost = true;
+    const char *remote = strstr(line, "Remote daemon: "),
+               *node = remote ? strstr(remote, " on node ") : NULL;
+    if (o->node_lost && node && !o->lost_node[0])
+        snprintf(o->lost_node, sizeof o->lost_node, "%.63s", node + strlen(" on node "));
+}
+
+static void inspect_output_line(bt_output *o, const char *line) {
+    int rank = -1, code = 0, at = 0;
     const char *said = strstr(line, "bitrain rank ");
     if (said && sscanf(said, "bitrain rank %d: error %d: %n", &rank, &code, &at) == 2 && at > 0) {
         if (o->reported || code <= BT_OK || code >= BT_CODE_COUNT) return;
@@ -120,14 +146,8 @@ static void inspect_output_line(bt_output *o, const char *line) {
         }
         return;
     }
-    said = strstr(line, "process rank ");
-    if (said && !o->reported &&
-        sscanf(said, "process rank %d with PID %d on node %127s exited on signal %d", &rank, &pid,
-               node, &signal) == 4 &&
-        !o->signal) {
-        o->rank = rank;
-        o->signal = signal;
-    }
+    read_death_notice(o, line);
+    read_node_notice(o, line);
     const char *remedy = remedy_for(line, o->said_state == 0);
     if (remedy) keep_cause(o, line, remedy);
     /* mpirun's message about a job that never started: between its first two rulers, up to an

@@ -50,6 +50,30 @@ static void test_mpirun_notice(void **state) {
     bt_output_close(&o);
 }
 
+/* Open MPI 5 folds its notice, and both versions name the host of a lost daemon. */
+static void test_folded_notices(void **state) {
+    (void)state;
+    bt_output o;
+    bt_output_open(&o, "/nonexistent/log", 0);
+    feed(&o, "---\nprterun noticed that process rank 1 with PID 21 on node vm exited on\n"
+             "signal 9 (Killed).\n---\n");
+    assert_int_equal(o.rank, 1);
+    assert_int_equal(o.signal, 9);
+    bt_output_reset(&o, 1);
+    feed(&o, "signal 9 is what a rank prints\nprterun noticed that process rank 1 with PID 21 on "
+             "node vm exited on\nanother line\nsignal 9 (Killed).\n");
+    assert_int_equal(o.signal, 0);
+    assert_false(o.node_lost);
+    feed(&o, "PRTE has lost communication with a remote daemon.\n\n"
+             "  HNP daemon   : [prterun-a-1@0,0] on node node1\n"
+             "  Remote daemon: [prterun-a-1@0,1] on node node2\n");
+    assert_true(o.node_lost);
+    assert_string_equal(o.lost_node, "node2");
+    bt_output_reset(&o, 2);
+    assert_false(o.node_lost);
+    bt_output_close(&o);
+}
+
 static void test_first_paragraph(void **state) {
     (void)state;
     bt_output o;
@@ -328,16 +352,12 @@ static void test_lines(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines),
-                                       cmocka_unit_test(test_messages_of_mpirun),
-                                       cmocka_unit_test(test_codes_of_errors),
-                                       cmocka_unit_test(test_error_line),
-                                       cmocka_unit_test(test_mpirun_notice),
-                                       cmocka_unit_test(test_first_paragraph),
-                                       cmocka_unit_test(test_the_line_of_ssh_has_priority),
-                                       cmocka_unit_test(test_notes),
-                                       cmocka_unit_test(test_log),
-                                       cmocka_unit_test(test_full_log),
-                                       cmocka_unit_test(test_drain)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines),           cmocka_unit_test(test_messages_of_mpirun),
+        cmocka_unit_test(test_codes_of_errors), cmocka_unit_test(test_error_line),
+        cmocka_unit_test(test_mpirun_notice),   cmocka_unit_test(test_folded_notices),
+        cmocka_unit_test(test_first_paragraph), cmocka_unit_test(test_the_line_of_ssh_has_priority),
+        cmocka_unit_test(test_notes),           cmocka_unit_test(test_log),
+        cmocka_unit_test(test_full_log),        cmocka_unit_test(test_drain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

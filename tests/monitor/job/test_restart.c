@@ -25,29 +25,34 @@ static void test_kinds(void **state) {
     (void)state;
     const struct {
         int status;
+        int signal; /* of a rank whose death was reported; 0: none */
+        bool finished;
         bt_end_kind kind;
     } rows[] = {
-        {EXIT(0), BT_END_DONE},
-        {EXIT(137), BT_END_SIGNAL},
-        {EXIT(139), BT_END_SIGNAL},
-        {EXIT(143), BT_END_SIGNAL},
-        {EXIT(141), BT_END_SIGNAL},
-        {EXIT(129), BT_END_SIGNAL},
-        {EXIT(192), BT_END_SIGNAL}, /* the last signal */
-        {EXIT(193), BT_END_OTHER},
-        {EXIT(255), BT_END_OTHER},
-        {EXIT(128), BT_END_OTHER},
-        {EXIT(205), BT_END_NODE_LOST},
-        {EXIT(110), BT_END_HUNG},
-        {EXIT(1), BT_END_OTHER},
-        {9 /* mpirun killed */, BT_END_SIGNAL},
+        {EXIT(0), 0, true, BT_END_DONE},
+        {EXIT(0), 0, false, BT_END_OTHER}, /* Open MPI 5 after the loss of a host */
+        {EXIT(137), 9, false, BT_END_SIGNAL},
+        {EXIT(139), 11, false, BT_END_SIGNAL},
+        {EXIT(143), 15, false, BT_END_SIGNAL},
+        {EXIT(137), 0, false, BT_END_OTHER},
+        {EXIT(141), 0, false, BT_END_OTHER},
+        {EXIT(183), 0, false, BT_END_OTHER}, /* Open MPI 5: the program is not executable */
+        {EXIT(192), 0, false, BT_END_OTHER},
+        {EXIT(255), 0, false, BT_END_OTHER},
+        {EXIT(128), 0, false, BT_END_OTHER},
+        {EXIT(205), 0, false, BT_END_NODE_LOST},
+        {EXIT(110), 0, false, BT_END_HUNG},
+        {EXIT(1), 0, false, BT_END_OTHER},
+        {9 /* mpirun killed */, 0, false, BT_END_SIGNAL},
         /* No rank exits with these codes. */
-        {EXIT(75), BT_END_OTHER},
-        {EXIT(76), BT_END_OTHER},
-        {EXIT(78), BT_END_OTHER},
+        {EXIT(75), 0, false, BT_END_OTHER},
+        {EXIT(76), 0, false, BT_END_OTHER},
+        {EXIT(78), 0, false, BT_END_OTHER},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bt_end_facts f = base(rows[i].status);
+        f.signal = rows[i].signal;
+        f.finished = rows[i].finished;
         const bt_end e = bt_end_classify(&f);
         if (e.kind != rows[i].kind)
             fail_msg("status %x is '%s', expected '%s'", (unsigned)rows[i].status,
@@ -55,6 +60,18 @@ static void test_kinds(void **state) {
     }
     bt_end_facts f = base(9); /* mpirun was killed, as a shell reports it. */
     assert_int_equal(bt_end_classify(&f).status, 137);
+    f = base(EXIT(0)); /* The run is not finished, and the reason is what mpirun printed. */
+    bt_end early = bt_end_classify(&f);
+    char text[640];
+    assert_string_equal(bt_end_describe(&early, text, sizeof text),
+                        "mpirun ended with exit code 0 after step 8, before rank 0 had finished "
+                        "the run: what mpirun said");
+    assert_int_equal(bt_end_exit_code(&early), 1);
+    f.lost_node = "node2";
+    early = bt_end_classify(&f);
+    assert_int_equal(early.kind, BT_END_NODE_LOST);
+    assert_string_equal(bt_end_describe(&early, text, sizeof text),
+                        "node node2 was lost after step 8");
     f = base(EXIT(137));
     f.oom = true;
     assert_int_equal(bt_end_classify(&f).kind, BT_END_OOM);
@@ -82,6 +99,8 @@ static void test_kinds(void **state) {
 
 static bt_end end_of(int status, int64_t step) {
     bt_end_facts f = base(status);
+    const int code = WEXITSTATUS(status);
+    if (code > 128 && code < 160) f.signal = code - 128; /* mpirun reports the death of a rank */
     f.step = step;
     return bt_end_classify(&f);
 }

@@ -54,6 +54,31 @@ static void a_killed_rank_is_started_again(void **state) {
     assert_int_equal(s->asked, 1);
 }
 
+/* mpirun of Open MPI 5 exits with 0 after it lost a host: the run is not done, and continues. */
+static void an_early_end_with_code_0_is_no_end(void **state) {
+    stage *s = *state;
+    s->resume_at = 2;
+    s->asked = 1; /* no damaged checkpoint */
+    run(s, PLAYS("steps 3;says gone;leaves;exit 0", "steps 1;result {}"),
+        "attempt 0 from 0\nstep 0\nstep 1\nstep 2\n"
+        "failure -1 mpirun ended with exit code 0 after step 3, before rank 0 had finished the "
+        "run: gone\n"
+        "restarted -1 attempt 1 continues after step 2: mpirun ended with exit code 0 after step "
+        "3, before rank 0 had finished the run: gone\n"
+        "attempt 1 from 2\nstep 2\n");
+    assert_int_equal(s->result.end.kind, BT_END_DONE);
+    assert_int_equal(s->result.restarts, 1);
+}
+
+static void an_early_end_without_restarts_fails(void **state) {
+    stage *s = *state;
+    s->setup.max_restarts = 0;
+    run(s, PLAYS("steps 1;leaves;exit 0"), "attempt 0 from 0\nstep 0\n");
+    assert_int_equal(s->result.end.kind, BT_END_OTHER);
+    assert_int_equal(bt_end_exit_code(&s->result.end), 1);
+    assert_string_equal(s->result.why_not_again, "0 restarts are allowed (launch.max_restarts)");
+}
+
 /* A missing folder of checkpoints, such as one that is not mounted, is awaited: training does not restart at
  * step 0. */
 static void missing_checkpoints_are_awaited(void **state) {
@@ -428,6 +453,8 @@ static int tests(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, open_stage, close_stage)
     const struct CMUnitTest all[] = {
         T(a_run_that_is_done),
+        T(an_early_end_with_code_0_is_no_end),
+        T(an_early_end_without_restarts_fails),
         T(a_killed_rank_is_started_again),
         T(missing_checkpoints_are_awaited),
         T(a_branch_begins_again_where_it_began),
