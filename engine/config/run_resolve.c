@@ -122,11 +122,12 @@ static bt_code resolve_parts(bt_run_cfg *c, const bt_model_cfg *m, bt_err *err) 
             c->train.parts, m->H, m->KV, m->F,
             nearest(buf, sizeof buf, makes_parts, m, c->train.parts, BT_LEAVES_MAX));
     if (c->mesh.tp > 1 && strcmp(c->launch.isa, "blas") == 0)
-        return bt_fail(err, BT_ARG,
-                       "train.reproducible with --tp %" PRId64
-                       ": what OpenBLAS rounds depends on how wide a rank's part is (use --isa "
-                       "auto or generic)",
-                       c->mesh.tp);
+        return bt_fail(
+            err, BT_ARG,
+            "train.reproducible with --tp %" PRId64
+            ": the rounding of OpenBLAS depends on the width of a rank's part (use --isa "
+            "auto or generic)",
+            c->mesh.tp);
     if (bt_leaves_divide((int)c->train.parts, (int)c->mesh.tp)) return BT_OK;
     shared_parts shared = {m, (int)c->train.parts};
     int parts = parts_for(m, (int)c->mesh.tp);

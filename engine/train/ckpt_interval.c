@@ -35,13 +35,10 @@ double bt_ckpt_interval_s(const bt_ckpt_interval *i, int64_t now_ns) {
     return fmin(fmax(best, least), i->most_s);
 }
 
-/* ---- the row "failures" ----------------------------------------------------------------------- */
-
 static void save_interval(void *ctx, bt_json *j) {
     const bt_ckpt_interval *i = ctx;
     bt_json_int(j, "count", i->failures);
-    /* A whole number, because every rank has its own clock and the text must have the same length on all
-     * (memory_saver.c). */
+    /* A whole number, so that the text has the same length on all ranks, whose clocks differ (memory_saver.c). */
     bt_json_int(j, "trained_s", (int64_t)seconds_trained(i, bt_now_ns()));
     bt_json_bool(j, "closing", i->closing);
 }

@@ -15,25 +15,24 @@
 #include "engine/ckpt/state.h"
 
 typedef struct bt_ckpt_interval {
-    double most_s;    /* 0: checkpoints are not timed */
+    double most_s;    /* 0: checkpoints are not due by time */
     double cost_s;    /* C */
-    double written_s; /* time from copy to commit of the newest checkpoint */
+    double written_s; /* time from the copy to the commit of the newest checkpoint */
     bool measured;
-    double before_s;  /* time trained in earlier attempts */
+    double before_s;  /* training time of earlier attempts */
     int64_t failures; /* failures of all attempts */
-    int64_t began_ns; /* start of this attempt; 0 before */
-    bool closing;     /* the checkpoint being saved is the last action of the attempt */
+    int64_t began_ns; /* start of this attempt; 0 before the start */
+    bool closing;
 } bt_ckpt_interval;
 
-/* Estimates the cost before the first checkpoint. bytes: bytes that this rank writes; beside: training continues
- * meanwhile. */
+/* Estimates the cost before the first checkpoint. bytes: written by this rank; beside: training continues during the
+ * write. */
 void bt_ckpt_interval_estimate(bt_ckpt_interval *i, size_t bytes, bool beside);
-/* Records the measured cost of a committed checkpoint. */
 void bt_ckpt_interval_measured(bt_ckpt_interval *i, double cost_s, double written_s);
 double bt_ckpt_interval_mtbf_s(const bt_ckpt_interval *i, int64_t now_ns);
 double bt_ckpt_interval_s(const bt_ckpt_interval *i, int64_t now_ns);
 
-/* row "failures" */
+/* adds the row "failures" to the checkpoint */
 void bt_ckpt_interval_add_state(bt_ckpt_interval *i, bt_state *s);
 
 #endif

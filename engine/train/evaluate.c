@@ -12,7 +12,7 @@
 struct bt_evaluator {
     bt_comm *dp;
     int B, T;
-    bool pairs; /* the loss is defined on pairs of documents */
+    bool pairs;
     /* (classes, classes) result of the last run; NULL if no classifier */
     double *confusion;
     uint64_t hash;
@@ -29,7 +29,7 @@ struct bt_evaluator {
     void *seen_ctx;
 };
 
-/* Reads this rank's micro-batches. Sequences from `wanted` on are padding without targets. */
+/* Reads this rank's micro-batches. Sequences from number `wanted` on are padding without targets. */
 static bt_code read_share(bt_evaluator *e, bt_loader_cfg *cfg, int64_t wanted, bt_err *err) {
     size_t per_micro = (size_t)e->B * (size_t)e->T;
     e->inputs = calloc((size_t)e->n_micro * per_micro, sizeof *e->inputs);
@@ -76,7 +76,6 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
     e->T = data->T;
     e->pairs = data->form.kind == BT_FORM_PREFERENCE;
 
-    /* open the split once to count its sequences */
     bt_loader_cfg cfg = *data;
     cfg.split = BT_SPLIT_VAL;
     cfg.shuffle = false;
@@ -152,8 +151,8 @@ static bt_code add_confusion(bt_evaluator *e, bt_model *m, bt_pipe *pipe, double
     return BT_OK;
 }
 
-/* a forward-only order, valid for any number of micro-batches */
-static bt_pass_order order_of(const bt_model *m, int64_t micros) {
+/* Returns an order of forward passes only. */
+static bt_pass_order forward_order(const bt_model *m, int64_t micros) {
     const bt_model_slice part = bt_model_slice_of(m);
     return (bt_pass_order){.stages = part.pp_size > 1 ? part.pp_size : 1,
                            .stage = part.pp_stage,
@@ -170,7 +169,7 @@ bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_re
     memset(e->sums, 0, all * sizeof *e->sums);
     (void)bt_model_take_score(m);
     if (pipe) BT_TRY(bt_pipe_begin(pipe, e->n_micro * bt_micro_messages(m), 0, err));
-    const bt_pass_order order = order_of(m, e->n_micro);
+    const bt_pass_order order = forward_order(m, e->n_micro);
     for (int64_t k = 0; k < order.chunks * e->n_micro; k++) {
         const bt_pass x = bt_pass_forward(&order, k);
         const int64_t i = x.micro;

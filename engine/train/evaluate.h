@@ -14,9 +14,9 @@ typedef struct bt_evaluator bt_evaluator;
 
 typedef struct bt_eval_result {
     double nats, bits_per_byte;
-    int64_t tokens; /* predicted tokens; pairs for preferences, texts for a classifier */
-    /* For preferences and classifiers, else NaN: share of correct results; mean reward margin; mean F1 of a
-     * classifier over labels that occur or were predicted. */
+    int64_t tokens; /* counts predicted tokens, preference pairs, or texts of a classifier */
+    /* Preferences and classifiers only, else NaN: share of correct results, mean reward margin, mean F1 over the
+     * labels that occur or were predicted. */
     double accuracy, margin, macro_f1;
 } bt_eval_result;
 
@@ -27,20 +27,19 @@ bt_code bt_evaluator_open(bt_evaluator **out, const bt_loader_cfg *data, int64_t
 /* Computes the validation loss. pipe: NULL if this rank has the whole model. */
 bt_code bt_evaluator_run(bt_evaluator *e, bt_model *m, bt_pipe *pipe, bt_eval_result *out,
                          bt_err *err) BT_MUST_CHECK;
-/* Sets a function that is called after each micro-batch of this rank with the completed share. */
+/* Sets a function to call after each micro-batch of this rank; `done` is the completed share. */
 void bt_evaluator_watch(bt_evaluator *e, void (*progress)(void *ctx, double done), void *ctx);
 /* Sets a function that is called after each micro-batch has passed through m, which must be a whole model. */
 typedef bt_code (*bt_evaluator_seen)(void *ctx, bt_model *m, const bt_batch *b, bt_err *err);
 void bt_evaluator_visit(bt_evaluator *e, bt_evaluator_seen seen, void *ctx);
-/* micro-batches of each rank, equal on all ranks */
 int64_t bt_evaluator_micros(const bt_evaluator *e);
-/* (classes, classes) texts of the last evaluation of a classifier, row: true label, column: prediction; NULL if no
+/* (classes, classes) counts of texts in the last evaluation, row: true label, column: prediction; NULL if no
  * classifier */
 const double *bt_evaluator_confusion(const bt_evaluator *e);
 /* first tokens of this rank's sequences; *n: their number */
 const int32_t *bt_evaluator_tokens(const bt_evaluator *e, size_t *n);
 size_t bt_evaluator_bytes(const bt_evaluator *e);
-/* bytes of text per token of the validation data, which convert nats per token to bits per byte */
+/* Bytes of text per validation token, to convert nats per token to bits per byte. */
 double bt_evaluator_bytes_per_token(const bt_evaluator *e);
 /* notes of its files, see bt_loader_notes; "" for NULL */
 const char *bt_evaluator_notes(const bt_evaluator *e);

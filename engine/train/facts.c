@@ -97,10 +97,9 @@ static void record_arenas(bt_trainer *t) {
     }
 }
 
-/* Tensor-parallel ranks exchange many times per layer, so a group across hosts loads the network. */
+/* Tensor-parallel ranks exchange data many times per layer, so a group that spans hosts loads the network. */
 static void record_groups(bt_trainer *t, const bt_rank_info *all) {
     int tp = t->mesh.shape.tp, apart = 0;
-    /* tp is the fastest axis: a tensor-parallel group's ranks are neighbours */
     for (int first = 0; first < bt_comm_size(t->mesh.world); first += tp) {
         bool one = true;
         for (int r = first + 1; r < first + tp; r++)
@@ -109,8 +108,8 @@ static void record_groups(bt_trainer *t, const bt_rank_info *all) {
     }
     if (!apart) return;
     bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step, NULL,
-                       "%d of %d tensor-parallel groups lie on several hosts: what --tp %d "
-                       "exchanges crosses the network "
+                       "%d of %d tensor-parallel groups span several hosts: the exchanges of --tp "
+                       "%d cross the network "
                        "(slots of a host: a multiple of %d; or --dp-shard instead)",
                        apart, bt_comm_size(t->mesh.world) / tp, tp, tp);
 }

@@ -63,10 +63,10 @@ void bt_measured_write(const bt_measured *m, const char *dir, uint64_t place) {
     if (fd >= 0) close(fd);
     if (ok && rename(fresh, path) == 0) return;
     unlink(fresh);
-    bt_log(BT_LOG_DEBUG, "what was measured could not be kept in '%s'", path);
+    bt_log(BT_LOG_DEBUG, "the measurements could not be stored in '%s'", path);
 }
 
-/* hash of every rank's host, threads, kernels and coordinates; equal on all ranks */
+/* Hash over all ranks of host, threads, kernels and coordinates; equal on all ranks. */
 static bt_code job_fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) {
     char here[512], host[BT_HOST_MAX] = "";
     const bt_mesh_coord *me = &t->mesh.me;
@@ -74,16 +74,14 @@ static bt_code job_fingerprint(const bt_trainer *t, uint64_t *out, bt_err *err) 
     int n = snprintf(here, sizeof here, "%d/%d %s %d %s %d %d %d %d", bt_comm_rank(t->mesh.world),
                      bt_comm_size(t->mesh.world), host, bt_threads_count(), bt_kernels_isa(),
                      me->pp, me->dp_replicate, me->dp_shard, me->tp);
-    /* half of the bits, so that the sum over ranks does not overflow */
+    /* Half of the bits are used, so that the sum over ranks does not overflow. */
     int64_t sum = (int64_t)(XXH3_64bits(here, (size_t)n) >> 32);
     bt_code code = bt_all_reduce_i64(t->mesh.world, &sum, 1, BT_SUM, err);
     *out = (uint64_t)sum;
     return code;
 }
 
-/* ---- the peak of all ranks ------------------------------------------------------------------- */
-
-/* Cores that the threads of a group of ranks can use, over those on which the ranks were measured separately. A
+/* Number of cores that the threads of a group can use, divided by the number on which its ranks were measured. A
  * rank's best burst may have occurred while other ranks on its cores waited. */
 static double usable_cores(const bt_peak_part *all, size_t n, const bt_peak_part *of) {
     double wanted = 0;

@@ -13,9 +13,10 @@
 struct bt_trainer;
 
 typedef struct bt_measured {
-    int64_t attempt;   /* attempt of the run that measured */
-    double peak_flops; /* peak of all ranks together; 0 if not measured */
-    /* runnable tasks of other programs per processor before the measurement, on the busiest host; NaN if unknown */
+    int64_t attempt; /* attempt of the run that measured */
+    double peak_flops;
+    /* mean number of runnable tasks of other programs per processor, on the busiest host before the measurement; NaN
+     * if unknown */
     double load;
     bt_link links[BT_AXIS_COUNT];
 } bt_measured;
@@ -35,7 +36,7 @@ typedef struct bt_peak_part {
 /* Peak of all ranks; cores that several ranks share are counted once. */
 double bt_measured_peak(const bt_peak_part *all, size_t n);
 
-/* Sets the trainer's peak and links. dir: NULL or "" stores nothing. */
+/* Sets the trainer's peak and link speeds. dir: folder of the stored measurements; NULL or "" stores nothing. */
 bt_code bt_trainer_measure(struct bt_trainer *t, const char *dir, bool peak, bt_err *err)
     BT_MUST_CHECK;
 

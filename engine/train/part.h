@@ -34,8 +34,8 @@ typedef struct bt_step_outcome bt_step_outcome;
 /* Decision about a step after the norm of its gradients is known. The first part that returns another value than APPLY
  * decides. */
 typedef enum bt_verdict {
-    BT_APPLY,     /* the optimizer applies the gradients */
-    BT_SKIP,      /* the weights do not change, and the step counts as done */
+    BT_APPLY,
+    BT_SKIP,      /* the weights do not change, but the step counts as done */
     BT_AGAIN,     /* the gradients are computed again, and every part decides again */
     BT_ELSEWHERE, /* the step counts as applied, but a hub applies it */
 } bt_verdict;
@@ -48,20 +48,20 @@ typedef enum bt_load_stage {
 
 /* reason of a check of the weights */
 typedef enum bt_weights_check {
-    BT_CHECK_BEFORE_SAVE, /* a checkpoint of them is about to be saved */
-    BT_CHECK_SUSPECTED,   /* damaged weights may have caused a bad step */
+    BT_CHECK_BEFORE_SAVE,
+    BT_CHECK_SUSPECTED, /* damaged weights may have caused a bad step */
 } bt_check_reason;
 
 enum {
     BT_PARTS_MOST = 32,
     BT_PART_NOTES = 16
-}; /* rows of the table; notes of all parts together */
+}; /* number of rows of parts.def; number of notes of all parts */
 
 typedef struct bt_part {
     const char *name;
     int notes; /* number of small integers for put_notes, exchanged together with the gradients */
-    /* Row of the memory plan, for a part that allocates more than 1 % of a rank's memory. bytes: of a rank of any
-     * layout, from the settings alone; 0 if they do not use the part. */
+    /* Row of the memory plan, for a part that allocates more than 1 % of a rank's memory. `bytes` computes the size
+     * for a rank of any layout from the settings alone, and returns 0 if they do not use the part. */
     struct {
         const char *row, *why;
         size_t (*bytes)(const bt_rank_setup *s);
@@ -74,9 +74,8 @@ typedef struct bt_part {
     void (*release)(void *self);
     /* after the mesh was created, before the model */
     bt_code (*prepare)(void *self, bt_trainer *t, bt_err *err);
-    /* changes the setup of the model before it is created */
     void (*model_setup)(void *self, bt_trainer *t, bt_model_setup *setup);
-    /* after a model was created: at the start, or again for the same weights */
+    /* after a model was created, at the start or again during training (with the same weights) */
     bt_code (*model_made)(void *self, bt_trainer *t, bt_err *err);
     /* after model, data and telemetry were created, before the gradient exchange */
     bt_code (*build)(void *self, bt_trainer *t, bt_err *err);
@@ -86,7 +85,6 @@ typedef struct bt_part {
     bt_code (*load)(void *self, bt_trainer *t, bt_load_stage stage, bt_err *err);
     /* after the weights were quantised, before the first step; again after a model was recreated */
     bt_code (*ready)(void *self, bt_trainer *t, bt_err *err);
-    /* records facts of the run with bt_trainer_fact before the first step */
     void (*facts)(void *self, bt_trainer *t, bool goes_on);
 
     /* ---- step */
@@ -94,7 +92,7 @@ typedef struct bt_part {
     /* the gradients are zero and will be computed next; again: for the second time in this step */
     bt_code (*begin_gradients)(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
                                bt_err *err);
-    /* sets this rank's notes, which are 0 before; every rank then receives the maximum of each */
+    /* sets this rank's notes, which are 0 on entry; every rank then receives the maximum of each note */
     void (*put_notes)(void *self, bt_trainer *t, int64_t *notes);
     /* the gradients were summed over the ranks; notes: the maxima */
     bt_code (*exchanged)(void *self, bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
@@ -115,20 +113,18 @@ typedef struct bt_part {
     /* after an evaluation of the current weights */
     bt_code (*evaluated)(void *self, bt_trainer *t, bt_err *err);
     bt_code (*check_weights)(void *self, bt_trainer *t, bt_check_reason why, bt_err *err);
-    /* the level of losses and gradients changes now, so that earlier steps are no reference */
+    /* The level of the loss or the gradients changes with this step, so earlier steps are no longer a reference. */
     void (*new_level)(void *self);
-    /* the previous step was smaller than a full step of the run, or of another kind */
+    /* true if the previous step was smaller than a full step of the run, or of another kind */
     bool (*partial)(void *self, const bt_trainer *t);
 
     /* ---- end */
-    /* after the last step and its checkpoint */
     bt_code (*end)(void *self, bt_trainer *t, bt_train_result *out, bt_err *err);
 } bt_part;
 
-/* for create: allocates a zeroed struct of this size; BT_NOMEM names its purpose */
+/* For `create`: allocates a zeroed struct. `what` names its purpose in the error message. */
 bt_code bt_part_new(void **self, size_t bytes, const char *what, bt_err *err) BT_MUST_CHECK;
 
-/* rows of parts.def, in order */
 extern const bt_part *const bt_parts[];
 extern const size_t bt_parts_n;
 

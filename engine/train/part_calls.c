@@ -5,7 +5,7 @@
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
-/* for each part u that is in use and implements `point` */
+/* Loops over the parts u that are used and implement `point`. */
 #define EACH(t, u, point) \
     for (bt_part_use *u = (t)->parts.at; u < (t)->parts.at + (t)->parts.n; u++) \
         if (u->self && u->part->point)
@@ -33,8 +33,6 @@ void bt_parts_release(bt_trainer *t) {
         u->self = NULL;
     }
 }
-
-/* ---- start --------------------------------------------------------------------------------------- */
 
 bt_code bt_parts_prepare(bt_trainer *t, bt_err *err) {
     EACH(t, u, prepare)
@@ -80,8 +78,6 @@ void bt_parts_facts(bt_trainer *t, bool goes_on) {
     EACH(t, u, facts) u->part->facts(u->self, t, goes_on);
 }
 
-/* ---- step ---------------------------------------------------------------------------------------- */
-
 bt_code bt_parts_before_step(bt_trainer *t, bt_err *err) {
     EACH(t, u, before_step) BT_TRY(u->part->before_step(u->self, t, err));
     return BT_OK;
@@ -126,8 +122,6 @@ bt_code bt_parts_after_step(bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     }
     return BT_OK;
 }
-
-/* ---- requests of parts ------------------------------------------------------------------------------ */
 
 bt_code bt_parts_act(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
     EACH(t, u, act) BT_TRY(u->part->act(u->self, t, c, evaluated, err));

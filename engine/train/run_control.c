@@ -14,7 +14,8 @@ double bt_control_lr_factor(const bt_control *c) {
     return factor;
 }
 
-/* The bits of positive doubles have the order of their values, and only rank 0 has one, so the maximum is rank 0's. */
+/* Bits of positive doubles have the order of their values. Only rank 0 sets a factor, so the maximum over ranks is
+ * its. */
 bt_control bt_control_take(bt_request_box *box) {
     bt_control c = {0, 0};
     if (!box) return c;
@@ -53,7 +54,7 @@ char *bt_control_take_mixture(bt_request_box *box) {
     return box ? atomic_exchange(&box->mixture, NULL) : NULL;
 }
 
-/* A blocking broadcast would burn every core for the length of the pause. */
+/* A blocking broadcast would occupy every core during the whole pause. */
 bt_code bt_control_wait(bt_comm *world, bt_request_box *box, const bt_control_idle *idle,
                         bt_control *out, bt_err *err) {
     int64_t asked[2] = {0, 0};

@@ -1,8 +1,7 @@
-/* run_control.h - distributes requests of users to all ranks at the same step.
+/* run_control.h - distributes user requests to all ranks at the same step.
  *
- * Rank 0 takes the request box (run_request.h) once a step and sends its contents with the gradient exchange as two of
- * the step's notes. Other ranks send one bit: a signal has requested that they leave. The trainer executes the
- * requests. Threads: the training thread. */
+ * Rank 0 takes the request box (run_request.h) once a step and sends its contents as two notes of the step's exchange.
+ * Another rank sends one bit, when a signal has requested that it leaves. Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_RUN_CONTROL_H
 #define BT_ENGINE_TRAIN_RUN_CONTROL_H
 
@@ -11,23 +10,23 @@
 #include "engine/parallel/mpi/comm.h"
 #include "engine/train/run_request.h"
 
-typedef struct bt_control { /* requests, equal on all ranks after the exchange */
-    int64_t verbs;          /* bits of run_request.h, and further bits of the requester */
-    int64_t lr_bits;        /* the factor of BT_REQ_LR, as the bits of a double */
+typedef struct bt_control {
+    int64_t verbs;   /* bits of run_request.h, and further bits of the requester */
+    int64_t lr_bits; /* factor of BT_REQ_LR, as the bits of a double */
 } bt_control;
 
-/* Takes the contents of the box; empty if box is NULL. */
+/* Takes the contents of the box; the result is empty if box is NULL. */
 bt_control bt_control_take(bt_request_box *box);
-/* Stores a copy of the prompt in the box, replacing an unread one, then sets SAMPLE. Callable from any thread but no
- * signal handler. Returns false without a request if out of memory. */
+/* Stores a copy of the prompt in the box, replacing an unread one, then sets SAMPLE. Any thread may call it, but no
+ * signal handler. Returns false, without a request, if out of memory. */
 bool bt_control_request_sample(bt_request_box *box, const char *prompt);
-/* The same for the weights of a mixture and MIXTURE. */
+/* Stores the weights of a mixture in the same way, then sets MIXTURE. */
 bool bt_control_request_mixture(bt_request_box *box, const char *weights);
-/* Rank 0: the newest prompt or weights, malloc'ed; NULL if none. */
+/* Rank 0: returns the newest prompt or weights, which the caller frees; NULL if none. */
 char *bt_control_take_prompt(bt_request_box *box);
 char *bt_control_take_mixture(bt_request_box *box);
 double bt_control_lr_factor(const bt_control *c);
-typedef struct bt_control_idle { /* rank 0's work between two checks */
+typedef struct bt_control_idle { /* called by rank 0 between two checks */
     void (*work)(void *ctx);
     void *ctx;
 } bt_control_idle;

@@ -1,6 +1,6 @@
-/* run_request.h - requests of users to a running training. Any thread or signal handler sets them. Once a step, rank
- * 0's training thread reads its box and distributes the requests; from the box of another rank only STOP is used.
- * One-way, lock-free. */
+/* run_request.h - requests of users to a running training. Any thread or signal handler may set them. Once a step,
+ * rank 0's training thread takes its box and distributes the requests; from the box of another rank only STOP is
+ * used. Lock-free. */
 #ifndef BT_ENGINE_TRAIN_RUN_REQUEST_H
 #define BT_ENGINE_TRAIN_RUN_REQUEST_H
 
@@ -18,13 +18,13 @@ enum {
 #undef BT_VERB
 
 typedef struct bt_request_box {
-    /* set by requesters with or, exchanged with 0 by the step */
+    /* set with atomic or; the step exchanges it with 0 */
     _Atomic uint32_t bits;
-    /* prompt of BT_REQ_SAMPLE, malloc'ed; the reader frees it */
+    /* prompt of BT_REQ_SAMPLE; the reader frees it */
     _Atomic(char *) prompt;
-    /* new weights of BT_REQ_MIXTURE, malloc'ed; the reader frees them */
+    /* new weights of BT_REQ_MIXTURE; the reader frees them */
     _Atomic(char *) mixture;
-    /* double: factor on the schedule's learning rate, valid with BT_REQ_LR */
+    /* bits of a double: factor on the schedule's learning rate, valid with BT_REQ_LR */
     _Atomic uint64_t lr_factor_bits;
 } bt_request_box;
 

@@ -14,7 +14,7 @@
 #include "engine/kernels/table/kernels.h"
 #include "engine/optim/optim.h"
 
-#define BUILD_NAME __VERSION__ /* compiler, because another one may round differently */
+#define BUILD_NAME __VERSION__ /* recorded, because another compiler may round differently */
 
 /* ---- the row "progress" ----------------------------------------------------------------------- */
 
@@ -24,7 +24,7 @@ static void save_progress(void *ctx, bt_json *j) {
     bt_json_num(j, "lr_factor", at->lr_factor);
 }
 
-/* step and tokens are the manifest's own */
+/* step and tokens are read from the manifest */
 static void load_progress(void *ctx, const bt_state_values *v) {
     bt_progress *at = ((bt_saver *)ctx)->at;
     at->updates = bt_state_int(v, "updates", at->step);
@@ -62,16 +62,15 @@ void bt_saver_init(bt_saver *s) {
 
 /* ---- schedule ------------------------------------------------------------------------------------ */
 
-static bool by_clock(const bt_saver *s) {
+static bool is_timed(const bt_saver *s) {
     return s->cfg->ckpt.every == 0 && s->interval.most_s > 0 && s->cfg->run.out[0];
 }
 
-/* updates the fact when the cost of a checkpoint changes */
 static void report_interval(bt_saver *s) {
     const bt_sink *sink = &s->telemetry->sink;
     const double now_s = bt_ckpt_interval_s(&s->interval, bt_now_ns());
     char value[32];
-    if (!by_clock(s) || !sink->fact ||
+    if (!is_timed(s) || !sink->fact ||
         fabs(now_s - s->reported_interval_s) < 0.1 * s->reported_interval_s)
         return;
     s->reported_interval_s = now_s;
@@ -109,9 +108,9 @@ static bt_code make_async(bt_saver *s, size_t bytes, bt_err *err) {
     if (!fails) return BT_OK;
     bt_ckpt_async_destroy(s->async);
     s->async = NULL;
-    bt_telemetry_event(s->telemetry, BT_EVENT_WARNING, s->at->step - 1, NULL,
-                       "no memory for a copy of the state: training stands still while a "
-                       "checkpoint is written");
+    bt_telemetry_event(
+        s->telemetry, BT_EVENT_WARNING, s->at->step - 1, NULL,
+        "no memory for a copy of the state: training pauses while a checkpoint is written");
     return BT_OK;
 }
 
@@ -127,16 +126,15 @@ static void warn_event(bt_saver *s, int64_t step, const char *fmt, ...) {
 
 static bt_code another_tokenizer(bt_saver *s, int64_t step, const char *of, bt_err *err) {
     if (!s->cfg->data.other_tokenizer)
-        return bt_fail(
-            err, BT_ARG,
-            "the tokenizer '%.200s' is not that of the %s: its ids mean other text (give "
-            "the %s's, or allow it with --other-tokenizer)",
-            s->cfg->data.tokenizer, of, of);
+        return bt_fail(err, BT_ARG,
+                       "the tokenizer '%.200s' is not that of the %s: its ids have another meaning "
+                       "(give the %s's, or allow it with --other-tokenizer)",
+                       s->cfg->data.tokenizer, of, of);
     warn_event(s, step - 1, "resumed with another tokenizer than the %s's", of);
     return BT_OK;
 }
 
-/* Compares the tokenizer's hash of the state in memory from which the run resumed; the state contains no tokenizer. */
+/* A state in memory contains only the hash of its tokenizer, which is compared here. */
 static bt_code check_memory_vocab(bt_saver *s, bt_err *err) {
     const bool same = !s->memory_vocab || s->memory_vocab == s->vocab_hash;
     if (same || strncmp(s->cfg->data.path, "synth:", 6) == 0) return BT_OK;
@@ -163,7 +161,7 @@ bt_code bt_saver_start(bt_saver *s, bt_err *err) {
 bool bt_saver_due(const bt_saver *s) {
     const int64_t now = bt_now_ns();
     if (s->damaged && !bt_saver_pending(s)) return true;
-    return by_clock(s) && !bt_saver_pending(s) &&
+    return is_timed(s) && !bt_saver_pending(s) &&
            (double)(now - s->saved_ns) / 1e9 >= bt_ckpt_interval_s(&s->interval, now);
 }
 
@@ -195,7 +193,7 @@ static void report_failed_save(bt_saver *s, const bt_err *err) {
     char body[48];
     snprintf(body, sizeof body, "{\"took_ms\":%.3f}", (double)s->stall_ns / 1e6);
     snprintf(s->trouble, sizeof s->trouble, "%.230s", err->msg);
-    s->saved_ns = bt_now_ns(); /* retry after one interval */
+    s->saved_ns = bt_now_ns(); /* try again after one interval */
     bt_telemetry_event(s->telemetry, BT_EVENT_CHECKPOINT_FAILED, s->pending_step - 1, body,
                        "checkpoint after step %" PRId64 " failed, training continues: %s",
                        s->pending_step, err->msg);
@@ -235,14 +233,14 @@ static void report_saved(bt_saver *s, const bt_ckpt_saved *saved) {
                        replaced);
 }
 
-/* Handles the code that all ranks agreed on: a failing file system costs the checkpoint, not the run. */
+/* Handles the code that all ranks agreed on. A failing file system costs the checkpoint, not the run. */
 static bt_code settle_save(bt_saver *s, bt_code code, bt_err *err) {
     if (code != BT_IO || !err) return code;
     report_failed_save(s, err);
     return BT_OK;
 }
 
-/* one rank's part of a save: metadata, and the slices of the state */
+/* Collects one rank's part of a save: metadata and slices of the state. */
 static bt_code collect_save_part(bt_saver *s, bt_ckpt_meta *meta, bt_slices *mine, bt_err *err) {
     bt_code code = fill_train_meta(s, meta, err);
     if (code == BT_OK) code = bt_state_slices(&s->state, BT_STATE_SAVE, mine, err);
@@ -302,7 +300,7 @@ bt_code bt_saver_finish(bt_saver *s, bt_err *err) {
 
 /* ---- verification -------------------------------------------------------------------------------- */
 
-/* SETTLED_S: minimum age of a checkpoint to read. CHECK_SHARE: share of the time. */
+/* SETTLED_S: minimum age of a checkpoint before it is read. CHECK_SHARE: maximum share of the time. */
 static const double SETTLED_S = 2, CHECK_SHARE = 0.01;
 
 static void begin_check(bt_saver *s, bool idle) {
@@ -326,11 +324,10 @@ static void report_checked(bt_saver *s, const bt_ckpt_checked *found) {
                            s->check_step,
                            bt_metric_format(size, sizeof size, (double)found->bytes, BT_UNIT_BYTES),
                            found->took_s);
-    else if (found->code ==
-             BT_NOMEM) { /* not an error of the checkpoint, which is read again later */
+    else if (found->code == BT_NOMEM) { /* the checkpoint is not at fault and is read again later */
         s->checked_step = -1;
         bt_log(BT_LOG_INFO, "%s", found->err.msg);
-    } else if (s->step == s->check_step) { /* otherwise a newer one has replaced it */
+    } else if (s->step == s->check_step) { /* otherwise a newer checkpoint has replaced it */
         s->damaged = true;
         bt_telemetry_event(
             s->telemetry, BT_EVENT_CKPT_DAMAGED, s->at->step - 1, body,
@@ -352,7 +349,7 @@ void bt_saver_check(bt_saver *s, bool idle) {
 
 /* ---- load ---------------------------------------------------------------------------------------- */
 
-/* Finds the newest checkpoint that all ranks can read; each unreadable one becomes an event. */
+/* Finds the newest checkpoint that all ranks can read. Emits an event for each unreadable one. */
 static bt_code find_common_checkpoint(bt_saver *s, const char *dir, char *path, size_t size,
                                       bt_ckpt_meta *meta, bt_err *err) {
     bt_text why;
@@ -413,7 +410,7 @@ static void warn_of_differences(bt_saver *s, const bt_ckpt_meta *m) {
             m->build);
 }
 
-/* Each rank compares its own tokenizer file; the command has compared the one of its host, with a longer message. */
+/* Compares this rank's tokenizer file; the command has compared that of its own host with a longer message. */
 static bt_code same_tokenizer(bt_saver *s, const bt_ckpt_meta *m, bt_err *err) {
     bool same = true;
     if (!m->tokenizer.len || strncmp(s->cfg->data.path, "synth:", 6) == 0) return BT_OK;
@@ -438,7 +435,7 @@ bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) {
     BT_TRY(find_common_checkpoint(s, dir, path, sizeof path, &meta, err));
     bt_code code = same_tokenizer(s, &meta, err);
     if (code == BT_OK) code = same_data(s, &meta, err);
-    /* load values first, because they may determine the slices */
+    /* values first, because they may determine the slices */
     if (code == BT_OK) {
         *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};
         code = bt_state_load_values(&s->state, &meta.state, err);
@@ -464,7 +461,7 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
         code = same_data(s, &meta, err);
         if (code == BT_OK && meta.params_hash != s->params_hash)
             code = bt_fail(err, BT_ARG, "the state in memory is of another model");
-        if (code == BT_OK) { /* load values first, see above */
+        if (code == BT_OK) {
             *s->at = (bt_progress){.step = meta.step, .tokens = meta.tokens};
             code = bt_state_load_values(&s->state, &meta.state, err);
         }
@@ -475,7 +472,7 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
         bt_memory_found_close(found);
     }
     if (code == BT_IO ||
-        code == BT_NOMEM) /* if there is no memory to read it, continue as if there were no state */
+        code == BT_NOMEM) /* without memory to read it, continue as if there were no state */
         code = err->code = BT_FORMAT;
     if (code == BT_OK) {
         warn_of_differences(s, &meta);
@@ -487,7 +484,7 @@ bt_code bt_saver_resume_memory(bt_saver *s, const char *dir, bt_memory_id *id, b
     return code;
 }
 
-/* Reads another program's model, or a checkpoint of another shape; every rank reads its own part. */
+/* Reads another program's model, or a checkpoint of another shape. Every rank reads its own part. */
 static bt_code fill_from(bt_saver *s, const char *path, bt_text *notes, bt_err *err) {
     bt_model_file *file = NULL;
     bt_model_cfg model;

@@ -1,13 +1,13 @@
 /* saver.h - saves and loads checkpoints of a training and decides when one is due.
  *
  * The state registry (ckpt/state.h) defines the contents: each owner of state adds a row before the first save or load.
- * A periodic checkpoint is written while training continues (ckpt/save_async.h) if memory for a copy of the state is
- * available; the last one, and one before a stop, is written before the function returns.
+ * A periodic checkpoint is written while training continues (ckpt/save_async.h) if there is memory for a copy of the
+ * state. The last checkpoint and one before a stop are written before the function returns.
  *
- * Order:    init -> (rows are added) -> resume | init_from | neither -> start -> { save -> commit* }* ->
- *           release.
- * Ranks:    save, start, commit, resume and init_from are collective over the world.
- * Threads:  the training thread. */
+ * Order: init -> (rows are added) -> resume | init_from | neither -> start -> { save -> commit* }* ->
+ *  release.
+ * Ranks: save, start, commit, resume and init_from are collective over the world.
+ * Threads: the training thread. */
 #ifndef BT_ENGINE_TRAIN_SAVER_H
 #define BT_ENGINE_TRAIN_SAVER_H
 
@@ -28,13 +28,14 @@ typedef struct bt_progress { /* progress of a training */
 
 typedef struct bt_saver {
     bt_state state;
-    const bt_run_cfg *cfg; /* borrowed, as the next three */
+    const bt_run_cfg *cfg; /* borrowed, like the next three */
     bt_comm *world;
     bt_telemetry *telemetry;
     bt_progress *at;
     int attempt;
     uint64_t params_hash, data_hash, vocab_hash;
-    uint64_t memory_vocab; /* vocab_hash of the resumed state in memory; 0 without */
+    uint64_t
+        memory_vocab;  /* vocab_hash of the state in memory from which the run resumed; else 0 */
     bt_text tokenizer; /* serialised at the start, because its file may be deleted during the run */
     /* newest checkpoint of this attempt (-1: none); start of the interval */
     int64_t step, saved_ns;
@@ -43,28 +44,28 @@ typedef struct bt_saver {
     int64_t pending_step, began_ns, stall_ns;
     bool pending_best;
     bt_ckpt_interval interval;  /* used if ckpt.every is 0 */
-    double reported_interval_s; /* value of the fact; 0 before the first */
+    double reported_interval_s; /* newest value of the fact; 0 before the first */
     double best;                /* lowest validation loss so far; infinite before the first */
-    /* Rank 0 verifies the newest checkpoint when the machine is idle: reader, step being read, step read last,
-     * earliest time of the next read; damaged: a new checkpoint is due. */
+    /* Rank 0 verifies the newest checkpoint when the machine is idle. check_step: being read; checked: read last;
+     * damaged: a new checkpoint is due. */
     bt_ckpt_reread *check;
     int64_t check_step, checked_step, next_check_ns;
     bool damaged;
-    /* rank 0: the folder was not writable when the attempt began (bt_ckpt_job.announce) */
+    /* rank 0 could not write the folder when the attempt began (bt_ckpt_job.announce) */
     bool unannounced;
     char path[1024];   /* path of the newest checkpoint, else "" */
     char trouble[240]; /* error of the newest save, else "" */
 } bt_saver;
 
-/* adds the rows "progress", "best" and "failures" */
+/* Adds the rows "progress", "best" and "failures". */
 void bt_saver_init(bt_saver *s);
 /* Writes the identity of the current state: step, tokens, attempt, hashes, kernels, compiler. */
 void bt_saver_identify(const bt_saver *s, bt_ckpt_meta *m);
 void bt_saver_release(bt_saver *s); /* accepts an all-zero struct */
-/* Starts the clock of ckpt.minutes, reads the tokenizer and allocates the copy; no rank uses a copy if one cannot
- * allocate it. */
+/* Starts the clock of ckpt.minutes, reads the tokenizer and allocates the copy. If one rank cannot allocate it, no
+ * rank uses a copy. */
 bt_code bt_saver_start(bt_saver *s, bt_err *err) BT_MUST_CHECK;
-/* true if a timed checkpoint is due; rank 0's result counts */
+/* Returns true if a checkpoint is due by time; the result of rank 0 decides. */
 bool bt_saver_due(const bt_saver *s);
 /* Records the validation loss of the current weights. Returns true if it is the lowest so far and a checkpoint is
  * due (ckpt.keep_best). */
@@ -78,10 +79,9 @@ bool bt_saver_pending(const bt_saver *s);
 bool bt_saver_busy(const bt_saver *s);
 /* Advances the pending save to its next stage, when no rank is busy. Errors as in save. */
 bt_code bt_saver_advance(bt_saver *s, bt_err *err) BT_MUST_CHECK;
-/* Waits until the pending save is committed or has failed. */
 bt_code bt_saver_finish(bt_saver *s, bt_err *err) BT_MUST_CHECK;
-/* Starts to read the newest checkpoint again, or reports the result. Rank 0, once a step or while the run waits
- * (idle: at once). Damage is an event and makes a checkpoint due. */
+/* Starts to read the newest checkpoint again, or reports the result. Called on rank 0 once a step or while the run
+ * waits (idle: reads at once). Damage emits an event and makes a checkpoint due. */
 void bt_saver_check(bt_saver *s, bool idle);
 /* Loads state and progress from the newest checkpoint below dir that all ranks can read. */
 bt_code bt_saver_resume(bt_saver *s, const char *dir, bt_err *err) BT_MUST_CHECK;

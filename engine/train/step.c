@@ -7,18 +7,16 @@
 #include "engine/parallel/tp/tp_group_create.h"
 #include "engine/train/trainer_impl.h"
 
-/* The trainer's own notes in the step's exchange, before those of the parts; every rank receives the maximum of each.
- * The fingerprint is sent as itself and negated, which reveals unequal ones. LOSS: bits of the largest mean loss of a
- * rank, which are ordered like the number because it is not negative. */
+/* The trainer's own notes in the step's exchange, before those of the parts; every rank receives the maximum of
+ * each. The fingerprint is sent as a positive and a negated value, which reveals a difference. LOSS: bits of the
+ * largest mean loss of a rank; for non-negative doubles they have the order of the values. */
 enum { NOTE_BAD_LOSS, NOTE_LOSS, NOTE_FINGERPRINT, NOTE_FINGERPRINT_NEG, NOTE_PARTS };
-
-/* ---- gradients ------------------------------------------------------------------------------- */
 
 static double compute_seconds(void) {
     return (double)(bt_span_ns(BT_MR_DATA) + bt_span_ns(BT_MR_FWD) + bt_span_ns(BT_MR_BWD)) / 1e9;
 }
 
-static void put_test_nan(bt_trainer *t) {
+static void inject_test_nan(bt_trainer *t) {
     const bt_params *p = bt_model_params(t->model);
     const int rank = bt_comm_rank(t->mesh.world);
     for (size_t k = 0; k < p->n; k++)
@@ -26,7 +24,6 @@ static void put_test_nan(bt_trainer *t) {
             bt_model_grads(t->model)[p->tensors[k].offset] = NAN;
 }
 
-/* The loader provides the sequences of the step, unless a part assigns them. */
 static bt_code begin_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bool again = out->computed++ > 0;
     if (!t->step.data_owner) {
@@ -34,14 +31,14 @@ static bt_code begin_step_gradients(bt_trainer *t, bt_step_outcome *out, bt_err 
         out->counted = bt_loader_counted(t->loader, t->at.step);
     }
     bt_span_begin(BT_MR_BWD);
-    /* first, to transfer the first layer's weights while gradients are zeroed */
+    /* first, so that the first layer's weights are transferred while gradients are zeroed */
     BT_TRY(bt_weights_begin(t->update.weights, BT_PASSES_FORWARD_BACKWARD, t->micro_plan.shares, 0,
                             err));
     bt_update_zero_grads(&t->update);
     (void)bt_model_take_score(t->model);
     BT_TRY(bt_parts_begin_gradients(t, out, again, err));
     bt_reducer_begin(t->reducer);
-    put_test_nan(t);
+    inject_test_nan(t);
     bt_span_end();
     return BT_OK;
 }
@@ -53,7 +50,7 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     const double began = compute_seconds();
     BT_TRY(begin_step_gradients(t, out, err));
-    const bool all = out->counted < 0; /* every token is a target */
+    const bool all = out->counted < 0;
     if (all) out->counted = t->cfg.train.batch_tokens;
     t->micro.step = t->at.step;
     t->micro.counted = 0;
@@ -77,7 +74,7 @@ static bt_code accumulate(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* Sums the step's loss over all micro-batches in a fixed order, with the same bits on any number of ranks. */
+/* Sums the step's loss over all micro-batches in a fixed order, so any number of ranks gives the same bits. */
 static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     const bt_micro_plan *plan = &t->micro_plan;
     double sum = 0, *losses = t->micro.losses;
@@ -93,7 +90,7 @@ static bt_code add_losses(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* sums the scores of all micro-batches, which only the last pipeline stage computes */
+/* Sums the scores of all micro-batches, which only the last pipeline stage computes. */
 static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     if (!t->setup.model.pairs && !t->setup.model.cfg.classes) return BT_OK;
     const size_t n = sizeof out->score / sizeof out->score.n;
@@ -104,7 +101,6 @@ static bt_code add_scores(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     return BT_OK;
 }
 
-/* Returns when this rank has the summed gradients and the maximum of each note. */
 static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     int64_t notes[NOTE_PARTS + BT_PART_NOTES] = {0};
     notes[NOTE_BAD_LOSS] = !isfinite(out->loss);
@@ -136,7 +132,7 @@ static bt_code exchange_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *e
         (long long)t->at.step - 1);
 }
 
-/* computes the gradients of the global batch and their norm; the weights do not change */
+/* Computes the gradients of the global batch and their norm; the weights do not change. */
 static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     BT_TRY(accumulate(t, out, err));
     bt_testing_hang(bt_comm_rank(t->mesh.world), t->at.step);
@@ -148,9 +144,7 @@ static bt_code compute_gradients(bt_trainer *t, bt_step_outcome *out, bt_err *er
     return BT_OK;
 }
 
-/* ---- update ---------------------------------------------------------------------------------- */
-
-/* Bits of the norm without the sign; unequal values on ranks indicate an error. */
+/* Bits of the norm without the sign; a difference between ranks indicates an error. */
 static int64_t norm_bits(double grad_norm) {
     int64_t bits = 0;
     if (isfinite(grad_norm)) memcpy(&bits, &grad_norm, sizeof bits);

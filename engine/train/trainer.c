@@ -29,9 +29,8 @@ static void register_state(bt_trainer *t) {
     bt_parts_add_state(t, &t->saver.state);
 }
 
-/* A folder that cannot be written when an attempt begins is treated as one that fails during training: every
- * checkpoint is tried, and the first that succeeds announces the attempt. (The start of a run has probed the folder:
- * bt_ckpt_prepare.) */
+/* An unwritable folder at the start of an attempt is treated like one during training: every checkpoint is tried,
+ * and the first that succeeds announces the attempt. (bt_ckpt_prepare has probed the folder before the run.) */
 static bt_code announce_attempt(bt_trainer *t, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     if (bt_comm_rank(t->mesh.world) != 0 || !t->cfg.run.out[0]) return BT_OK;
@@ -57,14 +56,14 @@ static bt_code resume_trainer(bt_trainer *t, const char *resume_dir, const char 
     return bt_agree(t->mesh.world, bt_trainer_open_data(t, err), err);
 }
 
-/* If the base is frozen, model.init_from is the base, and the adapters start from their initial values. */
+/* With a frozen base, model.init_from is the base, and the adapters start from their initial values. */
 static bt_code initialise_weights(bt_trainer *t, bt_err *err) {
     bt_update_init_weights(&t->update, (uint64_t)t->cfg.run.seed);
     if (!t->cfg.model.init_from[0] || bt_model_base(t->model)) return BT_OK;
     return bt_saver_init_from(&t->saver, t->cfg.model.init_from, err);
 }
 
-/* resume_dir equal to memory_dir: resumes from the state in memory */
+/* Resumes from the state in memory if resume_dir equals memory_dir. */
 static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *memory_dir,
                              bt_err *err) {
     const bool resumed = resume_dir && resume_dir[0];
@@ -75,8 +74,8 @@ static bt_code start_weights(bt_trainer *t, const char *resume_dir, const char *
     return bt_trainer_ready(t, err);
 }
 
-/* a spare job waits here until it replaces the current one */
-static bt_code wait_for_turn(bt_trainer *t, const bt_trainer_setup *s, bt_trainer_start *start,
+/* A spare job waits here until it replaces the current one. */
+static bt_code wait_as_spare(bt_trainer *t, const bt_trainer_setup *s, bt_trainer_start *start,
                              bt_err *err) {
     if (!s->wait) return BT_OK;
     BT_TRY(bt_agree(t->mesh.world, s->wait(s->wait_ctx, start, err), err));
@@ -117,7 +116,7 @@ bt_code bt_trainer_create(bt_trainer **out, const bt_trainer_setup *s, bt_err *e
     }
     if (code == BT_OK) code = bt_trainer_build(t, s, err);
     if (code == BT_OK) code = measure_trainer(t, s, err);
-    if (code == BT_OK) code = wait_for_turn(t, s, &start, err);
+    if (code == BT_OK) code = wait_as_spare(t, s, &start, err);
     if (code == BT_OK) {
         register_state(t);
         code = start_weights(t, start.resume_dir, s->memory_dir, err);

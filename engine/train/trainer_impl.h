@@ -1,5 +1,5 @@
-/* trainer_impl.h - the objects that every training has, for the trainer's files and its parts (part.h).
- * State of one optional feature belongs to its part. */
+/* trainer_impl.h - the objects of every training, for the trainer's files and its parts (part.h). State of an
+ * optional feature belongs to its part. */
 #ifndef BT_ENGINE_TRAIN_TRAINER_IMPL_H
 #define BT_ENGINE_TRAIN_TRAINER_IMPL_H
 
@@ -15,46 +15,45 @@
 #include "engine/train/trainer.h"
 
 struct bt_step_outcome {
-    int computed;      /* number of times that its gradients were computed */
+    int computed;      /* number of times that this step's gradients were computed */
     int64_t counted;   /* learned tokens of this step on all ranks */
     double loss;       /* mean over this rank's learned tokens */
     double worst_loss; /* maximum of `loss` over the ranks */
     double
         global_loss; /* mean over all ranks, summed in a fixed order; NaN unless training is reproducible */
     double grad_norm, lr, weight_decay, loss_scale;
-    bt_score score;                  /* sum over all ranks; n is 0 where the task has no score */
-    bool loss_bad;                   /* some rank's loss is not finite */
-    bool applied;                    /* the update was applied here or elsewhere */
-    bool elsewhere;                  /* a hub applies it (BT_ELSEWHERE) */
+    bt_score score; /* sum over all ranks; n is 0 if the task has no score */
+    bool loss_bad;
+    bool applied;                    /* the optimizer or a hub applied the update */
+    bool elsewhere;                  /* a hub applies the update (BT_ELSEWHERE) */
     bool bad;                        /* skipped, but not because of an fp16 overflow */
-    bool again;                      /* the hub rejected it, so the step is repeated */
+    bool again;                      /* the hub rejected the update, so the step is repeated */
     bool left;                       /* a stop request interrupted the step, which does not count */
-    bool evaluated;                  /* bt_trainer.validation is the result after this step */
-    bool best;                       /* the result is the lowest loss so far */
+    bool evaluated;                  /* bt_trainer.validation was computed after this step */
+    bool best;                       /* this validation has the lowest loss so far */
     bt_control control;              /* user requests, equal on all ranks */
     double seconds_per_micro;        /* computing time of one micro-batch on this rank */
     double rank_values[BT_MR_COUNT]; /* values of the meter for this step */
-    /* For the statistics, one value for each tensor of all stages: ratio of residual to gradient, and bits of an
+    /* For the statistics, one value for each tensor of all stages: ratio of residual to gradient, and bits per
      * encoded gradient element. NULL when the step has no statistics. */
     const double *residual_ratio, *grad_bits;
 };
 
-typedef struct bt_attempt {      /* this start of the run */
-    const bt_isa_agreement *isa; /* NULL without an agreement */
-    const char *memory_dir;      /* folder of states in memory, NULL or "" without; borrowed */
+typedef struct bt_attempt {      /* one start of the run */
+    const bt_isa_agreement *isa; /* NULL if the ranks have not agreed on kernels */
+    const char *memory_dir;      /* folder of states in memory, NULL or "" if none; borrowed */
     bool memory_states;          /* states are kept in memory, and the memory plan includes them */
     char no_memory_states
-        [200]; /* the reason why they are not kept; "" when the settings exclude them */
+        [200]; /* reason why states are not kept; "" when the settings exclude them */
     bool ckpt_copy_too_large;  /* ckpt.async is set, but its copy does not fit */
-    bt_memory_id from;         /* state in memory that was resumed; all zero without one */
-    bt_progress_page own_page; /* used without a progress page of the supervisor */
+    bt_memory_id from;         /* resumed state in memory; all zero if none */
+    bt_progress_page own_page; /* used if the supervisor provides no progress page */
     int number;                /* number of this attempt in the database */
     int64_t measured_by;       /* attempt that measured the links and the peak */
-    double
-        measured_load; /* tasks of other programs for each processor at that time; NaN: unknown */
-    int64_t first_step, stop_at; /* stop_at: the step of train.stop_after, 0 without */
-    double memory_peak_mib;      /* before the profile measured the machine; 0 without */
-    bool stopped;                /* it ended before the last step of the run */
+    double measured_load; /* tasks of other programs per processor at that time; NaN: unknown */
+    int64_t first_step, stop_at; /* stop_at: last step of this attempt by train.stop_after, or 0 */
+    double memory_peak_mib;      /* before the machine was measured; 0 if it was not */
+    bool stopped;                /* the attempt ended before the run's last step */
 } bt_attempt;
 
 typedef struct bt_step_state { /* values that one step passes to the next */
@@ -62,21 +61,21 @@ typedef struct bt_step_state { /* values that one step passes to the next */
     int64_t held_at;           /* bt_optim_update.held_at; 0: the second moment is not frozen */
     int64_t
         grad_fingerprint; /* bits of the last gradient norm; equal on all ranks unless hardware failed */
-    double seconds;       /* smoothed duration of a step; 0 before the first */
-    bool stop;            /* this attempt ends after the current step */
-    bool ends_early;      /* the run is complete after the current step, although steps are left */
-    /* A part assigns the sequences of each step (in begin_gradients, where it also sets o->counted). The text is the
-     * reason for refusing other changes of the data. NULL: the loader advances by itself. */
+    double seconds;
+    bool stop;       /* this attempt ends after the current step */
+    bool ends_early; /* the run is complete after the current step, before train.steps */
+    /* Set if a part assigns the sequences of each step in begin_gradients, where it also sets o->counted. The text
+     * is the reason for refusing other changes of the data. NULL: the loader advances on its own. */
     const char *data_owner;
 } bt_step_state;
 
 typedef struct bt_validation {
-    bt_eval_result newest;       /* NaN before the first */
-    const int32_t *first_tokens; /* (n_tokens) of the validation data; NULL without */
+    bt_eval_result newest;       /* NaN before the first validation */
+    const int32_t *first_tokens; /* (n_tokens) first validation tokens; NULL if none */
     size_t n_tokens;
 } bt_validation;
 
-typedef struct bt_part_use { /* one part; self is NULL when this training does not use it */
+typedef struct bt_part_use { /* one part; self is NULL if this training does not use it */
     const bt_part *part;
     void *self;
     int first_note;
@@ -116,8 +115,6 @@ struct bt_trainer {
     bt_part_uses parts;
 };
 
-/* ---- small facts ------------------------------------------------------------------------------- */
-
 static inline bool bt_every(int64_t step, int64_t n) { return n > 0 && step % n == 0; }
 static inline bool bt_trainer_at_end(const bt_trainer *t) {
     return t->step.ends_early || t->at.step >= t->cfg.train.steps;
@@ -143,25 +140,24 @@ void bt_trainer_release_objects(bt_trainer *t); /* also after a failed build */
  * weights, and calls bt_trainer_ready. Collective. */
 bt_code bt_trainer_remake_model(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_trainer_ready(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* recreates the gradient exchange for the current micro-batch plan; collective */
+/* Recreates the gradient exchange for the current micro-batch plan. Collective. */
 bt_code bt_trainer_make_reducer(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* configuration of this rank's loader, starting at the next step */
 bt_loader_cfg bt_trainer_loader_cfg(const bt_trainer *t);
 bt_code bt_trainer_open_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* moves the loader to the beginning of the next step, with this rank's share of the micro-batch plan */
+/* Moves the loader to the beginning of the next step, with this rank's share of the micro-batch plan. */
 bt_code bt_trainer_replace_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* Saves a checkpoint after the parts have checked the weights. best: the weights have the lowest validation loss so
  * far; wait: return after the commit. Collective. */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
-/* Before validations and samples, and again after them: the model computes with the average of the weights
- * (optim.average; does nothing without it). Collective. */
+/* Exchanges the model's weights with their average (optim.average), before validations and samples and again after
+ * them. Does nothing without an average. Collective. */
 bt_code bt_trainer_swap_average(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
-/* discards transfer times of a forward pass outside of steps */
+/* Discards transfer times of a forward pass outside of steps. */
 void bt_trainer_forget_transfers(bt_trainer *t);
 
 /* ---- step.c ---------------------------------------------------------------------------------------- */
 
-/* performs one optimizer update over the global batch; collective */
 bt_code bt_train_step(bt_trainer *t, bt_step_outcome *out, bt_err *err) BT_MUST_CHECK;
 
 /* ---- facts.c --------------------------------------------------------------------------------------- */
@@ -200,7 +196,7 @@ bt_code bt_parts_check_weights(bt_trainer *t, bt_check_reason why, bt_err *err) 
 void bt_parts_new_level(bt_trainer *t);
 bool bt_parts_partial(const bt_trainer *t);
 bt_code bt_parts_end(bt_trainer *t, bt_train_result *out, bt_err *err) BT_MUST_CHECK;
-/* state of the part with this name, NULL when unused; for tests */
+/* Returns the state of the part with this name, NULL when unused. For tests. */
 void *bt_trainer_part(const bt_trainer *t, const char *name);
 
 #endif

@@ -9,8 +9,6 @@
 #include "engine/train/data/run_data.h"
 #include "engine/train/trainer_impl.h"
 
-/* ---- data ---------------------------------------------------------------------------------------- */
-
 bt_loader_cfg bt_trainer_loader_cfg(const bt_trainer *t) {
     const int64_t B = t->cfg.train.micro_batch;
     const bt_micro_plan *p = &t->micro_plan;
@@ -37,29 +35,27 @@ bt_code bt_trainer_replace_data(bt_trainer *t, bt_err *err) {
                           (int)(p->n * t->cfg.train.micro_batch), err);
 }
 
-/* Hosts may have the data at different paths, but with equal content. */
+/* Data may have other paths on other hosts, but must have equal content. */
 static bt_code agree_data(bt_trainer *t, bt_err *err) {
     char text[64];
     snprintf(text, sizeof text, "%016" PRIx64, bt_loader_hash(t->loader));
     return bt_agree_value(t->mesh.world, "the data (by hash)", text, err);
 }
 
-/* ---- memory and groups --------------------------------------------------------------------------- */
-
 static bt_code make_tp_group(bt_trainer *t, bt_err *err) {
     size_t rows = (size_t)(t->cfg.train.micro_batch * t->cfg.model.seq_len),
            cols = bt_tune_widest(&t->cfg);
     if (t->cfg.train.parts > 1 && t->cfg.mesh.tp > 1 && strcmp(bt_kernels_isa(), "blas") == 0)
         return bt_fail(err, BT_UNSUPPORTED,
-                       "train.reproducible with --tp %d: what OpenBLAS rounds depends on how wide "
-                       "a rank's part is (use --isa generic)",
+                       "train.reproducible with --tp %d: the rounding of OpenBLAS depends on the "
+                       "width of a rank's part (use --isa generic)",
                        (int)t->cfg.mesh.tp);
     return t->cfg.train.parts > 1 && t->mesh.shape.tp == 1
                ? bt_tp_group_solo(&t->tp_group, rows, cols, err)
                : bt_tp_group_create(&t->tp_group, t->mesh.tp, rows, cols, err);
 }
 
-/* checks the plan of the first model, and that of the last one if it differs */
+/* Checks the plan of the first model, and that of the last one if it differs. */
 static bt_code plan_fits(bt_trainer *t, int rank, int local, const bt_memory_room *room,
                          bt_err *err) {
     if (t->now.model.linear != t->cfg.model.linear) {
@@ -79,7 +75,7 @@ static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {
     if (spare) return bt_agree(world, plan_fits(t, rank, local, &room, err), err);
     if (t->attempt.memory_states) {
         if (bt_agree(world, plan_fits(t, rank, local, &room, &why), &why) == BT_OK) return BT_OK;
-        /* states in memory are given up first */
+        /* If memory is short, states in memory are given up first, */
         t->attempt.memory_states = false;
         snprintf(t->attempt.no_memory_states, sizeof t->attempt.no_memory_states, "%.190s",
                  why.msg);
@@ -87,16 +83,14 @@ static bt_code check_memory(bt_trainer *t, bool spare, bt_err *err) {
     const int asked = t->cfg.ckpt.memory;
     t->cfg.ckpt.memory = BT_CKPT_MEMORY_OFF;
     bt_code code = bt_agree(world, plan_fits(t, rank, local, &room, &why), &why);
-    if (code == BT_NOMEM && t->cfg.ckpt.async) { /* then the copy for checkpoints */
+    if (code == BT_NOMEM && t->cfg.ckpt.async) { /* then the copy for asynchronous checkpoints */
         t->cfg.ckpt.async = false;
         t->attempt.ckpt_copy_too_large = true;
     }
     if (code != BT_OK) code = bt_agree(world, plan_fits(t, rank, local, &room, err), err);
-    t->cfg.ckpt.memory = asked; /* checkpoints record the setting */
+    t->cfg.ckpt.memory = asked; /* checkpoints record the setting as given */
     return code;
 }
-
-/* ---- the model and what computes with it ---------------------------------------------------------- */
 
 static bt_code build_compute(bt_trainer *t, bt_err *err) {
     BT_TRY(bt_rank_setup_init(&t->setup, &t->now, bt_comm_rank(t->mesh.world), err));
@@ -126,7 +120,6 @@ static void release_compute(bt_trainer *t) {
     bt_rank_setup_release(&t->setup);
 }
 
-/* A part may have set the maximum stretch of attention (create). */
 static bt_code build_micro(bt_trainer *t, bt_err *err) {
     t->micro = (bt_micro){.model = t->model,
                           .update = &t->update,
@@ -226,8 +219,6 @@ void bt_trainer_release_objects(bt_trainer *t) {
     bt_rank_setup_release(&t->setup);
     bt_mesh_release(&t->mesh);
 }
-
-/* ---- during training ------------------------------------------------------------------------------ */
 
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) {
     BT_TRY(bt_telemetry_flush(&t->telemetry, err));

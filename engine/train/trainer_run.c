@@ -1,4 +1,4 @@
-/* trainer_run.c - runs a trainer's steps from its announcement to its result, or single steps. */
+/* trainer_run.c - runs a trainer's steps from the announcement to the result, or single steps. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -15,9 +15,9 @@ static void announce_run(bt_trainer *t) {
     const int n_ranks = bt_comm_size(t->mesh.world);
     const bool from_memory = t->attempt.from.attempt > 0 || t->attempt.from.number > 0;
     if (t->attempt.ckpt_copy_too_large)
-        bt_telemetry_event(&t->telemetry, BT_EVENT_WARNING, t->at.step - 1, NULL,
-                           "no memory for a copy of the state: training stands still while a "
-                           "checkpoint is written");
+        bt_telemetry_event(
+            &t->telemetry, BT_EVENT_WARNING, t->at.step - 1, NULL,
+            "no memory for a copy of the state: training pauses while a checkpoint is written");
     if (t->attempt.isa && t->attempt.isa->note[0])
         bt_telemetry_event(&t->telemetry, BT_EVENT_KERNELS, t->at.step - 1, NULL, "%s",
                            t->attempt.isa->note);
@@ -30,7 +30,7 @@ static void announce_run(bt_trainer *t) {
         const bt_model_counts n = bt_model_count(bt_model_config(t->model));
         char many[32], base[64] = "", of[32];
         if (n.adapters)
-            snprintf(base, sizeof base, " of adapters, beside %s that stay as they are,",
+            snprintf(base, sizeof base, " of adapters, beside %s that are frozen,",
                      bt_metric_format(of, sizeof of, (double)n.params, BT_UNIT_COUNT));
         bt_metric_format(many, sizeof many, (double)(n.adapters ? n.adapters : n.params),
                          BT_UNIT_COUNT);
@@ -44,7 +44,7 @@ static void announce_run(bt_trainer *t) {
     bt_run_data_describe(&t->telemetry, t->loader, &t->cfg, t->at.step - 1);
 }
 
-static void smooth(double *mean, double value) {
+static void update_moving_mean(double *mean, double value) {
     const double weight = 0.125;
     *mean = *mean > 0 ? *mean + weight * (value - *mean) : value;
 }
@@ -58,14 +58,14 @@ static bt_code run_steps(bt_trainer *t, bt_err *err) {
         BT_TRY(bt_train_step(t, &o, err));
         if (o.left) break;
         bt_meter_close(&t->meter, o.rank_values);
-        smooth(&t->step.seconds, o.rank_values[BT_MR_STEP_TIME] / 1e3);
+        update_moving_mean(&t->step.seconds, o.rank_values[BT_MR_STEP_TIME] / 1e3);
         BT_TRY(bt_parts_after_step(t, &o, err));
     }
     return bt_telemetry_flush(&t->telemetry, err);
 }
 
-/* A stop request during a pause is executed after the checkpoint of the step. A run that was complete before this
- * attempt is evaluated too. */
+/* A stop request during a pause is executed after the step's checkpoint. A run that an earlier attempt completed is
+ * evaluated, too. */
 static bt_code finish_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     const bt_control evaluate = {.verbs = BT_REQ_EVAL};
     t->attempt.stopped = !bt_trainer_at_end(t);
@@ -84,7 +84,7 @@ static bt_code finish_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     return code;
 }
 
-static bt_code result(bt_trainer *t, bt_train_result *out, bt_err *err) {
+static bt_code fill_result(bt_trainer *t, bt_train_result *out, bt_err *err) {
     double memory = t->attempt.memory_peak_mib > 0 ? t->attempt.memory_peak_mib
                                                    : bt_memory_peak_mib();
     BT_TRY(bt_all_reduce_f64(t->mesh.world, &memory, 1, BT_SUM, err));
@@ -120,8 +120,8 @@ bt_code bt_trainer_run(bt_trainer *t, bt_train_result *out, bt_err *err) {
     announce_run(t);
     bt_code code = run_steps(t, err);
     if (code == BT_OK) code = finish_run(t, out, err);
-    if (code == BT_OK) return result(t, out, err);
-    /* The state in memory may be damaged too; checkpoints on disk were verified before they were written. */
+    if (code == BT_OK) return fill_result(t, out, err);
+    /* The state in memory may be damaged as well; checkpoints on disk were verified before they were written. */
     const char *dir = t->attempt.memory_dir;
     if (code == BT_DAMAGED && dir && dir[0] && bt_comm_rank(t->mesh.world) == 0)
         bt_memory_state_drop(dir);

@@ -119,7 +119,7 @@ ok ctl words sample 'In the beginning #1 "God" 100%'
 [ "$(q "SELECT json_extract(body, '\$.prompt') FROM events WHERE run='words' AND kind='sample'")" = 'In the beginning #1 God 100%' ] ||
     fault "the prompt did not arrive: $(q "SELECT body FROM events WHERE run='words' AND kind='sample'")"
 code 2 ctl words sample "$(printf 'x%.0s' $(seq 64))"
-says "no room to go on"
+says "no room to continue"
 wait_step words $(($(q "SELECT max(step) FROM steps WHERE run='words'") + 3))
 ok ctl words pause
 ok ctl words sample 'And' --json                # also in a pause

@@ -16,7 +16,7 @@ far() {
     [ "$(losses "$name" | wc -l)" = 12 ] || fault "$name has not recorded its steps"
     [ "$(losses "$name")" = "$(losses "$name-near")" ] || fault "$name: two hosts give other losses than one"
 }
-apart() { q "SELECT count(*) FROM events WHERE run='$1' AND title LIKE '%tensor-parallel groups lie on several hosts%'"; }
+apart() { q "SELECT count(*) FROM events WHERE run='$1' AND title LIKE '%tensor-parallel groups span several hosts%'"; }
 places() { q "SELECT group_concat(substr(host, -1) || dp_shard || tp, ' ') FROM (SELECT * FROM ranks WHERE run='$1' ORDER BY rank)"; }
 
 hosts 2 2

@@ -37,7 +37,8 @@ bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
                            .seed = (uint64_t)c->run.seed};
 }
 
-static void left_out(const bt_telemetry *t, int64_t step, uint64_t n, int64_t T, const char *what) {
+static void warn_of_long_conversations(const bt_telemetry *t, int64_t step, uint64_t n, int64_t T,
+                                       const char *what) {
     if (n)
         bt_telemetry_event(t, BT_EVENT_WARNING, step, NULL,
                            "%" PRIu64 " conversation%s longer than %" PRId64 " tokens %s", n,
@@ -72,8 +73,9 @@ void bt_run_data_describe(const bt_telemetry *t, const bt_loader *l, const bt_ru
                        " tokens, %.1f %% full%s; %" PRIu64 " tokens are learned, %.1f %% of all",
                        f->documents, rows, c->model.seq_len, 100 * tokens / room, gain, f->counted,
                        100 * (double)f->counted / tokens);
-    left_out(t, step, f->skipped, c->model.seq_len, "left out");
-    left_out(t, step, f->truncated, c->model.seq_len, "cut off: their ends are not learned");
+    warn_of_long_conversations(t, step, f->skipped, c->model.seq_len, "left out");
+    warn_of_long_conversations(t, step, f->truncated, c->model.seq_len,
+                               "cut off: their ends are not learned");
     if (f->empty)
         bt_telemetry_event(t, BT_EVENT_WARNING, step, NULL,
                            "%" PRIu64 " document%s left out: nothing of them is learned", f->empty,

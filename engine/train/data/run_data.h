@@ -6,13 +6,14 @@
 #include "engine/data/shards/loader.h"
 #include "engine/observe/telemetry.h"
 
-/* Loader configuration from resolved settings, which it borrows; the caller sets micro-batches and shares of a step. */
+/* Returns the loader configuration for resolved settings, which it borrows. The caller sets micro-batches and
+ * shares. */
 bt_loader_cfg bt_run_data(const bt_run_cfg *c);
 /* Emits events about a packed split: fill of its sequences, omitted and truncated data. */
 void bt_run_data_describe(const bt_telemetry *t, const bt_loader *l, const bt_run_cfg *c,
                           int64_t step);
 
-/* Emits the lines of bt_loader_notes as events with the prefix `of`. */
+/* Emits each line of bt_loader_notes as an event with the prefix `of`. */
 void bt_run_data_notes(const bt_telemetry *t, const char *of, const char *notes, int64_t step);
 
 /* Emits, for a mixture, the share of each source in the completed steps. */

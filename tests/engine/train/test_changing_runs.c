@@ -115,9 +115,10 @@ static void equal_weights_are_no_change(void **state) {
     static const struct {
         const char *mixture, *weights, *says;
     } rows[] = {
-        {"3:1", "1,3", "2 the mixture stays: '1,3' is no list of weights, as 3:1 is\n"},
-        {"3:1", "1:3,5=1:1", "2 the mixture stays: '1:3,5=1:1' is no list of weights, as 3:1 is\n"},
-        {"3:1", "2=1:1", "2 the mixture stays: '2=1:1' is no list of weights, as 3:1 is\n"},
+        {"3:1", "1,3", "2 the mixture stays: '1,3' is not a list of weights (example: 3:1)\n"},
+        {"3:1", "1:3,5=1:1",
+         "2 the mixture stays: '1:3,5=1:1' is not a list of weights (example: 3:1)\n"},
+        {"3:1", "2=1:1", "2 the mixture stays: '2=1:1' is not a list of weights (example: 3:1)\n"},
         {"3:1", "1:2:3", NULL},
         {full, "1:3", "2 the mixture stays: data.mixture has no room for more stages\n"},
     };

@@ -244,10 +244,10 @@ static void invalid_mixtures_are_refused(void **state) {
         bool island;
         const char *asked, *says; /* `says` NULL: the mixture is accepted */
     } rows[] = {{0, false, "1:1",
-                 "the run has no data.mixture: its sources come one after the other"},
+                 "the run has no data.mixture: its sources are read one after the other"},
                 {2, true, "1:1", "a hub deals out the data of its islands"},
-                {2, false, "1:1,50=3:1", "'1:1,50=3:1' is no list of weights, as 3:1 is"},
-                {2, false, "50=3:1", "'50=3:1' is no list of weights, as 3:1 is"},
+                {2, false, "1:1,50=3:1", "'1:1,50=3:1' is not a list of weights (example: 3:1)"},
+                {2, false, "50=3:1", "'50=3:1' is not a list of weights (example: 3:1)"},
                 {2, false, "1:1:1", NULL},
                 {2, false, NULL, NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

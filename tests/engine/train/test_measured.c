@@ -192,7 +192,7 @@ static void a_run_without_a_folder_keeps_no_record(void **state) {
     bt_measured_write(&m, "", 1);
     heard_is("");
     bt_measured_write(&m, "/nonexistent/folder", 1);
-    heard_is("log 0 what was measured could not be kept in '/nonexistent/folder/measured'\n");
+    heard_is("log 0 the measurements could not be stored in '/nonexistent/folder/measured'\n");
     assert_false(bt_measured_read(&back, NULL, 1));
     assert_false(bt_measured_read(&back, "", 1));
     assert_false(bt_measured_read(&back, "/nonexistent/folder", 1));

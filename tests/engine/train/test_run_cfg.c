@@ -309,7 +309,7 @@ static void test_layouts(void **state) {
          "do not make so many equal parts (use 8)");
     says(SETTLE(2, "--tp", "2", "--isa", "blas", "--preset", "small", "--set",
                 "train.reproducible=true"),
-         "what OpenBLAS rounds depends on how wide a rank's part is");
+         "the rounding of OpenBLAS depends on the width of a rank's part");
     says(SETTLE(2, "--codec", "bf16", "--set", "train.reproducible=true"),
          "train.reproducible with --codec bf16: the codec rounds the sums that ranks send each "
          "other, and on another number of ranks those are other sums (use --codec int8, which is "

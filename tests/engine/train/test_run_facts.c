@@ -240,8 +240,8 @@ static void groups_on_several_hosts_are_counted(void **state) {
         if (rows[i].apart)
             snprintf(
                 want, sizeof want,
-                "warning 5 %d of %d tensor-parallel groups lie on several hosts: what --tp %d "
-                "exchanges crosses the network (slots of a host: a multiple of %d; or --dp-shard "
+                "warning 5 %d of %d tensor-parallel groups span several hosts: the exchanges of "
+                "--tp %d cross the network (slots of a host: a multiple of %d; or --dp-shard "
                 "instead)\n",
                 rows[i].apart, rows[i].size / rows[i].tp, rows[i].tp, rows[i].tp);
         record(false);

@@ -123,7 +123,7 @@ static void an_impossible_sample_is_refused(void **state) {
     ask.prompt = "line 1";
     run();
     assert_int_equal(sink.n_events, 3);
-    event_is(1, "refused", 2, "no sample: the data 'synth:chain' are no text");
+    event_is(1, "refused", 2, "no sample: the data 'synth:chain' are not text");
     assert_int_equal(result.steps, STEPS);
 }
 

@@ -217,9 +217,9 @@ static void a_copy_that_is_too_large_is_reported(void **state) {
     assert_int_equal(sink.n_events, 1);
     assert_string_equal(sink.events[0].kind, "warning");
     assert_int_equal(sink.events[0].step, 3);
-    assert_string_equal(sink.events[0].title,
-                        "no memory for a copy of the state: training stands still while a "
-                        "checkpoint is written");
+    assert_string_equal(
+        sink.events[0].title,
+        "no memory for a copy of the state: training pauses while a checkpoint is written");
     /* The interval therefore assumes blocking saves. */
     assert_true(t->saver.interval.cost_s == t->saver.interval.written_s);
     bt_trainer_destroy(t);

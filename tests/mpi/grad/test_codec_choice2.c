@@ -120,7 +120,7 @@ static void a_tensor_with_a_large_residual_travels_as_fp32(void **state) {
     int coded = 0;
     for (size_t i = 0; i < first.n_layers; i++) coded += first.layers[i].v[BT_ML_GRAD_BITS] < 32;
     assert_true(coded > 0);
-    assert_int_equal(count(&together, "codec_fallback", "travels as fp32"), coded);
+    assert_int_equal(count(&together, "codec_fallback", "sent as fp32"), coded);
     for (size_t i = 0; i < together.n_layers; i++)
         assert_true(together.layers[i].v[BT_ML_GRAD_BITS] == 32);
     assert_true(same(&first, 0, &together, 0, BT_DIAL_WINDOW));

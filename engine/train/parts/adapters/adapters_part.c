@@ -1,5 +1,5 @@
-/* adapters_part.c - low-rank adapters beside a frozen base (tune.mode=lora): the base is read and shared by the
- * ranks of a host, adapters may begin as those of another run (tune.adapters). */
+/* adapters_part.c - low-rank adapters beside a frozen base model (tune.mode=lora). The ranks of a host share one
+ * copy of the base. Adapters may start from those of another run (tune.adapters). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 
 typedef struct adapters {
     bt_base_weights base;
-    bt_host_memory memory; /* base shared by ranks of this host; at is NULL without */
+    bt_host_memory memory; /* NULL in `at` if the base is not shared */
     bool elsewhere;        /* another rank fills the shared base */
 } adapters;
 
@@ -29,7 +29,6 @@ static void adapters_release(void *self) {
     free(a);
 }
 
-/* The data-parallel ranks of a host share one copy of their slice of the frozen base. */
 static bt_code adapters_prepare(void *self, bt_trainer *t, bt_err *err) {
     adapters *a = self;
     bt_rank_setup s = {0};
@@ -59,7 +58,7 @@ static void adapters_add_state(void *self, bt_trainer *t, bt_state *s) {
     if (bt_model_base(t->model)) bt_base_weights_add_state(&a->base, s);
 }
 
-/* reads the frozen base, which must be equal on all ranks */
+/* Reads the frozen base and checks that it is equal on all ranks. */
 static bt_code read_frozen_base(adapters *a, bt_trainer *t, bt_err *err) {
     bt_text notes = {0};
     char hash[32];

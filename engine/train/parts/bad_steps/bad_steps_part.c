@@ -1,12 +1,11 @@
-/* bad_steps_part.c - a step whose loss or gradient is not finite, or a spike, is computed again and then applied or
- * skipped, or it ends the run.
+/* bad_steps_part.c - repeats a step whose loss or gradient is not finite or is a spike, and then applies or skips it or
+ * ends the run.
  *
- *     the second time        is good                      is bad
- *     with other bits        hardware: applied            hardware: BT_DAMAGED
- *     with the same bits     -                            data or model: train.on_bad_step
- * The check precedes the update, so weights and optimizer states are unchanged and nothing has to be undone. Each rank
- * compares the digest of its own losses and gradients from before the exchange, which identifies the rank whose bits
- * changed. */
+ *                         the repetition is good      the repetition is bad
+ *   with other bits       hardware: applied           hardware: BT_DAMAGED
+ *   with the same bits    -                           data or model: train.on_bad_step
+ * The check precedes the update, so nothing has to be undone. Each rank compares the digest of its own losses and
+ * gradients from before the exchange, which identifies the rank whose bits changed. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,25 +21,24 @@
 #include "engine/train/parts/bad_steps/skipped_data.h"
 #include "engine/train/trainer_impl.h"
 
-/* values of train.on_bad_step */
 enum { ON_BAD_SKIP, ON_BAD_RETRY, ON_BAD_STOP };
 
-typedef struct own_digest { /* digest of this rank's own results of a step */
+typedef struct own_digest { /* digest of this rank's own losses and gradients in one step */
     bt_grad_digest grads;
-    uint64_t losses; /* hash of the losses of its micro-batches */
+    uint64_t losses;
 } own_digest;
 
 /* ---- digests ---------------------------------------------------------------------- */
 
 static own_digest digest_step(const bt_trainer *t) {
     own_digest d;
-    memset(&d, 0, sizeof d); /* digests are compared as bytes */
+    memset(&d, 0, sizeof d); /* the padding is compared too */
     d.grads = bt_reducer_digest(t->reducer);
     d.losses = XXH3_64bits(bt_micro_loss(&t->micro, 0), (size_t)t->micro_plan.n * sizeof(double));
     return d;
 }
 
-typedef struct rank_row { /* this rank's row for the comparison */
+typedef struct rank_row { /* one rank's row of the comparison */
     int changed;          /* its digest differs from the first computation */
     int finite;           /* its own gradients were finite in the first computation */
     char host[BT_HOST_MAX];
@@ -48,8 +46,8 @@ typedef struct rank_row { /* this rank's row for the comparison */
 
 typedef struct culprits {
     int n, first;   /* number of ranks whose digest changed; the lowest of them, or -1 */
-    char who[160];  /* examples: "rank 1 (host 'a')", "ranks 0, 1", "no rank by itself" */
-    int not_finite; /* lowest rank with gradients that were not finite, or -1 */
+    char who[160];  /* example: "rank 1 (host 'a')" */
+    int not_finite; /* lowest rank with non-finite gradients, or -1 */
     char host[BT_HOST_MAX];
 } culprits;
 
@@ -97,11 +95,11 @@ static bt_code compare_own_digests(bt_trainer *t, const own_digest *before, culp
 
 /* ---- description and events ----------------------------------------------------------------------------------- */
 
-typedef struct bad_step { /* state of a bad step until the decision */
+typedef struct bad_step {
     bt_step_verdict verdict;
     bt_spike spike;
-    const char *tensor; /* first tensor with a gradient that is not finite, or NULL */
-    char what[160];     /* "gradient of layers.0.attn_q is not finite" */
+    const char *tensor; /* first tensor with a non-finite gradient, or NULL */
+    char what[160];     /* example: "gradient of layers.0.attn_q is not finite" */
     double first_norm;  /* gradient norm of the first computation */
     own_digest digest;
     culprits ranks;
@@ -111,7 +109,7 @@ typedef struct bad_step { /* state of a bad step until the decision */
 typedef struct bad_steps {
     bt_guard guard;
     bt_skipped skipped;
-    bool repeating; /* the gradients of `step` are computed again */
+    bool repeating;
     bad_step step;
 } bad_steps;
 
@@ -200,7 +198,7 @@ static bt_code blame_hardware(bad_steps *s, bt_trainer *t, const bt_step_outcome
              "%s, computed again with other bits and no better: a fault of the hardware of %s",
              b->what, b->ranks.who);
     report_bad_step(t, b, BT_EVENT_HARDWARE, "ended", title);
-    return bt_fail(err, BT_DAMAGED, "step %" PRId64 ": %s (go on from the newest checkpoint)",
+    return bt_fail(err, BT_DAMAGED, "step %" PRId64 ": %s (resume from the newest checkpoint)",
                    t->at.step + 1, title);
 }
 
@@ -233,8 +231,8 @@ static bt_code end_run_after_bad_step(bt_trainer *t, const bad_step *b, const ch
     snprintf(title, sizeof title, "%s%s", b->what, again);
     report_bad_step(t, b, BT_EVENT_BAD_STEP, "ended", title);
     return bt_fail(err, BT_CHECK,
-                   "step %" PRId64 ": %s; train.on_bad_step=%s ends the run (go on from the newest "
-                   "checkpoint, with train.on_bad_step=skip to leave the batch out)",
+                   "step %" PRId64 ": %s; train.on_bad_step=%s ends the run (resume from the "
+                   "newest checkpoint; train.on_bad_step=skip omits the batch)",
                    t->at.step + 1, title, again[0] ? "retry" : "stop");
 }
 

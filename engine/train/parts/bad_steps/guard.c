@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* minimum sigma: of the loss as a fraction of its median, and of ln(norm) */
+/* minimum sigma: of the loss, as a fraction of its median; of ln(norm), absolute */
 static const double LEAST_LOSS_SIGMA = 0.02, LEAST_NORM_SIGMA = 0.25;
 static const double SIGMA_PER_MAD = 1 / 0.6745; /* for normally distributed values */
 
@@ -16,11 +16,10 @@ const char *bt_guard_find(const bt_params *p, const double *squares) {
     return NULL;
 }
 
-/* ---- spikes ---------------------------------------------------------------------------------- */
-
 static int64_t known_good_steps(const bt_guard *g) { return g->n < g->window ? g->n : g->window; }
 
-/* Distance of value above the median of the ring in sigmas. least: minimum sigma, times the median if relative. */
+/* Distance of `value` from the median of the ring, in sigmas. least: minimum sigma; a fraction of the median if
+ * `relative`. */
 static bt_spike spike_score(bt_guard *g, const double *ring, double value, double least,
                             bool relative) {
     const int64_t n = known_good_steps(g);
@@ -75,10 +74,8 @@ bt_code bt_guard_verdict(const bt_guard *g, int64_t step, const char *tensor, bt
         tensor ? "the gradient" : "the loss", g->in_row, (long long)step, tensor ? tensor : "loss");
 }
 
-/* ---- the row "guard" -------------------------------------------------------------------------- */
-
-/* A number is written as the 16 hexadecimal digits of its bits, which is fast enough for a state in memory at every
- * step. Oldest first, so that a window of another length reads the newest. */
+/* Each value is written as the 16 hexadecimal digits of its bits, because a state in memory is written at every
+ * step. Oldest first, so that a shorter window reads the newest values. */
 enum { DIGITS = 16 };
 
 static void save_ring(const bt_guard *g, const double *ring, const char *key, bt_json *j) {
@@ -94,7 +91,7 @@ static void save_ring(const bt_guard *g, const double *ring, const char *key, bt
     bt_json_str(j, key, text);
 }
 
-/* Reads the newest g->window values and returns their number; 0 if there are none or they are invalid. */
+/* Reads at most the newest g->window values. Returns their number, 0 if the text is missing or invalid. */
 static int64_t load_ring(const bt_guard *g, const bt_state_values *v, const char *key,
                          double *ring) {
     const char *text = bt_state_text(v, key);

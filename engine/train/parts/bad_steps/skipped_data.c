@@ -32,8 +32,6 @@ bt_code bt_skipped_add(bt_skipped *s, int64_t first, int64_t count, bt_err *err)
     return BT_OK;
 }
 
-/* ---- the row "skipped" ------------------------------------------------------------------------ */
-
 static void save_skipped(void *ctx, bt_json *j) {
     const bt_skipped *s = ctx;
     bt_json_array(j, "sequences"); /* first, end, first, end, ... */
@@ -41,9 +39,9 @@ static void save_skipped(void *ctx, bt_json *j) {
     bt_json_end(j, ']');
 }
 
-/* An invalid list, or one for which there is no memory, is read as empty, because it affects no decision. */
+/* An invalid list, or one that does not fit into memory, is read as empty, because no decision depends on it. */
 static void load_skipped(void *ctx, const bt_state_values *v) {
-    enum { MOST = 1 << 20 }; /* maximum number; the size of a manifest is limited as well */
+    enum { MOST = 1 << 20 }; /* bounds the manifest's size */
     bt_skipped *s = ctx;
     int64_t *numbers = calloc(MOST, sizeof *numbers);
     s->n = 0;

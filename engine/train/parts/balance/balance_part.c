@@ -1,4 +1,4 @@
-/* balance_part.c - slow ranks get fewer micro-batches, by measured speed (parallel.balance=auto). */
+/* balance_part.c - gives slower ranks fewer micro-batches according to their measured speed (parallel.balance=auto). */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -6,7 +6,7 @@
 
 static bt_code balance_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* no state of its own */
+    *self = t; /* the part has no state of its own */
     return BT_OK;
 }
 
@@ -18,7 +18,7 @@ static void balance_event(bt_trainer *t, double gain) {
     for (size_t i = 0; i < p->dp; i++) {
         if (p->shares[i] < least) least = p->shares[i];
         if (p->shares[i] > most) most = p->shares[i];
-        if (end - at > 32) /* at most the first hundred ranks */
+        if (end - at > 32)
             at += snprintf(at, (size_t)(end - at), "%s%" PRId64, i ? "," : "", p->shares[i]);
     }
     snprintf(at, (size_t)(end - at), "]}");

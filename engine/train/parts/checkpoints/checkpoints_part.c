@@ -1,5 +1,4 @@
-/* checkpoints_part.c - checkpoints on disk: decides when one is due and advances one that is written during
- * training. */
+/* checkpoints_part.c - decides when a checkpoint on disk is due, and advances one that is written during training. */
 #include <stdlib.h>
 
 #include "engine/train/trainer_impl.h"
@@ -8,9 +7,9 @@
 enum { NOTE_BUSY, NOTE_DUE, NOTES };
 
 typedef struct checkpoints {
-    bool busy;      /* some rank has not finished the current stage of a checkpoint */
-    bool clock_due; /* rank 0's clock requires a checkpoint */
-    bool postponed; /* a bad step delayed a checkpoint */
+    bool busy;      /* some rank has not finished the current stage of the pending checkpoint */
+    bool clock_due; /* a checkpoint is due by rank 0's clock */
+    bool postponed; /* a checkpoint waits because the last step was bad */
 } checkpoints;
 
 static bt_code checkpoints_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
@@ -36,7 +35,7 @@ static bt_code checkpoints_exchanged(void *self, bt_trainer *t, bt_step_outcome 
     return BT_OK;
 }
 
-/* A bad step may come from damaged weights, so its checkpoint waits for the next good step, except at the end. */
+/* Weights of a bad step may be damaged, so a checkpoint waits for the next good step, except after the last step. */
 static bool is_last_step(const bt_trainer *t, const bt_step_outcome *o) {
     return bt_trainer_at_end(t) || bt_trainer_at_stop(t) || (o->control.verbs & BT_REQ_STOP);
 }
@@ -47,24 +46,24 @@ static bool is_due(const checkpoints *c, const bt_trainer *t, const bt_step_outc
            (o->best && !o->bad) || bt_every(t->at.step, t->cfg.ckpt.every);
 }
 
-/* a checkpoint that is written during training enters its next stage when no rank is busy */
+/* A pending checkpoint enters its next stage when no rank is busy. */
 static bool next_stage(const checkpoints *c, const bt_trainer *t) {
     return bt_saver_pending(&t->saver) && !c->busy;
 }
 
-static bool wanted(const checkpoints *c, const bt_trainer *t, const bt_step_outcome *o) {
+static bool is_save_wanted(const checkpoints *c, const bt_trainer *t, const bt_step_outcome *o) {
     return is_due(c, t, o) || (o->control.verbs & BT_REQ_CHECKPOINT);
 }
 
 static bool checkpoints_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
-    return next_stage(self, t) || wanted(self, t, o);
+    return next_stage(self, t) || is_save_wanted(self, t, o);
 }
 
 static bt_code checkpoints_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     checkpoints *c = self;
     const bool due_now = is_due(c, t, o);
     if (next_stage(c, t)) BT_TRY(bt_saver_advance(&t->saver, err));
-    if (wanted(c, t, o)) c->postponed = o->bad && !is_last_step(t, o);
+    if (is_save_wanted(c, t, o)) c->postponed = o->bad && !is_last_step(t, o);
     if (!due_now || c->postponed) return BT_OK;
     return bt_trainer_save(t, o->best, is_last_step(t, o), err);
 }
@@ -76,11 +75,11 @@ static bt_code checkpoints_act(void *self, bt_trainer *t, const bt_control *requ
     if (!(request->verbs & BT_REQ_CHECKPOINT)) return BT_OK;
     if (!c->postponed) return bt_trainer_save(t, false, false, err);
     bt_telemetry_event(&t->telemetry, BT_EVENT_CONTROL, t->at.step - 1, NULL,
-                       "the checkpoint that was asked for follows the next good step");
+                       "the requested checkpoint is saved after the next good step");
     return BT_OK;
 }
 
-/* this rank's part of the data that its replicas hold too */
+/* Returns the size of this rank's part of the state that replicas also hold. */
 static size_t checkpoint_copy_bytes(const bt_rank_setup *s) {
     const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
     if (!s->cfg->ckpt.async || !s->cfg->run.out[0]) return 0;

@@ -1,5 +1,5 @@
-/* codec_part.c - gradient compression: residuals, the quanta of units in reproducible training, and the codec of
- * each step (codec_choice.h). */
+/* codec_part.c - gradient compression: residuals, quanta of units in reproducible training, codec of each step
+ * (codec_choice.h). */
 #include "engine/train/parts/codec/codec_part.h"
 
 #include <stdio.h>
@@ -10,15 +10,13 @@
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
-/* ---- quanta ---------------------------------------------------------------------------------- */
-
 static size_t groups_before(const bt_params *all, size_t tensor) {
     size_t n = 0;
     for (size_t i = 0; i < tensor; i++) n += bt_rounding_groups(all->tensors[i].whole_rows);
     return n;
 }
 
-/* Creates the groups of the tensors of all stages, so that every rank has all quanta. */
+/* Creates groups for the tensors of all stages, so that every rank has all quanta. */
 static bt_code create_rounding(bt_unit_rounding *r, bt_trainer *t, bt_err *err) {
     const bt_params *p = &t->setup.params, *all = &t->update.table;
     bt_rounding_tensor *tensors = calloc(p->n + 1, sizeof *tensors);
@@ -61,8 +59,6 @@ static void load_quanta(void *ctx, const bt_state_values *v) {
     }
 }
 
-/* ---- part ------------------------------------------------------------------------------------ */
-
 static bt_code codec_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)t, (void)s;
     return bt_part_new(self, sizeof(bt_codec_part), "the codec", err);
@@ -100,7 +96,7 @@ static void reducer_cfg(void *self, bt_trainer *t, bt_reducer_cfg *c) {
     t->step.held_at = p->choice.held_at;
 }
 
-/* The row "codec" determines which tensors have residuals, so it precedes them. */
+/* The row "codec" precedes the residuals because it determines which tensors have one. */
 static void codec_add_state(void *self, bt_trainer *t, bt_state *s) {
     bt_codec_part *p = self;
     bt_codec_choice_add_state(&p->choice, t, s);
@@ -153,7 +149,7 @@ static bool codec_due(void *self, const bt_trainer *t, const bt_step_outcome *o)
     return p->choice.ladder.n > 1 || samples(t);
 }
 
-/* Statistics describe the codec of the previous step, before the choice for the next one. */
+/* Statistics describe the codec of the previous step, so they precede the choice for the next one. */
 static bt_code codec_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     bt_codec_part *p = self;
     if (samples(t)) {
@@ -168,21 +164,21 @@ static bt_code codec_after_step(void *self, bt_trainer *t, bt_step_outcome *o, b
 
 static size_t residual_bytes(const bt_rank_setup *s) { return 2 * bt_residual_bytes(s); }
 
-const bt_part bt_part_codec = {.name = "codec",
-                               .memory = {"residual",
-                                          "what the codec has yet to send, fp32, and the same as "
-                                          "it was before the step",
-                                          residual_bytes},
-                               .create = codec_create,
-                               .release = codec_release,
-                               .model_made = codec_model_made,
-                               .build = codec_build,
-                               .reducer_cfg = reducer_cfg,
-                               .add_state = codec_add_state,
-                               .ready = codec_ready,
-                               .begin_gradients = codec_begin_gradients,
-                               .exchanged = codec_exchanged,
-                               .after_update = codec_after_update,
-                               .due = codec_due,
-                               .after_step = codec_after_step,
-                               .phase = BT_MR_COMM_EXPOSED};
+const bt_part bt_part_codec = {
+    .name = "codec",
+    .memory = {"residual",
+               "gradients that the codec has not sent yet, fp32, and a copy from before the step",
+               residual_bytes},
+    .create = codec_create,
+    .release = codec_release,
+    .model_made = codec_model_made,
+    .build = codec_build,
+    .reducer_cfg = reducer_cfg,
+    .add_state = codec_add_state,
+    .ready = codec_ready,
+    .begin_gradients = codec_begin_gradients,
+    .exchanged = codec_exchanged,
+    .after_update = codec_after_update,
+    .due = codec_due,
+    .after_step = codec_after_step,
+    .phase = BT_MR_COMM_EXPOSED};

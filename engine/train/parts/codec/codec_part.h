@@ -8,7 +8,7 @@
 
 typedef struct bt_codec_part {
     bt_residual residual; /* part of the gradients that the codec has not sent yet */
-    /* for reproducible training; without groups, units are not rounded */
+    /* used in reproducible training; units are not rounded if it has no groups */
     bt_unit_rounding rounding;
     bt_codec_choice choice;
 } bt_codec_part;

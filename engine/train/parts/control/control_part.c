@@ -1,4 +1,4 @@
-/* control_part.c - requests of users to a running training (run_control.h): rank 0 takes them, the step's exchange
+/* control_part.c - user requests to a running training (run_control.h): rank 0 takes them, the step's exchange
  * distributes them, and each part executes its own. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,12 +7,12 @@
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
-/* LEAVE: 1 + the highest rank, except rank 0, that received a signal to leave; 0 without */
+/* LEAVE: 0, or 1 + the highest rank except rank 0 that received a signal to leave */
 enum { NOTE_VERBS, NOTE_LR, NOTE_LEAVE, NOTES };
 
 static bt_code control_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* no state of its own */
+    *self = t;
     return BT_OK;
 }
 
@@ -27,16 +27,16 @@ static void control_put_notes(void *self, bt_trainer *t, int64_t *notes) {
         notes[NOTE_LEAVE] = 1 + rank;
 }
 
-/* The batch system or cloud will remove the machine of a rank: all ranks save and leave together, and the supervisor
- * restarts without that machine. */
+/* Host loss is announced to one rank (batch system, cloud): all ranks save and leave together, and the supervisor
+ * restarts the run without that host. */
 static void leave_together(bt_trainer *t, bt_step_outcome *out, int rank) {
     char title[80];
     out->control.verbs |= BT_REQ_STOP;
-    snprintf(title, sizeof title, "a signal told rank %d to leave: all ranks save and leave", rank);
+    snprintf(title, sizeof title, "rank %d received a signal to leave: all ranks save and leave",
+             rank);
     bt_telemetry_event_of(&t->telemetry, BT_EVENT_RANK_LEAVES, rank, t->at.step, NULL, title);
 }
 
-/* Requests of the first computation remain valid when the step is computed again. */
 static bt_code control_exchanged(void *self, bt_trainer *t, bt_step_outcome *o,
                                  const bt_reduce_times *took, const int64_t *notes, bt_err *err) {
     (void)self, (void)took, (void)err;
@@ -55,7 +55,7 @@ static void change_lr(bt_trainer *t, double factor) {
                        "learning rate factor %g from this step on", factor);
 }
 
-/* Executes requests. The supervisor records who made them. evaluated: the current weights have a validation loss. */
+/* Executes requests, whose authors the supervisor records. evaluated: the current weights have a validation loss. */
 static bt_code act_on(bt_trainer *t, const bt_control *c, bool evaluated, bt_err *err) {
     if (c->verbs & BT_REQ_LR) change_lr(t, bt_control_lr_factor(c));
     BT_TRY(bt_parts_act(t, c, evaluated, err));

@@ -1,7 +1,6 @@
-/* dense_start_part.c - full precision first, then ternary (train.dense_steps; arXiv:2502.11895): linear layers
- * are dense for the first steps. Then the model is recreated with ternary layers, the same weights and
- * optimizer states. A run that is resumed after the switch starts dense and switches before its first step, by the
- * same code. */
+/* dense_start_part.c - trains linear layers in full precision for the first train.dense_steps (arXiv:2502.11895),
+ * then recreates the model with ternary layers and the same weights and optimizer states. A run that is resumed
+ * after the switch starts dense and switches before its first step. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +8,10 @@
 #include "engine/train/trainer_impl.h"
 
 typedef struct kept_state {
-    bt_state rows;  /* rows of weights and optimizer states */
-    bt_slices at;   /* their current slices */
-    char *bytes;    /* copy of their values */
-    size_t n_bytes; /* size of the copy */
+    bt_state rows; /* rows of weights and optimizer states */
+    bt_slices at;
+    char *bytes; /* copy of their values */
+    size_t n_bytes;
 } kept_state;
 
 static size_t kept_slice_bytes(const bt_ckpt_slice *s) {
@@ -83,7 +82,7 @@ static bt_code dense_start_before_step(void *self, bt_trainer *t, bt_err *err) {
     bt_slices_release(&k.at);
     free(k.bytes);
     BT_TRY(code);
-    bt_parts_new_level(t); /* the level of the loss changes */
+    bt_parts_new_level(t); /* the loss level changes */
     bt_telemetry_event(&t->telemetry, BT_EVENT_RAMP, t->at.step - 1, NULL,
                        "from step %" PRId64 " on linear layers are %s", t->at.step + 1,
                        t->cfg.model.linear == BT_LIN_BITNET1 ? "binary" : "ternary");
@@ -95,11 +94,10 @@ static bt_code dense_start_create(bt_trainer *t, const bt_trainer_setup *s, void
     (void)err;
     if (!bt_run_cfg_dense(s->cfg, 0)) return BT_OK;
     bt_run_cfg_make_dense(&t->now);
-    *self = t; /* no state of its own */
+    *self = t;
     return BT_OK;
 }
 
-/* the copy of the state while the ternary model replaces the dense one */
 static size_t switch_copy_bytes(const bt_rank_setup *s) {
     if (!bt_run_cfg_dense(s->cfg, 0)) return 0;
     return bt_weights_latent_bytes(s) + bt_update_bytes(s).optimizer;

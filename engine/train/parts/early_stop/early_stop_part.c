@@ -1,8 +1,8 @@
 /* early_stop_part.c - ends a training after train.stop_when evaluations in a row without a new best validation loss.
  *
- * The number of such evaluations is stored in checkpoints, so a resumed run ends at the same evaluation as an
- * uninterrupted one. The validation loss is equal on all ranks, hence so is the decision. Only evaluations after a step
- * count, not those on request during a pause, and none while layers become ternary (train.lambda_steps). */
+ * The count is stored in checkpoints, so a resumed run ends at the same evaluation as an uninterrupted one. The loss is
+ * equal on all ranks, hence so is the decision. Requested evaluations during a pause do not count, and none counts
+ * while layers become ternary (train.lambda_steps). */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* energy_part.c - energy in joules of each step of this rank, if the processor counts it. */
+/* energy_part.c - measures the energy of each step of this rank in joules, if the processor counts it. */
 #include "engine/observe/energy.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* evaluation_part.c - validation loss every train.eval_every steps, at the end, and on request. */
+/* evaluation_part.c - computes the validation loss every train.eval_every steps, at the end, and on request. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,7 +27,6 @@ static void evaluation_release(void *self) {
     free(e);
 }
 
-/* Hosts may have the data at different paths, but with equal content. */
 static bt_code evaluation_build(void *self, bt_trainer *t, bt_err *err) {
     evaluation *e = self;
     char hash[32];
@@ -50,7 +49,7 @@ static void evaluation_facts(void *self, bt_trainer *t, bool goes_on) {
         bt_trainer_fact(t, "data.val_bytes_per_token", "%.17g",
                         bt_evaluator_bytes_per_token(e->evaluator));
     bt_trainer_fact(t, "arena.validation", "%zu", bt_evaluator_bytes(e->evaluator));
-    /* the notes are those of the training data unless --val-data is given */
+    /* without --val-data these notes would repeat those of the training data */
     if (t->cfg.data.val_path[0])
         bt_run_data_notes(&t->telemetry, "validation data: ", bt_evaluator_notes(e->evaluator),
                           t->at.step - 1);

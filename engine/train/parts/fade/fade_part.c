@@ -1,5 +1,4 @@
-/* fade_part.c - layers that become ternary gradually (train.lambda_steps): lambda is a
- * function of the step's number. */
+/* fade_part.c - makes layers ternary gradually (train.lambda_steps): lambda is a function of the step number. */
 #include <stdlib.h>
 
 #include "engine/config/tune_cfg.h"
@@ -24,7 +23,6 @@ static bt_code fade_load(void *self, bt_trainer *t, bt_load_stage stage, bt_err 
     return BT_OK;
 }
 
-/* The level of the loss changes with lambda. */
 static bt_code fade_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     fade *f = self;
     const double lambda = bt_tune_lambda(&t->cfg, t->at.step);

@@ -1,5 +1,5 @@
-/* fp16_part.c - the loss scale of train.precision=fp16 (optim/loss_scale.h): a step whose gradients overflowed is
- * skipped with half the scale, many good steps double it. */
+/* fp16_part.c - loss scale of train.precision=fp16 (optim/loss_scale.h). A step whose gradients overflow is skipped
+ * and halves the scale; many good steps in a row double it. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 typedef struct fp16 {
     bt_loss_scale scale;
-    double *in_use; /* the trainer's loss scale */
+    double *in_use;
 } fp16;
 
 static bt_code fp16_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -31,7 +31,7 @@ static void save_loss_scale(void *ctx, bt_json *j) {
     if (s->on) bt_json_int(j, "good", s->good);
 }
 
-/* A checkpoint of another precision contains no scale, so the first one is used. */
+/* A checkpoint of another precision contains no scale, so the initial one is used. */
 static void load_loss_scale(void *ctx, const bt_state_values *v) {
     fp16 *f = ctx;
     const int64_t good = bt_state_int(v, "good", -1);
@@ -58,8 +58,8 @@ static void change_loss_scale(fp16 *f, bt_trainer *t, bool skipped, const char *
                        title, f->scale.value);
 }
 
-/* The norm is equal on all ranks, so all ranks skip the step. The scale is not the cause of a loss that is not
- * finite, nor of a step that is computed again. */
+/* The norm is equal on all ranks, so all skip the step. The scale causes neither a non-finite loss nor an overflow
+ * that is being recomputed. */
 static bt_code fp16_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
                             bt_err *err) {
     fp16 *f = self;

@@ -1,5 +1,5 @@
-/* island_part.c - a training that is an island of a hub (islands.hub): its start, the data of its steps, and the
- * exchange of updates with the hub. */
+/* island_part.c - runs a training as an island of a hub (islands.hub): start, data of the steps, exchange of
+ * updates. */
 #include "engine/train/parts/island/island_part.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "engine/base/span.h"
 #include "engine/train/trainer_impl.h"
 
-/* After a stop request, a step waits for the hub for a limited time. */
+/* After a stop request, a step waits only a limited time for the hub. */
 static bool is_stop_due(void *ctx) {
     const bt_island_part *p = ctx;
     const bt_trainer *t = p->trainer;
@@ -27,9 +27,7 @@ static void record_hub_state(void *ctx, bool lost, const char *line) {
                        "hub '%s': %s", t->cfg.islands.hub, line);
 }
 
-/* ---- position and data --------------------------------------------------------------------------- */
-
-static void take_clock(bt_island_part *p, bt_trainer *t) {
+static void adopt_hub_step(bt_island_part *p, bt_trainer *t) {
     const bt_island_go *go = bt_island_now(p->island);
     t->at.step = t->at.updates = go->clock;
     t->at.tokens = go->clock * t->cfg.train.batch_tokens;
@@ -53,7 +51,7 @@ static bt_code island_ready(void *self, bt_trainer *t, bt_err *err) {
     BT_TRY(bt_island_create(&p->island, &cfg, err));
     BT_TRY(bt_island_join(p->island, err));
     BT_TRY(t->schedule->tie(t->schedule, t->model, err));
-    take_clock(p, t);
+    adopt_hub_step(p, t);
     const bt_island_go *go = bt_island_now(p->island);
     bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, t->at.step - 1, NULL,
                        "joined hub '%s' at step %" PRId64 ", %" PRId64 " island%s",
@@ -61,8 +59,8 @@ static bt_code island_ready(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* Moves the loader to the sequences that the hub assigned to this step, and counts their targets. The share of
- * this rank may have changed (balance). */
+/* Moves the loader to the sequences that the hub assigned to this step, and counts their targets. Balancing may have
+ * changed this rank's share. */
 static bt_code island_begin_gradients(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
                                       bt_err *err) {
     bt_island_part *p = self;
@@ -86,19 +84,19 @@ static bt_code island_begin_gradients(void *self, bt_trainer *t, bt_step_outcome
     return BT_OK;
 }
 
-static bool hub_applies(const bt_island_part *p) {
+static bool is_applied_by_hub(const bt_island_part *p) {
     return bt_island_now(p->island)->kind == BT_PUSH_GRADIENT;
 }
 
 static bt_code island_verdict(void *self, bt_trainer *t, bt_step_outcome *o, bt_verdict *verdict,
                               bt_err *err) {
     (void)t, (void)o, (void)err;
-    if (hub_applies(self)) *verdict = BT_ELSEWHERE;
+    if (is_applied_by_hub(self)) *verdict = BT_ELSEWHERE;
     return BT_OK;
 }
 
-/* Mean over the learned tokens of this island. Ranks without learned tokens or with a loss that is not finite do
- * not count. */
+/* Mean loss over the learned tokens of this island. Ranks without such tokens or with a non-finite loss do not
+ * count. */
 static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss, bt_err *err) {
     const double mine = (double)(t->micro.counted > 0 ? t->micro.counted
                                                       : t->micro_plan.n * t->micro.rows);
@@ -114,13 +112,10 @@ static bt_code mean_loss(bt_trainer *t, const bt_step_outcome *out, double *loss
     return BT_OK;
 }
 
-/* ---- the exchange -------------------------------------------------------------------------------- */
-
-/* Steps are repeated after joining again, or because the hub rejected the update. */
 static void rejoined(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
     const int64_t was = t->at.step;
     const bt_update_outcome o = bt_island_outcome(p->island);
-    take_clock(p, t);
+    adopt_hub_step(p, t);
     out->again = t->at.step <= was;
     if (o == BT_UPDATE_LOST)
         bt_telemetry_event(&t->telemetry, BT_EVENT_HUB, was, NULL,
@@ -132,7 +127,7 @@ static void rejoined(bt_island_part *p, bt_trainer *t, bt_step_outcome *out) {
                            t->cfg.islands.hub, t->at.step, was + 1,
                            o == BT_UPDATE_APPLIED ? "steps since the newest update are lost"
                                                   : "the newest update was left out");
-    t->at.step--; /* the current step is not counted yet */
+    t->at.step--;
     t->at.tokens -= t->cfg.train.batch_tokens;
 }
 
@@ -149,7 +144,7 @@ static bt_code take_answer(bt_island_part *p, bt_trainer *t, bt_step_outcome *ou
     if (again) rejoined(p, t, out);
     if (go->steps == 0 &&
         t->at.step + 1 <
-            t->cfg.train.steps) { /* the hub has advanced by rounds without this island */
+            t->cfg.train.steps) { /* rounds without this island have advanced the hub */
         t->cfg.train.steps = t->at.step + 1;
         t->step.stop = true;
     }
@@ -157,8 +152,8 @@ static bt_code take_answer(bt_island_part *p, bt_trainer *t, bt_step_outcome *ou
 }
 
 /* After a stop request or the loss of the hub, the training ends with the state of the last complete step. */
-static bt_code end_here(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bt_code code,
-                        bt_err *err) {
+static bt_code end_island(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bt_code code,
+                          bt_err *err) {
     if (code != BT_STOPPED && !bt_island_gave_up(p->island)) return code;
     if (code != BT_STOPPED) p->hub_lost = *err;
     t->step.stop = out->left = true;
@@ -168,7 +163,7 @@ static bt_code end_here(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, 
 static bt_code send_step_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bool apply,
                                 bool at_hub, bt_err *err) {
     const int64_t steps = bt_island_now(p->island)->steps;
-    /* a skipped local step does not change the delta of the steps before it */
+    /* The delta covers the earlier steps too, so a skipped local step does not change it. */
     bt_island_work w = {.tokens = at_hub ? out->counted : out->counted * steps,
                         .grad_norm = out->grad_norm,
                         .unscale = 1 / t->step.loss_scale};
@@ -182,7 +177,7 @@ static bt_code send_step_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcom
                    : at_hub         ? bt_island_gradient(p->island, &w, &again, err)
                                     : bt_island_delta(p->island, &w, &state, err);
     bt_span_end();
-    if (code != BT_OK) return end_here(p, t, out, code, err);
+    if (code != BT_OK) return end_island(p, t, out, code, err);
     if (state == BT_ISLAND_AHEAD) {
         p->ahead = 0;
         return BT_OK;
@@ -191,15 +186,15 @@ static bt_code send_step_to_hub(bt_island_part *p, bt_trainer *t, bt_step_outcom
     return take_answer(p, t, out, again || state == BT_ISLAND_REJOINED, err);
 }
 
-/* a step while the answer to the last delta is pending */
-static bt_code go_ahead(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bt_err *err) {
+/* Trains a step while the hub's answer to the last delta is pending. */
+static bt_code step_ahead(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_island_state state;
     bt_progress_enter(t->page, BT_AT_HUB, t->at.step);
     bt_span_begin(BT_MR_COMM_EXPOSED);
     p->stop_ns = out->control.verbs & BT_REQ_STOP ? bt_now_ns() : 0;
     bt_code code = bt_island_ahead(p->island, ++p->ahead, &state, err);
     bt_span_end();
-    if (code != BT_OK) return end_here(p, t, out, code, err);
+    if (code != BT_OK) return end_island(p, t, out, code, err);
     if (state == BT_ISLAND_AHEAD) return BT_OK;
     const int64_t ahead = p->ahead;
     p->ahead = -1;
@@ -210,9 +205,9 @@ static bt_code go_ahead(bt_island_part *p, bt_trainer *t, bt_step_outcome *out, 
 
 static bt_code island_after_update(void *self, bt_trainer *t, bt_step_outcome *out, bt_err *err) {
     bt_island_part *p = self;
-    const bool at_hub = hub_applies(p);
+    const bool at_hub = is_applied_by_hub(p);
     if (p->ahead >= 0)
-        BT_TRY(go_ahead(p, t, out, err));
+        BT_TRY(step_ahead(p, t, out, err));
     else
         p->left--;
     if (p->left > 0 || p->ahead >= 0) bt_island_beat(p->island);
@@ -222,7 +217,7 @@ static bt_code island_after_update(void *self, bt_trainer *t, bt_step_outcome *o
     return send_step_to_hub(p, t, out, out->applied, at_hub, err);
 }
 
-/* " (2 late, 1 poisoned)", or "" without rejected updates */
+/* Writes for example " (2 late, 1 poisoned)", or "" without rejected updates. */
 static void put_reasons(const bt_island_count *n, char *out, size_t size) {
     size_t at = 0;
     out[0] = 0;

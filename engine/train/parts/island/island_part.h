@@ -7,14 +7,15 @@
 
 typedef struct bt_island_part {
     bt_trainer *trainer;
-    bt_island *island; /* NULL before joining */
-    int64_t left;      /* steps until the next exchange with the hub */
-    int64_t ahead;   /* steps since a delta without an answer of the hub; -1 without such a delta */
-    bt_err hub_lost; /* the error that ends the training after the hub was lost */
-    /* sequences of this step and the next one begin here; those of the loader's step; the shares of this rank
-     * that the loader has */
+    bt_island *island; /* NULL before joining a hub */
+    int64_t left;
+    int64_t
+        ahead; /* steps since a delta that the hub has not answered; -1 if every delta was answered */
+    bt_err hub_lost; /* error that ends the training after the hub was lost */
+    /* first sequences of this step and the next one; number of sequences of a loader step; the micro-batches of this
+     * rank in the loader */
     int64_t begin, next, stride, share_first, share_n;
-    int64_t stop_ns; /* start of an exchange in a step with a stop request; else 0 */
+    int64_t stop_ns; /* start of the exchange during which a stop was requested; else 0 */
 } bt_island_part;
 
 #endif

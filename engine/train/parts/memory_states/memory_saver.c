@@ -9,8 +9,8 @@
 #include "engine/base/clock.h"
 #include "engine/train/trainer_impl.h"
 
-/* Shares of the time. If a step takes SLOW_S or more, the share is smaller, because the restart itself costs a part
- * of such a step, and two steps are soon repeated. */
+/* Maximum share of the time for copies. It is smaller if a step takes SLOW_S or more, because a restart itself costs
+ * part of such a step, and two steps are soon repeated. */
 static const double SHARE = 0.02, SHARE_SLOW = 0.005, SLOW_S = 0.5, FORGET = 0.0625;
 enum { LONGEST = 1000 };
 
@@ -21,7 +21,7 @@ static int64_t slices_bytes(const bt_slices *l) {
     return sum;
 }
 
-/* Slices that this rank keeps. Spread: the ranks of rank 0's host do not hold everything. */
+/* Determines the slices that this rank keeps. spread: the ranks of rank 0's host do not hold the whole state. */
 static bt_code slices_here(bt_trainer *t, bt_slices *mine, bool *spread, bt_err *err) {
     bt_slices all = {0};
     bt_comm *world = t->mesh.world;
@@ -44,7 +44,7 @@ static bt_code slices_here(bt_trainer *t, bt_slices *mine, bool *spread, bt_err 
     return code;
 }
 
-/* Estimated time of the first copy to another host over the slowest measured link; 0 if none was measured. */
+/* Estimated duration of the first copy to another host over the slowest measured link; 0 if no link was measured. */
 static double copy_time(bt_trainer *t, const bt_slices *mine) {
     double rate = 0;
     for (int a = 0; a < BT_AXIS_COUNT; a++) {
@@ -54,7 +54,7 @@ static double copy_time(bt_trainer *t, const bt_slices *mine) {
     return rate > 0 ? (double)slices_bytes(mine) / rate : 0;
 }
 
-/* prepares the ranks that write, and their folder on other hosts */
+/* Selects the ranks that write, and creates their folder on other hosts. */
 static bt_code prepare_memory_ranks(bt_memory_saver *m, bt_trainer *t, bool here, bt_err *err) {
     const char *dir = t->attempt.memory_dir;
     bt_comm *world = t->mesh.world;
@@ -93,7 +93,6 @@ bt_code bt_memory_saver_open(bt_memory_saver *m, bt_trainer *t, const bt_memory_
     if (code == BT_OK && (here || m->spread)) code = bt_memory_state_open(&m->to, &cfg, &why);
     if (m->spread && m->copies == 0) m->copy_s = copy_time(t, &mine);
     bt_slices_release(&mine);
-    /* equal on all ranks that write */
     if (code != BT_OK) give_up(t, &why);
     return BT_OK;
 }
@@ -119,38 +118,38 @@ bt_code bt_memory_saver_write(bt_memory_saver *m, bt_trainer *t, bt_err *err) {
     bt_saver_identify(&t->saver, &m->meta);
     BT_TRY(bt_state_save_values(&t->saver.state, &m->meta.state, err));
     bt_err why = BT_ERR_INIT;
-    m->met = false;
+    m->all_written = false;
     const bt_code code = bt_memory_state_write(m->to, &m->meta, t->saver.saved_ns, &why);
     if (code == BT_MPI) return bt_fail(err, code, "%s", why.msg);
     if (code != BT_OK) {
-        /* The values have equal length on all ranks, so all stop here. Checkpoints continue. */
+        /* All ranks receive the same error here, so all of them stop keeping states. */
         bt_telemetry_event(&t->telemetry, BT_EVENT_CHECKPOINT_FAILED, t->at.step - 1, NULL,
-                           "no state in memory after step %" PRId64
-                           " and later, training and checkpoints go on: %s",
+                           "no state is kept in memory from step %" PRId64
+                           " on, training and checkpoints continue: %s",
                            t->at.step, why.msg);
         give_up(t, &why);
         bt_memory_saver_close(m);
         return BT_OK;
     }
     const double took = (double)(bt_now_ns() - began) / 1e9;
-    /* a long copy was probably delayed by other work and has little weight */
+    /* Other work probably delayed a slow copy, so it has little weight. */
     m->copy_s = m->copies++ == 0 || took < m->copy_s ? took
                                                      : m->copy_s + FORGET * (took - m->copy_s);
-    BT_TRY(
-        bt_telemetry_poll(&t->telemetry, err)); /* the other ranks have had time to send theirs */
+    BT_TRY(bt_telemetry_poll(&t->telemetry,
+                             err)); /* the messages of other ranks have had time to arrive */
     bt_memory_saver_publish(m, t);
     return BT_OK;
 }
 
 void bt_memory_saver_publish(bt_memory_saver *m, bt_trainer *t) {
-    /* Rank 0's part is valid only when the record of the step and the parts of other hosts are complete. */
-    const bool waits = t->telemetry.pending || (m->spread && !m->met);
+    /* Rank 0's part becomes valid only after the step's record and the parts of other hosts are complete. */
+    const bool waits = t->telemetry.pending || (m->spread && !m->all_written);
     if (!m->to || (waits && bt_comm_rank(t->mesh.world) == 0)) return;
     bt_memory_state_publish(m->to);
 }
 
-void bt_memory_saver_met(bt_memory_saver *m, bt_trainer *t) {
-    m->met = true;
+void bt_memory_saver_synchronised(bt_memory_saver *m, bt_trainer *t) {
+    m->all_written = true;
     if (m->spread) bt_memory_saver_publish(m, t);
 }
 

@@ -1,5 +1,5 @@
-/* memory_states_part.c - state of the newest steps in shared memory (memory_saver.h), from which a run resumes after
- * a fault without losing steps. */
+/* memory_states_part.c - keeps the state of the newest steps in shared memory (memory_saver.h). After a fault, a run
+ * resumes from it without losing steps. */
 #include <stdlib.h>
 
 #include "engine/base/tables/metric.h"
@@ -9,7 +9,7 @@
 #include "engine/train/trainer_impl.h"
 #include "engine/update/residual.h"
 
-/* The part also exists without states in memory, because it records the reason. */
+/* Without states in memory the part only records the reason. */
 static bt_code memory_states_create(bt_trainer *t, const bt_trainer_setup *s, void **self,
                                     bt_err *err) {
     (void)t, (void)s;
@@ -48,14 +48,13 @@ static void memory_states_put_notes(void *self, bt_trainer *t, int64_t *notes) {
     bt_memory_saver_publish(m, t);
 }
 
-/* The rank with the longest interval decides. */
 static bt_code memory_states_exchanged(void *self, bt_trainer *t, bt_step_outcome *o,
                                        const bt_reduce_times *took, const int64_t *notes,
                                        bt_err *err) {
     bt_memory_saver *m = self;
     (void)o, (void)took, (void)err;
     m->every = notes[0];
-    bt_memory_saver_met(m, t);
+    bt_memory_saver_synchronised(m, t);
     return BT_OK;
 }
 
@@ -71,17 +70,17 @@ static bt_code memory_states_after_step(void *self, bt_trainer *t, bt_step_outco
     return bt_memory_saver_write(self, t, err);
 }
 
-/* After a failed last checkpoint, the state in memory remains as the newest one. */
+/* If the last checkpoint failed, the state in memory remains as the newest one. */
 static bt_code memory_states_end_run(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     (void)out, (void)err;
     if (!t->saver.trouble[0]) bt_memory_saver_forget(self, t);
     return BT_OK;
 }
 
-/* Two copies of the state: on the ranks of the first host or, if these do not hold everything, on all ranks, with
- * copies of another host's parts. Those are assumed to have the size of this rank's. */
+/* Size of the two newest states that the ranks of the first host hold or, for a spread state, of this rank's part
+ * and of copies of another host's parts, which are assumed to be of equal size. */
 static size_t memory_state_bytes(const bt_rank_setup *s) {
-    int sharer; /* -1 if this rank keeps none */
+    int sharer; /* -1 if this rank keeps no part */
     if (s->cfg->ckpt.memory != BT_CKPT_MEMORY_AUTO || !s->cfg->run.out[0]) return 0;
     const size_t residual = bt_residual_bytes(s);
     const int ranks = s->shape.pp * s->shape.dp_replicate * s->shape.dp_shard * s->shape.tp;

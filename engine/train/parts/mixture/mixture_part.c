@@ -1,5 +1,5 @@
-/* mixture_part.c - new weights for the sources of a mixture during a run: adds a stage to data.mixture from the next
- * step on, which checkpoints store. */
+/* mixture_part.c - changes the weights of the sources of a mixture during a run: adds a stage to data.mixture that
+ * begins with the next step, and stores it in checkpoints. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,29 +10,29 @@
 
 typedef struct mixture {
     bt_trainer *trainer;
-    char before[512]; /* data.mixture before the first change; "" without changes */
+    char before[512]; /* data.mixture before the first change; "" if unchanged */
 } mixture;
 
-/* removes a stage that begins at this step, which has not been used yet */
-static void leave_out_stage(char *text, int64_t step) {
+/* Removes a stage that begins with this step, because no step has used it. */
+static void remove_unused_stage(char *text, int64_t step) {
     char *last = strrchr(text, ',');
     if (last && strtoll(last + 1, NULL, 10) == step) *last = '\0';
 }
 
-/* data.mixture with these weights from the next step on */
+/* Writes data.mixture with these weights from the next step on. */
 static bt_code next_mixture(const bt_trainer *t, const char *weights, char *out, size_t size,
                             bt_err *err) {
     const size_t sources = bt_loader_sources(t->loader);
     bt_mixture *m;
     if (!sources)
         return bt_fail(err, BT_ARG,
-                       "the run has no data.mixture: its sources come one after the other");
+                       "the run has no data.mixture: its sources are read one after the other");
     if (t->step.data_owner) return bt_fail(err, BT_ARG, "%s", t->step.data_owner);
     if (strpbrk(weights, ",="))
-        return bt_fail(err, BT_ARG, "'%.60s' is no list of weights, as 3:1 is", weights);
+        return bt_fail(err, BT_ARG, "'%.60s' is not a list of weights (example: 3:1)", weights);
     char before[sizeof t->cfg.data.mixture];
     snprintf(before, sizeof before, "%s", t->cfg.data.mixture);
-    leave_out_stage(before, t->at.step);
+    remove_unused_stage(before, t->at.step);
     if (snprintf(out, size, "%s,%" PRId64 "=%s", before, t->at.step, weights) >= (int)size)
         return bt_fail(err, BT_ARG, "data.mixture has no room for more stages");
     BT_TRY(bt_mixture_create(&m, out, sources, (int)t->micro_plan.sequences, err));
@@ -66,8 +66,6 @@ static bt_code mixture_act(void *self, bt_trainer *t, const bt_control *c, bool 
     return BT_OK;
 }
 
-/* ---- checkpoints: a restart with the first settings continues with the newest mixture */
-
 static void save_mixture(void *ctx, bt_json *j) {
     const mixture *m = ctx;
     bt_json_num(j, "bytes_per_token", bt_loader_bytes_per_token(m->trainer->loader));
@@ -82,8 +80,7 @@ static void load_mixture(void *ctx, const bt_state_values *v) {
     const char *before = bt_state_text(v, "mixture_before"), *now = bt_state_text(v, "mixture");
     if (!before || !now || strlen(now) >= sizeof t->cfg.data.mixture) return;
     const bool as_it_began = strcmp(t->cfg.data.mixture, before) == 0;
-    if (!as_it_began && strcmp(t->cfg.data.mixture, now) != 0)
-        return; /* the settings contain another mixture */
+    if (!as_it_began && strcmp(t->cfg.data.mixture, now) != 0) return;
     snprintf(m->before, sizeof m->before, "%s", before);
     snprintf(t->cfg.data.mixture, sizeof t->cfg.data.mixture, "%s", now);
     snprintf(t->now.data.mixture, sizeof t->now.data.mixture, "%s", now);

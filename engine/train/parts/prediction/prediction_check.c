@@ -1,10 +1,11 @@
-/* prediction_check.c - compares the median of steps with the prediction and derives the likely cause. */
+/* prediction_check.c - compares the median step time with the prediction and derives the likely cause of a
+ * difference. */
 #include "engine/train/parts/prediction/prediction_check.h"
 
 #include <math.h>
 #include <stdio.h>
 
-/* tasks per processor beyond which other programs slow the ranks down */
+/* CROWDED: tasks per processor beyond which other programs slow down the ranks */
 static const double CROWDED = 1.2, MUCH = 0.25;
 
 bt_phase bt_prediction_phase(const bt_prediction_seen *s, const bt_predicted *p) {
@@ -22,18 +23,18 @@ static const char *slow_phase(bt_phase phase) {
     case BT_PH_FWD:
     case BT_PH_BWD:
     case BT_PH_OPTIM:
-        return "computing is slower than when rates were measured ('bitrain plan --measure' does "
-               "it anew)";
-    case BT_PH_COMM_EXPOSED: return "messages take longer than their links were measured to need";
+        return "computing is slower than when its rates were measured ('bitrain plan --measure' "
+               "measures again)";
+    case BT_PH_COMM_EXPOSED: return "messages take longer than the measured links need";
     case BT_PH_WAIT: return "ranks wait for a slower one, beyond what was predicted";
-    case BT_PH_DATA: return "batches are not read in time";
-    case BT_PH_CKPT: return "checkpoints take longer than the disk was measured to need";
-    default: return "time passes outside of what is predicted";
+    case BT_PH_DATA: return "batches are read too slowly";
+    case BT_PH_CKPT: return "checkpoints take longer than the measured disk needs";
+    default: return "time is spent outside of the predicted phases";
     }
 }
 
-/* likely phase without predicted phases */
-static bt_phase guess(const bt_prediction_seen *s) {
+/* Returns the likely phase when the phases were not predicted. */
+static bt_phase likely_phase(const bt_prediction_seen *s) {
     if (s->phase_ms[BT_PH_WAIT] > MUCH * s->step_ms) return BT_PH_WAIT;
     if (s->phase_ms[BT_PH_COMM_EXPOSED] > MUCH * s->step_ms) return BT_PH_COMM_EXPOSED;
     return BT_PH_FWD;
@@ -50,11 +51,12 @@ const char *bt_prediction_cause(const bt_prediction_seen *s, const bt_predicted 
     else if (s->load > CROWDED)
         snprintf(buf, size, "the machine is busy with other work, load %.2g%s", s->load, most);
     else
-        snprintf(buf, size, "%s%s", slow_phase(phase < BT_PHASE_COUNT ? phase : guess(s)), most);
+        snprintf(buf, size, "%s%s", slow_phase(phase < BT_PHASE_COUNT ? phase : likely_phase(s)),
+                 most);
     return buf;
 }
 
-static bt_prediction_seen seen(const bt_telemetry *t) {
+static bt_prediction_seen measured_medians(const bt_telemetry *t) {
     const double ms = bt_telemetry_median(t, BT_MR_STEP_TIME);
     bt_prediction_seen s = {
         .ratio = ms / t->predicted_ms, .step_ms = ms, .load = bt_telemetry_median(t, BT_MR_LOAD)};
@@ -63,7 +65,6 @@ static bt_prediction_seen seen(const bt_telemetry *t) {
     return s;
 }
 
-/* the event's body */
 static void put_body(const bt_prediction_check *c, const bt_telemetry *t,
                      const bt_prediction_seen *s, bt_phase phase, bt_text *out) {
     bt_json j;
@@ -84,11 +85,11 @@ static void put_body(const bt_prediction_check *c, const bt_telemetry *t,
 void bt_prediction_check_step(bt_prediction_check *c, const bt_telemetry *t, int64_t step) {
     char cause[240];
     if (++c->steps % BT_PREDICTION_EVERY != 0) return;
-    const bt_prediction_seen s = seen(t);
+    const bt_prediction_seen s = measured_medians(t);
     if (!isfinite(s.ratio)) return;
     const bool parted = fabs(s.ratio - 1) > BT_PREDICTION_PART;
-    if (parted == c->parted) return;
-    c->parted = parted;
+    if (parted == c->deviates) return;
+    c->deviates = parted;
     /* a trial is more accurate than the model */
     const char *source = isfinite(c->predicted.tried_ms) ? "of the trial before the run"
                                                          : "predicted";

@@ -1,4 +1,4 @@
-/* prediction_part.c - compares step times with the prediction or trial of the planner. */
+/* prediction_part.c - compares step times with the planner's prediction or trial. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static bt_code prediction_build(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* An attempt with another layout has no prediction, and replaces the one of the previous attempt by "-". */
+/* An attempt with another layout has no prediction; "-" replaces that of the previous attempt. */
 static void prediction_facts(void *self, bt_trainer *t, bool goes_on) {
     (void)self;
     bt_predicted p;
@@ -36,13 +36,12 @@ static void prediction_facts(void *self, bt_trainer *t, bool goes_on) {
     }
 }
 
-/* Predictions are for full steps. */
 static bool prediction_due(void *self, const bt_trainer *t, const bt_step_outcome *o) {
     (void)self, (void)o;
     return t->cfg.launch.predicted_ms > 0 && !bt_parts_partial(t);
 }
 
-/* rank 0 receives the values of all ranks */
+/* Rank 0 receives the values of all ranks. */
 static bt_code prediction_after_step(void *self, bt_trainer *t, bt_step_outcome *o, bt_err *err) {
     (void)o, (void)err;
     if (bt_comm_rank(t->mesh.world) == 0)

@@ -1,4 +1,4 @@
-/* profile_part.c - time of a step per operation (train.profile). */
+/* profile_part.c - measures the time of each operation of a step (train.profile). */
 #include "engine/observe/profile.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static bt_code profile_after_step(void *self, bt_trainer *t, bt_step_outcome *o,
     return BT_OK;
 }
 
-/* The operations are those of rank 0, the processor times are means over the ranks. */
+/* Operations are those of rank 0; processor times are means over the ranks. */
 static bt_code profile_end_run(void *self, bt_trainer *t, bt_train_result *out, bt_err *err) {
     bt_profile *p = self;
     char line[200];

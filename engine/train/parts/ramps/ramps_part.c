@@ -1,5 +1,5 @@
-/* ramps_part.c - sequences that grow (train.seq_ramp): the span of attention is a function of the step's number, so
- * all ranks change together and a resumed run reads the same data. */
+/* ramps_part.c - lets sequences grow (train.seq_ramp). The step number determines the span of attention, so all
+ * ranks change together, and a resumed run reads the same data. */
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 
 static bt_code record_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)s, (void)err;
-    *self = t; /* no state of its own */
+    *self = t;
     return BT_OK;
 }
 
@@ -20,7 +20,7 @@ static bt_code record_statistics(bt_trainer *t, const bt_step_outcome *o, bt_err
     return bt_observer_sample(t->observer, &s, err);
 }
 
-/* The step before a pause is recorded, because an evaluation during the pause belongs to it. */
+/* A step before a pause is always recorded, because an evaluation during the pause belongs to it. */
 static bool has_record(const bt_trainer *t, const bt_step_outcome *o) {
     if (o->again) return false;
     return bt_every(t->at.step - 1, t->cfg.train.log_every) || o->evaluated || !o->applied ||

@@ -1,5 +1,5 @@
-/* replicas_part.c - weights of data-parallel replicas are compared (train.check_weights_every), and before each
- * checkpoint; a difference ends the run and names the damaged rank. */
+/* replicas_part.c - compares the weights of data-parallel replicas (train.check_weights_every), also before each
+ * checkpoint. A difference ends the run and names the damaged rank. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,10 @@
 typedef struct replicas {
     bt_replica_check check;
     int64_t checked_step; /* step of the last successful comparison; -1 before the first */
-    int64_t next_check;   /* step of the next comparison when its cost determines the interval */
+    int64_t next_check;   /* step of the next comparison, if its cost determines the interval */
     int64_t checked_ns;   /* time of the last comparison */
-    bt_suspect suspect;   /* unresolved difference of the previous attempt */
+    bt_suspect
+        suspect; /* difference of the previous attempt that has not been attributed to a rank */
 } replicas;
 
 static bt_code replicas_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
@@ -66,16 +67,15 @@ static void record_difference(bt_trainer *t, const bt_replica_blame *b) {
     char title[400];
     const bool tie = !b->majority;
     if (tie)
-        snprintf(
-            title, sizeof title,
-            "weights of %s differ after step %" PRId64
-            " between rank %d (host '%s') and rank %d (host '%s'): which is damaged shows when "
-            "the step has been done again from a checkpoint",
-            b->tensor, t->at.step, b->rank[0], b->host[0], b->rank[1], b->host[1]);
+        snprintf(title, sizeof title,
+                 "weights of %s differ after step %" PRId64
+                 " between rank %d (host '%s') and rank %d (host '%s'): repeating the step from a "
+                 "checkpoint shows which of them is damaged",
+                 b->tensor, t->at.step, b->rank[0], b->host[0], b->rank[1], b->host[1]);
     else
         snprintf(title, sizeof title,
                  "weights of %s on rank %d (host '%s') are damaged after step %" PRId64
-                 ": the majority of replicas holds others",
+                 ": the majority of replicas has other values",
                  b->tensor, b->rank[0], b->host[0], t->at.step);
     blame_event(t, tie ? -1 : b->rank[0], b->host[0], b->tensor, title);
     if (tie && bt_comm_rank(t->mesh.world) == 0)
@@ -87,13 +87,13 @@ static bt_code compare_now(replicas *r, bt_trainer *t, bt_err *err) {
     const bt_code code = bt_replica_check_run(&r->check, t->at.step, &blame, err);
     if (!blame.found) return code;
     record_difference(t, &blame);
-    /* a checkpoint that is being written has compared weights, and all ranks are here to finish it */
+    /* a pending checkpoint has compared its weights, so it is finished first */
     bt_err unsaved = BT_ERR_INIT;
     if (bt_saver_finish(&t->saver, &unsaved) != BT_OK) bt_log(BT_LOG_WARN, "%s", unsaved.msg);
     return code;
 }
 
-/* Finds out which of the two ranks that differed in the previous attempt was damaged. */
+/* Determines which of two differing ranks of the previous attempt was damaged. */
 static bt_code resolve_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
     char title[300];
     int which;
@@ -101,15 +101,14 @@ static bt_code resolve_suspicion(replicas *r, bt_trainer *t, bt_err *err) {
     BT_TRY(bt_suspect_resolve(t->cfg.run.out, &r->suspect, &r->check, &which, err));
     if (which < 0) return BT_OK;
     snprintf(title, sizeof title,
-             "step %" PRId64
-             " was done again: it was rank %d (host '%s') whose weights of %s were damaged",
+             "step %" PRId64 " was repeated: rank %d (host '%s') had damaged weights of %s",
              t->at.step, b.rank[which], b.host[which], b.tensor);
     blame_event(t, b.rank[which], b.host[which], b.tensor, title);
     return BT_OK;
 }
 
-/* train.check_weights_every=-1: interval determined by the cost, equal on all ranks. began_ns: start of the newest
- * comparison. */
+/* Chooses the step of the next comparison from the cost of the last one (train.check_weights_every=-1); equal on all
+ * ranks. began_ns: start of the last comparison. */
 static bt_code plan_next_check(replicas *r, bt_trainer *t, int64_t began_ns, bt_err *err) {
     const int64_t now = bt_now_ns(), steps = t->at.step - r->checked_step;
     double worst[2] = {(double)(now - began_ns),
@@ -122,7 +121,7 @@ static bt_code plan_next_check(replicas *r, bt_trainer *t, int64_t began_ns, bt_
     return BT_OK;
 }
 
-/* at most once for each step */
+/* Compares replicas at most once for each step. */
 static bt_code compare_replicas(replicas *r, bt_trainer *t, bt_err *err) {
     if (t->cfg.replicas.check_weights_every == 0 || r->checked_step == t->at.step ||
         t->setup.dp == 1)
@@ -139,7 +138,8 @@ static bt_code check_replica_weights(void *self, bt_trainer *t, bt_check_reason 
     replicas *r = self;
     if (why == BT_CHECK_BEFORE_SAVE) return compare_replicas(r, t, err);
     if (t->setup.dp > 1) BT_TRY(compare_now(r, t, err));
-    if (!t->cfg.run.out[0]) return BT_OK; /* no checkpoints, so no better state */
+    if (!t->cfg.run.out[0])
+        return BT_OK; /* without checkpoints there is no better state to return to */
     return bt_replica_check_finite(&r->check, t->at.step, err);
 }
 

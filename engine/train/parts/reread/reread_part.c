@@ -1,10 +1,10 @@
-/* reread_part.c - the newest checkpoint is read again by an idle thread (ckpt.verify); damage is an event and makes
+/* reread_part.c - reads the newest checkpoint again in an idle thread (ckpt.verify). Damage emits an event and makes
  * another checkpoint due. */
 #include "engine/train/trainer_impl.h"
 
 static bt_code reread_create(bt_trainer *t, const bt_trainer_setup *s, void **self, bt_err *err) {
     (void)err;
-    if (s->cfg->ckpt.verify) *self = t; /* no state of its own */
+    if (s->cfg->ckpt.verify) *self = t;
     return BT_OK;
 }
 

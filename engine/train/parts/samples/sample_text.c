@@ -13,24 +13,24 @@
 enum {
     PROMPT_TOKENS = 32,
     ASKED_TOKENS = 64
-}; /* tokens of the validation data at most; tokens of a requested sample if none are set */
+}; /* maximum prompt from validation data; default length of a requested sample */
 static const double TEMPERATURE = 0.7;
 
 struct bt_sample_text {
-    bt_tokenizer *tokenizer; /* rank 0 only */
-    int32_t *tokens;         /* (n_prompt + n_text) */
+    bt_tokenizer *tokenizer;
+    int32_t *tokens; /* (n_prompt + n_text) */
     int64_t n_prompt, n_text;
     uint64_t seed;
     bt_sample_text *next;
 };
 
-typedef struct source {      /* source of the prompt: text, or else tokens */
+typedef struct source {      /* prompt as text, or as tokens if text is NULL */
     const char *text, *name; /* name of the setting, for messages */
     const int32_t *tokens;
     size_t n;
 } source;
 
-/* *ids: malloc'ed */
+/* Encodes the prompt. The caller frees *ids. */
 static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, const source *from,
                              int32_t **ids, size_t *n, bt_err *err) {
     size_t cap = 0;
@@ -44,11 +44,11 @@ static bt_code encode_prompt(const bt_sample_text *s, const bt_run_cfg *cfg, con
     if ((int64_t)*n < cfg->model.seq_len) return BT_OK;
     return bt_fail(
         err, BT_ARG,
-        "%s has %zu tokens, a sequence has %d (model.seq_len): there is no room to go on",
+        "%s has %zu tokens, a sequence has %d (model.seq_len): there is no room to continue",
         from->name, *n, (int)cfg->model.seq_len);
 }
 
-/* Rank 0: finds the tokens of the prompt and the number of tokens to generate. */
+/* Finds the prompt's tokens and the number of tokens to generate. Called on rank 0. */
 static bt_code find_prompt(bt_sample_text *s, const bt_run_cfg *cfg, const source *from,
                            bt_err *err) {
     int32_t *ids = NULL;
@@ -92,7 +92,7 @@ static bt_code create_sample_text(bt_sample_text **out, const bt_run_cfg *cfg, b
     if (code == BT_OK)
         code = bt_broadcast(world, s->tokens, (size_t)cfg->model.seq_len * sizeof *s->tokens, 0,
                             err);
-    if (code != BT_OK || s->n_prompt == 0) { /* no data, no prompt */
+    if (code != BT_OK || s->n_prompt == 0) { /* without data there is no prompt */
         bt_sample_text_destroy(s);
         return code;
     }
@@ -100,11 +100,9 @@ static bt_code create_sample_text(bt_sample_text **out, const bt_run_cfg *cfg, b
     return BT_OK;
 }
 
-/* ---- prompts of a file, one a line ------------------------------------------------------------- */
-
 enum { PROMPTS_MOST = 32, PROMPT_FILE_BYTES = 1 << 20 };
 
-/* Rank 0: splits the file into non-empty lines. Fails with BT_ARG if there are none or too many. */
+/* Splits the file into non-empty lines on rank 0. Fails with BT_ARG if there are none or too many. */
 static bt_code read_prompt_lines(const char *path, char **text, char *line[PROMPTS_MOST],
                                  int64_t *n, bt_err *err) {
     size_t bytes;
@@ -163,14 +161,14 @@ bt_code bt_sample_text_for_prompt(bt_sample_text **out, const bt_run_cfg *cfg, b
     const source from = {prompt ? prompt : "", "the prompt", NULL, 0};
     *out = NULL;
     if (!has_text_tokens(cfg))
-        return bt_fail(err, BT_UNSUPPORTED, "the data '%s' are no text: the model writes none",
+        return bt_fail(err, BT_UNSUPPORTED, "the data '%s' are not text, so the model writes none",
                        cfg->data.path);
     if (cfg->data.labels[0]) return bt_fail(err, BT_UNSUPPORTED, "a classifier writes no text");
     BT_TRY(create_sample_text(out, cfg, world, &from, err));
     return *out ? BT_OK : bt_fail(err, BT_ARG, "the prompt is empty");
 }
 
-/* passes the first n tokens through one chunk of layers */
+/* Passes the first n tokens through one chunk of layers. */
 static bt_code sample_chunk(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
     if (!bt_model_begins(m)) BT_TRY(bt_pipe_recv(pipe, BT_PIPE_DOWN, bt_model_stage_in(m), err));
     bt_model_stage_synchronise(m);
@@ -178,7 +176,7 @@ static bt_code sample_chunk(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_
     return bt_model_ends(m) ? BT_OK : bt_pipe_send(pipe, BT_PIPE_DOWN, bt_model_stage_out(m), err);
 }
 
-/* draws the token after the first n, on every rank */
+/* Draws the token after the first n, on every rank. */
 static bt_code next_token(bt_sample_text *s, bt_model *m, bt_pipe *pipe, size_t n, bt_err *err) {
     const bt_model_slice part = bt_model_slice_of(m);
     const bt_draw how = {.temperature = TEMPERATURE, .seed = s->seed, .index = (uint64_t)n};

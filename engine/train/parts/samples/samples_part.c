@@ -1,4 +1,4 @@
-/* samples_part.c - text that the model writes at each validation (train.sample_tokens) or on request. */
+/* samples_part.c - lets the model write text at each validation (train.sample_tokens) or on request. */
 #include <stdlib.h>
 
 #include "engine/base/clock.h"
@@ -21,10 +21,9 @@ static void samples_release(void *self) {
     free(s);
 }
 
-/* collective, after the validation data were opened */
 static bt_code samples_build(void *self, bt_trainer *t, bt_err *err) {
     samples *s = self;
-    if (!t->validation.first_tokens || t->setup.model.cfg.classes) return BT_OK; /* no text */
+    if (!t->validation.first_tokens || t->setup.model.cfg.classes) return BT_OK;
     return bt_sample_text_create(&s->first, &t->cfg, t->mesh.world, t->validation.first_tokens,
                                  t->validation.n_tokens, err);
 }
@@ -74,7 +73,7 @@ static bt_code evaluated(void *self, bt_trainer *t, bt_err *err) {
     return BT_OK;
 }
 
-/* All ranks refuse a prompt that the model cannot continue, and training continues. */
+/* If the model cannot continue a prompt, all ranks refuse it, and training continues. */
 static bt_code samples_act(void *self, bt_trainer *t, const bt_control *c, bool known,
                            bt_err *err) {
     (void)self, (void)known;

@@ -1,5 +1,5 @@
-/* teacher_part.c - distillation: the model learns from another model's probabilities too, or from a file of its
- * logits (tune.teacher, tune.logits). */
+/* teacher_part.c - distillation: the model also learns from the probabilities of another model (tune.teacher) or
+ * from a file of its logits (tune.logits). */
 #include <stdlib.h>
 
 #include "engine/base/log.h"
@@ -12,7 +12,7 @@ static bt_code teacher_create(bt_trainer *t, const bt_trainer_setup *s, void **s
     (void)t;
     if (!s->cfg->tune.teacher[0] && !s->cfg->tune.logits[0]) return BT_OK;
     return bt_part_new(self, sizeof(bt_teacher), "the teacher",
-                       err); /* remains empty on stages without a head */
+                       err); /* stages without a head have no teacher */
 }
 
 static void teacher_release(void *self) {
@@ -44,7 +44,6 @@ static bt_code teacher_load(void *self, bt_trainer *t, bt_load_stage stage, bt_e
     return code == BT_OK ? teacher_model_made(self, t, err) : code;
 }
 
-/* Only the stage with the head holds the teachers. */
 static size_t teacher_bytes(const bt_rank_setup *s) {
     bt_model_cfg shape;
     bt_arena_row rows[BT_PLAN_MAX];
@@ -59,12 +58,11 @@ static size_t teacher_bytes(const bt_rank_setup *s) {
     return bytes;
 }
 
-const bt_part bt_part_teacher = {.name = "teacher",
-                                 .memory = {"teacher",
-                                            "distillation: its weights as products read them, and "
-                                            "one forward pass",
-                                            teacher_bytes},
-                                 .create = teacher_create,
-                                 .release = teacher_release,
-                                 .model_made = teacher_model_made,
-                                 .load = teacher_load};
+const bt_part bt_part_teacher = {
+    .name = "teacher",
+    .memory = {"teacher", "distillation: packed weights of the teacher, and one forward pass",
+               teacher_bytes},
+    .create = teacher_create,
+    .release = teacher_release,
+    .model_made = teacher_model_made,
+    .load = teacher_load};

@@ -120,7 +120,7 @@ static void a_state_that_cannot_be_written_is_the_last(void **state) {
     assert_int_equal(fake_events_of(&sink, "checkpoint_failed"), 1);
     for (size_t i = 0; i < sink.n_events; i++)
         if (strcmp(sink.events[i].kind, "checkpoint_failed") == 0)
-            assert_non_null(strstr(sink.events[i].title, "no state in memory after step"));
+            assert_non_null(strstr(sink.events[i].title, "no state is kept in memory from step"));
     assert_true(newest_step() >= 1 && newest_step() < 10);
     bt_memory_state_drop(folder);
 }

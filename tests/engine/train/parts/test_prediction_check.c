@@ -49,21 +49,21 @@ static void every_phase_has_its_cause(void **state) {
     (void)state;
     /* The pipeline waits 50 ms as predicted, which is not a cause. */
     says(BT_PH_BWD, 160, 0.9, true,
-         "computing is slower than when rates were measured ('bitrain plan --measure' does it "
-         "anew); most of it in backward: 160 ms, 80 predicted");
+         "computing is slower than when its rates were measured ('bitrain plan --measure' measures "
+         "again); most of it in backward: 160 ms, 80 predicted");
     says(BT_PH_WAIT, 120, 0.9, true,
          "ranks wait for a slower one, beyond what was predicted; most of it in wait: 120 ms, 50 "
          "predicted");
     says(BT_PH_COMM_EXPOSED, 80, 0.9, true,
-         "messages take longer than their links were measured to need; most of it in "
+         "messages take longer than the measured links need; most of it in "
          "communication: 80 ms, 10 predicted");
     says(BT_PH_DATA, 60, 0.9, true,
-         "batches are not read in time; most of it in data: 60 ms, 1 predicted");
+         "batches are read too slowly; most of it in data: 60 ms, 1 predicted");
     says(BT_PH_CKPT, 60, 0.9, true,
-         "checkpoints take longer than the disk was measured to need; most of it in checkpoint: "
+         "checkpoints take longer than the measured disk needs; most of it in checkpoint: "
          "60 ms, 1 predicted");
     says(BT_PH_OTHER, 60, 0.9, true,
-         "time passes outside of what is predicted; most of it in other: 60 ms, 1 predicted");
+         "time is spent outside of the predicted phases; most of it in other: 60 ms, 1 predicted");
 }
 
 static void load_of_another_job_is_the_first_cause_and_the_phase_is_named(void **state) {
@@ -79,11 +79,10 @@ static void load_of_another_job_is_the_first_cause_and_the_phase_is_named(void *
 static void without_predicted_phases_the_cause_is_guessed(void **state) {
     (void)state;
     says(BT_PH_WAIT, 120, 0.9, false, "ranks wait for a slower one, beyond what was predicted");
-    says(BT_PH_COMM_EXPOSED, 150, NAN, false,
-         "messages take longer than their links were measured to need");
+    says(BT_PH_COMM_EXPOSED, 150, NAN, false, "messages take longer than the measured links need");
     says(BT_PH_BWD, 400, 0.9, false,
-         "computing is slower than when rates were measured ('bitrain plan --measure' does it "
-         "anew)");
+         "computing is slower than when its rates were measured ('bitrain plan --measure' measures "
+         "again)");
     says(BT_PH_BWD, 400, 2.5, false, "the machine is busy with other work, load 2.5");
 }
 
@@ -118,13 +117,12 @@ static void the_phase_that_deviates_most_is_found(void **state) {
     static const struct {
         double wait, comm, load;
         const char *cause;
-    } rows[] = {
-        {25, 25, 1.2,
-         "computing is slower than when rates were measured ('bitrain plan --measure' does it "
-         "anew)"},
-        {25.1, 60, 1.2, "ranks wait for a slower one, beyond what was predicted"},
-        {25, 25.1, 1.2, "messages take longer than their links were measured to need"},
-        {60, 60, 1.21, "the machine is busy with other work, load 1.2"}};
+    } rows[] = {{25, 25, 1.2,
+                 "computing is slower than when its rates were measured ('bitrain plan --measure' "
+                 "measures again)"},
+                {25.1, 60, 1.2, "ranks wait for a slower one, beyond what was predicted"},
+                {25, 25.1, 1.2, "messages take longer than the measured links need"},
+                {60, 60, 1.21, "the machine is busy with other work, load 1.2"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         s.phase_ms[BT_PH_WAIT] = rows[i].wait, s.phase_ms[BT_PH_COMM_EXPOSED] = rows[i].comm;
         s.load = rows[i].load;
@@ -218,7 +216,7 @@ static void a_changed_deviation_is_reported(void **state) {
         {119.9, NULL},
         {80.1, NULL},
         {121, "steps take 121 ms, 21 % longer than the 100 ms predicted: computing is slower than "
-              "when rates were measured ('bitrain plan --measure' does it anew)"},
+              "when its rates were measured ('bitrain plan --measure' measures again)"},
         {75, NULL}, /* The deviation persists. */
         {NAN, NULL},
         {100, "steps take 100 ms, as expected (the 100 ms predicted)"},

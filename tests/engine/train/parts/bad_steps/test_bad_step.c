@@ -222,15 +222,14 @@ static void nan_gradients_are_reported(void **state) {
          NAN_OF ", the same bits when computed again",
          "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":true,\"tensor\":"
          "\"layers.0.attn_k\"," BATCH,
-         "step 6: " NAN_OF ", the same bits when computed again; train.on_bad_step=retry ends the "
-         "run (go on from the newest checkpoint, with train.on_bad_step=skip to leave the batch "
-         "out)"},
+         "step 6: " NAN_OF
+         ", the same bits when computed again; train.on_bad_step=retry ends the run (resume from "
+         "the newest checkpoint; train.on_bad_step=skip omits the batch)"},
         {"0:5:layers.0.attn_k", "stop", BT_CHECK, "bad_step", NAN_OF,
          "{\"cause\":\"not_finite\",\"action\":\"ended\",\"same_bits\":false,\"tensor\":"
          "\"layers.0.attn_k\"," BATCH,
-         "step 6: " NAN_OF
-         "; train.on_bad_step=stop ends the run (go on from the newest checkpoint, with "
-         "train.on_bad_step=skip to leave the batch out)"},
+         "step 6: " NAN_OF "; train.on_bad_step=stop ends the run (resume from the newest "
+         "checkpoint; train.on_bad_step=skip omits the batch)"},
     };
     bt_run_cfg cfg;
     bt_train_result r;
@@ -364,7 +363,7 @@ static void spikes_in_a_row_are_a_new_level(void **state) {
     with_host(want, sizeof want,
               "step 51: " NAN_OF
               ", computed again with other bits and no better: a fault of the hardware of rank 0 "
-              "(host '%H') (go on from the newest checkpoint)");
+              "(host '%H') (resume from the newest checkpoint)");
     want[sizeof err.msg - 1] = '\0';
     assert_string_equal(err.msg, want);
     unlink(path);

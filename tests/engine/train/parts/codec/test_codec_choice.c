@@ -10,7 +10,7 @@ static void a_run_begins_with_its_configured_codec(void **state) {
         bt_codec_id codec;
         const char *budget;
         int dp, n, at;
-        bool dialled;
+        bool by_budget;
         double rate;
     } rows[] = {
         {BT_CODEC_NONE, "off", 4, 1, 0, false, 0}, {BT_CODEC_INT8, "off", 1, 1, 0, false, 0},
@@ -25,16 +25,17 @@ static void a_run_begins_with_its_configured_codec(void **state) {
         assert_int_equal(bt_codec_choice_create(&choice, &t, &err), BT_OK);
         const bt_codec_choice *c = &choice;
         if (c->ladder.n != rows[i].n || c->at != rows[i].at || c->most != rows[i].n - 1 ||
-            c->dialled != rows[i].dialled || c->dial.budget != rows[i].rate)
+            c->by_budget != rows[i].by_budget || c->dial.budget != rows[i].rate)
             fail_msg("row %zu: %d rungs, at %d of %d", i, c->ladder.n, c->at, c->most);
         assert_string_equal(c->ladder.at[c->most]->name,
                             rows[i].dp > 1 ? bt_codec_at(rows[i].codec)->name : "none");
-        assert_ptr_equal(c->held_by, bt_codec_at(BT_CODEC_NONE));
-        assert_true(c->n == TENSORS && c->held_at == 0 && !c->turned && !c->made);
+        assert_ptr_equal(c->frozen_for, bt_codec_at(BT_CODEC_NONE));
+        assert_true(c->n == TENSORS && c->held_at == 0 && !c->budget_applied && !c->made);
         for (int k = 0; k < TENSORS; k++)
-            assert_true(!c->fell[k] && c->owed[k] == 0 && c->ratio[k] == 0 && c->bits[k] == 0);
+            assert_true(!c->sent_as_fp32[k] && c->residual_squares[k] == 0 && c->ratio[k] == 0 &&
+                        c->bits[k] == 0);
         end();
-        assert_true(!c->fell && !c->owed && c->n == 0 && c->ladder.n == 0);
+        assert_true(!c->sent_as_fp32 && !c->residual_squares && c->n == 0 && c->ladder.n == 0);
     }
     snprintf(t.cfg.comm.budget, sizeof t.cfg.comm.budget, "much");
     assert_int_equal(bt_codec_choice_create(&choice, &t, &err), BT_ARG);
@@ -99,8 +100,8 @@ static void checkpoints_keep_the_chosen_codec(void **state) {
     end();
     begin(BT_CODEC_SIGN, "auto");
     choice.at = 1, choice.most = 2, choice.dial.room_s = 0.25;
-    choice.held_by = choice.ladder.at[2], choice.held_at = 77;
-    choice.fell[1] = true;
+    choice.frozen_for = choice.ladder.at[2], choice.held_at = 77;
+    choice.sent_as_fp32[1] = true;
     keep_is(
         "{\"codec\":{\"in_use\":\"bf16\",\"most\":\"int8\",\"room_s\":0.25,\"held_by\":\"int8\","
         "\"held_at\":77,\"fell\":\"010\"}}");
@@ -115,7 +116,7 @@ static void a_resumed_run_continues_with_its_codec(void **state) {
         int at, most, held_at;
         double room_s;
         /* state string of all tensors, and those of this stage that fall back to plain codes */
-        const char *held_by, *fell;
+        const char *frozen_for, *sent_as_fp32;
     } rows[] = {
         {"auto", "{}", 0, 3, 0, 0, "none", "000 00"},
         {"auto",
@@ -141,15 +142,15 @@ static void a_resumed_run_continues_with_its_codec(void **state) {
         begin(BT_CODEC_SIGN, rows[i].budget);
         const bt_codec_choice *c = &choice;
         take_up(rows[i].values);
-        for (int k = 0; k < TENSORS; k++) fell[k] = c->fell[k] ? '1' : '0';
+        for (int k = 0; k < TENSORS; k++) fell[k] = c->sent_as_fp32[k] ? '1' : '0';
         fell[TENSORS] = ' ';
         for (int k = 0; k < STAGE; k++) fell[TENSORS + 1 + k] = payloads[k].plain ? '1' : '0';
         if (c->at != rows[i].at || c->most != rows[i].most || c->held_at != rows[i].held_at ||
-            c->dial.room_s != rows[i].room_s || strcmp(fell, rows[i].fell) != 0 ||
-            strcmp(c->held_by->name, rows[i].held_by) != 0)
+            c->dial.room_s != rows[i].room_s || strcmp(fell, rows[i].sent_as_fp32) != 0 ||
+            strcmp(c->frozen_for->name, rows[i].frozen_for) != 0)
             fail_msg("row %zu: at %d of %d, held by %s at %d, room %g, fell %s", i, c->at, c->most,
-                     c->held_by->name, (int)c->held_at, c->dial.room_s, fell);
-        assert_int_equal(c->fell_anew, strchr(rows[i].fell, '1') != NULL);
+                     c->frozen_for->name, (int)c->held_at, c->dial.room_s, fell);
+        assert_int_equal(c->fp32_changed, strchr(rows[i].sent_as_fp32, '1') != NULL);
         end();
     }
 }
@@ -177,13 +178,13 @@ static void second_moments_are_frozen(void **state) {
         begin(BT_CODEC_SIGN, "off");
         payloads[0].plain = true;
         t.at.updates = rows[i].updates;
-        choice.held_by = bt_codec_at(rows[i].from);
+        choice.frozen_for = bt_codec_at(rows[i].from);
         choice.held_at = 4;
-        choice.fell_anew = true;
+        choice.fp32_changed = true;
         bt_codec_choice_made(&choice, &t, bt_codec_at(rows[i].to));
         assert_ptr_equal(choice.made, bt_codec_at(rows[i].to));
-        assert_ptr_equal(choice.held_by, bt_codec_at(rows[i].to));
-        assert_false(choice.fell_anew);
+        assert_ptr_equal(choice.frozen_for, bt_codec_at(rows[i].to));
+        assert_false(choice.fp32_changed);
         assert_int_equal(choice.held_at, rows[i].held_at);
         assert_string_equal(bt_text_str(&raised), rows[i].raised);
         end();
@@ -212,7 +213,7 @@ static void step_of(double step_ms, double busy_ms, double wait_ms, double expos
 static void the_least_delayed_step_of_a_window_counts(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "auto");
-    choice.turned = true;
+    choice.budget_applied = true;
     choice.took = (bt_reduce_times){0};
     step_of(100, 60, 20, 30, false);
     const bt_dial_window *w = &choice.window;
@@ -262,7 +263,7 @@ static void a_dial_that_is_off_is_not_turned(void **state) {
         assert_int_equal(choice.window.steps, i);
     }
     bt_text_clear(&heard); /* Ends the warm-up, which emits one event. */
-    assert_true(choice.at == at && !choice.turned && links == 0);
+    assert_true(choice.at == at && !choice.budget_applied && links == 0);
     end();
 }
 
@@ -272,7 +273,7 @@ static void a_budget_turns_the_dial(void **state) {
     begin(BT_CODEC_INT8, "1Gbit");
     step_of(100, 50, 0, 0, false); /* At 12.5 MB in 0.1 s bf16 is too slow and int8 fits. */
     told_dial("comm.budget is 1Gbit", BT_CODEC_INT8, BT_CODEC_NONE, 0, 0, 1);
-    assert_true(choice.at == 2 && choice.turned && reducers == 1 && links == 0);
+    assert_true(choice.at == 2 && choice.budget_applied && reducers == 1 && links == 0);
     assert_ptr_equal(choice.made, bt_codec_at(BT_CODEC_INT8));
     step_of(100, 50, 0, 0, false);
     heard_is("");
@@ -307,7 +308,7 @@ static void a_slow_link_turns_the_dial(void **state) {
         assert_true(link_work.bytes == 25165824 / 8 && link_work.memory == link_work.bytes &&
                     link_work.rounds == 4 && !link_work.processor);
         snprintf(why, sizeof why,
-                 "exchanges hold steps up for 66.7 %% of their time, as the link takes %.3g s",
+                 "exchanges delay steps by 66.7 %% of their time, as the link takes %.3g s",
                  rows[i].link_s);
         const bt_codec_id to = choice.at == 2 ? BT_CODEC_INT8 : BT_CODEC_BF16;
         told_dial(why, to, BT_CODEC_NONE, 2.0 / 3, rows[i].link_s, 1);
@@ -344,10 +345,9 @@ static void an_unknown_link_turns_nothing(void **state) {
 static void delays_without_a_slow_link_are_reported_once(void **state) {
     (void)state;
     static const char want[] =
-        "codec 7 exchanges hold steps up for 66.7 % of their time, but not because of the link, "
-        "which takes 0.0252 ms for what compute hides for 6.25 ms: gradients go on as fp32 (other "
-        "work "
-        "keeps ranks from their cores) "
+        "codec 7 exchanges delay steps by 66.7 % of their time, but not because of the link: "
+        "it needs 0.0252 ms, and compute hides 6.25 ms of it. Gradients are still sent as fp32 "
+        "(other work occupies the cores of ranks) "
         "{\"exposed_frac\":0.6667,\"link_s\":2.517e-05,\"step_s\":0.03}\n";
     begin(BT_CODEC_INT8, "auto");
     link_found = (bt_link){.bytes_per_s = 1e12};
@@ -359,7 +359,7 @@ static void delays_without_a_slow_link_are_reported_once(void **state) {
             if (i == 0 && times == 1)
                 bt_text_clear(&heard); /* Compute now hides a larger part of the exchange. */
             if (i > 0) heard_is("");
-            assert_int_equal(choice.told_of_delays, i < 2);
+            assert_int_equal(choice.reported_delays, i < 2);
         }
     assert_int_equal(choice.at, 0);
     end();
@@ -377,9 +377,9 @@ static void a_fast_network_turns_the_dial_back(void **state) {
     (void)state;
     begin(BT_CODEC_INT8, "auto");
     choice.at = 2, choice.dial.room_s = 1;
-    choice.turned = true;
+    choice.budget_applied = true;
     bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
-    choice.told_of_delays = true;
+    choice.reported_delays = true;
     for (int i = 0; i < 2; i++) {
         t.at.step = BT_DIAL_WINDOW;
         step_of(100, 10, 0, 0, false);
@@ -387,7 +387,7 @@ static void a_fast_network_turns_the_dial_back(void **state) {
     }
     told_dial("the network is fast enough (0.0 % of a step exposed, at most)", BT_CODEC_NONE,
               BT_CODEC_INT8, 0, 0, 1);
-    assert_true(choice.at == 0 && !choice.told_of_delays);
+    assert_true(choice.at == 0 && !choice.reported_delays);
     end();
 }
 
@@ -408,12 +408,11 @@ static void tensors_with_large_residuals_fall_back(void **state) {
     o.loss_scale = 8;
     assert_int_equal(step(&o, &err), BT_OK);
     assert_true(unscaled == 0.125);
-    heard_is(
-        "codec_fallback 7 int8 owes 10 times the gradient of layers.1.up (comm.residual_cap 4): it "
-        "travels as fp32 from the next step "
-        "{\"tensor\":\"layers.1.up\",\"residual_ratio\":10,\"codec\":\"int8\"}\n");
+    heard_is("codec_fallback 7 the residual of int8 is 10 times the gradient of layers.1.up "
+             "(comm.residual_cap 4): the tensor is sent as fp32 from the next step on "
+             "{\"tensor\":\"layers.1.up\",\"residual_ratio\":10,\"codec\":\"int8\"}\n");
     assert_true(choice.ratio[0] == 4 && choice.ratio[1] == 4 && choice.ratio[2] == 10);
-    assert_true(choice.fell[2] && !choice.fell[0] && !choice.fell[1]);
+    assert_true(choice.sent_as_fp32[2] && !choice.sent_as_fp32[0] && !choice.sent_as_fp32[1]);
     assert_true(payloads[0].plain && !payloads[1].plain && reducers == 1);
     assert_int_equal(step(&o, &err), BT_OK); /* The fallback is reported once. */
     heard_is("");
@@ -507,7 +506,7 @@ static void the_end_of_the_warm_up_is_an_event(void **state) {
     assert_true(strcmp(choice.made->name, "sign") == 0 && choice.held_at == 3);
     end();
     begin(BT_CODEC_SIGN, "auto"); /* The dial reports its changes itself. */
-    choice.turned = true;
+    choice.budget_applied = true;
     choice.at = 3;
     bt_codec_choice_made(&choice, &t, bt_codec_choice_now(&choice, &t));
     t.at.step = 3;
