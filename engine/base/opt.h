@@ -69,8 +69,9 @@ typedef struct bt_opt_alias {
     const char *key;
     const char *ours; /* "": there is no equivalent option */
     /* "a=b|c=|*": value a becomes b, c is accepted without effect, all other values are unchanged. "a=b;k=v" also
-     * makes v the default of option k. "@": a name, or names in lines, of files that exist. "~": the key has no
-     * meaning here; any value is ignored and added to bt_opts.ignored */
+     * makes v the default of option k. "@": a name, or names in lines, of files that exist. "%": numbers, the commas
+     * between them become colons. "?": any value is added to bt_opts.deferred. "~": the key has no meaning here; any
+     * value is ignored and added to bt_opts.ignored */
     const char *values;
     const char *why; /* remedy for values that are not listed, appended to "'key: value' " */
 } bt_opt_alias;
@@ -82,7 +83,13 @@ typedef struct bt_opt_removed {
     const char *remedy; /* completes "KEY=VALUE was removed (...)" */
 } bt_opt_removed;
 
-enum { BT_OPT_MAX = 384 };
+/* A value of a key "?": the caller translates it when the whole file is read */
+typedef struct bt_opt_deferred {
+    const bt_opt_alias *alias;
+    char text[1024], where[300]; /* the value, a list as lines; "FILE:LINE:COLUMN" */
+} bt_opt_deferred;
+
+enum { BT_OPT_MAX = 384, BT_OPT_DEFERRED_MAX = 8 };
 
 typedef struct bt_opt_set_state { /* origins of one struct's fields */
     const bt_opt *table;
@@ -99,8 +106,11 @@ typedef struct bt_opt_set_state { /* origins of one struct's fields */
     /* set after init: wrong settings are collected here, a line each, and reading continues; NULL: the first one ends
      * it */
     bt_text *faults;
-    bt_text *
-        ignored; /* set after init: keys of a file that were ignored, ", " between them; may be NULL */
+    /* set after init, may be NULL: keys of a file that were ignored, and keys of other programs with the options that
+     * they set; ", " between them */
+    bt_text *ignored, *taken;
+    bt_opt_deferred deferred[BT_OPT_DEFERRED_MAX];
+    size_t n_deferred;
 } bt_opts;
 
 /* sets defaults */

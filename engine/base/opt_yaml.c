@@ -101,12 +101,15 @@ static bool is_empty(const yaml_event_t *e) {
     return false;
 }
 
-static void note_ignored(reader *r, const char *key) {
+static void add_to_list(bt_text *list, const char *key, const char *ours) {
     char plain[80];
-    if (!r->o->ignored) return;
+    if (!list) return;
     bt_text_plain(plain, sizeof plain, key);
-    bt_text_printf(r->o->ignored, "%s%s", r->o->ignored->len ? ", " : "", plain);
+    bt_text_printf(list, "%s%s", list->len ? ", " : "", plain);
+    if (*ours) bt_text_printf(list, " (%s)", ours);
 }
+
+static void note_ignored(reader *r, const char *key) { add_to_list(r->o->ignored, key, ""); }
 
 /* Refuses features outside the subset, for any event that could have them. */
 static bt_code plain_only(const reader *r) {
@@ -172,8 +175,11 @@ static bool all_exist(const char *names) {
 static bool translate_alias_value(const bt_opt_alias *a, const char *text, char *out, size_t size) {
     for (const char *item = a->values; *item;) {
         const size_t n = strcspn(item, "|"), k = strcspn(item, "=|");
-        if (n == 1 && (*item == '*' || (*item == '@' && all_exist(text)))) {
+        if (n == 1 && (*item == '*' || (*item == '@' && all_exist(text)) ||
+                       (*item == '%' && strspn(text, "0123456789., ") == strlen(text)))) {
             (void)snprintf(out, size, "%s", text);
+            for (char *c = out; *item == '%' && *c; c++)
+                if (*c == ',') *c = ':';
             return true;
         }
         if (strlen(text) == k && bt_ascii_equal_n(text, item, k)) {
@@ -185,19 +191,65 @@ static bool translate_alias_value(const bt_opt_alias *a, const char *text, char 
     return false;
 }
 
-static bt_code set_alias(reader *r, const bt_opt_alias *a, const char *text, yaml_mark_t mark) {
-    char value[1024], what[400];
+static bool is_deferred(const bt_opt_alias *a) {
+    const size_t n = strlen(a->values);
+    return n && a->values[n - 1] == '?';
+}
+
+static bt_code defer_alias(reader *r, const bt_opt_alias *a, const char *text, yaml_mark_t mark) {
+    bt_opt_deferred *d = &r->o->deferred[r->o->n_deferred];
+    if (r->o->n_deferred == BT_OPT_DEFERRED_MAX || strlen(text) >= sizeof d->text)
+        return fail_at(r, mark, BT_ARG, "too many names of data sets");
+    r->o->n_deferred++;
+    d->alias = a;
+    (void)snprintf(d->text, sizeof d->text, "%s", text);
+    (void)snprintf(d->where, sizeof d->where, "%.250s:%zu:%zu", r->path, mark.line + 1,
+                   mark.column + 1);
+    return BT_OK;
+}
+
+/* an option of the command line answers a value that is not accepted */
+static bool is_answered(const reader *r, const bt_opt_alias *a) {
+    const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
+    return i < r->o->n && r->o->origin[i] >= BT_FROM_SET;
+}
+
+/* another list of this file has set the option to the same value */
+static bool is_repeated(const reader *r, const char *ours, const char *value) {
+    const size_t i = bt_opt_find(r->o->table, r->o->n, ours);
+    bt_text now = {0};
+    if (i == r->o->n || !r->seen_line[i]) return false;
+    bt_opt_value(r->o, i, &now);
+    const bool equal = strcmp(bt_text_str(&now), value) == 0;
+    bt_text_release(&now);
+    return equal;
+}
+
+/* in_list: a is a key of the mappings of a list; several lists may set one option to one value */
+static bt_code set_alias(reader *r, const bt_opt_alias *a, bool in_list, const char *text,
+                         yaml_mark_t mark) {
+    char value[1024], what[520];
     if (strcmp(a->values, "~") == 0) {
         note_ignored(r, a->key);
         return BT_OK;
     }
     if (!translate_alias_value(a, text, value, sizeof value)) {
-        (void)snprintf(what, sizeof what, "'%.60s: %.60s' %.240s", a->key, text, a->why);
+        char plain[64];
+        if (is_answered(r, a)) {
+            const size_t i = bt_opt_find(r->o->table, r->o->n, a->ours);
+            add_to_list(r->o->taken, a->key, r->o->where[i]);
+            return BT_OK;
+        }
+        if (is_deferred(a)) return defer_alias(r, a, text, mark);
+        bt_text_plain(plain, sizeof plain, text);
+        (void)snprintf(what, sizeof what, "'%.60s: %.60s' %.360s", a->key, plain, a->why);
         return fail_at(r, mark, BT_ARG, what);
     }
+    add_to_list(r->o->taken, a->key, a->ours);
     char *more = strchr(value, ';');
     if (more) *more++ = '\0';
-    if (*value) BT_TRY(set_value(r, a->ours, value, mark));
+    if (*value && !(in_list && is_repeated(r, a->ours, value)))
+        BT_TRY(set_value(r, a->ours, value, mark));
     char *is = more ? strchr(more, '=') : NULL;
     if (!is) return BT_OK;
     *is = '\0';
@@ -226,13 +278,29 @@ static bt_code add_list_item(reader *r, map_list *l, const bt_opt_alias *a, cons
         l->aliases[l->n] = a;
         (void)snprintf(l->values[l->n++], sizeof l->values[0], "%s", text);
     }
-    return set_alias(r, a, text, mark);
+    return set_alias(r, a, true, text, mark);
+}
+
+/* Appends the words of the list whose start is the current event; returns at its end. */
+static bt_code join_words(reader *r, const char *between, bt_text *out) {
+    for (;;) {
+        BT_TRY(next_yaml_event(r));
+        if (r->event.type == YAML_SEQUENCE_END_EVENT) return BT_OK;
+        BT_TRY(plain_only(r));
+        if (r->event.type != YAML_SCALAR_EVENT)
+            return fail_at(r, r->event.start_mark, BT_ARG, "a list holds plain values only");
+        bt_text_printf(out, "%s%s", out->len ? between : "",
+                       (const char *)r->event.data.scalar.value);
+    }
 }
 
 /* the value of name, a key of a mapping inside the key `key`; the current event is its first */
-static bt_code read_item_value(reader *r, const char *key, const char *name, map_list *l,
+static bt_code read_item(reader *r, const char *key, map_list *l, int depth);
+
+static bt_code read_item_value(reader *r, const char *key, const char *name, map_list *l, int depth,
                                yaml_mark_t mark) {
     char path[MAX_KEY], what[MAX_KEY + 80];
+    bt_text words = {0};
     const bt_opt_alias *a = alias_of(r, name);
     if (is_empty(&r->event)) {
         note_ignored(r, name);
@@ -242,20 +310,28 @@ static bt_code read_item_value(reader *r, const char *key, const char *name, map
         note_ignored(r, name);
         return BT_OK; /* for any value */
     }
+    if (r->event.type == YAML_MAPPING_START_EVENT && depth < MAX_DEPTH)
+        return read_item(r, name, l, depth + 1);
+    (void)snprintf(path, sizeof path, "%s.path", key);
+    if (a && r->event.type == YAML_SEQUENCE_START_EVENT && strcmp(name, path) != 0) {
+        bt_code code = join_words(r, ",", &words);
+        if (code == BT_OK) code = add_list_item(r, l, a, bt_text_str(&words), mark);
+        bt_text_release(&words);
+        return code;
+    }
     if (!a || r->event.type != YAML_SCALAR_EVENT) {
         (void)snprintf(what, sizeof what, "'%s' is not read ('bitrain help options' lists data.*)",
                        name);
         return fail_at(r, mark, BT_ARG, what);
     }
     const char *text = (const char *)r->event.data.scalar.value;
-    (void)snprintf(path, sizeof path, "%s.path", key);
     if (strcmp(name, path) != 0) return add_list_item(r, l, a, text, mark);
     bt_text_printf(&l->paths, "%s%s", l->paths.len ? "\n" : "", text);
     return BT_OK;
 }
 
 /* the current event is the start of a mapping in the key `key`; returns at its end */
-static bt_code read_item(reader *r, const char *key, map_list *l) {
+static bt_code read_item(reader *r, const char *key, map_list *l, int depth) {
     char name[MAX_KEY];
     for (;;) {
         BT_TRY(next_yaml_event(r));
@@ -269,7 +345,7 @@ static bt_code read_item(reader *r, const char *key, map_list *l) {
         BT_TRY(next_yaml_event(r));
         const int level = level_of_value(r);
         bt_code code = plain_only(r);
-        if (code == BT_OK) code = read_item_value(r, key, name, l, mark);
+        if (code == BT_OK) code = read_item_value(r, key, name, l, depth, mark);
         BT_TRY(end_value(r, code, level));
     }
 }
@@ -284,7 +360,7 @@ static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mar
         code = plain_only(r);
         if (code != BT_OK) break;
         if (r->event.type == YAML_MAPPING_START_EVENT)
-            code = read_item(r, a->key, &l);
+            code = read_item(r, a->key, &l, 0);
         else if (r->event.type == YAML_SCALAR_EVENT)
             bt_text_printf(&l.paths, "%s%s", l.paths.len ? between : "",
                            (const char *)r->event.data.scalar.value);
@@ -294,7 +370,10 @@ static bt_code read_alias_list(reader *r, const bt_opt_alias *a, yaml_mark_t mar
     }
     if (code == BT_OK && l.paths.failed)
         code = bt_fail(r->err, BT_NOMEM, "no memory to read '%s'", r->path);
-    if (code == BT_OK) code = set_alias(r, a, bt_text_str(&l.paths), mark);
+    if (code == BT_OK && l.paths.len) code = set_alias(r, a, false, bt_text_str(&l.paths), mark);
+    if (code == BT_OK && !l.paths.len && l.n)
+        code = fail_at(r, mark, BT_ARG, "no entry of the list has a 'path'");
+    if (code == BT_OK && !l.paths.len && !l.n) note_ignored(r, a->key);
     bt_text_release(&l.paths);
     return code;
 }
@@ -369,11 +448,11 @@ static bt_code read_value(reader *r, const char *key, int depth, yaml_mark_t mar
         return BT_OK;
     }
     if (alias && (type == YAML_SCALAR_EVENT || strcmp(alias->values, "~") == 0))
-        return set_alias(r, alias, type == YAML_SCALAR_EVENT ? text : "", mark);
+        return set_alias(r, alias, false, type == YAML_SCALAR_EVENT ? text : "", mark);
     if (alias && type == YAML_SEQUENCE_START_EVENT) return read_alias_list(r, alias, mark);
     if (alias && type == YAML_MAPPING_START_EVENT && !is_group(r->o, key)) {
         map_list none = {.n = 0};
-        return read_item(r, key, &none);
+        return read_item(r, key, &none, 0);
     }
     if (type == YAML_SCALAR_EVENT) return set_value(r, key, text, mark);
     if (type == YAML_SEQUENCE_START_EVENT) return read_list(r, key, mark);

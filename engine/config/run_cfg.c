@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "engine/base/log.h"
+#include "engine/config/foreign_data.h"
 #include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
@@ -139,6 +140,7 @@ static bt_code read_all_settings(bt_opts *o, bt_run_cfg *cfg, int argc, char *co
     BT_TRY(bt_opts_argv(o, argc, argv, &file, 1, &n_files, help, err));
     if (*help) return BT_OK;
     if (n_files) BT_TRY(read_config_word(o, file, err));
+    BT_TRY(bt_foreign_data_resolve(o, err));
     BT_TRY(bt_opts_env(o, err));
     return bt_run_cfg_preset(o, cfg, err);
 }
@@ -164,9 +166,37 @@ bt_code bt_report_faults(const bt_text *faults, bt_code code, bt_err *err) {
     return bt_fail(err, BT_ARG, "%zu settings are wrong, one in each line above", n);
 }
 
+/* Logs a list whose items are separated by ", ", as several lines if it is long. */
+static void log_list(bt_log_level level, const char *title, const bt_text *list) {
+    enum { LINE = 800 };
+    for (const char *s = bt_text_str(list); *s;) {
+        size_t n = strlen(s);
+        if (n > LINE)
+            for (n = LINE; n && strncmp(s + n, ", ", 2) != 0;) n--;
+        if (!n) n = strlen(s);
+        bt_log(level, "%s: %.*s", title, (int)n, s);
+        s += n;
+        s += strspn(s, ", ");
+    }
+}
+
+/* Reports the keys of a file of another program in three lists: taken, ignored, and to be answered. */
+static bt_code report_file(const bt_opts *o, bt_code code, bt_err *err) {
+    const bool first = bt_comm_rank(bt_comm_world()) == 0, wrong = o->faults->len > 0;
+    if (first && o->taken->len && (code == BT_OK || wrong))
+        log_list(wrong ? BT_LOG_ERROR : BT_LOG_INFO, "taken", o->taken);
+    if (first && o->ignored->len && (code == BT_OK || wrong))
+        log_list(wrong ? BT_LOG_ERROR : BT_LOG_WARN,
+                 "ignored, because they have no value or change nothing here", o->ignored);
+    if (first && wrong && o->taken->len)
+        bt_log(BT_LOG_ERROR, "to be answered: change or remove these keys, or give the option that "
+                             "is named on the command line");
+    return bt_report_faults(o->faults, code, err);
+}
+
 bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv, bool *help,
                         bt_err *err) {
-    bt_text faults = {0}, ignored = {0};
+    bt_text faults = {0}, ignored = {0}, taken = {0};
     memset(cfg, 0, sizeof *cfg);
     BT_TRY(bt_opts_init(o, bt_run_opts, bt_run_opts_n, cfg, err));
     o->aliases = foreign;
@@ -175,13 +205,12 @@ bt_code bt_run_cfg_read(bt_opts *o, bt_run_cfg *cfg, int argc, char *const *argv
     o->n_removed = bt_run_removed_n;
     o->faults = &faults;
     o->ignored = &ignored;
-    bt_code code = bt_report_faults(&faults, read_all_settings(o, cfg, argc, argv, help, err), err);
-    if (ignored.len && code == BT_OK && bt_comm_rank(bt_comm_world()) == 0)
-        bt_log(BT_LOG_WARN, "keys without a value or a meaning here are ignored: %s",
-               bt_text_str(&ignored));
-    o->faults = o->ignored = NULL;
+    o->taken = &taken;
+    const bt_code code = report_file(o, read_all_settings(o, cfg, argc, argv, help, err), err);
+    o->faults = o->ignored = o->taken = NULL;
     bt_text_release(&faults);
     bt_text_release(&ignored);
+    bt_text_release(&taken);
     return code;
 }
 

@@ -21,6 +21,7 @@ struct bt_documents {
     const char *field;
     bt_json_selection wanted;
     bool skip_bad;
+    uint64_t max_rows;    /* rows read of each JSON file; 0: all */
     bt_text_file *file;   /* NULL: none is open */
     uint64_t offset;      /* bytes of text read from it */
     uint64_t done, total; /* bytes of all files */
@@ -29,10 +30,11 @@ struct bt_documents {
     bool eof;
     rows_form rows;
     bool list_open;
-    uint64_t line;  /* line number for ROWS_IN_LINES, else row number; 1-based */
-    json_t *object; /* owns the current row */
+    uint64_t line;      /* line number for ROWS_IN_LINES, else row number; 1-based */
+    uint64_t file_rows; /* rows read of the open file */
+    json_t *object;     /* owns the current row */
     /* statistics for the final notes */
-    uint64_t n_rows, n_bad;
+    uint64_t n_rows, n_bad, files_cut;
     char first_bad[720];
     uint64_t not_utf8, files_not_utf8;          /* bytes, and the files that have some */
     const char *first_not_utf8, *last_not_utf8; /* paths */
@@ -63,6 +65,8 @@ void bt_documents_rows(bt_documents *d, const bt_json_selection *wanted, bool sk
     d->skip_bad = skip_bad;
 }
 
+void bt_documents_limit(bt_documents *d, uint64_t max_rows) { d->max_rows = max_rows; }
+
 void bt_documents_close(bt_documents *d) {
     if (!d) return;
     bt_text_file_close(d->file);
@@ -77,9 +81,12 @@ double bt_documents_done(const bt_documents *d) {
 
 static const char *document_path(const bt_documents *d) { return d->files[d->at].path; }
 
-static bt_code close_file(bt_documents *d, bt_err *err) {
+static bt_code close_file(bt_documents *d, bool cut, bt_err *err) {
     const uint64_t taken = bt_text_file_consumed(d->file);
-    if (taken != d->files[d->at].bytes)
+    if (cut) {
+        d->done += d->files[d->at].bytes > taken ? d->files[d->at].bytes - taken : 0;
+        d->files_cut++;
+    } else if (taken != d->files[d->at].bytes)
         return bt_fail(err, BT_BUSY,
                        "data '%s' was changed while it was read (%llu bytes, had %llu)",
                        document_path(d), (unsigned long long)taken,
@@ -150,7 +157,7 @@ static void find_rows_form(bt_documents *d) {
 
 static bt_code open_next_file(bt_documents *d, bt_err *err) {
     BT_TRY(bt_text_file_open(&d->file, document_path(d), err));
-    d->offset = d->line = 0;
+    d->offset = d->line = d->file_rows = 0;
     d->begin = d->end = 0;
     d->eof = d->list_open = false;
     BT_TRY(fill_buffer(d, PIECE + 4, err));
@@ -235,7 +242,7 @@ static bt_code next_text(bt_documents *d, bt_piece *out, bt_err *err) {
     count_not_utf8(d, text, n);
     bool ends = d->eof && d->begin == d->end;
     *out = (bt_piece){text, n, ends, ends};
-    return ends ? close_file(d, err) : BT_OK;
+    return ends ? close_file(d, false, err) : BT_OK;
 }
 
 /* ---- rows of JSON ---- */
@@ -450,11 +457,14 @@ static bt_code next_row(bt_documents *d, bool *ends, bt_err *err) {
         char *s;
         size_t n;
         bt_err why = BT_ERR_INIT;
+        *ends = d->max_rows && d->file_rows == d->max_rows;
+        if (*ends) return close_file(d, !d->eof || d->begin < d->end, err);
         BT_TRY(d->rows == ROWS_IN_LINES ? next_line(d, &s, &n, err)
                                         : next_json_object(d, &s, &n, err));
         *ends = s == NULL;
-        if (*ends) return close_file(d, err);
+        if (*ends) return close_file(d, false, err);
         d->n_rows++;
+        d->file_rows++;
         const bt_code code = parse_object(d, s, n, &why);
         if (code == BT_OK) return BT_OK;
         BT_TRY(bt_documents_bad_row(d, code, &why, err));
@@ -506,6 +516,9 @@ void bt_documents_notes(const bt_documents *d, bt_text *out) {
     if (d->n_bad)
         bt_text_printf(out, "!%llu of %llu rows are bad and left out; the first: %s\n",
                        (unsigned long long)d->n_bad, (unsigned long long)d->n_rows, d->first_bad);
+    if (d->files_cut)
+        bt_text_printf(out, " only the first %llu rows of %s are read (data.max_rows)\n",
+                       (unsigned long long)d->max_rows, d->n_files == 1 ? "the file" : "each file");
     if (d->not_utf8)
         bt_text_printf(out,
                        "!%llu bytes of '%.100s'%s are not UTF-8 and are trained on as they are (if "

@@ -38,6 +38,8 @@ void bt_documents_close(bt_documents *d);        /* accepts NULL */
 /* Sets the keys of rows that are read (NULL: the field of `open`), and whether bad rows are skipped and counted,
  * or refused. Call it before the first piece or object. `wanted` and its strings are borrowed. */
 void bt_documents_rows(bt_documents *d, const bt_json_selection *wanted, bool skip_bad);
+/* Limits the number of rows that are read from each JSON file (0: all). Call it before the first piece or object. */
+void bt_documents_limit(bt_documents *d, uint64_t max_rows);
 /* Called by a reader for a row that it cannot use. Returns BT_OK if bad rows are skipped; else `code`, with file
  * and row in the message. Errors not caused by the row (BT_NOMEM, ...) are always returned. */
 bt_code bt_documents_bad_row(bt_documents *d, bt_code code, const bt_err *why, bt_err *err)

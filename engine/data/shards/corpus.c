@@ -196,6 +196,7 @@ static bt_code open_next(bt_shard **s, const bt_sources *sources, size_t i, size
                         .n_files = *next - i,
                         .field = cfg->field,
                         .form = &cfg->form,
+                        .max_rows = cfg->max_rows,
                         .skip_bad = cfg->skip_bad_rows,
                         .notes = notes,
                         .tokenizer = t,

@@ -47,6 +47,7 @@ typedef struct bt_loader_cfg {
     bt_form_cfg form;      /* form of the lines */
     bt_packing packing;    /* AUTO is STREAM here */
     bt_too_long too_long;
+    uint64_t max_rows;  /* rows read of each JSON file; 0: all */
     bool skip_bad_rows; /* rows that cannot be used are skipped and counted, not refused */
     /* folder for tokenised shards of text (created); "" keeps them in memory */
     const char *cache_dir;

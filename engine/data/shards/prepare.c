@@ -210,6 +210,7 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
         code = bt_form_init(&r.form, cfg->form, cfg->tokenizer, err);
     const bt_json_selection keys = has_form(cfg) ? bt_form_keys(cfg->form) : (bt_json_selection){0};
     if (code == BT_OK) bt_documents_rows(r.docs, has_form(cfg) ? &keys : NULL, cfg->skip_bad);
+    if (code == BT_OK) bt_documents_limit(r.docs, cfg->max_rows);
     if (code == BT_OK) code = has_form(cfg) ? stream_objects(&r, err) : write_token_stream(&r, err);
     /* no text at all: an empty shard */
     if (code == BT_OK && !r.writer && !r.sum.shards) code = begin_shard(&r, err);
@@ -229,7 +230,8 @@ bt_code bt_prepare(const bt_prepare_cfg *cfg, bt_prepare_result *result, bt_shar
 
 static uint64_t cache_key(const bt_prepare_cfg *cfg) {
     uint64_t h = XXH3_64bits_withSeed(NULL, 0, CACHE_VERSION + bt_tokenizer_hash(cfg->tokenizer));
-    h = bt_sources_hash(cfg->files, cfg->n_files, cfg->field, h) + cfg->skip_bad;
+    h = bt_sources_hash(cfg->files, cfg->n_files, cfg->field, h) + cfg->skip_bad +
+        2 * cfg->max_rows;
     return has_form(cfg) ? h ^ bt_form_hash(cfg->form) : h;
 }
 

@@ -21,6 +21,7 @@ typedef struct bt_prepare_cfg {
     const bt_source *files; /* TEXT and JSONL */
     size_t n_files;
     const char *field; /* text field of JSON rows */
+    uint64_t max_rows; /* rows read of each JSON file; 0: all */
     bool skip_bad;     /* rows that cannot be used are skipped and counted, not refused */
     /* form of a line; NULL, or of kind TEXT: the text in `field` */
     const bt_form_cfg *form;

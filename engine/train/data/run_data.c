@@ -26,6 +26,7 @@ bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
                                     .labels = c->data.labels},
                            .packing = (bt_packing)c->data.packing,
                            .too_long = (bt_too_long)c->data.too_long,
+                           .max_rows = (uint64_t)c->data.max_rows,
                            .skip_bad_rows = c->data.bad_rows == BT_BAD_ROWS_SKIP,
                            .cache_dir = c->data.cache,
                            .split = BT_SPLIT_TRAIN,

@@ -330,6 +330,11 @@ static bt_code foreign(const char *text) {
         {"sets", "data.path", "*", ""},
         {"sets.path", "data.path", "*", ""},
         {"sets.form", "run.name", "chat=c|text=", "is not there (run.name)"},
+        {"sets.roles", "run.name", "u,v=uv", "is not there"},
+        {"sets.roles.user", "run.name", "u,v=uv", "is not there"},
+        {"shares", "run.name", "%", "must be numbers"},
+        {"named", "data.path", "?", ""},
+        {"noise", "", "~", ""},
         {"ratio", "", "0=", "is a share: say how many (train.steps)"}};
     memset(&err, 0, sizeof err);
     assert_int_equal(setup(NULL), 0);
@@ -358,6 +363,20 @@ static void test_keys_of_other_programs(void **state) {
     assert_int_equal(foreign("sets: [a, b]\n"), BT_OK);
     assert_string_equal(c.data, "a\nb");
 
+    assert_int_equal(foreign("sets:\n  - path: a\n    roles:\n      user: [u, v]\n"), BT_OK);
+    assert_string_equal(c.name, "uv");
+    assert_int_equal(foreign("sets: [{path: a, roles: [u, v]}]\nshares: [0.5, 2]\n"), BT_ARG);
+    assert_int_equal(foreign("shares: 0.7,0.3\n"), BT_OK);
+    assert_string_equal(c.name, "0.7:0.3");
+    assert_int_equal(foreign("shares: [1, 3]\nnoise: [{a: 1}]\n"), BT_OK);
+    assert_string_equal(c.name, "1:3");
+    assert_int_equal(foreign("named: x,y\n"), BT_OK);
+    assert_int_equal(o.n_deferred, 1);
+    assert_string_equal(o.deferred[0].text, "x,y");
+    assert_non_null(strstr(o.deferred[0].where, ":1:1"));
+
+    fails(foreign("shares: a\n"), "F:1:1: 'shares: a' must be numbers");
+    fails(foreign("sets: [{form: chat}]\n"), "F:1:1: no entry of the list has a 'path'");
     fails(foreign("ratio: 0.1\n"), "F:1:1: 'ratio: 0.1' is a share: say how many (train.steps)");
     fails(foreign("optimizer: sgd\n"), "F:1:1: 'optimizer: sgd' is not there (run.name)");
     fails(foreign("max_steps: 1\ntrain.steps: 2\n"),
@@ -373,6 +392,33 @@ static void test_keys_of_other_programs(void **state) {
     assert_int_equal(foreign("train:\n  max_steps: 5\n"), BT_ARG);
     assert_int_equal(foreign("max_steps:\n  x: 5\n"), BT_ARG);
     assert_int_equal(foreign("sets: [a\n"), BT_ARG);
+}
+
+/* A value that is not accepted is answered by an option of the command line, and the lists have every key. */
+static void test_answers_on_the_command_line(void **state) {
+    (void)state;
+    static const bt_opt_alias aliases[] = {{"optimizer", "run.name", "adamw=a", "is not there"},
+                                           {"noise", "", "~", ""}};
+    static const char text[] = "optimizer: sgd\nnoise: 1\noptim.lr: 2\n";
+    bt_text taken = {0}, ignored = {0};
+    for (int answered = 0; answered < 2; answered++) {
+        memset(&err, 0, sizeof err);
+        assert_int_equal(setup(NULL), 0);
+        o.aliases = aliases;
+        o.n_aliases = 2;
+        o.taken = &taken;
+        o.ignored = &ignored;
+        if (answered)
+            assert_int_equal(bt_opts_set(&o, "run.name", "mine", BT_FROM_FLAG, "--name", &err),
+                             BT_OK);
+        assert_int_equal(yaml_bytes(text, strlen(text)), answered ? BT_OK : BT_ARG);
+    }
+    assert_string_equal(c.name, "mine");
+    assert_string_equal(bt_text_str(&taken), "optimizer (--name)");
+    assert_string_equal(bt_text_str(&ignored), "noise");
+    o.taken = o.ignored = NULL;
+    bt_text_release(&taken);
+    bt_text_release(&ignored);
 }
 
 static void test_values_read_back(void **state) {
@@ -419,6 +465,7 @@ int main(void) {
         cmocka_unit_test_setup(test_yaml_empty_keys, setup),
         cmocka_unit_test_setup(test_all_faults, setup),
         cmocka_unit_test_setup(test_keys_of_other_programs, setup),
+        cmocka_unit_test_setup(test_answers_on_the_command_line, setup),
         cmocka_unit_test_setup(test_values_read_back, setup),
         cmocka_unit_test_setup(test_help_lists_every_flag, setup),
     };

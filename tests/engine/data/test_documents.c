@@ -392,6 +392,36 @@ static void notes_of(const char *name, bt_source_kind kind, const char *text, co
     bt_documents_close(d);
 }
 
+/* At most so many rows are read of each file, and the rest of a file may be anything. */
+static void rows_are_limited(void **state) {
+    (void)state;
+    static const char *const texts[] = {
+        "{\"text\":\"a\"}\n\n{\"text\":\"b\"}\n{\"text\":\"c\"}\nnot json\n",
+        "[{\"text\":\"a\"},{\"text\":\"b\"},{\"text\":\"c\"}]",
+        "{\"text\":\"a\"}\n{\"text\":\"b\"}\n"};
+    for (size_t i = 0; i < 3; i++) {
+        bt_documents *d;
+        bt_piece p;
+        bt_err err = BT_ERR_INIT;
+        bt_text got = {0}, notes = {0};
+        bt_source f[2];
+        f[0] = f[1] = source_of(fixture_text("limit.jsonl", texts[i]), BT_SOURCE_JSONL);
+        assert_int_equal(bt_documents_open(&d, f, 2, "text", &err), BT_OK);
+        bt_documents_limit(d, 2);
+        while (bt_documents_next(d, &p, &err) == BT_OK && p.text) bt_text_putn(&got, p.text, p.n);
+        assert_string_equal(bt_text_str(&got), "abab");
+        assert_true(bt_documents_done(d) >= 1.0);
+        bt_documents_notes(d, &notes);
+        assert_string_equal(bt_text_str(&notes),
+                            i == 2 ? ""
+                                   : " only the first 2 rows of each file are read "
+                                     "(data.max_rows)\n");
+        bt_text_release(&got);
+        bt_text_release(&notes);
+        bt_documents_close(d);
+    }
+}
+
 static void skipped_rows_are_counted(void **state) {
     (void)state;
     notes_of(
@@ -508,6 +538,7 @@ int main(void) {
         cmocka_unit_test(a_list_of_objects_is_rows),
         cmocka_unit_test(long_lists_are_read),
         cmocka_unit_test(skipped_rows_are_counted),
+        cmocka_unit_test(rows_are_limited),
         cmocka_unit_test(binary_files_are_refused),
         cmocka_unit_test(a_file_that_grows_is_noticed),
     };
