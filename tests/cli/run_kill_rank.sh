@@ -59,6 +59,21 @@ start launcher 18
 kill -9 "$(ps -o ppid= -p "$(rank_pid launcher 0)" | tr -d " ")" # mpirun
 disturbed launcher "signal 9"
 
+# mpirun of Open MPI 5 exits with 0 after it lost a host: the run is not done.
+printf '#!/bin/sh\nmpirun "$@" 2>&1 | grep -v "process rank"\nexit 0\n' >early_end && chmod +x early_end
+export BITRAIN_MPIRUN=$tmp/early_end
+start early 18
+kill -ABRT "$(rank_pid early 1)"
+disturbed early "mpirun ended with exit code 0 after step .*, before rank 0 had finished the run"
+start spent 18 --set launch.max_restarts=0
+kill -ABRT "$(rank_pid spent 1)"
+wait "$job"
+[ $? -eq 1 ] || fault "an unfinished run without restarts: exit is not 1: $(tail -n 3 spent.err)"
+[ "$(q "SELECT state FROM runs WHERE run='spent'")" = failed ] || fault "an unfinished run is '$(q "SELECT state FROM runs WHERE run='spent'")'"
+code 0 autopsy spent
+says "before rank 0 had finished the run"
+unset BITRAIN_MPIRUN
+
 # Stopped, not dead: there is no signal, so the silence is detected.
 start frozen 18 --set launch.hang_s=6
 kill -STOP "$(rank_pid frozen 1)"
