@@ -198,17 +198,25 @@ static void try_job(bt_doctor *d, const char *program) {
 
 /* ---- the topic ------------------------------------------------------------------------------- */
 
-static void launch_flags(bt_doctor *d) {
+/* What is in effect with this version of Open MPI; then the words of an older one that it does not know. */
+static void launch_flags(bt_doctor *d, int mpi) {
     const bt_launch l = {.ranks = d->ranks,
+                         .mpi = mpi,
                          .hosts = d->hosts,
                          .mpirun_args = "",
                          .tmp = "",
                          .shm = "",
                          .program = ""};
     for (size_t i = 0; i < bt_launch_rows_n; i++)
-        if (bt_launch_applies(bt_launch_rows[i].when, &l))
+        if (bt_launch_in_effect(&bt_launch_rows[i], &l))
             bt_doctor_report(d, BT_DOC_INFO, "mpirun", "%s: %s", bt_launch_rows[i].words,
                              bt_launch_rows[i].reason);
+    for (size_t i = 0; i < bt_launch_rows_n; i++)
+        if (bt_launch_rows[i].until && mpi >= bt_launch_rows[i].until &&
+            bt_launch_applies(bt_launch_rows[i].when, &l))
+            bt_doctor_report(d, BT_DOC_INFO, "mpirun",
+                             "left out, because Open MPI %d does not know it: %s", mpi,
+                             bt_launch_rows[i].words);
 }
 
 /* Open MPI 4.1.4 binds these sockets before the ranks are placed: oob_tcp_if_include, oob_tcp_disable_ipv6_family
@@ -254,7 +262,7 @@ void bt_doctor_mpi(bt_doctor *d) {
                           "put the right one first in PATH, or set BITRAIN_MPIRUN");
     bt_doctor_report(d, BT_FINDING_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
                      m.owner[0] ? m.owner : "its owner is unknown");
-    launch_flags(d);
+    launch_flags(d, m.major);
     listening_sockets(d);
     if (!d->quick && bt_own_program(program, sizeof program, &err) == BT_OK) try_job(d, program);
 }

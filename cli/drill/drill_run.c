@@ -100,7 +100,8 @@ int bt_drill_wait_end(bt_drill_run *r, double limit_s) {
 /* A process of this drill alone: one of the programs that a run is made of, whose words
  * carry the folder that this drill made for itself. */
 static bool is_drill_process(const bt_drill_run *r, int pid) {
-    static const char *const programs[] = {"bitrain", "mpirun", "orterun", "orted"};
+    static const char *const programs[] = {"bitrain", "mpirun",  "orterun",
+                                           "orted",   "prterun", "prted"};
     char path[64], name[32] = "", words[8192];
     const size_t len = strlen(r->folder);
     if (!strstr(r->folder, "/bitrain-drill-") || strstr(r->folder, "XXXXXX")) return false;

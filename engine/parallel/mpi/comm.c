@@ -92,7 +92,7 @@ bt_code bt_comm_init(bt_err *err) {
     if (mpi_started || !bt_comm_am_rank()) return BT_OK;
     int provided = 0;
     /* MPI maps the machine; its search for a display can wait for a name server */
-    setenv("HWLOC_COMPONENTS", "-gl,-opencl", 0);
+    setenv("HWLOC_COMPONENTS", "-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero", 0);
     /* Before Open MPI 4.1 sends a message above this limit, it waits for the receiver's reply; two ranks that send
      * each other such messages use the TCP link in one direction at a time, at half its speed. Messages of
      * gradients are 4 MiB at most (train.bucket_bytes), so none of them is above it. */

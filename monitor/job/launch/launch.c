@@ -1,15 +1,12 @@
-/* launch.c - the table, and the start of mpirun. */
+/* launch.c - the command line and the environment of mpirun, and its start. */
 #include "monitor/job/launch/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pwd.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "engine/base/log.h"
@@ -17,98 +14,6 @@
 #include "engine/base/system/words.h"
 #include "monitor/job/launch/host_file.h"
 #include "monitor/job/machine/mpirun.h"
-
-const bt_launch_row bt_launch_rows[] = {
-    {BT_LAUNCH_ALWAYS, "-np {ranks}", "one process a rank"},
-    {BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},
-    {BT_LAUNCH_HOSTS, "--mca orte_keep_fqdn_hostnames 1",
-     "complete names of hosts: otherwise ssh is called for 'node1' if the file has "
-     "'node1.example.org'"},
-    {BT_LAUNCH_HOSTS, "--map-by slot",
-     "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
-    {BT_LAUNCH_TRAINS, "-x " BT_LAUNCH_SETTINGS,
-     "mpirun sends the settings to the ranks of every host; no file is needed, also where none can "
-     "be "
-     "written"},
-    {BT_LAUNCH_ALWAYS, "--bind-to none",
-     "bitrain places its own threads; the default would pin every one-rank job to core 0"},
-    {BT_LAUNCH_ALWAYS, "--mca pml ob1",
-     "no probing for fabrics: 0.06 s instead of 0.27 s to start"},
-    {BT_LAUNCH_LOCAL, "--mca btl self,vader", "one host: shared memory only"},
-    {BT_LAUNCH_LOCAL, "--mca ras ^slurm,tm,lsf,gridengine --mca plm ^slurm,tm,lsf",
-     "this host alone, also in a batch job: where that has other nodes, or another name for this "
-     "one, mpirun would wait for daemons there"},
-    {BT_LAUNCH_HOSTS, "--mca btl self,vader,tcp", "shared memory inside a host, TCP between hosts"},
-    {BT_LAUNCH_ALWAYS, "--mca odls_base_sigkill_timeout 0",
-     "a dead rank ends the job in 7-15 ms instead of 1-2 s, so a restart is quick"},
-    {BT_LAUNCH_HOSTS,
-     "--mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 --mca "
-     "oob_tcp_keepalive_probes 4",
-     "mpirun notices a dead link after 4 to 6 s instead of 491 s; one that is gone for 2 s ends "
-     "nothing"},
-    {BT_LAUNCH_HOSTS, "--mca orte_launch_agent {daemon}",
-     "a termination notice to all processes of a host does not end the daemon: the ranks, which "
-     "start with "
-     "an empty mask, save and end"},
-    {BT_LAUNCH_LOCAL, "--oversubscribe", "more ranks than cores is allowed, on this host"},
-    {BT_LAUNCH_CROWDED, "--mca mpi_yield_when_idle 1",
-     "more ranks than cores: a waiting rank gives its core away"},
-    {BT_LAUNCH_ROOT, "--allow-run-as-root", "refused otherwise"},
-    {BT_LAUNCH_NO_CMA, "--mca btl_vader_single_copy_mechanism none",
-     "this kernel or container forbids process_vm_readv"},
-    {BT_LAUNCH_LOCAL, "--mca btl_vader_backing_directory {shm}",
-     "shared-memory segments in a folder of this attempt, so that none is left behind"},
-    {BT_LAUNCH_UNMAPPED, "HWLOC_COMPONENTS=-gl,-opencl",
-     "the map of the machine without displays and graphics cards: querying a display can wait "
-     "for a name server, 5 s a process"},
-    {BT_LAUNCH_MAPPED, "HWLOC_XMLFILE={map}",
-     "the map of the machine is read, not made anew by mpirun and every rank: half of their start"},
-    {BT_LAUNCH_MAPPED, "HWLOC_THISSYSTEM=1", "the map in the file is of this machine"},
-    {BT_LAUNCH_MAPPED, "HWLOC_COMPONENTS=xml,stop",
-     "any other list of components makes hwloc overlook the file"},
-    {BT_LAUNCH_MAPPED, "HWLOC_LIBXML=0", "the file is read without loading an XML library"},
-    {BT_LAUNCH_MAPPED, "HWLOC_PLUGINS_PATH=/nonexistent",
-     "hwloc's plug-ins are for what the file has already"},
-    {BT_LAUNCH_LOCAL, "PMIX_MCA_gds=hash",
-     "data that ranks exchange at their start go through a socket: quicker than a shared "
-     "segment that is made for it"},
-    {BT_LAUNCH_LOCAL, "--mca orte_tmpdir_base {tmp}",
-     "mpirun's own files in a folder of this attempt"},
-    {BT_LAUNCH_HOMELESS, "HOME={tmp}",
-     "a user without an entry and without HOME, as a service's or a container's: PMIx crashes"},
-    {BT_LAUNCH_TRAINS, BT_LAUNCH_SETTINGS "={settings}",
-     "the settings, which only the user's own processes can read there, unlike a command line"},
-    {BT_LAUNCH_HOSTS, "TMPDIR={tmp}", "the same on this host; other hosts have no such folder"},
-};
-const size_t bt_launch_rows_n = sizeof bt_launch_rows / sizeof bt_launch_rows[0];
-
-static bool cma_allowed(void) {
-    char from = 'x', to = 0;
-    struct iovec local = {&to, 1}, remote = {&from, 1};
-    return process_vm_readv(getpid(), &local, 1, &remote, 1, 0) == 1;
-}
-
-static int allowed_cores(void) {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-    return CPU_COUNT(&set);
-}
-
-bool bt_launch_applies(bt_launch_when when, const bt_launch *l) {
-    switch (when) {
-    case BT_LAUNCH_ALWAYS: return true;
-    case BT_LAUNCH_LOCAL: return !l->hosts[0];
-    case BT_LAUNCH_MAPPED: return !l->hosts[0] && l->map && l->map[0];
-    case BT_LAUNCH_UNMAPPED: return l->hosts[0] || !l->map || !l->map[0];
-    case BT_LAUNCH_HOSTS: return l->hosts[0] != '\0';
-    case BT_LAUNCH_TRAINS: return l->settings != NULL;
-    case BT_LAUNCH_ROOT: return geteuid() == 0;
-    case BT_LAUNCH_NO_CMA: return !cma_allowed();
-    case BT_LAUNCH_HOMELESS: return !getenv("HOME") && !getpwuid(geteuid());
-    case BT_LAUNCH_CROWDED: return !l->hosts[0] && l->ranks > allowed_cores();
-    }
-    return false;
-}
 
 static void put_filled(bt_words *w, const bt_launch *l, const char *s, size_t n) {
     char ranks[16];
@@ -119,7 +24,9 @@ static void put_filled(bt_words *w, const bt_launch *l, const char *s, size_t n)
                  {"{hosts}", l->hosts},
                  {"{shm}", l->shm},
                  {"{tmp}", l->tmp},
-                 {"{daemon}", "env --block-signal=TERM orted"},
+                 {"{orted}", "env --block-signal=TERM orted"},
+                 {"{prted}", "env --block-signal=TERM prted"},
+                 {"{agent}", bt_launch_agent()},
                  {"{map}", l->map ? l->map : ""},
                  {"{settings}", l->settings ? l->settings : ""}};
     for (size_t i = 0; i < sizeof holes / sizeof *holes; i++)
@@ -146,7 +53,7 @@ static bool is_environment(const bt_launch_row *row) {
 static void build_mpirun_words(bt_words *w, const bt_launch *l, const char *mpirun) {
     bt_words_put(w, mpirun);
     for (size_t i = 0; i < bt_launch_rows_n; i++)
-        if (bt_launch_applies(bt_launch_rows[i].when, l) && !is_environment(&bt_launch_rows[i]))
+        if (bt_launch_in_effect(&bt_launch_rows[i], l) && !is_environment(&bt_launch_rows[i]))
             put_split(w, l, bt_launch_rows[i].words);
     put_split(w, l, l->mpirun_args);
     bt_words_put(w, l->program);
@@ -158,7 +65,9 @@ void bt_launch_command(const bt_launch *l, bt_text *out) {
     bt_mpirun m;
     bt_err ignored = BT_ERR_INIT; /* the start reports it */
     (void)!bt_mpirun_find(&m, false, &ignored);
-    build_mpirun_words(&w, l, m.command);
+    bt_launch own = *l;
+    if (!own.mpi) own.mpi = m.major;
+    build_mpirun_words(&w, &own, m.command);
     const char *p = bt_text_str(&w.text);
     for (size_t i = 0; !w.text.failed && i < w.n; i++) {
         bt_text_put(out, p);
@@ -168,9 +77,10 @@ void bt_launch_command(const bt_launch *l, bt_text *out) {
     bt_words_release(&w);
 }
 
-/* Variables of an enclosing MPI job would make our mpirun behave as a rank of
- * it. */
+/* Variables of an enclosing MPI job would make our mpirun behave as a rank of it. PRTE_MCA_* and PMIX_MCA_* are
+ * parameters, which a user may have set, except those that name the enclosing job. */
 static bool inherited_from_mpi(const char *var) {
+    static const char *const settings[] = {"PRTE_MCA_", "PMIX_MCA_"};
     static const char *const prefixes[] = {"OMPI_COMM_WORLD_",
                                            "OMPI_UNIVERSE_",
                                            "OMPI_COMMAND",
@@ -185,11 +95,25 @@ static bool inherited_from_mpi(const char *var) {
                                            "OMPI_MCA_orte_local_daemon",
                                            "OMPI_MCA_orte_jobfam",
                                            "OMPI_MCA_initial_wdir",
+                                           "OMPI_MCA_num_procs",
+                                           "OMPI_WORLD_",
+                                           "PRTE_MCA_ess",
+                                           "PRTE_MCA_prte_ess",
+                                           "PRTE_MCA_prte_hnp",
+                                           "PRTE_MCA_prte_parent",
                                            "PMIX_",
                                            "PMI_",
                                            "PRTE_"};
-    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++)
-        if (strncmp(var, prefixes[i], strlen(prefixes[i])) == 0) return true;
+    for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
+        const size_t n = strlen(prefixes[i]);
+        if (strncmp(var, prefixes[i], n) != 0) continue;
+        /* a longer prefix before this one has named what is no setting */
+        bool setting = false;
+        for (size_t k = 0; k < sizeof settings / sizeof *settings; k++)
+            setting |= n < strlen(settings[k]) &&
+                       strncmp(var, settings[k], strlen(settings[k])) == 0;
+        if (!setting) return true;
+    }
     return false;
 }
 
@@ -199,7 +123,7 @@ static char **make_environment(const bt_launch *l, bt_words *own) {
     for (size_t i = 0; i < bt_launch_rows_n; i++) {
         const bt_launch_row *row = &bt_launch_rows[i];
         const char *hole = strchr(row->words, '{');
-        if (!is_environment(row) || !bt_launch_applies(row->when, l)) continue;
+        if (!is_environment(row) || !bt_launch_in_effect(row, l)) continue;
         bt_text_putn(&own->text, row->words,
                      hole ? (size_t)(hole - row->words) : strlen(row->words));
         if (hole)
@@ -253,6 +177,7 @@ bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
         own_launch.hosts = hosts;
     }
     BT_TRY(bt_mpirun_find(&m, false, err));
+    if (!own_launch.mpi) own_launch.mpi = m.major;
     if (m.passed_over[0])
         bt_log(BT_LOG_WARN, "%s: ranks are started by '%s'", m.passed_over, m.path);
     build_mpirun_words(&w, l, m.command);

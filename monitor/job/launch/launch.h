@@ -1,8 +1,7 @@
 /* launch.h - starts mpirun: a table of its arguments with the reason for each, its environment,
  * its session.
  *
- * The table is for Open MPI 4.1 (measured); a word in braces is a placeholder. Where: local
- * jobs, jobs with a host file, ...
+ * The table (launch_rows.c) is for Open MPI 4.1 and 5; a word in braces is a placeholder.
  * Threads:  no shared state. */
 #ifndef BT_MONITOR_JOB_LAUNCH_LAUNCH_H
 #define BT_MONITOR_JOB_LAUNCH_LAUNCH_H
@@ -24,14 +23,17 @@ typedef enum {
     BT_LAUNCH_ROOT,
     BT_LAUNCH_NO_CMA,
     BT_LAUNCH_HOMELESS, /* neither HOME nor the user database has a home folder */
-    BT_LAUNCH_CROWDED
+    BT_LAUNCH_CROWDED,
+    BT_LAUNCH_OLD_AGENT /* hosts, and the user named an agent instead of ssh as for Open MPI 4.1 only */
 } bt_launch_when;
 
 #define BT_LAUNCH_SETTINGS "BITRAIN_RANK_SETTINGS"
 
 typedef struct bt_launch_row {
+    int since,
+        until; /* versions of Open MPI that know these words: since <= major < until; 0: no limit */
     bt_launch_when when;
-    /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {daemon} {settings} are
+    /* separated by blanks; the placeholders {ranks} {hosts} {shm} {tmp} {map} {orted} {prted} {agent} {settings} are
      * one word each; NAME=... is environment */
     const char *words;
     const char *reason;
@@ -42,6 +44,7 @@ extern const size_t bt_launch_rows_n;
 
 typedef struct bt_launch {
     int ranks;
+    int mpi;                  /* major version of Open MPI; 0: that of the mpirun that is found */
     const char *hosts;        /* host file, "" for this machine */
     const char *mpirun_args;  /* further words of the user, "" */
     const char *tmp, *shm;    /* folders of this attempt */
@@ -60,6 +63,12 @@ typedef struct bt_child {
 } bt_child;
 
 bool bt_launch_applies(bt_launch_when when, const bt_launch *l);
+/* whether this major version of Open MPI knows the words of the row; 0: unknown, taken as 4 */
+bool bt_launch_known(const bt_launch_row *row, int mpi);
+/* both, for the version l->mpi */
+bool bt_launch_in_effect(const bt_launch_row *row, const bt_launch *l);
+/* the program with its words that the user's environment names instead of ssh, or "" */
+const char *bt_launch_agent(void);
 /* the full command, one word per line, for logs and --dry-run */
 void bt_launch_command(const bt_launch *l, bt_text *out);
 /* Starts mpirun in a session of its own with default signals and without stdin. mpirun also

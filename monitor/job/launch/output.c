@@ -69,7 +69,11 @@ static const struct {
     {"orted: command not found", HOSTS},
     {"orted: No such file", HOSTS},
     {"orted: not found", HOSTS},
+    {"prted: command not found", HOSTS},
+    {"prted: No such file", HOSTS},
+    {"prted: not found", HOSTS},
     {"ORTE_ERROR_LOG: Out of resource", DESCRIPTORS},
+    {"PRTE ERROR: Out of resource", DESCRIPTORS},
     {"system limit on number of pipes", DESCRIPTORS},
     {"system limit exceeded on number of network connections", DESCRIPTORS},
     {"not enough space for",
@@ -87,11 +91,16 @@ static const char *remedy_for(const char *line, bool first) {
     return NULL;
 }
 
-/* Removes Open MPI's prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: " and its source file */
+/* Removes Open MPI's prefix "[host:pid] [[job],rank] ORTE_ERROR_LOG: ", or "PRTE ERROR: ", and its source file */
 static void keep_cause(bt_output *o, const char *line, const char *remedy) {
-    const char *at = strstr(line, "ORTE_ERROR_LOG: ");
-    const char *end = at ? strstr(at, " in file ") : NULL;
-    at = at ? at + strlen("ORTE_ERROR_LOG: ") : line + strspn(line, " ");
+    static const char *const marks[] = {"ORTE_ERROR_LOG: ", "PRTE ERROR: "};
+    const char *at = line + strspn(line, " "), *end = NULL;
+    for (size_t i = 0; i < sizeof marks / sizeof *marks && !end; i++) {
+        const char *mark = strstr(line, marks[i]);
+        if (!mark) continue;
+        at = mark + strlen(marks[i]);
+        end = strstr(at, " in file ");
+    }
     if (strncmp(at, "Error:", 6) == 0) at += 6 + strspn(at + 6, " ");
     const int n = end ? (int)(end - at) : (int)strlen(at);
     snprintf(o->said, sizeof o->said, "%.*s (%s)", n < 150 ? n : 150, at, remedy);

@@ -11,6 +11,7 @@
 
 #include "engine/base/system/start_process.h"
 #include "monitor/job/launch/hosts.h"
+#include "monitor/job/launch/launch.h"
 
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
@@ -20,7 +21,8 @@ enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
  * to a supervisor */
 static const char sweep[] =
     "[ -n \"$gone\" ] && [ ! -e \"$gone/lock\" ] && rm -rf \"$gone\"; "
-    "look() { for f in /dev/shm/vader_segment.* $(find /dev/shm -maxdepth 1 -name "
+    "look() { for f in /dev/shm/vader_segment.* /dev/shm/sm_segment.* $(find /dev/shm -maxdepth 1 "
+    "-name "
     "\"bitrain-$(id -u)-*\" -mmin +10); do [ -O \"$f\" ] && [ \"$f\" != \"$keep\" ] && "
     "[ ! -e \"$f/lock\" ] && ! grep -qsF \"$f\" /proc/[0-9]*/maps && echo \"$f\"; done; }; "
     "first=$(look); [ -n \"$first\" ] && sleep 1 && for f in $(look); do "
@@ -52,7 +54,7 @@ static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
 void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
     char script[sizeof sweep + 700];
     static char names[HOSTS_MAX][NAME_MAX_BYTES]; /* one caller: the supervisor */
-    const char *agent = getenv("OMPI_MCA_plm_rsh_agent");
+    const char *agent = bt_launch_agent();
     const char *argv[HOSTS_MAX + 8];
     int n = hosts[0] ? read_hosts(hosts, names) : 0, k = 0;
     if (n == 0) return;
@@ -62,7 +64,7 @@ void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
                          "-c",
                          start,
                          "sh",
-                         agent && agent[0] ? agent : "ssh -x -o BatchMode=yes -o ConnectTimeout=5",
+                         agent[0] ? agent : "ssh -x -o BatchMode=yes -o ConnectTimeout=5",
                          script};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) argv[k++] = own[i];
     for (int i = 0; i < n; i++) argv[k++] = names[i];

@@ -1,7 +1,7 @@
 /* remote_cleanup.h - removes leftovers of killed ranks on several hosts: shared-memory segments
  * in /dev/shm and folders of states in memory, which survive their processes.
  *
- * It uses the agent that starts the ranks there (OMPI_MCA_plm_rsh_agent, else ssh), and removes
+ * It uses the agent that starts the ranks there (bt_launch_agent, else ssh), and removes
  * this user's segments that no process has mapped at two checks a second apart (folders: older
  * than ten minutes). It runs in the background for at most 20 s and skips unreachable hosts. */
 #ifndef BT_MONITOR_JOB_LAUNCH_REMOTE_CLEANUP_H

@@ -15,14 +15,19 @@ static size_t allowed(cpu_set_t *set) {
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Requests the same as Open MPI 4.1: the map includes processors that this job may not use, and
- * the important devices. Displays and graphics cards are left out, because detecting a display
- * can wait for a name server, 5 s per process. */
-static bool load_topology(hwloc_topology_t topology) {
-    static const char *const unwanted[] = {"gl", "opencl"};
+/* Leaves out displays and graphics cards. Their plug-ins load drivers into this process: detecting a display can wait
+ * for a name server, 5 s per process, and Level Zero crashes for a user without a home folder. */
+static void leave_out_graphics(hwloc_topology_t topology) {
+    static const char *const unwanted[] = {"gl", "opencl", "cuda", "nvml", "rsmi", "levelzero"};
     for (size_t i = 0; i < sizeof unwanted / sizeof *unwanted; i++)
         (void)hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                             unwanted[i]);
+}
+
+/* Requests the same as Open MPI: the map includes processors that this job may not use, and the
+ * important devices. */
+static bool load_topology(hwloc_topology_t topology) {
+    leave_out_graphics(topology);
     return hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
            hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT) == 0 &&
            hwloc_topology_set_flags(topology, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) == 0 &&
@@ -43,6 +48,7 @@ bool bt_machine_map_write(const char *path) {
 static bool load_places(hwloc_topology_t topology, const char *machine) {
     /* a memory domain inside a socket is a child of a group */
     static const hwloc_obj_type_t kept[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_GROUP, HWLOC_OBJ_CORE};
+    leave_out_graphics(topology);
     bool ok = hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0;
     for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
         ok = ok && hwloc_topology_set_type_filter(topology, kept[i],

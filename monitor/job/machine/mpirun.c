@@ -1,6 +1,7 @@
 /* mpirun.c - finds mpirun in PATH and beside the linked MPI library, and queries its owner. */
 #include "monitor/job/machine/mpirun.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -83,6 +84,17 @@ static void query_mpirun_version(const char *path, char *out, size_t size) {
     if (failed) return;
     kill(-pid, SIGKILL); /* it has answered, or will not */
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
+}
+
+/* The monitor is not built with MPI, but the program is linked with it. */
+static int find_library_major(void) {
+    int (*version)(char *, int *) = NULL, n = 0;
+    static char text[8192]; /* at least MPI_MAX_LIBRARY_VERSION_STRING of any MPI */
+    char owner[80];
+    *(void **)&version = dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
+    if (!version || version(text, &n) != 0) return 0;
+    bt_mpirun_owner(text, owner, sizeof owner);
+    return strncmp(owner, "Open MPI ", 9) == 0 ? atoi(owner + 9) : 0;
 }
 
 static void query_mpirun_owner(const char *path, char *out, int size) {
@@ -215,6 +227,7 @@ bt_code bt_mpirun_find(bt_mpirun *out, bool ask, bt_err *err) {
     const char *given = getenv("BITRAIN_MPIRUN");
     memset(out, 0, sizeof *out);
     (void)find_library(out->library, sizeof out->library);
+    out->major = find_library_major();
     if (given && given[0]) return take_explicit(out, given, ask, err);
     BT_TRY(choose_mpirun(out, err));
     if (ask && !out->owner[0]) query_mpirun_owner(out->path, out->owner, sizeof out->owner);

@@ -39,6 +39,7 @@ static void script(const char *body) {
 static bt_launch launch(void) {
     static const char *const words[] = {"rank", "--set", "run.note=two words"};
     return (bt_launch){.ranks = 3,
+                       .mpi = 4,
                        .hosts = "",
                        .mpirun_args = "-x  FOO",
                        .tmp = "/t m p",
@@ -143,7 +144,7 @@ static void test_map_of_the_machine(void **state) {
     bt_launch l = launch();
     environment_of(&l, out, sizeof out);
     assert_null(strstr(out, "HWLOC_XMLFILE"));
-    assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl\n"));
+    assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero\n"));
     assert_non_null(strstr(out, "PMIX_MCA_gds=hash\n"));
     l.map = "/t m p/machine.xml";
     setenv("HWLOC_COMPONENTS", "-gl", 1); /* The user's value would hide the file. */
@@ -162,7 +163,7 @@ static void test_map_of_the_machine(void **state) {
     environment_of(&l, out, sizeof out);
     assert_null(strstr(out, "HWLOC_XMLFILE"));
     assert_null(strstr(out, "PMIX_MCA_gds"));
-    assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl\n"));
+    assert_non_null(strstr(out, "HWLOC_COMPONENTS=-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero\n"));
 
     assert_false(bt_machine_map_write("/nonexistent/folder/machine.xml"));
     snprintf(path, sizeof path, "%s/machine.xml", folder);

@@ -27,6 +27,7 @@ static const char *const words[] = {"rank", "--set", "a b"};
 
 static bt_launch launch(void) {
     return (bt_launch){.ranks = 1,
+                       .mpi = 4,
                        .hosts = "",
                        .mpirun_args = "  -x  FOO {tmp} ",
                        .tmp = "/t",
@@ -86,11 +87,69 @@ static void the_whole_command(void **state) {
         "-x\nFOO\n/t\n/bin/bitrain\nrank\n--set\na b\n",
         root, cma);
     assert_string_equal(bt_text_str(&got), want);
+    /* Open MPI 5 has other names. */
+    l.mpi = 5;
+    bt_text_clear(&got);
+    bt_launch_command(&l, &got);
+    snprintf(
+        want, sizeof want,
+        "/my/mpirun\n-np\n1000\n--hostfile\nh\n--mca\nprte_keep_fqdn_hostnames\n1\n--map-by\nslot\n"
+        "--bind-to\nnone\n--mca\npml\nob1\n--mca\nbtl\nself,vader,tcp\n"
+        "--mca\noob_tcp_keepalive_time\n2\n"
+        "--mca\noob_tcp_keepalive_intvl\n1\n--mca\noob_tcp_keepalive_probes\n4\n"
+        "--mca\nprte_launch_agent\nenv --block-signal=TERM prted\n%s%s"
+        "--mca\nbtl_vader_segment_size\n4194304\n--mca\nprte_local_tmpdir_base\n/t\n"
+        "-x\nFOO\n/t\n/bin/bitrain\nrank\n--set\na b\n",
+        root, reads_memory() ? "" : "--mca\nsmsc\n^cma\n");
+    assert_string_equal(bt_text_str(&got), want);
+    l.mpi = 4;
     setenv("BITRAIN_MPIRUN", "", 1);
     bt_text_clear(&got);
     bt_launch_command(&l, &got);
     assert_int_equal(strncmp(bt_text_str(&got), "mpirun\n", 7), 0);
     bt_text_release(&got);
+}
+
+/* Each name is passed to the versions of Open MPI that know it; an unknown version is taken as 4.1. */
+static void rows_of_versions(void **state) {
+    (void)state;
+    static const struct {
+        const char *words;
+        bool in[3]; /* unknown, 4, 5 */
+    } rows[] = {{"--mca orte_tmpdir_base {tmp}", {true, true, false}},
+                {"--mca prte_local_tmpdir_base {tmp}", {false, false, true}},
+                {"--mca odls_base_sigkill_timeout 0", {true, true, false}},
+                {"--mca orte_launch_agent {orted}", {true, true, false}},
+                {"--mca prte_launch_agent {prted}", {false, false, true}},
+                {"--mca btl_vader_backing_directory {shm}", {true, true, true}}};
+    static const int versions[] = {0, 4, 5};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        size_t r = 0;
+        while (r < bt_launch_rows_n && strcmp(bt_launch_rows[r].words, rows[i].words) != 0) r++;
+        if (r == bt_launch_rows_n) fail_msg("no row '%s'", rows[i].words);
+        for (int v = 0; v < 3; v++)
+            if (bt_launch_known(&bt_launch_rows[r], versions[v]) != rows[i].in[v])
+                fail_msg("'%s' with Open MPI %d", rows[i].words, versions[v]);
+    }
+}
+
+/* The agent that was named for Open MPI 4.1 is passed to Open MPI 5 by its new name, unless that is set. */
+static void the_agent_of_an_older_version(void **state) {
+    (void)state;
+    bt_launch l = launch();
+    unsetenv("PRTE_MCA_plm_ssh_agent");
+    unsetenv("OMPI_MCA_plm_rsh_agent");
+    assert_string_equal(bt_launch_agent(), "");
+    setenv("OMPI_MCA_plm_rsh_agent", "/old -x", 1);
+    assert_string_equal(bt_launch_agent(), "/old -x");
+    assert_false(bt_launch_applies(BT_LAUNCH_OLD_AGENT, &l));
+    l.hosts = "h";
+    assert_true(bt_launch_applies(BT_LAUNCH_OLD_AGENT, &l));
+    setenv("PRTE_MCA_plm_ssh_agent", "/new", 1);
+    assert_string_equal(bt_launch_agent(), "/new");
+    assert_false(bt_launch_applies(BT_LAUNCH_OLD_AGENT, &l));
+    unsetenv("PRTE_MCA_plm_ssh_agent");
+    unsetenv("OMPI_MCA_plm_rsh_agent");
 }
 
 static void rows_that_apply(void **state) {
@@ -163,11 +222,16 @@ static void variables_of_an_enclosing_job_are_removed(void **state) {
                                        "OMPI_MCA_orte_local_daemon_uri",
                                        "OMPI_MCA_orte_jobfam",
                                        "OMPI_MCA_initial_wdir",
+                                       "OMPI_MCA_num_procs",
+                                       "OMPI_WORLD_SIZE",
                                        "PMIX_ID",
                                        "PMI_RANK",
-                                       "PRTE_X"};
-    static const char *const kept[] = {"OMPI_MCA_btl", "OMPI_COMM", "OMPI_MCA_orte_x", "MYPMI_RANK",
-                                       "PMIXX"};
+                                       "PRTE_X",
+                                       "PRTE_MCA_ess_base_vpid",
+                                       "PRTE_MCA_prte_ess_x"};
+    static const char *const kept[] = {"OMPI_MCA_btl", "OMPI_COMM", "OMPI_MCA_orte_x",
+                                       "MYPMI_RANK",   "PMIXX",     "PRTE_MCA_plm_ssh_agent",
+                                       "PMIX_MCA_x"};
     static char got[65536];
     char word[64];
     const bt_launch l = launch();
@@ -210,7 +274,8 @@ static void settings_of_the_table(void **state) {
     assert_true(fputs("a slots=1\n", f) >= 0 && fclose(f) == 0);
     l.hosts = hosts;
     outcome(&l, print, got, sizeof got);
-    assert_string_equal(got, "HWLOC_COMPONENTS=-gl,-opencl\nHWLOC_THISSYSTEM=0\nTMPDIR=/t\n");
+    assert_string_equal(got, "HWLOC_COMPONENTS=-gl,-opencl,-cuda,-nvml,-rsmi,-levelzero\nHWLOC_"
+                             "THISSYSTEM=0\nTMPDIR=/t\n");
     unsetenv("HWLOC_THISSYSTEM");
 }
 
@@ -268,6 +333,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_whole_command),
         cmocka_unit_test(rows_that_apply),
+        cmocka_unit_test(rows_of_versions),
+        cmocka_unit_test(the_agent_of_an_older_version),
         cmocka_unit_test(variables_of_an_enclosing_job_are_removed),
         cmocka_unit_test(settings_of_the_table),
         cmocka_unit_test(signals_and_descriptors),

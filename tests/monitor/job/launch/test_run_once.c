@@ -135,7 +135,8 @@ static void arguments_and_folders(void **state) {
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     assert_true(n > 0);
     self[n] = '\0';
-    script("t=; for w; do [ \"$t\" = orte_tmpdir_base ] && d=$w; t=$w; done; [ -d \"$d\" ] && "
+    script("t=; for w; do [ \"${t#*te_}\" = tmpdir_base ] || [ \"$t\" = prte_local_tmpdir_base ] "
+           "&& d=$w; t=$w; done; [ -d \"$d\" ] && "
            "printf '" BT_RUN_ONCE_RESULT "%s|' \"$d\" \"$@\"; echo");
     assert_int_equal(once(true, result, sizeof result, &err), BT_OK);
     snprintf(want, sizeof want, "|" BT_RUN_ONCE_RESULT "-np|" BT_RUN_ONCE_RESULT "3|");
