@@ -51,14 +51,14 @@ named_hosts() {
     done
 }
 export OMPI_MCA_plm_rsh_agent="$tmp/bin/ssh"
-unset OMPI_MCA_rmaps_base_oversubscribe
+unset OMPI_MCA_rmaps_base_oversubscribe PRTE_MCA_rmaps_default_mapping_policy
 here=(ip netns exec ${ns}1 unshare -u sh -c "hostname ${hn}1; exec \"\$@\"" sh)
 # no segment of a rank of these hosts is left in /dev/shm (15 s)
-left() { ls /dev/shm/ $far_shm | grep "^vader_segment.$hn[12]\."; }
+left() { ls /dev/shm/ $far_shm | grep "^\(vader\|sm\)_segment.$hn[12]\."; }
 no_segments() {
     local i
     for i in $(seq 150); do [ -z "$(left)" ] && return; sleep 0.1; done
     fault "left on a far host: $(left)"
-    rm -f /dev/shm/vader_segment."$hn"[12].*
-    [ -z "$far_shm" ] || rm -f "$far_shm"/vader_segment.*
+    rm -f /dev/shm/{vader,sm}_segment."$hn"[12].*
+    [ -z "$far_shm" ] || rm -f "$far_shm"/{vader,sm}_segment.*
 }

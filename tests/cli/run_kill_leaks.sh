@@ -16,7 +16,7 @@ fds=
 rank_pid() { q "SELECT pid FROM ranks WHERE run='victim' AND rank=$1 ORDER BY attempt DESC LIMIT 1"; }
 for i in $(seq "$cycles"); do
     wait_step victim $step || break
-    [ "$i" -gt 1 ] || grep -q "/dev/shm/bitrain-.*vader_segment" "/proc/$(q "SELECT pid FROM ranks WHERE run='victim' AND rank=1")/maps" ||
+    [ "$i" -gt 1 ] || grep -q "/dev/shm/bitrain-.*\(vader\|sm\)_segment" "/proc/$(q "SELECT pid FROM ranks WHERE run='victim' AND rank=1")/maps" ||
         [ ! -w /dev/shm ] || fault "the segments of the ranks are not in our folder"
     [ -n "$fds" ] || fds=$(ls /proc/$job/fd | wc -l)
     case $((RANDOM % 3)) in
@@ -44,7 +44,7 @@ wait $job
 job=$!
 started+=($job)
 wait_step wiped 3
-kill -9 $job $(pgrep -f "mpirun .*$tmp") $(pgrep -f "bitrain rank .*$tmp")
+kill -9 $job $(pgrep -f "(mpirun|prterun) .*$tmp") $(pgrep -f "bitrain rank .*$tmp")
 wait $job 2>/dev/null
 wait_gone || fault "ranks are left"
 ok train "${tiny[@]}" --steps 2 --name after

@@ -6,7 +6,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}")                       # without "--ranks 2", the last two words
-mpi=(mpirun -np 2 --bind-to none --mca pml ob1 --mca btl self,vader --mca orte_tmpdir_base "$TMPDIR" --timeout 60)
+mpi=(mpirun -np 2 --bind-to none --mca pml ob1 --mca btl self,vader --mca orte_tmpdir_base "$TMPDIR" --mca prte_tmpdir_base "$TMPDIR" --timeout 60)
 d() { "${mpi[@]}" "$BITRAIN" "$@"; }
 
 ok train "${tiny[@]}" --steps 12 --name below
@@ -84,6 +84,6 @@ wait $job 2>/dev/null
 for i in $(seq 100); do [ "$(newest)" != "$saved" ] && [ -e "$(newest)/manifest.json" ] && break; sleep 0.05; done
 [ "$(newest)" != "$saved" ] || fault "ranks whose mpirun was killed save nothing: $(tail -n 3 err)"
 wait_gone || fault "ranks outlive their mpirun"
-rm -f "$TMPDIR"/vader_segment.*
+rm -f "$TMPDIR"/{vader,sm}_segment.*
 rm -rf "$TMPDIR"/ompi.*                         # mpirun's own
 finish

@@ -7,7 +7,7 @@
 . "$BT_SRC/tests/cli/train_lib.sh"
 n=$((${#tiny[@]} - 2))
 direct=("${tiny[@]:0:n}" --steps 12)            # without "--ranks 2", the last two words
-mpi=(mpirun --bind-to none --mca pml ob1 --mca btl self,vader --mca orte_tmpdir_base "$TMPDIR" --timeout 60)
+mpi=(mpirun --bind-to none --mca pml ob1 --mca btl self,vader --mca orte_tmpdir_base "$TMPDIR" --mca prte_tmpdir_base "$TMPDIR" --timeout 60)
 # two WORDS... -- WORDS...: `bitrain train` on two ranks, each with words of its own
 two() {
     local first=() n=0

@@ -63,7 +63,7 @@ wait_gone() {                                   # waits until no process has our
     done
     return 1
 }
-ours() { pgrep -f -- "bitrain rank .*$tmp|mpirun .*$tmp" 2>/dev/null; }
+ours() { pgrep -f -- "bitrain rank .*$tmp|(mpirun|prterun) .*$tmp" 2>/dev/null; }
 # killed NAME WORDS...: a run that is killed in its step 3 with all its processes, and continues from a checkpoint
 killed() {
     local name=$1 job i

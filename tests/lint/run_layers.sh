@@ -17,7 +17,7 @@ microhttpd\.h                 web/(http|server|serve)/[^/]*
 cblas\.h                      engine/kernels/isa/blas\.c
 cpuid\.h                      engine/kernels/table/cpu\.c
 yaml\.h                       engine/base/opt_yaml\.c
-dlfcn\.h                      engine/kernels/isa/blas\.c|cli/doctor/doctor_machine\.c|cli/train/rank/rank_stack\.c
+dlfcn\.h                      engine/kernels/isa/blas\.c|cli/doctor/doctor_machine\.c|cli/train/rank/rank_stack\.c|monitor/job/machine/mpirun\.c
 pcre2\.h                      engine/data/tokenizer/pretok\.c
 utf8proc\.h                   engine/data/tokenizer/unicode\.c
 zmq\.h                        engine/islands/zmq/[^/]*

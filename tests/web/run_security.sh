@@ -20,8 +20,9 @@ failed=0
 BT_ASSETS=$(grep -o "/assets/[a-z.]*" "$(dirname "$0")/../../web/static/index.html")
 token="Authorization: Bearer $BITRAIN_DASH_TOKEN"
 
-# ask REQUEST: prints the complete response (the server closes)
-ask() { exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1; printf '%b' "$1" >&3; timeout 20 cat <&3 2>/dev/null | tr -d '\0'; exec 3>&- 3<&-; }
+# ask REQUEST: prints the complete response (the server closes). The request is one write: a part that arrives after the
+# server has refused the first and closed resets the connection, and the answer is lost.
+ask() { exec 3<>"/dev/tcp/127.0.0.1/$port" || return 1; printf '%b' "$1" | dd obs=1M status=none >&3; timeout 20 cat <&3 2>/dev/null | tr -d '\0'; exec 3>&- 3<&-; }
 # req METHOD PATH [header lines] -> the answer
 req() { ask "$1 $2 HTTP/1.1\r\nHost: ${host-127.0.0.1:$port}\r\nConnection: close\r\n${3:+$3\r\n}\r\n"; }
 want() {                                # want CODE WHAT RESPONSE
@@ -81,7 +82,8 @@ n=$(ask "${many}GET /healthz HTTP/1.1\r\n$host_line\r\nConnection: close\r\n\r\n
 [ "$n" -eq 61 ] || { echo "FAIL: $n of 61 pipelined answers"; failed=1; }
 both=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\nConnection: close\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
 want 400 "length and chunks together" "$both"
-[[ $both == *"Content-Length and Transfer-Encoding together"* ]] || { echo "FAIL: length and chunks together are not named"; failed=1; }
+# libmicrohttpd 1.0 refuses it by itself
+[[ $both == *"Content-Length and Transfer-Encoding together"* || $both == *"Transfer-Encoding and Content-Length headers"* ]] || { echo "FAIL: length and chunks together are not named"; failed=1; }
 smuggled=$(ask "GET /healthz HTTP/1.1\r\n$host_line\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /api/v1/server HTTP/1.1\r\n$host_line\r\n$token\r\nConnection: close\r\n\r\n")
 case $(codes "$smuggled") in *200*200*) echo "FAIL: a request was smuggled: $(codes "$smuggled")"; failed=1 ;; esac
 refused "negative length"     "$(req GET /healthz 'Content-Length: -1')"

@@ -24,6 +24,8 @@ const bt_launch_row bt_launch_rows[] = {
     {0, 0, BT_LAUNCH_HOSTS, "--hostfile {hosts}", "the hosts given with --hosts"},
     {0, 5, BT_LAUNCH_HOSTS, "--mca orte_keep_fqdn_hostnames 1", FULL_NAMES},
     {5, 0, BT_LAUNCH_HOSTS, "--mca prte_keep_fqdn_hostnames 1", FULL_NAMES},
+    {5, 0, BT_LAUNCH_HOSTS, "--mca prte_do_not_resolve 0",
+     "this host is recognised by its addresses, also where the file has another name for it"},
     {0, 0, BT_LAUNCH_HOSTS, "--map-by slot",
      "ranks fill a host before the next: those of --tp, then of --dp-shard, lie together"},
     {0, 0, BT_LAUNCH_TRAINS, "-x " BT_LAUNCH_SETTINGS,

@@ -49,7 +49,7 @@ if wait_step away 15; then
     until_row 30 "steps WHERE run='away' AND attempt > 1"
     # A shutdown notice to the far host's rank and its daemon (not to the ssh session): the ranks save and leave, and
     # the run continues without that host.
-    for p in $(ip netns pids ${ns}2); do grep -qx 'bitrain\|orted' /proc/$p/comm && kill -TERM $p; done
+    for p in $(ip netns pids ${ns}2); do grep -qx 'bitrain\|orted\|prted' /proc/$p/comm && kill -TERM $p; done
     until_row 30 "steps WHERE run='away' AND attempt > 2"
     [ "$(count "events WHERE run='away' AND kind='rank_leaves' AND rank=1")" = 1 ] || fault "no message states which rank had to leave"
     [ "$(count "events WHERE run='away' AND kind='host_lost' AND title LIKE 'host 10.77.$id.2 is set aside for 150 s: a signal ended%'")" = 1 ] ||

@@ -24,18 +24,18 @@ while [ $SECONDS -lt $end_at ]; do
     case $((RANDOM % (ANYTHING ? 5 : 3))) in
     3 | 4)
         victim=$job
-        [ $((RANDOM % 2)) -eq 0 ] || victim="$job $(pgrep -f -- "(mpirun|bitrain rank) .*$tmp" | tr '\n' ' ')"
+        [ $((RANDOM % 2)) -eq 0 ] || victim="$job $(pgrep -f -- "(mpirun|prterun|bitrain rank) .*$tmp" | tr '\n' ' ')"
         # shellcheck disable=SC2086  # some numbers
         kill -9 $victim && kills=$((kills + 1)) && by_hand=$((by_hand + 1))
         wait $job 2>/dev/null
-        while pgrep -f -- "(mpirun|bitrain rank) .*$tmp" >/dev/null; do sleep 0.05; done # its ranks save and leave
+        while pgrep -f -- "(mpirun|prterun|bitrain rank) .*$tmp" >/dev/null; do sleep 0.05; done # its ranks save and leave
         "$BITRAIN" train --resume killed --max-restarts 1000 >>run.out 2>>run.err &
         job=$!
         started+=("$job")
         wait_step killed "$(q "SELECT max(step) + 1 FROM steps WHERE run='killed'")"  # a signal before it runs ends it
         continue
         ;;
-    0) victim=$(pgrep -f -- "mpirun .*$tmp" | head -n 1) ;;
+    0) victim=$(pgrep -f -- "(mpirun|prterun) .*$tmp" | head -n 1) ;;
     *) victim=$(pgrep -f -- "bitrain rank .*$tmp" | shuf -n 1 --random-source=<(yes $RANDOM)) ;;
     esac
     [ -n "$victim" ] && kill -9 "$victim" && kills=$((kills + 1))

@@ -6,7 +6,7 @@
 # save and leave, and the run continues.
 . "$BT_SRC/tests/cli/train_lib.sh"
 run=(train "${slow[@]}" --steps 20000 --set train.reproducible=true --set train.unit=2 --set ckpt.minutes=0)
-everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|mpirun .*$tmp" | grep -vx $$; }
+everybody() { pgrep -f -- "$tmp/m.db|$tmp/runs|bitrain rank .*$tmp|(mpirun|prterun) .*$tmp" | grep -vx $$; }
 saved() { # RUN: the newest checkpoint is of the last step recorded
     local last=$(q "SELECT max(step) FROM steps WHERE run='$1'")
     [ -f "runs/$1/step-$(printf %012d $((last + 1)))/manifest.json" ] || fault "$1: no checkpoint of step $last: $(ls runs/$1)"
@@ -16,7 +16,7 @@ saved() { # RUN: the newest checkpoint is of the last step recorded
 job=$!
 started+=($job)
 if wait_step all 10; then
-    mpirun=$(pgrep -f -- "^[^ ]*mpirun .*$tmp" | head -n 1)
+    mpirun=$(pgrep -f -- "^[^ ]*(mpirun|prterun) .*$tmp" | head -n 1)
     kill -CONT $job $mpirun $(pgrep -f -- "bitrain rank .*$tmp")
     kill -TERM $job $mpirun $(pgrep -f -- "bitrain rank .*$tmp")
     wait $job

@@ -37,7 +37,7 @@ killed_when() {
         sleep 0.05
     done
     kill -9 $pid 2>/dev/null || fault "$1 ended before it was killed: $(tail -n 2 killed.out)"
-    kill -9 $(pgrep -f -- "bitrain .*$tmp|mpirun .*$tmp") 2>/dev/null
+    kill -9 $(pgrep -f -- "bitrain .*$tmp|(mpirun|prterun) .*$tmp") 2>/dev/null
     wait $pid 2>/dev/null
     wait_gone || fault "runs of $1 are left"
     rm -rf "$TMPDIR"/bitrain-* # A later start ignores for a while a folder whose process was killed before it wrote its owner.

@@ -91,16 +91,17 @@ static void the_whole_command(void **state) {
     l.mpi = 5;
     bt_text_clear(&got);
     bt_launch_command(&l, &got);
-    snprintf(
-        want, sizeof want,
-        "/my/mpirun\n-np\n1000\n--hostfile\nh\n--mca\nprte_keep_fqdn_hostnames\n1\n--map-by\nslot\n"
-        "--bind-to\nnone\n--mca\npml\nob1\n--mca\nbtl\nself,vader,tcp\n"
-        "--mca\noob_tcp_keepalive_time\n2\n"
-        "--mca\noob_tcp_keepalive_intvl\n1\n--mca\noob_tcp_keepalive_probes\n4\n"
-        "--mca\nprte_launch_agent\nenv --block-signal=TERM prted\n%s%s"
-        "--mca\nbtl_vader_segment_size\n4194304\n--mca\nprte_local_tmpdir_base\n/t\n"
-        "-x\nFOO\n/t\n/bin/bitrain\nrank\n--set\na b\n",
-        root, reads_memory() ? "" : "--mca\nsmsc\n^cma\n");
+    snprintf(want, sizeof want,
+             "/my/"
+             "mpirun\n-np\n1000\n--hostfile\nh\n--mca\nprte_keep_fqdn_hostnames\n1\n--mca\nprte_do_"
+             "not_resolve\n0\n--map-by\nslot\n"
+             "--bind-to\nnone\n--mca\npml\nob1\n--mca\nbtl\nself,vader,tcp\n"
+             "--mca\noob_tcp_keepalive_time\n2\n"
+             "--mca\noob_tcp_keepalive_intvl\n1\n--mca\noob_tcp_keepalive_probes\n4\n"
+             "--mca\nprte_launch_agent\nenv --block-signal=TERM prted\n%s%s"
+             "--mca\nbtl_vader_segment_size\n4194304\n--mca\nprte_local_tmpdir_base\n/t\n"
+             "-x\nFOO\n/t\n/bin/bitrain\nrank\n--set\na b\n",
+             root, reads_memory() ? "" : "--mca\nsmsc\n^cma\n");
     assert_string_equal(bt_text_str(&got), want);
     l.mpi = 4;
     setenv("BITRAIN_MPIRUN", "", 1);
