@@ -21,6 +21,7 @@
 #include "cli/common/database.h"
 #include "cli/common/given_path.h"
 #include "engine/base/system/folders.h"
+#include "engine/config/part_rules.h"
 #include "engine/config/run_cfg.h"
 #include "engine/kernels/table/cpu.h"
 #include "monitor/job/launch/child.h"
@@ -159,8 +160,11 @@ static void append_learn_words(void *ctx, const bt_training *training, bool cont
     }
     /* nothing but steps and validations; the settings of a recipe follow and take precedence */
     append_recipe_settings("ckpt.final=false ckpt.minutes=0 ckpt.keep_best=false ckpt.memory=off "
-                           "train.sample_tokens=0 train.stats_every=0 train.log_every=1",
+                           "train.stats_every=0 train.log_every=1",
                            out);
+    const bt_forced *part;
+    for (size_t i = 0; (part = bt_forced_at(BT_FORCE_LEARN, i)); i++)
+        bt_words_set(out, part->key, part->value);
     append_recipe_settings(b->cfg->with, out);
     append_recipe_settings(b->recipes[r->recipe].rest, out);
     snprintf(text, sizeof text, "train.steps=%" PRId64, b->steps[r->recipe]);

@@ -10,6 +10,7 @@
 #include "cli/common/database.h"
 #include "cli/common/printout/printout.h"
 #include "cli/sweep/sweep.h"
+#include "engine/config/part_rules.h"
 #include "monitor/tui/draw/plot.h"
 #include "monitor/tui/draw/term.h"
 #include "store/read/lr_range.h"
@@ -17,14 +18,10 @@
 
 /* ---- its settings ---------------------------------------------------------------------------- */
 
-/* A checkpoint of the end is worth nothing, and a loss that rises is what is looked for. */
+/* A checkpoint of the end is worth nothing. Parts of training add settings for a loss that diverges. */
 static const struct {
     const char *key, *value;
-} fixed[] = {{"optim.schedule", "range"},
-             {"train.spike_limit", "0"},
-             {"train.max_bad_steps", "1000000"},
-             {"ckpt.final", "false"},
-             {"ckpt.keep_best", "false"}};
+} fixed[] = {{"optim.schedule", "range"}, {"ckpt.final", "false"}, {"ckpt.keep_best", "false"}};
 enum { FIXED = sizeof fixed / sizeof fixed[0] };
 
 static bt_code add_find_setting(bt_sweep_file *f, const char *key, const char *value, bt_err *err) {
@@ -50,6 +47,9 @@ bt_code bt_sweep_find_settings(bt_sweep_file *f, bt_err *err) {
     BT_TRY(add_find_setting(f, "optim.lr_min", share, err));
     for (size_t i = 0; i < FIXED; i++)
         BT_TRY(add_find_setting(f, fixed[i].key, fixed[i].value, err));
+    const bt_forced *part;
+    for (size_t i = 0; (part = bt_forced_at(BT_FORCE_LR_RANGE, i)); i++)
+        BT_TRY(add_find_setting(f, part->key, part->value, err));
     return BT_OK;
 }
 

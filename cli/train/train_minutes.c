@@ -198,16 +198,14 @@ static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, min
 
 static bt_code choose_strengths(bt_train_plan *p, const minutes_plan *m, bt_text *words,
                                 bt_err *err) {
-    const double passes = m->passes, average = round(bt_recipe_average((double)m->steps, passes));
     for (size_t i = 0; i < bt_recipe_strengths(); i++) {
-        const bt_recipe_strength s = bt_recipe_strength_at(i, passes);
+        const bt_recipe_strength s = bt_recipe_strength_at(i, (double)m->steps, m->passes);
+        if (bt_opt_find(p->opts.table, p->opts.n, s.key) == p->opts.n) continue;
         if (!s.value[0] || user_gave(p, s.key)) continue;
         BT_TRY(set_chosen(p, s.key, s.value, err));
         bt_text_printf(words, "%s%s=%s", words->len ? ", " : "", s.key, s.value);
     }
-    if (!(average >= 1) || user_gave(p, "optim.average")) return BT_OK;
-    bt_text_printf(words, "%soptim.average=%.0f", words->len ? ", " : "", average);
-    return set_chosen_number(p, "optim.average", (int64_t)average, err);
+    return BT_OK;
 }
 
 /* ---- why ------------------------------------------------------------------------------------- */

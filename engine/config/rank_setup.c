@@ -49,7 +49,6 @@ bt_model_setup bt_run_cfg_setup(const bt_run_cfg *c, int rank) {
                         .pairs = c->data.form == BT_FORMED_PREFERENCE,
                         .lean = c->tune.lean && c->tune.mode == BT_TUNE_LORA,
                         .base_q8 = c->tune.base_type == BT_BASE_Q8 && c->tune.mode == BT_TUNE_LORA,
-                        .drops = c->train.dropout > 0,
                         .taught = c->tune.teacher[0] || c->tune.logits[0],
                         .documents = c->data.packing > BT_PACKED_STREAM || c->train.seq_ramp[0]};
     bt_mesh_coord me = bt_mesh_coord_of(&shape, rank);

@@ -43,47 +43,62 @@ static const char codecs[] =
     {key, flag, BT_OPT_TEXT, FIELD(f), def, 0, 0, NULL, NULL, help},
 #define BT_LIST(f, key, flag, bytes, def, help) \
     {key, flag, BT_OPT_LIST, FIELD(f), def, 0, 0, NULL, NULL, help},
+#define BT_SCOPE(key, resumes, ranks, why)
+#define BT_REFUSE(when, ...)
+#define BT_FORCE(purpose, key, value)
 const bt_opt bt_run_opts[] = {
 #define GROUP run
 #include "engine/config/settings/run_settings.def"
 #undef GROUP
+#include <part_rows_run.def>
 #define GROUP alert
 #include "engine/config/settings/alert_settings.def"
 #undef GROUP
+#include <part_rows_alert.def>
 #define GROUP launch
 #include "engine/config/settings/launch_settings.def"
 #undef GROUP
+#include <part_rows_launch.def>
 #define GROUP model
 #include "engine/model/shape/model_settings.def"
 #undef GROUP
+#include <part_rows_model.def>
 #define GROUP tune
 #include "engine/config/settings/tune_settings.def"
 #undef GROUP
+#include <part_rows_tune.def>
 #define GROUP data
 #include "engine/data/shards/data_settings.def"
 #undef GROUP
+#include <part_rows_data.def>
 #define GROUP train
 #include "engine/config/settings/train_settings.def"
 #undef GROUP
-#include <part_rows.def>
+#include <part_rows_train.def>
 #define GROUP parallel
 #include "engine/config/settings/parallel_settings.def"
 #undef GROUP
+#include <part_rows_parallel.def>
 #define GROUP comm
 #include "engine/config/settings/comm_settings.def"
 #undef GROUP
+#include <part_rows_comm.def>
 #define GROUP islands
 #include "engine/config/settings/islands_settings.def"
 #undef GROUP
+#include <part_rows_islands.def>
 #define GROUP optim
 #include "engine/optim/optim_settings.def"
 #undef GROUP
+#include <part_rows_optim.def>
 #define GROUP ckpt
 #include "engine/config/settings/ckpt_settings.def"
 #undef GROUP
+#include <part_rows_ckpt.def>
 #define GROUP mesh
 #include "engine/parallel/mpi/mesh_settings.def"
 #undef GROUP
+#include <part_rows_mesh.def>
 };
 #undef BT_INT
 #undef BT_REAL
@@ -91,6 +106,9 @@ const bt_opt bt_run_opts[] = {
 #undef BT_ENUM
 #undef BT_TEXT
 #undef BT_LIST
+#undef BT_SCOPE
+#undef BT_REFUSE
+#undef BT_FORCE
 const size_t bt_run_opts_n = sizeof bt_run_opts / sizeof bt_run_opts[0];
 
 #define BT_FOREIGN(key, ours, values, why) {key, ours, values, why},
@@ -441,10 +459,6 @@ const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg) {
            : cfg->islands.hub[0]              ? "--hub"
            : cfg->data.form != BT_FORMED_TEXT ? "a data.form other than text"
                                               : NULL;
-}
-
-bool bt_run_cfg_changes_inputs(const bt_run_cfg *cfg) {
-    return cfg->train.token_noise > 0 || cfg->train.mask_inputs > 0;
 }
 
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {

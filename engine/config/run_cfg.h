@@ -114,8 +114,6 @@ int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0 if no 
 /* before this step (0-based) the model is a dense one (train.dense_steps without train.lambda_steps, whose
  * model has ternary layers that fade in); the settings as they are then */
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);
-/* true if the model reads other tokens than the data have (train.token_noise, train.mask_inputs) */
-bool bt_run_cfg_changes_inputs(const bt_run_cfg *cfg);
 /* Returns the setting that excludes learning shares of following tokens (train.bigram_steps, train.share_steps), or
  * NULL. */
 const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg);

@@ -9,6 +9,7 @@
 
 #include "engine/base/numbers/predicted.h"
 #include "engine/base/system/ascii.h"
+#include "engine/config/part_rules.h"
 #include "engine/config/ramp.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
@@ -503,6 +504,7 @@ typedef enum {
     DATA,
     LAMBDA,
     LATENT,
+    PARTS,
     TOPICS
 } topic;
 
@@ -524,6 +526,7 @@ static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *fa
     case DATA: return resolve_data(c, faults, err);
     case LAMBDA: return bt_tune_check_lambda(c, err);
     case LATENT: return check_latent(c, err);
+    case PARTS: return bt_check_part_settings(c, faults, err);
     case TOPICS: break;
     }
     return BT_OK;

@@ -1,4 +1,4 @@
-/* setting_scope.c - looks a key up in setting_scopes.def. */
+/* setting_scope.c - looks a key up in setting_scopes.def and in the tables of parts. */
 #include "engine/config/setting_scope.h"
 
 #include <string.h>
@@ -10,6 +10,8 @@ static const struct {
 #define BT_SETTING(key, resumes, ranks, why) {key, {BT_SETTING_##resumes, BT_SETTING_##ranks, why}},
 #include "engine/config/setting_scopes.def"
 #undef BT_SETTING
+#define BT_SCOPE(key, resumes, ranks, why) {key, {BT_SETTING_##resumes, BT_SETTING_##ranks, why}},
+#include "engine/config/settings/each_part_setting.def"
 };
 
 bt_setting_scope bt_setting_scope_of(const char *key) {

@@ -70,27 +70,6 @@ static bt_code check_preference(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* The reference of a preference and the rows of a file of logits are those of the text as it is. */
-static bt_code check_noise(const bt_run_cfg *c, bt_err *err) {
-    const bool inputs = bt_run_cfg_changes_inputs(c);
-    const char *key = c->train.token_noise > 0   ? "train.token_noise"
-                      : c->train.mask_inputs > 0 ? "train.mask_inputs"
-                                                 : "train.dropout";
-    const char *with = c->data.form == BT_FORMED_PREFERENCE ? "data.form=preference"
-                       : inputs && c->tune.logits[0]        ? "tune.logits"
-                                                            : NULL;
-    if (with && (inputs || c->train.dropout > 0))
-        return bt_fail(err, BT_ARG, "%s with %s is not possible: %s (leave one of them out)", key,
-                       with,
-                       c->tune.logits[0] ? "the file has logits of the unchanged text alone"
-                                         : "the probabilities of the base would change as well");
-    if (c->train.token_noise + c->train.mask_inputs < 1) return BT_OK;
-    return bt_fail(err, BT_ARG,
-                   "train.token_noise %g and train.mask_inputs %g leave no token as it is (their "
-                   "sum must be below 1)",
-                   c->train.token_noise, c->train.mask_inputs);
-}
-
 /* a rank of a tensor-parallel group holds the same slice of student and teacher */
 static bt_code check_teacher_slice(const bt_run_cfg *c, int k, bt_err *err) {
     bt_model_cfg teacher, part;
@@ -187,16 +166,6 @@ static bt_code check_adapters(bt_run_cfg *c, bt_err *err) {
     return check_rank(c, bits, err);
 }
 
-/* The average is of fp32 weights, and a hub of islands has weights of its own. */
-static bt_code check_average(const bt_run_cfg *c, bt_err *err) {
-    const char *with = c->optim.weights != BT_STATES_FP32 ? "optim.weights=bf16"
-                       : c->islands.hub[0]                ? "--hub"
-                                                          : NULL;
-    if (c->optim.average == 0 || !with) return BT_OK;
-    return bt_fail(err, BT_ARG, "optim.average with %s is not possible (leave one of them out)",
-                   with);
-}
-
 static bt_code check_base(const bt_run_cfg *c, bt_err *err) {
     if (c->tune.mode != BT_TUNE_LORA || c->tune.base[0]) return BT_OK;
     return bt_fail(err, BT_ARG,
@@ -208,9 +177,7 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     BT_TRY(bt_collect_fault(faults, check_base_type(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_labels(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_preference(c, err), err));
-    BT_TRY(bt_collect_fault(faults, check_noise(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_teacher(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_adapters(c, err), err));
-    BT_TRY(bt_collect_fault(faults, check_average(c, err), err));
     return bt_collect_fault(faults, check_base(c, err), err);
 }

@@ -51,7 +51,7 @@ bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) {
     BT_TRY(bt_loader_next(m->loader, out, err));
     if (out->positions) m->counted += out->counted;
     cut_positions(m, out);
-    if (m->change) m->change(m->change_ctx, out, m->step, first_row_of_micro(m, i));
+    if (m->loaded) m->loaded(m->ctx, out, first_row_of_micro(m, i));
     bt_span_end();
     bt_progress_enter(m->page, BT_AT_COMPUTE, m->step);
     return BT_OK;
@@ -59,9 +59,7 @@ bt_code bt_micro_tokens(bt_micro *m, int64_t i, bt_batch *out, bt_err *err) {
 
 void bt_micro_point(bt_micro *m, int64_t i, const int32_t *positions) {
     bt_model_documents(m->model, positions);
-    if (m->dropout > 0)
-        bt_model_dropout(m->model, m->dropout, m->seed, (uint64_t)m->step,
-                         (uint64_t)first_row_of_micro(m, i));
+    if (m->before_pass) m->before_pass(m->ctx, first_row_of_micro(m, i));
 }
 
 bt_code bt_micro_look_up(bt_micro *m, const bt_batch *b, bt_err *err) {

@@ -29,17 +29,18 @@ typedef struct bt_micro {
      * documents of this length. 0: always whole sequences */
     int64_t stretch, seq_len;
     int32_t *positions; /* (rows) positions of tokens in their stretch; NULL: stretch is 0 */
-    double dropout;     /* bt_model_dropout */
     uint64_t seed;
     int64_t before_rows; /* rows of the same step computed by other islands: for the noise */
     int64_t step;        /* the step that is computed */
     /* divisor of the loss of this rank's micro-batches of the step so far: learned targets, or pairs of
      * preferences */
     int64_t counted;
-    /* may replace the inputs of a micro-batch that the loader returned, by an array that is valid until the next call
-     * (-1: no token, its embedding is zero); first_row: number of its first token in the global batch. NULL: none */
-    void (*change)(void *ctx, bt_batch *b, int64_t step, int64_t first_row);
-    void *change_ctx;
+    /* Called for each micro-batch that the loader returned, whose inputs it may replace by an array that is valid until
+     * the next call (-1: no token, its embedding is zero); called before each pass of the model. first_row: number of
+     * its first token in the global batch. NULL: none */
+    void (*loaded)(void *ctx, bt_batch *b, int64_t first_row);
+    void (*before_pass)(void *ctx, int64_t first_row);
+    void *ctx;
     /* called with each micro-batch before its pass; NULL: none */
     bt_code (*look_up)(void *ctx, const bt_batch *b, bt_err *err);
     void *look_up_ctx;
@@ -51,7 +52,7 @@ typedef struct bt_micro {
 
 bt_code bt_micro_create(bt_micro *m, int64_t micros, bt_err *err) BT_MUST_CHECK;
 void bt_micro_release(bt_micro *m);
-/* memory used by create; rows: with a stretch, and once more with `change`, else 0 */
+/* memory used by create; rows: with a stretch, else 0 */
 size_t bt_micro_bytes(int64_t micros, int64_t rows);
 
 /* this rank's i-th micro-batch of the step, 0 <= i < plan->n; its loss goes here */

@@ -105,10 +105,8 @@ size_t bt_plan_memory(const bt_run_cfg *c, int rank, bt_plan_parts *parts,
     add_arena_row(rows, &n, "code history", bt_observer_bytes(&s),
                   "ternary codes of the last two statistics samples; distributions of tensors");
     if (parts) n += parts(&s, rows + n);
-    const int64_t copies = (c->train.seq_ramp[0] != '\0') + bt_run_cfg_changes_inputs(c);
-    const size_t micro = bt_micro_bytes(s.micros,
-                                        copies * c->train.micro_batch * c->model.seq_len) +
-                         bt_micro_plan_bytes((size_t)s.dp);
+    const int64_t positions = c->train.seq_ramp[0] ? c->train.micro_batch * c->model.seq_len : 0;
+    const size_t micro = bt_micro_bytes(s.micros, positions) + bt_micro_plan_bytes((size_t)s.dp);
     add_arena_row(rows, &n, "program", PROGRAM_BYTES + micro,
                   "code, libraries, MPI, scratch of kernels, lists of micro-batches");
     bt_rank_setup_release(&s);

@@ -7,7 +7,7 @@
 #include "engine/config/rank_setup.h"
 #include "engine/model/net/model.h"
 
-enum { BT_PLAN_MAX = 24, BT_PLAN_PARTS = 8 };
+enum { BT_PLAN_MAX = 40, BT_PLAN_PARTS = 16 };
 
 /* Appends a row for each optional feature that takes memory on the rank `s`, at most BT_PLAN_PARTS, and returns their
  * number: bt_parts_memory (engine/train/trainer.h), or NULL for a training without optional features. */

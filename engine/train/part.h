@@ -8,11 +8,13 @@
  *
  *     start   create -> (mesh, memory plan) -> prepare -> (model, data) -> build -> (exchange) -> add_state ->
  *             load(BEFORE) -> weights -> load(RESUMED | FRESH) -> (quantised weights) -> ready -> facts
- *     step    before_step -> { begin_gradients -> gradients -> put_notes -> exchange -> exchanged -> norm -> judge,
- *             repeated while a part returns AGAIN } -> update -> after_update -> after_step
+ *     step    before_step -> { begin_gradients -> gradients (of each micro-batch: change_batch, before_pass twice) ->
+ *             put_notes -> exchange -> exchanged -> norm -> judge, repeated while a part returns AGAIN } ->
+ *             update -> after_update -> after_step
  *     end     end -> release
  *
- * Settings that a part alone reads are rows of its NAME_settings.def (columns: base/tables/opt_fields.def).
+ * Settings that a part alone reads are rows of its NAME_settings.def, and so are its rules about them: settings that
+ * exclude each other, resume, values that commands force (config/settings/each_part_setting.def).
  * Every point may be NULL. Parts are called in the order of parts.def, release in the reverse order.
  * Ranks:    all points but put_notes, due, partial and release are called by all ranks alike and may be
  *           collective over the world. During the start, all ranks agree on the code of a point before the next part
@@ -23,6 +25,7 @@
 
 #include "engine/ckpt/state.h"
 #include "engine/config/rank_setup.h"
+#include "engine/data/shards/loader.h"
 #include "engine/model/net/model.h"
 #include "engine/optim/optim.h"
 #include "engine/parallel/grad/reducer.h"
@@ -61,10 +64,13 @@ typedef struct bt_part {
     const char *name;
     int notes; /* number of small integers for put_notes, exchanged together with the gradients */
     /* Row of the memory plan, for a part that allocates more than 1 % of a rank's memory. `bytes` computes the size
-     * for a rank of any layout from the settings alone, and returns 0 if they do not use the part. */
+     * for a rank of any layout from the settings alone, and returns 0 if they do not use the part.
+     * is_saved: checkpoints contain these bytes. `saved` is their sum over all parts, for a part that copies the
+     * state, and 0 for a part whose bytes are saved. */
     struct {
         const char *row, *why;
-        size_t (*bytes)(const bt_rank_setup *s);
+        size_t (*bytes)(const bt_rank_setup *s, size_t saved);
+        bool is_saved;
     } memory;
 
     /* ---- start */
@@ -77,6 +83,10 @@ typedef struct bt_part {
     void (*model_setup)(void *self, bt_trainer *t, bt_model_setup *setup);
     /* after a model was created, at the start or again during training (with the same weights) */
     bt_code (*model_made)(void *self, bt_trainer *t, bt_err *err);
+    /* Called after model_made: weights that all uses of the model read instead of those of the training, as
+     * (update.n_pieces) arrays that the part keeps up to date: validations, samples, and the state "weight" of
+     * checkpoints, so that export and other programs read them too. One part at most. */
+    float *const *(*weights_for_use)(void *self, const bt_trainer *t);
     /* after model, data and telemetry were created, before the gradient exchange */
     bt_code (*build)(void *self, bt_trainer *t, bt_err *err);
     /* sets codec, rounding and residuals of the gradient exchange before it is created */
@@ -92,6 +102,11 @@ typedef struct bt_part {
     /* the gradients are zero and will be computed next; again: for the second time in this step */
     bt_code (*begin_gradients)(void *self, bt_trainer *t, bt_step_outcome *o, bool again,
                                bt_err *err);
+    /* Changes a micro-batch that was loaded: may replace its inputs by an array that is valid until the next call (-1:
+     * no token, its embedding is zero). first_row: number of its first token in the global batch of the step. */
+    void (*change_batch)(void *self, bt_trainer *t, bt_batch *b, int64_t first_row);
+    /* before each forward and backward pass of a micro-batch in training */
+    void (*before_pass)(void *self, bt_trainer *t, int64_t first_row);
     /* sets this rank's notes, which are 0 on entry; every rank then receives the maximum of each note */
     void (*put_notes)(void *self, bt_trainer *t, int64_t *notes);
     /* the gradients were summed over the ranks; notes: the maxima */

@@ -46,6 +46,7 @@ void bt_parts_model_setup(bt_trainer *t, bt_model_setup *setup) {
 
 bt_code bt_parts_model_made(bt_trainer *t, bt_err *err) {
     EACH(t, u, model_made) BT_TRY(u->part->model_made(u->self, t, err));
+    EACH(t, u, weights_for_use) t->update.for_use = u->part->weights_for_use(u->self, t);
     return BT_OK;
 }
 
@@ -86,6 +87,16 @@ bt_code bt_parts_before_step(bt_trainer *t, bt_err *err) {
 bt_code bt_parts_begin_gradients(bt_trainer *t, bt_step_outcome *o, bool again, bt_err *err) {
     EACH(t, u, begin_gradients) BT_TRY(u->part->begin_gradients(u->self, t, o, again, err));
     return BT_OK;
+}
+
+void bt_parts_change_batch(void *trainer, bt_batch *b, int64_t first_row) {
+    bt_trainer *t = trainer;
+    EACH(t, u, change_batch) u->part->change_batch(u->self, t, b, first_row);
+}
+
+void bt_parts_before_pass(void *trainer, int64_t first_row) {
+    bt_trainer *t = trainer;
+    EACH(t, u, before_pass) u->part->before_pass(u->self, t, first_row);
 }
 
 void bt_parts_put_notes(bt_trainer *t, int64_t *notes) {

@@ -150,9 +150,9 @@ bt_code bt_trainer_replace_data(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* Saves a checkpoint after the parts have checked the weights. best: the weights have the lowest validation loss so
  * far; wait: return after the commit. Collective. */
 bt_code bt_trainer_save(bt_trainer *t, bool best, bool wait, bt_err *err) BT_MUST_CHECK;
-/* Exchanges the model's weights with their average (optim.average), before validations and samples and again after
- * them. Does nothing without an average. Collective. */
-bt_code bt_trainer_swap_average(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
+/* Exchanges the model's weights with those that a part provides (bt_part.weights_for_use), before validations and
+ * samples and again after them. Does nothing without such a part. Collective. */
+bt_code bt_trainer_swap_for_use(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 /* Discards transfer times of a forward pass outside of steps. */
 void bt_trainer_forget_transfers(bt_trainer *t);
 
@@ -183,6 +183,9 @@ void bt_parts_facts(bt_trainer *t, bool goes_on);
 bt_code bt_parts_before_step(bt_trainer *t, bt_err *err) BT_MUST_CHECK;
 bt_code bt_parts_begin_gradients(bt_trainer *t, bt_step_outcome *o, bool again, bt_err *err)
     BT_MUST_CHECK;
+/* as bt_micro.loaded and .before_pass */
+void bt_parts_change_batch(void *trainer, bt_batch *b, int64_t first_row);
+void bt_parts_before_pass(void *trainer, int64_t first_row);
 void bt_parts_put_notes(bt_trainer *t, int64_t *notes);
 bt_code bt_parts_exchanged(bt_trainer *t, bt_step_outcome *o, const bt_reduce_times *took,
                            const int64_t *notes, bt_err *err) BT_MUST_CHECK;

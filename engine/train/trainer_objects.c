@@ -130,6 +130,9 @@ static bt_code build_micro(bt_trainer *t, bt_err *err) {
                           .rows = t->cfg.train.micro_batch * t->cfg.model.seq_len,
                           .seq_len = t->cfg.model.seq_len,
                           .stretch = t->micro.stretch,
+                          .loaded = bt_parts_change_batch,
+                          .before_pass = bt_parts_before_pass,
+                          .ctx = t,
                           .seed = (uint64_t)t->cfg.run.seed};
     return bt_micro_create(&t->micro, t->micro_plan.micros, err);
 }
@@ -232,8 +235,8 @@ void bt_trainer_forget_transfers(bt_trainer *t) {
     if (t->schedule->pipe) (void)bt_pipe_take_busy_ns(t->schedule->pipe);
 }
 
-bt_code bt_trainer_swap_average(bt_trainer *t, bt_err *err) {
-    if (!t->update.averages) return BT_OK;
-    BT_TRY(bt_update_average_swap(&t->update, err));
+bt_code bt_trainer_swap_for_use(bt_trainer *t, bt_err *err) {
+    if (!t->update.for_use) return BT_OK;
+    BT_TRY(bt_update_swap_for_use(&t->update, err));
     return t->schedule->tie(t->schedule, t->model, err);
 }

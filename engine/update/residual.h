@@ -21,7 +21,7 @@ typedef struct bt_residual {
     const bt_rank_setup *setup; /* borrowed */
     bt_arena arena;
     float *owed; /* (params.total); NULL: this run's codec has no residual, or the rank is alone */
-    float *before;     /* (params.total) copy from the beginning of the step; NULL like owed */
+    float *before;     /* (params.total) copy from the beginning of the step; NULL as `owed` */
     double scale;      /* loss scale of the residuals */
     int64_t layout;    /* hash of all settings that determine which rank encodes which element */
     char (*names)[32]; /* (n_names) names of states */

@@ -78,17 +78,6 @@ static bt_code plan_norm(bt_update *u, const bt_run_cfg *c, bt_err *err) {
     return bt_norm_create(&u->norm, &norm, err);
 }
 
-static bt_code take_averages(bt_update *u, bt_err *err) {
-    u->averages = calloc(u->n_pieces, sizeof *u->averages);
-    for (size_t i = 0; i < u->n_pieces; i++) {
-        const size_t n = u->pieces[i].end - u->pieces[i].begin;
-        if (u->averages) u->averages[i] = calloc(n + 1, sizeof **u->averages);
-        if (!u->averages || !u->averages[i])
-            return bt_fail(err, BT_NOMEM, "cannot take memory for the average of the weights");
-    }
-    return BT_OK;
-}
-
 bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
     const bt_rank_setup *s = cfg->setup;
     const bt_run_cfg *c = s->cfg;
@@ -103,7 +92,6 @@ bt_code bt_update_create(bt_update *u, const bt_update_cfg *cfg, bt_err *err) {
     BT_TRY(bt_params_init(&u->table, bt_model_config(u->model),
                           (bt_model_slice){.tp_rank = s->me.tp, .tp_size = s->shape.tp}, err));
     BT_TRY(take_pieces(u, c, err));
-    if (c->optim.average > 0) BT_TRY(take_averages(u, err));
     BT_TRY(plan_norm(u, c, err));
     const bt_weights_cfg weights = {.model = u->model,
                                     .mesh = u->mesh,
@@ -129,8 +117,6 @@ bt_code bt_update_synchronise(bt_update *u, bt_err *err) {
 
 void bt_update_release(bt_update *u) {
     for (size_t i = 0; i < u->n_pieces; i++) bt_optim_destroy(u->optims[i]);
-    for (size_t i = 0; u->averages && i < u->n_pieces; i++) free(u->averages[i]);
-    free(u->averages);
     bt_weights_destroy(u->weights);
     bt_matrix_update_destroy(u->matrices);
     bt_norm_destroy(u->norm);
@@ -155,7 +141,6 @@ bt_update_sizes bt_update_bytes(const bt_rank_setup *s) {
     /* Pieces and spans ascend, so that each piece meets a window of the spans that only moves forward. */
     for (size_t i = 0, first = 0, end = 0; i < s->shards.n_stripes; i++) {
         const bt_range piece = bt_shards_piece(&s->shards, i, s->shard);
-        if (s->cfg->optim.average > 0) sizes.optimizer += (piece.end - piece.begin) * sizeof(float);
         while (first < p->n && spans[first].end <= piece.begin) first++;
         while (end < p->n && spans[end].begin < piece.end) end++;
         if (first < end)

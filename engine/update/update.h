@@ -32,8 +32,9 @@ typedef struct bt_update {
     bt_range *pieces;      /* (n_pieces) this rank's, one per stripe; may be empty */
     bt_optim **optims;     /* (n_pieces) their states */
     size_t n_pieces;
-    float **averages; /* (n_pieces) averages of their weights (optim.average); NULL: none */
-    bt_range *counted, *excluded; /* as in bt_norm_cfg */
+    float *const *
+        for_use; /* (n_pieces) weights that all uses of the model read, see below; borrowed. NULL: none */
+    bt_range *counted, *excluded; /* see bt_norm_cfg */
     bt_weights *weights;
     bt_matrix_update *matrices; /* NULL: no rule needs whole matrices */
     bt_norm *norm;
@@ -83,15 +84,12 @@ void bt_update_raise_second_moments(bt_update *u, size_t k, double share);
  * it */
 void bt_update_change(const bt_update *u, size_t k, bt_range r, double *change, double *before);
 
-/* optim.average (update_average.c): sets the average to the weights; moves it by (1 - keep) of the difference to the
- * weights; exchanges both, sends and quantises the weights (collective), while the statistics of the newest update are
- * kept. All do nothing without it. */
-void bt_update_average_begin(bt_update *u);
-void bt_update_average(bt_update *u, double keep);
-bt_code bt_update_average_swap(bt_update *u, bt_err *err) BT_MUST_CHECK;
+/* Where `for_use` is set: exchanges it with the weights, sends and quantises them (collective), while the statistics of
+ * the newest update are kept. A second call restores the weights of the training. */
+bt_code bt_update_swap_for_use(bt_update *u, bt_err *err) BT_MUST_CHECK;
 
-/* Rows "weights", "optimizer" and "average". With optim.average the state "weight" of a checkpoint is the
- * average, which all uses of the model read, and "latest" the weights with which training continues. */
+/* Rows "weights", "optimizer" and, with `for_use`, "for_use". In a checkpoint the state "weight" then is for_use, which
+ * all programs read, and "latest" the weights with which training continues. */
 void bt_update_add_state(bt_update *u, bt_state *s);
 
 #endif

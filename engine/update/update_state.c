@@ -45,7 +45,7 @@ static bt_range own_part_of_piece(const bt_update *u, bt_state_use use, bt_range
 static void weight_slices(void *ctx, bt_state_use use, bt_slices *out) {
     const bt_update *u = ctx;
     const bt_params *p = bt_model_params(u->model);
-    const char *name = u->averages && use != BT_STATE_WEIGHTS ? "latest" : "weight";
+    const char *name = u->for_use && use != BT_STATE_WEIGHTS ? "latest" : "weight";
     for (size_t k = 0; k < p->n; k++) {
         if (!bt_state_saves(use) && bt_weights_holds(u->weights, &p->tensors[k])) {
             add_weights(u, name, k, (bt_range){0, p->tensors[k].count}, out);
@@ -59,7 +59,7 @@ static void weight_slices(void *ctx, bt_state_use use, bt_slices *out) {
     }
 }
 
-static void average_slices(void *ctx, bt_state_use use, bt_slices *out) {
+static void for_use_slices(void *ctx, bt_state_use use, bt_slices *out) {
     const bt_update *u = ctx;
     const bt_params *p = bt_model_params(u->model);
     const bool save = bt_state_saves(use);
@@ -69,7 +69,7 @@ static void average_slices(void *ctx, bt_state_use use, bt_slices *out) {
         for (size_t k = 0; k < p->n; k++) {
             const bt_range r = range_in_update(u, k, flat, save);
             if (r.begin == r.end) continue;
-            float *at = u->averages[i] + (p->tensors[k].offset + r.begin - u->pieces[i].begin);
+            float *at = u->for_use[i] + (p->tensors[k].offset + r.begin - u->pieces[i].begin);
             bt_tensor_slices_in(&p->tensors[k], "weight", at, BT_MOMENT_F32, r, out);
         }
     }
@@ -98,6 +98,6 @@ void bt_update_add_state(bt_update *u, bt_state *s) {
                                     .ctx = u,
                                     .slices = optimizer_slices,
                                     .save = optimizer_values});
-    if (u->averages)
-        bt_state_add(s, &(bt_state_row){.name = "average", .ctx = u, .slices = average_slices});
+    if (u->for_use)
+        bt_state_add(s, &(bt_state_row){.name = "for_use", .ctx = u, .slices = for_use_slices});
 }

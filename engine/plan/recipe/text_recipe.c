@@ -1,6 +1,9 @@
 /* text_recipe.c - the recipe of a run on little text: tables of fitted values, and their lookup. */
 #include "engine/plan/recipe/text_recipe.h"
 
+#include <math.h>
+#include <stdio.h>
+
 /* Tokens of the vocabulary that is learned from at least so many bytes of text; 0: bytes are the tokens. Larger
  * tokens let a step read more text, but each is seen less often. */
 static const struct {
@@ -33,6 +36,7 @@ static const struct {
     {"optim.weight_decay", {"", "", "", "", "", "0.5"}},
 };
 /* The average of the weights has a half life of this share of the steps, for more than so many passes. */
+static const char *const AVERAGE = "optim.average";
 static const double AVERAGE_SHARE = 1.0 / 15, AVERAGE_FROM = 4;
 
 int bt_recipe_vocab(uint64_t text_bytes) {
@@ -57,14 +61,18 @@ int64_t bt_recipe_batch(double steps) {
     return batches[i].factor;
 }
 
-double bt_recipe_average(double steps, double passes) {
-    return passes > AVERAGE_FROM ? AVERAGE_SHARE * steps : 0;
-}
+enum { TABLE = sizeof strengths / sizeof strengths[0] };
 
-size_t bt_recipe_strengths(void) { return sizeof strengths / sizeof strengths[0]; }
+size_t bt_recipe_strengths(void) { return TABLE + 1; }
 
-bt_recipe_strength bt_recipe_strength_at(size_t i, double passes) {
+bt_recipe_strength bt_recipe_strength_at(size_t i, double steps, double passes) {
+    bt_recipe_strength s = {.key = i < TABLE ? strengths[i].key : AVERAGE};
+    const double half_life = passes > AVERAGE_FROM ? round(AVERAGE_SHARE * steps) : 0;
     size_t column = 0;
     while (column < COLUMNS - 1 && passes > PASSES[column]) column++;
-    return (bt_recipe_strength){strengths[i].key, strengths[i].value[column]};
+    if (i < TABLE)
+        snprintf(s.value, sizeof s.value, "%s", strengths[i].value[column]);
+    else if (half_life >= 1)
+        snprintf(s.value, sizeof s.value, "%.0f", half_life);
+    return s;
 }

@@ -14,7 +14,8 @@ typedef struct bt_recipe_shape {
 } bt_recipe_shape;
 
 typedef struct bt_recipe_strength {
-    const char *key, *value; /* a setting; "": its default */
+    const char *key; /* a setting */
+    char value[32];  /* "": its default */
 } bt_recipe_strength;
 
 /* tokens of the vocabulary that is learned from a text; 0: bytes are the tokens */
@@ -26,10 +27,9 @@ const bt_recipe_shape *bt_recipe_shape_at(size_t i);
 size_t bt_recipe_choose(const double *tokens, const double *params);
 /* factor of the preset's tokens of a step, for a run of so many steps of that size */
 int64_t bt_recipe_batch(double steps);
-/* the strengths for a run of so many passes over its text */
-/* half life of the average of the weights (optim.average) for so many steps and passes; 0: no average */
-double bt_recipe_average(double steps, double passes);
+/* The strengths of regularisers for a run of so many steps, which are so many passes over its text. A program without
+ * one of these settings, which belong to parts of training, leaves it out. */
 size_t bt_recipe_strengths(void);
-bt_recipe_strength bt_recipe_strength_at(size_t i, double passes);
+bt_recipe_strength bt_recipe_strength_at(size_t i, double steps, double passes);
 
 #endif

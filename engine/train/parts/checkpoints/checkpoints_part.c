@@ -80,10 +80,10 @@ static bt_code checkpoints_act(void *self, bt_trainer *t, const bt_control *requ
 }
 
 /* Returns the size of this rank's part of the state that replicas also hold. */
-static size_t checkpoint_copy_bytes(const bt_rank_setup *s) {
+static size_t checkpoint_copy_bytes(const bt_rank_setup *s, size_t saved) {
     const size_t replicas = (size_t)(s->sharded ? s->shape.dp_replicate : s->dp);
     if (!s->cfg->ckpt.async || !s->cfg->run.out[0]) return 0;
-    return (bt_weights_own_bytes(s) + bt_update_bytes(s).optimizer) / replicas +
+    return (bt_weights_own_bytes(s) + bt_update_bytes(s).optimizer + saved) / replicas +
            bt_residual_bytes(s);
 }
 

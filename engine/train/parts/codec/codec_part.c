@@ -162,7 +162,10 @@ static bt_code codec_after_step(void *self, bt_trainer *t, bt_step_outcome *o, b
     return bt_codec_choice_stale(&p->choice, t) ? bt_trainer_make_reducer(t, err) : BT_OK;
 }
 
-static size_t residual_bytes(const bt_rank_setup *s) { return 2 * bt_residual_bytes(s); }
+static size_t residual_bytes(const bt_rank_setup *s, size_t saved) {
+    (void)saved;
+    return 2 * bt_residual_bytes(s);
+}
 
 const bt_part bt_part_codec = {
     .name = "codec",

@@ -98,9 +98,9 @@ static bt_code dense_start_create(bt_trainer *t, const bt_trainer_setup *s, void
     return BT_OK;
 }
 
-static size_t switch_copy_bytes(const bt_rank_setup *s) {
+static size_t switch_copy_bytes(const bt_rank_setup *s, size_t saved) {
     if (!bt_run_cfg_dense(s->cfg, 0)) return 0;
-    return bt_weights_latent_bytes(s) + bt_update_bytes(s).optimizer;
+    return bt_weights_latent_bytes(s) + bt_update_bytes(s).optimizer + saved;
 }
 
 const bt_part bt_part_dense_start = {

@@ -67,7 +67,7 @@ static bt_code evaluate(bt_evaluator *e, bt_trainer *t, bt_err *err) {
     bt_eval_result *r = &t->validation.newest;
     int64_t start = bt_now_ns();
     bt_progress_enter(t->page, BT_AT_EVALUATION, t->at.step - 1);
-    BT_TRY(bt_trainer_swap_average(t, err));
+    BT_TRY(bt_trainer_swap_for_use(t, err));
     BT_TRY(bt_weights_begin(w, BT_PASSES_FORWARD, NULL, bt_evaluator_micros(e), err));
     BT_TRY(bt_evaluator_run(e, t->model, t->schedule->pipe, r, err));
     BT_TRY(bt_weights_check(w, err));
@@ -94,7 +94,7 @@ static bt_code evaluate(bt_evaluator *e, bt_trainer *t, bt_err *err) {
                            " tokens)",
                            r->nats, r->bits_per_byte, r->tokens);
     BT_TRY(bt_parts_evaluated(t, err));
-    BT_TRY(bt_trainer_swap_average(t, err));
+    BT_TRY(bt_trainer_swap_for_use(t, err));
     bt_trainer_forget_transfers(t);
     return BT_OK;
 }

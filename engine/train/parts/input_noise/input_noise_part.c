@@ -21,12 +21,12 @@ static bt_code input_noise_create(bt_trainer *t, const bt_trainer_setup *s, void
     const bt_run_cfg *c = s->cfg;
     const size_t rows = (size_t)(c->train.micro_batch * c->model.seq_len);
     (void)t;
-    if (!bt_run_cfg_changes_inputs(c)) return BT_OK;
+    if (c->input_noise.token_noise + c->input_noise.mask_inputs == 0) return BT_OK;
     BT_TRY(bt_part_new(self, sizeof(input_noise) + rows * sizeof(int32_t), "noise of the inputs",
                        err));
     input_noise *n = *self;
-    *n = (input_noise){.masked = c->train.mask_inputs,
-                       .replaced = c->train.token_noise,
+    *n = (input_noise){.masked = c->input_noise.mask_inputs,
+                       .replaced = c->input_noise.token_noise,
                        .seed = (uint64_t)c->run.seed,
                        .vocab = (uint64_t)c->model.vocab,
                        .first_step = c->train.bigram_steps + c->train.share_steps,
@@ -34,8 +34,9 @@ static bt_code input_noise_create(bt_trainer *t, const bt_trainer_setup *s, void
     return BT_OK;
 }
 
-static void change_inputs(void *ctx, bt_batch *b, int64_t step, int64_t first_row) {
-    input_noise *n = ctx;
+static void change_inputs(void *self, bt_trainer *t, bt_batch *b, int64_t first_row) {
+    input_noise *n = self;
+    const int64_t step = t->at.step;
     if (step < n->first_step) return;
     const uint64_t stream = bt_rng_u64(n->seed, bt_hash_name("input noise"), (uint64_t)step);
     for (size_t i = 0; i < n->rows; i++) {
@@ -49,14 +50,7 @@ static void change_inputs(void *ctx, bt_batch *b, int64_t step, int64_t first_ro
     b->inputs = n->inputs;
 }
 
-static bt_code input_noise_build(void *self, bt_trainer *t, bt_err *err) {
-    (void)err;
-    t->micro.change = change_inputs;
-    t->micro.change_ctx = self;
-    return BT_OK;
-}
-
 const bt_part bt_part_input_noise = {.name = "input_noise",
                                      .create = input_noise_create,
                                      .release = free,
-                                     .build = input_noise_build};
+                                     .change_batch = change_inputs};

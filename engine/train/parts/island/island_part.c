@@ -260,7 +260,8 @@ static void island_release(void *self) {
     free(p);
 }
 
-static size_t island_bytes(const bt_rank_setup *s) {
+static size_t island_bytes(const bt_rank_setup *s, size_t saved) {
+    (void)saved;
     return s->cfg->islands.hub[0] ? bt_island_bytes(s) : 0;
 }
 

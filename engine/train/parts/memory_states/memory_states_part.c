@@ -79,7 +79,7 @@ static bt_code memory_states_end_run(void *self, bt_trainer *t, bt_train_result 
 
 /* Size of the two newest states that the ranks of the first host hold or, for a spread state, of this rank's part
  * and of copies of another host's parts, which are assumed to be of equal size. */
-static size_t memory_state_bytes(const bt_rank_setup *s) {
+static size_t memory_state_bytes(const bt_rank_setup *s, size_t saved) {
     int sharer; /* -1 if this rank keeps no part */
     if (s->cfg->ckpt.memory != BT_CKPT_MEMORY_AUTO || !s->cfg->run.out[0]) return 0;
     const size_t residual = bt_residual_bytes(s);
@@ -88,7 +88,7 @@ static size_t memory_state_bytes(const bt_rank_setup *s) {
                         (residual > 0 || !bt_mesh_first_host_has_all(&s->shape, s->sharded));
     const int sharers = bt_mesh_sharers(&s->shape, &s->me, s->sharded, !spread, &sharer);
     if (sharer < 0) return 0;
-    const size_t held = bt_weights_own_bytes(s) + bt_update_bytes(s).optimizer,
+    const size_t held = bt_weights_own_bytes(s) + bt_update_bytes(s).optimizer + saved,
                  parts = spread
                              ? 1 + (size_t)bt_memory_kept(bt_mesh_rank_of(&s->shape, &s->me), ranks)
                              : 1;

@@ -90,9 +90,9 @@ static bt_code samples_act(void *self, bt_trainer *t, const bt_control *c, bool 
         return BT_OK;
     }
     bt_profile_hold(true);
-    if (code == BT_OK) code = bt_trainer_swap_average(t, err);
+    if (code == BT_OK) code = bt_trainer_swap_for_use(t, err);
     if (code == BT_OK) code = write_sample_text(t, s, true, err);
-    if (code == BT_OK) code = bt_trainer_swap_average(t, err);
+    if (code == BT_OK) code = bt_trainer_swap_for_use(t, err);
     bt_profile_hold(false);
     bt_trainer_forget_transfers(t);
     bt_sample_text_destroy(s);

@@ -44,7 +44,8 @@ static bt_code teacher_load(void *self, bt_trainer *t, bt_load_stage stage, bt_e
     return code == BT_OK ? teacher_model_made(self, t, err) : code;
 }
 
-static size_t teacher_bytes(const bt_rank_setup *s) {
+static size_t teacher_bytes(const bt_rank_setup *s, size_t saved) {
+    (void)saved;
     bt_model_cfg shape;
     bt_arena_row rows[BT_PLAN_MAX];
     size_t bytes = 0;

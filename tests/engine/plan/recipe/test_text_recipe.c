@@ -57,7 +57,7 @@ static void every_value_is_a_setting(void **state) {
     for (double passes = 0.1; passes < 1e4; passes *= 1.5) {
         assert_int_equal(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, &cfg, &err), BT_OK);
         for (size_t i = 0; i < bt_recipe_strengths(); i++) {
-            const bt_recipe_strength s = bt_recipe_strength_at(i, passes);
+            const bt_recipe_strength s = bt_recipe_strength_at(i, 1e3, passes);
             assert_true(bt_opt_find(o.table, o.n, s.key) < o.n);
             if (s.value[0] && bt_opts_set(&o, s.key, s.value, BT_FROM_FLAG, "", &err) != BT_OK)
                 fail_msg("%s=%s: %s", s.key, s.value, err.msg);

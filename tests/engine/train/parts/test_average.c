@@ -40,7 +40,7 @@ static void it_has_the_half_life(void **state) {
     assert_int_equal(seen.updates, 30);
     for (size_t i = 0; i < seen.t->update.n_pieces; i++) {
         const bt_range piece = seen.t->update.pieces[i];
-        assert_memory_equal(seen.t->update.averages[i], seen.want + piece.begin,
+        assert_memory_equal(seen.t->update.for_use[i], seen.want + piece.begin,
                             (piece.end - piece.begin) * sizeof(float));
     }
     assert_memory_not_equal(seen.want, bt_model_weights(seen.t->model), seen.n * sizeof(float));
