@@ -179,6 +179,9 @@ static bt_code finish_training(floor_of_work *f, bt_training *r, int status, bt_
     r->tries = r->done > before ? 0 : r->tries + 1;
     const bool busy = WIFEXITED(status) && WEXITSTATUS(status) == 4;
     if (r->at == BT_TRAINING_WAITS && !f->n_stops) {
+        if (status == 0 && strcmp(r->state, "stopped") == 0)
+            return bt_fail(err, BT_BUSY, "run '%s' was stopped (the same command continues it)",
+                           r->name);
         if (!r->state[0] && !busy) return could_not_begin(f->g, r, err);
         if (busy && r->tries < BUSY_TRIES)
             f->wait_until_ns = bt_now_ns() + (int64_t)BUSY_MS * 1000000;

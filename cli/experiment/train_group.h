@@ -1,8 +1,8 @@
 /* train_group.h - trains several runs, each in a child process, one or some at a time.
  *
  * A run that its record shows as complete is not trained again, and a run that was interrupted continues from its
- * newest checkpoint: the same group, trained again after a kill, ends where an undisturbed one ends. A signal or the
- * deadline stops the running children, which save.
+ * newest checkpoint: the same group, trained again after a kill, ends where an undisturbed one ends. A signal, the
+ * deadline, or a user who stops one of the runs (`bitrain ctl stop`, BT_BUSY) stops the running children, which save.
  *
  * Owns:     nothing; runs, names and callbacks belong to the caller.
  * Threads:  the main thread only (child.h). Call bt_child_signals(true) before the first bt_train_group. */

@@ -4,15 +4,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/common/database.h"
 #include "cli/common/given_path.h"
 #include "cli/common/printout/printout.h"
+#include "cli/experiment/train_group.h"
 #include "cli/model/eval_text.h"
 #include "cli/model/members.h"
 #include "engine/base/clock.h"
@@ -25,10 +24,8 @@
 
 #define STUDENT "-distilled"
 
-enum { POLL_NS = 20000000 };
-
 typedef struct member { /* a training of the ensemble; the student is one, too */
-    char name[BT_NAME_MAX];
+    bt_training run;
     char weights[BT_NAME_MAX + 8]; /* RUN, or RUN@best where that has the lower validation loss */
     double bits;                   /* per byte held out; NaN: not measured */
 } member;
@@ -39,7 +36,6 @@ typedef struct ensemble {
     member members[BT_MEMBERS_MOST], student;
     char mean_weights[BT_NAME_MAX + 8]; /* GROUP or GROUP@best, the better of both */
     double mean_bits;
-    int signal; /* signal that stopped it; 0: none */
 } ensemble;
 
 /* ---- settings -------------------------------------------------------------------------------- */
@@ -258,7 +254,7 @@ static bt_code record_mean(const ensemble *e, bt_err *err) {
     snprintf(bits, sizeof bits, "%.6f", e->mean_bits);
     snprintf(members, sizeof members, "%zu", e->n);
     for (size_t k = 0; k < e->n; k++) {
-        const char *run = e->members[k].name;
+        const char *run = e->members[k].run.name;
         BT_TRY(bt_run_fact(e->p->store, run, "ensemble.bits_per_byte", bits, 10, err));
         BT_TRY(bt_run_fact(e->p->store, run, "ensemble.members", members, 10, err));
     }
@@ -272,7 +268,7 @@ static bt_code measure_mean(ensemble *e, bt_err *err) {
     double bits;
     char best[BT_NAME_MAX + 8];
     for (size_t k = 0; k < e->n; k++) {
-        older |= choose_weights(e, e->members[k].name, e->members[k].weights);
+        older |= choose_weights(e, e->members[k].run.name, e->members[k].weights);
         BT_TRY(measure_words(e, e->members[k].weights, &e->members[k].bits, err));
     }
     snprintf(e->mean_weights, sizeof e->mean_weights, "%s", e->p->run);
@@ -288,144 +284,76 @@ static bt_code measure_mean(ensemble *e, bt_err *err) {
 
 /* ---- trainings ------------------------------------------------------------------------------- */
 
-static void put_word(bt_text *words, const char *word) {
-    bt_text_put(words, word);
-    bt_text_putn(words, "", 1);
-}
-
-static void put_setting(bt_text *words, const char *key, const char *value) {
-    put_word(words, "--set");
-    bt_text_printf(words, "%s=", key);
-    put_word(words, value);
-}
-
-/* The command line of a training, each word ended by NUL: `--continue` begins it, or continues from its checkpoint. */
-static void put_training_words(const ensemble *e, const member *m, const char *folder,
-                               bt_text *words) {
+/* The settings of a training that begins; one that continues has them in its record. */
+static void append_member_words(void *ctx, const bt_training *training, bool continues,
+                                bt_words *out) {
+    const ensemble *e = ctx;
     const bt_train_plan *p = e->p;
+    const member *m = (const member *)training;
     const bool student = m == &e->student;
     const size_t k = student ? e->n : (size_t)(m - e->members);
-    const char *const place[] = {"train",  "--continue", "--name", m->name,  "--store",
-                                 p->store, "--out",      folder,   "--quiet"};
     char seed[24], teacher[BT_NAME_MAX + 8] = "";
-    for (size_t i = 0; i < sizeof place / sizeof *place; i++) put_word(words, place[i]);
+    if (continues) return;
     for (size_t i = 0; i < p->opts.n; i++) {
         bt_text value = {0};
         if (p->opts.origin[i] < BT_FROM_FILE || strcmp(p->opts.where[i], "auto") == 0 ||
             is_ensemble_setting(p->opts.table[i].key))
             continue;
         bt_opt_value(&p->opts, i, &value);
-        put_setting(words, p->opts.table[i].key, bt_text_str(&value));
+        bt_words_set(out, p->opts.table[i].key, bt_text_str(&value));
         bt_text_release(&value);
     }
     snprintf(seed, sizeof seed, "%" PRId64, p->cfg.run.seed + (int64_t)k);
-    put_setting(words, "run.seed", seed);
+    bt_words_set(out, "run.seed", seed);
     if (student)
         memcpy(teacher, e->mean_weights, sizeof teacher);
     else
-        put_setting(words, "run.group", p->run);
-    if (!student && p->cfg.run.chain && k > 0) choose_weights(e, e->members[k - 1].name, teacher);
-    if (teacher[0]) put_setting(words, "tune.teacher", teacher);
+        bt_words_set(out, "run.group", p->run);
+    if (!student && p->cfg.run.chain && k > 0)
+        choose_weights(e, e->members[k - 1].run.name, teacher);
+    if (teacher[0]) bt_words_set(out, "tune.teacher", teacher);
 }
 
-typedef struct recorded {
-    char state[24], out[PATH_MAX]; /* state "": there is no such run */
-} recorded;
-
-static bool take_recorded(void *ctx, const bt_row *row) {
-    recorded *r = ctx;
-    snprintf(r->state, sizeof r->state, "%s", bt_cli_cell(row, "state"));
-    snprintf(r->out, sizeof r->out, "%s", bt_cli_cell(row, "out_dir"));
-    return false;
-}
-
-/* state: as recorded; "": not begun */
-static bt_code read_state(const ensemble *e, const member *m, const char *folder, char state[24],
-                          bt_err *err) {
-    bt_db *db = NULL;
-    recorded r = {.state = ""};
-    const char *const params[] = {m->name};
-    bt_code code = bt_db_open(&db, e->p->store, err);
-    state[0] = '\0';
-    if (code == BT_NOTFOUND) return BT_OK; /* the first training makes the database */
-    if (code == BT_OK)
-        code = bt_db_query(db,
-                           &(bt_query){.sql = "SELECT state, out_dir FROM runs WHERE run = ?1",
-                                       .params = params,
-                                       .n_params = 1},
-                           take_recorded, &r, err);
-    bt_db_close(db);
-    memcpy(state, r.state, sizeof r.state);
-    if (code != BT_OK || !r.state[0] || strcmp(r.out, folder) == 0) return code;
-    return bt_fail(err, BT_BUSY, "run '%s' is another run, in '%.200s' (give another --name)",
-                   m->name, r.out);
-}
-
-/* Starts a training and waits for its end; a signal makes it save and end. *status is that of waitpid. */
-static bt_code run_child(ensemble *e, const char *log, const bt_text *words, int *status,
-                         bt_err *err) {
-    size_t n = 0, k = 0;
-    pid_t pid;
-    for (size_t i = 0; i < words->len; i++) n += words->data[i] == '\0';
-    const char **argv = calloc(n + 1, sizeof *argv);
-    if (!argv || words->failed) {
-        free(argv);
-        return bt_fail(err, BT_NOMEM, "no memory for a training");
-    }
-    for (const char *at = words->data; k < n; at += strlen(at) + 1) argv[k++] = at;
-    const bt_child_cfg child = {.words = argv, .n_words = n, .log = log, .parts = 1};
-    const bt_code code = bt_child_start(&pid, &child, err);
-    while (code == BT_OK && !bt_child_ended(pid, status)) {
-        const int signal = bt_child_signals(false);
-        if (signal) {
-            if (!e->signal) fprintf(stderr, "stopping: the same command continues later\n");
-            e->signal = signal;
-            bt_child_signal(pid, SIGTERM);
-        }
-        bt_sleep_ns(POLL_NS);
-    }
-    free(argv);
-    return code;
-}
-
-/* Trains one model unless it is complete. BT_STOPPED: by a signal; BT_BUSY: by `bitrain ctl` */
-static bt_code train_member(ensemble *e, member *m, bt_err *err) {
-    char folder[PATH_MAX + BT_NAME_MAX], log[PATH_MAX + BT_NAME_MAX + 8], state[24], line[400],
-        took[32];
-    bt_text words = {0};
-    int status = 0;
-    const int64_t began = bt_now_ns();
-    snprintf(folder, sizeof folder, "%s/%s", e->p->out, m->name);
-    snprintf(log, sizeof log, "%s.log", folder);
-    BT_TRY(read_state(e, m, folder, state, err));
-    if (strcmp(state, "done") == 0) return BT_OK;
-    put_training_words(e, m, folder, &words);
-    bt_code code = run_child(e, log, &words, &status, err);
-    bt_text_release(&words);
-    BT_TRY(code);
-    BT_TRY(read_state(e, m, folder, state, err));
-    if (e->signal) return BT_STOPPED;
-    if (status == 0 && strcmp(state, "stopped") == 0)
-        return bt_fail(err, BT_BUSY, "training '%s' was stopped (the same command continues it)",
-                       m->name);
-    if (status != 0) {
+static bt_code finish_member(void *ctx, bt_training *r, bt_err *err) {
+    const bt_train_plan *p = ((const ensemble *)ctx)->p;
+    char log[PATH_MAX + BT_NAME_MAX + 8], line[400], took[32];
+    if (r->at == BT_TRAINING_FAILED) {
+        snprintf(log, sizeof log, "%s/%s.log", p->out, r->name);
         bt_child_last_line(log, line, sizeof line);
-        return bt_fail(err, BT_IO, "training '%s' has failed: %.300s (its output: '%s')", m->name,
+        return bt_fail(err, BT_IO, "training '%s' has failed: %.300s (its output: '%s')", r->name,
                        line, log);
     }
-    if (!e->p->cfg.run.quiet && !e->p->cfg.run.json)
-        fprintf(stderr, "%s  done  %s\n", m->name,
-                bt_duration(took, sizeof took, 1e-9 * (double)(bt_now_ns() - began)));
+    if (!p->cfg.run.quiet && !p->cfg.run.json)
+        fprintf(stderr, "%s  done  %s\n", r->name,
+                bt_duration(took, sizeof took, 1e-9 * (double)(bt_now_ns() - r->began_ns)));
     return BT_OK;
 }
 
-static bt_code train_ensemble_runs(ensemble *e, bt_err *err) {
-    for (size_t k = 0; k < e->n; k++) BT_TRY(train_member(e, &e->members[k], err));
+/* Trains those of n models that are not complete, one after the other: each may learn from the one before it. */
+static bt_code train_members(ensemble *e, member *members, size_t n, int *signal, bt_err *err) {
+    bt_training *runs[BT_MEMBERS_MOST];
+    for (size_t k = 0; k < n; k++) runs[k] = &members[k].run;
+    bt_training_group g = {.store = e->p->store,
+                           .folder = e->p->out,
+                           .runs = runs,
+                           .n = n,
+                           .parallel = 1,
+                           .retry = true,
+                           .put_words = append_member_words,
+                           .ended = finish_member,
+                           .ctx = e};
+    const bt_code code = bt_train_group(&g, err);
+    *signal = g.signal;
+    return code;
+}
+
+static bt_code train_ensemble_runs(ensemble *e, int *signal, bt_err *err) {
+    BT_TRY(train_members(e, e->members, e->n, signal, err));
     snprintf(e->mean_weights, sizeof e->mean_weights, "%s", e->p->run);
     if (is_validated(e->p)) BT_TRY(measure_mean(e, err));
     if (!e->p->cfg.run.distill) return BT_OK;
-    BT_TRY(train_member(e, &e->student, err));
-    choose_weights(e, e->student.name, e->student.weights);
+    BT_TRY(train_members(e, &e->student, 1, signal, err));
+    choose_weights(e, e->student.run.name, e->student.weights);
     return is_validated(e->p) ? measure_words(e, e->student.weights, &e->student.bits, err) : BT_OK;
 }
 
@@ -465,11 +393,12 @@ static bt_code print_ensemble(const ensemble *e, bt_err *err) {
 static void name_members(ensemble *e) {
     for (size_t k = 0; k < e->n; k++) {
         member *m = &e->members[k];
-        snprintf(m->name, sizeof m->name, "%.*s-%zu", BT_NAME_MAX - 24, e->p->run, k + 1);
-        memcpy(m->weights, m->name, sizeof m->name);
+        snprintf(m->run.name, sizeof m->run.name, "%.*s-%zu", BT_NAME_MAX - 24, e->p->run, k + 1);
+        memcpy(m->weights, m->run.name, sizeof m->run.name);
         m->bits = NAN;
     }
-    snprintf(e->student.name, sizeof e->student.name, "%.*s" STUDENT, BT_NAME_MAX - 24, e->p->run);
+    snprintf(e->student.run.name, sizeof e->student.run.name, "%.*s" STUDENT, BT_NAME_MAX - 24,
+             e->p->run);
     e->student.bits = e->mean_bits = NAN;
 }
 
@@ -492,9 +421,10 @@ bt_code bt_train_ensemble(bt_train_plan *p, int *exit_status, bt_err *err) {
                                             "BITRAIN_RUN_CHAIN"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) (void)unsetenv(variables[i]);
     (void)bt_child_signals(true);
-    bt_code code = train_ensemble_runs(e, err);
-    if (code == BT_STOPPED && e->signal) {
-        *exit_status = 128 + e->signal;
+    int signal = 0;
+    bt_code code = train_ensemble_runs(e, &signal, err);
+    if (code == BT_STOPPED && signal) {
+        *exit_status = 128 + signal;
         code = BT_OK;
     } else if (code == BT_OK)
         code = print_ensemble(e, err);

@@ -59,6 +59,16 @@ for k in 1 2 3; do
     have=$(q "SELECT value FROM configs WHERE run='line-$k' AND key='tune.teacher'")
     [ "${have%/best}" = "$want" ] || fault "the teacher of line-$k is '$have', not '$want'"
 done
+# a user who stops a member stops the ensemble, which does not start the member again
+"$BITRAIN" train "${shape[@]}" --ensemble 2 --name held --steps 100000 >held.out 2>held.err &
+job=$!
+started+=($job)
+wait_step held-1 3
+ok ctl held-1 stop
+wait $job
+[ $? = 4 ] || fault "an ensemble with a stopped member ends otherwise: $(cat held.err)"
+grep -q "run 'held-1' was stopped (the same command continues it)" held.err || fault "held-1: $(cat held.err)"
+[ "$(q "SELECT count(*) FROM attempts WHERE run LIKE 'held-%'")" = 1 ] || fault "a stopped member is started again"
 code 4 train "${shape[@]}" --ensemble 2 --name plain
 says "'plain' is a run: an ensemble needs a name of its own"
 ok train "${shape[@]}" --group mixed --name stray --steps 2
