@@ -15,6 +15,9 @@ const char *bt_divisors(char *buf, size_t size, int64_t n, int64_t x);
 bt_code bt_resolve_batch(bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 bt_code bt_check_seq_ramp(const bt_run_cfg *c, bt_err *err) BT_MUST_CHECK;
 
+/* Resolves the settings of the training data and of fine-tuning; faults: as for bt_collect_fault. */
+bt_code bt_resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) BT_MUST_CHECK;
+
 /* Appends a wrong setting (BT_ARG) to `faults` and returns BT_OK, so that the next check runs. Returns other codes, and
  * every code where faults is NULL */
 bt_code bt_collect_fault(bt_text *faults, bt_code code, bt_err *err);

@@ -438,42 +438,6 @@ static bt_code check_latent(const bt_run_cfg *c, bt_err *err) {
                    bt_states_name((bt_states_kind)c->optim.weights), with);
 }
 
-static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
-    bool text = c->data.form == 0;
-    if (c->data.packing == BT_PACKED_AUTO)
-        c->data.packing = text ? BT_PACKED_STREAM : BT_PACKED_DOCUMENTS;
-    if (c->data.packing == BT_PACKED_STREAM && !text)
-        return bt_fail(err, BT_ARG,
-                       "data.packing=stream runs documents together, and data.form says that they "
-                       "are apart (use documents or pad)");
-    if (c->data.packing != BT_PACKED_STREAM && synthetic)
-        return bt_fail(err, BT_ARG, "'%.40s' has no documents (use data.packing=stream)",
-                       c->data.path);
-    return BT_OK;
-}
-
-static bt_code check_byte_vocab(const bt_run_cfg *c, bool synthetic, bt_err *err) {
-    if (!synthetic && strcmp(c->data.tokenizer, "bytes") == 0 && c->model.vocab < 256)
-        return bt_fail(
-            err, BT_ARG,
-            "model.vocab %" PRId64
-            " is too small for the byte tokenizer, which has 256 tokens (set model.vocab=256)",
-            c->model.vocab);
-    return BT_OK;
-}
-
-static bt_code resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
-    bool synthetic = strncmp(c->data.path, "synth:", 6) == 0;
-    BT_TRY(bt_tune_resolve(c, faults, err));
-    BT_TRY(bt_collect_fault(faults, resolve_packing(c, synthetic, err), err));
-    if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
-    /* `train` has resolved auto from the text before; no other command learns a tokenizer. */
-    if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");
-    /* `train` has resolved auto from the tokenizer before. */
-    if (strcmp(c->data.template, "auto") == 0) memcpy(c->data.template, "chatml", sizeof "chatml");
-    return bt_collect_fault(faults, check_byte_vocab(c, synthetic, err), err);
-}
-
 /* ---- public ---------------------------------------------------------------------------------- */
 
 /* A rank counts the ranks of its host; before the job starts, the number is known only without a host file. */
@@ -523,7 +487,7 @@ static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *fa
     case LENGTH: return resolve_length(c, err);
     case DENSE_STEPS: return check_dense_steps(c, err);
     case BIGRAM_STEPS: return check_bigram_steps(c, err);
-    case DATA: return resolve_data(c, faults, err);
+    case DATA: return bt_resolve_data(c, faults, err);
     case LAMBDA: return bt_tune_check_lambda(c, err);
     case LATENT: return check_latent(c, err);
     case PARTS: return bt_check_part_settings(c, faults, err);

@@ -1,10 +1,12 @@
-/* tune_resolve.c - checks the settings of fine-tuning against the model and the layout. */
+/* tune_resolve.c - checks the settings of the data, and those of fine-tuning against the model and the layout. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "engine/base/small.h"
 #include "engine/config/rank_setup.h"
 #include "engine/config/resolve_impl.h"
 #include "engine/config/tune_cfg.h"
+#include "engine/data/shards/fold.h"
 #include "engine/kernels/ops/ops.h"
 
 /* the product B A has at most the rank of the smaller side of the matrix */
@@ -180,4 +182,54 @@ bt_code bt_tune_resolve(bt_run_cfg *c, bt_text *faults, bt_err *err) {
     BT_TRY(bt_collect_fault(faults, check_teacher(c, err), err));
     BT_TRY(bt_collect_fault(faults, check_adapters(c, err), err));
     return bt_collect_fault(faults, check_base(c, err), err);
+}
+
+/* ---- data ------------------------------------------------------------------------------------ */
+
+static bt_code resolve_packing(bt_run_cfg *c, bool synthetic, bt_err *err) {
+    bool text = c->data.form == 0;
+    if (c->data.packing == BT_PACKED_AUTO)
+        c->data.packing = text ? BT_PACKED_STREAM : BT_PACKED_DOCUMENTS;
+    if (c->data.packing == BT_PACKED_STREAM && !text)
+        return bt_fail(err, BT_ARG,
+                       "data.packing=stream runs documents together, and data.form says that they "
+                       "are apart (use documents or pad)");
+    if (c->data.packing != BT_PACKED_STREAM && synthetic)
+        return bt_fail(err, BT_ARG, "'%.40s' has no documents (use data.packing=stream)",
+                       c->data.path);
+    return BT_OK;
+}
+
+static bt_code check_fold(const bt_run_cfg *c, bool synthetic, bt_err *err) {
+    bt_fold fold;
+    const char *without = synthetic ? "synthetic data" : c->data.val_path[0] ? "--val-data" : NULL;
+    if (c->data.fold[0] && without)
+        return bt_fail(err, BT_ARG,
+                       "data.fold selects the held-out part of a text, and %s has none "
+                       "(leave it out)",
+                       without);
+    return bt_fold_parse(&fold, c->data.fold, c->data.val_frac, err);
+}
+
+static bt_code check_byte_vocab(const bt_run_cfg *c, bool synthetic, bt_err *err) {
+    if (!synthetic && strcmp(c->data.tokenizer, "bytes") == 0 && c->model.vocab < 256)
+        return bt_fail(
+            err, BT_ARG,
+            "model.vocab %" PRId64
+            " is too small for the byte tokenizer, which has 256 tokens (set model.vocab=256)",
+            c->model.vocab);
+    return BT_OK;
+}
+
+bt_code bt_resolve_data(bt_run_cfg *c, bt_text *faults, bt_err *err) {
+    bool synthetic = strncmp(c->data.path, "synth:", 6) == 0;
+    BT_TRY(bt_tune_resolve(c, faults, err));
+    BT_TRY(bt_collect_fault(faults, resolve_packing(c, synthetic, err), err));
+    BT_TRY(bt_collect_fault(faults, check_fold(c, synthetic, err), err));
+    if (!c->data.path[0]) memcpy(c->data.path, "builtin", sizeof "builtin");
+    /* `train` has resolved auto from the text before; no other command learns a tokenizer. */
+    if (strcmp(c->data.tokenizer, "auto") == 0) memcpy(c->data.tokenizer, "bytes", sizeof "bytes");
+    /* `train` has resolved auto from the tokenizer before. */
+    if (strcmp(c->data.template, "auto") == 0) memcpy(c->data.template, "chatml", sizeof "chatml");
+    return bt_collect_fault(faults, check_byte_vocab(c, synthetic, err), err);
 }

@@ -85,7 +85,26 @@ static bt_code add_extent(bt_corpus *c, bt_shard *shard, uint64_t from, uint64_t
     return BT_OK;
 }
 
-/* the split's part of every segment, and its exact source bytes */
+/* Number of `count` tokens or documents that are held out, and the first of them. */
+static uint64_t held_out_part(const bt_loader_cfg *cfg, uint64_t count, uint64_t *first) {
+    const uint64_t n = (uint64_t)((double)count * cfg->val_frac);
+    const uint64_t end = cfg->fold.of ? count * (uint64_t)cfg->fold.i / (uint64_t)cfg->fold.of
+                                      : count;
+    *first = end > n ? end - n : 0;
+    return n;
+}
+
+/* tokens [from, from + n) of a shard, and their exact source bytes */
+static bt_code add_tokens(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t n,
+                          const uint32_t *lengths, bt_err *err) {
+    uint64_t begin, end;
+    BT_TRY(bt_shard_bytes_before(s, from, lengths, &begin, err));
+    BT_TRY(bt_shard_bytes_before(s, from + n, lengths, &end, err));
+    c->source_bytes += end - begin;
+    return add_extent(c, s, from, n, err);
+}
+
+/* the split's part of every segment */
 static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bool whole,
                          const uint32_t *lengths, bt_err *err) {
     const bt_shard_info *info = bt_shard_about(s);
@@ -96,18 +115,28 @@ static bt_code add_shard(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg, bo
                        "set data.packing=documents (or pad)",
                        bt_shard_name(s));
     for (uint64_t i = 0; i < info->n_segments; i++) {
-        uint64_t count, bytes, begin, end;
+        uint64_t count, bytes, first;
         bt_shard_segment(s, i, &count, &bytes);
-        uint64_t val = whole ? 0 : (uint64_t)((double)count * cfg->val_frac);
-        uint64_t from = whole || cfg->split == BT_SPLIT_TRAIN ? at : at + count - val;
-        uint64_t n = whole ? count : cfg->split == BT_SPLIT_TRAIN ? count - val : val;
-        BT_TRY(bt_shard_bytes_before(s, from, lengths, &begin, err));
-        BT_TRY(bt_shard_bytes_before(s, from + n, lengths, &end, err));
-        c->source_bytes += end - begin;
-        BT_TRY(add_extent(c, s, from, n, err));
+        const uint64_t held = held_out_part(cfg, count, &first);
+        if (whole) {
+            BT_TRY(add_tokens(c, s, at, count, lengths, err));
+        } else if (cfg->split == BT_SPLIT_VAL) {
+            BT_TRY(add_tokens(c, s, at + first, held, lengths, err));
+        } else {
+            BT_TRY(add_tokens(c, s, at, first, lengths, err));
+            BT_TRY(add_tokens(c, s, at + first + held, count - first - held, lengths, err));
+        }
         at += count;
     }
     return BT_OK;
+}
+
+/* documents [from, end) of the newest shard */
+static bt_code add_rows(bt_corpus *c, bt_shard *s, uint64_t from, uint64_t end, const char *name,
+                        bt_err *err) {
+    return from < end
+               ? bt_row_set_add(c->rows, s, (uint32_t)(c->n_shards - 1), from, end, name, err)
+               : BT_OK;
 }
 
 /* the documents of the split's part of every segment */
@@ -132,14 +161,16 @@ static bt_code add_documents(bt_corpus *c, bt_shard *s, const bt_loader_cfg *cfg
                            "token shard '%.100s' has an odd number of documents: preferences are "
                            "pairs of them (data.form is preference)",
                            bt_shard_name(s));
-        uint64_t each = pairs ? 2 : 1,
-                 val = whole ? 0 : (uint64_t)((double)((d - from) / each) * cfg->val_frac) * each;
-        bool train = cfg->split == BT_SPLIT_TRAIN;
+        const uint64_t each = pairs ? 2 : 1;
+        uint64_t first, held = each * held_out_part(cfg, (d - from) / each, &first);
+        const bool train = cfg->split == BT_SPLIT_TRAIN;
+        first = from + each * first;
         c->documents += d - from;
-        c->documents_of_split += whole ? d - from : train ? d - from - val : val;
-        BT_TRY(bt_row_set_add(c->rows, s, (uint32_t)(c->n_shards - 1),
-                              whole || train ? from : d - val, whole || !train ? d : d - val, name,
-                              err));
+        c->documents_of_split += whole ? d - from : train ? d - from - held : held;
+        if (whole || train) BT_TRY(add_rows(c, s, from, whole ? d : first, name, err));
+        if (!whole)
+            BT_TRY(
+                add_rows(c, s, train ? first + held : first, train ? d : first + held, name, err));
     }
     const bt_shard_span *spans = bt_shard_spans(s);
     for (uint64_t i = 0; i < info->n_spans; i++) {

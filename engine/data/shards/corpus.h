@@ -1,9 +1,9 @@
 /* corpus.h - all the data of one split as a single stream of ids.
  *
  * With packing (row_set.h) documents are laid into rows instead, and the split is one of documents.
- * Every text file, and every segment of a shard, gives its first part to training and its last
- * val_frac to validation; the stream is those parts one after the other in the order of the
- * sources. No id is in both splits.
+ * val_frac of every text file, and of every segment of a shard, is held out for validation: the
+ * end of it, or of stretch `fold.i` of `fold.of` equal ones. A split is the stream of its parts in
+ * the order of the sources. No id is in both splits.
  * Threads:  one caller. */
 #ifndef BT_ENGINE_DATA_SHARDS_CORPUS_H
 #define BT_ENGINE_DATA_SHARDS_CORPUS_H

@@ -16,6 +16,7 @@
 
 #include "engine/base/status.h"
 #include "engine/data/chat/instruct.h"
+#include "engine/data/shards/fold.h"
 #include "engine/data/shards/row_set.h"
 
 typedef struct bt_loader bt_loader;
@@ -53,6 +54,7 @@ typedef struct bt_loader_cfg {
     const char *cache_dir;
     bt_split split;
     double val_frac;
+    bt_fold fold;
     bool shuffle;
     /* B sequences of T tokens a micro-batch; every id must be < V */
     int B, T, V;

@@ -12,6 +12,14 @@ _Static_assert((int)BT_FORMED_PREFERENCE == (int)BT_FORM_PREFERENCE &&
                    (int)BT_FORMED_LABEL == (int)BT_FORM_LABEL,
                "settings and data count forms alike");
 
+static bt_fold data_fold(const bt_run_cfg *c) {
+    bt_fold fold;
+    bt_err checked_when_resolved = BT_ERR_INIT;
+    return bt_fold_parse(&fold, c->data.fold, c->data.val_frac, &checked_when_resolved) == BT_OK
+               ? fold
+               : (bt_fold){0, 0};
+}
+
 bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
     return (bt_loader_cfg){.paths = c->data.path,
                            .val_paths = c->data.val_path,
@@ -31,6 +39,7 @@ bt_loader_cfg bt_run_data(const bt_run_cfg *c) {
                            .cache_dir = c->data.cache,
                            .split = BT_SPLIT_TRAIN,
                            .val_frac = c->data.val_frac,
+                           .fold = data_fold(c),
                            .shuffle = c->data.shuffle,
                            .B = (int)c->train.micro_batch,
                            .T = (int)c->model.seq_len,

@@ -187,6 +187,65 @@ static void splits_are_disjoint(void **state) {
     free(b);
 }
 
+/* 1000 known bytes: with data.fold the held-out part is at the end of another stretch, and the rest is trained on. */
+static void folds_are_disjoint(void **state) {
+    (void)state;
+    enum { N = 1000 };
+    char text[N + 1];
+    int held[N] = {0}, last = 0;
+    for (int i = 0; i < N; i++) text[i] = (char)('a' + i * 26 / N);
+    text[N - 1] = '\n';
+    bt_loader_cfg cfg = fixture_cfg(fixture_write("folds.txt", text, N));
+    cfg.val_frac = 0.1;
+    cfg.shuffle = false;
+    cfg.B = cfg.sequences_per_step = cfg.n_sequences = 1;
+    cfg.T = 1;
+    for (int fold = 1; fold <= 4; fold++) {
+        char of[8];
+        snprintf(of, sizeof of, "%d/4", fold);
+        assert_int_equal(bt_fold_parse(&cfg.fold, of, cfg.val_frac, NULL), BT_OK);
+        const int begin = N * fold / 4 - N / 10;
+        int at = 0;
+        for (cfg.split = BT_SPLIT_TRAIN; cfg.split <= BT_SPLIT_VAL; cfg.split++) {
+            const int n = cfg.split == BT_SPLIT_VAL ? N / 10 : N - N / 10;
+            int32_t *e = steps_of(cfg, 1, 0, n - 1);
+            for (int k = 0; k < n - 1; k++) {
+                at = cfg.split == BT_SPLIT_VAL ? begin + k : k < begin ? k : k + N / 10;
+                assert_int_equal(e[2 * k], text[at]);
+                held[at] += cfg.split == BT_SPLIT_VAL;
+            }
+            free(e);
+        }
+        last = at;
+    }
+    assert_int_equal(last, N - 2);
+    for (int i = 0; i < N; i++) assert_true(held[i] <= 1);
+}
+
+static void fold_texts(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        double val_frac;
+        const char *fault; /* NULL: it is read */
+    } rows[] = {{"", 0.05, NULL},
+                {"1/1", 0.9, NULL},
+                {"2/20", 0.05, NULL},
+                {"2/3", 0.4, "(use data.val_frac=0.333 or less)"},
+                {"0/5", 0.05, "is not I/K"},
+                {"6/5", 0.05, "is not I/K"},
+                {"1/", 0.05, "is not I/K"},
+                {"-1/5", 0.05, "is not I/K"},
+                {"1/5x", 0.05, "is not I/K"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        bt_err err = BT_ERR_INIT;
+        bt_fold fold;
+        const bt_code code = bt_fold_parse(&fold, rows[i].text, rows[i].val_frac, &err);
+        assert_int_equal(code, rows[i].fault ? BT_ARG : BT_OK);
+        if (rows[i].fault) assert_non_null(strstr(err.msg, rows[i].fault));
+    }
+}
+
 static void own_validation_files(void **state) {
     (void)state;
     char train[256], val[256];
@@ -381,6 +440,8 @@ int main(void) {
         cmocka_unit_test(resume_continues),
         cmocka_unit_test(epochs_are_permutations),
         cmocka_unit_test(splits_are_disjoint),
+        cmocka_unit_test(folds_are_disjoint),
+        cmocka_unit_test(fold_texts),
         cmocka_unit_test(own_validation_files),
         cmocka_unit_test(bad_data_is_named),
         cmocka_unit_test(folders_are_sorted_and_hidden_files_skipped),

@@ -1,0 +1,15 @@
+/* fold.h - the position of the held-out part of a text (data.fold).
+ * Threads: any. Pure functions. */
+#ifndef BT_ENGINE_DATA_SHARDS_FOLD_H
+#define BT_ENGINE_DATA_SHARDS_FOLD_H
+
+#include "engine/base/status.h"
+
+/* The held-out part ends where stretch i of `of` equal stretches of a file ends; of = 0: at the end of the file. */
+typedef struct bt_fold {
+    int i, of;
+} bt_fold;
+/* text: "I/K", or "" for the end of each file. BT_ARG: it is neither, or K parts of val_frac overlap */
+bt_code bt_fold_parse(bt_fold *out, const char *text, double val_frac, bt_err *err) BT_MUST_CHECK;
+
+#endif
