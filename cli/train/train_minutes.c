@@ -179,19 +179,22 @@ static int64_t steps_in_time(const bt_train_plan *p, const bt_run_cfg *c, const 
     return (int64_t)floor((minutes_left_s(p) - evaluations_s) / ((1 + RESERVE) * m->step_s));
 }
 
+/* Chooses the tokens of a step for the tokens that fit into the time, and measures such steps. */
+static bt_code choose_batch(bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
+    if (user_gave(p, "train.batch_tokens") || user_gave(p, "train.micro_batch") ||
+        user_gave(p, "train.accum"))
+        return BT_OK;
+    const double run_tokens = (double)steps_in_time(p, *c, m) * (double)m->batch;
+    const int64_t batch = bt_recipe_batch(run_tokens, p->ranks * (*c)->model.seq_len);
+    if (batch == m->batch) return BT_OK;
+    BT_TRY(set_chosen_number(p, "train.batch_tokens", batch, err));
+    return measure_model(p, c, m, err);
+}
+
 static bt_code choose_number_of_steps(bt_train_plan *p, const bt_run_cfg *c, minutes_plan *m,
                                       bt_err *err) {
     m->steps = steps_in_time(p, c, m);
     if (m->steps < 1) return minutes_too_short(p, m->step_s, err);
-    const bool given = user_gave(p, "train.batch_tokens") || user_gave(p, "train.micro_batch") ||
-                       user_gave(p, "train.accum");
-    const int64_t factor = given ? 1 : bt_recipe_batch((double)m->steps);
-    if (factor > 1) {
-        m->batch *= factor;
-        m->step_s *= (double)factor;
-        BT_TRY(set_chosen_number(p, "train.batch_tokens", m->batch, err));
-        m->steps = steps_in_time(p, c, m);
-    }
     m->passes = bt_derived_passes((double)m->steps * (double)m->batch, (double)m->epoch_tokens);
     return set_chosen_number(p, "train.steps", m->steps, err);
 }
@@ -257,6 +260,7 @@ bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) {
     if (code == BT_OK) m.epoch_tokens = sequences * c->model.seq_len;
     if (code == BT_OK) code = measure_model(p, &c, &m, err);
     if (code == BT_OK && !model_is_given(p)) code = choose_recipe_shape(p, &c, &m, err);
+    if (code == BT_OK) code = choose_batch(p, &c, &m, err);
     if (code == BT_OK) code = choose_number_of_steps(p, c, &m, err);
     if (code == BT_OK) code = choose_strengths(p, &m, &strengths, err);
     if (code == BT_OK) describe_minutes_plan(p, c, &m, &strengths);

@@ -18,11 +18,12 @@ static const bt_recipe_shape shapes[] = {
     {4, 128, 4, 344}, {6, 192, 6, 512}, {6, 256, 8, 688}, {8, 320, 10, 856}, {8, 384, 12, 1024}};
 static const double TOKENS_PER_PARAM = 1.2;
 
-/* From so many steps of the preset's size on, a step has `factor` times as many tokens. */
+/* Tokens of a step for a run of fewer tokens than this. Small steps learn more from each token, until the optimizer and
+ * the exchange of gradients take more time than that is worth. */
 static const struct {
-    double steps;
-    int64_t factor;
-} batches[] = {{8000, 2}, {0, 1}};
+    double run_tokens;
+    int64_t step_tokens;
+} batches[] = {{1.5e6, 512}, {3e6, 1024}, {16e6, 2048}, {INFINITY, 4096}};
 
 /* Values of settings for a run of up to 2, 4, 8, 16, 32 passes over its text, and of more. "": the default.
  * Fitted to tests/bench/results/little_text.md. */
@@ -55,10 +56,10 @@ size_t bt_recipe_choose(const double *tokens, const double *params) {
     return best;
 }
 
-int64_t bt_recipe_batch(double steps) {
+int64_t bt_recipe_batch(double run_tokens, int64_t unit) {
     size_t i = 0;
-    while (steps < batches[i].steps) i++;
-    return batches[i].factor;
+    while (run_tokens >= batches[i].run_tokens) i++;
+    return (batches[i].step_tokens + unit - 1) / unit * unit;
 }
 
 enum { TABLE = sizeof strengths / sizeof strengths[0] };

@@ -25,8 +25,8 @@ const bt_recipe_shape *bt_recipe_shape_at(size_t i);
 /* Index of the shape to train. tokens, params: (bt_recipe_shapes()) tokens that each shape trains in the time, and its
  * parameters. */
 size_t bt_recipe_choose(const double *tokens, const double *params);
-/* factor of the preset's tokens of a step, for a run of so many steps of that size */
-int64_t bt_recipe_batch(double steps);
+/* tokens of a step for a run of so many tokens: a multiple of `unit`, one sequence for each rank */
+int64_t bt_recipe_batch(double run_tokens, int64_t unit);
 /* The strengths of regularisers for a run of so many steps, which are so many passes over its text. A program without
  * one of these settings, which belong to parts of training, leaves it out. */
 size_t bt_recipe_strengths(void);
