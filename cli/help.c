@@ -23,8 +23,6 @@ void bt_help_overview(FILE *to) {
           to);
 }
 
-/* ---- examples -------------------------------------------------------------------------------- */
-
 enum { REMARKS_MOST = 64 }; /* a command longer than this has its remark right behind it */
 
 /* the command of a line of examples: up to " # ", which begins a remark for the shell as well */
@@ -64,8 +62,6 @@ void bt_help_examples(const bt_command *c, const char *verb, const char *indent,
         bt_text_put(out, "\n");
     }
 }
-
-/* ---- one command ----------------------------------------------------------------------------- */
 
 static void put_options(const bt_opt *options, size_t n, const char *of, bt_text *out) {
     if (!n) return;
@@ -119,8 +115,6 @@ void bt_help_command(const bt_command *c, const bt_verb_help *verb, FILE *to) {
     fputs(bt_text_str(&out), to);
     bt_text_release(&out);
 }
-
-/* ---- topics ---------------------------------------------------------------------------------- */
 
 static void option_row(const bt_opt *o, bt_text *out) {
     char range[80] = "";

@@ -137,8 +137,6 @@ void bt_help_run_options(bt_text *out) {
     free(cfg);
 }
 
-/* ---- presets --------------------------------------------------------------------------------- */
-
 static bool preset_cfg(const char *name, bt_opts *o, bt_run_cfg *cfg) {
     char flag[] = "--preset", word[32];
     char *argv[] = {flag, word};

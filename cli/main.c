@@ -1,5 +1,4 @@
-/* main.c - finds the command, runs it, shows its error once, turns the code into the exit
- * status. */
+/* main.c - finds and runs the command, prints its error once, and converts the code to the exit status. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -68,7 +67,7 @@ static int show_command_help(const bt_command *command, int argc, char **argv) {
     return bt_exit_code(code);
 }
 
-/* Words that people type, and the command for each. */
+/* Words that users type by mistake, and the command that each of them means. */
 static const char *const other_words[][2] = {{"stop", "bitrain ctl RUN stop"},
                                              {"kill", "bitrain ctl RUN stop"},
                                              {"pause", "bitrain ctl RUN pause"},
@@ -120,7 +119,7 @@ static int unknown_command(const char *word) {
     return bt_exit_code(BT_ARG);
 }
 
-/* a misspelt variable would otherwise change nothing without a word */
+/* Without this warning, a misspelt variable would silently have no effect. */
 static void warn_of_unknown_variables(void) {
     for (size_t i = 0; environ[i]; i++) {
         bt_environment_name name;
@@ -137,10 +136,10 @@ static void warn_of_unknown_variables(void) {
     }
 }
 
-static bool no_stdout; /* whoever started this process had closed it */
+static bool no_stdout; /* the parent process had closed stdout */
 
-/* Holds the three standard descriptors: a file that took a closed one would receive what is printed. Writes to a closed
- * stdout still fail. */
+/* Opens closed standard descriptors, because a file that received descriptor 1 would receive the printed output.
+ * Writes to a closed stdout still fail. */
 static void hold_descriptors(void) {
     no_stdout = fcntl(STDOUT_FILENO, F_GETFD) < 0;
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
@@ -149,7 +148,7 @@ static void hold_descriptors(void) {
     }
 }
 
-/* A report without a reader is discarded. */
+/* Discards a report if stdout is closed. */
 static void drop_report(const bt_command *command, int argc, char **argv) {
     bool drops = no_stdout && command->reports;
     for (int i = 0; i < argc; i++) drops = drops && strcmp(argv[i], "--json") != 0;
@@ -160,7 +159,7 @@ static void drop_report(const bt_command *command, int argc, char **argv) {
     }
 }
 
-/* A command that is no MPI program would do its work once on every rank of `mpirun -np 2 bitrain eval`. */
+/* Otherwise a command that is not an MPI program would run once on every rank of `mpirun -np 2 bitrain eval`. */
 static bool leaves_work_to_rank_0(const bt_command *command) {
     int rank, ranks;
     bt_comm_env_place(&rank, &ranks);
@@ -196,7 +195,7 @@ static int run_command_line(int argc, char **argv) {
     if (leaves_work_to_rank_0(command)) return 0;
     bt_err err = BT_ERR_INIT;
     if (asks_for_help(argc - 2, argv + 2)) return show_command_help(command, argc - 2, argv + 2);
-    /* ranks have the environment of the command that started them; doctor lists the names itself */
+    /* Ranks inherit the environment of the command that started them, and doctor lists the variables itself. */
     if (!command->hidden && strcmp(command->name, "doctor") != 0) warn_of_unknown_variables();
     int status = -1;
     drop_report(command, argc - 2, argv + 2);
@@ -208,10 +207,10 @@ static int run_command_line(int argc, char **argv) {
 int main(int argc, char **argv) {
     hold_descriptors();
     bt_commands_register(command_table, sizeof command_table / sizeof *command_table);
-    /* a limit of file sizes is an error of the write, as a full disk is */
+    /* The file size limit becomes an error of write(), like a full disk. */
     signal(SIGXFSZ, SIG_IGN);
-    umask(umask(077) | S_IWOTH); /* no file or folder that everybody may change */
-    (void)bt_locale_follow();    /* braille and box drawing where the terminal is UTF-8 */
+    umask(umask(077) | S_IWOTH); /* no created file is writable by everybody */
+    (void)bt_locale_follow();    /* braille and box drawing require a UTF-8 terminal */
     bt_log_set(log_line, NULL, BT_LOG_WARN);
     int status = run_command_line(argc, argv);
     errno = 0;

@@ -64,8 +64,6 @@ static double store_file_bytes(const char *path) {
     return stat(path, &st) == 0 ? (double)st.st_size : NAN;
 }
 
-/* ---- writing ---- */
-
 static bt_code probe_latency(bench *b, bt_err *err) {
     bt_writer *w = NULL;
     double push[PROBES], done[PROBES], values[BT_MS_COUNT],
@@ -100,8 +98,6 @@ static bt_code probe_latency(bench *b, bt_err *err) {
     b->out.commit_ms_p95 = done[PROBES * 95 / 100];
     return BT_OK;
 }
-
-/* ---- reading ---- */
 
 static bool count_query_row(void *ctx, const bt_row *row) {
     (void)row;
@@ -210,8 +206,6 @@ static bt_code measure_store(bench *b, bt_err *err) {
     BT_TRY(probe_latency(b, err));
     return measure_list(b, err);
 }
-
-/* ---- result ---- */
 
 static bt_code print_store_result(const bench *b, bt_err *err) {
     const bt_figure rows[] = {

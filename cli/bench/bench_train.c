@@ -41,8 +41,6 @@ static bt_code settle_bench_settings(bt_opts *o, bt_run_cfg *cfg, const bt_isa_a
     return bt_quiet_settings_settle(o, cfg, bt_comm_size(bt_comm_world()), err);
 }
 
-/* ---- the result ------------------------------------------------------------------------------ */
-
 static void put_bench_train_json(bt_json *j, const bt_run_cfg *c, const bt_train_result *r,
                                  const reproducible_cost *cost) {
     static const char *const precisions[] = {"fp32", "bf16", "fp16"};
@@ -138,8 +136,6 @@ static void put_bench_train_text(bt_text *out, const bt_run_cfg *c, const bt_tra
     bt_text_printf(out, "  (median of %lld steps after %d)\n", (long long)r->steps - WARMUP,
                    WARMUP);
 }
-
-/* ---- here, or on ranks ----------------------------------------------------------------------- */
 
 /* done of all: trainings, of which this one is number `round` */
 typedef struct shown_steps {

@@ -1,4 +1,4 @@
-/* commands.c - the table of commands, as main registered it, and how one is called. */
+/* commands.c - the registered table of commands, and the call of one command. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* curve_table.c - reads the table and takes the mean over seeds. */
+/* curve_table.c - reads a table of curves and computes the mean over seeds. */
 #include "cli/common/curve_table.h"
 #include "cli/common/printout/printout.h"
 
@@ -22,7 +22,7 @@ typedef struct row {
 } row;
 
 typedef struct group {
-    size_t first, n, seeds; /* points */
+    size_t first, n, seeds; /* rows first .. first + n; seeds: number of seeds */
 } group;
 
 struct bt_curves {
@@ -30,10 +30,8 @@ struct bt_curves {
     group *groups;
     double *minutes, *tokens, *bits; /* points of all groups */
     size_t n_rows, n_groups;
-    bool corpora; /* more than one */
+    bool corpora; /* there are several corpora */
 };
-
-/* ---- file -------------------------------------------------------------------------------------- */
 
 void bt_curves_head(FILE *f) { fprintf(f, "%s\n", COLUMNS); }
 
@@ -93,8 +91,6 @@ static bt_code read_curve_lines(bt_curves *c, const char *path, FILE *f, bt_err 
     return code;
 }
 
-/* ---- mean over seeds --------------------------------------------------------------------------- */
-
 static void find_groups(bt_curves *c) {
     for (size_t i = 0; i < c->n_rows; i++) {
         row *r = &c->rows[i];
@@ -114,8 +110,8 @@ static int by_group_and_tokens(const void *a, const void *b) {
     return (x->seed > y->seed) - (x->seed < y->seed);
 }
 
-/* seeds of rows first .. end, which are of one group */
-static size_t seeds_of(const bt_curves *c, size_t first, size_t end) {
+/* Returns the number of seeds in rows first .. end, which belong to one group. */
+static size_t count_seeds(const bt_curves *c, size_t first, size_t end) {
     size_t n = 0;
     for (size_t i = first; i < end; i++) {
         bool seen = false;
@@ -127,7 +123,7 @@ static size_t seeds_of(const bt_curves *c, size_t first, size_t end) {
 
 static void mean_of_group(bt_curves *c, size_t first, size_t end, size_t *n) {
     group *g = &c->groups[c->rows[first].group];
-    *g = (group){.first = *n, .seeds = seeds_of(c, first, end)};
+    *g = (group){.first = *n, .seeds = count_seeds(c, first, end)};
     for (size_t i = first, next; i < end; i = next) {
         double minutes = 0, bits = 0;
         for (next = i; next < end && c->rows[next].tokens == c->rows[i].tokens; next++) {
@@ -200,8 +196,6 @@ bt_curve bt_curves_at(const bt_curves *c, size_t i) {
              c->corpora ? r->corpus : "");
     return curve;
 }
-
-/* ---- out --------------------------------------------------------------------------------------- */
 
 void bt_curves_point_json(bt_json *j, double minutes, double tokens, double bits) {
     bt_json_object(j, NULL);

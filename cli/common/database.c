@@ -1,4 +1,4 @@
-/* database.c - rows for scripts and people. */
+/* database.c - opens the metrics database and prints its rows. */
 #include "cli/common/database.h"
 
 #include <errno.h>
@@ -28,8 +28,6 @@ bool bt_cli_beside(char *out, size_t size, const char *db, const char *name) {
     return snprintf(out, size, "%.*s%s", folder, db, name) < (int)size;
 }
 
-/* ---- a run ---- */
-
 bool bt_cli_best_folder(char folder[PATH_MAX]) {
     struct stat st;
     const size_t n = strlen(folder);
@@ -42,7 +40,7 @@ bool bt_cli_best_is_older(bt_db *db, const char *run, char *text, size_t size) {
                                       "SELECT best_val_step FROM runs WHERE run = ?1",
                                       "SELECT val_loss FROM runs WHERE run = ?1"};
     enum { BEST, BEST_STEP, NEWEST, VALUES };
-    static const double noticed = 1.001; /* a loss that is higher by this factor */
+    static const double noticed = 1.001; /* a loss counts as higher from this factor on */
     double v[VALUES];
     char folder[PATH_MAX], a[32], b[32];
     bt_err ignored;
@@ -59,12 +57,10 @@ bool bt_cli_best_is_older(bt_db *db, const char *run, char *text, size_t size) {
     return true;
 }
 
-/* ---- rows ---- */
-
 static void csv_field(FILE *to, const char *s) {
     char plain[4096];
-    if (isatty(
-            fileno(to))) { /* a terminal obeys control bytes; a file or a pipe gets what there is */
+    if (isatty(fileno(
+            to))) { /* only a terminal interprets control bytes; files and pipes receive the original text */
         bt_text_plain(plain, sizeof plain, s);
         s = plain;
     }
@@ -105,8 +101,6 @@ bt_code bt_cli_put(bt_text *t, bt_err *err) {
     bt_text_release(t);
     return code;
 }
-
-/* ---- people ---- */
 
 static int find_row_column(const bt_row *row, const char *column) {
     for (int i = 0; i < row->n; i++) {

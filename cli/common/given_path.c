@@ -1,4 +1,4 @@
-/* given_path.c - the current folder before a relative path; a file beside its place, then renamed. */
+/* given_path.c - makes paths absolute; writes output files atomically. */
 #include "cli/common/given_path.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* loopback.h - recognises addresses that only this machine reaches. Pure. */
+/* loopback.h - recognises addresses that only this machine can reach. */
 #ifndef BT_CLI_COMMON_LOOPBACK_H
 #define BT_CLI_COMMON_LOOPBACK_H
 
@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* address: a name or a number, with or without ":PORT"; an IPv6 number with a port is in brackets */
+/* address: name or number, optionally followed by ":PORT"; an IPv6 number with a port is in brackets. */
 static inline bool bt_is_loopback(const char *address) {
     static const char *const names[] = {"localhost", "[::1]"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

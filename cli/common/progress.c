@@ -18,7 +18,7 @@ void bt_progress_begin(bt_progress *p, bool quiet) {
     *p = (bt_progress){.begun_ns = bt_now_ns()};
     p->on = !quiet && isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
     p->blocks = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    /* work that ends at once needs no bar. BITRAIN_TEST_PROGRESS: shown nevertheless */
+    /* Work that ends soon needs no bar. BITRAIN_TEST_PROGRESS shows the bar at once. */
     const int64_t soon_ns = getenv("BITRAIN_TEST_PROGRESS") ? 0 : (int64_t)3 * EVERY_MS * 1000000;
     p->next_ns = p->begun_ns + soon_ns;
 }

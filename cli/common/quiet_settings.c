@@ -1,4 +1,4 @@
-/* quiet_settings.c - settings that are weaker than any flag, file or variable, and stronger than a preset. */
+/* quiet_settings.c - defaults of timed runs; flags, files and variables override them, and they override presets. */
 #include "cli/common/quiet_settings.h"
 
 #include <limits.h>
@@ -15,7 +15,7 @@ static const struct {
              {"launch.ranks", "1"},        {"train.stats_every", "0"},     {"data.val_frac", "0"},
              {"ckpt.final", "false"},      {"ckpt.minutes", "0"},          {"run.seed", "1"}};
 
-/* The built-in text is beside the metrics database, as for runs; the first rank creates it. */
+/* The built-in text is in the folder of the metrics database; the first rank creates it. */
 static bt_code prepare_builtin(bt_opts *o, const bt_run_cfg *cfg, bool first, bt_err *err) {
     char db[PATH_MAX], path[PATH_MAX];
     if (!bt_names_builtin(cfg->data.path)) return BT_OK;
@@ -33,7 +33,7 @@ bt_code bt_quiet_settings_read(bt_opts *o, bt_run_cfg *cfg, int argc, char **arg
     bool help = false;
     BT_TRY(bt_run_cfg_read(o, cfg, argc, argv, &help, err));
     for (size_t i = 0; i < sizeof quiet / sizeof quiet[0]; i++) {
-        /* a process that was started as a rank has the ranks that there are */
+        /* a process that was started as a rank cannot change the number of ranks */
         if (!first && strcmp(quiet[i].key, "launch.ranks") == 0) continue;
         BT_TRY(bt_opts_set(o, quiet[i].key, quiet[i].value, BT_FROM_PRESET, "bench", err));
     }

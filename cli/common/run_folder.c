@@ -1,4 +1,4 @@
-/* run_folder.c - counts and removes the files that a run wrote to its out folder, and no other files. */
+/* run_folder.c - measures and removes the files that a run wrote to its output folder, and no other files. */
 #include "cli/common/run_folder.h"
 
 #include <dirent.h>
@@ -24,7 +24,7 @@ static bool is_run_file(const char *name) {
     return strncmp(name, "step-", 5) == 0;
 }
 
-/* nftw has no context argument; one folder at a time, one thread */
+/* nftw has no context argument, so the sum is static: one folder at a time, one thread. */
 static int64_t sum;
 static int trouble;
 

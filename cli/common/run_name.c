@@ -1,4 +1,4 @@
-/* run_name.c - makes up a name; looks a word up in the database first, then in the current folder. */
+/* run_name.c - generates names of runs; resolves a word as a run in the database or as a path. */
 #include "cli/common/run_name.h"
 
 #include <dirent.h>
@@ -58,9 +58,7 @@ bt_code bt_run_make_name(const char *store, char name[BT_NAME_MAX], bt_err *err)
                : bt_fail(err, BT_BUSY, "cannot make up a name that is free (give one with --name)");
 }
 
-/* ---- a run or a path --------------------------------------------------------------------------- */
-
-/* the checkpoints of a folder, each by its path */
+/* Lists the paths of a folder's checkpoints. */
 static void list_checkpoints(const char *folder, bt_text *out) {
     enum { SHOWN = 8 };
     int n = 0;
@@ -74,7 +72,7 @@ static void list_checkpoints(const char *folder, bt_text *out) {
     if (d) closedir(d);
 }
 
-/* "book@30", where there is a run "book": replaces why by what may be written */
+/* Replaces the error of a word such as "book@30", for an existing run "book", by the valid suffixes. */
 static void explain_suffix(bt_db *db, const char *word, bt_err *why) {
     char name[BT_NAME_MAX], run[BT_NAME_MAX], folder[PATH_MAX], best[PATH_MAX];
     const char *at = strrchr(word, '@');
@@ -97,7 +95,7 @@ static void explain_suffix(bt_db *db, const char *word, bt_err *why) {
 
 bt_code bt_run_or_path(const char *store, const char *word, const char *name, bool *is_path,
                        char run[BT_NAME_MAX], bt_err *err) {
-    static char told[BT_NAME_MAX]; /* a command that looks a word up twice reports it once */
+    static char reported[BT_NAME_MAX]; /* a command that resolves a word twice reports it once */
     struct stat st;
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
@@ -106,8 +104,8 @@ bt_code bt_run_or_path(const char *store, const char *word, const char *name, bo
     const bool exists = strcmp(word, "last") != 0 && stat(word, &st) == 0;
     bt_code code = bt_cli_open(&db, store, &why);
     if (code == BT_OK) code = bt_db_run(db, name, run, &why);
-    if (code == BT_OK && exists && strcmp(told, run) != 0) {
-        snprintf(told, sizeof told, "%s", run);
+    if (code == BT_OK && exists && strcmp(reported, run) != 0) {
+        snprintf(reported, sizeof reported, "%s", run);
         fprintf(stderr,
                 "'%s' is taken as the run of that name, not as the %s here (write './%s')\n", word,
                 S_ISDIR(st.st_mode) ? "folder" : "file", word);

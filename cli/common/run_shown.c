@@ -1,4 +1,4 @@
-/* run_shown.c - lines of rank 0 on their way to a progress bar. */
+/* run_shown.c - turns progress lines of rank 0 into a progress bar. */
 #include "cli/common/run_shown.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@ typedef struct shown {
     char note[64];
 } shown;
 
-/* line: NULL if rank 0 has printed nothing for a moment */
+/* line: NULL if rank 0 has printed nothing for a moment. */
 static void show_progress_line(void *ctx, const char *line) {
     shown *s = ctx;
     char *end = NULL;
@@ -45,8 +45,8 @@ void bt_run_shown_progress(double done, const char *note) {
     fflush(stdout);
 }
 
-/* A rank's parent reads the first error line it sees. All write one, because the first to leave ends
- * the rest. */
+/* The parent of a rank parses the first error line. All failed ranks print one, because the first to exit ends the
+ * others. */
 void bt_run_shown_fail(bt_code code, const bt_err *err, int *exit_status) {
     char line[640];
     *exit_status = bt_exit_code(code);

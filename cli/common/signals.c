@@ -1,4 +1,4 @@
-/* signals.c - handlers only set flags and restore the terminal; the training reads the flags. */
+/* signals.c - signal handlers that set flags for the training and restore the terminal. */
 #include "cli/common/signals.h"
 
 #include <signal.h>
@@ -14,10 +14,10 @@
 static bt_request_box *the_box;
 static volatile sig_atomic_t seen;
 static int is_direct, repeats_notices;
-static time_t seen_s; /* arrival of the first signal */
+static time_t seen_s; /* time of the first signal */
 
-/* The second time: now. Of TERM two within a second are one, and all under a batch system: see
- * bt_job_signal. */
+/* A second signal ends at once. Two SIGTERM within a second count as one, and so do all under a batch system
+ * (bt_job_signal). */
 static void on_stop(int sig) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -38,18 +38,17 @@ void bt_signals_rank(bt_request_box *box, int direct) {
     a.sa_flags = SA_RESTART;
     sigaction(SIGUSR1, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
-    sigaction(SIGXCPU, &a, NULL); /* the soft limit of processor time is a notice */
+    sigaction(SIGXCPU, &a, NULL); /* the soft limit of processor time is an advance notice */
     if (direct) sigaction(SIGINT, &a, NULL);
-    /* An mpirun that is killed, or that gets two SIGTERM (`timeout` sends two), ends without a word to its ranks.
-     * They have about a second until MPI ends them. SIGUSR1, because a second SIGTERM means: now. */
+    /* If mpirun is killed or receives two SIGTERM (`timeout` sends two), it exits without notifying its ranks, which
+     * MPI then ends within about a second. SIGUSR1 is used because a second SIGTERM ends at once. */
     if (direct) prctl(PR_SET_PDEATHSIG, SIGUSR1);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error of the write, as a full disk is */
+    signal(SIGXFSZ,
+           SIG_IGN); /* the file size limit becomes an error of write(), like a full disk */
 }
 
 int bt_signals_seen(void) { return seen; }
-
-/* ---- terminal -------------------------------------------------------------------------------- */
 
 static struct termios saved;
 static int guarded = -1;
@@ -61,9 +60,9 @@ void bt_signals_restore_terminal(void) {
     if (guarded >= 0) tcsetattr(guarded, TCSANOW, &saved);
 }
 
-/* SA_RESETHAND: raising it again ends us as it would have */
+/* SA_RESETHAND: raising the signal again ends the process as without a handler. */
 static void on_fatal(int sig) {
-    static const char leave[] = /* pasting as usual, colours off, cursor, the screen of before */
+    static const char leave[] = /* bracketed paste and colours off, cursor on, primary screen */
         "\033[?2004l\033[0m\033[?25h\033[?1049l";
     bt_signals_restore_terminal();
     if (full_screen && write(STDOUT_FILENO, leave, sizeof leave - 1) < 0) full_screen = 0;

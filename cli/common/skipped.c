@@ -1,4 +1,4 @@
-/* skipped.c - one line for all skipped files, and one for each note of a reader. */
+/* skipped.c - prints one line for all skipped files, and one for each note of a reader. */
 #include "cli/common/skipped.h"
 
 #include <stdio.h>
@@ -11,7 +11,8 @@ void bt_cli_report_skipped(const bt_sources *s) {
     if (!s->skipped) return;
     bt_text_plain(first, sizeof first, s->first_skipped);
     fprintf(stderr,
-            "warning: %zu file%s passed over, no text: %s%s (--glob '*.txt' chooses by name)\n",
+            "warning: %zu file%s skipped (not text): %s%s (--glob '*.txt' selects "
+            "files by name)\n",
             s->skipped, s->skipped == 1 ? " is" : "s are", first, s->skipped == 1 ? "" : ", ...");
 }
 

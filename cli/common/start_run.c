@@ -1,4 +1,4 @@
-/* start_run.c - `train`, the words, the name and the database, detached. */
+/* start_run.c - composes the command line of a detached `bitrain train` and starts it. */
 #include "cli/common/start_run.h"
 
 #include "cli/common/run_name.h"

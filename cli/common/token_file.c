@@ -1,4 +1,4 @@
-/* token_file.c - a file readable only by its owner, created for each server. */
+/* token_file.c - creates a file for each server that only its owner can read. */
 #include "cli/common/token_file.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* verbs.c - finds the verb, reads its options, refuses those of other verbs. */
+/* verbs.c - finds the verb, parses its options and rejects those of other verbs. */
 #include "cli/common/verbs.h"
 
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 enum { MAX_VERBS = 16 };
 
-static bool understands(const bt_cli_verb *v, const char *option) {
+static bool verb_has_option(const bt_cli_verb *v, const char *option) {
     char key[80];
     snprintf(key, sizeof key, " %s ", option);
     return strstr(v->options, key) != NULL;
@@ -28,7 +28,7 @@ bool bt_command_verb_at(const bt_command *command, size_t i, bt_verb_help *out) 
     *out =
         (bt_verb_help){.name = v->name, .words = v->words, .summary = v->summary, .options = kept};
     for (size_t k = 0; k < set->n; k++)
-        if (understands(v, set->rows[k].key)) kept[out->n_options++] = set->rows[k];
+        if (verb_has_option(v, set->rows[k].key)) kept[out->n_options++] = set->rows[k];
     return true;
 }
 
@@ -65,7 +65,7 @@ bt_code bt_command_verb(const bt_command *command, int argc, char *const *argv, 
 static bt_code check_verb_options(const char *command, const bt_cli_verb *v, const bt_opts *o,
                                   bt_err *err) {
     for (size_t i = 0; i < o->n; i++)
-        if (o->origin[i] != BT_FROM_DEFAULT && !understands(v, o->table[i].key))
+        if (o->origin[i] != BT_FROM_DEFAULT && !verb_has_option(v, o->table[i].key))
             return bt_fail(err, BT_ARG, "'bitrain %s %s' has no option '%s'", command, v->name,
                            o->table[i].flag);
     return BT_OK;
@@ -82,7 +82,7 @@ bt_code bt_verbs_run(bt_call *call, bt_err *err) {
     const bt_cli_verb *v = &command->verbs[i];
     BT_TRY(check_verb_options(command->name, v, &call->opts, err));
     if (n_words - 1 > v->max_words)
-        return bt_fail(err, BT_ARG, "unexpected word '%s' behind '%s %s %s'",
+        return bt_fail(err, BT_ARG, "unexpected word '%s' after '%s %s %s'",
                        words[1 + v->max_words], command->name, v->name, v->words);
     if (n_words - 1 < v->min_words)
         return bt_fail(err, BT_ARG, "'bitrain %s %s' needs %s", command->name, v->name, v->words);
@@ -96,7 +96,7 @@ bt_code bt_verbs_paths(bt_text *out, const char *list, const char *const *words,
     for (size_t i = 0; i < n; i++) {
         if (strchr(words[i], '\n')) {
             bt_text_release(out);
-            return bt_fail(err, BT_ARG, "a path may not hold a newline");
+            return bt_fail(err, BT_ARG, "a path must not contain a newline");
         }
         if (out->len) bt_text_put(out, "\n");
         bt_text_put(out, words[i]);

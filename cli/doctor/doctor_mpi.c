@@ -25,8 +25,6 @@
 /* all-reduces of 1 MiB */
 enum { ROUNDS = 20, FLOATS = 262144 };
 
-/* ---- a rank ---------------------------------------------------------------------------------- */
-
 typedef struct node_card {
     char host[64], cpu[64], isa[16];
     int32_t cores, failed;
@@ -77,8 +75,6 @@ bt_code bt_doctor_probe_rank(bt_err *err) {
     bt_comm_finalize();
     return code;
 }
-
-/* ---- the job --------------------------------------------------------------------------------- */
 
 /* all output of mpirun within limit_s; false when it had to be killed */
 static bool drain(const bt_child *child, bt_text *out, double limit_s, int *status) {
@@ -195,8 +191,6 @@ static void try_job(bt_doctor *d, const char *program) {
     bt_job_dirs_remove(&scratch);
     bt_text_release(&said);
 }
-
-/* ---- the topic ------------------------------------------------------------------------------- */
 
 /* What is in effect with this version of Open MPI; then the words of an older one that it does not know. */
 static void launch_flags(bt_doctor *d, int mpi) {

@@ -9,8 +9,6 @@
 #include "engine/config/environment.h"
 #include "store/store.h"
 
-/* ---- store ----------------------------------------------------------------------------------- */
-
 static bool count_database_row(void *ctx, const bt_row *row) {
     snprintf(ctx, 32, "%s", row->cells[0] ? row->cells[0] : "0");
     return true;
@@ -74,8 +72,6 @@ void bt_doctor_store(bt_doctor *d) {
     if (!look.refused) check_database(d);
 }
 
-/* ---- screens --------------------------------------------------------------------------------- */
-
 void bt_doctor_screens(bt_doctor *d) {
 #ifdef BITRAIN_HAVE_TUI
     bt_doctor_report(d, BT_FINDING_OK, "screens", "ncurses: bitrain top draws");
@@ -105,8 +101,6 @@ void bt_doctor_screens(bt_doctor *d) {
     else
         bt_doctor_report(d, BT_FINDING_OK, "terminal", "%s, %s", term ? term : "no TERM", locale);
 }
-
-/* ---- environment ----------------------------------------------------------------------------- */
 
 void bt_doctor_environment(bt_doctor *d) {
     for (char **e = environ; *e; e++) {

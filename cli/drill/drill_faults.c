@@ -55,8 +55,6 @@ static bt_code do_kill_supervisor(bt_drill_run *r, const char *arg, bt_err *err)
     return BT_OK;
 }
 
-/* ---- resize ---------------------------------------------------------------------------------- */
-
 /* Repeats the request until the wire is connected and the ranks receive it. */
 static bt_code request_resize(bt_drill_run *r, const char *to, bt_err *err) {
     char request[64], reply[BT_CONTROL_LINE];
@@ -80,8 +78,6 @@ static bt_code do_resize_up(bt_drill_run *r, const char *arg, bt_err *err) {
 static bt_code do_resize_down(bt_drill_run *r, const char *arg, bt_err *err) {
     return request_resize(r, arg ? arg : "2", err);
 }
-
-/* ---- the disk -------------------------------------------------------------------------------- */
 
 static void limit_files(bt_drill_run *r, rlim_t bytes) {
     const int n = bt_drill_ranks(r);
@@ -145,8 +141,6 @@ static bt_code do_damage(bt_drill_run *r, const char *arg, bt_err *err) {
     bt_drill_kill_all(r);
     return flip_a_bit(r, err);
 }
-
-/* ---- the table ------------------------------------------------------------------------------- */
 
 #define BT_FAULT(id, how, title) {#id, title, BT_BACK_##how, do_##id},
 const bt_fault bt_faults[] = {

@@ -31,8 +31,6 @@ static void path_of_training(const bt_training_group *g, const bt_training *r, c
     snprintf(out, PATH_ROOM, "%s/%s%s", g->folder, r->name, end);
 }
 
-/* ---- record ---------------------------------------------------------------------------------- */
-
 typedef struct record {
     bool there;
     char state[24], out[PATH_MAX];
@@ -102,8 +100,6 @@ static bt_code update_training(const bt_training_group *g, bt_training *r, bt_er
                                                          : BT_TRAINING_WAITS;
     return BT_OK;
 }
-
-/* ---- one child ------------------------------------------------------------------------------- */
 
 /* the command line of a child that trains from where its newest checkpoint is to the target */
 static void append_train_words(const bt_training_group *g, const bt_training *r, bt_words *w) {
@@ -192,8 +188,6 @@ static bt_code finish_training(floor_of_work *f, bt_training *r, int status, bt_
     f->g->n_ended++;
     return f->g->ended(f->g->ctx, r, err);
 }
-
-/* ---- all of them ----------------------------------------------------------------------------- */
 
 static void stop_trainings(floor_of_work *f) {
     for (size_t i = 0; i < f->g->n; i++)

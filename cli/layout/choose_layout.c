@@ -20,8 +20,6 @@
 
 enum { SHAPES_MOST = 48 };
 
-/* ---- the machine ----------------------------------------------------------------------------- */
-
 static int divisor(int a, int b) { return b ? divisor(b, a % b) : a; }
 
 /* Distributes ranks over hosts like mpirun, which fills the slots of the file's hosts in order. */
@@ -55,8 +53,6 @@ bt_cluster bt_cluster_here(const bt_run_cfg *cfg, int ranks) {
     return c;
 }
 
-/* ---- fitting --------------------------------------------------------------------------------- */
-
 /* Checks that a layout fits a host's memory. BT_NOMEM names the least memory needed. */
 static bt_code check_any_fits(const bt_layouts *l, const bt_layout_search *s, bt_err *err) {
     char need[32], have[32], least[32], more[32];
@@ -79,8 +75,6 @@ static bt_code check_any_fits(const bt_layouts *l, const bt_layout_search *s, bt
     bt_text_release(&would);
     return code;
 }
-
-/* ---- as settings ----------------------------------------------------------------------------- */
 
 static bt_code set_number(bt_opts *o, const char *key, int64_t value, const char *where,
                           bt_err *err) {
@@ -122,8 +116,6 @@ bt_code bt_layout_apply(bt_opts *o, const bt_layout *l, const char *where, bt_er
     BT_TRY(bt_opts_set(o, "parallel.gather", bt_gather_name(l->gather), BT_FROM_FLAG, where, err));
     return set_prediction(o, l, where, err);
 }
-
-/* ---- the choice ------------------------------------------------------------------------------ */
 
 static bt_code measure_layout_rates(bt_layout_choice *c, const bt_layout_job *job, bt_text *notes,
                                     bt_err *err) {

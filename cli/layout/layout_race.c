@@ -36,8 +36,6 @@ typedef struct layouts {
     int64_t began_ns;
 } layouts;
 
-/* ---- words ------------------------------------------------------------------------------------- */
-
 static int next_racer(int argc, char **argv, int from) {
     while (from < argc && strcmp(argv[from], BT_RACE_WORD) != 0) from++;
     return from;
@@ -80,8 +78,6 @@ static bt_code read_race_words(layouts *l, int argc, char **argv, bt_err *err) {
     }
     return BT_OK;
 }
-
-/* ---- steps ------------------------------------------------------------------------------------- */
 
 static bt_code create_racer(racer *x, bt_err *err) {
     const bt_trainer_setup setup = {.cfg = &x->cfg, .resume_dir = ""};
@@ -148,8 +144,6 @@ static bt_code race_in_turns(layouts *l, bt_race *r, bt_err *err) {
     r->budget_s = l->budget_s - spent_s;
     return bt_race_run(r, err);
 }
-
-/* ---- a rank ------------------------------------------------------------------------------------ */
 
 static void put_race_result(const bt_race *r) {
     bt_text out;

@@ -18,8 +18,6 @@
 
 enum { NUMBERS = 5 }; /* words before the shapes */
 
-/* ---- a rank ---------------------------------------------------------------------------------- */
-
 static bt_code probe(int argc, char **argv, bt_rates *r, bt_err *err) {
     bt_isa_agreement isa;
     bt_probe_job job = {.machine = strcmp(argv[2], "machine") == 0,
@@ -75,8 +73,6 @@ bt_code bt_rates_probe_rank(int argc, char **argv, int *exit_status, bt_err *err
     bt_run_shown_fail(code, err, exit_status);
     return BT_OK;
 }
-
-/* ---- the job --------------------------------------------------------------------------------- */
 
 static void data_folder(const char *store, char *out, size_t size) {
     snprintf(out, size, "%s", store);

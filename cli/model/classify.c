@@ -18,8 +18,6 @@ bt_code bt_classifier_refuse(const bt_trained *t, bt_err *err) {
         t->meta.run, n, t->meta.run);
 }
 
-/* ---- by label -------------------------------------------------------------------------------- */
-
 typedef struct label_figures {
     char name[BT_LABEL_BYTES];
     double n, precision, recall, f1; /* NaN: of nothing */
@@ -73,8 +71,6 @@ void bt_classifier_put(const bt_trained *t, const double *confusion, bt_printout
     }
     bt_printout_rows_end(o, "");
 }
-
-/* ---- a text ---------------------------------------------------------------------------------- */
 
 static bt_code print_label(const bt_trained *t, const float *p, size_t classes, bool json,
                            bt_err *err) {

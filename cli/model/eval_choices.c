@@ -31,8 +31,6 @@ typedef struct choices {
     size_t n, n_cap, longest;
 } choices;
 
-/* ---- lines -------------------------------------------------------------------------------------- */
-
 typedef bt_code (*take_fn)(choices *c, bt_choice_item *item, bt_err *err);
 
 static bt_code parse_question_line(choices *c, const char *line, size_t n, take_fn take,
@@ -78,8 +76,6 @@ static bt_code read_question_lines(choices *c, const char *path, int64_t limit, 
                                    (long long)number, why.msg, c->job->task->fields);
 }
 
-/* ---- examples ------------------------------------------------------------------------------------ */
-
 static bt_code take_shot(choices *c, bt_choice_item *item, bt_err *err) {
     json_t *old = json_object_get(c->subjects, item->subject);
     const json_int_t n = json_integer_value(json_object_get(old, "n"));
@@ -104,8 +100,6 @@ static bt_code put_before(const choices *c, const bt_choice_item *item, bt_text 
     if (shots) bt_text_put(out, json_string_value(json_object_get(shots, "text")));
     return BT_OK;
 }
-
-/* ---- tokens -------------------------------------------------------------------------------------- */
 
 static bt_code add_row(choices *c, const bt_text *context, const bt_text *choice, bt_err *err) {
     bt_text whole = {0};
@@ -160,8 +154,6 @@ static bt_code take_question(choices *c, bt_choice_item *item, bt_err *err) {
     bt_text_release(&context);
     return code;
 }
-
-/* ---- scores -------------------------------------------------------------------------------------- */
 
 /* the last tokens of a row as inputs and targets; only those of the choice are scored */
 static bool fill_choice_row(const row *r, size_t T, int32_t *inputs, int32_t *targets) {

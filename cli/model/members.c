@@ -22,8 +22,6 @@ static bt_code add_member_word(bt_members *m, const char *word, size_t n, bt_err
     return BT_OK;
 }
 
-/* ---- a group --------------------------------------------------------------------------------- */
-
 typedef struct group_runs {
     bt_members *m;
     bool best; /* the best checkpoint of each run */
@@ -77,8 +75,6 @@ static bt_code add_group_runs(bt_members *m, const char *group, bool best, const
     snprintf(told, sizeof told, "%s", group);
     return BT_OK;
 }
-
-/* ---- words ----------------------------------------------------------------------------------- */
 
 static bt_code resolve_word(bt_members *m, const char *word, const char *store, bt_err *err);
 

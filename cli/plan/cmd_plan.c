@@ -57,8 +57,6 @@ static const bt_opt plan_opts[] = {
 };
 enum { N_OPTS = sizeof plan_opts / sizeof plan_opts[0] };
 
-/* ---- the command line ------------------------------------------------------------------------ */
-
 static const bt_opt *own(const char *word) {
     for (size_t i = 0; i < N_OPTS; i++) {
         size_t n = strlen(plan_opts[i].flag);
@@ -113,8 +111,6 @@ static bt_code read_plan_words(bt_train_plan *p, plan_cfg *cfg, const words *w, 
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, w->n_train, w->train, help, err));
     return bt_store_path(p->store, sizeof p->store, p->cfg.run.store, err);
 }
-
-/* ---- the result ------------------------------------------------------------------------------ */
 
 /* Adds the settings of the layout to the given ones; settings derived from them are not written. */
 static bt_code write_layout_settings(bt_opts *o, const bt_layout *best, int n_ranks, FILE *to,

@@ -10,8 +10,6 @@
 
 static int64_t dp_of(const bt_run_cfg *cfg) { return cfg->mesh.dp_replicate * cfg->mesh.dp_shard; }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
-
 static void put_larger(const bt_layout_choice *c, bt_text *out) {
     char words[160], bytes[32], ms[32];
     const bt_layout *best = &c->layouts.at[0];
@@ -25,8 +23,6 @@ static void put_larger(const bt_layout_choice *c, bt_text *out) {
         return;
     }
 }
-
-/* ---- codecs ---------------------------------------------------------------------------------- */
 
 /* seconds of a step of the chosen layout with another codec, as predicted; NaN: it is not possible */
 static double with_codec(const bt_layout_choice *c, int codec) {
@@ -62,8 +58,6 @@ static void put_codecs(const bt_layout_choice *c, bt_text *out) {
     }
     bt_text_put(out, any ? "\n" : "; none would shorten a step by 1 %\n");
 }
-
-/* ---- the batch ------------------------------------------------------------------------------- */
 
 #define SOURCE "Malladi et al. 2022, arXiv:2205.10287"
 static const int factors[] = {2, 4};

@@ -11,8 +11,6 @@
 #include "engine/base/tables/metric.h"
 #include "engine/kernels/table/kernels.h"
 
-/* ---- rows ------------------------------------------------------------------------------------ */
-
 /* phases that a plan predicts */
 static const bt_phase shown[] = {BT_PH_FWD,  BT_PH_BWD,   BT_PH_COMM_EXPOSED,
                                  BT_PH_WAIT, BT_PH_OPTIM, BT_PH_CKPT};
@@ -94,8 +92,6 @@ void bt_plan_layout_json(bt_json *j, const char *key, const bt_layout *l) {
     bt_json_end(j, '}');
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
-
 static void put_plan_head(const bt_layout_choice *c, bt_text *out) {
     char params[32];
     bt_model_cfg m;
@@ -131,8 +127,6 @@ static void put_plan_head(const bt_layout_choice *c, bt_text *out) {
                        : "");
     bt_plan_put_load(&c->rates, out);
 }
-
-/* ---- storage --------------------------------------------------------------------------------- */
 
 /* the longest time between two checkpoints; 0: at the end only */
 static double interval_s(const bt_layout_choice *c) {

@@ -72,8 +72,6 @@ static bt_code print_ctl_reply(const char *run, const char *verb, const char *an
     return bt_printout_print(&o, err);
 }
 
-/* ---- mixture --------------------------------------------------------------------------------- */
-
 /* The ranks could report this only in an event. */
 static bt_code has_mixture(bt_db *db, const char *run, bt_err *err) {
     double given = 1;
@@ -88,8 +86,6 @@ static bt_code has_mixture(bt_db *db, const char *run, bt_err *err) {
         "and have no weights",
         run);
 }
-
-/* ---- stop ------------------------------------------------------------------------------------ */
 
 typedef struct end {
     char out[PATH_MAX], state[32];
@@ -151,8 +147,6 @@ static bt_code stop_and_wait(const ctl_cfg *cfg, const char *run, char *answer, 
         snprintf(answer, size, "stop requested; after %d s it is still saving", WAIT_S);
     return BT_OK;
 }
-
-/* ---- sample ---------------------------------------------------------------------------------- */
 
 typedef struct sample {
     bool there, refused;

@@ -38,8 +38,6 @@ typedef struct job {
     bool full;
 } job;
 
-/* ---- which runs ------------------------------------------------------------------------------ */
-
 static bt_code split_keys(job *j, char *text, bt_err *err) {
     for (char *rest = text, *key; (key = strsep(&rest, ",")) != NULL;) {
         const char *whole = NULL;
@@ -118,8 +116,6 @@ static bt_code sort_words(bt_db *db, const char *const *words, size_t n, const c
     return BT_OK;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
-
 static int compare_values(const char *a, const char *b) {
     char *ea, *eb;
     const double x = strtod(a, &ea), y = strtod(b, &eb);
@@ -185,8 +181,6 @@ static bt_code compare_with_base_group(job *j, bt_db *db, bt_at *at, bt_err *err
     qsort(j->groups, j->n_groups, sizeof *j->groups, by_values);
     return BT_OK;
 }
-
-/* ---- words ----------------------------------------------------------------------------------- */
 
 static void put_compared_group(bt_printout *o, const job *j, const group *g) {
     bt_printout_row(o);

@@ -33,8 +33,6 @@ static bool is_number(const char *value) {
     return *value && *end == 0;
 }
 
-/* ---- names and values that cannot fit any run ------------------------------------------------ */
-
 enum { NEAR_MAX = 512 };
 
 /* the known name that is spelt most like `key`: a column of "runs", or a setting by its whole key or
@@ -127,8 +125,6 @@ static bt_code is_recorded(bt_db *db, const char *key, bool *yes, bt_err *err) {
     *yes = n > 0;
     return BT_OK;
 }
-
-/* ---- words to SQL ---------------------------------------------------------------------------- */
 
 /* Adds the condition under which a column's cell is compared as text: SQLite would read the number 0 in "abc" and 2
  * in "2-layers". */

@@ -71,7 +71,6 @@ static int64_t parallel_of(const serve_cfg *c, const bt_model *m) {
     return fit < 1 ? 1 : fit < PARALLEL ? fit : PARALLEL;
 }
 
-/* ---- the printed address ------------------------------------------------------------------------- */
 static const char *percent_encode(char *out, size_t size, const char *text) {
     size_t n = 0;
     for (; *text && n + 4 <= size; text++) {
@@ -123,7 +122,6 @@ static void print_serve_address(const serve_cfg *c, const bt_serve *s, const cha
     fflush(stdout);
 }
 
-/* ---- the server beside the batch ------------------------------------------------------------- */
 typedef struct stopper { /* waits for a signal, then stops the batch */
     bt_generator *batch;
     sigset_t ends;

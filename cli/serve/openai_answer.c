@@ -9,7 +9,6 @@
 #include "engine/base/system/json_fields.h"
 #include "engine/generate/output_text.h"
 
-/* ---- lists ----------------------------------------------------------------------------------- */
 static void list_begin(bt_openai_list *l) {
     bt_text_clear(&l->text);
     bt_json_begin(&l->json, &l->text);
@@ -49,7 +48,6 @@ void bt_openai_answer_release(bt_openai_answer *a) {
     a->n = 0;
 }
 
-/* ---- tokens ---------------------------------------------------------------------------------- */
 /* the text of a token: a special token's name; bytes that are no UTF-8 as "bytes:\xNN..." */
 static void put_token_name(const bt_tokenizer *t, int32_t id, bt_text *out) {
     size_t n;
@@ -166,7 +164,6 @@ void bt_openai_add(bt_openai_answer *a, bt_openai_choice *c, const bt_token_even
         add_logprob(a, c, s);
 }
 
-/* ---- objects --------------------------------------------------------------------------------- */
 static const char *reason(bt_finish why) { return why == BT_FINISH_STOP ? "stop" : "length"; }
 
 static void put_completion_head(const bt_openai_answer *a, bt_json *j, const char *object) {

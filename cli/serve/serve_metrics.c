@@ -39,7 +39,6 @@ void bt_serve_metrics_request(bt_serve_metrics *m, int status, double seconds) {
     pthread_mutex_unlock(&m->lock);
 }
 
-/* ---- text ------------------------------------------------------------------------------------ */
 static void put_metric_head(bt_text *out, const char *name, const char *type, const char *help) {
     bt_text_printf(out, "# HELP bitrain_serve_%s %s\n# TYPE bitrain_serve_%s %s\n", name, help,
                    name, type);

@@ -76,8 +76,6 @@ static bt_code make_rows(table *t, bt_err *err) {
     return bt_opts_init(&t->opts, t->rows, t->n, &t->values, err);
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
-
 /* the error that a run would report for this value */
 static bt_code check_setting_value(const bt_opt *opt, const char *value, const char *where,
                                    bt_err *err) {
@@ -193,8 +191,6 @@ static bt_code read_fixed_settings(bt_sweep_file *f, table *t, bt_err *err) {
                                f->settings[k].where, f->axes[i].opt->key, f->axes[i].where);
     return BT_OK;
 }
-
-/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* "dir/lr_1.yaml" -> "lr_1"; what a run's name may not hold becomes '-' */
 static void group_name_from_path(const char *path, char name[BT_NAME_MAX]) {

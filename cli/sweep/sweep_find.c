@@ -16,8 +16,6 @@
 #include "store/read/lr_range.h"
 #include "store/write/manage.h"
 
-/* ---- its settings ---------------------------------------------------------------------------- */
-
 /* A checkpoint of the end is worth nothing. Parts of training add settings for a loss that diverges. */
 static const struct {
     const char *key, *value;
@@ -52,8 +50,6 @@ bt_code bt_sweep_find_settings(bt_sweep_file *f, bt_err *err) {
         BT_TRY(add_find_setting(f, part->key, part->value, err));
     return BT_OK;
 }
-
-/* ---- the result -------------------------------------------------------------------------- */
 
 enum { ROWS = 16, WIDTH_MOST = 160 };
 

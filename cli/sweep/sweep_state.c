@@ -16,8 +16,6 @@
 
 enum { WINDOW = 20 }; /* values of the loss that are averaged */
 
-/* ---- folder ---------------------------------------------------------------------------------- */
-
 /* The first line of sweep.runs has the settings that all runs share; each further line is a run. */
 static void list_runs(const bt_sweep_plan *p, bt_text *out) {
     char point[2048];
@@ -92,8 +90,6 @@ void bt_sweep_folder_close(bt_sweep_plan *p) {
     if (p->out_lock >= 0) close(p->out_lock);
     p->out_lock = -1;
 }
-
-/* ---- goal ------------------------------------------------------------------------------------ */
 
 bt_code bt_sweep_choose_goal(bt_sweep_plan *p, bt_err *err) {
     bt_sweep_head *h = &p->file->head;

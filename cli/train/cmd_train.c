@@ -1,5 +1,5 @@
-/* cmd_train.c - train or resume: settings, the run's record, and the supervisor; or, under a
- * foreign mpirun, a rank itself. */
+/* cmd_train.c - trains or resumes: settings, the run's record, and the supervisor; or a rank itself, if another
+ * mpirun started it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -33,8 +33,6 @@
 #include "monitor/job/supervisor.h"
 #include "store/write/manage.h"
 
-/* ---- the training under its supervisor -------------------------------------------------------------------- */
-
 static bt_code resume_point(void *ctx, const char *memory, bt_resume_point *at, bt_text *why,
                             bt_err *err) {
     const char *out = ((const bt_train_plan *)ctx)->out;
@@ -46,8 +44,8 @@ static int fence(void *ctx, int attempt) {
     return bt_ckpt_next_attempt(((const bt_train_plan *)ctx)->out, attempt);
 }
 
-/* Returns the state that the run ends in and sets its exit status. A run that was stopped after its last step is
- * done: the ranks report whether steps were left. */
+/* Returns the final state of the run and sets its exit status. A run that was stopped after its last step is done:
+ * the ranks report whether steps remain. */
 static const char *final_run_state(const bt_job_result *r, int *status) {
     if (r->end.kind == BT_END_DONE) {
         const bool stopped = r->result_json
@@ -107,8 +105,8 @@ static void copy_aside(const void *store) {
     if (bt_store_backup(store, &why) != BT_OK) return;
 }
 
-/* one file holds all runs: its loss would be the loss of them all. A copy of 16 MiB takes some 20
- * ms; a larger one does not hold up the prompt */
+/* One backup contains all runs, because a loss of the file would affect all. Copying 16 MiB takes about 20 ms; a
+ * larger file must not delay the prompt. */
 static void back_up(const bt_train_plan *p) {
     struct stat st;
     bt_err why = BT_ERR_INIT;
@@ -195,8 +193,6 @@ static bt_code supervise(bt_train_plan *p, int *status, bt_err *err) {
     free(layouts);
     return code;
 }
-
-/* ---- command --------------------------------------------------------------------------------- */
 
 static bt_code run_training_command(int argc, char **argv, int *exit_status, bt_err *err) {
     bool help = false;

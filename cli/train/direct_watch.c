@@ -16,21 +16,21 @@
 #include "engine/parallel/mpi/comm.h"
 #include "monitor/job/launch/rank_watch.h"
 
-/* A rank that failed prints its own reason, and so do the ranks that its error reaches. */
+/* A rank that failed prints its own reason, as do the ranks that receive its error. */
 enum { OWN_WORD_MS = 200, SECOND_LOOK_MS = 1000 };
 
 typedef struct peer {
-    int64_t pid, space; /* space: its pid namespace */
+    int64_t pid, space; /* space: pid namespace of the rank */
 } peer;
 
 struct bt_direct_watch {
     bt_rank_watch ranks;
     char run[BT_NAME_MAX];
     bt_writer *writer;
-    int me, stop; /* stop: readable when the watch ends */
+    int me, stop; /* stop: becomes readable at the end of the watch */
     pthread_t thread;
     bool running;
-    bool gone[BT_RANK_WATCH_MAX]; /* indexed as ranks.at */
+    bool gone[BT_RANK_WATCH_MAX]; /* indexed like ranks.at */
 };
 
 static bool is_stop_requested(const bt_direct_watch *w, int wait_ms) {
@@ -38,8 +38,8 @@ static bool is_stop_requested(const bt_direct_watch *w, int wait_ms) {
     return poll(&p, 1, wait_ms) > 0;
 }
 
-/* the lowest rank of this host that is left is the one that speaks */
-static bool speaks(const bt_direct_watch *w) {
+/* The lowest remaining rank of this host reports the loss. */
+static bool is_reporter(const bt_direct_watch *w) {
     for (size_t i = 0; i < w->ranks.n; i++)
         if (w->ranks.at[i].rank < w->me && !w->gone[i]) return false;
     return true;
@@ -78,7 +78,7 @@ static void *watch_direct_ranks(void *arg) {
     note_gone(w, rank);
     if (is_stop_requested(w, OWN_WORD_MS)) return NULL;
     for (int more, other; (more = bt_rank_watch_next(&w->ranks, &other)) >= 0;) note_gone(w, more);
-    const bool first = speaks(w);
+    const bool first = is_reporter(w);
     if (signal) snprintf(by, sizeof by, " by signal %d (%s)", signal, strsignal(signal));
     snprintf(what, sizeof what, "rank %d (pid %d) was ended%s", rank,
              (int)bt_rank_watch_pid(&w->ranks, rank), by);
@@ -92,7 +92,7 @@ static void *watch_direct_ranks(void *arg) {
     _exit(BT_LOST_RANK_EXIT);
 }
 
-static peer myself(void) {
+static peer describe_this_rank(void) {
     struct stat st;
     return (peer){.pid = getpid(),
                   .space = stat("/proc/self/ns/pid", &st) == 0 ? (int64_t)st.st_ino : -1};
@@ -101,7 +101,7 @@ static peer myself(void) {
 static bt_code add_all(bt_direct_watch *w, bt_err *err) {
     bt_comm *world = bt_comm_world();
     const int n = bt_comm_size(world);
-    const peer mine = myself();
+    const peer mine = describe_this_rank();
     peer *all = calloc((size_t)n, sizeof *all);
     bt_code code = bt_agree(world,
                             all ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for %d ranks", n), err);
@@ -118,7 +118,7 @@ static bt_code start_direct_watch(bt_direct_watch *w, bt_err *err) {
     sigset_t all, old;
     w->stop = eventfd(0, EFD_CLOEXEC);
     if (w->stop < 0) return bt_fail(err, BT_IO, "cannot make an eventfd");
-    sigfillset(&all); /* signals belong to the training thread */
+    sigfillset(&all); /* only the training thread handles signals */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     w->running = pthread_create(&w->thread, NULL, watch_direct_ranks, w) == 0;
     pthread_sigmask(SIG_SETMASK, &old, NULL);

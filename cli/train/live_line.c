@@ -1,4 +1,4 @@
-/* live_line.c - composes the line from the newest records; reads keys from the terminal. */
+/* live_line.c - composes the status line from the newest records; reads keys from the terminal. */
 #include "cli/train/live_line.h"
 
 #include <errno.h>
@@ -19,41 +19,43 @@ enum { RATES = 32 };
 
 struct bt_live {
     int64_t steps;
-    char *greeting; /* not shown yet; NULL: shown */
+    char *greeting; /* not printed yet; NULL afterwards */
     bool quiet, color;
     bool tty;       /* stderr is a terminal */
-    bool keys, raw; /* stdin too, and it is ours */
-    bool shown;     /* true: the rewriting line is on the screen */
-    bool dirty;     /* true: a step was recorded since the last drawing */
+    bool keys, raw; /* keys: stdin is a terminal whose input belongs to this process */
+    bool shown;     /* the status line is on the screen */
+    bool dirty;     /* a step was recorded since the line was drawn */
     int64_t drawn_ns, line_ns;
-    /* end of the interval of the newest rate; small steps arrive in groups */
+    /* End of the interval of the newest rate; short steps are counted in groups. */
     int64_t rate_ns, rate_step;
-    int64_t step, first_step; /* newest and first of this attempt, -1 none */
+    int64_t step, first_step; /* newest step, first step of this attempt; -1: none */
     int64_t printed_step;
     double loss, val_loss, tokens_per_s, step_ms, lr, loss_scale;
-    /* seconds a step, over RATE_NS or a step; newest last in ring order */
+    /* Ring of the newest rates in seconds per step, each over RATE_NS or one step. */
     double rate[RATES];
     int n_rates, at_rate;
-    int slowest;      /* rank whose busy time is largest, -1 unknown */
-    double slow_frac; /* excess over the median, as a share of it */
-    bt_job_view view; /* newest view of the supervisor; all-zero without a supervisor */
+    int slowest;      /* rank with the largest busy time; -1: unknown */
+    double slow_frac; /* its excess over the median, as a fraction of the median */
+    bt_job_view view; /* newest status from the supervisor; all zero if there is none */
     bool ticked, bell;
     bt_sink sink;
 };
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-static double step_s(const bt_live *l) {
+static double seconds_per_step(const bt_live *l) {
     double sorted[RATES];
     if (l->n_rates == 0) return l->step_ms > 0 ? l->step_ms / 1e3 : NAN;
     memcpy(sorted, l->rate, (size_t)l->n_rates * sizeof *sorted);
     return bt_median_known(sorted, (size_t)l->n_rates);
 }
 
-static double eta_s(const bt_live *l) { return (double)(l->steps - 1 - l->step) * step_s(l); }
+static double eta_s(const bt_live *l) {
+    return (double)(l->steps - 1 - l->step) * seconds_per_step(l);
+}
 
 static void write_terminal(const char *s, size_t n) {
-    while (n > 0) { /* a closed stderr is fine */
+    while (n > 0) { /* a closed stderr is not an error */
         ssize_t k = write(STDERR_FILENO, s, n);
         if (k < 0 && errno == EINTR) continue;
         if (k <= 0) return;
@@ -149,7 +151,7 @@ static void print_step_line(bt_live *l) {
 
 /* ---- callbacks ------------------------------------------------------------------------------- */
 
-/* The slowest rank waits least, so that ranks are compared by the time outside the wait. */
+/* Ranks are compared by their time outside of waits, because the slowest rank waits least. */
 static void find_slowest(bt_live *l, const bt_step_record *r) {
     if (r->n_ranks < 2) return;
     double worst = -1, *busy = malloc((size_t)r->n_ranks * sizeof *busy);
@@ -180,7 +182,7 @@ static void show_live_step(void *ctx, const bt_step_record *r) {
     }
     l->step = r->step;
     l->loss = r->values[BT_MS_LOSS];
-    /* A terminal shows a smoothed rate; a log has the rate of the step. */
+    /* A terminal shows a smoothed rate, a log the rate of the step. */
     const double speed = r->values[BT_MS_TOKENS_PER_S];
     l->tokens_per_s = l->tty && isfinite(l->tokens_per_s) ? 0.7 * l->tokens_per_s + 0.3 * speed
                                                           : speed;
@@ -210,7 +212,7 @@ static void show_live_event(void *ctx, const bt_event *e) {
         erase(l);
         snprintf(line, sizeof line, "%s%s%s%s%s\n", tint, row->level == BT_EV_INFO ? "" : level,
                  row->level == BT_EV_INFO ? "" : ": ", plain, tint[0] ? "\033[0m" : "");
-    } else { /* steps are counted as in the lines of steps; 0: before the first */
+    } else { /* counted like printed steps; 0: before the first */
         snprintf(line, sizeof line, "event=%s level=%s step=%lld text=\"%s\"\n", row->name, level,
                  (long long)e->step + 1, plain);
     }
@@ -241,7 +243,7 @@ static void enter_raw(bt_live *l) {
     if (!l->keys || l->raw || tcgetpgrp(STDIN_FILENO) != getpgrp() ||
         tcgetattr(STDIN_FILENO, &t) != 0)
         return;
-    /* ISIG remains set: Ctrl-C and Ctrl-Z send signals. */
+    /* ISIG remains set, so Ctrl-C and Ctrl-Z send signals. */
     t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
     t.c_cc[VMIN] = 0;
     t.c_cc[VTIME] = 0;
@@ -253,7 +255,7 @@ static void leave_raw(bt_live *l) {
     l->raw = false;
 }
 
-/* These keys are added to those of verbs.def. */
+/* keys in addition to those of verbs.def */
 static const struct {
     char key;
     const char *help;
@@ -300,10 +302,10 @@ static void on_input(void *ctx, bt_job *job) {
     if (!l->raw) enter_raw(l);
     ssize_t n = l->raw ? read(STDIN_FILENO, buf, sizeof buf) : -1;
     for (ssize_t i = 0; i < n; i++) on_key(l, job, buf[i]);
-    if (n <= 0) bt_sleep_ns(20000000); /* in the background, or at its end: it must not spin */
+    if (n <= 0) bt_sleep_ns(20000000); /* stdin is closed or in the background: avoid a busy loop */
 }
 
-static void on_away(void *ctx, bool away) {
+static void on_background(void *ctx, bool away) {
     bt_live *l = ctx;
     if (away) {
         erase(l);
@@ -354,7 +356,7 @@ bt_job_ui bt_live_ui(bt_live *l) {
                        .tick = on_tick,
                        .input_fd = l->keys ? STDIN_FILENO : -1,
                        .input = on_input,
-                       .away = on_away,
+                       .away = on_background,
                        .hangup = on_hangup};
 }
 

@@ -1,8 +1,8 @@
-/* live_line.h - the display of `bitrain train` on stderr; it never blocks the run.
+/* live_line.h - the display of `bitrain train` on stderr, which never blocks the run.
  *
- * A terminal gets one rewriting line and permanent lines for events; other files get one key=value line at most
- * every 10 s, and the first and the last step. Keys are read from stdin if both are terminals. After a hangup of
- * the terminal nothing is written to it. */
+ * A terminal shows one status line that is redrawn, and permanent lines for events. Otherwise stderr receives the first
+ * and the last step as key=value lines, and at most one such line every 10 s in between. Keys are read from stdin if
+ * both are terminals. Nothing is written after a hangup of the terminal. */
 #ifndef BT_CLI_TRAIN_LIVE_LINE_H
 #define BT_CLI_TRAIN_LIVE_LINE_H
 
@@ -13,15 +13,14 @@
 
 typedef struct bt_live bt_live;
 
-/* greeting: lines shown before the first news of the ranks; a run that never gets that far has its
- * error line only */
+/* greeting: lines to print before the first report of the ranks; a run that fails before prints only its error. */
 bt_code bt_live_open(bt_live **out, int64_t steps, const char *greeting, bool quiet, bt_err *err)
     BT_MUST_CHECK;
 bt_job_ui bt_live_ui(bt_live *l); /* callbacks for the supervisor; valid until close */
-/* the same as a sink, for rank 0 without a supervisor */
+/* Returns the same callbacks as a sink, for rank 0 without a supervisor. */
 const bt_sink *bt_live_sink(bt_live *l);
-void bt_live_bell(bt_live *l, bool on); /* an alert rings the terminal's bell; off at first */
-/* last key=value line, end of the rewriting line, terminal as it was */
+void bt_live_bell(bt_live *l, bool on); /* alerts ring the terminal's bell; off by default */
+/* Prints the last key=value line, ends the status line, and restores the terminal. */
 void bt_live_finish(bt_live *l);
 void bt_live_close(bt_live *l); /* accepts NULL */
 

@@ -1,4 +1,4 @@
-/* print_config.c - the settings of a run as a configuration file with origins. */
+/* print_config.c - prints the settings of a run as a configuration file with origins. */
 #include "cli/train/print_config.h"
 
 #include <string.h>
@@ -6,20 +6,19 @@
 #include "engine/base/text.h"
 #include "engine/config/run_cfg.h"
 
-/* Not settings of the training but of this very call: a configuration file has no use for them. */
-static bool of_this_call(const char *key) {
+/* True for options of a single call, which a configuration file does not contain. */
+static bool is_option_of_call(const char *key) {
     return strcmp(key, "run.print_config") == 0 || strcmp(key, "run.dry_run") == 0;
 }
 
-/* True for a value that was derived from other settings. It is left out of the file: as a setting it would
- * contradict later changes of the settings that it was derived from. */
+/* True for a value that was derived from other settings. The file omits it, because it would contradict later
+ * changes of those settings. */
 static bool is_derived_setting(const bt_opts *o, size_t i) {
     return o->origin[i] <= BT_FROM_PRESET || strcmp(o->where[i], "auto") == 0;
 }
 
-/* a YAML scalar that reads back as exactly this text: double quotes wherever plain text could mean
- * something */
-static void scalar(bt_text *out, const char *s, size_t n) {
+/* Writes a YAML scalar that is parsed as exactly this text, with double quotes if plain text would be ambiguous. */
+static void put_yaml_scalar(bt_text *out, const char *s, size_t n) {
     bool plain = n > 0;
     for (size_t i = 0; plain && i < n; i++) {
         char c = s[i];
@@ -58,11 +57,11 @@ static void value_line(const bt_opts *o, size_t i, bt_text *out) {
         for (size_t n; *s; s += n + (s[n] == '\n')) {
             n = strcspn(s, "\n");
             if (s != value.data) bt_text_put(out, ", ");
-            scalar(out, s, n);
+            put_yaml_scalar(out, s, n);
         }
         bt_text_put(out, "]");
     } else {
-        scalar(out, s, value.len);
+        put_yaml_scalar(out, s, value.len);
     }
     enum { COLUMN = 40 };
     size_t used = out->len - start;
@@ -83,11 +82,10 @@ bt_code bt_print_config(const bt_opts *o, bool json, FILE *to, bt_err *err) {
         bt_run_cfg_json(o, &out);
         bt_text_put(&out, "\n");
     } else {
-        bt_text_put(&out,
-                    "# Lines behind '#' are what nobody gave: defaults, the preset's values, and "
-                    "those found automatically.\n");
+        bt_text_put(&out, "# Commented lines are values that were not set: defaults, values of the "
+                          "preset, and automatic values.\n");
         for (size_t i = 0; i < o->n; i++)
-            if (!of_this_call(o->table[i].key)) value_line(o, i, &out);
+            if (!is_option_of_call(o->table[i].key)) value_line(o, i, &out);
     }
     bt_code code = out.failed ? bt_fail(err, BT_NOMEM, "no memory to print the settings") : BT_OK;
     if (code == BT_OK) fputs(bt_text_str(&out), to);

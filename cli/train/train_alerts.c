@@ -1,4 +1,4 @@
-/* train_alerts.c - the alert rules of the user are checked before the run begins. */
+/* train_alerts.c - checks the user's alert rules before the run begins. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "cli/train/train_parts.h"
 
-/* the first program of this name on PATH; false: none */
+/* Finds the first program of this name in PATH; returns false if there is none. */
 static bool find_program(const char *name, char path[PATH_MAX]) {
     const char *p = getenv("PATH");
     for (; p && *p; p += strcspn(p, ":"), p += *p == ':') {

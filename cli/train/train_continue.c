@@ -1,14 +1,14 @@
-/* train_continue.c - `--continue`: one command that starts a run, or resumes it if it exists, for batch systems,
- * service managers and clusters that repeat a command. */
+/* train_continue.c - `--continue`: starts a run, or resumes it if it exists, for batch systems and services that
+ * repeat a command. */
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/train/train_parts.h"
 #include "engine/ckpt/ckpt.h"
 
-/* A name that is only the prefix of a recorded name is another run. A run that recorded no step failed at its start:
- * it begins again with the settings of this command. */
-static bt_code recorded(const bt_train_plan *p, bool *is, bt_err *err) {
+/* Sets *is if the store has a run of exactly this name (not a prefix) that recorded a step. A run without steps
+ * failed at its start and begins again with the settings of this command. */
+static bt_code find_recorded(const bt_train_plan *p, bool *is, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
     char name[BT_NAME_MAX] = "";
@@ -34,7 +34,7 @@ bt_code bt_train_continue(bt_train_plan *p, bt_err *err) {
                        "--continue chooses between a new run and --resume: give only one of them");
     if (!p->cfg.run.name[0])
         return bt_fail(err, BT_ARG, "--continue needs --name: the run to continue or to start");
-    BT_TRY(recorded(p, &known, err));
+    BT_TRY(find_recorded(p, &known, err));
     if (known) {
         snprintf(p->cfg.run.resume, sizeof p->cfg.run.resume, "%s", p->cfg.run.name);
         return bt_train_resume(p, err);
@@ -43,7 +43,7 @@ bt_code bt_train_continue(bt_train_plan *p, bt_err *err) {
     BT_TRY(bt_train_out(p, p->run, out, err));
     bt_code code = bt_ckpt_check(out, true, err);
     if (code != BT_BUSY) return code;
-    /* checkpoints without a record: the store is another one than before, or was lost */
+    /* There are checkpoints without a record: the store was lost, or is another one than before. */
     if ((size_t)snprintf(p->cfg.run.resume, sizeof p->cfg.run.resume, "%s", out) >=
         sizeof p->cfg.run.resume)
         return bt_fail(err, BT_ARG, "folder '%.200s' is too long", out);

@@ -1,4 +1,4 @@
-/* train_detach.c - `bitrain train --detach`: the supervisor in the background. */
+/* train_detach.c - `bitrain train --detach`: runs the supervisor in the background. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "engine/ckpt/ckpt.h"
 #include "monitor/job/launch/detach.h"
 
-/* a run that cannot start ends within this time; its last line is the error */
+/* A run that cannot start ends within this time; its last line is the error. */
 #define PATIENCE_S 2.0
 
 static void print_detached_run(const bt_train_plan *p) {
@@ -41,12 +41,13 @@ bt_code bt_train_detach(const bt_train_plan *p, int argc, char *const *argv, bt_
     int n = 0;
     if (!words) return bt_fail(err, BT_NOMEM, "no memory for the command line");
     words[n++] = "train";
-    /* before the words: those behind '--' are no options. The stronger --no-detach holds against a
-     * configuration file and the environment */
+    /* before the words after '--', which are not options. --no-detach overrides a configuration file and the
+     * environment */
     words[n++] = "--no-detach";
     const size_t name = bt_opt_find(p->opts.table, p->opts.n, "run.name");
     const bool given = strcmp(p->opts.where[name], "auto") != 0;
-    if (!p->cfg.run.resume[0] && !given) { /* a made-up name is made up once */
+    if (!p->cfg.run.resume[0] &&
+        !given) { /* the background process must use the name that was generated here */
         words[n++] = "--name";
         words[n++] = p->run;
     }

@@ -1,4 +1,4 @@
-/* train_direct.c - rank 0's sink writes to the database itself, as no supervisor is there. */
+/* train_direct.c - training without a supervisor: the sink of rank 0 writes to the database. */
 #include "cli/train/train_direct.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 static bt_request_box box;
 
-/* rank 0 alone: screen and database behind one sink */
+/* Combines the screen and the database of rank 0 in one sink. */
 typedef struct both {
     const bt_sink *store, *screen;
     bt_sink sink;
@@ -48,7 +48,7 @@ static void to_checkpoint(void *ctx, const bt_ckpt_record *c) {
     if (b->store) b->store->checkpoint(b->store->ctx, c);
 }
 
-/* Decisions of rank 0 that every rank receives. */
+/* Decisions of rank 0 that it sends to every rank. */
 typedef struct decided {
     char run[BT_NAME_MAX], out[PATH_MAX], resume_dir[PATH_MAX];
     int attempt, fence;
@@ -58,7 +58,7 @@ typedef struct head {
     bt_writer *writer;
     bt_live *live;
     both sinks;
-} head; /* rank 0's own */
+} head; /* used on rank 0 only */
 
 static bt_code open_head(bt_train_plan *p, head *h, decided *d, bt_err *err) {
     char host[BT_HOST_MAX], user[64];
@@ -164,7 +164,7 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     if (code == BT_OK && first) code = open_head(p, &h, &d, err);
     code = bt_agree(world, code, err);
     if (code == BT_OK) code = bt_broadcast(world, &d, sizeof d, 0, err);
-    /* a made-up name, and the folder that follows from it, are rank 0's */
+    /* Rank 0 determines a generated name and the folder that follows from it. */
     if (code == BT_OK) {
         memcpy(p->run, d.run, sizeof d.run);
         code = bt_opts_set(&p->opts, "run.name", d.run, BT_FROM_FLAG, "rank 0", err);
@@ -193,13 +193,13 @@ bt_code bt_train_direct(bt_train_plan *p, int argc, char **argv, int *status, bt
     if (first) code = close_head(p, &h, d.attempt, code, &result, &sample, status, err);
     bt_text_release(&sample);
     if (code != BT_OK) {
-        /* The error is printed before MPI ends: mpirun may kill a rank as soon as another one has exited with an
+        /* Prints the error before MPI ends, because mpirun may kill a rank as soon as another one has exited with an
          * error. */
         const int me = bt_comm_rank(world);
         if (err->rank == me || (err->rank < 0 && (in_step || me == 0)))
             fprintf(stderr, "bitrain train: rank %d: %s\n", me, err->msg);
         *status = bt_exit_code(code);
-        bt_train_unmake_out(p); /* this process may end here */
+        bt_train_unmake_out(p); /* this process may end in the next call */
         bt_rank_leave(in_step, err, *status);
         code = BT_STOPPED;
     }

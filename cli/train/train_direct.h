@@ -1,5 +1,4 @@
-/* train_direct.h - `bitrain train` started by mpirun or srun: every process is a rank, rank 0
- * writes the database itself. */
+/* train_direct.h - `bitrain train` under mpirun or srun: every process is a rank, and rank 0 writes to the database. */
 #ifndef BT_CLI_TRAIN_TRAIN_DIRECT_H
 #define BT_CLI_TRAIN_TRAIN_DIRECT_H
 

@@ -1,4 +1,4 @@
-/* train_elastic.c - the settings that the ranks receive, and the layouts in which a run may continue. */
+/* train_elastic.c - settings sent to the ranks, and the layouts in which a run may continue. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +7,8 @@
 #include "cli/train/train_parts.h"
 #include "monitor/job/launch/host_file.h"
 
-/* ---- settings of the ranks ------------------------------------------------------------------- */
-
-/* Replaces the settings; the old ones remain if memory is short. A rank does not choose its checkpoint, so run.resume
- * is empty. */
+/* Replaces the settings; if out of memory the old ones remain. run.resume is empty, because the supervisor chooses
+ * the checkpoint. */
 static bt_code set_rank_settings(bt_text *to, const bt_run_cfg *cfg, bt_err *err) {
     bt_run_cfg *c = malloc(sizeof *c);
     bt_text settings = {0};
@@ -38,8 +36,6 @@ bt_code bt_train_layouts_open(bt_train_layouts *l, const bt_train_plan *p, bt_er
 }
 
 void bt_train_layouts_close(bt_train_layouts *l) { bt_text_release(&l->settings); }
-
-/* ---- other layouts --------------------------------------------------------------------------- */
 
 static bt_code ranks_of_hosts(const bt_elastic *range, const bt_resize_request *w,
                               bt_layout_request *to, bt_err *err) {
@@ -69,7 +65,7 @@ bt_code bt_train_layout(void *ctx, const bt_resize_request *w, bool take, bt_job
     bt_run_cfg *cfg = malloc(sizeof *cfg);
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     bt_code code = bt_elastic_layout(&p->given, &p->cfg, &wish, cfg, err);
-    /* --stop-after counts from where this process began, not from where the new ranks do */
+    /* --stop-after counts from the start of this process, not from that of the new ranks. */
     if (code == BT_OK && cfg->train.stop_after > 0) {
         const int64_t left = p->from.step + p->cfg.train.stop_after - w->from_step;
         if (w->from_step > 0 && left <= 0)
@@ -79,7 +75,7 @@ bt_code bt_train_layout(void *ctx, const bt_resize_request *w, bool take, bt_job
         else if (w->from_step > 0)
             cfg->train.stop_after = left;
     }
-    /* The prediction belongs to the first layout. */
+    /* The prediction is valid for the first layout only. */
     if (code == BT_OK && !bt_elastic_same(cfg, &p->cfg)) {
         cfg->launch.predicted_ms = 0;
         cfg->launch.predicted_parts[0] = '\0';

@@ -1,4 +1,4 @@
-/* train_ensemble.c - the members of an ensemble in turn, their mean, and the student. */
+/* train_ensemble.c - trains the members of an ensemble in turn, evaluates their mean, and trains the student. */
 #include "cli/train/train_ensemble.h"
 
 #include <errno.h>
@@ -24,17 +24,17 @@
 
 #define STUDENT "-distilled"
 
-typedef struct member { /* a training of the ensemble; the student is one, too */
+typedef struct member { /* one training of the ensemble, a member or the student */
     bt_training run;
-    char weights[BT_NAME_MAX + 8]; /* RUN, or RUN@best where that has the lower validation loss */
-    double bits;                   /* per byte held out; NaN: not measured */
+    char weights[BT_NAME_MAX + 8]; /* RUN, or RUN@best if that has the lower validation loss */
+    double bits;                   /* bits per byte of the validation split; NaN: not measured */
 } member;
 
 typedef struct ensemble {
     const bt_train_plan *p;
-    size_t n; /* members */
+    size_t n; /* number of members */
     member members[BT_MEMBERS_MOST], student;
-    char mean_weights[BT_NAME_MAX + 8]; /* GROUP or GROUP@best, the better of both */
+    char mean_weights[BT_NAME_MAX + 8]; /* GROUP or GROUP@best, whichever has the lower loss */
     double mean_bits;
 } ensemble;
 
@@ -44,13 +44,13 @@ bool bt_train_is_ensemble(const bt_train_plan *p) {
     return bt_opts_given(&p->opts, "run.ensemble") || p->cfg.run.distill || p->cfg.run.chain;
 }
 
-/* first run of the group whose folder is elsewhere */
-static bool take_stranger(void *ctx, const bt_row *row) {
+/* Stores the first run of the group whose folder is outside of the ensemble's. */
+static bool keep_foreign_run(void *ctx, const bt_row *row) {
     snprintf(ctx, BT_NAME_MAX, "%s", bt_cli_cell(row, "run"));
     return false;
 }
 
-/* Refuses names under which other commands would find another model than this ensemble. */
+/* Refuses names for which other commands would find another model than this ensemble. */
 static bt_code check_ensemble_name(const bt_train_plan *p, bt_err *err) {
     char run[BT_NAME_MAX], stranger[BT_NAME_MAX] = "";
     bt_db *db = NULL;
@@ -67,7 +67,7 @@ static bt_code check_ensemble_name(const bt_train_plan *p, bt_err *err) {
                        (int)(BT_NAME_MAX - sizeof STUDENT));
     const bool is_run = bt_db_open(&db, p->store, &ignored) == BT_OK &&
                         bt_db_run(db, p->run, run, &ignored) == BT_OK;
-    if (db && bt_db_query(db, &strangers, take_stranger, stranger, &ignored) != BT_OK)
+    if (db && bt_db_query(db, &strangers, keep_foreign_run, stranger, &ignored) != BT_OK)
         stranger[0] = '\0';
     bt_db_close(db);
     if (stranger[0])
@@ -115,12 +115,13 @@ bt_code bt_train_ensemble_check(const bt_train_plan *p, bt_err *err) {
     return check_ensemble_name(p, err);
 }
 
-/* settings that the ensemble gives its trainings itself, or that are for this command alone */
+/* True for settings that the ensemble determines for its trainings, or that apply to this command only. */
 static bool is_ensemble_setting(const char *key) {
     return strncmp(key, "run.", 4) == 0 && strcmp(key, "run.note") != 0;
 }
 
-/* One line for each setting that was given, except --ensemble itself: later members extend an ensemble. */
+/* Writes one line for each setting that was given, except --ensemble itself, so that more members can be added
+ * later. */
 static void list_given_settings(const bt_train_plan *p, bt_text *out) {
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key;
@@ -136,7 +137,7 @@ static void list_given_settings(const bt_train_plan *p, bt_text *out) {
     }
 }
 
-/* Finished members would not have the settings of a command that differs from the one that trained them. */
+/* Refuses a command with other settings than the one that trained the finished members. */
 static bt_code compare_ensemble_settings(const bt_train_plan *p, bt_err *err) {
     char path[PATH_MAX + 32], line[8192];
     bt_text now = {0};
@@ -174,7 +175,7 @@ static bt_code compare_ensemble_settings(const bt_train_plan *p, bt_err *err) {
 
 /* ---- plan ------------------------------------------------------------------------------------ */
 
-/* the settings of the student, with the ensemble as its teacher */
+/* Computes the student's settings, with the ensemble as its teacher. */
 static bt_code student_settings(const bt_train_plan *p, bt_run_cfg *out) {
     bt_model_cfg m;
     *out = p->cfg;
@@ -212,8 +213,8 @@ void bt_train_ensemble_print_plan(const bt_train_plan *p) {
 
 /* ---- quality --------------------------------------------------------------------------------- */
 
-/* Measures a model, or several as one, on the validation split. */
-static bt_code measure_words(const ensemble *e, const char *which, double *bits, bt_err *err) {
+/* Measures a model, or the mean of several, on the validation split. */
+static bt_code measure_model(const ensemble *e, const char *which, double *bits, bt_err *err) {
     bt_trained t;
     bt_eval_result r;
     double *none = NULL;
@@ -236,7 +237,7 @@ static bool is_validated(const bt_train_plan *p) {
     return p->cfg.data.val_frac > 0 || p->cfg.data.val_path[0];
 }
 
-/* RUN, or RUN@best where an older checkpoint has a lower validation loss */
+/* Selects RUN, or RUN@best if an older checkpoint has a lower validation loss. */
 static bool choose_weights(const ensemble *e, const char *run, char out[BT_NAME_MAX + 8]) {
     bt_db *db = NULL;
     bt_err ignored = BT_ERR_INIT;
@@ -261,20 +262,20 @@ static bt_code record_mean(const ensemble *e, bt_err *err) {
     return BT_OK;
 }
 
-/* Members that learned their text by heart may be better together with their newest weights or with their best ones:
- * both are measured. */
+/* The mean of members that memorised their text may be better with their newest or with their best weights: both are
+ * measured. */
 static bt_code measure_mean(ensemble *e, bt_err *err) {
     bool older = false;
     double bits;
     char best[BT_NAME_MAX + 8];
     for (size_t k = 0; k < e->n; k++) {
         older |= choose_weights(e, e->members[k].run.name, e->members[k].weights);
-        BT_TRY(measure_words(e, e->members[k].weights, &e->members[k].bits, err));
+        BT_TRY(measure_model(e, e->members[k].weights, &e->members[k].bits, err));
     }
     snprintf(e->mean_weights, sizeof e->mean_weights, "%s", e->p->run);
-    BT_TRY(measure_words(e, e->mean_weights, &e->mean_bits, err));
+    BT_TRY(measure_model(e, e->mean_weights, &e->mean_bits, err));
     snprintf(best, sizeof best, "%s@best", e->p->run);
-    if (older) BT_TRY(measure_words(e, best, &bits, err));
+    if (older) BT_TRY(measure_model(e, best, &bits, err));
     if (older && bits < e->mean_bits) {
         e->mean_bits = bits;
         memcpy(e->mean_weights, best, sizeof best);
@@ -354,7 +355,7 @@ static bt_code train_ensemble_runs(ensemble *e, int *signal, bt_err *err) {
     if (!e->p->cfg.run.distill) return BT_OK;
     BT_TRY(train_members(e, &e->student, 1, signal, err));
     choose_weights(e, e->student.run.name, e->student.weights);
-    return is_validated(e->p) ? measure_words(e, e->student.weights, &e->student.bits, err) : BT_OK;
+    return is_validated(e->p) ? measure_model(e, e->student.weights, &e->student.bits, err) : BT_OK;
 }
 
 /* ---- result ---------------------------------------------------------------------------------- */
@@ -416,7 +417,7 @@ bt_code bt_train_ensemble(bt_train_plan *p, int *exit_status, bt_err *err) {
         bt_train_ensemble_print_plan(p);
         fflush(stdout);
     }
-    /* the trainings inherit the environment, and none of them is an ensemble */
+    /* Trainings inherit the environment, but must not be ensembles themselves. */
     static const char *const variables[] = {"BITRAIN_RUN_ENSEMBLE", "BITRAIN_RUN_DISTILL",
                                             "BITRAIN_RUN_CHAIN"};
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) (void)unsetenv(variables[i]);

@@ -1,5 +1,5 @@
-/* train_epochs.c - settings that are counted in epochs become steps: how many rows the data have is known here, before
- * the plan is settled. The tokens are in the cache afterwards, where the ranks find them. */
+/* train_epochs.c - converts settings that count epochs to steps. The number of sequences is determined here, before
+ * the plan is settled; the tokenised text is then in the cache, where the ranks find it. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,12 +14,12 @@ static bool from_record(const bt_opts *o, const char *key) {
     return strcmp(o->where[bt_opt_find(o->table, o->n, key)], "the run's record") == 0;
 }
 
-/* set by this call, not by the preset or the record of a resumed run */
+/* True if this call set the value, not the preset or the record of a resumed run. */
 static bool given_now(const bt_opts *o, const char *key) {
     return bt_opts_given(o, key) && !from_record(o, key);
 }
 
-/* The default of a setting that is counted in epochs selects the other setting of its pair. */
+/* The default of a setting in epochs selects the other setting of its pair. */
 static bool is_default(const bt_opts *o, const char *key) {
     const size_t i = bt_opt_find(o->table, o->n, key);
     bt_text value = {0};
@@ -31,7 +31,7 @@ static bool is_default(const bt_opts *o, const char *key) {
 
 static bt_code check_one_of(const bt_opts *o, const char *key, const char *other, bt_err *err) {
     if (!given_now(o, key) || !given_now(o, other) || is_default(o, key)) return BT_OK;
-    return bt_fail(err, BT_ARG, "%s and %s are two answers to one question: give one of them", key,
+    return bt_fail(err, BT_ARG, "%s and %s determine the same value: give only one of them", key,
                    other);
 }
 
@@ -48,7 +48,7 @@ bt_code bt_train_check_pairs(const bt_opts *o, bt_text *faults, bt_err *err) {
 
 bt_code bt_train_resolve_open(const bt_train_plan *p, bt_run_cfg **out, bt_err *err) {
     char cache[PATH_MAX];
-    bt_run_cfg *c = *out = malloc(sizeof *c); /* lists make it large */
+    bt_run_cfg *c = *out = malloc(sizeof *c); /* on the heap because the struct is large */
     if (!c) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *c = p->cfg;
     c->train.steps = INT32_MAX;
@@ -68,7 +68,7 @@ static bt_code set_count(bt_train_plan *p, const char *key, const char *of, int6
     snprintf(where, sizeof where, "%s %.12s, %" PRId64 " sequences", strchr(of, '.') + 1,
              bt_text_str(&value), sequences);
     bt_text_release(&value);
-    /* a weaker origin than the user's: a printed configuration has the epochs alone */
+    /* The origin ranks below the user's, so that a printed configuration contains only the epochs. */
     const bool recorded = from_record(&p->opts, key);
     return bt_opts_set(&p->opts, key, text, recorded ? p->opts.origin[i] : BT_FROM_PRESET, where,
                        err);
@@ -104,7 +104,7 @@ bt_code bt_train_epochs(bt_train_plan *p, bt_err *err) {
                        p->cfg.train.evals_per_epoch > 0,
                saves = given_now(&p->opts, "ckpt.saves_per_epoch") &&
                        p->cfg.ckpt.saves_per_epoch > 0;
-    /* a resumed run takes its steps from the record */
+    /* a resumed run reads its steps from the record */
     if (!epochs && !evals && !saves) return BT_OK;
     const char *key = epochs  ? "train.epochs"
                       : evals ? "train.evals_per_epoch"

@@ -1,4 +1,4 @@
-/* train_folder.c - the files of a run: absolute paths, the out folder, the cache, the built-in corpus. */
+/* train_folder.c - files of a run: absolute paths, output folder, cache, built-in corpus. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -19,11 +19,11 @@
 #include "monitor/job/launch/builtin.h"
 #include "monitor/job/run_lock.h"
 
-/* for ranks that save a large model before they leave */
+/* long enough for ranks that save a large model before they exit */
 enum { LOCK_WAIT_S = 60 };
 
-/* Makes the paths of a setting absolute, so that they are valid in any folder: each word that is a file or folder
- * here. Other words ("builtin", "synth:chain", missing files) remain unchanged. */
+/* Makes the paths of a setting absolute, so that they are valid in any folder. Words that are not a file or folder
+ * here ("builtin", "synth:chain") remain unchanged. */
 static bt_code make_absolute(bt_train_plan *p, const char *key, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
     char path[PATH_MAX];
@@ -84,7 +84,7 @@ bt_code bt_train_choose_folder(bt_train_plan *p, bt_err *err) {
     return bt_opts_set(&p->opts, "data.cache", cache, BT_FROM_FLAG, "auto", err);
 }
 
-/* the topmost folder of the absolute `path` that does not exist; "" where all exist */
+/* Finds the topmost folder of the absolute `path` that does not exist; "" if all exist. */
 static void find_missing(const char *path, char out[PATH_MAX]) {
     out[0] = '\0';
     char part[PATH_MAX];
@@ -128,7 +128,7 @@ void bt_train_unmake_out(bt_train_plan *p) {
             snprintf(path, sizeof path, "%s/%s", p->out, lock_files[i]);
             unlink(path);
         }
-    /* rmdir leaves folders that hold something; a part that could not be made does not exist */
+    /* rmdir does not remove folders with contents, and folders that could not be created do not exist */
     snprintf(path, sizeof path, "%s", p->out);
     while (rmdir(path) == 0 || errno == ENOENT || errno == ENAMETOOLONG) {
         if (strlen(path) <= strlen(p->out_made)) break;
@@ -151,8 +151,8 @@ typedef struct split_size {
     int64_t tokens, counted, epoch_tokens;
 } split_size;
 
-/* Opens the data as rank 0 will. Data that are missing, binary or too short are reported in one line, before a run
- * is recorded and a job started; the tokenised text is in the cache afterwards, where all ranks find it. */
+/* Opens the data like rank 0, so that missing, binary or too short data are reported in one line before a run is
+ * recorded and a job started. The tokenised text is then in the cache, where all ranks find it. */
 static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, bt_err *err) {
     bt_loader *loader = NULL;
     bt_progress bar;
@@ -168,7 +168,7 @@ static bt_code open_split(const bt_run_cfg *c, bt_split split, split_size *out, 
     bt_code code = bt_loader_open(&loader, &cfg, err);
     bt_progress_end(&bar);
     BT_TRY(code);
-    /* In a training the ranks record these notes as events. */
+    /* The ranks of a training record these notes as events. */
     const bool own_files = split == BT_SPLIT_TRAIN || c->data.val_path[0];
     if (c->run.dry_run && !c->run.quiet && own_files)
         bt_cli_print_data_notes(bt_loader_notes(loader));
@@ -209,7 +209,7 @@ bt_code bt_train_sequences(const bt_train_plan *p, const bt_run_cfg *c, int64_t 
     return BT_OK;
 }
 
-/* the files below folders, by their names: a folder may hold more than was meant */
+/* Lists the files found in folders, which may contain more than the user intended. */
 static void list_found_files(const bt_sources *s, const char *words) {
     enum { SHOWN = 6 };
     bt_text names = {0};
@@ -226,7 +226,7 @@ static void list_found_files(const bt_sources *s, const char *words) {
     bt_text_release(&names);
 }
 
-/* once, by the process that starts the ranks: they pass over the same files */
+/* Called once, by the process that starts the ranks, because they skip the same files. */
 static bt_code report_skipped_sources(const bt_run_cfg *c, bt_err *err) {
     const char *const lists[] = {c->data.path, c->data.val_path};
     for (size_t i = 0; i < 2; i++) {
@@ -240,7 +240,7 @@ static bt_code report_skipped_sources(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* the tokens that the tokenizer puts around each document; conversations have those of their template */
+/* Reports the tokens that the tokenizer puts around each document; conversations use those of their template. */
 static bt_code report_tokenizer_affixes(const bt_run_cfg *c, bt_err *err) {
     const bool texts = c->data.form == BT_FORM_TEXT || c->data.form == BT_FORM_COMPLETION ||
                        c->data.form == BT_FORM_LABEL;
@@ -259,13 +259,13 @@ static bt_code report_tokenizer_affixes(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-/* Tokens of a validation below which its loss is noted as uncertain. Passes from which memorising is announced: more
- * than 40 add nothing (arXiv:2305.16264). */
+/* FEW_TOKENS: validation tokens below which a note reports the loss as uncertain. MANY_PASSES: number of passes from
+ * which a note announces memorising; more than 40 improve nothing (arXiv:2305.16264). */
 enum { FEW_TOKENS = 8192, MANY_PASSES = 40 };
-/* Assumed standard deviation of the loss of one token, in nats: about as large as a loss of bytes or short tokens */
+/* Assumed standard deviation of a token's loss in nats, typical of bytes and short tokens. */
 static const double TOKEN_DEVIATION = 2;
 
-/* Prints what can be expected of little data of a settled plan. */
+/* Prints what to expect from little data. */
 static void note_little_text(const bt_run_cfg *c, const bt_train_data *d) {
     const double passes = d->epoch_tokens > 0
                               ? (double)bt_run_cfg_tokens(c) / (double)d->epoch_tokens
@@ -275,7 +275,7 @@ static void note_little_text(const bt_run_cfg *c, const bt_train_data *d) {
     if (d->val_tokens > 0 && judged < FEW_TOKENS)
         fprintf(stderr,
                 "note: validation has %.0f tokens, so its loss is uncertain by about %.2f nats: it "
-                "cannot tell runs apart that are closer than that (more text, or --val-data)\n",
+                "cannot distinguish runs that are closer than that (more text, or --val-data)\n",
                 judged, TOKEN_DEVIATION / sqrt(judged));
     if (passes >= MANY_PASSES && !c->train.stop_when)
         fprintf(stderr,
@@ -288,7 +288,7 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     bt_train_data all = {0};
     const bt_run_cfg *c = &p->cfg;
     bt_db *db = NULL;
-    /* a file that is no database of ours must not leave a run's folder behind */
+    /* An invalid database must be refused before a run's folder is created. */
     if (!c->run.no_monitor) {
         bt_code code = bt_db_open(&db, p->store, err);
         bt_db_close(db);
@@ -296,7 +296,7 @@ bt_code bt_train_inputs(const bt_train_plan *p, bt_train_data *data, bt_err *err
     }
     BT_TRY(bt_train_corpus(p, err));
     if (data) *data = all;
-    if (c->launch.hosts[0]) return BT_OK; /* the ranks' disks are not ours */
+    if (c->launch.hosts[0]) return BT_OK; /* the ranks' disks are on other hosts */
     BT_TRY(report_skipped_sources(c, err));
     BT_TRY(report_tokenizer_affixes(c, err));
     split_size train, val = {0};

@@ -1,5 +1,5 @@
-/* train_init_foreign.c - settings that a training takes from a model of another program: the shape, unless a preset
- * or a setting was given, and the tokenizer, unless one was given. */
+/* train_init_foreign.c - settings that a training adopts from another program's model: the shape and the tokenizer,
+ * unless they were given. */
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "engine/base/log.h"
 #include "engine/interop/native.h"
 
-/* settings that are the model's, all but the length of sequences */
+/* Adopts the model's settings except the sequence length. */
 static bt_code adopt_foreign_shape(bt_train_plan *p, bt_run_cfg *of, bt_err *err) {
     static const char *const keys[] = {
         "model.layers",        "model.d_model",      "model.heads",    "model.kv_heads",
@@ -50,7 +50,7 @@ static bt_code take_tokenizer(bt_train_plan *p, const bt_model_file *s, bt_err *
     return bt_opts_set(&p->opts, "data.tokenizer", path, BT_FROM_PRESET, "as model.init_from", err);
 }
 
-/* A training reports them when its ranks read the weights; a plan ends before that. */
+/* Prints the notes only for a plan; in a training the ranks report them when they read the weights. */
 static void print_notes(const bt_train_plan *p, const bt_model_file *s) {
     const char *line = bt_text_str(&s->notes);
     for (size_t n; (p->cfg.run.dry_run || p->cfg.run.print_config) && *line;

@@ -1,4 +1,4 @@
-/* train_init_from.c - a run that starts from the weights of a checkpoint: its folder, and the shape and tokenizer
+/* train_init_from.c - finds the folder of the checkpoint that a run starts from, and adopts its shape and tokenizer
  * unless they were given. */
 #include <jansson.h>
 #include <stdio.h>
@@ -15,17 +15,17 @@
 #include "engine/interop/native.h"
 #include "engine/tune/peft_config.h"
 
-/* True for settings that the weights fix, and for their tokenizer. */
+/* True for settings that the weights determine, and for their tokenizer. */
 static bool is_fixed_by_weights(const bt_run_cfg *c, const char *key) {
-    /* A classifier keeps its labels: each is a row of its head. */
+    /* A classifier keeps its labels, because each is a row of its head. */
     if (strcmp(key, "data.labels") == 0) return c->data.form == BT_FORMED_LABEL;
     if (strcmp(key, "data.tokenizer") == 0) return true;
     return strncmp(key, "model.", 6) == 0 && strcmp(key, "model.init_from") != 0 &&
            strcmp(key, "model.preset") != 0;
 }
 
-/* True if the model was tuned with a chat template; it keeps that template. */
-static bool conversed(const json_t *config) {
+/* True if the model was tuned with a chat template, which it keeps. */
+static bool has_chat_template(const json_t *config) {
     static const char *const forms[] = {"alpaca", "messages", "sharegpt", "preference"};
     const char *form = json_string_value(json_object_get(config, "data.form"));
     for (size_t i = 0; form && i < sizeof forms / sizeof *forms; i++)
@@ -37,7 +37,7 @@ static bt_code adopt_checkpoint_shape(bt_train_plan *p, const json_t *config, bt
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key,
                    *stored = json_string_value(json_object_get(config, key));
-        const bool template = strcmp(key, "data.template") == 0 && conversed(config);
+        const bool template = strcmp(key, "data.template") == 0 && has_chat_template(config);
         if (!(template || is_fixed_by_weights(&p->cfg, key)) || !stored ||
             p->opts.origin[i] > BT_FROM_PRESET)
             continue;
@@ -51,11 +51,11 @@ static bt_code adopt_checkpoint_shape(bt_train_plan *p, const json_t *config, bt
     return BT_OK;
 }
 
-static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err) {
+static bt_code init_from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err) {
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     static bt_run_cfg known; /* refuses a model of another version */
-    /* the ranks search again and report skipped checkpoints */
+    /* The ranks search again and report skipped checkpoints. */
     BT_TRY(bt_ckpt_find(NULL, folder, path, sizeof path, &meta, NULL, err));
     bt_code code = bt_native_settings(&known, &meta, path, err);
     json_t *config = json_loads(bt_text_str(&meta.config), 0, NULL);
@@ -66,7 +66,7 @@ static bt_code from_checkpoint(bt_train_plan *p, const char *folder, bt_err *err
     return code;
 }
 
-/* the setting is what was wrong, not the database in which its run was looked for */
+/* The error names the setting, not the database in which its run was searched for. */
 static bt_code find_folder(const bt_train_plan *p, const char *key, const char *given,
                            char folder[PATH_MAX], bt_err *err) {
     char found[PATH_MAX];
@@ -78,7 +78,7 @@ static bt_code find_folder(const bt_train_plan *p, const char *key, const char *
     return bt_absolute_path(found, folder, err);
 }
 
-/* replaces a setting, whose origin remains */
+/* Replaces a setting and keeps its origin. */
 static bt_code set_model(bt_train_plan *p, const char *key, const char *path, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, key);
     char where[sizeof p->opts.where[0]];
@@ -86,7 +86,7 @@ static bt_code set_model(bt_train_plan *p, const char *key, const char *path, bt
     return bt_opts_set(&p->opts, key, path, p->opts.origin[i], where, err);
 }
 
-/* RUN, or a path, becomes a path that any rank finds */
+/* Replaces a run or a path by an absolute path, which every rank can find. */
 static bt_code find_model(bt_train_plan *p, const char *key, const char *given, bt_err *err) {
     char folder[PATH_MAX];
     if (!given[0]) return BT_OK;
@@ -94,8 +94,8 @@ static bt_code find_model(bt_train_plan *p, const char *key, const char *given, 
     return set_model(p, key, folder, err);
 }
 
-/* Adds the path of one of n teachers to `paths` and its shape to `shape`; a file that cannot be read is refused later,
- * by the ranks, and makes the shape unknown. */
+/* Adds the path of one of n teachers to `paths` and its shape to `shape`. An unreadable file makes the shape
+ * unknown; the ranks refuse it later. */
 static bt_code add_teacher(const bt_train_plan *p, const char *word, size_t n, bt_text *paths,
                            char *shape, bool *known, bt_err *err) {
     char folder[PATH_MAX];
@@ -139,12 +139,13 @@ static bt_code find_teacher(bt_train_plan *p, bt_err *err) {
                        err);
 }
 
-static bt_code take_one(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
+static bt_code adopt_one_checkpoint(bt_train_plan *p, const char *key, const char *value,
+                                    bt_err *err) {
     if (!value || bt_opts_given(&p->opts, key)) return BT_OK;
     return bt_opts_set(&p->opts, key, value, BT_FROM_PRESET, "as tune.adapters", err);
 }
 
-static bt_code take_peft(bt_train_plan *p, const char *folder, bt_err *err) {
+static bt_code adopt_peft_folder(bt_train_plan *p, const char *folder, bt_err *err) {
     bt_peft *peft = malloc(sizeof *peft);
     char rank[16], alpha[40], targets[96];
     bt_code code = peft ? bt_peft_read(peft, folder, NULL, err)
@@ -153,23 +154,24 @@ static bt_code take_peft(bt_train_plan *p, const char *folder, bt_err *err) {
         (void)snprintf(rank, sizeof rank, "%d", peft->rank);
         (void)snprintf(alpha, sizeof alpha, "%.17g", peft->alpha);
         bt_tune_targets_write(peft->targets, targets, sizeof targets);
-        code = take_one(p, "tune.rank", rank, err);
+        code = adopt_one_checkpoint(p, "tune.rank", rank, err);
     }
-    if (code == BT_OK) code = take_one(p, "tune.alpha", alpha, err);
-    if (code == BT_OK) code = take_one(p, "tune.rslora", peft->rslora ? "true" : "false", err);
-    if (code == BT_OK) code = take_one(p, "tune.targets", targets, err);
+    if (code == BT_OK) code = adopt_one_checkpoint(p, "tune.alpha", alpha, err);
+    if (code == BT_OK)
+        code = adopt_one_checkpoint(p, "tune.rslora", peft->rslora ? "true" : "false", err);
+    if (code == BT_OK) code = adopt_one_checkpoint(p, "tune.targets", targets, err);
     free(peft);
     return code;
 }
 
-/* rank, scale and layers of the adapters that a training begins with, where they were not given */
+/* Adopts rank, scale and layers of the adapters that the training starts from, unless they were given. */
 static bt_code adopt_adapter_settings(bt_train_plan *p, const char *folder, bt_err *err) {
     static const char *const keys[] = {"tune.rank", "tune.alpha", "tune.rslora", "tune.targets"};
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_text why = {0};
     if (!folder[0] || p->cfg.tune.mode != BT_TUNE_LORA) return BT_OK;
-    if (bt_peft_is(folder)) return take_peft(p, folder, err);
+    if (bt_peft_is(folder)) return adopt_peft_folder(p, folder, err);
     bt_code code = bt_ckpt_find(NULL, folder, path, sizeof path, &meta, &why, err);
     bt_text_release(&why);
     BT_TRY(code);
@@ -177,7 +179,8 @@ static bt_code adopt_adapter_settings(bt_train_plan *p, const char *folder, bt_e
     const char *mode = json_string_value(json_object_get(config, "tune.mode"));
     for (size_t i = 0; mode && strcmp(mode, "lora") == 0 && i < sizeof keys / sizeof *keys; i++)
         if (code == BT_OK)
-            code = take_one(p, keys[i], json_string_value(json_object_get(config, keys[i])), err);
+            code = adopt_one_checkpoint(p, keys[i],
+                                        json_string_value(json_object_get(config, keys[i])), err);
     json_decref(config);
     bt_ckpt_meta_release(&meta);
     return code;
@@ -194,7 +197,7 @@ bt_code bt_train_init_from(bt_train_plan *p, bt_err *err) {
             "model.init_from: '%.200s' holds adapters of PEFT alone: name their base here "
             "and them with tune.adapters (--tune lora)",
             folder);
-    BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? from_checkpoint(p, folder, err)
+    BT_TRY(bt_model_file_kind(folder) == BT_IN_NATIVE ? init_from_checkpoint(p, folder, err)
                                                       : bt_train_init_foreign(p, folder, err));
     if (p->cfg.tune.mode == BT_TUNE_LORA && !p->cfg.tune.base[0])
         BT_TRY(

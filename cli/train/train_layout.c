@@ -1,5 +1,5 @@
-/* train_layout.c - `train --layout auto`: the planner's choice among what the user left open, and the
- * time it predicts for any plan from rates that are known. */
+/* train_layout.c - `train --layout auto`: lets the planner choose the settings that the user left open; predicts the
+ * step time of a plan from known rates. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "engine/base/tables/metric.h"
 #include "store/store.h"
 
-/* Composes the line about the choice for the user, and the facts for the record. */
+/* Writes the line about the choice for the user, and the facts for the record. */
 static void report_chosen_layout(bt_train_plan *p, const bt_layout_choice *c) {
     char words[160], ms[32];
     const bt_layout *best = &c->layouts.at[0];
@@ -37,7 +37,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
     if (p->world)
         return bt_fail(err, BT_ARG,
                        "--layout auto measures the machine before ranks start, and these have been "
-                       "started already ('bitrain plan --ranks %d' tells the layout to give)",
+                       "started already ('bitrain plan --ranks %d' prints the layout to set)",
                        p->world);
     const bt_layout_job job = {.opts = &p->opts,
                                .cfg = &p->cfg,
@@ -62,7 +62,7 @@ bt_code bt_train_choose_layout(bt_train_plan *p, bt_err *err) {
     return code;
 }
 
-/* "'FILE', 2026-11-22 17:40" */
+/* Writes for example "'FILE', 2026-11-22 17:40". */
 static void note_rates(const bt_train_plan *p, const bt_rates *rates, bt_text *from) {
     char path[PATH_MAX + 64], when[32] = "";
     struct stat st;
@@ -106,7 +106,7 @@ static void record_title(const bt_sink *sink, bt_event_kind kind, const char *ti
     if (sink->event && title[0]) sink->event(sink->ctx, &e);
 }
 
-/* one event for each line, without the word at its beginning */
+/* Records each line as an event, without its first word. */
 static void record_recipe(const bt_train_plan *p, const bt_sink *sink) {
     static const char word[] = "plan       ";
     for (const char *line = bt_text_str(&p->recipe); *line; line += strcspn(line, "\n") + 1) {

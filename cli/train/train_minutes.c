@@ -1,9 +1,9 @@
-/* train_minutes.c - a budget of time becomes a plan: `--minutes M` chooses vocabulary, model, size and number of steps,
- * and the strength of regularisers for the passes over the text that follow (engine/plan/recipe/text_recipe.h). A
- * setting that is given stands.
+/* train_minutes.c - turns a time budget into a plan: `--minutes M` chooses vocabulary, model size, number of steps, and
+ * the strength of regularisers for the resulting number of passes over the text (engine/plan/recipe/text_recipe.h).
+ * Settings that were given do not change.
  *
- * Steps are measured before the run begins. The plan is settled then: its number of steps is a setting like any other,
- * recorded with the run, so a resumed run has the same schedule however fast its machine is. */
+ * Steps are measured before the run begins. The resulting number of steps is recorded with the run like any other
+ * setting, so a resumed run has the same schedule on any machine. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -16,13 +16,13 @@
 #include "engine/config/tune_cfg.h"
 #include "engine/plan/recipe/text_recipe.h"
 
-/* Seconds that a run needs besides its steps: start of the ranks, reading the data, first quantisation; the last
- * checkpoint and the sample of text at the end. */
+/* Seconds of a run outside of its steps. START_S: start of the ranks, reading the data, first quantisation; END_S:
+ * last checkpoint and sample of text. */
 static const double START_S = 2, END_S = 1;
-/* Reserve, as a share of the steps' time: for dropout and the average of the weights, which are chosen after the
+/* Share of the steps' time that is reserved for dropout and the average of the weights, which are chosen after the
  * measurement (5 %), and for checkpoints, statistics and other programs on the machine. */
 static const double RESERVE = 0.1;
-/* An evaluation costs this share of the time of training on as many tokens. */
+/* Time of an evaluation relative to training on as many tokens. */
 static const double FORWARD = 0.35;
 enum { MEASURED_STEPS = 10, EVALUATIONS = 11 };
 
@@ -30,10 +30,8 @@ static bool user_gave(const bt_train_plan *p, const char *key) {
     return p->opts.origin[bt_opt_find(p->opts.table, p->opts.n, key)] > BT_FROM_PRESET;
 }
 
-/* ---- refusals -------------------------------------------------------------------------------- */
-
-static const char *against_minutes(const bt_run_cfg *c) {
-    /* each member would measure and choose by itself, and be another model on a restart */
+static const char *find_conflict_with_minutes(const bt_run_cfg *c) {
+    /* Each member would measure and choose separately, and a restart would choose another model. */
     return c->run.ensemble                           ? "--ensemble"
            : c->launch.hosts[0]                      ? "--hosts"
            : c->tune.mode == BT_TUNE_LORA            ? "--tune lora"
@@ -59,7 +57,7 @@ bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) {
         return bt_fail(err, BT_ARG,
                        "--minutes measures steps before ranks start, and these have been started "
                        "already (give --steps N)");
-    const char *with = against_minutes(&p->cfg);
+    const char *with = find_conflict_with_minutes(&p->cfg);
     if (with)
         return bt_fail(err, BT_ARG,
                        "--minutes with %s is not possible: it plans the training of a model on "
@@ -68,8 +66,6 @@ bt_code bt_train_minutes_begin(bt_train_plan *p, bt_err *err) {
     p->began_ns = bt_now_ns();
     return BT_OK;
 }
-
-/* ---- choices --------------------------------------------------------------------------------- */
 
 static bt_code set_chosen(bt_train_plan *p, const char *key, const char *value, bt_err *err) {
     char where[32];
@@ -93,7 +89,7 @@ static bt_code set_recipe_shape(bt_train_plan *p, const bt_recipe_shape *s, bt_e
     return bt_run_cfg_preset_rate(&p->opts, &p->cfg, err);
 }
 
-/* a preset, a shape or weights were given: the model is decided */
+/* A given preset, shape or initial weights determine the model. */
 static bool model_is_given(const bt_train_plan *p) {
     static const char *const keys[] = {"model.preset",   "model.layers",   "model.d_model",
                                        "model.heads",    "model.d_ff",     "model.kv_heads",
@@ -117,13 +113,11 @@ static bt_code minutes_too_short(const bt_train_plan *p, double step_s, bt_err *
         step_s > 0 ? ", and a step takes " : "", step);
 }
 
-/* ---- the plan -------------------------------------------------------------------------------- */
-
 typedef struct minutes_plan {
-    int64_t epoch_tokens; /* tokens of a pass over the training data */
-    int64_t batch;        /* tokens of a step */
+    int64_t epoch_tokens; /* tokens of one pass over the training data */
+    int64_t batch;        /* tokens of one step */
     int64_t steps;
-    double step_s; /* measured */
+    double step_s; /* measured step time */
     bool chosen;   /* the model was chosen among the shapes of the recipe */
     double params, passes;
 } minutes_plan;
@@ -133,7 +127,7 @@ static bt_code resolve_again(const bt_train_plan *p, bt_run_cfg **c, bt_err *err
     return bt_train_resolve_open(p, c, err);
 }
 
-/* measures steps of the model that is set now */
+/* Measures steps of the model of the current settings. */
 static bt_code measure_model(const bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
     BT_TRY(resolve_again(p, c, err));
     m->batch = (*c)->train.batch_tokens;
@@ -141,8 +135,8 @@ static bt_code measure_model(const bt_train_plan *p, bt_run_cfg **c, minutes_pla
     return bt_train_measure_step(p, *c, MEASURED_STEPS, &m->step_s, err);
 }
 
-/* Chooses the model by the FLOP rate of the one that was measured, and measures its own steps. A larger model has a
- * higher rate, so the choice errs to the side of more tokens. */
+/* Chooses the model by the FLOP rate of the measured one, then measures the chosen model. A larger model has a
+ * higher rate, so the error of the choice leads to more tokens. */
 static bt_code choose_recipe_shape(bt_train_plan *p, bt_run_cfg **c, minutes_plan *m, bt_err *err) {
     enum { MOST = 16 };
     double tokens[MOST] = {0}, params[MOST] = {0};
@@ -166,7 +160,7 @@ static bt_code choose_recipe_shape(bt_train_plan *p, bt_run_cfg **c, minutes_pla
     return measured ? resolve_again(p, c, err) : measure_model(p, c, m, err);
 }
 
-/* tokens of one evaluation */
+/* Returns the number of tokens of one evaluation. */
 static double evaluation_tokens(const bt_run_cfg *c, int64_t epoch_tokens) {
     const double frac = c->data.val_frac;
     if (c->data.val_path[0]) return (double)c->train.eval_tokens;
@@ -211,8 +205,6 @@ static bt_code choose_strengths(bt_train_plan *p, const minutes_plan *m, bt_text
     return BT_OK;
 }
 
-/* ---- why ------------------------------------------------------------------------------------- */
-
 static void describe_minutes_plan(bt_train_plan *p, const bt_run_cfg *c, const minutes_plan *m,
                                   const bt_text *strengths) {
     char tokens[32], rate[32], epoch[32], params[32], step[32];
@@ -253,7 +245,7 @@ bt_code bt_train_minutes(bt_train_plan *p, bt_err *err) {
     bt_text strengths = {0};
     if (!p->began_ns) return BT_OK;
     if (p->cfg.run.detach)
-        return set_chosen_number(p, "train.steps", 1, err); /* its process plans */
+        return set_chosen_number(p, "train.steps", 1, err); /* its process creates the plan */
     if (minutes_left_s(p) <= 0) return minutes_too_short(p, 0, err);
     bt_code code = bt_train_resolve_open(p, &c, err);
     if (code == BT_OK) code = bt_train_sequences(p, c, &sequences, err);

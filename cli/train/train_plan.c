@@ -1,6 +1,5 @@
-/* train_plan.c - `bitrain train --dry-run`: the work, the layout, and who would hold what, in
- * bytes, how often the data is read and how long it takes, without starting a job. What `train` refuses
- * is refused here too. */
+/* train_plan.c - `bitrain train --dry-run`: prints work, layout, memory of each rank, passes over the data and
+ * expected time without starting a job. It refuses the same settings as `train`. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -41,7 +40,7 @@ static bool same_bytes(const rank_plan *a, const rank_plan *b) {
 
 /* ---- disk ------------------------------------------------------------------------------------ */
 
-/* Bytes of a checkpoint: of the copies of the state that the ranks write it from; 0: they take none. */
+/* Returns the size of a checkpoint, from the size of the state copies that ranks write; 0 if they make no copy. */
 static double planned_checkpoint_bytes(const bt_run_cfg *cfg, const bt_mesh_shape *mesh,
                                        int ranks) {
     double sum = 0;
@@ -53,7 +52,7 @@ static double planned_checkpoint_bytes(const bt_run_cfg *cfg, const bt_mesh_shap
     return sum;
 }
 
-/* free bytes where the folder `out` is, or will be made; NaN: not known */
+/* Returns the free bytes of the file system of `out`; NaN: unknown. */
 static double free_bytes(const char *out) {
     char path[PATH_MAX];
     struct statvfs v;
@@ -70,7 +69,7 @@ static void print_disk(const bt_train_plan *p, const bt_run_cfg *cfg, const bt_m
     char one[32], all[32], left[32];
     const double bytes = planned_checkpoint_bytes(cfg, mesh, p->ranks), room = free_bytes(p->out),
                  wanted = (double)(cfg->ckpt.keep + 1) * bytes;
-    /* a resumed run has checkpoints there already; other hosts have other disks */
+    /* A resumed run already has checkpoints, and other hosts have other disks. */
     if (p->resume || cfg->launch.hosts[0] || !(bytes > 0) || !isfinite(room)) return;
     printf("disk       a checkpoint takes %s, the %" PRId64
            " that are kept and a new one %s; '%s' has %s free%s\n",
@@ -90,7 +89,7 @@ static double epochs(const bt_train_plan *p, const bt_train_data *data) {
                : NAN;
 }
 
-/* ", 1.20 k of them learned"; of a stream all are */
+/* Writes for example ", 1.20 k of them learned"; "" if all are learned. */
 static const char *learned_share_text(char *buf, size_t size, int64_t counted, const char *what) {
     char many[32];
     buf[0] = '\0';
@@ -103,7 +102,7 @@ static const char *learned_share_text(char *buf, size_t size, int64_t counted, c
 static void print_data(const bt_train_plan *p, const bt_train_data *data) {
     char buf[32], part[64];
     if (!data->seen)
-        printf("data       on the hosts of '%s': not looked at\n", p->cfg.launch.hosts);
+        printf("data       on the hosts of '%s': not read\n", p->cfg.launch.hosts);
     else if (data->tokens < 0)
         printf("data       endless\n");
     else {
@@ -120,11 +119,11 @@ static void print_data(const bt_train_plan *p, const bt_train_data *data) {
     }
 }
 
-/* the steps that are left, and how that is known */
+/* Time of the remaining steps, and its source. */
 typedef struct work_time {
     bt_train_time time;
     bool has_rates;
-    bt_text rates; /* their file, or why they are not used */
+    bt_text rates; /* file of the rates, or the reason for which they are not used */
 } work_time;
 
 static void predict_work_time(const bt_train_plan *p, work_time *t) {
@@ -171,7 +170,7 @@ static void print_time(const bt_train_plan *p) {
                p->ranks, p->ranks == 1 ? "" : "s", p->cfg.launch.threads, p->cfg.model.preset,
                p->ranks);
     if (!t.has_rates) {
-        fputs(bt_text_str(&t.rates), stdout); /* a line of its own */
+        fputs(bt_text_str(&t.rates), stdout); /* printed on a separate line */
         printf("prediction none: the planner has no rates of this machine for %d rank%s x %" PRId64
                "; to measure them: ",
                p->ranks, p->ranks == 1 ? "" : "s", p->cfg.launch.threads);
@@ -212,11 +211,12 @@ static void print_work(const bt_train_plan *p, const bt_mesh_shape *mesh) {
         p->cfg.train.micro_batch == 1 ? "" : "s");
 }
 
-/* Memory of P parameters, T of them in linear layers and E in an embedding and a head that are divided among ranks,
- * over S shards by stages of ZeRO. */
+/* Memory of P parameters, T of them in linear layers and E in an embedding and head that are divided among ranks,
+ * over S shards by ZeRO stage. */
 typedef struct shares {
     double P, T, E, S, L;
-    /* bytes of a latent weight of linear layers; of an optimizer's states, of matrices and of the rest */
+    /* bytes of a latent weight of linear layers; of the optimizer's states per matrix element and per other
+     * parameter */
     size_t weight, matrix_state, state;
     bool latent, grads, dense, half, adapters;
     bt_weight_source weight_source;
@@ -260,11 +260,11 @@ static shares shares_of(const bt_run_cfg *cfg, const bt_mesh_shape *mesh) {
 }
 
 static const char *formula(char *buf, size_t size, const shares *s, const char *arena) {
-    /* With adapters the base fills these arenas, and P counts the adapters. */
+    /* With adapters, the base fills these arenas, and P counts the adapters only. */
     if (s->adapters && (strcmp(arena, "params") == 0 || strcmp(arena, "quantised") == 0)) return "";
     char bytes[32], quantised[32], states[48];
     bool local = s->weight_source == BT_WEIGHTS_LOCAL;
-    /* packed, and a byte for its code; or values as they are read */
+    /* packed weight and its code byte; or the values as read */
     double weight = s->dense
                         ? (local     ? 0
                            : s->half ? 2
@@ -304,7 +304,7 @@ static const char *formula(char *buf, size_t size, const shares *s, const char *
     return buf;
 }
 
-/* Bytes without the optional memory that a trainer leaves out if memory is short (engine/train/trainer.c). */
+/* Returns the bytes without the optional memory that a trainer omits if memory is short (engine/train/trainer.c). */
 static size_t needed_bytes(const rank_plan *r) {
     size_t bytes = r->bytes;
     for (size_t i = 0; i < r->n; i++)
@@ -352,7 +352,7 @@ static void print_rank_plan(const rank_plan *r, int rank) {
     printf(" %12s\n", bt_metric_format(buf, sizeof buf, (double)r->bytes, BT_UNIT_BYTES));
 }
 
-/* one line for every rank, except for replicas that hold what the one before them holds */
+/* Prints one line per rank, except for replicas with the same contents as the rank before. */
 static void print_ranks(const bt_run_cfg *cfg, const bt_mesh_shape *mesh, int ranks) {
     rank_plan first = plan_rank(cfg, mesh, 0);
     int replica = mesh->dp_shard * mesh->tp, alike = 0;
@@ -466,7 +466,7 @@ static bt_code print_train_plan_json(const bt_train_plan *p, const bt_run_cfg *c
     return code;
 }
 
-/* Sets the ranks of each host, on which exchanges and memory states depend. */
+/* Sets the number of ranks per host, on which exchanges and memory states depend. */
 static void expect_hosts(const bt_train_plan *p) {
     enum { HOSTS_MOST = 4096 };
     static int slots[HOSTS_MOST];
@@ -479,13 +479,13 @@ bt_code bt_train_dry_run(const bt_train_plan *p, bt_err *err) {
     bt_train_data data;
     BT_TRY(bt_ckpt_check(p->out, !p->resume && !p->from.dir[0], err));
     BT_TRY(bt_train_inputs(p, &data, err));
-    bt_run_cfg *cfg = malloc(sizeof *cfg); /* lists make it large */
+    bt_run_cfg *cfg = malloc(sizeof *cfg); /* on the heap because the struct is large */
     if (!cfg) return bt_fail(err, BT_NOMEM, "no memory for the settings");
     *cfg = p->cfg;
-    if (cfg->launch.threads < 1) cfg->launch.threads = 1; /* other hosts decide for themselves */
+    if (cfg->launch.threads < 1) cfg->launch.threads = 1; /* other hosts choose their own number */
     expect_hosts(p);
     bt_run_cfg_mesh(cfg, &mesh);
-    /* the packed form of weights is the set's own */
+    /* the packed form of weights depends on the kernel set */
     bt_code code = bt_kernels_select(cfg->launch.isa, err);
     if (code == BT_OK && cfg->run.json) {
         code = print_train_plan_json(p, cfg, &mesh, &data, err);

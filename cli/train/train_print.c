@@ -1,4 +1,4 @@
-/* train_print.c - the lines that `bitrain train` prints before and after a run. */
+/* train_print.c - lines that `bitrain train` prints before and after a run. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -88,8 +88,6 @@ void bt_train_greeting(const bt_train_plan *p, bt_text *out) {
     }
 }
 
-/* ---- summary --------------------------------------------------------------------------------- */
-
 static double json_number_or_zero(const json_t *o, const char *key) {
     const json_t *v = json_object_get(o, key);
     return json_is_number(v) ? json_number_value(v) : NAN;
@@ -148,7 +146,7 @@ static const char *first_question(const bt_run_cfg *c) {
     }
 }
 
-/* "  bitrain generate RUN@best", where validation was lower than it is at the end */
+/* Prints " bitrain generate RUN@best" if an earlier validation loss was lower than the last one. */
 static void print_best(const bt_train_plan *p, const char *in) {
     bt_db *db = NULL;
     bt_err ignored;
@@ -184,22 +182,22 @@ static void print_next(const bt_train_plan *p, bool done) {
     bt_text_release(&store);
 }
 
-/* Reads a figure of the run's row, including earlier attempts, as every view shows it; NaN without a database. */
-static double figure_of_run(const bt_train_plan *p, bt_db *db, const char *sql) {
+/* Reads a value from the run's row, which includes earlier attempts like every view; NaN without a database. */
+static double read_run_value(const bt_train_plan *p, bt_db *db, const char *sql) {
     bt_err ignored;
     double v = NAN;
     return db && bt_db_value(db, sql, p->run, &v, &ignored) == BT_OK ? v : (double)NAN;
 }
 
-/* Prints passes over the data and the tokens/s of the run's newest steps; without a database the tokens/s of the
+/* Prints passes over the data and the tokens/s of the run's newest steps; without a database, the tokens/s of the
  * attempt. */
 static void print_train_figures(const bt_train_plan *p, double of_attempt) {
     bt_db *db = NULL;
     bt_err ignored;
     char text[32];
     if (p->cfg.run.no_monitor || bt_db_open(&db, p->store, &ignored) != BT_OK) db = NULL;
-    const double passes = figure_of_run(p, db, "SELECT passes FROM runs WHERE run = ?1"),
-                 speed = figure_of_run(p, db, "SELECT tokens_per_s FROM runs WHERE run = ?1");
+    const double passes = read_run_value(p, db, "SELECT passes FROM runs WHERE run = ?1"),
+                 speed = read_run_value(p, db, "SELECT tokens_per_s FROM runs WHERE run = ?1");
     bt_db_close(db);
     const bool known = isfinite(speed);
     if (isfinite(passes)) printf(", %.3g passes over the data", passes);
@@ -209,7 +207,7 @@ static void print_train_figures(const bt_train_plan *p, double of_attempt) {
            known ? "" : " in this attempt");
 }
 
-/* Prints the remark of every view on a run that memorises its text. */
+/* Prints the remark of all views about a run that memorises its text. */
 static void print_memorising(const bt_train_plan *p) {
     bt_db *db = NULL;
     bt_view *view = NULL;
@@ -235,7 +233,7 @@ void bt_train_summary(const bt_train_plan *p, const char *state, int attempt,
         json_decref(r);
         return;
     }
-    if (strcmp(state, "failed") == 0) { /* the error has been printed */
+    if (strcmp(state, "failed") == 0) { /* the error was printed already */
         json_decref(r);
         return;
     }

@@ -1,4 +1,4 @@
-/* train_resume.c - `--resume`: which run, which checkpoint, whose settings. */
+/* train_resume.c - `--resume`: finds the run and its checkpoint, and adopts the stored settings. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -50,7 +50,7 @@ static bool same_setting_value(const char *a, const char *b) {
     return strcmp(a, b) == 0 || (*a && *b && !*ea && !*eb && x == y);
 }
 
-/* The model's shape is fixed by the weights, and the optimizer by its states: the stored value may be repeated, not
+/* The weights determine the model's shape, and the states the optimizer: the stored value may be repeated but not
  * changed. */
 static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored, bt_err *err) {
     const bt_opt *opt = &p->opts.table[i];
@@ -72,9 +72,9 @@ static bt_code check_fixed(const bt_train_plan *p, size_t i, const char *stored,
 
 /* ---- placement ------------------------------------------------------------------------------- */
 
-/* True if this command sets something that the value depends on: another layout finds its number of ranks, another
- * number of ranks its threads. */
-static bool place_is_told(const bt_train_plan *p, const char *key) {
+/* True if this command sets a value on which this one depends: a new layout determines the number of ranks, a new
+ * number of ranks the threads. */
+static bool is_placement_given(const bt_train_plan *p, const char *key) {
     static const char *const layout[] = {"mesh.pp", "mesh.dp_replicate", "mesh.dp_shard",
                                          "mesh.tp"};
     if (bt_opts_given(&p->opts, key)) return true;
@@ -86,14 +86,15 @@ static bool place_is_told(const bt_train_plan *p, const char *key) {
     return told;
 }
 
-/* before anything of the record is taken, so that `given` means this call; keeps what it takes for
- * the greeting */
-static bt_code take_place(bt_train_plan *p, const json_t *config, bt_err *err) {
+/* Called before other settings are adopted, while `given` still describes this call. Keeps the adopted values for
+ * the greeting. */
+static bt_code adopt_placement(bt_train_plan *p, const json_t *config, bt_err *err) {
     bt_text value;
     bool take[BT_OPT_MAX] = {false};
     for (size_t i = 0; i < p->opts.n; i++) {
         const char *key = p->opts.table[i].key;
-        take[i] = bt_setting_scope_of(key).resumes == BT_SETTING_PLACED && !place_is_told(p, key);
+        take[i] = bt_setting_scope_of(key).resumes == BT_SETTING_PLACED &&
+                  !is_placement_given(p, key);
     }
     bt_text_init(&value);
     bt_code code = BT_OK;
@@ -110,7 +111,8 @@ static bt_code take_place(bt_train_plan *p, const json_t *config, bt_err *err) {
     return code;
 }
 
-static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final, bt_err *err) {
+static bt_code add_stored_setting(bt_train_plan *p, const json_t *config, bool all_final,
+                                  bt_err *err) {
     bt_text value;
     bt_text_init(&value);
     bt_code code = BT_OK;
@@ -119,7 +121,7 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
         const json_t *v = json_object_get(config, key);
         const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
         if (!v || resumes == BT_SETTING_ANEW || resumes == BT_SETTING_PLACED) continue;
-        /* in a checkpoint's flat list every automatic value is final */
+        /* in the flat list of a checkpoint every automatic value is final */
         if (all_final && (resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLANNED)) continue;
         if (!setting_text(v, resumes == BT_SETTING_BEGUN, &value)) continue;
         bool removed; /* a value that this call replaces */
@@ -136,7 +138,7 @@ static bt_code put_under(bt_train_plan *p, const json_t *config, bool all_final,
     return code;
 }
 
-/* refuses a run that was trained with a setting which this version does not have */
+/* Refuses a run that was trained with a setting that this version has removed. */
 static bt_code check_removed(const bt_train_plan *p, const json_t *config, bt_err *err) {
     bt_text value = {0};
     bt_code code = BT_OK;
@@ -144,7 +146,7 @@ static bt_code check_removed(const bt_train_plan *p, const json_t *config, bt_er
         bool removed;
         bt_err why = BT_ERR_INIT;
         const char *key = bt_run_removed[i].key;
-        if (strncmp(key, "launch.", 7) == 0) continue; /* a setting of one start */
+        if (strncmp(key, "launch.", 7) == 0) continue; /* applies to one start only */
         if (!setting_text(json_object_get(config, key), true, &value)) continue;
         if (bt_opt_check_removed(bt_run_removed, bt_run_removed_n, key, bt_text_str(&value),
                                  &removed, &why) != BT_OK)
@@ -163,8 +165,8 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
                        e.text);
     }
     bt_code code = check_removed(p, config, err);
-    if (code == BT_OK && !all_final && !p->world) code = take_place(p, config, err);
-    if (code == BT_OK) code = put_under(p, config, all_final, err);
+    if (code == BT_OK && !all_final && !p->world) code = adopt_placement(p, config, err);
+    if (code == BT_OK) code = add_stored_setting(p, config, all_final, err);
     if (!all_final) bt_text_put(&p->recorded, text);
     bt_text_put(&p->before, text);
     json_decref(config);
@@ -173,8 +175,8 @@ static bt_code apply_config(bt_train_plan *p, const char *text, bool all_final, 
 
 /* ---- prediction ------------------------------------------------------------------------------ */
 
-/* True for settings that the predicted time of a step depends on. */
-static bool decides_time(const char *key) {
+/* True for settings on which the predicted step time depends. */
+static bool affects_step_time(const char *key) {
     const bt_setting_resumes resumes = bt_setting_scope_of(key).resumes;
     return resumes == BT_SETTING_FOUND || resumes == BT_SETTING_PLACED ||
            strcmp(key, "train.batch_tokens") == 0;
@@ -187,7 +189,7 @@ static bool placed_as_recorded(const bt_train_plan *p, const json_t *config) {
     bt_text_init(&now);
     for (size_t i = 0; i < p->opts.n && same; i++) {
         const char *key = p->opts.table[i].key;
-        if (!decides_time(key) || !setting_text(json_object_get(config, key), true, &then))
+        if (!affects_step_time(key) || !setting_text(json_object_get(config, key), true, &then))
             continue;
         bt_text_clear(&now);
         bt_opt_value(&p->opts, i, &now);
@@ -201,7 +203,7 @@ static bool placed_as_recorded(const bt_train_plan *p, const json_t *config) {
 static void keep_origin(bt_opts *o, size_t i, const json_t *recorded) {
     const char *origin = json_string_value(json_object_get(recorded, "origin")),
                *where = json_string_value(json_object_get(recorded, "where"));
-    /* a value that was found automatically became the run's own with its first step */
+    /* an automatic value became a setting of the run with its first step */
     if (!origin || !where || strcmp(where, "auto") == 0) return;
     for (int from = 0; from <= BT_FROM_FLAG; from++)
         if (strcmp(bt_origin_name((bt_opt_origin)from), origin) == 0) {
@@ -252,7 +254,7 @@ static const char *const schedule_keys[] = {"train.steps",      "train.bigram_st
 static void put_setting_change(bt_text *out, const char *key, const char *then, const char *now) {
     char *end = NULL, a[32], b[32];
     const double x = strtod(then, &end);
-    if (end != then && !*end) { /* a number was stored with all its digits */
+    if (end != then && !*end) { /* numbers are stored with all digits */
         snprintf(a, sizeof a, "%.10g", x);
         snprintf(b, sizeof b, "%.10g", strtod(now, NULL));
         then = a;
@@ -301,15 +303,15 @@ void bt_train_warn_schedule(const bt_train_plan *p) {
                      next = bt_schedule_lr(&now, p->from.step);
         if (last > 0 && fabs(next / last - 1) > noticed)
             bt_log(BT_LOG_WARN,
-                   "the schedule is another (%s): the learning rate goes from %.3g at step %lld to "
-                   "%.3g at the next, a factor of %.3g",
+                   "the schedule has changed (%s): the learning rate goes from %.3g at step %lld "
+                   "to %.3g at the next, a factor of %.3g",
                    bt_text_str(&changed), last, (long long)p->from.step, next, next / last);
     }
     bt_text_release(&changed);
 }
 
-/* the values of a checkpoint that are needed before it is loaded */
-static void take_state(bt_resume_point *p, const bt_ckpt_meta *meta) {
+/* Copies the values of a checkpoint that are needed before it is loaded. */
+static void copy_resume_state(bt_resume_point *p, const bt_ckpt_meta *meta) {
     p->lr_factor = bt_ckpt_state_real(meta, "progress", "lr_factor", 1);
     p->worse = (int64_t)bt_ckpt_state_real(meta, "early_stop", "worse", 0);
 }
@@ -326,7 +328,7 @@ bool bt_train_in_memory(const char *out, const char *memory, bt_resume_point *p)
     if (newer) {
         *p = (bt_resume_point){.step = id.step, .memory = true};
         snprintf(p->dir, sizeof p->dir, "%s", memory);
-        take_state(p, &meta);
+        copy_resume_state(p, &meta);
     }
     bt_ckpt_meta_release(&meta);
     return newer;
@@ -338,7 +340,7 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer,
     BT_TRY(bt_ckpt_find(NULL, out, p->dir, sizeof p->dir, &meta, why, err));
     p->memory = false;
     p->step = meta.step;
-    take_state(p, &meta);
+    copy_resume_state(p, &meta);
     if (tokenizer) bt_text_put(tokenizer, bt_text_str(&meta.tokenizer));
     bt_ckpt_meta_release(&meta);
     return BT_OK;
@@ -349,7 +351,7 @@ bt_code bt_train_newest(const char *out, bt_resume_point *p, bt_text *tokenizer,
 typedef struct row {
     char out[PATH_MAX];
     bt_text config;
-    int64_t saved; /* step of the newest recorded checkpoint; -1: none is recorded */
+    int64_t saved; /* step of the newest recorded checkpoint; -1: none */
 } row;
 
 static bool keep_row(void *ctx, const bt_row *r) {
@@ -360,7 +362,7 @@ static bool keep_row(void *ctx, const bt_row *r) {
     return false;
 }
 
-/* true: the store has it */
+/* Returns true if the store has the run. */
 static bt_code read_run(const char *store, const char *run, row *r, bt_err *err) {
     bt_db *db = NULL;
     memset(r, 0, sizeof *r);
@@ -384,9 +386,8 @@ static bt_code read_run(const char *store, const char *run, row *r, bt_err *err)
     return code;
 }
 
-/* model.init_from names the weights that a run starts from. A resumed run needs them only while it has no
- * checkpoint of its own. `config` may be NULL. */
-static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err) {
+/* A resumed run needs the weights of model.init_from only until it has its own checkpoint. `config` may be NULL. */
+static bt_code check_init_from(bt_train_plan *p, const char *config, bt_err *err) {
     static const char *const key = "model.init_from";
     if (p->from.dir[0] && p->cfg.model.init_from[0])
         return bt_opts_set(&p->opts, key, "", BT_FROM_FLAG, "the run's record", err);
@@ -403,8 +404,8 @@ static bt_code take_beginning(bt_train_plan *p, const char *config, bt_err *err)
     return code;
 }
 
-/* A recorded checkpoint that is not there: the folder is not mounted, was moved, or is an older copy. To begin anew, or
- * after an older step, is the user's decision. */
+/* Refuses to continue if the recorded checkpoint is missing: the folder is not mounted, was moved, or is an older
+ * copy. Only the user may decide to start again or from an older step. */
 static bt_code check_recorded(const bt_train_plan *p, const row *r, bt_err *err) {
     char path[PATH_MAX + 32];
     int attempt;
@@ -426,14 +427,14 @@ static bt_code check_recorded(const bt_train_plan *p, const row *r, bt_err *err)
                    (long long)r->saved, p->run, p->out, p->run);
 }
 
-/* finds the newest checkpoint in `out`, from which the run is resumed */
-static bt_code resume_place(bt_train_plan *p, const row *r, bt_err *err) {
+/* Finds the newest checkpoint in `out`, from which the run is resumed. */
+static bt_code find_resume_checkpoint(bt_train_plan *p, const row *r, bt_err *err) {
     const char *config = bt_text_str(&r->config);
     BT_TRY(apply_config(p, config, false, err));
     p->resume = true;
     snprintf(p->out, sizeof p->out, "%s", r->out);
     if (p->cfg.run.out[0]) BT_TRY(bt_absolute_path(p->cfg.run.out, p->out, err));
-    BT_TRY(check_recorded(p, r, err)); /* before the lock, which makes the folder */
+    BT_TRY(check_recorded(p, r, err)); /* before the lock, which creates the folder */
     BT_TRY(bt_train_lock(p, err));
     bt_code code = bt_train_newest(p->out, &p->from, &p->tokenizer_of, &p->why, err);
     if (code == BT_NOTFOUND) {
@@ -444,7 +445,7 @@ static bt_code resume_place(bt_train_plan *p, const row *r, bt_err *err) {
         return code;
     else
         snprintf(p->reason, sizeof p->reason, "resume after step %lld", (long long)p->from.step);
-    return take_beginning(p, config, err);
+    return check_init_from(p, config, err);
 }
 
 static bt_code resume_recorded_run(bt_train_plan *p, bt_err *err) {
@@ -457,7 +458,7 @@ static bt_code resume_recorded_run(bt_train_plan *p, bt_err *err) {
     bt_code code = read_run(p->store, p->run, &r, err);
     if (code == BT_OK && !r.config.len)
         code = bt_fail(err, BT_FORMAT, "run '%s' has no stored settings", p->run);
-    if (code == BT_OK) code = resume_place(p, &r, err);
+    if (code == BT_OK) code = find_resume_checkpoint(p, &r, err);
     bt_text_release(&r.config);
     return code;
 }
@@ -475,7 +476,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     BT_TRY(bt_absolute_path(p->cfg.run.resume, where, err));
     BT_TRY(bt_ckpt_find(NULL, where, p->from.dir, sizeof p->from.dir, &meta, &p->why, err));
     p->from.step = meta.step;
-    take_state(&p->from, &meta);
+    copy_resume_state(&p->from, &meta);
     snprintf(p->run, sizeof p->run, "%s", p->cfg.run.name[0] ? p->cfg.run.name : meta.run);
     bt_code code = apply_config(p, bt_text_str(&meta.config), true, err);
     bt_text_put(&p->tokenizer_of, bt_text_str(&meta.tokenizer));
@@ -500,7 +501,7 @@ static bt_code resume_folder(bt_train_plan *p, bt_err *err) {
     p->resume = known;
     snprintf(p->reason, sizeof p->reason, "resume from '%.100s' after step %lld", p->from.dir,
              (long long)p->from.step);
-    return take_beginning(p, NULL, err);
+    return check_init_from(p, NULL, err);
 }
 
 bt_code bt_train_resume(bt_train_plan *p, bt_err *err) {
@@ -532,7 +533,7 @@ void bt_train_record_passed(const bt_train_plan *p, const bt_sink *sink) {
     }
 }
 
-/* A killed supervisor has not received the last records of its ranks. */
+/* The ranks of a killed supervisor may have records that it did not receive. */
 void bt_train_recover(const bt_train_plan *p, bt_writer *writer) {
     static const char *const rings[] = {BT_JOB_RING_BEFORE, BT_JOB_RING};
     for (size_t i = 0; i < sizeof rings / sizeof *rings; i++) {
@@ -541,7 +542,7 @@ void bt_train_recover(const bt_train_plan *p, bt_writer *writer) {
         bt_err trouble = BT_ERR_INIT;
         snprintf(path, sizeof path, "%s/%s", p->out, rings[i]);
         if (bt_writer_recover(writer, p->run, path, &steps, &trouble) != BT_OK)
-            fprintf(stderr, "warning: metrics: records left behind by the killed run: %s\n",
+            fprintf(stderr, "warning: metrics: records of the killed run could not be stored: %s\n",
                     trouble.msg);
         else if (i == 0)
             unlink(path);
@@ -556,7 +557,7 @@ void bt_train_withdraw(const bt_train_plan *p, bt_writer *writer) {
         fprintf(stderr, "warning: metrics: %s\n", trouble.msg);
     else if (withdrawn)
         fprintf(stderr,
-                "bitrain train: run '%s' did no step: its record and its settings are as before "
-                "this command\n",
+                "bitrain train: run '%s' did not complete a step: its record and settings are as "
+                "before this command\n",
                 p->run);
 }

@@ -1,4 +1,4 @@
-/* train_settings.c - reads a command line into the plan of a training. */
+/* train_settings.c - parses a command line into the plan of a training. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,9 +27,8 @@ static void keep_argv(bt_train_plan *p, int argc, char **argv) {
 }
 
 /* Repairs a database that was damaged while no process wrote to it: its readable rows move to a new file, so that
- * the run can start. A rank under a foreign mpirun does not repair it, because other ranks use the file at the same
- * time. */
-static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
+ * the run can start. A rank under another mpirun does not repair it, because other ranks use the file. */
+static bt_code repair_store(const bt_train_plan *p, bt_err *err) {
     bt_db *db = NULL;
     bt_err why = BT_ERR_INIT;
     bt_repair_result r;
@@ -41,7 +40,8 @@ static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
     if (code == BT_OK)
         code = bt_db_value(db, "SELECT count(config) FROM runs WHERE run <> ?1", "", &runs, &why);
     bt_db_close(db);
-    if (code != BT_FORMAT) return BT_OK; /* another error is reported where the database is used */
+    if (code != BT_FORMAT)
+        return BT_OK; /* other errors are reported at the first use of the database */
     bt_progress_begin(&bar, p->cfg.run.quiet || p->cfg.run.json);
     code = bt_store_repair(p->store, 10, &progress, &r, err);
     bt_progress_end(&bar);
@@ -56,24 +56,24 @@ static bt_code mend_store(const bt_train_plan *p, bt_err *err) {
     return BT_OK;
 }
 
-/* refuses settings that have no effect without a hub */
+/* Refuses settings that have no effect without a hub. */
 static bt_code check_islands(const bt_run_cfg *c, bt_err *err) {
     if (c->islands.hub[0] || (c->islands.mode == BT_ISLANDS_SYNC && !c->islands.keys[0]))
         return BT_OK;
     return bt_fail(
         err, BT_ARG,
-        "%s is of an island: give its hub as well (--hub HOST:PORT; 'bitrain hub --help' "
+        "%s is a setting of an island: give its hub as well (--hub HOST:PORT; 'bitrain hub --help' "
         "tells how to start one)",
         c->islands.keys[0] ? "--keys" : "--mode");
 }
 
 static bt_code check_spare(const bt_run_cfg *c, bt_err *err) {
     if (!c->launch.hot_spare || (!c->launch.hosts[0] && !c->islands.hub[0])) return BT_OK;
-    return bt_fail(err, BT_ARG, "--hot-spare waits beside a run on one host: not with %s",
+    return bt_fail(err, BT_ARG, "--hot-spare is possible only for a run on one host: not with %s",
                    c->launch.hosts[0] ? "--hosts" : "--hub");
 }
 
-/* refuses an empty --name, which an unset variable of the shell produces */
+/* Refuses an empty --name, which results from an unset shell variable. */
 static bt_code check_run_name(const bt_train_plan *p, bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "run.name");
     if (p->cfg.run.name[0] || p->opts.origin[i] < BT_FROM_SET) return BT_OK;
@@ -87,7 +87,7 @@ static bt_code check_beginning(const bt_run_cfg *c, bt_err *err) {
         "--resume continues a run and model.init_from starts a new one: give one of them");
 }
 
-static bt_code check_own_job(const bt_train_plan *p, bt_err *err) {
+static bt_code check_foreign_launcher(const bt_train_plan *p, bt_err *err) {
     if (!p->world || !p->cfg.run.ensemble) return BT_OK;
     return bt_fail(
         err, BT_ARG,
@@ -95,20 +95,20 @@ static bt_code check_own_job(const bt_train_plan *p, bt_err *err) {
         "member there, with --group NAME and its own --seed)");
 }
 
-/* Checks combinations of settings that need neither data nor a model, and reports all that are wrong. */
+/* Checks combinations of settings that need neither data nor a model, and reports all faults together. */
 static bt_code check_combinations(const bt_train_plan *p, bt_err *err) {
     bt_text faults = {0};
     bt_code code = bt_collect_fault(&faults, check_run_name(p, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_islands(&p->cfg, err), err);
     if (code == BT_OK) code = bt_collect_fault(&faults, check_spare(&p->cfg, err), err);
-    if (code == BT_OK) code = bt_collect_fault(&faults, check_own_job(p, err), err);
+    if (code == BT_OK) code = bt_collect_fault(&faults, check_foreign_launcher(p, err), err);
     if (code == BT_OK) code = bt_train_check_pairs(&p->opts, &faults, err);
     code = bt_report_faults(&faults, code, err);
     bt_text_release(&faults);
     return code;
 }
 
-/* Warns where a given 0 selects the value of the preset, and where there are more threads than cores. */
+/* Warns if a given 0 selects the preset's value, and if there are more threads than cores. */
 static void warn_about_zero_settings(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     const int cores = bt_cpu_get()->cores;
@@ -128,12 +128,12 @@ static bt_code read_train_settings(bt_train_plan *p, int argc, char **argv, bool
     BT_TRY(bt_run_cfg_read(&p->opts, &p->cfg, argc, argv, help, err));
     if (*help) return BT_OK;
     BT_TRY(check_beginning(&p->cfg, err));
-    /* the record of a resumed run has settings too: they are checked with it */
+    /* Settings of a resumed run are checked together with its record. */
     if (!p->cfg.run.resume[0] && !p->cfg.run.go_on) BT_TRY(check_combinations(p, err));
     BT_TRY(check_run_name(p, err));
     BT_TRY(bt_store_path(given, sizeof given, p->cfg.run.store, err));
     BT_TRY(bt_absolute_path(given, p->store, err));
-    BT_TRY(mend_store(p, err));
+    BT_TRY(repair_store(p, err));
     snprintf(p->reason, sizeof p->reason, "start");
     if (p->cfg.run.go_on)
         BT_TRY(bt_train_continue(p, err));
@@ -144,8 +144,8 @@ static bt_code read_train_settings(bt_train_plan *p, int argc, char **argv, bool
     return p->cfg.run.resume[0] || p->cfg.run.go_on ? check_combinations(p, err) : BT_OK;
 }
 
-/* Runs before automatic values are found, because they depend on the kernels and processors of all ranks. The agreed
- * --isa is no setting in the record of the run: a resumed run may have other processors. */
+/* Precedes the automatic values, which depend on the kernels and processors of all ranks. The agreed --isa is not
+ * recorded as a setting, because a resumed run may have other processors. */
 static bt_code agree_isa(bt_train_plan *p, bt_code code, bt_err *err) {
     BT_TRY(bt_agree(bt_comm_world(), code, err));
     BT_TRY(bt_agree_isa(bt_comm_world(), p->cfg.launch.isa, &p->isa, err));
@@ -162,7 +162,7 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
     if (code == BT_NOTFOUND && strstr(bt_text_str(&p->place), "--hosts"))
         return bt_fail(err, code,
                        "cannot read host file '%.100s', which run '%s' was started with (give "
-                       "another --hosts FILE, or --hosts '' to go on here)",
+                       "another --hosts FILE, or --hosts '' to continue here)",
                        p->cfg.launch.hosts, p->run);
     BT_TRY(code);
     BT_TRY(bt_absolute_path(p->cfg.launch.hosts, path, err));
@@ -171,7 +171,7 @@ static bt_code check_hosts(bt_train_plan *p, bt_err *err) {
     return BT_OK;
 }
 
-/* Warns of a ramp with a place that rounds to the first step, which has no effect; not of a preset's own ramp. */
+/* Warns of a ramp point that rounds to the first step and therefore has no effect, unless the preset set the ramp. */
 static void warn_about_ramp(const bt_train_plan *p) {
     const char *shares = p->cfg.train.seq_ramp;
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "train.seq_ramp");
@@ -189,7 +189,7 @@ static void warn_about_ramp(const bt_train_plan *p) {
                1 / (double)p->cfg.train.ramp_steps);
 }
 
-/* Warns of int8 attention on processors on which it is slower by measurement: those with tiles, or without VNNI. */
+/* Warns of int8 attention on processors on which measurements showed it to be slower: with tiles, or without VNNI. */
 static void warn_slow_attention(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     const bt_isa_level level = bt_kernels_level(c->launch.isa);

@@ -1,5 +1,5 @@
-/* train_step_time.c - measures the time of a step of a plan before its run begins: a few steps of `bench train` on the
- * planned ranks, with the plan's own model, data and settings, without record, validation and checkpoints. */
+/* train_step_time.c - measures the step time of a plan before its run begins: a few steps of `bench train` on the
+ * planned ranks, with the plan's model, data and settings, without record, validation and checkpoints. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -10,10 +10,10 @@
 #include "cli/common/run_shown.h"
 #include "cli/train/train_parts.h"
 
-/* groups of settings that the time of a step depends on */
+/* groups of settings on which the step time depends */
 static const char *const GROUPS[] = {"model.",    "data.", "train.", "optim.",
                                      "parallel.", "comm.", "mesh.",  "tune."};
-/* settings of the run's length and of the phases at its beginning, which most of its steps are not part of */
+/* settings of the run's length and of its initial phases, which do not affect most steps */
 static const struct {
     const char *key, *value;
 } others[] = {

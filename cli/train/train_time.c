@@ -1,5 +1,5 @@
-/* train_time.c - the expected time of a run on this machine: from trials, recorded runs or measured rates. `plan`
- * and `train --dry-run` share the choice of the source and the line. */
+/* train_time.c - estimates the time of a run on this machine from trials, recorded runs or measured rates, for
+ * `plan` and `train --dry-run`. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,13 +10,13 @@
 #include "engine/base/tables/metric.h"
 #include "engine/config/tune_cfg.h"
 
-/* Largest ratio of model and batch between this run and a recorded one whose speed is used: small models and steps
- * reach a fraction of the operations per second of larger ones. */
+/* Maximum ratio of model or batch size between this run and a recorded one whose speed is used: small models and
+ * steps reach fewer operations per second than large ones. */
 #define NEAR "2.0"
 
-/* ?1 host, ?2 ranks, ?3 threads, ?4 operations of a token, ?5 tokens of a step. Selects the newest run of the same
- * work, otherwise of similar work, with as many ranks and threads; a run that was paused or held back is selected
- * only if there is no other of the same work. The speed is that of the view `runs`. */
+/* ?1 host, ?2 ranks, ?3 threads, ?4 operations per token, ?5 tokens per step. Selects the newest run of the same
+ * work, otherwise of similar work, with as many ranks and threads. A run that was paused or held back is used only
+ * if no other did the same work. The speed is that of the view `runs`. */
 static const char newest_alike[] =
     "SELECT run, flop, same, tokens_per_s FROM (SELECT r.run AS run, r.started_s AS started_s, "
     "r.tokens_per_s AS tokens_per_s, CAST(flop.value AS REAL) AS flop, CAST(batch.value AS REAL) "
@@ -48,7 +48,7 @@ static bool copy_recorded_time(void *ctx, const bt_row *row) {
 void bt_train_speed_here(const bt_train_plan *p, bt_train_speed *out) {
     char host[BT_HOST_MAX] = "", text[4][32];
     bt_db *db = NULL;
-    bt_err ignored = BT_ERR_INIT; /* no database yet: nothing is known */
+    bt_err ignored = BT_ERR_INIT; /* no database yet */
     *out = (bt_train_speed){0};
     if (p->cfg.launch.hosts[0] || p->cfg.launch.threads < 1) return;
     gethostname(host, sizeof host - 1);

@@ -1,9 +1,7 @@
-/* train_tokenizer.c - the tokenizer of a run that was not given one. Where a token is a word or a part of a
- * word, a step of as many tokens reads two to four times as much text as one of bytes; recipe_defaults.md has
- * the losses.
+/* train_tokenizer.c - chooses the tokenizer of a run that was not given one. With tokens that are words or parts of
+ * words, a step reads two to four times as much text as with bytes; recipe_defaults.md has the losses.
  *
- * What is learned is a pure function of the text, so every process that finds the same text finds the same
- * tokenizer, and a cache keeps it. */
+ * The learned tokenizer is a pure function of the text, so every process obtains the same one. A cache stores it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,11 +19,11 @@
 #include "engine/kernels/table/cpu.h"
 #include "engine/plan/recipe/text_recipe.h"
 
-/* to be raised when the same text gives other tokens than before */
+/* increase it when the same text gives other tokens than before */
 enum { KEY_VERSION = 1 };
 
-/* Size of the vocabulary that `auto` learns from this many bytes of text; 0: the tokens are bytes.
- * Twice the vocabulary shortens text by about an eighth, and each token is seen half as often. */
+/* Returns the vocabulary size that `auto` learns from this many bytes of text; 0: tokens are bytes. Doubling the
+ * vocabulary shortens text by about an eighth and halves how often each token occurs. */
 static int auto_vocab(uint64_t bytes) {
     static const struct {
         uint64_t mib;
@@ -59,7 +57,7 @@ bt_code bt_train_keep_tokenizer(const bt_train_plan *p, const bt_tokenizer *t, u
     return code;
 }
 
-/* Replaces `auto`. In place of bpe:N the origin of the setting is kept. */
+/* Replaces `auto`; a setting bpe:N keeps its origin. */
 static bt_code set_tokenizer_setting(bt_train_plan *p, const char *value, const char *where,
                                      bt_err *err) {
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
@@ -68,15 +66,13 @@ static bt_code set_tokenizer_setting(bt_train_plan *p, const char *value, const 
     return bt_opts_set(&p->opts, "data.tokenizer", value, from, where, err);
 }
 
-/* ---- learned from the data ------------------------------------------------------------------- */
-
 static void show_bpe_training(void *ctx, double done, const char *what) {
     bt_progress_show(ctx, what, done, "");
 }
 
-/* the tokenizer of `vocab` tokens of these files: from the cache, else learned and put there */
-static bt_code learned(const bt_train_plan *p, const bt_sources *found, int vocab, char *path,
-                       size_t size, bt_err *err) {
+/* Returns the tokenizer with `vocab` tokens of these files from the cache; learns and stores it if it is not there. */
+static bt_code find_or_learn_bpe(const bt_train_plan *p, const bt_sources *found, int vocab,
+                                 char *path, size_t size, bt_err *err) {
     const bt_run_cfg *c = &p->cfg;
     char folder[PATH_MAX];
     bt_progress bar;
@@ -109,7 +105,7 @@ static bt_code learned(const bt_train_plan *p, const bt_sources *found, int voca
     return code;
 }
 
-/* "bpe:N" */
+/* Parses "bpe:N". */
 static bt_code parse_bpe_size(const char *word, int *vocab, bt_err *err) {
     char *end;
     errno = 0;
@@ -132,18 +128,18 @@ static bool is_text_corpus(const bt_sources *s, uint64_t *bytes) {
     return true;
 }
 
-/* why nothing is learned from the data; NULL: it may be */
-static const char *not_learned(const bt_train_plan *p) {
+/* Returns the reason for which no tokenizer can be learned from the data, or NULL. */
+static const char *reason_not_to_learn(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
-    if (strncmp(c->data.path, "synth:", 6) == 0) return "synthetic data is made of tokens";
+    if (strncmp(c->data.path, "synth:", 6) == 0) return "synthetic data consists of tokens";
     if (c->launch.hosts[0] && !p->world) return "the data is on other hosts";
     if (c->data.form != 0) return "data.form declares that it is not plain text";
     if (c->data.mixture[0]) return "data.mixture has sources of several kinds";
     return NULL;
 }
 
-/* a model that begins from nothing takes its preset's values for such tokens */
-static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
+/* A model without initial weights uses the preset's values for such tokens. */
+static bt_code use_subword_defaults(bt_train_plan *p, bt_err *err) {
     if (p->resume || p->from.dir[0] || p->cfg.model.init_from[0]) return BT_OK;
     const int ranks = p->world   ? p->world
                       : p->ranks ? p->ranks
@@ -151,7 +147,7 @@ static bt_code parts_of_words(bt_train_plan *p, bt_err *err) {
     return bt_run_cfg_words(&p->opts, &p->cfg, ranks, err);
 }
 
-/* Learns a BPE of so many tokens, the N of "bpe:N"; 0: as many as suit the text. */
+/* Learns a BPE with N tokens ("bpe:N"); 0: as many as suit the text. */
 static bt_code train_bpe(bt_train_plan *p, int requested, bt_err *err) {
     char path[sizeof p->cfg.data.tokenizer], folder[PATH_MAX];
     uint64_t bytes;
@@ -161,7 +157,7 @@ static bt_code train_bpe(bt_train_plan *p, int requested, bt_err *err) {
     bt_code code = bt_train_corpus(p, &why);
     if (code == BT_OK)
         code = bt_sources_list_glob(&found, p->cfg.data.path, p->cfg.data.glob, folder, &why);
-    /* the fault is reported when the data is opened; a plan for another machine needs no data */
+    /* An error is reported when the data is opened; a plan for another machine needs no data. */
     if (code != BT_OK) {
         if (!requested) return set_tokenizer_setting(p, "bytes", "as data.path", err);
         return bt_fail(err, code, "%s", why.msg);
@@ -169,29 +165,27 @@ static bt_code train_bpe(bt_train_plan *p, int requested, bt_err *err) {
     const bool text = is_text_corpus(&found, &bytes);
     const int of_bytes = p->began_ns ? bt_recipe_vocab(bytes) : auto_vocab(bytes);
     const int vocab = requested ? requested : text ? of_bytes : 0;
-    if (vocab) code = learned(p, &found, vocab, path, sizeof path, &why);
+    if (vocab) code = find_or_learn_bpe(p, &found, vocab, path, sizeof path, &why);
     bt_sources_release(&found);
     if (!vocab) return set_tokenizer_setting(p, "bytes", "as data.path", err);
     if (code == BT_OK) {
         BT_TRY(set_tokenizer_setting(p, path, "learned from data.path", err));
-        return parts_of_words(p, err);
+        return use_subword_defaults(p, err);
     }
     if (requested) return bt_fail(err, code, "%s", why.msg);
-    /* such as text of few words */
+    /* a text with few different words */
     return set_tokenizer_setting(p, "bytes", "as data.path", err);
 }
 
-/* ---- from a checkpoint ---------------------------------------------------------------------- */
-
-/* Restores the file from the checkpoint, which contains the tokenizer: the cache may be empty, and the folder of a
- * checkpoint may be from another machine. */
-static bt_code restore(bt_train_plan *p, bt_err *err) {
+/* Restores the file from the checkpoint, because the cache may be empty, and the checkpoint may come from another
+ * machine. */
+static bt_code restore_tokenizer_file(bt_train_plan *p, bt_err *err) {
     char path[sizeof p->cfg.data.tokenizer], where[sizeof p->opts.where[0]];
     const size_t i = bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer");
     bt_tokenizer *t = NULL;
     bt_err why = BT_ERR_INIT;
     if (!p->tokenizer_of.len || access(p->cfg.data.tokenizer, F_OK) == 0) return BT_OK;
-    /* one that cannot be parsed is reported where the checkpoint is opened */
+    /* A tokenizer that cannot be parsed is reported where the checkpoint is opened. */
     if (bt_tokenizer_parse(&t, bt_text_str(&p->tokenizer_of), p->tokenizer_of.len, &why) != BT_OK ||
         strcmp(bt_tokenizer_kind(t), "bytes") == 0) {
         bt_tokenizer_free(t);
@@ -211,26 +205,24 @@ static bt_code choose_tokenizer(bt_train_plan *p, bt_err *err) {
     int requested = 0;
     if (strcmp(word, "bytes") == 0) return BT_OK;
     if (!is_auto && strncmp(word, "bpe:", 4) != 0) {
-        BT_TRY(restore(p, err));
-        return parts_of_words(p, err);
+        BT_TRY(restore_tokenizer_file(p, err));
+        return use_subword_defaults(p, err);
     }
     if (!is_auto) BT_TRY(parse_bpe_size(word + 4, &requested, err));
-    const char *reason = not_learned(p);
+    const char *reason = reason_not_to_learn(p);
     if (requested && reason)
         return bt_fail(err, BT_ARG,
                        "data.tokenizer=%s cannot be learned: %s (give a tokenizer file, or bytes)",
                        word, reason);
-    /* A given vocabulary and initial weights fix the tokens, so `auto` is bytes there. */
+    /* A given vocabulary or initial weights determine the tokens, so `auto` means bytes there. */
     if (is_auto && (reason || p->cfg.model.init_from[0] || p->from.dir[0] ||
                     p->opts.origin[vocab] > BT_FROM_PRESET))
         return set_tokenizer_setting(p, "bytes", "as data.path", err);
-    if (requested && p->cfg.run.print_config) return BT_OK; /* it is printed as it was given */
+    if (requested && p->cfg.run.print_config) return BT_OK; /* printed as given */
     return train_bpe(p, requested, err);
 }
 
-/* ---- compared with that of the weights ------------------------------------------------------- */
-
-/* Under another tokenizer each row of the embedding would belong to another text. */
+/* With another tokenizer, each row of the embedding would represent another text. */
 static bt_code check_weights_tokenizer(const bt_train_plan *p, bt_err *err) {
     const char *where = p->opts.where[bt_opt_find(p->opts.table, p->opts.n, "data.tokenizer")];
     bool same;
@@ -240,25 +232,26 @@ static bt_code check_weights_tokenizer(const bt_train_plan *p, bt_err *err) {
     if (same) return BT_OK;
     if (p->cfg.data.other_tokenizer) {
         bt_log(BT_LOG_WARN,
-               "the tokenizer '%s' is not that of the weights: their ids mean other "
-               "text, as --other-tokenizer allows",
+               "the tokenizer '%s' is not that of the weights: their ids have another meaning, as "
+               "--other-tokenizer allows",
                p->cfg.data.tokenizer);
         return BT_OK;
     }
     if (!p->from.dir[0])
-        return bt_fail(err, BT_ARG,
-                       "the tokenizer '%.200s' is not that of model.init_from: its ids mean other "
-                       "text (leave --tokenizer out, or allow it with --other-tokenizer)",
-                       p->cfg.data.tokenizer);
-    return bt_fail(err, BT_ARG,
-                   "the tokenizer '%.200s' is not that of the checkpoint: its ids mean other text "
-                   "(%s; --other-tokenizer allows another)",
-                   p->cfg.data.tokenizer,
-                   bt_opts_given(&p->opts, "data.tokenizer") &&
-                           strcmp(where, "the run's record") != 0
-                       ? "leave --tokenizer out"
-                       : "the file was changed: restore it, or remove it, and the checkpoint's own "
-                         "is used");
+        return bt_fail(
+            err, BT_ARG,
+            "the tokenizer '%.200s' is not that of model.init_from: its ids have another meaning "
+            "(leave --tokenizer out, or allow it with --other-tokenizer)",
+            p->cfg.data.tokenizer);
+    return bt_fail(
+        err, BT_ARG,
+        "the tokenizer '%.200s' is not that of the checkpoint: its ids have another meaning "
+        "(%s; --other-tokenizer allows another)",
+        p->cfg.data.tokenizer,
+        bt_opts_given(&p->opts, "data.tokenizer") && strcmp(where, "the run's record") != 0
+            ? "leave --tokenizer out"
+            : "the file was changed: restore it, or remove it, and the checkpoint's own "
+              "is used");
 }
 
 bt_code bt_train_tokenizer(bt_train_plan *p, bt_err *err) {

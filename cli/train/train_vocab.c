@@ -1,10 +1,10 @@
-/* train_vocab.c - settings that follow from the tokenizer.
+/* train_vocab.c - settings that the tokenizer determines.
  *
- * model.vocab, unless given, is the number of tokens of the tokenizer: a row of the embedding for a token that
- * never occurs is a parameter that is never trained. Synthetic data has no tokenizer and keeps the vocabulary of
- * the preset.
+ * model.vocab, unless given, is the number of tokens of the tokenizer, because embedding rows of tokens that never
+ * occur
+ * are not trained. Synthetic data has no tokenizer and uses the preset's vocabulary.
  *
- * data.template of conversations, unless given, is that of the base model, which was tuned with it. */
+ * data.template of conversations, unless given, is the one with which the base model was tuned. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -20,7 +20,7 @@
 #include "engine/data/tokenizer/tokenizer.h"
 #include "engine/interop/model_file.h"
 
-static bt_code of_tokenizer(const bt_run_cfg *c, long long *vocab, bt_err *err) {
+static bt_code vocab_of_tokenizer(const bt_run_cfg *c, long long *vocab, bt_err *err) {
     bt_tokenizer *t;
     if (sscanf(c->data.tokenizer, "bpe:%lld", vocab) == 1)
         return BT_OK; /* a plan is only printed */
@@ -30,8 +30,8 @@ static bt_code of_tokenizer(const bt_run_cfg *c, long long *vocab, bt_err *err) 
     return BT_OK;
 }
 
-/* Reads the vocabulary of the weights that training starts from; 0: the checkpoint does not contain it. */
-static bt_code of_checkpoint(const bt_run_cfg *c, long long *vocab, bt_err *err) {
+/* Reads the vocabulary size of the initial weights; 0: the checkpoint does not contain it. */
+static bt_code vocab_of_checkpoint(const bt_run_cfg *c, long long *vocab, bt_err *err) {
     char path[PATH_MAX];
     bt_ckpt_meta meta;
     bt_text why = {0};
@@ -54,25 +54,24 @@ bt_code bt_train_vocab(bt_train_plan *p, bt_err *err) {
     char text[24];
     if (p->opts.origin[i] > BT_FROM_PRESET || strncmp(p->cfg.data.path, "synth:", 6) == 0)
         return BT_OK;
-    /* bt_train_init_foreign has set it for a model of another program. */
+    /* bt_train_init_foreign has set it for another program's model. */
     if (weights && bt_model_file_kind(p->cfg.model.init_from) != BT_IN_NATIVE) return BT_OK;
-    BT_TRY(weights ? of_checkpoint(&p->cfg, &vocab, err) : of_tokenizer(&p->cfg, &vocab, err));
+    BT_TRY(weights ? vocab_of_checkpoint(&p->cfg, &vocab, err)
+                   : vocab_of_tokenizer(&p->cfg, &vocab, err));
     if (!vocab || vocab == p->cfg.model.vocab) return BT_OK;
     snprintf(text, sizeof text, "%lld", vocab);
     return bt_opts_set(&p->opts, "model.vocab", text, BT_FROM_PRESET,
                        weights ? "as model.init_from" : "as data.tokenizer", err);
 }
 
-/* ---- the chat template ------------------------------------------------------------------------ */
-
-static bool converses(const bt_run_cfg *c) {
+static bool is_conversation(const bt_run_cfg *c) {
     return c->data.form == BT_FORM_ALPACA || c->data.form == BT_FORM_MESSAGES ||
            c->data.form == BT_FORM_SHAREGPT || c->data.form == BT_FORM_PREFERENCE;
 }
 
-/* Returns the template of the tokenizer, or the one that its special tokens belong to. */
-static bt_code template_of(const bt_tokenizer *t, const bt_chat_template **out, const char **how,
-                           bt_err *err) {
+/* Returns the template of the tokenizer, or the one to which its special tokens belong. */
+static bt_code find_template(const bt_tokenizer *t, const bt_chat_template **out, const char **how,
+                             bt_err *err) {
     const char *jinja = bt_tokenizer_chat_template(t);
     bt_err why = BT_ERR_INIT;
     if (!jinja) {
@@ -90,17 +89,15 @@ bt_code bt_train_template(bt_train_plan *p, bt_err *err) {
     const bt_chat_template *row = NULL;
     const char *how = "";
     bt_tokenizer *t = NULL;
-    if (strcmp(p->cfg.data.template, "auto") != 0 || !converses(&p->cfg)) return BT_OK;
+    if (strcmp(p->cfg.data.template, "auto") != 0 || !is_conversation(&p->cfg)) return BT_OK;
     if (strncmp(p->cfg.data.tokenizer, "bpe:", 4) == 0) return BT_OK; /* a plan is only printed */
     BT_TRY(bt_tokenizer_load(&t, p->cfg.data.tokenizer[0] ? p->cfg.data.tokenizer : "bytes", err));
-    bt_code code = template_of(t, &row, &how, err);
+    bt_code code = find_template(t, &row, &how, err);
     if (code == BT_OK && row)
         code = bt_opts_set(&p->opts, "data.template", row->name, BT_FROM_PRESET, how, err);
     bt_tokenizer_free(t);
     return code;
 }
-
-/* ---- labels ---- */
 
 static bt_code scan_labels(const bt_run_cfg *c, bt_text *list, bt_err *err) {
     bt_sources files = {0};
@@ -126,17 +123,15 @@ bt_code bt_train_labels(bt_train_plan *p, bt_err *err) {
     return code;
 }
 
-/* ---- little text ------------------------------------------------------------------------------ */
-
-/* Texts above this size have room for every preset's sequences, and their tokens are not counted. */
+/* Larger texts have room for every preset's sequences, so their tokens are not counted. */
 static const uint64_t LITTLE_BYTES = 1 << 18;
-/* A text has at least so many sequences, and no sequence is shorter than LEAST_T. */
+/* Minimum number of sequences in a text, and minimum length of a sequence. */
 enum { SEQUENCES = 8, LEAST_T = 16 };
 static bool is_given(const bt_train_plan *p, const char *key) {
     return p->opts.origin[bt_opt_find(p->opts.table, p->opts.n, key)] > BT_FROM_PRESET;
 }
 
-/* a new run on plain text of this machine that is little; faults of the data are reported where it is opened */
+/* True for a new run on little plain text of this machine. Errors of the data are reported where it is opened. */
 static bool is_little_text(const bt_train_plan *p) {
     const bt_run_cfg *c = &p->cfg;
     char cache[PATH_MAX];
@@ -169,7 +164,7 @@ bt_code bt_train_fit_little_text(bt_train_plan *p, bt_err *err) {
         snprintf(text, sizeof text, "%" PRId64, T);
         if (T < p->cfg.model.seq_len) BT_TRY(set_fitting(p, "model.seq_len", text, err));
     }
-    /* a sequence more than is needed, because the held-out part is cut at a character */
+    /* one more sequence than needed, because the validation part ends at a character boundary */
     const double least = (double)(T + 8) / (double)tokens;
     if (is_given(p, "data.val_frac") || !(least > p->cfg.data.val_frac) || least > 0.5)
         return BT_OK;

@@ -59,8 +59,6 @@ static const bt_opt top_opts[] = {
     BT_ROW_STORE(top_cfg),
 };
 
-/* ---- size ------------------------------------------------------------------------------------ */
-
 static int from_env(const char *name) {
     const char *v = getenv(name);
     int n = v ? atoi(v) : 0;
@@ -82,8 +80,6 @@ static bt_code frame_size(const char *given, int *w, int *h, bt_err *err) {
                        given);
     return BT_OK;
 }
-
-/* ---- actions of keys ------------------------------------------------------------------------ */
 
 typedef struct doing {
     bt_db *db;
@@ -133,8 +129,6 @@ static bt_code start_from_top(void *ctx, int argc, const char *const *argv, char
                               bt_err *err) {
     return bt_cli_start_run(((const doing *)ctx)->store, argc, argv, name, 1.5, err);
 }
-
-/* ---- ways to show ---------------------------------------------------------------------------- */
 
 static bt_code print_top_json(const bt_top_cfg *view, bt_err *err) {
     bt_text out;

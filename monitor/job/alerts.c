@@ -1,5 +1,4 @@
-/* alerts.c - reports a rule that holds: an event, a command, a webhook. The screen rings the
- * bell. */
+/* alerts.c - applies alert rules and reports a rule that fires: an event, a command, a webhook. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,8 @@ static const int64_t DISK_LOOK_NS = 10000000000;
 
 extern char **environ;
 
-/* starts a program without our terminal and descriptors; no process waits for it */
-static void run_aside(const char *const *argv, char *const *env) {
+/* Starts a program without the terminal and open descriptors; no process waits for it. */
+static void run_detached_program(const char *const *argv, char *const *env) {
     pid_t pid;
     (void)bt_process_start(&pid,
                            &(bt_start){.argv = argv, .env = env, .session = true, .orphan = true});
@@ -37,7 +36,7 @@ static void run_alert_command(const bt_job *job, const char *says) {
     env[n] = run;
     env[n + 1] = alert;
     env[n + 2] = step;
-    run_aside(argv, env);
+    run_detached_program(argv, env);
     free(env);
 }
 
@@ -62,7 +61,7 @@ static void call_webhook(const bt_job *job, const char *says) {
                                 "--",
                                 job->s->alert.webhook,
                                 NULL};
-    if (!body.failed) run_aside(argv, NULL);
+    if (!body.failed) run_detached_program(argv, NULL);
     bt_text_release(&body);
 }
 
@@ -79,7 +78,7 @@ void bt_job_alerts_open(bt_job *job) {
     job->alerts.ctx = job;
 }
 
-/* Counts the evaluation that waits, once for each step of training: a restart repeats steps with the same bits. */
+/* Counts the pending evaluation, once for each step, because a restart repeats steps with the same bits. */
 static void count_evaluation(bt_job *job, double recorded) {
     const int64_t step = job->evaluation.step;
     job->evaluation.waits = false;
@@ -99,9 +98,9 @@ void bt_job_alerts_tick(bt_job *job, int64_t now) {
                       (double)fs.f_blocks * (double)fs.f_frsize);
 }
 
-/* An evaluation's event precedes the record of its step, which has the exact loss. An alert is therefore decided
- * when that record is here, or at the next tick when the step was recorded before the evaluation (in a pause). Its
- * body is {"val_loss":2.31,...}; null: the loss was not finite. */
+/* The event of an evaluation precedes the record of its step, which has the exact loss. An alert is therefore
+ * decided when that record arrives, or at the next tick if it arrived before (evaluation in a pause). The body is
+ * {"val_loss":2.31,...}; null: the loss is not finite. */
 void bt_job_alerts_evaluation(bt_job *job, const bt_event *e) {
     static const char key[] = "\"val_loss\":";
     char *end;

@@ -16,20 +16,20 @@
 #include "engine/base/clock.h"
 #include "store/wire/control_client.h"
 
-enum { MAX_ASKERS = 16 };
+enum { MAX_CLIENTS = 16 };
 static const int64_t PATIENCE_NS = 5000000000;
 
-typedef struct asker {
+typedef struct client_slot {
     int fd;
     int64_t since_ns;
     size_t n;
     char line[BT_CONTROL_LINE];
-} asker;
+} client_slot;
 
 struct bt_control_server {
     int listen_fd, epoll_fd;
     char path[sizeof((struct sockaddr_un *)0)->sun_path];
-    asker askers[MAX_ASKERS]; /* fd -1: free */
+    client_slot slots[MAX_CLIENTS]; /* fd -1: unused */
 };
 
 bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err) {
@@ -40,13 +40,13 @@ bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err
     memcpy(a.sun_path, path, strlen(path) + 1);
     bt_control_server *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(err, BT_NOMEM, "cannot allocate the control socket");
-    for (int i = 0; i < MAX_ASKERS; i++) s->askers[i].fd = -1;
+    for (int i = 0; i < MAX_CLIENTS; i++) s->slots[i].fd = -1;
     s->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     struct epoll_event e = {.events = EPOLLIN, .data.fd = s->listen_fd};
     if (s->listen_fd < 0 || s->epoll_fd < 0 ||
         bind(s->listen_fd, (const struct sockaddr *)&a, sizeof a) != 0 || chmod(path, 0600) != 0 ||
-        listen(s->listen_fd, MAX_ASKERS) != 0 ||
+        listen(s->listen_fd, MAX_CLIENTS) != 0 ||
         epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e) != 0) {
         bt_code code = bt_fail_errno(err, BT_IO, errno, "cannot listen at '%s'", path);
         bt_control_close(s);
@@ -59,20 +59,20 @@ bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err
 
 int bt_control_fd(const bt_control_server *s) { return s->epoll_fd; }
 
-static void drop_client(asker *a) {
+static void drop_client(client_slot *a) {
     if (a->fd >= 0) close(a->fd);
     a->fd = -1;
 }
 
-static void accept_askers(bt_control_server *s, int64_t now) {
+static void accept_clients(bt_control_server *s, int64_t now) {
     for (;;) {
         int fd = accept4(s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0) return;
         struct ucred who;
         socklen_t n = sizeof who;
-        asker *at = &s->askers[0]; /* all busy: the oldest goes */
-        for (int i = 0; i < MAX_ASKERS; i++) {
-            asker *a = &s->askers[i];
+        client_slot *at = &s->slots[0]; /* if all are busy, the oldest is disconnected */
+        for (int i = 0; i < MAX_CLIENTS; i++) {
+            client_slot *a = &s->slots[i];
             if (a->fd < 0 || (at->fd >= 0 && a->since_ns < at->since_ns)) at = a;
             if (a->fd < 0) break;
         }
@@ -84,12 +84,12 @@ static void accept_askers(bt_control_server *s, int64_t now) {
             continue;
         }
         drop_client(at);
-        *at = (asker){.fd = fd, .since_ns = now};
+        *at = (client_slot){.fd = fd, .since_ns = now};
     }
 }
 
 /* VERB [KEY=VALUE] [#WHO] */
-static void answer_client(asker *a, bt_control_fn fn, void *ctx) {
+static void answer_client(client_slot *a, bt_control_fn fn, void *ctx) {
     char *rest = NULL, *verb = strtok_r(a->line, " \t\r", &rest), *arg = "", *who = "ctl";
     for (char *w; verb && (w = strtok_r(NULL, " \t\r", &rest));) {
         if (w[0] == '#')
@@ -108,13 +108,13 @@ static void answer_client(asker *a, bt_control_fn fn, void *ctx) {
     else
         bt_text_printf(&line, "no %d %s\n", (int)code, err.msg);
     ssize_t n = send(a->fd, bt_text_str(&line), line.len, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)n; /* a client that does not read its answer loses it */
+    (void)n; /* a client that does not read loses its reply */
     bt_text_release(&said);
     bt_text_release(&line);
 }
 
-/* true: done with this asker, also where a line without end has filled its place: there nothing can be received */
-static bool read_client_line(asker *a, bt_control_fn fn, void *ctx) {
+/* Returns true when the client is finished, also if a line without an end has filled the buffer. */
+static bool read_client_line(client_slot *a, bt_control_fn fn, void *ctx) {
     for (;;) {
         ssize_t k = recv(a->fd, a->line + a->n, sizeof a->line - 1 - a->n, 0);
         if (k < 0 && errno == EINTR) continue;
@@ -132,9 +132,9 @@ static bool read_client_line(asker *a, bt_control_fn fn, void *ctx) {
 
 void bt_control_serve(bt_control_server *s, bt_control_fn fn, void *ctx) {
     const int64_t now = bt_now_ns();
-    accept_askers(s, now);
-    for (int i = 0; i < MAX_ASKERS; i++) {
-        asker *a = &s->askers[i];
+    accept_clients(s, now);
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        client_slot *a = &s->slots[i];
         if (a->fd >= 0 && (read_client_line(a, fn, ctx) || now - a->since_ns > PATIENCE_NS))
             drop_client(a);
     }
@@ -142,14 +142,12 @@ void bt_control_serve(bt_control_server *s, bt_control_fn fn, void *ctx) {
 
 void bt_control_close(bt_control_server *s) {
     if (!s) return;
-    for (int i = 0; i < MAX_ASKERS; i++) drop_client(&s->askers[i]);
+    for (int i = 0; i < MAX_CLIENTS; i++) drop_client(&s->slots[i]);
     if (s->listen_fd >= 0) close(s->listen_fd);
     if (s->epoll_fd >= 0) close(s->epoll_fd);
     if (s->path[0]) unlink(s->path);
     free(s);
 }
-
-/* ---- the file with the address of the socket -------------------------------------------------- */
 
 void bt_control_announce(const char *out_dir, const char *socket_path) {
     char path[PATH_MAX], line[PATH_MAX];
@@ -158,7 +156,7 @@ void bt_control_announce(const char *out_dir, const char *socket_path) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644),
         n = snprintf(line, sizeof line, "%s\n", socket_path);
     if (fd < 0) return;
-    /* a full disk: no remote control, no harm */
+    /* A full disk disables only remote control. */
     if (write(fd, line, (size_t)n) != n) unlink(path);
     close(fd);
 }

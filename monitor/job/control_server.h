@@ -1,8 +1,8 @@
-/* control_server.h - the supervisor's end of store/wire/control_client.h: a 0600 Unix socket,
+/* control_server.h - the supervisor's side of store/wire/control_client.h: a Unix socket with mode 0600,
  * single-threaded, driven by poll.
  *
- * It serves at most 16 clients at once, one line of at most BT_CONTROL_LINE bytes each, and
- * disconnects them after 5 s, so that no client delays the supervisor. */
+ * It serves at most 16 clients at once, one line of at most BT_CONTROL_LINE bytes each, and disconnects them after 5 s,
+ * so that no client delays the supervisor. */
 #ifndef BT_MONITOR_JOB_CONTROL_SERVER_H
 #define BT_MONITOR_JOB_CONTROL_SERVER_H
 
@@ -10,18 +10,17 @@
 #include "engine/base/text.h"
 
 typedef struct bt_control_server bt_control_server;
-/* one request: verb, argument ("" or KEY=VALUE), who; writes the text of the answer; returns BT_OK
- * or fills err */
+/* Handles one request: verb, argument ("" or KEY=VALUE), requester. Writes the reply; returns BT_OK or fills err. */
 typedef bt_code (*bt_control_fn)(void *ctx, const char *verb, const char *arg, const char *who,
                                  bt_text *answer, bt_err *err);
 
 bt_code bt_control_listen(bt_control_server **out, const char *path, bt_err *err) BT_MUST_CHECK;
-/* readable when there is something to serve */
+/* The descriptor is readable when there is work for the server. */
 int bt_control_fd(const bt_control_server *s);
 void bt_control_serve(bt_control_server *s, bt_control_fn fn, void *ctx);
 void bt_control_close(bt_control_server *s); /* removes the socket; accepts NULL */
 
-/* OUT/control names the socket while the run is live */
+/* Writes the socket's path to OUT/control while the run is live. */
 void bt_control_announce(const char *out_dir, const char *socket_path);
 void bt_control_withdraw(const char *out_dir);
 

@@ -1,6 +1,5 @@
-/* host_watch.c - a run on several hosts that may disappear and return: a lost host is set aside,
- * the run continues without it if --elastic allows, and takes it back at a checkpoint when it
- * responds. */
+/* host_watch.c - a run on several hosts that may disappear and return: it continues without a lost host if --elastic
+ * allows it, and uses the host again after a checkpoint when it responds. */
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,21 +9,21 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
-/* A link that is gone for 2 s costs no restart: TCP repairs it. */
+/* TCP repairs a link that was down for up to 2 s, so no restart is needed. */
 static const double GRACE_S = 2.3;
-/* after this long without a step the hosts are tested */
+/* hosts are tested after this time without a step */
 static const double QUIET_S = 0.5;
-/* 30 to 120 s pass from a cloud's notice to the end of the machine */
+/* A cloud machine ends 30 to 120 s after its notice. */
 static const int64_t NOTICE_AWAY_NS = 150 * (int64_t)1000000000;
-/* an answer takes 0.1 to 9 ms */
+/* a response takes 0.1 to 9 ms */
 static const double FIRST_ASK_S = 0.3;
 
-static bool elastic(const bt_job *job) { return job->s->elastic_max > 0 && job->s->layout; }
+static bool is_elastic(const bt_job *job) { return job->s->elastic_max > 0 && job->s->layout; }
 
 bt_code bt_job_hosts_open(bt_job *job, bt_err *err) {
     BT_TRY(bt_hosts_open(&job->hosts, job->s->hosts, BT_SSH_PORT, err));
     bt_hosts_connect(&job->hosts, FIRST_ASK_S);
-    for (int i = 0; elastic(job) && i < job->hosts.n; i++)
+    for (int i = 0; is_elastic(job) && i < job->hosts.n; i++)
         if (job->hosts.host[i].slots == 0)
             return bt_fail(err, BT_ARG,
                            "--elastic needs the slots of every host: '%.60s' in '%.100s' has no "
@@ -42,14 +41,12 @@ bt_code bt_job_hosts_file(bt_job *job, const char *folder, char *path, size_t si
     return bt_hosts_write(&job->hosts, path, err);
 }
 
-/* ---- while ranks run ------------------------------------------------------------------------- */
-
 void bt_job_hosts_check(bt_job *job, int64_t now) {
     const double median = bt_health_median_s(&job->health);
     const double quiet = 5 * median > QUIET_S ? 5 * median : QUIET_S;
     if (!job->hosts.n || job->lost_host || job->hung || !job->connected || job->paused) return;
     if (bt_health_silence_s(&job->health, now) < quiet) {
-        /* tests of that time do not count as silence now */
+        /* Tests during that time do not count as silence now. */
         for (int i = 0; i < job->hosts.n; i++)
             if (!job->hosts.host[i].aside) job->hosts.host[i].asked_ns = 0;
         return;
@@ -67,7 +64,7 @@ void bt_job_hosts_check(bt_job *job, int64_t now) {
     }
 }
 
-/* tests hosts that were set aside again; a response counts at the next checkpoint */
+/* Tests hosts that were set aside; those that respond are used after the next checkpoint. */
 void bt_job_hosts_tick(bt_job *job, int64_t now) {
     bt_hosts *h = &job->hosts;
     if (!bt_hosts_aside(h)) return;
@@ -81,7 +78,7 @@ void bt_job_hosts_tick(bt_job *job, int64_t now) {
                          h->host[i].name);
 }
 
-/* computes the layout on the hosts in use and those that are back */
+/* Computes the layout on the hosts in use and those that respond again. */
 static bt_code layout_of_hosts(bt_job *job, bt_job_layout *l, bt_err *err) {
     bt_job_host list[BT_HOSTS_MAX];
     const bt_resize_request w = bt_resize_request_of_hosts(job, list);
@@ -94,15 +91,13 @@ void bt_job_hosts_checkpoint(bt_job *job) {
     const char *back = NULL;
     for (int i = 0; i < job->hosts.n; i++)
         if (job->hosts.host[i].back) back = job->hosts.host[i].name;
-    if (!back || !elastic(job) || job->resize.wanted || job->stop_asked) return;
+    if (!back || !is_elastic(job) || job->resize.wanted || job->stop_asked) return;
     if (layout_of_hosts(job, &l, &why) != BT_OK || l.same) return;
     if (bt_job_send_verb(job, BT_VERB_STOP, 0, &why) == BT_OK)
         bt_job_request_hosts(job, "host %.60s is back", back);
 }
 
-/* ---- between two attempts -------------------------------------------------------------------- */
-
-/* a host of those in use that is at fault, and why; NULL: none more */
+/* Finds a host in use that is at fault, and the reason; NULL: no further one. */
 static bt_host *find_lost_host(bt_job *job, const bt_end *end, char *why, size_t size) {
     bt_hosts *h = &job->hosts;
     const int64_t now = bt_now_ns();
@@ -131,7 +126,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
     bool lost[BT_HOSTS_MAX] = {false};
     char why[96];
     const char *name = NULL;
-    if (!h->n || !elastic(job) || job->stop_asked) return false;
+    if (!h->n || !is_elastic(job) || job->stop_asked) return false;
     bt_hosts_connect(h, FIRST_ASK_S);
     for (bt_host *host; (host = find_lost_host(job, end, why, sizeof why));) {
         bt_hosts_set_aside(host, why, bt_now_ns());
@@ -153,7 +148,7 @@ bool bt_job_hosts_ended(bt_job *job, const bt_end *end) {
     return true;
 }
 
-/* mpirun's --map-by slot fills a host before the next, in the order of the file */
+/* mpirun's --map-by slot fills one host after the other, in the order of the file. */
 static bt_host *host_of_rank(bt_job *job, int rank) {
     int before = 0;
     for (int i = 0; i < job->hosts.n; i++) {
@@ -170,7 +165,7 @@ bool bt_job_hosts_left(bt_job *job) {
     bt_job_layout l = {0};
     bt_err err = BT_ERR_INIT;
     bt_host *host = job->leaving >= 0 ? host_of_rank(job, job->leaving) : NULL;
-    if (!host || host->here || !elastic(job) || job->stop_asked) return false;
+    if (!host || host->here || !is_elastic(job) || job->stop_asked) return false;
     bt_hosts_set_aside(host, "a signal ended its rank", bt_now_ns());
     if (layout_of_hosts(job, &l, &err) != BT_OK) {
         bt_job_event(job, BT_EVENT_WARNING, -1, "host %.60s is to be left, but: %s", host->name,
@@ -178,7 +173,7 @@ bool bt_job_hosts_left(bt_job *job) {
         host->aside = false;
         return false;
     }
-    /* it answers for as long as its machine still runs */
+    /* The host still responds until its machine ends. */
     host->next_look_ns = bt_now_ns() + NOTICE_AWAY_NS;
     bt_job_event(job, BT_EVENT_HOST_LOST, -1, "host %.60s is set aside for %d s: %s", host->name,
                  (int)(NOTICE_AWAY_NS / 1000000000), host->why);
@@ -188,6 +183,6 @@ bool bt_job_hosts_left(bt_job *job) {
 
 void bt_job_hosts_begin(bt_job *job) {
     job->lost_host = NULL;
-    if (bt_hosts_take_back(&job->hosts) > 0 && elastic(job) && !job->resize.wanted)
+    if (bt_hosts_take_back(&job->hosts) > 0 && is_elastic(job) && !job->resize.wanted)
         bt_job_request_hosts(job, "a host is back");
 }

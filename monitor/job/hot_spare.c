@@ -1,6 +1,6 @@
-/* hot_spare.c - a second job of the same ranks that waits beside the run (launch.hot_spare):
- * initialised as far as possible without the state, asleep until the training ranks die. Then it
- * reads the state and continues without starting a process. */
+/* hot_spare.c - a second job of the same ranks waits beside the run (launch.hot_spare), initialised as far as
+ * possible without the state. When the training ranks die, it reads the state and continues without starting
+ * processes. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,14 +12,14 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
-/* FOLDERS: numbers of their folders, above all attempts'. TRIES: spares that end by themselves, until no
- * more is started */
+/* FOLDERS: number of its first folder, above those of all attempts. TRIES: maximum number of consecutive spares that
+ * end by themselves. */
 enum { FOLDERS = 1000000, TRIES = 2 };
 
 void bt_job_spare_end(bt_job *job) {
     bt_job_spare *s = &job->spare;
     if (s->child.pid <= 0) return;
-    bt_spare_close(&s->socket); /* its ranks leave by themselves */
+    bt_spare_close(&s->socket); /* its ranks then exit */
     (void)bt_proc_kill_session(s->child.pid, 2);
     (void)waitpid(s->child.pid, NULL, 0);
     if (s->child.out >= 0) close(s->child.out);
@@ -93,7 +93,7 @@ void bt_job_spare_tick(bt_job *job) {
     int status = 0;
     if (s->child.pid > 0 && waitpid(s->child.pid, &status, WNOHANG) == s->child.pid)
         on_spare_exit(job, status);
-    /* a job that has not shown that it can train has none */
+    /* A job that has not trained yet gets no spare, because it may be unable to train. */
     if (!job->s->hot_spare || s->child.pid > 0 || s->failed >= TRIES || job->child.pid <= 0 ||
         job->last_step < job->from.step + 1 || job->stop_asked || job->complete ||
         job->resize.wanted || job->world_size > BT_SPARE_RANKS)

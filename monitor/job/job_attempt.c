@@ -1,7 +1,7 @@
 /* job_attempt.c - begins an attempt, detects its death, clears it away, and starts the next one.
  *
- * Between the death of a rank and the next launch it only finds the resume point. Records,
- * processes and folders of the previous attempt are handled while the next one starts. */
+ * Between the death of a rank and the next launch it only finds the resume point. It handles records, processes and
+ * folders of the previous attempt while the next one starts. */
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
@@ -19,8 +19,6 @@
 #include "monitor/job/machine/machine_map.h"
 #include "monitor/job/machine/memory_kills.h"
 
-/* ---- what it leaves behind ------------------------------------------------------------------- */
-
 void bt_job_attempt_over(bt_job *job) {
     char from[PATH_MAX], to[PATH_MAX];
     job->past.folder = job->folder;
@@ -29,13 +27,13 @@ void bt_job_attempt_over(bt_job *job) {
     job->last_fence = job->fence;
     job->child.pid = 0;
     bt_rank_progress_close(&job->places);
-    /* so that the next attempt can begin its own before these records are rows */
+    /* The next attempt can then create its own ring before these records are stored. */
     if (bt_job_ring_path(job, BT_JOB_RING, from, sizeof from) &&
         bt_job_ring_path(job, BT_JOB_RING_BEFORE, to, sizeof to))
         (void)rename(from, to);
 }
 
-/* records of rank 0 that it could not send any more */
+/* Recovers records that rank 0 could not send. */
 static void recover_records(bt_job *job) {
     char path[PATH_MAX];
     int64_t steps = 0;
@@ -68,9 +66,7 @@ void bt_job_end_record(bt_job *job, const char *state, const char *kind, int sta
                      "records that rank 0 left behind remain in '%s': %s", path, why.msg);
 }
 
-/* ---- its ranks ------------------------------------------------------------------------------- */
-
-/* Ranks of other hosts are mpirun's matter. */
+/* mpirun handles ranks of other hosts. */
 void bt_job_watch_ranks(bt_job *job) {
     if (job->s->hosts[0] || job->n_ranks != job->world_size) return;
     if (!bt_rank_watch_open(&job->watch)) return;
@@ -78,9 +74,9 @@ void bt_job_watch_ranks(bt_job *job) {
         bt_rank_watch_add(&job->watch, job->ranks[i].rank, job->ranks[i].pid);
 }
 
-/* A failing rank marks its place, reports the cause and calls MPI_Abort, and mpirun kills the
- * other ranks: its report may still be on the way when their deaths are detected. */
-static bool rank_said_why(bt_job *job) {
+/* A failing rank marks its page, reports the cause and calls MPI_Abort, and mpirun kills the other ranks. Its report
+ * may arrive after their deaths are detected. */
+static bool has_rank_reported(bt_job *job) {
     enum { WORDS_MS = 25 };
     struct pollfd out = {.fd = job->child.out, .events = POLLIN};
     const bool told = job->places.n == job->world_size;
@@ -93,21 +89,21 @@ static bool rank_said_why(bt_job *job) {
     return job->output.reported;
 }
 
-/* A rank killed from outside reports nothing, and neither do the other ranks: these and mpirun
- * are ended at once. Any other end is reported by the rank or by mpirun in due time. */
+/* A rank that was killed from outside reports nothing, so all ranks and mpirun are ended at once. Any other end is
+ * reported by the rank or by mpirun. */
 void bt_job_read_deaths(bt_job *job) {
     char line[200], host[BT_HOST_MAX] = "";
     for (int rank, signal; (rank = bt_rank_watch_next(&job->watch, &signal)) >= 0;) {
-        if (signal != SIGKILL) job->died_otherwise = true; /* mpirun kills the remaining ranks */
+        if (signal != SIGKILL) job->died_otherwise = true;
         if (job->died_otherwise || job->ended_by_us || job->hung || job->stop_now || job->complete)
             continue;
-        if (rank_said_why(job)) continue;
+        if (has_rank_reported(job)) continue;
         bt_rank_watch_kill(&job->watch);
         kill(job->child.pid, SIGKILL);
         job->ended_by_us = true;
         gethostname(host, sizeof host - 1);
         if (job->child.out >= 0) (void)bt_output_drain(&job->output, job->child.out);
-        /* in mpirun's words, which are looked for */
+        /* in the form of mpirun, which output.c parses */
         int n = snprintf(
             line, sizeof line,
             "\nbitrain train: process rank %d with PID %d on node %s exited on signal %d\n", rank,
@@ -116,15 +112,15 @@ void bt_job_read_deaths(bt_job *job) {
     }
 }
 
-/* The ranks of this host print their call stacks, as far as they can (cli/train/rank/rank_stack.h). The limit is long
- * enough for ranks that share their processors with other programs; only an unresponsive rank reaches it. */
+/* The ranks of this host print their call stacks (cli/train/rank/rank_stack.h). The limit is long enough for ranks
+ * that share their processors with other programs, so only an unresponsive rank reaches it. */
 static void request_stacks(bt_job *job) {
     enum { WAIT_MS = 2000 };
     const int64_t until = bt_now_ns() + WAIT_MS * INT64_C(1000000);
     job->stacks = 0;
     const int asked = bt_rank_watch_signal(&job->watch, SIGUSR2);
     (void)bt_rank_watch_signal(&job->watch,
-                               SIGCONT); /* a stopped rank reports it when it continues */
+                               SIGCONT); /* a stopped rank prints it when it continues */
     while (job->stacks < asked && bt_now_ns() < until && job->child.out >= 0) {
         struct pollfd p = {job->child.out, POLLIN, 0};
         if (poll(&p, 1, 10) == 1 && !bt_output_drain(&job->output, job->child.out)) return;
@@ -138,7 +134,7 @@ void bt_job_end_hung(bt_job *job) {
 }
 
 void bt_job_end_ranks(bt_job *job) {
-    /* a search among all processes only where a rank may be unknown */
+    /* All processes are searched only if a rank may be unknown. */
     const bool known = job->watch.n > 0 && job->watch.n == (size_t)job->world_size;
     bt_rank_watch_kill(&job->watch);
     if ((bt_rank_watch_wait(&job->watch, 2) > 0 || !known) &&
@@ -147,9 +143,7 @@ void bt_job_end_ranks(bt_job *job) {
     bt_rank_watch_close(&job->watch);
 }
 
-/* ---- its beginning --------------------------------------------------------------------------- */
-
-/* The longest stays and the number of hangs are kept for the whole run. */
+/* The longest activities and the number of hangs are kept for the whole run. */
 static void watch_for_hangs(bt_job *job) {
     bt_hang_watch *h = &job->hang;
     bt_err why = BT_ERR_INIT;
@@ -166,7 +160,7 @@ static void watch_for_hangs(bt_job *job) {
     h->found = found;
 }
 
-/* nothing is known yet of the job that begins */
+/* Resets the observations for the new attempt. */
 static void begin_to_watch(bt_job *job) {
     job->where[0] = '\0';
     job->last_step = job->leaving = -1;
@@ -185,7 +179,7 @@ static void begin_to_watch(bt_job *job) {
 
 bt_code bt_job_start_attempt(bt_job *job, bt_err *err) {
     char ring[PATH_MAX];
-    /* a ring of an earlier run of that name; its useful records were recovered */
+    /* The ring of an earlier run of that name; its useful records were recovered. */
     if (bt_job_ring_path(job, BT_JOB_RING, ring, sizeof ring)) unlink(ring);
     begin_to_watch(job);
     if (bt_job_spare_take(job)) return BT_OK;
@@ -203,9 +197,7 @@ void bt_job_show_attempt(const bt_job *job) {
     if (ui->attempt) ui->attempt(ui->ctx, job->attempt, job->from.step);
 }
 
-/* ---- the next one ---------------------------------------------------------------------------- */
-
-/* a cancelled attempt: its output is ignored */
+/* Ends a cancelled attempt, whose output is ignored. */
 static void end_launched(bt_job *job) {
     if (job->child.pid <= 0) return;
     (void)bt_proc_kill_session(job->child.pid, 2);
@@ -216,7 +208,7 @@ static void end_launched(bt_job *job) {
     bt_job_dirs_attempt_end(&job->scratch, job->folder);
 }
 
-/* The record of the attempt that has just been launched. The database may take it later. */
+/* Writes the record of the attempt that was just launched; the database may store it later. */
 static bt_code begin_record(bt_job *job, const char *reason, bt_err *err) {
     bt_run_start start = job->s->start;
     if (!job->s->writer) return BT_OK;
@@ -227,14 +219,15 @@ static bt_code begin_record(bt_job *job, const char *reason, bt_err *err) {
     return bt_writer_begin_later(job->s->writer, &start, job->attempt, err);
 }
 
-static bt_code find_place(bt_job *job, bt_text *why, bt_err *err) {
+static bt_code find_resume_point(bt_job *job, bt_text *why, bt_err *err) {
     const bt_job_setup *s = job->s;
     bt_code code = s->resume_point(s->resume_ctx, job->memory, &job->from, why, err);
-    /* an unmounted folder may be mounted again later: retry */
+    /* an unmounted folder may be mounted again later, so this is retried */
     if (code == BT_NOTFOUND && job->saved > 0)
         return bt_fail(err, BT_IO, "the checkpoint after step %lld is not in '%.200s' any more",
                        (long long)job->saved, s->out_dir);
-    if (code == BT_NOTFOUND) { /* none was saved: as the run began, perhaps in another folder */
+    if (code ==
+        BT_NOTFOUND) { /* without a checkpoint, start like the run, perhaps in another folder */
         job->from = s->from;
         if (!(job->from.lr_factor > 0)) job->from.lr_factor = 1;
         code = BT_OK;
@@ -259,12 +252,12 @@ static void announce_next_attempt(bt_job *job, const bt_text *why, const char *r
 bt_code bt_job_next_attempt(bt_job *job, const char *reason, const bt_end *end, bt_err *err) {
     bt_text why;
     bt_text_init(&why);
-    bt_code code = find_place(job, &why, err);
+    bt_code code = find_resume_point(job, &why, err);
     char layout[480] = "";
     const int ranks_before = job->world_size;
     bt_job_hosts_begin(job);
     const bool other = code == BT_OK && bt_job_take_layout(job, layout, sizeof layout);
-    if (other) bt_job_spare_end(job); /* it has the layout of before */
+    if (other) bt_job_spare_end(job); /* the spare has the previous layout */
     job->attempt++;
     bt_output_reset(&job->output, job->attempt);
     if (code == BT_OK) code = bt_job_start_attempt(job, err);

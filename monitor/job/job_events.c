@@ -1,11 +1,11 @@
-/* job_events.c - events of the supervisor: into the database, onto the screen, to the alert rules. */
+/* job_events.c - sends events of the supervisor to the database, the screen and the alert rules. */
 #include <stdarg.h>
 #include <stdio.h>
 
 #include "engine/base/clock.h"
 #include "monitor/job/job.h"
 
-/* the rules that hold after an event of the supervisor */
+/* Applies the rules that an event of the supervisor can fire. */
 static void apply_alert_rules(bt_job *job, const bt_event *e) {
     if (e->kind == BT_EVENT_FAILURE || e->kind == BT_EVENT_HOST_LOST)
         bt_alert_happened(&job->alerts, BT_ALERT_RANK_LOST, e->title);

@@ -1,4 +1,4 @@
-/* job_launch.c - starts the ranks of an attempt, or of the hot spare beside it. */
+/* job_launch.c - starts the ranks of an attempt or of the hot spare. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ bt_code bt_job_launch(bt_job *job, const bt_job_ranks *how, bt_child *child,
     snprintf(fence, sizeof fence, "%d", how->fence);
     snprintf(boxes, sizeof boxes, "%s/places", tmp);
     bt_err why = BT_ERR_INIT;
-    /* a cleaner of temporary folders may have removed it */
+    /* A cleaner of temporary folders may have removed it. */
     if (job->map[0] && access(job->map, R_OK) != 0 && !bt_machine_map_write(job->map))
         job->map[0] = '\0';
     if (bt_rank_progress_open(places, boxes, job->world_size, &why) != BT_OK)

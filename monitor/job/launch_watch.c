@@ -1,8 +1,8 @@
-/* launch_watch.c - the time between the launch of an attempt and the first connection of its ranks, and a request to
- * stop before the first step.
+/* launch_watch.c - limits the time between the launch of an attempt and the first connection of its ranks, and handles
+ * a stop request before the first step.
  *
- * mpirun can hang before it starts a rank (too few file descriptors, a name server that does not answer). No rank
- * exists then that could report it or save anything, so the supervisor has a deadline of its own. */
+ * mpirun can hang before it starts a rank (too few file descriptors, a name server without an answer). Then no rank can
+ * report it or save anything, so the supervisor applies a deadline. */
 #include <math.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -11,8 +11,9 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
-/* DEADLINE: times the limit after which the launch is named. A stop waits for ranks that may be about to connect or to
- * finish their first step: shortly, or longer where they hold a state that is in no checkpoint. */
+/* NAMED_S: a launch is reported after this time, and ended after DEADLINE times it. STOP_S: a stop waits this long
+ * for ranks that may be about to connect or to finish their first step, longer if they hold a state that no
+ * checkpoint has. */
 static const double NAMED_S = 30, DEADLINE = 4, STOP_S = 0.5, STOP_STEP_S = 1,
                     STOP_WITH_STATE_S = 10;
 
@@ -23,19 +24,19 @@ void bt_job_launch_connected(bt_job *job, int64_t now) {
     job->launch_named = false;
 }
 
-/* mpirun's output, which explains the failed start */
-static const char *words_of_mpirun(bt_job *job) {
+/* Returns mpirun's output, which explains the failed start. */
+static const char *mpirun_message(bt_job *job) {
     if (job->child.out >= 0) (void)bt_output_drain(&job->output, job->child.out);
     return job->output.said[0] ? job->output.said : job->output.last_line;
 }
 
-/* Ranks that are to save a state from memory have time as long as they show signs of life. */
+/* Ranks that must save a state from memory have time as long as they are active. */
 static double stop_waited_s(const bt_job *job, int64_t now) {
     const bool alive = job->from.memory && job->start.alive_ns > job->asked_ns;
     return (double)(now - (alive ? job->start.alive_ns : job->asked_ns)) / 1e9;
 }
 
-static void stop_start(bt_job *job, int64_t now) {
+static void end_start(bt_job *job, int64_t now) {
     const double patience = job->from.memory ? fmax(STOP_WITH_STATE_S, 4 * job->start_s)
                             : job->connected ? STOP_STEP_S
                                              : STOP_S;
@@ -54,12 +55,12 @@ void bt_job_launch_check(bt_job *job, int64_t now) {
                  named = fmax(job->s->launch_s > 0 ? job->s->launch_s : NAMED_S, 10 * job->start_s);
     if (job->hung || job->stop_now || job->child.pid <= 0) return;
     if (job->stop_asked && !job->complete && !bt_job_has_stepped(job)) {
-        stop_start(job, now);
+        end_start(job, now);
         return;
     }
     if (job->connected) return;
     if (waited > named && !job->launch_named) {
-        const char *words = words_of_mpirun(job);
+        const char *words = mpirun_message(job);
         job->launch_named = true;
         bt_job_event(job, BT_EVENT_STALLED, -1,
                      "mpirun (pid %d) has started no rank for %.0f s and is ended after %.0f s%s%s",

@@ -12,11 +12,11 @@
 #include "monitor/job/launch/proc.h"
 #include "store/wire/control_client.h"
 
-/* factors of the configured peak */
+/* limits of the factor on the configured peak */
 #define LR_FACTOR_MAX 1e6
 #define LR_FACTOR_ASKED 10 /* a larger factor needs a confirmation */
 
-/* A slip of the finger would destroy the run within a few steps. */
+/* Requires a confirmation, because a typing error would destroy the run within a few steps. */
 static bt_code confirm_lr(const bt_job *job, double factor, bt_err *err) {
     const double peak = job->s->lr;
     if (factor <= LR_FACTOR_ASKED) return BT_OK;
@@ -87,7 +87,7 @@ static bt_code request_setting(bt_job *job, const char *arg, const char *by, bt_
     return set_lr(job, value / job->s->lr, force, by, err);
 }
 
-/* verbs without a later effect are not kept for ranks that connect later */
+/* Verbs without a later effect are not deferred for ranks that connect later. */
 static bt_code send_text_verb(bt_job *job, bt_verb verb, const char *text, bt_err *err) {
     if (job->stop_asked) return bt_fail(err, BT_BUSY, "the run is stopping");
     if (bt_job_waits_for_ranks(job))
@@ -129,7 +129,7 @@ static bt_code fail_unknown_verb(const char *word, bt_err *err) {
                    bt_verb_list(list, sizeof list, " ", false));
 }
 
-/* Applies the effect of a verb on the supervisor itself */
+/* Applies the effect of a verb on the supervisor itself. */
 static void apply_to_supervisor(bt_job *job, bt_verb verb) {
     if (verb == BT_VERB_PAUSE || verb == BT_VERB_RESUME) {
         job->paused = verb == BT_VERB_PAUSE;
@@ -165,7 +165,7 @@ void bt_job_stop_now(bt_job *job) {
     job->stop_now = job->stop_asked = true;
     job->stop_ns = bt_now_ns();
     bt_job_event(job, BT_EVENT_WARNING, -1, "stopping at once, without a checkpoint");
-    /* mpirun itself takes no SIGTERM (launch.c) */
+    /* mpirun ignores SIGTERM (launch.c). */
     if (job->child.pid > 0) bt_proc_kill_session(job->child.pid, 0);
 }
 
@@ -174,14 +174,14 @@ static const int64_t TOGETHER_NS = 1000000000, PRESSES_NS = 100000000;
 void bt_job_signal(bt_job *job, int sig) {
     bt_err err = BT_ERR_INIT;
     const int64_t now = bt_now_ns();
-    /* `timeout` signals this process and then its process group: two signals together are one
-     * request. A user's second Ctrl-C comes at least a tenth of a second after the first */
+    /* `timeout` signals this process and then its process group, so two signals within TOGETHER_NS are one request.
+     * A user's second Ctrl-C follows at least a tenth of a second after the first. */
     const int64_t together = sig == SIGINT ? PRESSES_NS : TOGETHER_NS;
     if (job->signal_ns && now - job->signal_ns < together) return;
     if (!job->signal_ns) job->signal_ns = now;
-    /* beyond the soft limit of processor time the kernel repeats it each second */
+    /* Beyond the soft limit of processor time the kernel repeats the signal each second. */
     if (sig == SIGXCPU && job->stop_asked) return;
-    /* the notice before the time limit, and the limit itself: saving may take until SIGKILL */
+    /* A batch system sends SIGTERM before and at the time limit: saving may take until SIGKILL. */
     if (sig == SIGTERM && job->result->signal && bt_proc_batch_job()) return;
     if (job->stop_asked) {
         bt_job_stop_now(job);

@@ -1,5 +1,5 @@
-/* resize.c - changes the number of ranks: they save and leave in order, and the next attempt
- * begins in the new layout, into which any checkpoint can be read. */
+/* resize.c - changes the number of ranks: they save and exit, and the next attempt reads the checkpoint into the new
+ * layout. */
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -9,10 +9,8 @@
 
 #include "monitor/job/job.h"
 
-/* ---- requests -------------------------------------------------------------------------------- */
-
-static bt_code one_number(const char *word, const char *what, const char *arg, int least, int *out,
-                          bt_err *err) {
+static bt_code parse_number(const char *word, const char *what, const char *arg, int least,
+                            int *out, bt_err *err) {
     char *end = NULL;
     const long n = strtol(word, &end, 10);
     if (end == word || *end || n < least || n > 65536)
@@ -25,7 +23,7 @@ static bt_code one_number(const char *word, const char *what, const char *arg, i
     return BT_OK;
 }
 
-/* "4,tp=2,zero=1" */
+/* Parses for example "4,tp=2,zero=1". */
 static bt_code parse_resize(const char *arg, bt_resize_request *w, bt_err *err) {
     char words[96], *rest;
     const struct {
@@ -35,7 +33,7 @@ static bt_code parse_resize(const char *arg, bt_resize_request *w, bt_err *err) 
     *w = (bt_resize_request){.zero = -1};
     snprintf(words, sizeof words, "%s", arg);
     char *word = strtok_r(words, ",", &rest);
-    BT_TRY(one_number(word ? word : "", "the number of ranks", arg, 1, &w->most, err));
+    BT_TRY(parse_number(word ? word : "", "the number of ranks", arg, 1, &w->most, err));
     w->least = w->most;
     while ((word = strtok_r(NULL, ",", &rest))) {
         size_t i = 0;
@@ -46,7 +44,7 @@ static bt_code parse_resize(const char *arg, bt_resize_request *w, bt_err *err) 
                            "resize %.60s: '%s' is none of tp=N, pp=N, zero=N (as in resize "
                            "4,tp=2,pp=1,zero=3)",
                            arg, word);
-        BT_TRY(one_number(word + n + 1, sizes[i].name, arg, sizes[i].least, sizes[i].to, err));
+        BT_TRY(parse_number(word + n + 1, sizes[i].name, arg, sizes[i].least, sizes[i].to, err));
     }
     return BT_OK;
 }
@@ -88,10 +86,8 @@ bt_code bt_job_request_resize(bt_job *job, const char *arg, const char *by, bt_e
     return BT_OK;
 }
 
-/* ---- between two attempts -------------------------------------------------------------------- */
-
-/* The quotes of a text inside the object are escaped. */
-static bool says_stopped(const char *result_json) {
+/* Quotes in a text of the object are escaped, so this finds only the key. */
+static bool has_stopped_flag(const char *result_json) {
     return result_json && strstr(result_json, "\"stopped\":true");
 }
 
@@ -121,7 +117,7 @@ bool bt_job_ended_to_resize(const bt_job *job, const bt_end *end) {
     bt_err why = BT_ERR_INIT;
     w.from_step = job->last_step + 1;
     return job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
-           says_stopped(job->result->result_json) &&
+           has_stopped_flag(job->result->result_json) &&
            job->s->layout(job->s->layout_ctx, &w, false, &l, &why) != BT_STOPPED;
 }
 
@@ -133,7 +129,7 @@ bool bt_job_left_unasked(const bt_job *job, const bt_end *end) {
                                  .zero = -1,
                                  .from_step = job->last_step + 1};
     return job->s->layout && !job->resize.wanted && !job->stop_asked && end->kind == BT_END_DONE &&
-           says_stopped(job->result->result_json) &&
+           has_stopped_flag(job->result->result_json) &&
            job->s->layout(job->s->layout_ctx, &w, false, &l, &why) != BT_STOPPED;
 }
 

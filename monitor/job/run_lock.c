@@ -1,4 +1,4 @@
-/* run_lock.c - an exclusive flock on a file that names its holder by PID and host. */
+/* run_lock.c - an exclusive flock on a file that contains PID and host of its holder. */
 #include "monitor/job/run_lock.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void signature(char out[WHO], long pid) {
     snprintf(out, WHO, "pid %ld on %s", pid, host);
 }
 
-/* the supervisor that signed the lock is alive: no rank is about to leave */
+/* True if the supervisor that wrote the lock is alive, so that no rank is about to exit. */
 static bool holder_lives(int fd, char who[WHO]) {
     long pid = 0;
     char here[WHO];
@@ -50,13 +50,13 @@ bt_code bt_run_lock(int *out, const char *out_dir, const char *run, double wait_
         return bt_fail(err, BT_ARG, "folder '%s' is too long", out_dir);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot write to '%s'", out_dir);
-    /* any process that can read the file can lock it; older versions created it with 0644 */
+    /* Any process that can read the file can lock it; older versions created it with mode 0644. */
     (void)!fchmod(fd, 0600);
     const int64_t began = bt_now_ns();
     bool told = false;
     while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno == EINTR) continue;
-        if (errno != EWOULDBLOCK) { /* no locks here */
+        if (errno != EWOULDBLOCK) { /* the file system has no locks */
             close(fd);
             return BT_OK;
         }

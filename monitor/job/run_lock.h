@@ -1,15 +1,15 @@
-/* run_lock.h - one job per run: OUT/run.lock is held by the supervisor and its mpirun, until
- * both have ended.
+/* run_lock.h - one job per run: the supervisor and its mpirun hold OUT/run.lock until both have ended.
  *
- * A new start waits for a job that outlived its supervisor (its ranks save and leave), and is
- * refused at once while the run is alive. */
+ * A new start waits for ranks that outlived their supervisor (they save and exit), and is refused at once while the run
+ * is
+ * alive. */
 #ifndef BT_MONITOR_JOB_RUN_LOCK_H
 #define BT_MONITOR_JOB_RUN_LOCK_H
 
 #include "engine/base/status.h"
 
-/* out_dir exists. The caller closes *fd; -1 if the file system has no locks. Waits at most
- * wait_s for ranks that are leaving; BT_BUSY names the holder. */
+/* out_dir exists. The caller closes *fd; -1 if the file system has no locks. Waits at most wait_s for ranks that are
+ * about to exit; BT_BUSY names the holder. */
 bt_code bt_run_lock(int *fd, const char *out_dir, const char *run, double wait_s, bt_err *err)
     BT_MUST_CHECK;
 

@@ -1,5 +1,5 @@
-/* run_sink.c - distributes the records of a run: the supervisor uses ranks, steps and events,
- * the screen gets steps and events, and the database every unchanged record. */
+/* run_sink.c - distributes the records of a run: to the supervisor, the screen (steps and events) and, unchanged,
+ * the database. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,7 @@ void bt_job_send_pending(bt_job *job) {
         if (bt_wire_send_control(job->wire, &c, &err) == BT_OK)
             job->pending &= ~(UINT32_C(1) << verb);
     }
-    /* the factor changed after the checkpoint that the ranks started from */
+    /* The factor was changed after the checkpoint from which the ranks started. */
     if (job->lr_factor != job->told_factor) {
         bt_ctl c = {BT_VERB_LR, job->lr_factor, NULL};
         bt_err err = BT_ERR_INIT;

@@ -1,4 +1,4 @@
-/* spare_socket.c - packets over a Unix socket: a message arrives completely or not at all. */
+/* spare_socket.c - packets over a Unix socket: a message is received completely or not at all. */
 #include "monitor/job/spare_socket.h"
 
 #include <errno.h>

@@ -1,10 +1,12 @@
-/* start_watch.c - the time between the first connection of an attempt's ranks and its first step.
+/* start_watch.c - watches the time between the first connection of an attempt's ranks and its first step.
  *
- * A rank can hang while it prepares data, loads weights or takes part in the first exchange. No step time is known then
- * that a limit could follow from, and a start that reads a large checkpoint takes minutes. Therefore a sign of life is
- * needed: a rank that enters another place, begins an exchange, or reads or writes a file. Without one for WAITED_S the
- * rank that the others wait for is named, after NAMED_S everybody's place, and after launch.hang_s the ranks are ended.
- * Ranks of other hosts give no sign here, so the deadline is longer with them. */
+ * A rank can hang while it prepares data, loads weights or takes part in the first exchange. No step time is known yet
+ * from which a limit could be computed, and reading a large checkpoint takes minutes. Ranks must therefore show
+ * activity:
+ * entering another position, beginning an exchange, reading or writing a file. Without activity, the rank that delays
+ * the
+ * others is named after WAITED_S, all positions after NAMED_S, and the ranks are ended after launch.hang_s.
+ * Activity of ranks on other hosts is not visible, so the deadline is longer with them. */
 #include <stdio.h>
 
 #include "monitor/job/job.h"
@@ -14,7 +16,8 @@ static const int64_t LOOK_NS = 200000000;
 
 bool bt_job_has_stepped(const bt_job *job) { return job->health.last_ns > 0 || job->start.stepped; }
 
-/* bytes that a process has read and written, in units of 64 KiB, which the messages of an idle process do not reach */
+/* Returns the bytes that a process has read and written, in units of 64 KiB; messages of an idle process are
+ * smaller. */
 static uint64_t file_blocks(int pid) {
     char path[40], line[128];
     unsigned long long bytes = 0, n;
@@ -33,11 +36,11 @@ static void check_step_progress(bt_job *job, const bt_rank_seen *first) {
     const bool in_step = first->at >= BT_AT_DATA && first->at <= BT_AT_OPTIMIZER;
     if (!in_step) return;
     if (job->start.first_step < 0) job->start.first_step = first->step;
-    /* a run that is not recorded sends no steps */
+    /* A run that is not recorded sends no steps. */
     job->start.stepped = first->step > job->start.first_step;
 }
 
-/* true: a rank of this host has made progress since the look before */
+/* Returns true if a rank of this host has made progress since the previous check. */
 static bool is_alive(bt_job *job) {
     uint64_t seen = 14695981039346656037u;
     bool waits_for_hub = false;

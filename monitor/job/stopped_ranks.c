@@ -1,4 +1,4 @@
-/* stopped_ranks.c - ranks that a signal stopped (SIGSTOP, a debugger), and who holds up a silent run.
+/* stopped_ranks.c - finds ranks that a signal stopped (SIGSTOP, a debugger), and the rank that delays a silent run.
  *
  * MPI does not report a stopped rank, and all other ranks wait for it. */
 #include <math.h>
@@ -9,11 +9,12 @@
 #include "monitor/job/job.h"
 #include "monitor/job/launch/proc.h"
 
-/* LOOK: between two searches. Before the first step a search may read all of /proc, so it is rarer and begins later. */
+/* Time between two searches. Before the first step a search may read all of /proc, so it is less frequent and begins
+ * later. */
 static const int64_t LOOK_NS = 100000000, LOOK_START_NS = 500000000;
 static const double QUIET_S = 0.2, QUIET_START_S = 1, LEAST_S = 2, START_S = 10;
 
-/* Reads the variables that Open MPI and MPICH set: before MPI_Init a rank has no other identification. */
+/* Reads the variables of Open MPI and MPICH, because a rank has no other identification before MPI_Init. */
 static int rank_in_environment(int pid) {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK=", "PMI_RANK="};
     char path[40], *word = NULL;
@@ -30,7 +31,7 @@ static int rank_in_environment(int pid) {
     return rank;
 }
 
-/* the rank that this process is; -1: unknown */
+/* Returns the rank of this process; -1: unknown. */
 static int rank_of_process(const bt_job *job, int pid) {
     for (int r = 0; r < job->n_ranks; r++)
         if (job->ranks[r].pid == pid) return job->ranks[r].rank;
@@ -42,7 +43,7 @@ static int rank_of_process(const bt_job *job, int pid) {
 static void name_stopped(const bt_job *job, char *out, size_t size, int *rank) {
     bt_proc list[BT_JOB_LOCAL_RANKS + 1];
     size_t n = 0;
-    /* all processes are searched only where a rank is not known */
+    /* All processes are searched only if a rank is not known. */
     if (job->n_ranks == job->world_size) {
         for (int r = 0; r < job->n_ranks; r++) n += bt_proc_read(job->ranks[r].pid, &list[n]);
         n += bt_proc_read(job->child.pid, &list[n]);
@@ -73,8 +74,8 @@ void bt_job_name_culprit(const bt_job *job, int64_t now_ns, char *out, size_t si
     if (*rank < 0) *rank = behind;
 }
 
-/* A stopped rank does not continue by itself: where a restart is allowed it is ended soon. Without a step there is no
- * median step, and START_S is the limit. */
+/* A stopped rank is ended soon if a restart is allowed. Before the first step there is no median step, and START_S
+ * is the limit. */
 void bt_job_check_stopped(bt_job *job, int64_t now) {
     char who[400];
     int rank;
@@ -100,7 +101,7 @@ void bt_job_check_stopped(bt_job *job, int64_t now) {
     if (!job->stopped_ns) {
         char what[80] = "the run waits for it";
         if (ends) snprintf(what, sizeof what, "the ranks are started again in %.0f s", ceil(limit));
-        /* it may have been so since the newest step */
+        /* It may have been stopped since the newest step. */
         job->stopped_ns = now - (int64_t)(fmin(quiet, 0.5) * 1e9);
         bt_job_event(job, BT_EVENT_STALLED, rank, "%s; %s, unless it continues (kill -CONT)",
                      who + 2, what);

@@ -1,5 +1,4 @@
-/* supervisor.c - the life of a run: locks, sockets, attempt after attempt, and the loop that waits
- * on everything. */
+/* supervisor.c - runs attempt after attempt of a run: locks, sockets, and the loop that waits for all events. */
 #include "monitor/job/supervisor.h"
 
 #include <errno.h>
@@ -27,9 +26,9 @@
 #include "monitor/job/machine/memory_kills.h"
 #include "store/read/run_log.h"
 
-/* viewers, and attacks on them, must not delay the ranks */
+/* Viewers, and attacks on them, must not delay the ranks. */
 enum { VIEWER_NICE = 10 };
-/* a notice to leave reaches all processes in any order */
+/* A notice to leave reaches all processes of a job in any order. */
 static const double NOTICE_S = 1;
 static const int64_t HANG_LOOK_NS = 100000000;
 static const int64_t TICK_NS = 200000000, KILL_AFTER_NS = 300000000, LAST_WORDS_NS = 2000000000;
@@ -49,16 +48,17 @@ void bt_job_block_signals(void) {
     signal_set(&set);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGTTOU, SIG_IGN); /* a status line from the background is no reason to stop */
+    signal(SIGTTOU,
+           SIG_IGN); /* writing the status line in the background must not stop this process */
 }
 
-static void go_away(bt_job *job) {
+static void leave_terminal(bt_job *job) {
     const bt_job_ui *ui = &job->s->ui;
     if (ui->away) ui->away(ui->ctx, true);
     raise(SIGSTOP);
     if (ui->away) ui->away(ui->ctx, false);
     bt_hang_anew(&job->hang);
-    /* no records were received while this process was stopped */
+    /* No records were received while this process was stopped. */
     bt_health_sign(&job->health, bt_now_ns());
 }
 
@@ -66,7 +66,7 @@ static void read_job_signals(bt_job *job) {
     struct signalfd_siginfo si;
     while (read(job->signals, &si, sizeof si) == (ssize_t)sizeof si) {
         switch ((int)si.ssi_signo) {
-        case SIGTSTP: go_away(job); break;
+        case SIGTSTP: leave_terminal(job); break;
         case SIGHUP:
             job->no_input = true;
             if (job->s->ui.hangup && job->s->ui.hangup(job->s->ui.ctx))
@@ -81,13 +81,13 @@ static void read_job_signals(bt_job *job) {
             break;
         case SIGINT:
         case SIGUSR1: /* the notice of Slurm's --signal=B:USR1@N */
-        case SIGUSR2: /* Grid Engine's, before a suspension or the end */
+        case SIGUSR2: /* Grid Engine sends it before a suspension or the end */
         case SIGXCPU: /* the soft limit of processor time; SIGKILL follows at the hard one */
         case SIGTERM: bt_job_signal(job, (int)si.ssi_signo); break;
         case SIGCONT:
             if (job->s->ui.away) job->s->ui.away(job->s->ui.ctx, false);
             break;
-        default: break; /* CHLD: waitpid looks */
+        default: break; /* for CHLD, waitpid is called later */
         }
     }
 }
@@ -126,7 +126,7 @@ static void check_slow(bt_job *job, int64_t now) {
                      rank >= 0 ? host_of(job, rank) : "", rank >= 0 ? ")" : "");
 }
 
-/* Where a restart is allowed, a rank of this host that hangs is ended soon (hang_watch.h). */
+/* Ends a hanging rank of this host soon if a restart is allowed (hang_watch.h). */
 static void check_hang(bt_job *job, int64_t now) {
     enum { FEW = 3 }; /* number of steps needed to estimate their duration */
     bt_hang hang;
@@ -152,7 +152,7 @@ static void check_health(bt_job *job) {
     if (!job->hung) bt_job_start_check(job, now);
     check_slow(job, now);
     bt_job_hosts_check(job, now);
-    /* an island: how long the hub may be waited for is islands.patience */
+    /* islands.patience limits how long an island waits for its hub. */
     if (job->places.n > 0 && bt_rank_progress_read(&job->places, 0).at == BT_AT_HUB)
         bt_health_sign(&job->health, now);
     if (!job->hung) bt_job_check_stopped(job, now);
@@ -177,7 +177,7 @@ static void check_health(bt_job *job) {
         bt_proc_kill_session(job->child.pid, 0);
 }
 
-/* Its first line is the address; a secret is in it, so it goes to the screen and nowhere else. */
+/* Its first line is the address with a secret, so it is written only to the screen. */
 static void read_viewer(bt_job *job) {
     bool ended = false;
     for (const char *line; (line = bt_viewer_line(&job->viewer, &ended));)
@@ -188,7 +188,7 @@ static void read_viewer(bt_job *job) {
     }
 }
 
-/* One round of waiting. until_ns: no longer than this. */
+/* Waits once, at most until until_ns. */
 static void wait_once(bt_job *job, int64_t until_ns) {
     const bt_job_ui *ui = &job->s->ui;
     struct pollfd p[9];
@@ -211,7 +211,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
         job->child.out = -1;
     }
     if (p[2].revents) serve_wire(job);
-    /* not while the last output is read: the next attempt would take these ranks for its own */
+    /* not while the last output is read, because the next attempt would take these ranks for its own */
     if (job->watch.epoll < 0 && job->n_ranks > 0) bt_job_watch_ranks(job);
     if (p[3].revents) bt_control_serve(job->control, bt_job_request, job);
     if (p[5].revents) read_viewer(job);
@@ -222,7 +222,7 @@ static void wait_once(bt_job *job, int64_t until_ns) {
         job->no_input = true;
 }
 
-static void tick(bt_job *job, int64_t *next) {
+static void update_screen(bt_job *job, int64_t *next) {
     const int64_t now = bt_now_ns();
     if (now < *next) return;
     *next = now + TICK_NS;
@@ -246,7 +246,7 @@ static void serve_last_records(bt_job *job) {
     }
 }
 
-/* The ranks of this host, by what they wrote into their places before they took memory. */
+/* Uses the pids that the ranks of this host wrote into their pages before they allocated memory. */
 static bool memory_ran_out(const bt_job *job) {
     int pids[BT_JOB_LOCAL_RANKS];
     size_t n = 0;
@@ -261,7 +261,7 @@ static bt_end watch_attempt(bt_job *job) {
     int status = 0;
     int64_t next = 0;
     while (waitpid(job->child.pid, &status, WNOHANG) == 0) {
-        tick(job, &next);
+        update_screen(job, &next);
         wait_once(job, next < job->hang_look_ns ? next : job->hang_look_ns);
         check_health(job);
     }
@@ -292,8 +292,7 @@ static bt_end watch_attempt(bt_job *job) {
                                                              : job->output.last_line};
     bt_end end = bt_end_classify(&f);
     if (job->unstarted) end.kind = BT_END_DONE;
-    /* The work is done and saved: a rank that stumbles on its way out is no reason to do it
-     * again. */
+    /* The work is done and saved, so a rank that fails at its exit is no reason to repeat it. */
     if (job->complete && !f.reported && end.kind != BT_END_DONE && end.kind != BT_END_STOPPED_NOW) {
         bt_job_event(job, BT_EVENT_WARNING, end.rank,
                      "the run was complete, but mpirun then ended with exit code %d (see log.txt)",
@@ -305,20 +304,19 @@ static bt_end watch_attempt(bt_job *job) {
 
 /* ---- attempt after attempt ------------------------------------------------------------------- */
 
-/* true: over */
+/* Returns true if the run is over. */
 static bool wait_for_restart(bt_job *job, double delay_s) {
     int64_t next = 0;
     job->restarting = true;
     job->restart_at_ns = bt_now_ns() + (int64_t)(delay_s * 1e9);
     while (!job->stop_asked && bt_now_ns() < job->restart_at_ns) {
-        tick(job, &next);
+        update_screen(job, &next);
         wait_once(job, next < job->restart_at_ns ? next : job->restart_at_ns);
     }
     return job->stop_asked;
 }
 
-/* The state in memory is newer than every checkpoint: a run that is requested to stop restarts
- * its ranks once more to save it. */
+/* The state in memory is newer than every checkpoint: if a run must stop, its ranks restart once more to save it. */
 static bool state_to_save(bt_job *job) {
     bt_resume_point p = {.lr_factor = 1};
     bt_text ignored;
@@ -333,14 +331,14 @@ static bool state_to_save(bt_job *job) {
     return memory;
 }
 
-/* the machine may grant later what it refuses now */
+/* True if the machine may grant later what it refuses now. */
 static bool may_be_granted(bt_code code) {
     return code == BT_IO || code == BT_NOMEM || code == BT_MPI || code == BT_DB ||
            code == BT_BUSY || code == BT_UNSUPPORTED;
 }
 
-/* Starts the next attempt of a run, and retries for about an hour if the machine refuses
- * required resources. The state in memory is kept meanwhile. BT_STOPPED: a stop was requested. */
+/* Starts the next attempt, and retries for about an hour if the machine refuses required resources. The state in
+ * memory is kept meanwhile. BT_STOPPED: a stop was requested. */
 static bt_code start_next(bt_job *job, const char *reason, const bt_end *end, bt_err *err) {
     for (int tries = 1;; tries++) {
         const bt_code code = bt_job_next_attempt(job, reason, tries == 1 ? end : NULL, err);
@@ -353,13 +351,13 @@ static bt_code start_next(bt_job *job, const char *reason, const bt_end *end, bt
     }
 }
 
-/* The ranks found the state in memory damaged and dropped it: the next attempt begins from the disk. */
+/* The ranks found the state in memory damaged and dropped it, so the next attempt begins from disk. */
 static bool refused_memory(const bt_job *job, const bt_end *end) {
     return job->from.memory && end->kind == BT_END_ERROR && end->code == BT_FORMAT &&
            job->last_step < job->from.step;
 }
 
-static bt_code attempts(bt_job *job, bt_err *err) {
+static bt_code run_attempts(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     bt_code code = BT_OK;
     BT_TRY(bt_job_start_attempt(job, err));
@@ -376,7 +374,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
             continue;
         }
         if (bt_job_left_unasked(job, &end)) {
-            /* a notice to one machine among several is for that machine */
+            /* Among several machines, a notice to one is for that machine only. */
             const bool without_it = bt_job_hosts_left(job);
             if (!without_it && wait_for_restart(job, NOTICE_S)) return BT_OK;
             bt_job_end_record(job, "stopped", "signal", 0);
@@ -392,7 +390,7 @@ static bt_code attempts(bt_job *job, bt_err *err) {
         if (refused_memory(job, &end)) r = (bt_restart){.again = s->max_restarts > 0};
         if (bt_job_hosts_ended(job, &end)) r = bt_restart_elsewhere(&job->history);
         if (r.again) bt_job_event(job, BT_EVENT_FAILURE, end.rank, "%s", told);
-        /* the last word is the caller's */
+        /* the caller reports the end */
         else
             bt_job_record(job, BT_EVENT_FAILURE, end.rank, told);
         if (!r.again || job->stop_asked) {
@@ -430,7 +428,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     char path[PATH_MAX];
     char clock_name[BT_CLOCK_NAME];
     sigset_t set;
-    /* the ranks of this machine record by the clock of this process */
+    /* The ranks of this machine use the clock of this process for records. */
     if (bt_clock_name(clock_name)[0]) setenv("BITRAIN_CLOCK", clock_name, 1);
     signal_set(&set);
     job->signals = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -442,7 +440,7 @@ static bt_code open_job(bt_job *job, bt_err *err) {
     const bt_job_setup *s = job->s;
     const int most = s->elastic_max;
     BT_TRY(bt_job_dirs_create(&job->scratch, most > s->ranks ? most : s->ranks, err));
-    /* belongs to the run, not to an attempt: the next attempt begins with it */
+    /* Belongs to the run, not to an attempt: the next attempt begins with it. */
     snprintf(job->memory, sizeof job->memory, "%s/states", job->scratch.shm);
     if (mkdir(job->memory, 0700) != 0) job->memory[0] = '\0';
     snprintf(job->map, sizeof job->map, "%s/machine.xml", job->scratch.tmp);
@@ -477,7 +475,7 @@ static void close_job(bt_job *job) {
     bt_control_close(job->control);
     bt_wire_server_close(job->wire);
     bt_output_close(&job->output);
-    /* ranks that left in order took their states along */
+    /* Ranks that exited in order removed their states. */
     if (job->memory[0] && job->result->end.kind != BT_END_DONE)
         bt_remote_sweep(job->s->hosts, job->scratch.shm, true);
     bt_job_dirs_remove(&job->scratch);
@@ -503,7 +501,7 @@ bt_code bt_job_run(const bt_job_setup *s, bt_job_result *out, bt_err *err) {
     bt_job_run_sink(job);
     bt_job_alerts_open(job);
     bt_code code = open_job(job, err);
-    if (code == BT_OK) code = attempts(job, err);
+    if (code == BT_OK) code = run_attempts(job, err);
     if (code == BT_OK) bt_job_alerts_end(job);
     bt_job_clear_away(job);
     out->stopped = job->stop_asked && !job->stop_now && out->end.kind == BT_END_DONE;

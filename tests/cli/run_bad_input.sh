@@ -43,9 +43,9 @@ rows=$(cat <<'END'
 2 | plan --simulate 4x2 --memory 64             | --memory '64' is no size (as 64GiB)
 2 | plan --simulate 4x2 --hosts {conf}          | --simulate is of hosts that are not here (leave --hosts out)
 2 | train --stpes 5                             | did you mean '--steps'?
-2 | train --minutes 1 --steps 5                 | train.minutes and train.steps are two answers to one question: give one of them
-2 | train --minutes 1 --tokens 5k               | train.minutes and train.tokens are two answers to one question
-2 | train --minutes 1 --epochs 2                | train.minutes and train.epochs are two answers to one question
+2 | train --minutes 1 --steps 5                 | train.minutes and train.steps determine the same value: give only one of them
+2 | train --minutes 1 --tokens 5k               | train.minutes and train.tokens determine the same value
+2 | train --minutes 1 --epochs 2                | train.minutes and train.epochs determine the same value
 2 | train --minutes 1 --data synth:chain        | --minutes with synthetic data is not possible
 2 | train --minutes 1 --ensemble 2              | --minutes with --ensemble is not possible
 2 | train --minutes 1 --hosts {conf}            | --minutes with --hosts is not possible

@@ -53,7 +53,7 @@ cp prose.txt mixed/a.txt
 cp prose.txt mixed/notes.md
 head -c 3000 /dev/zero >mixed/cover.jpg
 ln -s nowhere.txt mixed/gone.txt
-warned() { grep -q "^warning: $1 passed over, no text: .*$2" err || fault "the note about skipped files is: $(cat err)"; }
+warned() { grep -q "^warning: $1 skipped (not text): .*$2" err || fault "the note about skipped files is: $(cat err)"; }
 "$BITRAIN" data prepare mixed --out mixed.bts --json >report 2>err || fault "a picture in a folder stops prepare: $(cat err)"
 [ "$(field report documents)" = 2 ] || fault "documents of a mixed folder: $(cat report)"
 warned "2 files are" "mixed/cover.jpg (binary), ..."
@@ -114,7 +114,7 @@ cp out printed.yaml
 epochs printed.yaml --print-config && grep -q '^# train.steps: 76 ' out || fault "a printed configuration with epochs: $(cat err)"
 epochs --epochs 0.5 --print-config && grep -q '^# train.steps: 13 ' out || fault "half an epoch: $(grep steps: out; cat err)"
 epochs --epochs 2 --steps 5 && fault "epochs and steps were taken"
-grep -q 'give one of them' err || fault "epochs and steps: $(cat err)"
+grep -q 'give only one of them' err || fault "epochs and steps: $(cat err)"
 
 # damage
 printf '\377' | dd of=books.bts bs=1 seek=300 conv=notrunc 2>/dev/null

@@ -87,7 +87,7 @@ cp words.txt words.kept
 echo more >>words.txt
 code 2 train --resume away --set optim.lr=9e-3 --note tried
 says "the data are not those of the checkpoint"
-says "run 'away' did no step: its record and its settings are as before this command"
+says "run 'away' did not complete a step: its record and settings are as before this command"
 recorded | cmp -s - before.txt || fault "a refused resume changes the record: $(recorded | diff - before.txt)"
 mv words.kept words.txt
 # nor with another tokenizer: that is another refusal, with another permission, and the file is not the only copy
@@ -130,7 +130,7 @@ mkdir -p elsewhere
 says "run away done after step 6"
 # a run that is extended climbs back on its curve
 ok train --resume away --steps 9 --dry-run
-says "the schedule is another (train.steps 6 -> 9): the learning rate goes from 0.0004 at step 6 to"
+says "the schedule has changed (train.steps 6 -> 9): the learning rate goes from 0.0004 at step 6 to"
 # a tokenizer that was learned from the data is in the checkpoint: with the cache emptied, the bits of a run that went through
 text=("${tiny[@]/synth:chain/words.txt}" --tokenizer bpe:300 --steps 6)
 ok train "${text[@]}" --name learned
@@ -147,7 +147,7 @@ ok train "${tiny[@]}" --hosts hosts.txt --steps 10 --stop-after 2 --name hosted
 says "--hosts $tmp/hosts.txt"
 rm hosts.txt
 code 3 train --resume hosted
-says "which run 'hosted' was started with (give another --hosts FILE, or --hosts '' to go on here)"
+says "which run 'hosted' was started with (give another --hosts FILE, or --hosts '' to continue here)"
 ok train --resume hosted --hosts ''
 
 # reproducible: the same bits on any ranks, however often they change

@@ -56,7 +56,7 @@ code 4 ctl live resume
 wait_step live $((at + 3))
 
 code 2 ctl live sample 'go on'                  # refused by the ranks: numbers are no text
-says "no text"
+says "are not text"
 code 2 ctl live sample ' '
 says "the prompt is empty"
 code 2 ctl live sample "$(printf '%600s' x)"

@@ -79,7 +79,7 @@ learns "256 (--set)" --set model.vocab=256
 code 2 train --tokenizer bpe:200 --dry-run
 says "data.tokenizer=bpe:200: a vocabulary has 257 to 1048576 tokens"
 code 2 train --tokenizer bpe:300 --data synth:chain --dry-run
-says "cannot be learned: synthetic data is made of tokens"
+says "cannot be learned: synthetic data consists of tokens"
 ok train --tokenizer bpe:300 --print-config
 grep -q '^data.tokenizer: "bpe:300"' out || fault "--print-config has $(grep data.tokenizer out)"
 # Runs on learned tokens have small steps if the ranks can divide them, and projections that begin as zeros; runs on

@@ -1,4 +1,4 @@
-/* printout.c - the two writers behind one call. */
+/* printout.c - writes a result as text or as JSON. */
 #include "cli/common/printout/printout.h"
 
 #include <math.h>
@@ -27,8 +27,6 @@ void bt_printout_line(bt_printout *r, const char *fmt, ...) {
     va_end(ap);
     bt_text_put(&r->out, text);
 }
-
-/* ---- structure ------------------------------------------------------------------------------- */
 
 void bt_printout_object(bt_printout *r, const char *key) {
     if (r->json) bt_json_object(&r->j, key);
@@ -73,8 +71,6 @@ void bt_printout_rows_end(bt_printout *r, const char *indent) {
     else
         bt_table_put(&r->table, &r->out, indent);
 }
-
-/* ---- fields ---------------------------------------------------------------------------------- */
 
 static void put_labelled_cell(bt_printout *r, const char *label, const char *text) {
     if (r->json || !label || !r->in_row) return;
@@ -124,8 +120,6 @@ void bt_printout_cellf(bt_printout *r, const char *label, const char *fmt, ...) 
     va_end(ap);
     put_labelled_cell(r, label, text);
 }
-
-/* ---- the whole ------------------------------------------------------------------------------- */
 
 bt_code bt_printout_print(bt_printout *r, bt_err *err) {
     if (r->json) {

@@ -1,4 +1,4 @@
-/* table.c - aligned columns. */
+/* table.c - prints rows of cells in aligned columns. */
 #include "cli/common/printout/table.h"
 
 #include <stdarg.h>
@@ -12,15 +12,15 @@ void bt_table_init(bt_text_table *t) {
     for (int i = 0; i < BT_TABLE_COLUMNS; i++) t->right[i] = true;
 }
 
-static int characters(const char *s) {
+static int count_characters(const char *s) {
     int n = 0;
     for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
     return n;
 }
 
-static bool like_a_figure(const char *s) {
+static bool is_figure(const char *s) {
     if (*s == '-' || *s == '+') s++;
-    /* 2025-03-01 14:02 is none */
+    /* a time such as "2025-03-01 14:02" is not a figure */
     return (*s == 0 || (*s >= '0' && *s <= '9') || *s == '.') && !strchr(s, ':');
 }
 
@@ -29,9 +29,9 @@ void bt_table_cell(bt_text_table *t, const char *text) {
     if (t->at >= BT_TABLE_COLUMNS) return;
     bt_text_plain(plain, sizeof plain, text ? text : "");
     bt_text_putn(&t->cells, plain, strlen(plain) + 1);
-    int w = characters(plain);
+    int w = count_characters(plain);
     if (w > t->width[t->at]) t->width[t->at] = w;
-    if (t->n_rows > 0 && !like_a_figure(plain)) t->right[t->at] = false;
+    if (t->n_rows > 0 && !is_figure(plain)) t->right[t->at] = false;
     if (t->n_rows > 0 && plain[0] && !(plain[0] >= '0' && plain[0] <= '9')) t->text[t->at] = true;
     t->at++;
 }
@@ -47,14 +47,12 @@ void bt_table_cellf(bt_text_table *t, const char *fmt, ...) {
 
 void bt_table_end_row(bt_text_table *t) {
     if (t->at > t->n_columns) t->n_columns = t->at;
-    bt_text_putn(&t->cells, "\n", 2); /* no cell holds a newline: it ends the row */
+    bt_text_putn(&t->cells, "\n", 2); /* a newline cannot be part of a cell, so it ends the row */
     t->n_rows++;
     t->at = 0;
 }
 
-/* ---- width ----------------------------------------------------------------------------------- */
-
-enum { LEAST_TEXT = 12 }; /* columns that a cut text keeps */
+enum { LEAST_TEXT = 12 }; /* minimum width of a cut text column */
 
 int bt_table_terminal_width(void) {
     struct winsize ws;
@@ -63,7 +61,7 @@ int bt_table_terminal_width(void) {
 }
 
 static int line_width(const bt_text_table *t, const char *indent) {
-    int w = characters(indent), n = 0;
+    int w = count_characters(indent), n = 0;
     for (int i = 0; i < t->n_columns; i++)
         if (!t->left_out[i]) w += t->width[i] + (n++ ? 2 : 0);
     return w;
@@ -88,7 +86,7 @@ int bt_table_fit(bt_text_table *t, const char *indent, int width) {
                 widest = i;
         if (widest < 0) break;
         const int over = line_width(t, indent) - width, room = t->width[widest] - LEAST_TEXT;
-        /* in small amounts, so that two wide columns share the cut */
+        /* shrinks by small amounts, so that two wide columns share the cut */
         t->width[widest] -= over < room ? (over + 1) / 2 : (room + 1) / 2;
     }
     return n;
@@ -101,9 +99,9 @@ static const char *skip_characters(const char *s, int n) {
     return s;
 }
 
-/* a text cut to `width` columns: of a path its end */
+/* Writes a text cut to `width` columns; a path keeps its end. */
 static void put_cut(bt_text *to, const char *s, int width) {
-    const int n = characters(s);
+    const int n = count_characters(s);
     if (n <= width)
         bt_text_put(to, s);
     else if (s[0] == '/')
@@ -131,7 +129,7 @@ void bt_table_put(const bt_text_table *t, bt_text *to, const char *indent) {
             continue;
         }
         bool last = strcmp(next, "\n") == 0;
-        int pad = t->width[column] - characters(p);
+        int pad = t->width[column] - count_characters(p);
         bt_text_put(to, printed++ ? "  " : indent);
         if (t->right[column])
             bt_text_printf(to, "%*s%s", pad, "", p);

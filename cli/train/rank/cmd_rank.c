@@ -1,4 +1,4 @@
-/* cmd_rank.c - `bitrain rank`, one rank of a run. The supervisor starts it through mpirun; users do not. */
+/* cmd_rank.c - `bitrain rank`, one rank of a run, which the supervisor starts through mpirun. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +40,8 @@ static void on_control(void *ctx, const bt_ctl *c) {
     atomic_fetch_or(&box.bits, UINT32_C(1) << c->verb); /* BT_REQ_PAUSE, ... */
 }
 
-/* The supervisor has exited: there are no restarts and no records any more, so the ranks save and exit. RESUME ends
- * a pause, which would delay that. */
+/* Without its supervisor the job would have neither restarts nor records, so the ranks save and exit. RESUME ends a
+ * pause, which would delay that. */
 static void on_lost(void *ctx) {
     (void)ctx;
     atomic_fetch_or(&box.bits, (uint32_t)(BT_REQ_STOP | BT_REQ_RESUME));
@@ -52,7 +52,7 @@ typedef struct words {
     int attempt, fence;
 } words;
 
-static bt_code own_words(int argc, char **argv, words *w, bt_err *err) {
+static bt_code composed_error(int argc, char **argv, words *w, bt_err *err) {
     *w = (words){.wire = "",
                  .resume_from = "",
                  .ring = "",
@@ -115,7 +115,7 @@ static bt_code connect_to_supervisor(const words *w, const bt_run_cfg *cfg, bt_w
     return code;
 }
 
-typedef struct waiting { /* start of a rank of a hot spare */
+typedef struct waiting { /* a rank of a hot spare before it starts */
     const bt_run_cfg *cfg;
     words words;
     bt_spare_go go;
@@ -125,8 +125,7 @@ typedef struct waiting { /* start of a rank of a hot spare */
 static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
     waiting *w = ctx;
     bt_code code = bt_spare_wait(w->words.spare, &w->go, err);
-    if (code == BT_STOPPED)
-        _exit(0); /* not needed: no rank is, and nothing is to be put in order */
+    if (code == BT_STOPPED) _exit(0); /* the spare is not needed and has nothing to clean up */
     BT_TRY(code);
     w->words.attempt = w->go.attempt;
     BT_TRY(connect_to_supervisor(&w->words, w->cfg, w->wire, err));
@@ -138,11 +137,11 @@ static bt_code wait_beside(void *ctx, bt_trainer_start *start, bt_err *err) {
     return BT_OK;
 }
 
-static bt_progress_page *page; /* NULL: without a progress page */
+static bt_progress_page *page; /* NULL if there is no progress page */
 
-/* The settings that `bitrain train` resolved for all ranks. A rank adds only its threads, where they depend on its
- * host. */
-static bt_code take_resolved_settings(bt_run_cfg *cfg, bt_err *err) {
+/* Reads the settings that `bitrain train` resolved for all ranks. A rank sets only the number of its threads, if
+ * that depends on its host. */
+static bt_code read_resolved_settings(bt_run_cfg *cfg, bt_err *err) {
     const char *texts = getenv(BT_LAUNCH_SETTINGS);
     const int ranks = bt_comm_size(bt_comm_world());
     bt_err why = BT_ERR_INIT;
@@ -172,7 +171,7 @@ static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
         bt_traffic_count_in(&page->exchanges);
     }
     BT_TRY(bt_agree_program(world, err));
-    BT_TRY(bt_agree(world, take_resolved_settings(&cfg, err), err));
+    BT_TRY(bt_agree(world, read_resolved_settings(&cfg, err), err));
     BT_TRY(bt_agree_isa(world, cfg.launch.isa, &isa, err));
     BT_TRY(bt_rank_prepare(&cfg, isa.isa, err));
 
@@ -205,7 +204,7 @@ static bt_code train_as_rank(const words *w, bool *in_step, bt_err *err) {
     return code;
 }
 
-/* Prints the error once, on the lowest rank that knows its reason, in the form that the supervisor parses. */
+/* Prints the error once, on the lowest rank that has its reason, in the form that the supervisor parses. */
 static void report_rank_error(bt_code code, const bt_err *err) {
     const int me = bt_comm_rank(bt_comm_world());
     if (page) atomic_store(&page->failed, 1);
@@ -222,7 +221,7 @@ static bt_code cmd_rank(int argc, char **argv, int *exit_status, bt_err *err) {
     words w;
     bool in_step = false;
     bt_signals_rank(&box, 0);
-    BT_TRY(own_words(argc, argv, &w, err));
+    BT_TRY(composed_error(argc, argv, &w, err));
     bt_code code = bt_comm_init(err);
     if (code == BT_OK) code = train_as_rank(&w, &in_step, err);
     if (code != BT_OK && code != BT_STOPPED) {

@@ -1,4 +1,4 @@
-/* rank_run.c - cores, kernels, data and trainer of one rank, in this order, then the run. */
+/* rank_run.c - sets up cores, kernels, data and trainer of one rank, then runs the training. */
 #include "cli/train/rank/rank_run.h"
 
 #include <errno.h>
@@ -20,8 +20,6 @@
 #include "engine/plan/plan.h"
 #include "monitor/job/machine/cpu_binding.h"
 
-/* ---- cores ----------------------------------------------------------------------------------- */
-
 static void bind_rank_threads(const bt_run_cfg *cfg, int threads) {
     const bt_binding_job job = {.ranks = bt_comm_local_size(),
                                 .rank = bt_comm_local_rank(),
@@ -39,8 +37,6 @@ bt_code bt_rank_prepare(const bt_run_cfg *cfg, const char *isa, bt_err *err) {
     if (code == BT_OK) code = bt_threads_init(threads, err);
     return bt_agree(bt_comm_world(), code, err);
 }
-
-/* ---- a sample of what was learned ------------------------------------------------------------ */
 
 static const int64_t SAMPLE_NS = 3000000000;
 enum { SAMPLE_TOKENS = 240 };
@@ -69,8 +65,8 @@ static bt_code write_sample(const bt_run_cfg *cfg, bt_model *model, bt_text *out
     return code;
 }
 
-/* A rank of a tensor-parallel group or of a pipeline holds a part of the model, one of ZeRO-3 its
- * shard of the weights; the checkpoint has all of it. */
+/* Ranks of a tensor-parallel group or pipeline hold a part of the model, and ZeRO-3 ranks a shard of the weights;
+ * the checkpoint contains all of it. */
 static bt_code sample_of_checkpoint(const bt_rank_run *r, const char *checkpoint, bt_text *out,
                                     bt_err *err) {
     bt_trained whole;
@@ -85,8 +81,6 @@ static bt_code sample_of_checkpoint(const bt_rank_run *r, const char *checkpoint
     bt_trained_release(&whole);
     return code;
 }
-
-/* ---- training -------------------------------------------------------------------------------- */
 
 bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sample, bool *in_step,
                       bt_err *err) {
@@ -110,7 +104,7 @@ bt_code bt_rank_train(const bt_rank_run *r, bt_train_result *out, bt_text *sampl
     bt_code code = bt_trainer_run(trainer, out, err);
     *in_step = code != BT_OK;
     const bool text = strncmp(r->cfg->data.path, "synth:", 6) != 0;
-    /* a base is kept in a form that does not decode; validation has shown samples */
+    /* A frozen base is kept in a form that cannot decode; validations have already shown samples. */
     const bool wanted = code == BT_OK && sample && text && !out->stopped &&
                         r->cfg->tune.mode != BT_TUNE_LORA && !r->cfg->data.labels[0] &&
                         bt_comm_rank(bt_comm_world()) == 0;

@@ -1,5 +1,5 @@
-/* rank_stack.c - the handler of SIGUSR2 in a rank. The functions that it calls take no lock that a hanging rank
- * could hold, except that of the loader; the supervisor ends the rank afterwards in any case. */
+/* rank_stack.c - handler of SIGUSR2 in a rank. Except for the loader's lock, its functions take no lock that a
+ * hanging rank could hold; the supervisor ends the rank afterwards in any case. */
 #include "cli/train/rank/rank_stack.h"
 
 #include <dlfcn.h>
@@ -12,10 +12,10 @@
 
 #include "engine/base/system/own_symbols.h"
 
-enum { DEPTH = 32, OWN = 2 /* the handler, and the kernel's return from it */ };
+enum { DEPTH = 32, OWN = 2 /* frames of the handler and of the kernel's return from it */ };
 static int me;
 
-/* Writes the name of the function, or its object and the offset. */
+/* Returns the name of the function, or its object and offset. */
 static const char *symbol_name(void *at, char *out, size_t size) {
     Dl_info where;
     memset(&where, 0, sizeof where);
@@ -32,7 +32,7 @@ static const char *symbol_name(void *at, char *out, size_t size) {
 static void write_stack_on_signal(int sig) {
     char line[900];
     void *frames[DEPTH];
-    if (getpid() != (pid_t)syscall(SYS_gettid)) { /* MPI's threads take signals too */
+    if (getpid() != (pid_t)syscall(SYS_gettid)) { /* MPI's threads receive signals, too */
         (void)syscall(SYS_tgkill, getpid(), getpid(), sig);
         return;
     }
@@ -54,7 +54,7 @@ void bt_rank_stack_on_signal(int rank) {
     void *frames[DEPTH];
     struct sigaction a;
     me = rank;
-    (void)backtrace(frames, DEPTH); /* loads the libraries of backtrace() outside the handler */
+    (void)backtrace(frames, DEPTH); /* loads the libraries of backtrace() outside of the handler */
     bt_own_symbols_load();
     memset(&a, 0, sizeof a);
     a.sa_handler = write_stack_on_signal;

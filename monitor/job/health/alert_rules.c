@@ -1,4 +1,4 @@
-/* alert_rules.c - reads rules and counts. */
+/* alert_rules.c - parses alert rules and counts the values that violate them. */
 #include "monitor/job/health/alert_rules.h"
 
 #include <math.h>
@@ -17,8 +17,6 @@ static const struct {
                    {"run done", BT_ALERT_DONE}};
 enum { PLAIN = sizeof plain_rules / sizeof plain_rules[0] };
 
-/* ---- reading --------------------------------------------------------------------------------- */
-
 static bt_code not_a_rule(const char *text, bt_err *err) {
     char shown[100];
     bt_text_plain(shown, sizeof shown, text);
@@ -30,7 +28,7 @@ static bt_code not_a_rule(const char *text, bt_err *err) {
                    shown);
 }
 
-/* the end of a rule: nothing, or "for N" */
+/* Parses the end of a rule: empty, or "for N". */
 static bool read_for(const char *rest, int64_t *n) {
     char *end;
     rest += strspn(rest, " ");
@@ -108,8 +106,6 @@ bt_code bt_alert_parse(bt_alert_rules *r, const char *list, bt_err *err) {
     return BT_OK;
 }
 
-/* ---- counting -------------------------------------------------------------------------------- */
-
 static void report_rule(bt_alert_rules *r, bt_alert_rule *rule, const char *what) {
     char says[BT_ALERT_TEXT + 260];
     rule->reported = true;
@@ -143,7 +139,7 @@ void bt_alert_value(bt_alert_rules *r, int metric, double value, int64_t step) {
             update_best_value(r, rule, value, step);
             continue;
         }
-        /* a value that is not a number is above every limit */
+        /* A value that is not a number exceeds every limit. */
         const bool holds = rule->kind == BT_ALERT_BELOW ? value < rule->limit
                                                         : !(value <= rule->limit);
         rule->count = holds ? rule->count + 1 : 0;
@@ -160,8 +156,7 @@ void bt_alert_step(bt_alert_rules *r, const double *values, int64_t step) {
     bool seen[BT_MS_COUNT] = {false};
     for (int i = 0; i < r->n; i++) {
         const int m = r->rule[i].metric;
-        /* a metric that is not recorded at this step is ignored; a loss that is not a number
-         * counts */
+        /* Ignores a metric that is not recorded at this step, except for a loss that is not a number. */
         if (m < 0 || seen[m] || (isnan(values[m]) && m != BT_MS_LOSS)) continue;
         seen[m] = true;
         bt_alert_value(r, m, values[m], step);

@@ -1,4 +1,4 @@
-/* hang_watch.c - keeps the clocks of the ranks, and reads their states from /proc. */
+/* hang_watch.c - maintains a clock for each rank, and reads their states from /proc. */
 #include "monitor/job/health/hang_watch.h"
 
 #include "engine/base/system/ascii.h"
@@ -9,18 +9,17 @@
 #include <string.h>
 
 static const double LEAST_S = 2, LEAST_IO_S = 30, STEPS = 5, STAYS = 3, STAYS_IO = 10, RUNNING = 3;
-static const int64_t LATE_NS = 150000000; /* between two looks: more is lateness */
+static const int64_t LATE_NS =
+    150000000; /* a longer interval between two checks counts as delay of this process */
 enum { DOUBLINGS = 5 };
 
 struct bt_hang_rank {
     bt_rank_seen seen;
-    /* run-queue wait at the beginning of the stay; our own delay since then */
+    /* run-queue wait at the start of this activity; delay of this process since then */
     int64_t waited_ns, late_ns;
-    int64_t disk_ns; /* disk wait during this stay: time between looks that saw it blocked */
-    double stuck_s;  /* at the newest look, with the wait for the disk */
+    int64_t disk_ns; /* disk wait during this activity: time between checks that found it blocked */
+    double stuck_s;  /* value of the clock at the newest check, with the disk wait */
 };
-
-/* ---- /proc ----------------------------------------------------------------------------------- */
 
 static bool read_proc_line(const char *path, char *line, size_t size) {
     FILE *f = fopen(path, "re");
@@ -31,7 +30,7 @@ static bool read_proc_line(const char *path, char *line, size_t size) {
     return n > 0;
 }
 
-/* state from a file such as "4711 (name) R 1 4711 ..."; '\0': missing */
+/* Returns the state from a file such as "4711 (name) R 1 4711 ..."; '\0' if the file is missing. */
 static char read_process_state(const char *path) {
     char line[512];
     if (!read_proc_line(path, line, sizeof line)) return '\0';
@@ -62,7 +61,7 @@ bool bt_rank_load_read(void *ctx, int pid, bt_rank_load *out) {
     return true;
 }
 
-/* user, nice, system, irq and softirq; and the eighth: "cpu  4705 150 1120 16250 520 30 45 99 ..." */
+/* Reads user, nice, system, irq, softirq and steal time: "cpu 4705 150 1120 16250 520 30 45 99 ..." */
 bool bt_machine_time_read(void *ctx, bt_machine_time *out) {
     long long t[8];
     char line[512];
@@ -74,8 +73,6 @@ bool bt_machine_time_read(void *ctx, bt_machine_time *out) {
     *out = (bt_machine_time){.worked = t[0] + t[1] + t[2] + t[5] + t[6], .stolen = t[7]};
     return true;
 }
-
-/* ---- clocks ---------------------------------------------------------------------------------- */
 
 bt_code bt_hang_open(bt_hang_watch *h, int ranks, bt_rank_load_fn *load, void *ctx, bt_err *err) {
     *h = (bt_hang_watch){.load = load, .time = bt_machine_time_read, .ctx = ctx, .n = ranks};
@@ -94,8 +91,8 @@ void bt_hang_anew(bt_hang_watch *h) {
     if (h->rank) memset(h->rank, 0, (size_t)h->n * sizeof *h->rank);
 }
 
-/* Share of the processors' time since the previous look that other machines had. The first look
- * has no predecessor; its value is unused, as each rank's clock begins with that look */
+/* Share of processor time since the previous check that the hypervisor gave to other machines. The value of the
+ * first check is not used, because each rank's clock starts with that check. */
 static double stolen_share(bt_hang_watch *h) {
     bt_machine_time now;
     if (!h->time(h->ctx, &now)) return 0;
@@ -110,7 +107,7 @@ static bool is_ordinary(int at) {
     return at >= BT_AT_DATA && at <= BT_AT_RECORD && !is_long_work(at);
 }
 
-/* one rank's clock; false: it is not there */
+/* Advances one rank's clock. Returns false if the rank has no process. */
 static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int r, int64_t now_ns,
                                int64_t gap_ns, int64_t late_ns, bt_rank_load *load) {
     struct bt_hang_rank *k = &h->rank[r];
@@ -121,7 +118,7 @@ static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int 
         double *longest = is_long_work(k->seen.at) ? &h->longest_io : &h->longest_s;
         if (is_long_work(k->seen.at) || is_ordinary(k->seen.at))
             *longest = fmax(*longest, k->stuck_s);
-        /* nothing is known of the time before the first look, or between two distant looks */
+        /* Nothing is known about the time before the first check, or between two distant checks. */
         *k = (struct bt_hang_rank){.seen = s,
                                    .waited_ns = load->waited_ns,
                                    .late_ns = first || late_ns ? now_ns - s.since_ns : 0};
@@ -136,18 +133,18 @@ static bool advance_rank_clock(bt_hang_watch *h, const bt_rank_progress *p, int 
     return true;
 }
 
-/* ---- who ------------------------------------------------------------------------------------- */
+/* ranks that are furthest behind */
 
-typedef struct behind {
+typedef struct ranks_behind {
     int rank, n, n_blocked,
-        blocked; /* the first; how many; of those asleep, and the last of them */
+        blocked; /* first rank; number of ranks; number that sleep; last of those that wait for the disk */
     int known;
     bool on_disk, stopped;
-    double stuck_s; /* the shortest clock */
-    double disk_s;  /* the longest wait for the disk within a clock */
-} behind;
+    double stuck_s; /* shortest clock */
+    double disk_s;  /* longest disk wait within a clock */
+} ranks_behind;
 
-static double limit_of(const bt_hang_watch *h, const behind *b, double median_s) {
+static double limit_of(const bt_hang_watch *h, const ranks_behind *b, double median_s) {
     const int at = h->rank[b->rank].seen.at;
     if (is_long_work(at) || (b->on_disk && is_ordinary(at)))
         return fmax(LEAST_IO_S, STAYS_IO * h->longest_io);
@@ -158,7 +155,8 @@ static double limit_of(const bt_hang_watch *h, const behind *b, double median_s)
     return ldexp(s, h->found < DOUBLINGS ? h->found : DOUBLINGS) + b->disk_s;
 }
 
-static void add_rank_behind(behind *b, const bt_hang_watch *h, int r, const bt_rank_load *load) {
+static void add_rank_behind(ranks_behind *b, const bt_hang_watch *h, int r,
+                            const bt_rank_load *load) {
     if (b->n++ == 0) b->rank = r;
     b->on_disk |= load->state == 'D';
     b->stopped |= load->state == 'T' || load->state == 't';
@@ -167,7 +165,7 @@ static void add_rank_behind(behind *b, const bt_hang_watch *h, int r, const bt_r
     if (load->state == 'S' || load->state == 'D') b->n_blocked++, b->blocked = r;
 }
 
-/* ", after 412 exchanges, of which another rank has begun 413"; "" where they are not counted */
+/* Writes for example ", after 412 exchanges, of which another rank has begun 413"; "" if they are not counted. */
 static void put_exchange_counts(const bt_hang_watch *h, const struct bt_hang_rank *k, char *out,
                                 size_t size) {
     int64_t most = k->seen.exchanges;
@@ -181,7 +179,7 @@ static void put_exchange_counts(const bt_hang_watch *h, const struct bt_hang_ran
         snprintf(out + n, size - (size_t)n, " (another rank: %lld)", (long long)most);
 }
 
-static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out) {
+static void describe_hang(const bt_hang_watch *h, const ranks_behind *b, bt_hang *out) {
     char where[100], wchan[64] = "", path[64], exchanges[80];
     const struct bt_hang_rank *k = &h->rank[out->rank >= 0 ? out->rank : b->rank];
     const double since_s = (double)(h->last_ns - k->seen.since_ns) / 1e9;
@@ -206,7 +204,7 @@ static void describe_hang(const bt_hang_watch *h, const behind *b, bt_hang *out)
 bool bt_hang_check(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, double median_s,
                    bt_hang *out) {
     const int64_t gap = now_ns - h->last_ns;
-    behind b = {.rank = -1, .blocked = -1, .stuck_s = INFINITY};
+    ranks_behind b = {.rank = -1, .blocked = -1, .stuck_s = INFINITY};
     if (!p->slot || p->n > h->n) return false;
     const double stolen = stolen_share(h);
     const int64_t late = gap > LATE_NS ? gap : (int64_t)(stolen * (double)gap);
@@ -217,7 +215,7 @@ bool bt_hang_check(bt_hang_watch *h, const bt_rank_progress *p, int64_t now_ns, 
         b.known++;
         if (b.n && bt_rank_before(&h->rank[b.rank].seen, &h->rank[r].seen)) continue;
         if (b.n && bt_rank_before(&h->rank[r].seen, &h->rank[b.rank].seen))
-            b = (behind){.known = b.known, .rank = -1, .blocked = -1, .stuck_s = INFINITY};
+            b = (ranks_behind){.known = b.known, .rank = -1, .blocked = -1, .stuck_s = INFINITY};
         add_rank_behind(&b, h, r, &load);
     }
     if (!b.n || b.stopped || b.known < p->n) return false;

@@ -1,4 +1,4 @@
-/* health.c - compares the time since the last sign of life with usual step times. */
+/* health.c - compares the time since the last progress with the usual step time. */
 #include "monitor/job/health/health.h"
 #include "engine/base/tables/derived.h"
 

@@ -1,5 +1,4 @@
-/* rank_progress.c - maps the ranks' boxes and describes the place of each rank and the duration
- * of its stay. */
+/* rank_progress.c - maps the progress pages of the ranks and describes the position of each rank and its duration. */
 #include "monitor/job/health/rank_progress.h"
 
 #include <errno.h>
@@ -13,7 +12,7 @@
 
 #include "engine/base/system/reserve.h"
 
-/* order within a step; waits: possibly for other ranks */
+/* order within a step; waits: the rank may be waiting for other ranks */
 static const struct {
     const char *words;
     int order;
@@ -42,7 +41,7 @@ static seen read_rank_box(const bt_progress_page *p) {
     s.since_ns = atomic_load_explicit(&p->since_ns, memory_order_relaxed);
     s.exchanges = atomic_load_explicit(&p->exchanges, memory_order_relaxed);
     if (s.at < 0 || s.at >= BT_AT_COUNT) s.at = BT_AT_NOWHERE;
-    /* a dying rank may have written half of it: times and steps that can be reckoned with */
+    /* A dying rank may have written half of its page, so times and steps are limited to valid ranges. */
     if (s.since_ns < 0) s.since_ns = 0;
     if (s.step < -1 || s.step == INT64_MAX) s.step = -1;
     return s;
@@ -62,10 +61,10 @@ bool bt_rank_before(const bt_rank_seen *a, const bt_rank_seen *b) {
     return a->step != b->step ? a->step < b->step : places[a->at].order < places[b->at].order;
 }
 
-/* The rank furthest behind, the number of ranks in its place, and the rank furthest ahead;
- * false: no rank has started */
-static bool survey(const bt_rank_progress *p, seen *last, int *n_last, int *who, seen *first,
-                   int *known) {
+/* Finds the rank furthest behind, the number of ranks at its position, and the rank furthest ahead. Returns false if
+ * no rank has started. */
+static bool find_first_and_last(const bt_rank_progress *p, seen *last, int *n_last, int *who,
+                                seen *first, int *known) {
     *known = *n_last = 0;
     *who = -1;
     for (int r = 0; r < p->n; r++) {
@@ -87,7 +86,7 @@ int bt_rank_progress_describe(char *out, size_t size, const bt_rank_seen *s) {
     return snprintf(out, size, "%s of step %lld", places[s->at].words, (long long)s->step + 1);
 }
 
-/* Names the ranks without a slot: "rank 3", "ranks 2, 3 and 5 more"; returns the only one, or -1 */
+/* Names the ranks without a slot: "rank 3", "ranks 2, 3 and 5 more". Returns the only one, or -1. */
 static int put_unseen_ranks(const bt_rank_progress *p, char *out, size_t size) {
     int n = 0, only = -1;
     size_t used = 0;
@@ -101,7 +100,7 @@ static int put_unseen_ranks(const bt_rank_progress *p, char *out, size_t size) {
     return only;
 }
 
-/* all visible ranks wait at one position for an invisible one */
+/* True if all visible ranks wait at one position for an invisible one. */
 static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const seen *first,
                              int known) {
     return known < p->n && places[last->at].waits && last->at != BT_AT_START &&
@@ -109,8 +108,8 @@ static bool waits_for_unseen(const bt_rank_progress *p, const seen *last, const 
            !bt_rank_before(last, first);
 }
 
-/* arrival of the last visible rank */
-static int64_t latest(const bt_rank_progress *p) {
+/* Returns the time at which the last visible rank arrived. */
+static int64_t latest_arrival(const bt_rank_progress *p) {
     int64_t ns = 0;
     for (int r = 0; r < p->n; r++) {
         const int64_t since_ns = read_rank_box(&p->slot[r]).since_ns;
@@ -126,11 +125,11 @@ bool bt_rank_progress_describe_all(const bt_rank_progress *p, int64_t now_ns, ch
     char here[80], there[80], since[32] = "";
     out[0] = '\0';
     *rank = -1;
-    if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known)) return false;
+    if (!p->slot || !find_first_and_last(p, &last, &n_last, &who, &first, &known)) return false;
     bt_rank_progress_describe(here, sizeof here, &last);
     bt_rank_progress_describe(there, sizeof there, &first);
     const bool together = !bt_rank_before(&last, &first);
-    double s = (double)(now_ns - (together ? latest(p) : last.since_ns)) / 1e9;
+    double s = (double)(now_ns - (together ? latest_arrival(p) : last.since_ns)) / 1e9;
     if (s >= 1) snprintf(since, sizeof since, " since %.1f s", s);
     if (waits_for_unseen(p, &last, &first, known)) {
         char who_not[64];
@@ -181,7 +180,7 @@ bool bt_rank_progress_slow(bt_rank_progress *p, int64_t now_ns, double limit_s, 
     seen last, first;
     int n_last, known;
     char here[80];
-    if (!p->slot || !survey(p, &last, &n_last, rank, &first, &known) || n_last != 1 ||
+    if (!p->slot || !find_first_and_last(p, &last, &n_last, rank, &first, &known) || n_last != 1 ||
         !bt_rank_before(&last, &first) || places[last.at].waits)
         return false;
     double s = (double)(now_ns - last.since_ns) / 1e9;
@@ -197,10 +196,10 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     seen last, first;
     int n_last, who, known;
     char here[80], unseen[64];
-    if (!p->slot || !survey(p, &last, &n_last, &who, &first, &known) ||
+    if (!p->slot || !find_first_and_last(p, &last, &n_last, &who, &first, &known) ||
         !waits_for_unseen(p, &last, &first, known))
         return false;
-    const int64_t since = latest(p);
+    const int64_t since = latest_arrival(p);
     const double s = (double)(now_ns - since) / 1e9;
     *rank = put_unseen_ranks(p, unseen, sizeof unseen);
     if (s < limit_s || p->reported_since[who] == since) return false;
@@ -213,8 +212,6 @@ bool bt_rank_progress_missing(bt_rank_progress *p, int64_t now_ns, double limit_
     return true;
 }
 
-/* ---- the file ---- */
-
 static bt_progress_page *map_rank_boxes(int fd, size_t bytes) {
     void *m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     return m == MAP_FAILED ? NULL : m;
@@ -225,7 +222,7 @@ bt_code bt_rank_progress_open(bt_rank_progress *p, const char *path, int ranks, 
     size_t bytes = (size_t)ranks * sizeof(bt_progress_page);
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return bt_fail_errno(err, BT_IO, errno, "cannot create '%s'", path);
-    /* a page that is missing later would end the rank */
+    /* Reserves space, because a missing page later would kill the rank. */
     int rc = bt_file_reserve(fd, bytes);
     if (rc == 0 && !(p->slot = map_rank_boxes(fd, bytes))) rc = errno;
     p->reported_since = calloc((size_t)ranks, sizeof *p->reported_since);
@@ -252,5 +249,5 @@ bt_progress_page *bt_rank_progress_map(const char *path, int rank) {
     close(fd);
     if (!slots) return NULL;
     atomic_store(&slots[rank].pid, (int32_t)getpid());
-    return &slots[rank]; /* mapped for life */
+    return &slots[rank]; /* remains mapped until the process ends */
 }

@@ -15,9 +15,9 @@ static const struct {
     bool again;
 } kinds[] = {
     [BT_END_DONE] = {"done", false},
-    [BT_END_ERROR] = {"error", false}, /* IO and MPI errors in mid-run: see decide */
+    [BT_END_ERROR] = {"error", false}, /* IO and MPI errors may restart, see bt_restart_decide */
     [BT_END_SIGNAL] = {"signal", true},
-    [BT_END_OOM] = {"out of memory", false}, /* after progress: see decide */
+    [BT_END_OOM] = {"out of memory", false}, /* restarts after progress, see bt_restart_decide */
     [BT_END_NODE_LOST] = {"node lost", true},
     [BT_END_HUNG] = {"hung", true},
     [BT_END_LAUNCH] = {"launch", false},
@@ -87,11 +87,10 @@ const char *bt_end_describe(const bt_end *e, char *buf, size_t size) {
                  strsignal(e->signal), when);
         break;
     case BT_END_OOM:
-        snprintf(
-            buf, size,
-            "%s was killed %s because its memory ran out (limit of its group or of the machine; a "
-            "smaller --micro-batch or --recompute full takes less)",
-            who, when);
+        snprintf(buf, size,
+                 "%s was killed %s because its memory ran out (limit of its group or of the "
+                 "machine; a smaller --micro-batch or --recompute full needs less)",
+                 who, when);
         break;
     case BT_END_NODE_LOST:
         snprintf(buf, size, "%s%s was lost %s", e->host[0] ? "node " : "a node", e->host, when);
@@ -117,8 +116,8 @@ const char *bt_end_describe(const bt_end *e, char *buf, size_t size) {
     return buf;
 }
 
-/* signals that a process does not end itself with */
-static bool from_outside(const bt_end *e) {
+/* True for signals that a process does not send to itself. */
+static bool is_external_signal(const bt_end *e) {
     static const int sent[] = {SIGKILL, SIGTERM, SIGHUP,  SIGINT,
                                SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2};
     for (size_t i = 0; e->kind == BT_END_SIGNAL && i < sizeof sent / sizeof *sent; i++) {
@@ -127,15 +126,15 @@ static bool from_outside(const bt_end *e) {
     return false;
 }
 
-/* the machine refused what a restart needs, before the attempt made progress */
+/* The machine refused a resource that a restart needs, before the attempt made progress. */
 static bool refused_at_start(const bt_restart_history *h, const bt_end *e, bool progress) {
     return h->alive && !progress && e->kind == BT_END_ERROR &&
            (e->code == BT_IO || e->code == BT_MPI || e->code == BT_DB || e->code == BT_NOMEM);
 }
 
 static bool oom_may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
-    enum { APART = 100 }; /* steps */
-    return progress && (!h->any_oom || e->step - h->oom_step >= APART);
+    enum { STEPS_APART = 100 }; /* in steps */
+    return progress && (!h->any_oom || e->step - h->oom_step >= STEPS_APART);
 }
 
 static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress) {
@@ -146,8 +145,7 @@ static bool may_help(const bt_restart_history *h, const bt_end *e, bool progress
     return kinds[e->kind].again || (e->kind == BT_END_LAUNCH && h->alive);
 }
 
-/* The step of an end is the newest one recorded, which a failure may overtake; what a rank reported
- * names its own. */
+/* The recorded step of an end may be outdated; the message of a failed rank contains its own step. */
 static bool same_again(const bt_restart_history *h, const bt_end *e) {
     const bool same_message = e->kind == BT_END_ERROR && e->message[0] &&
                               strcmp(h->last.message, e->message) == 0;
@@ -155,13 +153,13 @@ static bool same_again(const bt_restart_history *h, const bt_end *e) {
            h->last.signal == e->signal && h->last.code == e->code;
 }
 
-/* restarts in a row without a new step that this end may have had; 0: max_restarts decides */
+/* Maximum number of consecutive restarts without a new step after this end; 0: max_restarts applies. */
 static int limit_in_time(const bt_restart_history *h, const bt_end *e, bool progress) {
-    enum { SIX_MINUTES = 12 }; /* 1, 2, 4, 8, 16, 32, 60, 60 ... s */
+    enum { SIX_MINUTES = 12 }; /* delays 1, 2, 4, 8, 16, 32, 60, 60 ... s */
     const bool launch = e->kind == BT_END_LAUNCH ||
                         (e->kind == BT_END_HUNG && !e->started && h->alive);
     if (refused_at_start(h, e, progress)) return BT_RESTART_HOUR;
-    return e->kind == BT_END_NODE_LOST || launch || from_outside(e) ? SIX_MINUTES : 0;
+    return e->kind == BT_END_NODE_LOST || launch || is_external_signal(e) ? SIX_MINUTES : 0;
 }
 
 double bt_restart_delay_s(int n) { return n < 1 ? 0 : n > 6 ? 60 : (double)(1 << (n - 1)); }
@@ -201,7 +199,7 @@ bt_restart bt_restart_decide(bt_restart_history *h, const bt_end *e, int64_t fro
     if (r.again) {
         h->restarts++;
         h->without_new_step++;
-        /* the process that took the memory may need time to release it */
+        /* The process that took the memory may need time to release it. */
         if (!new_ground || oom) r.delay_s = bt_restart_delay_s(h->without_new_step);
     }
     return r;

@@ -1,5 +1,5 @@
-/* builtin.c - makes the text once. `bible -f RANGE` prints "Ge1:1 In the beginning ...", a verse a
- * line; the references would be a sixteenth of the text and teach counting, so they go. */
+/* builtin.c - creates the built-in text. `bible -f RANGE` prints one verse per line, "Ge1:1 In the beginning ...";
+ * the references are removed, because they would be a sixteenth of the text and would teach counting. */
 #include "monitor/job/launch/builtin.h"
 
 #include <errno.h>
@@ -30,7 +30,7 @@ static bt_code start_bible(pid_t *pid, int *from, bt_err *err) {
                        : bt_fail_errno(err, BT_IO, e, "cannot run 'bible'");
 }
 
-/* verses without their references; counts them */
+/* Copies verses without their references and counts them. */
 static bt_code copy_verses(FILE *in, FILE *out, int *verses) {
     char line[4096];
     while (fgets(line, sizeof line, in)) {
@@ -78,7 +78,7 @@ static bt_code make_builtin_text(const char *path, const char *tmp, bt_err *err)
 bt_code bt_builtin_make(const char *path, bt_err *err) {
     char tmp[PATH_MAX];
     struct stat st;
-    /* only ever renamed here complete */
+    /* The file is renamed here only when it is complete. */
     if (stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0) return BT_OK;
     if (snprintf(tmp, sizeof tmp, "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof tmp)
         return bt_fail(err, BT_ARG, "the path '%.200s' is too long", path);

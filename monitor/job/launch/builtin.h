@@ -1,7 +1,6 @@
-/* builtin.h - the built-in corpus: the King James Bible of Debian's package bible-kjv (text in
- * the public domain; Crown patent in the UK), one verse per line without its number. It is
- * created once by running `bible`, and kept in the cache folder. Call it before ranks start,
- * because only this folder runs programs. Concurrent calls are safe. */
+/* builtin.h - the built-in corpus: the King James Bible of Debian's package bible-kjv (text in the public domain;
+ * Crown patent in the UK), one verse per line without its number. It is created once by running `bible`, and kept in
+ * the cache folder. Only this folder starts programs, so call it before ranks start. Concurrent calls are safe. */
 #ifndef BT_MONITOR_JOB_LAUNCH_BUILTIN_H
 #define BT_MONITOR_JOB_LAUNCH_BUILTIN_H
 
@@ -9,7 +8,7 @@
 
 #include "engine/base/status.h"
 
-/* path receives the path of the text (bt_builtin_path). BT_NOTFOUND: the program is missing. */
+/* path: where to store the text (bt_builtin_path). BT_NOTFOUND: the program is missing. */
 bt_code bt_builtin_make(const char *path, bt_err *err) BT_MUST_CHECK;
 
 #endif

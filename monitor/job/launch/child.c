@@ -1,4 +1,4 @@
-/* child.c - fork and exec of ourselves with a log, a share of the cores and a parent to follow. */
+/* child.c - starts this program as a child with a log, a share of the cores, and a parent-death signal. */
 #include "monitor/job/launch/child.h"
 
 #include <errno.h>
@@ -32,12 +32,12 @@ int bt_child_signals(bool begin) {
     return now;
 }
 
-/* false: all cores */
+/* Computes the cores of a part; returns false for all cores. */
 static bool cores_of_part(int part, int parts, cpu_set_t *mine) {
     cpu_set_t all;
     if (parts < 2 || sched_getaffinity(0, sizeof all, &all) != 0) return false;
     const int count = CPU_COUNT(&all);
-    if (count < parts) return false; /* the kernel shares them out */
+    if (count < parts) return false; /* the kernel distributes them */
     CPU_ZERO(mine);
     int at = 0;
     for (size_t cpu = 0; cpu < CPU_SETSIZE; cpu++) {

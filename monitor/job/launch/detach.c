@@ -1,4 +1,4 @@
-/* detach.c - this program or a function in a session of its own. */
+/* detach.c - starts this program or a function in its own session. */
 #include "monitor/job/launch/detach.h"
 
 #include <errno.h>
@@ -13,10 +13,10 @@
 #include "engine/base/system/start_process.h"
 #include "monitor/job/launch/child.h"
 
-static int unnamed_file(void) {
+static int open_unnamed_file(void) {
     int fd = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd >= 0) return fd;
-    /* a file system without O_TMPFILE */
+    /* used if the file system does not support O_TMPFILE */
     char path[] = "/tmp/bitrain_XXXXXX";
     fd = mkostemp(path, O_CLOEXEC);
     if (fd >= 0) unlink(path);
@@ -30,9 +30,9 @@ bt_code bt_job_detach(int n, const char *const *argv, double patience_s, bt_err 
     if (!words) return bt_fail(err, BT_NOMEM, "cannot start a run: out of memory");
     words[0] = exe;
     for (int i = 0; i < n; i++) words[i + 1] = argv[i];
-    /* runs started before that have ended */
+    /* Reaps ended runs that were started before. */
     while (waitpid(-1, NULL, WNOHANG) > 0) {}
-    int out = unnamed_file();
+    int out = open_unnamed_file();
     int e = out < 0 ? errno : 0;
     pid_t pid;
     const bt_start s = {.argv = words, .out = out, .err = out, .session = true};

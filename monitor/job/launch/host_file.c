@@ -1,5 +1,4 @@
-/* host_file.c - one host a line: a name, then words such as slots=4; '#' begins a
- * comment. */
+/* host_file.c - parses a host file: one host per line, a name and settings such as slots=4; '#' begins a comment. */
 #include "monitor/job/launch/host_file.h"
 
 #include <errno.h>
@@ -21,7 +20,7 @@ typedef struct seen {
     int most;
 } seen;
 
-/* Open MPI's words of a host; any other makes it refuse the file with words of its own */
+/* True for a host setting of Open MPI, which refuses a file with any other. */
 static bool is_host_word(const char *w) {
     static const char *const names[] = {
         "slots=",     "count=",    "cpu=",      "max_slots=", "max-slots=", "max_count=",
@@ -31,8 +30,8 @@ static bool is_host_word(const char *w) {
     return false;
 }
 
-/* value of slots=N; -1: no such word */
-static int slots_in(char *words, const char **wrong, const char **unknown) {
+/* Returns the value of slots=N; -1 if missing. */
+static int parse_slots(char *words, const char **wrong, const char **unknown) {
     int slots = -1;
     for (char *rest, *w = strtok_r(words, BLANKS, &rest); w; w = strtok_r(NULL, BLANKS, &rest)) {
         if (!is_host_word(w)) *unknown = w;
@@ -50,7 +49,7 @@ static int slots_in(char *words, const char **wrong, const char **unknown) {
     return slots;
 }
 
-/* Open MPI takes NAME, ADDRESS and USER@NAME; ssh reads a name that begins with '-' as an option */
+/* Open MPI accepts NAME, ADDRESS and USER@NAME. ssh would read a name that begins with '-' as an option. */
 static bt_code check_host_name(const char *name, const char *path, int number, bt_err *err) {
     const char *colon = strchr(name, ':'), *host = strchr(name, '@');
     char plain[80];
@@ -90,13 +89,13 @@ static bt_code parse_host_line(seen *s, char *line, const char *path, int number
     if (len == 0) return BT_OK;
     char *name = line + from, *rest = name + len + (name[len] != '\0');
     name[len] = '\0';
-    if (*name == '^') return BT_OK; /* a host to leave out */
+    if (*name == '^') return BT_OK; /* an excluded host */
     if (strchr(name, '='))
         return bt_fail(err, BT_ARG,
                        "host file '%s', line %d: '%s' is no host (one 'host slots=N' per line)",
                        path, number, name);
     BT_TRY(check_host_name(name, path, number, err));
-    int slots = slots_in(rest, &wrong, &unknown);
+    int slots = parse_slots(rest, &wrong, &unknown);
     if (unknown)
         return bt_fail(
             err, BT_ARG,
@@ -116,8 +115,8 @@ static bt_code parse_host_line(seen *s, char *line, const char *path, int number
     return BT_OK;
 }
 
-/* an editor may have put a byte order mark before the first line */
-static char *after_mark(char *line, int number) {
+/* An editor may have put a byte order mark at the beginning of the file. */
+static char *skip_byte_order_mark(char *line, int number) {
     return number == 1 && strncmp(line, "\xEF\xBB\xBF", 3) == 0 ? line + 3 : line;
 }
 
@@ -134,7 +133,7 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
                        path);
     if (!f) return bt_fail_errno(err, BT_NOTFOUND, errno, "cannot read host file '%s'", path);
     for (int number = 1; code == BT_OK && fgets(line, sizeof line, f); number++)
-        code = parse_host_line(&s, after_mark(line, number), path, number, err);
+        code = parse_host_line(&s, skip_byte_order_mark(line, number), path, number, err);
     bool unread = ferror(f) != 0;
     fclose(f);
     if (code != BT_OK) return code;
@@ -150,23 +149,23 @@ bt_code bt_host_file_check(const char *path, int ranks, const char *more, bt_err
                    s.slots, (ranks + s.hosts - 1) / s.hosts);
 }
 
-/* every host has slots=N */
-static bool all_slots(const char *path, seen *s) {
+/* Checks that every host has slots=N. */
+static bool check_all_slots(const char *path, seen *s) {
     char line[LINE_BYTES];
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
     FILE *f = fopen(path, "re");
     s->all_say = true;
     for (int number = 1; f && code == BT_OK && fgets(line, sizeof line, f); number++)
-        code = parse_host_line(s, after_mark(line, number), path, number, &why);
+        code = parse_host_line(s, skip_byte_order_mark(line, number), path, number, &why);
     if (f) fclose(f);
     return f && code == BT_OK && s->all_say;
 }
 
-/* Slots that are too few for the ranks are shared out evenly too: mpirun then oversubscribes, or refuses. */
+/* If there are fewer slots than ranks, the ranks are distributed evenly: mpirun then oversubscribes, or refuses. */
 int bt_host_file_ranks(const char *path, int *on, int ranks) {
     seen s = {.each = on, .most = ranks};
-    const bool slots = all_slots(path, &s) && s.slots >= ranks;
+    const bool slots = check_all_slots(path, &s) && s.slots >= ranks;
     const int hosts = s.hosts < ranks ? s.hosts : ranks;
     int left = ranks, used = 0;
     for (; used < hosts && left > 0; used++) {
@@ -180,12 +179,12 @@ int bt_host_file_ranks(const char *path, int *on, int ranks) {
 
 int bt_host_file_slots(const char *path) {
     seen s = {0};
-    return all_slots(path, &s) ? s.slots : 0;
+    return check_all_slots(path, &s) ? s.slots : 0;
 }
 
 int bt_host_file_each(const char *path, int *slots, int most) {
     seen s = {.each = slots, .most = most};
-    return all_slots(path, &s) && s.hosts <= most ? s.hosts : 0;
+    return check_all_slots(path, &s) && s.hosts <= most ? s.hosts : 0;
 }
 
 bt_code bt_host_file_for_mpirun(const char *path, const char *folder, char *out, size_t size,
@@ -195,7 +194,7 @@ bt_code bt_host_file_for_mpirun(const char *path, const char *folder, char *out,
     BT_TRY(bt_host_file_check(path, 0, "", err));
     FILE *f = fopen(path, "re");
     for (int number = 1; f && fgets(line, sizeof line, f); number++)
-        plain &= !strchr(line, '\r') && after_mark(line, number) == line;
+        plain &= !strchr(line, '\r') && skip_byte_order_mark(line, number) == line;
     if (!f || plain) {
         if (f) fclose(f);
         snprintf(out, size, "%s", path);
@@ -205,7 +204,7 @@ bt_code bt_host_file_for_mpirun(const char *path, const char *folder, char *out,
     FILE *to = fopen(out, "we");
     rewind(f);
     for (int number = 1; to && fgets(line, sizeof line, f); number++) {
-        char *text = after_mark(line, number);
+        char *text = skip_byte_order_mark(line, number);
         text[strcspn(text, "\r\n")] = '\0';
         fprintf(to, "%s\n", text);
     }

@@ -1,5 +1,4 @@
-/* hosts.c - reads the host file, tests its hosts without blocking, writes a file of those in
- * use. */
+/* hosts.c - reads the host file, tests its hosts without blocking, and writes a file of those in use. */
 #include "monitor/job/launch/hosts.h"
 
 #include <arpa/inet.h>
@@ -14,12 +13,10 @@
 
 #include "engine/base/clock.h"
 
-/* a lost test is repeated after this time, instead of the kernel's first repetition after 1 s */
+/* A lost test is repeated after this time; the kernel would repeat it after 1 s. */
 static const int64_t LOOK_NS = 250000000;
 static const double LONGEST_WAIT_S = 60;
 #define BLANKS " \t\r\n"
-
-/* ---- the file -------------------------------------------------------------------------------- */
 
 static void resolve_host(bt_host *h, int port) {
     struct addrinfo *list = NULL;
@@ -41,7 +38,7 @@ bool bt_host_is_here(const char *name) {
            strncmp(name, "127.", 4) == 0;
 }
 
-/* host_file.c has refused what is no host line */
+/* host_file.c has rejected invalid lines. */
 static bool add_host_line(bt_host *h, const char *line, int port) {
     char words[sizeof h->line], *rest;
     *h = (bt_host){.fd = -1};
@@ -51,7 +48,7 @@ static bool add_host_line(bt_host *h, const char *line, int port) {
     const char *name = strtok_r(words, BLANKS, &rest);
     if (!name || *name == '^') return false;
     const char *at = strchr(name, '@');
-    if (at) name = at + 1; /* the host's name excludes the user of user@host */
+    if (at) name = at + 1; /* the host's name follows the user of user@host */
     if (!*name || strlen(name) >= sizeof h->name) return false;
     memcpy(h->name, name, strlen(name) + 1);
     h->name[strcspn(h->name, ":")] = '\0';
@@ -88,8 +85,6 @@ void bt_hosts_close(bt_hosts *h) {
     *h = (bt_hosts){0};
 }
 
-/* ---- tests ----------------------------------------------------------------------------------- */
-
 static void host_responded(bt_host *h) {
     hang_up(h);
     h->answered = true;
@@ -102,14 +97,14 @@ static void connect_to_host(bt_host *h, int64_t now_ns) {
     if (!h->asked_ns) h->asked_ns = now_ns;
     h->fd = socket(h->address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (h->fd < 0) {
-        h->asked_ns = 0; /* a lack of descriptors here proves nothing about the host */
+        h->asked_ns = 0; /* a lack of descriptors is not the host's fault */
         return;
     }
     if (connect(h->fd, (const struct sockaddr *)&h->address, h->address_len) == 0 ||
         errno == ECONNREFUSED)
         host_responded(h);
     else if (errno != EINPROGRESS)
-        hang_up(h); /* no route: counts as no response */
+        hang_up(h); /* no route counts as no response */
 }
 
 static void check_connection(bt_host *h) {
@@ -149,7 +144,7 @@ void bt_hosts_test(bt_hosts *h, bool aside, int64_t now_ns) {
         if (!aside)
             test_host(host, now_ns);
         else {
-            /* a test of the previous look without a response */
+            /* Closes a test of an earlier check without a response. */
             if (host->fd >= 0 && now_ns - host->look_ns > 4 * LOOK_NS) hang_up(host);
             test_hosts_aside(host, now_ns);
         }
@@ -172,8 +167,6 @@ void bt_hosts_connect(bt_hosts *h, double wait_s) {
 double bt_host_silence_s(const bt_host *h, int64_t now_ns) {
     return h->answered && h->asked_ns ? (double)(now_ns - h->asked_ns) / 1e9 : 0;
 }
-
-/* ---- set aside, taken back ------------------------------------------------------------------- */
 
 void bt_hosts_set_aside(bt_host *h, const char *why, int64_t now_ns) {
     hang_up(h);
@@ -202,8 +195,8 @@ int bt_hosts_aside(const bt_hosts *h) {
     return n;
 }
 
-/* the name as a whole word: node1 is not in "node10" */
-static bool names(const char *message, const char *name) {
+/* True if the message contains the name as a whole word: node1 is not in "node10". */
+static bool mentions_host(const char *message, const char *name) {
     const size_t n = strlen(name);
     for (const char *at = message; (at = strstr(at, name)); at += n) {
         const char before = at == message ? ' ' : at[-1], after = at[n];
@@ -218,7 +211,7 @@ static bool names(const char *message, const char *name) {
 
 bt_host *bt_hosts_named(bt_hosts *h, const char *message) {
     for (int i = 0; i < h->n; i++)
-        if (!h->host[i].here && !h->host[i].aside && names(message, h->host[i].name))
+        if (!h->host[i].here && !h->host[i].aside && mentions_host(message, h->host[i].name))
             return &h->host[i];
     return NULL;
 }

@@ -1,4 +1,4 @@
-/* job_dirs.c - makes an attempt's folder, and sweeps folders whose job has died. */
+/* job_dirs.c - creates the folders of an attempt, and removes folders whose job has ended. */
 #include "monitor/job/launch/job_dirs.h"
 
 #include <dirent.h>
@@ -16,12 +16,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-/* bytes: a vader segment is 4 MiB */
+/* a vader segment has 4 MiB */
 enum { SHM_PER_RANK = 5 << 20 };
 
 static const char *tmp_base(void) {
     const char *t = getenv("TMPDIR");
-    return t && t[0] == '/' && strlen(t) < 64 ? t : "/tmp"; /* socket names have 108 bytes */
+    return t && t[0] == '/' && strlen(t) < 64 ? t
+                                              : "/tmp"; /* a socket path has at most 108 bytes */
 }
 
 static int remove_job_entry(const char *path, const struct stat *st, int type, struct FTW *ftw) {
@@ -59,8 +60,8 @@ void bt_job_dirs_sweep(void) {
     remove_dead_job_dirs("/dev/shm");
 }
 
-/* The lock is taken before it gets its name, so that a sweep never finds it free. Its text names
- * the job's folder, so that each half of a job's scratch identifies the job. */
+/* The file is locked before it is renamed, so that another supervisor never finds it unlocked. Its content is the
+ * job's folder, so each half of a job's scratch identifies the job. */
 static int make_lock(const char *folder, const char *job, bt_err *err) {
     char fresh[300], name[300];
     snprintf(fresh, sizeof fresh, "%s/lock.new", folder);

@@ -117,7 +117,8 @@ static bool inherited_from_mpi(const char *var) {
     return false;
 }
 
-/* ours without that, and with the table's own settings; own[] holds their text */
+/* Returns the environment of this process without those variables, and with the table's settings; own[] holds their
+ * text. */
 static char **make_environment(const bt_launch *l, bt_words *own) {
     size_t n = 0, k = 0;
     for (size_t i = 0; i < bt_launch_rows_n; i++) {
@@ -145,9 +146,9 @@ static char **make_environment(const bt_launch *l, bt_words *own) {
     return env;
 }
 
-/* A notice to leave (scancel, a systemd slice) goes to every process of the job. mpirun would end its ranks at once;
- * with the signals blocked, which survives exec, it ignores them, and the ranks, which it starts with an empty mask,
- * save and leave. */
+/* A notice to leave (scancel, a systemd slice) is sent to every process of the job, and mpirun would end its ranks
+ * at once. It is started with these signals blocked, which survives exec. The ranks, which it starts with an empty
+ * mask, save and exit. */
 static int start_mpirun(const bt_launch *l, const char *const *argv, char *const *env,
                         const int out[2], pid_t *pid) {
     int keep[1 + sizeof l->inherit / sizeof *l->inherit] = {out[0]};
@@ -191,7 +192,7 @@ bt_code bt_launch_start(const bt_launch *given, bt_child *child, bt_err *err) {
     else if (pipe2(out, O_CLOEXEC) != 0)
         code = bt_fail_errno(err, BT_IO, errno, "cannot make the pipe for mpirun's output");
     else {
-        /* room for a minute of warnings while we are stopped */
+        /* room for a minute of warnings while this process is stopped */
         fcntl(out[1], F_SETPIPE_SZ, 1 << 20);
         int e = start_mpirun(l, argv, env, out, &pid);
         if (e == ENOENT)

@@ -19,7 +19,7 @@ typedef enum {
     BT_LAUNCH_MAPPED, /* local, and the map of the machine is in a file */
     BT_LAUNCH_UNMAPPED,
     BT_LAUNCH_HOSTS,
-    BT_LAUNCH_TRAINS, /* the ranks receive settings */
+    BT_LAUNCH_TRAINS,
     BT_LAUNCH_ROOT,
     BT_LAUNCH_NO_CMA,
     BT_LAUNCH_HOMELESS, /* neither HOME nor the user database has a home folder */
@@ -46,20 +46,20 @@ typedef struct bt_launch {
     int ranks;
     int mpi;                  /* major version of Open MPI; 0: that of the mpirun that is found */
     const char *hosts;        /* host file, "" for this machine */
-    const char *mpirun_args;  /* further words of the user, "" */
+    const char *mpirun_args;  /* further arguments from the user, or "" */
     const char *tmp, *shm;    /* folders of this attempt */
     const char *map;          /* file of bt_machine_map_write; NULL or "": none */
     const char *program;      /* absolute path of bitrain */
-    const char *const *words; /* argv of the program, after its name */
+    const char *const *words; /* arguments of the program */
     size_t n_words;
-    const char *settings; /* text for all ranks in the variable BT_LAUNCH_SETTINGS; NULL: none */
-    /* descriptors that mpirun keeps open (locks live as long as mpirun) */
+    const char *settings; /* sent to all ranks in the variable BT_LAUNCH_SETTINGS; NULL: none */
+    /* descriptors that mpirun inherits (locks live as long as mpirun) */
     int inherit[4], n_inherit;
 } bt_launch;
 
 typedef struct bt_child {
     pid_t pid; /* pid of mpirun and its session */
-    int out;   /* its stdout and stderr, which must be drained until its end */
+    int out;   /* its stdout and stderr, which must be drained until it ends */
 } bt_child;
 
 bool bt_launch_applies(bt_launch_when when, const bt_launch *l);
@@ -69,10 +69,10 @@ bool bt_launch_known(const bt_launch_row *row, int mpi);
 bool bt_launch_in_effect(const bt_launch_row *row, const bt_launch *l);
 /* the program with its words that the user's environment names instead of ssh, or "" */
 const char *bt_launch_agent(void);
-/* the full command, one word per line, for logs and --dry-run */
+/* Writes the full command, one word per line, for logs and --dry-run. */
 void bt_launch_command(const bt_launch *l, bt_text *out);
-/* Starts mpirun in a session of its own with default signals and without stdin. mpirun also
- * keeps the read end of its output open, so that it outlives this process without SIGPIPE. */
+/* Starts mpirun in its own session with default signals and without stdin. mpirun also keeps the read end of its
+ * output open, so that it can outlive this process without SIGPIPE. */
 bt_code bt_launch_start(const bt_launch *l, bt_child *out, bt_err *err) BT_MUST_CHECK;
 
 #endif

@@ -1,4 +1,4 @@
-/* output.c - reads pipes line by line; remembers errors that explain a failure. */
+/* output.c - reads pipes line by line; stores errors that explain a failure. */
 #include "monitor/job/launch/output.h"
 
 #include <errno.h>
@@ -9,7 +9,7 @@
 
 #include "engine/base/text.h"
 
-#define LOG_LIMIT ((int64_t)64 << 20) /* bytes of one run's log */
+#define LOG_LIMIT ((int64_t)64 << 20) /* maximum size of one run's log */
 
 static void write_log(bt_output *o, const char *s, size_t n) {
     if (o->log < 0 || o->logged_bytes > LOG_LIMIT) return;
@@ -19,7 +19,7 @@ static void write_log(bt_output *o, const char *s, size_t n) {
         s = end;
         n = sizeof end - 1;
     }
-    /* a full disk costs the log, not the run */
+    /* A full disk affects the log, not the run. */
     ssize_t k = write(o->log, s, n);
     (void)k;
 }
@@ -59,8 +59,8 @@ int bt_output_error_line(char *buf, size_t size, int rank, bt_code code, const c
 #define FILE_SIZE "'ulimit -f' is less than the shared memory of a rank: raise it"
 #define DESCRIPTORS "too few file descriptors: raise the limit, 'ulimit -n 1024'"
 
-/* Lines that hold the cause, and the remedy. ssh, or the shell behind it, names the reason why a host cannot be used;
- * what mpirun prints after that is a list of guesses. */
+/* Lines that contain the cause of a failure, and the remedy. ssh, or the remote shell, names the reason why a host
+ * cannot be used; mpirun then prints a list of guesses. */
 static const struct {
     const char *part, *remedy;
 } causes[] = {
@@ -80,8 +80,8 @@ static const struct {
      "shared memory or the temporary folder is full: free /dev/shm and TMPDIR"},
 };
 
-/* Returns the remedy for the cause that the line names, or NULL if it names none. Open MPI prints the error number of a
- * failed system call after a paragraph of guesses; first: no line has named a cause yet. */
+/* Returns the remedy for the cause that the line names, or NULL. Open MPI prints the error number of a failed system
+ * call after a paragraph of guesses; first: no line has named a cause yet. */
 static const char *remedy_for(const char *line, bool first) {
     if (strstr(line, "File too large (errno")) return FILE_SIZE;
     if (!first) return NULL;
@@ -159,8 +159,7 @@ static void inspect_output_line(bt_output *o, const char *line) {
     read_node_notice(o, line);
     const char *remedy = remedy_for(line, o->said_state == 0);
     if (remedy) keep_cause(o, line, remedy);
-    /* mpirun's message about a job that never started: between its first two rulers, up to an
-     * empty line */
+    /* Extracts mpirun's message about a job that never started: between its first two rulers, up to an empty line. */
     const bool ruler = strncmp(line, "----", 4) == 0;
     const char *word = line + strspn(line, " \t");
     if (o->said_state == 1 && (ruler || !*word))
@@ -188,7 +187,7 @@ static void end_line(bt_output *o) {
     size_t n = strlen(plain);
     inspect_output_line(o, plain);
     record_line(o, plain);
-    plain[n++] = '\n'; /* replaces its last byte */
+    plain[n++] = '\n'; /* replaces the terminating byte */
     write_log(o, plain, n);
     o->n = 0;
 }

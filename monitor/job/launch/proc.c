@@ -15,7 +15,7 @@ bool bt_proc_batch_job(void) {
     return id && id[0];
 }
 
-/* "pid (comm) state ppid pgrp session ...": comm may hold blanks and brackets */
+/* Format: "pid (comm) state ppid pgrp session ..."; comm may contain spaces and parentheses. */
 static int read_stat(const char *pid, bt_proc *p, pid_t *session) {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%.20s/stat", pid);

@@ -1,4 +1,4 @@
-/* proc.h - reads the processes of a session from /proc. */
+/* proc.h - reads processes of a session from /proc. */
 #ifndef BT_MONITOR_JOB_LAUNCH_PROC_H
 #define BT_MONITOR_JOB_LAUNCH_PROC_H
 
@@ -14,14 +14,14 @@ typedef struct bt_proc {
     char name[32];
 } bt_proc;
 
-/* processes of the session that are not zombies */
-/* reads one process; false: it has ended */
+/* Finds the processes of the session that are not zombies. */
+/* Reads one process; returns false if it has ended. */
 bool bt_proc_read(pid_t pid, bt_proc *out);
 size_t bt_proc_session(pid_t session, bt_proc *out, size_t max);
-/* Sends SIGKILL to all of them until none is left, for at most wait_s; returns the number left */
+/* Sends SIGKILL to all processes of the session until none is left, for at most wait_s; returns the number left. */
 size_t bt_proc_kill_session(pid_t session, double wait_s);
-/* true if a batch system (Slurm) started this process: it repeats its notices to leave, and
- * sends SIGKILL itself when the time is over */
+/* True if a batch system (Slurm) started this process: it repeats its notices to leave, and sends SIGKILL when the
+ * time has expired. */
 bool bt_proc_batch_job(void);
 
 #endif

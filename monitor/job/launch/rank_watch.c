@@ -1,4 +1,4 @@
-/* rank_watch.c - pidfds in one epoll set, and the exit code that /proc has of a zombie. */
+/* rank_watch.c - waits for pidfds in one epoll set, and reads the exit code of a zombie from /proc. */
 #include "monitor/job/launch/rank_watch.h"
 
 #include <poll.h>
@@ -25,7 +25,7 @@ bool bt_rank_watch_open(bt_rank_watch *w) {
 void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid) {
     if (w->epoll < 0 || w->n == BT_RANK_WATCH_MAX || pid <= 0) return;
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
-    if (fd < 0) return; /* already gone: mpirun reports it */
+    if (fd < 0) return; /* already ended: mpirun reports it */
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = w->n};
     if (epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &e) != 0) {
         close(fd);
@@ -36,8 +36,8 @@ void bt_rank_watch_add(bt_rank_watch *w, int rank, pid_t pid) {
     w->at[w->n++].fd = fd;
 }
 
-/* The last number of a zombie's stat line is its wait status; 0 if it was reaped. */
-static int signal_of(pid_t pid) {
+/* Returns the signal in a zombie's wait status, the last number of its stat line; 0 if it was reaped. */
+static int read_end_signal(pid_t pid) {
     char path[64], line[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     FILE *f = fopen(path, "re");
@@ -51,7 +51,7 @@ static int signal_of(pid_t pid) {
     return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-/* A child that inherited the descriptor would keep it in the set. */
+/* Removes it from the set, because a child that inherited the descriptor would keep it there. */
 static void remove_pidfd(bt_rank_watch *w, size_t i) {
     (void)epoll_ctl(w->epoll, EPOLL_CTL_DEL, w->at[i].fd, NULL);
     close(w->at[i].fd);
@@ -63,7 +63,7 @@ int bt_rank_watch_next(bt_rank_watch *w, int *signal) {
     *signal = 0;
     if (w->epoll < 0 || epoll_wait(w->epoll, &e, 1, 0) != 1) return -1;
     size_t i = (size_t)e.data.u64;
-    *signal = signal_of(w->at[i].pid);
+    *signal = read_end_signal(w->at[i].pid);
     remove_pidfd(w, i);
     return w->at[i].rank;
 }
@@ -96,7 +96,8 @@ size_t bt_rank_watch_wait(bt_rank_watch *w, double wait_s) {
             }
             remove_pidfd(w, i);
         }
-        (void)waitpid(w->at[i].pid, NULL, WNOHANG); /* adopted, or none of ours */
+        (void)waitpid(w->at[i].pid, NULL,
+                      WNOHANG); /* an adopted process; fails harmlessly for others */
     }
     return left;
 }

@@ -1,4 +1,4 @@
-/* remote_cleanup.c - runs one command over ssh on every other host. */
+/* remote_cleanup.c - runs a cleaning command over ssh on every other host. */
 #include "monitor/job/launch/remote_cleanup.h"
 
 #include <fcntl.h>
@@ -15,10 +15,9 @@
 
 enum { HOSTS_MAX = 256, NAME_MAX_BYTES = 128 };
 
-/* Script for a host, after keep=FOLDER gone=FOLDER. A segment is mapped within microseconds of
- * its creation, so two checks distinguish a new one from a leftover. A folder of states belongs
- * to ranks, which return within the ten minutes that a restart may wait; one with a lock belongs
- * to a supervisor */
+/* Script for a host, after keep=FOLDER gone=FOLDER. A new segment is mapped within microseconds, so two checks
+ * distinguish it from a leftover. Ranks return to a folder of states within the ten minutes that a restart may wait;
+ * a folder with a lock belongs to a supervisor. */
 static const char sweep[] =
     "[ -n \"$gone\" ] && [ ! -e \"$gone/lock\" ] && rm -rf \"$gone\"; "
     "look() { for f in /dev/shm/vader_segment.* /dev/shm/sm_segment.* $(find /dev/shm -maxdepth 1 "
@@ -28,9 +27,8 @@ static const char sweep[] =
     "first=$(look); [ -n \"$first\" ] && sleep 1 && for f in $(look); do "
     "case \" $(echo $first) \" in *\" $f \"*) rm -rf \"$f\";; esac; done";
 
-/* Local script: the agent with its words, then the hosts; each host receives the script as one
- * word, which is what an agent passes on. This host is cleaned as well, because segments of its
- * ranks are in /dev/shm if a job has several hosts */
+/* Local script: the agent with its arguments, then the hosts; each host receives the script as one word. This host
+ * is cleaned as well, because its ranks use /dev/shm if a job has several hosts. */
 static const char start[] = "agent=$1 script=$2; shift 2; { timeout -k 1 20 sh -c \"$script\" & "
                             "for host in \"$@\"; do timeout -k 1 20 $agent \"$host\" "
                             "\"$script\" & done; } </dev/null >/dev/null 2>&1";
@@ -53,7 +51,9 @@ static int read_hosts(const char *path, char (*out)[NAME_MAX_BYTES]) {
 
 void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
     char script[sizeof sweep + 700];
-    static char names[HOSTS_MAX][NAME_MAX_BYTES]; /* one caller: the supervisor */
+    static char
+        names[HOSTS_MAX]
+             [NAME_MAX_BYTES]; /* static because it is large: only the supervisor calls this */
     const char *agent = bt_launch_agent();
     const char *argv[HOSTS_MAX + 8];
     int n = hosts[0] ? read_hosts(hosts, names) : 0, k = 0;
@@ -70,7 +70,7 @@ void bt_remote_sweep(const char *hosts, const char *folder, bool over) {
     for (int i = 0; i < n; i++) argv[k++] = names[i];
     argv[k] = NULL;
     pid_t pid;
-    /* the child delegates the work and ends */
+    /* The child starts the work in the background and exits. */
     if (bt_process_start(&pid, &(bt_start){.argv = argv, .session = true}) == 0)
         waitpid(pid, NULL, 0);
 }

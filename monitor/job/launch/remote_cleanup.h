@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* hosts: host file of mpirun; "": nothing to do. folder: this run's states in /dev/shm ("":
- * none), kept unless the run is `over`. Returns immediately */
+/* hosts: host file of mpirun; "": nothing to do. folder: this run's states in /dev/shm ("": none), kept unless the
+ * run is `over`. Returns immediately. */
 void bt_remote_sweep(const char *hosts, const char *folder, bool over);
 
 #endif

@@ -23,13 +23,13 @@ static void note_run_signal(int signal) { told = signal; }
 /* output of the ranks */
 typedef struct hearing {
     const bt_run_once *once;
-    bt_output output; /* error lines */
-    bt_text heard;    /* whole lines, for the log: all but progress */
+    bt_output output; /* parser of error lines */
+    bt_text heard;    /* complete lines for the log, without progress */
     bt_text rest;     /* incomplete line */
     bt_text *result;
 } hearing;
 
-/* text of a line after its mark; NULL: it has another mark, or none */
+/* Returns the text of a line after its mark; NULL if it does not begin with this mark. */
 static const char *text_after_mark(const char *line, const char *mark) {
     const size_t n = strlen(mark);
     return strncmp(line, mark, n) == 0 ? line + n : NULL;
@@ -72,7 +72,7 @@ static void take_lines(hearing *h, bool ended) {
     line[h->rest.len] = '\0';
 }
 
-/* Reads until the ranks' output ends or a signal arrives; returns false on a signal */
+/* Reads until the output ends or a signal arrives; returns false on a signal. */
 static bool read_rank_output(int fd, hearing *h) {
     char buf[4096];
     for (;;) {

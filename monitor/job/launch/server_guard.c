@@ -1,4 +1,4 @@
-/* server_guard.c - fork, wait, and again. */
+/* server_guard.c - starts a server in a child process, and starts it again when a signal ends it. */
 #include "monitor/job/launch/server_guard.h"
 #include "engine/base/system/hangup.h"
 
@@ -18,21 +18,21 @@ typedef struct guard {
     bt_guarded *child;
     void (*tell)(const char *line);
     sigset_t taken, before;
-    int asked;        /* the signal that requested the end; 0: none */
-    int64_t in_a_row; /* processes that brought no progress */
-    int64_t progress; /* when the newest of them began */
+    int asked;        /* signal that requested the end; 0: none */
+    int64_t in_a_row; /* consecutive processes without progress */
+    int64_t progress; /* progress when the newest of them began */
 } guard;
 
 static void block_guard_signals(guard *g) {
     static const int all[] = {SIGCHLD, SIGTERM, SIGINT, SIGQUIT, SIGUSR1};
-    signal(SIGCHLD, SIG_DFL); /* a parent that ignores it would leave us nothing to wait for */
+    signal(SIGCHLD, SIG_DFL); /* with an ignored SIGCHLD, waitpid would find no child */
     sigemptyset(&g->taken);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) sigaddset(&g->taken, all[i]);
     bt_hangup_add(&g->taken);
     sigprocmask(SIG_BLOCK, &g->taken, &g->before);
 }
 
-/* the child has a process group of its own: a key of the terminal reaches the guard alone, which hands it on */
+/* The child has its own process group: a key of the terminal reaches only the guard, which forwards it. */
 static bool become_child(const guard *g, pid_t parent) {
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -50,7 +50,7 @@ static int wait_for_server(guard *g, pid_t child) {
     }
 }
 
-/* true: a signal requested the end meanwhile */
+/* Waits; returns true if a signal requested the end meanwhile. */
 static bool wait_s(const guard *g, int seconds) {
     struct timespec now, until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -78,8 +78,8 @@ static void report_server_end(const guard *g, int sig, const char *what) {
     if (g->tell) g->tell(line);
 }
 
-/* true: start another process. *status: 0 if an end was requested before */
-static bool again(guard *g, int sig, int64_t most, int *status) {
+/* Returns true to start another process. *status: 0 if an end was requested before. */
+static bool decide_restart(guard *g, int sig, int64_t most, int *status) {
     char what[120] = "; it is started again";
     bt_guarded *child = g->child;
     g->in_a_row = child->progress > g->progress ? 1 : g->in_a_row + 1;
@@ -134,6 +134,6 @@ bt_code bt_guard_begin(bt_guarded **out, int64_t most, void (*said)(const char *
         }
         const int how = wait_for_server(&g, child);
         *status = WIFEXITED(how) ? WEXITSTATUS(how) : 128 + WTERMSIG(how);
-        if (WIFEXITED(how) || !again(&g, WTERMSIG(how), most, status)) return BT_OK;
+        if (WIFEXITED(how) || !decide_restart(&g, WTERMSIG(how), most, status)) return BT_OK;
     }
 }

@@ -1,4 +1,4 @@
-/* viewer_process.c - this program again, in a session of its own. */
+/* viewer_process.c - starts a viewer as this program in its own session. */
 #include "monitor/job/launch/viewer_process.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ const char *bt_viewer_line(bt_viewer *c, bool *ended) {
     *ended = false;
     while (c->out >= 0) {
         char ch;
-        ssize_t k = read(c->out, &ch, 1); /* a handful of lines in a run */
+        ssize_t k = read(c->out, &ch, 1); /* a run has only a few lines */
         if (k < 0 && errno == EINTR) continue;
         if (k < 0) return NULL;
         if (k == 0) {

@@ -1,6 +1,5 @@
-/* viewer_process.h - a viewer started beside a run (`train --dash`): in a session of its own, ended
- * with the run, and by the kernel should the supervisor die. What it prints is lines for the
- * screen; that it fails is news, never a reason to stop training. */
+/* viewer_process.h - a viewer beside a run (`train --dash`), in its own session. It ends with the run; if the
+ * supervisor dies, the kernel ends it. Its output is shown on the screen; its failure never stops the training. */
 #ifndef BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
 #define BT_MONITOR_JOB_LAUNCH_VIEWER_PROCESS_H
 
@@ -17,10 +16,10 @@ typedef struct bt_viewer {
     size_t n;
 } bt_viewer;
 
-/* argv[0] is the program's path; the list ends with NULL */
+/* argv[0] is the program's path; the list ends with NULL. */
 bt_code bt_viewer_start(bt_viewer *c, const char *const *argv, bt_err *err) BT_MUST_CHECK;
-/* the next whole line of what it printed, without newline; NULL: nothing now. ended: it has exited,
- * `out` is closed */
+/* Returns the next complete line of its output, without newline; NULL: none at present. ended: it has exited, and
+ * `out` is closed. */
 const char *bt_viewer_line(bt_viewer *c, bool *ended);
 void bt_viewer_stop(bt_viewer *c); /* accepts an all-zero struct */
 

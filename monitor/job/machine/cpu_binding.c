@@ -1,12 +1,10 @@
-/* cpu_binding.c - shares of cores, domain by domain. */
+/* cpu_binding.c - computes each rank's share of the cores, memory domain by memory domain. */
 #include "monitor/job/machine/cpu_binding.h"
 
 #include <stdio.h>
 #include <unistd.h>
 
-/* ---- cores, domains and sockets -------------------------------------------------------------- */
-
-/* places[i] begins another socket, domain or core than places[i - 1] */
+/* True if places[i] begins another socket, domain or core than places[i - 1]. */
 typedef bool (*begins)(const bt_hardware_thread *p, size_t i);
 
 static bool new_package(const bt_hardware_thread *p, size_t i) {
@@ -27,13 +25,13 @@ static int count_groups(const bt_hardware_thread *p, size_t n, begins is_new) {
     return sum;
 }
 
-typedef struct run { /* range of cores: first, and one past the last */
+typedef struct core_range { /* range of cores [first, end) */
     int begin, end;
-} run;
+} core_range;
 
-/* the part of the machine that has the core, as a run of cores */
-static run run_of_core(const bt_hardware_thread *p, size_t n, begins part, int core) {
-    run r = {0, 0};
+/* Returns the part of the machine that contains the core, as a range of cores. */
+static core_range range_of_core(const bt_hardware_thread *p, size_t n, begins part, int core) {
+    core_range r = {0, 0};
     int at = -1;
     for (size_t i = 0; i < n; i++) {
         if (!new_core(p, i)) continue;
@@ -47,24 +45,22 @@ static run run_of_core(const bt_hardware_thread *p, size_t n, begins part, int c
     return r;
 }
 
-/* ---- shares ---------------------------------------------------------------------------------- */
-
-/* the core in the middle of an equal share of all cores, the group's that the rank is in */
+/* Returns the core in the middle of an equal share of all cores, for the group of this rank. */
 static int middle(int cores, const bt_binding_job *j, int rank, int group) {
     const int groups = j->ranks / group;
     return (int)((long)cores * (2 * (rank / group) + 1) / (2 * groups));
 }
 
-/* Each group, whole, to the part that its middle falls into. false: there are fewer groups than parts, or
- * some part has more ranks than cores. */
-static bool share_by(const bt_hardware_thread *p, size_t n, const bt_binding_job *j, begins part,
-                     int group, run *mine) {
+/* Assigns each group as a whole to the part that contains its middle. Returns false if there are fewer groups than
+ * parts, or a part gets more ranks than it has cores. */
+static bool assign_groups(const bt_hardware_thread *p, size_t n, const bt_binding_job *j,
+                          begins part, int group, core_range *mine) {
     const int cores = count_groups(p, n, new_core);
     if (j->ranks % group != 0 || j->ranks / group < count_groups(p, n, part)) return false;
-    const run own = run_of_core(p, n, part, middle(cores, j, j->rank, group));
+    const core_range own = range_of_core(p, n, part, middle(cores, j, j->rank, group));
     int first = -1, sharing = 0, here = 0, last = -1;
     for (int r = 0; r < j->ranks; r++) {
-        const run at = run_of_core(p, n, part, middle(cores, j, r, group));
+        const core_range at = range_of_core(p, n, part, middle(cores, j, r, group));
         here = at.begin == last ? here + 1 : 1;
         last = at.begin;
         if (here > at.end - at.begin) return false;
@@ -73,12 +69,12 @@ static bool share_by(const bt_hardware_thread *p, size_t n, const bt_binding_job
         sharing++;
     }
     const int size = own.end - own.begin, k = j->rank - first;
-    *mine = (run){own.begin + size * k / sharing, own.begin + size * (k + 1) / sharing};
+    *mine = (core_range){own.begin + size * k / sharing, own.begin + size * (k + 1) / sharing};
     return true;
 }
 
-static void take_cores_of_run(const bt_hardware_thread *p, size_t n, run cores,
-                              bool first_threads_only, cpu_set_t *mine) {
+static void take_cores_of_range(const bt_hardware_thread *p, size_t n, core_range cores,
+                                bool first_threads_only, cpu_set_t *mine) {
     int at = -1;
     CPU_ZERO(mine);
     for (size_t i = 0; i < n; i++) {
@@ -94,26 +90,27 @@ bool bt_cpus_of_rank(const bt_hardware_thread *p, size_t n, const bt_binding_job
     const int cores = count_groups(p, n, new_core);
     CPU_ZERO(mine);
     if (j->ranks < 1 || n == 0) return false;
-    /* the same number on each; ranks that exchange most on different ones */
+    /* the same number on each; ranks that exchange most use different ones */
     if ((size_t)j->ranks > n) {
         if (j->threads > 1 || (size_t)j->ranks % n != 0) return false;
         CPU_SET((size_t)p[(size_t)j->rank % n].cpu, mine);
         return true;
     }
-    if (j->ranks > cores) { /* hardware threads of a core go to neighbours */
+    if (j->ranks > cores) { /* hardware threads of a core are assigned to neighbours */
         for (size_t i = n * (size_t)j->rank / (size_t)j->ranks;
              i < n * (size_t)(j->rank + 1) / (size_t)j->ranks; i++)
             CPU_SET((size_t)p[i].cpu, mine);
         return j->threads <= CPU_COUNT(mine);
     }
     const int group = j->group > 1 ? j->group : 1;
-    run share;
-    if (!share_by(p, n, j, new_domain, group, &share) &&
-        !(group > 1 && share_by(p, n, j, new_package, group, &share)) &&
-        !share_by(p, n, j, new_domain, 1, &share)) /* such as fewer ranks than domains */
-        share = (run){(int)((long)cores * j->rank / j->ranks),
-                      (int)((long)cores * (j->rank + 1) / j->ranks)};
-    take_cores_of_run(p, n, share, j->threads <= share.end - share.begin, mine);
+    core_range share;
+    if (!assign_groups(p, n, j, new_domain, group, &share) &&
+        !(group > 1 && assign_groups(p, n, j, new_package, group, &share)) &&
+        !assign_groups(p, n, j, new_domain, 1,
+                       &share)) /* for example if there are fewer ranks than domains */
+        share = (core_range){(int)((long)cores * j->rank / j->ranks),
+                             (int)((long)cores * (j->rank + 1) / j->ranks)};
+    take_cores_of_range(p, n, share, j->threads <= share.end - share.begin, mine);
     return j->threads <= CPU_COUNT(mine);
 }
 
@@ -124,8 +121,6 @@ bool bt_bind_rank(const bt_binding_job *j) {
     if (n == 0 || (long)n * j->ranks <= sysconf(_SC_NPROCESSORS_ONLN)) return true;
     return !bt_cpus_of_rank(places, n, j, &mine) || sched_setaffinity(0, sizeof mine, &mine) == 0;
 }
-
-/* ---- words ----------------------------------------------------------------------------------- */
 
 const char *bt_hardware_threads_text(const bt_hardware_thread *p, size_t n, char *out,
                                      size_t size) {

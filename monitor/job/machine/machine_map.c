@@ -1,10 +1,10 @@
-/* machine_map.c - hwloc's view of the machine, exported as XML and as a list of hardware
- * threads. The only file that uses hwloc. */
+/* machine_map.c - exports hwloc's topology of the machine as XML and as a list of hardware threads. The only file
+ * that uses hwloc. */
 #include "monitor/job/machine/machine_map.h"
 #include "monitor/job/machine/cpu_binding.h"
 
-/* the processors that this process may use, and their number; 0: not known */
-static size_t allowed(cpu_set_t *set) {
+/* Returns the number of processors that this process may use, and their set; 0: unknown. */
+static size_t allowed_processors(cpu_set_t *set) {
     CPU_ZERO(set);
     return sched_getaffinity(0, sizeof *set, set) == 0 ? (size_t)CPU_COUNT(set) : 0;
 }
@@ -43,10 +43,10 @@ bool bt_machine_map_write(const char *path) {
     return ok;
 }
 
-/* Sockets, memory domains, cores and hardware threads alone: 2 ms here. A restarted job reads the map that
- * its supervisor has written. */
+/* Loads only sockets, memory domains, cores and hardware threads (2 ms). A restarted job reads the map that its
+ * supervisor has written. */
 static bool load_places(hwloc_topology_t topology, const char *machine) {
-    /* a memory domain inside a socket is a child of a group */
+    /* A memory domain inside a socket is a child of a group. */
     static const hwloc_obj_type_t kept[] = {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_GROUP, HWLOC_OBJ_CORE};
     leave_out_graphics(topology);
     bool ok = hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE) == 0;
@@ -59,8 +59,8 @@ static bool load_places(hwloc_topology_t topology, const char *machine) {
            hwloc_topology_load(topology) == 0;
 }
 
-/* 0: unknown */
-static int above(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t pu) {
+/* Returns the number of the object of this type above pu; 0: unknown. */
+static int index_of_ancestor(hwloc_topology_t topology, hwloc_obj_type_t type, hwloc_obj_t pu) {
     const struct hwloc_obj *o = hwloc_get_ancestor_obj_by_type(topology, type, pu);
     return o ? (int)o->logical_index : 0;
 }
@@ -85,17 +85,18 @@ size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
     hwloc_obj_t pu = NULL;
     cpu_set_t may;
     size_t n = 0;
-    if (allowed(&may) == 0 || hwloc_topology_init(&topology) != 0) return 0;
+    if (allowed_processors(&may) == 0 || hwloc_topology_init(&topology) != 0) return 0;
     const bool ok = load_places(topology, machine);
     while (ok && n < BT_HARDWARE_THREADS_MAX &&
            (pu = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_PU, pu))) {
         if (pu->os_index >= CPU_SETSIZE || (!machine && !CPU_ISSET(pu->os_index, &may))) continue;
         const bool has_core = hwloc_get_ancestor_obj_by_type(topology, HWLOC_OBJ_CORE, pu);
-        places[n++] = (bt_hardware_thread){.cpu = (int)pu->os_index,
-                                           .package = above(topology, HWLOC_OBJ_PACKAGE, pu),
-                                           .domain = domain_of(topology, pu),
-                                           .core = has_core ? above(topology, HWLOC_OBJ_CORE, pu)
-                                                            : (int)pu->logical_index};
+        places[n++] =
+            (bt_hardware_thread){.cpu = (int)pu->os_index,
+                                 .package = index_of_ancestor(topology, HWLOC_OBJ_PACKAGE, pu),
+                                 .domain = domain_of(topology, pu),
+                                 .core = has_core ? index_of_ancestor(topology, HWLOC_OBJ_CORE, pu)
+                                                  : (int)pu->logical_index};
     }
     hwloc_topology_destroy(topology);
     qsort(places, n, sizeof *places, by_order);
@@ -113,7 +114,7 @@ size_t bt_hardware_threads(bt_hardware_thread places[BT_HARDWARE_THREADS_MAX],
                            const char *machine) {
     cpu_set_t may;
     size_t n = 0;
-    if (machine || allowed(&may) == 0) return 0;
+    if (machine || allowed_processors(&may) == 0) return 0;
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET((size_t)cpu, &may))
             places[n++] = (bt_hardware_thread){.cpu = cpu, .core = cpu};

@@ -13,13 +13,11 @@
 
 #include "engine/base/text.h"
 
-/* ---- the kernel's log ------------------------------------------------------------------------ */
-
-/* "6,4711,98765432,-;Out of memory: Killed process 4711 (bitrain) ...": priority, number, microseconds since boot,
- * flags, text. Other texts: "Memory cgroup out of memory: Killed process 4711 ...", and
+/* Record: priority, number, microseconds since boot, flags; text: "6,4711,98765432,-;Out of memory: Killed process
+ * 4711 (bitrain) ...". Other texts: "Memory cgroup out of memory: Killed process 4711 ...", and
  * "oom-kill:constraint=...,task=bitrain,pid=4711,uid=0". */
 bool bt_memory_kill_names(const char *record, const int *pids, size_t n, int64_t since_ns) {
-    /* the clock of the log and ours may differ by this much after weeks */
+    /* maximum difference between the clock of the log and CLOCK_MONOTONIC after weeks */
     static const int64_t DRIFT_US = 30000000;
     const char *at = strstr(record, "Killed process "), *oom = strstr(record, ";oom-kill:");
     int64_t us = -1;
@@ -35,7 +33,7 @@ bool bt_memory_kill_names(const char *record, const int *pids, size_t n, int64_t
     return false;
 }
 
-/* the first pid namespace of the machine has this inode number in every kernel (PROC_PID_INIT_INO) */
+/* The first pid namespace of a machine has this inode number in every kernel (PROC_PID_INIT_INO). */
 static bool in_first_pid_namespace(void) {
     struct stat st;
     return stat("/proc/self/ns/pid", &st) == 0 && st.st_ino == 0xEFFFFFFCU;
@@ -63,10 +61,7 @@ int bt_memory_kill_lines(const int *pids, size_t n, int64_t since_ns, char (*lin
     return found;
 }
 
-/* ---- the counter of the group ---------------------------------------------------------------- */
-
-/* Parses lines "N:controllers:PATH": version 1 has a separate line for memory, version 2 is line
- * 0. */
+/* Parses lines "N:controllers:PATH": version 1 has a separate line for memory, version 2 is line 0. */
 bool bt_memory_group_file(const char *cgroups, const char *root, char *path, size_t size) {
     path[0] = '\0';
     for (const char *line = cgroups; line && *line; line = strchr(line, '\n')) {
@@ -106,7 +101,7 @@ int64_t bt_memory_kills_of_group(void) {
     text[fread(text, 1, sizeof text - 1, f)] = '\0';
     fclose(f);
     const int64_t kills = kills_in(text);
-    /* a container that sees its own group as the root, but not in its path */
+    /* A container may have its own group as the root although its path differs. */
     return kills >= 0 ? kills : kills_in("1:memory:/\n");
 }
 

@@ -1,4 +1,4 @@
-/* mpirun.c - finds mpirun in PATH and beside the linked MPI library, and queries its owner. */
+/* mpirun.c - finds mpirun in PATH and beside the linked MPI library, and queries the MPI it belongs to. */
 #include "monitor/job/machine/mpirun.h"
 
 #include <dlfcn.h>
@@ -17,9 +17,7 @@
 #include "engine/base/system/start_process.h"
 #include "engine/base/text.h"
 
-/* ---- owner ----------------------------------------------------------------------------------- */
-
-/* the first number with a dot at or after `at` */
+/* Copies the first number with a dot at or after `at`. */
 static void version_number(const char *at, char *out, int size) {
     out[0] = '\0';
     for (; *at; at++) {
@@ -59,7 +57,7 @@ void bt_mpirun_owner(const char *version, char *out, int size) {
     snprintf(out, (size_t)size, "%s", plain);
 }
 
-/* the first KiB that `path --version` prints within two seconds */
+/* Reads the first KiB that `path --version` prints within two seconds. */
 static void query_mpirun_version(const char *path, char *out, size_t size) {
     const char *const argv[] = {path, "--version", NULL};
     const int64_t end = bt_now_ns() + 2000000000;
@@ -82,7 +80,7 @@ static void query_mpirun_version(const char *path, char *out, size_t size) {
     out[n] = '\0';
     close(fd[0]);
     if (failed) return;
-    kill(-pid, SIGKILL); /* it has answered, or will not */
+    kill(-pid, SIGKILL); /* it has answered, or the time is over */
     while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
@@ -102,8 +100,6 @@ static void query_mpirun_owner(const char *path, char *out, int size) {
     query_mpirun_version(path, text, sizeof text);
     bt_mpirun_owner(text, out, size);
 }
-
-/* ---- files ----------------------------------------------------------------------------------- */
 
 static bool is_program(const char *path) { return access(path, X_OK) == 0; }
 
@@ -133,7 +129,7 @@ static bool find_library(char *out, size_t size) {
     return found;
 }
 
-/* PREFIX/bin/mpirun of the library in PREFIX/lib or deeper; Debian names each MPI's own (mpirun.openmpi) */
+/* Finds PREFIX/bin/mpirun of the library in PREFIX/lib or deeper; Debian names each MPI's own (mpirun.openmpi). */
 static bool find_beside(const char *library, char *out, size_t size) {
     static const char *const names[] = {"mpirun.openmpi", "mpirun"};
     char folder[PATH_MAX];
@@ -154,10 +150,8 @@ static bool is_same_inode(const char *a, const char *b) {
     return realpath(a, real_a) && realpath(b, real_b) && strcmp(real_a, real_b) == 0;
 }
 
-/* ---- the choice ------------------------------------------------------------------------------ */
-
 static bool is_open_mpi(const char *owner) { return strncmp(owner, "Open MPI", 8) == 0; }
-/* an unknown owner may be a script around the right mpirun */
+/* an mpirun of unknown origin may be a script around the right one */
 static bool is_foreign(const char *owner) {
     static const char *const others[] = {"MPICH", "MVAPICH", "Intel MPI", "IBM Spectrum MPI"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -165,7 +159,7 @@ static bool is_foreign(const char *owner) {
     return false;
 }
 
-/* "Open MPI 4.1.4" and "Open MPI 4.1.6" */
+/* True for "Open MPI 4.1.4" and "Open MPI 4.1.6". */
 static bool same_series(const char *a, const char *b) {
     const char *dot = strchr(a, '.');
     const size_t n = dot ? (size_t)(dot - a) + 1 + strspn(dot + 1, "0123456789") : strlen(a);

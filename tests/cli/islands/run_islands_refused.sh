@@ -22,9 +22,9 @@ says '--listen HOST:PORT'
 code 2 hub --listen 127.0.0.1:0
 says '--keys DIR'
 code 2 train "${part[@]}" --ranks 1 --mode ps
-says "--mode is of an island: give its hub as well (--hub HOST:PORT"
+says "--mode is a setting of an island: give its hub as well (--hub HOST:PORT"
 code 2 train "${part[@]}" --ranks 1 --keys keys/a.key
-says "--keys is of an island"
+says "--keys is a setting of an island"
 code 2 hub --listen 127.0.0.1:0 --keys keys --islands 2 --quorum 3
 says '--quorum 3 is more than the 2 of --islands'
 code 3 hub --listen :0 --keys nowhere/hub.key

@@ -42,7 +42,7 @@ for want in 'tune.mode lora' 'tune.rank 8' 'tune.alpha 16' 'tune.targets q_proj,
 done
 
 refused() { printf "$1\n" >x.yaml; code 2 train x.yaml --ranks 1; says "$2"; }
-refused 'base_model: base\nnum_epochs: 3\nmax_steps: 5' "train.epochs and train.steps are two answers to one question: give one of them"
+refused 'base_model: base\nnum_epochs: 3\nmax_steps: 5' "train.epochs and train.steps determine the same value: give only one of them"
 refused 'adapter: qlora\nlora_dropout: 0.05\nlearning_rate: fast\noptm.lr: 1' '4 settings are wrong, one in each line above'
 for want in "'adapter: qlora' is not there" "'lora_dropout: 0.05' is not there" 'optim.lr must be a number' "unknown option 'optm.lr'"; do grep -qF "$want" err || fault "one of four faults is not printed: $want"; done
 printf 'base_model: base\ntrust_remote_code: true\nwandb_project:\nspecial_tokens:\n  pad_token: x\nddp_timeout: 18\ndataset:\n  - x.yaml\n' >y.yaml
@@ -64,7 +64,7 @@ code 2 train --data synth:chain --set data.labels=a --set tune.adapters=x --set 
 says "7 settings are wrong, one in each line above"
 code 2 train --name "" --hot-spare --hosts none --keys none --epochs 2 --steps 5 --set optim.warmup=1 --warmup-ratio 0.1
 says "5 settings are wrong, one in each line above"
-for fault in "--name is empty" "--keys is of an island" "--hot-spare waits" "train.epochs and train.steps" "optim.warmup_ratio and"; do
+for fault in "--name is empty" "--keys is a setting of an island" "--hot-spare is possible" "train.epochs and train.steps" "optim.warmup_ratio and"; do
     says "$fault"
 done
 refused 'adapter: qlora' "'adapter: qlora' is not there"

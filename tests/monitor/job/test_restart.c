@@ -391,7 +391,7 @@ static void test_messages(void **state) {
         {BT_END_ERROR, "rank 3 failed after step 8: what mpirun said"},
         {BT_END_OOM,
          "rank 3 was killed after step 8 because its memory ran out (limit of its group or of "
-         "the machine; a smaller --micro-batch or --recompute full takes less)"},
+         "the machine; a smaller --micro-batch or --recompute full needs less)"},
         {BT_END_NODE_LOST, "a node was lost after step 8"},
         {BT_END_HUNG, "no progress after step 8"},
         {BT_END_LAUNCH, "mpirun could not start the ranks (exit code 137)"},
