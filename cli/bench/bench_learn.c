@@ -143,8 +143,7 @@ static bt_code check_recipe(const bt_learn *b, const bt_learn_word *recipe, bt_e
     return code == BT_OK ? BT_OK : bt_fail(err, code, "recipe '%s': %s", recipe->name, why.msg);
 }
 
-/* Ramps are shares of a run's steps, so a short run that measures has the long one's mix of step sizes; a bigram
- * model's steps are few and shorter, and left out. */
+/* Ramps are shares of a run's steps, so a short run that measures has the long one's mix of step sizes. */
 static void append_learn_words(void *ctx, const bt_training *training, bool continues,
                                bt_words *out) {
     const bt_learn *b = ctx;
@@ -168,7 +167,6 @@ static void append_learn_words(void *ctx, const bt_training *training, bool cont
     append_recipe_settings(b->cfg->with, out);
     append_recipe_settings(b->recipes[r->recipe].rest, out);
     snprintf(text, sizeof text, "train.steps=%" PRId64, b->steps[r->recipe]);
-    if (b->measures) append_recipe_settings("train.bigram_steps=0", out);
     if (b->steps[r->recipe]) append_recipe_settings(text, out);
 }
 

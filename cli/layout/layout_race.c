@@ -56,8 +56,7 @@ static bt_code settle_racer(racer *x, const bt_isa_agreement *isa, bt_err *err) 
     bt_isa_agreement_apply(isa, &x->cfg);
     BT_TRY(bt_quiet_settings_settle(&x->opts, &x->cfg, bt_comm_size(bt_comm_world()), err));
     x->cfg.train.steps = STEPS_MOST;
-    x->cfg.train.bigram_steps = x->cfg.train.share_steps =
-        0; /* most steps of a run are steps of neither phase */
+    x->cfg.train.share_steps = 0; /* most steps of a run are without them */
     return BT_OK;
 }
 

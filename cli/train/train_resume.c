@@ -246,10 +246,9 @@ bt_code bt_train_keep_prediction(bt_train_plan *p, bt_err *err) {
 
 /* ---- schedule -------------------------------------------------------------------------------- */
 
-static const char *const schedule_keys[] = {"train.steps",      "train.bigram_steps",
-                                            "optim.schedule",   "optim.lr",
-                                            "optim.lr_min",     "optim.lr2",
-                                            "optim.decay_frac", "optim.warmup"};
+static const char *const schedule_keys[] = {"train.steps",  "optim.schedule", "optim.lr",
+                                            "optim.lr_min", "optim.lr2",      "optim.decay_frac",
+                                            "optim.warmup"};
 
 static void put_setting_change(bt_text *out, const char *key, const char *then, const char *now) {
     char *end = NULL, a[32], b[32];

@@ -17,11 +17,11 @@ static const char *const GROUPS[] = {"model.",    "data.", "train.", "optim.",
 static const struct {
     const char *key, *value;
 } others[] = {
-    {"train.minutes", "0"},      {"train.epochs", "0"},      {"train.tokens", "0"},
-    {"train.stop_after", "0"},   {"train.ramp_steps", "0"},  {"train.seq_ramp", ""},
-    {"train.bigram_steps", "0"}, {"train.share_steps", "0"}, {"train.dense_steps", "0"},
-    {"train.lambda_steps", "0"}, {"data.val_path", ""},      {"data.val_frac", "0"},
-    {"model.init_from", ""},     {"optim.warmup", "0"},
+    {"train.minutes", "0"},     {"train.epochs", "0"},      {"train.tokens", "0"},
+    {"train.stop_after", "0"},  {"train.ramp_steps", "0"},  {"train.seq_ramp", ""},
+    {"train.share_steps", "0"}, {"train.dense_steps", "0"}, {"train.lambda_steps", "0"},
+    {"data.val_path", ""},      {"data.val_frac", "0"},     {"model.init_from", ""},
+    {"optim.warmup", "0"},
 };
 
 static bool is_measured_setting(const char *key) {

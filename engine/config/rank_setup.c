@@ -152,7 +152,6 @@ bt_lr_schedule bt_run_cfg_lr_schedule(const bt_run_cfg *c) {
     return (bt_lr_schedule){.kind = (bt_sched_kind)c->optim.schedule,
                             .steps = c->train.steps,
                             .warmup = c->optim.warmup,
-                            .bigram = c->train.bigram_steps,
                             .lr = c->optim.lr,
                             .lr_min_frac = c->optim.lr_min,
                             .lr2 = c->optim.lr2,

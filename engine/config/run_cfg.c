@@ -355,9 +355,6 @@ bt_code bt_run_cfg_preset(bt_opts *o, bt_run_cfg *cfg, bt_err *err) {
     }
     if (cfg->train.micro_batch && cfg->train.accum && !is_set(o, "train.batch_tokens"))
         BT_TRY(bt_opts_set(o, "train.batch_tokens", "0", BT_FROM_PRESET, "auto", err));
-    if (cfg->train.bigram_steps && !is_set(o, "model.init_out"))
-        BT_TRY(
-            bt_opts_set(o, "model.init_out", "zero", BT_FROM_PRESET, "as train.bigram_steps", err));
     /* the stream for comparisons: other trainers run it at a constant rate */
     if (synth) {
         BT_TRY(bt_opts_set(o, "optim.schedule", "constant", BT_FROM_PRESET, "as the data is synth",
@@ -464,10 +461,6 @@ const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg) {
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step) {
     return step < cfg->train.dense_steps && !cfg->train.lambda_steps &&
            cfg->model.linear != BT_LIN_DENSE;
-}
-
-bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step) {
-    return step < cfg->train.bigram_steps;
 }
 
 void bt_run_cfg_make_dense(bt_run_cfg *cfg) {

@@ -114,11 +114,8 @@ int bt_run_cfg_classes(const bt_run_cfg *cfg); /* names in data.labels; 0 if no 
 /* before this step (0-based) the model is a dense one (train.dense_steps without train.lambda_steps, whose
  * model has ternary layers that fade in); the settings as they are then */
 bool bt_run_cfg_dense(const bt_run_cfg *cfg, int64_t step);
-/* Returns the setting that excludes learning shares of following tokens (train.bigram_steps, train.share_steps), or
- * NULL. */
+/* Returns the setting that excludes learning shares of following tokens (train.share_steps), or NULL. */
 const char *bt_run_cfg_against_shares(const bt_run_cfg *cfg);
-/* true if this step (0-based) skips attention (train.bigram_steps) */
-bool bt_run_cfg_bigram(const bt_run_cfg *cfg, int64_t step);
 void bt_run_cfg_make_dense(bt_run_cfg *cfg);
 void bt_run_cfg_model(const bt_run_cfg *cfg, bt_model_cfg *out);
 void bt_run_cfg_mesh(const bt_run_cfg *cfg, bt_mesh_shape *out);

@@ -401,27 +401,14 @@ static bt_code check_dense_steps(const bt_run_cfg *c, bt_err *err) {
     return BT_OK;
 }
 
-static bt_code check_bigram_steps(const bt_run_cfg *c, bt_err *err) {
-    const int64_t steps = c->train.bigram_steps ? c->train.bigram_steps : c->train.share_steps;
-    const char *key = c->train.bigram_steps ? "train.bigram_steps" : "train.share_steps";
+static bt_code check_share_steps(const bt_run_cfg *c, bt_err *err) {
     const char *with = bt_run_cfg_against_shares(c);
-    if (c->train.bigram_steps && c->model.init_out != BT_INIT_OUT_ZERO)
-        with = "a model.init_out other than zero";
-    if (c->train.bigram_steps &&
-        (c->optim.schedule == BT_SCHED_BITNET || c->optim.schedule == BT_SCHED_RANGE))
-        with = "optim.schedule bitnet or range";
-    if (!steps) return BT_OK;
-    if (with)
-        return bt_fail(err, BT_ARG,
-                       "%s %" PRId64 " with %s is not possible: shares of what follows a token are "
-                       "for a model that learns text from nothing (leave one of them out)",
-                       key, steps, with);
-    if (c->train.bigram_steps >= c->train.steps)
-        return bt_fail(err, BT_ARG,
-                       "train.bigram_steps %" PRId64 ": attention would come after the end of the "
-                       "run, which has %" PRId64 " steps (use fewer)",
-                       c->train.bigram_steps, c->train.steps);
-    return BT_OK;
+    if (!c->train.share_steps || !with) return BT_OK;
+    return bt_fail(err, BT_ARG,
+                   "train.share_steps %" PRId64
+                   " with %s is not possible: shares of what follows a token are for a model that "
+                   "learns text from nothing (leave one of them out)",
+                   c->train.share_steps, with);
 }
 
 /* Functions that read latent weights need fp32. */
@@ -464,7 +451,7 @@ typedef enum {
     CODEC,
     LENGTH,
     DENSE_STEPS,
-    BIGRAM_STEPS,
+    SHARE_STEPS,
     DATA,
     LAMBDA,
     LATENT,
@@ -486,7 +473,7 @@ static bt_code resolve_topic(topic t, bt_run_cfg *c, int world_size, bt_text *fa
     case CODEC: return check_codec(c, faults, err);
     case LENGTH: return resolve_length(c, err);
     case DENSE_STEPS: return check_dense_steps(c, err);
-    case BIGRAM_STEPS: return check_bigram_steps(c, err);
+    case SHARE_STEPS: return check_share_steps(c, err);
     case DATA: return bt_resolve_data(c, faults, err);
     case LAMBDA: return bt_tune_check_lambda(c, err);
     case LATENT: return check_latent(c, err);
@@ -507,7 +494,7 @@ static const unsigned needs[TOPICS] = {
     [CODEC] = AFTER(BUDGET),
     [LENGTH] = AFTER(BATCH) | AFTER(SEQ_RAMP) | AFTER(BUDGET),
     [DENSE_STEPS] = AFTER(LENGTH),
-    [BIGRAM_STEPS] = AFTER(LENGTH),
+    [SHARE_STEPS] = AFTER(LENGTH),
     [LAMBDA] = AFTER(LENGTH) | AFTER(DATA),
 };
 

@@ -92,8 +92,6 @@ static void hand_on(bt_telemetry *t) {
     t->sink.step(t->sink.ctx, &record);
 }
 
-void bt_telemetry_forget(bt_telemetry *t) { t->warmup = t->seen + t->pending; }
-
 bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT],
                           const double rank_values[BT_MR_COUNT], bt_err *err) {
     BT_TRY(bt_telemetry_flush(t, err));

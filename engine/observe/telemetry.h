@@ -44,8 +44,6 @@ static inline double bt_telemetry_mfu(const bt_telemetry *t, double tokens_per_s
     const double mfu = bt_derived_mfu(t->flop_token, tokens_per_s, t->peak_flops);
     return mfu <= 1 ? mfu : (double)NAN;
 }
-/* the following steps are of another kind: clears the history */
-void bt_telemetry_forget(bt_telemetry *t);
 /* step_values: values of rank 0 (loss is computed from the ranks' losses here); rank_values: of this rank */
 bt_code bt_telemetry_post(bt_telemetry *t, int64_t step, const double step_values[BT_MS_COUNT],
                           const double rank_values[BT_MR_COUNT], bt_err *err) BT_MUST_CHECK;

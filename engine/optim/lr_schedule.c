@@ -32,20 +32,8 @@ static double range(const bt_lr_schedule *s, int64_t step) {
     return s->lr * pow(s->lr_min_frac, 1 - (double)step / (double)(s->steps - 1));
 }
 
-/* Warm-up in half of the steps at most, then the peak. */
-static double bigram(const bt_lr_schedule *s, int64_t step) {
-    const int64_t half = s->bigram / 2, warmup = s->warmup < half ? s->warmup : half;
-    return step + 1 < warmup ? s->lr * (double)(step + 1) / (double)warmup : s->lr;
-}
-
 double bt_schedule_lr(const bt_lr_schedule *s, int64_t step) {
     if (step < 0) step = 0;
-    if (s->bigram > 0) {
-        bt_lr_schedule rest = *s;
-        rest.bigram = 0;
-        rest.steps -= s->bigram;
-        return step < s->bigram ? bigram(s, step) : bt_schedule_lr(&rest, step - s->bigram);
-    }
     if (s->kind == BT_SCHED_RANGE) return range(s, step);
     double warm = s->warmup > 0 && step + 1 < s->warmup ? (double)(step + 1) / (double)s->warmup
                                                         : 1.0;

@@ -16,7 +16,6 @@ typedef enum {
 typedef struct bt_lr_schedule {
     bt_sched_kind kind;
     int64_t steps, warmup;
-    int64_t bigram; /* first steps, which have a curve of their own: warm-up, then constant */
     double lr, lr_min_frac, lr2, decay_frac, weight_decay;
 } bt_lr_schedule;
 

@@ -76,11 +76,10 @@ static const shape shapes[N_SHAPES] = {
                    "optim.embed_lr=2", "--set", "train.seq_ramp=0.4", "--set",
                    "train.dense_steps=6", "--set", "train.unit=2", NOISE}},
     /* the settings of the preset nano for data with tokens to learn */
-    [NANO] = {"nano's recipe, and a bigram model first",
+    [NANO] = {"nano's recipe",
               {MODEL "--precision", "bf16", "--grad", "int8", "--set", "model.init_out=zero",
                "--set", "optim.embed_lr=6", "--set", "optim.beta1=0.8", "--set",
-               "train.seq_ramp=0.4,0.7", "--set", "train.bigram_steps=3", "--set",
-               "train.share_steps=4"}},
+               "train.seq_ramp=0.4,0.7", "--set", "train.share_steps=4"}},
     [UNITS_OF_TWO] = {"8 units, int8 attention",
                       {MODEL "--isa", "generic", "--set", "train.unit=2", "--set",
                        "train.attention=int8"}},

@@ -241,7 +241,6 @@ struct bt_model {
     /* (n_documents) documents of the following passes; room for M, NULL without setup.documents */
     bt_attn_document *documents;
     size_t n_documents;   /* 0: each sequence is one document */
-    bool bigram;          /* passes leave attention out */
     bool gradient_passes; /* bt_model_gradient_passes */
     bt_drop drop;         /* bt_model_dropout; rows is NULL without setup.drops */
     uint32_t *noise_rows; /* (M) keys of bt_noise; NULL without int8 gradients */

@@ -86,7 +86,6 @@ void bt_model_documents(bt_model *m, const int32_t *positions) {
 }
 
 void bt_model_follower_targets(bt_model *m, bt_follower_targets how) {
-    m->bigram = how.followers && !how.attention;
     m->head_form.followers = how.followers;
     m->head_form.weight = how.weight;
 }
@@ -228,12 +227,6 @@ static void layer_forward(bt_model *m, bt_layer *l, float *x_out, size_t B, size
     if (reloads_bf16_input(m, a)) {
         if (x_out) bt_acts_save(a->x_saved, a->x, own);
         bt_acts_load(&m->setup, a->x, a->x_saved, own);
-    }
-    if (m->bigram) {
-        bt_net_copy(a->x_mid, a->x, own);
-        poll_layer_source(m);
-        ffn(m, l, x_out, M);
-        return;
     }
     if (attention_reads_saved_bf16(m, a)) {
         shape.bf16 = true;
@@ -481,21 +474,6 @@ static void attn_backward(const backward *p, bt_layer *l) {
     norm_backward(p, &l->attn_in, a->x, kept ? a->x_saved : NULL);
 }
 
-/* dx passes by; the gradients are the zeros that they began as */
-static void attn_left_out(const backward *p, const bt_layer *l) {
-    linear_done(p, &l->o);
-    gradient_done(p, l->o_in.gain.tensor);
-    gradient_done(p, l->k_norm.tensor);
-    gradient_done(p, l->q_norm.tensor);
-    gradient_done(p, l->v_bias.tensor);
-    gradient_done(p, l->k_bias.tensor);
-    gradient_done(p, l->q_bias.tensor);
-    linear_done(p, &l->v);
-    linear_done(p, &l->k);
-    linear_done(p, &l->q);
-    gradient_done(p, l->attn_in.gain.tensor);
-}
-
 void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_grad_ready_fn ready,
                      void *ready_ctx) {
     assert(m->setup.train);
@@ -513,10 +491,7 @@ void bt_net_backward(bt_model *m, const int32_t *inputs, size_t B, size_t T, bt_
         need_layer_weights(m, i);
         if (m->setup.recompute == BT_RECOMPUTE_FULL) layer_forward(m, l, NULL, B, T);
         ffn_backward(&p, l);
-        if (m->bigram)
-            attn_left_out(&p, l);
-        else
-            attn_backward(&p, l);
+        attn_backward(&p, l);
     }
     if (bt_net_begins(m)) {
         bt_net_drop_embedding(m, m->layers[0].a.dx, p.M);

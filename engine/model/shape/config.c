@@ -216,6 +216,5 @@ bt_model_counts bt_model_count(const bt_model_cfg *c) {
     n.flop_token = n.flop_linear + n.flop_head + n.flop_attention;
     n.flop_forward = 2.0 * (double)(n.linear + n.adapters + (c->classes ? 0 : V * C)) +
                      n.flop_attention / 3;
-    n.flop_bigram = n.flop_token - n.flop_attention - each * (double)(L * 2 * C * (HD + KVD));
     return n;
 }

@@ -85,7 +85,6 @@ typedef struct bt_model_counts {
      * frozen weights have no gradient. Work repeated by full recompute does not count */
     double flop_token;
     double flop_forward; /* forward pass only */
-    double flop_bigram;  /* per token in a pass without attention (train.bigram_steps) */
 } bt_model_counts;
 
 const bt_preset *bt_preset_find(const char *name); /* NULL when unknown */

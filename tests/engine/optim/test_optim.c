@@ -431,18 +431,6 @@ static void schedules(void **state) {
     near(bt_schedule_lr(&s, 100000), 2e-3);
     near(bt_schedule_decay(&s, 99), 0.1);
 
-    /* A bigram phase of 8 steps precedes: 4 of warm-up, then the peak, then the curve of 92 steps. */
-    s.bigram = 8;
-    near(bt_schedule_lr(&s, 0), 5e-4);
-    near(bt_schedule_lr(&s, 3), 2e-3);
-    near(bt_schedule_lr(&s, 7), 2e-3);
-    near(bt_schedule_lr(&s, 8), 2e-4);
-    near(bt_schedule_lr(&s, 17), 2e-3);
-    s.kind = BT_SCHED_LINEAR;
-    near(bt_schedule_lr(&s, 58), 1.1e-3);
-    near(bt_schedule_lr(&s, 99), 2e-4);
-    s.bigram = 0;
-
     s.kind = BT_SCHED_LINEAR; /* 90 steps from the peak to a tenth */
     near(bt_schedule_lr(&s, 9), 2e-3);
     near(bt_schedule_lr(&s, 54), 1.1e-3);

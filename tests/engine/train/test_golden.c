@@ -17,7 +17,7 @@ static const struct variant {
      {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set", "model.tied=false"}},
     {"subln-relu2-bf16", {"--precision", "bf16", "--grad", "float"}},
     {"subln-relu2-int8", {"--precision", "bf16", "--grad", "int8"}},
-    {"bigram-then-shares", {"--set", "train.bigram_steps=2", "--set", "train.share_steps=4"}},
+    {"shares-of-followers", {"--set", "train.share_steps=4"}},
     {"dense-then-ternary", {"--set", "train.dense_steps=4"}},
     {"growing-sequences", {"--set", "train.seq_ramp=0.3,0.6"}},
 };

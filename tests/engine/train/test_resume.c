@@ -100,7 +100,7 @@ static void resumed_equals_uninterrupted(void **state) {
 
 /* Interrupts before, at and after every change: sequences grow at steps 2, 3 and 4, layers become ternary at
  * step 6. */
-static void goes_on(bool bigram) {
+static void goes_on(bool shares) {
     static const int after[] = {1, 2, 3, 5, 6, 8};
     float *weights = calloc(1 << 20, sizeof *weights), *want = calloc(1 << 20, sizeof *want);
     for (size_t k = 0; k <= sizeof after / sizeof *after; k++) {
@@ -117,16 +117,14 @@ static void goes_on(bool bigram) {
                  "optim.average=3", "--optimizer", "muon");
             snprintf(cfg.data.path, sizeof cfg.data.path, "%s", text_path);
             cfg.train.stop_after = part ? 0 : n;
-            if (bigram)
-                cfg.train.bigram_steps = cfg.train.share_steps = 4,
-                cfg.model.init_out = BT_INIT_OUT_ZERO, cfg.model.logit_cap = 0;
+            if (shares) cfg.train.share_steps = 8, cfg.model.logit_cap = 0;
             run(&cfg, part ? &second : &first, part && k ? out_path : "", part ? weights : NULL);
         }
         if (k == 0) {
             straight = second;
             memcpy(want, weights, n_weights * sizeof *want);
             /* one event at the beginning and one for each change */
-            assert_int_equal(fake_events_of(&straight, "ramp"), bigram ? 8 : 5);
+            assert_int_equal(fake_events_of(&straight, "ramp"), shares ? 6 : 5);
         }
         assert_int_equal(second.n_steps, STEPS - n);
         for (int i = 0; i < STEPS; i++)
@@ -142,8 +140,8 @@ static void a_changing_run_resumes(void **state) {
     goes_on(false);
 }
 
-/* The run begins as a bigram model; attention begins in step 4. */
-static void a_run_that_begins_as_a_bigram_model_resumes(void **state) {
+/* The soft targets end in step 8. */
+static void a_run_that_begins_with_soft_targets_resumes(void **state) {
     (void)state;
     goes_on(true);
 }
@@ -317,7 +315,7 @@ int main(void) {
         cmocka_unit_test(init_from_takes_the_weights_only),
         cmocka_unit_test(version_1_resumes),
         cmocka_unit_test(a_changing_run_resumes),
-        cmocka_unit_test(a_run_that_begins_as_a_bigram_model_resumes),
+        cmocka_unit_test(a_run_that_begins_with_soft_targets_resumes),
         cmocka_unit_test(states_of_another_kind_are_converted),
     };
     return cmocka_run_group_tests(tests, make_data, remove_data);

@@ -357,24 +357,14 @@ static void test_ramps(void **state) {
          "the layers stay dense");
     assert_int_equal(SETTLE(1, "--set", "train.dense_steps=9", "--steps", "10"), BT_OK);
     assert_true(bt_run_cfg_dense(&c, 8) && !bt_run_cfg_dense(&c, 9));
-    says(SETTLE(1, "--set", "train.bigram_steps=10", "--steps", "10"),
-         "attention would come after the end of the run, which has 10 steps");
-    says(SETTLE(1, "--set", "train.bigram_steps=3", "--set", "model.init_out=depth"),
-         "train.bigram_steps 3 with a model.init_out other than zero is not possible");
-    says(SETTLE(1, "--set", "train.bigram_steps=3", "--set", "model.logit_cap=8"),
-         "train.bigram_steps 3 with model.logit_cap");
-    says(SETTLE(1, "--set", "train.bigram_steps=3", "--init-from", "x"),
-         "train.bigram_steps 3 with --init-from");
-    says(SETTLE(1, "--set", "train.bigram_steps=3", "--set", "optim.schedule=range"),
-         "train.bigram_steps 3 with optim.schedule");
+    says(SETTLE(1, "--set", "train.bigram_steps=10"), "use train.share_steps, or leave it out");
+    says(SETTLE(1, "--set", "train.share_steps=3", "--init-from", "x"),
+         "train.share_steps 3 with --init-from");
     says(SETTLE(1, "--set", "train.share_steps=3", "--set", "model.logit_cap=8"),
          "train.share_steps 3 with model.logit_cap");
     assert_int_equal(SETTLE(1, "--set", "train.share_steps=99", "--set", "model.init_out=depth",
                             "--steps", "9"),
                      BT_OK);
-    assert_int_equal(SETTLE(1, "--set", "train.bigram_steps=9", "--steps", "10"), BT_OK);
-    assert_true(bt_run_cfg_bigram(&c, 8) && !bt_run_cfg_bigram(&c, 9));
-    assert_int_equal(c.model.init_out, BT_INIT_OUT_ZERO);
     says(SETTLE(1, "--set", "optim.weights=bf16", "--set", "model.linear=dense"),
          "model.linear=dense has others (leave one of them out)");
     says(SETTLE(1, "--set", "optim.weights=bf16", "--set", "train.dense_steps=9", "--steps", "10"),

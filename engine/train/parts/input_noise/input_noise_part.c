@@ -11,7 +11,7 @@ typedef struct input_noise {
     double masked, replaced; /* probabilities */
     uint64_t seed, vocab;
     int64_t
-        first_step; /* soft targets of earlier steps follow from the input (train.bigram_steps) */
+        first_step; /* soft targets of earlier steps follow from the input (train.share_steps) */
     size_t rows;
     int32_t inputs[]; /* (rows) of the current micro-batch */
 } input_noise;
@@ -29,7 +29,7 @@ static bt_code input_noise_create(bt_trainer *t, const bt_trainer_setup *s, void
                        .replaced = c->input_noise.token_noise,
                        .seed = (uint64_t)c->run.seed,
                        .vocab = (uint64_t)c->model.vocab,
-                       .first_step = c->train.bigram_steps + c->train.share_steps,
+                       .first_step = c->train.share_steps,
                        .rows = rows};
     return BT_OK;
 }

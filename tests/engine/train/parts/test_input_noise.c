@@ -73,8 +73,7 @@ static void it_begins_after_the_soft_targets(void **state) {
     (void)state;
     bt_run_cfg cfg;
     int32_t inputs[ROWS], zeros[ROWS] = {0};
-    TINY(&cfg, "--set", "train.token_noise=0.5", "--set", "train.bigram_steps=2", "--set",
-         "train.share_steps=3");
+    TINY(&cfg, "--set", "train.token_noise=0.5", "--set", "train.share_steps=5");
     bt_trainer *t = tiny_create(&cfg, NULL, NULL, "");
     change(t, inputs, 4, 0);
     assert_memory_equal(inputs, zeros, sizeof zeros);
