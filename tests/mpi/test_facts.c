@@ -28,7 +28,8 @@ static void fact_is(const char *key, const char *want) {
 
 static const char *warning(void) {
     for (size_t i = 0; i < sink.n_events; i++)
-        if (strstr(sink.events[i].title, "tensor-parallel groups lie")) return sink.events[i].title;
+        if (strstr(sink.events[i].title, "tensor-parallel groups span"))
+            return sink.events[i].title;
     return NULL;
 }
 
@@ -37,9 +38,9 @@ static void groups_on_several_hosts_are_reported(void **state) {
     static const struct {
         const char *hosts[4], *tp, *says;
     } rows[] = {{{"a", "a", "b", "b"}, "2", NULL},
-                {{"a", "a", "a", "b"}, "2", "1 of 2 tensor-parallel groups lie"},
-                {{"a", "b", "b", "b"}, "2", "1 of 2 tensor-parallel groups lie"},
-                {{"a", "b", "c", "d"}, "2", "2 of 2 tensor-parallel groups lie"},
+                {{"a", "a", "a", "b"}, "2", "1 of 2 tensor-parallel groups span"},
+                {{"a", "b", "b", "b"}, "2", "1 of 2 tensor-parallel groups span"},
+                {{"a", "b", "c", "d"}, "2", "2 of 2 tensor-parallel groups span"},
                 {{"a", "b", "c", "d"}, "1", NULL}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         names = rows[i].hosts;
