@@ -46,7 +46,16 @@ void bt_parts_model_setup(bt_trainer *t, bt_model_setup *setup) {
 
 bt_code bt_parts_model_made(bt_trainer *t, bt_err *err) {
     EACH(t, u, model_made) BT_TRY(u->part->model_made(u->self, t, err));
-    EACH(t, u, weights_for_use) t->update.for_use = u->part->weights_for_use(u->self, t);
+    const char *provider = NULL;
+    EACH(t, u, weights_for_use) {
+        if (provider)
+            return bt_fail(err, BT_ARG,
+                           "'%s' and '%s' both replace the weights that validations and other "
+                           "programs use (leave the settings of one out)",
+                           provider, u->part->name);
+        provider = u->part->name;
+        t->update.for_use = u->part->weights_for_use(u->self, t);
+    }
     return BT_OK;
 }
 
