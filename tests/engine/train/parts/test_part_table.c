@@ -2,6 +2,7 @@
  * keeps its notes, the first verdict decides, unused parts are not called, every part is ended and released. */
 #include "tests/tiny_run.h"
 
+#include "engine/config/part_rules.h"
 #include "engine/train/trainer_impl.h"
 
 typedef struct probe {
@@ -68,6 +69,12 @@ static void no_notes(void *self, bt_trainer *t, int64_t *notes) {
     notes[0] = 99;
 }
 
+static float *pieces[] = {NULL};
+static float *const *weights_for_use(void *self, const bt_trainer *t) {
+    (void)t;
+    return self == &first ? pieces : pieces + 1;
+}
+
 #define POINTS \
     .notes = 2, .release = release, .put_notes = put_notes, .exchanged = exchanged, \
     .judge = judge, .act = act, .end = end
@@ -75,6 +82,11 @@ static const bt_part one = {.name = "one", .create = create_first, POINTS};
 static const bt_part unused = {
     .name = "unused", .notes = 1, .create = create_unused, .put_notes = no_notes};
 static const bt_part three = {.name = "three", .create = create_third, .partial = partial, POINTS};
+
+static const bt_part provider = {
+    .name = "provider", .create = create_first, .weights_for_use = weights_for_use};
+static const bt_part rival = {
+    .name = "rival", .create = create_third, .weights_for_use = weights_for_use};
 
 static bt_trainer t;
 
@@ -147,6 +159,22 @@ static void every_part_ends_and_the_first_failure_counts(void **state) {
     assert_int_equal(released, 31);
 }
 
+/* One part may provide the weights that validations and other programs use. */
+static void one_part_replaces_the_weights_for_use(void **state) {
+    static const bt_part *const rows[] = {&provider, &rival};
+    bt_err err = BT_ERR_INIT;
+    (void)state;
+    for (size_t n = 1; n <= 2; n++) {
+        memset(&t, 0, sizeof t);
+        assert_int_equal(bt_parts_create(&t, rows, n, NULL, &err), BT_OK);
+        assert_int_equal(bt_parts_model_made(&t, &err), n == 1 ? BT_OK : BT_ARG);
+        assert_ptr_equal(t.update.for_use, pieces);
+    }
+    assert_string_equal(
+        err.msg, "'provider' and 'rival' both replace the weights that validations and other "
+                 "programs use (leave the settings of one out)");
+}
+
 /* Checks every row for the mistakes that a new row may contain. */
 static void rows_of_the_table(void **state) {
     (void)state;
@@ -162,6 +190,21 @@ static void rows_of_the_table(void **state) {
     assert_true(bt_parts_n > 0 && notes <= BT_PART_NOTES);
 }
 
+/* Commands force values of settings that exist. */
+static void forced_values_are_possible(void **state) {
+    static const bt_forced_for purposes[] = {BT_FORCE_LEARN, BT_FORCE_LR_RANGE};
+    static bt_opts o;
+    static bt_run_cfg cfg;
+    bt_err err = BT_ERR_INIT;
+    const bt_forced *f;
+    (void)state;
+    assert_int_equal(bt_opts_init(&o, bt_run_opts, bt_run_opts_n, &cfg, &err), BT_OK);
+    for (size_t p = 0; p < sizeof purposes / sizeof *purposes; p++)
+        for (size_t i = 0; (f = bt_forced_at(purposes[p], i)); i++)
+            if (bt_opts_set(&o, f->key, f->value, BT_FROM_FLAG, "", &err) != BT_OK)
+                fail_msg("%s=%s: %s", f->key, f->value, err.msg);
+}
+
 int main(void) {
     bt_err err = BT_ERR_INIT;
     if (bt_comm_init(&err) != BT_OK) return 1;
@@ -170,7 +213,9 @@ int main(void) {
         cmocka_unit_test_setup(the_first_verdict_decides, begin),
         cmocka_unit_test_setup(requests_reach_all_parts_in_use, begin),
         cmocka_unit_test_setup(every_part_ends_and_the_first_failure_counts, begin),
+        cmocka_unit_test(one_part_replaces_the_weights_for_use),
         cmocka_unit_test(rows_of_the_table),
+        cmocka_unit_test(forced_values_are_possible),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     bt_comm_finalize();
