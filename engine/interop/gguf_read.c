@@ -204,6 +204,31 @@ static void find_linear(reader *r) {
     r->s->cfg.linear = codes ? BT_LIN_BITNET158 : BT_LIN_DENSE;
 }
 
+/* A window that is at least as long as every text has no effect. */
+static bt_code read_gguf_window(reader *r, bt_err *err) {
+    int window = 0, *T = &r->s->cfg.T;
+    if (!find_model_key(r, "attention.sliding_window")) return BT_OK;
+    BT_TRY(read_gguf_integer(r, "attention.sliding_window", 0, 1 << 30, &window, err));
+    if (!window || window >= *T) return BT_OK;
+    bt_text_printf(&r->s->notes,
+                   "attention of the model slides over %d tokens: texts are read up to that length "
+                   "here, not up to %d\n",
+                   window, *T);
+    *T = window;
+    return BT_OK;
+}
+
+static bt_code split_gguf_tensors(bt_model_file *s, bt_err *err) {
+    const uint64_t D = (uint64_t)s->cfg.D, q = (uint64_t)s->cfg.H * D, kv = (uint64_t)s->cfg.KV * D,
+                   F = (uint64_t)s->cfg.F;
+    const bt_stored_part qkv[] = {{".attn_q.weight", q},
+                                  {".attn_k.weight", kv},
+                                  {".attn_v.weight", kv}},
+                         gate_up[] = {{".ffn_gate.weight", F}, {".ffn_up.weight", F}};
+    BT_TRY(bt_stored_split(&s->stored, ".attn_qkv.weight", qkv, 3, err));
+    return bt_stored_split(&s->stored, ".ffn_up.weight", gate_up, 2, err);
+}
+
 static bt_code read_gguf_model(reader *r, bt_err *err) {
     BT_TRY(find_arch(r, err));
     BT_TRY(bt_gguf_keys_check(&r->g, r->arch, &r->s->notes, err));
@@ -212,9 +237,12 @@ static bt_code read_gguf_model(reader *r, bt_err *err) {
     *m = (bt_model_cfg){.norm = row->norm,
                         .qk_norm = row->qk_norm,
                         .qkv_bias = row->qkv_bias,
+                        .no_rope_every = row->no_rope,
                         .rope_theta = 10000, /* llama.cpp's default for a missing key */
                         .init_std = 0.02};
     BT_TRY(read_gguf_sizes(r, err));
+    BT_TRY(read_gguf_window(r, err));
+    if (row->joined) BT_TRY(split_gguf_tensors(r->s, err));
     BT_TRY(real(r, "attention.layer_norm_rms_epsilon", true, &m->norm_eps, err));
     BT_TRY(real(r, "rope.freq_base", false, &m->rope_theta, err));
     BT_TRY(read_scaling(r, err));

@@ -83,6 +83,11 @@ static bt_code choose_gguf_forms(gguf_out *g, bt_err *err) {
         return bt_fail(err, BT_UNSUPPORTED,
                        "llama.cpp ends the process at a BitNet file whose head is not the "
                        "embedding (model.tied=false)");
+    if (c->no_rope_every != bt_arch_at(g->arch)->no_rope)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp leaves the rotary embedding out of every layer %d of %s, not of "
+                       "every layer %d (model.no_rope_every)",
+                       bt_arch_at(g->arch)->no_rope, bt_arch_at(g->arch)->gguf, c->no_rope_every);
     if (c->rope.method == BT_ROPE_LLAMA3 && g->arch != BT_ARCH_LLAMA)
         return bt_fail(err, BT_UNSUPPORTED,
                        "llama.cpp scales rotary frequencies by llama3 in files of the architecture "

@@ -299,12 +299,33 @@ static bt_code read_hf_sizes(json_t *o, const bt_arch_row *row, bt_model_cfg *m,
     return whole_or(o, "max_position_embeddings", 2048, 1 << 30, &m->T, err);
 }
 
-/* For Mistral: a window that is at least as long as every text has no effect. */
+/* The layers without rotary embedding of SmolLM3: every Nth one. transformers takes the list if there is one. */
+static bt_code read_no_rope(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_err *err) {
+    json_t *list = json_object_get(o, "no_rope_layers");
+    int every = 0;
+    if (!row->no_rope) return BT_OK;
+    BT_TRY(whole_or(o, "no_rope_layer_interval", row->no_rope, 1024, &every, err));
+    const bool listed = !is_absent_or_null(list);
+    if (listed && json_array_size(list) < (size_t)m->L)
+        return bt_fail(err, BT_FORMAT, "'no_rope_layers' is no list of %d layers", m->L);
+    if (listed) every = 0;
+    for (int i = 0; listed && i < m->L; i++) {
+        const bool without = bt_hf_is_off(json_array_get(list, (size_t)i));
+        if (without && !every) every = i + 1;
+        if (without != (every && (i + 1) % every == 0))
+            return bt_fail(err, BT_UNSUPPORTED, "'no_rope_layers' is not every Nth layer");
+    }
+    m->no_rope_every = every > m->L ? 0 : every;
+    return BT_OK;
+}
+
+/* A window that is at least as long as every text has no effect. */
 static bt_code check_window(json_t *o, const bt_arch_row *row, bt_model_cfg *m, bt_text *notes,
                             bt_err *err) {
     json_t *v = json_object_get(o, "sliding_window");
     int window = MISTRAL_WINDOW;
-    if (row != &mistral || json_is_null(v)) return BT_OK;
+    const bool windows = row == &mistral || row == bt_arch_at(BT_ARCH_PHI3);
+    if (!windows || json_is_null(v) || (!v && row != &mistral)) return BT_OK;
     if (v) BT_TRY(read_hf_integer(o, "sliding_window", 1, 1 << 30, &window, err));
     if (window >= m->T) return BT_OK;
     if (notes)
@@ -325,7 +346,8 @@ static bt_code read_hf_keys(bt_hf_config *c, json_t *o, bt_text *notes, bt_err *
     BT_TRY(read_hf_sizes(o, row, m, err));
     BT_TRY(check_window(o, row, m, notes, err));
     BT_TRY(refuse_the_unknown(o, err));
-    BT_TRY(bt_hf_keys_check(o, notes, err));
+    BT_TRY(read_no_rope(o, row, m, err));
+    BT_TRY(bt_hf_keys_check(o, row->no_rope > 0, notes, err));
     BT_TRY(read_hf_activation(o, row->act, &m->act, err));
     BT_TRY(read_rope(o, row->theta, m, notes, err));
     BT_TRY(real_or(o, "rms_norm_eps", row->eps, &m->norm_eps, err));
@@ -469,6 +491,13 @@ void bt_hf_config_write(bt_text *out, const bt_hf_config *c, bt_number number) {
     if (c->arch == BT_ARCH_LLAMA) {
         bt_json_bool(&j, "mlp_bias", false);
         bt_json_int(&j, "pretraining_tp", 1);
+    }
+    if (c->arch == BT_ARCH_SMOLLM3) {
+        bt_json_bool(&j, "mlp_bias", false);
+        bt_json_array(&j, "no_rope_layers");
+        for (int i = 0; i < m->L; i++) bt_json_int(&j, NULL, (i + 1) % m->no_rope_every != 0);
+        bt_json_end(&j, ']');
+        bt_json_int(&j, "no_rope_layer_interval", m->no_rope_every);
     }
     if (c->arch == BT_ARCH_QWEN3 || c->arch == BT_ARCH_QWEN2) {
         bt_json_array(&j, "layer_types");

@@ -78,6 +78,20 @@ static bt_code untie_own_head(bt_model_file *s, bt_err *err) {
     return BT_OK;
 }
 
+static bt_code split_hf_tensors(bt_model_file *s, bt_err *err) {
+    const uint64_t D = (uint64_t)s->cfg.D, q = (uint64_t)s->cfg.H * D, kv = (uint64_t)s->cfg.KV * D,
+                   F = (uint64_t)s->cfg.F;
+    const bt_stored_part qkv[] = {{".self_attn.q_proj.weight", q},
+                                  {".self_attn.k_proj.weight", kv},
+                                  {".self_attn.v_proj.weight", kv}},
+                         gate_up[] = {{".mlp.gate_proj.weight", F}, {".mlp.up_proj.weight", F}};
+    bt_err why = BT_ERR_INIT;
+    bt_code code = bt_stored_split(&s->stored, ".self_attn.qkv_proj.weight", qkv, 3, &why);
+    if (code == BT_OK)
+        code = bt_stored_split(&s->stored, ".mlp.gate_up_proj.weight", gate_up, 2, &why);
+    return code == BT_OK ? code : bt_fail(err, code, "'%s': %s", s->path, why.msg);
+}
+
 static bt_code read_tensors(bt_model_file *s, const bt_hf_config *c, bt_err *err) {
     bt_err why = BT_ERR_INIT;
     bt_code code = BT_OK;
@@ -113,6 +127,7 @@ bt_code bt_model_file_open_hf(bt_model_file *s, bt_err *err) {
     s->arch = c.arch;
     s->cfg = c.model;
     BT_TRY(bt_safetensors_folder(&s->stored, s->path, err));
+    if (bt_arch_at(s->arch)->joined) BT_TRY(split_hf_tensors(s, err));
     BT_TRY(untie_own_head(s, err));
     BT_TRY(bt_model_file_tables(s, err));
     BT_TRY(read_tensors(s, &c, err));

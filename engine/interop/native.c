@@ -74,6 +74,7 @@ bt_code bt_native_settings_of(bt_run_cfg *out, const bt_model_cfg *m, const char
     out->model.qk_norm = m->qk_norm;
     out->model.qkv_bias = m->qkv_bias;
     out->model.rope_theta = m->rope_theta;
+    out->model.no_rope_every = m->no_rope_every;
     if (m->rope.method != BT_ROPE_PLAIN) {
         out->model.rope_scaling = (int)m->rope.method;
         out->model.rope_factor = m->rope.factor;

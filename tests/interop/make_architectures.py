@@ -2,7 +2,7 @@
 """Tiny random models of the architectures that bitrain reads, as folders of Hugging Face with the logits of transformers.
 
     make_architectures.py OUT                 one folder OUT/NAME/hf for each row of MODELS (compare_models.sh)
-    make_architectures.py --golden OUT        OUT/qwen2/hf and OUT/qwen2/variants.json for the unit tests (tests/engine/interop/golden)
+    make_architectures.py --golden OUT        OUT/NAME/hf and OUT/NAME/variants.json of qwen2, smollm3 and phi3 for the unit tests (tests/engine/interop/golden)
 
 Needs torch and transformers 5. variants.json: the logits of the last position of each prompt for each variant of config.json over the same weights.
 """
@@ -27,6 +27,9 @@ MODELS = {
     "qwen2-tied": ("qwen2", dict(rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
     "qwen2-yarn": ("qwen2", dict(rope_parameters=YARN)),
     "qwen3-yarn": ("qwen3", dict(rope_parameters=YARN, head_dim=32)),
+    "smollm3": ("smollm3", dict(rope_parameters=rope(theta=2000000.0), num_hidden_layers=5, pad_token_id=None)),
+    "phi": ("phi3", dict(rope_parameters=rope(), pad_token_id=None)), # llama.cpp requires tokens of Phi-3 in a file whose name has "phi3"
+    "mistral": ("mistral", dict(rope_parameters=rope(), sliding_window=None)),
 }
 VARIANTS = {
     "plain": rope(), "linear": rope("linear", factor=3.0), "llama3": LLAMA3, "yarn": YARN,
@@ -65,8 +68,37 @@ def prompts():
     gen = torch.Generator().manual_seed(3)
     return [torch.randint(0, 256, (n,), generator=gen).tolist() for n in (5, 64)]
 
+# the joined tensors of Phi-3 in a GGUF of llama.cpp's own architecture; needs the package gguf
+def write_phi3_gguf(m, path):
+    import gguf
+    c, w = m.config, gguf.GGUFWriter(path, "phi3")
+    w.add_context_length(c.max_position_embeddings); w.add_embedding_length(c.hidden_size); w.add_block_count(c.num_hidden_layers)
+    w.add_feed_forward_length(c.intermediate_size); w.add_head_count(c.num_attention_heads); w.add_head_count_kv(c.num_key_value_heads)
+    w.add_layer_norm_rms_eps(c.rms_norm_eps); w.add_rope_dimension_count(c.hidden_size // c.num_attention_heads); w.add_rope_freq_base(10000.0)
+    w.add_sliding_window(200)
+    names = {"model.layers.": "blk.", "self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "self_attn.o_proj":
+             "attn_output", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm", "model.embed_tokens": "token_embd",
+             "model.norm": "output_norm", "lm_head": "output"}
+    for name, x in m.state_dict().items():
+        for a, b in names.items(): name = name.replace(a, b)
+        w.add_tensor(name, x.numpy())
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+
+def predictions(m):
+    said = []
+    for ids in prompts():
+        with torch.no_grad(): y = m(torch.tensor([ids])).logits[0, -1]
+        said.append({"ids": ids, "logits": [float(f"{x:.7g}") for x in y.tolist()]})
+    return said
+
 def golden(out):
     small = {**SIZES, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
+    for seed, (name, more) in enumerate({"smollm3": dict(num_hidden_layers=4), "phi3": {}}.items()):
+        m = make(name, dict(rope_parameters=rope(), pad_token_id=None, **more), small, 20 + seed)
+        save(m, os.path.join(out, name, "hf"), tokenizer=False)
+        if name == "phi3": write_phi3_gguf(m, os.path.join(out, "phi3/phi3-f32.gguf"))
+        rows = [{"name": name, "rope_parameters": rope(), "prompts": predictions(m)}]
+        with open(os.path.join(out, name, "variants.json"), "w") as f: json.dump(rows, f, separators=(",", ":"))
     m = make("qwen2", dict(rope_parameters=rope()), small, 7)
     save(m, os.path.join(out, "qwen2/hf"), tokenizer=False)
     rows = []
@@ -74,11 +106,7 @@ def golden(out):
         config = copy.deepcopy(m.config); config.rope_parameters = scaling
         v = AutoModelForCausalLM.from_config(config).float().eval()
         v.load_state_dict(m.state_dict())
-        said = []
-        for ids in prompts():
-            with torch.no_grad(): y = v(torch.tensor([ids])).logits[0, -1]
-            said.append({"ids": ids, "logits": [float(f"{x:.7g}") for x in y.tolist()]})
-        rows.append({"name": name, "rope_parameters": scaling, "prompts": said})
+        rows.append({"name": name, "rope_parameters": scaling, "prompts": predictions(v)})
     with open(os.path.join(out, "qwen2/variants.json"), "w") as f: json.dump(rows, f, separators=(",", ":"))
 
 def main():

@@ -12,7 +12,7 @@ static const tp_shape shapes[] = {
      {"--set", "model.norm=bitlinear", "--set", "model.kv_heads=1", "--set",
       "model.qkv_bias=true"}},
     {"no norm before o and down, heads' norms",
-     {"--set", "model.norm=pre", "--set", "model.qk_norm=true"}},
+     {"--set", "model.norm=pre", "--set", "model.qk_norm=true", "--set", "model.no_rope_every=2"}},
     {"dense, biases",
      {"--set", "model.linear=dense", "--set", "model.qk_norm=true", "--set",
       "model.qkv_bias=true"}},

@@ -29,7 +29,8 @@ typedef enum {
 typedef struct bt_arch_row {
     const char *hf_class, *model_type, *gguf;
     bt_norm_kind norm;
-    bool qk_norm, qkv_bias, turned;
+    bool qk_norm, qkv_bias, turned, joined;
+    int no_rope;
     bool tied; /* from here on: defaults for keys missing in config.json */
     double theta, eps;
     const char *act;

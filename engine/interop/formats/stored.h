@@ -43,6 +43,15 @@ bt_code bt_stored_sort(bt_stored_list *l, bt_err *err) BT_MUST_CHECK;
 bt_stored *bt_stored_find(const bt_stored_list *l, const char *name);
 void bt_stored_release(bt_stored_list *l); /* accepts an all-zero struct */
 
+/* Replaces every tensor whose name ends in `joined` by n tensors, each of the given number of its rows, in their order:
+ * "blk.3" joined is "blk.3" parts[k].name. Sorts. BT_FORMAT: the rows do not add up */
+typedef struct bt_stored_part {
+    const char *name;
+    uint64_t rows;
+} bt_stored_part;
+bt_code bt_stored_split(bt_stored_list *l, const char *joined, const bt_stored_part *parts,
+                        size_t n, bt_err *err) BT_MUST_CHECK;
+
 /* exactly n bytes; BT_FORMAT when the file ends before */
 bt_code bt_foreign_read(const bt_foreign_file *f, void *buf, size_t n, uint64_t at, bt_err *err)
     BT_MUST_CHECK;

@@ -35,6 +35,8 @@ static const char *const used[] = {"architectures",
                                    "max_window_layers",
                                    "is_causal",
                                    NULL};
+/* keys of classes with layers that have no rotary embedding */
+static const char *const used_without_rope[] = {"no_rope_layers", "no_rope_layer_interval", NULL};
 static const char *const used_of_rope[] = {"rope_type",
                                            "type",
                                            "rope_theta",
@@ -95,6 +97,7 @@ static const char *const harmless[] = {"_*",
                                        "task_specific_params",
                                        "prefix",
                                        "pretraining_tp",
+                                       "original_max_position_embeddings",
                                        "unsloth_*",
                                        NULL};
 
@@ -162,11 +165,12 @@ static bool is_unit_multiplier(const json_t *v) {
     return bt_hf_is_off(v) || (json_is_number(v) && json_number_value(v) == 1);
 }
 
-static bt_code refuse_numeric(json_t *root, bt_err *err) {
+static bt_code refuse_numeric(json_t *root, bool no_rope, bt_err *err) {
     const char *key;
     json_t *v;
     json_object_foreach(root, key, v) {
         if (!bt_key_in(numeric, key) || is_unit_multiplier(v)) continue;
+        if (no_rope && bt_key_in(used_without_rope, key)) continue;
         char *value = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT);
         bt_code code =
             bt_fail(err, BT_UNSUPPORTED,
@@ -184,11 +188,11 @@ static bt_code refuse_numeric(json_t *root, bt_err *err) {
     return BT_OK;
 }
 
-bt_code bt_hf_keys_check(json_t *root, bt_text *notes, bt_err *err) {
+bt_code bt_hf_keys_check(json_t *root, bool no_rope, bt_text *notes, bt_err *err) {
     bt_unread unread = {0};
     const char *key;
     json_t *v;
-    BT_TRY(refuse_numeric(root, err));
+    BT_TRY(refuse_numeric(root, no_rope, err));
     json_object_foreach(root, key, v) {
         if (!json_is_null(v) && !bt_key_in(used, key) && !bt_key_in(harmless, key) &&
             !bt_key_in(numeric, key))

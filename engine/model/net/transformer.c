@@ -112,12 +112,19 @@ static bt_attn_shape layer_attn_shape(const bt_model *m, size_t T) {
 float *bt_net_q(const bt_layer *l) { return l->a.qr ? l->a.qr : l->a.q; }
 float *bt_net_k(const bt_layer *l) { return l->a.kr ? l->a.kr : l->a.k; }
 
+static bool layer_rotates(const bt_model *m, const bt_layer *l) {
+    const int every = m->setup.cfg.no_rope_every;
+    return !every || (m->chunk->number + (int)(l - m->layers) - m->chunk->first + 1) % every != 0;
+}
+
 /* Processes heads of q or k: norm (if there is one), then rotation by position. */
-static void rotate(const bt_model *m, float *out, float *rstd, const float *x, const bt_gain *gain,
-                   size_t heads, size_t M) {
+static void rotate(const bt_model *m, const bt_layer *l, bool kv, float *out, float *rstd,
+                   const float *x, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
-    size_t D = (size_t)c->D;
+    const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
+    size_t D = (size_t)c->D, heads = (size_t)(kv ? c->KV : c->H);
     if (gain->tensor) bt_op_rmsnorm(out, rstd, x, gain->w, (float)c->norm_eps, M * heads, D);
+    if (!layer_rotates(m, l)) return;
     bt_op_rope(out, heads * D, m->rope_cos, m->rope_sin, m->pos, 0, M, heads, D);
 }
 
@@ -144,6 +151,15 @@ static void project(const bt_linear *l, const bt_gain *bias, float *y, const bt_
     if (bias->tensor) bt_op_add_row(y, bias->w, rows, l->N);
 }
 
+/* heads of q or k as bf16; by: NULL for a layer that does not rotate */
+static void save_heads(uint16_t *saved, float *x, const bt_rotation *by, size_t rows, size_t heads,
+                       size_t D) {
+    if (by)
+        bt_op_rope_save(saved, x, by, rows, heads, D);
+    else
+        bt_acts_save(saved, x, rows * heads * D);
+}
+
 /* Computes q, k, v as bf16 only, by blocks of rows whose floats fit the cache. */
 static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
     const bt_model_cfg *c = &m->setup.cfg;
@@ -151,11 +167,12 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
     for (size_t r0 = 0; r0 < M; r0 += m->block) {
         const size_t rows = M - r0 < m->block ? M - r0 : m->block, q = r0 * l->q.N, k = r0 * l->k.N;
-        const bt_rotation by = rotation_of(m, r0);
+        const bt_rotation rotation = rotation_of(m, r0),
+                          *by = layer_rotates(m, l) ? &rotation : NULL;
         project(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, r0, rows);
-        bt_op_rope_save(a->q_saved + q, a->q, &by, rows, (size_t)c->H, (size_t)c->D);
+        save_heads(a->q_saved + q, a->q, by, rows, (size_t)c->H, (size_t)c->D);
         project(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, r0, rows);
-        bt_op_rope_save(a->k_saved + k, a->k, &by, rows, (size_t)c->KV, (size_t)c->D);
+        save_heads(a->k_saved + k, a->k, by, rows, (size_t)c->KV, (size_t)c->D);
         project(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, r0, rows);
         bt_acts_save(a->v_saved + k, a->v, rows * l->v.N);
         poll_layer_source(m);
@@ -163,14 +180,13 @@ static void qkv_saved(bt_model *m, bt_layer *l, size_t M) {
 }
 
 void bt_net_qkv(bt_model *m, bt_layer *l, size_t M) {
-    const bt_model_cfg *c = &m->setup.cfg;
     bt_acts *a = &l->a;
     read_residual(m, &l->attn_in, a->x, reloads_bf16_input(m, a) ? NULL : a->x_saved, M);
     project(&l->q, &l->q_bias, a->q, &l->attn_in, a->x, 0, M);
     project(&l->k, &l->k_bias, a->k, &l->attn_in, a->x, 0, M);
     project(&l->v, &l->v_bias, a->v, &l->attn_in, a->x, 0, M);
-    rotate(m, bt_net_q(l), a->q_rstd, a->q, &l->q_norm, (size_t)c->H, M);
-    rotate(m, bt_net_k(l), a->k_rstd, a->k, &l->k_norm, (size_t)c->KV, M);
+    rotate(m, l, false, bt_net_q(l), a->q_rstd, a->q, M);
+    rotate(m, l, true, bt_net_k(l), a->k_rstd, a->k, M);
 }
 
 void bt_net_attn_out(bt_model *m, bt_layer *l, size_t M) {
@@ -406,7 +422,7 @@ static float *unrotate(const backward *p, const bt_layer *l, bool kv, float *dy,
     bt_model *m = p->m;
     const bt_gain *gain = kv ? &l->k_norm : &l->q_norm;
     size_t D = (size_t)m->setup.cfg.D, heads = (size_t)(kv ? m->setup.cfg.KV : m->setup.cfg.H);
-    if (!turns_back(m))
+    if (!turns_back(m) && layer_rotates(m, l))
         bt_op_rope(dy, heads * D, m->rope_cos, m->rope_sin, m->pos, 1, p->M, heads, D);
     if (!gain->tensor) return dy;
     m->tp->heads_bwd(m, l, kv, spare, dy, x, p->M);
@@ -423,7 +439,7 @@ static void attn_backward(const backward *p, bt_layer *l) {
     shape.run = m->heads_per_run;
     const float *dx = m->tp->gather_grad(m, bt_net_branch_grad(m, l, BT_DROP_ATTN, p->M), p->M);
     const bt_rotation by = rotation_of(m, 0);
-    if (turns_back(m)) shape.turned = &by;
+    if (turns_back(m) && layer_rotates(m, l)) shape.turned = &by;
     shape.bf16 = attention_reads_saved_bf16(m, a);
     const bool o_kept = shape.bf16 && l->o_in.tern && l->o_in.normed && l->o_in.ops->bwd_saved &&
                         a->norm_sums;
@@ -443,8 +459,8 @@ static void attn_backward(const backward *p, bt_layer *l) {
         l->o_in.ops->bwd(&l->o_in, a->d_o, a->d_on, a->o, 0, p->M);
     gradient_done(p, l->o_in.gain.tensor);
     if (c->qk_norm) { /* the rotated heads are not kept */
-        rotate(m, a->qr, NULL, a->q, &l->q_norm, H, p->M);
-        rotate(m, a->kr, NULL, a->k, &l->k_norm, KV, p->M);
+        rotate(m, l, false, a->qr, NULL, a->q, p->M);
+        rotate(m, l, true, a->kr, NULL, a->k, p->M);
     }
     if (shape.bf16)
         bt_op_attn_bwd(a->dq, a->dk, a->dv, a->d_o, a->o_saved, a->lse, a->q_saved, a->k_saved,

@@ -86,19 +86,22 @@ static void head_of_its_own_is_used_though_config_ties_it(void **state) {
     bt_model_file_close(s);
 }
 
-/* qwen2/variants.json: other rope_parameters over the same weights, and what transformers computes */
-static void variants_of_rope_are_those_of_transformers(void **state) {
-    (void)state;
+/* NAME/variants.json: other rope_parameters over the weights of NAME/hf, and what transformers computes. gguf: a file
+ * with the weights of the first variant, or NULL */
+static void compare_variants(const char *name, size_t n, const char *gguf) {
     json_error_t why;
-    json_t *rows = json_load_file(golden_path("qwen2/variants.json"), 0, &why), *row, *prompt;
+    bt_err err = BT_ERR_INIT;
+    char path[64];
+    (void)snprintf(path, sizeof path, "%s/variants.json", name);
+    json_t *rows = json_load_file(golden_path(path), 0, &why), *row, *prompt;
     size_t k, i;
-    assert_int_equal(json_array_size(rows), 6);
+    (void)snprintf(path, sizeof path, "%s/hf", name);
+    assert_int_equal(json_array_size(rows), n);
     json_array_foreach(rows, k, row) {
         json_t *edit = json_pack("{s:O}", "rope_parameters",
                                  json_object_get(row, "rope_parameters"));
         char *members = json_dumps(edit, 0);
-        bt_model_file *s = open_edited("qwen2/hf", members);
-        assert_true(s->cfg.qkv_bias);
+        bt_model_file *s = open_edited(path, members);
         expected e = {.n = json_array_size(json_object_get(row, "prompts"))};
         json_array_foreach(json_object_get(row, "prompts"), i, prompt)
             expected_prompt(&e, i, prompt);
@@ -106,12 +109,41 @@ static void variants_of_rope_are_those_of_transformers(void **state) {
         if (!(worst < 1e-4))
             fail_msg("%s: log probabilities differ by %g",
                      json_string_value(json_object_get(row, "name")), worst);
-        expected_release(&e);
         bt_model_file_close(s);
+        if (gguf && k == 0) {
+            if (bt_model_file_open(&s, golden_path(gguf), &err) != BT_OK) fail_msg("%s", err.msg);
+            assert_int_equal(s->cfg.T, 200); /* the sliding window */
+            assert_true(worst_difference(s, &e, false) < 1e-4);
+            bt_model_file_close(s);
+        }
+        expected_release(&e);
         free(members);
         json_decref(edit);
     }
     json_decref(rows);
+}
+
+static void models_compute_what_transformers_does(void **state) {
+    (void)state;
+    compare_variants("qwen2", 6, NULL);
+    compare_variants("smollm3", 1, NULL);
+    compare_variants("phi3", 1, "phi3/phi3-f32.gguf");
+}
+
+static void layers_without_rope_must_be_every_nth(void **state) {
+    (void)state;
+    static const struct {
+        const char *members;
+        int every;
+    } good[] = {{"{\"no_rope_layers\": [1, 1, 1, 0]}", 4},
+                {"{\"no_rope_layers\": [1, 0, 1, 0]}", 2},
+                {"{\"no_rope_layers\": null, \"no_rope_layer_interval\": 3}", 3},
+                {"{\"no_rope_layers\": [1, 1, 1, 1]}", 0}};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        bt_model_file *s = open_edited("smollm3/hf", good[i].members);
+        assert_int_equal(s->cfg.no_rope_every, good[i].every);
+        bt_model_file_close(s);
+    }
 }
 
 static void mistral_without_a_window_is_llama(void **state) {
@@ -186,7 +218,8 @@ int main(void) {
         cmocka_unit_test(llama_in_shards_untied),
         cmocka_unit_test(qwen3_with_wide_heads_and_padded_vocabulary),
         cmocka_unit_test(head_of_its_own_is_used_though_config_ties_it),
-        cmocka_unit_test(variants_of_rope_are_those_of_transformers),
+        cmocka_unit_test(models_compute_what_transformers_does),
+        cmocka_unit_test(layers_without_rope_must_be_every_nth),
         cmocka_unit_test(mistral_without_a_window_is_llama),
         cmocka_unit_test(any_stretch_can_be_read),
         cmocka_unit_test(latents_of_codes_have_the_scale),

@@ -150,6 +150,11 @@ static void ref_rope(const ref_pass *r, double *x, size_t M, size_t heads, doubl
     }
 }
 
+/* layer i has a rotary embedding */
+static bool ref_rotates(const ref_pass *r, int i) {
+    return !r->c->no_rope_every || (i + 1) % r->c->no_rope_every != 0;
+}
+
 static double ref_act(const ref_pass *r, double x) {
     return r->c->act == BT_ACT_RELU2 ? (x > 0 ? x * x : 0) : x / (1 + exp(-x));
 }
@@ -267,8 +272,10 @@ static double *ref_layer_fwd(ref_pass *r, ref_layer *l, int i, double *x, size_t
             r, ref_norm_fwd(r, &l->k_norm, bt_params_get(r->p, i, BT_P_K_NORM), l->kr, M * KV, D),
             M * KV * D);
     }
-    ref_rope(r, l->qr, M, H, 1);
-    ref_rope(r, l->kr, M, KV, 1);
+    if (ref_rotates(r, i)) {
+        ref_rope(r, l->qr, M, H, 1);
+        ref_rope(r, l->kr, M, KV, 1);
+    }
     l->prob = ref_take(r, B * H * (size_t)c->T * (size_t)c->T);
     l->att = ref_take(r, M * H * D);
     ref_attention(r, l, B);
@@ -314,8 +321,10 @@ static void ref_layer_bwd(ref_pass *r, const ref_layer *l, int i, double *d, siz
     double *dq = ref_take(r, M * H * D), *dk = ref_take(r, M * KV * D),
            *dv = ref_take(r, M * KV * D);
     ref_attention_bwd(r, l, B, da, dq, dk, dv);
-    ref_rope(r, dq, M, H, -1);
-    ref_rope(r, dk, M, KV, -1);
+    if (ref_rotates(r, i)) {
+        ref_rope(r, dq, M, H, -1);
+        ref_rope(r, dk, M, KV, -1);
+    }
     if (c->qk_norm) {
         dq = ref_norm_bwd(r, &l->q_norm, dq);
         dk = ref_norm_bwd(r, &l->k_norm, dk);

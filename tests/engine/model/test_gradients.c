@@ -32,15 +32,17 @@ static bt_model_cfg variant(bt_norm_kind norm, bt_act act, bt_linear_kind linear
     return c;
 }
 
-/* Adds a soft cap that reduces large logits. */
+/* Adds a soft cap that reduces large logits, and layers without rotary embedding. */
 static bt_model_cfg capped(bt_model_cfg c) {
     c.logit_cap = 1.5;
+    c.no_rope_every = 2;
     return c;
 }
 
 /* Adds the biases of Qwen2, and yarn, which scales some of the rotary frequencies. */
 static bt_model_cfg biased(bt_model_cfg c) {
     c.qkv_bias = true;
+    c.no_rope_every = 0; /* the bias of k has no gradient in a layer without rotation */
     c.rope = (bt_rope_scaling){
         .method = BT_ROPE_YARN, .factor = 3, .context = 8, .low = 0.2, .high = 1.2};
     return c;
