@@ -60,7 +60,7 @@ bt_end bt_end_classify(const bt_end_facts *f) {
         e.kind = BT_END_DONE;
     else if (f->reported)
         e.kind = BT_END_ERROR;
-    else if (f->lost_node || e.status == EX_NODE_LOST)
+    else if ((f->lost_node && f->started) || e.status == EX_NODE_LOST)
         e.kind = BT_END_NODE_LOST;
     else if (f->oom && (e.signal == SIGKILL || e.status == EX_KILLED))
         e.kind = BT_END_OOM;

@@ -70,6 +70,10 @@ static void test_folded_notices(void **state) {
     assert_true(o.node_lost);
     assert_string_equal(o.lost_node, "node2");
     bt_output_reset(&o, 2);
+    feed(&o, "-----\nPRTE has lost communication with a remote daemon.\n\n"
+             "  Remote daemon: [prterun-a-1@0,1] on node node2\n");
+    assert_string_equal(o.said, "mpirun lost the connection to its daemon on 'node2'");
+    bt_output_reset(&o, 2);
     assert_false(o.node_lost);
     bt_output_close(&o);
 }
