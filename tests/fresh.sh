@@ -6,7 +6,7 @@
 #   tests/fresh.sh 12|13|sid test [...]      ./bootstrap test [...]
 #   tests/fresh.sh 12|13|sid sh COMMAND      a command in the chroot, in the copy of the tree
 #
-# Needs root, debootstrap (a package of Debian) and a package server: MIRROR, or else that of this machine. The chroot
+# Needs root, debootstrap (a package of Debian) and a package server: MIRROR, or else that of this machine or of debootstrap. The chroot
 # stays in $FRESH (default: ~/.cache/bitrain-fresh), 1 to 2 GB a release, and is used again: the second run copies the
 # files that have changed and installs nothing. FRESH_ARCH=arm64 makes one of that architecture, for which
 # qemu-user-static and binfmt-support must be installed. The chroot has its own mounts, process ids and /dev/shm.
@@ -35,14 +35,12 @@ folder=${FRESH:-$HOME/.cache/bitrain-fresh}/$suite-$arch
 mirror=${MIRROR-}
 [ -n "$mirror" ] || mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
     awk '($1 == "URIs:" || $1 == "deb") && $2 ~ /\/debian\/?$/ && !found {print $2; found = 1}' || true)
-mirror=${mirror:-http://deb.debian.org/debian}
 
 # A folder without the mark is one whose making was interrupted.
 if [ ! -e "$folder/root/.fresh" ]; then
     rm -rf "$folder"
     mkdir -p "$folder"
-    debootstrap --variant=minbase --arch="$arch" "$suite" "$folder" "$mirror" >"$folder.log" 2>&1 || { tail -n 5 "$folder.log" >&2; die "debootstrap failed ($folder.log)"; }
-    echo "deb $mirror $suite main" >"$folder/etc/apt/sources.list"
+    debootstrap --variant=minbase --arch="$arch" "$suite" "$folder" ${mirror:+"$mirror"} >"$folder.log" 2>&1 || { tail -n 5 "$folder.log" >&2; die "debootstrap failed ($folder.log)"; }
     # how this machine reaches the network: a proxy, its certificates, its names
     cp /etc/apt/apt.conf.d/*proxy* "$folder/etc/apt/apt.conf.d/" 2>/dev/null || true
     mkdir -p "$folder/etc/ssl"
