@@ -215,13 +215,14 @@ static void launch_flags(bt_doctor *d, int mpi) {
 
 /* Open MPI 4.1.4 binds these sockets before the ranks are placed: oob_tcp_if_include, oob_tcp_disable_ipv6_family
  * and plm isolated were tried and change nothing; oob ^tcp is refused. */
-static void listening_sockets(bt_doctor *d) {
+static void listening_sockets(bt_doctor *d, int mpi) {
     bt_finding_remedy(
         bt_doctor_report(
             d, BT_DOC_INFO, "network",
-            "during a run mpirun listens on 0.0.0.0 and [::] (one random TCP port each), "
+            "during a run mpirun listens on 0.0.0.0 and [::]%s (one random TCP port each), "
             "also if all ranks are on this machine%s; Open MPI closes connections that are "
             "not its own, but encrypts nothing",
+            mpi >= 5 ? ", and on an address of this host" : "",
             d->hosts[0] ? ", and so does every rank (ports from 1024)" : ""),
         "on an untrusted network use a firewall%s; cli/launch/README.md lists all "
         "listening sockets",
@@ -257,6 +258,6 @@ void bt_doctor_mpi(bt_doctor *d) {
     bt_doctor_report(d, BT_FINDING_OK, "mpi", "ranks are started by '%s' (%s)", m.path,
                      m.owner[0] ? m.owner : "its owner is unknown");
     launch_flags(d, m.major);
-    listening_sockets(d);
+    listening_sockets(d, m.major);
     if (!d->quick && bt_own_program(program, sizeof program, &err) == BT_OK) try_job(d, program);
 }
