@@ -11,6 +11,7 @@
 #include "cli/common/command.h"
 #include "cli/common/verbs.h"
 #include "cli/help.h"
+#include "cli/version/version.h"
 #include "engine/base/log.h"
 #include "engine/base/system/locale.h"
 #include "engine/config/environment.h"
@@ -183,7 +184,7 @@ static int run_command_line(int argc, char **argv) {
     }
     const char *word = argv[1];
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
-        printf("bitrain %s\n", BITRAIN_VERSION);
+        printf("bitrain %s\n", bt_version_text());
         return 0;
     }
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {

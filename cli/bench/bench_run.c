@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/common/printout/printout.h"
+#include "cli/version/version.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 
@@ -66,7 +67,7 @@ bt_code bt_bench_begin(bt_writer *w, const char *name, int ranks, bt_err *err) {
                       .config_json = "{}",
                       .host = "bench",
                       .user = "",
-                      .build = BITRAIN_VERSION,
+                      .build = bt_version_text(),
                       .mpi = "",
                       .note = "",
                       .out_dir = "",

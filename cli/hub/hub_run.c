@@ -18,6 +18,7 @@
 #include "cli/common/given_path.h"
 #include "cli/common/run_name.h"
 #include "cli/common/signals.h"
+#include "cli/version/version.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/islands/hub/hub_parts.h"
@@ -116,7 +117,7 @@ static bt_code begin_run(record *r, const bt_hub *h, bt_err *err) {
                           .config_json = "{}",
                           .host = host,
                           .user = "",
-                          .build = BITRAIN_VERSION,
+                          .build = bt_version_text(),
                           .mpi = "",
                           .note = "a hub of islands",
                           .out_dir = r->out,

@@ -10,6 +10,7 @@
 
 #include "cli/common/database.h"
 #include "cli/train/train_parts.h"
+#include "cli/version/version.h"
 #include "engine/base/tables/metric.h"
 #include "engine/base/threads.h"
 #include "engine/ckpt/ckpt.h"
@@ -36,6 +37,8 @@ void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_H
     gethostname(host, BT_HOST_MAX - 1);
     const struct passwd *pw = getpwuid(getuid());
     snprintf(user, 64, "%s", pw ? pw->pw_name : "");
+    static char build[160];
+    snprintf(build, sizeof build, "bitrain %s, compiler %s", bt_version_text(), __VERSION__);
     *s = (bt_run_start){.name = p->run,
                         .resume = p->resume,
                         .from_step = p->from.step,
@@ -44,7 +47,7 @@ void bt_train_fill_start(const bt_train_plan *p, bt_run_start *s, char host[BT_H
                         .config_json = bt_text_str(&p->config_json),
                         .host = host,
                         .user = user,
-                        .build = "bitrain " BITRAIN_VERSION " (" __VERSION__ ")",
+                        .build = build,
                         .mpi = BITRAIN_MPI,
                         .note = p->cfg.run.note,
                         .out_dir = p->out,

@@ -109,7 +109,7 @@ for topic in options presets metrics keys exit-codes; do
 done
 ok "$BITRAIN" --help
 ok "$BITRAIN" --version
-grep -qxE 'bitrain [0-9]+\.[0-9]+\.[0-9]+' "$tmp/out" || fault "--version prints '$(cat "$tmp/out")'"
+grep -qxE 'bitrain [0-9]+\.[0-9]+\.[0-9]+( \([0-9a-f]{7,12}\+?\))?' "$tmp/out" || fault "--version prints '$(cat "$tmp/out")'"
 
 ok "$BITRAIN" help --man
 grep -q '^\.TH BITRAIN 1' "$tmp/out" || fault "the man page has no title"
