@@ -8,7 +8,7 @@
 
 export BITRAIN_TEST_DELAY=60                    # a fast machine is not to reach the next checkpoint between a look and a kill
 # continues from the disk, as after the loss of a host; cli.recovery.kill_memory tests states in memory
-run=(train "${slow[@]}" --batch-tokens 256 --steps 40 --ckpt-every 15 --set ckpt.memory=off)
+run=(train "${light[@]}" --steps 40 --ckpt-every 15 --set ckpt.memory=off)
 BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
 [ "$(wc -l <calm.txt)" = 40 ] || fault "the calm run has $(wc -l <calm.txt) steps"

@@ -3,7 +3,7 @@
 # a closed terminal, a closed pipe and Ctrl-Z do not disturb the training.
 # timeout: 180
 . "$BT_SRC/tests/cli/train_lib.sh"
-run=(train "${slow[@]}" --steps 60)
+run=(train "${light[@]}" --steps 60)
 export BITRAIN_TEST_DELAY=15                    # a signal finds steps that are left, on any processor
 
 go() {                                          # NAME STEP WORDS...
@@ -21,7 +21,7 @@ ended() {                                       # NAME CODE STATE
 }
 saved() { [ -e "$(printf 'runs/%s/step-%012d/manifest.json' "$1" $(($(q "SELECT max(step) FROM steps WHERE run='$1'") + 1)))" ]; }
 
-ok "${run[@]}" --name calm
+BITRAIN_TEST_DELAY='' ok "${run[@]}" --name calm
 losses calm >calm.txt
 
 # a background job of a script ignores SIGINT: give it back
@@ -36,7 +36,7 @@ last=$(q "SELECT max(step) FROM steps WHERE run='term'")       # The signal may 
 losses term | cmp -s - calm.txt || fault "stopped by SIGTERM and resumed: other losses"
 
 # Requested after the last step, during the final validation: the run is finished, and there is nothing to resume.
-"$BITRAIN" train "${slow[@]}" --steps 4 --set train.eval_tokens=3000000 --name late >late.out 2>late.err &
+"$BITRAIN" train "${light[@]}" --steps 4 --set train.eval_tokens=3000000 --name late >late.out 2>late.err &
 job=$!
 started+=($job)
 wait_step late 3

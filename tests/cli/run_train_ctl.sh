@@ -3,7 +3,7 @@
 # timeout: 120
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-b train "${slow[@]}" --steps 100000 --name live >live.out 2>live.err &
+BITRAIN_TEST_DELAY=10 b train "${light[@]}" --steps 100000 --name live >live.out 2>live.err &
 job=$!
 started+=($job)
 wait_step live 3
@@ -110,7 +110,7 @@ mv "$folder.away" "$folder"
 # A sample from a prompt, of text, in any layout: both ranks take part, and training continues unchanged.
 words=(--preset nano --set model.layers=2 --set model.d_model=64 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=128
        --set model.seq_len=64 --batch-tokens 512 --set train.eval_tokens=256 --set train.sample_tokens=24 --eval-every 1000000 --threads 1 --ranks 2)
-b train "${words[@]}" --steps 100000 --name words >words.out 2>words.err &
+BITRAIN_TEST_DELAY=10 b train "${words[@]}" --steps 100000 --name words >words.out 2>words.err &
 job=$!
 started+=($job)
 wait_step words 3

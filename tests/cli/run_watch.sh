@@ -30,10 +30,10 @@ ok ctl slowed stop
 wait $job
 
 # ---- viewers ----
-run=(train "${slow[@]}" --steps 120)
+run=(train "${light[@]}" --steps 120)
 ok "${run[@]}" --name calm
 losses calm >calm.txt
-"$BITRAIN" "${run[@]}" --name watched >w.out 2>w.err &
+BITRAIN_TEST_DELAY=10 "$BITRAIN" "${run[@]}" --name watched >w.out 2>w.err &
 job=$!
 started+=($job)
 wait_step watched 5

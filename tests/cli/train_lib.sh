@@ -25,9 +25,11 @@ end() {
 }
 trap end EXIT
 
-# one layer of 32: a step is below a millisecond. slow: about 20 ms
+# tiny: one layer of 32, a step is below a millisecond. light: two layers, for every layout; with BITRAIN_TEST_DELAY its steps take
+# time without processor time. slow: about 20 ms of work
 tiny=(--preset nano --set model.layers=1 --set model.d_model=32 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=64
       --set model.seq_len=32 --batch-tokens 256 --data synth:chain --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2)
+light=("${tiny[@]}" --set model.layers=2)
 slow=(--preset nano --set model.layers=2 --set model.d_model=128 --set model.heads=2 --set model.kv_heads=2 --set model.d_ff=256
       --set model.seq_len=64 --batch-tokens 1024 --data synth:chain --set train.eval_tokens=256 --eval-every 1000000 --threads 1 --ranks 2)
 
@@ -48,9 +50,9 @@ says() { grep -qF -- "$1" out err || { fault "no message contains \"$1\""; tail 
 # wait_step RUN N: until step N is in the database (20 s)
 wait_step() {
     local i
-    for i in $(seq 400); do
+    for i in $(seq 200); do
         [ "$(q "SELECT count(*) FROM steps WHERE run='$1' AND step >= $2" 2>/dev/null)" -gt 0 ] 2>/dev/null && return 0
-        sleep 0.05
+        sleep 0.1
     done
     fault "run $1 does not reach step $2"
     return 1

@@ -5,7 +5,7 @@
 # and a pipeline, and its losses equal those of one undisturbed rank; resizes do not count as restarts; impossible
 # layouts are refused.
 . "$BT_SRC/tests/cli/train_lib.sh"
-same=("${slow[@]}" --batch-tokens 512 --set train.reproducible=true --set train.unit=2 --steps 120 --set ckpt.minutes=0)
+same=("${light[@]}" --set train.reproducible=true --set train.unit=2 --steps 120 --set ckpt.minutes=0)
 
 ok train "${same[@]}" --ranks 1 --name calm
 losses calm >calm.txt

@@ -10,7 +10,7 @@
 FAR_SHM=1
 . "$BT_SRC/tests/cli/hosts_lib.sh"
 hosts 2 2
-export BITRAIN_TEST_SLOW=0:6                     # delay of a step without work, so that it can be observed cheaply
+export BITRAIN_TEST_DELAY=4                      # steps take time without work, so that they can be observed cheaply
 run=(train "${tiny[@]}" --ranks 4 --steps 40 --ckpt-every 1000 --set ckpt.final=false)
 # a rank's pid of the newest attempt
 pid_of() { q "SELECT pid FROM ranks WHERE run='$1' AND rank=$2 AND attempt=(SELECT max(attempt) FROM attempts WHERE run='$1')"; }
@@ -36,7 +36,7 @@ end_of() {                                       # NAME CALM
 # killed NAME WORDS...: a rank of each host is killed; nothing is on the disk yet
 killed_on() {
     local name=$1; shift
-    ok "${run[@]}" --set ckpt.memory=off "$@" --name "$name-calm"
+    BITRAIN_TEST_DELAY='' ok "${run[@]}" --set ckpt.memory=off "$@" --name "$name-calm"
     BITRAIN_TEST_DELAY=20 begin "$name" "$@"    # The kills happen before its last step, on any machine.
     wait_step "$name" 10 && kill -9 "$(pid_of "$name" 3)"
     until_attempt "$name" 1 && wait_step "$name" 20 && kill -9 "$(pid_of "$name" 1)"
@@ -56,7 +56,7 @@ awk -v p="$planned" -v k="$kept" 'BEGIN { exit !(k > 0 && p >= 0.98 * k && p <= 
 
 # the second host is gone: the first has copies of its parts
 run=(train "${tiny[@]}" --ranks 4 --steps 20000 --ckpt-every 20000 --set train.reproducible=true --set train.unit=2 --zero 3)
-ok "${run[@]}" --stop-after 80 --name lost-calm
+BITRAIN_TEST_DELAY='' ok "${run[@]}" --stop-after 80 --name lost-calm
 begin lost --elastic 2:4
 if wait_step lost 15; then
     ip -n ${ns}2 link set v2$$ down

@@ -4,8 +4,8 @@
 # continues with the losses of an undisturbed one. A pause does not count as a hang.
 . "$BT_SRC/tests/cli/train_lib.sh"
 
-export BITRAIN_TEST_SLOW=0:6
-run=(train "${slow[@]}" --steps 30 --ckpt-every 100)
+export BITRAIN_TEST_DELAY=8
+run=(train "${light[@]}" --steps 30 --ckpt-every 100)
 ok "${run[@]}" --name calm
 losses calm >calm.txt
 

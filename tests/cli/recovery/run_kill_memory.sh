@@ -8,7 +8,7 @@
 
 export BITRAIN_TEST_DELAY=60                    # a step is there to be killed in, whatever the processor
 # small steps are quick: a copy of the state may take more than 2 % of one, so that not every step has a state
-run=(train "${slow[@]}" --batch-tokens 256 --steps 45 --ckpt-every 40)
+run=(train "${light[@]}" --steps 45 --ckpt-every 40)
 rank_pids() { q "SELECT pid FROM ranks WHERE run='$1' AND attempt = (SELECT max(attempt) FROM ranks WHERE run='$1')"; }
 attempts() { q "SELECT count(*) FROM attempts WHERE run='$1'"; }
 
