@@ -4,6 +4,8 @@
 # Runs the tests of the kernels and of their selection as on older kinds of processors: BITRAIN_TEST_CPU hides the
 # features that a kind lacks (engine/kernels/table/cpu.c). A feature that this processor lacks is not tested.
 # BT_TEST_SET limits the slow tests to the set that the kind selects: the remaining sets are tested without a kind.
+# Whole steps: engine.model.step itself follows the curves of blas, avx2-plain and avx512-plain, the sets of the kinds
+# westmere, haswell and skylake; icelake's (VNNI without bf16) is only here.
 set -u
 failed=0
 work=$(mktemp -d)
@@ -11,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 export BT_TEST_ORACLE=$work/oracle # what generic gives is the same on every kind
 # the kernel set that each kind chooses, on a processor that has all it has, and on one without AVX-512
 kinds=("westmere blas blas" "haswell avx2 avx2" "skylake avx512 avx2" "icelake avx512 avx2" "zen4 avx512 avx2")
-programs=("$BT_BIN"/tests/t.engine.kernels.* "$BT_BIN"/tests/t.engine.{config.rounding,model.step,model.gradients}
+programs=("$BT_BIN"/tests/t.engine.kernels.* "$BT_BIN"/tests/t.engine.{config.rounding,model.gradients}
     "$BT_BIN"/tests/t.engine.update.*)
 grep -q avx2 /proc/cpuinfo || { echo "SKIP: this processor has no AVX2: there is nothing to leave out"; exit 77; }
 
@@ -28,7 +30,9 @@ for row in "${kinds[@]}"; do
     got=$("$BITRAIN" doctor 2>/dev/null | sed -n 's/.*fastest set in use: //p')
     export BT_TEST_SET=$want
     [ "$got" = "$want" ] || bad "a processor like $kind uses '$got', not $want"
-    for program in "${programs[@]}"; do
+    steps=
+    [ "$kind" != icelake ] || steps=$BT_BIN/tests/t.engine.model.step
+    for program in "${programs[@]}" $steps; do
         [ -x "$program" ] || continue
         (cd "$work" && "$program" >out 2>&1)
         status=$?
