@@ -33,6 +33,8 @@ unset BITRAIN_STORE
 if [ -z "$full" ]; then
     ln -s "${BITRAIN:-$src/build/bitrain}" "$tmp/bin/bitrain"
     export BITRAIN_MODEL_LAYERS=2 BITRAIN_MODEL_D_MODEL=96 BITRAIN_MODEL_HEADS=2 BITRAIN_MODEL_KV_HEADS=2 BITRAIN_MODEL_D_FF=192 BITRAIN_RANKS=2 BITRAIN_THREADS=1
+    # steps of little work that still last, so that the run is there to be stopped
+    export BITRAIN_TRAIN_BATCH_TOKENS=1024 BITRAIN_TEST_DELAY=10
 fi
 # The second machine: ssh runs its command here under the host's name, and no key is created.
 printf '#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nhost=$1; shift\nexec unshare -u sh -c "hostname $host; $*"\n' >"$tmp/bin/ssh"
