@@ -5,7 +5,7 @@
 #include "engine/optim/optim.h"
 
 bt_code bt_check_part_settings(const bt_run_cfg *c, bt_text *faults, bt_err *err) {
-    (void)c;
+    (void)c, (void)faults, (void)err; /* not used without rows */
 #define BT_REFUSE(when, ...) \
     if (when) BT_TRY(bt_collect_fault(faults, bt_fail(err, BT_ARG, __VA_ARGS__), err));
 #include "engine/config/settings/each_part_setting.def"
