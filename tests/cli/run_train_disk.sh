@@ -25,7 +25,15 @@ wait_step full 25
 # an older checkpoint may vanish while this looks: only the newest are kept
 compgen -G 'out/step-*/manifest.json' >/dev/null || fault "no checkpoint while there was room"
 good=$(ls -d out/step-* | tail -n 1)
+# in a pause no save is under way, which would have removed one of the two already
+b ctl full pause >/dev/null 2>&1 || fault "the run does not pause"
+for i in $(seq 300); do
+    [ "$(q "SELECT count(*) FROM events WHERE run='full' AND kind='paused'")" -gt 0 ] && [ "$(ls out/step-*/manifest.json | wc -l)" = "$(ls -d out/step-* | wc -l)" ] &&
+        [ "$(ls -d out/step-* | wc -l)" -ge 2 ] && break
+    sleep 0.05
+done
 head -c 100m /dev/zero >out/filler 2>/dev/null  # the disk is full now
+b ctl full resume >/dev/null 2>&1 || fault "the run does not go on"
 replaced="SELECT count(*) FROM events WHERE run='full' AND kind='checkpoint' AND title LIKE '%; the disk is full: 1 older one was removed for it'"
 for i in $(seq 300); do [ "$(q "$replaced")" -ge 2 ] && break; sleep 0.05; done
 [ "$(q "$replaced")" -ge 2 ] || fault "a full disk with two checkpoints gets no third: $(q "SELECT title FROM events WHERE run='full'" | tail -n 2)"

@@ -31,8 +31,9 @@ static inline void bt_web_runs(const char *db) {
     assert_int_equal(bt_synth_make(db, &s, &err), BT_OK);
 }
 
-/* "odd": one step, and a tensor with an unusual name; not ended. */
-static inline void bt_web_odd_run(const char *db) {
+/* "odd": one step, and a tensor with an unusual name. What is derived from a run that has not ended changes with its
+ * age: after some seconds without a record it is stalled. */
+static inline void bt_web_odd_run_of_state(const char *db, bool ended) {
     static const double values[BT_ML_COUNT] = {[BT_ML_ZERO] = 0.25};
     bt_writer *w = NULL;
     bt_fake f;
@@ -48,9 +49,11 @@ static inline void bt_web_odd_run(const char *db) {
                                 .n = 1,
                                 .keys = (const bt_key[]){{.i = 0}, {.s = "W.1 \"a\\b\""}},
                                 .values = values});
-    OK(bt_writer_flush(w, err));
+    OK(ended ? bt_writer_end(w, "done", "finished", 0, err) : bt_writer_flush(w, err));
     bt_writer_close(w);
 }
+
+static inline void bt_web_odd_run(const char *db) { bt_web_odd_run_of_state(db, false); }
 
 /* Returns the response of a route ("series" of a run, or "/api/v1/runs"); args "metric=loss&x=tokens" (no
  * escapes). The caller frees the JSON. */

@@ -103,7 +103,7 @@ static bt_code make_report(void *ctx, bt_err *err) {
 static void a_report_is_whole_or_refused(void **state) {
     const bt_tmp *t = *state;
     route_asked x = {.db = t->db};
-    bt_web_odd_run(t->db);
+    bt_web_odd_run_of_state(t->db, true);
     assert_true(survives_refusals("a report", make_report, &x, true) > 20);
 }
 
