@@ -17,7 +17,7 @@
 enum { BT_GGUF_NORMAL = 1, BT_GGUF_CONTROL = 3, BT_GGUF_USER_DEFINED = 4, BT_GGUF_UNUSED = 5 };
 
 /* llama.cpp's names of pre-tokenisers: for writing the first of a pattern counts. ignore_merges: what
- * llama.cpp does with such a vocabulary */
+ * llama.cpp does with such a vocabulary. pattern: the name of a fixed one, or rules in lines */
 typedef struct bt_gguf_pre {
     const char *pre, *pattern;
     bool ignore_merges;

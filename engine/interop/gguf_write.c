@@ -265,9 +265,16 @@ static bt_code find_pre(gguf_out *g, bt_err *err) {
                        "that can be used (name one with --tokenizer FILE): %s",
                        g->s->path, g->s->no_tokenizer.msg);
     bt_tokenizer_summarise(t, &about);
-    const char *pattern = strcmp(about.pattern, "none") == 0 ? "gpt2" : about.pattern;
+    const char *rules = bt_tokenizer_rules(t), *pattern = rules ? rules
+                                                          : strcmp(about.pattern, "none") == 0
+                                                              ? "gpt2"
+                                                              : about.pattern;
     for (size_t i = 0; i < bt_gguf_pres_n && !g->pre; i++)
         if (strcmp(bt_gguf_pres[i].pattern, pattern) == 0) g->pre = &bt_gguf_pres[i];
+    if (!g->pre)
+        return bt_fail(err, BT_UNSUPPORTED,
+                       "llama.cpp's file format has no name for the word patterns of this "
+                       "tokenizer ('bitrain convert --to hf' keeps them)");
     if (g->pre->ignore_merges != bt_tokenizer_ignores_merges(t))
         return bt_fail(err, BT_UNSUPPORTED,
                        "llama.cpp's '%s' %s words that are tokens as they are, this tokenizer %s: "

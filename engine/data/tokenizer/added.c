@@ -186,6 +186,7 @@ static bool any_takes_space(const bt_added_names *a, size_t *longest) {
 
 bool bt_tokenizer_spans_space(const bt_tokenizer *t) {
     size_t longest = 0;
+    if (t->rules) return true; /* they may join words at places where the fixed patterns cut */
     return any_takes_space(t->names, &longest) || any_takes_space(t->names_normalized, &longest);
 }
 
@@ -201,6 +202,7 @@ static bool is_inside(const bt_added_names *a, const char *text, size_t n, size_
 
 size_t bt_tokenizer_cut(const bt_tokenizer *t, const char *text, size_t n) {
     size_t longest = 0;
+    if (t->rules) return 0; /* a document is encoded as a whole */
     (void)any_takes_space(t->names, &longest);
     (void)any_takes_space(t->names_normalized, &longest);
     /* Position behind which an incomplete name begins. */

@@ -159,11 +159,11 @@ static void encoder_destroy(encoder *e) {
     free(e);
 }
 
-static bt_code encoder_create(encoder **out, bt_pattern pattern, bt_err *err) {
+static bt_code encoder_create(encoder **out, const bt_tokenizer *t, bt_err *err) {
     encoder *e = calloc(1, sizeof *e);
     *out = NULL;
     if (!e) return bt_fail(err, BT_NOMEM, "cannot take memory to encode text");
-    bt_code code = bt_pretok_create(&e->pretok, pattern, err);
+    bt_code code = bt_pretok_create(&e->pretok, t->pattern, t->rules, err);
     e->slots = calloc(CACHE_SLOTS, sizeof *e->slots);
     e->text = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD);
     e->ids = malloc((size_t)CACHE_SLOTS / 2 * CACHE_WORD * sizeof *e->ids);
@@ -416,7 +416,7 @@ bt_code bt_bpe_encode(const bt_tokenizer *t, bool special, const char *text, siz
     encoder *own = NULL;
     bool kept = pthread_mutex_trylock(&b->lock) == 0;
     bt_code code = BT_OK;
-    if (!kept || !b->kept) code = encoder_create(kept ? &b->kept : &own, t->pattern, err);
+    if (!kept || !b->kept) code = encoder_create(kept ? &b->kept : &own, t, err);
     if (code == BT_OK) {
         const encoding c = {t, kept ? b->kept : own, special, ids, count, cap};
         code = encode_named(&c, t->names, text, n, encode_stretch, err);

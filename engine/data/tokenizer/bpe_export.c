@@ -32,14 +32,23 @@ bool bt_tokenizer_ignores_merges(const bt_tokenizer *t) { return t->ignore_merge
 json_t *bt_tokenizer_pre_tokenizer(const char *pattern) {
     int p = 0;
     while (p < BT_PATTERN_COUNT && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
-    if (p == BT_PATTERN_COUNT) return NULL;
     const int words = p == BT_PATTERN_GPT2;
+    const char *rules = p < BT_PATTERN_COUNT ? bt_pattern_regex((bt_pattern)p) : pattern;
     json_t *bytes = json_pack("{s:s, s:b, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0,
-                              "trim_offsets", 1, "use_regex", words);
-    if (words) return bytes;
-    return json_pack("{s:s, s:[{s:s, s:{s:s}, s:s, s:b}, o]}", "type", "Sequence", "pretokenizers",
-                     "type", "Split", "pattern", "Regex", bt_pattern_regex((bt_pattern)p),
-                     "behavior", "Isolated", "invert", 0, bytes);
+                              "trim_offsets", 1, "use_regex", words),
+           *steps = json_array();
+    if (words) {
+        json_decref(steps);
+        return bytes;
+    }
+    for (size_t n; *rules; rules += n + (rules[n] == '\n')) {
+        n = strcspn(rules, "\n");
+        json_array_append_new(steps,
+                              json_pack("{s:s, s:{s:s%}, s:s, s:b}", "type", "Split", "pattern",
+                                        "Regex", rules, n, "behavior", "Isolated", "invert", 0));
+    }
+    json_array_append_new(steps, bytes);
+    return json_pack("{s:s, s:o}", "type", "Sequence", "pretokenizers", steps);
 }
 
 /* every token by its text; BT_UNSUPPORTED: two have the same */
@@ -123,17 +132,18 @@ static json_t *merges_of(const bt_tokenizer *t, bt_text *word) {
 
 static json_t *tree_of(const bt_tokenizer *t, json_t *vocab, bt_text *word) {
     json_t *normalizer = t->nfc ? json_pack("{s:s}", "type", "NFC") : json_null();
-    return json_pack(
-        "{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:b, s:b}, "
-        "s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}}",
-        "version", "1.0", "truncation", "padding", "added_tokens", added_tokens(t), "normalizer",
-        normalizer, "pre_tokenizer",
-        bt_tokenizer_pre_tokenizer(bt_pattern_name(t->is_bytes ? BT_PATTERN_GPT2 : t->pattern)),
-        "post_processor", export_post_processor(t), "decoder", "type", "ByteLevel",
-        "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1, "model", "type", "BPE", "dropout",
-        "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", 0,
-        "byte_fallback", 0, "ignore_merges", (int)t->ignore_merges, "vocab", vocab, "merges",
-        merges_of(t, word));
+    return json_pack("{s:s, s:n, s:n, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:b, s:b}, "
+                     "s:{s:s, s:n, s:n, s:n, s:n, s:b, s:b, s:b, s:O, s:o}}",
+                     "version", "1.0", "truncation", "padding", "added_tokens", added_tokens(t),
+                     "normalizer", normalizer, "pre_tokenizer",
+                     bt_tokenizer_pre_tokenizer(t->rules      ? t->rules
+                                                : t->is_bytes ? bt_pattern_name(BT_PATTERN_GPT2)
+                                                              : bt_pattern_name(t->pattern)),
+                     "post_processor", export_post_processor(t), "decoder", "type", "ByteLevel",
+                     "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1, "model", "type",
+                     "BPE", "dropout", "unk_token", "continuing_subword_prefix",
+                     "end_of_word_suffix", "fuse_unk", 0, "byte_fallback", 0, "ignore_merges",
+                     (int)t->ignore_merges, "vocab", vocab, "merges", merges_of(t, word));
 }
 
 bt_code bt_tokenizer_export(const bt_tokenizer *t, bt_text *out, bt_err *err) {

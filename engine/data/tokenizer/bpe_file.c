@@ -3,7 +3,8 @@
  *   format         "bitrain-tokenizer"
  *   version        1; 2 where a key or form is used that version 1 does not have
  *   kind           "bpe" (or "bytes", with nothing else)
- *   pattern        "gpt2", "llama3" or "qwen2": how text is cut into words (pretok.c)
+ *   pattern        "gpt2", "llama3", "qwen2" or "rules": how text is cut into words (pretok.c)
+ *   rules          version 2: with the pattern "rules", its regular expressions in lines (pretok.h)
  *   normalizer     "none" or "nfc"
  *   ignore_merges  true: a word that is a token becomes it without merging
  *   eot            id of the end-of-text token, -1: none
@@ -21,7 +22,7 @@
  *
  * Refused: nesting deeper than 64, invalid UTF-8, double keys, unknown keys, double tokens, merges
  *          that leave the vocabulary,
- * more than 2^20 tokens, a missing byte. No pattern is ever compiled from a file. */
+ * more than 2^20 tokens, a missing byte, rules with syntax that word_rules.c does not list. */
 #include <jansson.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -88,7 +89,7 @@ static bool is_of_version_2(const bt_tokenizer *t, const bt_added *a) {
 }
 
 static int version_of(const bt_tokenizer *t) {
-    if (t->n_prefix || t->n_suffix || t->roles.known) return 2;
+    if (t->n_prefix || t->n_suffix || t->roles.known || t->rules) return 2;
     for (size_t i = 0; i < BT_KEPT_FILES; i++)
         if (t->kept[i]) return 2;
     for (size_t i = 0; i < t->n_added; i++)
@@ -167,6 +168,7 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
     put_token_roles(&j, &t->roles);
     if (!t->is_bytes) {
         bt_json_str(&j, "pattern", bt_pattern_name(t->pattern));
+        if (t->rules) bt_json_str(&j, "rules", t->rules);
         bt_json_str(&j, "normalizer", t->nfc ? "nfc" : "none");
         bt_json_bool(&j, "ignore_merges", t->ignore_merges);
         bt_json_int(&j, "eot", t->eot);
@@ -191,9 +193,10 @@ void bt_tokenizer_save(const bt_tokenizer *t, bt_text *out) {
 
 /* ---- reading ---- */
 
-static const char *const keys[] = {"format",        "version", "kind",   "pattern", "normalizer",
-                                   "ignore_merges", "eot",     "hash",   "tokens",  "merges",
-                                   "chat_template", "prefix",  "suffix", "roles",   "files"};
+static const char *const keys[] = {"format",     "version",       "kind",          "pattern",
+                                   "normalizer", "ignore_merges", "eot",           "hash",
+                                   "tokens",     "merges",        "chat_template", "prefix",
+                                   "suffix",     "roles",         "files",         "rules"};
 
 static bt_code check_tokenizer_keys(json_t *o, bt_err *err) {
     const char *key;
@@ -263,10 +266,14 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     BT_TRY(bt_json_text_of(o, "pattern", &pattern, err));
     BT_TRY(bt_json_text_of(o, "normalizer", &normalizer, err));
     int p = 0;
-    while (p < BT_PATTERN_COUNT && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
-    if (p == BT_PATTERN_COUNT)
-        return bt_fail(err, BT_FORMAT, "there is no pattern '%.60s' (gpt2, llama3, qwen2)",
+    json_t *rules = json_object_get(o, "rules");
+    while (p <= BT_PATTERN_RULES && strcmp(bt_pattern_name((bt_pattern)p), pattern) != 0) p++;
+    if (p > BT_PATTERN_RULES)
+        return bt_fail(err, BT_FORMAT, "there is no pattern '%.60s' (gpt2, llama3, qwen2, rules)",
                        pattern);
+    if ((p == BT_PATTERN_RULES) != json_is_string(rules))
+        return bt_fail(err, BT_FORMAT, "'rules' belong to the pattern 'rules', and to no other");
+    if (rules) BT_TRY(bt_tokenizer_set_rules(t, json_string_value(rules), err));
     if (strcmp(normalizer, "none") != 0 && strcmp(normalizer, "nfc") != 0)
         return bt_fail(err, BT_FORMAT, "there is no normalizer '%.60s' (none, nfc)", normalizer);
     if (!json_is_boolean(ignore))
@@ -280,7 +287,7 @@ static bt_code read_rules(json_t *o, bt_tokenizer *t, bt_err *err) {
     BT_TRY(bt_tokenizer_set_chat_template(t, json_string_value(chat), err));
     BT_TRY(read_ids(o, "prefix", t->prefix, BT_AFFIX_MAX, &t->n_prefix, err));
     BT_TRY(read_ids(o, "suffix", t->suffix, BT_AFFIX_MAX, &t->n_suffix, err));
-    t->pattern = (bt_pattern)p;
+    if (!rules) t->pattern = (bt_pattern)p;
     t->nfc = normalizer[1] == 'f';
     t->ignore_merges = json_is_true(ignore);
     t->eot = (int32_t)json_integer_value(eot);

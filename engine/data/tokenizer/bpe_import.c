@@ -1,11 +1,9 @@
 /* bpe_import.c - Hugging Face's tokenizer.json to our tables.
  *
- * Taken: byte-level BPE (GPT-2, Llama 3, Qwen families): merges as "a b" or ["a", "b"], the three
- *        word patterns of pretok.h
- * compared as text (nothing from the file is compiled), normaliser none or NFC, ignore_merges, added
- * tokens with their flags, the tokens that the post-processor puts around a text. Ids without a token
- * are holes. Refused with its name: another model type, pattern, normaliser, post-processor, prefix
- * space, dropout, byte fallback, word affixes. */
+ * Taken: byte-level BPE: merges as "a b" or ["a", "b"], steps Split and Digits before ByteLevel, whose regular
+ * expressions are run by PCRE2 (word_rules.c), normaliser none or NFC, ignore_merges, added tokens with their flags,
+ * the tokens that the post-processor puts around a text. Ids without a token are holes. Refused with its name: another
+ * model type, step, normaliser, post-processor, prefix space, dropout, byte fallback, word affixes. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,70 +46,78 @@ static const char *const byte_level_keys[] = {"type", "add_prefix_space", "trim_
 
 /* ---- rules ---- */
 
-static bt_code find_regex_pattern(const char *regex, bt_pattern *out, bt_err *err) {
-    static const struct {
-        const char *regex;
-        bt_pattern pattern;
-    } other_spellings[] = {
-        {"'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
-         BT_PATTERN_GPT2},
-    };
-    for (int p = 0; p < BT_PATTERN_COUNT; p++) {
-        if (strcmp(regex, bt_pattern_regex((bt_pattern)p)) != 0) continue;
-        *out = (bt_pattern)p;
-        return BT_OK;
-    }
-    for (size_t i = 0; i < sizeof other_spellings / sizeof *other_spellings; i++) {
-        if (strcmp(regex, other_spellings[i].regex) != 0) continue;
-        *out = other_spellings[i].pattern;
-        return BT_OK;
-    }
-    return bt_fail(err, BT_UNSUPPORTED,
-                   "its word pattern is not GPT-2's, Llama 3's or Qwen's: '%.120s'", regex);
+/* Adds a rule; a spelling of GPT-2's pattern without repeated apostrophes is the same. */
+static bt_code add_rule(bt_text *rules, const char *regex, bt_err *err) {
+    static const char other_gpt2[] =
+        "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+    if (strcmp(regex, other_gpt2) == 0) regex = bt_pattern_regex(BT_PATTERN_GPT2);
+    if (!*regex || strchr(regex, '\n'))
+        return bt_fail(err, BT_UNSUPPORTED, "its word pattern is empty, or has a line feed");
+    bt_text_printf(rules, "%s%s", rules->len ? "\n" : "", regex);
+    return rules->failed ? bt_fail(err, BT_NOMEM, "no memory for the word patterns") : BT_OK;
 }
 
-static bt_code read_byte_level(json_t *o, bt_tokenizer *t, bool first, bt_err *err) {
-    json_t *use_regex = json_object_get(o, "use_regex");
+/* the last step: bytes as characters, which may cut words by GPT-2's pattern first */
+static bt_code read_byte_level(json_t *o, bt_text *rules, bt_err *err) {
     if (strcmp(json_type_name(o), "ByteLevel") != 0)
         return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser '%.40s' is not ByteLevel",
                        json_type_name(o));
     BT_TRY(known_keys(o, "pre_tokenizer", byte_level_keys, err));
     if (is_on(json_object_get(o, "add_prefix_space")))
         return bt_fail(err, BT_UNSUPPORTED, "it puts a blank before each text (add_prefix_space)");
-    if (first && json_is_false(use_regex))
-        return bt_fail(err, BT_UNSUPPORTED, "it does not cut text into words (use_regex is false)");
-    if (!first && !json_is_false(use_regex))
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "it cuts text into words twice (use_regex is true after a Split)");
-    if (first) t->pattern = BT_PATTERN_GPT2;
-    return BT_OK;
+    if (!json_is_false(json_object_get(o, "use_regex")))
+        return add_rule(rules, bt_pattern_regex(BT_PATTERN_GPT2), err);
+    return rules->len ? BT_OK
+                      : bt_fail(err, BT_UNSUPPORTED,
+                                "it does not cut text into words (use_regex is false)");
+}
+
+static bt_code read_split(json_t *o, bt_text *rules, bt_err *err) {
+    static const char *const keys[] = {"type", "pattern", "behavior", "invert", NULL},
+                             *const pattern_keys[] = {"Regex", NULL};
+    json_t *pattern = json_object_get(o, "pattern");
+    const char *regex = json_string_value(json_object_get(pattern, "Regex")),
+               *behavior = json_string_value(json_object_get(o, "behavior"));
+    if (!regex) return bt_fail(err, BT_UNSUPPORTED, "its Split is not by a regular expression");
+    if (!behavior || strcmp(behavior, "Isolated") != 0 || is_on(json_object_get(o, "invert")))
+        return bt_fail(err, BT_UNSUPPORTED, "its Split is not 'Isolated'");
+    BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
+    BT_TRY(known_keys(pattern, "pattern", pattern_keys, err));
+    return add_rule(rules, regex, err);
+}
+
+/* each digit alone, or runs of digits */
+static bt_code read_digits(json_t *o, bt_text *rules, bt_err *err) {
+    static const char *const keys[] = {"type", "individual_digits", NULL};
+    BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
+    return add_rule(rules, is_on(json_object_get(o, "individual_digits")) ? "\\p{N}" : "\\p{N}+",
+                    err);
+}
+
+static bt_code read_step(json_t *o, bool last, bt_text *rules, bt_err *err) {
+    if (last) return read_byte_level(o, rules, err);
+    if (strcmp(json_type_name(o), "Split") == 0) return read_split(o, rules, err);
+    if (strcmp(json_type_name(o), "Digits") == 0) return read_digits(o, rules, err);
+    return bt_fail(err, BT_UNSUPPORTED,
+                   "its pre-tokeniser has the step '%.40s', which is not run here (Split, Digits, "
+                   "and ByteLevel as the last one are)",
+                   json_type_name(o));
 }
 
 static bt_code read_pre_tokenizer(json_t *o, bt_tokenizer *t, bt_err *err) {
-    static const char *const keys[] = {"type", "pretokenizers", NULL},
-                             *const split_keys[] = {"type", "pattern", "behavior", "invert", NULL},
-                             *const pattern_keys[] = {"Regex", NULL};
-    if (strcmp(json_type_name(o), "Sequence") != 0) return read_byte_level(o, t, true, err);
-    BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
-    json_t *steps = json_object_get(o, "pretokenizers"), *split = json_array_get(steps, 0);
-    if (json_array_size(steps) == 1) return read_byte_level(split, t, true, err);
-    if (json_array_size(steps) != 2)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "its pre-tokeniser has %zu steps; Split and ByteLevel are understood",
-                       json_array_size(steps));
-    const char *regex =
-        json_string_value(json_object_get(json_object_get(split, "pattern"), "Regex"));
-    const char *behavior = json_string_value(json_object_get(split, "behavior"));
-    if (strcmp(json_type_name(split), "Split") != 0 || !regex)
-        return bt_fail(err, BT_UNSUPPORTED,
-                       "its first pre-tokeniser '%.40s' is not a Split by pattern",
-                       json_type_name(split));
-    if (!behavior || strcmp(behavior, "Isolated") != 0 || is_on(json_object_get(split, "invert")))
-        return bt_fail(err, BT_UNSUPPORTED, "its Split is not 'Isolated'");
-    BT_TRY(known_keys(split, "pre_tokenizer", split_keys, err));
-    BT_TRY(known_keys(json_object_get(split, "pattern"), "pattern", pattern_keys, err));
-    BT_TRY(find_regex_pattern(regex, &t->pattern, err));
-    return read_byte_level(json_array_get(steps, 1), t, false, err);
+    static const char *const keys[] = {"type", "pretokenizers", NULL};
+    json_t *steps = json_object_get(o, "pretokenizers");
+    const bool sequence = strcmp(json_type_name(o), "Sequence") == 0;
+    const size_t n = sequence ? json_array_size(steps) : 1;
+    bt_text rules = {0};
+    bt_code code = BT_OK;
+    if (sequence) BT_TRY(known_keys(o, "pre_tokenizer", keys, err));
+    if (!n) return bt_fail(err, BT_UNSUPPORTED, "its pre-tokeniser has no steps");
+    for (size_t i = 0; i < n && code == BT_OK; i++)
+        code = read_step(sequence ? json_array_get(steps, i) : o, i + 1 == n, &rules, err);
+    if (code == BT_OK) code = bt_tokenizer_set_rules(t, bt_text_str(&rules), err);
+    bt_text_release(&rules);
+    return code;
 }
 
 static bt_code read_normalizer(json_t *o, bt_tokenizer *t, bt_err *err) {

@@ -370,7 +370,7 @@ static void release_bpe_trainer(trainer *t) {
 static bt_code train_tokenizer(trainer *t, const bt_sources *sources, bt_tokenizer **out,
                                bt_err *err) {
     bt_tokenizer_draft d;
-    BT_TRY(bt_pretok_create(&t->pretok, BT_PATTERN_GPT2, err));
+    BT_TRY(bt_pretok_create(&t->pretok, BT_PATTERN_GPT2, NULL, err));
     BT_TRY(count_sources(t, sources, err));
     if (!t->n_words) return bt_fail(err, BT_ARG, "the data holds no text to train a tokenizer on");
     compact_words(t);

@@ -107,8 +107,7 @@ bt_code bt_tokenizer_parse(bt_tokenizer **out, const char *json, size_t n, bt_er
 bt_code bt_tokenizer_compare(const char *name, const char *json, size_t n, bool *same, bt_err *err)
     BT_MUST_CHECK;
 
-/* Hugging Face's tokenizer.json of a byte-level BPE (GPT-2, Llama 3 and Qwen patterns); anything
- * else is refused by name */
+/* Hugging Face's tokenizer.json of a byte-level BPE, with its word patterns; anything else is refused by name */
 bt_code bt_tokenizer_import(bt_tokenizer **out, const char *path, bt_err *err) BT_MUST_CHECK;
 
 /* The way out. tokenizer.json of a tokenizer, special tokens among its vocabulary; BT_UNSUPPORTED
@@ -121,6 +120,8 @@ bool bt_tokenizer_is_hole(const bt_tokenizer *t, int32_t id);
 /* merge i of bt_tokenizer_about.merges, by rank */
 void bt_tokenizer_merge(const bt_tokenizer *t, size_t i, int32_t *left, int32_t *right);
 bool bt_tokenizer_ignores_merges(const bt_tokenizer *t);
+/* the regular expressions by which it cuts words, in lines; NULL: a fixed pattern */
+const char *bt_tokenizer_rules(const bt_tokenizer *t);
 
 typedef struct bt_tok_train_cfg {
     const char *paths, *glob; /* as in bt_loader_cfg */

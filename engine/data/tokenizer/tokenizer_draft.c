@@ -18,6 +18,7 @@ void bt_tokenizer_free(bt_tokenizer *t) {
     free(t->added);
     free(t->merges);
     free(t->chat_template);
+    free(t->rules);
     for (size_t i = 0; i < BT_KEPT_FILES; i++) free(t->kept[i]);
     free(t);
 }
@@ -115,6 +116,7 @@ static uint64_t content_hash(const bt_tokenizer *t) {
         if (facts[1] != BT_TOKEN_SPECIAL || facts[2] != 1)
             h = XXH3_64bits_withSeed(facts, sizeof facts, h);
     }
+    if (t->rules) h = XXH3_64bits_withSeed(t->rules, strlen(t->rules), h ^ 3);
     if (t->n_prefix) h = XXH3_64bits_withSeed(t->prefix, t->n_prefix * sizeof *t->prefix, h ^ 1);
     if (t->n_suffix) h = XXH3_64bits_withSeed(t->suffix, t->n_suffix * sizeof *t->suffix, h ^ 2);
     return h;

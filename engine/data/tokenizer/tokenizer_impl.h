@@ -31,6 +31,7 @@ struct bt_tokenizer {
     bool ignore_merges;
     bool nfc; /* text is normalised to NFC first (Qwen) */
     bt_pattern pattern;
+    char *rules; /* regular expressions in lines (pretok.h); NULL: a fixed pattern */
     int32_t eot;
     int32_t prefix[BT_AFFIX_MAX], suffix[BT_AFFIX_MAX]; /* around a whole text (post-processor) */
     size_t n_prefix, n_suffix;
@@ -76,6 +77,10 @@ bt_code bt_draft_seal(bt_tokenizer_draft *d, bt_tokenizer **out, bt_err *err) BT
 void bt_draft_release(bt_tokenizer_draft *d);
 /* the byte tokenizer */
 bt_code bt_tokenizer_make_bytes(bt_tokenizer **out, bt_err *err) BT_MUST_CHECK;
+
+/* Cuts words by rules (pretok.h), which are compiled once to be checked; a fixed pattern in one line becomes that
+ * pattern. */
+bt_code bt_tokenizer_set_rules(bt_tokenizer *t, const char *rules, bt_err *err) BT_MUST_CHECK;
 
 /* a special token, which may be the end of a text */
 bool bt_tokenizer_may_end(const bt_tokenizer *t, int32_t id);

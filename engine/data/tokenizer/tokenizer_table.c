@@ -160,3 +160,19 @@ void bt_tokenizer_describe_affixes(const bt_tokenizer *t, bt_text *out) {
 bool bt_tokenizer_ends_texts(const bt_tokenizer *t) {
     return t->n_suffix && t->eot >= 0 && t->suffix[t->n_suffix - 1] == t->eot;
 }
+
+const char *bt_tokenizer_rules(const bt_tokenizer *t) { return t->rules; }
+
+bt_code bt_tokenizer_set_rules(bt_tokenizer *t, const char *rules, bt_err *err) {
+    bt_pretok *p = NULL;
+    for (int k = 0; k < BT_PATTERN_COUNT; k++) {
+        if (strcmp(rules, bt_pattern_regex((bt_pattern)k)) != 0) continue;
+        t->pattern = (bt_pattern)k;
+        return BT_OK;
+    }
+    BT_TRY(bt_pretok_create(&p, BT_PATTERN_RULES, rules, err));
+    bt_pretok_destroy(p);
+    t->pattern = BT_PATTERN_RULES;
+    t->rules = strdup(rules);
+    return t->rules ? BT_OK : bt_fail(err, BT_NOMEM, "no memory for the word patterns");
+}

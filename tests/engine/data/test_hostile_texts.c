@@ -67,7 +67,8 @@ static void gives(const bt_tokenizer *t, const char *name, const char *form) {
 }
 
 static void equals_hugging_face(void **state) {
-    static const char *const names[] = {"512", "gpt2", "llama3", "qwen2"};
+    static const char *const names[] = {"512",    "gpt2",     "llama3", "qwen2",
+                                        "smollm", "deepseek", "o200k"};
     char file[64], copy[] = "/tmp/hostile-XXXXXX";
     const int fd = mkstemp(copy);
     (void)state;
@@ -77,7 +78,7 @@ static void equals_hugging_face(void **state) {
         bt_tokenizer *t = NULL, *again = NULL, *parsed = NULL;
         bt_text json = {0};
         bt_err err = BT_ERR_INIT;
-        snprintf(file, sizeof file, "hostile_%s.json", names[i]);
+        snprintf(file, sizeof file, "%shostile_%s.json", i < 4 ? "" : "tokenizer/", names[i]);
         if (bt_tokenizer_import(&t, path_of(file), &err) != BT_OK) fail_msg("%s", err.msg);
         gives(t, names[i], "imported");
         if (bt_tokenizer_export(t, &json, &err) != BT_OK) fail_msg("%s", err.msg);

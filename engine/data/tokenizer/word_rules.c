@@ -1,0 +1,103 @@
+/* word_rules.c - regular expressions of a tokenizer.json, written for PCRE2.
+ *
+ * Hugging Face's library runs them with Oniguruma. Syntax that means the same in both is copied; \s is written as the
+ * property White_Space. Everything else is refused by name, because it could cut text at other places. */
+#include "engine/data/tokenizer/word_rules.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/base/system/ascii.h"
+
+/* Unicode's White_Space, inside a class */
+#define SPACE "\\x09-\\x0d\\x85\\p{Z}"
+
+typedef struct translation {
+    const char *regex; /* whole expression, for messages */
+    bt_text *out;
+    bool in_class, class_begins;
+} translation;
+
+static bt_code refuse_syntax(const translation *t, const char *what, bt_err *err) {
+    char plain[100];
+    bt_text_plain(plain, sizeof plain, t->regex);
+    return bt_fail(err, BT_UNSUPPORTED, "its word pattern has %s, which is not run here: '%s'",
+                   what, plain);
+}
+
+/* \p{..} or \P{..}: a property's name and nothing else */
+static size_t property_length(const char *s) {
+    if (s[0] != '\\' || (s[1] != 'p' && s[1] != 'P') || s[2] != '{') return 0;
+    size_t n = 3;
+    while (bt_ascii_alnum(s[n]) || s[n] == '_' || s[n] == '^') n++;
+    return s[n] == '}' && n > 3 ? n + 1 : 0;
+}
+
+/* an escape at s; *used is its length */
+static bt_code translate_escape(translation *t, const char *s, size_t *used, bt_err *err) {
+    char name[24];
+    const char c = s[1];
+    *used = property_length(s);
+    if (*used) {
+        bt_text_putn(t->out, s, *used);
+        return BT_OK;
+    }
+    *used = 2;
+    if (c == 's' || (c == 'S' && !t->in_class)) {
+        bt_text_put(t->out, t->in_class ? SPACE : c == 's' ? "[" SPACE "]" : "[^" SPACE "]");
+        return BT_OK;
+    }
+    const bool letter = bt_ascii_alnum(c);
+    if (c && (!letter || strchr("rntfd", c)) && (unsigned char)c >= 0x20 &&
+        (unsigned char)c < 0x7f) {
+        bt_text_putn(t->out, s, 2);
+        return BT_OK;
+    }
+    snprintf(name, sizeof name, "\\%c", letter ? c : ' ');
+    return refuse_syntax(t, name, err);
+}
+
+/* what stands behind "(?": groups without capture, with ignored case, and looking ahead */
+static bt_code check_group(const translation *t, const char *s, bt_err *err) {
+    static const char *const known[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!"};
+    if (s[1] == '*') return refuse_syntax(t, "(*", err);
+    if (s[1] != '?') return BT_OK;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strncmp(s, known[i], strlen(known[i])) == 0) return BT_OK;
+    return refuse_syntax(t, "a group of another kind than (?:", err);
+}
+
+static bt_code translate_plain(translation *t, const char *s, bt_err *err) {
+    if (t->in_class) {
+        if (*s == '[' || strncmp(s, "&&", 2) == 0)
+            return refuse_syntax(t, "a class inside a class", err);
+        if (*s == ']' && !t->class_begins) t->in_class = false;
+        t->class_begins = t->class_begins && *s == '^';
+    } else if (*s == '[') {
+        t->in_class = t->class_begins = true;
+        if (s[1] == ']') return refuse_syntax(t, "an empty class", err);
+    } else if (*s == '^' || *s == '$') {
+        return refuse_syntax(t, "an anchor", err);
+    } else if (*s == '}' && s[1] == '+') {
+        return refuse_syntax(t, "a repetition '}+'", err);
+    } else if (*s == '(') {
+        BT_TRY(check_group(t, s, err));
+    }
+    bt_text_putn(t->out, s, 1);
+    return BT_OK;
+}
+
+bt_code bt_word_rule_translate(const char *regex, bt_text *out, bt_err *err) {
+    translation t = {.regex = regex, .out = out};
+    for (size_t at = 0, used; regex[at]; at += used) {
+        used = 1;
+        if ((unsigned char)regex[at] < 0x20) return refuse_syntax(&t, "a control character", err);
+        if (regex[at] == '\\') {
+            BT_TRY(translate_escape(&t, regex + at, &used, err));
+            t.class_begins = false;
+        } else {
+            BT_TRY(translate_plain(&t, regex + at, err));
+        }
+    }
+    return out->failed ? bt_fail(err, BT_NOMEM, "no memory for a word pattern") : BT_OK;
+}
