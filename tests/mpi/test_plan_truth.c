@@ -256,8 +256,8 @@ static void peaks_of_parts_are_planned(void **state) {
           "ckpt.memory=off"}},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const char *words[48] = {WIDE_MODEL, "--steps", "3", "--micro-batch", "1"};
-        size_t n = 16;
+        const char *words[48] = {WIDE_MODEL, "--steps", "3", "--micro-batch", "1", "--isa", "auto"};
+        size_t n = 18;
         for (size_t k = 0; k < 8 && parts[i].words[k]; k++) words[n++] = parts[i].words[k];
         bt_run_cfg cfg;
         bt_train_result r;
@@ -349,8 +349,8 @@ static void resident_latent_weights_equal_the_plan(void **state) {
     };
     double planned_bytes[sizeof layouts / sizeof *layouts];
     for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++) {
-        const char *words[48] = {WIDE_MODEL, "--steps", "1", "--micro-batch", "2"};
-        size_t n = 16;
+        const char *words[48] = {WIDE_MODEL, "--steps", "1", "--micro-batch", "2", "--isa", "auto"};
+        size_t n = 18;
         for (size_t k = 0; k < 8 && layouts[i][k]; k++) words[n++] = layouts[i][k];
         bt_run_cfg cfg;
         bt_train_result r;
